@@ -92,9 +92,7 @@ def group_sums(group: Numbers, values: Numbers | Bool | int, count: int) -> Int6
 
 @dataclass(slots=True, frozen=True)
 class Groups:
-    """Rows by what is equal in some columns: the `number` of each row's group, ascending with the values, and the
-    `first` row of each group.
-    """
+    """Rows by what is equal in some columns: the `number` of each row's group, and the `first` row of each group."""
 
     number: Int64
     first: Rows
@@ -119,6 +117,22 @@ class Groups:
         most = values[self.first]
         np.maximum.at(most, self.number, values)
         return most
+
+    def smallest(self, values: Int64) -> Int64:
+        """Returns the smallest value of each group."""
+        least = values[self.first]
+        np.minimum.at(least, self.number, values)
+        return least
+
+    def largest_first(self, values: npt.NDArray[Any]) -> "Groups":
+        """Returns the groups in the order of their values, the largest first; of equal ones the earlier group."""
+        return self.in_order(np.argsort(-values, kind="stable"))
+
+    def in_order(self, order: Int64) -> "Groups":
+        """Returns the groups renumbered: group `order[i]` becomes the i-th."""
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        return Groups(position[self.number], self.first[order])
 
     def rows(self) -> list[Rows]:
         """Returns the rows of each group, ascending."""

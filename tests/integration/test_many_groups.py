@@ -19,12 +19,14 @@ from execgraph.schema.graph import NodeType
 from execgraph.schema.linked import took_over
 from execgraph.schema.machine import Peak, by_name
 from execgraph.schema.reasons import Counts
-from execgraph.tools.analyses import AnalysisOptions, RankTrace, covered_time
-from execgraph.tools.analyses.kernel_breakdown import kernel_breakdown
-from execgraph.tools.analyses.overlap import communication_computation_overlap
+from execgraph.tools.analyses import AnalysisOptions, RankTrace
+from execgraph.tools.analyses.critical_path import step_breakdown
+from execgraph.tools.analyses.device_time import (
+    communication_computation_overlap,
+    kernel_breakdown,
+    temporal_breakdown,
+)
 from execgraph.tools.analyses.overlay import _within_rows
-from execgraph.tools.analyses.step_breakdown import step_breakdown
-from execgraph.tools.analyses.temporal_breakdown import temporal_breakdown
 from execgraph.tools.replay import Kernels, roofs
 from execgraph.tools.replay.player import Problem, Slots, play
 from execgraph.tools.replay.workload import SlotPool
@@ -119,7 +121,7 @@ def arrows_on_threads(count: int) -> Work:
 def exposed_on_devices(count: int) -> Work:
     linked, every = rank_of(count).linked, np.arange(3 * count)
     computes, spans = np.ones(len(linked.activities), np.bool_), Intervals(every, every + 1)
-    return lambda: covered_time(linked.activities, computes, spans, every)
+    return lambda: RankTrace(0, linked).covered_time(computes, spans, every)
 
 
 def peaks_of_devices(count: int) -> Work:

@@ -1,15 +1,26 @@
-"""The critical path of the job, which its length consists of, piece by piece, and the error of the replay behind it.
+"""The critical path of the job, which its length consists of, piece by piece, the error of the replay behind it, and
+how long each step took and what limited it.
 
 All ranks are replayed together, as trace-replay does it, so the path goes from rank to rank through what they share.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Categorical, Frame, Int64, Rows, group_sums, nullable
+from ...schema.columns import (
+    ABSENT,
+    Categorical,
+    Floats,
+    Frame,
+    Int64,
+    Intervals,
+    Rows,
+    group_sums,
+    groupby,
+    nullable,
+)
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import (
@@ -25,47 +36,59 @@ from ..replay import (
     time_by_kind,
     trust,
 )
-from .rank_trace import Analysis, AnalysisOptions, RankTrace
-from .table import Column, Table, integers, microseconds, percentage, text_column
+from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace, Steps, per_rank
+from .table import Columns, Quantity, Table, ints, pct, ratio, texts, us
 
 NO_GRAPH = "there is no execution graph to replay"
 NO_TIME = "nothing in the replayed run takes time"
 ONE_RANK = "the critical path stays on one rank"
 LOCATIONS = ("device", "stream", "tid")
+NO_STEPS = "no activity ran in a step"
+WORK = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
+OF_DEVICE = (*(node_class.label for node_class in WORK), "stream order", "event wait", "collective")
+"""The kinds of time on the critical path for which the device is the limit: its work, and its waits for other work."""
+OUTLIERS_NAMED = 6
+FAR, LEAST = 5.0, 0.05
+"""A step is an outlier if it is more than FAR median absolute deviations, and more than LEAST of the median, away from
+the median.
+"""
 
 
-class RankGraph(NamedTuple):
-    """The graph of a rank, if it has one with nodes."""
-
-    rank: int
-    graph: ExecutionGraph | None
+def _graph(rank: RankTrace, _: AnalysisOptions) -> tuple[int, ExecutionGraph | None]:
+    return rank.rank, rank.graph if rank.graph is not None and len(rank.graph) else None
 
 
-def _graph(rank: RankTrace, _: AnalysisOptions) -> RankGraph:
-    return RankGraph(rank.rank, rank.graph if rank.graph is not None and len(rank.graph) else None)
-
-
-def _over_ranks(parts: Sequence[RankGraph], _: AnalysisOptions) -> Table:
-    ranks = np.array([part.rank for part in parts if part.graph is not None], np.int64)
-    graphs = [part.graph for part in parts if part.graph is not None]
-    replays, note = list[Replay](), NO_GRAPH
+def _over_ranks(parts: Sequence[tuple[int, ExecutionGraph | None]], _: AnalysisOptions) -> Table:
+    ranks = ints(rank for rank, graph in parts if graph is not None)
+    graphs, replays, note = [graph for _, graph in parts if graph is not None], list[Replay](), NO_GRAPH
     if graphs:
         try:
             replays = [replay_ranks(graphs)]
         except DataError as error:
             note = str(error)
-    path = pieces_of(replays[0]) if replays else Pieces(*np.empty((4, 0), np.int64))
-    if replays:
-        note = reliability(replays[0]) if len(path.row) else NO_TIME
-    node = _nodes_of_path(replays[0], path.row) if replays else path.row
-    rank = ranks[replays[0].work.ranks_of(node)] if replays else path.row
+    path, node = Pieces(*np.empty((4, 0), np.int64)), np.empty(0, np.int64)
+    for replay in replays:
+        path = pieces_of(replay)
+        node, note = _nodes_of_path(replay, path.row), reliability(replay) if len(path.row) else NO_TIME
+    rank = ranks[replays[0].work.ranks_of(node)] if replays else node
+    groups = groupby(rank, path.kind)
+    groups = groups.largest_first(groups.sum(path.time))
+    columns: Columns = {
+        "rank": rank[groups.first],
+        "kind": texts(KINDS, path.kind[groups.first]),
+        "time": us(groups.sum(path.time)),
+        "pct": pct(groups.sum(path.time), path.time.sum()),
+    }
     details = (
         _replays(replays, note),
         _by_rank(replays, ranks, rank, path, note),
         _between_ranks(replays, ranks, path, node, note),
         _nodes(replays, path, node, rank),
     )
-    return Table(NAME, "Critical path", _by_kind(rank, path), note, details)
+    return Table.of("critical_path", "Critical path", columns, note=note, details=details)
+
+
+critical_path = Analysis("critical_path", _graph, _over_ranks)
 
 
 def _nodes_of_path(replay: Replay, rows: Rows) -> Rows:
@@ -76,52 +99,38 @@ def _nodes_of_path(replay: Replay, rows: Rows) -> Rows:
     return np.asarray(node_of[rows])
 
 
-def _by_kind(rank: Int64, path: Pieces) -> list[Column]:
-    """Returns the columns of a row for each rank and kind of time, the longest first."""
-    keys, number = np.unique(np.stack((rank, path.kind)), axis=1, return_inverse=True)
-    time = group_sums(number.reshape(-1), path.time, keys.shape[1])
-    order = np.argsort(-time, kind="stable")
-    return [
-        Column("rank", "", keys[0][order]),
-        Column("kind", "", [KINDS[kind] for kind in keys[1][order].tolist()]),
-        microseconds("time", time[order]),
-        percentage("pct", time[order], time.sum()),
-    ]
-
-
 def _replays(replays: Sequence[Replay], note: str) -> Table:
     """Returns a table of one row, or none without a replay."""
     error = [np.nan if replay.error_pct is None else replay.error_pct for replay in replays]
     explained = [explained_pct(replay, time_by_kind(pieces_of(replay))) for replay in replays]
-    columns = [
-        integers("ranks", [len(replay.work.graphs) for replay in replays]),
-        microseconds("measured", [replay.measured_ns for replay in replays]),
-        microseconds("replayed", [replay.makespan_ns for replay in replays]),
-        Column("error", "%", np.array(error, np.float64)),
-        Column("explained", "%", np.array(explained, np.float64)),
-    ]
-    return Table(f"{NAME}_replay", "The replay of all ranks beside the measured run", columns, "" if replays else note)
+    columns: Columns = {
+        "ranks": ints(len(replay.work.graphs) for replay in replays),
+        "measured": us([replay.measured_ns for replay in replays]),
+        "replayed": us([replay.makespan_ns for replay in replays]),
+        "error": Quantity("%", np.array(error, np.float64)),
+        "explained": Quantity("%", np.array(explained, np.float64)),
+    }
+    note = "" if replays else note
+    return Table.of("critical_path_replay", "The replay of all ranks beside the measured run", columns, note=note)
 
 
 def _by_rank(replays: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces, note: str) -> Table:
     """Returns when each rank begins and ends on the clock that all share, and how much of the path is on it."""
-    count = len(ranks) if replays else 0
-    begin, end = np.zeros((2, count), np.int64)
+    ranks = ranks if replays else ranks[:0]
+    begin, end = np.full(len(ranks), np.iinfo(np.int64).max), np.zeros(len(ranks), np.int64)
     for work in (replay.work for replay in replays):
         timed = np.flatnonzero(work.is_timed)
-        begin, end = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
         np.minimum.at(begin, work.ranks_of(timed), work.measured_start_ns[timed])
         np.maximum.at(end, work.ranks_of(timed), work.measured_end_ns[timed])
-        begin = np.minimum(begin, end)
-    time = np.array([path.time[rank == number].sum() for number in ranks.tolist()], np.int64)[:count]
-    columns = [
-        Column("rank", "", ranks[:count]),
-        microseconds("begins", begin),
-        microseconds("ends", end),
-        microseconds("on_path", time),
-        percentage("on_path_pct", time, time.sum()),
-    ]
-    return Table(f"{NAME}_by_rank", "Ranks on the job's clock", columns, "" if count else note)
+    time = ints(path.time[rank == number].sum() for number in ranks.tolist())
+    columns: Columns = {
+        "rank": ranks,
+        "begins": us(np.minimum(begin, end)),
+        "ends": us(end),
+        "on_path": us(time),
+        "on_path_pct": pct(time, time.sum()),
+    }
+    return Table.of("critical_path_by_rank", "Ranks on the job's clock", columns, note="" if len(ranks) else note)
 
 
 def _between_ranks(replays: Sequence[Replay], ranks: Int64, path: Pieces, node: Rows, note: str) -> Table:
@@ -130,37 +139,37 @@ def _between_ranks(replays: Sequence[Replay], ranks: Int64, path: Pieces, node: 
     is_shared = path.kind == KINDS.index(NodeClass.COMMUNICATION.label)
     for replay in replays:
         spent_ns = group_sums(node[is_shared], path.time[is_shared], len(replay.work))
-        names = text_column("name", Categorical.joined([graph.name for graph in replay.work.graphs])).values
+        names = Categorical.joined(graph.name for graph in replay.work.graphs)
         for shared, source, target in zip(*(column.tolist() for column in crossings(replay)), strict=True):
-            key = (int(ranks[source]), int(ranks[target]), str(names[shared]))
+            key = int(ranks[source]), int(ranks[target]), names[shared]
             count[key] += 1
             time[key] += int(spent_ns[shared])
     keys = sorted(count, key=lambda key: (-time[key], key))
-    columns = [
-        integers("rank", [source for source, _, _ in keys]),
-        integers("to_rank", [target for _, target, _ in keys]),
-        Column("name", "", [name for _, _, name in keys]),
-        integers("crossings", [count[key] for key in keys]),
-        microseconds("time", [time[key] for key in keys]),
-        percentage("pct", [time[key] for key in keys], path.time.sum()),
-    ]
+    columns: Columns = {
+        "rank": ints(source for source, _, _ in keys),
+        "to_rank": ints(target for _, target, _ in keys),
+        "name": [name for _, _, name in keys],
+        "crossings": ints(count[key] for key in keys),
+        "time": us([time[key] for key in keys]),
+        "pct": pct([time[key] for key in keys], path.time.sum()),
+    }
     title = "Where the critical path goes from rank to rank"
-    return Table(f"{NAME}_between_ranks", title, columns, "" if keys else ONE_RANK if len(path.row) else note)
+    note = "" if keys else ONE_RANK if len(path.row) else note
+    return Table.of("critical_path_between_ranks", title, columns, note=note)
 
 
 def _nodes(replays: Sequence[Replay], path: Pieces, node: Rows, rank: Int64) -> Table:
     graphs = replays[0].work.graphs if replays else []
-    locations = {name: np.where((column := _of_nodes(graphs, name, node)) == ABSENT, -1, column) for name in LOCATIONS}
-    columns = [
-        Column("rank", "", rank),
-        Column("node", "", np.concatenate([path.row[:0], *(graph.id for graph in graphs)])[node]),
-        text_column("name", Categorical.joined([Categorical.nulls(0), *(graph.name for graph in graphs)]).take(node)),
-        Column("kind", "", [KINDS[kind] for kind in path.kind.tolist()]),
-        microseconds("start", path.start),
-        microseconds("time", path.time),
-        *(Column(name, "", values) for name, values in locations.items()),
-    ]
-    return Table(f"{NAME}_nodes", "The critical path, piece by piece", columns, "" if len(node) else NO_TIME)
+    columns: Columns = {
+        "rank": rank,
+        "node": np.concatenate([path.row[:0], *(graph.id for graph in graphs)])[node],
+        "name": Categorical.joined([Categorical.nulls(0), *(graph.name for graph in graphs)]).take(node),
+        "kind": texts(KINDS, path.kind),
+        "start": us(path.start),
+        "time": us(path.time),
+        **{name: np.where((column := _of_nodes(graphs, name, node)) == ABSENT, -1, column) for name in LOCATIONS},
+    }
+    return Table.of("critical_path_nodes", "The critical path, piece by piece", columns, empty=NO_TIME)
 
 
 def _of_nodes(graphs: Sequence[ExecutionGraph], attribute: str, node: Rows) -> Int64:
@@ -200,5 +209,63 @@ def reliability(replay: Replay) -> str:
     return "; ".join(filter(None, [isolated or joint, trust(replay)]))
 
 
-NAME = "critical_path"
-critical_path = Analysis(NAME, _graph, _over_ranks)
+@per_rank
+def step_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
+    """Returns how long each step took on each device: busy time, exposed communication, host or device bound,
+    outliers.
+    """
+    steps, devices = rank.steps, rank.linked.activities.device
+    inside = np.flatnonzero(steps.of_activity >= 0)
+    first = inside[groupby(steps.of_activity[inside], devices[inside]).first]
+    step, device, length = steps.of_activity[first], devices[first], steps.end - steps.start
+    computes = rank.classes == ActivityClass.COMPUTATION
+    communicates = rank.classes == ActivityClass.COMMUNICATION
+    busy, computing, either = (
+        rank.covered_time(chosen, Intervals(steps.start[step], steps.end[step]), device)
+        for chosen in (np.ones(len(devices), np.bool_), computes, computes | communicates)
+    )
+    by_device, outliers = _device_share(rank, steps), _outliers(length)
+    bound = np.where(np.isnan(by_device), "", np.where(by_device > 50, "device", "host"))
+    columns: Columns = {
+        "device": device,
+        "step": texts(steps.name, step),
+        "time": us(length[step]),
+        "busy": us(busy),
+        "computation": us(computing),
+        "exposed_communication": us(either - computing),
+        "idle_pct": pct(length[step] - busy, length[step]),
+        "by_device": Quantity("%", by_device[step]),
+        "bound": bound[step].tolist(),
+        "outlier": [outliers[number] for number in step.tolist()],
+    }
+    outlying = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row, outlier in enumerate(outliers) if outlier]
+    more = f" and {len(outlying) - OUTLIERS_NAMED} more" if len(outlying) > OUTLIERS_NAMED else ""
+    note = ""
+    if outlying:
+        median_us = np.median(length) / 1000
+        note = f"unlike the median of {median_us:,.0f} µs: {', '.join(outlying[:OUTLIERS_NAMED])}{more}"
+    return Table.of("step_breakdown", "Steps", columns, note=note, empty=NO_STEPS)
+
+
+def _device_share(rank: RankTrace, steps: Steps) -> Floats:
+    """Returns the share (percent) of the critical path in each step that is the device's; NaN without a replay."""
+    replay = rank.replayed()
+    if replay is None or rank.graph is None or not replay.work.is_timed.any():
+        return np.full(len(steps.name), np.nan)
+    pieces, timed = pieces_of(replay), replay.work.is_timed
+    begin = int(rank.graph.start_ns[timed].min() - replay.work.measured_start_ns[timed].min())
+    of_device = np.isin(np.array(KINDS)[pieces.kind], OF_DEVICE)
+    ended = np.concatenate(([0], pieces.start + pieces.time))
+    spent = np.concatenate(([0], np.cumsum(np.where(of_device, pieces.time, 0))))
+    part = np.interp(steps.end - begin, ended, spent) - np.interp(steps.start - begin, ended, spent)
+    return ratio(100 * part, steps.end - steps.start)
+
+
+def _outliers(length: Int64) -> list[str]:
+    """Returns for each step whether it is unusually slow or fast, "" for most."""
+    if not len(length):
+        return []
+    deviation = length - np.median(length)
+    is_outlier = np.abs(deviation) > max(FAR * float(np.median(np.abs(deviation))), LEAST * float(np.median(length)))
+    outliers: list[str] = np.where(is_outlier, np.where(deviation > 0, "slow", "fast"), "").tolist()
+    return outliers

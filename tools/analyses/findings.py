@@ -4,33 +4,19 @@ A rule is a function from the `Job` to findings. Those that would gain less than
 the order of their gain, then what limits the trust in them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from .absent_ranks import absent_ranks
-from .data_loader import data_loader
-from .exposed_communication import exposed_communication
-from .finding import Finding as Finding, Gain as Gain
-from .findings_job import Job as Job, job_of as job_of
-from .heaviest_op import heaviest_op
-from .host_waits_finding import host_waits
-from .idle_between_steps import idle_between_steps
-from .late_start import late_start
-from .matrix_products import matrix_products
-from .memory_peaks_finding import memory_peaks
-from .missing_records import lost_records, missing_records
-from .pageable_copies import pageable_copies
-from .pauses import pauses
-from .rank_facts import RankFacts as RankFacts, facts_of as facts_of
-from .shared_device import shared_device
-from .small_kernels import small_kernels
-from .straggler import straggler
-from .unexplained_time import unexplained_time
-from .verdict import Verdict as Verdict, verdict as verdict
+from .job import Finding, Gain, Job
+from .rules_host import data_loader, heaviest_op, idle_between_steps, pauses, small_kernels
+from .rules_products import matrix_products
+from .rules_ranks import absent_ranks, exposed_communication, late_start, shared_device, straggler
+from .rules_records import lost_records, memory_peaks, missing_records, unexplained_time
+from .rules_waits import host_waits, pageable_copies
 
 ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
 
-Rule = Callable[[Job], list[Finding]]
+Rule = Callable[[Job], Iterable[Finding]]
 
 RULES: tuple[Rule, ...] = (
     small_kernels,

@@ -1,21 +1,34 @@
-"""Counters over time: the queue length of each stream, and the bandwidth of each kind of copy.
+"""What is counted over time: the queue length of each stream, the bandwidth of each kind of copy, and the memory in
+use, of each device and of the host (-1), with its peak and the ops that hold it there.
 
 A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph launch
 counts once. The bandwidth of a copy is the recorded one, which the profiler computes from exact times. If none was
-recorded, it is bytes over duration, for copies that are long enough for the duration to be known to a tenth.
+recorded, it is bytes over duration, for copies that are long enough for the duration to be known to a tenth. Memory is
+what the allocators recorded, else it follows from the lifetimes of tensor storages.
 """
 
 import re
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Intervals, Series, group_ids, is_group_start, rows_of_each, running_sum
-from ...schema.linked import LinkedTrace, streams_of
-from .classes import ActivityClass, activity_classes, intervals_of
-from .first_start import first_start_ns
-from .rank_trace import AnalysisOptions, RankTrace, per_rank
-from .table import Column, Floats, Table, integers, microseconds, rank_column
+from ...converter.work import Lifetimes, lifetimes, live_bytes
+from ...schema.columns import (
+    Categorical,
+    Floats,
+    Int64,
+    Intervals,
+    Rows,
+    Series,
+    groupby,
+    is_group_start,
+    rows_of_each,
+    running_sum,
+)
+from ...schema.linked import streams_of
+from .rank import ActivityClass, Allocations, AnalysisOptions, RankTrace, per_rank
+from .table import Columns, Quantity, Table, ints, pct, texts, us
 
 QUEUE_LENGTH = "queue length"
 ALL_STREAMS = -1
@@ -24,6 +37,14 @@ OTHER_COPY = "copy"
 KNOWN_LENGTH = 10
 """A copy must last so many times the resolution of the trace's times for its bandwidth to be known to a tenth."""
 GIGA = 1e9
+NO_COUNTERS = "nothing was launched and no copy's bytes were recorded"
+RECORDED, BY_TENSORS = "allocators", "tensors"
+NOTHING = "allocations were not recorded (profile_memory=True), nor the identities of tensors (a host trace)"
+NOTE_BY_TENSORS = (
+    "from the tensors that ops name, each storage from the op that made it to the last that names it, or throughout if "
+    "it was there before: allocations were not recorded (profile_memory=True)"
+)
+BEFORE, NO_OP = "before the recording", "outside of ops"
 
 
 class Counter(NamedTuple):
@@ -36,57 +57,93 @@ class Counter(NamedTuple):
     limit: int | None
 
 
+@per_rank
+def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
+    """Returns the counters as series and in short."""
+    of_rank = counters_of(rank, options.queue_limit)
+    series, length = [counter.series for counter in of_rank], ints(len(counter.series.time) for counter in of_rank)
+    row = np.repeat(np.arange(len(of_rank)), length)
+    device, stream = (ints(getattr(counter, name) for counter in of_rank) for name in ("device", "stream"))
+    names = [counter.name for counter in of_rank]
+    note = _note_on_copies(rank) if of_rank else NO_COUNTERS
+    columns: Columns = {
+        "device": device[row],
+        "counter": texts(names, row),
+        "stream": stream[row],
+        "ts": us(np.concatenate([np.empty(0, np.int64), *(each.time for each in series)]) - rank.begin),
+        "value": np.concatenate([np.empty(0), *(each.value for each in series)]),
+    }
+    statistics = np.array([_weighted_statistics(counter) for counter in of_rank], np.float64).reshape(-1, 6).T
+    mean, largest, median, high, active, at_limit = statistics
+    summary: Columns = {
+        "device": device,
+        "counter": names,
+        "stream": stream,
+        "mean": mean,
+        "max": largest,
+        "q50": median,
+        "q95": high,
+        "active": us(active),
+        "at_limit": us(at_limit),
+    }
+    detail = Table.of("counters_summary", "Counters in short, weighted by time", summary, note=note)
+    title = "Queue length and copy bandwidth (GB/s)"
+    return Table.of("counters", title, columns, note=note, details=(detail,))
+
+
 def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
     """Returns the queue length of each stream with launches, and the bandwidth of each kind of copy of known size."""
-    return [*_queues(rank.linked, limit), *_bandwidths(rank.linked)]
+    return [*_queues(rank, limit), *_bandwidths(rank)]
 
 
-def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
-    activities, streams = linked.activities, streams_of(linked.activities)
+def _queues(rank: RankTrace, limit: int) -> list[Counter]:
+    activities, streams = rank.linked.activities, streams_of(rank.linked.activities)
     row = np.flatnonzero(activities.call_row >= 0)
-    by_start = row[np.lexsort((activities.start[row], streams.number[row], activities.call_row[row]))]
-    call, lane = activities.call_row[by_start], streams.number[by_start]
-    first = is_group_start(call, lane)
-    lane, issued = lane[first], linked.calls.start[call[first]]
+    row = row[np.argsort(activities.start[row], kind="stable")]
+    first = row[groupby(activities.call_row[row], streams.number[row]).first]
+    issued = rank.linked.calls.start[activities.call_row[first]]
     # an activity that seems to start before its call, as the clocks differ, was not queued
-    queued = Intervals(issued, np.maximum(activities.start[by_start[first]], issued))
-    queues = []
-    for number, rows in rows_of_each(lane).items():
-        of_stream = queued.take(rows)
-        series = running_sum(of_stream, np.ones(len(of_stream.start)))
-        queues.append(Counter(int(streams.device[number]), QUEUE_LENGTH, int(streams.stream[number]), series, limit))
-    return queues
+    queued = Intervals(issued, np.maximum(activities.start[first], issued))
+    return [
+        Counter(
+            int(streams.device[stream]),
+            QUEUE_LENGTH,
+            int(streams.stream[stream]),
+            running_sum(queued.take(rows), np.ones(len(rows))),
+            limit,
+        )
+        for stream, rows in rows_of_each(streams.number[first]).items()
+    ]
 
 
-def _bandwidths(linked: LinkedTrace) -> list[Counter]:
-    activities, copies = linked.activities, _copies(linked)
-    row, speed = copies.row, copies.speed
-    intervals = intervals_of(activities).take(row)
-    kind_of_name = np.array([copy_kind(name) for name in activities.name.table] or [""])
-    kinds, kind = np.unique(kind_of_name[activities.name.codes[row]], return_inverse=True)
-    bandwidths = []
-    for rows in rows_of_each(group_ids(activities.device[row], kind)).values():
-        device, name = int(activities.device[row[rows[0]]]), str(kinds[kind[rows[0]]])
-        bandwidths.append(Counter(device, name, ALL_STREAMS, running_sum(intervals.take(rows), speed[rows]), None))
-    return bandwidths
+def _bandwidths(rank: RankTrace) -> list[Counter]:
+    activities, copies = rank.linked.activities, _copies(rank)
+    device = activities.device[copies.row]
+    kind = Categorical(activities.name.codes[copies.row], [*map(copy_kind, activities.name.table)])
+    names = sorted(set(kind.table))
+    groups = groupby(device, kind.numbers(names.index))
+    ran = rank.intervals.take(copies.row)
+    return [
+        Counter(int(device[rows[0]]), kind[rows[0]], ALL_STREAMS, running_sum(ran.take(rows), copies.speed[rows]), None)
+        for rows in groups.rows()
+    ]
 
 
 class _Copies(NamedTuple):
     """The copies and sets whose bandwidth (GB/s) is known, and how many lack bytes or are too short."""
 
-    row: Int64
+    row: Rows
     speed: Floats
     unknown: int
     short: int
 
 
-def _copies(linked: LinkedTrace) -> _Copies:
-    activities = linked.activities
-    row = np.flatnonzero(activity_classes(activities) == ActivityClass.MEMORY)
-    length = (activities.end - activities.start)[row]
-    size, recorded = activities.size[row], activities.bandwidth[row]
+def _copies(rank: RankTrace) -> _Copies:
+    activities = rank.linked.activities
+    row = np.flatnonzero(rank.classes == ActivityClass.MEMORY)
+    length, size, recorded = rank.durations[row], activities.size[row], activities.bandwidth[row]
     has_bandwidth = (length > 0) & ((size >= 0) | (recorded > 0))
-    is_known = has_bandwidth & ((recorded > 0) | (length >= KNOWN_LENGTH * linked.info.machine.resolution_ns))
+    is_known = has_bandwidth & ((recorded > 0) | (length >= KNOWN_LENGTH * rank.linked.info.machine.resolution_ns))
     speed = np.where(recorded > 0, recorded / GIGA, size / np.maximum(length, 1))
     return _Copies(row[is_known], speed[is_known], int((~has_bandwidth).sum()), int((has_bandwidth & ~is_known).sum()))
 
@@ -104,75 +161,205 @@ def copy_kind(name: str) -> str:
     return short or (f"{source[0].upper()}to{target[0].upper()}" if source else "Memset")
 
 
-def _table(rank: RankTrace, options: AnalysisOptions) -> Table:
-    counters_ = counters_of(rank, options.queue_limit)
-    lengths = [len(counter.series.time) for counter in counters_]
-    time = np.concatenate([counter.series.time for counter in counters_] or [np.empty(0, np.int64)])
-    columns = [
-        rank_column(rank.rank, sum(lengths)),
-        Column("device", "", np.repeat([counter.device for counter in counters_], lengths).astype(np.int64)),
-        Column("counter", "", [counter.name for counter in counters_ for _ in range(len(counter.series.time))]),
-        Column("stream", "", np.repeat([counter.stream for counter in counters_], lengths).astype(np.int64)),
-        microseconds("ts", time - first_start_ns(rank.linked)),
-        Column("value", "", np.concatenate([counter.series.value for counter in counters_] or [np.empty(0)])),
-    ]
-    note = _note(rank, counters_)
-    return Table(NAME, "Queue length and copy bandwidth (GB/s)", columns, note, (_summary(rank, counters_, note),))
-
-
-def _note(rank: RankTrace, counters_: list[Counter]) -> str:
-    if not counters_:
-        return "nothing was launched and no copy's bytes were recorded"
-    copies, resolution = _copies(rank.linked), rank.linked.info.machine.resolution_ns
-    count = len(copies.row) + copies.unknown + copies.short
-    notes = []
+def _note_on_copies(rank: RankTrace) -> str:
+    copies, resolution_us = _copies(rank), rank.linked.info.machine.resolution_ns / 1000
+    count, notes = len(copies.row) + copies.unknown + copies.short, []
     if copies.unknown:
         notes.append(f"{copies.unknown} of {count} copies have no bytes or no length and are in no bandwidth")
     if copies.short:
-        shortest = KNOWN_LENGTH * resolution / 1000
         notes.append(
             f"{copies.short} of {count} copies have no recorded bandwidth and are in none, as they last less than "
-            f"{shortest:g} µs: times known to {resolution / 1000:g} µs are too coarse to say how fast these are"
+            f"{KNOWN_LENGTH * resolution_us:g} µs: times known to {resolution_us:g} µs are too coarse to say how fast these are"
         )
     return "; ".join(notes)
 
 
-def _summary(rank: RankTrace, counters_: list[Counter], note: str) -> Table:
-    rows = np.array([_weighted_statistics(counter) for counter in counters_], np.float64).reshape(-1, 6).T
-    mean, largest, median, high, active, at_limit = rows
-    columns = [
-        rank_column(rank.rank, len(counters_)),
-        integers("device", [counter.device for counter in counters_]),
-        Column("counter", "", [counter.name for counter in counters_]),
-        integers("stream", [counter.stream for counter in counters_]),
-        Column("mean", "", mean),
-        Column("max", "", largest),
-        Column("q50", "", median),
-        Column("q95", "", high),
-        microseconds("active", active),
-        microseconds("at_limit", at_limit),
-    ]
-    return Table(f"{NAME}_summary", "Counters in short, weighted by time", columns, note)
-
-
 def _weighted_statistics(counter: Counter) -> tuple[float, ...]:
-    """Returns the mean, maximum, median and 95th percentile by time, the time (ns) above 0 and that at the limit."""
+    """Returns the mean, maximum, median and 95th percentile by time, the time (ns) above 0 and that at the limit.
+
+    A percentile is the smallest value that is not exceeded for that share of the time.
+    """
     value, limit = counter.series.value, counter.limit
     duration = np.diff(counter.series.time, append=counter.series.time[-1:])
     at_limit = float(duration[value >= limit].sum()) if limit is not None else np.nan
     mean = float(value @ duration) / max(int(duration.sum()), 1)
-    median, high = _quantiles(value, duration, (0.5, 0.95))
-    return mean, float(value.max()), median, high, float(duration[value > 0].sum()), at_limit
-
-
-def _quantiles(value: Floats, duration: Int64, shares: tuple[float, ...]) -> list[float]:
-    """Returns for each share the smallest value that is not exceeded for that share of the time."""
     order = np.argsort(value, kind="stable")
     until = np.cumsum(duration[order])
-    position = np.searchsorted(until, np.array(shares) * until[-1])
-    quantiles: list[float] = value[order][np.minimum(position, len(order) - 1)].tolist()
-    return quantiles
+    position = np.minimum(np.searchsorted(until, np.array([0.5, 0.95]) * until[-1]), len(order) - 1)
+    return mean, float(value.max()), *value[order][position].tolist(), float(duration[value > 0].sum()), at_limit
 
 
-NAME = "counters"
-counters = per_rank(NAME, _table)
+class Curve(NamedTuple):
+    """The `allocated` bytes of a device from each `time` (ns) on; `reserved` is NaN if unknown.
+
+    `peak` is the position of the maximum. `live` are the sizes of the blocks in use there, `op_row` the ops that
+    allocated them (-1 for none), `before` the bytes allocated before the recording. `skipped` allocations are of
+    allocators that do not report a total.
+    """
+
+    device: int
+    source: str
+    time: Int64
+    allocated: Int64
+    reserved: Floats
+    peak: int
+    live: Int64
+    op_row: Rows
+    before: int
+    skipped: int = 0
+
+
+def curves_of(rank: RankTrace) -> list[Curve]:
+    """Returns the curve of each device with known allocations. O(n log n)."""
+    allocations = rank.recorded.allocations
+    if len(allocations.time):
+        op_row = rank.innermost_ops(allocations.thread, allocations.time)
+        return [_recorded(allocations.where(rows), op_row[rows]) for rows in rows_of_each(allocations.device).values()]
+    storages = lifetimes(rank.linked.ops)
+    return [_tensor_curve(storages.where(rows), rank.end) for rows in rows_of_each(storages.device).values()]
+
+
+def _recorded(rows: Allocations, op_row: Rows) -> Curve:
+    """Returns the curve of one device's allocations, without those of allocators that do not report a total."""
+    release = _release_rows(rows)
+    total_missing = (rows.size > 0) & (rows.allocated >= 0) & (rows.allocated < rows.size)
+    total_missing[release[total_missing & (release >= 0)]] = True
+    kept = ~total_missing
+    if not kept.any():
+        kept = np.ones(len(kept), np.bool_)
+    position = np.cumsum(kept) - 1
+    release = np.where(release >= 0, position[release], len(position))[kept]
+    rows, op_row = rows.where(kept), op_row[kept]
+    allocated = rows.allocated if (rows.allocated >= 0).all() else np.cumsum(rows.size)
+    peak = int(np.argmax(allocated))
+    live = np.flatnonzero((rows.size > 0) & (np.arange(len(release)) <= peak) & (release > peak))
+    return Curve(
+        device=int(rows.device[0]),
+        source=RECORDED,
+        time=rows.time,
+        allocated=allocated,
+        reserved=np.where(rows.reserved > 0, rows.reserved, np.nan),
+        peak=peak,
+        live=rows.size[live],
+        op_row=op_row[live],
+        before=max(int(allocated[peak]) - int(rows.size[live].sum()), 0),
+        skipped=int((~kept).sum()),
+    )
+
+
+def _release_rows(rows: Allocations) -> Rows:
+    """Returns for each allocation the row of its release, -1 for none."""
+    order = np.lexsort((np.arange(len(rows.time)), rows.address))
+    is_allocated = rows.size[order] > 0
+    same_address = np.append(~is_group_start(rows.address[order])[1:], False)
+    pair = is_allocated & same_address & np.append(~is_allocated[1:], False)
+    release = np.full(len(order), -1)
+    release[order[pair]] = order[np.flatnonzero(pair) + 1]
+    return release
+
+
+def _tensor_curve(storages: Lifetimes, end_ns: int) -> Curve:
+    """Returns the curve of one device's storages up to the end of the recording, which those outlast that were there
+    before it, though no op names them any more.
+    """
+    until = np.where(storages.op_row < 0, np.maximum(storages.until, end_ns + 1), storages.until)
+    storages = storages._replace(until=until)
+    steps = live_bytes(storages)
+    recorded = steps.time <= max(end_ns, int(steps.time.min()))
+    time, allocated = steps.time[recorded], steps.value[recorded]
+    peak = int(np.argmax(allocated))
+    at_peak = storages.where((storages.begin <= time[peak]) & (time[peak] < storages.until))
+    was_made = at_peak.op_row >= 0
+    return Curve(
+        device=int(storages.device[0]),
+        source=BY_TENSORS,
+        time=time,
+        allocated=allocated,
+        reserved=np.full(len(time), np.nan),
+        peak=peak,
+        live=at_peak.size[was_made],
+        op_row=at_peak.op_row[was_made],
+        before=int(at_peak.size[~was_made].sum()),
+    )
+
+
+@per_rank
+def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
+    """Returns the memory in use over time, the peaks, and what lives there."""
+    curves = curves_of(rank)
+    time, allocated, reserved = (
+        np.concatenate([np.empty(0, np.int64), *(getattr(curve, name) for curve in curves)])
+        for name in ("time", "allocated", "reserved")
+    )
+    device = np.repeat(ints(curve.device for curve in curves), ints(len(curve.time) for curve in curves))
+    note = ""
+    if not curves:
+        note = NOTHING
+    elif curves[0].source != RECORDED:
+        note = NOTE_BY_TENSORS
+    elif skipped := sum(curve.skipped for curve in curves):
+        note = f"{skipped} allocations are of allocators that keep no total and are not in it"
+    columns: Columns = {
+        "device": device,
+        "step": _step_names(rank, time),
+        "ts": us(rank.since_begin(time)),
+        "allocated": Quantity("B", allocated),
+        "reserved": _whole_bytes(reserved),
+    }
+    details = (_peaks(rank, curves, note), _live(rank, curves, note))
+    return Table.of("memory_timeline", "Memory in use", columns, note=note, details=details)
+
+
+def _step_names(rank: RankTrace, time: Int64) -> list[str]:
+    """Returns the step that contains each time, "" before the first step."""
+    return texts(rank.steps.name, np.searchsorted(rank.steps.start, time, side="right") - 1)
+
+
+def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
+    time = ints(curve.time[curve.peak] for curve in curves)
+    columns: Columns = {
+        "device": ints(curve.device for curve in curves),
+        "step": _step_names(rank, time),
+        "ts": us(rank.since_begin(time)),
+        "peak": Quantity("B", ints(curve.allocated[curve.peak] for curve in curves)),
+        "before": Quantity("B", ints(curve.before for curve in curves)),
+        "reserved": _whole_bytes(np.array([np.fmax.reduce(curve.reserved) for curve in curves], np.float64)),
+        "known_by": [curve.source for curve in curves],
+    }
+    return Table.of("memory_timeline_peak", "Peaks of memory", columns, note=note)
+
+
+def _whole_bytes(values: Floats) -> Quantity:
+    """Returns whole numbers if all values are known."""
+    return Quantity("B", values.astype(np.float64 if np.isnan(values).any() else np.int64))
+
+
+def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
+    """Returns the memory in use at each peak by op, the largest first."""
+    rows: list[tuple[int, str, str, int, int, int]] = []
+    for curve in curves:
+        by_op: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        op_names = {row: _outer_and_inner_op(rank, row) for row in np.unique(curve.op_row).tolist()}
+        for row, size in zip(curve.op_row.tolist(), curve.live.tolist(), strict=True):
+            by_op[op_names[row]][0] += 1
+            by_op[op_names[row]][1] += size
+        peak = int(curve.allocated[curve.peak])
+        live = [(curve.device, *names, blocks, size, peak) for names, (blocks, size) in by_op.items()]
+        live += [(curve.device, BEFORE, "", 0, curve.before, peak)] if curve.before else []
+        rows += sorted(live, key=lambda row: -row[4])
+    device, op, maker, blocks, size, peaks = zip(*rows, strict=True) if rows else ((),) * 6
+    columns: Columns = {
+        "device": ints(device),
+        "op": [*op],
+        "allocated_by": [*maker],
+        "blocks": ints(blocks),
+        "size": Quantity("B", ints(size)),
+        "pct": pct(ints(size), ints(peaks)),
+    }
+    return Table.of("memory_timeline_live", "What lives at the peak", columns, note=note)
+
+
+def _outer_and_inner_op(rank: RankTrace, row: int) -> tuple[str, str]:
+    """Returns the names of the outermost enclosing op and of the innermost, which allocated the memory."""
+    path = rank.op_path(row)
+    return (path[0], path[-1]) if path else (NO_OP, "")

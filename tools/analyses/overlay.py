@@ -1,29 +1,35 @@
-"""Events to add to a rank's device trace in Perfetto: counters, the critical path as arrows, marks of kernel patterns.
+"""Events to add to a rank's device trace in Perfetto: counters, the critical path as arrows, marks of kernel patterns;
+and the trace with them, copied as a stream with the new events first.
 
 Events are JSON objects in Chrome's trace format; times are on the device trace's own clock.
 """
 
 import itertools
-from collections.abc import Iterator
-from typing import Any
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 import orjson
 
-from ...schema.columns import ABSENT, Bool, Int64, Intervals, rows_by_number, rows_of_each, union
+from ...schema.columns import ABSENT, Bool, Intervals, rows_by_number, rows_of_each, union
+from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
+from ...schema.io import open_input, open_output
+from ...schema.json_repair import opening_of, with_plain_letters
+from ...schema.json_stream import LONGEST_HEAD
 from ...schema.linked import HOST, LinkedTrace, exact_microseconds
 from ..replay import KINDS, pieces_of
-from .frequent_kernel_patterns import Patterns, occurrences, pattern_times, patterns_of
-from .memory_curves import curves_of
-from .over_time import ALL_STREAMS, counters_of
-from .rank_trace import AnalysisOptions, RankTrace
+from .launches import patterns_of
+from .over_time import ALL_STREAMS, counters_of, curves_of
+from .rank import AnalysisOptions, RankTrace
 
 CRITICAL_PATH = "critical path"
 FIRST_FLOW = 1 << 40
 """The first flow id of the critical path, above any correlation id."""
 SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
 """The least kernels and occurrences of a pattern that is marked."""
+PIECE = 1 << 20
 
 
 def overlay_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]:
@@ -77,10 +83,18 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
 
 def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
     """Returns which host nodes lie within an op or a call of their thread, as Perfetto attaches arrows to these."""
+    ops, calls = linked.ops, linked.calls
+    timed = ops.start != ABSENT
+    of_thread, begin, until = (
+        np.concatenate((of_ops[timed], of_calls))
+        for of_ops, of_calls in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
+    )
+    covered_on = {
+        thread: union(Intervals(begin[rows], until[rows])) for thread, rows in rows_of_each(of_thread).items()
+    }
     thread, start = graph.integers("tid"), graph.start_ns
     end = start + np.maximum(graph.duration_ns - 1, 0)
-    within = np.zeros(len(graph), np.bool_)
-    covered_on, nothing = _covered(linked), Intervals(start[:0], end[:0])
+    within, nothing = np.zeros(len(graph), np.bool_), Intervals(start[:0], end[:0])
     for number, rows in rows_by_number(np.flatnonzero(thread != ABSENT), thread).items():
         covered = covered_on.get(number, nothing)
         position = np.searchsorted(covered.start, start[rows], side="right") - 1
@@ -88,45 +102,56 @@ def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
     return within
 
 
-def _covered(linked: LinkedTrace) -> dict[int, Intervals]:
-    """Returns the time in which each thread runs an op or a call."""
-    ops, calls = linked.ops, linked.calls
-    timed = ops.start != ABSENT
-    thread, start, end = (
-        np.concatenate((of_ops[timed], of_calls))
-        for of_ops, of_calls in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
-    )
-    return {number: union(Intervals(start[rows], end[rows])) for number, rows in rows_of_each(thread).items()}
-
-
 def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]:
     """Yields a mark over each operator that launched one of the `top` patterns of recurring kernels, by device time.
 
     Marks are named by the pattern's number, 1 for the longest total time, on a track of their own for each thread.
     """
-    linked = rank.linked
-    pattern_occurrences = occurrences(linked, options.operator, options.longest_pattern)
-    patterns = patterns_of(pattern_occurrences, linked)
-    number = _numbers(patterns, pattern_times(pattern_occurrences, patterns, linked), options.top)
-    count = np.bincount(patterns.of_occurrence).tolist()
-    for row, pattern in zip(pattern_occurrences.op_row.tolist(), patterns.of_occurrence.tolist(), strict=True):
+    linked, patterns = rank.linked, patterns_of(rank, options)
+    count, length = patterns.groups.count(), np.array([*map(len, patterns.kernels)], np.int64)
+    order = np.argsort(-patterns.device_times(rank), kind="stable")
+    is_worth_it = (count >= RAREST_PATTERN) & (length >= SHORTEST_PATTERN)
+    number = {pattern: place for place, pattern in enumerate(order[is_worth_it[order]][: options.top].tolist(), 1)}
+    for row, pattern in zip(patterns.op_row.tolist(), patterns.groups.number.tolist(), strict=True):
         if pattern not in number:
             continue
         start, end = int(linked.ops.start[row]), int(linked.ops.end[row])
-        times = {
-            "ts": orjson.Fragment(exact_microseconds(start)),
-            "dur": orjson.Fragment(exact_microseconds(end - start)),
-        }
+        times = {"ts": orjson.Fragment(exact_microseconds(start)), "dur": orjson.Fragment(exact_microseconds(end - start))}
         kernels = [linked.activities.name.table[code] for code in patterns.kernels[pattern]]
         head = {"ph": "X", "cat": "kernel pattern", "name": f"pattern {number[pattern]}: {linked.ops.name[row]}"}
         track = {"pid": f"kernel patterns {linked.info.pid}", "tid": int(linked.ops.thread[row])}
-        yield orjson.dumps(head | track | times | {"args": {"kernels": kernels, "count": count[pattern]}})
+        yield orjson.dumps(head | track | times | {"args": {"kernels": kernels, "count": int(count[pattern])}})
 
 
-def _numbers(patterns: Patterns, time: Int64, top: int) -> dict[int, int]:
-    """Returns the number of each pattern that is marked."""
-    count = np.bincount(patterns.of_occurrence, minlength=len(patterns.kernels))
-    length = np.array([len(kernels) for kernels in patterns.kernels], np.int64)
-    order = np.argsort(-time, kind="stable")
-    worth = order[(count[order] >= RAREST_PATTERN) & (length[order] >= SHORTEST_PATTERN)]
-    return {pattern: position for position, pattern in enumerate(worth[:top].tolist(), 1)}
+def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
+    """Copies the trace with `events` (JSON objects) added, in constant memory; the output is complete or not written.
+
+    Raises DataError if the original has no array of events or its compression is damaged.
+    """
+    with open_input(original, protected=True) as source, open_output(output) as target:
+        try:
+            _copy(original, source, target, events)
+        except (EOFError, zlib.error) as error:
+            raise DataError(f"{original}: damaged compressed file ({error}); decompress or copy it again") from error
+
+
+def _copy(original: str, source: BinaryIO, target: IO[bytes], events: Iterable[bytes]) -> None:
+    text, opening = b"", None
+    while opening is None:
+        piece = source.read(PIECE)
+        if not piece or len(text) > LONGEST_HEAD:
+            raise DataError(f"{original}: holds no traceEvents; expected a Kineto device trace")
+        text = with_plain_letters(text + piece)
+        opening = opening_of(text, "traceEvents", ended=len(piece) < PIECE)
+    target.write(text[:opening])
+    remaining = text[opening:].lstrip()
+    while not remaining and (piece := source.read(PIECE)):
+        remaining = piece.lstrip()
+    separator = b"\n"
+    for event in events:
+        target.write(separator + event)
+        separator = b",\n"
+    target.write(b"" if separator == b"\n" or remaining.startswith(b"]") else separator)
+    target.write(remaining)
+    while piece := source.read(PIECE):
+        target.write(piece)

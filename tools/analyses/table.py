@@ -1,6 +1,10 @@
-"""The table that every analysis returns: named columns with units, as rows of dicts, JSON, pandas or polars."""
+"""The table that every analysis returns: named columns with units, as rows of dicts, JSON, pandas or polars.
 
-from collections.abc import Iterator, Mapping, Sequence
+An analysis describes its columns as a mapping: texts and plain numbers as they are, `us` for times, `pct` for shares,
+`Quantity` for other units.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -8,12 +12,21 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ...schema.columns import Bool, Categorical, Int64, Summary, Tabular, Values as FrameValues, column_of
+from ...schema.columns import (
+    Bool,
+    Categorical,
+    Floats,
+    Groups,
+    Int64,
+    Summary,
+    Tabular,
+    Values as FrameValues,
+    column_of,
+)
 from ..terminal import ranges
 
-Floats = npt.NDArray[np.float64]
-BytesColumn = npt.NDArray[np.str_]
 Values = npt.NDArray[Any] | list[str]
+ROWS_AT_ONCE = 10_000
 
 
 class Column(NamedTuple):
@@ -26,14 +39,75 @@ class Column(NamedTuple):
     def take(self, rows: Int64 | Bool | slice) -> "Column":
         """Returns the column of these rows."""
         values = self.values
-        if not isinstance(values, list):
-            return self._replace(values=values[rows])
-        if isinstance(rows, slice):
-            return self._replace(values=values[rows])
-        return self._replace(values=[values[row] for row in np.arange(len(values))[rows].tolist()])
+        if isinstance(values, list):
+            return self._replace(values=[values[row] for row in np.arange(len(values))[rows].tolist()])
+        return self._replace(values=values[rows])
 
 
-ROWS_AT_ONCE = 10_000
+class Quantity(NamedTuple):
+    """The values of a column with a unit."""
+
+    unit: str
+    values: npt.NDArray[Any]
+
+
+Cells = Values | Categorical | Quantity
+Columns = Mapping[str, Cells]
+
+
+def us(ns: npt.ArrayLike) -> Quantity:
+    """Returns times in µs from ns."""
+    return Quantity("µs", np.asarray(ns, np.float64) / 1000)
+
+
+def pct(part: npt.ArrayLike, whole: npt.ArrayLike) -> Quantity:
+    """Returns shares in percent; NaN if the whole is 0."""
+    part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
+    return Quantity("%", ratio(100 * part, whole, where=whole != 0))
+
+
+def ratio(part: npt.NDArray[Any], whole: npt.NDArray[Any], where: Bool | None = None) -> Floats:
+    """Returns the quotients; NaN where the whole is not above 0, or as `where` says."""
+    is_known = whole > 0 if where is None else where
+    return np.asarray(np.divide(part, whole, out=np.full(len(whole), np.nan), where=is_known))
+
+
+def ints(values: Iterable[int]) -> Int64:
+    """Returns a column of whole numbers."""
+    return np.array([*values], np.int64)
+
+
+def texts(table: Sequence[str], code: npt.NDArray[np.integer]) -> list[str]:
+    """Returns the text of each code, "" for -1."""
+    table = [*table, ""]
+    return [table[number] for number in code.tolist()]
+
+
+def statistics(groups: Groups, durations: Int64, quantiles: Collection[float] = ()) -> dict[str, Cells]:
+    """Returns for each group the columns count, sum, mean, std, min, the quantiles (q05 …) and max of durations in ns.
+
+    The standard deviation is that of a sample (divided by n - 1), 0 for a single duration. Quantiles are interpolated
+    linearly, as numpy does it.
+    """
+    order = np.lexsort((durations, groups.number))
+    ordered, number, count = durations[order], groups.number[order], groups.count()
+    begin, squares = np.cumsum(count) - count, (ordered - groups.mean(durations)[number]) ** 2
+
+    def quantile(share: float) -> Quantity:
+        position = begin + share * (count - 1)
+        below = np.floor(position).astype(np.int64)
+        low, high = ordered[below], ordered[np.minimum(below + 1, len(ordered) - 1)]
+        return us(low + (position - below) * (high - low))
+
+    return {
+        "count": count,
+        "sum": us(groups.sum(durations)),
+        "mean": us(groups.mean(durations)),
+        "std": us(np.sqrt(np.bincount(number, squares, len(groups)) / np.maximum(count - 1, 1))),
+        "min": quantile(0),
+        **{f"q{100 * share:02.0f}": quantile(share) for share in quantiles},
+        "max": quantile(1),
+    }
 
 
 @dataclass(slots=True, repr=False)
@@ -48,13 +122,27 @@ class Table(Tabular):
     note: str = ""
     details: tuple["Table", ...] = ()
 
+    @staticmethod
+    def of(
+        name: str,
+        title: str,
+        columns: Columns,
+        *,
+        note: str = "",
+        empty: str = "",
+        details: tuple["Table", ...] = (),
+    ) -> "Table":
+        """Returns the table of these columns; without rows its note is `empty`, if that is given."""
+        table = Table(name, title, [_column(*column) for column in columns.items()], note, details)
+        table.note = note if len(table) or not empty else empty
+        return table
+
     def __len__(self) -> int:
         return len(self.columns[0].values) if self.columns else 0
 
     def summary(self) -> Summary:
         """Returns the title, the columns with their units, and the note."""
-        columns = ", ".join(f"{name} [{unit}]" if unit else name for name, unit, _ in self.columns)
-        lines = {"columns": columns} | ({"note": self.note} if self.note else {})
+        lines = {"columns": ", ".join(self._shown_columns())} | ({"note": self.note} if self.note else {})
         return Summary(f"{self.title} ({self.name}): {len(self):,} rows", lines)
 
     def __getitem__(self, name: str) -> Values:
@@ -96,31 +184,17 @@ class Table(Tabular):
         return {f"{name} [{unit}]" if unit else name: values for name, unit, values in self.columns}
 
 
-def microseconds(name: str, ns: npt.NDArray[np.number] | Sequence[int]) -> Column:
-    """Returns a column of times in µs from ns."""
-    return Column(name, "µs", np.asarray(ns, np.float64) / 1000)
+def _column(name: str, values: Cells) -> Column:
+    if isinstance(values, Quantity):
+        return Column(name, *values)
+    return Column(name, "", values.tolist() if isinstance(values, Categorical) else values)
 
 
-def percentage(name: str, part: npt.ArrayLike, whole: npt.ArrayLike) -> Column:
-    """Returns a column of shares in percent; NaN if the whole is 0."""
-    part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
-    return Column(name, "%", np.divide(100 * part, whole, out=np.full(part.shape, np.nan), where=whole != 0))
-
-
-def text_column(name: str, values: Categorical) -> Column:
-    """Returns a column of texts."""
-    table = [*values.table, ""]
-    return Column(name, "", [table[code] for code in values.codes.tolist()])
-
-
-def integers(name: str, values: Sequence[int], unit: str = "") -> Column:
-    """Returns a column of whole numbers."""
-    return Column(name, unit, np.array(values, np.int64))
-
-
-def rank_column(rank: int, count: int) -> Column:
-    """Returns a column `rank` of `count` equal values."""
-    return Column("rank", "", np.full(count, rank, np.int64))
+def of_rank(rank: int, table: Table) -> Table:
+    """Returns the table and its details with a first column `rank`."""
+    column = Column("rank", "", np.full(len(table), rank, np.int64))
+    details = tuple(of_rank(rank, detail) for detail in table.details)
+    return replace(table, columns=[column, *table.columns], details=details)
 
 
 def concat(tables: Sequence[tuple[int, Table]]) -> Table:

@@ -3,15 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
-from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
-from .finding import LEAST_PCT, Finding, Gain
-from .findings_job import Job
-from .recording_cost import recording_cost
+from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
+from .job import LEAST_PCT, Finding, Gain, Job, counted
+from .rules_ranks import latest_begin
 
 TWICE_AS_FAST = 0.5
 MOST_OF_PATH = 50.0
@@ -29,25 +26,25 @@ LIMITS = {
     NodeClass.MEMORY: ("memory",),
 }
 """What may limit a run, and the kinds of time on the critical path that it stands for."""
+
+
+class _Words(NamedTuple):
+    """How a verdict names what limits a run, what would be faster, and what is left."""
+
+    limits: str
+    faster: str
+    rest: str
+
+
 WORDS = {
-    NodeClass.HOST: "The CPU limits the run",
-    NodeClass.COMPUTATION: "Computation limits the run",
-    NodeClass.COMMUNICATION: "Communication limits the run",
-    NodeClass.MEMORY: "Copies limit the run",
-}
-FASTER = {
-    NodeClass.HOST: "A CPU",
-    NodeClass.COMPUTATION: "Kernels",
-    NodeClass.COMMUNICATION: "Communication",
-    NodeClass.MEMORY: "Copies",
-}
-WORDS_OF_REST = {
-    NodeClass.HOST: "work of the CPU",
-    NodeClass.COMPUTATION: "computation",
-    NodeClass.COMMUNICATION: "communication",
-    NodeClass.MEMORY: "copies",
+    NodeClass.HOST: _Words("The CPU limits the run", "A CPU", "work of the CPU"),
+    NodeClass.COMPUTATION: _Words("Computation limits the run", "Kernels", "computation"),
+    NodeClass.COMMUNICATION: _Words("Communication limits the run", "Communication", "communication"),
+    NodeClass.MEMORY: _Words("Copies limit the run", "Copies", "copies"),
 }
 GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
+SLOWED_US = 16
+"""By how much recording a host trace slowed an op on the machine where this was measured."""
 GPU_CALLS = ("cuda", "cu", "hip")
 
 
@@ -76,7 +73,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     said = _said(job, limit, doubts, findings)
     if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
         said = f"As recorded, {said[0].lower()}{said[1:]}"
-    cost = recording_cost(job, _largest_part(job)[0] if doubts else limit.node_class)
+    cost = _recording_cost(job, _largest_part(job)[0] if doubts else limit.node_class)
     return Verdict(" ".join(filter(None, (said, cost))), doubts, cost)
 
 
@@ -87,13 +84,13 @@ def _said(job: Job, limit: _Limit, doubts: Sequence[str], findings: Sequence[Fin
         return f"What limits the run cannot be told: {'; '.join(doubts)}.{_otherwise(job)}{uncertain}"
     best = next((finding for finding in findings if finding.gain is not None), None)
     if best is None or best.gain is None:
-        return f"{_head(job, limit)}. {FASTER[limit.node_class]} twice as fast would save {limit.gain.share} ({limit.gain.time})."
+        return f"{_head(job, limit)}. {WORDS[limit.node_class].faster} twice as fast would save {limit.gain.share} ({limit.gain.time})."
     saves = f"{best.remedy} would save {best.gain.share} ({best.gain.time})"
-    return f"{_head(job, limit)}. {best.title}: {best.evidence.partition(';')[0]}. {saves}."
+    return f"{_head(job, limit)}. {best.title}: {best.facts[0]}. {saves}."
 
 
 def _limit(job: Job) -> _Limit:
-    path = job.path_us()
+    path = job.path_us
     present = [node_class for node_class in LIMITS if (job.work.node_class == node_class).any()] or [NodeClass.HOST]
     limits = [
         _Limit(
@@ -111,20 +108,20 @@ def _head(job: Job, limit: _Limit) -> str:
         phases = _phases(job)
         return f"All work is on the CPU{phases and f': {phases}'}"
     if limit.node_class is NodeClass.HOST:
-        devices = f"{_device_word(job)}{'s' if len(job.rows('temporal_breakdown')) > 1 else ''}"
-        waits = "wait" if devices.endswith("s") else "waits"
-        return f"The {devices} {waits} for the CPU: idle {100 - job.busy_pct():.0f} % of the time"
+        several = len(job.rows("temporal_breakdown")) > 1
+        devices = f"{_device_word(job)}{'s wait' if several else ' waits'}"
+        return f"The {devices} for the CPU: idle {100 - job.busy_pct:.0f} % of the time"
     if limit.path_pct < MOST_OF_PATH:
-        return f"{WORDS[limit.node_class]} most: twice as fast, it would make the run {limit.gain.pct:.0f} % shorter"
-    return f"{WORDS[limit.node_class]}: {limit.path_pct:.0f} % of the critical path"
+        return f"{WORDS[limit.node_class].limits} most: twice as fast, it would make the run {limit.gain.pct:.0f} % shorter"
+    return f"{WORDS[limit.node_class].limits}: {limit.path_pct:.0f} % of the critical path"
 
 
 def _phases(job: Job) -> str:
     """Returns the shares of the phases of the steps, the longest first, as far as they are known."""
     rows = job.rows("host_phases")
-    whole = sum(float(str(row["time"])) for row in rows)
+    whole = sum(row["time"] for row in rows)
     names = ("forward", "backward", "optimizer", "data_loading", "waiting", "between_ops")
-    shares = {name: 100 * sum(float(str(row[name])) for row in rows) / whole for name in names} if whole else {}
+    shares = {name: 100 * sum(row[name] for row in rows) / whole for name in names} if whole else {}
     words = {"between_ops": "Python between ops", "data_loading": "data loading"}
     longest = sorted((share, name) for name, share in shares.items() if share >= 1)[::-1]
     return ", ".join(f"{share:.0f} % {words.get(name, name)}" for share, name in longest)
@@ -145,9 +142,9 @@ def _doubts(job: Job, limit: _Limit) -> Iterator[str]:
         )
     if reason := off_by_target(job.recorded):
         yield reason
-    if 100 * job.unexplained_us() > MOST_UNEXPLAINED_PCT * job.length_us:
+    if 100 * job.unexplained_us > MOST_UNEXPLAINED_PCT * job.length_us:
         yield _unexplained(job)
-    idle = 100 - job.compute_busy_pct()
+    idle = 100 - max(job.device_shares("compute"), default=0.0)
     if limit.node_class is NodeClass.HOST and job.is_on_device and limit.gain.pct > idle + TOLERANCE_PCT:
         yield (
             f"a CPU twice as fast would save {limit.gain.pct:.0f} % in the replay, but the device already computes for "
@@ -159,12 +156,9 @@ def _doubts(job: Job, limit: _Limit) -> Iterator[str]:
             f"no kind of work at twice its speed would make the run more than {limit.gain.pct:.1f} % shorter: either several "
             "take as long side by side, or the traces do not show what waited for what"
         )
-    absent = job.world_size - len(job.ranks)
-    if limit.node_class is NodeClass.COMMUNICATION and absent > 0:
-        yield (
-            f"it is communication, but without the traces of {absent:,} rank{'s' * (absent > 1)}, waiting for them cannot be told from "
-            "sending data"
-        )
+    if limit.node_class is NodeClass.COMMUNICATION and job.absent > 0:
+        absent = counted(job.absent, "rank")
+        yield f"it is communication, but without the traces of {absent}, waiting for them cannot be told from sending data"
 
 
 def _unrelated(job: Job) -> Iterator[str]:
@@ -186,31 +180,60 @@ def _is_joined(job: Job) -> bool:
 
 
 def _unexplained(job: Job) -> str:
-    time, rows = job.unexplained_us(), job.rows("critical_path_by_rank")
+    time, (rank, begin_us) = job.unexplained_us, latest_begin(job)
     share = f"{time_text(time)}, {100 * time / job.length_us:.0f} % of the run,"
-    begin_us = np.array([row["begins"] for row in rows], np.float64)
-    if len(begin_us) > 1 and begin_us.max() >= 0.5 * time:
-        rank = rows[int(begin_us.argmax())]["rank"]
+    if begin_us and begin_us >= 0.5 * time:
         return f"rank {rank} begins {share} after the first rank, and the traces do not show whether it or only its recording was late"
     return f"for {share} the traces do not show what it waited for"
 
 
 def _otherwise(job: Job) -> str:
     """Returns a sentence on the largest part of the rest of the critical path."""
-    path = job.path_us()
-    explained_us = sum(path.values()) - job.unexplained_us()
+    path_us = sum(job.path_us.values())
+    explained_us = path_us - job.unexplained_us
     node_class, largest_us = _largest_part(job)
-    lead = "the rest of " if explained_us < 0.99 * sum(path.values()) else ""
-    busy = f"; devices are busy for {job.busy_pct():.0f} % of the run" if job.rows("temporal_breakdown") else ""
-    return (
-        f" Of {lead}the critical path, {100 * largest_us / explained_us:.0f} % is {WORDS_OF_REST[node_class]}{busy}."
-        if explained_us > 0
-        else ""
-    )
+    lead = "the rest of " if explained_us < 0.99 * path_us else ""
+    busy = f"; devices are busy for {job.busy_pct:.0f} % of the run" if job.rows("temporal_breakdown") else ""
+    if explained_us <= 0:
+        return ""
+    return f" Of {lead}the critical path, {100 * largest_us / explained_us:.0f} % is {WORDS[node_class].rest}{busy}."
 
 
 def _largest_part(job: Job) -> tuple[NodeClass, float]:
     """Returns what takes most of the critical path, and how long."""
-    path = job.path_us()
+    path = job.path_us
     times = {limit: sum(path.get(kind, 0.0) for kind in kinds) for limit, kinds in LIMITS.items()}
     return max(times.items(), key=lambda part: part[1])
+
+
+def _recording_cost(job: Job, limit: NodeClass) -> str:
+    """Returns what recording did to the run that the verdict is on, in a sentence; "" if it hardly changed the run, or
+    nothing shows that it did.
+    """
+    recording = job.recording
+    if recording is None:
+        return _unmeasured(job) if limit is NodeClass.HOST and job.is_on_device else ""
+    recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
+    if recording.is_known:
+        return (
+            f"This is the run without a profiler, in which a step takes {without} and not {recorded} as recorded "
+            f"({recording.change_in_words}); tables, charts and the timeline show the recording."
+        )
+    return {
+        Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",
+        Cause.NOT_THE_HOST: f"A step takes {without} without a profiler and {recorded} as recorded, and a slower host alone does not "
+        "explain that: gains are of the recording, and may be smaller without a profiler.",
+    }.get(recording.cause, "")
+
+
+def _unmeasured(job: Job) -> str:
+    """Returns how much of the run recording may be, if there is a host trace; the profiler alone costs much less."""
+    ops = sum(rank.recorded_ops for rank in job.ranks) / len(job.ranks)
+    slowed_us = SLOWED_US * ops
+    if not ops:
+        return ""
+    share = f", so {time_text(slowed_us)} of these {time_text(job.length_us)} may come from it ({ops:,.0f} ops)"
+    return (
+        f"Recording a host trace slows every op, by about {SLOWED_US} µs on the machine where we measured it"
+        f"{share if slowed_us < job.length_us else ''}. To know, measure steps without a profiler: execgraph.capture does."
+    )

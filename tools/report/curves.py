@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ...schema.columns import Int64
-from ..analyses import Floats, Table
+from ...schema.columns import Floats, Int64
+from ..analyses import Table
 from .cells import Row
 from .drawing import COLOUR, Chart, axis, chart, data, hover, mark
 

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.columns import Floats
+from ..analyses import Column, Table
 from ...schema.columns import Int64
-from ..analyses import Column, Floats, Table
 from ..terminal import ranges
 
 MANY, MOST, ALIKE = 16, 8, 0.02

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...schema.columns import time_text
+from ...schema.columns import Floats, time_text
 from ...schema.errors import Remedy, Spelled
-from ..analyses import Column, Finding, Floats, Table
+from ..analyses import Column, Finding, Table
 from ..terminal import in_one_line
 from .cells import cell, heading, shortened
 from .files import FINDINGS

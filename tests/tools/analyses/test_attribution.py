@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 from execgraph.tools.analyses import (
-    KERNEL,
     AnalysisOptions,
-    Capture,
-    Launched,
     RankTrace,
     analyse,
     read_captures,
     read_rank,
 )
-from execgraph.tools.analyses.attribution import BY_NAME, BY_NODE, BY_ORDER, attribution
+from execgraph.tools.analyses.graphs import BY_NAME, BY_NODE, BY_ORDER, KERNEL, attribution
+from execgraph.tools.analyses.rank import Capture, Launched
 from execgraph.tools.commands import trace_report
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder

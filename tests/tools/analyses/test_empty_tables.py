@@ -15,7 +15,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
 from execgraph.schema.linked import read_linked, write_linked
 from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse, read_rank, trace_diff
-from execgraph.tools.analyses.recorded import read_recorded
+from execgraph.tools.analyses.reading import read_recorded
 from execgraph.tools.report import find_sources, page, report_on, report_on_diff
 from support.builder.timeline import TraceBuilder
 from support.references import Act, linked_of

@@ -196,7 +196,7 @@ def test_gains_that_overlap_are_told_together() -> None:
     job = built(products(("gemm", 80_000, 1, 4), ("add", 20_000, 1, 4)))
 
     def halving(*factors: float) -> Finding:
-        return Finding("a finding", job.gain_of_scaling(np.array(factors)), "", "", "")
+        return Finding("a finding", job.gain(np.array(factors)), [], "", "")
 
     both = together(job, [halving(0.5, 1), halving(0, 1)])
     assert both is not None and both.us == pytest.approx(80)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from execgraph.linker.readers import read_device_trace
 from execgraph.linker.windows import Window
-from execgraph.tools.analyses import Allocations, RankTrace, analyse, read_rank
-from execgraph.tools.analyses.recorded import Recorded
+from execgraph.tools.analyses import RankTrace, analyse, read_rank
+from execgraph.tools.analyses.rank import Allocations, Recorded
 from execgraph.tools.report import ReportRequest
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder

@@ -1,0 +1,398 @@
+"""Each collective over all its ranks: latency, start skew, straggler, bandwidth, who waits for whom, how much of it is
+exposed, and which ranks did not record it.
+
+Members of a collective without a root all end at the same time. So the last one to arrive has the shortest duration,
+and each other member waits for the difference of durations, whatever the ranks' clocks show. Starts are compared on the
+traces' own clocks, which agree only within one machine.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...converter.communication import bytes_per_element
+from ...converter.ranks import Calls, Group, awaits_all, match, ranks_of, ranks_text, recorded_calls
+from ...schema.columns import ABSENT, Bool, Floats, Groups, Int64, Intervals, Rows, group_sums, groupby
+from ...schema.graph import CollectiveType, NodeType
+from ...schema.linked import Communication
+from ..terminal import ranges
+from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace
+from .table import Columns, Quantity, Table, ints, pct, ratio, us
+
+NAME = "collectives_over_ranks"
+NO_COLLECTIVES = "no communication with a known group was recorded"
+ONE_RANK = "of one rank alone: latencies include its waiting for the others, bandwidths are at least these"
+NOBODY = "no collective was recorded by several of its members"
+NO_SPLITS = "no all-to-all was recorded with what goes to each member"
+ALL_RECORDED = "every rank recorded all collectives of its groups"
+OF_ALL_MEMBERS = (CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK)
+"""Collectives whose size is that of the larger buffer, which holds a part of every member."""
+PARTS_OF_ALL = (*OF_ALL_MEMBERS, CollectiveType.ALL_TO_ALL, CollectiveType.GATHER, CollectiveType.SCATTER)
+"""Collectives of which each member keeps its own part, without sending it."""
+
+
+class Arrivals(NamedTuple):
+    """The parts of one rank in its collectives, in order of their starts, with the call of each, by which they are
+    matched over ranks; `unmatched` communications have no known group or peer.
+
+    `size` is in bytes, times are in ns, `start` since the epoch if it was recorded. `exposed` is the part of the
+    duration in which the rank's device computes nothing.
+    """
+
+    rank: int
+    calls: Calls
+    unmatched: int
+    name: list[str]
+    dtype: list[str]
+    splits: list[list[int]]
+    start: Int64
+    duration: Int64
+    exposed: Int64
+    members: Int64
+    size: Int64
+
+
+class Collectives(NamedTuple):
+    """The arrivals of all ranks as columns, in groups by collective, in the order of their first arrivals. `last` is
+    the row of the arrival that came last to each collective, `ends_together` whether that ends only after all arrived.
+    """
+
+    of: Groups
+    group: list[Group]
+    sequence: Int64
+    occurrence: Int64
+    last: Rows
+    ends_together: Bool
+    rank: Int64
+    kind: Int64
+    start: Int64
+    duration: Int64
+    exposed: Int64
+    members: Int64
+    size: Int64
+    name: list[str]
+    dtype: list[str]
+    splits: list[list[int]]
+
+    @property
+    def labels(self) -> list[str]:
+        """The name of each collective's group and its members."""
+        label_of = {group: group_label(group) for group in set(self.group)}
+        return [label_of[group] for group in self.group]
+
+
+def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Arrivals:
+    """Returns the rank's communications, on the device or on the host; on the host it is exposed while no device
+    computes.
+    """
+    linked, spans = rank.linked, list[tuple[int, int, int, str, Communication]]()
+    computes = rank.classes == ActivityClass.COMPUTATION
+    for table in (linked.activities, linked.ops):
+        rows = np.flatnonzero((table.communication_row >= 0) & (table.start != ABSENT))
+        times = Intervals(table.start[rows], table.end[rows])
+        device = linked.activities.device[rows] if table is linked.activities else None
+        duration = times.end - times.start
+        exposed = duration - rank.covered_time(computes, times, device)
+        columns = times.start, duration, exposed, table.communication_row[rows]
+        spans += [
+            (*span, name, part)
+            for name, *span, row in zip(table.name[rows], *(column.tolist() for column in columns), strict=True)
+            for part in linked.communications[row].parts
+        ]
+    spans.sort(key=lambda span: span[0])
+    calls = recorded_calls([span[-1] for span in spans], [span[-2] for span in spans], rank.rank)
+    calls = calls.take(np.flatnonzero(calls.is_placed))
+    placed = [spans[row] for row in calls.row.tolist()]
+    start, duration, exposed = np.array([span[:3] for span in placed], np.int64).reshape(-1, 3).T
+    recorded, is_message = [span[-1] for span in placed], calls.type != NodeType.COMM_COLL
+    members = np.where(is_message, 2, ints(len(each.ranks) or max(each.group_size, 1) for each in recorded))
+    kinds = zip(recorded, calls.kind.tolist(), members.tolist(), strict=True)
+    size = ints(_size(each, kind, count) for each, kind, count in kinds)
+    names = [each.name or kernel for *_, kernel, each in placed]
+    texts = names, [each.dtype for each in recorded], [each.in_split for each in recorded]
+    start = start + linked.info.base_time_ns
+    unmatched = len(spans) - len(calls)
+    return Arrivals(rank.rank, calls, unmatched, *texts, start, duration, exposed, members, size)
+
+
+def _size(recorded: Communication, kind: int, members: int) -> int:
+    """Returns the bytes as nccl-tests count them: of the buffer with every member's part, else of a member's input."""
+    inputs, outputs = max(recorded.in_elements, 0), max(recorded.out_elements, 0)
+    elements = max(inputs, outputs)
+    if kind in OF_ALL_MEMBERS and min(inputs, outputs) == 0:
+        elements *= members if (kind == CollectiveType.ALL_GATHER) == (inputs > 0) else 1
+    return elements * bytes_per_element(recorded.dtype)
+
+
+def match_collectives(parts: Sequence[Arrivals]) -> Collectives:
+    """Returns the collectives of all ranks."""
+    matches = match([part.calls for part in parts])
+    start, duration, exposed, members, size = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("start", "duration", "exposed", "members", "size")
+    )
+    kind, source, target = (
+        np.concatenate([getattr(part.calls, name) for part in parts]) for name in ("kind", "source", "target")
+    )
+    rank = np.repeat([part.rank for part in parts], [len(part.name) for part in parts])
+    number, group = np.concatenate(matches.matched), np.concatenate(matches.group)
+    of = groupby(number)
+    of = of.in_order(np.lexsort((of.first, of.smallest(start))))
+    ends_together = of.smallest(awaits_all(kind).astype(np.int64)) > 0
+    # durations decide first, as the clocks of two machines may differ by more than their ranks' arrivals
+    by_duration = ends_together[of.number]
+    order = np.lexsort((np.where(by_duration, -start, 0), np.where(by_duration, duration, -start), of.number))
+    last = order[np.searchsorted(of.number[order], np.arange(len(of)))]
+    groups = [
+        matches.groups[code] if code >= 0 else Group(ranks_text(pair), "send/recv")
+        for code, *pair in zip(*(column[of.first].tolist() for column in (group, source, target)), strict=True)
+    ]
+    first_number = number[of.first]
+    texts = ([each for part in parts for each in getattr(part, field)] for field in ("name", "dtype", "splits"))
+    facts = matches.sequence[first_number], matches.occurrence[first_number], last, ends_together
+    columns = rank, kind, start, duration, exposed, members, size
+    return Collectives(of, groups, *facts, *columns, *texts)
+
+
+def group_label(group: Group) -> str:
+    """Returns the group's name and its members, runs of ranks shortened.
+
+    >>> group_label(Group("0-3,8", "tp"))
+    'tp (0-3, 8)'
+    """
+    ranks = ranges(ranks_of(group.ranks), shortest=2)
+    return f"{group.name} ({ranks})".strip() if ranks else group.name
+
+
+def _over_ranks(parts: Sequence[Arrivals], _: AnalysisOptions) -> Table:
+    """Returns a row for each collective, and who waits for whom, exposed time, all-to-alls and what is missing."""
+    collectives = match_collectives(parts)
+    of, missing = collectives.of, _missing(collectives, {part.rank for part in parts})
+    unmatched = sum(part.unmatched for part in parts)
+    note = NO_COLLECTIVES if not len(of) else ""
+    if unmatched:
+        note = f"{note or 'not in it'}: {unmatched} communications whose group is not known"
+    note = "; ".join(filter(None, (note, _clocks(collectives))))
+    first = of.first.tolist()
+    columns: Columns = {
+        "group": collectives.labels,
+        "sequence": collectives.sequence,
+        "repetition": collectives.occurrence,
+        "collective": [collectives.name[row] for row in first],
+        "dtype": [collectives.dtype[row] for row in first],
+        "members": collectives.members[of.first],
+        "present": of.count(),
+        "missing": [", ".join(map(str, ranks)) for ranks in missing],
+        **_bandwidths(collectives),
+    }
+    table = Table.of(NAME, "Collectives over ranks", columns, note=note)
+    table.details = (
+        _by_size(table, len(parts)),
+        _by_group(collectives, note),
+        _waits_by_rank(collectives, note),
+        _waits(collectives, note),
+        _all_to_all(collectives),
+        _missing_by_group(collectives, missing),
+    )
+    return table
+
+
+collectives_over_ranks = Analysis(NAME, arrivals_of, _over_ranks)
+
+
+def _clocks(collectives: Collectives) -> str:
+    """Returns a note if the members' ends are so far apart that their clocks must disagree, else ""."""
+    of, end = collectives.of, collectives.start + collectives.duration
+    shared = of.count() > 1
+    if not shared.any():
+        return ""
+    apart = float(np.median((of.largest(end) - of.smallest(end))[shared]))
+    if apart <= np.median(of.smallest(collectives.duration)[shared]):
+        return ""
+    return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
+
+
+def _bandwidths(collectives: Collectives) -> Columns:
+    """Returns columns of size, times and bandwidths. A single arrival has no skew, and its straggler is -1."""
+    of, first, shared = collectives.of, collectives.of.first, collectives.of.count() > 1
+    latency, size = of.smallest(collectives.duration), of.largest(collectives.size)
+    skew = np.where(shared, of.largest(collectives.start) - of.smallest(collectives.start), np.nan)
+    bandwidth = ratio(size, latency, where=(latency > 0) & (size > 0))
+    return {
+        "size": Quantity("B", size.astype(np.float64)),
+        "latency": us(latency),
+        "start_skew": us(skew),
+        "straggler": np.where(shared, collectives.rank[collectives.last], -1),
+        "algorithm_bandwidth": Quantity("GB/s", bandwidth),
+        "bus_bandwidth": Quantity("GB/s", bandwidth * bus_share(collectives.kind[first], collectives.members[first])),
+        "imbalance": _imbalance(collectives),
+    }
+
+
+def bus_share(kind: npt.ArrayLike, members: npt.ArrayLike) -> Floats:
+    """Returns the bus bandwidth as a multiple of the algorithm bandwidth, as nccl-tests define it.
+
+    >>> bus_share([CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, -1], [4, 4, 4]).tolist()
+    [1.5, 0.75, 1.0]
+    """
+    members = np.asarray(members)
+    others, kind = (members - 1) / members, np.asarray(kind)
+    return np.where(kind == CollectiveType.ALL_REDUCE, 2 * others, np.where(np.isin(kind, PARTS_OF_ALL), others, 1.0))
+
+
+def _imbalance(collectives: Collectives) -> Floats:
+    """Returns the ratio of the largest split of any member to the mean one; NaN if none were recorded."""
+    splits = defaultdict[int, list[int]](list)
+    for number, sizes in zip(collectives.of.number.tolist(), collectives.splits, strict=True):
+        splits[number] += sizes
+    of_each = (splits[number] for number in range(len(collectives.of)))
+    return np.array([max(each) * len(each) / sum(each) if sum(each) else np.nan for each in of_each], np.float64)
+
+
+def _by_size(table: Table, ranks: int) -> Table:
+    """Returns the bandwidth of each collective by group and size, and the best bandwidth of any size."""
+    group, collective, size, latency, bus = (
+        np.array(table[name]) for name in ("group", "collective", "size", "latency", "bus_bandwidth")
+    )
+    kind, sizes = groupby(_codes(group), _codes(collective)), groupby(_codes(group), _codes(collective), size)
+    best = np.full(len(kind), np.nan)
+    np.fmax.at(best, kind.number, bus)
+    best = best[kind.number[sizes.first]]
+    typical = _medians(sizes, bus)
+    columns: Columns = {
+        "group": group[sizes.first].tolist(),
+        "collective": collective[sizes.first].tolist(),
+        "size": Quantity("B", size[sizes.first]),
+        "count": sizes.count(),
+        "latency": Quantity("µs", _medians(sizes, latency)),
+        "bus_bandwidth": Quantity("GB/s", typical),
+        "best_bandwidth": Quantity("GB/s", best),
+        "of_best": pct(typical, best),
+    }
+    note = ONE_RANK if ranks == 1 else ""
+    return Table.of(f"{NAME}_by_size", "Bandwidth of collectives by size", columns, note=note, empty=NO_COLLECTIVES)
+
+
+def _codes(column: Sequence[str] | npt.NDArray[np.str_]) -> Int64:
+    """Returns a number for each text, ascending with the texts."""
+    return np.unique(np.array(column, np.str_), return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _medians(groups: Groups, values: Floats) -> Floats:
+    """Returns the median of the known values of each group, NaN without any."""
+    known = (values[rows][~np.isnan(values[rows])] for rows in groups.rows())
+    return np.array([np.median(each) if len(each) else np.nan for each in known], np.float64)
+
+
+def _by_group(collectives: Collectives, note: str) -> Table:
+    """Returns the communication time of each rank and group, and the part of it without computation beside it."""
+    labels = collectives.labels
+    groups = groupby(collectives.rank, _codes(labels)[collectives.of.number])
+    time, exposed = groups.sum(collectives.duration), groups.sum(collectives.exposed)
+    columns: Columns = {
+        "rank": collectives.rank[groups.first],
+        "group": [labels[number] for number in collectives.of.number[groups.first].tolist()],
+        "collectives": groups.count(),
+        "time": us(time),
+        "exposed": us(exposed),
+        "exposed_pct": pct(exposed, time),
+    }
+    note = "" if len(groups) else note
+    return Table.of(f"{NAME}_by_group", "Exposed communication by group", columns, note=note)
+
+
+class _Waits(NamedTuple):
+    """The arrivals that waited for a later one: their rank, the rank that they waited for, and how long (ns)."""
+
+    rank: Int64
+    last_rank: Int64
+    time: Int64
+    collective: Int64
+
+
+def _waits_of(collectives: Collectives) -> _Waits:
+    number = collectives.of.number
+    last = collectives.last[number]
+    early = collectives.ends_together[number] & (collectives.rank != collectives.rank[last])
+    time = collectives.duration - collectives.duration[last]
+    return _Waits(*(column[early] for column in (collectives.rank, collectives.rank[last], time, number)))
+
+
+def _waits(collectives: Collectives, note: str) -> Table:
+    """Returns for each pair of ranks how long one waited for the other, which arrived last; the longest first."""
+    waits = _waits_of(collectives)
+    pairs = groupby(waits.rank, waits.last_rank)
+    pairs = pairs.largest_first(pairs.sum(waits.time))
+    columns: Columns = {
+        "rank": waits.rank[pairs.first],
+        "waits_for": waits.last_rank[pairs.first],
+        "collectives": pairs.count(),
+        "time": us(pairs.sum(waits.time)),
+    }
+    return Table.of(f"{NAME}_waits", "Who waits for whom", columns, note=note, empty=note or NOBODY)
+
+
+def _waits_by_rank(collectives: Collectives, note: str) -> Table:
+    """Returns for each rank how long it waited, how long others waited for it, and how often it arrived last."""
+    waits = _waits_of(collectives)
+    last = waits.last_rank[groupby(waits.collective).first]
+    ranks = np.unique(np.concatenate((waits.rank, last)))
+    waiting, awaited, came_last = (np.searchsorted(ranks, each) for each in (waits.rank, waits.last_rank, last))
+    last_count = np.bincount(came_last, minlength=len(ranks))
+    shared = np.bincount(waiting, minlength=len(ranks)) + last_count
+    columns: Columns = {
+        "rank": ranks,
+        "collectives": shared,
+        "last": last_count,
+        "last_pct": pct(last_count, shared),
+        "waited": us(group_sums(waiting, waits.time, len(ranks))),
+        "awaited": us(group_sums(awaited, waits.time, len(ranks))),
+    }
+    title = "Waiting in collectives by rank"
+    return Table.of(f"{NAME}_waits_by_rank", title, columns, note=note, empty=note or NOBODY)
+
+
+def _all_to_all(collectives: Collectives) -> Table:
+    """Returns the bytes that each rank sends to each other in all-to-alls with recorded splits, summed by group."""
+    sent, labels, number = Counter[tuple[str, int, int]](), collectives.labels, collectives.of.number
+    for row in np.flatnonzero(collectives.kind == CollectiveType.ALL_TO_ALL).tolist():
+        splits, group = collectives.splits[row], collectives.group[number[row]]
+        ranks, size = ranks_of(group.ranks), int(collectives.size[row])
+        if len(splits) == len(ranks):
+            for target, split in zip(ranks, splits, strict=True):
+                key = labels[number[row]], int(collectives.rank[row]), target
+                sent[key] += size * split // max(sum(splits), 1)
+    keys = sorted(sent)
+    columns: Columns = {
+        "group": [group for group, _, _ in keys],
+        "source": ints(source for _, source, _ in keys),
+        "destination": ints(target for _, _, target in keys),
+        "size": Quantity("B", np.array([sent[key] for key in keys], np.float64)),
+    }
+    return Table.of(f"{NAME}_all_to_all", "What goes from rank to rank in all-to-alls", columns, empty=NO_SPLITS)
+
+
+def _missing(collectives: Collectives, ranks_read: set[int]) -> list[list[int]]:
+    """Returns for each collective the given ranks that belong to its group but did not record it."""
+    present = [set(collectives.rank[rows].tolist()) for rows in collectives.of.rows()]
+    members: dict[Group, set[int]] = defaultdict(set)
+    for group, ranks in zip(collectives.group, present, strict=True):
+        members[group].update(ranks_of(group.ranks) or ranks)
+    pairs = zip(collectives.group, present, strict=True)
+    return [sorted((members[group] & ranks_read) - ranks) for group, ranks in pairs]
+
+
+def _missing_by_group(collectives: Collectives, missing: list[list[int]]) -> Table:
+    pairs = zip(collectives.group, missing, strict=True)
+    lacking = Counter((group, rank) for group, ranks in pairs for rank in ranks)
+    rows = sorted(lacking.items(), key=lambda item: (ranks_of(item[0][0].ranks), *item[0]))
+    columns: Columns = {
+        "rank": ints(rank for (_, rank), _ in rows),
+        "group": [group_label(group) for (group, _), _ in rows],
+        "missing": ints(count for _, count in rows),
+    }
+    empty = ALL_RECORDED if len(collectives.of) else NO_COLLECTIVES
+    return Table.of(f"{NAME}_missing", "Collectives that a member did not record", columns, empty=empty)

@@ -1,0 +1,273 @@
+"""Two runs compared: how long they and their steps took and what that time was spent on, by name and shape, by call
+path, which shows where a kernel was moved or fused, and by module.
+
+Runs may have any number of ranks, which are read one by one and summed. Times are host time for ops and runtime calls,
+device time for kernels.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...schema.columns import ABSENT, Categorical, Int64, groupby
+from .device_time import device_times
+from .modules import BY_ANNOTATION, NOTHING, ModuleTree, shares, with_modules
+from .ops import device_time_of_ops, host_phases
+from .rank import WHOLE_RUN, AnalysisOptions, RankTrace
+from .table import Columns, Quantity, Table, ints, ratio, us
+
+OP, CALL, KERNEL = "op", "call", "kernel"
+STEP_NUMBER = re.compile(r"^(ProfilerStep#)\d+$")
+PATH = " > "
+ROOT = -1
+NO_ITEMS = "neither run has an op, a call or an activity"
+NO_RANKS = "neither run has a rank"
+STEP, WITHOUT_PROFILER, RUN = "step", "step without a profiler", "run"
+WHOLE = (STEP, WITHOUT_PROFILER, RUN)
+"""The parts that are no part of another one."""
+HOST_PHASES = ("forward", "backward", "optimizer", "data_loading", "waiting", "between_ops")
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Item(NamedTuple):
+    """The ops, runtime calls or kernels of one name and shape; calls have no shape."""
+
+    kind: str
+    name: str
+    shape: str
+
+
+class CallTreeNode(NamedTuple):
+    """A node of the merged call tree: its kind and name below the node number `above`."""
+
+    above: int
+    kind: str
+    name: str
+
+
+class RunTotals:
+    """The sums of one run over its ranks, times in ns: count and time by item; count, device time and host time by node
+    of the call tree, and by module; and what the lengths of its ranks were spent on, `parts`.
+
+    The numbers of the tree's nodes, `nodes`, are shared by the runs that are compared. `runs` and `steps` are the
+    lengths of ranks and steps, `step_without_profiler` is 0 where no rank knows it.
+    """
+
+    def __init__(self, nodes: dict[CallTreeNode, int]) -> None:
+        self.nodes = nodes
+        self.items = defaultdict[Item, list[float]](lambda: [0, 0])
+        self.tree = defaultdict[int, list[float]](lambda: [0, 0, 0])
+        self.modules = defaultdict[str, list[float]](lambda: [0.0, 0.0, 0.0])
+        self.uses_annotations = False
+        self.runs, self.steps, self.step_without_profiler = list[int](), list[int](), 0
+        self.parts = defaultdict[str, float](float)
+
+    def add(self, rank: RankTrace) -> None:
+        """Adds a rank: its ops that have times, and all its calls and activities."""
+        self._add_modules(rank)
+        self._add_lengths(rank)
+        ops, calls, activities = rank.linked.ops, rank.linked.calls, rank.linked.activities
+        names = Categorical(ops.name.codes, [STEP_NUMBER.sub(r"\1", name) for name in ops.name.table])
+        # one more than there are ops, for op_row -1 of activities without an op
+        shape = Categorical(np.append(rank.shapes.codes, -1)[activities.op_row].astype(np.int32), rank.shapes.table)
+        timed, host, called, device = rank.timed_ops, ops.end - ops.start, calls.end - calls.start, rank.durations
+        self._add_items(OP, names.take(timed), rank.shapes.take(timed), host[timed])
+        self._add_items(CALL, calls.name, Categorical.nulls(len(calls)), called)
+        self._add_items(KERNEL, activities.name, shape, device)
+        node = np.append(self._op_nodes(rank, names), ROOT)
+        self._add_nodes(node[timed], device_time_of_ops(rank).subtree[timed], host[timed])
+        self._add_nodes(self._nodes_below(CALL, node[calls.op_row], calls.name), 0 * called, called)
+        self._add_nodes(self._nodes_below(KERNEL, node[activities.op_row], activities.name), device, 0 * device)
+
+    def _add_items(self, kind: str, name: Categorical, shape: Categorical, time: Int64) -> None:
+        groups = groupby(name.codes, shape.codes)
+        items = map(Item, [kind] * len(groups), name[groups.first], shape[groups.first])
+        _add(self.items, items, groups.count(), groups.sum(time))
+
+    def _op_nodes(self, rank: RankTrace, names: Categorical) -> Int64:
+        """Returns the tree node of each op; ops without times, such as threads, are not in the paths."""
+        is_timed, tree = rank.linked.ops.start != ABSENT, rank.tree
+        node = np.full(len(is_timed) + 1, ROOT, np.int64)
+        for rows in tree.levels:
+            node[rows] = node[tree.parent[rows]]
+            timed = rows[is_timed[rows]]
+            node[timed] = self._nodes_below(OP, node[timed], names.take(timed))
+        return node[:-1]
+
+    def _nodes_below(self, kind: str, parents: Int64, name: Categorical) -> Int64:
+        groups = groupby(parents, name.codes)
+        pairs = zip(parents[groups.first].tolist(), name[groups.first], strict=True)
+        keys = (CallTreeNode(above, kind, text) for above, text in pairs)
+        return ints(self.nodes.setdefault(key, len(self.nodes)) for key in keys)[groups.number]
+
+    def _add_nodes(self, node: Int64, device: Int64, host: Int64) -> None:
+        groups = groupby(node)
+        _add(self.tree, node[groups.first].tolist(), groups.count(), groups.sum(device), groups.sum(host))
+
+    def _add_modules(self, rank: RankTrace) -> None:
+        linked = with_modules(rank.linked)
+        uses_annotations = linked is not rank.linked
+        self.uses_annotations |= uses_annotations
+        sums = shares(linked, "module", annotations=uses_annotations)
+        _add(self.modules, sums.label, sums.ops + sums.activities, sums.device, np.nan_to_num(sums.host))
+
+    def _add_lengths(self, rank: RankTrace) -> None:
+        length = max(rank.end - rank.begin, 0)
+        self.runs.append(length)
+        self.step_without_profiler = max(self.step_without_profiler, rank.linked.info.step_without_profiler_ns)
+        if rank.steps.name != [WHOLE_RUN]:
+            self.steps += (rank.steps.end - rank.steps.start).tolist()
+        for device in device_times(rank):
+            self.parts["device: computing"] += device.compute
+            self.parts["device: communication and copies"] += device.busy - device.compute
+            self.parts["device: idle"] += length - device.busy
+        _, phases = host_phases.of_rank(rank, AnalysisOptions())
+        for name in HOST_PHASES:
+            self.parts[f"host: {name.replace('_', ' ')}"] += 1000 * float(np.sum(phases[name]))
+
+    def times(self, per_step: bool) -> dict[str, float]:
+        """Returns the times of the longest rank and the median step, then the parts: of a rank, or of a step of it."""
+        whole = {STEP: float(np.median(self.steps))} if self.steps else {}
+        whole |= {WITHOUT_PROFILER: float(self.step_without_profiler)} if self.step_without_profiler else {}
+        whole |= {RUN: float(max(self.runs, default=0))}
+        count = len(self.steps) if per_step else len(self.runs)
+        return whole | {name: time / max(count, 1) for name, time in self.parts.items()}
+
+
+def _add(sums: defaultdict[Key, list[float]], keys: Iterable[Key], *columns: npt.NDArray[Any]) -> None:
+    for key, *values in zip(keys, *(column.tolist() for column in columns), strict=True):
+        sums[key] = [total + value for total, value in zip(sums[key], values, strict=True)]
+
+
+def _side_by_side(
+    keys: Sequence[Key], a: Mapping[Key, Sequence[float]], b: Mapping[Key, Sequence[float]], columns: int
+) -> list[npt.NDArray[Any]]:
+    """Returns each column of the sums of both runs, as rows of (a, b)."""
+    nothing = (0,) * columns
+    sums = np.array([[run.get(key, nothing) for run in (a, b)] for key in keys]).reshape(-1, 2, columns)
+    return [*np.moveaxis(sums, 2, 0)]
+
+
+def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
+    """Compares ops, runtime calls and kernels of two runs (a: `before`, b: `after`), the largest difference first.
+
+    The detail `trace_diff_runs` compares the runs and their steps as a whole, `trace_diff_tree` has a row for each call
+    path of either run, depth first, `trace_diff_modules` a row for each module.
+    """
+    nodes: dict[CallTreeNode, int] = {}
+    a, b = RunTotals(nodes), RunTotals(nodes)
+    for run, ranks in ((a, before), (b, after)):
+        for rank in ranks:
+            run.add(rank)
+    items = sorted(a.items.keys() | b.items.keys())
+    counts, times = _side_by_side(items, a.items, b.items, 2)
+    order = np.argsort(-np.abs(times[:, 1] - times[:, 0]), kind="stable")
+    counts, times, items = counts[order], times[order], [items[row] for row in order.tolist()]
+    columns: Columns = {
+        "kind": [item.kind for item in items],
+        "name": [item.name for item in items],
+        "shape": [item.shape for item in items],
+        "category": _categories(counts, times),
+        "difference": us(times[:, 1] - times[:, 0]),
+        **_both("count", counts),
+        **_both("time", times),
+    }
+    details = (_tree(nodes, a, b), _modules(a, b), _runs(a, b))
+    return Table.of("trace_diff", "Trace diff", columns, empty=NO_ITEMS, details=details)
+
+
+def _both(name: str, values: npt.NDArray[Any]) -> Columns:
+    """Returns the columns of both runs: of counts, or of times in ns."""
+    columns = zip("ab", values.T, strict=True)
+    return {f"{name}_{run}": column.astype(np.int64) if name == "count" else us(column) for run, column in columns}
+
+
+def _tree(nodes: dict[CallTreeNode, int], a: RunTotals, b: RunTotals) -> Table:
+    rows, keys = list(_depth_first(nodes)), list(nodes)
+    counts, device, host = _side_by_side([node for _, node, _ in rows], a.tree, b.tree, 3)
+    columns: Columns = {
+        "depth": ints(depth for depth, _, _ in rows),
+        "kind": [keys[node].kind for _, node, _ in rows],
+        "name": [keys[node].name for _, node, _ in rows],
+        "category": _categories(counts, device),
+        "difference": us(device[:, 1] - device[:, 0]),
+        **_both("count", counts),
+        **_both("device_time", device),
+        **_both("host_time", host),
+        "path": [path for _, _, path in rows],
+    }
+    return Table.of("trace_diff_tree", "Trace diff by call path (difference of device time)", columns, empty=NO_ITEMS)
+
+
+def _depth_first(nodes: dict[CallTreeNode, int]) -> Iterator[tuple[int, int, str]]:
+    """Yields (depth, node, path) of every node of the call tree, each after its parent."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for key, node in nodes.items():
+        children[key.above].append(node)
+    names = [key.name for key in nodes]
+    pending = [(0, node, names[node]) for node in reversed(children[ROOT])]
+    while pending:
+        depth, node, path = pending.pop()
+        yield depth, node, path
+        pending += [(depth + 1, child, f"{path}{PATH}{names[child]}") for child in reversed(children[node])]
+
+
+def _categories(counts: Int64, times: Int64) -> list[str]:
+    """Returns what is only in one run, else how its time changed: as the sign of the difference says."""
+    difference = times[:, 1] - times[:, 0]
+    is_so = [counts[:, 0] == 0, counts[:, 1] == 0, difference > 0, difference < 0]
+    categories: list[str] = np.select(is_so, ["added", "removed", "slower", "faster"], "same").tolist()
+    return categories
+
+
+def _modules(a: RunTotals, b: RunTotals) -> Table:
+    """Returns a row for each module of either run, including the modules in it, depth first.
+
+    The difference is of device time, or of host time if nothing ran on a device.
+    """
+    paths = list(dict.fromkeys([*a.modules, *b.modules]))
+    tree = ModuleTree.of(paths if any(paths) else [])
+    own = _side_by_side(tree.path, a.modules, b.modules, 3)
+    counts, device, host = (np.stack([tree.subtree(run) for run in column.T], axis=1) for column in own)
+    times = device if device.any() else host
+    columns: Columns = {
+        "depth": ints(tree.depth),
+        "name": tree.names,
+        "difference": us(times[:, 1] - times[:, 0]),
+        **_both("count", counts),
+        **_both("device_time", device),
+        **_both("host_time", host),
+        "path": tree.path,
+    }
+    title = f"Trace diff by module (difference of {'device' if times is device else 'host'} time)"
+    note = str(BY_ANNOTATION) if a.uses_annotations or b.uses_annotations else ""
+    return Table.of("trace_diff_modules", title, columns, note=note, empty=NOTHING)
+
+
+def _runs(a: RunTotals, b: RunTotals) -> Table:
+    """Returns a row for the step and for the run, then for their parts, the largest difference first."""
+    per_step = bool(a.steps and b.steps)
+    before, after = (defaultdict(float, run.times(per_step)) for run in (a, b))
+    is_known = {STEP: per_step, WITHOUT_PROFILER: before.keys() & after.keys() >= {WITHOUT_PROFILER}}
+    names = [name for name in dict.fromkeys([*before, *after]) if is_known.get(name, True)]
+    whole = [name for name in WHOLE if name in names]
+    parts = [name for name in names if name not in whole and (before[name] or after[name])]
+    names = [*whole, *sorted(parts, key=lambda name: -abs(after[name] - before[name]))]
+    names = names if a.runs or b.runs else []
+    times = np.array([[before[name], after[name]] for name in names], np.float64).reshape(-1, 2)
+    columns: Columns = {
+        "part": names,
+        "a": us(times[:, 0]),
+        "b": us(times[:, 1]),
+        "difference": us(times[:, 1] - times[:, 0]),
+        "change": Quantity("%", 100 * ratio(times[:, 1] - times[:, 0], times[:, 0])),
+    }
+    several, step = max(len(a.runs), len(b.runs)) > 1, "step: the median{}; " if per_step else ""
+    of_ranks, slowest = (" of all ranks", "run: the slowest rank; ") if several else ("", "")
+    parts_of = f"parts: the mean of a {STEP}{of_ranks}" if per_step else "parts: the mean of a rank"
+    note = f"{step.format(of_ranks)}{slowest}{parts_of}"
+    return Table.of("trace_diff_runs", "Run A and run B", columns, note=note, empty=NO_RANKS)

@@ -1,0 +1,401 @@
+"""Launches of CUDA and HIP graphs: tables of graphs, of their kernels by position over all launches, and of the ops
+that these were captured from, if a trace of the capture was given.
+
+Launches that ran activities of the same names in the same order are of one graph. The activities of a launch are sorted
+by the node of the graph, if recorded, else by stream and start.
+
+During capture, launches do not run: the trace holds the calls and their ops but no kernels, and only some profilers
+(ROCm) record the kernel's name with the call. Warm-ups run the same kernels one by one, so their names are recorded.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ...linker.link import link
+from ...linker.readers import read_device_trace
+from ...schema.columns import (
+    Bool,
+    CallRows,
+    Categorical,
+    Groups,
+    Int32,
+    Int64,
+    Rows,
+    ThreadIntervals,
+    group_sums,
+    groupby,
+    nest,
+    rows_by_number,
+)
+from ...schema.errors import Remedy, Words
+from ...schema.linked import Activities, LinkedTrace, integer, op_tree
+from .rank import (
+    ActivityClass,
+    AnalysisOptions,
+    Capture,
+    Launched,
+    RankTrace,
+    activity_classes,
+    op_path,
+    per_rank,
+)
+from .table import Columns, Table, ints, pct, us
+
+NO_GRAPHS = "no call launched a graph"
+NO_CAPTURE = Words("no trace of the captures was given (", Remedy.CAPTURES, ")")
+KERNEL, COPY, SET = "kernel", "copy", "set"
+STACK = " > "
+BEGIN, END = re.compile("StreamBeginCapture"), re.compile("StreamEndCapture")
+LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|Mem(cpy|set)\w*Async|mem(cpy|set)\w*Async", re.IGNORECASE)
+OF_SET = re.compile("memset|fill", re.IGNORECASE)
+OF_COPY = re.compile("memcpy", re.IGNORECASE)
+NODE_IN_GRAPH = (1 << 32) - 1
+BY_NODE, BY_NAME, BY_ORDER, BY_MARK = "by node", "by name", "by order", "by mark"
+
+
+class Attribution(NamedTuple):
+    """The ops of a graph's launches in their order, and how they are known, "" if they are not.
+
+    In the nearest capture the first `agreeing` launches agree. `others` is the number of captures that fit as well but
+    have other ops.
+    """
+
+    ops: list[str]
+    known_by: str
+    agreeing: int = 0
+    others: int = 0
+
+
+@dataclass(slots=True)
+class _Replayed:
+    """The activities of graph launches, launch after launch: the row of each, its graph and position in it. By launch,
+    the row of its first activity among these, its graph, call, and span (ns); and what is known of each graph's ops.
+    """
+
+    row: Rows
+    graph: Int64
+    position: Int64
+    first: Rows
+    of_launch: Int64
+    call: CallRows
+    span: Int64
+    launches: Int64
+    attributions: list[Attribution]
+
+    def ops(self) -> list[str]:
+        """Returns the op of each activity, "" if it is not known."""
+        pairs = zip(self.graph.tolist(), self.position.tolist(), strict=True)
+        return [self.attributions[graph].ops[position] for graph, position in pairs]
+
+
+@per_rank
+def graph_replays(rank: RankTrace, options: AnalysisOptions) -> Table:
+    """Returns a row for each graph, for each position in it, and for each op behind it."""
+    replays, calls = _replayed(rank, options), rank.linked.calls
+    count, duration = len(replays.launches), rank.durations[replays.row]
+    has_ops = bool(options.captures) or any(ops.known_by for ops in replays.attributions)
+    note = NO_GRAPHS if not count else "; ".join(_doubts(replays.attributions)) if has_ops else ""
+    span, example = (
+        group_sums(replays.of_launch, replays.span, count),
+        np.unique(replays.of_launch, return_index=True)[1],
+    )
+    columns: Columns = {
+        "graph": np.arange(count),
+        "api": calls.name.take(replays.call[example]),
+        "launches": replays.launches,
+        "activities": np.bincount(replays.graph, minlength=count) // np.maximum(replays.launches, 1),
+        "span": us(span),
+        "span_mean": us(span / np.maximum(replays.launches, 1)),
+        "time": us(group_sums(replays.graph, duration, count)),
+        "host_time": us(group_sums(replays.of_launch, (calls.end - calls.start)[replays.call], count)),
+        "ops_known": [ops.known_by for ops in replays.attributions],
+    }
+    details = (
+        _by_position(rank, replays, note),
+        _by_op(rank, replays, note if has_ops or note else str(NO_CAPTURE)),
+    )
+    return Table.of("graph_replays", "Graph launches", columns, note=note, details=details)
+
+
+def _replayed(rank: RankTrace, options: AnalysisOptions) -> _Replayed:
+    """Finds the activities of graph launches; O(n log n) in activities.
+
+    Where nodes of graphs are not recorded, a call launches a graph that launches several activities and says so by its
+    name: a copy may be done in several pieces, too.
+    """
+    activities, calls = rank.linked.activities, rank.linked.calls
+    call, node = activities.call_row, activities.graph_node
+    row = np.flatnonzero(call >= 0)
+    several = np.bincount(call[row], minlength=len(calls)) > 1
+    several &= calls.name.where(lambda name: "graph" in name.lower())
+    row = row[several[call[row]] | (node[row] >= 0)]
+    row = row[np.lexsort((activities.start[row], activities.stream[row], node[row], call[row]))]
+    of_call, first, launch, size = np.unique(call[row], return_index=True, return_inverse=True, return_counts=True)
+    names, graphs = activities.name.codes[row].astype(np.int32), dict[bytes, int]()
+    bounds = itertools.pairwise([*first.tolist(), len(row)])
+    of_launch = ints(graphs.setdefault(names[begin:end].tobytes(), len(graphs)) for begin, end in bounds)
+    launched = Groups(launch, first)
+    span = launched.largest(activities.end[row]) - launched.smallest(activities.start[row])
+    examples = np.unique(of_launch, return_index=True)[1].tolist()
+    captures = [*options.captures, *captures_of(rank.linked)] if examples else []
+    attributions = [
+        _attribution_of(rank, row[first[launch] : first[launch] + size[launch]], captures) for launch in examples
+    ]
+    return _Replayed(
+        row, of_launch[launch], np.arange(len(row)) - first[launch], first, of_launch, CallRows(of_call), span,
+        np.bincount(of_launch, minlength=len(graphs)), attributions,
+    )  # fmt: skip
+
+
+def _attribution_of(rank: RankTrace, rows: Rows, captures: Sequence[Capture]) -> Attribution:
+    """Returns the ops of the activities of a graph's first launch: from captures, else from marks."""
+    activities, marks = rank.linked.activities, rank.recorded.marks
+    kinds = _kinds_of(activities, rank.classes, rows)
+    nodes = activities.graph_node[rows].tolist()
+    graph = [
+        Launched(kind, name, node, "") for kind, name, node in zip(kinds, activities.name[rows], nodes, strict=True)
+    ]
+    best = attribution(graph, captures)
+    by_start = np.argsort(activities.start[rows], kind="stable")
+    if not best.known_by and (by_start[1:] < by_start[:-1]).any():
+        # several streams without graph nodes: assume that launches started in the order of their capture
+        again = attribution([graph[position] for position in by_start.tolist()], captures)
+        ops = dict(zip(by_start.tolist(), again.ops, strict=True))
+        again = again._replace(ops=[ops[position] for position in range(len(rows))])
+        best = max(best, again, key=lambda candidate: candidate.agreeing)
+    marked = [marks.get(launch.node, "") for launch in graph]
+    return best if best.known_by or not any(marked) else Attribution(marked, BY_MARK)
+
+
+def _doubts(attributions: list[Attribution]) -> Iterator[str]:
+    """Yields which graphs' ops are unknown or uncertain."""
+    for graph, known in enumerate(attributions):
+        count = len(known.ops)
+        if not known.known_by:
+            nearest = f"the nearest agrees in the first {known.agreeing}"
+            yield f"graph {graph}: no capture has its {count} launches in their order, {nearest}"
+        elif known.known_by == BY_ORDER:
+            yield f"graph {graph}: by the order of launches alone, as the capture has no names of kernels"
+        if known.known_by == BY_MARK and "" in known.ops:
+            yield f"graph {graph}: {known.ops.count('')} of its {count} nodes were not marked"
+        if known.others:
+            yield f"graph {graph}: {known.others} other captures fit as well and name other ops; the first is taken"
+
+
+def _by_op(rank: RankTrace, replays: _Replayed, note: str) -> Table:
+    """Returns the time of the kernels captured from each op, over all launches."""
+    is_known = np.array([bool(known.known_by) for known in replays.attributions], np.bool_)[replays.graph]
+    duration, op = rank.durations[replays.row], Categorical.of(replays.ops())
+    graph_time = group_sums(replays.graph, duration, len(replays.launches))
+    graph, duration, op = replays.graph[is_known], duration[is_known], op.take(is_known)
+    groups = groupby(graph, op.codes)
+    time = groups.sum(duration)
+    groups = groups.in_order(np.lexsort((groups.first, -time, graph[groups.first])))
+    graph, count, time = graph[groups.first], groups.count(), groups.sum(duration)
+    columns: Columns = {
+        "graph": graph,
+        "op": op.take(groups.first),
+        "kernels": count // np.maximum(replays.launches[graph], 1),
+        "count": count,
+        "time": us(time),
+        "pct": pct(time, graph_time[graph]),
+    }
+    return Table.of("graph_replays_by_op", "Ops behind graphs", columns, note=note)
+
+
+def _by_position(rank: RankTrace, replays: _Replayed, note: str) -> Table:
+    activities, duration = rank.linked.activities, rank.durations[replays.row]
+    groups = groupby(replays.graph, replays.position)
+    row, graph, time = replays.row[groups.first], replays.graph[groups.first], groups.sum(duration)
+    ops = replays.ops()
+    columns: Columns = {
+        "graph": graph,
+        "position": replays.position[groups.first],
+        "name": activities.name.take(row),
+        "device": activities.device[row],
+        "stream": activities.stream[row],
+        "count": groups.count(),
+        "time": us(time),
+        "pct": pct(time, group_sums(replays.graph, duration, len(replays.launches))[graph]),
+        "mean": us(groups.mean(duration)),
+        "min": us(groups.smallest(duration)),
+        "max": us(groups.largest(duration)),
+        "op": [ops[row] for row in groups.first.tolist()],
+    }
+    return Table.of("graph_replays_by_position", "Kernels of graphs by position", columns, note=note)
+
+
+def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:
+    """Finds the ops of a graph's launches in captures, in their order. O(launches of the graph and of the captures).
+
+    If both traces record graph nodes, these are compared: a node's number holds that of its graph, which changes when
+    the graph is instantiated, and its position there, which does not. Else whole captures are compared: they must have
+    as many launches of the same kinds, and of the same names if recorded. In launches outside of captures, such as
+    warm-ups, the same sequence of names is searched.
+    """
+    for known_by, fitting in (
+        (BY_NODE, _captures_of_nodes(graph, captures)),
+        (BY_NAME, _whole(graph, captures, named=True)),
+        (BY_NAME, _find_sequence(graph, captures)),
+        (BY_ORDER, _whole(graph, captures, named=False)),
+    ):
+        ops = [[launch.op for launch in launches] for launches in fitting]
+        if ops:
+            return Attribution(ops[0], known_by, len(graph), sum(other_ops != ops[0] for other_ops in ops[1:]))
+    wholes = (capture.launches for capture in captures if capture.whole)
+    agreeing = (sum(1 for _ in itertools.takewhile(bool, map(_alike, graph, launches))) for launches in wholes)
+    return Attribution([""] * len(graph), "", max(agreeing, default=0))
+
+
+def _captures_of_nodes(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
+    if not graph or any(launch.node < 0 for launch in graph):
+        return
+    for capture in captures:
+        by_node = {launch.node & NODE_IN_GRAPH: launch for launch in capture.launches if launch.node >= 0}
+        launches = [by_node.get(launch.node & NODE_IN_GRAPH) for launch in graph]
+        recorded = [launch for launch in launches if launch is not None]
+        if len(recorded) == len(graph) and all(map(_alike, graph, recorded)):
+            yield recorded
+
+
+def _whole(graph: Sequence[Launched], captures: Sequence[Capture], named: bool) -> Iterator[list[Launched]]:
+    for capture in captures:
+        launches = capture.launches
+        fits = capture.whole and len(launches) == len(graph) and all(map(_alike, graph, launches))
+        if fits and named == all(launch.name for launch in launches if launch.kind == KERNEL):
+            yield launches
+
+
+def _find_sequence(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
+    """Yields where a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
+    names = [launch.name for launch in graph]
+    back = _borders(names)
+    for capture in captures:
+        length = 0
+        for position, launch in enumerate(capture.launches if names and not capture.whole else ()):
+            while length and (length == len(names) or launch.name != names[length]):
+                length = back[length - 1]
+            length += launch.name == names[length]
+            if length == len(names):
+                yield capture.launches[position + 1 - length : position + 1]
+
+
+def _borders(names: list[str]) -> list[int]:
+    """Returns for each prefix of the sequence the length of its longest border: a shorter prefix that it ends with."""
+    borders = [0] * len(names)
+    length = 0
+    for position in range(1, len(names)):
+        while length and names[position] != names[length]:
+            length = borders[length - 1]
+        length += names[position] == names[length]
+        borders[position] = length
+    return borders
+
+
+def _alike(a: Launched, b: Launched) -> bool:
+    return a.kind == b.kind and (a.name == b.name or not b.name)
+
+
+class _Arguments(msgspec.Struct, gc=False):
+    correlation: Any = None
+    kernel: Any = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    args: _Arguments | None = None
+
+
+CALLS = msgspec.json.Decoder(list[_Event])
+NAMED = re.compile(rb'"kernel"\s*:')
+
+
+def read_captures(path: str) -> list[Capture]:
+    """Returns the captures of a device trace, and the launches beside them. Raises DataError if it cannot be used."""
+    names: dict[int, str] = {}
+    linked = link(None, read_device_trace(path, tee=partial(_add_names, names)))
+    launch, count = np.unique(linked.activities.call_row, return_counts=True)
+    single = launch[(count == 1) & (launch >= 0)]
+    single = single[np.argsort(linked.calls.start[single], kind="stable")]
+    return [*captures_of(linked, names), Capture(_launched(linked, single, names), False)]
+
+
+def _add_names(names: dict[int, str], text: bytes) -> None:
+    if NAMED.search(text) is None:
+        return
+    for event in CALLS.decode(text):
+        if event.args is not None and isinstance(event.args.kernel, str):
+            names[integer(event.args.correlation, 0)] = event.args.kernel
+
+
+def captures_of(linked: LinkedTrace, names: Mapping[int, str] | None = None) -> list[Capture]:
+    """Returns the captures in order of time; `names` are kernel names by correlation id, for calls without
+    activities.
+    """
+    calls = linked.calls
+    if not _named(calls.name, BEGIN).any():
+        return []
+    # driver calls within runtime calls are the same launch
+    rows = np.flatnonzero(_named(calls.name, LAUNCH))
+    rows = rows[nest(ThreadIntervals(calls.thread[rows], calls.start[rows], calls.end[rows])).parent < 0]
+    rows = rows[np.argsort(calls.start[rows], kind="stable")]
+    capture_of = _captured_by(linked, rows)
+    captured = rows_by_number(np.flatnonzero(capture_of >= 0), capture_of)
+    return [Capture(_launched(linked, rows[launches], names or {}), True) for launches in captured.values()]
+
+
+def _launched(linked: LinkedTrace, rows: Rows, names: Mapping[int, str]) -> list[Launched]:
+    """Returns the launches of these calls."""
+    calls, activities, tree = linked.calls, linked.activities, op_tree(linked.ops)
+    called = np.flatnonzero(activities.call_row >= 0)[::-1]
+    first = np.full(len(calls), -1)
+    first[activities.call_row[called]] = called
+    kinds = iter(_kinds_of(activities, activity_classes(activities), first[rows][first[rows] >= 0]))
+
+    @cache
+    def path(op: int) -> str:
+        return STACK.join(op_path(linked, tree, op))
+
+    def launched(call: int, row: int) -> Launched:
+        op = path(int(calls.op_row[call]))
+        if row >= 0:
+            return Launched(next(kinds), activities.name[row], int(activities.graph_node[row]), op)
+        api = calls.name[call]
+        kind = SET if OF_SET.search(api) else COPY if OF_COPY.search(api) else KERNEL
+        return Launched(kind, names.get(int(calls.correlation[call]), ""), -1, op)
+
+    return [*map(launched, rows.tolist(), first[rows].tolist())]
+
+
+def _captured_by(linked: LinkedTrace, rows: Rows) -> Int64:
+    """Returns the number of each launch's capture, from 0 on, -1 for none.
+
+    A capture lasts from a thread's begin call to its next end call.
+    """
+    calls = linked.calls
+    begin_calls, end_calls = (np.flatnonzero(_named(calls.name, pattern)) for pattern in (BEGIN, END))
+    capture = np.full(len(rows), -1, np.int64)
+    for number, begin in enumerate(begin_calls[np.argsort(calls.start[begin_calls], kind="stable")].tolist()):
+        of_thread = end_calls[calls.thread[end_calls] == calls.thread[begin]]
+        ends = calls.start[of_thread][calls.start[of_thread] >= calls.end[begin]]
+        until = ends.min(initial=calls.end.max())
+        capture[(calls.start[rows] >= calls.end[begin]) & (calls.start[rows] < until)] = number
+    return capture
+
+
+def _named(names: Categorical, pattern: "re.Pattern[str]") -> Bool:
+    return names.where(lambda name: bool(pattern.search(name)))
+
+
+def _kinds_of(activities: Activities, classes: Int32, rows: Rows) -> list[str]:
+    """Returns KERNEL, COPY or SET for each of these activities."""
+    is_set = _named(activities.name.take(rows), OF_SET)
+    of_memory = np.where(is_set, SET, COPY)
+    kinds: list[str] = np.where(classes[rows] == ActivityClass.MEMORY, of_memory, KERNEL).tolist()
+    return kinds

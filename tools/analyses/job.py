@@ -1,0 +1,423 @@
+"""What the rules for findings look at and return: the record of a job, reduced to what is needed of each rank, with its
+replay; what its run would gain by a change; and a finding.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Categorical,
+    Floats,
+    Int64,
+    Ns,
+    OpRows,
+    Rows,
+    Summary,
+    summary_text,
+    time_text,
+)
+from ...schema.graph import DependencyKind, ExecutionGraph
+from ...schema.linked import are_step_marks
+from ...schema.reasons import Counts
+from ..phase_names import LOADER
+from ..replay import (
+    UNEXPLAINED,
+    GatheredJob,
+    NodeClass,
+    Recording,
+    Replay,
+    Workload,
+    gather_job,
+    makespan_ns,
+    pieces_of,
+    recording_of,
+    replay_job,
+    scale_nodes,
+    time_by_kind,
+)
+from ..sync_records_advice import lacks_sync_records
+from .rank import RankTrace, activity_rows
+from .table import Table
+
+ATEN = "aten::"
+NO_TABLE = Table("", "", [])
+LEAST_PCT = 2.0
+"""A smaller gain is not worth a reader's time."""
+
+
+class Change(NamedTuple):
+    """A changed run: each node's duration multiplied by a factor, then without the dependencies that are `removed`."""
+
+    factor: Floats
+    removed: Bool | None = None
+
+
+class Gain(NamedTuple):
+    """By how much sooner the run would end with a change, by a replay of all ranks; `pct` of the run.
+
+    Where the devices limit the run without a profiler, how fast its host is is not known exactly. Then the gain is
+    between `least_us` and `us`. `steps` is how many there are in the run, 0 where that is not known.
+    """
+
+    us: float
+    pct: float
+    change: Change | None = None
+    least_us: float | None = None
+    steps: int = 0
+
+    def __repr__(self) -> str:
+        return f"Gain: {self.text}"
+
+    @property
+    def text(self) -> str:
+        """Its share of the run, and the time."""
+        return f"{self.share}, {self.time}"
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether it is worth a finding."""
+        return self.pct >= LEAST_PCT
+
+    @property
+    def share(self) -> str:
+        """Says what share of the run it is.
+
+        >>> Gain(800.0, 40.0).share, Gain(800.0, 40.0, least_us=400.0).share
+        ('up to 40 %', '20 to 40 %')
+        """
+        least_pct = self._least_pct
+        if least_pct < LEAST_PCT:
+            return f"up to {self.pct:.0f} %"
+        return f"{least_pct:.0f} to {self.pct:.0f} %" if self.pct - least_pct >= 1 else f"{self.pct:.0f} %"
+
+    @property
+    def time(self) -> str:
+        """Says how long it is, of a step where it is known how many there are.
+
+        >>> Gain(800.0, 40.0).time, Gain(800.0, 40.0, least_us=400.0, steps=2).time
+        ('800.0 µs', '200.0 µs to 400.0 µs a step')
+        """
+        shown = [self.us] if self._least_pct < LEAST_PCT else [self.least_us or 0.0, self.us]
+        times = dict.fromkeys(time_text(time_us / max(self.steps, 1)) for time_us in shown)
+        return f"{' to '.join(times)}{self._a_step}"
+
+    def in_its_unit(self, us: float) -> str:
+        """Says a time of the run as `time` does.
+
+        >>> Gain(800.0, 40.0, steps=2).in_its_unit(900.0)
+        '450.0 µs a step'
+        """
+        return f"{time_text(us / max(self.steps, 1))}{self._a_step}"
+
+    @property
+    def _a_step(self) -> str:
+        return " a step" if self.steps else ""
+
+    @property
+    def _least_pct(self) -> float:
+        return self.pct * (self.least_us or 0.0) / self.us if self.us > 0 else 0.0
+
+
+class Finding(NamedTuple):
+    """A sentence on the run, the facts that show it, what to try, the table with the details, and in short what brings
+    the gain.
+
+    `gain` is None where no change of durations shows what the run would gain.
+    """
+
+    title: str
+    gain: Gain | None
+    facts: Sequence[str]
+    advice: str
+    table: str
+    remedy: str = ""
+
+    @property
+    def evidence(self) -> str:
+        """The facts as one text."""
+        return "; ".join(self.facts)
+
+    def __repr__(self) -> str:
+        lines = {"gain": self.gain.text} if self.gain else {}
+        lines |= {"evidence": self.evidence, "advice": self.advice, "table": self.table}
+        return summary_text(Summary(f"Finding: {self.title}", lines))
+
+
+def counted(count: int, noun: str) -> str:
+    """Returns a number of things.
+
+    >>> counted(1, "call"), counted(2000, "call")
+    ('1 call', '2,000 calls')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+@dataclass(slots=True)
+class RankFacts:
+    """Of each node of a rank's graph: whether it runs while the loop gets the next batch, its op (of a host node the
+    outermost one of PyTorch, of a kernel the one whose work it does), the shapes of that op's inputs, and the Python
+    function that called it, null where they are not known.
+
+    `step_starts` are the marks of steps, on the clock of the graph's host nodes, `dropped` what is missing in the graph
+    by reason, `recorded_ops` how many ops the host trace holds.
+    """
+
+    rank: int
+    graph: ExecutionGraph
+    in_loader: Bool
+    op: Categorical
+    shape: Categorical
+    function: Categorical
+    step_starts: Ns
+    dropped: Counts = field(default_factory=Counts)
+    lacks_sync_records: bool = False
+    recorded_ops: int = 0
+
+
+def facts_of(rank: RankTrace) -> RankFacts | None:
+    """Returns the facts of a rank, None without a graph of any node. O(n log n)."""
+    graph, linked, ops = rank.graph, rank.linked, rank.linked.ops
+    if graph is None or not len(graph):
+        return None
+    inner, outer, in_loader = _ops_of_host_nodes(graph, rank)
+    op_row = np.where(outer >= 0, outer, inner)
+    activities = _activity_nodes(graph, rank)
+    if len(activities) and len(ops):
+        work = rank.work.op_row
+        op_row[activities] = np.where(work >= 0, work, linked.activities.op_row)
+        inner[activities] = linked.activities.op_row
+
+    def of_ops(column: Categorical, row: Int64) -> Categorical:
+        return Categorical(np.append(column.codes, -1)[row].astype(np.int32), column.table)
+
+    function = Categorical.nulls(len(graph))
+    if "python_function" in graph.attributes:
+        function = graph.texts("python_function")
+    elif ops.python_function is not None:
+        function = of_ops(ops.python_function, inner)
+    shape = rank.shapes if len(ops) else Categorical.nulls(0)
+    return RankFacts(
+        rank.rank,
+        graph,
+        in_loader,
+        of_ops(ops.name, op_row),
+        of_ops(shape, op_row),
+        function,
+        np.unique(ops.start[are_step_marks(ops.name) & (ops.start != ABSENT)]),
+        linked.report.dropped,
+        lacks_sync_records(linked),
+        linked.report.host_ops,
+    )
+
+
+def _ops_of_host_nodes(graph: ExecutionGraph, rank: RankTrace) -> tuple[OpRows, OpRows, Bool]:
+    """Returns for each node the innermost op around it and the outermost one of PyTorch, -1 for none, and whether an op
+    that gets the next batch is around it. Activities have none.
+    """
+    ops, tree = rank.linked.ops, rank.tree
+    node = np.flatnonzero(~graph.is_activity & ~graph.is_delay & (graph.integers("start_time_ns") != ABSENT))
+    inner = np.full(len(graph), -1)
+    inner[node] = rank.innermost_ops(graph.integers("tid")[node], (graph.start_ns + graph.duration_ns // 2)[node])
+    is_aten = ops.name.where(lambda name: name.startswith(ATEN))
+    outermost = np.full(len(ops) + 1, -1)
+    loading = np.append(ops.name.where(lambda name: LOADER.search(name) is not None), False)
+    for rows in tree.levels:
+        above = tree.parent[rows]
+        outermost[rows] = np.where((outermost[above] < 0) & is_aten[rows], rows, outermost[above])
+        loading[rows] |= loading[above]
+    return OpRows(inner), OpRows(outermost[inner]), np.asarray(loading[inner])
+
+
+def _activity_nodes(graph: ExecutionGraph, rank: RankTrace) -> Rows:
+    """Returns the node of each activity of the trace; none if the graph has others."""
+    nodes, activities = activity_rows(graph), rank.linked.activities
+    if len(nodes) != len(activities):
+        return nodes[:0]
+    by_time = np.lexsort((graph.integers("stream")[nodes], graph.integers("device")[nodes], graph.start_ns[nodes]))
+    node = np.empty(len(nodes), np.int64)
+    node[np.lexsort((activities.stream, activities.device, activities.start))] = nodes[by_time]
+    return node
+
+
+@dataclass(eq=False)
+class Job:
+    """The ranks of a run, the tables of its analyses, and the replay of all ranks together as they were recorded.
+
+    Where it is known how long a step takes without a profiler, `gathered` and `replay` are of the run without one; else
+    they are as recorded, too. Where the devices limit that run, its host may be faster than in `gathered`, and
+    `without_host` is the run in which it takes no time. Tables are as recorded.
+    """
+
+    ranks: list[RankFacts]
+    tables: Mapping[str, Table]
+    recorded: Replay
+    gathered: GatheredJob
+    replay: Replay
+    recording: Recording | None = None
+    without_host: GatheredJob | None = None
+
+    @property
+    def work(self) -> Workload:
+        """The nodes of all ranks, rank after rank."""
+        return self.gathered.work
+
+    @property
+    def length_us(self) -> float:
+        """How long the run takes."""
+        return self.replay.makespan_ns / 1000
+
+    @property
+    def recorded_us(self) -> float:
+        """How long the run took while it was recorded."""
+        return self.recorded.makespan_ns / 1000
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks the job had, as far as that was recorded."""
+        return max(len(self.ranks), *(rank.graph.number("world_size", 0) for rank in self.ranks))
+
+    @property
+    def absent(self) -> int:
+        """How many ranks of the job are not there."""
+        return self.world_size - len(self.ranks)
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether anything ran on a device."""
+        return bool(self.work.is_activity.any())
+
+    @cached_property
+    def rank_of_node(self) -> Int64:
+        """The position in `ranks` of each node."""
+        return self.work.ranks_of(np.arange(len(self.work)))
+
+    @cached_property
+    def in_loader(self) -> Bool:
+        """Which nodes run while the loop gets the next batch."""
+        return np.concatenate([rank.in_loader for rank in self.ranks])
+
+    @cached_property
+    def names(self) -> Categorical:
+        """The name of each node."""
+        return self.texts(lambda rank: rank.graph.name)
+
+    @cached_property
+    def ops(self) -> Categorical:
+        """The op of each node."""
+        return self.texts(lambda rank: rank.op)
+
+    @cached_property
+    def shapes(self) -> Categorical:
+        """The shapes of each node's op."""
+        return self.texts(lambda rank: rank.shape)
+
+    @cached_property
+    def functions(self) -> Categorical:
+        """The Python function that called each node's op."""
+        return self.texts(lambda rank: rank.function)
+
+    @cached_property
+    def launches(self) -> Bool:
+        """Which dependencies are from a host node to what it launched."""
+        return is_of_kind(self.work, DependencyKind.LAUNCH) & ~self.work.is_activity[self.work.source]
+
+    def texts(self, of_rank: Callable[[RankFacts], Categorical]) -> Categorical:
+        """Returns a column of texts of all nodes."""
+        return Categorical.joined([of_rank(rank) for rank in self.ranks])
+
+    def integers(self, name: str, missing: int = 0) -> Int64:
+        """Returns an attribute of all nodes."""
+        return np.concatenate([rank.graph.integers(name, missing) for rank in self.ranks])
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Returns the rows of a table, none if it was not made."""
+        return self.tables.get(table, NO_TABLE).rows()
+
+    def on_rank(self, position: int) -> str:
+        """Returns the words for where something is, "" if there is one rank."""
+        return f" on rank {self.ranks[position].rank}" if len(self.ranks) > 1 else ""
+
+    def gain(self, factor: Floats, removed: Bool | None = None) -> Gain:
+        """Returns by how much sooner the run would end with each node's duration multiplied by a factor, then without
+        the dependencies that are `removed`.
+        """
+
+        def changed(work: Workload) -> Workload:
+            scaled = scale_nodes(work, factor)
+            return scaled if removed is None else scaled.without_dependencies(removed)
+
+        return self._gain(changed)._replace(change=Change(factor, removed))
+
+    def _gain(self, changed: Callable[[Workload], Workload]) -> Gain:
+        def saved_us(job: GatheredJob, before_ns: int) -> float:
+            return (before_ns - makespan_ns(job._replace(work=changed(job.work)))) / 1000
+
+        steps = self.recording.steps if self.recording and self.recording.is_known else 0
+        saved = [saved_us(self.gathered, self.replay.makespan_ns)]
+        if self.without_host:
+            saved.append(saved_us(self.without_host, makespan_ns(self.without_host)))
+        least_us = min(saved) if self.without_host else None
+        return Gain(max(saved), 100 * max(saved) / max(self.length_us, 1e-3), None, least_us, steps)
+
+    def gain_together(self, changes: Sequence[Change]) -> Gain:
+        """Returns by how much sooner the run would end with all changes; of a node's factors the least holds."""
+        removed = np.zeros(len(self.work.source), np.bool_)
+        for change in changes:
+            removed |= removed if change.removed is None else change.removed
+        return self.gain(np.minimum.reduce([change.factor for change in changes]), removed)
+
+    def gain_of_class(self, node_class: NodeClass, factor: float) -> Gain:
+        """Returns by how much sooner the run would end with the durations of a class multiplied by a factor."""
+        factors = np.where(self.work.node_class == node_class, factor, 1.0)
+        of_delays = factor if node_class == NodeClass.HOST else 1.0
+        return self._gain(lambda work: scale_nodes(work, factors, of_delays))
+
+    @cached_property
+    def path_us(self) -> dict[str, float]:
+        """The time on the critical path by kind, the longest first."""
+        return {kind: time / 1000 for kind, time in time_by_kind(pieces_of(self.replay)).items()}
+
+    @property
+    def unexplained_us(self) -> float:
+        """The time on the critical path that no dependency explains."""
+        return sum(time for kind, time in self.path_us.items() if kind in UNEXPLAINED)
+
+    def device_shares(self, column: str) -> list[float]:
+        """Returns the share of the run that each device spends so; streams may overlap more than they were recorded."""
+        return [min(100 * row[column] / self.length_us, 100.0) for row in self.rows("temporal_breakdown")]
+
+    @property
+    def busy_pct(self) -> float:
+        """The share of the run in which devices run anything, the mean over devices."""
+        return float(np.mean(self.device_shares("busy") or [0.0]))
+
+
+def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table]) -> Job | None:
+    """Returns the job of these ranks; None if nothing in their graphs takes time.
+
+    Raises DataError if they cannot be replayed together.
+    """
+    present = [rank for rank in ranks if rank is not None]
+    if not present:
+        return None
+    gathered = gather_job([rank.graph for rank in present])
+    recorded = replay_job(gathered)
+    if not recorded.makespan_ns:
+        return None
+    recording = recording_of(gathered, recorded)
+    if recording is None or not recording.is_known:
+        return Job(present, tables, recorded, gathered, recorded, recording)
+    without_host = recording.without_host(gathered)
+    gathered = recording.without_profiler(gathered)
+    return Job(present, tables, recorded, gathered, replay_job(gathered), recording, without_host)
+
+
+def is_of_kind(work: Workload, kind: DependencyKind) -> Bool:
+    """Returns which dependencies have this reason."""
+    return np.asarray(work.kind & kind != 0)

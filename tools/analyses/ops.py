@@ -1,0 +1,251 @@
+"""Host ops: their host time and their device time, by op, name, thread and input shapes, and what the main thread did
+in each step.
+
+A phase of a step is known by what PyTorch records (`autograd::engine::evaluate_function`, `Optimizer.step#SGD.step`,
+`enumerate(DataLoader)#…`), or by what users name their annotations. Nested time counts once: as waiting for the device,
+else as data loading, the optimizer, forward, backward, waiting for other threads or ranks, in this order.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Categorical,
+    Groups,
+    Int64,
+    Intervals,
+    Rows,
+    covered_within,
+    group_ids,
+    group_sums,
+    groupby,
+    union,
+)
+from ...schema.linked import FOREVER, are_step_marks
+from ..phase_names import AUTOGRAD, BACKWARD, FORWARD, LOADER, OPTIMIZER
+from .rank import WHOLE_RUN, AnalysisOptions, RankTrace, are_annotations, per_rank
+from .table import Columns, Table, us
+
+NO_OPS = "no host op with a time was recorded"
+NO_LAUNCHES = "no activity was launched by a recorded host op"
+PHASES = ("for_device", "data_loading", "optimizer", "forward", "backward", "for_threads")
+"""The phases in the order in which time that belongs to several counts."""
+Keys = Mapping[str, Categorical | Int64]
+
+
+class OpKinds(NamedTuple):
+    """Ops by kind, those that are equal in all `keys`: their rows, the group of each, and whether it is `outermost`, in
+    no other op of its kind.
+    """
+
+    keys: Keys
+    row: Rows
+    groups: Groups
+    outermost: Bool
+
+    @staticmethod
+    def of(rank: RankTrace, row: Rows, keys: Keys) -> "OpKinds":
+        """Returns the kinds of these ops; keys are columns over all ops."""
+        numbers = (key.codes if isinstance(key, Categorical) else key for key in keys.values())
+        kind = group_ids(*(column.astype(np.int64) for column in numbers))
+        return OpKinds(keys, row, groupby(kind[row]), rank.tree.is_outermost(kind)[row])
+
+    def sum(self, values: Int64) -> Int64:
+        """Returns the sum of a column of ops by kind."""
+        return self.groups.sum(values[self.row])
+
+    def sum_once(self, values: Int64) -> Int64:
+        """Returns the sum by kind of values that include called ops: ops within an op of their kind do not add."""
+        return self.groups.sum(np.where(self.outermost, values[self.row], 0))
+
+    def key_columns(self) -> Columns:
+        """Returns the keys of each kind."""
+        row = self.row[self.groups.first]
+        return {name: key.take(row) if isinstance(key, Categorical) else key[row] for name, key in self.keys.items()}
+
+
+@dataclass(slots=True)
+class OpDeviceTime:
+    """For each op the device time (ns) of its own activities and of those of its subtree, and the latter's number."""
+
+    self_time: Int64
+    subtree: Int64
+    count: Int64
+
+
+def device_time_of_ops(rank: RankTrace) -> OpDeviceTime:
+    """Returns the device time of every op, propagated once up the call tree. O(n)."""
+    ops, op_row = rank.linked.ops, rank.linked.activities.op_row
+    launched = op_row >= 0
+    self_time = group_sums(op_row[launched], rank.durations[launched], len(ops))
+    count = group_sums(op_row[launched], 1, len(ops))
+    return OpDeviceTime(self_time, rank.tree.subtree_sums(self_time), rank.tree.subtree_sums(count))
+
+
+@per_rank
+def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
+    """Returns the device time of each host op: of what it launched itself, and with everything that it called."""
+    ops, times = rank.linked.ops, device_time_of_ops(rank)
+    rows = np.flatnonzero((times.count > 0) & (ops.start != ABSENT))
+    rows = rows[np.argsort(ops.start[rows], kind="stable")]
+
+    def by(name: str, title: str, keys: Keys) -> Table:
+        kinds = OpKinds.of(rank, rows, keys)
+        kinds = kinds._replace(groups=kinds.groups.largest_first(kinds.sum_once(times.subtree)))
+        columns: Columns = {
+            **kinds.key_columns(),
+            "ops": kinds.groups.count(),
+            "self": us(kinds.sum(times.self_time)),
+            "subtree": us(kinds.sum_once(times.subtree)),
+            "count": kinds.sum_once(times.count),
+        }
+        return Table.of(f"per_op_device_time_{name}", f"Device time per op {title}", columns, empty=NO_LAUNCHES)
+
+    details = (
+        by("by_name", "name", {"name": ops.name}),
+        by("by_shape", "name and input shapes", {"name": ops.name, "shape": rank.shapes}),
+    )
+    columns: Columns = {
+        "op": ops.id[rows],
+        "name": ops.name.take(rows),
+        "thread": ops.thread[rows],
+        "start": us(rank.since_begin(ops.start[rows])),
+        "self": us(times.self_time[rows]),
+        "subtree": us(times.subtree[rows]),
+        "count": times.count[rows],
+    }
+    return Table.of("per_op_device_time", "Device time per op", columns, empty=NO_LAUNCHES, details=details)
+
+
+@per_rank
+def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
+    """Returns the host time of ops by name and thread, and by name and input shapes, with and without the ops that they
+    call. It does not need a device, so it is the main table of a run on the CPU.
+    """
+    ops = rank.linked.ops
+
+    def by(name: str, title: str, keys: Keys, *details: Table) -> Table:
+        kinds = OpKinds.of(rank, rank.timed_ops, keys)
+        kinds = kinds._replace(groups=kinds.groups.largest_first(kinds.sum(ops.exclusive)))
+        columns: Columns = {
+            **kinds.key_columns(),
+            "count": kinds.groups.count(),
+            "total": us(kinds.sum_once(ops.end - ops.start)),
+            "self": us(kinds.sum(ops.exclusive)),
+            "mean": us(kinds.groups.mean((ops.end - ops.start)[kinds.row])),
+        }
+        return Table.of(name, f"Host time per op name and {title}", columns, empty=NO_OPS, details=details)
+
+    by_shape = by("host_time_per_op_by_shape", "input shapes", {"name": ops.name, "shape": rank.shapes})
+    return by("host_time_per_op", "thread", {"name": ops.name, "thread": ops.thread}, by_shape)
+
+
+@per_rank
+def host_phases(rank: RankTrace, _: AnalysisOptions) -> Table:
+    """Returns what the main thread did in each step: forward, backward, optimizer, data loading, Python between ops."""
+    thread = _main_thread(rank)
+    names, spans = _marked_spans(rank, thread)
+    phases = _phase_intervals(rank, thread) if names else {}
+    so_far, before = Intervals(*np.empty((2, 0), np.int64)), np.zeros(len(names), np.int64)
+    times = dict.fromkeys(PHASES, before)
+    for name in PHASES if phases else ():
+        so_far = union(_joined(so_far, phases[name]))
+        covered = covered_within(spans, so_far)
+        times[name], before = covered - before, covered
+    length = spans.end - spans.start
+    columns: Columns = {
+        "step": names,
+        "time": us(length),
+        **{name: us(times[name]) for name in ("forward", "backward", "optimizer", "data_loading")},
+        "waiting": us(times["for_device"] + times["for_threads"]),
+        "between_ops": us(length - before),
+    }
+    return Table.of("host_phases", "Host time by phase of the step", columns, empty=NO_OPS)
+
+
+def _main_thread(rank: RankTrace) -> int:
+    """Returns the thread that marks steps, else the one of most of the time in ops, 0 without any."""
+    ops, timed = rank.linked.ops, rank.timed_ops
+    marks = timed[are_step_marks(ops.name)[timed]]
+    if len(marks) or not len(timed):
+        return int(ops.thread[marks[0]]) if len(marks) else 0
+    groups = groupby(ops.thread[timed])
+    return int(ops.thread[timed[groups.first[groups.sum(ops.exclusive[timed]).argmax()]]])
+
+
+def _marked_spans(rank: RankTrace, thread: int) -> tuple[list[str], Intervals]:
+    """Returns the steps of the main thread, from each mark to the next, or the whole run; none without ops."""
+    ops, timed = rank.linked.ops, rank.timed_ops
+    marks = timed[(ops.thread[timed] == thread) & are_step_marks(ops.name)[timed]]
+    marks = marks[np.argsort(ops.start[marks], kind="stable")]
+    if len(marks):
+        start = np.clip(ops.start[marks], rank.begin, max(rank.end, rank.begin))
+        end = np.minimum(np.append(start[1:], ops.end[marks[-1:]]), rank.end)
+        return ops.name[marks], Intervals(start, np.maximum(end, start))
+    count = min(len(timed), 1)
+    return [WHOLE_RUN][:count], Intervals(np.array([rank.begin])[:count], np.array([rank.end])[:count])
+
+
+def _phase_intervals(rank: RankTrace, thread: int) -> dict[str, Intervals]:
+    linked, ops, timed = rank.linked, rank.linked.ops, rank.timed_ops
+
+    def named(pattern: "re.Pattern[str]") -> Bool:
+        return ops.name.where(lambda name: pattern.search(name) is not None)
+
+    def of(chosen: Bool) -> Intervals:
+        return Intervals(ops.start[chosen], ops.end[chosen])
+
+    annotates = are_annotations(ops) | are_step_marks(ops.name)
+    is_autograd = ops.name.where(lambda name: name.startswith(AUTOGRAD))
+    on_main = np.zeros(len(ops), np.bool_)
+    on_main[timed] = ops.thread[timed] == thread
+    outermost = on_main & ~_inside_ops(rank, annotates) & ~annotates & ~is_autograd
+    calls, handoffs = linked.calls, linked.handoffs
+    waits = np.unique(linked.host_waits.call_row)
+    waits = waits[calls.thread[waits] == thread]
+    is_blocked = (handoffs.target_thread == thread) & (handoffs.waiting_since != ABSENT)
+    passes = _backward_passes(rank, is_autograd, outermost)
+    return {
+        "for_device": Intervals(calls.start[waits], calls.end[waits]),
+        "for_threads": Intervals(handoffs.waiting_since[is_blocked], handoffs.target_time[is_blocked]),
+        "data_loading": of(on_main & named(LOADER)),
+        "optimizer": of(on_main & named(OPTIMIZER)),
+        "forward": of(outermost | (on_main & annotates & named(FORWARD))),
+        "backward": _joined(passes, of(on_main & annotates & named(BACKWARD))),
+    }
+
+
+def _inside_ops(rank: RankTrace, annotates: Bool) -> Bool:
+    """Returns which ops another op is around, annotations and steps aside.
+
+    Host traces name an op that had ended as the parent of the step after it: that one is around nothing later.
+    """
+    ops, tree = rank.linked.ops, rank.tree
+    is_timed = ops.start != ABSENT
+    until = np.append(np.where(is_timed, ops.end, FOREVER), FOREVER)
+    is_op, inside = np.append(~annotates & is_timed, False), np.zeros(len(ops) + 1, np.bool_)
+    for rows in tree.levels:
+        parent = tree.parent[rows]
+        inside[rows] = (inside[parent] | is_op[parent]) & (ops.start[rows] < until[parent])
+    return inside[:-1]
+
+
+def _joined(a: Intervals, b: Intervals) -> Intervals:
+    return Intervals(np.concatenate((a.start, b.start)), np.concatenate((a.end, b.end)))
+
+
+def _backward_passes(rank: RankTrace, is_autograd: Bool, outermost: Bool) -> Intervals:
+    """Returns the backward passes: from the first to the last autograd op without an op of the main thread between."""
+    ops = rank.linked.ops
+    rows = np.flatnonzero(is_autograd & (ops.start != ABSENT))
+    rows = rows[np.argsort(ops.start[rows], kind="stable")]
+    until, others = np.maximum.accumulate(ops.end[rows]), np.sort(ops.start[outermost])
+    apart = np.searchsorted(others, ops.start[rows[1:]]) > np.searchsorted(others, until[:-1])
+    first = np.flatnonzero(np.append(True, apart)[: len(rows)])
+    return Intervals(ops.start[rows[first]], until[np.append(first[1:], len(rows))[: len(first)] - 1])

@@ -1,0 +1,388 @@
+"""One rank for the analyses: its linked trace, graph and replay, and what several analyses need of it, computed once.
+
+An analysis is a function from a rank and the options to a Table (`per_rank`), or a pair of steps where it is over all
+ranks (`Analysis`), so that ranks can be read one at a time and only what was extracted of them stays in memory.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...converter.device_only import HOST_TIME_AFTER
+from ...converter.work import KernelWork, kernel_work
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Categorical,
+    Int32,
+    Int64,
+    Intervals,
+    NestedIntervals,
+    OpRows,
+    Rows,
+    ThreadIntervals,
+    Tree,
+    covered_within,
+    rows_by_number,
+    rows_of_each,
+    within,
+)
+from ...schema.graph import ExecutionGraph, NodeType
+from ...schema.linked import Activities, LinkedTrace, Ops, are_step_marks, argument_members, op_tree
+from ..replay import Replay, moves_memory, replay
+from .table import Table, concat, of_rank
+
+WHOLE_RUN = "whole run"
+SLOWED = 0.98
+"""A step without a profiler that takes at least this share of the recorded ones was hardly slowed by recording."""
+NO_SHAPES = "[]"
+NO_ACTIVITIES = "no device activity was recorded"
+USER_SCOPE = 7
+
+
+class ActivityClass(IntEnum):
+    """What an activity does: computes, communicates, or copies and sets memory."""
+
+    COMPUTATION = 0
+    COMMUNICATION = 1
+    MEMORY = 2
+
+    @property
+    def label(self) -> str:
+        """The name in lower case."""
+        return self.name.lower()
+
+
+LABELS = tuple(activity_class.label for activity_class in ActivityClass)
+
+
+class Steps(NamedTuple):
+    """Steps in order of time: their names, starts and ends (ns), and for each activity the step that launched it, -1
+    for none.
+
+    A step ends when its mark and everything that it launched have ended. It starts with its mark, but not before the
+    end of the step before it. No step is longer than the run: a mark may begin before the first op and end after all.
+    """
+
+    name: list[str]
+    start: Int64
+    end: Int64
+    of_activity: Int64
+
+
+class Launched(NamedTuple):
+    """One launch: KERNEL, COPY or SET, the name of what it runs and its graph node ("" and -1 if not recorded), and the
+    path of the enclosing ops.
+    """
+
+    kind: str
+    name: str
+    node: int
+    op: str
+
+
+class Capture(NamedTuple):
+    """Launches in their order: those of one captured graph (`whole`), or all launches outside of captures."""
+
+    launches: list[Launched]
+    whole: bool
+
+
+class ProfilerRange(NamedTuple):
+    """The hardware counters of one kernel, or of a range that the user chose; `start` (ns) only gives the order."""
+
+    name: str
+    device: int
+    start: int
+    counters: dict[str, float]
+
+
+class Allocations(NamedTuple):
+    """Allocations (`size` in bytes) and releases (`size` below 0) in order of time (ns); `device` is -1 for the host.
+
+    `allocated` and `reserved` are the totals (bytes) after each; -1 if not recorded.
+    """
+
+    time: Int64
+    process: Int64
+    thread: Int64
+    device: Int64
+    address: Int64
+    size: Int64
+    allocated: Int64
+    reserved: Int64
+
+    def where(self, chosen: Bool | Int64) -> "Allocations":
+        """Returns the chosen rows."""
+        return Allocations(*(column[chosen] for column in self))
+
+
+def no_allocations() -> Allocations:
+    """Returns columns without rows."""
+    return Allocations(*np.empty((8, 0), np.int64))
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What a device trace records besides work and waits.
+
+    `marks` are texts by graph node that the program gave during capture with PyTorch's `mark_kernels`, and that
+    `torch.cuda._annotate_cuda_graph_trace` writes into the trace.
+    """
+
+    ranges: list[ProfilerRange] = field(default_factory=list)
+    allocations: Allocations = field(default_factory=no_allocations)
+    marks: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class RankTrace:
+    """One rank. Without `graph` the analyses that need it return no rows and say so.
+
+    `path` is that of the device trace, "" if the rank was not read from one.
+    """
+
+    rank: int
+    linked: LinkedTrace
+    graph: ExecutionGraph | None = None
+    recorded: Recorded = field(default_factory=Recorded)
+    path: str = ""
+
+    def replayed(self) -> Replay | None:
+        """Returns the replay of the graph alone, made once; None without a graph or with one that has no nodes."""
+        return self._replay
+
+    @cached_property
+    def _replay(self) -> Replay | None:
+        return replay(self.graph) if self.graph is not None and len(self.graph) else None
+
+    @cached_property
+    def tree(self) -> Tree:
+        """Which op called which."""
+        return op_tree(self.linked.ops)
+
+    @cached_property
+    def shapes(self) -> Categorical:
+        """The shapes of each op's inputs as a JSON list, such as `[[4,8],[]]`; "" if it has none."""
+        ops = self.linked.ops
+        _, example, number = np.unique(ops.arguments.input_form, return_index=True, return_inverse=True)
+        members = map(argument_members, ops.inputs.at(example))
+        shapes = (bytes(each.shapes).decode().replace(" ", "") for each in members)
+        return Categorical.of("" if shape == NO_SHAPES else shape for shape in shapes).take(number)
+
+    @cached_property
+    def work(self) -> KernelWork:
+        """The operations and bytes of each activity."""
+        return kernel_work(self.linked, OpRows(self.tree.parent))
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps marked by `ProfilerStep#N`; without marks the whole run is a step, without activities none."""
+        return _steps_of(self.linked, self.begin, self.end)
+
+    @cached_property
+    def begin(self) -> int:
+        """The time (ns) from which the times in tables count."""
+        return first_start_ns(self.linked)
+
+    @cached_property
+    def end(self) -> int:
+        """The end (ns) of the recording."""
+        return last_end_ns(self.linked)
+
+    @cached_property
+    def classes(self) -> Int32:
+        """The ActivityClass of each activity."""
+        return activity_classes(self.linked.activities)
+
+    @property
+    def durations(self) -> Int64:
+        """How long each activity took (ns)."""
+        return self.linked.activities.end - self.linked.activities.start
+
+    @property
+    def intervals(self) -> Intervals:
+        """When each activity ran."""
+        return Intervals(self.linked.activities.start, self.linked.activities.end)
+
+    @property
+    def timed_ops(self) -> Rows:
+        """The ops that have a time: threads and the process are rows, too."""
+        return np.flatnonzero(self.linked.ops.start != ABSENT)
+
+    def innermost_ops(self, thread: Int64, time: Int64) -> OpRows:
+        """Returns the innermost op that was running on each thread at a time, -1 for none."""
+        ops, timed = self.linked.ops, self.timed_ops
+        intervals = ThreadIntervals(ops.thread[timed], ops.start[timed], ops.end[timed])
+        nested = NestedIntervals(intervals, within(timed, self.tree.parent))
+        return OpRows(np.append(timed, -1)[nested.innermost(ThreadIntervals.at(thread, time))])
+
+    def op_path(self, row: int) -> list[str]:
+        """Returns the names of an op and of the ops that enclose it, outermost first, without annotations."""
+        return op_path(self.linked, self.tree, row)
+
+    def since_begin(self, time: Int64) -> Int64:
+        """Returns how long (ns) after the first start of the rank a time is, 0 before it."""
+        return np.maximum(time - self.begin, 0)
+
+    def covered_time(self, chosen: Bool, spans: Intervals, device: Int64 | None) -> Int64:
+        """Returns for each span how long (ns) any of the chosen activities of its device ran; None: of any device."""
+        covered = np.zeros(len(spans.start), np.int64)
+        rows = np.flatnonzero(chosen)
+        running = rows_by_number(rows, self.linked.activities.device) if device is not None else {}
+        spans_by_device = rows_of_each(device) if device is not None else {None: np.arange(len(covered))}
+        for number, span_rows in spans_by_device.items():
+            ran = self.intervals.take(rows if number is None else running.get(number, rows[:0]))
+            covered[span_rows] = covered_within(spans.take(span_rows), ran)
+        return covered
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisOptions:
+    """Thresholds of the analyses, and how much they show.
+
+    >>> import execgraph as eg
+    >>> options = eg.AnalysisOptions(top=1, peaks={"fp32": 19.5})
+    >>> report = eg.report("tests/data/training", only="kernel_breakdown", options=options)
+    >>> len(report.tables["kernel_breakdown_kernels"])
+    8
+
+    Args:
+        kernel_wait_us: A shorter gap on a stream counts as the kernel's own wait, unless the host was late.
+        slow_call_us: A launch call that takes longer is slow.
+        long_delay_us: Work that starts later after its call has a long delay.
+        queue_limit: How many launched activities a stream's queue holds.
+        top: How many kernels of each class to name.
+        quantiles: The quantiles of distributions.
+        operator: Kernel patterns are searched in operators whose name contains this text.
+        longest_pattern: Patterns of more kernels are only counted.
+        peaks: Numbers of `--peak` by their name, which override those of all devices.
+        captures: Where the ops behind launched graphs are looked up, beside the rank's own trace.
+    """
+
+    kernel_wait_us: float = 30
+    slow_call_us: float = 50
+    long_delay_us: float = 100
+    queue_limit: int = 1024
+    top: int = 10
+    quantiles: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+    operator: str = ""
+    longest_pattern: int = 64
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    captures: Sequence[Capture] = ()
+
+
+class Analysis(NamedTuple):
+    """An analysis in two steps: `of_rank` extracts what it needs of a rank, `over_ranks` makes the table of all
+    ranks.
+    """
+
+    name: str
+    of_rank: Callable[[RankTrace, AnalysisOptions], Any]
+    over_ranks: Callable[[Sequence[Any], AnalysisOptions], Table]
+
+    def __call__(self, ranks: Iterable[RankTrace], options: AnalysisOptions | None = None) -> Table:
+        """Returns the table over all ranks, of which there must be at least one."""
+        options = options or AnalysisOptions()
+        return self.over_ranks([self.of_rank(rank, options) for rank in ranks], options)
+
+
+def per_rank(table_of: Callable[[RankTrace, AnalysisOptions], Table]) -> Analysis:
+    """Makes an analysis of each rank by itself of a function of that name: its tables, one below the other, get a
+    column `rank`.
+    """
+
+    def extract(rank: RankTrace, options: AnalysisOptions) -> tuple[int, Table]:
+        return rank.rank, of_rank(rank.rank, table_of(rank, options))
+
+    def over_ranks(parts: Sequence[tuple[int, Table]], _: AnalysisOptions) -> Table:
+        return concat(parts)
+
+    return Analysis(table_of.__name__, extract, over_ranks)
+
+
+def activity_classes(activities: Activities) -> Int32:
+    """Returns the ActivityClass of each activity: communication by recorded arguments or library, memory by category or
+    name.
+    """
+    classes = np.full(len(activities), ActivityClass.COMPUTATION, np.int32)
+    classes[moves_memory(activities.name, activities.category)] = ActivityClass.MEMORY
+    classes[activities.communication_row >= 0] = ActivityClass.COMMUNICATION
+    return classes
+
+
+def activity_rows(graph: ExecutionGraph) -> Rows:
+    """Returns the rows of the nodes that are activities; not of those that only wait until the rank begins or ends."""
+    only_waits = graph.name.equal(HOST_TIME_AFTER) | graph.is_start_offset
+    return np.flatnonzero(graph.is_activity & (graph.type != NodeType.METADATA) & ~only_waits)
+
+
+def are_annotations(ops: Ops) -> Bool:
+    """Returns which ops are annotations of the user with a time, without those that mark steps."""
+    annotates: Bool = (ops.scope == USER_SCOPE) & (ops.start != ABSENT) & ~are_step_marks(ops.name)
+    return annotates
+
+
+def op_path(linked: LinkedTrace, tree: Tree, row: int) -> list[str]:
+    """Returns the names of an op and of the ops that enclose it, outermost first, without annotations of the user."""
+    return [linked.ops.name[op] for op in tree.path(row) if linked.ops.scope[op] != USER_SCOPE]
+
+
+def first_start_ns(linked: LinkedTrace) -> int:
+    """Returns the start (ns) of the first op, call or activity, where the timeline of its graph begins; 0 without any.
+
+    Step marks do not count, as they start just before the first op in them.
+    """
+    worked = linked.ops.start[_are_work(linked.ops)]
+    return min(
+        (int(start.min()) for start in (worked, linked.calls.start, linked.activities.start) if len(start)), default=0
+    )
+
+
+def last_end_ns(linked: LinkedTrace) -> int:
+    """Returns the end (ns) of the last op, call or activity, 0 without any. Step marks do not count, see above."""
+    worked = linked.ops.end[_are_work(linked.ops)]
+    return max((int(end.max()) for end in (worked, linked.calls.end, linked.activities.end) if len(end)), default=0)
+
+
+def _are_work(ops: Ops) -> Bool:
+    return np.asarray((ops.start != ABSENT) & ~are_step_marks(ops.name))
+
+
+def faster_step_us(linked: LinkedTrace) -> float:
+    """Returns how long a step takes without a profiler (µs); 0 where that is not known, or recorded steps take about
+    as long.
+    """
+    marks = int(are_step_marks(linked.ops.name).sum())
+    recorded_ns, without_ns = last_end_ns(linked) - first_start_ns(linked), linked.info.step_without_profiler_ns
+    return without_ns / 1000 if 0 < marks * without_ns < SLOWED * recorded_ns else 0.0
+
+
+def _steps_of(linked: LinkedTrace, first: int, last: int) -> Steps:
+    ops, activities, launched = linked.ops, linked.activities, launch_times(linked)
+    marks = np.flatnonzero(are_step_marks(ops.name) & (ops.start != ABSENT))
+    marks = marks[np.argsort(ops.start[marks], kind="stable")]
+    # of several threads that mark a step the first one counts
+    marks = marks[np.sort(np.unique(ops.name.codes[marks], return_index=True)[1])]
+    if not len(marks):
+        begin, end = np.array([[first], [last]])[:, : len(launched)]
+        return Steps([WHOLE_RUN][: len(launched)], begin, end, np.zeros(len(launched), np.int64))
+    begun = ops.start[marks]
+    of_activity = np.searchsorted(begun, launched, side="right") - 1
+    until, inside = ops.end[marks].copy(), of_activity >= 0
+    np.maximum.at(until, of_activity[inside], activities.end[inside])
+    until = np.clip(np.maximum.accumulate(until), first, max(last, first))
+    start = np.clip(np.maximum(begun, np.append(begun[:1], until[:-1])), first, until)
+    return Steps(ops.name[marks], start, until, of_activity)
+
+
+def launch_times(linked: LinkedTrace) -> Int64:
+    """Returns the start (ns) of each activity's launch call, or of the activity if the call is unknown."""
+    activities, calls = linked.activities, linked.calls
+    launched, has_call = activities.start.copy(), activities.call_row >= 0
+    launched[has_call] = calls.start[activities.call_row[has_call]]
+    return launched

@@ -1,0 +1,349 @@
+"""Reads one rank for the analyses: its traces, or its execution graph alone.
+
+The device trace is read once: what linking does not need of it, hardware counters, allocations and the program's marks
+of graph nodes, is taken in the same pass. Of a graph alone, activities and communication are known; analyses that need
+ops or calls then return no rows and say so.
+"""
+
+from dataclasses import fields
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from ...converter.convert import convert
+from ...converter.options import Options as ConvertOptions
+from ...converter.ranks import recorded_groups
+from ...converter.work import KernelWork
+from ...linker.link import link
+from ...linker.readers import INSTANT, DeviceTrace, one_rank, read_device_trace, read_host_trace
+from ...linker.windows import EVERYTHING, Window
+from ...schema.columns import ABSENT, BytesColumn, CallRows, Categorical, CommunicationRows, Int64, OpRows
+from ...schema.graph import DEVICE_NAME, CollectiveType, ExecutionGraph, NodeType
+from ...schema.linked import (
+    NEVER,
+    Activities,
+    Calls,
+    Communication,
+    DeviceWaits,
+    HostWaits,
+    LinkedTrace,
+    LinkReport,
+    Ops,
+    ThreadHandoffs,
+    TraceInfo,
+    identities,
+    identity,
+    integer,
+    integers,
+    nanoseconds,
+)
+from ...schema.progress import OnProgress, unseen
+from ..replay import COMMUNICATION_TYPES
+from .modules import with_modules
+from .rank import Allocations, ProfilerRange, RankTrace, Recorded, activity_rows, first_start_ns, no_allocations
+
+READ_STAGES = 4
+"""The host trace is read, the device trace is read, both are linked, and converted to a graph."""
+PROFILER_RANGE = "cuda_profiler_range"
+MEMORY = "[memory]"
+HOST_TYPE, HOST = 0, -1
+"""PyTorch's number for the device type of the host, and the device number of the host here."""
+GRAPH_ALONE = "an execution graph alone: launch calls and host ops are not known, nor what follows from them"
+Arguments = TypeVar("Arguments")
+NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("name", "op_schema", "known_by"), Categorical.of(())),
+    **dict.fromkeys(("inputs", "outputs"), BytesColumn.of(())),
+    "extra": {},
+    **dict.fromkeys(("module", "python_function")),
+}
+
+
+def read_rank(
+    device_path: str,
+    host_path: str | None = None,
+    rank: int | None = None,
+    *,
+    graph: bool = True,
+    window: Window = EVERYTHING,
+    memory: bool = True,
+    modules: bool = False,
+    on_progress: OnProgress = unseen,
+) -> RankTrace:
+    """Reads and links the traces of one rank, or of the part of it in `window`, and converts them to a graph.
+
+    Args:
+        device_path: The device trace.
+        host_path: The host trace, if there is one.
+        rank: The rank, where the trace does not record one (else 0), or of a merged trace.
+        graph: Whether to make the execution graph.
+        window: The part of the trace to keep.
+        memory: Whether to read the recorded allocations.
+        modules: Whether to read Python's calls, which tell the module of each op.
+        on_progress: Called after each of the READ_STAGES.
+
+    Raises:
+        DataError: The files cannot be used.
+    """
+    host = read_host_trace(host_path) if host_path else None
+    on_progress(1)
+    device, recorded = read_recorded(device_path, rank, of_ops=host is None, memory=memory, modules=modules)
+    on_progress(1)
+    linked = link(host, device, rank, window=window)
+    on_progress(1)
+    if window != EVERYTHING:
+        recorded.allocations = _allocations_of_part(recorded.allocations, linked)
+    read = RankTrace(max(linked.info.rank, 0), linked, recorded=recorded, path=device_path)
+    if graph:
+        read.graph = graph_of(linked, read.work)
+    on_progress(1)
+    return read
+
+
+def graph_of(linked: LinkedTrace, work: KernelWork | None = None) -> ExecutionGraph:
+    """Converts a trace to its execution graph without tensors, which no analysis reads and which are most of a graph.
+
+    `work` is that of its kernels, if it is known already. A trace without modules has annotations in their place.
+    """
+    return convert(with_modules(linked), ConvertOptions(io="none"), work=work)
+
+
+def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
+    """Returns the rank of a graph, 0 if none is recorded. Activities have their recorded, untrimmed durations."""
+    rows = activity_rows(graph)
+    communicates = np.isin(graph.type[rows], COMMUNICATION_TYPES)
+    linked = LinkedTrace(
+        info=_info(graph.metadata),
+        ops=_empty(Ops),
+        calls=_empty(Calls),
+        activities=_activities(graph, rows, np.where(communicates, np.cumsum(communicates) - 1, -1)),
+        device_waits=_empty(DeviceWaits),
+        host_waits=_empty(HostWaits),
+        handoffs=_empty(ThreadHandoffs),
+        communications=_communications(graph, rows[communicates]),
+        groups=[],
+        report=LinkReport(activities=len(rows), notes=[GRAPH_ALONE, *graph.notes]),
+    )
+    return RankTrace(max(linked.info.rank, 0), linked, graph)
+
+
+def read_recorded(
+    path: str, rank: int | None = None, *, of_ops: bool = True, memory: bool = True, modules: bool = False
+) -> tuple[DeviceTrace, Recorded]:
+    """Reads a rank's device trace, and in the same pass what linking does not need of it.
+
+    With `of_ops` the arguments of ops are read, with `memory` allocations, with `modules` Python's calls. Raises
+    DataError as reading and linking do.
+    """
+    recorded, pieces = Recorded(), [no_allocations()]
+    every_rank = read_device_trace(
+        path,
+        tee=partial(_add, recorded, pieces if memory else None),
+        arguments=of_ops,
+        keep_categories=(INSTANT,) if memory else (),
+        modules=modules,
+    )
+    device = one_rank(every_rank, rank)
+    recorded.ranges.sort(key=lambda range_: (range_.device, range_.start))
+    allocations = Allocations(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+    recorded.allocations = _allocations_of_rank(allocations, every_rank, device, rank)
+    return device, recorded
+
+
+def _allocations_of_part(allocations: Allocations, linked: LinkedTrace) -> Allocations:
+    """Returns the allocations between the first start and the last end on the host of a part of a trace."""
+    first, last = first_start_ns(linked), max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
+    return allocations.where((allocations.time >= first) & (allocations.time <= last))
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: Any = ""
+    cat: Any = ""
+    name: Any = ""
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = msgspec.Raw()
+    args: msgspec.Raw = msgspec.Raw()
+
+
+class _Memory(msgspec.Struct, gc=False):
+    """The arguments of an allocation."""
+
+    size: Any = msgspec.field(name="Bytes", default=None)
+    address: Any = msgspec.field(name="Addr", default=None)
+    device: Any = msgspec.field(name="Device Id", default=None)
+    type: Any = msgspec.field(name="Device Type", default=None)
+    allocated: Any = msgspec.field(name="Total Allocated", default=None)
+    reserved: Any = msgspec.field(name="Total Reserved", default=None)
+
+
+class _Node(msgspec.Struct, gc=False):
+    """The arguments of an activity of a graph, with those that PyTorch adds if it was marked."""
+
+    node: Any = msgspec.field(name="graph node id", default=None)
+    text: Any = msgspec.field(name="str", default=None)
+    annotation: Any = None
+
+
+class _Marked(msgspec.Struct, gc=False):
+    args: _Node | None = None
+
+
+MARKS = b'"str"', b'"annotation"'
+NODES = msgspec.json.Decoder(list[_Marked])
+EVENTS = msgspec.json.Decoder(list[_Event])
+MEMORY_ARGUMENTS, RANGE_ARGUMENTS = msgspec.json.Decoder(_Memory), msgspec.json.Decoder(dict[str, Any])
+
+
+def _add(recorded: Recorded, allocations: list[Allocations] | None, text: bytes) -> None:
+    """Adds the records in a list of events; most lists hold none and are not decoded a second time."""
+    if any(mark in text for mark in MARKS):
+        for event in NODES.decode(text):
+            arguments = event.args or _Node()
+            node, mark = integer(arguments.node, 0), arguments.text
+            mark = mark if isinstance(mark, str) else arguments.annotation
+            if node > 0 and isinstance(mark, str):
+                recorded.marks[node] = mark
+    wants_memory = allocations is not None and MEMORY.encode() in text
+    if not wants_memory and PROFILER_RANGE.encode() not in text:
+        return
+    events = EVENTS.decode(text)
+    recorded.ranges += _ranges([event for event in events if str(event.cat or "").lower() == PROFILER_RANGE])
+    if allocations is not None and wants_memory:
+        allocations.append(_allocations([event for event in events if event.name == MEMORY and bytes(event.args)]))
+
+
+def _ranges(events: list[_Event]) -> list[ProfilerRange]:
+    events = [event for event in events if event.ph == "X" and bytes(event.args)]
+    return [
+        ProfilerRange(
+            str(event.name),
+            identity(event.pid),
+            start,
+            {
+                name: float(value)
+                for name, value in _decoded(RANGE_ARGUMENTS, event).items()
+                if type(value) in (int, float)
+            },
+        )
+        for event, start in zip(events, _times(events).tolist(), strict=True)
+    ]
+
+
+def _times(events: list[_Event]) -> Int64:
+    return nanoseconds([bytes(event.ts).strip(b'"').decode() for event in events])
+
+
+def _decoded(decoder: "msgspec.json.Decoder[Arguments]", event: _Event) -> Arguments:
+    """Returns an event's arguments; none if they are malformed."""
+    try:
+        return decoder.decode(event.args)
+    except msgspec.DecodeError:
+        return decoder.type()
+
+
+def _allocations(events: list[_Event]) -> Allocations:
+    """Returns the allocations that have a time and a size."""
+    arguments = [_decoded(MEMORY_ARGUMENTS, event) for event in events]
+    device = integers([memory.device for memory in arguments], 0)
+    rows = Allocations(
+        time=_times(events),
+        process=identities([event.pid for event in events]),
+        thread=identities([event.tid for event in events]),
+        device=np.where(
+            integers([memory.type for memory in arguments], HOST_TYPE) == HOST_TYPE, HOST, np.maximum(device, 0)
+        ),
+        address=integers([memory.address for memory in arguments], 0),
+        size=integers([memory.size for memory in arguments], 0),
+        allocated=integers([memory.allocated for memory in arguments], -1),
+        reserved=integers([memory.reserved for memory in arguments], -1),
+    )
+    return rows.where((rows.time != ABSENT) & (rows.size != 0))
+
+
+def _allocations_of_rank(
+    allocations: Allocations, every_rank: DeviceTrace, device: DeviceTrace, rank: int | None
+) -> Allocations:
+    """Returns the allocations of the rank's processes in order of time; a merged trace's times are moved back."""
+    merged = next((record for record in every_rank.merged if record.rank == rank), None)
+    if merged is not None:
+        processes, time = [*merged.processes], allocations.time - merged.time_shift_ns
+    else:
+        processes, time = device.processes, allocations.time
+    rows = np.flatnonzero(np.isin(allocations.process, processes))
+    return allocations._replace(time=time).where(rows[np.argsort(time[rows], kind="stable")])
+
+
+def _info(recorded: dict[str, str | int]) -> TraceInfo:
+    return TraceInfo(
+        pid=integer(recorded.get("pid"), -1),
+        rank=integer(recorded.get("rank"), -1),
+        world_size=integer(recorded.get("world_size"), -1),
+        base_time_ns=integer(recorded.get("base_time_ns"), 0),
+        source_host=str(recorded.get("source_host", "")),
+        source_device=str(recorded.get("source_device", "")),
+        devices={
+            integer(key.removeprefix(DEVICE_NAME), -1): str(name)
+            for key, name in recorded.items()
+            if key.startswith(DEVICE_NAME)
+        },
+    )
+
+
+def _empty(table: type) -> Any:
+    return table(**{column.name: NOTHING.get(column.name, np.empty(0, np.int64)) for column in fields(table)})
+
+
+def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) -> Activities:
+    start = graph.start_ns[rows]
+    unknown = np.full(len(rows), -1)
+    return Activities(
+        id=graph.id[rows],
+        name=graph.name.take(rows),
+        category=graph.texts("cat").take(rows),
+        device=graph.integers("device", -1)[rows],
+        stream=graph.integers("stream", -1)[rows],
+        start=start,
+        end=start + (graph.duration_ns + graph.integers("overlap_ns", 0))[rows],
+        correlation=graph.integers("correlation", 0)[rows],
+        graph_node=unknown,
+        size=unknown,
+        bandwidth=unknown,
+        call_row=CallRows(unknown),
+        op_row=OpRows(unknown),
+        communication_row=CommunicationRows(communication_row),
+        **{
+            name: graph.texts(name).take(rows) if name in graph.attributes else None
+            for name in ("module", "python_function")
+        },
+    )
+
+
+def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
+    """Returns the communications of these nodes. Their sizes are in bytes, which count as elements without a dtype."""
+    recorded, named, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")
+    groups = recorded_groups(graph)
+    members = [*groups.lists, ()]
+    names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
+    columns = (graph.integers(name, -1)[rows].tolist() for name in names)
+    return [
+        Communication(
+            name=_name(graph.type[row], kind),
+            in_elements=size,
+            group=recorded[row] or named[row],
+            description=purpose[row],
+            ranks=list(members[groups.of_node[row]]),
+            sequence=sequence,
+            source=source,
+            target=target,
+            tag=tag,
+        )
+        for row, kind, size, sequence, source, target, tag in zip(rows.tolist(), *columns, strict=True)
+    ]
+
+
+def _name(node: int, kind: int) -> str:
+    """Returns the name that traces record: `all_reduce`, `send`."""
+    is_collective = node == NodeType.COMM_COLL and kind in CollectiveType.__members__.values()
+    return (CollectiveType(kind).name if is_collective else NodeType(node).name.removeprefix("COMM_")).lower()
