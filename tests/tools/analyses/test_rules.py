@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from execgraph.schema.columns import Categorical
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.schema.reasons import Counts, Reason
 from execgraph.tools.analyses import Column, Finding, Table, analyse, facts_of, find, job_of, read_rank, together
 from execgraph.tools.generate import simulate, write_traces
 from support.builder.timeline import TraceBuilder
@@ -371,7 +372,7 @@ def test_what_limits_the_trust_is_said_without_a_gain() -> None:
     peak = Table("", "", [Column(name, "", np.array([value])) for name, value in columns])
     live = Table("", "", [*peak.columns[:2], Column("op", "", ["aten::mm"]), Column("size", "B", np.array([3 << 29]))])
     tables = {"memory_timeline_peak": peak, "memory_timeline_live": live}
-    found = find(built(graph, tables=tables, dropped={"activities without a time": 3}, lacks_sync_records=True))
+    found = find(built(graph, tables=tables, dropped=Counts({Reason.NO_DURATION: 3}), lacks_sync_records=True))
     assert [(finding.title, finding.gain) for finding in found[-4:]] == [
         ("3 records of the traces could not be used", None),
         ("The traces of rank 0 do not record what calls waited for", None),
