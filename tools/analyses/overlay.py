@@ -116,7 +116,10 @@ def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]
         if pattern not in number:
             continue
         start, end = int(linked.ops.start[row]), int(linked.ops.end[row])
-        times = {"ts": orjson.Fragment(exact_microseconds(start)), "dur": orjson.Fragment(exact_microseconds(end - start))}
+        times = {
+            "ts": orjson.Fragment(exact_microseconds(start)),
+            "dur": orjson.Fragment(exact_microseconds(end - start)),
+        }
         kernels = [linked.activities.name.table[code] for code in patterns.kernels[pattern]]
         head = {"ph": "X", "cat": "kernel pattern", "name": f"pattern {number[pattern]}: {linked.ops.name[row]}"}
         track = {"pid": f"kernel patterns {linked.info.pid}", "tid": int(linked.ops.thread[row])}
