@@ -11,8 +11,8 @@ import numpy as np
 from ...converter.ranks import recorded_groups
 from ...schema.columns import ABSENT, Bool, Categorical, Ns, Rows, bytes_text, group_sums, rows_of_each, time_text
 from ...schema.graph import CollectiveType
-from ..terminal import absent_in_words, ranges
 from ..replay import NodeClass
+from ..terminal import absent_in_words, ranges
 from .job import LEAST_PCT, Finding, Job, counted
 
 FULL_SPEED = 0.5

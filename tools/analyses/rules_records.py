@@ -12,9 +12,9 @@ from ...schema.errors import Remedy
 from ...schema.graph import Delay
 from ...schema.reason_words import in_words
 from ...schema.reasons import Counts
-from ..terminal import ranges
 from ..replay import NodeClass
 from ..sync_records_advice import SETTING
+from ..terminal import ranges
 from .job import LEAST_PCT, Finding, Job, counted
 from .over_time import BEFORE
 

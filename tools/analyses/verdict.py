@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
+from ...schema.machine import HOST_TRACE_US
 from ..terminal import ranges
 from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
 from .job import LEAST_PCT, Finding, Gain, Job, counted
@@ -43,8 +44,6 @@ WORDS = {
     NodeClass.MEMORY: _Words("Copies limit the run", "Copies", "copies"),
 }
 GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
-SLOWED_US = 16
-"""By how much recording a host trace slowed an op on the machine where this was measured."""
 GPU_CALLS = ("cuda", "cu", "hip")
 
 
@@ -229,11 +228,11 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
 def _unmeasured(job: Job) -> str:
     """Returns how much of the run recording may be, if there is a host trace; the profiler alone costs much less."""
     ops = sum(rank.recorded_ops for rank in job.ranks) / len(job.ranks)
-    slowed_us = SLOWED_US * ops
+    slowed_us = HOST_TRACE_US * ops
     if not ops:
         return ""
     share = f", so {time_text(slowed_us)} of these {time_text(job.length_us)} may come from it ({ops:,.0f} ops)"
     return (
-        f"Recording a host trace slows every op, by about {SLOWED_US} µs on the machine where we measured it"
+        f"Recording a host trace slows every op, by about {HOST_TRACE_US} µs on the machine where we measured it"
         f"{share if slowed_us < job.length_us else ''}. To know, measure steps without a profiler: execgraph.capture does."
     )

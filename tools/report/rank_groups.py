@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Floats
+from ...schema.columns import Floats, Int64
 from ..analyses import Column, Table
-from ...schema.columns import Int64
 from ..terminal import ranges
 
 MANY, MOST, ALIKE = 16, 8, 0.02
