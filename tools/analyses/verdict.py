@@ -6,8 +6,8 @@ from typing import NamedTuple
 from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
 from ...schema.machine import HOST_TRACE_US
-from ..terminal import ranges
 from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
+from ..terminal import ranges
 from .job import LEAST_PCT, Finding, Gain, Job, counted
 from .rules_ranks import latest_begin
 
