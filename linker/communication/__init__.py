@@ -4,7 +4,6 @@ Communication by host threads (gloo): requests and transfers in, who waits for w
 """
 
 from .arguments import (
-    dtype_of as dtype_of,
     elements as elements,
     from_device as from_device,
     from_host as from_host,

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from execgraph.linker.communication import CollectiveOps
 from execgraph.linker.readers import RecordedEvents, RecordedSyncs
-from execgraph.linker.waits import CallSites, EventRecord, StreamKey, StreamQueues
-from execgraph.linker.waits.events import EventRecordCalls, SyncRecord, SyncRecords
-from execgraph.linker.waits.submissions import ThreadLaunches
+from execgraph.linker.waits.events import EventRecord, EventRecordCalls, SyncRecord, SyncRecords
+from execgraph.linker.waits.submissions import CallSites, StreamKey, StreamQueues, ThreadLaunches
 from execgraph.schema.columns import Categorical, Int64
 from execgraph.schema.linked import Communication, Communications, Provenance, SyncCall, sync_calls
 from support.tables import FIRST, Called, Op, Ran, activities, calls, column, ops

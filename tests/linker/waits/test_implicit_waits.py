@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import pytest
 from execgraph.linker.readers import RecordedQueueEvents
-from execgraph.linker.waits import CallSites, Process, StreamQueues, TimingModel
+from execgraph.linker.waits import Process
 from execgraph.linker.waits.implicit_waits import (
     FULL_QUEUE,
     ImplicitHostWaits,
@@ -20,6 +20,8 @@ from execgraph.linker.waits.implicit_waits import (
     queue_waits,
     unexplained_waits,
 )
+from execgraph.linker.waits.process import TimingModel
+from execgraph.linker.waits.submissions import CallSites, StreamQueues
 from execgraph.schema.columns import ABSENT, ActivityRows, CallRows, Categorical
 from execgraph.schema.linked import Calls, HostWaits, Provenance, sync_calls
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.waits import MOST_STREAMS, StreamKey, StreamQueues, StreamTails, TimingModel
 from execgraph.linker.waits.inferred_sources import TimingScorer
+from execgraph.linker.waits.process import TimingModel
+from execgraph.linker.waits.submissions import MOST_STREAMS, StreamKey, StreamQueues, StreamTails
 from execgraph.linker.waits.unresolved_waits import HOST, BlockedWork, UnresolvedWait
 from execgraph.schema.columns import Bool, Int64
 from execgraph.schema.linked import NEVER

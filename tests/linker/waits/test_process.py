@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from execgraph.linker.waits import StreamKey, TimingModel
-from execgraph.linker.waits.process import DataOrigins
+from execgraph.linker.waits.process import DataOrigins, TimingModel
+from execgraph.linker.waits.submissions import StreamKey
 from execgraph.schema.columns import ROUNDING
 from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import LatencyStats, MachineCalibration

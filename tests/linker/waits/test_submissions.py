@@ -7,8 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from execgraph.linker.waits import MOST_STREAMS, CallSites, StreamKey, StreamQueues, StreamTails
-from execgraph.linker.waits.submissions import LATEST_CHANGES, ThreadLaunches, calls_before
+from execgraph.linker.waits.submissions import (
+    LATEST_CHANGES,
+    MOST_STREAMS,
+    CallSites,
+    StreamKey,
+    StreamQueues,
+    StreamTails,
+    ThreadLaunches,
+    calls_before,
+)
 from execgraph.schema.columns import ABSENT, Int64
 from execgraph.schema.linked import Activities, Calls
 from support.effort import growth

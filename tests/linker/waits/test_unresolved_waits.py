@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.waits import EventQueryLoops, Process, StreamKey, event_query_loops
+from execgraph.linker.waits import Process
+from execgraph.linker.waits.submissions import StreamKey
 from execgraph.linker.waits.unresolved_waits import (
     HOST,
     MOST_BLOCKED,
     BlockedWork,
+    EventQueryLoops,
     Loop,
     UnresolvedWait,
+    event_query_loops,
     stream_syncs_behind,
     unresolved_waits,
 )
