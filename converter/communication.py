@@ -5,14 +5,15 @@ Node type, collective type and bytes follow from tables of names and dtypes; tag
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..schema.columns import ABSENT, Categorical, Int64, Interner, Ragged
+from ..schema.columns import ABSENT, Categorical, Int64, Ragged
 from ..schema.comm_groups import ADDRESS, natural
 from ..schema.graph import CollectiveType, Column, NodeType
 from ..schema.linked import Communication, LinkedTrace
@@ -181,10 +182,23 @@ class CommunicationColumns:
 
     count: int
     types: npt.NDArray[np.uint8]
-    integers: dict[str, Int64] = field(default_factory=dict)
-    attributes: dict[str, Column] = field(default_factory=dict)
+    attributes: dict[str, Column]
     unknown_types: int = 0
     unknown_dtypes: int = 0
+
+
+class _Known(NamedTuple):
+    """A node whose communication is known: its row, and which of so many kernels of the communication it is."""
+
+    row: int
+    recorded: Communication
+    decoded: Meaning
+    nth: int
+    kernels: int
+
+    def share(self, size: int) -> int:
+        """Returns the node's share of so many bytes."""
+        return size // self.kernels + (self.nth < size % self.kernels)
 
 
 def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[CommunicationNode]) -> CommunicationColumns:
@@ -192,72 +206,65 @@ def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[Commu
 
     Kernels of one communication share its bytes. Linear, apart from tags.
     """
-    columns = CommunicationColumns(count, np.full(count, NodeType.COMP, np.uint8))
-    columns.integers = {name: np.full(count, ABSENT, np.int64) for name in INTEGERS}
-    shares, groups = _Shares(nodes), _GroupColumns(count)
+    kernels, seen, known = Counter(node.communication for node in nodes), Counter[int](), list[_Known]()
+    for row, number, kernel in nodes:
+        recorded = linked.communications[number]
+        if (decoded := meaning(recorded, kernel)) is not None:
+            known.append(_Known(row, recorded, decoded, seen[number], kernels[number]))
+            seen[number] += 1
+    types = np.full(count, NodeType.COMP, np.uint8)
+    types[[node.row for node in known]] = [node.decoded.node for node in known]
+    unknown_dtypes = sum(node.decoded.size > 0 and not is_known_dtype(node.recorded.dtype) for node in known)
+    attributes = _attributes(known, linked.info.rank, count)
+    return CommunicationColumns(count, types, attributes, len(nodes) - len(known), unknown_dtypes)
+
+
+def _attributes(nodes: list[_Known], own_rank: int, count: int) -> dict[str, Column]:
+    integers = {name: np.full(count, ABSENT, np.int64) for name in INTEGERS}
     splits: dict[int, list[int]] = {}
     messages: list[Message] = []
     labels: defaultdict[tuple[int, ...], dict[str, str]] = defaultdict(dict)
     for node in nodes:
-        recorded = linked.communications[node.communication]
-        decoded = meaning(recorded, node.kernel)
-        if decoded is None:
-            columns.unknown_types += 1
-            continue
-        columns.unknown_dtypes += decoded.size > 0 and not is_known_dtype(recorded.dtype)
-        columns.types[node.row] = decoded.node
-        share = shares.next_of(node.communication)
-        if decoded.type is None:
-            messages += _messages(recorded, decoded, node, own_rank=linked.info.rank, share=share, labels=labels)
-        else:
-            _collective(columns, node.row, recorded, decoded, share)
-            if split := split_bytes(recorded, decoded, share.of(decoded.size)):
-                splits[node.row] = split
+        row, recorded, decoded, *_ = node
         if recorded.sequence >= 0:
-            columns.integers["comm_seq"][node.row] = recorded.sequence
-        groups.add(node.row, recorded)
-    lists = _message_attributes(columns, messages)
-    columns.attributes = {**columns.integers, **groups.names(), **lists, **groups.further(), **_splits(splits, count)}
-    return columns
+            integers["comm_seq"][row] = recorded.sequence
+        if decoded.type is None:
+            messages += _messages(node, own_rank, labels)
+            continue
+        size = node.share(decoded.size)
+        integers["comm_type"][row], integers["comm_size"][row] = decoded.type, size
+        # a root is the source or destination of the collective
+        for name, rank in (("comm_src", recorded.source), ("comm_dst", recorded.target)):
+            if rank >= 0:
+                integers[name][row] = rank
+        if split := split_bytes(recorded, decoded, size):
+            splits[row] = split
+    lists = _message_attributes(integers, messages, count)
+    names = _texts({node.row: node.recorded.group for node in nodes}, count)
+    purposes = {node.row: node.recorded.description for node in nodes if node.recorded.description}
+    ranks = {node.row: node.recorded.ranks for node in nodes if node.recorded.ranks}
+    return {
+        **integers,
+        "pg_name": names,
+        "pg_recorded": names,
+        **lists,
+        **({"pg_desc": _texts(purposes, count)} if purposes else {}),
+        **({"pg_ranks": _lists(ranks, count)} if ranks else {}),
+        **({"comm_split": _lists(splits, count)} if splits else {}),
+    }
 
 
-class _GroupColumns:
-    """The process groups of the nodes that communicate."""
-
-    def __init__(self, count: int) -> None:
-        self._name, self._purpose = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
-        self._members = np.zeros(count, np.int64)
-        self._names, self._purposes, self._ranks = Interner[str](), Interner[str](), list[int]()
-
-    def add(self, row: int, recorded: Communication) -> None:
-        self._name[row] = self._names[recorded.group]
-        if recorded.description:
-            self._purpose[row] = self._purposes[recorded.description]
-        self._members[row] = len(recorded.ranks)
-        self._ranks += recorded.ranks
-
-    def names(self) -> dict[str, Column]:
-        names = Categorical(self._name, list(self._names))
-        return {"pg_name": names, "pg_recorded": names}
-
-    def further(self) -> dict[str, Column]:
-        """Returns the columns of purposes and ranks, where any are recorded."""
-        columns: dict[str, Column] = {}
-        if self._purposes:
-            columns["pg_desc"] = Categorical(self._purpose, list(self._purposes))
-        if self._ranks:
-            starts = np.concatenate(([0], np.cumsum(self._members))).astype(np.int64)
-            columns["pg_ranks"] = Ragged(starts, np.array(self._ranks, np.int64))
-        return columns
+def _texts(texts: dict[int, str], count: int) -> Categorical:
+    """Returns a column with these texts by row."""
+    codes, named = np.full(count, -1, np.int32), Categorical.of(texts.values())
+    codes[[*texts]] = named.codes
+    return Categorical(codes, named.table)
 
 
-def _splits(splits: dict[int, list[int]], count: int) -> dict[str, Column]:
-    """Returns the column of the bytes that all-to-alls send to each member, if there are any, from those by node."""
-    if not splits:
-        return {}
-    node = np.repeat(list(splits), [len(split) for split in splits.values()])
-    sizes = np.array([size for split in splits.values() for size in split], np.int64)
-    return {"comm_split": Ragged.grouped(node, sizes, count)}
+def _lists(lists: Mapping[int, Sequence[int]], count: int) -> Ragged:
+    """Returns a column with these lists by row, whose rows ascend."""
+    row = np.repeat(np.array([*lists], np.int64), [*map(len, lists.values())])
+    return Ragged.grouped(row, np.fromiter(chain.from_iterable(lists.values()), np.int64, len(row)), count)
 
 
 def split_bytes(recorded: Communication, decoded: Meaning, size: int) -> list[int]:
@@ -273,63 +280,21 @@ def split_bytes(recorded: Communication, decoded: Meaning, size: int) -> list[in
     return [size * part // rows for part in split] if rows else [0] * len(split)
 
 
-class _Share(NamedTuple):
-    """The share of one of several `kernels` of a communication, the `nth`."""
-
-    nth: int
-    kernels: int
-
-    def of(self, size: int) -> int:
-        return size // self.kernels + (self.nth < size % self.kernels)
-
-
-class _Shares:
-    """Divides communications among their kernels, in the order of the nodes."""
-
-    def __init__(self, nodes: Sequence[CommunicationNode]) -> None:
-        self._kernels, self._nth = Counter(node.communication for node in nodes), Counter[int]()
-
-    def next_of(self, communication: int) -> _Share:
-        """Returns the share of the next kernel of a communication."""
-        share = _Share(self._nth[communication], self._kernels[communication])
-        self._nth[communication] += 1
-        return share
-
-
-def _collective(
-    columns: CommunicationColumns, node: int, recorded: Communication, decoded: Meaning, share: _Share
-) -> None:
-    """Writes type and size; a root is the source or destination of the collective."""
-    columns.integers["comm_type"][node] = ABSENT if decoded.type is None else decoded.type
-    columns.integers["comm_size"][node] = share.of(decoded.size)
-    for name, rank in (("comm_src", recorded.source), ("comm_dst", recorded.target)):
-        if rank >= 0:
-            columns.integers[name][node] = rank
-
-
-def _messages(
-    recorded: Communication,
-    decoded: Meaning,
-    node: CommunicationNode,
-    *,
-    own_rank: int,
-    share: _Share,
-    labels: dict[tuple[int, ...], dict[str, str]],
-) -> list[Message]:
-    parts = [(part, meaning(part, "") or decoded) for part in recorded.parts]
+def _messages(node: _Known, own_rank: int, labels: dict[tuple[int, ...], dict[str, str]]) -> list[Message]:
     messages = []
-    for part, part_decoded in parts:
+    for part in node.recorded.parts:
+        decoded = meaning(part, "") or node.decoded
         label_of_address, label = labels[tuple(part.ranks)], part.group
         if ADDRESS.fullmatch(label):
             label = label_of_address.setdefault(label, f"at address {len(label_of_address) + 1}")
-        channel = (tuple(part.ranks), natural(label), bool(recorded.coalesced), part.tag)
-        source, target = peers(part, part_decoded.node, own_rank)
-        messages.append(Message(node.row, part_decoded.node, source, target, share.of(part_decoded.size), channel))
+        channel = (tuple(part.ranks), natural(label), bool(node.recorded.coalesced), part.tag)
+        source, target = peers(part, decoded.node, own_rank)
+        messages.append(Message(node.row, decoded.node, source, target, node.share(decoded.size), channel))
     # sends first: a simulator that runs them in sequence must not wait before it has sent
     return sorted(messages, key=lambda message: message.type is NodeType.COMM_RECV)
 
 
-def _message_attributes(columns: CommunicationColumns, messages: Sequence[Message]) -> dict[str, Column]:
+def _message_attributes(integers: dict[str, Int64], messages: Sequence[Message], count: int) -> dict[str, Column]:
     """Writes the attributes of each node's messages: of the last message, and lists for a node with several."""
     facts = {
         "comm_src": [message.source for message in messages],
@@ -338,13 +303,13 @@ def _message_attributes(columns: CommunicationColumns, messages: Sequence[Messag
         "comm_size": [message.size for message in messages],
     }
     node = np.array([message.node for message in messages], np.int64)
-    several = np.bincount(node, minlength=columns.count)[node] > 1
+    several = np.bincount(node, minlength=count)[node] > 1
     lists: dict[str, Column] = {}
     for name, values in facts.items():
         column = np.array(values, np.int64)
-        columns.integers[name][node] = column
+        integers[name][node] = column
         if several.any():
-            lists[COALESCED[name]] = Ragged.grouped(node[several], column[several], columns.count)
+            lists[COALESCED[name]] = Ragged.grouped(node[several], column[several], count)
     return lists
 
 
