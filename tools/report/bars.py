@@ -11,7 +11,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NodeIds, Ns, Rows, busy_until
 from ...schema.linked import Ops
 from ..replay import WAITS, Replay, Workload, critical_path, replay_ranks
-from ..view import LOOKS, lane_names, looks
+from ..view import LOOKS, REASONS, lane_names, looks
 from .cells import Row
 
 ROWS = 10
@@ -86,10 +86,6 @@ def _ended(lane: Int64, time: Ns, at_lane: Int64, at_time: Ns) -> Int64:
     before = np.empty(len(order), np.int64)
     before[order] = np.cumsum(order < len(time))
     return before[len(time) :]
-
-
-REASONS = (*(label for _, label in WAITS), "unknown")
-"""Why a bar waits for another one."""
 
 
 class Arrows(NamedTuple):

@@ -12,7 +12,7 @@ import orjson
 
 from ...schema.columns import Bool, Categorical, Int64, Ns
 from ..replay import Replay
-from ..view import LOOKS
+from ..view import LOOKS, REASONS
 from .bar_sums import (
     BarSums,
     Strip,
@@ -24,7 +24,7 @@ from .bar_sums import (
     sum_bars,
     window_around_path,
 )
-from .bars import NO_OPS, REASONS, Bars, HostOps, bars_of, lane_times, on_one_clock, with_recorded_times
+from .bars import NO_OPS, Bars, HostOps, bars_of, lane_times, on_one_clock, with_recorded_times
 from .cells import Row, short_and_full
 
 MAX_BYTES, SUMS, OPS = 1_900_000, 2, 4

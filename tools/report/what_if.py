@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64
 from ...schema.graph import ExecutionGraph
 from ..analyses import Column, Table, reliability
 from ..replay import (
@@ -76,9 +74,11 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording
 def _table(changes: Changes, runs: Mapping[str, GatheredJob], note: str) -> Table:
     """Returns a row for each change to each run."""
     rows = [(change, run) for change in changes for run in runs]
+    # a replay takes much memory, so that none is kept
     outcomes = [_outcome(replay_job(runs[run], changes[change])) for change, run in rows]
+    makespans, ranges, offsets = zip(*outcomes, strict=True) if outcomes else ((), (), ())
     length = {run: makespan_ns(job) for run, job in runs.items()}
-    before, after = np.array([length[run] for _, run in rows], np.int64), _array(outcomes, "makespan_ns")
+    before, after = np.array([length[run] for _, run in rows], np.int64), np.array(makespans, np.int64)
     columns = [
         Column("change", "", [change for change, _ in rows]),
         *([Column("run", "", [run for _, run in rows])] if len(runs) > 1 else []),
@@ -87,38 +87,23 @@ def _table(changes: Changes, runs: Mapping[str, GatheredJob], note: str) -> Tabl
         Column("saved", "µs", (before - after) / 1000),
         Column("saved_pct", "%", 100 * (before - after) / np.maximum(before, 1)),
     ]
-    ranges = [outcome.range for outcome in outcomes if outcome.range is not None]
-    if any(not makespan.is_clear for makespan in ranges):
-        columns.append(Column("after_low", "µs", np.array([makespan.low_ns / 1000 for makespan in ranges])))
-        columns.append(Column("after_high", "µs", np.array([makespan.high_ns / 1000 for makespan in ranges])))
-        note = f"{note}. Answers are ranges: {ranges[0].reason}"
-    if offset := next((outcome.start_offset for outcome in outcomes if outcome.start_offset), None):
-        columns.append(Column("without_start_offsets", "µs", _array(outcomes, "without_offsets_ns") / 1000))
+    known = [makespan for makespan in ranges if makespan is not None]
+    if any(not makespan.is_clear for makespan in known):
+        columns.append(Column("after_low", "µs", np.array([makespan.low_ns / 1000 for makespan in known])))
+        columns.append(Column("after_high", "µs", np.array([makespan.high_ns / 1000 for makespan in known])))
+        note = f"{note}. Answers are ranges: {known[0].reason}"
+    if offset := next(filter(None, offsets), None):
+        # of ranks that begin all at once; with start offsets where these are small
+        without = [of.makespan_without_ns if of else makespan for of, makespan in zip(offsets, makespans, strict=True)]
+        columns.append(Column("without_start_offsets", "µs", np.array(without, np.int64) / 1000))
         note = f"{note}. In every answer {offset.text}"
     return Table(NAME, TITLE, columns, note)
 
 
-class _Outcome(NamedTuple):
-    """What is kept of a replay, which itself takes much memory."""
-
-    makespan_ns: int
-    range: MakespanRange | None
-    start_offset: StartOffset | None
-
-    @property
-    def without_offsets_ns(self) -> int:
-        """The makespan of ranks that begin all at once; with start offsets where these are small."""
-        return self.start_offset.makespan_without_ns if self.start_offset else self.makespan_ns
-
-
-def _outcome(replay: Replay) -> _Outcome:
-    return _Outcome(replay.makespan_ns, replay.range, replay.start_offset)
+def _outcome(replay: Replay) -> tuple[int, MakespanRange | None, StartOffset | None]:
+    return replay.makespan_ns, replay.range, replay.start_offset
 
 
 def _note(job: GatheredJob) -> str:
     """Returns how reliable replays of the job are."""
     return reliability(replay_job(job))
-
-
-def _array(outcomes: Sequence[_Outcome], name: str) -> Int64:
-    return np.array([getattr(outcome, name) for outcome in outcomes], np.int64)

@@ -12,7 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Keys, NodeIds, Rows, Table, asof_backward, group_ids, is_group_start
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Int64,
+    Keys,
+    NodeIds,
+    Rows,
+    Table,
+    asof_backward,
+    group_ids,
+    is_group_start,
+    nearest,
+)
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import Tensors, tensors_of
 from ..replay import NodeClass, gather, node_classes
@@ -37,10 +49,7 @@ class Calls(Table):
 
     def roots(self) -> Int64:
         """Returns the outermost call around each call. O(n log n)."""
-        above = np.where(self.parent < 0, np.arange(len(self)), self.parent)
-        while (above[above] != above).any():
-            above = above[above]
-        return above
+        return nearest(self.parent < 0, self.parent)
 
 
 def calls_of(graph: ExecutionGraph) -> Calls:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.rewiring import rows_of_graph, take_rows
-from ...schema.columns import Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged
+from ...schema.columns import Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged, Tree, nearest
 from ...schema.errors import Remedy, RequestError
 from ...schema.graph import STEP_START, ExecutionGraph
 from ..replay import Workload, gather
@@ -69,7 +69,7 @@ def calls_of_module(graph: ExecutionGraph, calls: Calls, module: str) -> Bool:
             f"there are {_list(paths)}" if paths else f"the graph holds no modules: build it with {Remedy.MODULES}"
         )
         raise RequestError(f"no module is called {module}; {there_are}")
-    return with_inner(calls, is_of_module)
+    return _with_inner(calls, is_of_module)
 
 
 def _parts(path: str) -> list[str]:
@@ -90,33 +90,27 @@ def calls_of_op(graph: ExecutionGraph, calls: Calls, op: str) -> Bool:
     return chosen
 
 
-def with_inner(calls: Calls, chosen: Bool) -> Bool:
-    """Adds to the chosen calls all that these called or launched."""
-    below = np.append(chosen, False)
-    while (added := below[calls.parent] & ~below[:-1]).any():
-        below[:-1] |= added
-    return below[:-1]
-
-
-def with_neighbours(graph: ExecutionGraph, calls: Calls, chosen: Bool, hops: int) -> Bool:
+def _with_neighbours(graph: ExecutionGraph, calls: Calls, chosen: Bool, hops: int) -> Bool:
     """Adds to the chosen calls those that are at most so many flows away, either way, and what called all these."""
     flows = flows_of(graph, calls, recorded_texts(graph))
-    near = with_inner(calls, chosen)
+    near = _with_inner(calls, _near(_with_inner(calls, chosen), flows.source, flows.target, hops))
+    return Tree.of(calls.parent, calls.first_row).subtree_largest(near.astype(np.int64)) > 0
+
+
+def _with_inner(calls: Calls, chosen: Bool) -> Bool:
+    """Adds to the chosen calls all that these called or launched."""
+    return nearest(chosen, calls.parent) >= 0
+
+
+def _near(chosen: Bool, source: Int64, target: Int64, hops: int) -> Bool:
+    """Returns what is at most so many edges away from what is chosen, in either direction."""
+    near = chosen.copy()
     for _ in range(hops):
-        ends: Int64 = np.concatenate((flows.source[near[flows.target]], flows.target[near[flows.source]]))
-        near = near.copy()
+        ends: Int64 = np.concatenate((target[near[source]], source[near[target]]))
+        if near[ends].all():
+            break
         near[ends] = True
-    return _with_callers(calls, with_inner(calls, near))
-
-
-def _with_callers(calls: Calls, chosen: Bool) -> Bool:
-    above = chosen.copy()
-    while True:
-        callers = calls.parent[above]
-        callers = callers[callers >= 0]
-        if above[callers].all():
-            return above
-        above[callers] = True
+    return near
 
 
 def _list(names: Iterable[str]) -> str:
@@ -161,7 +155,8 @@ def view(graph: ExecutionGraph, selection: Selection) -> View:
     work = gather([graph])
     is_selected = np.ones(len(graph), bool)
     if selection.centre is not None:
-        is_selected &= _near(_row_of(graph, selection.centre), selection.hops, work)
+        is_centre = np.arange(len(graph)) == _row_of(graph, selection.centre)
+        is_selected &= _near(is_centre, work.source, work.target, selection.hops or 0)
     if selection.streams:
         is_selected &= graph.is_activity & np.isin(graph.integers("stream"), selection.streams)
     origin = int(graph.start_ns[work.is_timed].min()) if work.is_timed.any() else 0
@@ -192,7 +187,7 @@ def _of_calls(graph: ExecutionGraph, selection: Selection) -> tuple[Bool, Bool]:
         return is_selected, np.zeros(len(graph), bool)
     sought = calls_of_op(graph, calls, selection.op)
     sought &= np.isin(np.arange(len(calls)), calls.of_row[is_selected])
-    is_selected &= _rows(calls, with_neighbours(graph, calls, sought, selection.hops or 0))
+    is_selected &= _rows(calls, _with_neighbours(graph, calls, sought, selection.hops or 0))
     return is_selected, _rows(calls, sought)
 
 
@@ -206,18 +201,6 @@ def _row_of(graph: ExecutionGraph, node: int) -> int:
     if row < 0:
         raise RequestError(f"there is no node {node}; ids are {graph.id.min()} to {graph.id.max()}")
     return row
-
-
-def _near(row: int, hops: int | None, work: Workload) -> Bool:
-    """Returns which nodes are at most `hops` dependencies away from a row, in either direction."""
-    is_near = np.zeros(len(work), bool)
-    is_near[row] = True
-    for _ in range(hops or 0):
-        neighbours = np.concatenate((work.target[is_near[work.source]], work.source[is_near[work.target]]))
-        if is_near[neighbours].all():
-            break
-        is_near[neighbours] = True
-    return is_near
 
 
 def _extent(graph: ExecutionGraph, work: Workload) -> str:

@@ -27,7 +27,8 @@ SHORTEST_US = 1e-3
 
 LOOKS = (*(node_class.label for node_class in NodeClass), "waiting", "idle")
 """How nodes are drawn: as their class, as waiting if the host only waits, or as idle between recorded host work."""
-ARROWS = (*(label for _, label in WAITS), "unknown")
+REASONS = (*(label for _, label in WAITS), "unknown")
+"""Why a node waits for another one."""
 WAITING = re.compile(r"Synchronize")
 IDLE = "host idle"
 STYLE = """
@@ -184,7 +185,7 @@ def _arrows(scene: Scene) -> Iterator[str]:
 
 
 def _kind_label(kind: int) -> str:
-    return next((label for bit, label in WAITS if kind & bit), ARROWS[-1])
+    return next((label for bit, label in WAITS if kind & bit), REASONS[-1])
 
 
 def _legend(scene: Scene) -> Iterator[str]:
@@ -195,7 +196,7 @@ def _legend(scene: Scene) -> Iterator[str]:
     kinds = {_kind_label(kind) for kind in np.unique(work.kind[across]).tolist()}
     bar, arrow = '<rect class="{}" x="{}" y="10" width="12" height="12" rx="2"/>', '<path class="{}" d="M{} 16h12"/>'
     entries = [(label, bar) for label in LOOKS if label in seen] + [
-        (label, arrow) for label in ARROWS if label in kinds
+        (label, arrow) for label in REASONS if label in kinds
     ]
     x = float(LEFT)
     for label, mark in entries:

@@ -30,9 +30,9 @@ from execgraph.tools.report.bar_sums import (
     sum_bars,
     window_around_path,
 )
-from execgraph.tools.report.bars import REASONS, Arrows, Bars, HostOps, Slices, bars_of, on_one_clock
+from execgraph.tools.report.bars import Arrows, Bars, HostOps, Slices, bars_of, on_one_clock
 from execgraph.tools.report.timeline import pack_columns, pack_rank
-from execgraph.tools.view import LOOKS
+from execgraph.tools.view import LOOKS, REASONS
 from hypothesis import given, strategies as st
 from support.graphs import LAUNCH, GraphBuilder, rank_with_collective, training_step
 
