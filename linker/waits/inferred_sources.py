@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.linked import FOREVER, NEVER, Activities, Calls, Provenance
+from ...schema.linked import FOREVER, NEVER, Provenance
 from ...schema.machine import latency_stats
 from ...schema.reasons import Reason
 from .candidates import REASONS, Candidate, Candidates
 from .events import EventRecord, no_findings
-from .process import Process, TimingModel
+from .process import Process
 from .submissions import StreamKey, StreamTails
 from .unresolved_waits import BlockedWork, UnresolvedWait
 
@@ -40,17 +40,10 @@ class TimingScorer:
     `max_reaction_ns` is how long after an end on another stream a stream usually goes on at most.
     """
 
-    def __init__(
-        self,
-        activities: Activities,
-        calls: Calls,
-        timing: TimingModel,
-        tails: StreamTails,
-        waits: Sequence[UnresolvedWait],
-    ) -> None:
-        self._start, self._end, self._calls = activities.start, np.append(activities.end, NEVER), calls
-        self._timing = timing
-        self.max_reaction_ns = max(timing.max_gap_ns, self._max_late_reaction(tails, waits))
+    def __init__(self, process: Process, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> None:
+        self._calls, self._timing = process.calls, process.timing
+        self._start, self._end = process.activities.start, np.append(process.activities.end, NEVER)
+        self.max_reaction_ns = max(self._timing.max_gap_ns, self._max_late_reaction(tails, waits))
 
     def _max_late_reaction(self, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> int:
         """Returns how long after the last end on other streams late work usually starts at most, ns."""
@@ -160,7 +153,7 @@ class InferredSources:
         self._process, self._waits = process, waits
         self._tails = StreamTails(process.queues)
         self._candidates = Candidates(process, self._tails, waits)
-        self._scorer = TimingScorer(process.activities, process.calls, process.timing, self._tails, waits)
+        self._scorer = TimingScorer(process, self._tails, waits)
         self.findings = no_findings()
         self._inferred: dict[int, InferredSource] = {}
 

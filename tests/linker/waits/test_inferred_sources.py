@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from execgraph.linker.waits.inferred_sources import TimingScorer
 from execgraph.linker.waits.process import TimingModel
-from execgraph.linker.waits.submissions import MOST_STREAMS, StreamKey, StreamQueues, StreamTails
+from execgraph.linker.waits.submissions import MOST_STREAMS, StreamKey, StreamTails
 from execgraph.linker.waits.unresolved_waits import HOST, BlockedWork, UnresolvedWait
 from execgraph.schema.columns import Bool, Int64
 from execgraph.schema.linked import NEVER
@@ -23,7 +23,7 @@ from support.builder.records import Collective
 from support.builder.timeline import TraceBuilder
 from support.effort import growth
 from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run
-from support.tables import Called, Ran, activities, calls
+from support.tables import Called, Ran, activities, calls, process
 
 LONG = 500
 """µs after which all that was launched before is over."""
@@ -325,8 +325,8 @@ STREAM = StreamKey(0, 7)
 
 
 def scorer_of(ran: list[Ran], called: list[Called], waits: list[UnresolvedWait]) -> TimingScorer:
-    table, rows = activities(*ran), calls(*called)
-    return TimingScorer(table, rows, TimingModel(table, rows, MACHINE), StreamTails(StreamQueues(table, rows)), waits)
+    made = process(ran, called, calibration=MACHINE)
+    return TimingScorer(made, StreamTails(made.queues), waits)
 
 
 def scored(
