@@ -3,7 +3,7 @@
 Element-wise ops, reductions and their kin, optimizer steps, copies, sets, gathers and scatters.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 
 from .recorded_op import (
@@ -112,25 +112,19 @@ WITH_LISTS = (
     "maximum minimum clamp_min clamp_max sign erf tanh sigmoid round floor ceil"
 )
 COPIES = (
-    "copy_ clone contiguous _to_copy cat _cat stack repeat flip roll tril triu tril_ triu_ constant_pad_nd "
-    "reflection_pad1d reflection_pad2d replication_pad2d pixel_shuffle im2col masked_select nonzero sort topk argsort "
-    "_unique2 unique_consecutive unique_dim kthvalue upsample_nearest1d upsample_nearest2d upsample_nearest3d "
-    "_foreach_copy_ _chunk_cat _pack_padded_sequence split_with_sizes_copy "
-    "slice_scatter select_scatter diag_embed diag "
-    "channel_shuffle _local_scalar_dense _pin_memory expand_copy permute_copy view_copy searchsorted bucketize "
-    "masked_scatter"
+    "_to_copy cat _cat stack repeat tril_ triu_ constant_pad_nd reflection_pad1d reflection_pad2d replication_pad2d "
+    "pixel_shuffle im2col masked_select nonzero sort topk argsort _unique2 unique_consecutive unique_dim kthvalue "
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _foreach_copy_ _chunk_cat _pack_padded_sequence "
+    "split_with_sizes_copy slice_scatter select_scatter diag_embed diag channel_shuffle _local_scalar_dense _pin_memory "
+    "expand_copy permute_copy view_copy searchsorted bucketize masked_scatter fbgemm::permute_2D_sparse_data "
+    "fbgemm::permute_1D_sparse_data fbgemm::bounds_check_indices"
 )
-FBGEMM_COPIES = "permute_2D_sparse_data permute_1D_sparse_data bounds_check_indices"
 SETS = (
-    "fill_ zero_ zeros ones full full_like zeros_like ones_like new_zeros arange eye linspace uniform_ normal_ "
-    "bernoulli_ random_ exponential_ geometric_ log_normal_ cauchy_ randperm randn rand randint _foreach_zero_ "
-    "scalar_tensor logspace"
+    "zeros ones full full_like zeros_like ones_like new_zeros arange eye linspace bernoulli_ random_ exponential_ "
+    "geometric_ log_normal_ cauchy_ randperm randn rand randint _foreach_zero_ scalar_tensor logspace"
 )
-LIKE_THEIR_ARGUMENT = "copy_ fill_ zero_ clone contiguous uniform_ normal_ tril triu flip roll"
-BATCH_NORMS = "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit"
 POOLS = "max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d"
 ADAPTIVE = "_adaptive_avg_pool2d _adaptive_avg_pool3d"
-POOLS_BACKWARD = " ".join(f"{name}_backward" for name in f"{POOLS} {ADAPTIVE}".split())
 TRAINING, WINDOW, MOMENTUM, GRADIENTS = 5, 1, 2, 1
 """Positions of arguments."""
 
@@ -292,139 +286,88 @@ def _scatter(values: int, accumulate: int | None, *, always: bool = False) -> Ru
     return Rule(SCATTER, lambda op: op.tensor(values).elements * is_added(op), put, unknown_results)
 
 
-def _named(
-    family: Family,
-    names: str,
-    bytes_moved: Bytes,
-    results: Results = unknown_results,
-    operations: Operations = nothing,
-    steps: int = 0,
-) -> Iterator[tuple[str, Rule]]:
-    """Yields one rule for all these ops of PyTorch."""
-    yield from ((f"aten::{name}", Rule(family, operations, bytes_moved, results, steps)) for name in names.split())
-
-
-def _by_steps(
-    family: Family,
-    names: dict[int, str],
-    results: Results,
-    of_steps: Callable[[int], Operations] = of_elements,
-    bytes_moved: Bytes = everything,
-) -> Iterator[tuple[str, Rule]]:
-    """Yields the rules of ops that take so many steps of each element."""
-    for steps, of_these in names.items():
-        yield from _named(family, of_these, bytes_moved, results, of_steps(steps), steps)
+def _of_steps(
+    family: Family, steps: int, results: Results = unknown_results, position: int = 0, bytes_moved: Bytes = everything
+) -> Rule:
+    """Returns the rule of ops that take so many steps of each element of an argument."""
+    return Rule(family, of_elements(steps, position), bytes_moved, results, steps)
 
 
 def _elementwise() -> Iterator[tuple[str, Rule]]:
-    rules = dict(_by_steps(ELEMENTWISE, ELEMENTWISE_STEPS, _broadcast, _of_result))
-    for name, rule in rules.items():
-        yield name, rule
-        if not name.endswith(NEVER_IN_PLACE):
-            yield f"{name}_", rule
+    steps_of = {name: steps for steps, names in ELEMENTWISE_STEPS.items() for name in names.split()}
+    for name, steps in steps_of.items():
+        in_place = "" if name.endswith(NEVER_IN_PLACE) else f" {name}_"
+        yield name + in_place, Rule(ELEMENTWISE, _of_result(steps), everything, _broadcast, steps)
     for name in WITH_LISTS.split():
-        steps = rules[f"aten::{name}"].steps
-        yield from _named(LISTS, f"_foreach_{name} _foreach_{name}_", everything, _broadcast, of_elements(steps), steps)
+        yield f"_foreach_{name} _foreach_{name}_", _of_steps(LISTS, steps_of[name], _broadcast)
 
 
-def _copies(family: Family, names: str, bytes_moved: Bytes) -> Iterator[tuple[str, Rule]]:
-    for name in names.split():
-        results = like_first if name in LIKE_THEIR_ARGUMENT.split() else unknown_results
-        yield from _named(family, name, bytes_moved, results)
-
-
-RULES: dict[str, Rule] = dict(
-    [
-        *_elementwise(),
-        *_by_steps(
-            REDUCTION,
-            {
-                1: "sum nansum mean prod max min amax amin aminmax argmax argmin any all count_nonzero _is_any_true "
-                "_is_all_true",
-                2: "norm linalg_vector_norm _foreach_norm dist",
-                4: "std var std_mean var_mean logsumexp",
-            },
-            _reduced,
-        ),
-        *_by_steps(
-            SCAN,
-            {1: "cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp cumsum_ cumprod_"},
-            like_first,
-        ),
-        *_by_steps(
-            SOFTMAX,
-            {
-                5: "_softmax _log_softmax _safe_softmax",
-                4: "_softmax_backward_data _log_softmax_backward_data",
-            },
-            like_first,
-        ),
-        *_by_steps(NORM, {8: "native_layer_norm"}, _layer_normed),
-        *_by_steps(
-            NORM,
-            {
-                8: "native_group_norm _batch_norm_with_update",
-                13: "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward "
-                "cudnn_batch_norm_backward miopen_batch_norm_backward batch_norm_backward",
-                4: "_fused_rms_norm _batch_norm_no_update",
-                9: "_fused_rms_norm_backward",
-            },
-            unknown_results,
-        ),
-        *_by_steps(
-            LOSS,
-            {
-                3: "mse_loss l1_loss",
-                5: "smooth_l1_loss huber_loss",
-                7: "binary_cross_entropy",
-            },
-            unknown_results,
-        ),
-        # the gradient of a loss is one number, followed by the argument of the loss
-        *_by_steps(
-            LOSS,
-            {
-                3: "mse_loss_backward",
-                5: "binary_cross_entropy_backward",
-                4: "smooth_l1_loss_backward huber_loss_backward",
-            },
-            unknown_results,
-            lambda steps: of_elements(steps, 1),
-        ),
-        *_named(NORM, BATCH_NORMS, everything, operations=_batch_norm),
-        *_named(POOLING, POOLS, everything, operations=_pooled),
-        *_named(POOLING, ADAPTIVE, everything, operations=of_elements(1)),
-        *_named(POOLING, POOLS_BACKWARD, everything, operations=of_elements(1, 1)),
-        *_named(LOSS, "nll_loss_forward nll_loss2d_forward", everything, operations=of_elements(1, 1)),
-        *_named(LOSS, "nll_loss_backward nll_loss2d_backward", everything, operations=of_elements(1, 2)),
-        *_copies(COPY, COPIES, _copied),
-        *_copies(SET, SETS, _written),
-        *((f"fbgemm::{name}", Rule(COPY, nothing, everything, unknown_results)) for name in FBGEMM_COPIES.split()),
-        *((f"aten::{name}", _scatter(2, 3)) for name in ("index_put_", "_index_put_impl_")),
-        *(
-            (f"aten::{name}", _scatter(values, None))
-            for name, values in (("scatter_", 3), ("index_copy_", 3), ("put_", 2))
-        ),
-        *(
-            (f"aten::{name}", _scatter(3, None, always=True))
-            for name in ("index_add_", "scatter_add_", "index_add", "scatter_add")
-        ),
-        *_named(GATHER, "gather", _picked, _like_index),
-        *_named(GATHER, "index_select", _picked, _index_selected),
-        *_named(GATHER, "embedding", _picked, _embedded),
-        *_named(GATHER, "index take take_along_dim _unsafe_index", _picked),
-        *_named(GATHER, "narrow_copy slice_copy select_copy", _picked_part),
-        *_named(BAG, "_embedding_bag _embedding_bag_forward_only", _bag, operations=_rows),
-        *_named(SCATTER, "embedding_dense_backward", everything, _table, of_elements(1)),
-        *_named(BAG, "_embedding_bag_dense_backward", everything, operations=_rows),
-        *_by_steps(
-            OPTIMIZER,
-            {13: "_fused_adam_", 14: "_fused_adamw_", 7: "_fused_adagrad_"},
-            unknown_results,
-            bytes_moved=_stepped,
-        ),
-        *_named(OPTIMIZER, "_fused_sgd_", _stepped, operations=_sgd),
-        *_by_steps(OPTIMIZER, {2: "_amp_foreach_non_finite_check_and_unscale_"}, unknown_results),
-        ("fbgemm::asynchronous_complete_cumsum", Rule(SCAN, of_elements(1), everything, unknown_results, 1)),
-    ]
+TABLE: tuple[tuple[str, Rule], ...] = (
+    *_elementwise(),
+    (
+        "sum nansum mean prod max min amax amin aminmax argmax argmin any all count_nonzero _is_any_true _is_all_true",
+        _of_steps(REDUCTION, 1, _reduced),
+    ),
+    ("norm linalg_vector_norm _foreach_norm dist", _of_steps(REDUCTION, 2, _reduced)),
+    ("std var std_mean var_mean logsumexp", _of_steps(REDUCTION, 4, _reduced)),
+    (
+        "cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp cumsum_ cumprod_",
+        _of_steps(SCAN, 1, like_first),
+    ),
+    ("fbgemm::asynchronous_complete_cumsum", _of_steps(SCAN, 1)),
+    ("_softmax _log_softmax _safe_softmax", _of_steps(SOFTMAX, 5, like_first)),
+    ("_softmax_backward_data _log_softmax_backward_data", _of_steps(SOFTMAX, 4, like_first)),
+    ("native_layer_norm", _of_steps(NORM, 8, _layer_normed)),
+    ("native_group_norm _batch_norm_with_update", _of_steps(NORM, 8)),
+    (
+        "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward cudnn_batch_norm_backward "
+        "miopen_batch_norm_backward batch_norm_backward",
+        _of_steps(NORM, 13),
+    ),
+    ("_fused_rms_norm _batch_norm_no_update", _of_steps(NORM, 4)),
+    ("_fused_rms_norm_backward", _of_steps(NORM, 9)),
+    (
+        "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit",
+        Rule(NORM, _batch_norm, everything, unknown_results),
+    ),
+    ("mse_loss l1_loss", _of_steps(LOSS, 3)),
+    ("smooth_l1_loss huber_loss", _of_steps(LOSS, 5)),
+    ("binary_cross_entropy", _of_steps(LOSS, 7)),
+    # the gradient of a loss is one number, followed by the argument of the loss
+    ("mse_loss_backward", _of_steps(LOSS, 3, position=1)),
+    ("binary_cross_entropy_backward", _of_steps(LOSS, 5, position=1)),
+    ("smooth_l1_loss_backward huber_loss_backward", _of_steps(LOSS, 4, position=1)),
+    ("nll_loss_forward nll_loss2d_forward", Rule(LOSS, of_elements(1, 1), everything, unknown_results)),
+    ("nll_loss_backward nll_loss2d_backward", Rule(LOSS, of_elements(1, 2), everything, unknown_results)),
+    (POOLS, Rule(POOLING, _pooled, everything, unknown_results)),
+    (ADAPTIVE, Rule(POOLING, of_elements(1), everything, unknown_results)),
+    (
+        " ".join(f"{name}_backward" for name in f"{POOLS} {ADAPTIVE}".split()),
+        Rule(POOLING, of_elements(1, 1), everything, unknown_results),
+    ),
+    ("copy_ clone contiguous flip roll tril triu", Rule(COPY, nothing, _copied, like_first)),
+    (COPIES, Rule(COPY, nothing, _copied, unknown_results)),
+    ("fill_ zero_ uniform_ normal_", Rule(SET, nothing, _written, like_first)),
+    (SETS, Rule(SET, nothing, _written, unknown_results)),
+    ("index_put_ _index_put_impl_", _scatter(2, 3)),
+    ("scatter_ index_copy_", _scatter(3, None)),
+    ("put_", _scatter(2, None)),
+    ("index_add_ scatter_add_ index_add scatter_add", _scatter(3, None, always=True)),
+    ("gather", Rule(GATHER, nothing, _picked, _like_index)),
+    ("index_select", Rule(GATHER, nothing, _picked, _index_selected)),
+    ("embedding", Rule(GATHER, nothing, _picked, _embedded)),
+    ("index take take_along_dim _unsafe_index", Rule(GATHER, nothing, _picked, unknown_results)),
+    ("narrow_copy slice_copy select_copy", Rule(GATHER, nothing, _picked_part, unknown_results)),
+    ("embedding_dense_backward", Rule(SCATTER, of_elements(1), everything, _table)),
+    ("_embedding_bag _embedding_bag_forward_only", Rule(BAG, _rows, _bag, unknown_results)),
+    ("_embedding_bag_dense_backward", Rule(BAG, _rows, everything, unknown_results)),
+    ("_fused_adam_", _of_steps(OPTIMIZER, 13, bytes_moved=_stepped)),
+    ("_fused_adamw_", _of_steps(OPTIMIZER, 14, bytes_moved=_stepped)),
+    ("_fused_adagrad_", _of_steps(OPTIMIZER, 7, bytes_moved=_stepped)),
+    ("_fused_sgd_", Rule(OPTIMIZER, _sgd, _stepped, unknown_results)),
+    ("_amp_foreach_non_finite_check_and_unscale_", _of_steps(OPTIMIZER, 2)),
 )
+"""The rules by the names of ops, which are PyTorch's where they have no library."""
+RULES: dict[str, Rule] = {
+    name if "::" in name else f"aten::{name}": rule for names, rule in TABLE for name in names.split()
+}
