@@ -28,12 +28,6 @@ class Spans(NamedTuple):
         """Returns the given rows; the bytes are shared."""
         return Spans(self.source, self.starts[rows], self.lengths[rows])
 
-    def placed(self, rows: Int64 | slice, count: int) -> "Spans":
-        """Returns `count` rows that are empty except for these."""
-        starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        starts[rows], lengths[rows] = self.starts, self.lengths
-        return Spans(self.source, starts, lengths)
-
     def tolist(self) -> list[bytes]:
         """Returns the rows as byte strings."""
         raw = self.source.tobytes()

@@ -1,65 +1,69 @@
-"""Writes a linked file, a block of nodes at a time; equal traces give equal bytes.
-
-Finds the op that released an op on another thread, for readers of linked files that do not know hand-offs.
-"""
+"""Writes a linked file, a block of nodes at a time; equal traces give equal bytes."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..arguments import FilePath, check_ending
-from ..columns import ABSENT, Categorical, Int64, JsonRecords, RowMap, Spans, repeated
+from ..columns import ABSENT, Categorical, Int64, RowMap
 from ..io import open_output
 from ..progress import OnProgress, unseen
 from ..reason_words import to_json
 from .derived import op_parents
 from .host import NO_TENSORS, Attr
-from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microsecond_spans, objects, strings
 from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandoffTable, WaitTable
 from .linked_trace import Activities, LinkedTrace, Ops, Provenance
 
-
-class _ThreadOps(NamedTuple):
-    """A thread's ops by start, outer ops before inner ones that start together."""
-
-    row: Int64
-    start: Int64
-
-
-def called_from(linked: LinkedTrace) -> SparseMember:
-    """Returns for ops that another thread released the id of that thread's last op before."""
-    ops, handoffs, threads = linked.ops, linked.handoffs, _ops_of_threads(linked.ops)
-    caller_id: dict[int, int] = {}
-    columns = (handoffs.source_thread, handoffs.source_time, handoffs.target_thread, handoffs.target_time)
-    for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
-        if not {source, target} <= threads.keys():
-            continue  # in a part of a run all ops of a thread may be outside
-        before, released = threads[source], threads[target]
-        last = int(np.searchsorted(before.start, source_ns)) - 1
-        first = int(np.searchsorted(released.start, target_ns))
-        if last >= 0 and first < len(released.row):
-            caller_id[int(released.row[first])] = int(ops.id[before.row[last]])
-    rows = np.array(sorted(caller_id), np.int64)
-    ids = np.array([caller_id[row] for row in rows.tolist()], np.int64)
-    return SparseMember("inter_thread_dep", [integers(ids)], rows)
-
-
-def _ops_of_threads(ops: Ops) -> dict[int, _ThreadOps]:
-    timed = np.flatnonzero(ops.start != ABSENT)
-    row = timed[np.lexsort((ops.id[timed], -ops.end[timed], ops.start[timed], ops.thread[timed]))]
-    numbers, first = np.unique(ops.thread[row], return_index=True)
-    of_threads = np.split(row, first[1:])
-    return {
-        number: _ThreadOps(rows, ops.start[rows]) for number, rows in zip(numbers.tolist(), of_threads, strict=False)
-    }
-
-
-NODES_AT_ONCE = 1 << 13
+NODES_AT_ONCE = 1 << 10
+SEPARATOR = b",\n"
+FRACTIONS = [f".{fraction:03d}".rstrip("0").rstrip(".") for fraction in range(1000)]
+LARGEST_DOUBLE = 10**15
+"""ns; any shorter time in µs is exact as a double."""
 A_TENSOR = b"Tensor("
-encoded = to_json
+NOTHING: Any = msgspec.UNSET
+ENCODER = msgspec.json.Encoder()
+encode = ENCODER.encode
+
+
+class _Node(msgspec.Struct, gc=False):
+    """A node as it is written, with the members in the order of the file; what it has not is left out."""
+
+    id: int
+    name: str
+    ctrl_deps: int | None
+    inputs: msgspec.Raw
+    outputs: msgspec.Raw
+    attrs: msgspec.Raw
+    cat: Any = NOTHING
+    ph: Any = NOTHING
+    ts: Any = NOTHING
+    inclusive_dur: Any = NOTHING
+    exclusive_dur: Any = NOTHING
+    thread: Any = NOTHING
+    device: Any = NOTHING
+    stream: Any = NOTHING
+    correlation: Any = NOTHING
+    graph_node: Any = NOTHING
+    size: Any = NOTHING
+    bandwidth: Any = NOTHING
+    call: Any = NOTHING
+    communication: Any = NOTHING
+    pg_name: Any = NOTHING
+    inter_thread_dep: Any = NOTHING
+    sync_dep: Any = NOTHING
+    recorded_by: Any = NOTHING
+    module: Any = NOTHING
+    python_function: Any = NOTHING
+
+
+Columns = dict[str, Sequence[Any]]
+"""Members of some nodes, by name."""
 
 
 def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = unseen) -> None:
@@ -83,195 +87,224 @@ def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = 
     check_ending(os.fspath(path), ".json")
     info = linked.info
     head = {"schema": SCHEMA} | {name: getattr(info, name) for name in ("pid", "time", "start_ts", "finish_ts")}
-    blocks = [*_blocks(_OpNodes(linked), len(linked.ops)), *_blocks(_ActivityNodes(linked), len(linked.activities))]
     with open_output(os.fspath(path)) as out:
-        out.write(encoded(head)[:-1] + b',\n"nodes":[')
+        out.write(encode(head)[:-1] + b',\n"nodes":[')
         before = b"\n"
-        for nodes, block in blocks:
-            out.write(before + objects(nodes.members(block), block.stop - block.start))
+        for columns in _blocks(linked):
+            members = [columns.get(name, repeat(NOTHING)) for name in _Node.__struct_fields__]
+            nodes = [*map(_Node, *members)]
+            lines = ENCODER.encode_lines(nodes)
+            # texts of the file may hold line ends of their own
+            is_plain = lines.count(b"\n") == len(nodes)
+            out.write(
+                before + (lines[:-1].replace(b"\n", SEPARATOR) if is_plain else SEPARATOR.join(map(encode, nodes)))
+            )
             before = SEPARATOR
-            on_progress(block.stop - block.start)
+            on_progress(len(nodes))
         out.write(b"],\n")
-        out.write(SEPARATOR.join(encoded(name) + b":" + encoded(table(linked)) for name, table in TABLES.items()))
+        out.write(SEPARATOR.join(encode(name) + b":" + to_json(table(linked)) for name, table in TABLES.items()))
         out.write(b"}\n")
 
 
-NO_ATTRIBUTES = encoded([*(Attr(*attribute) for attribute in INTEGER_ATTRIBUTES), Attr("op_schema", "string", "")])
+def _blocks(linked: LinkedTrace) -> Iterator[Columns]:
+    """Yields the members of the nodes of ops, then of activities, some nodes at a time."""
+    for columns_of, count in (
+        (_op_columns(linked), len(linked.ops)),
+        (_activity_columns(linked), len(linked.activities)),
+    ):
+        for first in range(0, count, NODES_AT_ONCE):
+            yield columns_of(slice(first, min(first + NODES_AT_ONCE, count)))
+
+
+def _op_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
+    """Returns a function that returns the members of a block of ops."""
+    ops, released_by = linked.ops, _last_ops_before_handoffs(linked)
+    waits, op_of_wait = linked.host_waits, linked.calls.op_row[linked.host_waits.call_row]
+    awaited = _awaited(linked, op_of_wait, waits.source_row)
+    extra = dict(zip(ops.extra.rows.tolist(), map(_further_attributes, ops.extra.values()), strict=True))
+    attributes = _attributes_pattern()
+    schemas = [encode(text) for text in (*ops.op_schema.table, "")]
+
+    def columns(block: slice) -> Columns:
+        timed = ops.start[block] != ABSENT
+        further = [extra.get(row, b"") for row in range(block.start, block.stop)] if extra else repeat(b"")
+        numbers = (getattr(ops, name)[block].tolist() for name, _, _ in INTEGER_ATTRIBUTES)
+        schema = [schemas[code] for code in ops.op_schema.codes[block].tolist()]
+        return {
+            "id": ops.id[block].tolist(),
+            "name": ops.name[block],
+            "ctrl_deps": ops.parent_id[block].tolist(),
+            "inputs": [*map(msgspec.Raw, ops.inputs[block])],
+            "outputs": [*map(msgspec.Raw, ops.outputs[block])],
+            "attrs": [msgspec.Raw(attributes % values) for values in zip(*numbers, schema, further)],  # noqa: B905
+            "ts": _where(timed, microsecond_numbers(ops.start[block])),
+            "inclusive_dur": _where(timed, microsecond_numbers(ops.end[block] - ops.start[block])),
+            "exclusive_dur": _where(timed, microsecond_numbers(ops.exclusive[block])),
+            "thread": _where(timed, ops.thread[block].tolist()),
+            "communication": _present(ops.communication_row[block], -1),
+            "inter_thread_dep": _sparse(released_by, block),
+            "sync_dep": _sparse(awaited, block),
+            "recorded_by": _where(~ops.recorded_by_host[block], ["device"] * len(timed)),
+            **_python_columns(ops, block),
+        }
+
+    return columns
+
+
+def _attributes_pattern() -> bytes:
+    """Returns the attributes of an op, with places for its numbers, its schema and further attributes."""
+    known = ",".join(f'{{"name":"{name}","type":"{kind}","value":%d}}' for name, kind, _ in INTEGER_ATTRIBUTES)
+    return b"[" + known.encode() + b',{"name":"op_schema","type":"string","value":%b}%b]'
+
+
+def _further_attributes(attributes: dict[str, Any]) -> bytes:
+    """Returns attributes that have no column, as the rest of a list."""
+    kinds = ((name, "string" if isinstance(value, str) else "int64", value) for name, value in attributes.items())
+    return b"".join(b"," + encode(Attr(*attribute)) for attribute in kinds)
+
+
+NO_ATTRIBUTES = msgspec.Raw(
+    encode([*(Attr(*attribute) for attribute in INTEGER_ATTRIBUTES), Attr("op_schema", "string", "")])
+)
 """The attributes of activities."""
 
 
-class _OpNodes:
-    """Makes the members of the ops' nodes, in the order of the file."""
+def _activity_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
+    """Returns a function that returns the members of a block of activities."""
+    activities, waits, ids = linked.activities, linked.device_waits, linked.ops.id
+    groups = [communication.group for communication in linked.communications]
+    awaited, tensors = _awaited(linked, waits.target_row, waits.source_row), _tensors_around_launches(linked)
+    no_tensors = msgspec.Raw(NO_TENSORS)
 
-    def __init__(self, linked: LinkedTrace) -> None:
-        self.ops = linked.ops
-        self.names = strings(linked.ops.name.table)
-        self.schemas = strings([*linked.ops.op_schema.table, ""])
-        self.extra = _extra_attributes(linked.ops.extra)
-        self.called_from = called_from(linked)
-        self.awaited = _awaited_by_op(linked)
-        self.python = _PythonMembers(linked.ops)
+    def columns(block: slice) -> Columns:
+        count, op, communication = (
+            block.stop - block.start,
+            activities.op_row[block],
+            activities.communication_row[block],
+        )
+        duration = microsecond_numbers(activities.end[block] - activities.start[block])
+        return {
+            "id": activities.id[block].tolist(),
+            "name": activities.name[block],
+            "ctrl_deps": _where(op >= 0, RowMap(ids)[op].tolist(), None),
+            "inputs": [*map(msgspec.Raw, tensors(op, communication))],
+            "outputs": [no_tensors] * count,
+            "attrs": [NO_ATTRIBUTES] * count,
+            "cat": activities.category[block],
+            "ph": ["X"] * count,
+            "ts": microsecond_numbers(activities.start[block]),
+            "inclusive_dur": duration,
+            "exclusive_dur": duration,
+            "device": _present(activities.device[block], -1),
+            "stream": _present(activities.stream[block], -1),
+            "correlation": _present(activities.correlation[block], 0),
+            "graph_node": _present(activities.graph_node[block], -1),
+            "size": _present(activities.size[block], -1),
+            "bandwidth": _present(activities.bandwidth[block], -1),
+            "call": activities.call_row[block].tolist(),
+            "communication": _present(communication, -1),
+            "pg_name": [groups[row] if row >= 0 else NOTHING for row in communication.tolist()],
+            "sync_dep": _sparse(awaited, block),
+            **_python_columns(activities, block),
+        }
 
-    def members(self, block: slice) -> Iterator[Member]:
-        ops = self.ops
-        yield Member("id", [integers(ops.id[block])])
-        yield Member("name", [self.names.take(ops.name.codes[block])])
-        yield Member("ctrl_deps", [integers(ops.parent_id[block])])
-        yield Member("inputs", [ops.inputs.spans(block)])
-        yield Member("outputs", [ops.outputs.spans(block)])
-        yield Member("attrs", list(self._attributes(block)))
-        timed = block.start + np.flatnonzero(ops.start[block] != ABSENT)
-        for key, time in (
-            ("ts", ops.start[timed]),
-            ("inclusive_dur", ops.end[timed] - ops.start[timed]),
-            ("exclusive_dur", ops.exclusive[timed]),
-        ):
-            yield Member(key, microsecond_spans(time), timed - block.start)
-        yield Member("thread", [integers(ops.thread[timed])], timed - block.start)
-        yield _present("communication", ops.communication_row[block], -1)
-        yield self.called_from.within(block)
-        yield self.awaited.within(block)
-        by_device = np.flatnonzero(~ops.recorded_by_host[block])
-        yield Member("recorded_by", [repeated(b'"device"', len(by_device))], by_device)
-        yield from self.python.members(block)
-
-    def _attributes(self, block: slice) -> Iterator[Spans]:
-        ops, count = self.ops, block.stop - block.start
-        before = "["
-        for name, kind, _ in INTEGER_ATTRIBUTES:
-            yield repeated(f'{before}{{"name":"{name}","type":"{kind}","value":'.encode(), count)
-            yield integers(getattr(ops, name)[block])
-            before = "},"
-        yield repeated(b'},{"name":"op_schema","type":"string","value":', count)
-        yield self.schemas.take(ops.op_schema.codes[block])
-        yield repeated(b"}", count)
-        extra = self.extra.within(block)
-        yield extra.parts[0].placed(extra.rows, count)
-        yield repeated(b"]", count)
+    return columns
 
 
-class _ActivityNodes:
-    """Makes the members of the activities' nodes, in the order of the file."""
+def _tensors_around_launches(linked: LinkedTrace) -> Callable[[Int64, Int64], list[bytes]]:
+    """Returns a function that returns the tensors of the communication ops around launches, given the launching ops and
+    the communications of activities. Chakra's converter takes the size of a collective from them.
+    """
+    inputs, parent = linked.ops.inputs, op_parents(linked.ops)
+    listing: dict[int, int] = {}
 
-    def __init__(self, linked: LinkedTrace) -> None:
-        self.linked = linked
-        self.names = strings(linked.activities.name.table)
-        self.categories = strings(linked.activities.category.table)
-        self.groups = strings(communication.group for communication in linked.communications)
-        self.awaited = _awaited_by_activity(linked)
-        self.parent = op_parents(linked.ops)
-        self.listing: dict[int, int] = {}
-        self.python = _PythonMembers(linked.activities)
-
-    def members(self, block: slice) -> Iterator[Member]:
-        activities, count = self.linked.activities, block.stop - block.start
-        yield Member("id", [integers(activities.id[block])])
-        yield Member("name", [self.names.take(activities.name.codes[block])])
-        yield Member("ctrl_deps", self._launching_op(activities.op_row[block]))
-        yield Member("inputs", [Spans.of(self._tensors(block))])
-        yield Member("outputs", [repeated(NO_TENSORS, count)])
-        yield Member("attrs", [repeated(NO_ATTRIBUTES, count)])
-        yield Member("cat", [self.categories.take(activities.category.codes[block])])
-        yield Member("ph", [repeated(b'"X"', count)])
-        yield Member("ts", microsecond_spans(activities.start[block]))
-        duration = microsecond_spans(activities.end[block] - activities.start[block])
-        yield Member("inclusive_dur", duration)
-        yield Member("exclusive_dur", duration)
-        yield _present("device", activities.device[block], -1)
-        yield _present("stream", activities.stream[block], -1)
-        yield _present("correlation", activities.correlation[block], 0)
-        yield _present("graph_node", activities.graph_node[block], -1)
-        yield _present("size", activities.size[block], -1)
-        yield _present("bandwidth", activities.bandwidth[block], -1)
-        yield Member("call", [integers(activities.call_row[block])])
-        communication = activities.communication_row[block]
-        yield _present("communication", communication, -1)
-        communicating = np.flatnonzero(communication >= 0)
-        yield Member("pg_name", [self.groups.take(communication[communicating])], communicating)
-        yield self.awaited.within(block)
-        yield from self.python.members(block)
-
-    def _launching_op(self, op: Int64) -> tuple[Spans, Spans]:
-        with_op, without_op = np.flatnonzero(op >= 0), np.flatnonzero(op < 0)
-        ids, nulls = integers(self.linked.ops.id[op[with_op]]), repeated(b"null", len(without_op))
-        return ids.placed(with_op, len(op)), nulls.placed(without_op, len(op))
-
-    def _tensors(self, block: slice) -> list[bytes]:
-        """Returns the tensors of the communication ops around launches.
-
-        Chakra's converter takes the size of a collective from them.
-        """
-        activities, ops = self.linked.activities, self.linked.ops
-        tensors = [NO_TENSORS] * (block.stop - block.start)
-        launched = (activities.communication_row[block] >= 0) & (activities.op_row[block] >= 0)
-        for row in np.flatnonzero(launched).tolist():
-            op = self._listing_tensors(int(activities.op_row[block.start + row]))
-            tensors[row] = ops.inputs[op] if op >= 0 else NO_TENSORS
-        return tensors
-
-    def _listing_tensors(self, op: int) -> int:
-        """Returns the op itself or the innermost one around it that lists a tensor, -1 for none.
-
-        Each op is visited once, however many are inside it.
-        """
+    def listing_op(op: int) -> int:
+        """Returns the op itself or the innermost one around it that lists a tensor, -1 for none; visits each once."""
         visited = []
-        while op >= 0 and op not in self.listing and A_TENSOR not in self.linked.ops.inputs[op]:
+        while op >= 0 and op not in listing and A_TENSOR not in inputs[op]:
             visited.append(op)
-            op = int(self.parent[op])
-        listing = self.listing.get(op, op)
-        self.listing.update(dict.fromkeys(visited, listing))
-        return listing
+            op = int(parent[op])
+        found = listing.get(op, op)
+        listing.update(dict.fromkeys(visited, found))
+        return found
+
+    def tensors(op: Int64, communication: Int64) -> list[bytes]:
+        ops = [listing_op(row) if of >= 0 else -1 for row, of in zip(op.tolist(), communication.tolist(), strict=True)]
+        return [inputs[row] if row >= 0 else NO_TENSORS for row in ops]
+
+    return tensors
 
 
-class _PythonMembers:
-    """Makes the members for modules and Python functions, of nodes that have them."""
-
-    def __init__(self, table: Ops | Activities) -> None:
-        columns = {"module": table.module, "python_function": table.python_function}
-        self.columns = [
-            (name, column.codes, strings(column.table)) for name, column in columns.items() if column is not None
-        ]
-
-    def members(self, block: slice) -> Iterator[Member]:
-        for name, codes, table in self.columns:
-            rows = np.flatnonzero(codes[block] >= 0)
-            yield Member(name, [table.take(codes[block][rows])], rows)
+def _python_columns(table: Ops | Activities, block: slice) -> Columns:
+    """Returns modules and Python functions, for nodes that have them."""
+    columns = {"module": table.module, "python_function": table.python_function}
+    return {
+        name: [column.table[code] if code >= 0 else NOTHING for code in column.codes[block].tolist()]
+        for name, column in columns.items()
+        if column is not None
+    }
 
 
-def _blocks(nodes: _OpNodes | _ActivityNodes, count: int) -> list[tuple[_OpNodes | _ActivityNodes, slice]]:
-    return [(nodes, slice(start, min(start + NODES_AT_ONCE, count))) for start in range(0, count, NODES_AT_ONCE)]
+def microsecond_numbers(time: Int64) -> list[Any]:
+    """Returns times in ns as numbers that are written as exact decimal µs, without needless zeros."""
+    numbers, has_fraction = (time // 1000).astype(np.object_), time % 1000 != 0
+    # the shortest decimals of a double with up to 15 digits are those that it was made of
+    numbers[has_fraction] = time[has_fraction] / 1000
+    values: list[Any] = numbers.tolist()
+    rows = np.flatnonzero(has_fraction & (np.abs(time) >= LARGEST_DOUBLE))
+    for row, long_time in zip(rows.tolist(), time[rows].tolist(), strict=True):
+        whole, fraction = divmod(abs(long_time), 1000)
+        values[row] = msgspec.Raw(f"{'-' * (long_time < 0)}{whole}{FRACTIONS[fraction]}")
+    return values
 
 
-def _present(key: str, column: Int64, missing: int) -> Member:
-    """Returns a member of the rows that have a value."""
-    rows = np.flatnonzero(column != missing)
-    return Member(key, [integers(column[rows])], rows)
+def _where(mask: Any, values: Sequence[Any], otherwise: Any = NOTHING) -> Sequence[Any]:
+    if mask.all():
+        return values
+    return [value if is_there else otherwise for value, is_there in zip(values, mask.tolist(), strict=True)]
 
 
-def _extra_attributes(extra: JsonRecords[dict[str, Any]]) -> SparseMember:
-    """Returns the further attributes of ops that have some, as the rest of their lists of attributes."""
-    members = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in row.items()) for row in extra.values()]
-    return SparseMember("", [Spans.of(members)], extra.rows)
+def _present(column: Int64, missing: int) -> Sequence[Any]:
+    """Returns the values, nothing for missing ones."""
+    return _where(column != missing, column.tolist())
 
 
-def _extra_attribute(name: str, value: Any) -> Attr:
-    return Attr(name, "string" if isinstance(value, str) else "int64", value)
+def _sparse(values: Mapping[int, Any], block: slice) -> Sequence[Any]:
+    """Returns the values of the rows of a block that have one."""
+    return [values.get(row, NOTHING) for row in range(block.start, block.stop)]
 
 
-def _awaited_by_op(linked: LinkedTrace) -> SparseMember:
-    """Returns the ids of the activities that the calls of each op waited for."""
-    waits = linked.host_waits
-    has_source = waits.source_row >= 0
-    op = linked.calls.op_row[waits.call_row[has_source]]
-    source = linked.activities.id[waits.source_row[has_source]]
-    return lists("sync_dep", op[op >= 0], source[op >= 0])
+def _awaited(linked: LinkedTrace, row: Int64, source: Int64) -> dict[int, list[int]]:
+    """Returns for rows of nodes that waited the ids of the activities that they waited for; rows of -1 are none."""
+    awaited: dict[int, list[int]] = defaultdict(list)
+    is_known = (row >= 0) & (source >= 0)
+    for waiting, awaited_id in zip(
+        row[is_known].tolist(), linked.activities.id[source[is_known]].tolist(), strict=True
+    ):
+        awaited[waiting].append(awaited_id)
+    return dict(awaited)
 
 
-def _awaited_by_activity(linked: LinkedTrace) -> SparseMember:
-    """Returns the ids of the activities that each activity waited for, because its stream had to."""
-    waits = linked.device_waits
-    has_source = waits.source_row >= 0
-    return lists("sync_dep", waits.target_row[has_source], linked.activities.id[waits.source_row[has_source]])
+def _last_ops_before_handoffs(linked: LinkedTrace) -> dict[int, int]:
+    """Returns for ops that another thread released the id of that thread's last op before, for readers of linked files
+    that do not know hand-offs.
+    """
+    ops, handoffs = linked.ops, linked.handoffs
+    timed = np.flatnonzero(ops.start != ABSENT)
+    row = timed[np.lexsort((ops.id[timed], -ops.end[timed], ops.start[timed], ops.thread[timed]))]
+    numbers, first = np.unique(ops.thread[row], return_index=True)
+    rows_of = dict(zip(numbers.tolist(), np.split(row, first[1:]), strict=False))
+    released_by: dict[int, int] = {}
+    columns = (handoffs.source_thread, handoffs.source_time, handoffs.target_thread, handoffs.target_time)
+    for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
+        if not {source, target} <= rows_of.keys():
+            continue  # in a part of a run all ops of a thread may be outside
+        before, released = rows_of[source], rows_of[target]
+        last = int(np.searchsorted(ops.start[before], source_ns)) - 1
+        position = int(np.searchsorted(ops.start[released], target_ns))
+        if last >= 0 and position < len(released):
+            released_by[int(released[position])] = int(ops.id[before[last]])
+    return released_by
 
 
 def _call_table(linked: LinkedTrace) -> CallTable:

@@ -1,7 +1,10 @@
 """Time stamps become exact nanoseconds, and back."""
 
+import json
 from decimal import Decimal
 
+import msgspec
+import numpy as np
 import pytest
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.linked import (
@@ -13,6 +16,7 @@ from execgraph.schema.linked import (
     with_padding,
 )
 from execgraph.schema.linked.numbers import EXACT_MICROSECONDS
+from execgraph.schema.linked.writer import microsecond_numbers
 from hypothesis import given, strategies as st
 
 EPOCH_US = 1_694_128_201_427_784
@@ -113,3 +117,11 @@ def test_texts_of_times_beyond_any_clock_are_absent() -> None:
         ABSENT,
         ABSENT,
     ]
+
+
+@given(st.lists(st.integers(-(1 << 60), 1 << 60) | st.integers(-(10**15), 10**15), min_size=1))
+def test_times_are_written_as_exact_microseconds_without_needless_zeros(times: list[int]) -> None:
+    written = msgspec.json.encode(microsecond_numbers(np.array(times, np.int64)))
+    stamps = json.loads(written, parse_float=Decimal)
+    assert nanoseconds([Decimal(stamp) for stamp in stamps]).tolist() == times
+    assert all(not str(stamp).endswith("0") for stamp in stamps if "." in str(stamp))
