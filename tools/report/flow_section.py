@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from ...schema.columns import ABSENT, rows_of
+from ...schema.columns import ABSENT, OpRows, rows_of
 from ...schema.graph import ExecutionGraph
-from ...schema.linked import Ops
+from ...schema.linked import Ops, Tensors
 from ..analyses import RankTrace
-from ..view import Box, DataFlow, Selection, ShownFlow, TensorTexts, data_flow, median_step, path_times, view
+from ..view import Box, DataFlow, Selection, ShownFlow, data_flow, median_step, path_times, view
 
 ON_PAGE, OPEN = 500, 36
 """How many boxes can be seen at once on a page at most, and how many are at first."""
@@ -51,19 +51,20 @@ def step_flow(rank: RankTrace) -> DataFlow | None:
     seen = view(graph, Selection(step=step)).graph
     path_ns = path_times(replay)[graph.rows_of(seen.id)]
     title = f"rank {rank.rank}, {f'step {step}' if step is not None else 'the whole run'}"
-    flow = data_flow(seen, title, path_ns, texts=_texts(seen, rank.linked.ops))
+    flow = data_flow(seen, title, path_ns, tensors=_tensors(seen, rank.linked.ops))
     return flow if len(flow.boxes) else None
 
 
-def _texts(graph: ExecutionGraph, ops: Ops) -> TensorTexts:
-    """Returns the tensors of the ops, which graphs for analyses do not hold; none where only a graph is given."""
+def _tensors(graph: ExecutionGraph, ops: Ops) -> Tensors | None:
+    """Returns the tensors of the ops, which graphs for analyses do not hold; None where only a graph is given."""
     if not len(ops):
-        return TensorTexts(np.empty(0, np.int64), [], [])
+        return None
     op_id = graph.integers("op_id")
-    first_slices = np.flatnonzero((graph.integers("slice") == 0) & (op_id != ABSENT))
-    op_rows = rows_of(ops.id, op_id[first_slices])
-    nodes, op_rows = first_slices[op_rows >= 0], op_rows[op_rows >= 0]
-    return TensorTexts(nodes, [*ops.inputs.take(op_rows)], [*ops.outputs.take(op_rows)])
+    nodes = np.flatnonzero((graph.integers("slice") == 0) & (op_id != ABSENT))
+    op_rows = rows_of(ops.id, op_id[nodes])
+    nodes, op_rows = nodes[op_rows >= 0], op_rows[op_rows >= 0]
+    tensors = ops.arguments.tensors.of(OpRows(op_rows))
+    return tensors._replace(row=nodes[tensors.row])
 
 
 def flow_section(flow: DataFlow) -> FlowSection:

@@ -6,7 +6,6 @@ metadata and delays are none. A tensor is known by its id. Where no call made it
 storage tells who wrote it last.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,7 +25,7 @@ from ...schema.columns import (
     nearest,
 )
 from ...schema.graph import DependencyKind, ExecutionGraph
-from ...schema.linked import Tensors, tensors_of
+from ...schema.linked import Tensors, read_arguments
 from ..replay import NodeClass, gather, node_classes
 
 IDLE = "host idle"
@@ -110,44 +109,24 @@ class Flows(NamedTuple):
     size: Int64
 
 
-class TensorTexts(NamedTuple):
-    """The recorded arguments and results of ops, as texts, and the row of the node of each op."""
-
-    row: Rows
-    inputs: Sequence[bytes]
-    outputs: Sequence[bytes]
-
-
-class _Accesses(NamedTuple):
-    """Tensors that calls read or write."""
-
-    call: Int64
-    tensor: Int64
-    storage: Int64
-    size: Int64
-
-    def where(self, chosen: Bool | Int64) -> "_Accesses":
-        return _Accesses(*(column[chosen] for column in self))
+def recorded_tensors(graph: ExecutionGraph) -> Tensors:
+    """Returns the tensors that a graph holds, none if it was made without them; `row` is that of the op's node."""
+    texts = graph.tensors
+    if texts is None:
+        return read_arguments([], []).tensors
+    columns = ([b'{"values":%s}' % (text or b"[]") for text in of] for of in (texts.input_values, texts.output_values))
+    tensors = read_arguments(*columns).tensors
+    return tensors._replace(row=texts.rows[tensors.row])
 
 
-def recorded_texts(graph: ExecutionGraph) -> TensorTexts:
-    """Returns the tensors' texts that a graph holds, none if it was made without them."""
-    tensors = graph.tensors
-    if tensors is None:
-        return TensorTexts(np.empty(0, np.int64), [], [])
-    inputs, outputs = ([_as_list(text) for text in column] for column in (tensors.input_values, tensors.output_values))
-    return TensorTexts(tensors.rows, inputs, outputs)
+def flows_of(graph: ExecutionGraph, calls: Calls, tensors: Tensors) -> Flows:
+    """Returns what flows between calls, each pair once for each kind; `row` of tensors is that of the op's node.
 
-
-def _as_list(text: bytes) -> bytes:
-    return b'{"values":%s}' % (text or b"[]")
-
-
-def flows_of(graph: ExecutionGraph, calls: Calls, texts: TensorTexts) -> Flows:
-    """Returns what flows between calls, each pair once for each kind. O(n log n)."""
-    tensors = _tensor_flows(graph, calls, texts)
-    others = _dependencies(graph, calls, with_orders=not len(tensors.source))
-    return Flows(*(np.concatenate(columns) for columns in zip(tensors, others, strict=True)))
+    O(n log n).
+    """
+    data = _tensor_flows(graph, calls, tensors)
+    others = _dependencies(graph, calls, with_orders=not len(data.source))
+    return Flows(*(np.concatenate(columns) for columns in zip(data, others, strict=True)))
 
 
 def _dependencies(graph: ExecutionGraph, calls: Calls, with_orders: bool) -> Flows:
@@ -160,53 +139,46 @@ def _dependencies(graph: ExecutionGraph, calls: Calls, with_orders: bool) -> Flo
     return _unique_flows(Flows(source[between], target[between], kind, np.zeros(len(kind), np.int64)))
 
 
-def _tensor_flows(graph: ExecutionGraph, calls: Calls, texts: TensorTexts) -> Flows:
-    reads, writes = (_accesses(calls, texts.row, tensors_of(column)) for column in (texts.inputs, texts.outputs))
-    is_view = _are_views(graph, calls, reads, writes)
-    reads, writes_inside = _innermost(reads, calls), _innermost(writes, calls)
-    source = _last_writer(writes_inside, reads, calls, "tensor")
+def _tensor_flows(graph: ExecutionGraph, calls: Calls, tensors: Tensors) -> Flows:
+    accesses = tensors._replace(row=calls.of_row[tensors.row])
+    accesses = accesses.where(accesses.row >= 0)
+    writes = accesses.where(accesses.is_output)
+    is_view = _are_views(graph, calls, accesses.where(~accesses.is_output), writes)
+    reads = _innermost(accesses.where(~accesses.is_output), calls)
+    source = _last_writer(_innermost(writes, calls), reads, calls, "tensor")
     unknown = source < 0
     in_place = _innermost(writes.where(~is_view), calls)
     source[unknown] = _last_writer(in_place, reads.where(unknown), calls, "storage")
     has_source = source >= 0
-    return _unique_flows(
-        Flows(
-            source[has_source],
-            reads.call[has_source],
-            np.full(int(has_source.sum()), DATA, np.int64),
-            reads.size[has_source],
-        )
-    )
+    source, reads = source[has_source], reads.where(has_source)
+    return _unique_flows(Flows(source, reads.row, np.full(len(source), DATA), reads.elements * reads.size))
 
 
-def _accesses(calls: Calls, row: Rows, tensors: Tensors) -> _Accesses:
-    call = calls.of_row[row][tensors.row]
-    kept = call >= 0
-    return _Accesses(call, tensors.tensor, tensors.storage, tensors.elements * tensors.size).where(kept)
+def _are_views(graph: ExecutionGraph, calls: Calls, reads: Tensors, writes: Tensors) -> Bool:
+    """Returns which results share the storage of an argument though the op's schema marks nothing as changed.
 
-
-def _are_views(graph: ExecutionGraph, calls: Calls, reads: _Accesses, writes: _Accesses) -> Bool:
-    """Returns which results share the storage of an argument though the op's schema marks nothing as changed."""
+    Here and below `row` of tensors is that of the call.
+    """
     changes = graph.texts("op_schema").where(lambda text: "!" in text)[calls.first_row]
-    key = group_ids(np.concatenate((reads.call, writes.call)), np.concatenate((reads.storage, writes.storage)))
-    is_view: Bool = np.isin(key[len(reads.call) :], key[: len(reads.call)]) & ~changes[writes.call]
+    key = group_ids(np.concatenate((reads.row, writes.row)), np.concatenate((reads.storage, writes.storage)))
+    is_view: Bool = np.isin(key[len(reads.row) :], key[: len(reads.row)]) & ~changes[writes.row]
     return is_view
 
 
-def _innermost(accesses: _Accesses, calls: Calls) -> _Accesses:
+def _innermost(accesses: Tensors, calls: Calls) -> Tensors:
     """Returns the accesses without those of a call that called one which accesses the same tensor."""
-    caller = calls.parent[accesses.call]
-    key = group_ids(np.concatenate((accesses.call, caller)), np.tile(accesses.tensor, 2))
+    caller = calls.parent[accesses.row]
+    key = group_ids(np.concatenate((accesses.row, caller)), np.tile(accesses.tensor, 2))
     return accesses.where(~np.isin(key[: len(caller)], key[len(caller) :]))
 
 
-def _last_writer(writes: _Accesses, reads: _Accesses, calls: Calls, known_by: str) -> Int64:
+def _last_writer(writes: Tensors, reads: Tensors, calls: Calls, known_by: str) -> Int64:
     """Returns the call that last wrote what each read reads, before the reader began; -1 for none."""
     written, read = getattr(writes, known_by), getattr(reads, known_by)
-    ended = calls.last_row[writes.call]
+    ended = calls.last_row[writes.row]
     order = np.lexsort((ended, written))
-    last_write = asof_backward(Keys(written[order], ended[order]), Keys(read, calls.first_row[reads.call] - 1))
-    return np.append(writes.call[order], -1)[last_write]
+    last_write = asof_backward(Keys(written[order], ended[order]), Keys(read, calls.first_row[reads.row] - 1))
+    return np.append(writes.row[order], -1)[last_write]
 
 
 def _unique_flows(flows: Flows) -> Flows:

@@ -13,10 +13,11 @@ import numpy as np
 
 from ...schema.columns import Int64, bytes_text, group_sums, time_text
 from ...schema.graph import ExecutionGraph
+from ...schema.linked import Tensors
 from ..phase_names import PHASES
 from ..replay import WAITS, Replay, pieces_of
 from .boxes import Box, box_tree
-from .calls import DATA, Flows, TensorTexts, calls_of, flows_of, recorded_texts
+from .calls import DATA, Flows, calls_of, flows_of, recorded_tensors
 
 FEW = 12
 """Ops are opened only while fewer boxes than this are seen."""
@@ -237,7 +238,7 @@ def data_flow(
     title: str,
     path_ns: Int64,
     *,
-    texts: TensorTexts | None = None,
+    tensors: Tensors | None = None,
     sought: Collection[int] = (),
 ) -> DataFlow:
     """Returns the data flow of a graph.
@@ -246,13 +247,13 @@ def data_flow(
         graph: The graph.
         title: The title of the picture.
         path_ns: Each node's time on the critical path.
-        texts: The tensors of its ops, where the graph does not hold them.
+        tensors: The tensors of its ops by the row of the node, where the graph does not hold them.
         sought: The ids of nodes whose boxes are to be outlined.
     """
     calls = calls_of(graph)
     root, boxes = box_tree(graph, calls, path_ns, title)
     for row in np.flatnonzero(np.isin(graph.id[calls.first_row], [*sought])).tolist():
         boxes[row].sought = True
-    flows = flows_of(graph, calls, texts or recorded_texts(graph))
+    flows = flows_of(graph, calls, recorded_tensors(graph) if tensors is None else tensors)
     on_path = calls.of_row[np.flatnonzero(path_ns)]
     return DataFlow(title, root, boxes, flows, on_path[on_path >= 0])

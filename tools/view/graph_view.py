@@ -15,7 +15,7 @@ from ...schema.columns import Bool, Categorical, Int64, NodeIds, NodeNumbers, Ra
 from ...schema.errors import Remedy, RequestError
 from ...schema.graph import STEP_START, ExecutionGraph
 from ..replay import Workload, gather
-from .calls import Calls, calls_of, flows_of, recorded_texts
+from .calls import Calls, calls_of, flows_of, recorded_tensors
 
 LISTED = 8
 PART = re.compile(r"[./_]+")
@@ -92,7 +92,7 @@ def calls_of_op(graph: ExecutionGraph, calls: Calls, op: str) -> Bool:
 
 def _with_neighbours(graph: ExecutionGraph, calls: Calls, chosen: Bool, hops: int) -> Bool:
     """Adds to the chosen calls those that are at most so many flows away, either way, and what called all these."""
-    flows = flows_of(graph, calls, recorded_texts(graph))
+    flows = flows_of(graph, calls, recorded_tensors(graph))
     near = _with_inner(calls, _near(_with_inner(calls, chosen), flows.source, flows.target, hops))
     return Tree.of(calls.parent, calls.first_row).subtree_largest(near.astype(np.int64)) > 0
 

@@ -10,8 +10,9 @@ import pytest
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import RequestError
 from execgraph.schema.graph import ExecutionGraph, NodeType
+from execgraph.schema.linked import read_arguments
 from execgraph.tools.commands import trace_view
-from execgraph.tools.view import PICTURED, DataFlow, Selection, TensorTexts, data_flow, draw_flow, median_step, view
+from execgraph.tools.view import PICTURED, DataFlow, Selection, data_flow, draw_flow, median_step, view
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, training_step
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -44,8 +45,8 @@ class Program:
     def flow(self, graph: ExecutionGraph | None = None) -> DataFlow:
         graph = graph or self.build()
         inputs, outputs = ([pair[side] for pair in self.texts] for side in (0, 1))
-        texts = TensorTexts(np.arange(len(self.texts)), inputs, outputs)
-        return data_flow(graph, "a test", np.zeros(len(graph), np.int64), texts=texts)
+        tensors = read_arguments(inputs, outputs).tensors
+        return data_flow(graph, "a test", np.zeros(len(graph), np.int64), tensors=tensors)
 
 
 def _tensors(numbers: tuple[int, ...]) -> bytes:
@@ -223,7 +224,7 @@ def test_the_critical_path_is_marked() -> None:
     p.op("aten::relu", reads=(1,))
     p.op("aten::sum")
     graph = p.build()
-    flow = data_flow(graph, "a test", np.array([10_000, 30_000, 0]), texts=None)
+    flow = data_flow(graph, "a test", np.array([10_000, 30_000, 0]))
     tree = ElementTree.fromstring(draw_flow(flow))
     figures = [text.text for text in tree.iter(f"{SVG}text") if text.get("class") == "small"]
     assert "10.0 µs · 25 % of path" in figures and "10.0 µs · 75 % of path" in figures and "10.0 µs" in figures
@@ -237,7 +238,7 @@ def test_communication_of_the_host_is_no_time_of_a_device() -> None:
     assert "device" not in picture and "10.0 µs on the host" in picture
     p.graph.collective(20_000, 5_000, ranks=[0, 1])
     p.callers.append([])
-    assert "share of the device time" in draw_flow(data_flow(p.build(), "a test", np.zeros(3, np.int64), texts=None))
+    assert "share of the device time" in draw_flow(data_flow(p.build(), "a test", np.zeros(3, np.int64)))
 
 
 def test_markup_in_names_is_text() -> None:
