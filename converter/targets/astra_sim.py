@@ -1,74 +1,144 @@
-"""Makes a graph that both generations of ASTRA-sim run to the end, and reports what had to change for that.
+"""Makes a graph that both generations of ASTRA-sim run to the end, by a list of passes, and counts what changed.
 
 The graph gets the types, attributes and durations that the simulator reads, and nothing on which it stops, hangs or
-loses time.
-
-Makes the graph for a target from a generic one.
+loses time. `PASSES` says in order what is done and why.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM, GOAL, WHOLE_JOB, Target
-from ...schema.columns import NodeNumbers, Ragged
-from ...schema.comm_groups import LARGEST_JOB, RankList
-from ...schema.errors import DataError, Remedy
-from ...schema.graph import DependencyKind, ExecutionGraph, NodeType, TargetChanges
+from ...schema.columns import Bool, Int64, NodeNumbers, Ragged, previous_in_group
+from ...schema.comm_groups import RankList
+from ...schema.errors import DataError
+from ...schema.graph import Change, DependencyKind, ExecutionGraph, NodeType, TargetChanges
 from ..device_only import COMMUNICATION, SILENT
+from ..edges import Edges
 from ..ranks import recorded_groups
 from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, spliced, used
-from .added_time import (
-    delays_before_communication,
-    waits_before_known_work,
-    with_excess_time,
-    with_node_after_messages,
-    with_start_offset,
-)
 from .communication import (
     complete_messages,
     compute_unplayable,
     in_common_order,
     lower_collectives,
     name_groups,
+    number_groups_of,
     pad_all_gathers,
     separate_messages,
     with_ready_messages,
 )
-from .limits import WIDE, Roofline, SerialTime, for_roofline, implied, in_order_of_ends, serialise, widest_ready_set
-
-LARGEST_NUMBER = 2_147
-"""The simulator's stream numbers begin at a million times the group's number, in 32 bits."""
-
-NUMBERED_LOCALLY = (
-    "groups are numbered as this rank knows them; build all ranks together, or give each one file of groups"
+from .lowering import Lowering, Roofline
+from .times import (
+    in_order_of_ends,
+    serialise,
+    with_delay_nodes,
+    with_excess_time,
+    with_known_work,
+    with_node_after_messages,
+    with_start_offset,
 )
 
+WIDE = 2_000
+"""From this many ready nodes on a simulation takes seconds where a chained graph takes milliseconds."""
 
-@dataclass(slots=True)
-class TargetReport:
-    """What changed for the target: nodes by reason, µs where the name says so, the numbers of groups, and notes in
-    words.
+
+def played_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Returns the graph without the nodes that no simulator runs. Raises DataError where there are no others."""
+    silent = np.isin(graph.type, SILENT)
+    if silent.all():
+        raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
+    data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
+    data = data._replace(kind=data.kind & ~int(DependencyKind.CALL_ORDER))
+    lowering.count(Change.REMOVED, int(silent.sum()))
+    played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
+    played.metadata["target"] = ASTRA_SIM
+    return played
+
+
+def off_the_host(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
+    """Makes all communication that of the device, in place, and drops attributes that no node has any more."""
+    graph.attributes["is_cpu_op"] = np.where(np.isin(graph.type, COMMUNICATION), 0, graph.integers("is_cpu_op", 0))
+    graph.attributes = used(graph.attributes) | {"data_dep_kinds": graph.attributes["data_dep_kinds"]}
+    return graph
+
+
+def without_own_control(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Removes control dependencies that data dependencies do not imply, in place."""
+    control = control_edges(graph)
+    is_kept = implied(control, data_edges(graph), lanes_of(graph))
+    graph.ctrl_deps = Ragged.grouped(control.target[is_kept], control.source[is_kept] + 1, len(graph))
+    lowering.count(Change.CONTROL_REMOVED, int((~is_kept).sum()))
+    return graph
+
+
+def count_ready_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Counts how many nodes at most are ready at once, and changes nothing."""
+    most = widest_ready_set(graph, data_edges(graph))
+    lowering.count(Change.MOST_READY, most)
+    lowering.note(
+        most > WIDE, f"up to {most} nodes are ready at once; the time to simulate grows with the square of that"
+    )
+    return graph
+
+
+def widest_ready_set(graph: ExecutionGraph, edges: Edges) -> int:
+    """Returns the largest number of nodes that were released and had not ended, by the measured clock. O(n log n).
+
+    A node without dependencies is ready from the start.
     """
+    if not len(graph):
+        return 0
+    end = graph.start_ns + graph.duration_ns
+    released = np.full(len(graph), graph.start_ns.min())
+    np.maximum.at(released, edges.target, end[edges.source])
+    time = np.concatenate((released, np.maximum(end, released + 1)))
+    change = np.repeat((1, -1), len(graph))
+    return int(np.cumsum(change[np.lexsort((change, time))]).max())
 
-    removed: int
-    lowered: dict[str, int]
-    as_computation: dict[str, int]
-    padded: int
-    control_removed: int
-    start_offset_us: float
-    excess_us: float
-    ready_messages: int
-    idle_time_cut_us: float
-    host_delay_cut_us: float
-    delay_nodes: int
-    without_work: int
-    most_nodes_ready_at_once: int
-    groups: dict[RankList, int]
-    notes: list[str]
+
+def note_own_numbers(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Says that groups are numbered as one rank knows them, and changes nothing."""
+    is_numbered = (graph.type == NodeType.COMM_COLL) & graph.texts("pg_name").where(bool)
+    lowering.note(
+        lowering.groups is None and is_numbered.any(),
+        "groups are numbered as this rank knows them; build all ranks together, or give each one file of groups",
+    )
+    return graph
+
+
+class Pass(NamedTuple):
+    """What is done to a graph, and why; it may change the graph in place."""
+
+    run: Callable[[ExecutionGraph, Lowering], ExecutionGraph]
+    why: str
+
+
+PASSES = (
+    Pass(lambda graph, _: separate_messages(graph), "a send or receive has one peer"),
+    Pass(played_nodes, "metadata runs nowhere"),
+    Pass(complete_messages, "v3 stops at a missing attribute"),
+    Pass(lower_collectives, "some types are refused"),
+    Pass(compute_unplayable, "what has no partner or no known type would stop or hang"),
+    Pass(pad_all_gathers, "an all-gather of few bytes never ends"),
+    Pass(number_groups_of, "a group is found by its number"),
+    Pass(off_the_host, "what runs on the host does not communicate"),
+    Pass(with_delay_nodes, "the simulator computes the duration of communication and known work anew"),
+    Pass(in_common_order, "members that come in different orders deadlock"),
+    Pass(serialise, "one node of a kind runs at a time"),
+    Pass(with_ready_messages, "a send does not wait for its receiver"),
+    Pass(with_excess_time, "the network gives collectives less than they took"),
+    Pass(in_order_of_ends, "of several ready nodes the lowest id goes first"),
+    Pass(with_node_after_messages, "v3 stops where a rank ends with a message"),
+    Pass(with_start_offset, "all ranks start at once"),
+    Pass(without_own_control, "some simulators obey control dependencies, others do not"),
+    Pass(count_ready_nodes, "the time to simulate grows with the square of them"),
+    Pass(with_known_work, "roofline mode stops at nodes without work"),
+    Pass(note_own_numbers, "ranks that are built one by one number their groups differently"),
+)
 
 
 def for_astra_sim(
@@ -76,8 +146,8 @@ def for_astra_sim(
     groups: Mapping[RankList, int] | None = None,
     roofline: Roofline | None = None,
     start_offset_ns: int = 0,
-) -> tuple[ExecutionGraph, TargetReport]:
-    """Returns the graph for ASTRA-sim, and the changes; the graph passed in stays as it is. O((n + e) log n).
+) -> ExecutionGraph:
+    """Returns the graph for ASTRA-sim, with its `changes`; the graph passed in stays as it is. O((n + e) log n).
 
     Args:
         graph: a generic graph.
@@ -89,120 +159,11 @@ def for_astra_sim(
     Raises:
         DataError: the graph has no nodes, a dependency on a missing node or a cycle, or a group that `groups` lacks.
     """
-    graph = separate_messages(graph)
-    world = _all_ranks(graph)
-    played = _played_nodes(graph)
-    removed = len(graph) - len(played)
-    groups_of_graph = recorded_groups(played)
-    complete_messages(played)
-    lowered = lower_collectives(played)
-    as_computation = compute_unplayable(played, groups_of_graph, world)
-    padded = pad_all_gathers(played)
-    group_numbers = name_groups(played, groups_of_graph, groups, world)
-    unknown_groups = int(((played.type == NodeType.COMM_COLL) & (groups_of_graph.of_node < 0)).sum())
-    played.attributes["is_cpu_op"] = np.where(np.isin(played.type, COMMUNICATION), 0, played.integers("is_cpu_op", 0))
-    played.attributes = used(played.attributes) | {"data_dep_kinds": played.attributes["data_dep_kinds"]}
-    played, delay_nodes = delays_before_communication(played)
-    played, waits = waits_before_known_work(played) if roofline else (played, 0)
-    played = in_common_order(played)
-    serial = serialise(played)
-    played, ready_messages = with_ready_messages(played)
-    played, excess_us = with_excess_time(played)
-    played = with_start_offset(with_node_after_messages(in_order_of_ends(played)), start_offset_ns)
-    report = TargetReport(
-        removed=removed,
-        lowered=dict(lowered),
-        as_computation=dict(as_computation),
-        padded=padded,
-        control_removed=_drop_implied_control(played),
-        start_offset_us=start_offset_ns / 1000,
-        excess_us=excess_us,
-        ready_messages=ready_messages,
-        idle_time_cut_us=serial.idle_cut / 1000,
-        host_delay_cut_us=serial.delay_cut / 1000,
-        delay_nodes=delay_nodes + waits,
-        without_work=for_roofline(played, roofline),
-        most_nodes_ready_at_once=widest_ready_set(played, data_edges(played)),
-        groups=group_numbers,
-        notes=[],
-    )
-    report.notes += _notes(played, report, serial, unknown_groups, roofline)
-    if groups is None and group_numbers:
-        report.notes.append(NUMBERED_LOCALLY)
-    return played, report
-
-
-def _all_ranks(graph: ExecutionGraph) -> RankList | None:
-    """Returns the ranks of the job by the metadata, None if their number is not known or too large."""
-    size = graph.number("world_size", -1)
-    return (tuple(range(size)) if size <= LARGEST_JOB else None) or None
-
-
-def _played_nodes(graph: ExecutionGraph) -> ExecutionGraph:
-    """Returns the graph without the nodes that no simulator runs. Raises DataError where there are no others."""
-    silent = np.isin(graph.type, SILENT)
-    if silent.all():
-        raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
-    data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
-    data = data._replace(kind=data.kind & ~int(DependencyKind.CALL_ORDER))
-    played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
-    played.metadata["target"] = "astra-sim"
-    return played
-
-
-def _drop_implied_control(graph: ExecutionGraph) -> int:
-    """Removes control dependencies that data dependencies do not imply, in place; returns their number."""
-    control = control_edges(graph)
-    is_kept = implied(control, data_edges(graph), lanes_of(graph))
-    graph.ctrl_deps = Ragged.grouped(control.target[is_kept], control.source[is_kept] + 1, len(graph))
-    return int((~is_kept).sum())
-
-
-def _notes(
-    graph: ExecutionGraph, report: TargetReport, serial: SerialTime, unknown_groups: int, roofline: Roofline | None
-) -> list[str]:
-    """Returns sentences about what the user should know."""
-    us = {name: f"{value / 1000:.1f} µs" for name, value in serial._asdict().items()}
-    return [
-        note
-        for applies, note in (
-            (unknown_groups, f"{unknown_groups} collectives without recorded ranks are taken as ones of all ranks"),
-            (
-                max(report.groups.values(), default=0) > LARGEST_NUMBER,
-                f"a group has a number above {LARGEST_NUMBER}, more than the simulator can bear",
-            ),
-            (
-                serial.host_overlap,
-                f"{us['host_overlap']} of host work at the same time on several threads counts once, as one host "
-                "node runs at a time",
-            ),
-            (
-                serial.device_overlap,
-                f"{us['device_overlap']} of device work at the same time on several streams counts once, as one runs "
-                "at a time",
-            ),
-            (
-                serial.communication_overlap,
-                f"{us['communication_overlap']} of communication beside other communication counts once, as a rank "
-                "runs one send or collective at a time",
-            ),
-            (
-                report.most_nodes_ready_at_once > WIDE,
-                f"up to {report.most_nodes_ready_at_once} nodes are ready at once; the time to simulate grows with the "
-                "square of that",
-            ),
-            (
-                report.without_work and "num_ops" in graph.attributes,
-                f"operations or bytes of {report.without_work} computations are not known, so "
-                + (
-                    "they take their measured time"
-                    if roofline
-                    else f"the graph is for roofline mode only with {Remedy.ROOFLINE}"
-                ),
-            ),
-        )
-        if applies
-    ]
+    lowering = Lowering(groups, roofline, start_offset_ns, Counter(), [])
+    played = graph
+    for run, _ in PASSES:
+        played = run(played, lowering)
+    return dataclasses.replace(played, report=graph.report, changes=lowering.changes)
 
 
 def lower_for_target(
@@ -222,22 +183,45 @@ def lower_for_target(
     if target == GOAL:
         raise DataError(*WHOLE_JOB)
     if target == ASTRA_SIM:
-        played, report = for_astra_sim(graph, groups, roofline=roofline, start_offset_ns=start_offset_ns)
-        counts = {name: value for name, value in dataclasses.asdict(report).items() if name not in ("groups", "notes")}
-        return dataclasses.replace(played, report=graph.report, changes=TargetChanges(_flat(counts), report.notes))
+        return for_astra_sim(graph, groups, roofline, start_offset_ns)
     graph = dataclasses.replace(graph, attributes=dict(graph.attributes), changes=TargetChanges())
     if groups is not None:
         name_groups(graph, recorded_groups(graph), groups, None)
     return graph
 
 
-def _flat(changes: dict[str, Any]) -> dict[str, float]:
-    """Returns counts by reason one level up; names that end in `_us` are times."""
-    flat = {
-        f"{name}: {reason}": count
-        for name, counts in changes.items()
-        for reason, count in (counts.items() if isinstance(counts, dict) else (("", counts),))
-    }
-    return {
-        name.removesuffix(": ").replace("_us", ", µs").replace("_", " "): count for name, count in flat.items() if count
-    }
+def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
+    """Returns the control edges that follow from a data edge, or from the chain of a lane. Linear, apart from sorts.
+
+    An edge that follows only from a path over several lanes does not count as implied.
+    """
+    if not len(data.kind):
+        return np.zeros(len(control.kind), np.bool_)
+    keys = np.sort(_keys(data.source, data.target, len(lane)))
+    chain = _chains(data, keys, lane)
+    along = (chain[control.source] == chain[control.target]) & (control.source < control.target)
+    return np.asarray(along | _contains(keys, _keys(control.source, control.target, len(lane))))
+
+
+def _chains(data: Edges, keys: Int64, lane: Int64) -> Int64:
+    """Returns a number for each row, equal for neighbours on a lane if one depends on the other, directly or through
+    one node.
+    """
+    order = np.argsort(lane, kind="stable")
+    before = previous_in_group(order, lane)[data.target]
+    chained = np.zeros(len(lane), np.bool_)
+    chained[data.target[(data.source == before) | _contains(keys, _keys(before, data.source, len(lane)))]] = True
+    chain = np.empty(len(lane), np.int64)
+    chain[order] = np.cumsum(~chained[order])
+    return chain
+
+
+def _keys(source: Int64, target: Int64, count: int) -> Int64:
+    """Returns a number for each pair of rows, -1 for a pair whose source is missing (-1)."""
+    return np.where(source >= 0, target * count + source, -1)
+
+
+def _contains(keys: Int64, pairs: Int64) -> Bool:
+    """Returns which of the pairs, by their keys, are among the sorted keys."""
+    position = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)
+    return np.asarray(keys[position] == pairs)

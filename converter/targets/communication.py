@@ -1,15 +1,5 @@
-"""Collectives as ASTRA-sim runs them: types that it supports, and sizes on which it does not hang.
-
-Turns communication on which ASTRA-sim would stop or hang into computation of the measured duration.
-
-Names of process groups by which a simulator finds the groups of a graph's collectives.
-
-Splits coalesced messages, which one kernel carried, into a node each: a simulator's send or receive has one peer.
-
-Sends come first, and each message follows the previous one: as they run in sequence, a receive must not block a send
-for which its own sender waits.
-
-Ready messages and the common order of communication, for a simulator that sends without waiting for the receiver.
+"""Communication as ASTRA-sim runs it: types and sizes on which it neither stops nor hangs, one peer for each message,
+groups by number, one order, and ready messages for sends that waited.
 
 ASTRA-sim sends a message when its node is ready, and a receive that comes later takes no time. Where the measured send
 waited for its receiver, the receiver's kernel sends a few bytes back as soon as it can start, and the send waits for
@@ -18,7 +8,6 @@ takes none, and follows only what its kernel follows.
 """
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -27,11 +16,12 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Categorical, Int32, Int64, NodeNumbers, Ragged, group_ids, is_group_start
 from ...schema.comm_groups import INT32_MAX, RankList, number_groups
 from ...schema.errors import DataError
-from ...schema.graph import CollectiveType, Column, DependencyKind, ExecutionGraph, NodeType
+from ...schema.graph import Change, CollectiveType, Column, DependencyKind, ExecutionGraph, NodeType
 from ..communication import COALESCED
 from ..edges import Edges, deduplicated
-from ..ranks import Groups
+from ..ranks import Groups, recorded_groups
 from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, rows_of_graph, take_rows, with_added_nodes
+from .lowering import Lowering, all_ranks
 
 PLAYED = (
     CollectiveType.ALL_REDUCE,
@@ -56,146 +46,17 @@ LOWERED = {
 
 LEAST_BYTES = 128
 """An all-gather of fewer bytes than the simulated system splits a data set into (usually 4 to 64) never ends."""
-
-
-def simulated_as(kind: int) -> int:
-    """Returns the CollectiveType as which the simulator runs one of this type; other numbers stay."""
-    return int(LOWERED.get(CollectiveType(kind), kind)) if kind >= 0 else kind
-
-
-def lower_collectives(graph: ExecutionGraph) -> Counter[str]:
-    """Replaces types that the simulator refuses, in place; returns the number of replacements by kind."""
-    collective, recorded = graph.type == NodeType.COMM_COLL, graph.integers("comm_type")
-    lowered, counts = recorded.copy(), Counter[str]()
-    for kind, instead in LOWERED.items():
-        rows = collective & (recorded == kind)
-        if rows.any():
-            lowered[rows] = instead
-            counts[f"{kind.name.lower()} as {instead.name.lower()}"] = int(rows.sum())
-    graph.attributes["comm_type"] = lowered
-    _grow(graph, collective & (recorded == CollectiveType.BARRIER))
-    return counts
-
-
-def pad_all_gathers(graph: ExecutionGraph) -> int:
-    """Gives all-gathers at least LEAST_BYTES, in place; returns how many were smaller."""
-    gathers = (graph.type == NodeType.COMM_COLL) & (graph.integers("comm_type") == CollectiveType.ALL_GATHER)
-    return _grow(graph, gathers)
-
-
-def _grow(graph: ExecutionGraph, rows: Bool) -> int:
-    size = graph.integers("comm_size")
-    small = rows & (size < LEAST_BYTES)
-    graph.attributes["comm_size"] = np.where(small, LEAST_BYTES, size)
-    return int(small.sum())
-
-
-Reasons = list[tuple[str, Bool]]
-
-
-def compute_unplayable(graph: ExecutionGraph, groups: Groups, world: RankList | None) -> Counter[str]:
-    """Sets the type of such nodes to COMP, in place; returns their number by the first reason that applies.
-
-    Without `world` no rank counts as outside it.
-    """
-    rank, counts = graph.number("rank", -1), Counter[str]()
-    for reason, rows in _collective_reasons(graph, groups, rank, world) + _message_reasons(graph, rank, world):
-        rows = rows & (graph.type != NodeType.COMP)
-        graph.type[rows] = NodeType.COMP
-        counts[reason] += int(rows.sum())
-    return +counts
-
-
-def _collective_reasons(graph: ExecutionGraph, groups: Groups, rank: int, world: RankList | None) -> Reasons:
-    collective, simulated = graph.type == NodeType.COMM_COLL, set(world or ())
-
-    def in_group(facts: list[bool], unknown: bool) -> Bool:
-        return np.asarray(collective & np.array([*facts, unknown])[groups.of_node])
-
-    single, foreign = [len(ranks) < 2 for ranks in groups.lists], [-1 < rank not in ranks for ranks in groups.lists]
-    outside = [world is not None and not simulated.issuperset(ranks) for ranks in groups.lists]
-    return [
-        ("in a group of one", in_group(single, world is not None and len(world) < 2)),
-        ("in a group without this rank", in_group(foreign, False)),
-        ("in a group with ranks that are not simulated", in_group(outside, False)),
-        ("of an unknown type", collective & ~np.isin(graph.integers("comm_type"), PLAYED)),
-        ("without data", collective & (graph.integers("comm_size") <= 0)),
-    ]
-
-
-def _message_reasons(graph: ExecutionGraph, rank: int, world: RankList | None) -> Reasons:
-    is_send, is_receive = graph.type == NodeType.COMM_SEND, graph.type == NodeType.COMM_RECV
-    message, tag = is_send | is_receive, graph.integers("comm_tag", 0)
-    source, destination = graph.integers("comm_src"), graph.integers("comm_dst")
-    # the side that is not recorded is the node's own rank
-    own_side = np.where(is_send, source, destination)
-    own_side = np.where(own_side == ABSENT, rank, own_side)
-    peer = np.where(is_send, destination, source)
-    simulated = np.ones(len(graph), np.bool_) if world is None else np.isin(peer, world)
-    return [
-        ("to or from a rank that is unknown or not simulated", message & ((peer < 0) | (own_side < 0))),
-        ("of another rank", message & (own_side != rank)),
-        ("to the rank itself", message & (peer == rank)),
-        ("to or from a rank that is unknown or not simulated", message & ~simulated),
-        ("with a tag out of range", message & ((tag < 0) | (tag > INT32_MAX))),
-        ("without data", message & (graph.integers("comm_size") <= 0)),
-    ]
-
-
-def complete_messages(graph: ExecutionGraph) -> None:
-    """Writes the own rank and tag 0 on sends and receives that lack them, in place: v3 stops at a missing attribute."""
-    sends, receives = graph.type == NodeType.COMM_SEND, graph.type == NodeType.COMM_RECV
-    rank = graph.number("rank", -1)
-    for name, rows, value in (
-        ("comm_src", sends, rank),
-        ("comm_dst", receives, rank),
-        ("comm_tag", sends | receives, 0),
-    ):
-        column = graph.integers(name)
-        if rows.any():
-            graph.attributes[name] = np.where(rows & (column == ABSENT), value, column)
-
-
+LARGEST_NUMBER = 2_147
+"""The simulator's stream numbers begin at a million times the group's number, in 32 bits."""
 ALL_RANKS = ""
-
-
-def name_groups(
-    graph: ExecutionGraph, groups: Groups, numbers: Mapping[RankList, int] | None, world: RankList | None
-) -> dict[RankList, int]:
-    """Sets `pg_name` of collectives to the number of their group, "" for the whole world or an unknown group; returns
-    the numbers.
-
-    Collectives of groups with one member, or with a missing member, get no name. `pg_recorded` keeps the recorded name.
-    Without `numbers` the graph's own groups are numbered. Raises DataError for a group that `numbers` lacks.
-    """
-    collective, messages = (
-        graph.type == NodeType.COMM_COLL,
-        np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)),
-    )
-    used = [groups.lists[number] for number in np.unique(groups.of_node[collective]).tolist() if number >= 0]
-    named = dict.fromkeys(ranks for ranks in used if ranks != world and ranks in number_groups([ranks]))
-    numbers = number_groups(named) if numbers is None else numbers
-    if lacking := [ranks for ranks in named if ranks not in numbers]:
-        raise DataError(f"the communicator groups given lack the ranks {list(lacking[0])}; add that group to the file")
-    if "pg_recorded" not in graph.attributes:
-        graph.attributes["pg_recorded"] = graph.texts("pg_name")
-    names = [*(str(numbers[ranks]) if ranks in named else ALL_RANKS for ranks in groups.lists), ALL_RANKS]
-    has_number = np.array([*(ranks in named or ranks == world for ranks in groups.lists), True])[groups.of_node]
-    which = np.where(collective, groups.of_node, -1)
-    graph.attributes["pg_name"] = _names_of_nodes(names, which, (collective & has_number) | messages)
-    return {ranks: numbers[ranks] for ranks in named}
-
-
-def _names_of_nodes(
-    names: list[str], which: Int64, present: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
-) -> Categorical:
-    group_names = Categorical.of(names)
-    codes: Int32 = np.where(present, group_names.codes[which], -1).astype(np.int32)
-    return Categorical(codes, group_names.table)
-
-
 BEFORE = ("gap_ns", "host_delay_ns")
 """Times before the first message. The last message has the kernel's duration, the others none."""
+READY, AWAITED = "ready to receive", "receiver is ready"
+"""The names of the nodes that send and receive ready messages."""
+READY_BYTES = 64
+PLAN = ("comm_order", "ready_tag")
+"""What the ranks agreed on, at the nodes that it concerns."""
+MESSAGES = (NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
 class _Messages(NamedTuple):
@@ -210,6 +71,9 @@ class _Messages(NamedTuple):
 def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     """Returns the graph with a node for every message; the same graph if it has no coalesced messages. O((n + e) log
     n).
+
+    Sends come first, and each message follows the previous one: as they run in sequence, a receive must not block a
+    send for which its own sender waits.
     """
     lists = {name: graph.attributes.get(several) for name, several in COALESCED.items()}
     sizes = lists["comm_size"]
@@ -272,15 +136,153 @@ def _with_rows_of(messages: _Messages, graph: ExecutionGraph) -> ExecutionGraph:
     return dataclasses.replace(widened, attributes=attributes)
 
 
-READY, AWAITED = "ready to receive", "receiver is ready"
-"""The names of the nodes that send and receive ready messages."""
-READY_BYTES = 64
-PLAN = ("comm_order", "ready_tag")
-"""What the ranks agreed on, at the nodes that it concerns."""
-MESSAGES = (NodeType.COMM_SEND, NodeType.COMM_RECV)
+def simulated_as(kind: int) -> int:
+    """Returns the CollectiveType as which the simulator runs one of this type; other numbers stay."""
+    return int(LOWERED.get(CollectiveType(kind), kind)) if kind >= 0 else kind
 
 
-def in_common_order(graph: ExecutionGraph) -> ExecutionGraph:
+def complete_messages(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
+    """Writes the own rank and tag 0 on sends and receives that lack them, in place: v3 stops at a missing attribute."""
+    sends, receives = (graph.type == kind for kind in MESSAGES)
+    rank = graph.number("rank", -1)
+    for name, rows, value in (
+        ("comm_src", sends, rank),
+        ("comm_dst", receives, rank),
+        ("comm_tag", sends | receives, 0),
+    ):
+        column = graph.integers(name)
+        if rows.any():
+            graph.attributes[name] = np.where(rows & (column == ABSENT), value, column)
+    return graph
+
+
+def lower_collectives(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Replaces types that the simulator refuses, in place."""
+    collective, recorded = graph.type == NodeType.COMM_COLL, graph.integers("comm_type")
+    lowered = recorded.copy()
+    for kind, instead in LOWERED.items():
+        rows = collective & (recorded == kind)
+        lowered[rows] = instead
+        lowering.count(Change.LOWERED, int(rows.sum()), f"{kind.name.lower()} as {instead.name.lower()}")
+    graph.attributes["comm_type"] = lowered
+    _grow(graph, collective & (recorded == CollectiveType.BARRIER))
+    return graph
+
+
+def pad_all_gathers(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Gives all-gathers at least LEAST_BYTES, in place."""
+    gathers = (graph.type == NodeType.COMM_COLL) & (graph.integers("comm_type") == CollectiveType.ALL_GATHER)
+    lowering.count(Change.PADDED, _grow(graph, gathers))
+    return graph
+
+
+def _grow(graph: ExecutionGraph, rows: Bool) -> int:
+    size = graph.integers("comm_size")
+    small = rows & (size < LEAST_BYTES)
+    graph.attributes["comm_size"] = np.where(small, LEAST_BYTES, size)
+    return int(small.sum())
+
+
+Reasons = list[tuple[str, Bool]]
+
+
+def compute_unplayable(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Sets the type of communication on which the simulator would stop or hang to COMP, in place, so that it takes its
+    measured time; counted by the first reason that applies. Without a known world no rank counts as outside it.
+    """
+    rank, world, groups, counts = graph.number("rank", -1), all_ranks(graph), recorded_groups(graph), dict[str, int]()
+    for reason, rows in _collective_reasons(graph, groups, rank, world) + _message_reasons(graph, rank, world):
+        rows = rows & (graph.type != NodeType.COMP)
+        graph.type[rows] = NodeType.COMP
+        counts[reason] = counts.get(reason, 0) + int(rows.sum())
+    for reason, count in counts.items():
+        lowering.count(Change.AS_COMPUTATION, count, reason)
+    return graph
+
+
+def _collective_reasons(graph: ExecutionGraph, groups: Groups, rank: int, world: RankList | None) -> Reasons:
+    collective, simulated = graph.type == NodeType.COMM_COLL, set(world or ())
+
+    def in_group(facts: list[bool], unknown: bool) -> Bool:
+        return np.asarray(collective & np.array([*facts, unknown])[groups.of_node])
+
+    single, foreign = [len(ranks) < 2 for ranks in groups.lists], [-1 < rank not in ranks for ranks in groups.lists]
+    outside = [world is not None and not simulated.issuperset(ranks) for ranks in groups.lists]
+    return [
+        ("in a group of one", in_group(single, world is not None and len(world) < 2)),
+        ("in a group without this rank", in_group(foreign, False)),
+        ("in a group with ranks that are not simulated", in_group(outside, False)),
+        ("of an unknown type", collective & ~np.isin(graph.integers("comm_type"), PLAYED)),
+        ("without data", collective & (graph.integers("comm_size") <= 0)),
+    ]
+
+
+def _message_reasons(graph: ExecutionGraph, rank: int, world: RankList | None) -> Reasons:
+    is_send, is_receive = graph.type == NodeType.COMM_SEND, graph.type == NodeType.COMM_RECV
+    message, tag = is_send | is_receive, graph.integers("comm_tag", 0)
+    source, destination = graph.integers("comm_src"), graph.integers("comm_dst")
+    # the side that is not recorded is the node's own rank
+    own_side = np.where(is_send, source, destination)
+    own_side = np.where(own_side == ABSENT, rank, own_side)
+    peer = np.where(is_send, destination, source)
+    simulated = np.ones(len(graph), np.bool_) if world is None else np.isin(peer, world)
+    return [
+        ("to or from a rank that is unknown or not simulated", message & ((peer < 0) | (own_side < 0))),
+        ("of another rank", message & (own_side != rank)),
+        ("to the rank itself", message & (peer == rank)),
+        ("to or from a rank that is unknown or not simulated", message & ~simulated),
+        ("with a tag out of range", message & ((tag < 0) | (tag > INT32_MAX))),
+        ("without data", message & (graph.integers("comm_size") <= 0)),
+    ]
+
+
+def number_groups_of(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Names the groups of collectives by their numbers, in place, see `name_groups`."""
+    groups = recorded_groups(graph)
+    numbers = name_groups(graph, groups, lowering.groups, all_ranks(graph))
+    unknown = int(((graph.type == NodeType.COMM_COLL) & (groups.of_node < 0)).sum())
+    lowering.note(unknown, f"{unknown} collectives without recorded ranks are taken as ones of all ranks")
+    lowering.note(
+        max(numbers.values(), default=0) > LARGEST_NUMBER,
+        f"a group has a number above {LARGEST_NUMBER}, more than the simulator can bear",
+    )
+    return graph
+
+
+def name_groups(
+    graph: ExecutionGraph, groups: Groups, numbers: Mapping[RankList, int] | None, world: RankList | None
+) -> dict[RankList, int]:
+    """Sets `pg_name` of collectives to the number of their group, "" for the whole world or an unknown group; returns
+    the numbers.
+
+    Collectives of groups with one member, or with a missing member, get no name. `pg_recorded` keeps the recorded name.
+    Without `numbers` the graph's own groups are numbered. Raises DataError for a group that `numbers` lacks.
+    """
+    collective, messages = (
+        graph.type == NodeType.COMM_COLL,
+        np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)),
+    )
+    used = [groups.lists[number] for number in np.unique(groups.of_node[collective]).tolist() if number >= 0]
+    named = dict.fromkeys(ranks for ranks in used if ranks != world and ranks in number_groups([ranks]))
+    numbers = number_groups(named) if numbers is None else numbers
+    if lacking := [ranks for ranks in named if ranks not in numbers]:
+        raise DataError(f"the communicator groups given lack the ranks {list(lacking[0])}; add that group to the file")
+    if "pg_recorded" not in graph.attributes:
+        graph.attributes["pg_recorded"] = graph.texts("pg_name")
+    names = [*(str(numbers[ranks]) if ranks in named else ALL_RANKS for ranks in groups.lists), ALL_RANKS]
+    has_number = np.array([*(ranks in named or ranks == world for ranks in groups.lists), True])[groups.of_node]
+    which = np.where(collective, groups.of_node, -1)
+    graph.attributes["pg_name"] = _names_of_nodes(names, which, (collective & has_number) | messages)
+    return {ranks: numbers[ranks] for ranks in named}
+
+
+def _names_of_nodes(names: list[str], which: Int64, present: Bool) -> Categorical:
+    group_names = Categorical.of(names)
+    codes: Int32 = np.where(present, group_names.codes[which], -1).astype(np.int32)
+    return Categorical(codes, group_names.table)
+
+
+def in_common_order(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
     """Returns the graph with a dependency between each two consecutive sends and collectives by `comm_order`."""
     order = graph.integers("comm_order")
     rows = np.flatnonzero((order != ABSENT) & (graph.type != NodeType.COMM_RECV))
@@ -292,8 +294,8 @@ def in_common_order(graph: ExecutionGraph) -> ExecutionGraph:
     return edited_graph(graph, NodeNumbers(np.arange(len(graph))), data, control_edges(graph))
 
 
-def with_ready_messages(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
-    """Returns the graph with a node for each `ready_tag`, and the number of ready messages that it sends.
+def with_ready_messages(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Returns the graph with a node for each `ready_tag`.
 
     A receive's node sends it after what its kernel depends on, and before the first collective that comes after the
     message in the common order: that one takes the place of communication until all members are there, and one of them
@@ -302,7 +304,7 @@ def with_ready_messages(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
     order, tags = graph.integers("comm_order"), graph.integers("ready_tag")
     receives, sends = (np.flatnonzero((tags != ABSENT) & (graph.type == kind)) for kind in reversed(MESSAGES))
     if not len(receives) and not len(sends):
-        return _without_plan(graph), 0
+        return _without_plan(graph)
     data, first, count = data_edges(graph), _first_messages(graph)[receives], len(graph)
     added = count + np.arange(len(receives) + len(sends))
     ready, awaited = NodeNumbers(added[: len(receives)]), NodeNumbers(added[len(receives) :])
@@ -317,7 +319,8 @@ def with_ready_messages(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
         Edges.of(awaited, NodeNumbers(sends), DependencyKind.COLLECTIVE),
     ]
     rows, joined = NodeNumbers(np.arange(len(widened))), deduplicated(Edges.joined(edges), len(widened))
-    return edited_graph(_without_plan(widened), rows, joined, control_edges(graph)), len(receives)
+    lowering.count(Change.READY_MESSAGES, len(receives))
+    return edited_graph(_without_plan(widened), rows, joined, control_edges(graph))
 
 
 def _without_plan(graph: ExecutionGraph) -> ExecutionGraph:

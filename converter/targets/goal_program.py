@@ -42,7 +42,7 @@ from ..ranks import MeasuredTimes
 from ..rewiring import data_edges, lanes_of, spliced
 from .algorithms import steps_of
 from .goal_job import GoalOptions, RecordedJob
-from .limits import chain_gaps
+from .times import chain_gaps
 
 NETWORK, NODE, WITHIN_RANK, READY = 0, 1, 2, 3
 """The nics for messages to other nodes, within the node, of the rank to itself, and for bytes that say that a receiver

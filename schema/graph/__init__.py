@@ -7,6 +7,7 @@ simulators.
 from .decoder import MessageChecks as MessageChecks
 from .et_file import FrameBlock as FrameBlock, read_bytes as read_bytes, read_frames as read_frames
 from .execution_graph import (
+    Change as Change,
     ConvertReport as ConvertReport,
     ExecutionGraph as ExecutionGraph,
     TargetChanges as TargetChanges,

@@ -6,6 +6,7 @@ written by this project has ids 1 … n in topological order; a graph from elsew
 
 import os
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,9 +63,32 @@ class ConvertReport:
     dropped: Counts = field(default_factory=Counts)
 
 
+class Change(StrEnum):
+    """What is counted of a graph that was made for a target; µs where the words say so."""
+
+    REMOVED = "removed"
+    LOWERED = "lowered"
+    AS_COMPUTATION = "as computation"
+    PADDED = "padded"
+    CONTROL_REMOVED = "control removed"
+    START_OFFSET = "start offset, µs"
+    EXCESS = "excess, µs"
+    READY_MESSAGES = "ready messages"
+    IDLE_TIME_CUT = "idle time cut, µs"
+    HOST_DELAY_CUT = "host delay cut, µs"
+    DELAY_NODES = "delay nodes"
+    WITHOUT_WORK = "without work"
+    MOST_READY = "most nodes ready at once"
+    COLLECTIVES = "all collectives, µs"
+    RESIZED = "communications of uneven size, given one size on all members"
+    SHRUNK = "collectives that ran beside others, given the bytes of the time they had alone"
+    HIDDEN = "collectives that ran beside others, given the time they had alone, which is less than their latency"
+    WITHOUT_PARTNER = "communications without a partner, as computation"
+
+
 @dataclass(slots=True)
 class TargetChanges:
-    """The changes for a target: nodes by reason, without zeros, µs where the name says so; and notes in words.
+    """The changes for a target: nodes by Change and reason, without zeros, µs where the name says so; notes in words.
 
     >>> import execgraph as eg
     >>> eg.link("tests/data/training", rank=0).to_graph("astra-sim").changes.notes

@@ -87,7 +87,7 @@ def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[
             graphs, calls.by_node(common_sizes(calls), calls.node >= 0), common_order(calls), strict=True
         )
     ]
-    return [for_astra_sim(graph, groups)[0] for graph in agreed], groups
+    return [for_astra_sim(graph, groups) for graph in agreed], groups
 
 
 # whole jobs

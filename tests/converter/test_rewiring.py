@@ -22,7 +22,8 @@ from execgraph.converter.rewiring import (
     used,
     whole_microseconds,
 )
-from execgraph.converter.targets.limits import implied, uncovered, widest_ready_set
+from execgraph.converter.targets.astra_sim import implied, widest_ready_set
+from execgraph.converter.targets.times import uncovered
 from execgraph.schema.columns import (
     ABSENT,
     BytesColumn,

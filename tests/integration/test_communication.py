@@ -5,15 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.communication import Message, tags
-from execgraph.converter.targets import for_astra_sim, separate_messages
+from execgraph.converter.targets import separate_messages
 from execgraph.linker.link import link
 from execgraph.schema.columns import Ragged
 from execgraph.schema.comm_groups import natural
-from execgraph.schema.graph import CollectiveType, ExecutionGraph
+from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph
 from execgraph.tools.replay import replay, replay_ranks
 from support.builder.layouts import LAYOUTS
 from support.builder.records import Comms, Group, Tensor
 from support.builder.timeline import TraceBuilder
+from support.for_simulator import lowered
 from support.runs import (
     COLL,
     INTEGERS,
@@ -375,9 +376,9 @@ def test_messages_follow_each_other_and_what_the_kernel_followed() -> None:
 
 
 def test_a_graph_for_the_target_needs_nobody_to_separate_messages_first() -> None:
-    played, told = for_astra_sim(middle())
+    played, told = lowered(middle())
     assert sum(node["type"] is SEND for node in communications(played)) == 4
-    assert told.as_computation == {}
+    assert told.reasons(Change.AS_COMPUTATION) == {}
 
 
 def test_messages_of_one_kernel_are_waited_for_by_all_their_peers() -> None:

@@ -1,10 +1,12 @@
 """Small graphs that communicate for ASTRA-sim, programs for our own simulator, and what holds for each of its runs."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from execgraph.converter.targets import TargetReport, for_astra_sim
-from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.converter.targets import for_astra_sim
+from execgraph.converter.targets.lowering import Lowering
+from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.generate import PRESETS, Job, RankRun, build_job
 from execgraph.tools.generate.instructions import Activity, Group, Instruction, Launch, Rendezvous
 from execgraph.tools.generate.nccl import Communicator
@@ -108,12 +110,45 @@ def value(graph: ExecutionGraph, attribute: str, row: int = -1) -> int:
     return int(graph.integers(attribute)[row])
 
 
+class Told(NamedTuple):
+    """What is said of a graph for the simulator: counts by change, and notes."""
+
+    counts: dict[str, float]
+    notes: list[str]
+
+    def __getitem__(self, change: Any) -> Any:
+        return self.counts.get(change, 0)
+
+    def reasons(self, change: Change) -> dict[str, float]:
+        """The counts of a change by its reasons."""
+        return {
+            name.removeprefix(f"{change}: "): count
+            for name, count in self.counts.items()
+            if name.startswith(f"{change}: ")
+        }
+
+
 def targets(graph: ExecutionGraph, **options: Any) -> ExecutionGraph:
-    return for_astra_sim(graph, **options)[0]
+    return for_astra_sim(graph, **options)
 
 
-def report(graph: ExecutionGraph, **options: Any) -> TargetReport:
-    return for_astra_sim(graph, **options)[1]
+def lowered(graph: ExecutionGraph, **options: Any) -> tuple[ExecutionGraph, Told]:
+    made = for_astra_sim(graph, **options)
+    assert made.changes
+    return made, Told(made.changes.counts, made.changes.notes)
+
+
+def passed(
+    run: Callable[[ExecutionGraph, Lowering], ExecutionGraph], graph: ExecutionGraph, start_offset_ns: int = 0
+) -> tuple[ExecutionGraph, Told]:
+    """The graph after one pass, and what that says."""
+    lowering = Lowering(None, None, start_offset_ns, Counter(), [])
+    made = run(graph, lowering)
+    return made, Told(lowering.changes.counts, lowering.notes)
+
+
+def report(graph: ExecutionGraph, **options: Any) -> Told:
+    return lowered(graph, **options)[1]
 
 
 UNKNOWN = "to or from a rank that is unknown or not simulated"

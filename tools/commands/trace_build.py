@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..job import BuildReport, BuiltJob, RankSummary, Runner
 
 NAME = "trace-build"
-MOST_READY = "most nodes ready at once"
 log = logging.getLogger("execgraph")
 
 
@@ -137,7 +136,8 @@ def _runner(options: argparse.Namespace) -> "Runner":
 def _print_report(job: "BuiltJob", as_json: bool) -> None:
     """Prints a line for each rank and everything that the report says of all ranks."""
 
-    from ..job import COLLECTIVES, EXCESS, START_OFFSET, poor_goal_fit, table, time_lines
+    from ...schema.graph import Change
+    from ..job import poor_goal_fit, table, time_lines
     from ..sync_records_advice import UNRECORDED_WAITS
 
     report = job.report
@@ -149,7 +149,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
     if report.ranks:
         log.info(table(report.ranks, job.unchanged))
     for change, nodes in _changes(report.ranks).items():
-        if change not in (COLLECTIVES, EXCESS, START_OFFSET):
+        if change not in (Change.COLLECTIVES, Change.EXCESS, Change.START_OFFSET):
             log.info(summary_line("target", f"{change}: {nodes:g}"))
     for line in time_lines(report):
         log.info(line)
@@ -189,11 +189,13 @@ def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> Non
 
 def _changes(ranks: Sequence["RankSummary"]) -> Counter[str]:
     """Returns what the target made different on all ranks together; of nodes ready at once, the most on any rank."""
+    from ...schema.graph import Change
+
     changes = Counter[str]()
     for rank in ranks:
         changes.update(Counter(rank.target))
-    if changes[MOST_READY]:
-        changes[MOST_READY] = max(int(rank.target.get(MOST_READY, 0)) for rank in ranks)
+    if changes[Change.MOST_READY]:
+        changes[Change.MOST_READY] = max(int(rank.target.get(Change.MOST_READY, 0)) for rank in ranks)
     return +changes
 
 

@@ -18,10 +18,7 @@ from .astra_sim_files import (
 from .build_rank import FITTED_TO_TRACED as FITTED_TO_TRACED
 from .build_report import (
     BUILT as BUILT,
-    COLLECTIVES as COLLECTIVES,
-    EXCESS as EXCESS,
     REPORT as REPORT,
-    START_OFFSET as START_OFFSET,
     BuildOptions as BuildOptions,
     BuildReport as BuildReport,
     RankSummary as RankSummary,

@@ -24,7 +24,7 @@ from ...schema.arguments import ASTRA_SIM, GENERIC, Target
 from ...schema.columns import workspace_in
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError, Remedy
-from ...schema.graph import CollectiveType, ExecutionGraph, TargetChanges
+from ...schema.graph import Change, CollectiveType, ExecutionGraph, TargetChanges
 from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
 from ...schema.progress import beside, give_up
@@ -34,8 +34,6 @@ from ..sync_records_advice import lacks_sync_records
 from ..workers import stage_done
 from .build_report import (
     BUILT,
-    COLLECTIVES,
-    EXCESS,
     FAILED,
     BuildOptions,
     FileContent,
@@ -212,11 +210,7 @@ def _shorten_paths(task: RankTask, text: str) -> str:
     return text.replace(f"{task.folder}{os.sep}", "")
 
 
-WITHOUT_PARTNER = "communications without a partner, as computation"
-RESIZED = "communications of uneven size, given one size on all members"
-SHRUNK = "collectives that ran beside others, given the bytes of the time they had alone"
-HIDDEN = "collectives that ran beside others, given the time they had alone, which is less than their latency"
-FITTED_TO_TRACED = (EXCESS, SHRUNK, HIDDEN)
+FITTED_TO_TRACED = (Change.EXCESS, Change.SHRUNK, Change.HIDDEN)
 """The changes that keep time which the fitted network does not give: they hold for the ranks that were traced."""
 
 
@@ -242,17 +236,17 @@ def finish_rank(task: FinishTask) -> RankResult:
         graph = lower_for_target(graph, build.options.target, plan.numbers, build.options.roofline, offset)
         graph.write(str(build.waiting))
         changes = graph.changes or TargetChanges()
-        if EXCESS in changes.counts:
-            changes.counts[COLLECTIVES] = plan.excess.collectives_ns / 1000
-        if plan.sizes:
-            changes.counts[RESIZED] = len(plan.sizes)
-        if keeps_time and plan.excess.sizes:
-            changes.counts[SHRUNK] = len(plan.excess.sizes)
-        if keeps_time and plan.excess.hidden:
-            changes.counts[HIDDEN] = len(plan.excess.hidden)
+        if Change.EXCESS in changes.counts:
+            changes.counts[Change.COLLECTIVES] = plan.excess.collectives_ns / 1000
+        planned = {
+            Change.RESIZED: len(plan.sizes),
+            Change.SHRUNK: keeps_time and len(plan.excess.sizes),
+            Change.HIDDEN: keeps_time and len(plan.excess.hidden),
+            Change.WITHOUT_PARTNER: len(plan.unpartnered),
+        }
+        changes.counts |= {change: count for change, count in planned.items() if count}
         if plan.unpartnered:
-            changes.counts[WITHOUT_PARTNER] = len(plan.unpartnered)
-            changes.notes.append(f"{len(plan.unpartnered)} {WITHOUT_PARTNER}")
+            changes.notes.append(f"{len(plan.unpartnered)} {Change.WITHOUT_PARTNER}")
         return RankResult(
             msgspec.structs.replace(
                 task.summary,

@@ -23,7 +23,7 @@ from ...schema.arguments import GOAL
 from ...schema.columns import Summary, SummaryRepr, format_counts as counts_text, time_text
 from ...schema.comm_groups import GROUPS
 from ...schema.errors import DataError
-from ...schema.graph import ConvertReport
+from ...schema.graph import Change, ConvertReport
 from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
 from ...schema.reason_words import counts_in_words, from_json, to_json
@@ -36,12 +36,6 @@ FAILED = "failed"
 UP_TO_DATE = "up to date"
 PIECE = 1 << 20
 RANKS_SHOWN = 8
-START_OFFSET = "start offset, µs"
-"""What a rank's changes for the target call its start offset."""
-EXCESS = "excess, µs"
-"""What they call the time that its collectives took beyond the fitted network."""
-COLLECTIVES = "all collectives, µs"
-"""What they call the time that these collectives took in all."""
 HEADINGS = (
     "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked",
     "dropped", "nodes", "edges", "status",
@@ -145,7 +139,9 @@ class BuildReport(SummaryRepr, msgspec.Struct):
         """By rank, how much later than the first one each begins in what was built for a simulator."""
         if self.goal and self.options.start_offsets:
             return {rank.rank: rank.begin_ns / 1000 for rank in self.goal.ranks if rank.begin_ns}
-        return {rank.rank: rank.target[START_OFFSET] for rank in self.ranks if START_OFFSET in rank.target}
+        return {
+            rank.rank: rank.target[Change.START_OFFSET] for rank in self.ranks if Change.START_OFFSET in rank.target
+        }
 
     @property
     def host_time_after_us(self) -> dict[int, float]:
@@ -249,9 +245,9 @@ def time_lines(report: BuildReport) -> Iterator[str]:
         yield summary_line("offset", f"{_by_rank(report.start_offsets_us)} later than the first rank")
     if report.host_time_after_us:
         yield summary_line("host time", f"{_by_rank(report.host_time_after_us)} after the last activity kept")
-    if longer := [rank for rank in report.ranks if EXCESS in rank.target]:
-        most = max(longer, key=lambda rank: rank.target[EXCESS])
-        yield _excess_line(most.rank, most.target[EXCESS], most.target[COLLECTIVES])
+    if longer := [rank for rank in report.ranks if Change.EXCESS in rank.target]:
+        most = max(longer, key=lambda rank: rank.target[Change.EXCESS])
+        yield _excess_line(most.rank, most.target[Change.EXCESS], most.target[Change.COLLECTIVES])
     elif report.goal and any(rank.excess_ns for rank in report.goal.ranks):
         longest = max(report.goal.ranks, key=lambda rank: rank.excess_ns)
         yield _excess_line(longest.rank, longest.excess_ns / 1000, longest.collectives_ns / 1000)

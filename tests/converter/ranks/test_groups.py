@@ -8,7 +8,7 @@ from execgraph.converter.ranks import restrict_to_ranks
 from execgraph.converter.ranks.groups import given_ranks, ranks_of, ranks_text
 from execgraph.schema.columns import Ragged
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import NodeType
+from execgraph.schema.graph import Change, NodeType
 from support.for_simulator import UNKNOWN, communicating, report, value
 
 
@@ -50,16 +50,16 @@ def test_a_subset_of_ranks_is_numbered_from_zero_and_its_groups_are_reduced() ->
 
 def test_groups_that_are_not_complete_can_keep_their_measured_time() -> None:
     part = restrict_to_ranks(communicating(rank=1, pg_ranks=[0, 1, 2]), [0, 1], whole_groups=True)
-    assert report(part).as_computation == {"in a group with ranks that are not simulated": 1}
+    assert report(part).reasons(Change.AS_COMPUTATION) == {"in a group with ranks that are not simulated": 1}
     whole = restrict_to_ranks(communicating(rank=1, pg_ranks=[0, 1]), [0, 1], whole_groups=True)
-    assert report(whole).as_computation == {}
+    assert report(whole).reasons(Change.AS_COMPUTATION) == {}
 
 
 def test_messages_to_ranks_outside_become_computation() -> None:
     inside = communicating(type=NodeType.COMM_SEND, rank=2, comm_src=2, comm_dst=3)
     part = restrict_to_ranks(inside, [2, 3])
     assert [value(part, name) for name in ("comm_src", "comm_dst")] == [0, 1]
-    assert report(restrict_to_ranks(inside, [1, 2])).as_computation == {UNKNOWN: 1}
+    assert report(restrict_to_ranks(inside, [1, 2])).reasons(Change.AS_COMPUTATION) == {UNKNOWN: 1}
 
 
 def test_a_graph_of_none_of_the_ranks_is_refused() -> None:

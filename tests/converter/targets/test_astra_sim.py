@@ -5,8 +5,8 @@ import pytest
 from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.columns import Ragged
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import CollectiveType, DependencyKind, NodeType
-from support.for_simulator import communicating, report, targets, value
+from execgraph.schema.graph import Change, CollectiveType, DependencyKind, NodeType
+from support.for_simulator import communicating, lowered, report, targets, value
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 
@@ -17,10 +17,10 @@ def test_metadata_goes_and_who_followed_it_follows_what_came_before() -> None:
     meta = g.host("process_group:init", 5_000, 0, type=NodeType.METADATA, after=[(first, PROGRAM_ORDER)])
     more = g.host("process_group:init", 5_000, 0, type=NodeType.INVALID, after=[(meta, PROGRAM_ORDER)])
     g.host("second", 5_000, 5_000, after=[(more, PROGRAM_ORDER)])
-    played, told = for_astra_sim(g.build())
+    played, told = lowered(g.build())
     assert played.id.tolist() == [1, 2]
     assert [row.tolist() for row in (played.data_deps[0], played.data_deps[1])] == [[], [1]]
-    assert told.removed == 2
+    assert told[Change.REMOVED] == 2
 
 
 def test_a_dependency_given_twice_is_there_once() -> None:
@@ -80,16 +80,16 @@ def test_a_control_dependency_stays_only_where_data_dependencies_imply_it() -> N
     g.host("other thread", 10_000, 5_000, thread=2)
     graph = g.build()
     graph.ctrl_deps = Ragged.of([[], [], [1], [1]])
-    played, told = for_astra_sim(graph)
+    played, told = lowered(graph)
     assert [played.ctrl_deps[row].tolist() for row in range(4)] == [[], [], [1], []]
-    assert told.control_removed == 1
+    assert told[Change.CONTROL_REMOVED] == 1
 
 
 @pytest.mark.parametrize("promote", ["sync", "all"])
 def test_converted_graphs_keep_all_their_control_dependencies(promote: str) -> None:
     for graph in graphs_of("moe", promote=promote):
-        played, told = for_astra_sim(graph)
-        assert told.control_removed == 0
+        played, told = lowered(graph)
+        assert told[Change.CONTROL_REMOVED] == 0
         assert len(played.ctrl_deps.values) == len(graph.ctrl_deps.values)
 
 
@@ -102,9 +102,14 @@ def test_the_graph_given_stays_as_it_is() -> None:
 
 def test_what_does_not_apply_is_counted_as_none() -> None:
     told = report(communicating())
-    assert (told.removed, told.padded, told.control_removed, told.delay_nodes) == (0, 0, 0, 0)
-    assert (told.lowered, told.as_computation) == ({}, {})
-    assert (told.idle_time_cut_us, told.host_delay_cut_us) == (0, 0)
+    assert (told[Change.REMOVED], told[Change.PADDED], told[Change.CONTROL_REMOVED], told[Change.DELAY_NODES]) == (
+        0,
+        0,
+        0,
+        0,
+    )
+    assert (told.reasons(Change.LOWERED), told.reasons(Change.AS_COMPUTATION)) == ({}, {})
+    assert (told[Change.IDLE_TIME_CUT], told[Change.HOST_DELAY_CUT]) == (0, 0)
 
 
 def test_many_nodes_that_are_ready_at_once_are_told() -> None:
@@ -112,9 +117,9 @@ def test_many_nodes_that_are_ready_at_once_are_told() -> None:
     for clock in range(2_500):
         g.host("free", 1_000 * clock, 1_000)
     told = report(g.build())
-    assert told.most_nodes_ready_at_once == 2_500
+    assert told[Change.MOST_READY] == 2_500
     assert "2500 nodes are ready at once" in told.notes[0]
-    assert report(graphs_of("dlrm", 2)[0]).most_nodes_ready_at_once < 10
+    assert report(graphs_of("dlrm", 2)[0])[Change.MOST_READY] < 10
 
 
 def test_columns_that_no_node_has_are_left_out() -> None:

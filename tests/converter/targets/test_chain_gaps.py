@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import GoalOptions, for_astra_sim, write_goal
-from execgraph.converter.targets.limits import chain_gaps
+from execgraph.converter.targets.times import chain_gaps
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.replay import parse_scale, replay_ranks, simulated_ends
 from support import goal_simulator
@@ -111,7 +111,7 @@ def test_what_ifs_are_right_where_something_else_releases_the_kernels(
 
 
 def astra_sim_end(graph: ExecutionGraph, factor: float) -> int:
-    played, _ = for_astra_sim(graph)
+    played = for_astra_sim(graph)
     launches = played.name.where("launch".__eq__)
     played.duration_micros = np.where(launches, played.duration_micros * factor, played.duration_micros).astype(int)
     return int(simulated_ends([played])[0].max())

@@ -1,19 +1,19 @@
 """Collectives get types that ASTRA-sim runs, and sizes on which it does not hang."""
 
 import pytest
-from execgraph.converter.targets import LEAST_BYTES, for_astra_sim
+from execgraph.converter.targets import LEAST_BYTES
 from execgraph.converter.targets.communication import LOWERED, PLAYED, simulated_as
-from execgraph.schema.graph import CollectiveType, NodeType
-from support.for_simulator import ALL_GATHER, ALL_REDUCE, communicating, report, targets, value
+from execgraph.schema.graph import Change, CollectiveType, NodeType
+from support.for_simulator import ALL_GATHER, ALL_REDUCE, communicating, lowered, report, targets, value
 
 
 @pytest.mark.parametrize("kind", CollectiveType)
 def test_every_collective_gets_a_type_that_runs(kind: CollectiveType) -> None:
-    played, told = for_astra_sim(communicating(comm_type=kind))
+    played, told = lowered(communicating(comm_type=kind))
     assert played.type[1] == NodeType.COMM_COLL
     assert value(played, "comm_type") in PLAYED
     assert value(played, "comm_size") == 4096
-    assert bool(told.lowered) == (kind in LOWERED)
+    assert bool(told.reasons(Change.LOWERED)) == (kind in LOWERED)
 
 
 def test_a_type_is_simulated_as_itself_or_the_one_in_its_place_and_an_unknown_one_stays() -> None:
@@ -22,7 +22,7 @@ def test_a_type_is_simulated_as_itself_or_the_one_in_its_place_and_an_unknown_on
 
 
 def test_a_lowered_type_is_counted_by_name() -> None:
-    assert report(communicating(comm_type=CollectiveType.GATHER)).lowered == {"gather as all_gather": 1}
+    assert report(communicating(comm_type=CollectiveType.GATHER)).reasons(Change.LOWERED) == {"gather as all_gather": 1}
 
 
 def test_a_barrier_without_data_still_holds_the_ranks_together() -> None:
@@ -32,8 +32,8 @@ def test_a_barrier_without_data_still_holds_the_ranks_together() -> None:
 
 
 def test_a_small_all_gather_is_padded_and_a_large_one_is_not() -> None:
-    small, told = for_astra_sim(communicating(comm_type=ALL_GATHER, comm_size=3))
-    assert (value(small, "comm_size"), told.padded) == (LEAST_BYTES, 1)
+    small, told = lowered(communicating(comm_type=ALL_GATHER, comm_size=3))
+    assert (value(small, "comm_size"), told[Change.PADDED]) == (LEAST_BYTES, 1)
     assert (
         value(targets(communicating(comm_type=ALL_GATHER, comm_size=LEAST_BYTES + 1)), "comm_size") == LEAST_BYTES + 1
     )

@@ -7,7 +7,7 @@ import pytest
 from execgraph.converter.ranks import with_values
 from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import for_astra_sim
-from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.replay import simulated_ends
 from support.for_simulator import ALL_REDUCE, communicating, report, targets
 from support.graphs import STREAM_ORDER, GraphBuilder
@@ -45,14 +45,14 @@ def test_both_together_take_the_measured_time_of_the_collective() -> None:
     assert lowered.duration_ns.tolist() == [10_000, 9_000, 0, 2_000]
     assert lowered.integers("excess_ns", 0).tolist() == [0, 0, 6_400, 0]
     assert [ends.max() for ends in simulated_ends([lowered, targets(followed())])] == [21_000, 21_000]
-    assert report(graph).excess_us == 6
+    assert report(graph)[Change.EXCESS] == 6
 
 
 @pytest.mark.parametrize("generation", list(Generation))
 def test_a_simulator_runs_the_excess_after_what_its_network_gives(generation: Generation, tmp_path: Path) -> None:
     def finish(excess_ns: int) -> int:
         for rank in (0, 1):
-            for_astra_sim(with_values(followed(rank), "excess_ns", {COLLECTIVE: excess_ns}))[0].write(
+            for_astra_sim(with_values(followed(rank), "excess_ns", {COLLECTIVE: excess_ns})).write(
                 str(tmp_path / f"graph.{rank}.et")
             )
         outcome = simulate(read_files(tmp_path / "graph", 2), None, generation)

@@ -1,7 +1,6 @@
 """The rank that does nothing, for a simulator that needs two."""
 
-from execgraph.converter.targets.added_time import idle_rank
-from execgraph.converter.targets.limits import FIRST_BYTES
+from execgraph.converter.targets.times import FIRST_BYTES, idle_rank
 from execgraph.schema.graph import NodeType
 
 

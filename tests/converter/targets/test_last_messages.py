@@ -23,7 +23,7 @@ def job(on_host: bool = True, awaited: bool = False) -> list[ExecutionGraph]:
         )
         if awaited:
             g.activity("kernel", 14_000, 5_000, after=[(message, LAUNCH)])
-        graphs.append(for_astra_sim(g.build())[0])
+        graphs.append(for_astra_sim(g.build()))
     return graphs
 
 

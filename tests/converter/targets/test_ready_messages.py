@@ -61,7 +61,7 @@ def test_a_simulated_send_waits_for_a_late_receiver_and_no_rank_waits_for_ever(
 ) -> None:
     def finish(ready: bool) -> dict[int, int]:
         for rank, graph in enumerate((member(0, 10_000, SEND), member(1, 30_000, RECV))):
-            for_astra_sim(ordered(graph, ready))[0].write(str(tmp_path / f"graph.{rank}.et"))
+            for_astra_sim(ordered(graph, ready)).write(str(tmp_path / f"graph.{rank}.et"))
         outcome = simulate(read_files(tmp_path / "graph", 2), None, generation)
         assert outcome.good, outcome.trouble
         return outcome.finished_ns

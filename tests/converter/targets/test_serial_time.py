@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 from execgraph.converter.rewiring import rows_of_graph
-from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.columns import ABSENT
-from execgraph.schema.graph import ExecutionGraph, NodeType
+from execgraph.schema.graph import Change, ExecutionGraph, NodeType
 from execgraph.tools.replay import replay
-from support.for_simulator import ALL_REDUCE, report, targets, value
+from support.for_simulator import ALL_REDUCE, lowered, report, targets, value
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, STREAM_ORDER, GraphBuilder
 
@@ -21,11 +20,11 @@ def test_idle_time_beside_work_on_another_thread_is_cut() -> None:
     g = GraphBuilder(rank=0)
     g.host("host idle", 0, 100_000, thread=1)
     g.host("work", 30_000, 60_000, thread=2)
-    played, told = for_astra_sim(g.build())
+    played, told = lowered(g.build())
     assert list(played.name) == ["work", "host idle"]
     assert played.duration_micros.tolist() == [60, 40]
     assert played.duration_ns.tolist() == [60_000, 100_000]
-    assert told.idle_time_cut_us == 60
+    assert told[Change.IDLE_TIME_CUT] == 60
 
 
 def test_idle_time_of_two_threads_at_once_counts_once() -> None:
@@ -39,7 +38,7 @@ def test_work_of_two_threads_at_once_counts_once_for_what_ended_first() -> None:
     g = GraphBuilder(rank=0)
     g.host("long", 0, 100_000, thread=1)
     g.host("short", 20_000, 30_000, thread=2)
-    played, told = for_astra_sim(g.build())
+    played, told = lowered(g.build())
     assert list(zip(played.name, played.duration_micros.tolist(), strict=True)) == [("short", 30), ("long", 70)]
     assert told.notes[0].startswith("30.0 µs of host work at the same time on several threads")
 
@@ -48,9 +47,9 @@ def test_communication_beside_other_communication_is_named_and_communication_bes
     g = GraphBuilder(rank=0)
     g.activity("kernel", 0, 100_000, stream=7)
     g.collective(0, 60_000, ranks=[0, 1], stream=20, comm_type=ALL_REDUCE, comm_size=4096)
-    assert not [note for note in for_astra_sim(g.build())[1].notes if "communication" in note]
+    assert not [note for note in report(g.build()).notes if "communication" in note]
     g.collective(20_000, 70_000, ranks=[0, 1], stream=21, comm_type=ALL_REDUCE, comm_size=4096)
-    [note] = [note for note in for_astra_sim(g.build())[1].notes if "communication" in note]
+    [note] = [note for note in report(g.build()).notes if "communication" in note]
     assert note.startswith("40.0 µs of communication beside other communication counts once")
 
 
@@ -82,8 +81,8 @@ def test_what_ended_first_has_the_lower_id_unless_it_depends_on_the_other() -> N
 
 def test_idle_time_between_the_ops_of_one_thread_stays() -> None:
     for graph in graphs_of("hostbound"):
-        played, told = for_astra_sim(graph)
-        assert told.idle_time_cut_us == 0
+        played, told = lowered(graph)
+        assert told[Change.IDLE_TIME_CUT] == 0
         runs_on_host = ~graph.is_activity & (graph.type != NodeType.METADATA)
         on_host = rows_of_graph(played, np.flatnonzero(~played.is_activity))
         assert times(on_host) == times(rows_of_graph(graph, np.flatnonzero(runs_on_host)))
@@ -94,9 +93,9 @@ def test_host_delays_behind_work_of_another_stream_are_cut() -> None:
     first = g.activity("first", 10_000, 80_000, stream=7, host_delay_ns=10_000)
     g.activity("later", 100_000, 5_000, stream=7, host_delay_ns=10_000, after=[(first, STREAM_ORDER)])
     g.activity("other stream", 105_000, 5_000, stream=8, host_delay_ns=105_000)
-    played, told = for_astra_sim(g.build())
+    played, told = lowered(g.build())
     assert played.duration_micros.tolist() == [90, 15, 5]
-    assert told.host_delay_cut_us == 105
+    assert told[Change.HOST_DELAY_CUT] == 105
 
 
 def test_host_delay_before_communication_becomes_computation_before_it() -> None:
@@ -106,12 +105,12 @@ def test_host_delay_before_communication_becomes_computation_before_it() -> None
     meet = g.collective(20_000, 5_000, ranks=[0, 1], stream=8, after=[(gemm, STREAM_ORDER)], **told)
     g.activity("relu", 25_000, 5_000, stream=7, after=[(gemm, STREAM_ORDER), (meet, STREAM_ORDER)])
     graph = g.build()
-    played, said = for_astra_sim(graph)
+    played, said = lowered(graph)
     assert [played.name[row] for row in range(4)] == ["gemm", "host delay", "ncclAllReduce", "relu"]
     assert [played.data_deps[row].tolist() for row in range(4)] == [[], [1], [2], [1, 3]]
     assert (played.type[1], played.duration_micros[1], value(played, "stream", 1)) == (NodeType.COMP, 8, 8)
     assert value(played, "host_delay_ns", 2) == ABSENT
-    assert said.delay_nodes == 1
+    assert said[Change.DELAY_NODES] == 1
     assert replay(played).end_ns.tolist() == [10_000, 18_000, 25_000, 30_000]
     assert replay(graph).end_ns.tolist() == [10_000, 25_000, 30_000]
 

@@ -5,14 +5,14 @@ import pytest
 from execgraph.converter.device_only import without_host
 from execgraph.converter.edges import Edges, topological_order
 from execgraph.converter.rewiring import NO_EDGES, edited_graph
-from execgraph.converter.targets import for_astra_sim
-from execgraph.converter.targets.added_time import delays_before_communication
+from execgraph.converter.targets.astra_sim import widest_ready_set
 from execgraph.converter.targets.communication import lower_collectives, pad_all_gathers
-from execgraph.converter.targets.limits import widest_ready_set
+from execgraph.converter.targets.times import with_delay_nodes
 from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.comm_groups import INT32_MAX
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
+from support.for_simulator import lowered, passed, report
 from support.graphs import HOST_SYNC, LAUNCH, STREAM_ORDER, GraphBuilder
 from support.tables import column
 
@@ -51,8 +51,8 @@ def message(kind: NodeType = SEND, **more: object) -> ExecutionGraph:
     ],
 )
 def test_what_is_just_playable_is_played(graph: ExecutionGraph) -> None:
-    played, said = for_astra_sim(graph)
-    assert (played.type.tolist(), said.as_computation) == (graph.type.tolist(), {})
+    played, said = lowered(graph)
+    assert (played.type.tolist(), said.reasons(Change.AS_COMPUTATION)) == (graph.type.tolist(), {})
 
 
 @pytest.mark.parametrize(
@@ -72,24 +72,24 @@ def test_what_is_just_playable_is_played(graph: ExecutionGraph) -> None:
     ],
 )
 def test_what_is_not_becomes_computation_for_one_reason(graph: ExecutionGraph, reason: str) -> None:
-    played, said = for_astra_sim(graph)
-    assert (played.type.tolist(), said.as_computation) == ([NodeType.COMP], {reason: 1})
+    played, said = lowered(graph)
+    assert (played.type.tolist(), said.reasons(Change.AS_COMPUTATION)) == ([NodeType.COMP], {reason: 1})
 
 
 def test_in_a_job_of_unknown_size_no_rank_is_outside() -> None:
     graph = collective(ranks=(0, 999))
     graph.metadata = {"rank": 0}
-    assert for_astra_sim(graph)[1].as_computation == {}
+    assert report(graph).reasons(Change.AS_COMPUTATION) == {}
     graph = collective(ranks=())
     graph.metadata = {"rank": 0, "world_size": 1}
-    assert for_astra_sim(graph)[1].as_computation == {"in a group of one": 1}
+    assert report(graph).reasons(Change.AS_COMPUTATION) == {"in a group of one": 1}
 
 
 def test_a_group_that_only_a_message_names_is_not_numbered() -> None:
     g = GraphBuilder(rank=0, world_size=4)
     g.collective(0, 5, ranks=[], comm_type=int(ALL_REDUCE), comm_size=8)
     g.activity("send", 5, 5, type=SEND, comm_dst=1, comm_size=8, pg_ranks=[0, 1])
-    assert for_astra_sim(g.build())[1].groups == {}
+    assert not any("numbered" in note for note in report(g.build()).notes)
 
 
 # Sizes
@@ -97,12 +97,14 @@ def test_a_group_that_only_a_message_names_is_not_numbered() -> None:
 
 @pytest.mark.parametrize(("size", "played", "small"), [(127, 128, 1), (128, 128, 0), (129, 129, 0)])
 def test_all_gathers_and_barriers_have_at_least_128_bytes(size: int, played: int, small: int) -> None:
-    gather, barrier = collective(ALL_GATHER, comm_size=size), collective(BARRIER, comm_size=size)
-    assert (pad_all_gathers(gather), gather.integers("comm_size").tolist()) == (small, [played])
-    assert lower_collectives(barrier) == {"barrier as all_reduce": 1}
+    gather, told = passed(pad_all_gathers, collective(ALL_GATHER, comm_size=size))
+    assert (told[Change.PADDED], gather.integers("comm_size").tolist()) == (small, [played])
+    barrier, told = passed(lower_collectives, collective(BARRIER, comm_size=size))
+    assert told.reasons(Change.LOWERED) == {"barrier as all_reduce": 1}
     assert barrier.integers("comm_size").tolist() == [played]
-    other = collective(comm_size=size)
-    assert (pad_all_gathers(other), lower_collectives(other), other.integers("comm_size").tolist()) == (0, {}, [size])
+    for run in (pad_all_gathers, lower_collectives):
+        other, told = passed(run, collective(comm_size=size))
+        assert (told.counts, other.integers("comm_size").tolist()) == ({}, [size])
 
 
 # Time
@@ -118,8 +120,11 @@ def test_a_delay_before_communication_ends_where_its_gap_begins(gap: int | None)
     graph = g.build()
     if gap is None:
         del graph.attributes["gap_ns"]
-    changed, count = delays_before_communication(graph)
-    assert (count, [changed.name[row] for row in range(3)]) == (1, ["gemm", "host delay", "ncclAllReduce"])
+    changed, told = passed(with_delay_nodes, graph)
+    assert (told[Change.DELAY_NODES], [changed.name[row] for row in range(3)]) == (
+        1,
+        ["gemm", "host delay", "ncclAllReduce"],
+    )
     assert changed.start_ns.tolist() == [0, 20_500 - (gap or 0), 20_500]
     assert changed.start_time_micros.tolist() == [0, (20_500 - (gap or 0)) // 1000, 20]
     assert changed.integers("host_delay_ns").tolist() == [ABSENT, 1, ABSENT]
@@ -135,7 +140,7 @@ def test_without_a_delay_before_communication_the_graph_stays() -> None:
     g.activity("gemm", 0, 5, host_delay_ns=9)
     g.collective(5, 5, ranks=[0, 1], host_delay_ns=0)
     graph = g.build()
-    assert delays_before_communication(graph) == (graph, 0)
+    assert passed(with_delay_nodes, graph) == (graph, ({}, []))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +153,7 @@ def test_overlaps_are_told_in_us(on_host: bool, kind: str, us: int) -> None:
             g.host("op", start, 100_000, thread=lane)
         else:
             g.activity("kernel", start, 100_000, stream=lane)
-    (note,) = for_astra_sim(g.build())[1].notes
+    (note,) = report(g.build()).notes
     assert note.startswith(f"{us}.0 µs of {kind} at the same time")
 
 
@@ -158,8 +163,8 @@ def test_waiting_that_is_cut_is_told_in_us() -> None:
     g.host("host idle", 0, 100_000, thread=2)
     g.activity("kernel", 0, 60_000, stream=7)
     g.activity("kernel", 100_000, 10_000, stream=8, host_delay_ns=100_000)
-    said = for_astra_sim(g.build())[1]
-    assert (said.idle_time_cut_us, said.host_delay_cut_us, said.notes) == (60, 60, [])
+    said = report(g.build())
+    assert (said[Change.IDLE_TIME_CUT], said[Change.HOST_DELAY_CUT], said.notes) == (60, 60, [])
 
 
 def test_nodes_are_ready_from_what_they_follow_until_they_end() -> None:

@@ -7,9 +7,10 @@ from execgraph.converter.device_only import without_host
 from execgraph.converter.ranks import communication_summary, matched_calls
 from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import for_astra_sim
-from execgraph.converter.targets.added_time import with_start_offset
+from execgraph.converter.targets.times import with_start_offset
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
 from execgraph.tools.replay import replay_ranks, simulate_ranks, simulated_ends
+from support.for_simulator import passed
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from support.simulator import Generation, read_files, simulate
 
@@ -43,7 +44,7 @@ def offsets(graphs: list[ExecutionGraph]) -> list[int]:
 
 def lowered(graphs: list[ExecutionGraph]) -> list[ExecutionGraph]:
     pairs = zip(graphs, offsets(graphs), strict=True)
-    return [for_astra_sim(graph, start_offset_ns=offset)[0] for graph, offset in pairs]
+    return [for_astra_sim(graph, start_offset_ns=offset) for graph, offset in pairs]
 
 
 def test_the_offset_is_how_much_later_a_rank_began_on_the_clock_of_the_collectives() -> None:
@@ -92,16 +93,16 @@ def test_both_generations_run_the_job_with_its_offset(generation: Generation, tm
 
 def test_less_than_half_a_microsecond_is_no_node_and_half_of_one_a_whole_one() -> None:
     graph = late_rank()[0]
-    assert len(for_astra_sim(graph, start_offset_ns=499)[0]) == len(for_astra_sim(graph)[0])
-    assert for_astra_sim(graph, start_offset_ns=500)[0].duration_micros[0] == 1
-    assert for_astra_sim(graph, start_offset_ns=1_499)[0].duration_micros[0] == 1
+    assert len(for_astra_sim(graph, start_offset_ns=499)) == len(for_astra_sim(graph))
+    assert for_astra_sim(graph, start_offset_ns=500).duration_micros[0] == 1
+    assert for_astra_sim(graph, start_offset_ns=1_499).duration_micros[0] == 1
 
 
 @pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
 def test_the_offset_starts_with_the_rank_on_the_clock_of_its_node(host: bool) -> None:
     """The device's clock is 2 µs behind; without the host the rank begins with the copy, which starts at once."""
     graph = late_rank()[1]
-    offset = with_start_offset(graph if host else without_host(graph), OFFSET)
+    offset = passed(with_start_offset, graph if host else without_host(graph), OFFSET)[0]
     assert offset.integers("start_time_ns")[0] == 2_000_000 - (0 if host else 2_000)
 
 
@@ -110,6 +111,6 @@ def test_all_that_depends_on_nothing_follows_the_offset() -> None:
     op = g.host("op", 10, 5)
     g.host("next", 15, 5, after=[(op, PROGRAM_ORDER)])
     g.host("loader", 0, 5, thread=2)
-    edges = data_edges(with_start_offset(g.build(), OFFSET))
+    edges = data_edges(passed(with_start_offset, g.build(), OFFSET)[0])
     pairs = set(zip(edges.source.tolist(), edges.target.tolist(), strict=True))
     assert pairs == {(0, 1), (0, 3), (1, 2)}

@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.columns import ABSENT
-from execgraph.schema.graph import NodeType
-from support.for_simulator import ALL_GATHER, ALL_REDUCE, SEND, UNKNOWN, communicating, report, targets, value
+from execgraph.schema.graph import Change, NodeType
+from support.for_simulator import ALL_GATHER, ALL_REDUCE, SEND, UNKNOWN, communicating, lowered, report, targets, value
 from support.graphs import PROGRAM_ORDER, GraphBuilder
 
 
@@ -32,15 +31,15 @@ from support.graphs import PROGRAM_ORDER, GraphBuilder
 def test_what_the_simulator_cannot_play_becomes_computation_of_the_measured_time(
     attributes: dict[str, Any], reason: str
 ) -> None:
-    played, told = for_astra_sim(communicating(**attributes))
+    played, told = lowered(communicating(**attributes))
     assert played.type[1] == NodeType.COMP
     assert played.duration_micros[1] == 5
-    assert told.as_computation == {reason: 1}
+    assert told.reasons(Change.AS_COMPUTATION) == {reason: 1}
     assert played.texts("pg_name").codes[1] == -1
 
 
 def test_messages_of_a_graph_that_does_not_know_its_rank_cannot_be_played() -> None:
-    assert report(communicating(**{**SEND, "comm_src": ABSENT}, rank=-1)).as_computation == {UNKNOWN: 1}
+    assert report(communicating(**{**SEND, "comm_src": ABSENT}, rank=-1)).reasons(Change.AS_COMPUTATION) == {UNKNOWN: 1}
 
 
 def test_a_side_and_a_tag_that_are_not_recorded_are_the_own_rank_and_zero() -> None:

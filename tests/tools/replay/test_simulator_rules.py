@@ -15,7 +15,7 @@ from support.simulator import Generation, read_files, simulate
 
 
 def played(g: GraphBuilder) -> ExecutionGraph:
-    return for_astra_sim(g.build())[0]
+    return for_astra_sim(g.build())
 
 
 def test_one_node_of_a_kind_runs_at_a_time_and_the_lowest_id_goes_first() -> None:
@@ -42,14 +42,14 @@ def test_receives_run_beside_all_other_communication() -> None:
 @pytest.mark.parametrize("job", ["ddp", "pipeline", "moe", "halo", "streams"])
 def test_generated_jobs_take_their_measured_time(job: str, host: bool) -> None:
     for graph in graphs_of(job):
-        found = simulate_ranks([for_astra_sim(graph if host else without_host(graph))[0]])
+        found = simulate_ranks([for_astra_sim(graph if host else without_host(graph))])
         assert abs(found.worst_error_pct) <= 0.5
 
 
 def test_the_rules_are_those_of_the_simulator(tmp_path: Path) -> None:
     """Without communication, whose time replay mode takes from the file."""
     for number, graph in enumerate(graphs_of("streams")):
-        made = for_astra_sim(graph)[0]
+        made = for_astra_sim(graph)
         made.write(str(tmp_path / f"{number}.0.et"))
         outcome = simulate(read_files(tmp_path / str(number), 1), None, Generation.V1)
         assert outcome.finished_ns == {0: simulated_ends([made])[0].max()}

@@ -1,0 +1,372 @@
+"""Times as ASTRA-sim takes them: waits, offsets and excess time as nodes, overlaps once, operations and bytes.
+
+A simulator that models communication gives each collective the time of a network, starts all ranks at once, and runs
+one host node, one computation and one communication of a rank at a time. What the measured run waited beside that
+becomes nodes of its own, and each moment counts for one node of a kind only. In roofline mode a computation takes as
+long as its operations at the peak or its bytes, whichever is longer; its measured duration is not read.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.arguments import ASTRA_SIM
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NodeIds, NodeNumbers, Ragged, covered_until
+from ...schema.errors import Remedy
+from ...schema.graph import Change, CollectiveType, DependencyKind, ExecutionGraph, NodeType
+from ..device_only import COMMUNICATION
+from ..edges import Edges, topological_order
+from ..ranks import measured_times
+from ..rewiring import (
+    NO_EDGES,
+    control_edges,
+    data_edges,
+    edited_graph,
+    lanes_of,
+    set_rows,
+    whole_microseconds,
+    with_added_nodes,
+)
+from ..timeline import IDLE, UNRECORDED
+from .lowering import Lowering
+
+HOST_DELAY, EXCESS_TIME, START_OFFSET = "host delay", "beyond the fitted network", "start offset"
+AFTER_MESSAGES = "after the last messages"
+"""The names of the nodes that are added."""
+WAITING = (IDLE, UNRECORDED)
+"""Names of host nodes that wait."""
+FIRST_BYTES = 1 << 16
+"""Least bytes of a node without dependencies: the simulator stops at an event of 0 ns at its start, and no memory moves
+so many bytes within 1 ns.
+"""
+HALF_NS = 0.5
+"""Added to measured times, as the simulator truncates to whole ns."""
+
+
+def with_delay_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Returns the graph without `host_delay_ns` on communication, whose duration the simulator computes, but with nodes
+    of no length that have it instead; in roofline mode without that and gaps on computation of known work, too.
+
+    Each of these stands between a node and its dependencies. Control dependencies are lost if there is one.
+    """
+    graph = _waiting_before(graph, lowering, np.isin(graph.type, COMMUNICATION), ("host_delay_ns",))
+    return (
+        _waiting_before(graph, lowering, has_work(graph), ("host_delay_ns", "gap_ns")) if lowering.roofline else graph
+    )
+
+
+def _waiting_before(graph: ExecutionGraph, lowering: Lowering, before: Bool, parts: tuple[str, ...]) -> ExecutionGraph:
+    """Returns the graph in which the attributes `parts` of these nodes became nodes of their own."""
+    wait = np.sum([graph.integers(name, 0) for name in parts], axis=0)
+    late = NodeNumbers(np.flatnonzero(before & (wait > 0)))
+    if not len(late):
+        return graph
+    count, added = len(graph), NodeNumbers(len(graph) + np.arange(len(late)))
+    data = data_edges(graph)
+    stand_in = np.arange(count)
+    stand_in[late] = added
+    moved = data._replace(target=NodeNumbers(stand_in[data.target]))
+    launches = Edges.of(added, late, DependencyKind.LAUNCH)
+    gap_before = 0 if "gap_ns" in parts else graph.integers("gap_ns", 0)[late]
+    start, on_device = graph.start_ns[late] - gap_before, np.zeros(len(late), np.int64)
+    values = {"is_cpu_op": on_device, "start_time_ns": start, "host_delay_ns": wait[late]}
+    widened = with_added_nodes(graph, late, HOST_DELAY, values)
+    for name in parts:
+        widened.attributes[name] = set_rows(widened.integers(name), late, ABSENT)
+    rows = NodeNumbers(np.arange(count + len(late)))
+    lowering.count(Change.DELAY_NODES, len(late))
+    return edited_graph(widened, rows, Edges.joined([moved, launches]), NO_EDGES)
+
+
+def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Returns the graph with a node of whole µs after each collective that has `excess_ns`, before everything that
+    depends on the collective.
+
+    What a collective took beyond the fitted network in the measured run, such as contention or waiting for ranks that
+    were not traced, would be lost in a simulator that models communication, and the run end early.
+    The nodes are broadcasts, which the simulator runs for their duration: they take the place of communication, as the
+    collective did. They take time in the simulator only: their measured length is 0, and `duration_micros` of the
+    collective is that much shorter, so that both together take the measured time in replay mode.
+    """
+    excess = graph.integers("excess_ns", 0)
+    whole_us = np.minimum((excess + 500) // 1000, graph.duration_micros.astype(np.int64))
+    is_simulated = (graph.type == NodeType.COMM_COLL) & (graph.integers("comm_type") != CollectiveType.BROADCAST)
+    collectives = NodeNumbers(np.flatnonzero(is_simulated & (whole_us > 0)))
+    attributes = {name: column for name, column in graph.attributes.items() if name != "excess_ns"}
+    if not len(collectives):
+        return dataclasses.replace(graph, attributes=attributes)
+    data, count, after = data_edges(graph), len(graph), np.arange(len(graph))
+    after[collectives] = count + np.arange(len(collectives))
+    values = {
+        "is_cpu_op": np.zeros(len(collectives), np.int64),
+        "start_time_ns": graph.integers("start_time_ns")[collectives] + graph.duration_ns[collectives],
+        "comm_type": np.full(len(collectives), CollectiveType.BROADCAST),
+        "comm_size": graph.integers("comm_size")[collectives],
+        "excess_ns": excess[collectives],
+    }
+    longer = with_added_nodes(dataclasses.replace(graph, attributes=attributes), collectives, EXCESS_TIME, values)
+    longer.type[count:] = NodeType.COMM_COLL
+    longer.duration_micros[count:] = whole_us[collectives]
+    longer.duration_micros[collectives] -= whole_us[collectives].astype(longer.duration_micros.dtype)
+    group = longer.attributes["pg_name"]
+    assert isinstance(group, Categorical)
+    group.codes[count:] = group.codes[collectives]
+    data, control = (edges._replace(source=NodeNumbers(after[edges.source])) for edges in (data, control_edges(graph)))
+    follows = Edges.of(collectives, NodeNumbers(after[collectives]), DependencyKind.COLLECTIVE)
+    lowering.count(Change.EXCESS, float(whole_us[collectives].sum()))
+    return edited_graph(longer, NodeNumbers(np.arange(len(longer))), Edges.joined([data, follows]), control)
+
+
+def with_start_offset(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Returns the graph with a node of the rank's start offset before all others, of whole µs; the same graph for less
+    than half a µs.
+
+    The node takes time in the simulator only: it has no measured length, and starts with the recording of the rank.
+    """
+    offset_ns = lowering.start_offset_ns
+    lowering.count(Change.START_OFFSET, offset_ns / 1000)
+    whole_us = (offset_ns + 500) // 1000
+    if not whole_us:
+        return graph
+    data, count = data_edges(graph), len(graph)
+    roots, on_host = np.setdiff1d(np.arange(count), data.target), graph.integers("is_cpu_op", 0)
+    # on the host, as the rank itself was, unless the graph has none
+    first = NodeNumbers(roots[np.lexsort((graph.host_clock_start_ns[roots], -on_host[roots]))[:1]])
+    shift = np.where(on_host[first], 0, graph.number("clock_offset_ns", 0))
+    start = measured_times(graph).begin_ns - shift
+    values = {"is_cpu_op": on_host[first], "start_time_ns": start, "start_offset_ns": np.array([offset_ns])}
+    delayed = with_added_nodes(graph, first, START_OFFSET, values)
+    delayed.duration_micros[count] = whole_us
+    before_all = Edges.of(NodeNumbers(np.full(len(roots), count)), NodeNumbers(roots), DependencyKind.PROGRAM_ORDER)
+    order = NodeNumbers(np.roll(np.arange(count + 1), 1))
+    return edited_graph(delayed, order, Edges.joined([before_all, data]), control_edges(graph))
+
+
+def with_node_after_messages(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
+    """Returns the graph with a host node of 1 µs after all messages on which nothing depends; the same graph if it has
+    none of these or no host node.
+
+    The node takes time in the simulator only: it has no measured length. v1 has no event for a node of 0 µs. v3 stops
+    where the last event of a rank with host nodes is a send or receive: it reports the end of the rank from within the
+    network, where nothing catches what it throws.
+    """
+    data, count = data_edges(graph), len(graph)
+    is_message = np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    last_messages = np.setdiff1d(np.flatnonzero(is_message), data.source)
+    end = graph.host_clock_start_ns + graph.duration_ns
+    host = np.flatnonzero(graph.integers("is_cpu_op", 0) > 0)
+    if not len(last_messages) or not len(host):
+        return graph
+    like = NodeNumbers(host[[end[host].argmax()]])
+    start = end[last_messages].max(keepdims=True)
+    ended = with_added_nodes(graph, like, AFTER_MESSAGES, {"is_cpu_op": np.ones_like(start), "start_time_ns": start})
+    ended.duration_micros[count] = 1
+    awaited = Edges.of(
+        NodeNumbers(last_messages), NodeNumbers(np.full(len(last_messages), count)), DependencyKind.HOST_SYNC
+    )
+    return edited_graph(ended, NodeNumbers(np.arange(count + 1)), Edges.joined([data, awaited]), control_edges(graph))
+
+
+def in_order_of_ends(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
+    """Returns the graph with ids in the order of measured ends: of several ready nodes the simulator takes the lowest
+    id.
+    """
+    data, control = data_edges(graph), control_edges(graph)
+    order = topological_order(graph.start_ns + graph.duration_ns, Edges.joined([data, control]))
+    return edited_graph(graph, NodeNumbers(order), data, control)
+
+
+def serialise(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Sets `duration_micros` in place: whole µs that keep the total of each thread and stream. `duration_ns` stays.
+
+    Nodes of one kind that ran at the same time on several threads or streams would run in sequence and take longer. So
+    each moment counts for one node of a kind only: for the one that ended first of those that worked, as others depend
+    on ends; and for waiting (idle host time, host delays, gaps) only where none worked.
+    """
+    on_host = ~graph.is_activity & ~graph.is_delay
+    communicates = np.isin(graph.type, COMMUNICATION)
+    gaps = chain_gaps(graph, data_edges(graph), lengthen=_computes_on_one_stream(graph, communicates))
+    start, length = graph.start_ns - gaps.earlier, graph.duration_ns
+    delay = graph.integers("host_delay_ns", 0)
+    idles = on_host & graph.name.where(WAITING.__contains__)
+    work, waiting = np.where(idles, 0, length), np.where(idles, length, gaps.gap + delay)
+    until = np.where(idles, start + length, start)
+    begin = _after_communication(graph, start, communicates)
+    kept_work, kept_waiting = start + work - begin, waiting.copy()
+    for kind in (on_host & ~communicates, ~on_host & ~communicates, communicates):
+        worked, waited = kind & (kept_work > 0), kind & (waiting > 0)
+        spans, nothing = Intervals(begin[worked], (start + work)[worked]), Intervals(start[:0], start[:0])
+        kept_work[worked] = uncovered(spans, nothing)
+        kept_waiting[waited] = uncovered(Intervals((until - waiting)[waited], until[waited]), spans)
+    graph.duration_micros = whole_microseconds(kept_work + kept_waiting, lanes_of(graph))
+    cut, not_waited = work - kept_work, waiting - kept_waiting
+    lowering.count(Change.IDLE_TIME_CUT, int(not_waited[idles].sum()) / 1000)
+    lowering.count(Change.HOST_DELAY_CUT, int(not_waited[~on_host].sum()) / 1000)
+    # receives run beside all other communication
+    takes_place = communicates & (graph.type != NodeType.COMM_RECV)
+    for kind, words in (
+        (
+            on_host & ~communicates,
+            "host work at the same time on several threads counts once, as one host node runs at a time",
+        ),
+        (
+            ~on_host & ~communicates,
+            "device work at the same time on several streams counts once, as one runs at a time",
+        ),
+        (
+            takes_place,
+            "communication beside other communication counts once, as a rank runs one send or collective at a time",
+        ),
+    ):
+        overlap = int(cut[kind].sum())
+        lowering.note(overlap, f"{overlap / 1000:.1f} µs of {words}")
+    return graph
+
+
+class ChainGaps(NamedTuple):
+    """The `gap` (ns) before each node, and by how many ns each node is `earlier` than measured."""
+
+    gap: Int64
+    earlier: Int64
+
+
+def chain_gaps(graph: ExecutionGraph, edges: Edges, *, lengthen: bool = True) -> ChainGaps:
+    """Returns the gap of each activity after other activities, and what that moves.
+
+    `gap_ns` is the measured time since a launch or since other activities, whichever came later, so a latency where the
+    host launched just in time. A simulator that adds it to every start adds up latencies where a what-if has activities
+    queue. So each activity gets the gap after other activities here, whatever released it; those that follow it run
+    earlier, or later, by the difference, and one that anything but the next activity waits for makes up for it.
+
+    Communication, activities that the host or a delay waits for and those without dependencies or dependents end as
+    measured, as far as a gap of 0 allows. O((n + e) log n).
+
+    Args:
+        graph: a graph with `chain_gap_ns` where that differs from `gap_ns`; without that attribute nothing changes.
+        edges: the dependencies between its rows.
+        lengthen: whether gaps may become longer than measured.
+    """
+    measured, chain = graph.integers("gap_ns", 0), graph.integers("chain_gap_ns")
+    changed = chain != ABSENT if lengthen else (chain != ABSENT) & (chain < measured)
+    gap, earlier = np.where(changed, chain, measured), np.zeros(len(graph), np.int64)
+    if not changed.any():
+        return ChainGaps(gap, earlier)
+    moves = graph.is_activity & ~np.isin(graph.type, COMMUNICATION)
+    moves &= np.bincount(edges.source, minlength=len(graph)) > 0
+    moves &= np.bincount(edges.target, minlength=len(graph)) > 0
+    moves[edges.source[~graph.is_activity[edges.target]]] = False
+    before = Ragged.grouped(edges.target, edges.source, len(graph))
+    starts, sources, is_moved = before.starts.tolist(), before.values.tolist(), moves.tolist()
+    times = (graph.start_ns, measured, graph.duration_ns, gap, earlier)
+    end, gap_before, duration, gap_after, shift = (column.tolist() for column in times)
+    for row in topological_order(graph.start_ns, edges).tolist():
+        shifted = 0
+        if starts[row] < starts[row + 1]:
+            sources_of_row = sources[starts[row] : starts[row + 1]]
+            ready = max([end[source] for source in sources_of_row])
+            shifted = ready - max([end[source] - shift[source] for source in sources_of_row])
+            end[row] = ready + gap_before[row]
+        end[row] += duration[row]
+        if not is_moved[row]:
+            gap_after[row] = max(gap_before[row] + shifted, 0)
+        shift[row] = shifted + gap_before[row] - gap_after[row]
+    return ChainGaps(np.array(gap_after, np.int64), np.array(shift, np.int64))
+
+
+def uncovered(spans: Intervals, others: Intervals) -> Int64:
+    """Returns how many ns of each span neither the other spans cover, nor spans of its own kind that ended sooner.
+    O(n log n).
+
+    For spans 0–10 and 6–12 and the other span 2–5, 7 are left of the first and 2 of the second.
+    """
+    # on a clock that stops during other spans, only the spans themselves overlap
+    begin = spans.start - covered_until(spans.start, others)
+    stop = spans.end - covered_until(spans.end, others)
+    order = np.lexsort((-spans.start, spans.end))
+    free, covered = np.empty(len(order), np.int64), list[tuple[int, int]]()
+    for row, since, until in zip(order.tolist(), begin[order].tolist(), stop[order].tolist(), strict=True):
+        remaining, opens = until - since, since
+        # merge with the latest spans that this one overlaps
+        while covered and covered[-1][1] > since:
+            first, last = covered.pop()
+            remaining -= last - max(first, since)
+            opens = min(opens, first)
+        covered.append((opens, until))
+        free[row] = remaining
+    return free
+
+
+def _computes_on_one_stream(graph: ExecutionGraph, communicates: Bool) -> bool:
+    """Returns whether no gap can pass while another stream computes, as gaps take the only place of computation."""
+    return len(np.unique(lanes_of(graph)[graph.is_activity & ~communicates])) == 1
+
+
+def _after_communication(graph: ExecutionGraph, start: Int64, communicates: Bool) -> Int64:
+    """Returns the start of each node, but communication that the ranks ordered after other communication begins when
+    that ends.
+    """
+    begin, end, edges = start.copy(), start + graph.duration_ns, data_edges(graph)
+    inside = communicates[edges.source] & communicates[edges.target]
+    np.maximum.at(begin, edges.target[inside], end[edges.source[inside]])
+    return np.asarray(np.minimum(begin, end))
+
+
+def has_work(graph: ExecutionGraph) -> Bool:
+    """Returns which computations of the device have known operations and bytes."""
+    has_both = (graph.integers("num_ops") != ABSENT) & (graph.integers("tensor_size") != ABSENT)
+    return np.asarray(computes(graph) & has_both)
+
+
+def computes(graph: ExecutionGraph) -> Bool:
+    """Returns which nodes are computations of the device."""
+    return np.asarray((graph.type == NodeType.COMP) & (graph.integers("is_cpu_op", 0) == 0))
+
+
+def with_known_work(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
+    """Gives computations of the device at least one operation and one byte, in place.
+
+    Nodes that only move bytes then take the time of their bytes. Without peaks, nodes that take no time, such as
+    delays, take none, and unknown work stays unknown. With peaks both get the work of `duration_micros` at either
+    peak, so that their duration stays.
+    """
+    peaks, computing, has_known_work = lowering.roofline, computes(graph), has_work(graph)
+    waits = computing & ~has_known_work & (graph.is_delay | (graph.duration_ns == 0))
+    if peaks or has_known_work.any():
+        operations, moved = graph.integers("num_ops"), graph.integers("tensor_size")
+        needs_work = computing if peaks else has_known_work | waits
+        least = np.where(graph.data_deps.lengths() == 0, FIRST_BYTES, 1)
+        if peaks:
+            time = graph.duration_micros * 1000 + HALF_NS
+            operations = np.where(has_known_work, operations, (time * peaks.tflops * 1e3).astype(np.int64))
+            moved = np.where(has_known_work, moved, (time * peaks.memory_gb_s).astype(np.int64))
+        graph.attributes["num_ops"] = np.where(needs_work, np.maximum(operations, 1), operations)
+        graph.attributes["tensor_size"] = np.where(needs_work, np.maximum(moved, least), moved)
+    unknown = int((computing & ~has_known_work & ~waits).sum())
+    lowering.count(Change.WITHOUT_WORK, unknown)
+    they = "they take their measured time" if peaks else f"the graph is for roofline mode only with {Remedy.ROOFLINE}"
+    lowering.note(
+        unknown and "num_ops" in graph.attributes,
+        f"operations or bytes of {unknown} computations are not known, so {they}",
+    )
+    return graph
+
+
+def idle_rank(rank: int) -> ExecutionGraph:
+    """Returns the graph of a rank that takes no part in a job, for a simulator that cannot run a network of one rank.
+
+    It is one computation of 1 µs, as a graph without nodes does not run; in roofline mode of the least work that takes
+    any time.
+    """
+    ones, no_dependencies = np.ones(1, np.int64), Ragged.of([[]])
+    return ExecutionGraph(
+        id=NodeIds(ones),
+        name=Categorical.of(["no work"]),
+        type=np.array([NodeType.COMP], np.uint8),
+        data_deps=no_dependencies,
+        ctrl_deps=no_dependencies,
+        start_time_micros=ones * 0,
+        duration_micros=ones,
+        attributes={"is_cpu_op": ones * 0, "num_ops": ones, "tensor_size": ones * FIRST_BYTES},
+        metadata={"rank": rank, "target": ASTRA_SIM},
+    )
