@@ -5,7 +5,7 @@ loses time. `PASSES` says in order what is done and why.
 """
 
 import dataclasses
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ def played_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
         raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
     data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
     data = data._replace(kind=data.kind & ~int(DependencyKind.CALL_ORDER))
-    lowering.count(Change.REMOVED, int(silent.sum()))
+    lowering.add(Change.REMOVED, int(silent.sum()))
     played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
     played.metadata["target"] = ASTRA_SIM
     return played
@@ -71,14 +71,14 @@ def without_own_control(graph: ExecutionGraph, lowering: Lowering) -> ExecutionG
     control = control_edges(graph)
     is_kept = implied(control, data_edges(graph), lanes_of(graph))
     graph.ctrl_deps = Ragged.grouped(control.target[is_kept], control.source[is_kept] + 1, len(graph))
-    lowering.count(Change.CONTROL_REMOVED, int((~is_kept).sum()))
+    lowering.add(Change.CONTROL_REMOVED, int((~is_kept).sum()))
     return graph
 
 
 def count_ready_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
     """Counts how many nodes at most are ready at once, and changes nothing."""
     most = widest_ready_set(graph, data_edges(graph))
-    lowering.count(Change.MOST_READY, most)
+    lowering.add(Change.MOST_READY, most)
     lowering.note(
         most > WIDE, f"up to {most} nodes are ready at once; the time to simulate grows with the square of that"
     )
@@ -159,7 +159,7 @@ def for_astra_sim(
     Raises:
         DataError: the graph has no nodes, a dependency on a missing node or a cycle, or a group that `groups` lacks.
     """
-    lowering = Lowering(groups, roofline, start_offset_ns, Counter(), [])
+    lowering = Lowering(groups, roofline, start_offset_ns, defaultdict(float), [])
     played = graph
     for run, _ in PASSES:
         played = run(played, lowering)

@@ -163,7 +163,7 @@ def lower_collectives(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGra
     for kind, instead in LOWERED.items():
         rows = collective & (recorded == kind)
         lowered[rows] = instead
-        lowering.count(Change.LOWERED, int(rows.sum()), f"{kind.name.lower()} as {instead.name.lower()}")
+        lowering.add(Change.LOWERED, int(rows.sum()), f"{kind.name.lower()} as {instead.name.lower()}")
     graph.attributes["comm_type"] = lowered
     _grow(graph, collective & (recorded == CollectiveType.BARRIER))
     return graph
@@ -172,7 +172,7 @@ def lower_collectives(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGra
 def pad_all_gathers(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
     """Gives all-gathers at least LEAST_BYTES, in place."""
     gathers = (graph.type == NodeType.COMM_COLL) & (graph.integers("comm_type") == CollectiveType.ALL_GATHER)
-    lowering.count(Change.PADDED, _grow(graph, gathers))
+    lowering.add(Change.PADDED, _grow(graph, gathers))
     return graph
 
 
@@ -196,7 +196,7 @@ def compute_unplayable(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGr
         graph.type[rows] = NodeType.COMP
         counts[reason] = counts.get(reason, 0) + int(rows.sum())
     for reason, count in counts.items():
-        lowering.count(Change.AS_COMPUTATION, count, reason)
+        lowering.add(Change.AS_COMPUTATION, count, reason)
     return graph
 
 
@@ -319,7 +319,7 @@ def with_ready_messages(graph: ExecutionGraph, lowering: Lowering) -> ExecutionG
         Edges.of(awaited, NodeNumbers(sends), DependencyKind.COLLECTIVE),
     ]
     rows, joined = NodeNumbers(np.arange(len(widened))), deduplicated(Edges.joined(edges), len(widened))
-    lowering.count(Change.READY_MESSAGES, len(receives))
+    lowering.add(Change.READY_MESSAGES, len(receives))
     return edited_graph(_without_plan(widened), rows, joined, control_edges(graph))
 
 

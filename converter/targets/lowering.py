@@ -1,7 +1,7 @@
 """What a graph is lowered with: what the job and the user give, and the changes that are counted on the way."""
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -44,10 +44,10 @@ class Lowering(NamedTuple):
     groups: Mapping[RankList, int] | None
     roofline: Roofline | None
     start_offset_ns: int
-    counts: Counter[tuple[Change, str]]
+    counts: defaultdict[tuple[Change, str], float]
     notes: list[str]
 
-    def count(self, change: Change, number: float, reason: str = "") -> None:
+    def add(self, change: Change, number: float, reason: str = "") -> None:
         """Adds to what is counted of a change, by its reason where it has several."""
         self.counts[change, reason] += number
 

@@ -75,7 +75,7 @@ def _waiting_before(graph: ExecutionGraph, lowering: Lowering, before: Bool, par
     for name in parts:
         widened.attributes[name] = set_rows(widened.integers(name), late, ABSENT)
     rows = NodeNumbers(np.arange(count + len(late)))
-    lowering.count(Change.DELAY_NODES, len(late))
+    lowering.add(Change.DELAY_NODES, len(late))
     return edited_graph(widened, rows, Edges.joined([moved, launches]), NO_EDGES)
 
 
@@ -114,7 +114,7 @@ def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
     group.codes[count:] = group.codes[collectives]
     data, control = (edges._replace(source=NodeNumbers(after[edges.source])) for edges in (data, control_edges(graph)))
     follows = Edges.of(collectives, NodeNumbers(after[collectives]), DependencyKind.COLLECTIVE)
-    lowering.count(Change.EXCESS, float(whole_us[collectives].sum()))
+    lowering.add(Change.EXCESS, float(whole_us[collectives].sum()))
     return edited_graph(longer, NodeNumbers(np.arange(len(longer))), Edges.joined([data, follows]), control)
 
 
@@ -125,7 +125,7 @@ def with_start_offset(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGra
     The node takes time in the simulator only: it has no measured length, and starts with the recording of the rank.
     """
     offset_ns = lowering.start_offset_ns
-    lowering.count(Change.START_OFFSET, offset_ns / 1000)
+    lowering.add(Change.START_OFFSET, offset_ns / 1000)
     whole_us = (offset_ns + 500) // 1000
     if not whole_us:
         return graph
@@ -201,8 +201,8 @@ def serialise(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
         kept_waiting[waited] = uncovered(Intervals((until - waiting)[waited], until[waited]), spans)
     graph.duration_micros = whole_microseconds(kept_work + kept_waiting, lanes_of(graph))
     cut, not_waited = work - kept_work, waiting - kept_waiting
-    lowering.count(Change.IDLE_TIME_CUT, int(not_waited[idles].sum()) / 1000)
-    lowering.count(Change.HOST_DELAY_CUT, int(not_waited[~on_host].sum()) / 1000)
+    lowering.add(Change.IDLE_TIME_CUT, int(not_waited[idles].sum()) / 1000)
+    lowering.add(Change.HOST_DELAY_CUT, int(not_waited[~on_host].sum()) / 1000)
     # receives run beside all other communication
     takes_place = communicates & (graph.type != NodeType.COMM_RECV)
     for kind, words in (
@@ -343,7 +343,7 @@ def with_known_work(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph
         graph.attributes["num_ops"] = np.where(needs_work, np.maximum(operations, 1), operations)
         graph.attributes["tensor_size"] = np.where(needs_work, np.maximum(moved, least), moved)
     unknown = int((computing & ~has_known_work & ~waits).sum())
-    lowering.count(Change.WITHOUT_WORK, unknown)
+    lowering.add(Change.WITHOUT_WORK, unknown)
     they = "they take their measured time" if peaks else f"the graph is for roofline mode only with {Remedy.ROOFLINE}"
     lowering.note(
         unknown and "num_ops" in graph.attributes,

@@ -1,6 +1,6 @@
 """Small graphs that communicate for ASTRA-sim, programs for our own simulator, and what holds for each of its runs."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -142,7 +142,7 @@ def passed(
     run: Callable[[ExecutionGraph, Lowering], ExecutionGraph], graph: ExecutionGraph, start_offset_ns: int = 0
 ) -> tuple[ExecutionGraph, Told]:
     """The graph after one pass, and what that says."""
-    lowering = Lowering(None, None, start_offset_ns, Counter(), [])
+    lowering = Lowering(None, None, start_offset_ns, defaultdict(float), [])
     made = run(graph, lowering)
     return made, Told(lowering.changes.counts, lowering.notes)
 
