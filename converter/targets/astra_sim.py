@@ -159,7 +159,7 @@ def for_astra_sim(
     Raises:
         DataError: the graph has no nodes, a dependency on a missing node or a cycle, or a group that `groups` lacks.
     """
-    lowering = Lowering(groups, roofline, start_offset_ns, defaultdict(float), [])
+    lowering = Lowering(groups, roofline, start_offset_ns, defaultdict[tuple[Change, str], float](int), [])
     played = graph
     for run, _ in PASSES:
         played = run(played, lowering)

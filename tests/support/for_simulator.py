@@ -142,7 +142,7 @@ def passed(
     run: Callable[[ExecutionGraph, Lowering], ExecutionGraph], graph: ExecutionGraph, start_offset_ns: int = 0
 ) -> tuple[ExecutionGraph, Told]:
     """The graph after one pass, and what that says."""
-    lowering = Lowering(None, None, start_offset_ns, defaultdict(float), [])
+    lowering = Lowering(None, None, start_offset_ns, defaultdict[tuple[Change, str], float](int), [])
     made = run(graph, lowering)
     return made, Told(lowering.changes.counts, lowering.notes)
 
