@@ -11,7 +11,7 @@ import numpy as np
 
 from ...schema.columns import ActivityRows, Bool, Categorical, Int64, NodeNumbers, RowMap, is_group_start, split_groups
 from ...schema.graph import DependencyKind
-from ...schema.linked import Provenance, SyncCall, guessed, last_ended, sync_calls
+from ...schema.linked import Provenance, SyncCall, guessed, last_ended, streams_of, sync_calls
 from ...schema.machine import ENOUGH, latency_stats, of_name
 from ..edges import Edges
 from ..timeline import ConversionContext
@@ -197,12 +197,11 @@ def _last_ended_elsewhere(context: ConversionContext, late: ActivityRows) -> tup
     started, -1 for none; and the number of rows whose search was cut off.
     """
     activities, launched = context.linked.activities, context.launched
+    stream = streams_of(activities).number
 
     def fits(row: Int64) -> Bool:
-        elsewhere = (activities.stream[row] != activities.stream[late]) | (
-            activities.device[row] != activities.device[late]
-        )
-        return elsewhere & (launched[row] < launched[late])
+        is_elsewhere: Bool = (stream[row] != stream[late]) & (launched[row] < launched[late])
+        return is_elsewhere
 
     start = activities.start[late]
     source = last_ended(context.activity_end, start, fits, tried=LOOKED_BACK)

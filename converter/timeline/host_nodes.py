@@ -5,7 +5,6 @@ belongs to the innermost span that encloses it; slices that are too short are fo
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -100,12 +99,17 @@ class HostNodes(Table):
         return HostNodes(*(getattr(self, name)[rows] for name in HostNodes.__slots__))
 
     @staticmethod
+    def of(times: ThreadIntervals, span: Int64 | None = None, order_ns: Int64 | None = None) -> "HostNodes":
+        """Returns work of these spans, idle time by default, which neither launches nor waits."""
+        none, is_wait = np.full(len(times.start), -1), np.zeros(len(times.start), np.bool_)
+        order_ns = times.start if order_ns is None else order_ns
+        return HostNodes(*times, order_ns, is_wait, none if span is None else span, CallRows(none.copy()))
+
+    @staticmethod
     def joined(parts: "list[HostNodes]") -> "HostNodes":
         """Returns the nodes of all parts, one part after the other."""
-        columns: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in HostNodes.__slots__
-        }
-        return HostNodes(**columns)
+        columns = ([getattr(part, name) for part in parts] for name in HostNodes.__slots__)
+        return HostNodes(*map(np.concatenate, columns))  # type: ignore[arg-type]
 
 
 def host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
@@ -135,10 +139,8 @@ def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
     thread, start, end = thread[row], time[row], time[row + 1]
     nested = NestedIntervals(ThreadIntervals(spans.thread, spans.start, spans.end), spans.parent)
     span = nested.innermost(ThreadIntervals(thread, start, end))
-    none = np.full(len(row), -1, np.int64)
     first, last = _extent(thread, spans, linked)
-    nodes = HostNodes(thread, start, end, start, np.zeros(len(row), np.bool_), span, CallRows(none))
-    return nodes.take((start >= first) & (end <= last))
+    return HostNodes.of(ThreadIntervals(thread, start, end), span).take((start >= first) & (end <= last))
 
 
 def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
@@ -199,9 +201,10 @@ def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int6
         ends_there &= work.span[before] == spans.of_call[launch]
         work.call[before[ends_there]] = launch[ends_there]
         launch = launch[~ends_there]
-    time, is_wait = submit_ns[launch], np.zeros(len(launch), np.bool_)
-    own_span = spans.of_call[launch]
-    return HostNodes(calls.thread[launch], time, time, calls.start[launch], is_wait, own_span, CallRows(launch))
+    times = ThreadIntervals.at(calls.thread[launch], submit_ns[launch])
+    nodes = HostNodes.of(times, spans.of_call[launch], calls.start[launch])
+    nodes.call[:] = launch
+    return nodes
 
 
 def _instant_communications(linked: LinkedTrace, spans: HostSpans, work: HostNodes) -> HostNodes:
@@ -209,8 +212,7 @@ def _instant_communications(linked: LinkedTrace, spans: HostSpans, work: HostNod
     has_stretch = np.zeros(len(spans.start), np.bool_)
     has_stretch[work.span[work.span >= 0]] = True
     span = np.flatnonzero(communicate(linked, spans.op_row) & ~has_stretch)
-    start, none = spans.start[span], np.full(len(span), -1, np.int64)
-    return HostNodes(spans.thread[span], start, start, start, np.zeros(len(span), np.bool_), span, CallRows(none))
+    return HostNodes.of(ThreadIntervals.at(spans.thread[span], spans.start[span]), span)
 
 
 def communicate(linked: LinkedTrace, op_row: OpRows) -> Bool:
@@ -238,8 +240,7 @@ def _beginnings(nodes: HostNodes, blocking: Blocking) -> HostNodes:
     first = order[is_group_start(nodes.thread[order])]
     first = first[nodes.is_wait[first]]
     since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]
-    none = np.full(len(first), -1, np.int64)
-    return HostNodes(nodes.thread[first], since, since, since, np.zeros(len(first), np.bool_), none, CallRows(none))
+    return HostNodes.of(ThreadIntervals.at(nodes.thread[first], since))
 
 
 def fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int, is_kept: Bool) -> HostNodes:
