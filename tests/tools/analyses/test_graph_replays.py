@@ -7,7 +7,7 @@ from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 
 
-def tables(t: TraceBuilder) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
+def replayed(t: TraceBuilder) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
     found = analyse([RankTrace(0, link_run(t))], ["graph_replays"])
     return found["graph_replays"].rows(), found["graph_replays_by_position"].rows(), found["graph_replays"].note
 
@@ -22,7 +22,7 @@ def test_launches_of_the_same_kernels_are_of_one_graph() -> None:
     launch(t, ("a", 10), ("b", 20))
     launch(t, ("a", 30), ("b", 40))
     launch(t, ("a", 5), ("c", 6), ("a", 7))
-    graphs, positions, note = tables(t)
+    graphs, positions, note = replayed(t)
     assert [(row["graph"], row["launches"], row["activities"], row["time"]) for row in graphs] == [
         (0, 2, 2, 100),
         (1, 1, 3, 18),
@@ -47,7 +47,7 @@ def test_single_launches_are_no_graphs() -> None:
     t = TraceBuilder()
     with t.op("aten::mm"):
         t.launch("gemm")
-    graphs, positions, note = tables(t)
+    graphs, positions, note = replayed(t)
     assert (graphs, positions) == ([], [])
     assert note == "no call launched a graph"
 
@@ -58,4 +58,4 @@ def test_a_copy_in_several_pieces_is_no_graph() -> None:
         copied = t.call("enqueueCommand memcpyHtoDAsync", 4)
         for start in (10, 20):
             t.activity("dma_request", 7, start, 5, copied)
-    assert tables(t)[:2] == ([], [])
+    assert replayed(t)[:2] == ([], [])
