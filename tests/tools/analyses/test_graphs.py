@@ -1,6 +1,5 @@
-"""Graph launches: which graphs there are, how often each was launched, and what its kernels took, place by place.
-
-The ops behind a graph's kernels: from its capture, by node or by the whole sequence, or from a run before it.
+"""Graph launches: which graphs there are, how often each was launched, what its kernels took, place by place, and the ops
+behind them: from the capture, by node or by the whole sequence, or from a run before it.
 """
 
 import json

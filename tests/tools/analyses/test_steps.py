@@ -1,6 +1,5 @@
-"""Steps: how long each took, what of it the device was busy, what bound it, and which stand out.
-
-What the main thread does in each step, on runs played by hand.
+"""Steps: how long each took, what of it the device was busy, what bound it, which stand out, and what the main thread
+did in each.
 """
 
 from typing import Any
