@@ -1,5 +1,5 @@
-"""Graph launches: which graphs there are, how often each was launched, what its kernels took, place by place, and the ops
-behind them: from the capture, by node or by the whole sequence, or from a run before it.
+"""Graph launches: which graphs there are, how often each was launched, what its kernels took, place by place, and the
+ops behind them: from the capture, by node or by the whole sequence, or from a run before it.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Device time by op, kernel patterns and the diff of two runs, beside references that walk up from every op; of two runs
-the step and the run come first, then what they were spent on.
+"""Device time by op, kernel patterns and the diff of two runs, beside references that walk up from every op; of two
+runs the step and the run come first, then what they were spent on.
 """
 
 import statistics

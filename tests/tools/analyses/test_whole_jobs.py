@@ -1,5 +1,5 @@
-"""The analyses of whole jobs: of generated ones against plain loops over the rows of their traces, in exact decimals, and
-of real ones by figures that were checked by hand, and rules that hold for every trace.
+"""The analyses of whole jobs: of generated ones against plain loops over the rows of their traces, in exact decimals,
+and of real ones by figures that were checked by hand, and rules that hold for every trace.
 """
 
 import json
