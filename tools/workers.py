@@ -8,18 +8,20 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import as_completed
-from contextlib import ExitStack, contextmanager, suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import NoReturn, TypeVar
 
 from ..schema.errors import Audience, DataError, Remedy, audience, require, said_to
 from ..schema.io import MAX_SIZE
@@ -27,9 +29,13 @@ from ..schema.progress import OnProgress, unseen
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-SPARED = 16
-"""Descriptors: for the process that begins, and for files and libraries of this one."""
+SECONDS_BETWEEN_LOOKS = 0.1
+"""How often it is looked for stages that workers have done."""
+THREADS = 3
+"""A pool needs two, and waits for ever where it gets one."""
 FROM_TERMINALS = {getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)}
+NO_POOL = (OSError, MemoryError, RuntimeError)
+"""Where the system gives no more descriptors, memory or processes."""
 
 _on_progress: ContextVar[OnProgress] = ContextVar("on_progress", default=unseen)
 
@@ -52,130 +58,89 @@ def in_processes(
     with the number of stages done since the last call.
     """
     waiting, lost = deque(tasks), list[Task]()
-    if len(waiting) > 1:
-        yield from _run_in_workers(function, waiting, jobs, on_progress, lost)
-    while waiting:
-        task = waiting.popleft()
+    workers = min(jobs, len(waiting)) if len(waiting) > 1 else 0
+    while waiting and workers:
+        try:
+            yield from _in_pool(function, waiting, workers, on_progress, lost)
+        except NO_POOL:
+            workers //= 2
+    for task in waiting:
         token = _on_progress.set(on_progress)
         outcome = _outcome(partial(function, task))
         _on_progress.reset(token)
         yield task, outcome
     for task in lost:
         # alone it may find the memory that it lacked beside others
-        again, lost_again = deque([task]), list[Task]()
-        yield from _run_in_workers(function, again, 1, on_progress, lost_again)
-        if again or lost_again:
-            yield task, WorkerDied(f"its process was killed, perhaps for want of memory; try fewer {Remedy.JOBS}")
+        lost_again = list[Task]()
+        with suppress(*NO_POOL):
+            yield from _in_pool(function, deque([task]), 1, on_progress, lost_again)
+            if not lost_again:
+                continue
+        yield task, WorkerDied(f"its process was killed, perhaps for want of memory; try fewer {Remedy.JOBS}")
 
 
-def _run_in_workers(
-    function: Callable[[Task], Result], waiting: deque[Task], jobs: int, on_progress: OnProgress, lost: list[Task]
+def _in_pool(
+    function: Callable[[Task], Result], waiting: deque[Task], workers: int, on_progress: OnProgress, lost: list[Task]
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
-    """Runs the tasks of `waiting` on a worker and yields the outcomes; adds tasks whose worker died to `lost`.
+    """Runs tasks of `waiting` in processes and yields the outcomes until all are done or a worker dies.
 
-    What Python has for this waits for ever where a process has no room for one more thread.
+    Those that were running when a worker died are added to `lost`. Raises what the system says that gives no pool.
     """
-    with _workers() as working:
-        while len(working) < min(jobs, len(waiting)) and _start_worker(working):
-            pass
-        while working:
-            for worker in cast(list[Connection], wait(working)):
-                try:
-                    message = worker.recv()
-                except (EOFError, OSError):
-                    process, task = working.pop(worker)
-                    worker.close()
-                    process.join()
-                    if task is not None:
-                        # it was the task that ended it: another worker may begin
-                        lost.append(task)
-                        if waiting:
-                            _start_worker(working)
+    spawn, running = multiprocessing.get_context("spawn"), dict[Future[Result], Task]()
+
+    def submit_next() -> None:
+        future = pool.submit(function, waiting[0])
+        running[future] = waiting.popleft()
+
+    hearing, saying = spawn.Pipe(duplex=False)
+    with hearing, saying, _pool(spawn, workers, saying) as pool:
+        try:
+            _check_threads()
+            with _ignoring_interrupts():
+                while waiting and len(running) < workers:
+                    submit_next()
+        except NO_POOL:
+            waiting.extendleft(running.values())
+            raise
+        while running:
+            done, _ = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+            while hearing.poll():
+                on_progress(hearing.recv())
+            for future in done:
+                task, outcome = running.pop(future), _outcome(future.result)
+                if isinstance(outcome, BrokenProcessPool):
+                    lost.append(task)
                     continue
-                if isinstance(message, int):
-                    on_progress(message)
-                    continue
-                process, task = working[worker]
-                working[worker] = process, waiting[0] if waiting else None
-                worker.send((function, waiting.popleft()) if waiting else None)
-                if task is not None:
-                    yield task, message.outcome
-
-
-class _Ready(NamedTuple):
-    """What a worker says when it can have a task: what became of the one before, if there was one."""
-
-    outcome: Any = None
-
-
-_Working = dict[Connection, tuple[SpawnProcess, Any]]
-"""Each worker's process and its task, None where it has none, by the connection to it."""
+                with suppress(BrokenProcessPool):
+                    if waiting:
+                        submit_next()
+                yield task, outcome
 
 
 @contextmanager
-def _workers() -> Iterator[_Working]:
+def _pool(spawn: SpawnContext, workers: int, saying: Connection) -> Iterator[ProcessPoolExecutor]:
     """Worker processes, which are stopped at once, and clean up, when the block is left by an exception."""
-    working: _Working = {}
+    before = {*multiprocessing.active_children()}
+    pool = ProcessPoolExecutor(workers, spawn, _prepare_worker, (saying, audience()))
     try:
-        yield working
+        yield pool
     except BaseException:
-        for process, _ in working.values():
+        for process in {*multiprocessing.active_children()} - before:
             process.terminate()
         raise
     finally:
-        for worker, (process, _) in working.items():
-            worker.close()
-            process.join()
+        pool.shutdown(cancel_futures=True)
 
 
-def _start_worker(working: _Working) -> bool:
-    """Starts a worker, and returns whether the system could."""
-    spawn = multiprocessing.get_context("spawn")
+def _check_threads() -> None:
+    """Raises RuntimeError where this process has no room for the threads of a pool."""
+    is_checked = threading.Event()
+    threads = [threading.Thread(target=is_checked.wait) for _ in range(THREADS)]
     try:
-        with _sparing_descriptors():
-            parent_end, worker_end = spawn.Pipe()
-        with worker_end, _ignoring_interrupts():
-            process = spawn.Process(target=_work, args=(worker_end, audience()), daemon=True)
-            process.start()
-    except (OSError, MemoryError):
-        return False
-    working[parent_end] = process, None
-    return True
-
-
-@contextmanager
-def _sparing_descriptors() -> Iterator[None]:
-    """Keeps some descriptors free for this process while the block opens others; OSError if there are too few."""
-    with ExitStack() as spared:
-        for _ in range(SPARED):
-            spared.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-        yield
-
-
-def _work(parent: Connection, readers: Audience) -> None:
-    """Asks for tasks and runs them until there are none, as a worker does."""
-    _prepare_worker(parent)
-    with said_to(readers):
-        _run_given_tasks(parent)
-
-
-def _run_given_tasks(parent: Connection) -> None:
-    ready = _Ready()
-    while True:
-        try:
-            parent.send(ready)
-        except (EOFError, OSError):
-            return
-        except Exception as error:  # what came out cannot be sent
-            parent.send(_Ready(error))
-        try:
-            message = parent.recv()
-        except (EOFError, OSError):
-            return
-        if message is None:
-            return
-        function, task = message
-        ready = _Ready(_outcome(partial(function, task)))
+        for thread in threads:
+            thread.start()
+    finally:
+        is_checked.set()
 
 
 def on_cluster(
@@ -238,9 +203,10 @@ def _ignoring_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _prepare_worker(parent: Connection) -> None:
+def _prepare_worker(saying: Connection, readers: Audience) -> None:
     """Sets a worker up: it reports stages, shows no progress, ignores Ctrl-C, and ends with its parent."""
-    _on_progress.set(parent.send)
+    _on_progress.set(saying.send)
+    said_to(readers).__enter__()
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     for number in FROM_TERMINALS:
         signal.signal(number, signal.SIG_IGN)
