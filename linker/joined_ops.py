@@ -1,6 +1,5 @@
-"""Joins the ops of both traces into one table, and finds which op called which from both together.
-
-The activities of a device trace as the linked trace has them.
+"""Joins the rows of both traces: ops become one table, in which each has the op that called it by both traces; activities
+become those of the linked trace.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,4 @@
-"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd databases, merged traces.
-
-rocpd databases (SQLite) of ROCm's profilers as device traces.
-"""
+"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd databases (SQLite), merged traces."""
 
 from .device_rows import (
     DEVICE_SIDE_WAITS as DEVICE_SIDE_WAITS,

@@ -1,16 +1,12 @@
-"""Sorts the events of a device trace by role while the file is read, and keeps the columns of each role's table.
+"""Sorts the events of a device trace by role while the file is read, and makes the table of each role.
 
-Collects the events of a device trace as columns, a piece of the file at a time: one `EventRows` for each role.
-
-Counts flows from launch calls to activities that several threads start, as happens only in merged traces.
-
-Makes the tables of a device trace from the columns of its events, one function per role. Times are in ns.
-
-`pad` says which of `start` and `duration` were written without the zeros before their ns.
+A piece of the file at a time becomes columns, one `EventRows` for each role, whose `table` is the record of that role.
+Times are in ns, on the trace's own clock.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -56,16 +52,46 @@ LISTS = ("in_split", "out_split", "group_ranks")
 AT_ONCE = 1 << 16
 GIGA, FASTEST = 10**9, 10**9
 """Bytes per GB, and GB/s that no memory reaches."""
-INTEGERS = {
-    Role.OP: {"external_id": 0, "record_function_id": 0, "ev_idx": -1, "sequence": -1, "forward_thread": 0},
-    Role.CALL: {"correlation": 0, "external_id": 0},
-    Role.ACTIVITY: {"correlation": 0, "external_id": 0}
-    | dict.fromkeys(("device", "stream", "graph_node", "bytes", "size"), -1),
-    Role.SYNC: {"correlation": 0, "device": -1, "stream": -1, "wait_stream": -1, "wait_record": -1, "wait_event": -1},
-    Role.EVENT_RECORD: {"correlation": 0, "stream": -1, "event": -1},
-    Role.DEVICE_WAIT: dict.fromkeys(("device", "stream", "wait_stream", "queue_sequence"), -1),
+ALL_STREAMS = (1 << 32) - 1
+BUILT_IN = "<built-in"
+"""The start of names of functions that are not Python; they hold addresses, which differ from run to run."""
+RECORDS = {
+    Role.OP: RecordedOps,
+    Role.CALL: RecordedCalls,
+    Role.ACTIVITY: RecordedActivities,
+    Role.SYNC: RecordedSyncs,
+    Role.EVENT_RECORD: RecordedEvents,
+    Role.DEVICE_WAIT: RecordedQueueEvents,
+    Role.PYTHON: RecordedPython,
 }
-"""The arguments that become columns of each role's table, and the values of missing ones."""
+INTEGERS = {
+    Role.OP: {
+        "external_id": ("external_id", 0),
+        "rf_id": ("record_function_id", 0),
+        "event_index": ("ev_idx", -1),
+        "sequence": ("sequence", -1),
+        "forward_thread": ("forward_thread", 0),
+    },
+    Role.CALL: {"correlation": ("correlation", 0), "external_id": ("external_id", 0)},
+    Role.ACTIVITY: {"correlation": ("correlation", 0), "external_id": ("external_id", 0)}
+    | {name: (name, -1) for name in ("device", "stream", "graph_node", "bytes", "size")},
+    Role.SYNC: {
+        "correlation": ("correlation", 0),
+        "device": ("device", -1),
+        "stream": ("stream", -1),
+        "wait_stream": ("wait_stream", -1),
+        "record_correlation": ("wait_record", -1),
+        "event": ("wait_event", -1),
+    },
+    Role.EVENT_RECORD: {"correlation": ("correlation", 0), "stream": ("stream", -1), "event": ("event", -1)},
+    Role.DEVICE_WAIT: {
+        "device": ("device", -1),
+        "stream": ("stream", -1),
+        "awaited": ("wait_stream", -1),
+        "sequence": ("queue_sequence", -1),
+    },
+}
+"""The columns that are arguments, by role: the argument, and the value of a missing one."""
 
 
 class EventRows:
@@ -74,7 +100,7 @@ class EventRows:
     def __init__(self, role: Role, keep_arguments: bool = False) -> None:
         self.count = 0
         self.arguments = CategoricalBuilder()
-        self._keep_arguments = keep_arguments
+        self.keeps_arguments = keep_arguments
         self.communication: JsonRecordsBuilder[kineto.Args] = JsonRecordsBuilder(kineto.Args)
         self.name, self.category, self.sync_kind = CategoricalBuilder(), CategoricalBuilder(), CategoricalBuilder()
         self._role = role
@@ -96,7 +122,7 @@ class EventRows:
     def _add_arguments(self, events: Sequence[Event], oddities: Counts) -> None:
         arguments = [event.args or NO_ARGS for event in events]
         self.category.add([event.cat or "" for event in events])
-        if self._keep_arguments:
+        if self.keeps_arguments:
             self.arguments.add([_argument_lists(args, oddities) for args in arguments])
         if self._role is Role.SYNC:
             pairs = zip(events, arguments, strict=True)
@@ -104,8 +130,9 @@ class EventRows:
         if self._role is Role.ACTIVITY:
             self._columns["lane"].add(integers([event.tid for event in events], -1))
             self._columns["bandwidth"].add(_bytes_per_second([args.bandwidth for args in arguments]))
-        columns = zip(*map(attrgetter(*INTEGERS[self._role]), arguments), strict=True)
-        for (name, missing), column in zip(INTEGERS[self._role].items(), columns, strict=True):
+        sources = INTEGERS[self._role]
+        values = zip(*map(attrgetter(*(argument for argument, _ in sources.values())), arguments), strict=True)
+        for (name, (_, missing)), column in zip(sources.items(), values, strict=True):
             self._columns[name].add(integers(column, missing))
         names = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
         communicating = {
@@ -122,20 +149,76 @@ class EventRows:
         """Returns a column of integers."""
         return self._columns[name].column()
 
-    def argument_column(self) -> Categorical:
-        """Returns the arguments of each event as JSON text, empty where they are not kept."""
-        return self.arguments.column() if self._keep_arguments else Categorical(np.full(self.count, 0, np.int32), [""])
-
     def times(self, name: str) -> ExactTimes:
         """Returns a column of times, and with how many digits each of them was written."""
         return ExactTimes(self.column(name), self.column(f"digits of {name}"))
 
-    def start_end(self, pad: dict[str, bool]) -> tuple[Int64, Int64]:
-        """Returns starts and ends (ns); `pad` tells which of `start` and `duration` were written without padding."""
+    def table(self, pad: dict[str, bool]) -> Any:
+        """Returns the record of the role, of `RECORDS`.
+
+        `pad` says which of `start` and `duration` were written without the zeros before their ns.
+        """
         start, duration = (
             with_padding(self.times(name)) if pad[name] else self.column(name) for name in ("start", "duration")
         )
-        return start, start + np.where(duration == ABSENT, 0, np.maximum(duration, 0))
+        end = start + np.where(duration == ABSENT, 0, np.maximum(duration, 0))
+        columns: dict[str, Any] = {"name": self.name.column(), "start": start, "end": end}
+        columns |= {name: self.column(name) for name in ("process", "thread", *INTEGERS.get(self._role, ()))}
+        if derived := DERIVED.get(self._role):
+            columns |= derived(self, columns)
+        record = RECORDS[self._role]
+        return record(**{field.name: columns[field.name] for field in fields(record)})
+
+
+def _of_ops(rows: EventRows, columns: dict[str, Any]) -> dict[str, Any]:
+    annotation = rows.category.column().where(lambda name: name.lower() in ANNOTATIONS)
+    none = Categorical(np.zeros(rows.count, np.int32), [""])
+    return {"annotation": annotation, "arguments": rows.arguments.column() if rows.keeps_arguments else none}
+
+
+def _of_activities(rows: EventRows, columns: dict[str, Any]) -> dict[str, Any]:
+    category, bandwidth = rows.category.column(), rows.column("bandwidth")
+    lowered = Categorical.of(name.lower() for name in category.table)
+    return {
+        "category": Categorical(lowered.codes[category.codes], lowered.table),
+        "bandwidth": bandwidth,
+        "device": np.where(columns["device"] < 0, columns["process"], columns["device"]),
+        "stream": np.where(columns["stream"] < 0, rows.column("lane"), columns["stream"]),
+        "size": np.where(columns["bytes"] < 0, columns["size"], columns["bytes"]),
+    }
+
+
+def _of_syncs(rows: EventRows, columns: dict[str, Any]) -> dict[str, Any]:
+    """A stream of -1 means all or unknown."""
+    streams = {name: columns[name] for name in ("stream", "wait_stream", "event")}
+    known = {name: np.where(column == ALL_STREAMS, -1, column) for name, column in streams.items()}
+    return {"kind": rows.sync_kind.column(), **known}
+
+
+def _of_queues(rows: EventRows, columns: dict[str, Any]) -> dict[str, Any]:
+    return {"device": np.where(columns["device"] < 0, columns["process"], columns["device"])}
+
+
+def _of_python(rows: EventRows, columns: dict[str, Any]) -> dict[str, Any]:
+    """Without calls of built-in functions."""
+    names = columns["name"]
+    is_chosen = ~names.where(lambda name: name.startswith(BUILT_IN))
+    used, code = np.unique(names.codes[is_chosen], return_inverse=True)
+    chosen = {name: column[is_chosen] for name, column in columns.items() if name != "name"}
+    return {
+        **chosen,
+        "name": Categorical(code.reshape(-1).astype(np.int32), [names.table[used_code] for used_code in used.tolist()]),
+    }
+
+
+DERIVED: dict[Role, Callable[[EventRows, dict[str, Any]], dict[str, Any]]] = {
+    Role.OP: _of_ops,
+    Role.ACTIVITY: _of_activities,
+    Role.SYNC: _of_syncs,
+    Role.DEVICE_WAIT: _of_queues,
+    Role.PYTHON: _of_python,
+}
+"""What the columns of a role are beside, or in place of, what the file says."""
 
 
 def _bytes_per_second(values: Sequence[Any]) -> Int64:
@@ -172,14 +255,13 @@ def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
     """Returns whether a file's starts and durations were written without zeros before their ns."""
     rows = list(tables)
     return {
-        name: lacks_padding(piece for table in rows for piece in _in_pieces(table.times(name)))
+        name: lacks_padding(
+            ExactTimes(*(column[first : first + AT_ONCE] for column in times))
+            for times in (table.times(name) for table in rows)
+            for first in range(0, len(times.ns), AT_ONCE)
+        )
         for name in ("start", "duration")
     }
-
-
-def _in_pieces(times: ExactTimes) -> Iterator[ExactTimes]:
-    for first in range(0, len(times.ns), AT_ONCE):
-        yield ExactTimes(*(column[first : first + AT_ONCE] for column in times))
 
 
 LAUNCH = "ac2g"
@@ -319,113 +401,3 @@ def _times(stamps: list[Any], exact: bool) -> ExactTimes:
         # starts are exact here; only durations of centuries are not
         return exact_times([str(stamp).encode() for stamp in stamps])
     return ExactTimes(times, np.zeros(len(times), np.int64))
-
-
-ALL_STREAMS = (1 << 32) - 1
-BUILT_IN = "<built-in"
-"""The start of names of functions that are not Python; they hold addresses, which differ from run to run."""
-
-
-def ops(rows: EventRows, pad: dict[str, bool]) -> RecordedOps:
-    """Returns the host ops and annotations."""
-    start, end = rows.start_end(pad)
-    category = rows.category.column()
-    return RecordedOps(
-        name=rows.name.column(),
-        start=start,
-        end=end,
-        annotation=category.where(lambda name: name.lower() in ANNOTATIONS),
-        rf_id=rows.column("record_function_id"),
-        event_index=rows.column("ev_idx"),
-        arguments=rows.argument_column(),
-        **_columns(rows, "process", "thread", "external_id", "sequence", "forward_thread"),
-    )
-
-
-def calls(rows: EventRows, pad: dict[str, bool]) -> RecordedCalls:
-    """Returns the runtime and driver calls."""
-    start, end = rows.start_end(pad)
-    return RecordedCalls(
-        name=rows.name.column(),
-        start=start,
-        end=end,
-        **_columns(rows, "process", "thread", "correlation", "external_id"),
-    )
-
-
-def activities(rows: EventRows, pad: dict[str, bool]) -> RecordedActivities:
-    """Returns the activities of devices."""
-    start, end = rows.start_end(pad)
-    category = rows.category.column()
-    lowered = Categorical.of(name.lower() for name in category.table)
-    process, device, stream = rows.column("process"), rows.column("device"), rows.column("stream")
-    copied = rows.column("bytes")
-    return RecordedActivities(
-        name=rows.name.column(),
-        category=Categorical(lowered.codes[category.codes], lowered.table),
-        process=process,
-        device=np.where(device < 0, process, device),
-        stream=np.where(stream < 0, rows.column("lane"), stream),
-        start=start,
-        end=end,
-        size=np.where(copied < 0, rows.column("size"), copied),
-        **_columns(rows, "correlation", "external_id", "graph_node", "bandwidth"),
-    )
-
-
-def syncs(rows: EventRows, pad: dict[str, bool]) -> RecordedSyncs:
-    """Returns the cuda_sync rows; a stream of -1 means all or unknown."""
-    start, end = rows.start_end(pad)
-
-    def stream(name: str) -> Int64:
-        column = rows.column(name)
-        return np.where(column == ALL_STREAMS, -1, column)
-
-    return RecordedSyncs(
-        kind=rows.sync_kind.column(),
-        start=start,
-        end=end,
-        stream=stream("stream"),
-        wait_stream=stream("wait_stream"),
-        record_correlation=rows.column("wait_record"),
-        event=stream("wait_event"),
-        **_columns(rows, "process", "device", "correlation"),
-    )
-
-
-def event_records(rows: EventRows) -> RecordedEvents:
-    """Returns the cuda_event rows."""
-    return RecordedEvents(**_columns(rows, "process", "correlation", "stream", "event"))
-
-
-def queue_events(rows: EventRows, pad: dict[str, bool]) -> RecordedQueueEvents:
-    """Returns the waits and signals of device queues."""
-    process, device = rows.column("process"), rows.column("device")
-    start, end = rows.start_end(pad)
-    return RecordedQueueEvents(
-        device=np.where(device < 0, process, device),
-        stream=rows.column("stream"),
-        awaited=rows.column("wait_stream"),
-        sequence=rows.column("queue_sequence"),
-        start=start,
-        end=end,
-    )
-
-
-def python(rows: EventRows, pad: dict[str, bool]) -> RecordedPython:
-    """Returns the calls of modules and of Python's functions, without calls of built-in functions."""
-    start, end = rows.start_end(pad)
-    names = rows.name.column()
-    is_chosen = ~names.where(lambda name: name.startswith(BUILT_IN))
-    used, code = np.unique(names.codes[is_chosen], return_inverse=True)
-    return RecordedPython(
-        name=Categorical(code.reshape(-1).astype(np.int32), [names.table[used_code] for used_code in used.tolist()]),
-        process=rows.column("process")[is_chosen],
-        thread=rows.column("thread")[is_chosen],
-        start=start[is_chosen],
-        end=end[is_chosen],
-    )
-
-
-def _columns(rows: EventRows, *names: str) -> dict[str, Int64]:
-    return {name: rows.column(name) for name in names}

@@ -1,10 +1,7 @@
-"""A device trace in columns: host ops, runtime calls, device activities, synchronisation records.
+"""A device trace in columns: one table for each role that a row may have, by its category; and rows of it selected.
 
-Times are int64 ns on the trace's own clock.
-
-Finds the role of a row of the device trace by its category. Unknown categories are counted, never guessed.
-
-Selects rows of a device or linked trace as a trace of its own; columns that refer to rows follow them.
+Times are int64 ns on the trace's own clock. Rows of unknown categories are counted, never guessed. What is selected of a
+device or linked trace is a trace of its own, whose columns that refer to rows follow them.
 """
 
 import re
@@ -227,6 +224,18 @@ class RecordedPython(Table):
     thread: Int64
     start: Int64
     end: Int64
+
+
+TABLE_OF_ROLE = {
+    Role.OP: "ops",
+    Role.CALL: "calls",
+    Role.ACTIVITY: "activities",
+    Role.SYNC: "syncs",
+    Role.EVENT_RECORD: "event_records",
+    Role.DEVICE_WAIT: "queue_events",
+    Role.PYTHON: "python",
+}
+"""The table of a device trace that holds the rows of a role."""
 
 
 def no_queue_events() -> RecordedQueueEvents:

@@ -1,24 +1,15 @@
 """Reads a device trace (Kineto or rocpd) into columns: ops, calls, activities, synchronisation records.
 
-Times are int64 ns on the trace's own clock. Rows are in file order, except those with equal starts.
-
-Reads the rank, world size, groups, device names and the length of a step from the top level of a device trace.
-
-Drops rows of a device trace that are further from the others than any recording lasts.
-
-Drops duplicate rows of a device trace: rows that are equal in all columns that identify one.
-
-Sorts rows of equal starts by their other columns, so that a graph does not depend on their order in the file.
-
-Whatever sorts rows later does so by start first, and keeps rows of equal starts in order. Rows of other starts keep
-their positions, so that a file in the order of time, as profilers write it, costs little.
+Rows are in file order, without those of impossible times and those recorded twice. Rows of equal starts are sorted by
+their other columns, so that a graph does not depend on their order in the file: whatever sorts rows later does so by
+start, and keeps rows of equal starts in order.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +22,10 @@ from ...schema.json_stream import ArrayReader, decode, kind_of_text
 from ...schema.linked import FOREVER, LONGEST_RECORDING, integer, kineto
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
-from . import device_events as device_tables
 from .device_events import DeviceEvents, unpadded
 from .device_rows import (
     PYTHON,
+    TABLE_OF_ROLE,
     DeviceTrace,
     RecordedActivities,
     RecordedCalls,
@@ -50,54 +41,33 @@ from .rocpd_database import is_database
 from .rocpd_rows import read_rocpd
 
 
-class DistributedInfo(NamedTuple):
-    """The process in its job; rank and world size are None where they are not recorded."""
-
-    rank: int | None
-    world_size: int | None
-    base_time_ns: int
-    groups: list[dict[str, Any]]
-
-
-def device_names(top: kineto.DeviceFile) -> dict[int, str]:
-    """Returns the recorded names of devices by number."""
-    devices = top.devices if isinstance(top.devices, list) else []
-    names = [(integer(device.get("id"), -1), device.get("name")) for device in devices if isinstance(device, dict)]
-    return {number: name for number, name in names if number >= 0 and isinstance(name, str) and name}
-
-
-class TimesWithoutProfiler(NamedTuple):
-    """How long a step takes without a profiler (ns), and how long its loop waits for PyTorch's data loader; -1 where
-    that was not measured.
+def described(top: kineto.DeviceFile) -> dict[str, Any]:
+    """Returns what the top level of a file says of its process, as members of `DeviceTrace`; invalid values count as
+    missing. A wait for the data loader is no longer than its step.
     """
-
-    step_without_profiler_ns: int
-    data_wait_without_profiler_ns: int
-
-
-def times_without_profiler(top: kineto.DeviceFile) -> TimesWithoutProfiler:
-    """Returns what the top level of the file says of steps without a profiler; a wait is no longer than its step."""
+    distributed = top.distributed or kineto.DistributedInfo()
+    rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
+    base_time = integer(top.base_time, 0)
     step, wait = map(_nanoseconds, (top.step_without_profiler, top.data_wait_without_profiler))
-    return TimesWithoutProfiler(step if step > 0 else -1, wait if wait <= step else -1)
+    devices = ((integer(device.get("id"), -1), device.get("name")) for device in _objects(top.devices))
+    return {
+        "rank": rank if 0 <= rank <= INT32_MAX else None,
+        "world_size": world if 0 < world <= INT32_MAX else None,
+        "base_time_ns": base_time if 0 <= base_time < FOREVER else 0,
+        "groups": _objects(distributed.pg_config),
+        "device_names": {number: name for number, name in devices if number >= 0 and isinstance(name, str) and name},
+        "step_without_profiler_ns": step if step > 0 else -1,
+        "data_wait_without_profiler_ns": wait if wait <= step else -1,
+    }
+
+
+def _objects(values: Any) -> list[dict[str, Any]]:
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def _nanoseconds(time_us: Any) -> int:
     is_time = isinstance(time_us, int | float) and 0 <= time_us < LONGEST_RECORDING / 1000
     return round(time_us * 1000) if is_time else -1
-
-
-def distributed_info(top: kineto.DeviceFile) -> DistributedInfo:
-    """Returns what the top level of the file records; invalid values count as missing."""
-    distributed = top.distributed or kineto.DistributedInfo()
-    rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
-    base_time = integer(top.base_time, 0)
-    groups = distributed.pg_config if isinstance(distributed.pg_config, list) else []
-    return DistributedInfo(
-        rank if 0 <= rank <= INT32_MAX else None,
-        world if 0 < world <= INT32_MAX else None,
-        base_time if 0 <= base_time < FOREVER else 0,
-        [group for group in groups if isinstance(group, dict)],
-    )
 
 
 def within_a_recording(device: DeviceTrace) -> DeviceTrace:
@@ -130,31 +100,30 @@ def _near(start: Int64, middle: int) -> Bool:
     return np.abs(start - middle) <= LONGEST_RECORDING
 
 
+IDENTITY = {
+    "ops": ("end", "name", "process", "thread", "rf_id", "external_id", "event_index"),
+    "calls": ("end", "name", "process", "thread", "correlation"),
+    "activities": ("end", "name", "process", "device", "stream", "correlation", "graph_node"),
+    "syncs": (
+        "end", "kind", "process", "stream", "device", "correlation", "wait_stream", "record_correlation", "event",
+    ),
+}  # fmt: skip
+"""The columns in which rows of equal starts differ, or are the same row."""
+
+
 def without_duplicates(device: DeviceTrace) -> DeviceTrace:
     """Returns the trace without duplicate rows, which are counted. O(n log n), linear where starts are nearly in order.
 
     Rows without any id are never duplicates. In whole-µs traces activities of one launch may be equal without being
     duplicates.
     """
-    ops, calls, activities, syncs = device.ops, device.calls, device.activities, device.syncs
-    has_id = (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
-    copied_ops = has_id & _repeated(
-        ops.start, ops.end, ops.name.codes, ops.process, ops.thread, ops.rf_id, ops.external_id, ops.event_index
-    )
-    copied_calls = (calls.correlation != 0) & _repeated(
-        calls.start, calls.end, calls.name.codes, calls.process, calls.thread, calls.correlation
-    )
-    copied_activities = (activities.correlation != 0) & _repeated(
-        activities.start, activities.end, activities.name.codes, activities.process, activities.device,
-        activities.stream, activities.correlation, activities.graph_node,
-    )  # fmt: skip
+    ops, calls, activities = device.ops, device.calls, device.activities
+    copied = {name: _repeated(getattr(device, name), columns) for name, columns in IDENTITY.items()}
+    copied["ops"] &= (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
+    copied["calls"] &= calls.correlation != 0
+    copied["activities"] &= activities.correlation != 0
     if not (activities.start % 1000).any():
-        copied_activities &= ~_launched_with_others(activities.correlation, copied_activities)
-    copied_syncs = _repeated(
-        syncs.start, syncs.end, syncs.kind.codes, syncs.process, syncs.device, syncs.stream, syncs.correlation,
-        syncs.wait_stream, syncs.record_correlation, syncs.event,
-    )  # fmt: skip
-    copied = {"ops": copied_ops, "calls": copied_calls, "activities": copied_activities, "syncs": copied_syncs}
+        copied["activities"] &= ~_launched_with_others(activities.correlation, copied["activities"])
     count = sum(int(rows.sum()) for rows in copied.values())
     if not count:
         return device
@@ -162,12 +131,13 @@ def without_duplicates(device: DeviceTrace) -> DeviceTrace:
     return select(device, **{name: ~rows for name, rows in copied.items()})
 
 
-def _repeated(start: Int64, *further: "Int64 | np.ndarray[tuple[int], np.dtype[np.int32]]") -> Bool:
-    """Returns which rows equal an earlier one in every column."""
+def _repeated(table: Any, names: Sequence[str]) -> Bool:
+    """Returns which rows equal an earlier one in their start and in these columns."""
+    start, further = table.start, (getattr(table, name) for name in names)
     order = np.argsort(start, kind="stable")
     tied = np.flatnonzero(~is_group_start(start[order])) - 1
     rows = np.unique(np.concatenate((order[tied], order[tied + 1])))
-    columns = [column[rows] for column in (start, *further)]
+    columns = [(column.codes if isinstance(column, Categorical) else column)[rows] for column in (start, *further)]
     within = np.lexsort(columns[::-1])
     equal = np.ones(max(len(rows) - 1, 0), np.bool_)
     for column in columns:
@@ -354,23 +324,14 @@ def _what_it_is(document: bytes) -> str:
 
 
 def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTrace:
-    rows = events.rows
-    pad = unpadded(rows.values())
+    pad = unpadded(events.rows.values())
     trace = DeviceTrace(
         path=path,
-        **distributed_info(top)._asdict(),
-        ops=device_tables.ops(rows[Role.OP], pad),
-        calls=device_tables.calls(rows[Role.CALL], pad),
-        activities=device_tables.activities(rows[Role.ACTIVITY], pad),
-        syncs=device_tables.syncs(rows[Role.SYNC], pad),
-        event_records=device_tables.event_records(rows[Role.EVENT_RECORD]),
-        communication={role: rows[role].communication.column() for role in (Role.OP, Role.ACTIVITY)},
-        queue_events=device_tables.queue_events(rows[Role.DEVICE_WAIT], pad),
-        python=device_tables.python(rows[Role.PYTHON], pad) if Role.PYTHON in rows else None,
+        **described(top),
+        **{TABLE_OF_ROLE[role]: rows.table(pad) for role, rows in events.rows.items()},
+        communication={role: events.rows[role].communication.column() for role in (Role.OP, Role.ACTIVITY)},
         labels=events.labels,
         merged=top.merged,
-        device_names=device_names(top),
-        **times_without_profiler(top)._asdict(),
         skipped=events.skipped,
         oddities=events.oddities,
         recording_start=events.recording_start,

@@ -17,7 +17,7 @@ from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.json_stream import decode
 from ...schema.linked import LARGEST_ID, DeviceFile, MergedRank
 from .device_rows import DeviceTrace, RecordedActivities, RecordedSyncs, select
-from .device_trace import device_names, distributed_info, times_without_profiler
+from .device_trace import described
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 REPEATED = 0.1
@@ -157,9 +157,7 @@ def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
     top = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {record.rank}")
     return replace(
         device,
-        **distributed_info(top)._asdict(),
-        device_names=device_names(top),
-        **times_without_profiler(top)._asdict(),
+        **described(top),
         ops=_undo_in(device.ops, record),
         calls=_undo_in(device.calls, record),
         activities=_undo_in(device.activities, record),

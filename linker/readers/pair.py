@@ -1,7 +1,4 @@
-"""Reads both traces of a process.
-
-The two traces that `link` is given, as objects or files, in their order.
-"""
+"""The two traces of one process: read together, or as `link` is given them, objects or files in their order."""
 
 from typing import NamedTuple
 

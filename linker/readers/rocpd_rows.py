@@ -1,9 +1,7 @@
 """Reads a rocpd database (RPD's or rocm-trace-lite's) into the columns of a device trace.
 
 Each device op becomes an activity, each API row a call, each roctx range an annotation; times are the file's own ns.
-Rows that are no work are counted.
-
-Puts ranges of unknown threads on the smallest number of lanes on which they nest.
+Rows that are no work are counted; ranges of unknown threads are put on the fewest lanes on which they nest.
 """
 
 import heapq

@@ -1,16 +1,7 @@
-"""Names that were read from text inside a trace.
-
-Annotations that mark the steps of a training loop: they enclose everything and own no time.
-
-Finds the streams of a process from the columns of its activities.
-
-Which op called which, by rows.
+"""What the tables of a trace tell without more: steps, streams, which op called which, which calls wait, and the trace
+without what was inferred.
 
 Parents never go round in a circle: circles are cut where traces are linked and where linked files are read.
-
-Removes the edges of a linked trace that are known from timing alone.
-
-Recognises by name which runtime and driver calls record, await, query or free. Any call may launch.
 """
 
 import re

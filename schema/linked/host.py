@@ -1,9 +1,7 @@
-"""Typed records of the host trace (PyTorch Execution Trace).
+"""Typed records of the host trace (PyTorch Execution Trace), and the attributes that its nodes list, as columns.
 
 One record serves all versions: what differs is which keys are there, flat ones (1.0.1) or `attrs` (1.0.2 on); unknown
 ones are skipped.
-
-The attributes that nodes of host and linked traces list, a column for each name that is known.
 """
 
 from collections.abc import Sequence

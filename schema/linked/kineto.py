@@ -1,8 +1,7 @@
-"""Typed records of the device trace (Kineto, Chrome trace JSON). Missing fields have defaults; others are skipped.
+"""Typed records of the device trace (Kineto, Chrome trace JSON), and what a merged one says of each rank in it.
 
-Numbers may be text in some versions and of some vendors, so fields that hold them take anything: see `numbers.integer`.
-
-What a merged device trace says of each rank in it: how to get that rank's own trace back.
+Missing fields have defaults; others are skipped. Numbers may be text in some versions and of some vendors, so fields that
+hold them take anything: see `numbers.integer`.
 """
 
 from typing import Annotated, Any

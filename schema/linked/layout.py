@@ -1,7 +1,4 @@
-"""The records of a linked file.
-
-Makes the calls, waits and hand-offs of a linked trace from the tables of its file: rows instead of ids.
-"""
+"""The records of a linked file, and the tables of a linked trace that they stand for: rows instead of ids."""
 
 from decimal import Decimal
 from typing import Annotated, NamedTuple

@@ -1,11 +1,8 @@
-"""Reads numbers, lists and records that a trace may give as numbers, as texts or not at all.
+"""Reads numbers, times, lists and records that a trace may give as numbers, as texts or not at all.
 
-The one reader of such texts: whoever wrote them may have written anything, of any size and depth.
-
-Time stamps of traces as exact int64 ns.
-
-A double holds a µs time stamp to the ns only up to 2**43 (about 100 days); a fraction on a larger one, as traces of
-early 2024 have it, must be read as decimal text.
+The one reader of such texts: whoever wrote them may have written anything, of any size and depth. Times are exact int64
+ns: a double holds a µs time stamp to the ns only up to 2**43 (about 100 days), so that a fraction on a larger one, as
+traces of early 2024 have it, must be read as decimal text.
 """
 
 import ast

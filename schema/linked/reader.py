@@ -1,9 +1,4 @@
-"""Reads a linked file: nodes become columns, ids become rows.
-
-Recognises linked files of an older execgraph, in which some members had other names.
-
-Collects the nodes of a linked file as columns, a piece of the file at a time.
-"""
+"""Reads a linked file: nodes become columns a piece of the file at a time, ids become rows."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence

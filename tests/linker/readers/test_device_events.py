@@ -14,7 +14,6 @@ from execgraph.linker.readers import (
     RecordedOps,
     RecordedSyncs,
     Role,
-    device_events as device_tables,
     read_device_trace,
 )
 from execgraph.linker.readers.device_events import DeviceEvents, LaunchFlows, unpadded
@@ -57,20 +56,23 @@ def read(*pieces: list[Event], arguments: bool = False) -> DeviceEvents:
 
 
 def times(events: DeviceEvents, role: Role = Role.OP) -> list[tuple[int, int]]:
-    start, end = events.rows[role].start_end(PADDED)
-    return list(zip(start.tolist(), end.tolist(), strict=True))
+    table = events.rows[role].table(PADDED)
+    return list(zip(table.start.tolist(), table.end.tolist(), strict=True))
 
 
 def ops(*rows: Event, arguments: bool = False) -> RecordedOps:
-    return device_tables.ops(read([*rows], arguments=arguments).rows[Role.OP], PADDED)
+    table: RecordedOps = read([*rows], arguments=arguments).rows[Role.OP].table(PADDED)
+    return table
 
 
 def activities(*rows: Event) -> RecordedActivities:
-    return device_tables.activities(read([*rows]).rows[Role.ACTIVITY], PADDED)
+    table: RecordedActivities = read([*rows]).rows[Role.ACTIVITY].table(PADDED)
+    return table
 
 
 def syncs(*rows: Event) -> RecordedSyncs:
-    return device_tables.syncs(read([*rows]).rows[Role.SYNC], PADDED)
+    table: RecordedSyncs = read([*rows]).rows[Role.SYNC].table(PADDED)
+    return table
 
 
 # roles
@@ -181,8 +183,8 @@ def test_padding_is_told_of_starts_and_durations_apart(lacking: str) -> None:
     events.add(rows, lambda: text)
     pad = unpadded(events.rows.values())
     assert pad == {"start": False, "duration": False} | {lacking: True}
-    start, end = events.rows[Role.OP].start_end(pad)
-    found = start if lacking == "start" else end - start
+    table = events.rows[Role.OP].table(pad)
+    found = table.start if lacking == "start" else table.end - table.start
     assert found[[0, 8, 9, 98]].tolist() == [1_001, 9_009, 10_010, 99_099]
 
 
@@ -262,9 +264,9 @@ def test_the_size_of_a_copy_is_in_bytes_or_else_in_size(args: dict[str, int], si
 
 def test_of_calls_and_event_records_ids_are_read() -> None:
     events = read([of("cuda_runtime"), of("cuda_runtime", correlation=3, external_id=4), of("cuda_event")])
-    found = device_tables.calls(events.rows[Role.CALL], PADDED)
+    found = events.rows[Role.CALL].table(PADDED)
     assert (found.correlation.tolist(), found.external_id.tolist()) == ([0, 3], [0, 4])
-    records = device_tables.event_records(events.rows[Role.EVENT_RECORD])
+    records = events.rows[Role.EVENT_RECORD].table(PADDED)
     assert [records.correlation.tolist(), records.stream.tolist(), records.event.tolist()] == [[0], [-1], [-1]]
 
 
@@ -291,7 +293,7 @@ def test_device_queues_tell_of_waiting() -> None:
     row = of("kernel", device=None, stream=1, wait_stream=2, queue_sequence=3)
     row.name, row.pid = "event_wait", 4
     events = read([row, op(cat="kernel", name="event_record", pid=4, args=Args(device=0))])
-    found = device_tables.queue_events(events.rows[Role.DEVICE_WAIT], PADDED)
+    found = events.rows[Role.DEVICE_WAIT].table(PADDED)
     columns = (found.device, found.stream, found.awaited, found.sequence)
     assert [column.tolist() for column in columns] == [[4, 0], [1, -1], [2, -1], [3, -1]]
     assert events.rows[Role.ACTIVITY].count == 0

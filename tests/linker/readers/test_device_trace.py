@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 from execgraph.linker.readers import DeviceTrace, read_device_trace
 from execgraph.linker.readers.device_trace import (
-    DistributedInfo,
-    device_names,
-    distributed_info,
-    times_without_profiler,
+    described,
     without_duplicates,
 )
 from execgraph.schema.errors import DataError
@@ -77,28 +74,35 @@ def test_arguments_that_are_no_lists_are_counted(tmp_path: Path) -> None:
     assert read(tmp_path, others, arguments=True).oddities[Reason.ARGUMENTS_NO_LISTS] == 2
 
 
-def place(base_time: Any = None, **distributed: Any) -> DistributedInfo:
-    return distributed_info(kineto.DeviceFile(distributed=kineto.DistributedInfo(**distributed), base_time=base_time))
+def place(base_time: Any = None, **distributed: Any) -> dict[str, Any]:
+    return described(kineto.DeviceFile(distributed=kineto.DistributedInfo(**distributed), base_time=base_time))
+
+
+def without_profiler(top: kineto.DeviceFile) -> tuple[int, int]:
+    found = described(top)
+    return found["step_without_profiler_ns"], found["data_wait_without_profiler_ns"]
 
 
 @pytest.mark.parametrize(("rank", "found"), [(0, 0), ("5", 5), (-1, None), (None, None), ("none", None)])
 def test_a_rank_is_a_number_from_zero(rank: Any, found: int | None) -> None:
-    assert place(rank=rank).rank == found
+    assert place(rank=rank)["rank"] == found
 
 
 @pytest.mark.parametrize(("size", "found"), [(1, 1), ("8", 8), (0, None), (-1, None), (None, None)])
 def test_a_world_has_at_least_one_rank(size: Any, found: int | None) -> None:
-    assert place(world_size=size).world_size == found
+    assert place(world_size=size)["world_size"] == found
 
 
 def test_groups_are_those_that_are_records() -> None:
-    assert place(pg_config=[{"pg_name": "0"}, 7, {}]).groups == [{"pg_name": "0"}, {}]
-    assert place(pg_config="none").groups == []
+    assert place(pg_config=[{"pg_name": "0"}, 7, {}])["groups"] == [{"pg_name": "0"}, {}]
+    assert place(pg_config="none")["groups"] == []
 
 
 def test_a_header_may_say_nothing() -> None:
-    assert distributed_info(kineto.DeviceFile()) == DistributedInfo(None, None, 0, [])
-    assert place(base_time="12").base_time_ns == 12
+    nothing = {"rank": None, "world_size": None, "base_time_ns": 0, "groups": [], "device_names": {}}
+    unknown = {"step_without_profiler_ns": -1, "data_wait_without_profiler_ns": -1}
+    assert described(kineto.DeviceFile()) == nothing | unknown
+    assert place(base_time="12")["base_time_ns"] == 12
 
 
 def test_devices_have_numbers_from_zero_and_names() -> None:
@@ -110,8 +114,8 @@ def test_devices_have_numbers_from_zero_and_names() -> None:
         {"name": "x"},
         7,
     ]
-    assert device_names(kineto.DeviceFile(devices=devices)) == {0: "A100", 1: "H100"}
-    assert device_names(kineto.DeviceFile(devices="none")) == {}
+    assert described(kineto.DeviceFile(devices=devices))["device_names"] == {0: "A100", 1: "H100"}
+    assert described(kineto.DeviceFile(devices="none"))["device_names"] == {}
 
 
 @pytest.mark.parametrize(
@@ -119,21 +123,21 @@ def test_devices_have_numbers_from_zero_and_names() -> None:
     [(3662.9, 3_662_900), (5, 5000), (0.001, 1), (0, -1), (-3, -1), ("3", -1), (1e300, -1), (None, -1)],
 )
 def test_the_length_of_a_step_is_a_time_above_zero(recorded: Any, found: int) -> None:
-    assert times_without_profiler(kineto.DeviceFile(step_without_profiler=recorded)) == (found, -1)
+    assert without_profiler(kineto.DeviceFile(step_without_profiler=recorded)) == (found, -1)
 
 
 def test_a_step_is_shorter_than_the_longest_recording() -> None:
     for step_us, is_known in ((LONGEST_RECORDING // 1000 - 1, True), (LONGEST_RECORDING // 1000 + 1, False)):
-        times = times_without_profiler(kineto.DeviceFile(step_without_profiler=step_us))
-        assert (times.step_without_profiler_ns > 0) == is_known
+        step, _ = without_profiler(kineto.DeviceFile(step_without_profiler=step_us))
+        assert (step > 0) == is_known
 
 
 @pytest.mark.parametrize(("recorded", "found"), [(0.5, 500), (0, 0), (5, 5000), (5.1, -1), (-1, -1), ("x", -1)])
 def test_a_wait_for_data_is_a_part_of_its_step(recorded: Any, found: int) -> None:
     top = kineto.DeviceFile(step_without_profiler=5, data_wait_without_profiler=recorded)
-    assert times_without_profiler(top) == (5000, found)
+    assert without_profiler(top) == (5000, found)
     alone = kineto.DeviceFile(data_wait_without_profiler=recorded)
-    assert times_without_profiler(alone) == (-1, -1)
+    assert without_profiler(alone) == (-1, -1)
 
 
 OP = OpRow(1500, 2500, rf_id=3, external_id=4, event_index=5)
