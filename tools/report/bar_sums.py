@@ -131,14 +131,8 @@ def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> BarSums:
     covered = np.cumsum(np.bincount(np.minimum(first + 1, size - 1), ~within, size) - np.bincount(last, ~within, size))
     time = np.bincount(first, head, size) + np.bincount(last, tail, size) + covered * width
     began = key * count + np.minimum(bars.start_ns[chosen] // width, count - 1)
-    shape = len(keys), count
-    return BarSums(
-        width,
-        keys // KINDS,
-        keys % KINDS,
-        time.astype(np.int64).reshape(shape),
-        np.bincount(began, minlength=size).reshape(shape),
-    )
+    time, begun = (column.astype(np.int64).reshape(-1, count) for column in (time, np.bincount(began, minlength=size)))
+    return BarSums(width, keys // KINDS, keys % KINDS, time, begun)
 
 
 STRETCHES, LANES = 128, 40
@@ -146,16 +140,8 @@ STRETCHES, LANES = 128, 40
 STEP, LANE, AREA, FOOT = 8, 32, 16, 20
 """Sizes in px: the width of a stretch, the heights of a lane, of the area below its name, and of the axis."""
 STACKING_ORDER = (
-    "computation",
-    "communication",
-    "memory",
-    "host",
-    "unrecorded",
-    "metadata",
-    "delay",
-    "waiting",
-    "idle",
-)
+    "computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle",
+)  # fmt: skip
 """The kinds of time from the bottom up."""
 
 
@@ -169,8 +155,7 @@ class Strip(NamedTuple):
 
 def strips(bars: Bars, length_ns: int) -> list[Strip]:
     """Returns the lanes of a rank over a run of `length_ns`."""
-    everything: Bool = np.ones(len(bars), bool)
-    sums = sum_bars(bars, everything, length_ns, STRETCHES)
+    sums = sum_bars(bars, np.ones(len(bars), bool), length_ns, STRETCHES)
     share = np.zeros((len(bars.lanes), len(STACKING_ORDER), STRETCHES))
     layer: Int64 = np.array([STACKING_ORDER.index(look) for look in LOOKS])[sums.kind // 2]
     np.add.at(share, (sums.lane, layer), sums.time_ns / sums.width_ns)

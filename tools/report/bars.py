@@ -2,7 +2,7 @@
 that these lie in, one below the one that called it, as slices around the bars.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -222,16 +222,8 @@ def lane_times(bars: Bars) -> list[Row]:
     """Returns the time (µs) by lane and look, in which overlapping bars of a lane count once."""
     cell = bars.lane * len(LOOKS) + bars.look
     total = np.bincount(cell, bars.end_ns - bars.alone_ns)
+    lanes_and_looks = ((number, *divmod(number, len(LOOKS))) for number in np.flatnonzero(total).tolist())
     return [
-        {
-            "lane": bars.lanes[number // len(LOOKS)],
-            "kind": LOOKS[number % len(LOOKS)],
-            "time": float(total[number]) / 1000,
-        }
-        for number in np.flatnonzero(total).tolist()
+        {"lane": bars.lanes[lane], "kind": LOOKS[look], "time": float(total[number]) / 1000}
+        for number, lane, look in lanes_and_looks
     ]
-
-
-def with_recorded_times(replays: Mapping[int, Replay]) -> dict[int, Replay]:
-    """Returns the ranks with any recorded time."""
-    return {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}

@@ -24,7 +24,7 @@ from .bar_sums import (
     sum_bars,
     window_around_path,
 )
-from .bars import NO_OPS, Bars, HostOps, bars_of, lane_times, on_one_clock, with_recorded_times
+from .bars import NO_OPS, Bars, HostOps, bars_of, lane_times, on_one_clock
 from .cells import Row, short_and_full
 
 MAX_BYTES, SUMS, OPS = 1_900_000, 2, 4
@@ -74,33 +74,29 @@ def timeline(
     The page first shows about `bar_count` bars of the largest rank. Small ranks are complete; large ones share the
     remaining bytes equally. Ranks are packed one at a time; besides sorting, this is linear in bars.
     """
-    timed_replays = with_recorded_times(replays)
-    if not timed_replays:
+    timed = {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}
+    if not timed:
         return None
-    clock = dict(zip(timed_replays, on_one_clock([*timed_replays.values()]), strict=True))
-    length = max(int(item.work.measured_end_ns.max()) + clock[rank].begin_ns for rank, item in timed_replays.items())
-    packed_ranks, drawn, times, count = dict[int, PackedRank](), list[Strip](), dict[int, list[Row]](), 0
-    *smaller, last = sorted(timed_replays, key=lambda rank: (len(timed_replays[rank].work), -rank))
-    largest = bars_of(last, timed_replays[last], clock[last], ops.get(last, NO_OPS))
-    window = window_around_path(largest, bar_count // len(timed_replays))
+    clock = dict(zip(timed, on_one_clock([*timed.values()]), strict=True))
+    length = max(int(item.work.measured_end_ns.max()) + clock[rank].begin_ns for rank, item in timed.items())
+    packed, drawn, times, count = dict[int, PackedRank](), dict[int, list[Strip]](), dict[int, list[Row]](), 0
+    *smaller, last = sorted(timed, key=lambda rank: (len(timed[rank].work), -rank))
+    largest = bars_of(last, timed[last], clock[last], ops.get(last, NO_OPS))
+    window = window_around_path(largest, bar_count // len(timed))
     for rank in (*smaller, last):
-        bars = largest if rank == last else bars_of(rank, timed_replays[rank], clock[rank], ops.get(rank, NO_OPS))
-        packed_ranks[rank] = pack_rank(bars, length, window, max_bytes // (len(timed_replays) - len(packed_ranks)))
-        max_bytes, count = max_bytes - len(packed_ranks[rank].json), count + len(bars)
-        drawn += strips(bars, length)
-        times[rank] = lane_times(bars)
-    ranks = sorted(packed_ranks)
-    meta = {"length": length, "window": window, "looks": LOOKS, "reasons": REASONS}
-    json = (
-        b'{"meta":' + orjson.dumps(meta) + b',"ranks":[' + b",".join(packed_ranks[rank].json for rank in ranks) + b"]}"
-    )
+        bars = largest if rank == last else bars_of(rank, timed[rank], clock[rank], ops.get(rank, NO_OPS))
+        packed[rank] = pack_rank(bars, length, window, max_bytes // (len(timed) - len(packed)))
+        max_bytes, count = max_bytes - len(packed[rank].json), count + len(bars)
+        drawn[rank], times[rank] = strips(bars, length), lane_times(bars)
+    ranks = sorted(packed)
+    meta = orjson.dumps({"length": length, "window": window, "looks": LOOKS, "reasons": REASONS})
     return Timeline(
         ranks,
         count,
-        sum(item.bars for item in packed_ranks.values()),
-        max(item.width_ns for item in packed_ranks.values()) / 1000,
-        json,
-        picture(sorted(drawn, key=lambda strip: strip.rank), length),
+        sum(item.bars for item in packed.values()),
+        max(item.width_ns for item in packed.values()) / 1000,
+        b'{"meta":%s,"ranks":[%s]}' % (meta, b",".join(packed[rank].json for rank in ranks)),
+        picture([strip for rank in ranks for strip in drawn[rank]], length),
         [row for rank in ranks for row in times[rank]],
     )
 
