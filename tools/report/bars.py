@@ -164,8 +164,7 @@ def bars_of(rank: int, replay: Replay, on_clock: RankOnClock | None = None, ops:
     work = replay.work
     graph, timed = work.graphs[0], _on_lanes_with_time(work)
     drawn = sorted(
-        np.unique(work.lane[timed]).tolist(),
-        key=lambda number: (work.lanes[number].is_stream, work.lanes[number]),
+        np.unique(work.lane[timed]).tolist(), key=lambda number: (work.lanes[number].is_stream, work.lanes[number])
     )
     position = np.full(len(work.lanes), -1)
     position[drawn] = range(len(drawn))

@@ -228,11 +228,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
 
 
 def report_on_diff(
-    before: Sources,
-    after: Sources,
-    progress: Progress = unwatched,
-    window: Window = EVERYTHING,
-    modules: bool = False,
+    before: Sources, after: Sources, progress: Progress = unwatched, window: Window = EVERYTHING, modules: bool = False
 ) -> Report:
     """Compares two runs, or that part of both; with `modules` Python's calls are read, too.
 

@@ -234,12 +234,7 @@ def path_times(replay: Replay) -> Int64:
 
 
 def data_flow(
-    graph: ExecutionGraph,
-    title: str,
-    path_ns: Int64,
-    *,
-    tensors: Tensors | None = None,
-    sought: Collection[int] = (),
+    graph: ExecutionGraph, title: str, path_ns: Int64, *, tensors: Tensors | None = None, sought: Collection[int] = ()
 ) -> DataFlow:
     """Returns the data flow of a graph.
 
