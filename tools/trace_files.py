@@ -69,23 +69,30 @@ def find_traces(
     named = {path for path in paths if not path.is_dir()}
     for path, name in progress(files, "looking at files", unit="file"):
         try:
-            kind, pid, rank = recognise(path)
+            kind, trace = trace_of(path, name)
         except DataError as error:
             if path in named or TRACE_NAME.search(path.name):
                 if isinstance(error, MissingLibrary):
                     raise
                 traces.failures.append(str(error))
-                continue
-            kind, pid, rank = InputKind.OTHER, None, None
+            else:
+                skipped[InputKind.OTHER.value] += 1
+            continue
         if kind in of_kind:
-            assigned_rank = rank_in_name(name, pid) if rank is None else rank
-            of_kind[kind].append(Trace(str(path), pid, assigned_rank, rank is not None))
+            of_kind[kind].append(trace)
         elif path in named:
             traces.failures.append(instead(path, kind, TRACE))
         else:
             skipped[kind.value] += 1
     traces.skipped = dict(sorted(skipped.items()))
     return traces
+
+
+def trace_of(path: Path, name: str = "") -> tuple[InputKind, Trace]:
+    """Returns what a file is, with its rank if that is recorded or in its `name`, by default without folders."""
+    kind, pid, rank = recognise(path)
+    known_rank = rank_in_name(name or path.name, pid) if rank is None else rank
+    return kind, Trace(str(path), pid, known_rank, rank is not None)
 
 
 def rank_in_name(name: str, process: int | None = None) -> int | None:

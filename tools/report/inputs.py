@@ -19,9 +19,9 @@ from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
 from ..pairs import NoDeviceTraceError, find_pairs, hosts_of
-from ..recognise import TRACE_OR_GRAPH, InputKind, recognise
+from ..recognise import TRACE_OR_GRAPH, InputKind
 from ..terminal import ranges
-from ..trace_files import Trace, assign_ranks, communicating, rank_in_name
+from ..trace_files import Trace, assign_ranks, communicating, trace_of
 from ..wrong_kind import instead
 
 TITLED, DIGITS = 3, 20
@@ -185,25 +185,20 @@ def _made_from_traces(folder: Path) -> list[Source]:
     paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     for path in sorted(paths, key=_numbers_by_value):
         with suppress(DataError):  # what is no trace need not be readable
-            recognised = recognise(path)
-            rank = rank_in_name(path.name) if recognised.rank is None else recognised.rank
-            by_kind[recognised.kind].append(Source(path, kind=recognised.kind, known_rank=rank))
+            kind, trace = trace_of(path)
+            by_kind[kind].append(Source(path, kind=kind, known_rank=trace.rank))
     return next((by_kind[kind] for kind in MADE if by_kind[kind]), [])
 
 
 def _add_files(files: list[Path], sources: Sources) -> None:
-    by_kind: dict[InputKind, list[Trace]] = {kind: [] for kind in InputKind}
+    by_kind: dict[InputKind, list[Trace]] = defaultdict(list)
     for path in files:
-        kind, pid, rank = recognise(path)
+        kind, trace = trace_of(path)
         if kind not in REPORTED:
             raise DataError(instead(path, kind, TRACE_OR_GRAPH))
-        known_rank = rank_in_name(path.name, pid) if rank is None else rank
-        by_kind[kind].append(Trace(str(path), pid, known_rank, rank is not None))
-    devices, merged, hosts = (
-        by_kind[InputKind.DEVICE],
-        by_kind[InputKind.MERGED] + by_kind[InputKind.MERGED_DATABASE],
-        by_kind[InputKind.HOST],
-    )
+        by_kind[kind].append(trace)
+    devices, hosts = by_kind[InputKind.DEVICE], by_kind[InputKind.HOST]
+    merged = by_kind[InputKind.MERGED] + by_kind[InputKind.MERGED_DATABASE]
     host_of = hosts_of(devices + merged, hosts)
     ranks = assign_ranks(devices, communicating(host_of), otherwise=str(DIFF))
     if ranks.failures:
@@ -239,9 +234,8 @@ def recorded_counts(rank: RankTrace) -> tuple[int | str, ...]:
 
 def ranks_table(facts: list[tuple[int | str, ...]], runs: list[str] | None = None) -> Table:
     """Returns a row per rank, with the column `run` if there are two runs."""
-    columns = zip(FACTS, zip(*facts, strict=True), strict=True)
-    columns_ = [
+    columns = [
         Column(name, "", list(map(str, values)) if name in FILES else np.array(values, np.int64))
-        for name, values in columns
+        for name, values in zip(FACTS, zip(*facts, strict=True), strict=True)
     ]
-    return Table("ranks", "What was recorded", [*([Column("run", "", runs)] if runs else []), *columns_])
+    return Table("ranks", "What was recorded", [*([Column("run", "", runs)] if runs else []), *columns])
