@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, NodeNumbers, OpRows, Tree, group_ids
+from ...schema.columns import ActivityRows, Bool, Int64, NodeNumbers, OpRows, Tree, group_ids
 from ...schema.graph import DependencyKind
 from ...schema.linked import HOST, Ops, Tensors, mutated, streams_of
 from ..edges import Edges
@@ -80,15 +80,8 @@ class Accesses(NamedTuple):
     storage: Int64
     low: Int64
     high: Int64
-    written: Bool
     dense: Bool
-    strided_high: Int64
-    """Where it ends by the recorded strides, ABSENT without them."""
-    strided_dense: Bool
-
-    def where(self, chosen: Int64 | Bool) -> "Accesses":
-        """Returns the accesses at these rows."""
-        return Accesses(OpRows(self.op[chosen]), *(column[chosen] for column in self[1:]))  # type: ignore[arg-type]
+    written: Bool
 
 
 class Writer(NamedTuple):
@@ -106,8 +99,7 @@ def tensor_flow(context: ConversionContext) -> Edges:
         return Edges.of(NodeNumbers(empty), NodeNumbers(empty), DependencyKind.TENSOR_FLOW)
     tree = Tree.of(context.op_parent, context.linked.ops.start)
     first, last = _subtree_activities(context, tree)
-    accesses = _between_streams(context, tree, _accesses(context, np.flatnonzero(first >= 0)), first, last)
-    pairs = _flows(context, accesses, first, last)
+    pairs = _flows(context, _accesses(context, tree, first, last), first, last)
     waits = event_wait(context)
     known_edges = np.stack((waits.source, waits.target), axis=1) - context.activities_from
     source, target = StreamClocks(context).not_implied(pairs, known_edges.tolist())
@@ -136,31 +128,46 @@ def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[Activit
     return ActivityRows(by_rank[tree.subtree_least(first)]), ActivityRows(by_rank[tree.subtree_largest(last)])
 
 
-def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
-    """Returns every storage range that launching ops name in their arguments; an op's reads come before its writes."""
+def _accesses(context: ConversionContext, tree: Tree, first: ActivityRows, last: ActivityRows) -> Accesses:
+    """Returns what launching ops read and write of storages that several streams use, as the order of a stream implies
+    all else; without what a called op lists too. An op's reads come before its writes.
+    """
     ops = context.linked.ops
-    is_launching = np.zeros(len(ops), np.bool_)
-    is_launching[launching] = True
     tensors = ops.arguments.tensors
-    tensors = tensors.where(is_launching[tensors.row] & tensors.in_memory)
+    tensors = tensors.where((first >= 0)[tensors.row] & tensors.in_memory)
     on_device = tensors.device != HOST
     named, changed = np.flatnonzero(on_device), np.flatnonzero(on_device & _is_changed(ops, tensors))
     index, is_changed = np.append(named, changed), np.repeat((False, True), (len(named), len(changed)))
     order = np.argsort(tensors.row[index], kind="stable")
     tensors, is_changed = tensors.where(index[order]), is_changed[order]
-    spanned = tensors.spanned
+    stream, number = streams_of(context.linked.activities).number, group_ids(tensors.storage)
+    ends = np.stack([stream[end[tensors.row]] for end in (first, last)])
+    lowest, highest = np.full(len(number), len(stream)), np.full(len(number), -1)
+    np.minimum.at(lowest, number, ends.min(axis=0))
+    np.maximum.at(highest, number, ends.max(axis=0))
+    is_shared = (lowest < highest)[number]
+    tensors, is_changed, number = tensors.where(is_shared), is_changed[is_shared], number[is_shared]
+    high, dense = _extents(tensors, is_changed)
+    written = tensors.is_output | is_changed
+    is_innermost = ~tree.encloses_its_kind(OpRows(tensors.row), number * 2 + written)
+    columns = (tensors.row, tensors.storage, tensors.low, high, dense, written)
+    return Accesses(*(column[is_innermost] for column in columns))  # type: ignore[arg-type]
+
+
+def _extents(tensors: Tensors, is_changed: Bool) -> tuple[Int64, Bool]:
+    """Returns where each tensor ends by its strides, where these are recorded, and whether it has no holes; contiguous
+    tensors are assumed otherwise. Of the views of an op that begin alike the last one holds, a result's before an
+    input's.
+    """
+    group, spanned = group_ids(tensors.row, tensors.storage, tensors.low), tensors.spanned
     # the strides of what was changed are those of the input that was read
-    strided_high = np.where((spanned > 0) & ~is_changed, (tensors.offset + spanned) * tensors.size, ABSENT)
-    return Accesses(
-        op=OpRows(tensors.row),
-        storage=tensors.storage,
-        low=tensors.low,
-        high=tensors.high,
-        written=tensors.is_output | is_changed,
-        dense=np.ones(len(is_changed), np.bool_),
-        strided_high=strided_high,
-        strided_dense=spanned <= tensors.elements,
-    )
+    has_strides = np.flatnonzero((spanned > 0) & ~is_changed)
+    view = np.full(len(group), -1, np.int64)
+    view[group[has_strides]] = has_strides
+    view = view[group]
+    strided_high = ((tensors.offset + spanned) * tensors.size)[view]
+    high = np.where(view >= 0, strided_high, tensors.high)
+    return high, (view < 0) | (spanned <= tensors.elements)[view]
 
 
 def _is_changed(ops: Ops, tensors: Tensors) -> Bool:
@@ -177,39 +184,6 @@ def _is_changed(ops: Ops, tensors: Tensors) -> Bool:
     marked = is_marked[ops.op_schema.codes[tensors.row], argument] & (argument == tensors.argument)
     is_changed: Bool = ~tensors.is_output & (marked | in_place[tensors.row])
     return is_changed
-
-
-def _between_streams(
-    context: ConversionContext, tree: Tree, accesses: Accesses, first: ActivityRows, last: ActivityRows
-) -> Accesses:
-    """Returns the accesses without those that a called op lists too, and without storages of a single stream, whose
-    order implies all; with the extent of strided views.
-    """
-    if not len(accesses.op):
-        return accesses
-    stream = streams_of(context.linked.activities).number
-    _, storage = np.unique(accesses.storage, return_inverse=True)
-    low, high = np.full(storage.max() + 1, len(stream)), np.full(storage.max() + 1, -1)
-    for end in (first, last):
-        np.minimum.at(low, storage, stream[end[accesses.op]])
-        np.maximum.at(high, storage, stream[end[accesses.op]])
-    is_shared = np.flatnonzero((low < high)[storage])
-    shared = _strided(accesses.where(is_shared))
-    inner = tree.encloses_its_kind(shared.op, storage[is_shared] * 2 + shared.written)
-    return shared.where(~inner)
-
-
-def _strided(accesses: Accesses) -> Accesses:
-    """Returns the accesses with the extent of strided views, where strides are recorded; contiguous tensors are assumed
-    before. Of the views of an op that begin alike the last one holds, a result's before an input's.
-    """
-    group = group_ids(accesses.op, accesses.storage, accesses.low)
-    has_strides = np.flatnonzero(accesses.strided_high != ABSENT)
-    last = np.full(len(group), -1, np.int64)
-    last[group[has_strides]] = has_strides
-    view = last[group]
-    high = np.where(view >= 0, accesses.strided_high[view], accesses.high)
-    return accesses._replace(high=high, dense=np.where(view >= 0, accesses.strided_dense[view], accesses.dense))
 
 
 def _flows(
