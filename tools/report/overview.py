@@ -29,44 +29,43 @@ class KeyFigure(NamedTuple):
 
 def key_figures(tables: Tables) -> list[KeyFigure]:
     """Returns the figures of the run, such as its length and how its devices spent it, or those of two runs."""
-    if OF_TWO_RUNS in tables:
-        return _figures_of_two_runs(tables)
+    return [*(_figures_of_two_runs(tables) if OF_TWO_RUNS in tables else _figures_of_run(tables))]
+
+
+def _figures_of_run(tables: Tables) -> Iterator[KeyFigure]:
     ranks, replays = rows_of(tables, "ranks"), rows_of(tables, "critical_path_replay")
     devices = [row for row in rows_of(tables, "temporal_breakdown") if row["span"]]
-    overlap = rows_of(tables, "communication_computation_overlap")
-    key_figures_ = [KeyFigure(cell(len(ranks)), "ranks")] if ranks else []
     measured = [row["measured"] for row in replays if row["measured"]]
+    if ranks:
+        yield KeyFigure(cell(len(ranks)), "ranks")
     if measured:
-        key_figures_.append(KeyFigure(time_text(measured[0]), "measured run", _of_job(replays[0])))
+        job = replays[0]["ranks"]
+        yield KeyFigure(time_text(measured[0]), "measured run", f"of all {job} ranks" if job > 1 else "")
     if devices:
         whole = measured[0] if measured else max(row["span"] for row in devices)
         for label, column in (("device busy", "busy"), ("computing", "compute")):
             shares = [100 * row[column] / (whole or 1.0) for row in devices]
-            key_figures_.append(_figure_over_ranks(label, shares, _percent, "of the run"))
-    if overlap:
-        key_figures_.append(
-            _figure_over_ranks("exposed communication", [row["exposed_communication"] for row in overlap], time_text)
-        )
+            yield _figure_over_ranks(label, shares, "{:.1f} %".format, "of the run")
+    if overlapping := rows_of(tables, "communication_computation_overlap"):
+        exposed = [row["exposed_communication"] for row in overlapping]
+        yield _figure_over_ranks("exposed communication", exposed, time_text)
     if devices:
-        key_figures_.append(KeyFigure(cell(sum(row["activities"] for row in devices)), "device activities"))
+        yield KeyFigure(cell(sum(row["activities"] for row in devices)), "device activities")
     elif _lacks_devices(ranks):
-        key_figures_.append(KeyFigure(cell(sum(row["host_ops"] for row in ranks)), "host ops"))
-        key_figures_.append(KeyFigure("none", "device activities"))
-    return key_figures_
+        yield KeyFigure(cell(sum(row["host_ops"] for row in ranks)), "host ops")
+        yield KeyFigure("none", "device activities")
 
 
-def _of_job(replay: Row) -> str:
-    return f"of all {replay['ranks']} ranks" if replay["ranks"] > 1 else ""
-
-
-def _figures_of_two_runs(tables: Tables) -> list[KeyFigure]:
+def _figures_of_two_runs(tables: Tables) -> Iterator[KeyFigure]:
     ranks = Counter(row["run"] for row in rows_of(tables, "ranks"))
-    before, after = _device_times(tables)
-    whole = [row for row in rows_of(tables, "trace_diff_runs") if row["part"] in WHOLE]
-    figures = [KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"]) for row in whole]
+    kernels = [row for row in rows_of(tables, "trace_diff") if row["kind"] == "kernel"]
+    before, after = (sum(row[name] for row in kernels) for name in ("time_a", "time_b"))
+    for row in rows_of(tables, "trace_diff_runs"):
+        if row["part"] in WHOLE:
+            yield KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"])
     if before or after:
-        figures.append(KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities"))
-    return [*figures, KeyFigure(f"{ranks['A']} → {ranks['B']}", "ranks")]
+        yield KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities")
+    yield KeyFigure(f"{ranks['A']} → {ranks['B']}", "ranks")
 
 
 def diff_verdict(tables: Tables) -> str:
@@ -85,11 +84,9 @@ def diff_verdict(tables: Tables) -> str:
         largest = next((row for row in causes if 2 * abs(row["difference"]) > abs(parts[0]["difference"])), parts[0])
         most = "Most" if 2 * abs(largest["difference"]) > abs(first["difference"]) else "The largest part"
         text += f". {most} of that is {largest['part'].replace(': ', ' ')}, {_change(largest)}{_of_mean(tables)}"
-    return (
-        f"{text}."
-        if without is None
-        else f"Without a profiler, {_lower(_faster(without))}. As recorded, {_lower(text)}."
-    )
+    if without is None:
+        return f"{text}."
+    return f"Without a profiler, {_lower(_faster(without))}. As recorded, {_lower(text)}."
 
 
 def _faster(row: Row) -> str:
@@ -120,15 +117,6 @@ def _change(row: Row) -> str:
     return f"{after} in both" if before == after else f"{after} instead of {before}"
 
 
-def _device_times(tables: Tables) -> list[float]:
-    kernels = [row for row in rows_of(tables, "trace_diff") if row["kind"] == "kernel"]
-    return [sum(row[name] for row in kernels) for name in ("time_a", "time_b")]
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1f} %"
-
-
 def _figure_over_ranks(label: str, values: list[float], text: Callable[[float], str], of: str = "") -> KeyFigure:
     """Returns the mean, and the range if ranks differ."""
     low, high = text(min(values)), text(max(values))
@@ -139,8 +127,10 @@ def _figure_over_ranks(label: str, values: list[float], text: Callable[[float], 
 
 def facts(tables: Tables) -> list[str]:
     """Returns sentences on what ran and where the time went, each from an analysis that found something."""
-    proved = (heaviest_kernel(tables), hidden_communication(tables), idle_cause(tables), critical_path(tables))
-    return [*_activity_counts(tables), *_host_only(tables), *filter(None, proved), *_run_difference(tables)]
+    lacks_devices = _lacks_devices(rows_of(tables, "ranks"))
+    host_only = "No device activity was recorded: the page shows the host alone." if lacks_devices else ""
+    proved = (statement(tables) for statement in (heaviest_kernel, hidden_communication, idle_cause, critical_path))
+    return [*_activity_counts(tables), *filter(None, (host_only, *proved)), *_run_difference(tables)]
 
 
 def _activity_counts(tables: Tables) -> Iterator[str]:
@@ -148,20 +138,12 @@ def _activity_counts(tables: Tables) -> Iterator[str]:
         return
     ranks, devices = rows_of(tables, "ranks"), rows_of(tables, "temporal_breakdown")
     count = sums(rows_of(tables, "kernel_breakdown_kernels"), "class", "count")
-    parts = [
-        _count_text(count[activity_class], *words) for activity_class, words in WORK.items() if activity_class in count
-    ]
+    parts = [_count_text(count[of], *words) for of, words in WORK.items() if of in count]
     ops = sum(row["host_ops"] for row in ranks)
     ran = [f"{', '.join(parts)} ran on {_count_text(len(devices), 'device')}"] if parts else []
     ran += [f"{_count_text(ops, 'host op')} on {_count_text(len(ranks), 'rank')}"] if ops else []
     if ran:
         yield f"{', '.join(ran)}."
-
-
-def _host_only(tables: Tables) -> Iterator[str]:
-    """Yields for a run without a device that this is so."""
-    if _lacks_devices(rows_of(tables, "ranks")):
-        yield "No device activity was recorded: the page shows the host alone."
 
 
 def _lacks_devices(ranks: list[Row]) -> bool:
@@ -178,10 +160,9 @@ def _run_difference(tables: Tables) -> Iterator[str]:
     for row in [row for row in rows if row["difference"]][:DIFFERENCES]:
         yield f"{row['part'].capitalize()}: {_signed(row['difference'])} ({time_text(row['a'])} → {time_text(row['b'])})."
     items = rows_of(tables, "trace_diff")
-    kernels = [row for row in items if row["kind"] == "kernel"] or [
-        row for row in items if not row["name"].startswith(STEP)
-    ]
-    for row in [row for row in kernels if row["difference"]][:DIFFERENCES]:
+    kernels = [row for row in items if row["kind"] == "kernel"]
+    ops = [row for row in items if not row["name"].startswith(STEP)]
+    for row in [row for row in kernels or ops if row["difference"]][:DIFFERENCES]:
         name = f"{shortened(short_name(row['name']), 60)} {shortened(row['shape'], 24)}".strip()
         yield f"{name}: {_signed(row['difference'])} ({row['category']}, {row['count_a']:,} → {row['count_b']:,} of them)."
 

@@ -10,7 +10,7 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import write_linked
-from support.pages import BROWSER, FEW, written
+from support.pages import BROWSER, FEW, opened, written
 from support.reports import small_run
 
 
@@ -50,3 +50,11 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def training(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     return written(data / "training", tmp_path_factory.mktemp("page"), FEW)
+
+
+@pytest.fixture
+def page(browser: Any, training: Path) -> Iterator[Any]:
+    """The page of a small run, for one test."""
+    page = opened(browser, training, [])
+    yield page
+    page.close()

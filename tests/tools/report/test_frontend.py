@@ -49,8 +49,7 @@ def test_boxes_of_the_data_flow_open_and_close_with_their_arrows(browser: Any, t
     page.close()
 
 
-def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(page: Any) -> None:
     heading = page.locator("#critical_path th", has_text="time [ms]").first.locator("button")
     heading.click()
     times = [float(text.replace(",", "")) for text in cells(page, "critical_path", 3)]
@@ -60,21 +59,17 @@ def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(bro
     page.locator("#critical_path th", has_text="kind").first.locator("button").click()
     kinds = cells(page, "critical_path", 2)
     assert kinds == sorted(kinds)
-    page.close()
 
 
-def test_hovering_a_bar_tells_its_values_in_suitable_units_below_the_chart(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_hovering_a_bar_tells_its_values_in_suitable_units_below_the_chart(page: Any) -> None:
     page.locator("#temporal_breakdown .mark-rect path").first.hover()
     page.wait_for_selector("#told.visible")
     told, chart = page.locator("#told"), page.locator("#temporal_breakdown .chart").first
     assert "computation" in told.inner_text() and " ms" in told.inner_text()
     assert told.bounding_box()["y"] >= chart.bounding_box()["y"] + chart.bounding_box()["height"] - 1
-    page.close()
 
 
-def test_a_name_in_a_table_leads_to_its_bars_and_a_bar_to_its_rows(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_a_name_in_a_table_leads_to_its_bars_and_a_bar_to_its_rows(page: Any) -> None:
     whole = shown(page)
     page.locator("#kernel_duration_distribution td[data-name^=ampere_sgemm]").first.click()
     page.wait_for_function(
@@ -91,16 +86,13 @@ def test_a_name_in_a_table_leads_to_its_bars_and_a_bar_to_its_rows(browser: Any,
     )
     page.locator("#timeline .lanes canvas").click(position=place_on(page, "device 0 stream 7", 0.1))
     page.wait_for_selector("#chosen a")
-    page.close()
 
 
-def test_a_bar_of_a_chart_leads_to_the_timeline(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_a_bar_of_a_chart_leads_to_the_timeline(page: Any) -> None:
     whole = shown(page)
     page.locator("#kernel_duration_distribution .mark-rect path").first.click()
     assert page.locator("#chosen b").inner_text().startswith("ncclDevKernel")
     assert shown(page)[1] - shown(page)[0] < whole[1] / 2
-    page.close()
 
 
 def test_memory_is_a_curve_with_its_peak_and_the_steps(browser: Any, data: Path, tmp_path: Path) -> None:
@@ -112,8 +104,7 @@ def test_memory_is_a_curve_with_its_peak_and_the_steps(browser: Any, data: Path,
     page.close()
 
 
-def test_the_labels_of_an_axis_are_as_far_apart_from_each_other(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_the_labels_of_an_axis_are_as_far_apart_from_each_other(page: Any) -> None:
     places = page.evaluate(
         """[...document.querySelectorAll('#overview .role-axis-label')].map((labels) =>
           [...labels.querySelectorAll('text')]
@@ -124,7 +115,6 @@ def test_the_labels_of_an_axis_are_as_far_apart_from_each_other(browser: Any, tr
     assert len(axes) >= 2
     for axis in axes:
         assert np.ptp(np.diff(axis)) < 1
-    page.close()
 
 
 def test_colours_follow_the_system(browser: Any, training: Path) -> None:
@@ -157,6 +147,13 @@ def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(folder, folder, ["launch_statistics"])
 
 
+@pytest.fixture
+def long_page(browser: Any, long_run: Path) -> Iterator[Any]:
+    page = opened(browser, long_run, [])
+    yield page
+    page.close()
+
+
 def launches(page: Any) -> Any:
     """The table of all launches, opened by hand."""
     table = page.locator("details[data-table=launch_statistics]")
@@ -165,19 +162,18 @@ def launches(page: Any) -> Any:
     return table
 
 
-def test_all_rows_of_a_long_table_come_on_demand(browser: Any, long_run: Path) -> None:
-    page = opened(browser, long_run, [])
+def test_all_rows_of_a_long_table_come_on_demand(long_page: Any) -> None:
+    page = long_page
     table = launches(page)
     rows, told = table.locator("tbody tr"), table.locator(".count")
     assert rows.count() == 200 and told.inner_text() == "200 of 450 shown"
     table.locator(".all").press("Enter")
     assert rows.count() == MANY_LAUNCHES and told.inner_text() == ""
     assert table.locator(".all").is_hidden()
-    page.close()
 
 
-def test_a_table_is_searched_in_all_its_rows(browser: Any, long_run: Path) -> None:
-    page = opened(browser, long_run, [])
+def test_a_table_is_searched_in_all_its_rows(long_page: Any) -> None:
+    page = long_page
     table = launches(page)
     rows, told = table.locator("tbody tr"), table.locator(".count")
     page.keyboard.press("Tab")
@@ -188,7 +184,6 @@ def test_a_table_is_searched_in_all_its_rows(browser: Any, long_run: Path) -> No
     assert rows.count() == 200
     table.locator("input").fill("nowhere")
     assert rows.count() == 0 and told.inner_text() == "0 that match"
-    page.close()
 
 
 def test_a_table_is_saved_as_the_command_writes_it(browser: Any, long_run: Path, tmp_path: Path) -> None:
@@ -235,11 +230,9 @@ def test_nothing_is_cut_at_the_width_of_a_phone(browser: Any, everything: Path, 
     page.close()
 
 
-def test_names_lead_to_the_timeline_by_the_keyboard(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_names_lead_to_the_timeline_by_the_keyboard(page: Any) -> None:
     page.locator("#kernel_duration_distribution td[data-name] button").first.press("Enter")
     assert page.locator("#chosen").is_visible() and page.locator("tr.found").count() > 0
-    page.close()
 
 
 def test_names_that_are_markup_stay_text(browser: Any, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The timeline of the report's page in a browser: it moves by hand and by keys, and leads along dependencies."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,15 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-def test_what_lies_beyond_the_first_view_is_there_with_its_name(browser: Any, crowded: Path) -> None:
+@pytest.fixture
+def crowded_page(browser: Any, crowded: Path) -> Iterator[Any]:
     page = opened(browser, crowded, [])
+    yield page
+    page.close()
+
+
+def test_what_lies_beyond_the_first_view_is_there_with_its_name(crowded_page: Any) -> None:
+    page = crowded_page
     whole = shown(page)
     page.locator("#timeline .path").click()
     first = shown(page)
@@ -60,7 +68,6 @@ def test_what_lies_beyond_the_first_view_is_there_with_its_name(browser: Any, cr
     assert zoomed[1] - zoomed[0] < 0.1 * whole[1] and zoomed[0] < start < zoomed[1]
     told = told_at(page, "stream", ((start + end) / 2 - zoomed[0]) / (zoomed[1] - zoomed[0]))
     assert (told["name"], told["kind"], told["time"]) == ("needle", "computation", "90 µs")
-    page.close()
 
 
 def test_what_is_not_told_one_by_one_is_summed_up_and_counted(browser: Any, crowded: Path) -> None:
@@ -86,8 +93,8 @@ def test_what_is_not_told_one_by_one_is_summed_up_and_counted(browser: Any, crow
     page.close()
 
 
-def test_the_timeline_moves_by_hand_and_by_the_keyboard(browser: Any, crowded: Path) -> None:
-    page = opened(browser, crowded, [])
+def test_the_timeline_moves_by_hand_and_by_the_keyboard(crowded_page: Any) -> None:
+    page = crowded_page
     page.locator("#timeline .path").click()
     first = shown(page)
     length = first[1] - first[0]
@@ -112,11 +119,9 @@ def test_the_timeline_moves_by_hand_and_by_the_keyboard(browser: Any, crowded: P
     assert shown(page) == pytest.approx([0, length])
     page.locator("#timeline .lanes canvas").dblclick(position={"x": 600, "y": 30})
     assert shown(page)[0] == 0 and shown(page)[1] > 3 * length
-    page.close()
 
 
-def test_keys_move_the_timeline_while_the_pointer_is_on_it(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_keys_move_the_timeline_while_the_pointer_is_on_it(page: Any) -> None:
     whole = shown(page)
     page.locator("h1").hover()
     page.keyboard.press("w")
@@ -128,11 +133,9 @@ def test_keys_move_the_timeline_while_the_pointer_is_on_it(browser: Any, trainin
     page.keyboard.type("adds")
     assert page.locator("#timeline .find").input_value() == "adds"
     assert shown(page) == pytest.approx([whole[1] / 4, 3 * whole[1] / 4])
-    page.close()
 
 
-def test_what_was_clicked_on_leads_along_its_dependencies(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_what_was_clicked_on_leads_along_its_dependencies(page: Any) -> None:
     page.locator("#timeline .lanes canvas").click(position=place_on(page, "device 0 stream 24", 0.4))
     chosen, chain = page.locator("#chosen b"), page.locator("#chosen .chain div")
     assert chosen.inner_text().startswith("ncclDevKernel_AllReduce")
@@ -145,11 +148,9 @@ def test_what_was_clicked_on_leads_along_its_dependencies(browser: Any, training
     back = page.locator("#chosen .chain div").nth(1).locator("button", has_text="nccl").first
     back.press("Enter")
     assert chosen.inner_text().startswith("ncclDevKernel_AllReduce")
-    page.close()
 
 
-def test_a_bar_that_is_wide_already_fills_the_view(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_a_bar_that_is_wide_already_fills_the_view(page: Any) -> None:
     page.keyboard.press("0")
     page.locator("#timeline .lanes canvas").click(position=place_on(page, "stream 7", 0.5))
     page.keyboard.press("f")
@@ -159,8 +160,7 @@ def test_a_bar_that_is_wide_already_fills_the_view(browser: Any, training: Path)
     assert near[0] < nearest[0] < nearest[1] < near[1]
 
 
-def test_ops_are_told_by_the_row_below_the_one_that_called_them(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_ops_are_told_by_the_row_below_the_one_that_called_them(page: Any) -> None:
     shown(page)
     place = place_on(page, "main thread", 0.6)
     canvas, names = page.locator("#timeline .lanes canvas"), []
@@ -168,11 +168,9 @@ def test_ops_are_told_by_the_row_below_the_one_that_called_them(browser: Any, tr
         canvas.hover(position={"x": place["x"], "y": place["y"] + 15 * deep})
         names.append(page.locator("#tip.visible tr").first.inner_text().split("\t")[-1])
     assert names == ["ProfilerStep#1", "aten::item", "aten::_local_scalar_dense"]
-    page.close()
 
 
-def test_ranks_fold(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_ranks_fold(page: Any) -> None:
     heading, labels = page.locator("#timeline .labels button"), page.locator("#timeline .labels span")
     assert heading.all_inner_texts() == ["▾ rank 0", "▾ rank 1"] and labels.count() == 8
     heading.first.press("Enter")
@@ -180,11 +178,9 @@ def test_ranks_fold(browser: Any, training: Path) -> None:
     heading.last.press("Enter")
     page.locator("#kernel_duration_distribution td[data-name^=ampere_sgemm]").first.click()
     assert labels.count() == 4
-    page.close()
 
 
-def test_bars_are_found_by_a_part_of_their_name(browser: Any, training: Path) -> None:
-    page = opened(browser, training, [])
+def test_bars_are_found_by_a_part_of_their_name(page: Any) -> None:
     whole = shown(page)
     page.locator("#timeline .lanes").focus()
     page.keyboard.press("/")
@@ -200,7 +196,6 @@ def test_bars_are_found_by_a_part_of_their_name(browser: Any, training: Path) ->
     assert hits.inner_text() == "8 of 8 found" and shown(page)[0] > first[0]
     page.keyboard.press("Escape")
     assert hits.inner_text() == "" and page.locator("#chosen").is_hidden()
-    page.close()
 
 
 def test_a_key_shows_the_step_of_median_length(browser: Any, tmp_path: Path) -> None:
