@@ -5,7 +5,6 @@ The input is a linked trace with the caller of each op, the output a column of e
 
 from .kernel_work import (
     RULES as RULES,
-    TRITON as TRITON,
     KernelWork as KernelWork,
     Work as Work,
     kernel_work as kernel_work,

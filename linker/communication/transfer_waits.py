@@ -64,7 +64,7 @@ class Users:
 
     def first(self, written: ByteRanges, since: int) -> int:
         """Returns the row of the first op from `since` (ns) on that uses any of what was written, -1 for none."""
-        firsts = []
+        firsts = list[Use]()
         for storage, (begin, end) in written.items():
             uses = self._uses[storage]
             later = islice(uses, bisect_left(uses, since, key=attrgetter("start")), None)

@@ -4,8 +4,7 @@
 simulators.
 """
 
-from .decoder import MessageChecks as MessageChecks
-from .et_file import FrameBlock as FrameBlock, read_bytes as read_bytes, read_frames as read_frames
+from .et_file import read_bytes as read_bytes, read_frames as read_frames
 from .execution_graph import (
     Change as Change,
     ConvertReport as ConvertReport,
@@ -14,7 +13,7 @@ from .execution_graph import (
     read_graph as read_graph,
 )
 from .json_files import graph_to_json as graph_to_json, json_to_graph as json_to_graph
-from .json_form import METADATA as METADATA, NODE as NODE, Form as Form, FormError as FormError
+from .json_form import METADATA as METADATA, NODE as NODE
 from .nodes import (
     ATTRIBUTES as ATTRIBUTES,
     CONCURRENCY_LIMIT as CONCURRENCY_LIMIT,
@@ -31,4 +30,4 @@ from .nodes import (
     NodeType as NodeType,
     TensorText as TensorText,
 )
-from .wire import WireError as WireError, varint as varint, varint_lengths as varint_lengths
+from .wire import varint as varint

@@ -43,7 +43,6 @@ from .file import LinkedFile as LinkedFile, read_linked as read_linked, write_li
 from .host import (
     GROUP_INIT as GROUP_INIT,
     NO_TENSORS as NO_TENSORS,
-    Attr as Attr,
     listed_attributes as listed_attributes,
 )
 from .kineto import (

@@ -42,7 +42,6 @@ from .record import (
     NONE as NONE,
     STREAM_SYNC as STREAM_SYNC,
     STREAM_WAIT as STREAM_WAIT,
-    SYNC_KINDS as SYNC_KINDS,
     Edges as Edges,
     RankRun as RankRun,
     Run as Run,

@@ -15,19 +15,16 @@ from .astra_sim_files import (
     simulator_command as simulator_command,
     write_astra_sim_files as write_astra_sim_files,
 )
-from .build_rank import FITTED_TO_TRACED as FITTED_TO_TRACED
 from .build_report import (
     BUILT as BUILT,
     REPORT as REPORT,
     BuildOptions as BuildOptions,
     BuildReport as BuildReport,
     RankSummary as RankSummary,
-    read_report as read_report,
     table as table,
     time_lines as time_lines,
 )
 from .building import BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
-from .cross_rank import mark_of as mark_of
 from .diagnosis import (
     Diagnosis as Diagnosis,
     diagnose as diagnose,
@@ -35,7 +32,6 @@ from .diagnosis import (
     report as report,
 )
 from .diagnosis_findings import Finding as Finding
-from .inspection import Inspection as Inspection
 from .merge_survey import MergeReport as MergeReport
 from .merging import (
     TABLES_AND_QUERIES as TABLES_AND_QUERIES,
