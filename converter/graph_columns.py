@@ -12,7 +12,6 @@ import numpy as np
 from ..schema.arguments import GENERIC
 from ..schema.columns import (
     ABSENT,
-    AttributeTable,
     Categorical,
     Int64,
     NodeIds,
@@ -71,21 +70,20 @@ def graph_of(
     if work is None:
         work = kernel_work(context.linked, context.op_parent)
     dependencies, kinds = _by_target(edges.data, len(order))
-    attributes = AttributeTable()
-    attributes.extend(columns.times(timing, edges.data))
-    attributes.extend(columns.of_ops())
-    attributes.extend(columns.of_python())
-    attributes.extend(columns.of_activities(work))
+    attributes: dict[str, Column] = dict(columns.times(timing, edges.data))
+    attributes.update(columns.of_ops())
+    attributes.update(columns.of_python())
+    attributes.update(columns.of_activities(work))
     if options.live_bytes:
         attributes["live_bytes"] = columns.column(*most_live_bytes(context))
-    attributes.extend(communication.attributes.items())
+    attributes.update(communication.attributes.items())
     graph = ExecutionGraph(
         id=NodeIds(np.arange(1, len(order) + 1, dtype=np.int64)),
         name=nodes.names.take(order),
         type=communication.types,
         data_deps=dependencies,
         ctrl_deps=_by_target(edges.control, len(order))[0],
-        start_time_micros=attributes["start_time_ns"] // 1000,
+        start_time_micros=np.asarray(attributes["start_time_ns"]) // 1000,
         duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(context),

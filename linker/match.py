@@ -26,7 +26,7 @@ from ..schema.columns import (
     NestedIntervals,
     Nesting,
     RowMap,
-    Table,
+    SummaryRepr,
     ThreadIntervals,
     rows_by_number,
     thread_order,
@@ -44,7 +44,7 @@ ANCHOR = 24
 
 
 @dataclass(slots=True, repr=False)
-class Match(Table):
+class Match(SummaryRepr):
     """Pairs of rows that are the same op.
 
     Attributes:

@@ -25,7 +25,7 @@ from ..schema.columns import (
     Int64,
     Intervals,
     NestedIntervals,
-    Table,
+    SummaryRepr,
     ThreadIntervals,
     cumcount,
     is_covered,
@@ -52,7 +52,7 @@ class Gap(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class ThreadActivity(Table):
+class ThreadActivity(SummaryRepr):
     """The activity of a thread. Times in ns.
 
     `boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` are of

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..schema.errors import DataError, RequestError
-from ..schema.io import STANDARD_STREAM, decompressing_at_most, folder_beside, protecting_inputs
+from ..schema.io import decompressing_at_most, protecting_inputs
 from ..schema.progress import OnProgress, unseen
 from . import terminal
 
@@ -141,18 +141,6 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
             what = f"{name}: internal error: {error!r}; run again with -v and report what it prints"
         log.error(what, exc_info=arguments.verbose)
         sys.exit(1)
-
-
-def in_workspace(work: Callable[[argparse.Namespace], None]) -> Callable[[argparse.Namespace], None]:
-    """Returns the work with large columns of its tables in files beside its output."""
-
-    def run(arguments: argparse.Namespace) -> None:
-        from ..schema.columns import workspace_in
-
-        with workspace_in(folder_beside(arguments.output or STANDARD_STREAM)):
-            work(arguments)
-
-    return run
 
 
 def _unusable_path(error: Exception) -> str:

@@ -122,13 +122,11 @@ def _link_and_convert() -> Callable[[], Counts]:
     from execgraph.converter.options import Options
     from execgraph.linker.link import link
     from execgraph.linker.readers import read_traces
-    from execgraph.schema.columns import workspace_in
 
     def work() -> Counts:
         gc.disable()
-        with workspace_in(Path()):
-            graph = convert(link(*read_traces(HOST, DEVICE)), Options())
-            graph.write("at_once.et")
+        graph = convert(link(*read_traces(HOST, DEVICE)), Options())
+        graph.write("at_once.et")
         return {"graph nodes": len(graph)}
 
     return work

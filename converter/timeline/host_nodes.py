@@ -16,7 +16,7 @@ from ...schema.columns import (
     Keys,
     NestedIntervals,
     OpRows,
-    Table,
+    SummaryRepr,
     ThreadIntervals,
     asof_backward,
     asof_forward,
@@ -30,7 +30,7 @@ from .call_times import Blocking
 
 
 @dataclass(slots=True, repr=False)
-class HostSpans(Table):
+class HostSpans(SummaryRepr):
     """Ops, then calls outside ops. One of `op_row` and `call_row` identifies each row; `parent` is a row of this table.
 
     `of_op` is the row of each op, and `of_call` that of each call or of the op that encloses it.
@@ -77,7 +77,7 @@ def _none(count: int) -> Int64:
 
 
 @dataclass(slots=True, repr=False)
-class HostNodes(Table):
+class HostNodes(SummaryRepr):
     """n nodes. `span` is a row of HostSpans, -1 for idle time; `call` is the call that launches or waits, -1 for none.
 
     `order_ns` orders nodes of no length at the same time.

@@ -11,7 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ActivityRows, Bool, Categorical, Int64, Intervals, NodeNumbers, Table, rows_by_number
+from ...schema.columns import (
+    ActivityRows,
+    Bool,
+    Categorical,
+    Int64,
+    Intervals,
+    NodeNumbers,
+    SummaryRepr,
+    rows_by_number,
+)
 from ...schema.graph import DependencyKind
 from ...schema.linked import NEVER, took_over
 from ...schema.machine import BY_CHANCE, CROWDED, LatencyColumns, MachineCalibration, by_name, of_each
@@ -20,7 +29,7 @@ from .context import ConversionContext
 
 
 @dataclass(slots=True, repr=False)
-class StartTiming(Table):
+class StartTiming(SummaryRepr):
     """A row for each activity, in ns: the `latency` after its launch, the `gap` after its predecessors on the device,
     and the `delay` beyond these.
 

@@ -19,7 +19,7 @@ from ...schema.columns import (
     Ns,
     OpRows,
     RowMap,
-    Table,
+    SummaryRepr,
     asof_backward,
     asof_forward,
     group_searchsorted,
@@ -32,7 +32,7 @@ IDLE = "host idle"
 
 
 @dataclass(slots=True, repr=False)
-class Timeline(Table):
+class Timeline(SummaryRepr):
     """n host nodes, by thread and then in program order.
 
     `op_row` and `call_row` are the op (for a slice) or call (for a call outside ops, or a wait) of each node, -1 for

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, Interner, OpRows, Table, nearest
+from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, Interner, OpRows, SummaryRepr, nearest
 from ...schema.linked import LinkedTrace, Ops
 from . import families, products
 from .recorded_op import LARGEST, Family, RecordedOp, Rule, Unknown, moved, recorded_by_device, recorded_by_host
@@ -161,7 +161,7 @@ NO_OP = "no recorded op"
 
 
 @dataclass(slots=True, repr=False)
-class KernelWork(Table):
+class KernelWork(SummaryRepr):
     """Columns by activity, ABSENT where not known: floating-point operations, bytes read and written, and bytes of an
     element. Communication has none. `op_row` is the op whose work the activity does, -1 where not known.
 

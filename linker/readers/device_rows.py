@@ -26,7 +26,6 @@ from ...schema.columns import (
     RowMap,
     Summary,
     SummaryRepr,
-    Table,
     format_counts,
 )
 from ...schema.linked import LinkedTrace, MergedRank, kineto
@@ -120,7 +119,7 @@ def _role_of_category(category: str | None) -> Role:
 
 
 @dataclass(slots=True, repr=False)
-class RecordedOps(Table):
+class RecordedOps(SummaryRepr):
     """Host ops and annotations as the device trace recorded them. `rf_id` 0 and `sequence` -1 mean not recorded.
 
     `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where they were not
@@ -142,7 +141,7 @@ class RecordedOps(Table):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedCalls(Table):
+class RecordedCalls(SummaryRepr):
     """Runtime and driver calls. `correlation` 0 means none."""
 
     name: Categorical
@@ -155,7 +154,7 @@ class RecordedCalls(Table):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedActivities(Table):
+class RecordedActivities(SummaryRepr):
     """Kernels, copies, sets and the like of other vendors.
 
     `size` is in bytes, `bandwidth` in bytes/s, -1 where not recorded.
@@ -176,7 +175,7 @@ class RecordedActivities(Table):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedSyncs(Table):
+class RecordedSyncs(SummaryRepr):
     """cuda_sync records; -1 where a field is unknown. `stream` is the one that waits, `wait_stream` the awaited one."""
 
     kind: Categorical
@@ -192,7 +191,7 @@ class RecordedSyncs(Table):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedEvents(Table):
+class RecordedEvents(SummaryRepr):
     """cuda_event records: event `event` was recorded on `stream` by the call with this correlation."""
 
     process: Int64
@@ -202,7 +201,7 @@ class RecordedEvents(Table):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedQueueEvents(Table):
+class RecordedQueueEvents(SummaryRepr):
     """Events on device queues: `stream` recorded number `sequence` (`awaited` -1), or waited for that number of stream
     `awaited`.
     """
@@ -216,7 +215,7 @@ class RecordedQueueEvents(Table):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedPython(Table):
+class RecordedPython(SummaryRepr):
     """Calls of Python: of modules, as `nn.Module: Linear_0`, and of functions, as `file.py(12): forward`."""
 
     name: Categorical
@@ -301,7 +300,7 @@ class DeviceTrace(SummaryRepr):
         return [int(pid) for pid in np.union1d(self.ops.process, self.calls.process)]
 
 
-AnyTable = TypeVar("AnyTable", bound=Table)
+AnyTable = TypeVar("AnyTable", bound=SummaryRepr)
 
 
 class KeptRows(NamedTuple):

@@ -19,7 +19,7 @@ from ...schema.columns import (
     JsonRecords,
     JsonRecordsBuilder,
     Summary,
-    Table,
+    SummaryRepr,
     is_group_start,
     rows_in_circles,
 )
@@ -52,7 +52,7 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 @dataclass(slots=True, repr=False)
-class HostTrace(Table):
+class HostTrace(SummaryRepr):
     """A host trace of n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of their
     arguments.
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...schema.columns import Bool, Categorical, Int64, Table
+from ...schema.columns import Bool, Categorical, Int64, SummaryRepr
 from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.json_stream import decode
 from ...schema.linked import LARGEST_ID, DeviceFile, MergedRank
@@ -28,7 +28,7 @@ OWN_FILES = "link each rank's own file"
 TIMES = ("start", "end")
 IDS = ("correlation", "record_correlation")
 
-AnyTable = TypeVar("AnyTable", bound=Table)
+AnyTable = TypeVar("AnyTable", bound=SummaryRepr)
 
 
 def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:

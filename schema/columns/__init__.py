@@ -109,4 +109,3 @@ from .trees import (
     rows_in_circles as rows_in_circles,
     topological_order as topological_order,
 )
-from .workspace import AttributeTable as AttributeTable, Table as Table, workspace_in as workspace_in

@@ -1,4 +1,4 @@
-"""Builders of columns, which take one piece of a file at a time and move what they have to the workspace, if any."""
+"""Builders of columns, which take one piece of a file at a time; and records that only some rows have, as JSON text."""
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,63 +7,53 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from .byte_strings import BytesColumn
 from .column_types import Bool, Categorical, Int64, Interner
-from .workspace import Spilled
 
-PIECE, TEXT_PIECE = 1 << 16, 1 << 20
-"""Bytes of numbers, and of strings, that stay in memory while a column of them comes together."""
+Record = TypeVar("Record")
 
 
 class IntegerBuilder:
-    """A column of integers on its way."""
+    """A column of integers on its way. It grows in one buffer, so that it never needs the memory of two."""
 
     def __init__(self) -> None:
-        self._content = Spilled(PIECE)
+        self._content = bytearray()
 
-    def add(self, numbers: Int64) -> None:
+    def add(self, numbers: npt.NDArray[np.integer]) -> None:
         """Takes a piece."""
-        self._content.add(numbers.astype(np.int64, copy=False).tobytes())
+        self._content += numbers.astype(np.int64, copy=False).tobytes()
 
     def column(self) -> Int64:
         """Returns all numbers, in order."""
-        return np.frombuffer(self._content.buffer(), np.int64)
+        return np.frombuffer(self._content, np.int64)
 
 
 class RowBuilder:
     """Rows of so many integers on their way, one by one or some at once."""
 
     def __init__(self, width: int) -> None:
-        self._width, self._waiting, self._content = width, array("q"), IntegerBuilder()
+        self._width, self._numbers = width, array("q")
 
     def append(self, *row: int) -> None:
         """Takes a row."""
-        self._waiting.extend(row)
-        if self._waiting.itemsize * len(self._waiting) > PIECE:
-            self._pass_on()
+        self._numbers.extend(row)
 
     def extend(self, *columns: Int64) -> None:
         """Takes some rows."""
-        self._pass_on()
-        self._content.add(np.stack(columns, axis=1).reshape(-1))
+        self._numbers.frombytes(np.stack(columns, axis=1).astype(np.int64).tobytes())
 
     def columns(self) -> list[Int64]:
         """Returns all rows, in order."""
-        self._pass_on()
-        rows = self._content.column().reshape(-1, self._width)
-        return [np.ascontiguousarray(column) for column in rows.T]
-
-    def _pass_on(self) -> None:
-        self._content.add(np.array(self._waiting, np.int64))
-        self._waiting = array("q")
+        return [*np.array(self._numbers, np.int64).reshape(-1, self._width).T.copy()]
 
 
 class CategoricalBuilder:
     """A column of strings on its way."""
 
     def __init__(self) -> None:
-        self._codes = Spilled(PIECE)
+        self._codes = bytearray()
         self._seen = Interner[str]()
         self._count = 0
 
@@ -72,39 +62,32 @@ class CategoricalBuilder:
 
     def add(self, strings: Sequence[str]) -> None:
         """Takes a piece."""
-        self._codes.add(self._seen.codes(strings, len(strings)).tobytes())
+        self._codes += self._seen.codes(strings, len(strings)).tobytes()
         self._count += len(strings)
 
     def column(self) -> Categorical:
         """Returns all strings, in order."""
-        return Categorical(np.frombuffer(self._codes.buffer(), np.int32), list(self._seen))
+        return Categorical(np.frombuffer(self._codes, np.int32), list(self._seen))
 
 
 class BytesColumnBuilder:
     """A column of strings on its way."""
 
     def __init__(self) -> None:
-        self._content = Spilled(TEXT_PIECE)
+        self._content = bytearray()
         self._start, self._length = IntegerBuilder(), IntegerBuilder()
 
     def add(self, strings: Sequence[bytes]) -> None:
         """Takes a piece."""
         piece = BytesColumn.of(strings)
-        self._start.add(piece.start + self._content.size)
-        self._length.add(piece.length.astype(np.int64))
-        self._content.add(b"".join(map(bytes, piece.parts)))
+        self._start.add(piece.start + len(self._content))
+        self._length.add(piece.length)
+        self._content += piece.parts[0]
 
     def column(self) -> BytesColumn:
         """Returns all strings, in order."""
-        buffers = self._content.buffers()
-        buffer_starts: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
-        position, size = self._start.column(), self._length.column()
-        part = np.maximum(np.searchsorted(buffer_starts, position, side="right") - 1, 0)
-        start = position - np.append(buffer_starts, 0)[part]
-        return BytesColumn(buffers, part.astype(np.int32), start, size.astype(np.int32))
-
-
-Record = TypeVar("Record")
+        start, length = self._start.column(), self._length.column().astype(np.int32)
+        return BytesColumn([self._content], np.zeros(len(start), np.int32), start, length)
 
 
 @dataclass(slots=True, eq=False)

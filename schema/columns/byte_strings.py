@@ -1,16 +1,14 @@
 """Columns of byte strings, gathered, joined and copied all at once, without one Python step per string."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pickle import PickleBuffer
-from typing import Any, NamedTuple, SupportsIndex, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from .column_types import Bool, Int32, Int64, Rows
-from .workspace import Buffer
 
 Bytes = npt.NDArray[np.uint8]
 LONG = 1 << 12
@@ -136,15 +134,13 @@ def total_lengths(parts: Iterable[Part], count: int) -> Int64:
 
 
 AT_ONCE = 1 << 13
-BUFFERS_FROM = 5
-"""The protocol of pickle from which on it takes buffers as they are."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class BytesColumn(Sequence[bytes]):
     """Row i is `length[i]` bytes from `start[i]` on in buffer `part[i]`. Taken and joined columns share buffers."""
 
-    parts: list[Buffer]
+    parts: list[bytes | bytearray]
     part: Int32
     start: Int64
     length: Int32
@@ -170,10 +166,6 @@ class BytesColumn(Sequence[bytes]):
         return isinstance(other, Sequence) and len(self) == len(other) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        buffer: Callable[[Buffer], Any] = PickleBuffer if int(protocol) >= BUFFERS_FROM else bytes
-        return BytesColumn, ([*map(buffer, self.parts)], self.part, self.start, self.length)
 
     def at(self, rows: Rows | Sequence[int]) -> list[bytes]:
         """Returns the texts of these rows."""

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from ..errors import require
 from .column_types import ABSENT, Bool, Categorical, Int64, Ragged, Summary, SummaryRepr
-from .workspace import Table
 
 Values = npt.NDArray[Any] | list[Any] | Categorical | Ragged
 """One value per row, where a masked array has none null; strings null where a row has no text; a list per row of a
@@ -110,7 +109,7 @@ TIMES = ("start", "end", "exclusive")
 """Columns of times in ns, whose names say so in data frames."""
 
 
-class RowTable(Tabular, Table):
+class RowTable(Tabular):
     """A table that data-frame libraries take: its columns of numbers and texts, null where nothing was recorded."""
 
     __slots__ = ()

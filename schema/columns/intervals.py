@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .column_types import ABSENT, Bool, Floats, Int64
+from .column_types import ABSENT, Bool, Floats, Int64, SummaryRepr
 from .groups import Keys, asof_backward, group_searchsorted, group_sums, is_group_start
-from .workspace import Table
 
 
 class Intervals(NamedTuple):
@@ -100,7 +99,7 @@ class ThreadIntervals(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class Nesting(Table):
+class Nesting(SummaryRepr):
     """The row of each interval's parent (-1 for none), ends cut to the parent's end, and own time (ns)."""
 
     parent: Int64

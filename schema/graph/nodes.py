@@ -20,7 +20,7 @@ from ..columns import (
     Ns,
     Ragged,
     Rows,
-    Table,
+    SummaryRepr,
     Us,
     rows_of,
 )
@@ -191,7 +191,7 @@ Column = Int64 | Categorical | Ragged
 
 
 @dataclass(slots=True, repr=False)
-class TensorText(Table):
+class TensorText(SummaryRepr):
     """The IOInfo of nodes that have one: the six JSON texts of node `rows[k]` (ascending) are at position k of each
     column.
     """
@@ -216,7 +216,7 @@ LARGEST_NUMBER = 1 << 62
 
 
 @dataclass(slots=True, repr=False)
-class NodeColumns(Table):
+class NodeColumns(SummaryRepr):
     """The n nodes of a graph file, or of a part of one.
 
     `data_deps` and `ctrl_deps` contain node *ids*, not rows. `attributes` has a column of n rows for each attribute of

@@ -10,7 +10,6 @@ from .files import (
     STANDARD_STREAM as STANDARD_STREAM,
     bytes_of as bytes_of,
     decompressing_at_most as decompressing_at_most,
-    folder_beside as folder_beside,
     note_input as note_input,
     open_input as open_input,
     open_output as open_output,

@@ -6,6 +6,7 @@ what they are sent, get plain text.
 
 import codecs
 import contextlib
+import errno
 import io
 import logging
 import os
@@ -13,7 +14,6 @@ import re
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextvars import ContextVar
 from gzip import GzipFile
@@ -65,9 +65,12 @@ FOREIGN = {
     b"\xfe\xff": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
     b"PK\x03\x04": "is a zip archive; unpack it and give the file inside",
 }
-WHEN_NOT_WRITTEN: dict[type[OSError], str] = {
-    IsADirectoryError: "name a file in it",
-    PermissionError: "choose a place that you may write to",
+WHEN_NOT_WRITTEN = {
+    errno.EISDIR: "name a file in it",
+    errno.EACCES: "choose a place that you may write to",
+    errno.EPERM: "choose a place that you may write to",
+    errno.ELOOP: "check the path",
+    errno.ENAMETOOLONG: "check the path",
 }
 """What to do where an output cannot be written, by the system's reason."""
 
@@ -234,7 +237,7 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        remedy = WHEN_NOT_WRITTEN.get(type(error), "check that its folder is there and has room")
+        remedy = WHEN_NOT_WRITTEN.get(error.errno or 0, "check that its folder is there and has room")
         raise DataError(f"{path}: cannot be written ({error.strerror or error}); {remedy}") from error
 
 
@@ -255,12 +258,6 @@ def _replace(made: Path, target: Path) -> None:
     if target.exists():
         made.chmod(stat.S_IMODE(target.stat().st_mode))
     made.replace(target)
-
-
-def folder_beside(path: str) -> Path:
-    """Returns the folder for temporary files of an output: the output's, or else the system's."""
-    target = Path(path).resolve()
-    return Path(tempfile.gettempdir()) if path == STANDARD_STREAM or _is_special(target) else target.parent
 
 
 def _is_special(target: Path) -> bool:

@@ -26,7 +26,6 @@ from ..columns import (
     RowTable,
     Summary,
     SummaryRepr,
-    Table,
     format_counts,
 )
 from ..machine import MachineCalibration
@@ -145,7 +144,7 @@ class Activities(RowTable):
 
 
 @dataclass(slots=True, repr=False)
-class DeviceWaits(Table):
+class DeviceWaits(SummaryRepr):
     """Activity `target_row` waits for the end of activity `source_row`, because of a stream wait event.
 
     The source is -1 in a part of a trace that does not hold it.
@@ -157,7 +156,7 @@ class DeviceWaits(Table):
 
 
 @dataclass(slots=True, repr=False)
-class HostWaits(Table):
+class HostWaits(SummaryRepr):
     """Call `call_row` returns after the end of activity `source_row`, -1 if no recorded activity is pending.
 
     The host waits from `since` on; ABSENT means from the call's start, or from its launch if it launches.
@@ -170,7 +169,7 @@ class HostWaits(Table):
 
 
 @dataclass(slots=True, repr=False)
-class ThreadHandoffs(Table):
+class ThreadHandoffs(SummaryRepr):
     """Work of `target_thread` from `target_time` on waits for work of `source_thread` up to `source_time`.
 
     The target thread only waits from `waiting_since` to `target_time`; ABSENT means from its start.

@@ -4,7 +4,7 @@ What lies across the borders of a window: by row numbers that begin with 0, and 
 
 Where the borders of a period lie on each thread: no call is cut.
 
-A part that is linked with all columns in the workspace is what is cut out of the whole linked in memory.
+A part that is linked by itself is what is cut out of the whole.
 """
 
 import tracemalloc
@@ -22,7 +22,7 @@ from execgraph.linker.cut import ThreadParts, cut, of_both
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.linker.windows import EVERYTHING, Period, Window, period_of, trace_start, whole
-from execgraph.schema.columns import ABSENT, Categorical, builders, intervals as nesting, workspace, workspace_in
+from execgraph.schema.columns import ABSENT, Categorical, intervals as nesting
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, ThreadHandoffs, write_linked
 from execgraph.schema.reasons import Reason
@@ -150,19 +150,16 @@ def test_what_lasts_into_the_part_begins_with_it() -> None:
 
 
 ROWS = 7
-BYTES_A_ROW = 128
-"""A dozen numbers, as a few columns hold at a time; Python objects for each row would take several times as much."""
+BYTES_A_ROW = 256
+"""Three dozen numbers, as tables of columns hold; Python objects for each row would take several times as much."""
 HALVES = (EVERYTHING, Window(clock=(0, 60)), Window(clock=(45, 200)))
 Read = Callable[[], tuple[HostTrace | None, DeviceTrace]]
 
 
 @contextmanager
-def all_in_workspace(rows: int) -> Iterator[None]:
-    """The smallest column counts as large, and intervals are nested so many rows at a time."""
-    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder, workspace_in(Path(folder)):
-        patch.setattr(workspace, "LARGE", 1)
-        patch.setattr(builders, "PIECE", 1)
-        patch.setattr(builders, "TEXT_PIECE", 1)
+def nested_at_once(rows: int) -> Iterator[None]:
+    """Intervals are nested so many rows at a time."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nesting, "ROWS_AT_ONCE", rows)
         yield
 
@@ -187,7 +184,7 @@ def check(read: Read, windows: tuple[Window, ...], rows: int) -> int:
                 part = link(*pair, window=window)
             except DataError:
                 continue
-            with all_in_workspace(rows):
+            with nested_at_once(rows):
                 assert written(link(*read(), window=window), Path(folder)) == written(part, Path(folder))
             if window != EVERYTHING:
                 cut_out = cut(entire, period_of(pair[1], window, whole(pair[1]))).linked
@@ -227,9 +224,9 @@ def test_steps_annotations_and_times_of_a_training_loop(torch: str, sync_records
 
 
 def memory_and_rows(steps: int, folder: Path) -> tuple[int, int]:
-    """The most memory that linking one step takes beside what is on disk, and the rows of the whole."""
+    """The most memory that linking one step takes beside what was read, and the rows of the whole."""
     folder.mkdir()
-    with all_in_workspace(1 << 8):
+    with nested_at_once(1 << 8):
         host, device = reading(training(steps, torch="2.13", sync_records=True), folder)()
         assert host
         tables = (host.id, device.ops.start, device.calls.start, device.activities.start, device.syncs.start)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ...schema.arguments import GOAL, WHOLE_JOB
 from ...schema.errors import Audience, said_to
 from ...schema.reason_words import counts_in_words
-from ..command import in_workspace, print_json, progress_bar, run_command, step
+from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, Inputs, Output, without_leading_word
 from ..option_kinds import ends_as
 from ..options import chosen_for
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error("--simulate is a command of its own: trace-replay GRAPH.et")
     if options.target == GOAL:
         parser.error(str(WHOLE_JOB))
-    run_command(in_workspace(_convert), options, "trace-convert")
+    run_command(_convert, options, "trace-convert")
 
 
 def _convert(options: argparse.Namespace) -> None:

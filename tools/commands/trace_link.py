@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.errors import Audience, RequestError, said_to
 from ...schema.reason_words import counts_in_words, to_builtins
-from ..command import in_workspace, print_json, progress_bar, run_command, step
+from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, Inputs, Output, without_leading_word
 from ..option_kinds import ends_as
 from ..options import chosen_for
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error(
             "a host trace and a device trace are linked, of one process; trace-build builds all ranks of a folder"
         )
-    run_command(in_workspace(_link), options, NAME)
+    run_command(_link, options, NAME)
 
 
 def _link(options: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ from ...schema.errors import Audience, DataError, said_to
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM
 from ...schema.linked import integer
-from ..command import in_workspace, print_json, progress, run_command, step
+from ..command import print_json, progress, run_command, step
 from ..command_parser import CommandParser, Inputs
 from ..given_graphs import graph_files
 from ..recognise import InputKind
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser.parse_args(argv)
     if arguments.simulator and (arguments.output or arguments.changes):
         parser.error("--simulator plays the run as it was; leave --timeline and --scale out")
-    run_command(in_workspace(_replay), arguments, NAME)
+    run_command(_replay, arguments, NAME)
 
 
 def _replay(arguments: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from ...linker.windows import Window
 from ...schema.errors import Audience, require, said_to
 from ...schema.io import STANDARD_STREAM, open_output
 from ..analyses import AnalysisOptions, read_captures
-from ..command import in_workspace, progress, run_command
+from ..command import progress, run_command
 from ..command_parser import CommandParser, Inputs, Output
 from ..options import chosen_for
 from ..recognise import InputKind
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         parser.error("traces are looked at before they are read; give files or a folder, not stdin")
     if arguments.perfetto == STANDARD_STREAM:
         parser.error("--perfetto writes files, not stdout")
-    run_command(in_workspace(_report), arguments, NAME)
+    run_command(_report, arguments, NAME)
 
 
 def _options_of(arguments: argparse.Namespace) -> AnalysisOptions:

@@ -21,7 +21,6 @@ from ...linker.link import link
 from ...linker.readers import read_traces
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, Target
-from ...schema.columns import workspace_in
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import Change, CollectiveType, ExecutionGraph, TargetChanges
@@ -85,7 +84,7 @@ class Inputs(NamedTuple):
 def build_rank(task: RankTask) -> RankResult:
     """Builds a rank's graph, unless the earlier one is still up to date. Reports every failure, raises none."""
     try:
-        with _hashed_beside(task) as inputs, workspace_in(task.graph.parent):
+        with _hashed_beside(task) as inputs:
             if task.earlier and _is_current(task.earlier, task, inputs()):
                 return RankResult(task.earlier, unchanged=True)
             return _build(task, inputs)

@@ -296,7 +296,7 @@ GOAL_FILE = "job.goal"
 REPORT = "report.json"
 GRAPH = r"graph\.\d+\.et"
 OUTPUT = re.compile(rf"{GRAPH}|report\.json|comm_groups\.json|{re.escape(GOAL_FILE)}")
-HALF_WRITTEN = re.compile(rf"\.columns\..*|\.({OUTPUT.pattern})\.[0-9a-f]{{8}}\.partial")
+HALF_WRITTEN = re.compile(rf"\.({OUTPUT.pattern})\.[0-9a-f]{{8}}\.partial")
 
 
 def remove_half_written(folder: Path) -> None:

@@ -28,9 +28,9 @@ from ...linker.readers import (
     read_device_trace,
     read_host_trace,
 )
-from ...schema.columns import Bool, Categorical, Int64, workspace_in
+from ...schema.columns import Bool, Categorical, Int64
 from ...schema.errors import DataError
-from ...schema.io import STANDARD_STREAM, folder_beside, open_input
+from ...schema.io import open_input
 from ...schema.json_repair import opening_of, with_plain_letters
 from ...schema.linked import (
     MEMORY_CATEGORIES,
@@ -202,9 +202,8 @@ def inspect(files: ProcessFiles) -> Inspection:
     inspection = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank)
     inspection.bytes = sum(Path(path).stat().st_size for path in (files.device, files.host) if path)
     try:
-        with workspace_in(folder_beside(STANDARD_STREAM)):
-            host = read_host_trace(files.host) if files.host else None
-            device = read_device_trace(files.device) if files.device else None
+        host = read_host_trace(files.host) if files.host else None
+        device = read_device_trace(files.device) if files.device else None
         if host is not None:
             _describe_host(inspection, host)
             _describe_reading(inspection, host)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ...converter.edges import Edges
 from ...converter.rewiring import recorded_edges
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows, Summary, Table, format_counts, group_ids
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows, Summary, SummaryRepr, format_counts, group_ids
 from ...schema.errors import DataError
 from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, RANKS_OF_GROUP, DependencyKind, ExecutionGraph, NodeType
 from ...schema.linked import FOREVER, MEMORY_CATEGORIES
@@ -115,7 +115,7 @@ class SlotPool(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class Columns(Table):
+class Columns(SummaryRepr):
     """n nodes and e dependencies; `source` and `target` are rows of nodes, dependencies are sorted by target.
 
     A node starts at least `lag_ns` after the end of each dependency: an activity a launch latency after its launch, a

@@ -18,7 +18,7 @@ from ...schema.columns import (
     Keys,
     NodeIds,
     Rows,
-    Table,
+    SummaryRepr,
     asof_backward,
     group_ids,
     is_group_start,
@@ -33,7 +33,7 @@ NO_CALLS = (NodeClass.METADATA, NodeClass.DELAY, NodeClass.UNRECORDED)
 
 
 @dataclass(slots=True, repr=False)
-class Calls(Table):
+class Calls(SummaryRepr):
     """Calls in the order of their first nodes: rows of their first and last nodes, the call that called or launched
     them, -1 for none. `of_row` is the call of each node of the graph, -1 for none.
     """
