@@ -11,7 +11,6 @@ from .kernel_work import (
     work_of as work_of,
 )
 from .lifetimes import (
-    ByteCurve as ByteCurve,
     Lifetimes as Lifetimes,
     highest_within as highest_within,
     lifetimes as lifetimes,

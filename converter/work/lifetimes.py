@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, is_group_start
-from ...schema.linked import Ops
+from ...schema.columns import ABSENT, Bool, Int64, Intervals, Series, is_group_start, running_sum
+from ...schema.linked import Ops, Tensors
 
 BEFORE = -1
 
@@ -34,76 +34,50 @@ class Lifetimes(NamedTuple):
         return Lifetimes(*(column[chosen] for column in self))
 
 
-class ByteCurve(NamedTuple):
-    """The bytes that live on a device: `value[i]` from `time[i]` (ns) on; times ascend."""
-
-    time: Int64
-    value: Int64
-
-
-class _Named(NamedTuple):
-    """A row for each op and storage that it names: as a result (`made`), or as an input."""
-
-    op: Int64
-    storage: Int64
-    device: Int64
-    size: Int64
-    made: Bool
-
-    def where(self, chosen: "Bool | Int64") -> "_Named":
-        op, storage, device, size = (column[chosen] for column in self[:4])
-        return _Named(op, storage, device, size, self.made[chosen])
-
-
 def lifetimes(ops: Ops) -> Lifetimes:
     """Returns the storages that timed ops name. O(n log n) in the names."""
-    timed = np.flatnonzero((ops.start != ABSENT) & ops.recorded_by_host)
-    named = _named(ops, timed)
-    start, end = ops.start[named.op], ops.end[named.op]
+    is_timed = (ops.start != ABSENT) & ops.recorded_by_host
+    named = _named(ops, is_timed)
+    start, end = ops.start[named.row], ops.end[named.row]
     makes = _makes(named, start, end)
     # inputs are there when an op starts, results that it did not make when it ends
-    time = np.where(named.made & ~makes, end, start)
+    time = np.where(named.is_output & ~makes, end, start)
     order = np.lexsort((~makes, time, named.storage))
     named, makes, start, end = named.where(order), makes[order], start[order], end[order]
     first = np.flatnonzero(is_group_start(named.storage) | makes)
     if not len(first):
         return Lifetimes(*np.empty((6, 0), np.int64))
     made, storage = makes[first], named.storage[first]
-    begin = np.where(made, start[first], ops.start[timed].min())
+    begin = np.where(made, start[first], ops.start[is_timed].min())
     until = np.maximum.reduceat(end, first)
     following = np.append(storage[1:] == storage[:-1], False)
     until[following] = np.minimum(until, np.append(begin[1:], 0))[following]
     return Lifetimes(
         storage=storage,
         device=named.device[first],
-        size=np.maximum.reduceat(named.size, first),
+        size=np.maximum.reduceat(named.high, first),
         begin=begin,
         until=np.maximum(until, begin),
-        op_row=np.where(made, named.op[first], BEFORE),
+        op_row=np.where(made, named.row[first], BEFORE),
     )
 
 
-def _named(ops: Ops, rows: Int64) -> _Named:
-    """Returns one row for each op and storage among its inputs or results, with the bytes up to the last one that is
-    named.
-    """
-    is_chosen = np.zeros(len(ops), np.bool_)
-    is_chosen[rows] = True
+def _named(ops: Ops, is_timed: Bool) -> Tensors:
+    """Returns one tensor for each op and storage among its inputs or results, the one that reaches furthest."""
     tensors = ops.arguments.tensors
-    tensors = tensors.where(is_chosen[tensors.row] & tensors.in_memory)
+    tensors = tensors.where(is_timed[tensors.row] & tensors.in_memory)
     tensors = tensors.where(np.lexsort((-tensors.high, tensors.storage, tensors.row, tensors.is_output)))
-    tensors = tensors.where(is_group_start(tensors.is_output, tensors.row, tensors.storage))
-    return _Named(tensors.row, tensors.storage, tensors.device, tensors.high, tensors.is_output)
+    return tensors.where(is_group_start(tensors.is_output, tensors.row, tensors.storage))
 
 
-def _makes(named: _Named, start: Int64, end: Int64) -> Bool:
+def _makes(named: Tensors, start: Int64, end: Int64) -> Bool:
     """Returns which rows make a storage: a result that is neither an input of the op nor a result of an op that it
     called.
     """
-    order = np.lexsort((named.made, named.storage, named.op))
+    order = np.lexsort((named.is_output, named.storage, named.row))
     is_given = np.zeros(len(order), np.bool_)
-    is_given[order] = ~is_group_start(named.op[order], named.storage[order])
-    makes = named.made & ~is_given
+    is_given[order] = ~is_group_start(named.row[order], named.storage[order])
+    makes: Bool = named.is_output & ~is_given
     rows = np.flatnonzero(makes)
     rows = rows[np.lexsort((-start[rows], end[rows], named.storage[rows]))]
     # starts and storages as small numbers, whose combinations fit 64 bits
@@ -117,17 +91,13 @@ def _makes(named: _Named, start: Int64, end: Int64) -> Bool:
     return makes
 
 
-def live_bytes(storages: Lifetimes) -> ByteCurve:
+def live_bytes(storages: Lifetimes) -> Series:
     """Returns how many bytes of these storages live at each time."""
-    time = np.concatenate((storages.begin, storages.until))
-    change = np.concatenate((storages.size, -storages.size))
-    times, number = np.unique(time, return_inverse=True)
-    total = np.zeros(len(times), np.int64)
-    np.add.at(total, number.reshape(-1), change)
-    return ByteCurve(times, np.cumsum(total))
+    time, value = running_sum(Intervals(storages.begin, storages.until), storages.size.astype(np.float64))
+    return Series(time, value.astype(np.int64))
 
 
-def highest_within(curve: ByteCurve, start: Int64, end: Int64) -> Int64:
+def highest_within(curve: Series, start: Int64, end: Int64) -> Int64:
     """Returns the largest value from each start up to, but not including, each end; the value at the start for a span
     of no length.
 

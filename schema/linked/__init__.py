@@ -95,5 +95,4 @@ from .tensors import (
     Tensors as Tensors,
     member_texts as member_texts,
     read_arguments as read_arguments,
-    tensors_of as tensors_of,
 )

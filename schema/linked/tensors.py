@@ -184,11 +184,6 @@ def _kind(tensor: RecordedTensor) -> tuple[int, ...]:
     return tensor.argument, tensor.elements, tensor.size, device, spanned if 0 < spanned < LARGEST else 0
 
 
-def tensors_of(texts: Sequence[bytes]) -> Tensors:
-    """Returns the tensors in texts of arguments; `row` is that of the text."""
-    return read_arguments(texts, ()).tensors
-
-
 def member_texts(texts: BytesColumn, form: Int32, skipped: Counts) -> list[BytesColumn]:
     """Returns the values, shapes and types of arguments with these forms, as stretches of their texts.
 

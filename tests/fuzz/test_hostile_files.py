@@ -8,7 +8,7 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import BytesColumn
-from execgraph.schema.linked import LARGEST_ID, tensors_of, usable_arguments
+from execgraph.schema.linked import LARGEST_ID, read_arguments, usable_arguments
 from execgraph.schema.reasons import Counts, Reason
 
 from fuzz.running import run
@@ -74,4 +74,4 @@ def test_halves_of_characters_and_numbers_without_end_are_read_from_text_inside_
 @pytest.mark.parametrize("size", [-(10**30), 10**30])
 def test_a_view_of_elements_of_no_size_has_no_bytes(size: int) -> None:
     arguments = b'{"values":[[1,2,0,4,%d,"cuda:0"]],"shapes":[[4]],"strides":[[1]]}' % size
-    assert not tensors_of([arguments]).spanned.any()
+    assert not read_arguments([arguments], ()).tensors.spanned.any()

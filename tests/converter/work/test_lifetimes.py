@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from execgraph.converter.work import ByteCurve, Lifetimes, highest_within, lifetimes, live_bytes
+from execgraph.converter.work import Lifetimes, highest_within, lifetimes, live_bytes
 from execgraph.converter.work.lifetimes import BEFORE
+from execgraph.schema.columns import Series
 from execgraph.schema.linked import HOST
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
@@ -170,13 +171,13 @@ def test_whatever_ops_make_and_use_each_storage_is_found(seed: int) -> None:
 
 
 def test_the_highest_of_a_span_of_no_length_is_what_is_there() -> None:
-    curve = ByteCurve(np.array([10, 20]), np.array([5, 0]))
+    curve = Series(np.array([10, 20]), np.array([5, 0]))
     moments = np.array([9, 10, 15, 20])
     assert highest_within(curve, moments, moments).tolist() == [0, 5, 5, 0]
 
 
 def test_the_highest_of_spans_of_any_length_that_overlap() -> None:
-    curve = ByteCurve(np.arange(0, 200, 2), np.random.default_rng(3).integers(0, 1000, 100))
+    curve = Series(np.arange(0, 200, 2), np.random.default_rng(3).integers(0, 1000, 100))
     start, length = (column.reshape(-1) for column in np.meshgrid(np.arange(-3, 205), np.arange(70)))
     expected = [
         max(

@@ -13,7 +13,6 @@ from execgraph.schema.linked import (
     member_texts,
     read_arguments,
     recorded_tensors,
-    tensors_of,
     usable_arguments,
 )
 from support.folders import DATA
@@ -38,7 +37,7 @@ def recorded(name: str) -> list[bytes]:
 
 @pytest.mark.parametrize("texts", [[*TEXTS], recorded("ddp"), recorded("attention")], ids=["odd", "ddp", "attention"])
 def test_the_same_tensors_are_found_as_in_each_text(texts: list[bytes]) -> None:
-    found = tensors_of(texts)
+    found = read_arguments(texts, ()).tensors
     columns = (found.tensor, found.storage, found.offset, found.elements, found.size, found.argument)
     rows: dict[int, list[tuple[int, ...]]] = {}
     for row, *numbers in zip(found.row.tolist(), *(column.tolist() for column in columns), strict=True):
@@ -48,7 +47,7 @@ def test_the_same_tensors_are_found_as_in_each_text(texts: list[bytes]) -> None:
 
 
 def test_of_a_tensor_the_argument_device_and_what_it_spans_are_known() -> None:
-    tensors = tensors_of(TEXTS)
+    tensors = read_arguments(TEXTS, ()).tensors
     assert tensors.argument.tolist() == [0, 0, 1, 1, 0, 0]
     assert tensors.device.tolist() == [0, 11, HOST, NOWHERE, 0, HOST]
     assert tensors.spanned.tolist() == [6, 53, 0, 0, 0, 0]
@@ -77,13 +76,13 @@ def test_tensors_are_by_op_its_arguments_before_its_results() -> None:
     ],
 )
 def test_what_only_looks_like_a_tensor_is_none_and_other_texts_keep_theirs(text: bytes) -> None:
-    found = tensors_of([TEXTS[0], text, TEXTS[1]])
+    found = read_arguments([TEXTS[0], text, TEXTS[1]], ()).tensors
     assert (found.row.tolist(), found.storage.tolist()) == ([0, 2], [4, 42])
 
 
 def test_line_ends_in_texts_are_blanks() -> None:
     texts = [text.replace(b" ", b"\n") for text in TEXTS]
-    assert tensors_of(texts).storage.tolist() == tensors_of(TEXTS).storage.tolist()
+    assert read_arguments(texts, ()).tensors.storage.tolist() == read_arguments(TEXTS, ()).tensors.storage.tolist()
 
 
 @pytest.mark.parametrize("texts", [[*TEXTS], recorded("ddp")], ids=["odd", "ddp"])
