@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..schema.arguments import flags, number as a_number, other_ending, texts, two_ends, whole_number, whole_numbers
-from ..schema.machine import Peak
+from ..schema.device_peaks import Peak
 
 T = TypeVar("T")
 TABLES_OF_DIFF = "trace_diff"

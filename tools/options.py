@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from ..schema.arguments import ASTRA_SIM, GOAL, TARGETS, Algorithm, InputsOutputs, Promotion, Simulator
-from ..schema.machine import Peak
+from ..schema.device_peaks import Peak
 from .option_kinds import (
     CLOCK,
     COUNT,

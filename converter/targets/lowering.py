@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...schema.comm_groups import LARGEST_JOB, RankList
+from ...schema.device_peaks import peak_of
 from ...schema.graph import Change, ExecutionGraph, TargetChanges
-from ...schema.machine import peak_of
 
 
 class Roofline(NamedTuple):

@@ -1,7 +1,7 @@
 """A device trace in columns: one table for each role that a row may have, by its category; and rows of it selected.
 
-Times are int64 ns on the trace's own clock. Rows of unknown categories are counted, never guessed. What is selected of a
-device or linked trace is a trace of its own, whose columns that refer to rows follow them.
+Times are int64 ns on the trace's own clock. Rows of unknown categories are counted, never guessed. What is selected of
+a device or linked trace is a trace of its own, whose columns that refer to rows follow them.
 """
 
 import re

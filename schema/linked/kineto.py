@@ -1,7 +1,7 @@
 """Typed records of the device trace (Kineto, Chrome trace JSON), and what a merged one says of each rank in it.
 
-Missing fields have defaults; others are skipped. Numbers may be text in some versions and of some vendors, so fields that
-hold them take anything: see `numbers.integer`.
+Missing fields have defaults; others are skipped. Numbers may be text in some versions and of some vendors, so fields
+that hold them take anything: see `numbers.integer`.
 """
 
 from typing import Annotated, Any

@@ -26,7 +26,7 @@ NOT_RUN = {
     ("capture.md", "vllm serve"): SERVER,
     ("capture.md", "export SGLANG_TORCH_PROFILER_DIR=/tmp/traces"): SERVER,
     ("contributing.md", "git checkout"): SLOW,
-    ("contributing.md", "make test"): SLOW,
+    ("contributing.md", "make test-fast"): SLOW,
     ("goal.md", "txt2bin -i"): SIMULATOR,
     ("goal.md", "apt-get install"): SOURCES,
     ("goal.md", "git clone"): SOURCES,

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Floats, Int64, OpRows, Rows, groupby
+from ...schema.device_peaks import Peak
 from ...schema.errors import Remedy
-from ...schema.machine import Peak
 from ..replay import Bound, Kernels, device_peaks, least_time, roofs
 from .rank import ActivityClass, Analysis, AnalysisOptions, ProfilerRange, RankTrace, activity_rows, per_rank
 from .table import Columns, Quantity, Table, ints, pct, ratio, texts, us

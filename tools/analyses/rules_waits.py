@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Floats, Ns, Rows, group_sums, rows_by_number, time_text
+from ...schema.device_peaks import pinned_rate
 from ...schema.errors import Remedy, Words
 from ...schema.graph import DEVICE_NAME, DependencyKind
 from ...schema.linked import STEP_MARK
-from ...schema.machine import pinned_rate
 from ..replay import NodeClass
 from .job import Finding, Job, counted, is_of_kind
 

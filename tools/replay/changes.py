@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from ...schema.arguments import given, non_negative, wrong_argument
 from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, rows_by_number, rows_of_each, time_text
+from ...schema.device_peaks import Peak, peak_of
 from ...schema.errors import Remedy, RequestError, Spelled
 from ...schema.graph import DEVICE_NAME, Delay, DependencyKind, ExecutionGraph
-from ...schema.machine import Peak, peak_of
 from .workload import Classes, NodeClass, Workload, cut_off_ns, node_classes, slot_pools_by_device
 
 UNKNOWN_DEVICE = Peak(*[0.0] * len(Peak._fields))

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.schema.columns import ABSENT, Categorical
+from execgraph.schema.device_peaks import FORMATS, PEAKS, Peak, peak_of
 from execgraph.schema.errors import RequestError
-from execgraph.schema.machine import FORMATS, PEAKS, Peak, peak_of
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, Table, analyse, graph_of, rank_of_graph
 from execgraph.tools.replay import Bound, Kernels, device_peaks, least_time, parse_scale, replay
 from support.builder.timeline import TraceBuilder

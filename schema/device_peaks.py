@@ -1,0 +1,117 @@
+"""Peaks of devices by recorded name: dense floating-point operations by number format, memory traffic, connections.
+
+Without sparsity and at boost clock, of NVIDIA's V100, T4, A100, A10, A30, A40, L4, L40S, H100, H200, B200 and RTX and
+of AMD's Instinct line. Matrix engines' rates, as those are what matrix products and attention run on; fp32 is the rate
+of the ordinary units, tf32 that of the matrix engines where PyTorch was allowed to use it.
+"""
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .columns import Floats, Int64
+
+
+class Peak(NamedTuple):
+    """TFLOP/s by number format (0: not supported, or not known), and memory traffic in GB/s (10**9 bytes)."""
+
+    fp64: float
+    fp32: float
+    tf32: float
+    fp16: float
+    fp8: float
+    int8: float
+    memory: float
+
+    def tflops(self, element: "Int64") -> "Floats":
+        """Returns for operands of so many bytes an element; 0 where the device or the table has nothing for them.
+
+        >>> PEAKS[3].peak.tflops(np.array([2, 4, 0])).tolist()
+        [312.0, 19.5, 0.0]
+        """
+        import numpy as np  # command lines know the peaks by name without it
+
+        peaks = np.zeros(max(FORMATS) + 1)
+        for size, formats in FORMATS.items():
+            peaks[size] = next(filter(None, (getattr(self, name) for name in formats)), 0.0)
+        inside = (element >= 0) & (element < len(peaks))
+        return np.where(inside, peaks[np.where(inside, element, 0)], 0.0)
+
+
+class Device(NamedTuple):
+    """A device: what its recorded name matches (the first of the table does), and its peak."""
+
+    pattern: str
+    peak: Peak
+
+
+FORMATS = {8: ("fp64",), 4: ("fp32",), 2: ("fp16",), 1: ("fp8", "int8")}
+"""The formats by the bytes of an element, the first that the device has; bfloat16 runs at the rate of fp16."""
+
+# fmt: off
+PEAKS = (
+    #                                   fp64   fp32   tf32   fp16    fp8    int8   GB/s
+    Device(r"V100",               Peak( 7.8,  15.7,   0.0, 125.0,    0.0,   62.8,  900)),
+    Device(r"\bT4\b",             Peak( 0.25,  8.1,   0.0,  65.0,    0.0,  130.0,  320)),
+    Device(r"A100.*80GB",         Peak(19.5,  19.5, 156.0, 312.0,    0.0,  624.0, 2039)),
+    Device(r"A100",               Peak(19.5,  19.5, 156.0, 312.0,    0.0,  624.0, 1555)),
+    Device(r"A800",               Peak(19.5,  19.5, 156.0, 312.0,    0.0,  624.0, 2039)),
+    Device(r"\bA30\b",            Peak(10.3,  10.3,  82.0, 165.0,    0.0,  330.0,  933)),
+    Device(r"\bA40\b",            Peak( 0.58, 37.4,  74.8, 149.7,    0.0,  299.3,  696)),
+    Device(r"\bA10G?\b",          Peak( 0.49, 31.2,  62.5, 125.0,    0.0,  250.0,  600)),
+    Device(r"RTX A6000",          Peak( 0.60, 38.7,  77.4, 154.8,    0.0,  309.7,  768)),
+    Device(r"L40S",               Peak( 1.4,  91.6, 183.0, 362.0,  733.0,  733.0,  864)),
+    Device(r"\bL4\b",             Peak( 0.47, 30.3,  60.0, 121.0,  242.5,  242.5,  300)),
+    Device(r"RTX 4090",           Peak( 1.3,  82.6,  82.6, 165.2,  330.3,  660.6, 1008)),
+    Device(r"RTX 3090",           Peak( 0.56, 35.6,  35.6,  71.0,    0.0,  284.0,  936)),
+    Device(r"GH200",              Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 4000)),
+    Device(r"H200",               Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 4800)),
+    Device(r"H100 PCIe",          Peak(51.0,  51.0, 378.0, 756.0, 1513.0, 1513.0, 2039)),
+    Device(r"H100 NVL",           Peak(60.0,  60.0, 417.5, 835.5, 1670.5, 1670.5, 3938)),
+    Device(r"H100",               Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 3352)),
+    Device(r"H800",               Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 3352)),
+    Device(r"H20\b",              Peak( 1.0,  44.0,  74.0, 148.0,  296.0,  296.0, 4000)),
+    Device(r"B200",               Peak(37.0,  75.0,1100.0,2250.0, 4500.0, 4500.0, 8000)),
+    Device(r"B100",               Peak(30.0,  60.0, 900.0,1800.0, 3500.0, 3500.0, 8000)),
+    Device(r"MI355",              Peak(78.6, 157.3,   0.0,2516.6, 5033.2, 5033.2, 8000)),
+    Device(r"MI350",              Peak(72.1, 144.2,   0.0,2306.9, 4613.7, 4613.7, 8000)),
+    Device(r"MI325",              Peak(163.4,163.4, 653.7,1307.4, 2614.9, 2614.9, 6000)),
+    Device(r"MI300X",             Peak(163.4,163.4, 653.7,1307.4, 2614.9, 2614.9, 5300)),
+    Device(r"MI300A",             Peak(122.6,122.6, 490.3, 980.6, 1961.2, 1961.2, 5300)),
+    Device(r"MI250X",             Peak(47.9,  47.9,   0.0, 191.5,    0.0,  191.5, 1638)),
+    Device(r"MI250",              Peak(45.3,  45.3,   0.0, 181.0,    0.0,  181.0, 1638)),
+    Device(r"MI210",              Peak(45.3,  45.3,   0.0, 181.0,    0.0,  181.0, 1638)),
+    Device(r"MI100",              Peak(11.5,  46.1,   0.0, 184.6,    0.0,  184.6, 1229)),
+)
+# fmt: on
+"""MI250 and MI250X as one of their two dies, which is what the profiler calls a device."""
+
+
+def peak_of(name: str) -> Peak | None:
+    """Returns the peak of the device of this recorded name; None where the table lacks it.
+
+    >>> peak_of("NVIDIA H100 80GB HBM3").memory
+    3352
+    """
+    return next((device.peak for device in PEAKS if re.search(device.pattern, name)), None)
+
+
+CONNECTIONS = (
+    (r"V100|\bT4\b|RTX 20|Quadro RTX", 16.0),
+    (r"A100|A800|\bA30\b|\bA40\b|\bA10G?\b|RTX A\d000|\bL40?S?\b|RTX [34]0|MI100|MI2\d\d", 32.0),
+    (r"(?<!G)H100|(?<!G)H200|H800|H20\b|B[12]00|RTX 50|MI3\d\d", 64.0),
+)
+"""What the names of devices match that PCI Express of generation 3, 4 and 5 connects to the host by 16 lanes, in GB/s
+(10**9 bytes) each way.
+"""
+OF_CONNECTION = 0.85
+"""The share of it that large copies reach: an H100 copies 54.5 of 64 GB/s from pinned memory."""
+
+
+def pinned_rate(name: str) -> float:
+    """Returns the GB/s that the device of this recorded name can copy from pinned memory of its host; 0 if not known.
+
+    >>> pinned_rate("NVIDIA H100 80GB HBM3"), pinned_rate("NVIDIA A100-SXM4-40GB"), pinned_rate("NVIDIA GH200 480GB")
+    (54.4, 27.2, 0.0)
+    """
+    return next((OF_CONNECTION * rate for pattern, rate in CONNECTIONS if re.search(pattern, name)), 0.0)
