@@ -81,41 +81,27 @@ def _float(text: str) -> float:
         return math.nan
 
 
-def _positive(text: str) -> float:
-    if not 0 < (value := _float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return value
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() else -1
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
-    return int(text)
+def _number(read: Callable[[str], T], is_right: Callable[[T], bool], wrong: str) -> Callable[[str], T]:
+    """Returns what reads a number; of another one it says what is `wrong`."""
+
+    def value_of(text: str) -> T:
+        if not is_right(value := read(text)):
+            raise argparse.ArgumentTypeError(wrong.format(text))
+        return value
+
+    return value_of
 
 
-def _rows(text: str) -> int:
-    if not (text.isdecimal() and 0 < int(text) < 1_000_000):
-        raise _wrong(text, "is not a number from 1 on")
-    return int(text)
-
-
-def _hops(text: str) -> int:
-    if not text.isdecimal():
-        raise _wrong(text, "is not a number of dependencies, 0 or more")
-    return int(text)
-
-
-def _duration(text: str) -> float:
-    if not 0 <= (value := _float(text)) < math.inf:
-        raise _wrong(text, "is not a duration in µs, such as 30 or 2.5")
-    return value
-
-
-def _short_duration(text: str) -> int:
-    value = _float(text)
-    if not 0 <= value <= 1e6:
-        raise _wrong(text, "is not a duration in µs from 0 to 1000000, such as 2.5")
-    return round(value * 1000)
+_positive = _number(_float, lambda value: 0 < value < math.inf, "{} is not a number above 0")
+_count = _number(_whole, lambda value: value > 0, "{} is not a whole number above 0")
+_rows = _number(_whole, lambda value: 0 < value < 1_000_000, "{!r} is not a number from 1 on")
+_hops = _number(_whole, lambda value: value >= 0, "{!r} is not a number of dependencies, 0 or more")
+_duration = _number(_float, lambda value: 0 <= value < math.inf, "{!r} is not a duration in µs, such as 30 or 2.5")
+_slice = _number(_float, lambda value: 0 <= value <= 1e6, "{!r} is not a duration in µs from 0 to 1000000, such as 2.5")
 
 
 def _steps(text: str) -> tuple[int, int]:
@@ -249,7 +235,7 @@ WHOLE, HOPS, ROWS = (Kind(read, whole_number) for read in (int, _hops, _rows))
 COUNT = Kind(_count, _at_least_one)
 POSITIVE, DURATION = Kind(_positive, a_number), Kind(_duration, a_number)
 MEGABYTES = Kind(int, a_number)
-NS_OF_US = Kind(_short_duration, whole_number)
+NS_OF_US = Kind(lambda text: round(1000 * _slice(text)), whole_number)
 NUMBERS = Kind(int, whole_numbers, is_list=True)
 RANKS, RANKS_OF_JOB = Kind(_ranks_here, whole_numbers), Kind(_ranks_of_job, whole_numbers)
 STEPS, CLOCK = Kind(_steps, _any), Kind(_clock, _any)

@@ -95,7 +95,7 @@ class InputKind(Enum):
 class Use(NamedTuple):
     """What a file of a kind is called, the command that takes it, and which file to give where it is wanted."""
 
-    name: str
+    name: str | Words
     taken_by: Remedy | None = None
     to_give: str | Words = ""
 
@@ -121,8 +121,8 @@ USES = {
     ),
     InputKind.REPORT: Use("a report that execgraph wrote"),
     InputKind.TRUTH: Use("the truth of a generated job"),
-    InputKind.TIMELINE: Use("a timeline that trace-replay wrote"),
-    InputKind.MERGED_DATABASE: Use("a database that trace-merge wrote"),
+    InputKind.TIMELINE: Use(Words("a timeline that ", Remedy.REPLAY, " wrote")),
+    InputKind.MERGED_DATABASE: Use(Words("a database that ", Remedy.MERGE, " wrote")),
     InputKind.GOAL: Use("a GOAL file"),
     InputKind.PAGE: Use("an HTML page"),
     InputKind.OTHER_EVENTS: Use("a Chrome trace that no profiler wrote"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...linker.windows import EVERYTHING, Window
 from ...schema.columns import time_text
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Spelled
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from ..analyses import (
@@ -49,7 +49,8 @@ OF_JOB = "critical_path"
 """The analysis whose rows are of the job, so that they are shown of all ranks."""
 OF_MEMORY = "memory_timeline"
 """The analysis that needs the recorded allocations."""
-NO_DIFF = replace(trace_diff((), ()), note="compares two runs, with --diff A B", details=())
+NO_DIFF = replace(trace_diff((), ()), details=())
+HOW_TO_COMPARE = Spelled("compares two runs, with --diff A B", "compares two runs, with execgraph.compare")
 
 
 DEFAULT = AnalysisOptions()
@@ -168,7 +169,7 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     read = read_ranks(sources.ranks, request.to_read, stages.on_progress)
     tables = analyse(collector.collect(read), request.only, request.options, stages.on_progress)
     if request.only is None:
-        tables[NO_DIFF.name] = NO_DIFF
+        tables[NO_DIFF.name] = replace(NO_DIFF, note=str(HOW_TO_COMPARE))
     notes = sources.notes + collector.notes()
     report = Report(
         sources.title,
