@@ -1,9 +1,4 @@
-"""An argument of the wrong kind is answered with what the call takes.
-
-A file is not written under a name that ends like another kind of file.
-
-Paths are told from objects, and an argument of the wrong kind is named.
-"""
+"""An argument of the wrong kind is answered with what the call takes; paths are told from objects, endings from others."""
 
 import io
 from pathlib import Path

@@ -1,9 +1,4 @@
-"""Columns of texts and of lists are indexed as numpy arrays are.
-
-Values are numbered as they come, and ids found again in the rows that have them.
-
-However large an object is, it shows itself in a few lines, and hands its rows to data frames whole.
-"""
+"""Columns are indexed as numpy arrays are, values numbered as they come; a large object shows itself in a few lines."""
 
 from functools import cache
 from typing import Any

@@ -1,7 +1,4 @@
-"""Graph files: written as the protobuf library would; whatever is valid is read, and the rest is refused.
-
-The protobuf schema: the generated code is that of the .proto, and lives beside others' of the same messages.
-"""
+"""Graph files: written as the protobuf library would; whatever is valid by the schema is read, and the rest is refused."""
 
 import gzip
 import io
