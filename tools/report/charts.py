@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ...schema.linked import STEP_MARK
 from ..analyses import Table
 from ..terminal import ranges
 from ..view import short_name
@@ -35,7 +36,6 @@ SHOWN_POINTS, SHOWN_STEPS = 1500, 400
 QUEUE_LENGTH = "queue length"
 BAR = mark("bar", height={"band": 0.7})
 CATEGORIES = ("added", "slower", "same", "faster", "removed")
-STEP = "ProfilerStep#"
 MOST_RANKS, LARGEST_MATRIX, CELL = 64, 416, 40
 """The most ranks that a matrix has, and the largest sizes of it and of a cell in px."""
 EXPOSED, HIDDEN, MEMORY = "exposed communication", "hidden communication", "memory"
@@ -238,7 +238,7 @@ def what_if(table: Table) -> list[Chart]:
 
 def trace_diff(table: Table) -> list[Chart]:
     """Returns the names of work whose time differs most between the two runs; the marks of steps are none."""
-    rows = [{**row, "part": row["category"]} for row in table.rows() if not row["name"].startswith(STEP)]
+    rows = [{**row, "part": row["category"]} for row in table.rows() if not row["name"].startswith(STEP_MARK)]
     rows = sorted(rows, key=lambda row: -abs(row["difference"] or 0))[:SHOWN_NAMES]
     for row in rows:
         row["label"] = f"{row['kind']} {shortened(short_name(row['name']), 48)} {shortened(row['shape'], 24)}".strip()

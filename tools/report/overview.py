@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ...schema.columns import time_text
+from ...schema.linked import STEP_MARK
 from ..analyses import WHOLE, WITHOUT_PROFILER, Gain
 from ..view import short_name
 from .cells import Row, cell, rows_of, shortened, sums
-from .statements import STEP, Tables, critical_path, heaviest_kernel, hidden_communication, idle_cause
+from .statements import Tables, critical_path, heaviest_kernel, hidden_communication, idle_cause
 
 WORK = {
     "computation": ("kernel",), "communication": ("communication",), "memory": ("copy or set", "copies and sets"),
@@ -161,7 +162,7 @@ def _run_difference(tables: Tables) -> Iterator[str]:
         yield f"{row['part'].capitalize()}: {_signed(row['difference'])} ({time_text(row['a'])} → {time_text(row['b'])})."
     items = rows_of(tables, "trace_diff")
     kernels = [row for row in items if row["kind"] == "kernel"]
-    ops = [row for row in items if not row["name"].startswith(STEP)]
+    ops = [row for row in items if not row["name"].startswith(STEP_MARK)]
     for row in [row for row in kernels or ops if row["difference"]][:DIFFERENCES]:
         name = f"{shortened(short_name(row['name']), 60)} {shortened(row['shape'], 24)}".strip()
         yield f"{name}: {_signed(row['difference'])} ({row['category']}, {row['count_a']:,} → {row['count_b']:,} of them)."

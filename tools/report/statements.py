@@ -6,13 +6,14 @@ from statistics import median
 from typing import Any
 
 from ...schema.columns import bytes_text, time_text
+from ...schema.linked import STEP_MARK
 from ..analyses import WHOLE, Table
 from ..view import short_name
 from .cells import Row, cell, rows_of, shortened, sums, times_text
 from .what_if import UNPROFILED
 
 Tables = Mapping[str, Table]
-LONGEST, STEP = 60, "ProfilerStep#"
+LONGEST = 60
 PHASES = {
     "forward": "the forward pass", "backward": "the backward pass", "optimizer": "optimizer",
     "data_loading": "data loading", "waiting": "waiting", "between_ops": "Python between ops",
@@ -72,7 +73,7 @@ def difference(tables: Tables) -> str:
         if row["part"] not in WHOLE
     ]
     names = [(_name(row["name"]), row["difference"]) for row in rows_of(tables, "trace_diff")]
-    differences = parts or [name for name in names if not name[0].startswith(STEP)]
+    differences = parts or [name for name in names if not name[0].startswith(STEP_MARK)]
     what, time = max(differences, key=lambda item: abs(item[1] or 0), default=("", 0))
     more = "more" if (time or 0) > 0 else "less"
     return f"{what} differs most: {time_text(abs(time))} {more} in run B." if time else ""

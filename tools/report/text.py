@@ -11,6 +11,7 @@ import numpy as np
 
 from ...schema.columns import Floats, time_text
 from ...schema.errors import Remedy, Spelled
+from ...schema.linked import STEP_MARK
 from ..analyses import Column, Finding, Table
 from ..terminal import in_one_line
 from .cells import cell, heading, shortened
@@ -161,7 +162,7 @@ def _largest_differences(table: Table) -> Table:
     """
     names = ("kind", "name", "category", "difference", "count_a", "count_b")
     columns = [column for column in table.columns if column.name in names]
-    is_work = np.array([not name.startswith("ProfilerStep#") for name in table["name"]], np.bool_)
+    is_work = np.array([not name.startswith(STEP_MARK) for name in table["name"]], np.bool_)
     return Table(table.name, "What differs most", columns).take(is_work)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .boxes import Box
 from .data_flow import DataFlow, ShownFlow
-from .names import xml_text
+from .svg import curve, svg, xml_text
 
 PAD, HEAD, ACROSS, DOWN, WRAPPED, APART = 12, 26, 16, 28, 10, 56
 """Sizes in px: around boxes in a box, its title, and the room between boxes: beside each other, between layers, between
@@ -133,27 +133,17 @@ def way(placement: Placement, source: Box, target: Box) -> tuple[str, str]:
         look = "near" if source.around is target.around else "between"
         if a.right <= b.x:
             bend = max((b.x - a.right) / 2, 4)
-            return _curve((a.right, a.middle), (bend, 0), (b.x, b.middle), (-bend, 0), "right"), look
+            return curve((a.right, a.middle), (bend, 0), (b.x, b.middle), (-bend, 0), HEADS["right"]), look
         if b.right <= a.x:
             bend = max((a.x - b.right) / 2, 4)
-            return _curve((a.x, a.middle), (-bend, 0), (b.right, b.middle), (bend, 0), "left"), look
+            return curve((a.x, a.middle), (-bend, 0), (b.right, b.middle), (bend, 0), HEADS["left"]), look
     gap = b.y - a.bottom
     if 0 < gap <= 3 * DOWN:
         start, end = (a.x + a.width / 2, a.bottom), (b.x + b.width / 2, b.y)
-        return _curve(start, (0, gap / 2), end, (0, -gap / 2), "down"), "near"
+        return curve(start, (0, gap / 2), end, (0, -gap / 2), HEADS["down"]), "near"
     start, end = (a.right, a.y + 0.7 * a.height), (b.right, b.y + 0.3 * b.height)
     farthest = max(a.right, b.right) + OUT + min(abs(end[1] - start[1]) / FARTHER, FARTHEST)
-    return _curve(start, (farthest - a.right, 0), end, (farthest - b.right, 0), "left"), "far"
-
-
-Point = tuple[float, float]
-
-
-def _curve(start: Point, leaving: Point, end: Point, arriving: Point, head: str) -> str:
-    """Returns a curve that leaves and arrives in these directions, with a head."""
-    controls = (start[0] + leaving[0], start[1] + leaving[1]), (end[0] + arriving[0], end[1] + arriving[1])
-    points = " ".join(f"{x:.1f} {y:.1f}" for x, y in (*controls, end))
-    return f"M{start[0]:.1f} {start[1]:.1f}C{points}{HEADS[head]}"
+    return curve(start, (farthest - a.right, 0), end, (farthest - b.right, 0), HEADS["left"]), "far"
 
 
 MOST = 72
@@ -184,7 +174,7 @@ path.critical,path:hover{stroke-width:2.6;opacity:1}
 
 def draw_flow(flow: DataFlow) -> str:
     """Returns the picture."""
-    return "\n".join(_Drawing(flow).parts())
+    return _Drawing(flow).picture()
 
 
 class _Drawing:
@@ -195,19 +185,12 @@ class _Drawing:
         self.shown = ShownFlow(flow, flow.open_boxes(MOST))
         self.placement = Placement(self.shown, self._closed_size, self._title_width)
 
-    def parts(self) -> Iterator[str]:
-        """Yields the picture."""
+    def picture(self) -> str:
+        """Returns the picture."""
         place = self.placement.put(MARGIN, TOP)
         heading, end_of_heading = self._heading()
         width, height = max(place.right + OUTSIDE, end_of_heading) + MARGIN, place.bottom + MARGIN
-        size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-        yield f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
-        yield f'<style>{STYLE}</style><rect class="paper" width="100%" height="100%"/>'
-        yield from heading
-        yield from self._frames()
-        yield from self._arrows()
-        yield from self._closed_boxes()
-        yield "</svg>\n"
+        return svg(width, height, STYLE, (*heading, *self._frames(), *self._arrows(), *self._closed_boxes()))
 
     def _closed_size(self, box: Box) -> tuple[float, float]:
         width = max(LETTER * len(box.title), SMALL_LETTER * len(self.flow.figures(box)))

@@ -15,7 +15,9 @@ from ...schema.columns import Int64
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import WAITS, Classes, NodeClass, Workload, gather
-from .names import lane_names, short_name, xml_text
+from .calls import IDLE
+from .names import lane_names, short_name
+from .svg import curve, svg, xml_text
 
 LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60
 NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14
@@ -30,7 +32,6 @@ LOOKS = (*(node_class.label for node_class in NodeClass), "waiting", "idle")
 REASONS = (*(label for _, label in WAITS), "unknown")
 """Why a node waits for another one."""
 WAITING = re.compile(r"Synchronize")
-IDLE = "host idle"
 STYLE = """
 text{font:11px system-ui,sans-serif;fill:#39424d}.lane{stroke:#e6eaee}.tick{stroke:#eef1f4}.paper{fill:#fff}
 .inside{font-size:10.5px;fill:#fff;pointer-events:none}.bar:hover{stroke:#000;stroke-width:1.5}.sought{stroke:#c2185b;stroke-width:2.5}
@@ -80,10 +81,7 @@ def draw_lanes(
     Nodes without a recorded time are left out. Raises DataError where no node has one.
     """
     scene = _scene(graph, origin_ns, time_us)
-    width, height = f"{scene.width:.0f}", f"{scene.bottom + FOOT}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
-        f'<style>{STYLE}</style><rect class="paper" width="100%" height="100%"/>',
         f'<clipPath id="plot"><rect x="{LEFT}" width="{scene.width - LEFT - RIGHT:.1f}" height="{scene.bottom}"/></clipPath>',
         *_axis(scene),
         *_lanes(scene),
@@ -92,9 +90,8 @@ def draw_lanes(
         *_arrows(scene),
         "</g>",
         *_legend(scene),
-        "</svg>\n",
     ]
-    return "\n".join(parts)
+    return svg(scene.width, scene.bottom + FOOT, STYLE, parts)
 
 
 def _scene(graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] | None) -> Scene:
@@ -177,11 +174,11 @@ def _arrows(scene: Scene) -> Iterator[str]:
         if lane[source] == lane[target] or {lane[source], lane[target]} - scene.row_of.keys():
             continue
         direction = 1 if scene.y(lane[source]) < scene.y(lane[target]) else -1
-        x, y = scene.x(scene.end[source]), scene.y(lane[source]) + direction * BAR / 2
-        to_x, to_y = scene.x(scene.start[target]), scene.y(lane[target]) - direction * BAR / 2
-        curve = f"M{x:.1f} {y}C{x:.1f} {y + direction * BEND} {to_x:.1f} {to_y - direction * BEND} {to_x:.1f} {to_y}"
+        start = scene.x(scene.end[source]), scene.y(lane[source]) + direction * BAR / 2
+        end = scene.x(scene.start[target]), scene.y(lane[target]) - direction * BAR / 2
         head = f"m-2.5 {-4 * direction}l2.5 {4 * direction} 2.5 {-4 * direction}"
-        yield f'<path class="{_kind_label(kind).replace(" ", "-")}" d="{curve}{head}"/>'
+        path = curve(start, (0, direction * BEND), end, (0, -direction * BEND), head)
+        yield f'<path class="{_kind_label(kind).replace(" ", "-")}" d="{path}"/>'
 
 
 def _kind_label(kind: int) -> str:

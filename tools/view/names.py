@@ -1,8 +1,7 @@
 """Names of lanes as people know them, `main thread`, `device 0 stream 7`, and of kernels without return type,
-namespaces and parameters; and texts as XML can hold them.
+namespaces and parameters.
 """
 
-import html
 import re
 from collections.abc import Mapping
 
@@ -119,16 +118,3 @@ def _without_parameters(name: str) -> str:
         if depth == 0:
             return name if name[position] != "(" or ONE_WORD.fullmatch(name, position) else name[:position]
     return name
-
-
-NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML does not allow."""
-
-
-def xml_text(text: str) -> str:
-    """Returns a text between two tags: without markup, ? for characters that XML does not allow.
-
-    >>> xml_text("a<b> & c")
-    'a&lt;b&gt; &amp; c'
-    """
-    return html.escape(NOT_XML.sub("?", text), quote=False)

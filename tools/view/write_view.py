@@ -15,7 +15,8 @@ from .data_flow import data_flow, path_times
 from .flow_picture import draw_flow
 from .graph_view import Selection, View, median_step, view
 from .lane_picture import draw_lanes
-from .names import NOT_XML, lane_names
+from .names import lane_names
+from .svg import NOT_XML
 
 FILL = {
     NodeClass.HOST: "#c9d1da",
