@@ -1,6 +1,5 @@
-"""Joins the rows of both traces: ops become one table, in which each has the op that called it by both traces.
-
-Activities become those of the linked trace.
+"""Joins the rows of both traces: ops become one table, in which each has the op that called it by both traces, and the
+activities become those of the linked trace.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd databases, merged traces."""
+"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd (SQLite) databases, merged traces."""
 
 from .device_rows import (
     DEVICE_SIDE_WAITS as DEVICE_SIDE_WAITS,
