@@ -4,8 +4,7 @@
 reads one from a file.
 """
 
-from .foreign import read_linked as read_linked
-from .link import link as link
+from .link import link as link, read_linked as read_linked
 from .readers import (
     DeviceTrace as DeviceTrace,
     HostTrace as HostTrace,

@@ -1,4 +1,6 @@
-"""Joins a host and a device trace of one process into a linked trace."""
+"""Joins a host and a device trace of one process into a linked trace. Reads linked traces of any linker, too, and adds the
+communications that another one leaves out.
+"""
 
 from dataclasses import replace
 from itertools import chain
@@ -7,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.arguments import InputFile
+from ..schema.arguments import InputFile, is_file, path_of, wrong_argument
 from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
 from ..schema.errors import DataError
 from ..schema.linked import (
@@ -21,8 +23,11 @@ from ..schema.linked import (
     TraceInfo,
     are_step_marks,
     on_host_clock,
+    op_parents,
+    read_linked as read_linked_file,
 )
 from ..schema.machine import MachineCalibration
+from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import Reason
 from .communication import (
     CollectiveOps,
@@ -44,11 +49,12 @@ from .link_report import report_of
 from .machine import machine_of
 from .match import Match, enclosing_ops, launching_calls, launching_ops, match_ops
 from .modules import python_context
-from .readers import DeviceTrace, HostTrace, given_traces, one_rank
+from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs
 from .waits import Findings, Process, Synchronisation, synchronise
 from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
 
+CALL = "link(host, device)"
 NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"
 
 
@@ -71,7 +77,7 @@ def link(
     if the window is not in the trace, or nothing was recorded in it. Raises TypeError if a trace is missing, of another
     kind, or in the other's place.
     """
-    host, device = given_traces(host, device, strict=strict, modules=modules)
+    host, device = read_traces(host, device, strict=strict, modules=modules)
     device = one_rank(device, rank)
     if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:
         raise DataError(
@@ -90,6 +96,36 @@ def link(
     if device.python is not None and not len(device.python.start):
         report.notes.append(f"{device.path}: {NO_PYTHON}")
     return replace(part.linked, report=report)
+
+
+def read_traces(
+    host: HostTrace | InputFile | None,
+    device: DeviceTrace | InputFile | None,
+    *,
+    strict: bool = False,
+    modules: bool = False,
+    on_progress: OnProgress = unseen,
+) -> tuple[HostTrace | None, DeviceTrace]:
+    """Returns both traces of a process, read where they are files, as `read_host_trace` and `read_device_trace` do.
+
+    Without a host trace the ops of the device trace keep the arguments that it recorded itself. Raises TypeError where
+    a trace is missing, is of another kind, or both are in the other order.
+    """
+    if isinstance(host, DeviceTrace) and isinstance(device, HostTrace):
+        raise TypeError(f"{CALL} takes the host trace first, then the device trace; these two are swapped")
+    if not (host is None or is_file(host) or isinstance(host, HostTrace)):
+        raise wrong_argument(CALL, "a HostTrace, the path of a host trace, or None first", host)
+    if device is None:
+        raise TypeError(f"{CALL} lacks the device trace; without a host trace write link(None, device)")
+    if not (is_file(device) or isinstance(device, DeviceTrace)):
+        raise wrong_argument(CALL, "a DeviceTrace or the path of a device trace second", device)
+    if host is not None and not isinstance(host, HostTrace):
+        host = read_host_trace(host, strict=strict, on_progress=on_progress)
+    if not isinstance(device, DeviceTrace):
+        device = read_device_trace(
+            device, strict=strict, arguments=host is None, on_progress=on_progress, modules=modules
+        )
+    return host, device
 
 
 def _without_host(ops: Ops) -> str:
@@ -271,4 +307,41 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> TraceInfo:
         devices={number: name for number, name in device.device_names.items() if number in device.activities.device},
         step_without_profiler_ns=device.step_without_profiler_ns,
         data_wait_without_profiler_ns=device.data_wait_without_profiler_ns,
+    )
+
+
+def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrace:
+    """Reads a linked trace, written by `write_linked` or by chakra_trace_link.
+
+    Args:
+        path: The file to read, or the open file.
+        on_progress: Is called with the number of bytes read since the last call.
+
+    Raises:
+        DataError: The file is no linked trace.
+    """
+    with path_of(path) as path:
+        linked = read_linked_file(path, on_progress)
+    return linked if linked.communications else _with_communications(linked)
+
+
+def _with_communications(linked: LinkedTrace) -> LinkedTrace:
+    """Adds what its communication kernels did, as the `record_param_comms` ops that enclose their
+    launches recorded it.
+    """
+    ops, activities = linked.ops, linked.activities
+    no_device_ops = OpRows(np.empty(0, np.int64))
+    collectives = collective_ops(ops, op_parents(ops), {role: {} for role in Role}, no_device_ops)
+    recorded, row = link_communications(collectives, activities, linked.calls)
+    unlisted: list[int] = []
+    unreadable: list[int] = []
+    groups = process_groups(groups_of_host(ops.name, ops.inputs, unreadable), unlisted)
+    communications = with_members(recorded, groups, -1, unlisted)
+    found = {Reason.MANY_MEMBERS: len(unlisted), Reason.UNREADABLE_GROUPS: len(unreadable)}
+    linked.report.oddities.update({reason: count for reason, count in found.items() if count})
+    return replace(
+        linked,
+        communications=communications,
+        groups=groups,
+        activities=replace(activities, communication_row=row),
     )

@@ -37,6 +37,8 @@ from ..schema.linked import FOREVER, GROUP_INIT, are_step_marks
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedActivities, RecordedCalls, RecordedOps
 
 SMALLEST_AGREEMENT = 0.5
+BY_RECORD_FUNCTION, BY_NAME_ORDER = "record function id", "order of names"
+"""How ops were matched, as linked files have it."""
 LARGEST_DIFFERENCE = 2_000
 """Edits from which on two sequences count as different."""
 ANCHOR = 24
@@ -130,7 +132,7 @@ def _by_record_function(host: HostTrace, ops: RecordedOps, candidates: Int64, na
     host_row, device_row = host_rows[device_row >= 0], device_row[device_row >= 0]
     same = names.host[host_row] == names.device[device_row]
     agreement = int(same.sum()) / max(1, smaller)
-    return Match(host_row[same], DeviceOpRows(device_row[same]), "record function id", agreement, int((~same).sum()), 1)
+    return Match(host_row[same], DeviceOpRows(device_row[same]), BY_RECORD_FUNCTION, agreement, int((~same).sum()), 1)
 
 
 def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
@@ -162,7 +164,7 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
     if names.marks_step_of_both(host_row).any():
         sides = [int(overlap.holds_ids(host.id[candidates]).sum()), int(overlap.holds_times(ops.start).sum())]
     agreement = len(host_row) / max(1, min(sides))
-    return Match(host_row, DeviceOpRows(device_row), "order of names", agreement, 0, alignment_count, host_is_longer)
+    return Match(host_row, DeviceOpRows(device_row), BY_NAME_ORDER, agreement, 0, alignment_count, host_is_longer)
 
 
 def _threads_by_priority(thread: Int64, marks_step: Bool) -> list[int]:

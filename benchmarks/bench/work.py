@@ -121,7 +121,7 @@ def _link_and_convert() -> Callable[[], Counts]:
     from execgraph.converter.convert import convert
     from execgraph.converter.options import Options
     from execgraph.linker.link import link
-    from execgraph.linker.readers import read_traces
+    from execgraph.linker import read_traces
 
     def work() -> Counts:
         gc.disable()

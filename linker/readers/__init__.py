@@ -1,4 +1,4 @@
-"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd (SQLite) databases, merged traces."""
+"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd databases, one rank of merged ones."""
 
 from .device_rows import (
     DEVICE_SIDE_WAITS as DEVICE_SIDE_WAITS,
@@ -20,7 +20,6 @@ from .device_rows import (
 from .device_trace import read_device_trace as read_device_trace
 from .host_trace import ROOT_NODE as ROOT_NODE, HostTrace as HostTrace, read_host_trace as read_host_trace
 from .merged import merging_signs as merging_signs, one_rank as one_rank
-from .pair import given_traces as given_traces, read_traces as read_traces
 from .rocpd_database import (
     dialect as dialect,
     is_database as is_database,

@@ -39,7 +39,6 @@ from .derived import (
     waits_without_record as waits_without_record,
     without_guesses as without_guesses,
 )
-from .file import LinkedFile as LinkedFile, read_linked as read_linked, write_linked as write_linked
 from .host import (
     GROUP_INIT as GROUP_INIT,
     NO_TENSORS as NO_TENSORS,
@@ -54,6 +53,7 @@ from .kineto import (
     DeviceFile as DeviceFile,
     MergedRank as MergedRank,
 )
+from .layout import LinkedFile as LinkedFile
 from .linked_trace import (
     Activities as Activities,
     Calls as Calls,
@@ -88,6 +88,7 @@ from .numbers import (
     nanoseconds as nanoseconds,
     with_padding as with_padding,
 )
+from .reader import read_linked as read_linked
 from .tensors import (
     HOST as HOST,
     NOWHERE as NOWHERE,
@@ -96,3 +97,4 @@ from .tensors import (
     member_texts as member_texts,
     read_arguments as read_arguments,
 )
+from .writer import write_linked as write_linked

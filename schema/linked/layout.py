@@ -1,4 +1,10 @@
-"""The records of a linked file, and the tables of a linked trace that they stand for: rows instead of ids."""
+"""The linked trace as a file: JSON in the node layout of host schema 1.1.1, which Chakra's converter reads too; and the
+tables of a linked trace that its records stand for.
+
+Op nodes have `ts`, `inclusive_dur` and `exclusive_dur` in µs; activity nodes have `cat`. Calls, waits and hand-offs are
+tables of columns after the nodes, times in ns. A file without these tables, as chakra_trace_link writes it, can be read
+too: its activities are taken to be launched at the end of their op or at their start, whichever is earlier.
+"""
 
 from decimal import Decimal
 from typing import Annotated, NamedTuple

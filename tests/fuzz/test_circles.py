@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.scaling import rank_facts
-from execgraph.linker.foreign import read_linked
-from execgraph.linker.link import link
+from execgraph.linker.link import link, read_linked
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import Tree, nearest, parent_rows, rows_in_circles
 from execgraph.schema.linked import LinkedTrace, Ops, write_linked

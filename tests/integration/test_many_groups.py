@@ -22,11 +22,7 @@ from execgraph.schema.machine import by_name
 from execgraph.schema.reasons import Counts
 from execgraph.tools.analyses import AnalysisOptions, RankTrace
 from execgraph.tools.analyses.critical_path import step_breakdown
-from execgraph.tools.analyses.device_time import (
-    communication_computation_overlap,
-    kernel_breakdown,
-    temporal_breakdown,
-)
+from execgraph.tools.analyses.device_time import communication_computation_overlap, kernel_breakdown, temporal_breakdown
 from execgraph.tools.analyses.overlay import _within_rows
 from execgraph.tools.replay import Kernels, roofs
 from execgraph.tools.replay.player import Problem, Slots, play

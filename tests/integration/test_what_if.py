@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
-from execgraph.linker.foreign import read_linked
-from execgraph.linker.link import link
+from execgraph.linker.link import link, read_linked
 from execgraph.linker.windows import EVERYTHING, Window
 from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.graph import DependencyKind, ExecutionGraph, read_graph

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.linker import link, read_device_trace, read_host_trace, read_linked
+from execgraph.linker.link import link, read_linked
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import LinkReport, write_linked
 from execgraph.schema.reason_words import WORDS, from_json, in_words, reason_called, to_json
 from execgraph.schema.reasons import Reason

@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from execgraph.linker.foreign import read_linked
-from execgraph.linker.link import link
+from execgraph.linker.link import link, read_linked
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import LinkedTrace, write_linked
 from execgraph.tools.commands import trace_build

@@ -9,18 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    Categorical,
-    Floats,
-    Frame,
-    Int64,
-    Intervals,
-    Rows,
-    group_sums,
-    groupby,
-    nullable,
-)
+from ...schema.columns import ABSENT, Categorical, Floats, Frame, Int64, Intervals, Rows, group_sums, groupby, nullable
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import (

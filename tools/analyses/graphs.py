@@ -36,16 +36,7 @@ from ...schema.columns import (
 )
 from ...schema.errors import Remedy, Words
 from ...schema.linked import Activities, LinkedTrace, integer, op_tree
-from .rank import (
-    ActivityClass,
-    AnalysisOptions,
-    Capture,
-    Launched,
-    RankTrace,
-    activity_classes,
-    op_path,
-    per_rank,
-)
+from .rank import ActivityClass, AnalysisOptions, Capture, Launched, RankTrace, activity_classes, op_path, per_rank
 from .table import Columns, Table, ints, pct, us
 
 NO_GRAPHS = "no call launched a graph"

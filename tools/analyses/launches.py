@@ -10,18 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    CallRows,
-    Categorical,
-    Groups,
-    Int64,
-    Rows,
-    group_sums,
-    groupby,
-    sequence,
-)
+from ...schema.columns import ABSENT, Bool, CallRows, Categorical, Groups, Int64, Rows, group_sums, groupby, sequence
 from .rank import NO_ACTIVITIES, USER_SCOPE, ActivityClass, AnalysisOptions, RankTrace, per_rank
 from .table import Columns, Table, ints, pct, texts, us
 

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _convert(options: argparse.Namespace) -> None:
     from ...converter.convert import convert
     from ...converter.options import Options
-    from ...linker.foreign import read_linked
+    from ...linker.link import read_linked
     from ...schema.comm_groups import read_groups
     from ...schema.graph import ConvertReport, TargetChanges
     from ..recognise import InputKind

@@ -48,8 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _link(options: argparse.Namespace) -> None:
     import msgspec
 
-    from ...linker.link import link
-    from ...linker.readers import read_traces
+    from ...linker.link import link, read_traces
     from ...linker.windows import Window
     from ...schema.linked import write_linked
     from ..pairs import OnePair, find_pair

@@ -17,8 +17,7 @@ import msgspec
 from ...converter.convert import build_generic_graph
 from ...converter.ranks import compute_instead, order_collectives, restrict_to_ranks, with_values
 from ...converter.targets import lower_for_target, separate_messages
-from ...linker.link import link
-from ...linker.readers import read_traces
+from ...linker.link import link, read_traces
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, Target
 from ...schema.comm_groups import number_groups
@@ -31,15 +30,7 @@ from ..command import no_garbage_collection
 from ..pairs import Pair
 from ..sync_records_advice import lacks_sync_records
 from ..workers import stage_done
-from .build_report import (
-    BUILT,
-    FAILED,
-    BuildOptions,
-    FileContent,
-    RankSummary,
-    content_of,
-    is_unchanged,
-)
+from .build_report import BUILT, FAILED, BuildOptions, FileContent, RankSummary, content_of, is_unchanged
 from .job_plan import RankCommunication, RankPlan, look_up
 from .rank_comms import summarise_rank
 

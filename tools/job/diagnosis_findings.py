@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...linker.match import SMALLEST_AGREEMENT
+from ...linker.match import BY_RECORD_FUNCTION, SMALLEST_AGREEMENT
 from ...schema.errors import DataError, Remedy
 from ...schema.reasons import Reason
 from ..sync_records_advice import SETTING
@@ -172,7 +172,7 @@ def no_sync_records(process: Inspection) -> Finding | None:
 
 def no_record_function_ids(process: Inspection) -> Finding | None:
     """Finds that two files had to be matched by the names of their ops."""
-    if not process.matched_by or process.matched_by == "record function id":
+    if not process.matched_by or process.matched_by == BY_RECORD_FUNCTION:
         return None
     old = process.versions.get("host schema", "").startswith(BEFORE_RECORD_FUNCTION_IDS)
     cause = (

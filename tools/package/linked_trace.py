@@ -10,8 +10,7 @@ import numpy as np
 from .converter.convert import convert as convert_trace
 from .converter.options import Options
 from .execution_graph import ExecutionGraph
-from .linker.foreign import read_linked as read_linked_file
-from .linker.link import link as link_traces
+from .linker.link import link as link_traces, read_linked as read_linked_file
 from .linker.readers import DeviceTrace, HostTrace
 from .linker.windows import EVERYTHING, Window, given_window
 from .records import added_to_record

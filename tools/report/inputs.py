@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...linker.foreign import read_linked
+from ...linker.link import read_linked
 from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError, Remedy, RequestError, Words
 from ...schema.graph import ExecutionGraph

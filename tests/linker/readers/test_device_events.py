@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.linker.readers import (
-    RecordedActivities,
-    RecordedOps,
-    RecordedSyncs,
-    Role,
-    read_device_trace,
-)
+from execgraph.linker.readers import RecordedActivities, RecordedOps, RecordedSyncs, Role, read_device_trace
 from execgraph.linker.readers.device_events import DeviceEvents, LaunchFlows, unpadded
 from execgraph.linker.readers.device_trace import within_a_recording
 from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Args, kineto

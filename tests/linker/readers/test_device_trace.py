@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker.readers import DeviceTrace, read_device_trace
-from execgraph.linker.readers.device_trace import (
-    described,
-    without_duplicates,
-)
+from execgraph.linker.readers.device_trace import described, without_duplicates
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LONGEST_RECORDING, kineto
 from execgraph.schema.reasons import Reason

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.linker.link import link
-from execgraph.linker.readers import read_device_trace, read_host_trace, read_traces
+from execgraph.linker.link import link, read_traces
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.errors import DataError
 from support.runs import read_pair, small_run
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.linker.foreign import read_linked as read_linked_of_anyone
-from execgraph.linker.link import link
+from execgraph.linker.link import link, read_linked as read_linked_of_anyone
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema import json_stream
 from execgraph.schema.columns import ABSENT
