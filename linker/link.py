@@ -1,5 +1,5 @@
-"""Joins a host and a device trace of one process into a linked trace. Reads linked traces of any linker, too, and adds the
-communications that another one leaves out.
+"""Joins a host and a device trace of one process into a linked trace. Reads linked traces of any linker, too, and adds
+the communications that another one leaves out.
 """
 
 from dataclasses import replace

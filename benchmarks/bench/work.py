@@ -120,8 +120,7 @@ def _write_as_much_as(path: str) -> None:
 def _link_and_convert() -> Callable[[], Counts]:
     from execgraph.converter.convert import convert
     from execgraph.converter.options import Options
-    from execgraph.linker.link import link
-    from execgraph.linker import read_traces
+    from execgraph.linker.link import link, read_traces
 
     def work() -> Counts:
         gc.disable()

@@ -1,4 +1,4 @@
-"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd databases, one rank of merged ones."""
+"""Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd, and one rank of merged ones."""
 
 from .device_rows import (
     DEVICE_SIDE_WAITS as DEVICE_SIDE_WAITS,

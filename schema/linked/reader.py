@@ -1,4 +1,4 @@
-"""Reads a linked file: nodes become columns a piece of the file at a time, ids become rows; tables of files that contradict
+"""Reads a linked file: nodes become columns a piece of the file at a time, ids become rows; files whose tables contradict
 each other are refused.
 """
 
