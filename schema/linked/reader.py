@@ -1,5 +1,5 @@
-"""Reads a linked file: nodes become columns a piece of the file at a time, ids become rows; files whose tables contradict
-each other are refused.
+"""Reads a linked file: nodes become columns a piece of the file at a time, ids become rows. Refuses files whose tables
+contradict each other.
 """
 
 from collections import defaultdict
