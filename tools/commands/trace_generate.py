@@ -7,13 +7,12 @@ import argparse
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import NoReturn
 
 from ...schema.errors import Audience, said_to
 from ..command import print_json, run_command, step
 from ..command_parser import CommandParser, Inputs, Output
-from ..generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, sized_job, write_traces
+from ..generate import PRESETS, Run, makespans_of, scale_of, simulate, sized_job, write_traces
 
 NAME = "trace-generate"
 log = logging.getLogger("execgraph")
@@ -36,28 +35,17 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser.parse_args(argv)
     try:
         arguments.scalings = {" ".join(specs): scale_of(specs) for specs in arguments.changes}
-        arguments.simulated_job = _job(arguments)
+        sizes = ("ranks", "steps", "layers", "size_mb", "seed", "machine_seed", "stacks")
+        arguments.job = sized_job(arguments.inputs[0], **{name: getattr(arguments, name) for name in sizes})
     except ValueError as error:
         parser.error(str(error))
     run_command(_generate, arguments, NAME)
 
 
-def _job(arguments: argparse.Namespace) -> Job:
-    size = {name: getattr(arguments, name) for name in ("ranks", "steps", "layers")}
-    machine = DEFAULT if arguments.machine_seed is None else draw_machine(arguments.machine_seed)
-    job = partial(build_job, arguments.inputs[0], seed=arguments.seed, machine=machine, **size)
-    if arguments.size_mb is None:
-        return job()
-    return sized_job(lambda steps: job(steps=steps), arguments.size_mb, stacks=arguments.stacks)
-
-
 def _generate(arguments: argparse.Namespace) -> None:
     with step("simulate"):
-        run = simulate(arguments.simulated_job)
-        makespans = {
-            text: simulate(run.job, factors, refuse_unused=True).makespan_ns
-            for text, factors in arguments.scalings.items()
-        }
+        run = simulate(arguments.job)
+        makespans = makespans_of(run.job, arguments.scalings)
     with step("write traces"):
         files = write_traces(
             run,

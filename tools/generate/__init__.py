@@ -10,7 +10,7 @@ Jobs of other programs are built from a table of one's own, presets=PRESETS | {"
 """
 
 from .devices import QUEUE_LIMIT as QUEUE_LIMIT
-from .files import sized_job as sized_job, write_traces as write_traces
+from .files import makespans_of as makespans_of, sized_job as sized_job, write_traces as write_traces
 from .instructions import MEMORY as MEMORY, Activity as Activity, GraphNode as GraphNode, Job as Job, Tensor as Tensor
 from .jobs import PRESETS as PRESETS, Preset as Preset, build_job as build_job
 from .kineto_rows import Rows as Rows

@@ -21,8 +21,9 @@ clock, and not those whose records were lost.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -32,7 +33,8 @@ from ...schema.io import make_folder, open_output
 from .device_trace import SyncRecords, write_device_trace
 from .host_trace import write_host_trace
 from .instructions import Job
-from .machine import DEFAULT
+from .jobs import build_job
+from .machine import DEFAULT, draw_machine
 from .record import NONE, Edges, RankRun, Run, correlation, identify, record_function
 from .simulation import simulate
 
@@ -159,13 +161,33 @@ def write_traces(
 MB = 1_000_000
 
 
-def sized_job(job_of_steps: Callable[[int], Job], megabytes: float, *, stacks: int = 0) -> Job:
-    """Returns the job with as many steps as give about so many megabytes of uncompressed traces for each rank.
+def sized_job(
+    name: str,
+    *,
+    ranks: int | None = None,
+    steps: int | None = None,
+    layers: int | None = None,
+    size_mb: float | None = None,
+    seed: int = 0,
+    machine_seed: int | None = None,
+    stacks: int = 0,
+) -> Job:
+    """Returns the job of this name and size on an undisturbed machine, or one that is drawn with a seed.
 
-    `stacks` is how many rows of Python's calls the traces have for each op, as of `write_traces`.
+    With `size_mb` it has as many steps as give about so many megabytes of uncompressed traces for each rank, whose
+    `stacks` are as of `write_traces`. Raises ValueError where there is no such job, or not of this size.
     """
-    two, four = (_size(job_of_steps(steps), stacks) for steps in (2, 4))
-    return job_of_steps(max(1, round(2 + 2 * (megabytes * MB - two) / (four - two))))
+    machine = DEFAULT if machine_seed is None else draw_machine(machine_seed)
+    of_steps = partial(build_job, name, ranks=ranks, layers=layers, seed=seed, machine=machine)
+    if size_mb is None:
+        return of_steps(steps=steps)
+    two, four = (_size(of_steps(steps=count), stacks) for count in (2, 4))
+    return of_steps(steps=max(1, round(2 + 2 * (size_mb * MB - two) / (four - two))))
+
+
+def makespans_of(job: Job, changes: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
+    """Returns how long the job takes with each of these changes. Raises ValueError for one that applies to nothing."""
+    return {name: simulate(job, factors, refuse_unused=True).makespan_ns for name, factors in changes.items()}
 
 
 def _size(job: Job, stacks: int) -> int:

@@ -1,9 +1,8 @@
 """Traces: the linked trace as users hold it, with the way to its graph, and what is done with traces beside linking."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -308,25 +307,15 @@ def generate(
         DataError: A file cannot be written.
         TypeError: An argument is of the wrong kind.
     """
-    sizes = {"ranks": ranks, "steps": steps, "layers": layers, "size_mb": size_mb, "stacks": stacks}
-    checked("generate", seed=seed, machine_seed=machine_seed, sync_records=sync_records, compress=compress, **sizes)
+    sizes: dict[str, Any] = {"ranks": ranks, "steps": steps, "layers": layers, "size_mb": size_mb, "stacks": stacks}
+    sizes |= {"seed": seed, "machine_seed": machine_seed}
+    checked("generate", sync_records=sync_records, compress=compress, **sizes)
     # slow to load
-    from .tools.generate import DEFAULT, build_job, draw_machine, simulate, sized_job, write_traces
+    from .tools.generate import makespans_of, simulate, sized_job, write_traces
 
-    machine = DEFAULT if machine_seed is None else draw_machine(machine_seed)
-    of_steps = partial(build_job, job, ranks=ranks, layers=layers, seed=seed, machine=machine)
-    sized = (
-        of_steps(steps=steps)
-        if size_mb is None
-        else sized_job(lambda count: of_steps(steps=count), size_mb, stacks=stacks)
-    )
-    run = simulate(sized)
-    makespans = {
-        " ".join(f"{selector}={factor:g}" for selector, factor in change.items()): simulate(
-            sized, dict(change), refuse_unused=True
-        ).makespan_ns
-        for change in changes
-    }
+    run = simulate(sized_job(job, **sizes))
+    named_changes = {" ".join(f"{selector}={factor:g}" for selector, factor in c.items()): dict(c) for c in changes}
+    makespans = makespans_of(run.job, named_changes)
     files = write_traces(
         run, Path(folder), sync_records=sync_records, stacks=stacks, compress=compress, makespans=makespans
     )

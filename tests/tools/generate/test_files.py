@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,14 @@ def test_the_same_job_is_written_again(tmp_path: Path) -> None:
 
 
 def test_traces_are_about_as_large_as_asked_for(tmp_path: Path) -> None:
-    job = sized_job(lambda steps: build_job("ddp", ranks=2, layers=2, steps=steps), 1)
+    job = sized_job("ddp", ranks=2, layers=2, size_mb=1)
     first_rank = write_traces(simulate(job), tmp_path)[0]
     assert sum(path.stat().st_size for path in first_rank) == pytest.approx(1_000_000, rel=0.2)
 
 
 def test_rows_of_python_calls_count_so_there_are_fewer_steps() -> None:
-    job = partial(build_job, "ddp", ranks=2, layers=2)
-    with_stacks = sized_job(lambda steps: job(steps=steps), 2, stacks=100)
-    without = sized_job(lambda steps: job(steps=steps), 2)
+    with_stacks = sized_job("ddp", ranks=2, layers=2, size_mb=2, stacks=100)
+    without = sized_job("ddp", ranks=2, layers=2, size_mb=2)
     assert len(simulate(with_stacks).ranks[0].activities) < len(simulate(without).ranks[0].activities)
 
 
