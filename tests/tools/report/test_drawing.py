@@ -3,6 +3,8 @@ data flow of one step.
 """
 
 import json
+import re
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from execgraph.tools.report.cells import FEWEST, LONGEST, MAX_BYTES, EmbeddedTab
 from execgraph.tools.report.curves import MOST_STEPS, memory_timeline, value_lanes
 from execgraph.tools.report.drawing import axis, hover
 from execgraph.tools.report.flow_section import FlowBox, flow_section, step_flow
+from execgraph.tools.report.page import SCRIPTS
 from execgraph.tools.report.report import Report
+from execgraph.tools.view import LOOKS
 from support.builder.timeline import TraceBuilder
 from support.graphs import training_step
 from support.reports import needs_page, table
@@ -202,3 +206,16 @@ def test_without_a_graph_there_is_no_data_flow() -> None:
     t = TraceBuilder()
     t.leaf("aten::mm", 5)
     assert step_flow(RankTrace(0, link_run(t))) is None
+
+
+FRONTEND = files("execgraph.tools.report").joinpath("frontend")
+
+
+def test_the_page_uses_every_file_of_its_front_end_and_every_rule_of_its_style() -> None:
+    texts = {file.name: file.read_text("utf-8") for file in FRONTEND.iterdir()}
+    assert texts.keys() == {*SCRIPTS, "page.css", "page.html", "flow.html"}
+    style = texts.pop("page.css")
+    selectors = re.sub(r"\{[^}]*\}", "{}", style[style.index("* {") :])
+    # boxes are called as classes of work are
+    used = "".join(texts.values()) + " ".join([*LOOKS, "heavy", "on-path", "whole-run", "ground"])
+    assert {name for name in re.findall(r"[.#]([A-Za-z][\w-]*)", selectors) if name not in used} == set()
