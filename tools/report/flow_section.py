@@ -1,7 +1,5 @@
 """The data flow of one step on the page: boxes that open and close, and what flows between them."""
 
-from typing import NamedTuple
-
 import numpy as np
 import orjson
 
@@ -13,31 +11,6 @@ from ..view import Box, DataFlow, Selection, ShownFlow, data_flow, median_step, 
 
 ON_PAGE, OPEN = 500, 36
 """How many boxes can be seen at once on a page at most, and how many are at first."""
-
-
-class FlowBox(NamedTuple):
-    """A box on the page: its texts, classes and share of all time (%), and the layers of what is in it."""
-
-    number: int
-    label: str
-    figures: str
-    title: str
-    look: str
-    share: float
-    is_open: bool
-    layers: "list[list[FlowBox]]"
-
-
-class FlowSection(NamedTuple):
-    """What the page shows: whose step it is, the outermost boxes in layers, the kinds of arrows, and arrows as JSON.
-
-    An arrow is the numbers of its boxes, the position of its kind, and its text.
-    """
-
-    title: str
-    layers: list[list[FlowBox]]
-    kinds: list[str]
-    arrows: bytes
 
 
 def step_flow(rank: RankTrace) -> DataFlow | None:
@@ -67,32 +40,31 @@ def _tensors(graph: ExecutionGraph, ops: Ops) -> Tensors | None:
     return tensors._replace(row=nodes[tensors.row])
 
 
-def flow_section(flow: DataFlow) -> FlowSection:
-    """Returns what the page shows of a data flow."""
-    shown = ShownFlow(flow, flow.open_boxes(ON_PAGE, ON_PAGE))
-    number = {box: number for number, box in enumerate(flow.root.walk())}
-    at_first = flow.open_boxes(OPEN)
+class FlowSection:
+    """What the page shows of a data flow: boxes by number, those of the `opened` ones that are open at first, and the
+    kinds of arrows between the boxes that are seen.
+    """
 
-    def layers_of(box: Box) -> list[list[FlowBox]]:
-        return [[described(inner) for inner in layer] for layer in shown.layers.get(box, []) if box in shown.opened]
+    def __init__(self, flow: DataFlow) -> None:
+        self.flow, self.shown = flow, ShownFlow(flow, flow.open_boxes(ON_PAGE, ON_PAGE))
+        self.number = {box: number for number, box in enumerate(flow.root.walk())}
+        self.open_at_first = flow.open_boxes(OPEN)
+        self.kinds = sorted({link.kind for link in self.shown.links.values()})
 
-    def described(box: Box) -> FlowBox:
-        looks = box.kind.label, "heavy" * (box in shown.heavy), "on-path" * flow.is_on_path(box)
-        return FlowBox(
-            number[box],
-            box.title,
-            flow.figures(box),
-            flow.full_text(box),
-            " ".join(filter(None, looks)),
-            100 * flow.share(box),
-            box in at_first,
-            layers_of(box),
-        )
+    def layers(self, box: Box) -> list[list[Box]]:
+        """Returns the layers of what is seen in a box."""
+        return self.shown.layers.get(box, []) if box in self.shown.opened else []
 
-    kinds = sorted({link.kind for link in shown.links.values()})
-    arrows = [
-        [number[source], number[target], kinds.index(link.kind), link.text]
-        for (source, target), link in shown.links.items()
-    ]
-    json = orjson.dumps({"kinds": kinds, "arrows": arrows})
-    return FlowSection(flow.title, layers_of(flow.root), kinds, json)
+    def look(self, box: Box) -> str:
+        """Returns the classes of a box in the page's style."""
+        looks = box.kind.label, "heavy" * (box in self.shown.heavy), "on-path" * self.flow.is_on_path(box)
+        return " ".join(filter(None, looks))
+
+    @property
+    def arrows(self) -> bytes:
+        """The arrows as JSON, each the numbers of its boxes, the position of its kind, and its text."""
+        arrows = [
+            [self.number[source], self.number[target], self.kinds.index(link.kind), link.text]
+            for (source, target), link in self.shown.links.items()
+        ]
+        return orjson.dumps({"kinds": self.kinds, "arrows": arrows})

@@ -24,7 +24,7 @@ from ..terminal import plain, plain_json
 from .cells import FEWEST, MAX_BYTES, embed_tables
 from .charts import gains, limits, spent
 from .drawing import Chart
-from .flow_section import flow_section
+from .flow_section import FlowSection
 from .module_tree import ModuleTree, module_tree
 from .overview import facts, key_figures, overlap
 from .rank_groups import groups_table, in_words
@@ -150,8 +150,8 @@ class _Page:
 def render(report: Report) -> str:
     """Returns the page as HTML. Raises MissingLibrary if the libraries that draw it are not installed."""
     require("report")
-    page, flow = _Page(report), flow_section(report.data_flow) if report.data_flow else None
-    content, of_flow = page.content(), _template("flow.html").render(flow=flow) if flow else ""
+    page, flow = _Page(report), FlowSection(report.data_flow) if report.data_flow else None
+    content, of_flow = page.content(), _template("flow.html").render(section=flow, flow=flow.flow) if flow else ""
     scripts = [_script(text) for text in (drawing_library(), "".join(map(_text, SCRIPTS)))]
     json = {"specs": orjson.dumps(page.charts, option=orjson.OPT_SERIALIZE_NUMPY)}
     json |= {"timeline-data": report.timeline.json} if report.timeline else {}

@@ -17,7 +17,7 @@ from execgraph.tools.report import page
 from execgraph.tools.report.cells import FEWEST, LONGEST, MAX_BYTES, EmbeddedTable, embed_tables
 from execgraph.tools.report.curves import MOST_STEPS, memory_timeline, value_lanes
 from execgraph.tools.report.drawing import axis, hover
-from execgraph.tools.report.flow_section import FlowBox, flow_section, step_flow
+from execgraph.tools.report.flow_section import FlowSection, step_flow
 from execgraph.tools.report.page import SCRIPTS
 from execgraph.tools.report.report import Report
 from execgraph.tools.view import LOOKS
@@ -163,8 +163,8 @@ def rank_of(t: TraceBuilder) -> RankTrace:
     return RankTrace(0, linked, graph_of(linked))
 
 
-def labels(layers: list[list[FlowBox]]) -> list[list[str]]:
-    return [[box.label for box in layer] for layer in layers]
+def titles(section: FlowSection) -> list[list[str]]:
+    return [[box.title for box in layer] for layer in section.layers(section.flow.root)]
 
 
 def test_an_op_lies_below_the_one_that_made_what_it_reads() -> None:
@@ -178,12 +178,12 @@ def test_an_op_lies_below_the_one_that_made_what_it_reads() -> None:
         t.launch("reduce", duration=50)
     flow = step_flow(rank_of(t))
     assert flow is not None
-    section = flow_section(flow)
-    assert labels(section.layers) == [["aten::relu"], ["aten::mm", "aten::sum"]]
-    relu, mm, total = (box for layer in section.layers for box in layer)
-    arrows = json.loads(section.arrows)["arrows"]
-    assert [arrow[:2] for arrow in arrows] == [[relu.number, mm.number], [relu.number, total.number]]
-    assert [round(box.share) for box in (relu, mm, total)] == [25, 50, 25]
+    section = FlowSection(flow)
+    assert titles(section) == [["aten::relu"], ["aten::mm", "aten::sum"]]
+    relu, mm, total = (box for layer in section.layers(flow.root) for box in layer)
+    arrows = [arrow[:2] for arrow in json.loads(section.arrows)["arrows"]]
+    assert arrows == [[section.number[relu], section.number[end]] for end in (mm, total)]
+    assert [flow.share(box) for box in (relu, mm, total)] == [0.25, 0.5, 0.25]
 
 
 def test_one_step_is_shown() -> None:
@@ -193,13 +193,13 @@ def test_one_step_is_shown() -> None:
             t.work(10 * (step + 1))
     flow = step_flow(rank_of(t))
     assert flow is not None and flow.title == "rank 0, step 1"
-    assert labels(flow_section(flow).layers) == [["op of step 1"]]
+    assert titles(FlowSection(flow)) == [["op of step 1"]]
 
 
 def test_a_graph_alone_is_shown_by_its_dependencies() -> None:
     flow = step_flow(rank_of_graph(training_step()))
     assert flow is not None
-    assert flow_section(flow).kinds == ["event wait", "host sync", "launch", "program order", "stream order"]
+    assert FlowSection(flow).kinds == ["event wait", "host sync", "launch", "program order", "stream order"]
 
 
 def test_without_a_graph_there_is_no_data_flow() -> None:
