@@ -8,6 +8,7 @@ traces' own clocks, which agree only within one machine.
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -35,37 +36,12 @@ PARTS_OF_ALL = (*OF_ALL_MEMBERS, CollectiveType.ALL_TO_ALL, CollectiveType.GATHE
 
 
 class Arrivals(NamedTuple):
-    """The parts of one rank in its collectives, in order of their starts, with the call of each, by which they are
-    matched over ranks; `unmatched` communications have no known group or peer.
+    """The parts of ranks in collectives as columns, those of a rank in order of their starts.
 
-    `size` is in bytes, times are in ns, `start` since the epoch if it was recorded. `exposed` is the part of the
-    duration in which the rank's device computes nothing.
+    `kind` is -1 for messages. `size` is in bytes, times are in ns, `start` since the epoch if it was recorded.
+    `exposed` is the part of the duration in which the rank's device computes nothing.
     """
 
-    rank: int
-    calls: Calls
-    unmatched: int
-    name: list[str]
-    dtype: list[str]
-    splits: list[list[int]]
-    start: Int64
-    duration: Int64
-    exposed: Int64
-    members: Int64
-    size: Int64
-
-
-class Collectives(NamedTuple):
-    """The arrivals of all ranks as columns, in groups by collective, in the order of their first arrivals. `last` is
-    the row of the arrival that came last to each collective, `ends_together` whether that ends only after all arrived.
-    """
-
-    of: Groups
-    group: list[Group]
-    sequence: Int64
-    occurrence: Int64
-    last: Rows
-    ends_together: Bool
     rank: Int64
     kind: Int64
     start: Int64
@@ -77,6 +53,31 @@ class Collectives(NamedTuple):
     dtype: list[str]
     splits: list[list[int]]
 
+
+class RankArrivals(NamedTuple):
+    """The arrivals of a rank, and the call of each, by which they are matched over ranks; `unmatched` communications
+    have no known group or peer.
+    """
+
+    rank: int
+    calls: Calls
+    unmatched: int
+    arrivals: Arrivals
+
+
+class Collectives(NamedTuple):
+    """The arrivals of all ranks, in groups by collective, in the order of their first arrivals. `last` is the row of
+    the arrival that came last to each collective, `ends_together` whether that ends only after all arrived.
+    """
+
+    arrivals: Arrivals
+    of: Groups
+    group: list[Group]
+    sequence: Int64
+    occurrence: Int64
+    last: Rows
+    ends_together: Bool
+
     @property
     def labels(self) -> list[str]:
         """The name of each collective's group and its members."""
@@ -84,7 +85,7 @@ class Collectives(NamedTuple):
         return [label_of[group] for group in self.group]
 
 
-def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Arrivals:
+def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> RankArrivals:
     """Returns the rank's communications, on the device or on the host; on the host it is exposed while no device
     computes.
     """
@@ -111,11 +112,11 @@ def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Arrivals:
     members = np.where(is_message, 2, ints(len(each.ranks) or max(each.group_size, 1) for each in recorded))
     kinds = zip(recorded, calls.kind.tolist(), members.tolist(), strict=True)
     size = ints(_size(each, kind, count) for each, kind, count in kinds)
-    names = [each.name or kernel for *_, kernel, each in placed]
-    texts = names, [each.dtype for each in recorded], [each.in_split for each in recorded]
-    start = start + linked.info.base_time_ns
-    unmatched = len(spans) - len(calls)
-    return Arrivals(rank.rank, calls, unmatched, *texts, start, duration, exposed, members, size)
+    ranks, start = np.full(len(placed), rank.rank), start + linked.info.base_time_ns
+    texts = [each.name or kernel for *_, kernel, each in placed], [each.dtype for each in recorded]
+    splits = [each.in_split for each in recorded]
+    arrivals = Arrivals(ranks, calls.kind, start, duration, exposed, members, size, *texts, splits)
+    return RankArrivals(rank.rank, calls, len(spans) - len(calls), arrivals)
 
 
 def _size(recorded: Communication, kind: int, members: int) -> int:
@@ -127,34 +128,28 @@ def _size(recorded: Communication, kind: int, members: int) -> int:
     return elements * bytes_per_element(recorded.dtype)
 
 
-def match_collectives(parts: Sequence[Arrivals]) -> Collectives:
+def match_collectives(parts: Sequence[RankArrivals]) -> Collectives:
     """Returns the collectives of all ranks."""
     matches = match([part.calls for part in parts])
-    start, duration, exposed, members, size = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("start", "duration", "exposed", "members", "size")
-    )
-    kind, source, target = (
-        np.concatenate([getattr(part.calls, name) for part in parts]) for name in ("kind", "source", "target")
-    )
-    rank = np.repeat([part.rank for part in parts], [len(part.name) for part in parts])
+    *columns, names, dtypes, splits = zip(*(part.arrivals for part in parts), strict=True)
+    texts = ([*chain(*each)] for each in (names, dtypes, splits))
+    arrivals = Arrivals(*map(np.concatenate, columns), *texts)
+    source, target = (np.concatenate([getattr(part.calls, end) for part in parts]) for end in ("source", "target"))
     number, group = np.concatenate(matches.matched), np.concatenate(matches.group)
-    of = groupby(number)
+    of, start = groupby(number), arrivals.start
     of = of.in_order(np.lexsort((of.first, of.smallest(start))))
-    ends_together = of.smallest(awaits_all(kind).astype(np.int64)) > 0
+    ends_together = of.smallest(awaits_all(arrivals.kind).astype(np.int64)) > 0
     # durations decide first, as the clocks of two machines may differ by more than their ranks' arrivals
     by_duration = ends_together[of.number]
-    order = np.lexsort((np.where(by_duration, -start, 0), np.where(by_duration, duration, -start), of.number))
+    least = np.where(by_duration, arrivals.duration, -start)
+    order = np.lexsort((np.where(by_duration, -start, 0), least, of.number))
     last = order[np.searchsorted(of.number[order], np.arange(len(of)))]
     groups = [
         matches.groups[code] if code >= 0 else Group(ranks_text(pair), "send/recv")
         for code, *pair in zip(*(column[of.first].tolist() for column in (group, source, target)), strict=True)
     ]
-    first_number = number[of.first]
-    texts = ([each for part in parts for each in getattr(part, field)] for field in ("name", "dtype", "splits"))
-    facts = matches.sequence[first_number], matches.occurrence[first_number], last, ends_together
-    columns = rank, kind, start, duration, exposed, members, size
-    return Collectives(of, groups, *facts, *columns, *texts)
+    first = number[of.first]
+    return Collectives(arrivals, of, groups, matches.sequence[first], matches.occurrence[first], last, ends_together)
 
 
 def group_label(group: Group) -> str:
@@ -167,7 +162,7 @@ def group_label(group: Group) -> str:
     return f"{group.name} ({ranks})".strip() if ranks else group.name
 
 
-def _over_ranks(parts: Sequence[Arrivals], _: AnalysisOptions) -> Table:
+def _over_ranks(parts: Sequence[RankArrivals], _: AnalysisOptions) -> Table:
     """Returns a row for each collective, and who waits for whom, exposed time, all-to-alls and what is missing."""
     collectives = match_collectives(parts)
     of, missing = collectives.of, _missing(collectives, {part.rank for part in parts})
@@ -181,9 +176,9 @@ def _over_ranks(parts: Sequence[Arrivals], _: AnalysisOptions) -> Table:
         "group": collectives.labels,
         "sequence": collectives.sequence,
         "repetition": collectives.occurrence,
-        "collective": [collectives.name[row] for row in first],
-        "dtype": [collectives.dtype[row] for row in first],
-        "members": collectives.members[of.first],
+        "collective": [collectives.arrivals.name[row] for row in first],
+        "dtype": [collectives.arrivals.dtype[row] for row in first],
+        "members": collectives.arrivals.members[of.first],
         "present": of.count(),
         "missing": [", ".join(map(str, ranks)) for ranks in missing],
         **_bandwidths(collectives),
@@ -205,12 +200,12 @@ collectives_over_ranks = Analysis(NAME, arrivals_of, _over_ranks)
 
 def _clocks(collectives: Collectives) -> str:
     """Returns a note if the members' ends are so far apart that their clocks must disagree, else ""."""
-    of, end = collectives.of, collectives.start + collectives.duration
+    of, end = collectives.of, collectives.arrivals.start + collectives.arrivals.duration
     shared = of.count() > 1
     if not shared.any():
         return ""
     apart = float(np.median((of.largest(end) - of.smallest(end))[shared]))
-    if apart <= np.median(of.smallest(collectives.duration)[shared]):
+    if apart <= np.median(of.smallest(collectives.arrivals.duration)[shared]):
         return ""
     return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
 
@@ -218,16 +213,18 @@ def _clocks(collectives: Collectives) -> str:
 def _bandwidths(collectives: Collectives) -> Columns:
     """Returns columns of size, times and bandwidths. A single arrival has no skew, and its straggler is -1."""
     of, first, shared = collectives.of, collectives.of.first, collectives.of.count() > 1
-    latency, size = of.smallest(collectives.duration), of.largest(collectives.size)
-    skew = np.where(shared, of.largest(collectives.start) - of.smallest(collectives.start), np.nan)
+    latency, size = of.smallest(collectives.arrivals.duration), of.largest(collectives.arrivals.size)
+    skew = np.where(shared, of.largest(collectives.arrivals.start) - of.smallest(collectives.arrivals.start), np.nan)
     bandwidth = ratio(size, latency, where=(latency > 0) & (size > 0))
     return {
         "size": Quantity("B", size.astype(np.float64)),
         "latency": us(latency),
         "start_skew": us(skew),
-        "straggler": np.where(shared, collectives.rank[collectives.last], -1),
+        "straggler": np.where(shared, collectives.arrivals.rank[collectives.last], -1),
         "algorithm_bandwidth": Quantity("GB/s", bandwidth),
-        "bus_bandwidth": Quantity("GB/s", bandwidth * bus_share(collectives.kind[first], collectives.members[first])),
+        "bus_bandwidth": Quantity(
+            "GB/s", bandwidth * bus_share(collectives.arrivals.kind[first], collectives.arrivals.members[first])
+        ),
         "imbalance": _imbalance(collectives),
     }
 
@@ -246,7 +243,7 @@ def bus_share(kind: npt.ArrayLike, members: npt.ArrayLike) -> Floats:
 def _imbalance(collectives: Collectives) -> Floats:
     """Returns the ratio of the largest split of any member to the mean one; NaN if none were recorded."""
     splits = defaultdict[int, list[int]](list)
-    for number, sizes in zip(collectives.of.number.tolist(), collectives.splits, strict=True):
+    for number, sizes in zip(collectives.of.number.tolist(), collectives.arrivals.splits, strict=True):
         splits[number] += sizes
     of_each = (splits[number] for number in range(len(collectives.of)))
     return np.array([max(each) * len(each) / sum(each) if sum(each) else np.nan for each in of_each], np.float64)
@@ -290,10 +287,10 @@ def _medians(groups: Groups, values: Floats) -> Floats:
 def _by_group(collectives: Collectives, note: str) -> Table:
     """Returns the communication time of each rank and group, and the part of it without computation beside it."""
     labels = collectives.labels
-    groups = groupby(collectives.rank, _codes(labels)[collectives.of.number])
-    time, exposed = groups.sum(collectives.duration), groups.sum(collectives.exposed)
+    groups = groupby(collectives.arrivals.rank, _codes(labels)[collectives.of.number])
+    time, exposed = groups.sum(collectives.arrivals.duration), groups.sum(collectives.arrivals.exposed)
     columns: Columns = {
-        "rank": collectives.rank[groups.first],
+        "rank": collectives.arrivals.rank[groups.first],
         "group": [labels[number] for number in collectives.of.number[groups.first].tolist()],
         "collectives": groups.count(),
         "time": us(time),
@@ -316,9 +313,11 @@ class _Waits(NamedTuple):
 def _waits_of(collectives: Collectives) -> _Waits:
     number = collectives.of.number
     last = collectives.last[number]
-    early = collectives.ends_together[number] & (collectives.rank != collectives.rank[last])
-    time = collectives.duration - collectives.duration[last]
-    return _Waits(*(column[early] for column in (collectives.rank, collectives.rank[last], time, number)))
+    early = collectives.ends_together[number] & (collectives.arrivals.rank != collectives.arrivals.rank[last])
+    time = collectives.arrivals.duration - collectives.arrivals.duration[last]
+    return _Waits(
+        *(column[early] for column in (collectives.arrivals.rank, collectives.arrivals.rank[last], time, number))
+    )
 
 
 def _waits(collectives: Collectives, note: str) -> Table:
@@ -358,12 +357,12 @@ def _waits_by_rank(collectives: Collectives, note: str) -> Table:
 def _all_to_all(collectives: Collectives) -> Table:
     """Returns the bytes that each rank sends to each other in all-to-alls with recorded splits, summed by group."""
     sent, labels, number = Counter[tuple[str, int, int]](), collectives.labels, collectives.of.number
-    for row in np.flatnonzero(collectives.kind == CollectiveType.ALL_TO_ALL).tolist():
-        splits, group = collectives.splits[row], collectives.group[number[row]]
-        ranks, size = ranks_of(group.ranks), int(collectives.size[row])
+    for row in np.flatnonzero(collectives.arrivals.kind == CollectiveType.ALL_TO_ALL).tolist():
+        splits, group = collectives.arrivals.splits[row], collectives.group[number[row]]
+        ranks, size = ranks_of(group.ranks), int(collectives.arrivals.size[row])
         if len(splits) == len(ranks):
             for target, split in zip(ranks, splits, strict=True):
-                key = labels[number[row]], int(collectives.rank[row]), target
+                key = labels[number[row]], int(collectives.arrivals.rank[row]), target
                 sent[key] += size * split // max(sum(splits), 1)
     keys = sorted(sent)
     columns: Columns = {
@@ -377,7 +376,7 @@ def _all_to_all(collectives: Collectives) -> Table:
 
 def _missing(collectives: Collectives, ranks_read: set[int]) -> list[list[int]]:
     """Returns for each collective the given ranks that belong to its group but did not record it."""
-    present = [set(collectives.rank[rows].tolist()) for rows in collectives.of.rows()]
+    present = [set(collectives.arrivals.rank[rows].tolist()) for rows in collectives.of.rows()]
     members: dict[Group, set[int]] = defaultdict(set)
     for group, ranks in zip(collectives.group, present, strict=True):
         members[group].update(ranks_of(group.ranks) or ranks)

@@ -160,26 +160,15 @@ def _kernels(rank: RankTrace, top: int) -> Table:
     return Table.of("kernel_breakdown_kernels", "Kernels by class", columns, empty=NO_ACTIVITIES)
 
 
-class ActivityDurations(NamedTuple):
-    """The rank, name, class and duration (ns) of each activity."""
-
-    rank: Int64
-    name: Categorical
-    activity_class: Int32
-    duration: Int64
+def _named_durations(rank: RankTrace, _: AnalysisOptions) -> tuple[int, Categorical, Int32, Int64]:
+    return rank.rank, rank.linked.activities.name, rank.classes, rank.durations
 
 
-def _activity_durations(rank: RankTrace, _: AnalysisOptions) -> ActivityDurations:
-    ranks = np.full(len(rank.classes), rank.rank)
-    return ActivityDurations(ranks, rank.linked.activities.name, rank.classes, rank.durations)
-
-
-def _distribution(parts: Sequence[ActivityDurations], options: AnalysisOptions) -> Table:
+def _distribution(parts: Sequence[tuple[int, Categorical, Int32, Int64]], options: AnalysisOptions) -> Table:
     """Returns the durations of each kernel name and class, of all ranks and of each, the longest in total first."""
-    names = Categorical.joined(part.name for part in parts)
-    rank, classes, duration = (
-        np.concatenate([getattr(part, field) for part in parts]) for field in ("rank", "activity_class", "duration")
-    )
+    ranks, names_of, classes_of, durations_of = zip(*parts, strict=True)
+    names, classes, duration = Categorical.joined(names_of), np.concatenate(classes_of), np.concatenate(durations_of)
+    rank = np.repeat(ints(ranks), [len(durations) for durations in durations_of])
 
     def table(name: str, title: str, details: tuple[Table, ...] = (), *, by_rank: bool) -> Table:
         groups = groupby(names.codes, classes, *([rank] if by_rank else []))
@@ -197,7 +186,7 @@ def _distribution(parts: Sequence[ActivityDurations], options: AnalysisOptions) 
     return table(DISTRIBUTION, title, (detail,), by_rank=False)
 
 
-kernel_duration_distribution = Analysis(DISTRIBUTION, _activity_durations, _distribution)
+kernel_duration_distribution = Analysis(DISTRIBUTION, _named_durations, _distribution)
 
 
 class _Gaps(NamedTuple):

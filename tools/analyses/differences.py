@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ...schema.columns import ABSENT, Categorical, Int64, groupby
 from .device_time import device_times
 from .modules import BY_ANNOTATION, NOTHING, ModuleTree, shares, with_modules
-from .ops import device_time_of_ops, host_phases
+from .ops import HOST_PHASES, device_time_of_ops, host_phases
 from .rank import WHOLE_RUN, AnalysisOptions, RankTrace
 from .table import Columns, Quantity, Table, ints, ratio, us
 
@@ -29,7 +29,6 @@ NO_RANKS = "neither run has a rank"
 STEP, WITHOUT_PROFILER, RUN = "step", "step without a profiler", "run"
 WHOLE = (STEP, WITHOUT_PROFILER, RUN)
 """The parts that are no part of another one."""
-HOST_PHASES = ("forward", "backward", "optimizer", "data_loading", "waiting", "between_ops")
 Key = TypeVar("Key", bound=Hashable)
 
 

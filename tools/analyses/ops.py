@@ -34,6 +34,8 @@ from .table import Columns, Table, us
 
 NO_OPS = "no host op with a time was recorded"
 NO_LAUNCHES = "no activity was launched by a recorded host op"
+HOST_PHASES = ("forward", "backward", "optimizer", "data_loading", "waiting", "between_ops")
+"""The columns of the phases, which add up to the step."""
 PHASES = ("for_device", "data_loading", "optimizer", "forward", "backward", "for_threads")
 """The phases in the order in which time that belongs to several counts."""
 Keys = Mapping[str, Categorical | Int64]
@@ -162,7 +164,7 @@ def host_phases(rank: RankTrace, _: AnalysisOptions) -> Table:
     columns: Columns = {
         "step": names,
         "time": us(length),
-        **{name: us(times[name]) for name in ("forward", "backward", "optimizer", "data_loading")},
+        **{name: us(times[name]) for name in HOST_PHASES[:4]},
         "waiting": us(times["for_device"] + times["for_threads"]),
         "between_ops": us(length - before),
     }

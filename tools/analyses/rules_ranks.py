@@ -3,13 +3,23 @@ begin late, or may share a device.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ...converter.ranks import recorded_groups
-from ...schema.columns import ABSENT, Bool, Categorical, Ns, Rows, bytes_text, group_sums, rows_of_each, time_text
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Categorical,
+    Int64,
+    Ns,
+    Rows,
+    bytes_text,
+    group_sums,
+    rows_of_each,
+    time_text,
+)
 from ...schema.graph import CollectiveType
 from ..replay import NodeClass
 from ..terminal import absent_in_words, ranges
@@ -111,14 +121,6 @@ def _advice_on_transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> str:
     )
 
 
-class _Lateness(NamedTuple):
-    """By rank, how long the others waited for it (ns), how often it came last, and of how many meetings that is."""
-
-    awaited: Ns
-    last: Ns
-    meetings: int
-
-
 def straggler(job: Job) -> Iterator[Finding]:
     """Finds whether the run would be shorter with the slowest rank as fast as the median one.
 
@@ -126,13 +128,14 @@ def straggler(job: Job) -> Iterator[Finding]:
     """
     if len(job.ranks) < 2:
         return
-    lateness = _lateness(job)
-    slowest = int(lateness.awaited.argmax())
+    meetings = _meetings(job)
+    awaited_ns, last = _lateness(job, meetings)
+    slowest = int(awaited_ns.argmax())
     # ranks that are alike take turns in being late
-    awaited = int(lateness.awaited[slowest] - np.median(np.delete(lateness.awaited, slowest)))
+    awaited = int(awaited_ns[slowest] - np.median(np.delete(awaited_ns, slowest)))
     of_slowest = job.rank_of_node == slowest
     is_own_work = np.isin(job.work.node_class, OWN_WORK) & of_slowest
-    if awaited <= 0 or lateness.last[slowest] < SEVERAL or not is_own_work.any():
+    if awaited <= 0 or last[slowest] < SEVERAL or not is_own_work.any():
         return
     span = int(job.replay.end_ns[of_slowest].max()) - int(job.replay.start_ns[is_own_work].min(initial=0))
     ratios = _ratios(job, slowest)
@@ -145,7 +148,7 @@ def straggler(job: Job) -> Iterator[Finding]:
         f"The other ranks wait for rank {job.ranks[slowest].rank}, whose own work takes longer",
         job.gain(np.where(is_own_work, max(1 - awaited / max(span, 1), 0.0), 1.0)),
         [
-            f"{time_text(awaited / 1000)} later than the others in all, at {lateness.meetings} collectives without the first",
+            f"{time_text(awaited / 1000)} later than the others in all, at {len(meetings)} collectives without the first",
             *(
                 f"its {node_class.label} work takes {ratio:.2f} times as long as that of the others"
                 for node_class, ratio in ratios.items()
@@ -158,15 +161,15 @@ def straggler(job: Job) -> Iterator[Finding]:
     )
 
 
-def _lateness(job: Job) -> _Lateness:
+def _lateness(job: Job, meetings: Sequence[Rows]) -> tuple[Ns, Int64]:
+    """Returns by rank how long the others waited for it (ns), and how often it came last."""
     awaited, last = np.zeros((2, len(job.ranks)), np.int64)
-    meetings = _meetings(job)
     for nodes in meetings:
         arrival, ranks = job.replay.start_ns[nodes], job.rank_of_node[nodes]
         latest = int(arrival.argmax())
         awaited[ranks[latest]] += int(arrival[latest] - np.median(np.delete(arrival, latest)))
         last[ranks[latest]] += 1
-    return _Lateness(awaited, last, len(meetings))
+    return awaited, last
 
 
 def _meetings(job: Job) -> list[Rows]:

@@ -53,13 +53,6 @@ class _Site(NamedTuple):
         return f"{self.call}{self.op and f' in {self.op}'}{self.function and f' ({self.function})'}"
 
 
-class _Waited(NamedTuple):
-    """How long a rank waited in calls of one kind, and that in words."""
-
-    ns: int
-    text: str
-
-
 def host_waits(job: Job) -> Iterator[Finding]:
     """Finds whether the run would be shorter without the waits of the host for its device.
 
@@ -82,8 +75,8 @@ def host_waits(job: Job) -> Iterator[Finding]:
         yield from _reads(job, {site: len(nodes) for site, nodes in sites.items()})
         return
     worst = {site: _worst_rank(job, np.array(nodes), waited_ns) for site, nodes in sites.items()}
-    longest = sorted((site for site in sites if worst[site].ns), key=lambda site: -worst[site].ns)
-    parts = [f"{worst[site].text} of {site.text}" for site in longest[:NAMED]]
+    longest = sorted((site for site in sites if worst[site][0]), key=lambda site: -worst[site][0])
+    parts = [f"{worst[site][1]} of {site.text}" for site in longest[:NAMED]]
     more = f" and elsewhere ({len(longest) - NAMED} more)" if len(longest) > NAMED else ""
     advice = OF_GLOO if longest and longest[0].op.startswith(OF_TRANSFERS) else ADVICE
     yield Finding(
@@ -125,13 +118,13 @@ def _waited_ns(job: Job) -> Ns:
     return np.maximum(np.where(before > 0, replay.start_ns - before, 0), 0)
 
 
-def _worst_rank(job: Job, nodes: Rows, waited: Ns) -> _Waited:
-    """Returns the rank that waited longest in these nodes."""
+def _worst_rank(job: Job, nodes: Rows, waited: Ns) -> tuple[int, str]:
+    """Returns how long (ns) the rank that waited longest in these nodes did so, and that in words."""
     ranks = job.rank_of_node[nodes]
     waited_ns = group_sums(ranks, waited[nodes], len(job.ranks))
     worst = int(waited_ns.argmax())
     calls = counted(int((ranks == worst).sum()), "call")
-    return _Waited(int(waited_ns[worst]), f"{time_text(waited_ns[worst] / 1000)}{job.on_rank(worst)} in {calls}")
+    return int(waited_ns[worst]), f"{time_text(waited_ns[worst] / 1000)}{job.on_rank(worst)} in {calls}"
 
 
 def pageable_copies(job: Job) -> Iterator[Finding]:

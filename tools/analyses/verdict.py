@@ -9,6 +9,7 @@ from ...schema.machine import HOST_TRACE_US
 from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
 from .job import LEAST_PCT, Finding, Gain, Job, counted
+from .ops import HOST_PHASES
 from .rules_ranks import latest_begin
 
 TWICE_AS_FAST = 0.5
@@ -119,8 +120,7 @@ def _phases(job: Job) -> str:
     """Returns the shares of the phases of the steps, the longest first, as far as they are known."""
     rows = job.rows("host_phases")
     whole = sum(row["time"] for row in rows)
-    names = ("forward", "backward", "optimizer", "data_loading", "waiting", "between_ops")
-    shares = {name: 100 * sum(row[name] for row in rows) / whole for name in names} if whole else {}
+    shares = {name: 100 * sum(row[name] for row in rows) / whole for name in HOST_PHASES} if whole else {}
     words = {"between_ops": "Python between ops", "data_loading": "data loading"}
     longest = sorted((share, name) for name, share in shares.items() if share >= 1)[::-1]
     return ", ".join(f"{share:.0f} % {words.get(name, name)}" for share, name in longest)
