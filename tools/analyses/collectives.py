@@ -9,7 +9,7 @@ traces' own clocks, which agree only within one machine.
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -131,9 +131,9 @@ def _size(recorded: Communication, kind: int, members: int) -> int:
 def match_collectives(parts: Sequence[RankArrivals]) -> Collectives:
     """Returns the collectives of all ranks."""
     matches = match([part.calls for part in parts])
-    *columns, names, dtypes, splits = zip(*(part.arrivals for part in parts), strict=True)
-    texts = ([*chain(*each)] for each in (names, dtypes, splits))
-    arrivals = Arrivals(*map(np.concatenate, columns), *texts)
+    of_ranks = zip(*(part.arrivals for part in parts), strict=True)
+    columns: list[Any] = [[*chain(*each)] if isinstance(each[0], list) else np.concatenate(each) for each in of_ranks]
+    arrivals = Arrivals(*columns)
     source, target = (np.concatenate([getattr(part.calls, end) for part in parts]) for end in ("source", "target"))
     number, group = np.concatenate(matches.matched), np.concatenate(matches.group)
     of, start = groupby(number), arrivals.start

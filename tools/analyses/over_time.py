@@ -266,7 +266,7 @@ def _tensor_curve(storages: Lifetimes, end_ns: int) -> Curve:
     storages = storages._replace(until=until)
     steps = live_bytes(storages)
     recorded = steps.time <= max(end_ns, int(steps.time.min()))
-    time, allocated = steps.time[recorded], steps.value[recorded]
+    time, allocated = steps.time[recorded], steps.value[recorded].astype(np.int64)
     peak = int(np.argmax(allocated))
     at_peak = storages.where((storages.begin <= time[peak]) & (time[peak] < storages.until))
     was_made = at_peak.op_row >= 0
