@@ -53,6 +53,37 @@ KIND = {
     "control": Reason.CONTROL_CHARACTERS,
 }
 
+ESCAPED = b"__"
+QUOTE, COMMA = ord('"'), ord(",")
+DEPTH = np.zeros(256, np.int8)
+DEPTH[[*b"[{"]], DEPTH[[*b"]}"]] = 1, -1
+AT_ONCE = 1 << 20
+OF_NUMBERS = b"0123456789+-.eE"
+TRUNCATED = "truncated"
+WITHIN_TOP_LEVEL = 2
+"""Brackets that are open in an array under a key of the top level."""
+SOUND = msgspec.json.Decoder(msgspec.Raw)
+ANYTHING = msgspec.json.Decoder(list[msgspec.Raw])
+
+LETTER = rb"u00(3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA]|20)"
+ESCAPED_LETTER = re.compile(rb"\\" + LETTER)
+ESCAPE = re.compile(rb"\\(?:" + LETTER + rb"|.)", re.DOTALL)
+
+JOINS = 4
+"""Starts of elements looked for inside one element, where a text in it may look like another's start."""
+MENDABLE = 1 << 20
+MOST_LOST = 100_000
+"""Elements above which a file whose larger part cannot be read is not read to its end."""
+LARGE = 1 << 21
+"""Bytes that the elements that profilers write never have: a stretch of so many holds several."""
+ENDS_TRIED = 64
+BLANK = b" \t\r\n,\0"
+FIRST_KEY = re.compile(rb'(?:\A|[\[,}\s])\{\s*("\w+")\s*:')
+BLANKS = re.compile(rb"\s*")
+ANY_START = re.compile(rb"\}[\s,]*(?=\{)")
+END = re.compile(rb"\}[\s,]*\]")
+CLOSED = re.compile(rb'\}[\s,]*\](?=\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*\Z|\Z))')
+
 
 class Mended(NamedTuple):
     """A text, and what had to be done to it."""
@@ -106,19 +137,6 @@ def refusal(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> Exception | No
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return error
     return None
-
-
-ESCAPED = b"__"
-QUOTE, COMMA = ord('"'), ord(",")
-DEPTH = np.zeros(256, np.int8)
-DEPTH[[*b"[{"]], DEPTH[[*b"]}"]] = 1, -1
-AT_ONCE = 1 << 20
-OF_NUMBERS = b"0123456789+-.eE"
-TRUNCATED = "truncated"
-WITHIN_TOP_LEVEL = 2
-"""Brackets that are open in an array under a key of the top level."""
-SOUND = msgspec.json.Decoder(msgspec.Raw)
-ANYTHING = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Structure(NamedTuple):
@@ -198,11 +216,6 @@ def _syntax_error(text: bytes) -> str:
     return ""
 
 
-LETTER = rb"u00(3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA]|20)"
-ESCAPED_LETTER = re.compile(rb"\\" + LETTER)
-ESCAPE = re.compile(rb"\\(?:" + LETTER + rb"|.)", re.DOTALL)
-
-
 def with_plain_letters(text: bytes) -> bytes:
     r"""Returns the same JSON without escapes of letters, digits, blanks and underscores; begins outside an escape.
 
@@ -214,22 +227,6 @@ def with_plain_letters(text: bytes) -> bytes:
 
 def _letter(match: "re.Match[bytes]") -> bytes:
     return bytes.fromhex(match[1].decode()) if match[1] else match[0]
-
-
-JOINS = 4
-"""Starts of elements looked for inside one element, where a text in it may look like another's start."""
-MENDABLE = 1 << 20
-MOST_LOST = 100_000
-"""Elements above which a file whose larger part cannot be read is not read to its end."""
-LARGE = 1 << 21
-"""Bytes that the elements that profilers write never have: a stretch of so many holds several."""
-ENDS_TRIED = 64
-BLANK = b" \t\r\n,\0"
-FIRST_KEY = re.compile(rb'(?:\A|[\[,}\s])\{\s*("\w+")\s*:')
-BLANKS = re.compile(rb"\s*")
-ANY_START = re.compile(rb"\}[\s,]*(?=\{)")
-END = re.compile(rb"\}[\s,]*\]")
-CLOSED = re.compile(rb'\}[\s,]*\](?=\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*\Z|\Z))')
 
 
 class Elements:

@@ -12,6 +12,17 @@ import numpy.typing as npt
 from .column_types import ABSENT, Bool, Floats, Int64, SummaryRepr
 from .groups import Keys, asof_backward, group_searchsorted, group_sums, is_group_start
 
+TOLERANCE = 1_000
+"""ns by which a child may outlast its parent unremarked: whole-µs traces truncate start and duration separately."""
+
+ROUNDING = 2
+"""ns by which rounded decimal µs may misstate an end."""
+
+NEVER_ENDS = np.iinfo(np.int64).max
+ROWS_AT_ONCE = 1 << 16
+STEPS = 32
+"""Levels of nesting up which is gone one by one; a usual trace has fewer."""
+
 
 class Intervals(NamedTuple):
     """n intervals in ns: `end` is never before `start`."""
@@ -73,16 +84,59 @@ def busy_until(lane: Int64, intervals: Intervals) -> Int64:
     return np.where(is_group_start(lane), start, np.append(start[:1], latest[:-1]))
 
 
-TOLERANCE = 1_000
-"""ns by which a child may outlast its parent unremarked: whole-µs traces truncate start and duration separately."""
+def intersection(a: Intervals, b: Intervals) -> int:
+    """Returns for how long both `a` and `b` cover the time; the intervals of `a` must not overlap."""
+    return int(covered_within(a, b).sum())
 
-ROUNDING = 2
-"""ns by which rounded decimal µs may misstate an end."""
 
-NEVER_ENDS = np.iinfo(np.int64).max
-ROWS_AT_ONCE = 1 << 16
-STEPS = 32
-"""Levels of nesting up which is gone one by one; a usual trace has fewer."""
+def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int) -> Int64:
+    """Returns how long each set of kinds ran at once: element m is the time in which exactly the kinds of the bits set
+    in m ran.
+
+    Element 0 is the time between the first start and the last end in which nothing ran.
+    """
+    time = np.concatenate((intervals.start, intervals.end))
+    order = np.argsort(time, kind="stable")
+    step = np.repeat([1, -1], len(intervals.start))[order]
+    kind = np.concatenate((kind, kind))[order]
+    running = np.zeros(len(order), np.int64)
+    for bit in range(kinds):
+        running |= (np.cumsum(np.where(kind == bit, step, 0)) > 0).astype(np.int64) << bit
+    return group_sums(running[:-1], np.diff(time[order]), 1 << kinds)
+
+
+class Sequence(NamedTuple):
+    """Intervals sorted by lane and start: the `row` of each among the given ones, its `lane`, and in `busy_until` the
+    latest end of the earlier ones on its lane, for the first of a lane its own start.
+    """
+
+    row: Int64
+    lane: Int64
+    busy_until: Int64
+
+
+def sequence(intervals: Intervals, lane: Int64) -> Sequence:
+    """Sorts the intervals by lane (0, 1, …) and start, and returns until when each lane was busy before each."""
+    order = np.lexsort((intervals.end, intervals.start, lane))
+    return Sequence(order, lane[order], busy_until(lane[order], intervals.take(order)))
+
+
+class Series(NamedTuple):
+    """A step function: `value[i]` holds from `time[i]` to the next time. Times are distinct and ascending."""
+
+    time: Int64
+    value: Floats
+
+
+def running_sum(intervals: Intervals, weight: Floats) -> Series:
+    """Returns the sum of the weights of all intervals that cover a time, exactly 0 where none does."""
+    time = np.concatenate((intervals.start, intervals.end))
+    order = np.argsort(time, kind="stable")
+    time = time[order]
+    count = np.cumsum(np.repeat([1, -1], len(weight))[order])
+    value = np.where(count > 0, np.cumsum(np.concatenate((weight, -weight))[order]), 0.0)
+    last = np.flatnonzero(np.append(time[1:] != time[:-1], True)[: len(time)])
+    return Series(time[last], value[last])
 
 
 class ThreadIntervals(NamedTuple):
@@ -235,58 +289,3 @@ class NestedIntervals:
         for up, latest in zip(reversed(above), reversed(last), strict=True):
             row = np.where(latest[row] < end, up[row], row)
         return row
-
-
-def intersection(a: Intervals, b: Intervals) -> int:
-    """Returns for how long both `a` and `b` cover the time; the intervals of `a` must not overlap."""
-    return int(covered_within(a, b).sum())
-
-
-def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int) -> Int64:
-    """Returns how long each set of kinds ran at once: element m is the time in which exactly the kinds of the bits set
-    in m ran.
-
-    Element 0 is the time between the first start and the last end in which nothing ran.
-    """
-    time = np.concatenate((intervals.start, intervals.end))
-    order = np.argsort(time, kind="stable")
-    step = np.repeat([1, -1], len(intervals.start))[order]
-    kind = np.concatenate((kind, kind))[order]
-    running = np.zeros(len(order), np.int64)
-    for bit in range(kinds):
-        running |= (np.cumsum(np.where(kind == bit, step, 0)) > 0).astype(np.int64) << bit
-    return group_sums(running[:-1], np.diff(time[order]), 1 << kinds)
-
-
-class Sequence(NamedTuple):
-    """Intervals sorted by lane and start: the `row` of each among the given ones, its `lane`, and in `busy_until` the
-    latest end of the earlier ones on its lane, for the first of a lane its own start.
-    """
-
-    row: Int64
-    lane: Int64
-    busy_until: Int64
-
-
-def sequence(intervals: Intervals, lane: Int64) -> Sequence:
-    """Sorts the intervals by lane (0, 1, …) and start, and returns until when each lane was busy before each."""
-    order = np.lexsort((intervals.end, intervals.start, lane))
-    return Sequence(order, lane[order], busy_until(lane[order], intervals.take(order)))
-
-
-class Series(NamedTuple):
-    """A step function: `value[i]` holds from `time[i]` to the next time. Times are distinct and ascending."""
-
-    time: Int64
-    value: Floats
-
-
-def running_sum(intervals: Intervals, weight: Floats) -> Series:
-    """Returns the sum of the weights of all intervals that cover a time, exactly 0 where none does."""
-    time = np.concatenate((intervals.start, intervals.end))
-    order = np.argsort(time, kind="stable")
-    time = time[order]
-    count = np.cumsum(np.repeat([1, -1], len(weight))[order])
-    value = np.where(count > 0, np.cumsum(np.concatenate((weight, -weight))[order]), 0.0)
-    last = np.flatnonzero(np.append(time[1:] != time[:-1], True)[: len(time)])
-    return Series(time[last], value[last])

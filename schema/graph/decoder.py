@@ -48,88 +48,10 @@ from .wire import (
     words,
 )
 
-
-class NameKeys(NamedTuple):
-    """Names of up to 16 bytes as two words and a length, which identify them, and a hash of the words for look-up."""
-
-    first: UInt64
-    second: UInt64
-    length: Int64
-    mix: UInt64
-
-    def where(self, rows: Int64) -> "NameKeys":
-        """Returns the keys of these rows."""
-        return NameKeys(self.first[rows], self.second[rows], self.length[rows], self.mix[rows])
-
-
-def _name_keys(data: Bytes, start: Int64, length: Int64) -> NameKeys:
-    first = words(data)[start] & FIRST_BYTES[np.minimum(length, 8)]
-    second = words(data)[start + 8] & FIRST_BYTES[np.clip(length - 8, 0, 8)]
-    return NameKeys(first, second, length, first ^ second * np.uint64(0x9E3779B97F4A7C15))
-
-
-FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
-"""Masks for the first 0 to 8 bytes of a word."""
-_known_names = Spans.of([attribute.name.encode() for attribute in ATTRIBUTES])
-_known_keys = _name_keys(np.append(_known_names.source, np.zeros(PADDING, np.uint8)), *_known_names[1:])
-KNOWN_POSITIONS = np.argsort(_known_keys.mix)
-KNOWN_KEYS = _known_keys.where(KNOWN_POSITIONS)
-
-
-def known_attributes(data: Bytes, names: Fields) -> Int64:
-    """Returns the position of each name in ATTRIBUTES, len(ATTRIBUTES) for a name that is not there."""
-    keys = _name_keys(data, names.start, names.value.view(np.int64))
-    position = np.minimum(np.searchsorted(KNOWN_KEYS.mix, keys.mix), len(ATTRIBUTES) - 1)
-    candidate = KNOWN_KEYS.where(position)
-    same = (candidate.first == keys.first) & (candidate.second == keys.second) & (candidate.length == keys.length)
-    return np.where(same, KNOWN_POSITIONS[position], len(ATTRIBUTES))
-
-
 NEGATIVE = "durations below 0; a node cannot end before it starts, write the graph again"
 NO_TYPE = "collectives of a comm_type that is none; they are taken as of an unknown type, write the graph again"
 DANGLING = "ctrl_deps on nodes that the graph lacks; they are ignored, write the graph again"
-
-
-class NodeProblems:
-    """Collects the problems of nodes block by block, in a few bytes per node."""
-
-    def __init__(self) -> None:
-        self._problems: dict[str, NodeProblem] = {}
-        self._ids, self._called, self._callers = (IntegerBuilder() for _ in range(3))
-
-    def add(self, nodes: NodeColumns) -> None:
-        """Takes the next block."""
-        for what, problem in nodes.problems.items():
-            self._note(what, problem)
-        self._note(NEGATIVE, node_problem(nodes.id, (nodes.duration_ns < 0) | (nodes.duration_micros < 0)))
-        recorded = nodes.integers("comm_type", -1)
-        self._note(NO_TYPE, node_problem(nodes.id, (recorded >= 0) & (nodes.collective_types() != recorded)))
-        self._ids.add(nodes.id)
-        self._called.add(nodes.id[nodes.ctrl_deps.rows()])
-        self._callers.add(nodes.ctrl_deps.values)
-
-    def notes(self, path: str) -> list[str]:
-        """Returns a sentence for each kind of problem, after all blocks were added."""
-        self._note(
-            DANGLING,
-            node_problem(NodeIds(self._called.column()), rows_of(self._ids.column(), self._callers.column()) < 0),
-        )
-        return [
-            f"{path}: {problem.affected} {what.replace(';', f' (the first: node {problem.first_node});', 1)}"
-            for what, problem in self._problems.items()
-        ]
-
-    def _note(self, what: str, problem: NodeProblem) -> None:
-        if problem.affected:
-            total = self._problems.get(what, NodeProblem(0, problem.first_node))
-            self._problems[what] = NodeProblem(total.affected + problem.affected, total.first_node)
-
-
-def node_problem(nodes: NodeIds, is_so: Bool) -> NodeProblem:
-    """Returns the number of nodes that have a problem, and the first of them."""
-    rows = np.flatnonzero(is_so)
-    return NodeProblem(len(rows), int(nodes[rows[0]]) if len(rows) else -1)
-
+BYTES_AT_ONCE = 1 << 19
 
 TENSOR_PARTS = (IOInfo.VALUES_FIELD_NUMBER, IOInfo.SHAPES_FIELD_NUMBER, IOInfo.TYPES_FIELD_NUMBER)
 FIRST_VALUE, LAST_VALUE = AttributeProto.DOUBLE_VAL_FIELD_NUMBER, AttributeProto.BYTES_LIST_FIELD_NUMBER
@@ -364,7 +286,81 @@ def _by_kind(kinds: dict[int, IntegerKind], values: Fields) -> list[tuple[Intege
     return [(kind, values.where(values.number == number)) for number, kind in kinds.items() if counts[number]]
 
 
-BYTES_AT_ONCE = 1 << 19
+class NameKeys(NamedTuple):
+    """Names of up to 16 bytes as two words and a length, which identify them, and a hash of the words for look-up."""
+
+    first: UInt64
+    second: UInt64
+    length: Int64
+    mix: UInt64
+
+    def where(self, rows: Int64) -> "NameKeys":
+        """Returns the keys of these rows."""
+        return NameKeys(self.first[rows], self.second[rows], self.length[rows], self.mix[rows])
+
+
+def _name_keys(data: Bytes, start: Int64, length: Int64) -> NameKeys:
+    first = words(data)[start] & FIRST_BYTES[np.minimum(length, 8)]
+    second = words(data)[start + 8] & FIRST_BYTES[np.clip(length - 8, 0, 8)]
+    return NameKeys(first, second, length, first ^ second * np.uint64(0x9E3779B97F4A7C15))
+
+
+FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+"""Masks for the first 0 to 8 bytes of a word."""
+_known_names = Spans.of([attribute.name.encode() for attribute in ATTRIBUTES])
+_known_keys = _name_keys(np.append(_known_names.source, np.zeros(PADDING, np.uint8)), *_known_names[1:])
+KNOWN_POSITIONS = np.argsort(_known_keys.mix)
+KNOWN_KEYS = _known_keys.where(KNOWN_POSITIONS)
+
+
+def known_attributes(data: Bytes, names: Fields) -> Int64:
+    """Returns the position of each name in ATTRIBUTES, len(ATTRIBUTES) for a name that is not there."""
+    keys = _name_keys(data, names.start, names.value.view(np.int64))
+    position = np.minimum(np.searchsorted(KNOWN_KEYS.mix, keys.mix), len(ATTRIBUTES) - 1)
+    candidate = KNOWN_KEYS.where(position)
+    same = (candidate.first == keys.first) & (candidate.second == keys.second) & (candidate.length == keys.length)
+    return np.where(same, KNOWN_POSITIONS[position], len(ATTRIBUTES))
+
+
+class NodeProblems:
+    """Collects the problems of nodes block by block, in a few bytes per node."""
+
+    def __init__(self) -> None:
+        self._problems: dict[str, NodeProblem] = {}
+        self._ids, self._called, self._callers = (IntegerBuilder() for _ in range(3))
+
+    def add(self, nodes: NodeColumns) -> None:
+        """Takes the next block."""
+        for what, problem in nodes.problems.items():
+            self._note(what, problem)
+        self._note(NEGATIVE, node_problem(nodes.id, (nodes.duration_ns < 0) | (nodes.duration_micros < 0)))
+        recorded = nodes.integers("comm_type", -1)
+        self._note(NO_TYPE, node_problem(nodes.id, (recorded >= 0) & (nodes.collective_types() != recorded)))
+        self._ids.add(nodes.id)
+        self._called.add(nodes.id[nodes.ctrl_deps.rows()])
+        self._callers.add(nodes.ctrl_deps.values)
+
+    def notes(self, path: str) -> list[str]:
+        """Returns a sentence for each kind of problem, after all blocks were added."""
+        self._note(
+            DANGLING,
+            node_problem(NodeIds(self._called.column()), rows_of(self._ids.column(), self._callers.column()) < 0),
+        )
+        return [
+            f"{path}: {problem.affected} {what.replace(';', f' (the first: node {problem.first_node});', 1)}"
+            for what, problem in self._problems.items()
+        ]
+
+    def _note(self, what: str, problem: NodeProblem) -> None:
+        if problem.affected:
+            total = self._problems.get(what, NodeProblem(0, problem.first_node))
+            self._problems[what] = NodeProblem(total.affected + problem.affected, total.first_node)
+
+
+def node_problem(nodes: NodeIds, is_so: Bool) -> NodeProblem:
+    """Returns the number of nodes that have a problem, and the first of them."""
+    rows = np.flatnonzero(is_so)
+    return NodeProblem(len(rows), int(nodes[rows[0]]) if len(rows) else -1)
 
 
 class MessageChecks:

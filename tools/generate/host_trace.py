@@ -21,6 +21,13 @@ from .kineto_rows import collective_dtype, stride
 from .record import NONE, Identity, RankRun, as_numpy, record_function
 
 ID = "%d"
+SCHEMA = "1.1.1-chakra.0.0.4"
+ROOT = 1
+USER_SCOPE = 7
+GROUP_ANNOTATION = 1
+"""The RecordFunction id of the node that lists the process groups."""
+FREE_BEFORE_REUSE = 256
+"""How many addresses of a kind an allocator holds before it gives the first one out again."""
 
 
 class Argument(NamedTuple):
@@ -81,8 +88,6 @@ def collective_arguments(collective: Collective, sequence: int) -> list[Argument
 
 MemoryObject: TypeAlias = tuple[bool, int]
 """A tensor or (True) a storage, by its number in the job."""
-FREE_BEFORE_REUSE = 256
-"""How many addresses of a kind an allocator holds before it gives the first one out again."""
 
 
 class _Lives(NamedTuple):
@@ -188,12 +193,7 @@ def _encloses(run: RankRun, caller: int, row: int) -> bool:
     return row == caller != NONE
 
 
-SCHEMA = "1.1.1-chakra.0.0.4"
-ROOT = 1
-USER_SCOPE = 7
 NOTHING = text([]) % ()
-GROUP_ANNOTATION = 1
-"""The RecordFunction id of the node that lists the process groups."""
 
 
 def write_host_trace(run: RankRun, who: Identity, path: str) -> None:

@@ -103,6 +103,22 @@ SCHEMAS = {
 }
 
 
+DEVICE_TO_HOST = Activity("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", MEMORY, 4)
+
+
+COMPUTE = 7
+"""The default stream, as CUPTI numbers it."""
+
+MAIN, AUTOGRAD, SECOND_AUTOGRAD = "main", "autograd", "autograd of a second device"
+FORWARD_THREAD = 1
+RING = "ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)"
+COLLECTIVE_KERNELS = {
+    "allreduce": RING.format("AllReduce_Sum_f32_RING_LL"),
+    "_allgather_base": RING.format("AllGather_RING_LL"),
+    "_reduce_scatter_base": RING.format("ReduceScatter_Sum_f32_RING_LL"),
+    "send": RING.format("SendRecv"),
+}
+
 USER_SCOPE, BACKWARD_SCOPE = 7, 1
 EARLY_START = 0.1
 """The share of launches that reach the device before the call has returned."""
@@ -251,23 +267,6 @@ class Script:
     def get(self, queue: str, wake_us: float = 8.0) -> None:
         """Takes an item out of a queue of threads; a thread that had to wait goes on about `wake_us` after it came."""
         self.instructions.append(Get(queue, self._draw_ns(wake_us * 1000)))
-
-
-DEVICE_TO_HOST = Activity("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", MEMORY, 4)
-
-
-COMPUTE = 7
-"""The default stream, as CUPTI numbers it."""
-
-MAIN, AUTOGRAD, SECOND_AUTOGRAD = "main", "autograd", "autograd of a second device"
-FORWARD_THREAD = 1
-RING = "ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)"
-COLLECTIVE_KERNELS = {
-    "allreduce": RING.format("AllReduce_Sum_f32_RING_LL"),
-    "_allgather_base": RING.format("AllGather_RING_LL"),
-    "_reduce_scatter_base": RING.format("ReduceScatter_Sum_f32_RING_LL"),
-    "send": RING.format("SendRecv"),
-}
 
 
 class Size(NamedTuple):
