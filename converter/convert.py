@@ -115,7 +115,7 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
     info = context.linked.info
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
         return edges, Counts()
-    late = ActivityRows(np.flatnonzero(start_timing(context, edges, info.machine).delay > 0))
+    late = ActivityRows(np.flatnonzero(start_timing(context, edges).delay > 0))
     inferred_edges, cut_off = inferred(context, late, of_name(info.machine.launch, "").upper)
     dropped = Counts().add({Reason.LATE_BEYOND_SEARCH.of(LOOKED_BACK): cut_off})
     return deduplicated(Edges.joined([edges, inferred_edges]), context.node_count), dropped
@@ -144,10 +144,9 @@ def _start_timing(context: ConversionContext, edges: Edges) -> tuple[StartTiming
 
     Usual latencies and gaps are measured without the activities that waited for a slot.
     """
-    calibration = context.linked.info.machine
-    timing = start_timing(context, edges, calibration)
+    timing = start_timing(context, edges)
     limit = concurrency_limit(context, timing)
-    return (start_timing(context, edges, calibration, limit.waited_for_slot) if limit.slot_counts else timing), limit
+    return (start_timing(context, edges, limit.waited_for_slot) if limit.slot_counts else timing), limit
 
 
 def _group_ops(context: ConversionContext, target: Target) -> OpRows:

@@ -23,7 +23,7 @@ from ...schema.columns import (
 )
 from ...schema.graph import DependencyKind
 from ...schema.linked import NEVER, took_over
-from ...schema.machine import BY_CHANCE, CROWDED, LatencyColumns, MachineCalibration, by_name, of_each
+from ...schema.machine import BY_CHANCE, CROWDED, LatencyColumns, by_name, of_each
 from ..edges import Edges
 from .context import ConversionContext
 
@@ -52,7 +52,7 @@ class Release(NamedTuple):
 
 class _Releaser(NamedTuple):
     """A launch, or the predecessors on the device, of each activity: when it ended, how long before the activity's
-    start, and how long that usually takes.
+    start (0 ns where there are none), and how long that usually takes.
     """
 
     ended_ns: Int64
@@ -76,16 +76,18 @@ def release(context: ConversionContext, edges: Edges) -> Release:
     return Release(*columns)
 
 
-def start_timing(
-    context: ConversionContext, edges: Edges, calibration: MachineCalibration, waited_for_slot: Bool | None = None
-) -> StartTiming:
+def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool | None = None) -> StartTiming:
     """Splits the time of every activity since its release. O(n log n).
 
     Activities that `waited_for_slot`, as a full device ran others, are late even if they took no longer than usual.
     """
     if waited_for_slot is None:
         waited_for_slot = np.zeros(len(context.linked.activities), np.bool_)
-    launch, chain = _releasers(context, release(context, edges), calibration, waited_for_slot)
+    launched, ready = release(context, edges)
+    latency, gap = _typical_latencies(context, Release(launched, ready), waited_for_slot)
+    start = context.linked.activities.start
+    launch = _Releaser(launched, np.maximum(start - launched, 0), *latency)
+    chain = _Releaser(ready, np.where(ready > NEVER, np.maximum(start - ready, 0), 0), *gap)
     by_launch = launch.ended_ns + launch.median >= chain.ended_ns + chain.median
     later = _Releaser(*(np.where(by_launch, *columns) for columns in zip(launch, chain, strict=True)))
     is_late = (later.elapsed_ns > later.upper) | waited_for_slot
@@ -99,17 +101,6 @@ def start_timing(
         after=_last_source(context, edges, later.ended_ns, by_launch),
         by_launch=by_launch,
     )
-
-
-def _releasers(
-    context: ConversionContext, released: Release, calibration: MachineCalibration, waited_for_slot: Bool
-) -> tuple[_Releaser, _Releaser]:
-    """Returns the launch and the predecessors of each activity; these with 0 ns elapsed where there are none."""
-    start = context.linked.activities.start
-    launched, ready = released
-    latency, gap = _typical_latencies(context, released, calibration, waited_for_slot)
-    since_ready = np.where(ready > NEVER, np.maximum(start - ready, 0), 0)
-    return _Releaser(launched, np.maximum(start - launched, 0), *latency), _Releaser(ready, since_ready, *gap)
 
 
 def _behind_others(context: ConversionContext, delay: Int64, *, waited_for_slot: Bool, spread: Int64) -> Int64:
@@ -128,13 +119,13 @@ def _behind_others(context: ConversionContext, delay: Int64, *, waited_for_slot:
 
 
 def _typical_latencies(
-    context: ConversionContext, released: Release, calibration: MachineCalibration, waited_for_slot: Bool
+    context: ConversionContext, released: Release, waited_for_slot: Bool
 ) -> tuple[LatencyColumns, LatencyColumns]:
     """Returns the usual launch latency by API and the usual gap by category, a row for each activity.
 
     Both are measured on activities of which it is certain what released them, and the machine's where there are none.
     """
-    activities, calls = context.linked.activities, context.linked.calls
+    activities, calls, calibration = context.linked.activities, context.linked.calls, context.linked.info.machine
     start, has_call = activities.start, activities.call_row >= 0
     call = activities.call_row[has_call]
     api = Categorical(np.full(len(activities), -1, np.int32), calls.name.table)

@@ -40,7 +40,7 @@ def split(
     ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None
 ) -> tuple[ConversionContext, StartTiming]:
     run, edges = run_of(ran, called, backlog_until)
-    return run, start_timing(run, edges, MACHINE)
+    return run, start_timing(run, edges)
 
 
 def explained(ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None) -> Delays:
@@ -78,7 +78,7 @@ def test_what_released_something_else_than_an_activity_releases_none() -> None:
     ran = [Ran(3_000, 9_000, 0), Ran(9_500, 12_000), Ran(13_000, 14_000, 1)]
     run, edges = run_of(ran, CALLS)
     behind = Edges(*(np.append(column, more) for column, more in zip(edges, (2, run.unrecorded_from, 0), strict=True)))
-    known, found = start_timing(run, edges, MACHINE), start_timing(run, behind, MACHINE)
+    known, found = start_timing(run, edges), start_timing(run, behind)
     for one, other in zip(release(run, edges), release(run, behind), strict=True):
         assert one.tolist() == other.tolist()
     assert known.after.tolist() == found.after.tolist()
@@ -166,7 +166,7 @@ def test_a_placed_activity_waited_for_room_whatever_is_usual() -> None:
     ran = [Ran(3_000, 9_000, 0), Ran(9_650, 12_000, 1)]
     run, edges = run_of(ran, CALLS)
     waited_for_slot = np.array([False, True])
-    time = start_timing(run, edges, MACHINE, waited_for_slot)
+    time = start_timing(run, edges, waited_for_slot)
     assert (time.gap[1], time.delay[1]) == (500, 150)
     assert find_delays(run, time, ConcurrencyLimit({0: 1}, waited_for_slot)).cause.tolist() == [Delay.CONTENTION]
 
@@ -182,7 +182,7 @@ def test_what_waited_for_room_behind_another_was_ready_no_earlier_than_that(ende
         Ran(12_500, 14_000, 3, stream=8),
     ]
     run, edges = run_of(ran, called)
-    time = start_timing(run, edges, MACHINE, np.array([False, False, True, True]))
+    time = start_timing(run, edges, np.array([False, False, True, True]))
     assert time.delay.tolist() == [0, 0, 2_500, delay]
     assert time.gap.tolist()[2:] == [500, gap]
 
@@ -265,7 +265,7 @@ def in_turn(count: int, streams: int, late: int, gap: int = 0) -> ConcurrencyLim
     ran = [Ran((1_000 + gap) * n, (1_000 + gap) * n + 1_000, stream=n % streams) for n in range(count)]
     run, edges = run_of(ran, [])
     delay = np.array([500 if n >= count - late else 0 for n in range(count)], np.int64)
-    return concurrency_limit(run, replace(start_timing(run, edges, MACHINE), delay=delay))
+    return concurrency_limit(run, replace(start_timing(run, edges), delay=delay))
 
 
 @pytest.mark.parametrize("gap", [-2, 0, 2])
