@@ -47,6 +47,8 @@ REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class ArrayReader(Generic[T]):
     """Iterates over lists of decoded elements of the array under `key`; afterwards `document` is the text without them.
 
+    Once the first list is there, `head` is what stands before the elements.
+
     `has_array` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
     damaged text is left in `document`, for its decoder to complain about, or with `damage` read as far as it goes, and
     `document` closed after it.
@@ -67,7 +69,7 @@ class ArrayReader(Generic[T]):
         skip_pattern: "re.Pattern[bytes] | None" = None,
     ) -> None:
         self.path = path
-        self.document = b""
+        self.document = self.head = b""
         self.has_array = False
         self.skipped = 0
         self._stream = cast(io.BufferedIOBase, stream)
@@ -83,7 +85,7 @@ class ArrayReader(Generic[T]):
 
     def __iter__(self) -> Iterator[tuple[bytes, list[T]]]:
         """Yields pairs of (JSON text of a list, its decoded elements)."""
-        head = self._head()
+        self.head = head = self._head()
         if not self.has_array:
             self.document = head
             return

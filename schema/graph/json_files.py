@@ -8,26 +8,24 @@ import io
 import shutil
 from collections.abc import Iterable
 from contextlib import nullcontext
+from itertools import chain, islice
 from tempfile import TemporaryFile
-from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from ..errors import DataError
 from ..io import open_input, open_output
-from ..json_repair import opening_of, with_plain_letters
-from ..json_stream import BYTE_ORDER_MARK, ArrayReader
+from ..json_stream import ArrayReader
 from ..progress import OnProgress, unseen
 from .decoder import MessageChecks
-from .et_file import FrameBlock, frames_of, read_bytes, read_frames
+from .et_file import FrameBlock, frames_of, read_frames
 from .json_form import METADATA, NODE, Form, FormError
 from .nodes import NodeColumns
 from .wire import WireError, varint, varint_lengths
 
 T = TypeVar("T")
-
-HEAD_SIZE = 1 << 20
 
 
 class Converted(NamedTuple):
@@ -125,71 +123,37 @@ def json_to_graph(source: str, target: str, progress: OnProgress) -> Converted:
     Nodes that come before the metadata are stored in a temporary file. Raises DataError with the node at which the file
     stops being a graph's JSON.
     """
-    with open_input(source) as stream, open_output(target) as out:
-        head, nodes_in = _split_before_nodes(stream, source)
-        with TemporaryFile() if head.metadata is msgspec.UNSET else nullcontext(out) as nodes_out:
-            size = 0 if head.metadata is msgspec.UNSET else out.write(_metadata_frame(head.metadata, source))
-            checks = MessageChecks()
-            count, node_bytes, remainder = _write_nodes(nodes_in, source, nodes_out, progress, checks)
-            if head.metadata is msgspec.UNSET:
-                size = out.write(_metadata_frame(remainder.metadata, source))
-                nodes_out.seek(0)
-                shutil.copyfileobj(nodes_out, out)
-            elif remainder.metadata is not msgspec.UNSET:
-                raise DataError(f"{source}: has metadata twice; remove one")
-    return Converted(count, size + node_bytes, checks.notes(source))
+    checks, count, size = MessageChecks(), 0, 0
 
-
-def _split_before_nodes(stream: BinaryIO, source: str) -> tuple[_Document, BinaryIO]:
-    """Returns the document without its nodes and what follows them, and a stream that begins with the list of nodes."""
-    buffer = b""
-    while more := read_bytes(stream, source, max(HEAD_SIZE, len(buffer))):
-        buffer = with_plain_letters((buffer + more).removeprefix(BYTE_ORDER_MARK))
-        if opening := opening_of(buffer, "nodes", ended=False):
-            document = _decode(buffer[:opening] + b"]}", _Document, source)
-            nodes_in = _WithHead(buffer[opening - 1 :], stream, source)
-            return document, cast(BinaryIO, io.BufferedReader(nodes_in, HEAD_SIZE))
-    return _decode(buffer, _Document, source), io.BytesIO(b"[]}")
-
-
-class _WithHead(io.RawIOBase):
-    """A stream of the bytes that were read ahead and then the rest of another stream."""
-
-    def __init__(self, head: bytes, stream: BinaryIO, source: str) -> None:
-        self._head = head
-        self._stream = stream
-        self._source = source
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._head[: len(buffer)] or read_bytes(self._stream, self._source, len(buffer))
-        self._head = self._head[len(data) :]
-        buffer[: len(data)] = data
-        return len(data)
-
-
-def _write_nodes(
-    nodes_in: BinaryIO, source: str, out: IO[bytes], progress: OnProgress, checks: MessageChecks
-) -> tuple[int, int, _Remainder]:
-    """Writes all nodes as frames; returns their number, their bytes and the JSON after them."""
-    count = size = 0
-
-    def write(nodes: Iterable[msgspec.Raw]) -> None:
+    def write(nodes: Iterable[msgspec.Raw], nodes_out: IO[bytes]) -> None:
         nonlocal count, size
         for node in nodes:
             message = _encode(NODE, node, f"{source}: nodes[{count}]")
             checks.add(message)
-            size += out.write(_frame(message))
+            size += nodes_out.write(_frame(message))
             count += 1
 
-    reader: ArrayReader[msgspec.Raw] = ArrayReader(nodes_in, source, "nodes", msgspec.Raw, progress)
-    for _, nodes in reader:
-        write(nodes)
-    remainder = _decode(b'{"last_nodes":' + reader.document, _Remainder, source)
-    write(remainder.last_nodes)
-    return count, size, remainder
+    with open_input(source) as stream, open_output(target) as out:
+        reader: ArrayReader[msgspec.Raw] = ArrayReader(stream, source, "nodes", msgspec.Raw, progress)
+        pieces = iter(reader)
+        # the first piece is read, as what stands before the nodes is known then
+        first = [*islice(pieces, 1)]
+        head = _decode(reader.head + b"]}" if reader.has_array else reader.document, _Document, source)
+        has_metadata = head.metadata is not msgspec.UNSET
+        with nullcontext(out) if has_metadata else TemporaryFile() as nodes_out:
+            if has_metadata:
+                size += out.write(_metadata_frame(head.metadata, source))
+            for _, nodes in chain(first, pieces):
+                write(nodes, nodes_out)
+            remainder = _decode(b'{"last_nodes":[' + reader.document[len(reader.head) :], _Remainder, source)
+            write(remainder.last_nodes, nodes_out)
+            if not has_metadata:
+                size += out.write(_metadata_frame(remainder.metadata, source))
+                nodes_out.seek(0)
+                shutil.copyfileobj(nodes_out, out)
+            elif remainder.metadata is not msgspec.UNSET:
+                raise DataError(f"{source}: has metadata twice; remove one")
+    return Converted(count, size, checks.notes(source))
 
 
 def _metadata_frame(text: msgspec.Raw | msgspec.UnsetType, source: str) -> bytes:

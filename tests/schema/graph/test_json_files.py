@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from execgraph.schema import json_stream
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import et_file as framing, execution_graph_pb2 as pb, json_files as jsonizer, varint
+from execgraph.schema.graph import et_file as framing, execution_graph_pb2 as pb, varint
 from execgraph.schema.graph.json_files import graph_to_json, json_to_graph
 from execgraph.tools.commands import trace_jsonize
 from hypothesis import given, settings, strategies as st
@@ -92,7 +92,6 @@ def to_graph(folder, text):
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(framing, "READ_SIZE", 300)
-    monkeypatch.setattr(jsonizer, "HEAD_SIZE", 20)
     monkeypatch.setattr(json_stream, "PIECE", 300)
 
 
@@ -331,7 +330,7 @@ def test_a_node_that_is_none_is_refused_with_its_place(tmp_path, node, complaint
         (b'{"metadata": {}, "nodes": [{"name": "\xff"}]}', "nodes[0]: 'utf-8' codec"),
         (b'{"metadata": {"version": "\xff"}, "nodes": []}', "metadata: 'utf-8' codec"),
         (framed(pb.GlobalMetadata(version="0.1"), pb.Node(id=1)), "is not the JSON of a graph"),
-        (gzip.compress(b'{"metadata": {}, "nodes": []}' * 50, mtime=0)[:-9], "cannot be read to its end"),
+        (gzip.compress(b'{"metadata": {}, "nodes": []}' * 50, mtime=0)[:-9], "damaged compressed file"),
     ],
     ids=lambda value: value if isinstance(value, str) else "bytes",
 )
