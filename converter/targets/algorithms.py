@@ -1,27 +1,46 @@
-"""Collectives as messages: the sends and receives of each member under an algorithm, and what each has to follow.
+"""Collectives as messages: the sends and receives of each member under an algorithm, what each has to follow, and what
+that costs.
 
 Members are numbered by their group ranks, 0 to n − 1. Both ends list the messages between two members in one order. A
 message waits only for messages of earlier rounds, and both its ends belong to the same round, so there is no deadlock,
 whether or not sends wait for their receives. The computation of a reduction takes no time of its own.
-
-What collectives cost as messages, and the latency and bandwidth that their measured times fit.
 
 A message takes a latency and the time of its bytes; a nic sends one message at a time. So a ring of n members takes
 2(n - 1) latencies for an all-reduce, an all-to-all one, and the time of all bytes that the busiest member sends, as
 ATLAHS' LogGOPSim takes it. That is not the network of ASTRA-sim, in which the messages of a member do not share a link.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-import msgspec
-import numpy as np
-
-from ...schema.columns import group_ids
-from ..ranks import Cost, fitted_factors, held_out_pct
+from ..ranks import Cost
 
 Sizes = tuple[int, ...]
+
+
+class Algorithm(StrEnum):
+    """How a collective or message is done, in the words of the report."""
+
+    ALL_REDUCE_RING = "all-reduce by ring"
+    ALL_REDUCE_DOUBLING = "all-reduce by recursive doubling"
+    ALL_GATHER_RING = "all-gather by ring"
+    ALL_GATHER_DOUBLING = "all-gather by recursive doubling"
+    REDUCE_SCATTER_RING = "reduce-scatter by ring"
+    BROADCAST = "broadcast along the ring"
+    REDUCE = "reduce along the ring"
+    GATHER = "gather, each to the root"
+    SCATTER = "scatter, from the root to each"
+    ALL_TO_ALL = "all-to-all pairwise"
+    BARRIER = "barrier by dissemination"
+    MESSAGE = "message"
+    AWAITED_MESSAGE = "message when its receiver is ready"
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is a message between two ranks, not a collective."""
+        return self in (Algorithm.MESSAGE, Algorithm.AWAITED_MESSAGE)
 
 
 class Step(NamedTuple):
@@ -178,34 +197,6 @@ def awaited_message(member: CollectiveMember) -> list[Step]:
     return [ready, *(step._replace(after=tuple(at + 1 for at in step.after) or after) for step in message(member))]
 
 
-ALGORITHMS: dict[str, Callable[[CollectiveMember], list[Step]]] = {
-    "all-reduce by ring": all_reduce_ring,
-    "all-reduce by recursive doubling": all_reduce_doubling,
-    "all-gather by ring": all_gather_ring,
-    "all-gather by recursive doubling": all_gather_doubling,
-    "reduce-scatter by ring": reduce_scatter_ring,
-    "broadcast along the ring": broadcast_ring,
-    "reduce along the ring": reduce_ring,
-    "gather, each to the root": gather_direct,
-    "scatter, from the root to each": scatter_direct,
-    "all-to-all pairwise": all_to_all_pairwise,
-    "barrier by dissemination": barrier_dissemination,
-    "message": message,
-    "message when its receiver is ready": awaited_message,
-}
-"""By their names in the report."""
-
-
-@lru_cache(maxsize=256)
-def steps_of(algorithm: str, member: CollectiveMember) -> tuple[list[Step], list[int]]:
-    """Returns a member's steps, and the numbers of those for which no other step waits. When these are over, so is the
-    collective for the member.
-    """
-    steps = ALGORITHMS[algorithm](member)
-    awaited = {number for step in steps for number in step.after}
-    return steps, [number for number in range(len(steps)) if number not in awaited]
-
-
 def _ring(member: CollectiveMember, rounds: int, first: int, sizes: Sizes) -> list[Step]:
     """Returns rounds in which each member sends a block to the next member and receives the block before it.
 
@@ -284,35 +275,6 @@ def _bits(count: int) -> list[int]:
     return [1 << bit for bit in range(count.bit_length() - 1)]
 
 
-MESSAGE, AWAITED = "message", "message when its receiver is ready"
-ALL_TO_ALL = "all-to-all pairwise"
-
-
-class MessageNetwork(msgspec.Struct, frozen=True):
-    """The latency of a message and the time of a byte that fit so many collectives and messages.
-
-    `fit_error_pct` is the median error in % of transfers of sizes that the fit was made without; None with too few
-    sizes to leave any out.
-    """
-
-    latency_ns: int
-    ns_per_byte: float
-    transfers: int
-    fit_error_pct: float | None
-
-    def time_ns(self, cost: Cost) -> float:
-        """Returns how long so many latencies and bytes take, one after the other."""
-        return self.latency_ns * cost.steps + self.ns_per_byte * cost.bytes
-
-
-class Timed(NamedTuple):
-    """A collective by its algorithm and its first member, and how long it took from the last arrival to the end."""
-
-    algorithm: str
-    member: CollectiveMember
-    ns: int
-
-
 def _of_ring(rounds: int) -> Callable[[CollectiveMember], Cost]:
     """Returns the cost of going round the ring so many times with a block each."""
     return lambda member: Cost(
@@ -353,47 +315,53 @@ def _doubling(member: CollectiveMember) -> Cost:
     return Cost(rounds, rounds * max(member.sizes))
 
 
-COSTS: dict[str, Callable[[CollectiveMember], Cost]] = {
-    "all-reduce by ring": _of_ring(2),
-    "all-reduce by recursive doubling": _doubling,
-    "all-gather by ring": _all_gather,
-    "all-gather by recursive doubling": lambda member: _all_gather(member)._replace(
-        steps=member.members.bit_length() - 1
+class Facts(NamedTuple):
+    """What an algorithm has a member do, and what the whole costs: latencies and bytes one after the other. Barriers,
+    without a cost, tell nothing of a network.
+    """
+
+    steps: Callable[[CollectiveMember], list[Step]]
+    cost: Callable[[CollectiveMember], Cost] | None
+
+
+ALGORITHMS = {
+    Algorithm.ALL_REDUCE_RING: Facts(all_reduce_ring, _of_ring(2)),
+    Algorithm.ALL_REDUCE_DOUBLING: Facts(all_reduce_doubling, _doubling),
+    Algorithm.ALL_GATHER_RING: Facts(all_gather_ring, _all_gather),
+    Algorithm.ALL_GATHER_DOUBLING: Facts(
+        all_gather_doubling, lambda member: _all_gather(member)._replace(steps=member.members.bit_length() - 1)
     ),
-    "reduce-scatter by ring": _of_ring(1),
-    "broadcast along the ring": _along_the_ring,
-    "reduce along the ring": _along_the_ring,
-    "gather, each to the root": _to_the_root,
-    "scatter, from the root to each": _scatter,
-    ALL_TO_ALL: _all_to_all,
-    MESSAGE: lambda member: Cost(1, member.sizes[0]),
-    AWAITED: lambda member: Cost(2, member.sizes[0]),
+    Algorithm.REDUCE_SCATTER_RING: Facts(reduce_scatter_ring, _of_ring(1)),
+    Algorithm.BROADCAST: Facts(broadcast_ring, _along_the_ring),
+    Algorithm.REDUCE: Facts(reduce_ring, _along_the_ring),
+    Algorithm.GATHER: Facts(gather_direct, _to_the_root),
+    Algorithm.SCATTER: Facts(scatter_direct, _scatter),
+    Algorithm.ALL_TO_ALL: Facts(all_to_all_pairwise, _all_to_all),
+    Algorithm.BARRIER: Facts(barrier_dissemination, None),
+    Algorithm.MESSAGE: Facts(message, lambda member: Cost(1, member.sizes[0])),
+    Algorithm.AWAITED_MESSAGE: Facts(awaited_message, lambda member: Cost(2, member.sizes[0])),
 }
-"""Latencies and bytes one after the other, by algorithm; barriers tell nothing."""
 
 
-def member_cost(algorithm: str, member: CollectiveMember) -> Cost | None:
+@lru_cache(maxsize=256)
+def steps_of(algorithm: Algorithm, member: CollectiveMember) -> tuple[list[Step], list[int]]:
+    """Returns a member's steps, and the numbers of those for which no other step waits. When these are over, so is the
+    collective for the member.
+    """
+    steps = ALGORITHMS[algorithm].steps(member)
+    awaited = {number for step in steps for number in step.after}
+    return steps, [number for number in range(len(steps)) if number not in awaited]
+
+
+def cost_of(algorithm: Algorithm, member: CollectiveMember) -> Cost | None:
+    """Returns what a collective costs the busiest member, None for a barrier."""
+    cost = ALGORITHMS[algorithm].cost
+    return cost(member) if cost else None
+
+
+def member_cost(algorithm: Algorithm, member: CollectiveMember) -> Cost | None:
     """Returns what a member's own part of a collective costs, None for a barrier.
 
     In an all-to-all that is what the member itself exchanges, for any other collective what the busiest member does.
     """
-    if algorithm == ALL_TO_ALL:
-        return _own_all_to_all(member)
-    return COSTS[algorithm](member) if algorithm in COSTS else None
-
-
-def is_message(algorithm: str) -> bool:
-    """Returns whether it is a message between two ranks, not a collective."""
-    return algorithm in {MESSAGE, AWAITED}
-
-
-def fitted_messages(timed: Iterable[Timed]) -> MessageNetwork | None:
-    """Returns the network with the least squares of relative errors; None if nothing was measured. O(n)."""
-    costs = [(*COSTS[algorithm](member), ns) for algorithm, member, ns in timed if algorithm in COSTS and ns > 0]
-    if not costs:
-        return None
-    rows = np.array(costs, np.float64)
-    relative = rows[:, :2] / rows[:, 2:]
-    latency, byte = fitted_factors(relative)
-    size = group_ids(*np.round(rows[:, :2]).astype(np.int64).T)
-    return MessageNetwork(round(latency), round(byte, 6), len(costs), held_out_pct(relative, size))
+    return _own_all_to_all(member) if algorithm == Algorithm.ALL_TO_ALL else cost_of(algorithm, member)

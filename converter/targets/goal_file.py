@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from ...schema.graph import ExecutionGraph
 from ...schema.io import open_output
 from ..ranks import measured_times
-from .algorithms import MessageNetwork
 from .goal_job import GoalOptions, RecordedJob, job_of, rank_communication
+from .goal_network import MessageNetwork
 from .goal_program import Operation, RankStart, cpus_of, cross_by_messages, lines, rank_messages, rank_program
 
 MESSAGES_OF_LANES = "messages"

@@ -1,6 +1,7 @@
-"""The collectives and messages of a job: which calls of all ranks are one, who takes part, and by which algorithm.
+"""The collectives and messages of a job for GOAL: which calls of all ranks are one, who takes part, and by which
+algorithm.
 
-The communication of one rank's graph, which the job needs from all ranks before any of them is written.
+`rank_communication` is what the job needs of each rank's graph before any of them is written.
 """
 
 from collections import Counter
@@ -11,33 +12,40 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from ...schema.arguments import Algorithm, Simulator
+from ...schema.arguments import Algorithm as GivenAlgorithm, Simulator
 from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ragged
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
 from ..device_only import COMMUNICATION
-from ..ranks import (
-    Calls,
-    MatchedTimes,
-    Matching,
-    begin_of_ranks,
-    graph_calls,
-    match,
-    measured_times,
-    positions_in,
-    ranks_of,
-)
-from .algorithms import (
-    ALL_TO_ALL,
-    AWAITED,
-    MESSAGE,
-    CollectiveMember,
-    MessageNetwork,
-    Timed,
-    fitted_messages,
-    is_message,
-)
-from .goal_network import Collective, excess_times, links_of
+from ..ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls, match, measured_times, positions_in, ranks_of
+from .algorithms import Algorithm, CollectiveMember
+from .goal_network import Collective, MessageNetwork, excess_times, fitted_messages, links_of
+
+RING: dict[int, Algorithm] = {
+    CollectiveType.ALL_REDUCE: Algorithm.ALL_REDUCE_RING,
+    CollectiveType.ALL_GATHER: Algorithm.ALL_GATHER_RING,
+    CollectiveType.REDUCE_SCATTER: Algorithm.REDUCE_SCATTER_RING,
+    CollectiveType.REDUCE_SCATTER_BLOCK: Algorithm.REDUCE_SCATTER_RING,
+    CollectiveType.BROADCAST: Algorithm.BROADCAST,
+    CollectiveType.REDUCE: Algorithm.REDUCE,
+    CollectiveType.GATHER: Algorithm.GATHER,
+    CollectiveType.SCATTER: Algorithm.SCATTER,
+    CollectiveType.ALL_TO_ALL: Algorithm.ALL_TO_ALL,
+}
+"""All other types are barriers."""
+DOUBLING: dict[int, Algorithm] = {
+    CollectiveType.ALL_REDUCE: Algorithm.ALL_REDUCE_DOUBLING,
+    CollectiveType.ALL_GATHER: Algorithm.ALL_GATHER_DOUBLING,
+}
+
+ISOLATED = "collectives that no other rank recorded, as calc of the measured time"
+UNANSWERED = "messages of which the other end is not there, as calc of the measured time"
+MEASURED = "collectives and messages that meet, then take their measured time"
+APART = "collectives that ran beside others as fast as alone, through other nics"
+PARTIAL = "collectives without some members of their group, of those that are there"
+WITHOUT_BYTES = "communications without a recorded size, as barriers"
+NO_SPLITS = "all-to-alls without recorded splits, taken as even"
+NOT_DOUBLED = "all-reduces and all-gathers of members that are no power of two, by ring"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +71,14 @@ class GoalOptions:
         ValueError: An option has a value that does not exist.
     """
 
-    algorithm: Algorithm = "ring"
+    algorithm: GivenAlgorithm = "ring"
     chunk_bytes: int = 512 * 1024
     gpus_per_node: int = 0
     measured_communication: bool = False
     simulator: Simulator = "loggopsim"
 
     def __post_init__(self) -> None:
-        for name, choices in (("algorithm", get_args(Algorithm)), ("simulator", get_args(Simulator))):
+        for name, choices in (("algorithm", get_args(GivenAlgorithm)), ("simulator", get_args(Simulator))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"GoalOptions: {name} is {getattr(self, name)!r}, not one of {choices}")
         if self.chunk_bytes < 1 or self.gpus_per_node < 0:
@@ -114,33 +122,6 @@ def rank_communication(graph: ExecutionGraph, position: int) -> RankCommunicatio
     )
 
 
-BARRIER = "barrier by dissemination"
-RING = {
-    CollectiveType.ALL_REDUCE: "all-reduce by ring",
-    CollectiveType.ALL_GATHER: "all-gather by ring",
-    CollectiveType.REDUCE_SCATTER: "reduce-scatter by ring",
-    CollectiveType.REDUCE_SCATTER_BLOCK: "reduce-scatter by ring",
-    CollectiveType.BROADCAST: "broadcast along the ring",
-    CollectiveType.REDUCE: "reduce along the ring",
-    CollectiveType.GATHER: "gather, each to the root",
-    CollectiveType.SCATTER: "scatter, from the root to each",
-    CollectiveType.ALL_TO_ALL: ALL_TO_ALL,
-}
-DOUBLING = {
-    CollectiveType.ALL_REDUCE: "all-reduce by recursive doubling",
-    CollectiveType.ALL_GATHER: "all-gather by recursive doubling",
-}
-
-ISOLATED = "collectives that no other rank recorded, as calc of the measured time"
-UNANSWERED = "messages of which the other end is not there, as calc of the measured time"
-MEASURED = "collectives and messages that meet, then take their measured time"
-APART = "collectives that ran beside others as fast as alone, through other nics"
-PARTIAL = "collectives without some members of their group, of those that are there"
-WITHOUT_BYTES = "communications without a recorded size, as barriers"
-NO_SPLITS = "all-to-alls without recorded splits, taken as even"
-NOT_DOUBLED = "all-reduces and all-gathers of members that are no power of two, by ring"
-
-
 class MatchedNode(NamedTuple):
     """The row of a graph's node, and the number of the collective in which it takes part."""
 
@@ -171,18 +152,30 @@ class RecordedJob:
         excess = taken = 0
         for _, number in self.nodes[position]:
             collective = self.collectives[number]
-            if not is_message(collective.algorithm):
+            if not collective.algorithm.is_message:
                 member = collective.members.index(position)
                 excess += self.excess_ns[number][member]
                 taken += collective.duration_ns[member]
         return excess, taken
 
 
-class _MatchedCall(NamedTuple):
-    """A call by the position of its rank and its own position among that rank's calls."""
+class _Member(NamedTuple):
+    """A call that other ranks match: the position of its rank and the rank, the row of its node, what it is, by the
+    job's clock when, and the ranks of its group as text.
+    """
 
+    position: int
     rank: int
-    call: int
+    row: int
+    type: int
+    kind: int
+    size: int
+    start_ns: int
+    duration_ns: int
+    on_host: bool
+    root: int
+    split: tuple[int, ...]
+    group: str
 
 
 def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_time: bool = True) -> RecordedJob:
@@ -195,150 +188,136 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_t
     numbers = tuple(rank.rank for rank in ranks)
     if len(set(numbers)) < len(numbers):
         raise DataError(f"several graphs are of one rank, among {', '.join(map(str, numbers))}; give each rank once")
-    matching = match([rank.calls for rank in ranks])
-    matches = _matches(matching)
-    begin = begin_of_ranks(len(ranks), _matched_times(ranks, matches))
-    job = _JobBuilder(ranks, begin, matching, options, Counter())
+    begin, matches = _matches(ranks)
+    counts = Counter[str]()
+    for rank in ranks:
+        counts[ISOLATED] += int((rank.calls.type == NodeType.COMM_COLL).sum())
+        counts[UNANSWERED] += int((rank.calls.type != NodeType.COMM_COLL).sum())
     collectives: list[Collective] = []
     nodes: list[list[MatchedNode]] = [[] for _ in ranks]
-    for calls in matches:
-        collective, ordered = job.collective(calls)
-        for rank, call in ordered:
-            nodes[rank].append(MatchedNode(int(ranks[rank].calls.row[call]), len(collectives)))
+    for members in matches:
+        counts[ISOLATED if members[0].type == NodeType.COMM_COLL else UNANSWERED] -= len(members)
+        collective, ordered = _Chooser(numbers, options, counts).collective(members)
+        for member in ordered:
+            nodes[member.position].append(MatchedNode(member.row, len(collectives)))
         collectives.append(collective)
-    job.count_isolated(matches)
     ends = begin + np.array([rank.last_end_ns for rank in ranks], np.int64)
-    network = fitted_messages(
-        Timed(collective.algorithm, collective.first, max(collective.duration_ns)) for collective in collectives
-    )
+    network = fitted_messages(collectives)
     links, waited = links_of(collectives, network)
-    job.counts[APART] = sum(link > 0 for link in links)
+    counts[APART] = sum(link > 0 for link in links)
     if excess_time and network and not options.measured_communication:
         excess = excess_times(collectives, waited, network)
     else:
         excess = [(0,) * len(collective.members) for collective in collectives]
-    return RecordedJob(numbers, begin, ends, collectives, nodes, +job.counts, network, links, excess)
+    return RecordedJob(numbers, begin, ends, collectives, nodes, +counts, network, links, excess)
 
 
-def _matches(matching: Matching) -> list[list[_MatchedCall]]:
-    """Returns the matches of several ranks, each with its calls by rank."""
-    rank, call, matched = matching.met()
-    calls = [_MatchedCall(*pair) for pair in zip(rank.tolist(), call.tolist(), strict=True)]
-    bounds = [*np.flatnonzero(np.diff(matched, prepend=-1)).tolist(), len(calls)]
-    return [calls[begin:end] for begin, end in pairwise(bounds)]
+def _matches(ranks: Sequence[RankCommunication]) -> tuple[Int64, list[list[_Member]]]:
+    """Returns when each rank began, and the matches of several ranks, each with its members by rank."""
+    matching = match([rank.calls for rank in ranks])
+    position, call, matched = matching.met()
+    at = np.cumsum([0, *(len(rank.calls) for rank in ranks)])[position] + call
+    nothing = np.empty(0, np.int64)
+    row, type_, kind, size = (
+        np.concatenate([nothing, *(getattr(rank.calls, name) for rank in ranks)])[at]
+        for name in ("row", "type", "kind", "size")
+    )
+    start, duration, on_host, root = (
+        np.concatenate([nothing, *(getattr(rank, name) for rank in ranks)])[at]
+        for name in ("start_ns", "duration_ns", "on_host", "root")
+    )
+    group = np.concatenate([nothing, *matching.group])[at]
+    times = MatchedTimes(position, matched, start, start + duration, type_ != NodeType.COMM_COLL, kind)
+    begin = begin_of_ranks(len(ranks), times)
+    numbers, splits = np.array([rank.rank for rank in ranks], np.int64), [rank.splits for rank in ranks]
+    lists = [*(group.ranks for group in matching.groups), ""]
+    first = (position, numbers[position], row, type_, kind, np.maximum(size, 0), start + begin[position], duration)
+    columns = [column.tolist() for column in (*first, on_host != 0, root)]
+    pairs = zip(position.tolist(), call.tolist(), strict=True)
+    facts = zip(*columns, (splits[rank][of_rank] for rank, of_rank in pairs), group.tolist(), strict=True)
+    members = [_Member(*known, lists[number]) for *known, number in facts]
+    bounds = [*np.flatnonzero(np.diff(matched, prepend=-1)).tolist(), len(members)]
+    return begin, [members[since:until] for since, until in pairwise(bounds)]
 
 
-def _matched_times(ranks: Sequence[RankCommunication], matches: Sequence[Sequence[_MatchedCall]]) -> MatchedTimes:
-    rows = [
-        (
-            rank,
-            number,
-            int(ranks[rank].start_ns[call]),
-            int(ranks[rank].start_ns[call] + ranks[rank].duration_ns[call]),
-            int(ranks[rank].calls.type[call] != NodeType.COMM_COLL),
-            int(ranks[rank].calls.kind[call]),
-        )
-        for number, calls in enumerate(matches)
-        for rank, call in calls
-    ]
-    rank, matched, start, end, message, kind = np.array(rows, np.int64).reshape(-1, 6).T
-    return MatchedTimes(rank, matched, start, end, message > 0, kind)
-
-
-class _JobBuilder(NamedTuple):
+class _Chooser(NamedTuple):
     """Chooses how each match of the ranks is done, and counts in `counts` how many are done in which way."""
 
-    ranks: Sequence[RankCommunication]
-    begin_ns: Int64
-    matching: Matching
+    ranks: tuple[int, ...]
     options: GoalOptions
     counts: Counter[str]
 
-    def collective(self, calls: Sequence[_MatchedCall]) -> tuple[Collective, list[_MatchedCall]]:
-        """Returns the collective of a match, and the match's calls by group rank."""
-        ranks = self.ranks
-        first, first_calls = calls[0], ranks[calls[0].rank].calls
-        kind: int | None = None
+    def collective(self, members: Sequence[_Member]) -> tuple[Collective, list[_Member]]:
+        """Returns the collective of a match, and the match's members by group rank."""
+        first, kind = members[0], -1
         group: tuple[int, ...] = ()
-        if first_calls.type[first.call] != NodeType.COMM_COLL:
+        is_message = first.type != NodeType.COMM_COLL
+        if is_message:
             # sends come before receives
-            ordered = sorted(calls, key=lambda call: ranks[call.rank].calls.type[call.call])
+            ordered = sorted(members, key=lambda member: member.type)
         else:
-            recorded = self.matching.groups[self.matching.group[first.rank][first.call]].ranks
-            group = ranks_of(recorded) if recorded else tuple(rank.rank for rank in ranks)
-            group_rank = positions_in(recorded) if recorded else {rank: at for at, rank in enumerate(group)}
-            ordered = sorted(calls, key=lambda call: group_rank.get(ranks[call.rank].rank, len(group_rank)))
-            kind = int(first_calls.kind[first.call])
+            group = ranks_of(first.group) if first.group else self.ranks
+            place = positions_in(first.group) if first.group else {rank: at for at, rank in enumerate(group)}
+            ordered = sorted(members, key=lambda member: place.get(member.rank, len(place)))
+            kind = first.kind
             self.counts[PARTIAL] += len(ordered) < len(group)
-        sizes = tuple(max(int(ranks[rank].calls.size[call]), 0) for rank, call in ordered)
-        if kind is None:
+        sizes = tuple(member.size for member in ordered)
+        if is_message:
             sizes = (sizes[0] or sizes[1],) * len(sizes)
-        roots = [int(ranks[rank].root[call]) for rank, call in ordered]
-        numbers = [ranks[rank].rank for rank, _ in ordered]
-        root = next((numbers.index(rank) for rank in roots if rank in numbers), 0)
+        numbers = [member.rank for member in ordered]
+        root = next((numbers.index(member.root) for member in ordered if member.root in numbers), 0)
         shares = self._shares(ordered, group) if kind == CollectiveType.ALL_TO_ALL else ()
-        member = CollectiveMember(0, len(ordered), sizes, shares, root, self.options.chunk_bytes)
+        described = CollectiveMember(0, len(ordered), sizes, shares, root, self.options.chunk_bytes)
         measured = self.options.measured_communication
-        algorithm = BARRIER if measured else self._algorithm(kind, member)
-        if algorithm == MESSAGE and self._waited(*ordered):
-            algorithm = AWAITED
+        algorithm = Algorithm.BARRIER if measured else self._algorithm(is_message, kind, described)
+        if algorithm == Algorithm.MESSAGE and _waited(*ordered):
+            algorithm = Algorithm.AWAITED_MESSAGE
         self.counts[MEASURED if measured else algorithm] += 1
-        members = tuple(rank for rank, _ in ordered)
-        starts = [int(self.begin_ns[rank] + ranks[rank].start_ns[call]) for rank, call in ordered]
-        return Collective(algorithm, members, member, max(starts), self._durations(ordered, starts)), ordered
+        last = max(member.start_ns for member in ordered)
+        positions = tuple(member.position for member in ordered)
+        return Collective(algorithm, positions, described, last, _durations(ordered, last)), ordered
 
-    def _waited(self, send: _MatchedCall, receive: _MatchedCall) -> bool:
-        """Returns whether a send waited for its receiver: it ended nearer to the receive's end than to its begin.
-
-        A send that did not wait ended before the receive began, but clocks agree to some µs only.
-        """
-        starts = [int(self.begin_ns[rank] + self.ranks[rank].start_ns[call]) for rank, call in (send, receive)]
-        lasts = [int(self.ranks[rank].duration_ns[call]) for rank, call in (send, receive)]
-        return 2 * (starts[0] + lasts[0]) > 2 * starts[1] + lasts[1]
-
-    def _algorithm(self, kind: int | None, member: CollectiveMember) -> str:
+    def _algorithm(self, is_message: bool, kind: int, member: CollectiveMember) -> Algorithm:
         moved = sum(map(sum, member.shares)) if member.shares else sum(member.sizes)
         if not moved:
             self.counts[WITHOUT_BYTES] += kind != CollectiveType.BARRIER
-            return BARRIER
-        if kind is None:
-            return MESSAGE
+            return Algorithm.BARRIER
+        if is_message:
+            return Algorithm.MESSAGE
         if self.options.algorithm == "recursive-doubling" and kind in DOUBLING:
             if member.members & (member.members - 1) == 0:
-                return DOUBLING[CollectiveType(kind)]
+                return DOUBLING[kind]
             self.counts[NOT_DOUBLED] += 1
-        return next((name for of_kind, name in RING.items() if of_kind == kind), BARRIER)
+        return RING.get(kind, Algorithm.BARRIER)
 
-    def _shares(self, calls: Sequence[_MatchedCall], group: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    def _shares(self, members: Sequence[_Member], group: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """Returns the bytes of an all-to-all from each member to each.
 
         Splits are recorded for the whole group; only the members that are there exchange theirs.
         """
-        group_rank = {rank: position for position, rank in enumerate(group)}
-        peers = [group_rank.get(self.ranks[call.rank].rank, 0) for call in calls]
-        shares, is_even = list[tuple[int, ...]](), False
-        for rank, call in calls:
-            split, size = self.ranks[rank].splits[call], max(int(self.ranks[rank].calls.size[call]), 0)
-            is_even |= len(split) != len(group)
-            shares.append(tuple(split[peer] if len(split) == len(group) else size // len(group) for peer in peers))
-        self.counts[NO_SPLITS] += is_even
-        return tuple(shares)
+        place = {rank: position for position, rank in enumerate(group)}
+        peers = [place.get(member.rank, 0) for member in members]
+        is_split = [len(member.split) == len(group) for member in members]
+        self.counts[NO_SPLITS] += not all(is_split)
+        return tuple(
+            tuple(member.split[peer] if split else member.size // len(group) for peer in peers)
+            for member, split in zip(members, is_split, strict=True)
+        )
 
-    def _durations(self, calls: Sequence[_MatchedCall], starts_ns: Sequence[int]) -> tuple[int, ...]:
-        """Returns how long each member takes from the last arrival on.
 
-        That is the time of the shortest member, as the others waited before. Host threads end independently.
-        """
-        duration = [int(self.ranks[rank].duration_ns[call]) for rank, call in calls]
-        if not all(self.ranks[rank].on_host[call] for rank, call in calls):
-            return (min(duration),) * len(calls)
-        last = max(starts_ns)
-        return tuple(max(start + length - last, 0) for start, length in zip(starts_ns, duration, strict=True))
+def _waited(send: _Member, receive: _Member) -> bool:
+    """Returns whether a send waited for its receiver: it ended nearer to the receive's end than to its begin.
 
-    def count_isolated(self, matches: Sequence[Sequence[_MatchedCall]]) -> None:
-        """Counts the calls that no other rank's call matches."""
-        matched = {call for calls in matches for call in calls}
-        for position, rank in enumerate(self.ranks):
-            for call, kind in enumerate(rank.calls.type.tolist()):
-                reason = ISOLATED if kind == NodeType.COMM_COLL else UNANSWERED
-                self.counts[reason] += (position, call) not in matched
+    A send that did not wait ended before the receive began, but clocks agree to some µs only.
+    """
+    return 2 * (send.start_ns + send.duration_ns) > 2 * receive.start_ns + receive.duration_ns
+
+
+def _durations(members: Sequence[_Member], last_ns: int) -> tuple[int, ...]:
+    """Returns how long each member takes from the last arrival on.
+
+    That is the time of the shortest member, as the others waited before. Host threads end independently.
+    """
+    if not all(member.on_host for member in members):
+        return (min(member.duration_ns for member in members),) * len(members)
+    return tuple(max(member.start_ns + member.duration_ns - last_ns, 0) for member in members)

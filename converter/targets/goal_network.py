@@ -1,19 +1,24 @@
-"""A collective of a job: who takes part, by which algorithm, and how long it took.
-
-Which collectives of a rank share a link, judged by how long those took that ran beside others.
+"""The network that the measured times of a job's messages fit, which of its collectives share a link, and how much
+longer than in this network they took.
 
 Traces do not record links. If two collectives of a rank ran at the same time and each took as long as alone, they did
 not share one; if they took as long as on a link that both share, they did. All such collectives of a job are judged
 together.
-
-How much longer collectives took than the fitted network gives their messages.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from .algorithms import COSTS, CollectiveMember, MessageNetwork, is_message, member_cost
+import msgspec
+import numpy as np
+
+from ...schema.columns import group_ids
+from ..ranks import Cost, carried_excess, fitted_factors, held_out_pct
+from .algorithms import Algorithm, CollectiveMember, cost_of, member_cost
+
+LAST_LINK = 99
+"""A nic is eight bits in GOAL, and each link has two."""
 
 
 class Collective(NamedTuple):
@@ -24,19 +29,50 @@ class Collective(NamedTuple):
     measured.
     """
 
-    algorithm: str
+    algorithm: Algorithm
     members: tuple[int, ...]
     first: CollectiveMember
     start_ns: int
     duration_ns: tuple[int, ...]
+
+    @property
+    def taken_ns(self) -> int:
+        """How long its slowest member took."""
+        return max(self.duration_ns)
 
     def member(self, rank: int) -> CollectiveMember:
         """Returns the member that is the rank at this position of the job."""
         return self.first._replace(group_rank=self.members.index(rank))
 
 
-LAST_LINK = 99
-"""A nic is eight bits in GOAL, and each link has two."""
+class MessageNetwork(msgspec.Struct, frozen=True):
+    """The latency of a message and the time of a byte that fit so many collectives and messages.
+
+    `fit_error_pct` is the median error in % of transfers of sizes that the fit was made without; None with too few
+    sizes to leave any out.
+    """
+
+    latency_ns: int
+    ns_per_byte: float
+    transfers: int
+    fit_error_pct: float | None
+
+    def time_ns(self, cost: Cost) -> float:
+        """Returns how long so many latencies and bytes take, one after the other."""
+        return self.latency_ns * cost.steps + self.ns_per_byte * cost.bytes
+
+
+def fitted_messages(collectives: Iterable[Collective]) -> MessageNetwork | None:
+    """Returns the network with the least squares of relative errors; None if nothing was measured. O(n)."""
+    costs = ((cost_of(collective.algorithm, collective.first), collective.taken_ns) for collective in collectives)
+    measured = [(*cost, ns) for cost, ns in costs if cost and ns > 0]
+    if not measured:
+        return None
+    rows = np.array(measured, np.float64)
+    relative = rows[:, :2] / rows[:, 2:]
+    latency, byte = fitted_factors(relative)
+    size = group_ids(*np.round(rows[:, :2]).astype(np.int64).T)
+    return MessageNetwork(round(latency), round(byte, 6), len(measured), held_out_pct(relative, size))
 
 
 class Links(NamedTuple):
@@ -44,21 +80,6 @@ class Links(NamedTuple):
 
     number: list[int]
     waited_ns: list[int]
-
-
-class _Transfer(NamedTuple):
-    """The number of a collective, when it went over the network, and how long the network takes for it alone."""
-
-    number: int
-    members: tuple[int, ...]
-    start_ns: int
-    taken_ns: int
-    given_ns: float
-
-    @property
-    def end_ns(self) -> int:
-        """Returns when it ended."""
-        return self.start_ns + self.taken_ns
 
 
 def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) -> Links:
@@ -69,40 +90,34 @@ def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) 
     links = Links([0] * len(collectives), [0] * len(collectives))
     if network is None:
         return links
-    transfers = [
-        _Transfer(
-            number,
-            collective.members,
-            collective.start_ns,
-            max(collective.duration_ns),
-            network.time_ns(COSTS[collective.algorithm](collective.first)),
-        )
+    given_ns = {
+        number: network.time_ns(cost)
         for number, collective in enumerate(collectives)
-        if collective.algorithm in COSTS and not is_message(collective.algorithm) and max(collective.duration_ns) > 0
-    ]
-    waited_ns = _waits_on_one_link(transfers)
-    beside = [transfer for transfer in transfers if waited_ns[transfer.number] > 0]
-    alone_error = sum(abs(transfer.taken_ns - transfer.given_ns) / transfer.taken_ns for transfer in beside)
-    shared_error = sum(
-        abs(transfer.taken_ns - waited_ns[transfer.number] - transfer.given_ns) / transfer.taken_ns
-        for transfer in beside
-    )
+        if not collective.algorithm.is_message
+        and collective.taken_ns > 0
+        and (cost := cost_of(collective.algorithm, collective.first))
+    }
+    waited_ns = _waits_on_one_link(collectives, given_ns)
+    beside = {number: collectives[number].taken_ns for number in given_ns if waited_ns[number] > 0}
+    alone_error = sum(abs(taken - given_ns[number]) / taken for number, taken in beside.items())
+    shared_error = sum(abs(taken - waited_ns[number] - given_ns[number]) / taken for number, taken in beside.items())
     if alone_error < shared_error:
-        _separate(transfers, links.number)
+        _separate(collectives, given_ns, links.number)
     else:
-        for transfer in beside:
-            links.waited_ns[transfer.number] = round(waited_ns[transfer.number])
+        for number in beside:
+            links.waited_ns[number] = round(waited_ns[number])
     return links
 
 
-def _waits_on_one_link(transfers: Sequence[_Transfer]) -> defaultdict[int, float]:
-    """Returns for how many ns each transfer waited, by its number, if those of a rank at the same time shared a link
-    and had an equal part of it.
+def _waits_on_one_link(collectives: Sequence[Collective], chosen: Collection[int]) -> defaultdict[int, float]:
+    """Returns for how many ns each chosen collective waited, by its number, if those of a rank at the same time shared
+    a link and had an equal part of it.
     """
     events = defaultdict[int, list[tuple[int, bool, int]]](list)
-    for transfer in transfers:
-        for rank in transfer.members:
-            events[rank] += [(transfer.start_ns, True, transfer.number), (transfer.end_ns, False, transfer.number)]
+    for number in chosen:
+        start_ns, taken_ns = collectives[number].start_ns, collectives[number].taken_ns
+        for rank in collectives[number].members:
+            events[rank] += [(start_ns, True, number), (start_ns + taken_ns, False, number)]
     waited_ns = defaultdict[int, float](float)
     for of_rank in events.values():
         running, since_ns, on_rank = set[int](), 0, defaultdict[int, float](float)
@@ -116,38 +131,32 @@ def _waits_on_one_link(transfers: Sequence[_Transfer]) -> defaultdict[int, float
     return waited_ns
 
 
-def _separate(transfers: Sequence[_Transfer], links: list[int]) -> None:
-    """Gives transfers of a rank at the same time links of different numbers, the smallest first."""
+def _separate(collectives: Sequence[Collective], chosen: Collection[int], links: list[int]) -> None:
+    """Gives collectives of a rank at the same time links of different numbers, the smallest first."""
     free_ns = defaultdict[tuple[int, int], int](int)
-    for transfer in sorted(transfers, key=lambda transfer: transfer.start_ns):
-        link = 0
-        while link < LAST_LINK and any(free_ns[rank, link] > transfer.start_ns for rank in transfer.members):
+    for number in sorted(chosen, key=lambda number: collectives[number].start_ns):
+        collective, link = collectives[number], 0
+        while link < LAST_LINK and any(free_ns[rank, link] > collective.start_ns for rank in collective.members):
             link += 1
-        links[transfer.number] = link
-        for rank in transfer.members:
-            free_ns[rank, link] = transfer.end_ns
+        links[number] = link
+        for rank in collective.members:
+            free_ns[rank, link] = collective.start_ns + collective.taken_ns
 
 
 def excess_times(
     collectives: Sequence[Collective], waited_ns: Sequence[int], network: MessageNetwork
 ) -> list[tuple[int, ...]]:
     """Returns by how many ns each member of each collective took longer than the network gives it, and than it waited
-    for others on its link. O(n).
-
-    What the network gives a member too much is taken off the next collectives of the same members, so that all of them
-    together take the measured time. Messages between two ranks have no excess.
+    for others on its link, see `carried_excess`. O(n). Messages between two ranks have no excess.
     """
-    balance_ns = defaultdict[tuple[tuple[int, ...], int], float](float)
-    excess = list[tuple[int, ...]]()
-    for collective, shared_ns in zip(collectives, waited_ns, strict=True):
-        of_members = [0] * len(collective.members)
+    excess, places = [[0] * len(collective.members) for collective in collectives], list[tuple[int, int]]()
+    surplus = list[tuple[Hashable, float]]()
+    for number, (collective, shared_ns) in enumerate(zip(collectives, waited_ns, strict=True)):
         for member, taken_ns in enumerate(collective.duration_ns):
             cost = member_cost(collective.algorithm, collective.first._replace(group_rank=member))
-            if cost is None or is_message(collective.algorithm):
-                continue
-            key = collective.members, member
-            balance_ns[key] += taken_ns - shared_ns - network.time_ns(cost)
-            if balance_ns[key] > 0:
-                of_members[member] = round(balance_ns.pop(key))
-        excess.append(tuple(of_members))
-    return excess
+            if cost and not collective.algorithm.is_message:
+                places.append((number, member))
+                surplus.append(((collective.members, member), taken_ns - shared_ns - network.time_ns(cost)))
+    for (number, member), excess_ns in zip(places, carried_excess(surplus), strict=True):
+        excess[number][member] = excess_ns
+    return [*map(tuple, excess)]

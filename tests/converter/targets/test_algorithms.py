@@ -8,32 +8,32 @@ the steps it follows.
 from collections.abc import Callable, Sequence
 
 import pytest
-from execgraph.converter.targets.algorithms import ALGORITHMS, CollectiveMember, Step, blocks, steps_of
+from execgraph.converter.targets.algorithms import ALGORITHMS, Algorithm, CollectiveMember, Step, blocks, steps_of
 from hypothesis import given, strategies as st
 from support.goal_simulator import Op, run, troubles
 
-POWERS_ALONE = ("all-reduce by recursive doubling", "all-gather by recursive doubling")
+POWERS_ALONE = (Algorithm.ALL_REDUCE_DOUBLING, Algorithm.ALL_GATHER_DOUBLING)
 
 
 @st.composite
-def parts(draw: st.DrawFn, algorithm: str) -> list[CollectiveMember]:
+def parts(draw: st.DrawFn, algorithm: Algorithm) -> list[CollectiveMember]:
     """The parts of all members of a collective."""
     members = (
         2
-        if algorithm.startswith("message")
+        if algorithm.startswith(Algorithm.MESSAGE)
         else draw(st.sampled_from([2, 4, 8]) if algorithm in POWERS_ALONE else st.integers(2, 7))
     )
     counts = st.integers(0, 40)
     sizes = draw(st.tuples(*[counts] * members).filter(lambda sizes: sum(sizes) > 0))
-    if not algorithm.startswith(("all-gather", "gather")):
+    if algorithm not in (Algorithm.ALL_GATHER_RING, Algorithm.ALL_GATHER_DOUBLING, Algorithm.GATHER):
         sizes = (max(sizes),) * members
     row = st.tuples(*[counts] * members)
-    shares = draw(st.tuples(*[row] * members)) if algorithm.startswith("all-to-all") else ()
+    shares = draw(st.tuples(*[row] * members)) if algorithm == Algorithm.ALL_TO_ALL else ()
     root, chunk = draw(st.integers(0, members - 1)), draw(st.integers(1, 50))
     return [CollectiveMember(place, members, sizes, shares, root, chunk) for place in range(members)]
 
 
-def operations(algorithm: str, members: Sequence[CollectiveMember]) -> list[list[Op]]:
+def operations(algorithm: Algorithm, members: Sequence[CollectiveMember]) -> list[list[Op]]:
     """The members' steps as a job of their own, a cpu for each step, so that only what a step follows holds it up."""
     found = []
     for part in members:
@@ -46,7 +46,7 @@ def operations(algorithm: str, members: Sequence[CollectiveMember]) -> list[list
     return found
 
 
-def known_at_the_end(algorithm: str, members: Sequence[CollectiveMember]) -> list[set[int]]:
+def known_at_the_end(algorithm: Algorithm, members: Sequence[CollectiveMember]) -> list[set[int]]:
     """The members of which each one has something in the end."""
     steps = [steps_of(algorithm, part)[0] for part in members]
     carried: dict[tuple[int, int], set[int]] = {}
@@ -72,7 +72,7 @@ def known_at_the_end(algorithm: str, members: Sequence[CollectiveMember]) -> lis
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(data=st.data())
-def test_messages_fit_and_nobody_waits_for_ever(algorithm: str, data: st.DataObject) -> None:
+def test_messages_fit_and_nobody_waits_for_ever(algorithm: Algorithm, data: st.DataObject) -> None:
     members = data.draw(parts(algorithm))
     ops = operations(algorithm, members)
     # a step for each of many pieces is no cpu of a real job
@@ -81,31 +81,27 @@ def test_messages_fit_and_nobody_waits_for_ever(algorithm: str, data: st.DataObj
         assert run(ops, rendezvous=rendezvous) == [0] * len(ops)
 
 
-@pytest.mark.parametrize(
-    "algorithm", ["all-reduce by ring", "all-reduce by recursive doubling", "barrier by dissemination"]
-)
+@pytest.mark.parametrize("algorithm", [Algorithm.ALL_REDUCE_RING, Algorithm.ALL_REDUCE_DOUBLING, Algorithm.BARRIER])
 @given(data=st.data())
-def test_all_have_something_of_all(algorithm: str, data: st.DataObject) -> None:
+def test_all_have_something_of_all(algorithm: Algorithm, data: st.DataObject) -> None:
     members = data.draw(parts(algorithm))
     if min(blocks(members[0].sizes[0], len(members))) > 0:
         assert known_at_the_end(algorithm, members) == [set(range(len(members)))] * len(members)
 
 
-@pytest.mark.parametrize(
-    "algorithm", ["all-gather by ring", "all-gather by recursive doubling", "gather, each to the root"]
-)
+@pytest.mark.parametrize("algorithm", [Algorithm.ALL_GATHER_RING, Algorithm.ALL_GATHER_DOUBLING, Algorithm.GATHER])
 @given(data=st.data())
-def test_gathered_is_what_anybody_has(algorithm: str, data: st.DataObject) -> None:
+def test_gathered_is_what_anybody_has(algorithm: Algorithm, data: st.DataObject) -> None:
     members = data.draw(parts(algorithm))
     given_by = {part.group_rank for part in members if part.sizes[part.group_rank]}
     for part, known in zip(members, known_at_the_end(algorithm, members), strict=True):
-        if algorithm.startswith("all") or part.group_rank == part.root:
+        if algorithm != Algorithm.GATHER or part.group_rank == part.root:
             assert known >= given_by
 
 
-@pytest.mark.parametrize("algorithm", ["broadcast along the ring", "scatter, from the root to each"])
+@pytest.mark.parametrize("algorithm", [Algorithm.BROADCAST, Algorithm.SCATTER])
 @given(data=st.data())
-def test_all_have_something_of_the_root(algorithm: str, data: st.DataObject) -> None:
+def test_all_have_something_of_the_root(algorithm: Algorithm, data: st.DataObject) -> None:
     members = data.draw(parts(algorithm))
     if min(blocks(members[0].sizes[0], len(members))) > 0:
         assert all(
@@ -115,8 +111,8 @@ def test_all_have_something_of_the_root(algorithm: str, data: st.DataObject) -> 
 
 @given(data=st.data())
 def test_the_root_has_something_of_all_that_is_reduced(data: st.DataObject) -> None:
-    members = data.draw(parts("reduce along the ring"))
-    assert known_at_the_end("reduce along the ring", members)[members[0].root] == set(range(len(members)))
+    members = data.draw(parts(Algorithm.REDUCE))
+    assert known_at_the_end(Algorithm.REDUCE, members)[members[0].root] == set(range(len(members)))
 
 
 def received(part: CollectiveMember, size: Callable[[int], int]) -> int:
@@ -125,23 +121,25 @@ def received(part: CollectiveMember, size: Callable[[int], int]) -> int:
 
 
 TAKES: dict[str, Callable[[CollectiveMember], int]] = {
-    "all-gather by ring": lambda part: received(part, lambda place: part.sizes[place]),
-    "all-gather by recursive doubling": lambda part: received(part, lambda place: part.sizes[place]),
-    "all-to-all pairwise": lambda part: received(part, lambda place: part.shares[place][part.group_rank]),
+    Algorithm.ALL_GATHER_RING: lambda part: received(part, lambda place: part.sizes[place]),
+    Algorithm.ALL_GATHER_DOUBLING: lambda part: received(part, lambda place: part.sizes[place]),
+    Algorithm.ALL_TO_ALL: lambda part: received(part, lambda place: part.shares[place][part.group_rank]),
     # the sums so far of all blocks but the one that the member begins with
-    "reduce-scatter by ring": lambda part: part.sizes[0] - blocks(part.sizes[0], part.members)[part.group_rank - 1],
-    "broadcast along the ring": lambda part: part.sizes[0] * (part.group_rank != part.root),
-    "scatter, from the root to each": lambda part: (
+    Algorithm.REDUCE_SCATTER_RING: lambda part: (
+        part.sizes[0] - blocks(part.sizes[0], part.members)[part.group_rank - 1]
+    ),
+    Algorithm.BROADCAST: lambda part: part.sizes[0] * (part.group_rank != part.root),
+    Algorithm.SCATTER: lambda part: (
         blocks(part.sizes[0], part.members)[part.group_rank] * (part.group_rank != part.root)
     ),
-    "message": lambda part: part.sizes[0] * part.group_rank,
+    Algorithm.MESSAGE: lambda part: part.sizes[0] * part.group_rank,
 }
 """How many bytes a member receives."""
 
 
 @pytest.mark.parametrize("algorithm", TAKES)
 @given(data=st.data())
-def test_each_receives_what_it_lacks_and_no_byte_twice(algorithm: str, data: st.DataObject) -> None:
+def test_each_receives_what_it_lacks_and_no_byte_twice(algorithm: Algorithm, data: st.DataObject) -> None:
     for part in data.draw(parts(algorithm)):
         steps: list[Step] = steps_of(algorithm, part)[0]
         taken = sum(step.size for step in steps if not step.sends)
@@ -154,14 +152,13 @@ def test_the_last_block_of_a_reduce_scatter_is_the_members_own(members: int) -> 
     size = sum(range(members)) + members
     for place in range(members):
         part = CollectiveMember(place, members, (size,) * members)
-        last = [step for step in steps_of("reduce-scatter by ring", part)[0] if not step.sends][-1]
+        last = [step for step in steps_of(Algorithm.REDUCE_SCATTER_RING, part)[0] if not step.sends][-1]
         assert last.size == blocks(size, members)[place]
 
 
 def test_a_message_that_waits_follows_the_sign_of_its_receiver() -> None:
     sender, receiver = (
-        steps_of("message when its receiver is ready", CollectiveMember(rank, 2, (100, 100), chunk=60))[0]
-        for rank in (0, 1)
+        steps_of(Algorithm.AWAITED_MESSAGE, CollectiveMember(rank, 2, (100, 100), chunk=60))[0] for rank in (0, 1)
     )
     assert [step.says_ready for step in sender] == [step.says_ready for step in receiver] == [True, False, False]
     assert [(step.sends, step.size) for step in sender] == [(False, 1), (True, 60), (True, 40)]
@@ -170,10 +167,12 @@ def test_a_message_that_waits_follows_the_sign_of_its_receiver() -> None:
     assert receiver[1].after == ()
 
 
-@pytest.mark.parametrize("algorithm", ["all-reduce by ring", "all-gather by ring", "reduce-scatter by ring"])
-def test_a_block_is_passed_on_when_all_its_pieces_are_there(algorithm: str) -> None:
+@pytest.mark.parametrize(
+    "algorithm", [Algorithm.ALL_REDUCE_RING, Algorithm.ALL_GATHER_RING, Algorithm.REDUCE_SCATTER_RING]
+)
+def test_a_block_is_passed_on_when_all_its_pieces_are_there(algorithm: Algorithm) -> None:
     pieces_of_a_block = 3
-    size = 30 if algorithm == "all-gather by ring" else 120
+    size = 30 if algorithm == Algorithm.ALL_GATHER_RING else 120
     steps, _ = steps_of(algorithm, CollectiveMember(0, 4, (size,) * 4, chunk=10))
     received = [number for number, step in enumerate(steps) if not step.sends]
     sent = [step for step in steps if step.sends]

@@ -1,13 +1,13 @@
 """Whether collectives of a rank share a link, as their measured times say."""
 
-from execgraph.converter.targets.algorithms import MESSAGE, CollectiveMember, MessageNetwork
-from execgraph.converter.targets.goal_network import LAST_LINK, Collective, Links, links_of
+from execgraph.converter.targets.algorithms import Algorithm, CollectiveMember
+from execgraph.converter.targets.goal_network import LAST_LINK, Collective, Links, MessageNetwork, links_of
 
 NETWORK = MessageNetwork(latency_ns=0, ns_per_byte=1.0, transfers=9, fit_error_pct=0.0)
 
 
 def collective(
-    start_ns: int, lasts_ns: int, members: tuple[int, ...] = (0, 1), algorithm: str = "all-gather by ring"
+    start_ns: int, lasts_ns: int, members: tuple[int, ...] = (0, 1), algorithm: Algorithm = Algorithm.ALL_GATHER_RING
 ) -> Collective:
     """Alone it takes 1,000 ns."""
     sizes = (1_000,) * len(members)
@@ -32,7 +32,7 @@ def test_all_members_of_a_collective_use_the_same_link() -> None:
 
 
 def test_collectives_one_after_the_other_and_messages_take_the_first_link() -> None:
-    in_turn = [collective(0, 1_000), collective(1_000, 1_000), collective(0, 500, algorithm=MESSAGE)]
+    in_turn = [collective(0, 1_000), collective(1_000, 1_000), collective(0, 500, algorithm=Algorithm.MESSAGE)]
     assert links_of(in_turn, NETWORK) == Links([0, 0, 0], [0, 0, 0])
     assert links_of(in_turn, None) == Links([0, 0, 0], [0, 0, 0])
 
