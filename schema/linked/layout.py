@@ -6,13 +6,14 @@ tables of columns after the nodes, times in ns. A file without these tables, as 
 too: its activities are taken to be launched at the end of their op or at their start, whichever is earlier.
 """
 
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, ActivityRows, CallRows, Categorical, Int64, OpRows, rows_of
+from ..columns import ABSENT, ActivityRows, Categorical, Int64, OpRows, RowMap, rows_of
 from .host import NO_TENSORS, Attr
 from .linked_trace import (
     Activities,
@@ -171,7 +172,7 @@ def calls(table: CallTable, op_ids: Int64) -> Calls:
         start=np.array(table.start_ns, np.int64),
         end=np.array(table.end_ns, np.int64),
         correlation=np.array(table.correlation, np.int64),
-        op_row=OpRows(_rows_or_none(op_ids, table.op)),
+        op_row=OpRows(_rows_or_none(table.op, op_ids)),
         module=categorical(table.module),
         python_function=categorical(table.python_function),
     )
@@ -187,57 +188,14 @@ def assumed_calls(activities: Activities, ops: Ops) -> Calls:
     return Calls(Categorical.of("launch" for _ in op), thread, time, time.copy(), np.zeros(len(op), np.int64), op)
 
 
-def device_waits(table: WaitTable | None, sync_deps: list[tuple[int, int]], ids: Int64) -> DeviceWaits:
-    """Returns the waits of the table, else those that chakra_trace_link found.
+class _Kind(NamedTuple):
+    """How a column is written as a list, and read; the second argument are the ids of the activities, by row."""
 
-    Args:
-        table: The table of the file, if it has one.
-        sync_deps: Pairs of an activity's row and an awaited id, which may be an op's; those do not count.
-        ids: The ids of the activities, by row.
-    """
-    if table:
-        source, target = _rows_or_none(ids, table.source), _rows(ids, table.of)
-        return DeviceWaits(ActivityRows(source), ActivityRows(target), _provenance(table.known_by))
-    target, source_id = np.array(sync_deps, np.int64).reshape(-1, 2).T
-    source = rows_of(ids, source_id)
-    is_activity = source >= 0
-    known_by = _provenance([Provenance.RECORD] * int(is_activity.sum()))
-    return DeviceWaits(ActivityRows(source[is_activity]), ActivityRows(target[is_activity]), known_by)
+    write: Callable[[Any, Int64], list[Any]]
+    read: Callable[[list[Any], Int64], Any]
 
 
-def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
-    """Returns the waits of the table, none where the file has none; `ids` are those of the activities, by row."""
-    table = table or WaitTable([], [], [])
-    return HostWaits(
-        CallRows(np.array(table.of, np.int64)),
-        ActivityRows(_rows_or_none(ids, table.source)),
-        _times(table.since_ns),
-        _provenance(table.known_by),
-    )
-
-
-def thread_handoffs(table: HandoffTable | None) -> ThreadHandoffs:
-    """Returns the hand-offs of the table, none where the file has none."""
-    table = table or HandoffTable([], [], [], [], [], [])
-    return ThreadHandoffs(
-        np.array(table.source_thread, np.int64),
-        np.array(table.source_ns, np.int64),
-        np.array(table.target_thread, np.int64),
-        np.array(table.target_ns, np.int64),
-        _times(table.waiting_since_ns),
-        _provenance(table.known_by),
-    )
-
-
-def _provenance(known_by: list[Provenance]) -> Categorical:
-    return Categorical.of(each.value for each in known_by)
-
-
-def _times(times: list[int | None]) -> Int64:
-    return np.array([ABSENT if time is None else time for time in times], np.int64)
-
-
-def _rows(ids: Int64, keys: list[int]) -> Int64:
+def _rows(keys: list[int], ids: Int64) -> Int64:
     """Returns the rows of these ids. Raises KeyError for an id that is not there."""
     rows = rows_of(ids, np.array(keys, np.int64))
     if (missing := np.flatnonzero(rows < 0)).size:
@@ -245,9 +203,73 @@ def _rows(ids: Int64, keys: list[int]) -> Int64:
     return rows
 
 
-def _rows_or_none(ids: Int64, keys: list[int]) -> Int64:
+def _rows_or_none(keys: list[int], ids: Int64) -> Int64:
     """Returns the rows of these ids, -1 for a negative id."""
     rows = np.full(len(keys), -1, np.int64)
     present = [row for row, identity in enumerate(keys) if identity >= 0]
-    rows[present] = _rows(ids, [keys[row] for row in present])
+    rows[present] = _rows([keys[row] for row in present], ids)
     return rows
+
+
+def _ids(rows: Int64, ids: Int64) -> list[Any]:
+    """Returns the ids of rows, -1 for none."""
+    ids_or_none: list[Any] = RowMap(ids)[rows].tolist()
+    return ids_or_none
+
+
+NUMBER = _Kind(lambda column, _: column.tolist(), lambda values, _: np.array(values, np.int64))
+ACTIVITY, ACTIVITY_OR_NONE = _Kind(_ids, _rows), _Kind(_ids, _rows_or_none)
+TIME = _Kind(
+    lambda column, _: [None if time == ABSENT else time for time in column.tolist()],
+    lambda values, _: np.array([ABSENT if time is None else time for time in values], np.int64),
+)
+PROVENANCE = _Kind(
+    lambda column, _: [Provenance(text) for text in column],
+    lambda values, _: Categorical.of(each.value for each in values),
+)
+TABLES: dict[type[Any], dict[str, tuple[str, _Kind]]] = {
+    DeviceWaits: {
+        "of": ("target_row", ACTIVITY),
+        "source": ("source_row", ACTIVITY_OR_NONE),
+        "known_by": ("known_by", PROVENANCE),
+    },
+    HostWaits: {
+        "of": ("call_row", NUMBER),
+        "source": ("source_row", ACTIVITY_OR_NONE),
+        "known_by": ("known_by", PROVENANCE),
+        "since_ns": ("since", TIME),
+    },
+    ThreadHandoffs: {
+        "source_thread": ("source_thread", NUMBER),
+        "source_ns": ("source_time", NUMBER),
+        "target_thread": ("target_thread", NUMBER),
+        "target_ns": ("target_time", NUMBER),
+        "waiting_since_ns": ("waiting_since", TIME),
+        "known_by": ("known_by", PROVENANCE),
+    },
+}
+"""The members of a table in the file, and the column of the linked trace that each is."""
+AnyTable = TypeVar("AnyTable", DeviceWaits, HostWaits, ThreadHandoffs)
+
+
+def as_record(table: DeviceWaits | HostWaits | ThreadHandoffs, ids: Int64) -> WaitTable | HandoffTable:
+    """Returns a table as it is in the file; `ids` are those of the activities, by row."""
+    members = {name: kind.write(getattr(table, column), ids) for name, (column, kind) in TABLES[type(table)].items()}
+    return HandoffTable(**members) if isinstance(table, ThreadHandoffs) else WaitTable(**members)
+
+
+def as_table(kind_of_table: type[AnyTable], record: WaitTable | HandoffTable | None, ids: Int64) -> AnyTable:
+    """Returns the table that a record of the file is, without rows where there is none."""
+    members = TABLES[kind_of_table].items()
+    return kind_of_table(**{column: kind.read(getattr(record, name, []), ids) for name, (column, kind) in members})
+
+
+def waits_of_nodes(sync_deps: list[tuple[int, int]], ids: Int64) -> DeviceWaits:
+    """Returns the waits that chakra_trace_link found: pairs of an activity's row and an awaited id; those of ops do not
+    count. `ids` are those of the activities, by row.
+    """
+    target, source_id = np.array(sync_deps, np.int64).reshape(-1, 2).T
+    source = rows_of(ids, source_id)
+    is_activity = source >= 0
+    known_by = Categorical.of([Provenance.RECORD.value] * int(is_activity.sum()))
+    return DeviceWaits(ActivityRows(source[is_activity]), ActivityRows(target[is_activity]), known_by)

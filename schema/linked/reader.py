@@ -31,11 +31,29 @@ from ..errors import DataError, Remedy, Spelled
 from ..io import open_input
 from ..json_stream import ArrayReader, decode
 from ..progress import OnProgress, unseen
-from . import layout as linked_tables
 from .arguments import plain_arguments
 from .host import NO_TENSORS, Attr, listed_attributes
-from .layout import INTEGER_ATTRIBUTES, ExactFile, ExactNode, LinkedFile, Node
-from .linked_trace import Activities, LinkedTrace, LinkReport, Ops, TraceInfo
+from .layout import (
+    INTEGER_ATTRIBUTES,
+    ExactFile,
+    ExactNode,
+    LinkedFile,
+    Node,
+    as_table,
+    assumed_calls,
+    calls,
+    waits_of_nodes,
+)
+from .linked_trace import (
+    Activities,
+    DeviceWaits,
+    HostWaits,
+    LinkedTrace,
+    LinkReport,
+    Ops,
+    ThreadHandoffs,
+    TraceInfo,
+)
 from .numbers import InexactTime, integers, nanoseconds
 
 LATEST = 1 << 62
@@ -341,13 +359,13 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     return LinkedTrace(
         info=top.trace or TraceInfo(schema=top.schema, pid=top.pid if top.pid is not None else -1, source_host=path),
         ops=ops,
-        calls=linked_tables.assumed_calls(activities, ops)
-        if top.calls is None
-        else linked_tables.calls(top.calls, ops.id),
+        calls=assumed_calls(activities, ops) if top.calls is None else calls(top.calls, ops.id),
         activities=activities,
-        device_waits=linked_tables.device_waits(top.device_waits, nodes.waits, activities.id),
-        host_waits=linked_tables.host_waits(top.host_waits, activities.id),
-        handoffs=linked_tables.thread_handoffs(top.handoffs),
+        device_waits=as_table(DeviceWaits, top.device_waits, activities.id)
+        if top.device_waits
+        else waits_of_nodes(nodes.waits, activities.id),
+        host_waits=as_table(HostWaits, top.host_waits, activities.id),
+        handoffs=as_table(ThreadHandoffs, top.handoffs, activities.id),
         communications=top.communications,
         groups=top.groups,
         report=report,

@@ -17,8 +17,8 @@ from ..progress import OnProgress, unseen
 from ..reason_words import to_json
 from .derived import op_parents
 from .host import NO_TENSORS, Attr
-from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandoffTable, WaitTable
-from .linked_trace import Activities, LinkedTrace, Ops, Provenance
+from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, as_record
+from .linked_trace import Activities, LinkedTrace, Ops
 
 NODES_AT_ONCE = 1 << 10
 SEPARATOR = b",\n"
@@ -31,37 +31,14 @@ ENCODER = msgspec.json.Encoder()
 encode = ENCODER.encode
 
 
-class _Node(msgspec.Struct, gc=False):
-    """A node as it is written, with the members in the order of the file; what it has not is left out."""
-
-    id: int
-    name: str
-    ctrl_deps: int | None
-    inputs: msgspec.Raw
-    outputs: msgspec.Raw
-    attrs: msgspec.Raw
-    cat: Any = NOTHING
-    ph: Any = NOTHING
-    ts: Any = NOTHING
-    inclusive_dur: Any = NOTHING
-    exclusive_dur: Any = NOTHING
-    thread: Any = NOTHING
-    device: Any = NOTHING
-    stream: Any = NOTHING
-    correlation: Any = NOTHING
-    graph_node: Any = NOTHING
-    size: Any = NOTHING
-    bandwidth: Any = NOTHING
-    call: Any = NOTHING
-    communication: Any = NOTHING
-    pg_name: Any = NOTHING
-    inter_thread_dep: Any = NOTHING
-    sync_dep: Any = NOTHING
-    recorded_by: Any = NOTHING
-    module: Any = NOTHING
-    python_function: Any = NOTHING
-
-
+MEMBERS = (
+    "id", "name", "ctrl_deps", "inputs", "outputs", "attrs", "cat", "ph", "ts", "inclusive_dur", "exclusive_dur",
+    "thread", "device", "stream", "correlation", "graph_node", "size", "bandwidth", "call", "communication", "pg_name",
+    "inter_thread_dep", "sync_dep", "recorded_by", "module", "python_function",
+)  # fmt: skip
+"""The members of nodes in the order of the file."""
+_Node = msgspec.defstruct("_Node", [(name, Any, NOTHING) for name in MEMBERS], gc=False)
+"""A node as it is written; what it has not is left out."""
 Columns = dict[str, Sequence[Any]]
 """Members of some nodes, by name."""
 
@@ -91,7 +68,7 @@ def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = 
         out.write(encode(head)[:-1] + b',\n"nodes":[')
         before = b"\n"
         for columns in _blocks(linked):
-            members = [columns.get(name, repeat(NOTHING)) for name in _Node.__struct_fields__]
+            members = [columns.get(name, repeat(NOTHING)) for name in MEMBERS]
             nodes = [*map(_Node, *members)]
             lines = ENCODER.encode_lines(nodes)
             # texts of the file may hold line ends of their own
@@ -319,49 +296,11 @@ def _call_table(linked: LinkedTrace) -> CallTable:
     return table
 
 
-def _device_wait_table(linked: LinkedTrace) -> WaitTable:
-    waits, ids = linked.device_waits, linked.activities.id
-    return WaitTable(ids[waits.target_row].tolist(), _ids(ids, waits.source_row), _provenance(waits.known_by))
-
-
-def _host_wait_table(linked: LinkedTrace) -> WaitTable:
-    waits, ids = linked.host_waits, linked.activities.id
-    return WaitTable(
-        waits.call_row.tolist(), _ids(ids, waits.source_row), _provenance(waits.known_by), _times(waits.since)
-    )
-
-
-def _ids(ids: Int64, rows: Int64) -> list[int]:
-    """Returns the ids of rows, -1 for none."""
-    ids_or_none: list[int] = RowMap(ids)[rows].tolist()
-    return ids_or_none
-
-
-def _handoff_table(linked: LinkedTrace) -> HandoffTable:
-    handoffs = linked.handoffs
-    return HandoffTable(
-        handoffs.source_thread.tolist(),
-        handoffs.source_time.tolist(),
-        handoffs.target_thread.tolist(),
-        handoffs.target_time.tolist(),
-        _times(handoffs.waiting_since),
-        _provenance(handoffs.known_by),
-    )
-
-
-def _times(column: Int64) -> list[int | None]:
-    return [None if time == ABSENT else time for time in column.tolist()]
-
-
-def _provenance(column: Categorical) -> list[Provenance]:
-    return [Provenance(column.table[code]) for code in column.codes.tolist()]
-
-
 TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
     "calls": _call_table,
-    "device_waits": _device_wait_table,
-    "host_waits": _host_wait_table,
-    "handoffs": _handoff_table,
+    "device_waits": lambda linked: as_record(linked.device_waits, linked.activities.id),
+    "host_waits": lambda linked: as_record(linked.host_waits, linked.activities.id),
+    "handoffs": lambda linked: as_record(linked.handoffs, linked.activities.id),
     "communications": lambda linked: [*linked.communications],
     "groups": attrgetter("groups"),
     "trace": attrgetter("info"),
