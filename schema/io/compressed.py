@@ -6,6 +6,7 @@ damage is the same error with isal and without.
 
 import io
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from gzip import GzipFile
 from typing import Any, BinaryIO, cast
@@ -28,15 +29,14 @@ ENOUGH = 10
 
 def gunzipped(raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
     """Returns the content of the gzip members in `raw`; more than `limit` bytes are a DataError."""
-    return _read_ahead(_Gunzip(raw, limit, path), raw)
+    return _content(_Gunzip(raw).read1, raw, limit, path)
 
 
-class _Gunzip(GzipFile):
+class _Gunzip:
     """Inflates with isal, about three times as fast; from damage on with zlib, which recovers more before it."""
 
-    def __init__(self, raw: io.BufferedReader, limit: int, path: str) -> None:
-        super().__init__(fileobj=raw)
-        self._raw_input, self._most, self._path, self._read_so_far = raw, limit, path, 0
+    def __init__(self, raw: io.BufferedReader) -> None:
+        self._raw, self._read, self._slow = raw, 0, GzipFile(fileobj=raw)
         self._fast: Any = None
         if raw.seekable():
             with suppress(ImportError):
@@ -45,42 +45,18 @@ class _Gunzip(GzipFile):
                 self._begin = raw.tell()
                 self._fast = IGzipFile(fileobj=raw)  # type: ignore[no-untyped-call,unused-ignore]
 
-    def read(self, size: int | None = -1) -> bytes:
-        return self._ask("read", size)
-
-    def read1(self, size: int = -1) -> bytes:
-        return self._ask("read1", size)
-
-    def _ask(self, method: str, size: int | None) -> bytes:
-        data = self._by_isal(method, size)
-        if data is None:
-            data = getattr(super(), method)(size)
-        self._read_so_far += len(data)
-        check_size(self._read_so_far, self._most, self._path)
-        return data
-
-    def _by_isal(self, method: str, size: int | None) -> bytes | None:
+    def read1(self, size: int) -> bytes:
         if self._fast is not None:
             try:
-                data: bytes = getattr(self._fast, method)(size)
-                return data
+                data: bytes = self._fast.read1(size)
             except Exception:  # whatever it is, zlib is asked again and raises what the standard library does
                 self._fast = None
-                self._raw_input.seek(self._begin)
-                GzipFile.seek(self, self._read_so_far)
-        return None
-
-
-def check_size(size: int, limit: int, path: str) -> None:
-    """Raises DataError for a file that is more when it is decompressed than is read of it, saying how to read more."""
-    if size > limit:
-        enough = -(-limit * ENOUGH // 1024**3)
-        raise DataError(
-            f"{path}: decompresses to more than {limit / 1024**2:,.1f} MB, the limit for a file of its size; if you "
-            "trust it, raise the limit: ",
-            Remedy.MAX_SIZE,
-            f" {enough}G",
-        )
+                self._raw.seek(self._begin)
+                self._slow.seek(self._read)
+            else:
+                self._read += len(data)
+                return data
+        return self._slow.read1(size)
 
 
 def unzstd(raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
@@ -90,74 +66,82 @@ def unzstd(raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
 
     decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
     reader = decompressor.stream_reader(raw, AT_A_TIME, read_across_frames=True)
-    return _read_ahead(io.BufferedReader(_Unzstd(reader, zstandard.ZstdError, limit, path), PIECE), raw)
 
-
-class _Unzstd(io.RawIOBase):
-    """zstandard's reader with damage as an OSError, as other streams have it."""
-
-    def __init__(self, reader: Any, error: type[Exception], limit: int, path: str) -> None:
-        self._reader, self._error, self._most, self._path, self._read_so_far = reader, error, limit, path, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
+    def read1(size: int) -> bytes:
         try:
-            size = int(self._reader.readinto1(buffer))
-        except self._error as error:
+            data: bytes = reader.read1(size)
+        except zstandard.ZstdError as error:  # damage is an OSError, as other streams have it
             raise OSError(str(error)) from error
-        self._read_so_far += size
-        check_size(self._read_so_far, self._most, self._path)
-        return size
+        return data
+
+    return _content(read1, raw, limit, path)
 
 
-def _read_ahead(stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) -> BinaryIO:
-    # a thread that waits for a pipe could not be stopped
-    return cast(BinaryIO, io.BufferedReader(_Ahead(stream, raw), PIECE) if raw.seekable() else stream)
+def _content(read1: Callable[[int], bytes], raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(_Content(read1, raw, limit, path), PIECE))
 
 
-class _Ahead(io.RawIOBase):
-    """A stream that a thread reads ahead: decompression releases the interpreter, so it costs a busy reader no time."""
+class _Content(io.RawIOBase):
+    """What a file decompresses to, at most `limit` bytes, which a thread reads ahead: decompression releases the
+    interpreter, so it costs a busy reader no time. Of a pipe it is not read ahead: a thread that waits for one could
+    not be stopped.
+    """
 
-    def __init__(self, stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) -> None:
-        self._stream, self._raw_input = stream, raw
+    def __init__(self, read1: Callable[[int], bytes], raw: io.BufferedReader, limit: int, path: str) -> None:
+        self._read1, self._raw_input, self._most, self._path = read1, raw, limit, path
+        self._size = 0
         self._pieces = deque[bytes | Exception]()
-        self._next = beside(self._read)
+        self._next = beside(self._read_some) if raw.seekable() else None
         self._rest = memoryview(b"")
 
-    def _read(self) -> list[bytes | Exception]:
+    def _read_some(self) -> list[bytes | Exception]:
         """Returns a few pieces; the end, or an error, is the last."""
         pieces: list[bytes | Exception] = []
         try:
             while len(pieces) < PIECES_AHEAD and (not pieces or pieces[-1]):
-                pieces.append(self._stream.read1(PIECE))
+                pieces.append(self._piece())
         except Exception as error:
             pieces.append(error)
         return pieces
+
+    def _piece(self) -> bytes:
+        piece = self._read1(PIECE)
+        self._size += len(piece)
+        if self._size > self._most:
+            enough = -(-self._most * ENOUGH // 1024**3)
+            raise DataError(
+                f"{self._path}: decompresses to more than {self._most / 1024**2:,.1f} MB, the limit for a file of its "
+                "size; if you trust it, raise the limit: ",
+                Remedy.MAX_SIZE,
+                f" {enough}G",
+            )
+        return piece
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         if not self._rest:
-            if not self._pieces:
-                self._pieces.extend(self._next.result())
-                self._next = beside(self._read)
-            piece = self._pieces[0]
-            if isinstance(piece, Exception):
-                raise piece
-            # the end, or an error, stays the first of the pieces
-            if piece:
-                self._pieces.popleft()
-            self._rest = memoryview(piece)
+            self._rest = memoryview(self._piece() if self._next is None else self._piece_ahead())
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
 
+    def _piece_ahead(self) -> bytes:
+        if not self._pieces and self._next is not None:
+            self._pieces.extend(self._next.result())
+            self._next = beside(self._read_some)
+        piece = self._pieces[0]
+        if isinstance(piece, Exception):
+            raise piece
+        # the end, or an error, stays the first of the pieces
+        if piece:
+            self._pieces.popleft()
+        return piece
+
     def close(self) -> None:
-        give_up(self._next)
-        self._stream.close()
-        # a GzipFile does not close what it was given open
+        if self._next is not None:
+            give_up(self._next)
+        # what decompresses does not close what it was given open
         self._raw_input.close()
         super().close()
