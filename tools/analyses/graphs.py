@@ -25,7 +25,6 @@ from ...schema.columns import (
     CallRows,
     Categorical,
     Groups,
-    Int32,
     Int64,
     Rows,
     ThreadIntervals,
@@ -35,8 +34,8 @@ from ...schema.columns import (
     rows_by_number,
 )
 from ...schema.errors import Remedy, Words
-from ...schema.linked import Activities, LinkedTrace, integer, op_tree
-from .rank import ActivityClass, AnalysisOptions, Capture, Launched, RankTrace, activity_classes, op_path, per_rank
+from ...schema.linked import Calls, integer
+from .rank import ActivityClass, AnalysisOptions, Capture, Launched, RankTrace, per_rank
 from .table import Columns, Table, ints, pct, us
 
 NO_GRAPHS = "no call launched a graph"
@@ -135,7 +134,7 @@ def _replayed(rank: RankTrace, options: AnalysisOptions) -> _Replayed:
     launched = Groups(launch, first)
     span = launched.largest(activities.end[row]) - launched.smallest(activities.start[row])
     examples = np.unique(of_launch, return_index=True)[1].tolist()
-    captures = [*options.captures, *captures_of(rank.linked)] if examples else []
+    captures = [*options.captures, *captures_of(rank)] if examples else []
     attributions = [
         _attribution_of(rank, row[first[launch] : first[launch] + size[launch]], captures) for launch in examples
     ]
@@ -148,7 +147,7 @@ def _replayed(rank: RankTrace, options: AnalysisOptions) -> _Replayed:
 def _attribution_of(rank: RankTrace, rows: Rows, captures: Sequence[Capture]) -> Attribution:
     """Returns the ops of the activities of a graph's first launch: from captures, else from marks."""
     activities, marks = rank.linked.activities, rank.recorded.marks
-    kinds = _kinds_of(activities, rank.classes, rows)
+    kinds = _kinds_of(rank, rows)
     nodes = activities.graph_node[rows].tolist()
     graph = [
         Launched(kind, name, node, "") for kind, name, node in zip(kinds, activities.name[rows], nodes, strict=True)
@@ -310,11 +309,11 @@ NAMED = re.compile(rb'"kernel"\s*:')
 def read_captures(path: str) -> list[Capture]:
     """Returns the captures of a device trace, and the launches beside them. Raises DataError if it cannot be used."""
     names: dict[int, str] = {}
-    linked = link(None, read_device_trace(path, tee=partial(_add_names, names)))
-    launch, count = np.unique(linked.activities.call_row, return_counts=True)
+    rank = RankTrace(0, link(None, read_device_trace(path, tee=partial(_add_names, names))))
+    launch, count = np.unique(rank.linked.activities.call_row, return_counts=True)
     single = launch[(count == 1) & (launch >= 0)]
-    single = single[np.argsort(linked.calls.start[single], kind="stable")]
-    return [*captures_of(linked, names), Capture(_launched(linked, single, names), False)]
+    single = single[np.argsort(rank.linked.calls.start[single], kind="stable")]
+    return [*captures_of(rank, names), Capture(_launched(rank, single, names), False)]
 
 
 def _add_names(names: dict[int, str], text: bytes) -> None:
@@ -325,33 +324,33 @@ def _add_names(names: dict[int, str], text: bytes) -> None:
             names[integer(event.args.correlation, 0)] = event.args.kernel
 
 
-def captures_of(linked: LinkedTrace, names: Mapping[int, str] | None = None) -> list[Capture]:
+def captures_of(rank: RankTrace, names: Mapping[int, str] | None = None) -> list[Capture]:
     """Returns the captures in order of time; `names` are kernel names by correlation id, for calls without
     activities.
     """
-    calls = linked.calls
+    calls = rank.linked.calls
     if not _named(calls.name, BEGIN).any():
         return []
     # driver calls within runtime calls are the same launch
     rows = np.flatnonzero(_named(calls.name, LAUNCH))
     rows = rows[nest(ThreadIntervals(calls.thread[rows], calls.start[rows], calls.end[rows])).parent < 0]
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
-    capture_of = _captured_by(linked, rows)
+    capture_of = _captured_by(calls, rows)
     captured = rows_by_number(np.flatnonzero(capture_of >= 0), capture_of)
-    return [Capture(_launched(linked, rows[launches], names or {}), True) for launches in captured.values()]
+    return [Capture(_launched(rank, rows[launches], names or {}), True) for launches in captured.values()]
 
 
-def _launched(linked: LinkedTrace, rows: Rows, names: Mapping[int, str]) -> list[Launched]:
+def _launched(rank: RankTrace, rows: Rows, names: Mapping[int, str]) -> list[Launched]:
     """Returns the launches of these calls."""
-    calls, activities, tree = linked.calls, linked.activities, op_tree(linked.ops)
+    calls, activities = rank.linked.calls, rank.linked.activities
     called = np.flatnonzero(activities.call_row >= 0)[::-1]
     first = np.full(len(calls), -1)
     first[activities.call_row[called]] = called
-    kinds = iter(_kinds_of(activities, activity_classes(activities), first[rows][first[rows] >= 0]))
+    kinds = iter(_kinds_of(rank, first[rows][first[rows] >= 0]))
 
     @cache
     def path(op: int) -> str:
-        return STACK.join(op_path(linked, tree, op))
+        return STACK.join(rank.op_path(op))
 
     def launched(call: int, row: int) -> Launched:
         op = path(int(calls.op_row[call]))
@@ -364,12 +363,11 @@ def _launched(linked: LinkedTrace, rows: Rows, names: Mapping[int, str]) -> list
     return [*map(launched, rows.tolist(), first[rows].tolist())]
 
 
-def _captured_by(linked: LinkedTrace, rows: Rows) -> Int64:
+def _captured_by(calls: Calls, rows: Rows) -> Int64:
     """Returns the number of each launch's capture, from 0 on, -1 for none.
 
     A capture lasts from a thread's begin call to its next end call.
     """
-    calls = linked.calls
     begin_calls, end_calls = (np.flatnonzero(_named(calls.name, pattern)) for pattern in (BEGIN, END))
     capture = np.full(len(rows), -1, np.int64)
     for number, begin in enumerate(begin_calls[np.argsort(calls.start[begin_calls], kind="stable")].tolist()):
@@ -384,9 +382,8 @@ def _named(names: Categorical, pattern: "re.Pattern[str]") -> Bool:
     return names.where(lambda name: bool(pattern.search(name)))
 
 
-def _kinds_of(activities: Activities, classes: Int32, rows: Rows) -> list[str]:
+def _kinds_of(rank: RankTrace, rows: Rows) -> list[str]:
     """Returns KERNEL, COPY or SET for each of these activities."""
-    is_set = _named(activities.name.take(rows), OF_SET)
-    of_memory = np.where(is_set, SET, COPY)
-    kinds: list[str] = np.where(classes[rows] == ActivityClass.MEMORY, of_memory, KERNEL).tolist()
+    of_memory = np.where(_named(rank.linked.activities.name.take(rows), OF_SET), SET, COPY)
+    kinds: list[str] = np.where(rank.classes[rows] == ActivityClass.MEMORY, of_memory, KERNEL).tolist()
     return kinds

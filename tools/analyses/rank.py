@@ -185,14 +185,18 @@ class RankTrace:
         return _steps_of(self.linked, self.begin, self.end)
 
     @cached_property
+    def _span(self) -> tuple[int, int]:
+        return span_ns(self.linked)
+
+    @property
     def begin(self) -> int:
         """The time (ns) from which the times in tables count."""
-        return first_start_ns(self.linked)
+        return self._span[0]
 
-    @cached_property
+    @property
     def end(self) -> int:
         """The end (ns) of the recording."""
-        return last_end_ns(self.linked)
+        return self._span[1]
 
     @cached_property
     def classes(self) -> Int32:
@@ -222,8 +226,11 @@ class RankTrace:
         return OpRows(np.append(timed, -1)[nested.innermost(ThreadIntervals.at(thread, time))])
 
     def op_path(self, row: int) -> list[str]:
-        """Returns the names of an op and of the ops that enclose it, outermost first, without annotations."""
-        return op_path(self.linked, self.tree, row)
+        """Returns the names of an op and of the ops that enclose it, outermost first, without annotations of the
+        user.
+        """
+        ops = self.linked.ops
+        return [ops.name[op] for op in self.tree.path(row) if ops.scope[op] != USER_SCOPE]
 
     def since_begin(self, time: Int64) -> Int64:
         """Returns how long (ns) after the first start of the rank a time is, 0 before it."""
@@ -327,30 +334,15 @@ def are_annotations(ops: Ops) -> Bool:
     return annotates
 
 
-def op_path(linked: LinkedTrace, tree: Tree, row: int) -> list[str]:
-    """Returns the names of an op and of the ops that enclose it, outermost first, without annotations of the user."""
-    return [linked.ops.name[op] for op in tree.path(row) if linked.ops.scope[op] != USER_SCOPE]
-
-
-def first_start_ns(linked: LinkedTrace) -> int:
-    """Returns the start (ns) of the first op, call or activity, where the timeline of its graph begins; 0 without any.
-
-    Step marks do not count, as they start just before the first op in them.
+def span_ns(linked: LinkedTrace) -> tuple[int, int]:
+    """Returns the start (ns) of the first op, call or activity, where the timeline of its graph begins, and the end of
+    the last one; 0 without any. Step marks do not count, as they start just before the first op in them.
     """
-    worked = linked.ops.start[_are_work(linked.ops)]
-    return min(
-        (int(start.min()) for start in (worked, linked.calls.start, linked.activities.start) if len(start)), default=0
-    )
-
-
-def last_end_ns(linked: LinkedTrace) -> int:
-    """Returns the end (ns) of the last op, call or activity, 0 without any. Step marks do not count, see above."""
-    worked = linked.ops.end[_are_work(linked.ops)]
-    return max((int(end.max()) for end in (worked, linked.calls.end, linked.activities.end) if len(end)), default=0)
-
-
-def _are_work(ops: Ops) -> Bool:
-    return np.asarray((ops.start != ABSENT) & ~are_step_marks(ops.name))
+    ops, calls, activities = linked.ops, linked.calls, linked.activities
+    is_work = (ops.start != ABSENT) & ~are_step_marks(ops.name)
+    starts, ends = (ops.start[is_work], calls.start, activities.start), (ops.end[is_work], calls.end, activities.end)
+    first = min((int(start.min()) for start in starts if len(start)), default=0)
+    return first, max((int(end.max()) for end in ends if len(end)), default=0)
 
 
 def faster_step_us(linked: LinkedTrace) -> float:
@@ -358,8 +350,8 @@ def faster_step_us(linked: LinkedTrace) -> float:
     as long.
     """
     marks = int(are_step_marks(linked.ops.name).sum())
-    recorded_ns, without_ns = last_end_ns(linked) - first_start_ns(linked), linked.info.step_without_profiler_ns
-    return without_ns / 1000 if 0 < marks * without_ns < SLOWED * recorded_ns else 0.0
+    (begin, end), without_ns = span_ns(linked), linked.info.step_without_profiler_ns
+    return without_ns / 1000 if 0 < marks * without_ns < SLOWED * (end - begin) else 0.0
 
 
 def _steps_of(linked: LinkedTrace, first: int, last: int) -> Steps:

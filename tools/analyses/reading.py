@@ -42,7 +42,7 @@ from ...schema.linked import (
 from ...schema.progress import OnProgress, unseen
 from ..replay import COMMUNICATION_TYPES
 from .modules import with_modules
-from .rank import Allocations, ProfilerRange, RankTrace, Recorded, activity_rows, first_start_ns, no_allocations
+from .rank import Allocations, ProfilerRange, RankTrace, Recorded, activity_rows, no_allocations, span_ns
 
 READ_STAGES = 4
 """The host trace is read, the device trace is read, both are linked, and converted to a graph."""
@@ -153,8 +153,8 @@ def read_recorded(
 
 def _allocations_of_part(allocations: Allocations, linked: LinkedTrace) -> Allocations:
     """Returns the allocations between the first start and the last end on the host of a part of a trace."""
-    first, last = first_start_ns(linked), max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
-    return allocations.where((allocations.time >= first) & (allocations.time <= last))
+    last = max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
+    return allocations.where((allocations.time >= span_ns(linked)[0]) & (allocations.time <= last))
 
 
 class _Event(msgspec.Struct, gc=False):
