@@ -174,14 +174,13 @@ def _matrix(rows: list[Row], line: tuple[str, str], column: tuple[str, str], val
         return []
     cell = min(LARGEST_MATRIX // len(row_columns), CELL)
     shade = axis(value, value.partition(" ")[0], scale={"range": [0.05, 1]})
-    encoding = {
+    channels = {
         "x": axis(*column, "ordinal", scale={"domain": row_columns}, axis={"orient": "top"}),
         "y": axis(*line, "ordinal", scale={"domain": lines}),
         "opacity": shade | {"legend": shade.pop("axis")},
         "color": {"value": "var(--communication)"},
-        "tooltip": hover(line[0], column[0], value, *more),
     }
-    cells = {"data": data(rows), "mark": mark("rect", stroke="var(--paper)"), "encoding": encoding}
+    cells = marks(mark("rect", stroke="var(--paper)"), rows, hover(line[0], column[0], value, *more), **channels)
     return [{"width": cell * len(row_columns), "height": cell * len(lines), **cells}]
 
 

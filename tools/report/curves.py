@@ -8,7 +8,7 @@ import orjson
 from ...schema.columns import Floats, Int64
 from ..analyses import Table
 from .cells import Row
-from .drawing import COLOUR, Chart, axis, chart, data, hover, mark
+from .drawing import COLOUR, Chart, axis, chart, data, hover, mark, marks
 
 SHOWN_CURVES, SHOWN_POINTS, SHOWN_STEPS = 4, 1500, 40
 FLAT = 0.01
@@ -132,16 +132,15 @@ def value_lanes(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
         "grid": True,
     }
     scale = {"domain": [len(labels), 0], "nice": False}
-    encoding = {
+    channels = {
         "x": axis("from [µs]", "time", axis={"tickCount": 8, "grid": False}),
         "y": axis("base", f"{title}, up to {highest:,.3g} {unit}".strip(), scale=scale, axis=names_of_lanes),
         "x2": {"field": "to"},
         "y2": {"field": "top"},
-        "tooltip": hover("lane", f"value [{unit}]", "from [µs]", "to [µs]"),
     }
+    tooltip = hover("lane", f"value [{unit}]", "from [µs]", "to [µs]")
     height = min(max(ALL_LANES // len(labels), LOWEST_LANE), HIGHEST_LANE) * len(labels)
-    filled = mark("rect", fill=COLOUR, stroke=COLOUR, strokeWidth=1)
-    return chart(height, data=data(rows), mark=filled, encoding=encoding)
+    return chart(height, **marks(mark("rect", stroke=COLOUR, strokeWidth=1), rows, tooltip, **channels))
 
 
 def _nonzero_intervals(time: Floats, value: Floats, most_steps: int) -> list[tuple[float, float, float]]:

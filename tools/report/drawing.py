@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..analyses import Table
-from .cells import Row, cell, heading, shortened
+from .cells import Row, cell, heading, shortened, sums
 
 Chart = dict[str, Any]
 Encoding = dict[str, Any]
@@ -114,6 +114,13 @@ def mark(kind: str, **look: Any) -> dict[str, Any]:
     return {"type": kind, **look}
 
 
+def marks(look: dict[str, Any], rows: Sequence[Row], tooltip: list[Encoding], **channels: Encoding) -> dict[str, Any]:
+    """Returns a mark for each row, in one colour unless a channel tells it; `channels` are encodings by their names."""
+    fields = dict.fromkeys(encoding["field"] for encoding in (*channels.values(), *tooltip) if "field" in encoding)
+    look = look if "color" in channels else {"color": COLOUR} | look
+    return {"data": data(rows, *fields), "mark": look, "encoding": {**channels, "tooltip": tooltip}}
+
+
 def per_value(rows: Sequence[Row], field: str, step: int) -> int:
     """Returns the height that gives each value of a field `step` px."""
     return step * len({row[field] for row in rows})
@@ -130,18 +137,13 @@ def stacked_bars(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, *mo
     order = {label: number for number, label in enumerate(label for label in labels if label in present)}
     tooltip = hover(y, "part", *more)
     ordered = [{**row, "order": order[row["part"]]} for row in rows]
-    return chart(
-        per_value(rows, y, 34),
-        data=data(ordered, _name_and_unit(x)[0], "order", *fields_of(tooltip)),
-        mark=mark("bar", height={"band": 0.72}),
-        encoding={
-            "x": axis(x, title, stack="zero", axis={"tickCount": 6}),
-            "y": names(y),
-            "color": by_label(order),
-            "order": {"field": "order", "type": "quantitative"},
-            "tooltip": tooltip,
-        },
-    )
+    channels = {
+        "x": axis(x, title, stack="zero", axis={"tickCount": 6}),
+        "y": names(y),
+        "color": by_label(order),
+        "order": {"field": "order", "type": "quantitative"},
+    }
+    return chart(per_value(rows, y, 34), **marks(mark("bar", height={"band": 0.72}), ordered, tooltip, **channels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +177,8 @@ class StackedBars:
 
 def largest_names(rows: Sequence[Row], by: str) -> list[Row]:
     """Returns the rows of the names with the largest totals, with a unique short form of the name as `short`."""
-    total: dict[str, float] = {}
-    for row in rows:
-        total[row["name"]] = total.get(row["name"], 0) + row[by]
     short: dict[str, str] = {}
-    for name in sorted(total, key=lambda name: -total[name])[:SHOWN_NAMES]:
+    for name in [*sums(rows, "name", by)][:SHOWN_NAMES]:
         text = shortened(cell(name), LONGEST_NAME)
         short[name] = text if text not in short.values() else f"{text} ({len(short) + 1})"
     return [{**row, "short": short[row["name"]]} for row in rows if row["name"] in short]
@@ -230,10 +229,3 @@ class RankedBars:
         rows = largest_names([row for row in named if row[value] is not None and row["name"] != self.skip], value)
         labels = sorted({row["part"] for row in rows}) if self.part else ()
         return [ranked_bars(rows, self.x, self.title, *self.more, labels=labels)] if rows else []
-
-
-def marks(look: dict[str, Any], rows: Sequence[Row], tooltip: list[Encoding], **channels: Encoding) -> dict[str, Any]:
-    """Returns a mark for each row, in one colour unless a channel tells it; `channels` are encodings by their names."""
-    fields = dict.fromkeys([*fields_of([*channels.values()]), *fields_of(tooltip)])
-    look = look if "color" in channels else {"color": COLOUR} | look
-    return {"data": data(rows, *fields), "mark": look, "encoding": {**channels, "tooltip": tooltip}}
