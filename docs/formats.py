@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from execgraph.converter.work import RULES, TRITON
+from execgraph.converter.work import RULES
+from execgraph.converter.work.kernel_work import TRITON
 from execgraph.schema.device_peaks import PEAKS, Peak
 from execgraph.schema.graph import execution_graph_pb2
 from execgraph.schema.graph.encoder import FORMAT_VERSION
