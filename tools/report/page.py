@@ -9,8 +9,6 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib.metadata import version
-from importlib.resources import files
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -210,6 +208,8 @@ def _script(text: str) -> str:
 
 
 def _text(name: str) -> str:
+    from importlib.resources import files  # of which only the page has a need
+
     return files(__package__).joinpath("frontend", name).read_text("utf-8")
 
 
@@ -217,6 +217,8 @@ def drawing_library() -> str:
     """Returns a script that gives a page `vegaEmbed`. It is bundled once per version and kept in the user's cache, as
     bundling takes longer than most reports.
     """
+    from importlib.metadata import version
+
     import platformdirs
 
     folder, stem = platformdirs.user_cache_path("execgraph"), f"vega-embed-{version('vl-convert-python')}-"
