@@ -10,6 +10,7 @@ from .execution_graph import (
     ConvertReport as ConvertReport,
     ExecutionGraph as ExecutionGraph,
     TargetChanges as TargetChanges,
+    digraph_of as digraph_of,
     read_graph as read_graph,
 )
 from .json_files import graph_to_json as graph_to_json, json_to_graph as json_to_graph

@@ -185,28 +185,33 @@ class ExecutionGraph(NodeColumns):
         Nodes are known by id and have name, type and attributes. Edges go from source to dependent and have `kind`,
         their reasons in words, and `kind_bits`, a DependencyKind.
         """
-        import networkx as nx
+        return digraph_of(self)
 
-        graph: nx.DiGraph[int] = nx.DiGraph()
-        graph.graph.update(self.metadata)
-        scalars = {
-            name: self.attributes[name] for name in self.attributes if not isinstance(self.attributes[name], Ragged)
-        }
-        for row, node in enumerate(self.id.tolist()):
-            graph.add_node(node, name=self.name[row], type=NodeType(int(self.type[row])).name)
-            for name, column in scalars.items():
-                if isinstance(column, Categorical):
-                    if column.codes[row] >= 0:
-                        graph.nodes[node][name] = column[row]
-                elif isinstance(column, np.ndarray) and column[row] != ABSENT:
-                    graph.nodes[node][name] = int(column[row])
-        targets = np.repeat(self.id, self.data_deps.lengths())
-        kinds = self.attributes.get("data_dep_kinds")
-        labels = kinds.values.tolist() if isinstance(kinds, Ragged) else [0] * len(targets)
-        words = {bits: DependencyKind(bits).label for bits in set(labels)}
-        for source, target, bits in zip(self.data_deps.values.tolist(), targets.tolist(), labels, strict=True):
-            graph.add_edge(source, target, kind=words[bits], kind_bits=bits)
-        return graph
+
+def digraph_of(graph: ExecutionGraph) -> "nx.DiGraph[int]":
+    """Returns a graph for networkx as `to_networkx` describes it, without what the Python API adds there."""
+    import networkx as nx
+
+    digraph: nx.DiGraph[int] = nx.DiGraph()
+    digraph.graph.update(graph.metadata)
+    scalars = {
+        name: graph.attributes[name] for name in graph.attributes if not isinstance(graph.attributes[name], Ragged)
+    }
+    for row, node in enumerate(graph.id.tolist()):
+        digraph.add_node(node, name=graph.name[row], type=NodeType(int(graph.type[row])).name)
+        for name, column in scalars.items():
+            if isinstance(column, Categorical):
+                if column.codes[row] >= 0:
+                    digraph.nodes[node][name] = column[row]
+            elif isinstance(column, np.ndarray) and column[row] != ABSENT:
+                digraph.nodes[node][name] = int(column[row])
+    targets = np.repeat(graph.id, graph.data_deps.lengths())
+    kinds = graph.attributes.get("data_dep_kinds")
+    labels = kinds.values.tolist() if isinstance(kinds, Ragged) else [0] * len(targets)
+    words = {bits: DependencyKind(bits).label for bits in set(labels)}
+    for source, target, bits in zip(graph.data_deps.values.tolist(), targets.tolist(), labels, strict=True):
+        digraph.add_edge(source, target, kind=words[bits], kind_bits=bits)
+    return digraph
 
 
 def read_graph(path: InputFile) -> ExecutionGraph:

@@ -26,7 +26,7 @@ from .schema.columns import (
     summary_html,
     time_text,
 )
-from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord, NodeType
+from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord, NodeType, digraph_of
 from .tools.given_graphs import read_graph_file
 from .tools.options import FORMS, checked, form_of
 from .tools.replay import Changes, edge_weights, gather
@@ -166,7 +166,6 @@ class Dependency(NamedTuple):
     target: Node
 
 
-to_networkx = GraphRecord.to_networkx
 LINKS = ("data_deps", "ctrl_deps", "data_dep_kinds")
 """Columns of lists, which `edges` has row by row."""
 
@@ -318,7 +317,7 @@ class ExecutionGraph(GraphRecord):
         its source as well, so `networkx.dag_longest_path(graph, weight="weight")` is the critical path of the replay
         and `networkx.dag_longest_path_length` its makespan.
         """
-        digraph = to_networkx(self)
+        digraph = digraph_of(self)
         for source, target, weight in edge_weights(self):
             digraph.edges[source, target]["weight"] = weight
         return digraph

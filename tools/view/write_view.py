@@ -7,7 +7,7 @@ from typing import IO, NamedTuple
 
 from ...schema.columns import Categorical
 from ...schema.errors import DataError, Spelled
-from ...schema.graph import DependencyKind, ExecutionGraph
+from ...schema.graph import DependencyKind, ExecutionGraph, digraph_of
 from ...schema.io import open_output
 from ..options import FLOW, LANES, form_of
 from ..replay import NodeClass, gather, replay
@@ -36,7 +36,7 @@ def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
     for column in (graph.name, *graph.attributes.values()):
         if isinstance(column, Categorical):
             column.table = [NOT_XML.sub("?", text) for text in column.table]
-    digraph = graph.to_networkx()
+    digraph = digraph_of(graph)
     for *_, edge in digraph.edges(data=True):
         edge["reason"], edge["kind"] = edge["kind"], edge.pop("kind_bits")
     nx.write_graphml(digraph, stream)
