@@ -71,8 +71,8 @@ class Collectives(NamedTuple):
     """
 
     arrivals: Arrivals
-    of: Groups
-    group: list[Group]
+    groups: Groups
+    process_group: list[Group]
     sequence: Int64
     occurrence: Int64
     last: Rows
@@ -81,8 +81,8 @@ class Collectives(NamedTuple):
     @property
     def labels(self) -> list[str]:
         """The name of each collective's group and its members."""
-        label_of = {group: group_label(group) for group in set(self.group)}
-        return [label_of[group] for group in self.group]
+        label_of = {group: group_label(group) for group in set(self.process_group)}
+        return [label_of[group] for group in self.process_group]
 
 
 def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> RankArrivals:
@@ -136,20 +136,22 @@ def match_collectives(parts: Sequence[RankArrivals]) -> Collectives:
     arrivals = Arrivals(*columns)
     source, target = (np.concatenate([getattr(part.calls, end) for part in parts]) for end in ("source", "target"))
     number, group = np.concatenate(matches.matched), np.concatenate(matches.group)
-    of, start = groupby(number), arrivals.start
-    of = of.in_order(np.lexsort((of.first, of.smallest(start))))
-    ends_together = of.smallest(awaits_all(arrivals.kind).astype(np.int64)) > 0
+    groups, start = groupby(number), arrivals.start
+    groups = groups.in_order(np.lexsort((groups.first, groups.smallest(start))))
+    ends_together = groups.smallest(awaits_all(arrivals.kind).astype(np.int64)) > 0
     # durations decide first, as the clocks of two machines may differ by more than their ranks' arrivals
-    by_duration = ends_together[of.number]
+    by_duration = ends_together[groups.number]
     least = np.where(by_duration, arrivals.duration, -start)
-    order = np.lexsort((np.where(by_duration, -start, 0), least, of.number))
-    last = order[np.searchsorted(of.number[order], np.arange(len(of)))]
-    groups = [
+    order = np.lexsort((np.where(by_duration, -start, 0), least, groups.number))
+    last = order[np.searchsorted(groups.number[order], np.arange(len(groups)))]
+    process_groups = [
         matches.groups[code] if code >= 0 else Group(ranks_text(pair), "send/recv")
-        for code, *pair in zip(*(column[of.first].tolist() for column in (group, source, target)), strict=True)
+        for code, *pair in zip(*(column[groups.first].tolist() for column in (group, source, target)), strict=True)
     ]
-    first = number[of.first]
-    return Collectives(arrivals, of, groups, matches.sequence[first], matches.occurrence[first], last, ends_together)
+    first = number[groups.first]
+    return Collectives(
+        arrivals, groups, process_groups, matches.sequence[first], matches.occurrence[first], last, ends_together
+    )
 
 
 def group_label(group: Group) -> str:
@@ -165,25 +167,25 @@ def group_label(group: Group) -> str:
 def _over_ranks(parts: Sequence[RankArrivals], _: AnalysisOptions) -> Table:
     """Returns a row for each collective, and who waits for whom, exposed time, all-to-alls and what is missing."""
     collectives = match_collectives(parts)
-    of, missing = collectives.of, _missing(collectives, {part.rank for part in parts})
+    groups, missing = collectives.groups, _missing(collectives, {part.rank for part in parts})
     unmatched = sum(part.unmatched for part in parts)
-    note = NO_COLLECTIVES if not len(of) else ""
+    note = NO_COLLECTIVES if not len(groups) else ""
     if unmatched:
         note = f"{note or 'not in it'}: {unmatched} communications whose group is not known"
     note = "; ".join(filter(None, (note, _clocks(collectives))))
-    first = of.first.tolist()
+    first = groups.first.tolist()
     columns: Columns = {
         "group": collectives.labels,
         "sequence": collectives.sequence,
         "repetition": collectives.occurrence,
         "collective": [collectives.arrivals.name[row] for row in first],
         "dtype": [collectives.arrivals.dtype[row] for row in first],
-        "members": collectives.arrivals.members[of.first],
-        "present": of.count(),
+        "members": collectives.arrivals.members[groups.first],
+        "present": groups.count(),
         "missing": [", ".join(map(str, ranks)) for ranks in missing],
         **_bandwidths(collectives),
     }
-    table = Table.of(NAME, "Collectives over ranks", columns, note=note)
+    table = Table.from_columns(NAME, "Collectives over ranks", columns, note=note)
     table.details = (
         _by_size(table, len(parts)),
         _by_group(collectives, note),
@@ -200,21 +202,23 @@ collectives_over_ranks = Analysis(NAME, arrivals_of, _over_ranks)
 
 def _clocks(collectives: Collectives) -> str:
     """Returns a note if the members' ends are so far apart that their clocks must disagree, else ""."""
-    of, end = collectives.of, collectives.arrivals.start + collectives.arrivals.duration
-    shared = of.count() > 1
+    groups, end = collectives.groups, collectives.arrivals.start + collectives.arrivals.duration
+    shared = groups.count() > 1
     if not shared.any():
         return ""
-    apart = float(np.median((of.largest(end) - of.smallest(end))[shared]))
-    if apart <= np.median(of.smallest(collectives.arrivals.duration)[shared]):
+    apart = float(np.median((groups.largest(end) - groups.smallest(end))[shared]))
+    if apart <= np.median(groups.smallest(collectives.arrivals.duration)[shared]):
         return ""
     return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
 
 
 def _bandwidths(collectives: Collectives) -> Columns:
     """Returns columns of size, times and bandwidths. A single arrival has no skew, and its straggler is -1."""
-    of, first, shared = collectives.of, collectives.of.first, collectives.of.count() > 1
-    latency, size = of.smallest(collectives.arrivals.duration), of.largest(collectives.arrivals.size)
-    skew = np.where(shared, of.largest(collectives.arrivals.start) - of.smallest(collectives.arrivals.start), np.nan)
+    groups, first, shared = collectives.groups, collectives.groups.first, collectives.groups.count() > 1
+    latency, size = groups.smallest(collectives.arrivals.duration), groups.largest(collectives.arrivals.size)
+    skew = np.where(
+        shared, groups.largest(collectives.arrivals.start) - groups.smallest(collectives.arrivals.start), np.nan
+    )
     bandwidth = ratio(size, latency, where=(latency > 0) & (size > 0))
     return {
         "size": Quantity("B", size.astype(np.float64)),
@@ -243,9 +247,9 @@ def bus_share(kind: npt.ArrayLike, members: npt.ArrayLike) -> Floats:
 def _imbalance(collectives: Collectives) -> Floats:
     """Returns the ratio of the largest split of any member to the mean one; NaN if none were recorded."""
     splits = defaultdict[int, list[int]](list)
-    for number, sizes in zip(collectives.of.number.tolist(), collectives.arrivals.splits, strict=True):
+    for number, sizes in zip(collectives.groups.number.tolist(), collectives.arrivals.splits, strict=True):
         splits[number] += sizes
-    of_each = (splits[number] for number in range(len(collectives.of)))
+    of_each = (splits[number] for number in range(len(collectives.groups)))
     return np.array([max(each) * len(each) / sum(each) if sum(each) else np.nan for each in of_each], np.float64)
 
 
@@ -270,7 +274,9 @@ def _by_size(table: Table, ranks: int) -> Table:
         "of_best": pct(typical, best),
     }
     note = ONE_RANK if ranks == 1 else ""
-    return Table.of(f"{NAME}_by_size", "Bandwidth of collectives by size", columns, note=note, empty=NO_COLLECTIVES)
+    return Table.from_columns(
+        f"{NAME}_by_size", "Bandwidth of collectives by size", columns, note=note, empty=NO_COLLECTIVES
+    )
 
 
 def _codes(column: Sequence[str] | npt.NDArray[np.str_]) -> Int64:
@@ -287,18 +293,18 @@ def _medians(groups: Groups, values: Floats) -> Floats:
 def _by_group(collectives: Collectives, note: str) -> Table:
     """Returns the communication time of each rank and group, and the part of it without computation beside it."""
     labels = collectives.labels
-    groups = groupby(collectives.arrivals.rank, _codes(labels)[collectives.of.number])
+    groups = groupby(collectives.arrivals.rank, _codes(labels)[collectives.groups.number])
     time, exposed = groups.sum(collectives.arrivals.duration), groups.sum(collectives.arrivals.exposed)
     columns: Columns = {
         "rank": collectives.arrivals.rank[groups.first],
-        "group": [labels[number] for number in collectives.of.number[groups.first].tolist()],
+        "group": [labels[number] for number in collectives.groups.number[groups.first].tolist()],
         "collectives": groups.count(),
         "time": us(time),
         "exposed": us(exposed),
         "exposed_pct": pct(exposed, time),
     }
     note = "" if len(groups) else note
-    return Table.of(f"{NAME}_by_group", "Exposed communication by group", columns, note=note)
+    return Table.from_columns(f"{NAME}_by_group", "Exposed communication by group", columns, note=note)
 
 
 class _Waits(NamedTuple):
@@ -311,7 +317,7 @@ class _Waits(NamedTuple):
 
 
 def _waits_of(collectives: Collectives) -> _Waits:
-    number = collectives.of.number
+    number = collectives.groups.number
     last = collectives.last[number]
     early = collectives.ends_together[number] & (collectives.arrivals.rank != collectives.arrivals.rank[last])
     time = collectives.arrivals.duration - collectives.arrivals.duration[last]
@@ -331,7 +337,7 @@ def _waits(collectives: Collectives, note: str) -> Table:
         "collectives": pairs.count(),
         "time": us(pairs.sum(waits.time)),
     }
-    return Table.of(f"{NAME}_waits", "Who waits for whom", columns, note=note, empty=note or NOBODY)
+    return Table.from_columns(f"{NAME}_waits", "Who waits for whom", columns, note=note, empty=note or NOBODY)
 
 
 def _waits_by_rank(collectives: Collectives, note: str) -> Table:
@@ -351,14 +357,14 @@ def _waits_by_rank(collectives: Collectives, note: str) -> Table:
         "awaited": us(group_sums(awaited, waits.time, len(ranks))),
     }
     title = "Waiting in collectives by rank"
-    return Table.of(f"{NAME}_waits_by_rank", title, columns, note=note, empty=note or NOBODY)
+    return Table.from_columns(f"{NAME}_waits_by_rank", title, columns, note=note, empty=note or NOBODY)
 
 
 def _all_to_all(collectives: Collectives) -> Table:
     """Returns the bytes that each rank sends to each other in all-to-alls with recorded splits, summed by group."""
-    sent, labels, number = Counter[tuple[str, int, int]](), collectives.labels, collectives.of.number
+    sent, labels, number = Counter[tuple[str, int, int]](), collectives.labels, collectives.groups.number
     for row in np.flatnonzero(collectives.arrivals.kind == CollectiveType.ALL_TO_ALL).tolist():
-        splits, group = collectives.arrivals.splits[row], collectives.group[number[row]]
+        splits, group = collectives.arrivals.splits[row], collectives.process_group[number[row]]
         ranks, size = ranks_of(group.ranks), int(collectives.arrivals.size[row])
         if len(splits) == len(ranks):
             for target, split in zip(ranks, splits, strict=True):
@@ -371,21 +377,23 @@ def _all_to_all(collectives: Collectives) -> Table:
         "destination": ints(target for _, _, target in keys),
         "size": Quantity("B", np.array([sent[key] for key in keys], np.float64)),
     }
-    return Table.of(f"{NAME}_all_to_all", "What goes from rank to rank in all-to-alls", columns, empty=NO_SPLITS)
+    return Table.from_columns(
+        f"{NAME}_all_to_all", "What goes from rank to rank in all-to-alls", columns, empty=NO_SPLITS
+    )
 
 
 def _missing(collectives: Collectives, ranks_read: set[int]) -> list[list[int]]:
     """Returns for each collective the given ranks that belong to its group but did not record it."""
-    present = [set(collectives.arrivals.rank[rows].tolist()) for rows in collectives.of.rows()]
+    present = [set(collectives.arrivals.rank[rows].tolist()) for rows in collectives.groups.rows()]
     members: dict[Group, set[int]] = defaultdict(set)
-    for group, ranks in zip(collectives.group, present, strict=True):
+    for group, ranks in zip(collectives.process_group, present, strict=True):
         members[group].update(ranks_of(group.ranks) or ranks)
-    pairs = zip(collectives.group, present, strict=True)
+    pairs = zip(collectives.process_group, present, strict=True)
     return [sorted((members[group] & ranks_read) - ranks) for group, ranks in pairs]
 
 
 def _missing_by_group(collectives: Collectives, missing: list[list[int]]) -> Table:
-    pairs = zip(collectives.group, missing, strict=True)
+    pairs = zip(collectives.process_group, missing, strict=True)
     lacking = Counter((group, rank) for group, ranks in pairs for rank in ranks)
     rows = sorted(lacking.items(), key=lambda item: (ranks_of(item[0][0].ranks), *item[0]))
     columns: Columns = {
@@ -393,5 +401,5 @@ def _missing_by_group(collectives: Collectives, missing: list[list[int]]) -> Tab
         "group": [group_label(group) for (group, _), _ in rows],
         "missing": ints(count for _, count in rows),
     }
-    empty = ALL_RECORDED if len(collectives.of) else NO_COLLECTIVES
-    return Table.of(f"{NAME}_missing", "Collectives that a member did not record", columns, empty=empty)
+    empty = ALL_RECORDED if len(collectives.groups) else NO_COLLECTIVES
+    return Table.from_columns(f"{NAME}_missing", "Collectives that a member did not record", columns, empty=empty)

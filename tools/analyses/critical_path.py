@@ -74,7 +74,7 @@ def _over_ranks(parts: Sequence[tuple[int, ExecutionGraph | None]], _: AnalysisO
         _between_ranks(replays, ranks, path, node, note),
         _nodes(replays, path, node, rank),
     )
-    return Table.of("critical_path", "Critical path", columns, note=note, details=details)
+    return Table.from_columns("critical_path", "Critical path", columns, note=note, details=details)
 
 
 critical_path = Analysis("critical_path", _graph, _over_ranks)
@@ -100,7 +100,9 @@ def _replays(replays: Sequence[Replay], note: str) -> Table:
         "explained": Quantity("%", np.array(explained, np.float64)),
     }
     note = "" if replays else note
-    return Table.of("critical_path_replay", "The replay of all ranks beside the measured run", columns, note=note)
+    return Table.from_columns(
+        "critical_path_replay", "The replay of all ranks beside the measured run", columns, note=note
+    )
 
 
 def _by_rank(replays: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces, note: str) -> Table:
@@ -119,7 +121,9 @@ def _by_rank(replays: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces,
         "on_path": us(time),
         "on_path_pct": pct(time, time.sum()),
     }
-    return Table.of("critical_path_by_rank", "Ranks on the job's clock", columns, note="" if len(ranks) else note)
+    return Table.from_columns(
+        "critical_path_by_rank", "Ranks on the job's clock", columns, note="" if len(ranks) else note
+    )
 
 
 def _between_ranks(replays: Sequence[Replay], ranks: Int64, path: Pieces, node: Rows, note: str) -> Table:
@@ -144,7 +148,7 @@ def _between_ranks(replays: Sequence[Replay], ranks: Int64, path: Pieces, node: 
     }
     title = "Where the critical path goes from rank to rank"
     note = "" if keys else ONE_RANK if len(path.row) else note
-    return Table.of("critical_path_between_ranks", title, columns, note=note)
+    return Table.from_columns("critical_path_between_ranks", title, columns, note=note)
 
 
 def _nodes(replays: Sequence[Replay], path: Pieces, node: Rows, rank: Int64) -> Table:
@@ -158,7 +162,7 @@ def _nodes(replays: Sequence[Replay], path: Pieces, node: Rows, rank: Int64) -> 
         "time": us(path.time),
         **{name: np.where((column := _of_nodes(graphs, name, node)) == ABSENT, -1, column) for name in LOCATIONS},
     }
-    return Table.of("critical_path_nodes", "The critical path, piece by piece", columns, empty=NO_TIME)
+    return Table.from_columns("critical_path_nodes", "The critical path, piece by piece", columns, empty=NO_TIME)
 
 
 def _of_nodes(graphs: Sequence[ExecutionGraph], attribute: str, node: Rows) -> Int64:
@@ -233,7 +237,7 @@ def step_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     if outlying:
         median_us = np.median(length) / 1000
         note = f"unlike the median of {median_us:,.0f} µs: {', '.join(outlying[:OUTLIERS_NAMED])}{more}"
-    return Table.of("step_breakdown", "Steps", columns, note=note, empty=NO_STEPS)
+    return Table.from_columns("step_breakdown", "Steps", columns, note=note, empty=NO_STEPS)
 
 
 def _device_share(rank: RankTrace, steps: Steps) -> Floats:

@@ -72,7 +72,7 @@ def temporal_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     parts = {"idle": span - busy, "compute": compute, "non_compute": busy - compute}
     # the note is the same for all ranks, to be said once
     is_shorter = span.min(initial=np.iinfo(np.int64).max) < NEARLY_ALL * (rank.end - rank.begin)
-    return Table.of(
+    return Table.from_columns(
         "temporal_breakdown",
         "Temporal breakdown",
         {
@@ -108,7 +108,7 @@ def communication_computation_overlap(rank: RankTrace, _: AnalysisOptions) -> Ta
         "overlap_pct": pct(hidden, whole),
     }
     title = "Communication/computation overlap"
-    return Table.of("communication_computation_overlap", title, columns, empty=NO_COMMUNICATION)
+    return Table.from_columns("communication_computation_overlap", title, columns, empty=NO_COMMUNICATION)
 
 
 @per_rank
@@ -127,7 +127,7 @@ def kernel_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     }
     empty = NO_LENGTH if len(rank.classes) else NO_ACTIVITIES
     details = (_kernels(rank, options.top),)
-    return Table.of("kernel_breakdown", "Kernel breakdown", columns, empty=empty, details=details)
+    return Table.from_columns("kernel_breakdown", "Kernel breakdown", columns, empty=empty, details=details)
 
 
 def _labels_of_set(classes: int) -> str:
@@ -157,7 +157,7 @@ def _kernels(rank: RankTrace, top: int) -> Table:
         **of_names,
         "count": count,
     }
-    return Table.of("kernel_breakdown_kernels", "Kernels by class", columns, empty=NO_ACTIVITIES)
+    return Table.from_columns("kernel_breakdown_kernels", "Kernels by class", columns, empty=NO_ACTIVITIES)
 
 
 def _named_durations(rank: RankTrace, _: AnalysisOptions) -> tuple[int, Categorical, Int32, Int64]:
@@ -179,7 +179,7 @@ def _distribution(parts: Sequence[tuple[int, Categorical, Int32, Int64]], option
             "class": texts(LABELS, classes[groups.first]),
             **statistics(groups, duration, options.quantiles),
         }
-        return Table.of(name, title, columns, empty=NO_ACTIVITIES, details=details)
+        return Table.from_columns(name, title, columns, empty=NO_ACTIVITIES, details=details)
 
     title = "Kernel duration distribution"
     detail = table(f"{DISTRIBUTION}_by_rank", f"{title} by rank", by_rank=True)
@@ -222,7 +222,9 @@ def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     unknown = int((activities.call_row[gaps.row] < 0).sum())
     note = f"{unknown} of {len(gaps.row)} gaps end with an activity without a launch call: whether the host was late is not known"
     empty = NO_GAPS if len(activities) else NO_ACTIVITIES
-    return Table.of("idle_time_breakdown", "Idle time breakdown", columns, note=note if unknown else "", empty=empty)
+    return Table.from_columns(
+        "idle_time_breakdown", "Idle time breakdown", columns, note=note if unknown else "", empty=empty
+    )
 
 
 def _categories(linked: LinkedTrace, gaps: _Gaps, max_kernel_wait: int) -> Int64:

@@ -176,7 +176,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
         **_both("time", times),
     }
     details = (_tree(nodes, a, b), _modules(a, b), _runs(a, b))
-    return Table.of("trace_diff", "Trace diff", columns, empty=NO_ITEMS, details=details)
+    return Table.from_columns("trace_diff", "Trace diff", columns, empty=NO_ITEMS, details=details)
 
 
 def _both(name: str, values: npt.NDArray[Any]) -> Columns:
@@ -199,7 +199,9 @@ def _tree(nodes: dict[CallTreeNode, int], a: RunTotals, b: RunTotals) -> Table:
         **_both("host_time", host),
         "path": [path for _, _, path in rows],
     }
-    return Table.of("trace_diff_tree", "Trace diff by call path (difference of device time)", columns, empty=NO_ITEMS)
+    return Table.from_columns(
+        "trace_diff_tree", "Trace diff by call path (difference of device time)", columns, empty=NO_ITEMS
+    )
 
 
 def _depth_first(nodes: dict[CallTreeNode, int]) -> Iterator[tuple[int, int, str]]:
@@ -229,9 +231,9 @@ def _modules(a: RunTotals, b: RunTotals) -> Table:
     The difference is of device time, or of host time if nothing ran on a device.
     """
     paths = list(dict.fromkeys([*a.modules, *b.modules]))
-    tree = ModuleTree.of(paths if any(paths) else [])
-    own = _side_by_side(tree.path, a.modules, b.modules, 3)
-    counts, device, host = (np.stack([tree.subtree(run) for run in column.T], axis=1) for column in own)
+    tree = ModuleTree.from_paths(paths if any(paths) else [])
+    self_sums = _side_by_side(tree.path, a.modules, b.modules, 3)
+    counts, device, host = (np.stack([tree.subtree(run) for run in column.T], axis=1) for column in self_sums)
     times = device if device.any() else host
     columns: Columns = {
         "depth": ints(tree.depth),
@@ -244,7 +246,7 @@ def _modules(a: RunTotals, b: RunTotals) -> Table:
     }
     title = f"Trace diff by module (difference of {'device' if times is device else 'host'} time)"
     note = str(BY_ANNOTATION) if a.uses_annotations or b.uses_annotations else ""
-    return Table.of("trace_diff_modules", title, columns, note=note, empty=NOTHING)
+    return Table.from_columns("trace_diff_modules", title, columns, note=note, empty=NOTHING)
 
 
 def _runs(a: RunTotals, b: RunTotals) -> Table:
@@ -269,4 +271,4 @@ def _runs(a: RunTotals, b: RunTotals) -> Table:
     of_ranks, slowest = (" of all ranks", "run: the slowest rank; ") if several else ("", "")
     parts_of = f"parts: the mean of a {STEP}{of_ranks}" if per_step else "parts: the mean of a rank"
     note = f"{step.format(of_ranks)}{slowest}{parts_of}"
-    return Table.of("trace_diff_runs", "Run A and run B", columns, note=note, empty=NO_RANKS)
+    return Table.from_columns("trace_diff_runs", "Run A and run B", columns, note=note, empty=NO_RANKS)

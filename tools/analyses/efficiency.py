@@ -94,7 +94,9 @@ def efficiency(rank: RankTrace, options: AnalysisOptions) -> Table:
     }
     details = (_by_step(rank, work),)
     note = _note(rank, work)
-    return Table.of("efficiency", "Efficiency of kernels", columns, note=note, empty=NO_KERNELS, details=details)
+    return Table.from_columns(
+        "efficiency", "Efficiency of kernels", columns, note=note, empty=NO_KERNELS, details=details
+    )
 
 
 def _work(rank: RankTrace, options: AnalysisOptions) -> _Work:
@@ -160,7 +162,7 @@ def _by_step(rank: RankTrace, work: _Work) -> Table:
         "counted": pct(counted_ns, kernel_ns),
     }
     note, title = PARTLY_COUNTED if (counted_ns < kernel_ns).any() else "", "Model FLOPs utilisation by step"
-    return Table.of("efficiency_by_step", title, columns, note=note, empty=NO_KERNELS)
+    return Table.from_columns("efficiency_by_step", title, columns, note=note, empty=NO_KERNELS)
 
 
 class KernelCounters(NamedTuple):
@@ -244,7 +246,7 @@ def _counters(parts: Sequence[tuple[list[KernelCounters], str]], _: AnalysisOpti
         **{name: np.array([row.counters.get(name, np.nan) for row in rows], np.float64) for name in names},
     }
     note = "; ".join(filter(None, (note for _, note in parts)))
-    return Table.of("cupti_counters", "CUPTI counters", columns, note=note, empty=NO_RANGES)
+    return Table.from_columns("cupti_counters", "CUPTI counters", columns, note=note, empty=NO_RANGES)
 
 
 cupti_counters = Analysis("cupti_counters", _rank_counters, _counters)

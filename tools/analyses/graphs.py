@@ -111,7 +111,7 @@ def graph_replays(rank: RankTrace, options: AnalysisOptions) -> Table:
         _by_position(rank, replays, note),
         _by_op(rank, replays, note if has_ops or note else str(NO_CAPTURE)),
     )
-    return Table.of("graph_replays", "Graph launches", columns, note=note, details=details)
+    return Table.from_columns("graph_replays", "Graph launches", columns, note=note, details=details)
 
 
 def _replayed(rank: RankTrace, options: AnalysisOptions) -> _Replayed:
@@ -166,22 +166,22 @@ def _attribution_of(rank: RankTrace, rows: Rows, captures: Sequence[Capture]) ->
 
 def _doubts(attributions: list[Attribution]) -> Iterator[str]:
     """Yields which graphs' ops are unknown or uncertain."""
-    for graph, known in enumerate(attributions):
-        count = len(known.ops)
-        if not known.known_by:
-            nearest = f"the nearest agrees in the first {known.agreeing}"
+    for graph, attributed in enumerate(attributions):
+        count = len(attributed.ops)
+        if not attributed.known_by:
+            nearest = f"the nearest agrees in the first {attributed.agreeing}"
             yield f"graph {graph}: no capture has its {count} launches in their order, {nearest}"
-        elif known.known_by == BY_ORDER:
+        elif attributed.known_by == BY_ORDER:
             yield f"graph {graph}: by the order of launches alone, as the capture has no names of kernels"
-        if known.known_by == BY_MARK and "" in known.ops:
-            yield f"graph {graph}: {known.ops.count('')} of its {count} nodes were not marked"
-        if known.others:
-            yield f"graph {graph}: {known.others} other captures fit as well and name other ops; the first is taken"
+        if attributed.known_by == BY_MARK and "" in attributed.ops:
+            yield f"graph {graph}: {attributed.ops.count('')} of its {count} nodes were not marked"
+        if attributed.others:
+            yield f"graph {graph}: {attributed.others} other captures fit as well and name other ops; the first is taken"
 
 
 def _by_op(rank: RankTrace, replays: _Replayed, note: str) -> Table:
     """Returns the time of the kernels captured from each op, over all launches."""
-    is_known = np.array([bool(known.known_by) for known in replays.attributions], np.bool_)[replays.graph]
+    is_known = np.array([bool(attributed.known_by) for attributed in replays.attributions], np.bool_)[replays.graph]
     duration, op = rank.durations[replays.row], Categorical.of(replays.ops())
     graph_time = group_sums(replays.graph, duration, len(replays.launches))
     graph, duration, op = replays.graph[is_known], duration[is_known], op.take(is_known)
@@ -197,7 +197,7 @@ def _by_op(rank: RankTrace, replays: _Replayed, note: str) -> Table:
         "time": us(time),
         "pct": pct(time, graph_time[graph]),
     }
-    return Table.of("graph_replays_by_op", "Ops behind graphs", columns, note=note)
+    return Table.from_columns("graph_replays_by_op", "Ops behind graphs", columns, note=note)
 
 
 def _by_position(rank: RankTrace, replays: _Replayed, note: str) -> Table:
@@ -219,7 +219,7 @@ def _by_position(rank: RankTrace, replays: _Replayed, note: str) -> Table:
         "max": us(groups.largest(duration)),
         "op": [ops[row] for row in groups.first.tolist()],
     }
-    return Table.of("graph_replays_by_position", "Kernels of graphs by position", columns, note=note)
+    return Table.from_columns("graph_replays_by_position", "Kernels of graphs by position", columns, note=note)
 
 
 def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:

@@ -80,7 +80,7 @@ def launch_statistics(rank: RankTrace, options: AnalysisOptions) -> Table:
         "flags": texts(FLAG_TEXTS, mask),
     }
     details = (_by_api(rank, launches, note), _delay_by_op(rank, launches, note), _short_kernels(rank))
-    return Table.of("launch_statistics", "Launch statistics", columns, note=note, details=details)
+    return Table.from_columns("launch_statistics", "Launch statistics", columns, note=note, details=details)
 
 
 def _by_api(rank: RankTrace, launches: Launches, note: str) -> Table:
@@ -95,7 +95,7 @@ def _by_api(rank: RankTrace, launches: Launches, note: str) -> Table:
         "delay_mean": us(groups.mean(launches.delay)),
         "delay_max": us(groups.largest(launches.delay)),
     }
-    return Table.of("launch_statistics_by_api", "Launches by API", columns, note=note)
+    return Table.from_columns("launch_statistics_by_api", "Launches by API", columns, note=note)
 
 
 def _delay_by_op(rank: RankTrace, launches: Launches, note: str) -> Table:
@@ -112,7 +112,7 @@ def _delay_by_op(rank: RankTrace, launches: Launches, note: str) -> Table:
         "delay_max": us(groups.largest(launches.delay)),
         "long_delay": groups.sum(launches.flags[FLAGS.index("long delay")]),
     }
-    return Table.of("launch_statistics_delay_by_op", "Launch delay by op", columns, note=note)
+    return Table.from_columns("launch_statistics_delay_by_op", "Launch delay by op", columns, note=note)
 
 
 def _short_kernels(rank: RankTrace) -> Table:
@@ -129,7 +129,7 @@ def _short_kernels(rank: RankTrace) -> Table:
         "time": us(time),
         "time_pct": pct(time, time.sum()),
     }
-    return Table.of("launch_statistics_short_kernels", "Kernels by duration", columns, empty=NO_KERNELS)
+    return Table.from_columns("launch_statistics_short_kernels", "Kernels by duration", columns, empty=NO_KERNELS)
 
 
 class Patterns(NamedTuple):
@@ -216,4 +216,4 @@ def frequent_kernel_patterns(rank: RankTrace, options: AnalysisOptions) -> Table
     if not patterns.longer:
         named = f" with {options.operator!r} in its name" if options.operator else ""
         note = "" if len(order) else f"no operator{named} launched an activity"
-    return Table.of("frequent_kernel_patterns", "Frequent kernel patterns", columns, note=note)
+    return Table.from_columns("frequent_kernel_patterns", "Frequent kernel patterns", columns, note=note)

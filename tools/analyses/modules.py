@@ -63,7 +63,7 @@ class ModuleTree(NamedTuple):
     depth: list[int]
 
     @staticmethod
-    def of(paths: list[str]) -> "ModuleTree":
+    def from_paths(paths: list[str]) -> "ModuleTree":
         """Returns the tree of these paths and of all their parents."""
         order: dict[str, int] = {}
         for prefix in (prefix for path in paths for prefix in _prefixes(path) or [""]):
@@ -127,28 +127,30 @@ def modules(rank: RankTrace, _: AnalysisOptions) -> Table:
     sums = shares(linked, "module", rank, annotations=uses_annotations)
     has_modules = any(sums.label)
     note = str(BY_ANNOTATION if has_modules else NO_ANNOTATION) if uses_annotations else "" if has_modules else NOTHING
-    tree = ModuleTree.of(sums.label if has_modules else [])
+    tree = ModuleTree.from_paths(sums.label if has_modules else [])
     rows = tree.rows(sums.label) if has_modules else []
-    own = Shares(tree.path, *(_scatter(column, rows, len(tree.path)) for column in sums[1:]))
-    device, operations, critical, host, ops, activities = map(tree.subtree, own[1:])
+    self_sums = Shares(tree.path, *(_scatter(column, rows, len(tree.path)) for column in sums[1:]))
+    device, operations, critical, host, ops, activities = map(tree.subtree, self_sums[1:])
     columns: Columns = {
         "depth": ints(tree.depth),
         "name": tree.names,
-        "device_self": us(own.device),
+        "device_self": us(self_sums.device),
         "device_subtree": us(device),
-        "device_pct": pct(device, own.device.sum()),
-        "operations_self": own.operations,
+        "device_pct": pct(device, self_sums.device.sum()),
+        "operations_self": self_sums.operations,
         "operations_subtree": operations,
-        "critical_self": us(own.critical),
+        "critical_self": us(self_sums.critical),
         "critical_subtree": us(critical),
-        "critical_pct": pct(critical, own.critical.sum()),
-        "host_self": us(own.host),
+        "critical_pct": pct(critical, self_sums.critical.sum()),
+        "host_self": us(self_sums.host),
         "host_subtree": us(host),
         "ops": ops.astype(np.int64),
         "activities": activities.astype(np.int64),
         "path": tree.path,
     }
-    return Table.of("modules", "Time by module", columns, note=note, details=(_functions(rank, uses_annotations),))
+    return Table.from_columns(
+        "modules", "Time by module", columns, note=note, details=(_functions(rank, uses_annotations),)
+    )
 
 
 def _scatter(column: Floats, rows: list[int], count: int) -> Floats:
@@ -177,7 +179,7 @@ def _functions(rank: RankTrace, uses_annotations: bool) -> Table:
         "activities": sums.activities[order].astype(np.int64),
     }
     empty = str(NO_PYTHON) if uses_annotations else NOTHING
-    return Table.of("modules_by_function", "Time by Python function", columns, empty=empty)
+    return Table.from_columns("modules_by_function", "Time by Python function", columns, empty=empty)
 
 
 def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, annotations: bool) -> Shares:

@@ -52,7 +52,7 @@ class OpKinds(NamedTuple):
     outermost: Bool
 
     @staticmethod
-    def of(rank: RankTrace, row: Rows, keys: Keys) -> "OpKinds":
+    def from_keys(rank: RankTrace, row: Rows, keys: Keys) -> "OpKinds":
         """Returns the kinds of these ops; keys are columns over all ops."""
         numbers = (key.codes if isinstance(key, Categorical) else key for key in keys.values())
         kind = group_ids(*(column.astype(np.int64) for column in numbers))
@@ -98,7 +98,7 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
 
     def by(name: str, title: str, keys: Keys) -> Table:
-        kinds = OpKinds.of(rank, rows, keys)
+        kinds = OpKinds.from_keys(rank, rows, keys)
         kinds = kinds._replace(groups=kinds.groups.largest_first(kinds.sum_once(times.subtree)))
         columns: Columns = {
             **kinds.key_columns(),
@@ -107,7 +107,9 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
             "subtree": us(kinds.sum_once(times.subtree)),
             "count": kinds.sum_once(times.count),
         }
-        return Table.of(f"per_op_device_time_{name}", f"Device time per op {title}", columns, empty=NO_LAUNCHES)
+        return Table.from_columns(
+            f"per_op_device_time_{name}", f"Device time per op {title}", columns, empty=NO_LAUNCHES
+        )
 
     details = (
         by("by_name", "name", {"name": ops.name}),
@@ -122,7 +124,7 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
         "subtree": us(times.subtree[rows]),
         "count": times.count[rows],
     }
-    return Table.of("per_op_device_time", "Device time per op", columns, empty=NO_LAUNCHES, details=details)
+    return Table.from_columns("per_op_device_time", "Device time per op", columns, empty=NO_LAUNCHES, details=details)
 
 
 @per_rank
@@ -133,7 +135,7 @@ def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
     ops = rank.linked.ops
 
     def by(name: str, title: str, keys: Keys, *details: Table) -> Table:
-        kinds = OpKinds.of(rank, rank.timed_ops, keys)
+        kinds = OpKinds.from_keys(rank, rank.timed_ops, keys)
         kinds = kinds._replace(groups=kinds.groups.largest_first(kinds.sum(ops.exclusive)))
         columns: Columns = {
             **kinds.key_columns(),
@@ -142,7 +144,7 @@ def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
             "self": us(kinds.sum(ops.exclusive)),
             "mean": us(kinds.groups.mean((ops.end - ops.start)[kinds.row])),
         }
-        return Table.of(name, f"Host time per op name and {title}", columns, empty=NO_OPS, details=details)
+        return Table.from_columns(name, f"Host time per op name and {title}", columns, empty=NO_OPS, details=details)
 
     by_shape = by("host_time_per_op_by_shape", "input shapes", {"name": ops.name, "shape": rank.shapes})
     return by("host_time_per_op", "thread", {"name": ops.name, "thread": ops.thread}, by_shape)
@@ -168,7 +170,7 @@ def host_phases(rank: RankTrace, _: AnalysisOptions) -> Table:
         "waiting": us(times["for_device"] + times["for_threads"]),
         "between_ops": us(length - before),
     }
-    return Table.of("host_phases", "Host time by phase of the step", columns, empty=NO_OPS)
+    return Table.from_columns("host_phases", "Host time by phase of the step", columns, empty=NO_OPS)
 
 
 def _main_thread(rank: RankTrace) -> int:

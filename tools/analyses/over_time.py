@@ -86,9 +86,9 @@ def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
         "active": us(active),
         "at_limit": us(at_limit),
     }
-    detail = Table.of("counters_summary", "Counters in short, weighted by time", summary, note=note)
+    detail = Table.from_columns("counters_summary", "Counters in short, weighted by time", summary, note=note)
     title = "Queue length and copy bandwidth (GB/s)"
-    return Table.of("counters", title, columns, note=note, details=(detail,))
+    return Table.from_columns("counters", title, columns, note=note, details=(detail,))
 
 
 def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
@@ -307,7 +307,7 @@ def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
         "reserved": _whole_bytes(reserved),
     }
     details = (_peaks(rank, curves, note), _live(rank, curves, note))
-    return Table.of("memory_timeline", "Memory in use", columns, note=note, details=details)
+    return Table.from_columns("memory_timeline", "Memory in use", columns, note=note, details=details)
 
 
 def _step_names(rank: RankTrace, time: Int64) -> list[str]:
@@ -326,7 +326,7 @@ def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         "reserved": _whole_bytes(np.array([np.fmax.reduce(curve.reserved) for curve in curves], np.float64)),
         "known_by": [curve.source for curve in curves],
     }
-    return Table.of("memory_timeline_peak", "Peaks of memory", columns, note=note)
+    return Table.from_columns("memory_timeline_peak", "Peaks of memory", columns, note=note)
 
 
 def _whole_bytes(values: Floats) -> Quantity:
@@ -356,7 +356,7 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         "size": Quantity("B", ints(size)),
         "pct": pct(ints(size), ints(peaks)),
     }
-    return Table.of("memory_timeline_live", "What lives at the peak", columns, note=note)
+    return Table.from_columns("memory_timeline_live", "What lives at the peak", columns, note=note)
 
 
 def _outer_and_inner_op(rank: RankTrace, row: int) -> tuple[str, str]:

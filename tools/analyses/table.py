@@ -123,7 +123,7 @@ class Table(Tabular):
     details: tuple["Table", ...] = ()
 
     @staticmethod
-    def of(
+    def from_columns(
         name: str,
         title: str,
         columns: Columns,
