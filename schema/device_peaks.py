@@ -26,6 +26,7 @@ class Peak(NamedTuple):
     def tflops(self, element: "Int64") -> "Floats":
         """Returns for operands of so many bytes an element; 0 where the device or the table has nothing for them.
 
+        >>> import numpy as np
         >>> PEAKS[3].peak.tflops(np.array([2, 4, 0])).tolist()
         [312.0, 19.5, 0.0]
         """
