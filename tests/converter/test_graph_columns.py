@@ -1,7 +1,4 @@
-"""With `live_bytes` nodes say how many bytes of tensors live while they run; a replay shows it over its own time.
-
-The modules and Python functions of nodes: a slice has those of its op or call, an activity its own.
-"""
+"""Columns that not every graph has: bytes of tensors that live while a node runs, modules and Python functions."""
 
 import json
 from pathlib import Path

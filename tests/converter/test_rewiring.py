@@ -1,8 +1,4 @@
-"""Leaving rows out of a graph and putting others in: dependencies stay what they were, against references that walk
-every path.
-
-Lanes of a graph, and what is counted along them, against references that look at every nanosecond and every path.
-"""
+"""Graph edits and lanes keep dependencies and times, by references that walk every path and every nanosecond."""
 
 from collections import defaultdict
 from itertools import accumulate
@@ -41,10 +37,16 @@ from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 
 LANES = st.lists(st.integers(0, 2), min_size=1, max_size=8)
 SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)).map(lambda span: (span[0], sum(span))), max_size=6)
+Pairs = list[tuple[int, int]]
 
 
-def column_of(values: object) -> Int64:
+def integers(values: object) -> Int64:
     return np.array(values, np.int64)
+
+
+def edges_of(pairs: Pairs, kinds: list[int] | None = None) -> Edges:
+    source, target = (integers([pair[end] for pair in pairs]) for end in (0, 1))
+    return Edges(source, target, integers(kinds if kinds is not None else [1] * len(pairs)))
 
 
 @st.composite
@@ -55,11 +57,6 @@ def graphs(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
         lambda pair: pair[0] < pair[1]
     )
     return lane, sorted(draw(st.sets(pairs)), key=lambda pair: pair[::-1])
-
-
-def edges_between(pairs: list[tuple[int, int]]) -> Edges:
-    source, target = (column_of([pair[end] for pair in pairs]) for end in (0, 1))
-    return Edges(source, target, np.ones(len(pairs), np.int64))
 
 
 def before(row: int, pairs: list[tuple[int, int]]) -> set[int]:
@@ -87,14 +84,14 @@ NEAR_OR_FAR = st.integers(-2, 2) | st.sampled_from([-(2**63), 2**63 - 1])
 
 @given(st.lists(st.tuples(NEAR_OR_FAR, NEAR_OR_FAR)))
 def test_rows_are_numbered_as_they_are_sorted(rows: list[tuple[int, int]]) -> None:
-    found = group_ids(*(column_of([row[column] for row in rows]) for column in (0, 1)))
+    found = group_ids(*(integers([row[column] for row in rows]) for column in (0, 1)))
     assert found.tolist() == [sorted(set(rows)).index(row) for row in rows]
 
 
 @given(LANES)
 def test_the_row_before_on_the_lane(lane: list[int]) -> None:
     earlier = [[at for at in range(row) if lane[at] == lane[row]] for row in range(len(lane))]
-    assert previous_in_group(np.argsort(lane, kind="stable"), column_of(lane)).tolist() == [
+    assert previous_in_group(np.argsort(lane, kind="stable"), integers(lane)).tolist() == [
         found[-1] if found else -1 for found in earlier
     ]
 
@@ -104,7 +101,7 @@ def test_the_row_before_on_the_lane(lane: list[int]) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3000)), min_size=1))
 def test_whole_microseconds_keep_the_total_of_each_lane_at_every_row(rows: list[tuple[int, int]]) -> None:
-    lane, duration = (column_of([row[column] for row in rows]) for column in (0, 1))
+    lane, duration = (integers([row[column] for row in rows]) for column in (0, 1))
     whole = whole_microseconds(duration, lane)
     exact, rounded = defaultdict[int, int](int), defaultdict[int, int](int)
     for row, (number, ns) in enumerate(rows):
@@ -121,7 +118,7 @@ def test_a_span_alone_is_the_time_without_others_and_without_own_ones_that_ended
     spans: list[tuple[int, int]], others: list[tuple[int, int]]
 ) -> None:
     found = uncovered(
-        *(Intervals(*(column_of([span[end] for span in some]) for end in (0, 1))) for some in (spans, others))
+        *(Intervals(*(integers([span[end] for span in some]) for end in (0, 1))) for some in (spans, others))
     )
     taken = {time for other in others for time in range(*other)}
     for row in sorted(range(len(spans)), key=lambda row: (spans[row][1], -spans[row][0])):
@@ -144,11 +141,11 @@ def test_nodes_are_ready_from_the_end_of_what_they_follow_to_their_own(
     released = [max([zero, *(sum(times[a]) for a, b in pairs if b == row)]) for row in range(len(lane))]
     spans = [(begin, max(sum(times[row]), begin + 1)) for row, begin in enumerate(released)]
     widest = max(sum(begin <= moment < end for begin, end in spans) for moment in range(20))
-    assert widest_ready_set(g.build(), edges_between(pairs)) == widest
+    assert widest_ready_set(g.build(), edges_of(pairs)) == widest
 
 
 def test_in_no_graph_nothing_is_ready() -> None:
-    assert widest_ready_set(GraphBuilder().build(), edges_between([])) == 0
+    assert widest_ready_set(GraphBuilder().build(), edges_of([])) == 0
 
 
 # Order along lanes
@@ -157,7 +154,7 @@ def test_in_no_graph_nothing_is_ready() -> None:
 @given(graphs())
 def test_a_row_knows_how_far_every_lane_has_come(graph: tuple[list[int], list[tuple[int, int]]]) -> None:
     lane, pairs = graph
-    found = known_after(edges_between(pairs), column_of(lane), 3)
+    found = known_after(edges_of(pairs), integers(lane), 3)
     for row, clock in enumerate(found):
         known = before(row, pairs)
         assert clock == tuple(max((at for at in known if lane[at] == number), default=-1) for number in range(3))
@@ -176,7 +173,7 @@ def test_control_dependencies_that_are_kept_follow_from_data_dependencies(
     lane, pairs = graph
     rows = st.integers(0, len(lane) - 1)
     control = [(a, b) for a, b in data.draw(st.lists(st.tuples(rows, rows).map(sorted))) if a < b]
-    kept = implied(edges_between(control), edges_between(pairs), column_of(lane))
+    kept = implied(edges_of(control), edges_of(pairs), integers(lane))
     for (source, target), keeps in zip(control, kept.tolist(), strict=True):
         assert not keeps or source in before(target, pairs)
         assert keeps or (source, target) not in pairs
@@ -186,7 +183,7 @@ def test_control_dependencies_along_a_chain_are_kept() -> None:
     """Rows 0, 1, 2 and 4 are a thread, 3 another one between them; 5 begins anew."""
     lane, pairs = [0, 0, 0, 1, 0, 0], [(0, 1), (1, 2), (2, 3), (3, 4)]
     control = [(0, 2), (0, 4), (2, 4), (1, 3), (0, 5), (4, 5)]
-    assert implied(edges_between(control), edges_between(pairs), column_of(lane)).tolist() == [
+    assert implied(edges_of(control), edges_of(pairs), integers(lane)).tolist() == [
         True,
         True,
         True,
@@ -194,18 +191,6 @@ def test_control_dependencies_along_a_chain_are_kept() -> None:
         False,
         False,
     ]
-
-
-Pairs = list[tuple[int, int]]
-
-
-def integers(values: object) -> Int64:
-    return np.array(values, np.int64)
-
-
-def edges_of(pairs: Pairs, kinds: list[int] | None = None) -> Edges:
-    source, target = (integers([pair[end] for pair in pairs]) for end in (0, 1))
-    return Edges(source, target, integers(kinds if kinds is not None else [1] * len(pairs)))
 
 
 def as_dict(edges: Edges) -> dict[tuple[int, int], int]:

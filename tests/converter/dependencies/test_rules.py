@@ -1,12 +1,4 @@
-"""The slice of the calling op that precedes each host slice, in runs made by hand.
-
-The blocking reading of any run in which no launch overtook another: launching slices are replaced by what they
-launched.
-
-The order around and inside launches of graphs whose branches run on several streams, by hand-made rows.
-
-Waits as edges, by hand-made rows: between which nodes, and marked where timing alone told of them.
-"""
+"""Rules of dependencies on runs made by hand: callers, launches that block, branches of graphs, marked waits."""
 
 from collections import defaultdict
 

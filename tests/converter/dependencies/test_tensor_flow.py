@@ -1,7 +1,4 @@
-"""An activity follows the activities that wrote what its op reads, where nothing else says so already.
-
-Which dependencies between streams say something new, against a reference that walks every path.
-"""
+"""An activity follows those that wrote what its op reads, where nothing else says so; by a reference over all paths."""
 
 import dataclasses
 from collections.abc import Callable

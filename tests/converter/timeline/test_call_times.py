@@ -1,8 +1,4 @@
-"""When a call handed its work to the device, told by which took its usual time: the host in launching or the device in
-starting.
-
-What a blocking call costs if it waits and if it does not, however far the device's clock is off.
-"""
+"""When a call handed its work over, by which side took its usual time, and what a blocking call costs."""
 
 import pytest
 from execgraph.converter.timeline import slice_host

@@ -1,7 +1,4 @@
-"""The steps of optimizers for each of 30 parameters, and what they read and write.
-
-The steps of ops that relate each element to many, counted by hand on 6 x 7 elements.
-"""
+"""Steps counted by hand: of optimizers for each of 30 parameters, of ops that relate each of 6 x 7 elements to many."""
 
 from typing import Any
 

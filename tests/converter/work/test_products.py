@@ -1,9 +1,4 @@
-"""Where each attention op has its mask and its sequences, as PyTorch's schemas have them.
-
-Where each convolution has its arguments, as PyTorch's schemas have them, and what its result follows from.
-
-Operations and shapes of matrix products, and whether their results have the type of their arguments.
-"""
+"""Where attention and convolutions have their arguments, as PyTorch's schemas have them; what products make."""
 
 from typing import Any
 

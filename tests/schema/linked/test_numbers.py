@@ -1,7 +1,4 @@
-"""Texts within a trace that hold lists and objects: whoever wrote them may have written anything.
-
-Time stamps become exact nanoseconds, and back.
-"""
+"""Values of a trace that whoever wrote it may have written in any way: lists and objects in texts, and time stamps."""
 
 import json
 from collections.abc import Iterator
