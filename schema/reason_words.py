@@ -125,11 +125,6 @@ def in_words(reason: AnyReason) -> str:
     return words.replace("{}", reason.subject, 1) if isinstance(reason, ReasonOf) else words.replace("{}", "").strip()
 
 
-def counts_in_words(counts: Mapping[AnyReason, int]) -> dict[str, int]:
-    """Returns counts by what their reasons are called."""
-    return {in_words(reason): count for reason, count in counts.items()}
-
-
 def reason_called(words: str) -> AnyReason:
     """Returns the reason that is called so; OTHER where none is.
 
@@ -183,7 +178,7 @@ def from_json(text: bytes, kind: type[Record]) -> Record:
 
 def _encodable(value: Any) -> Any:
     if isinstance(value, Counts):
-        return counts_in_words(value)
+        return value.in_words()
     raise NotImplementedError(f"{type(value).__name__} is no JSON")
 
 

@@ -151,11 +151,20 @@ AnyReason = Reason | ReasonOf
 class Counts(UserDict[AnyReason, int]):
     """How often something occurred, by reason and in the order of the first occurrence; 0 for what did not.
 
-    >>> counts = Counts({Reason.MANY_MEMBERS: 2})
+    >>> counts = Counts({Reason.BLOCKING_COPIES: 2})
     >>> counts[Reason.STILL_RUNNING] += 3
     >>> counts, counts[Reason.NO_DURATION], counts.of(Reason.STILL_RUNNING)
-    ({Reason.MANY_MEMBERS: 2, Reason.STILL_RUNNING: 3}, 0, 3)
+    ({'blocking copies': 2, 'ops still running when recording ended': 3}, 0, 3)
     """
+
+    def __repr__(self) -> str:
+        return repr(self.in_words())
+
+    def in_words(self) -> dict[str, int]:
+        """Returns the counts by what their reasons are called, to be printed."""
+        from .reason_words import in_words
+
+        return {in_words(reason): count for reason, count in self.items()}
 
     def __missing__(self, reason: AnyReason) -> int:
         return 0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.arguments import GOAL, WHOLE_JOB
 from ...schema.errors import Audience, said_to
-from ...schema.reason_words import counts_in_words
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, Inputs, Output, without_leading_word
 from ..option_kinds import ends_as
@@ -64,7 +63,7 @@ def _convert(options: argparse.Namespace) -> None:
     with step("write graph"):
         graph.write(options.output)
     if options.json:
-        print_json({**dataclasses.asdict(report), "dropped": counts_in_words(report.dropped), "target": changes.counts})
+        print_json({**dataclasses.asdict(report), "dropped": report.dropped.in_words(), "target": changes.counts})
     log.info(summary(report))
     for change, count in changes.counts.items():
         log.info(summary_line("target", f"{change}: {count:g}"))
@@ -114,7 +113,7 @@ def summary(report: "ConvertReport") -> str:
         beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
         in_all = f"{count} {cause}, {report.delays_us[cause]:.1f} µs in all"
         lines.append(summary_line("delays", in_all + beside + _remedies().get(cause, "")))
-    lines += format_counts("dropped", counts_in_words(report.dropped))
+    lines += format_counts("dropped", report.dropped.in_words())
     if report.kernels_with_work or report.kernels_without_work:
         lines.append(summary_line("work", _work(report)))
     unknown = {

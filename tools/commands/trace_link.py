@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.errors import Audience, RequestError, said_to
-from ...schema.reason_words import counts_in_words, to_builtins
+from ...schema.reason_words import to_builtins
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, Inputs, Output, without_leading_word
 from ..option_kinds import ends_as
@@ -118,8 +118,8 @@ def summary(linked: "LinkedTrace") -> str:
     ]
     if report.activities:
         lines.append(summary_line("machine", in_words(linked.info.machine)))
-    waits, odd = counts_in_words(report.waits), counts_in_words(report.oddities)
-    guessed, dropped = counts_in_words(report.guessed), counts_in_words(report.dropped)
+    waits, odd = report.waits.in_words(), report.oddities.in_words()
+    guessed, dropped = report.guessed.in_words(), report.dropped.in_words()
     lines += format_counts("waits", waits) + format_counts("oddities", odd)
     lines += format_counts("guessed", guessed) + format_counts("dropped", dropped)
     notes = [*report.notes, *([str(UNRECORDED_WAITS)] if lacks_sync_records(linked) else [])]

@@ -26,7 +26,7 @@ from ...schema.errors import DataError
 from ...schema.graph import Change, ConvertReport
 from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
-from ...schema.reason_words import counts_in_words, from_json, to_json
+from ...schema.reason_words import from_json, to_json
 from ..terminal import rank_rows, summary_line
 from .cross_rank import mark_of, ranks_in_words
 from .rank_comms import RankComms
@@ -271,7 +271,7 @@ def _dropped_lines(ranks: Iterable[RankSummary]) -> Iterator[str]:
     """Yields a line for each reason for which something was dropped: how often on which ranks."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for rank in ranks:
-        for reason, count in counts_in_words(rank.link.dropped).items() if rank.link else ():
+        for reason, count in rank.link.dropped.in_words().items() if rank.link else ():
             by_reason[reason].append(f"{count} of rank {rank.rank}")
     for reason, counts in sorted(by_reason.items()):
         more = f" and {len(counts) - RANKS_SHOWN} more ranks" if len(counts) > RANKS_SHOWN else ""

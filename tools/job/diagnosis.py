@@ -15,7 +15,6 @@ import msgspec
 from ...schema.columns import bytes_text, format_counts
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
-from ...schema.reason_words import counts_in_words
 from ..pairs import hosts_of
 from ..recognise import InputKind
 from ..sync_records_advice import sync_records_advice
@@ -284,7 +283,7 @@ def _kernel(kernel: KernelTime) -> str:
 def _dropped(processes: Iterable[Inspection]) -> list[str]:
     by_reason: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for process in processes:
-        for reason, count in counts_in_words(process.dropped).items():
+        for reason, count in process.dropped.in_words().items():
             by_reason[reason].append((process.name, count))
     lines = [
         f"{amount([count for _, count in occurrences]):>12} {reason} "

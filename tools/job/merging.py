@@ -17,7 +17,6 @@ from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
 from ...schema.errors import DataError, RequestError
 from ...schema.linked import are_step_marks, previous_on_stream
 from ...schema.progress import Progress, unwatched
-from ...schema.reason_words import counts_in_words
 from ...schema.reasons import AnyReason, Counts, Reason
 from ..pairs import hosts_of
 from ..recognise import InputKind
@@ -140,7 +139,7 @@ class _Rank:
             Reason.SYNC_RECORDS: len(trace.syncs.start),
             Reason.EVENT_RECORDS: len(trace.event_records.event),
         }
-        dropped = counts_in_words(Counts(lost).add(trace.skipped))
+        dropped = Counts(lost).add(trace.skipped).in_words()
         reasons = [(self.rank, reason, count) for reason, count in dropped.items()]
         self.connection.executemany("INSERT INTO dropped VALUES (?, ?, ?)", reasons)
 
