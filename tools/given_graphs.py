@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from ..schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ..schema.errors import DataError, Remedy
-from ..schema.graph import ExecutionGraph, json_to_graph
+from ..schema.graph import ExecutionGraph, json_to_graph, read_et
 from ..schema.progress import unseen
 from .recognise import InputKind
 from .wrong_kind import file_for_folder, instead_of_folder, reading
@@ -63,8 +63,8 @@ def read_graph_file(file: InputFile, tensors: bool = True) -> ExecutionGraph:
     with path_of(file) as path:
         if not path.removesuffix(".gz").endswith(".json"):
             with reading(path, InputKind.GRAPH):
-                return ExecutionGraph.read(path, tensors)
+                return read_et(path, tensors)
         with TemporaryDirectory(prefix="execgraph-") as folder, reading(path, InputKind.GRAPH_JSON):
             encoded = str(Path(folder, "graph.et"))
             json_to_graph(path, encoded, unseen)
-            return ExecutionGraph.read(encoded, tensors)
+            return read_et(encoded, tensors)

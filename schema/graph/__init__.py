@@ -11,7 +11,7 @@ from .execution_graph import (
     ExecutionGraph as ExecutionGraph,
     TargetChanges as TargetChanges,
     digraph_of as digraph_of,
-    read_graph as read_graph,
+    read_et as read_et,
 )
 from .json_files import graph_to_json as graph_to_json, json_to_graph as json_to_graph
 from .json_form import METADATA as METADATA, NODE as NODE

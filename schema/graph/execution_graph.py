@@ -113,18 +113,8 @@ class ExecutionGraph(NodeColumns):
 
     @staticmethod
     def read(path: InputFile, tensors: bool = True) -> "ExecutionGraph":
-        """Reads a .et file (gzip accepted).
-
-        Args:
-            path: The file to read, or the open file.
-            tensors: Whether to read the tensors of ops, too.
-
-        Raises:
-            DataError: The file is no graph; the text says from which byte on.
-        """
-        with path_of(path) as path:
-            columns = read_columns(path, tensors)
-        return ExecutionGraph(**{field.name: getattr(columns, field.name) for field in fields(columns)})
+        """Reads a .et file, see `read_et`."""
+        return read_et(path, tensors)
 
     def write(self, path: FilePath) -> None:
         """Writes the graph, whole or not at all: as JSON where the name ends in .json, else as a .et file.
@@ -214,13 +204,16 @@ def digraph_of(graph: ExecutionGraph) -> "nx.DiGraph[int]":
     return digraph
 
 
-def read_graph(path: InputFile) -> ExecutionGraph:
-    """Reads a graph from a .et file (gzip accepted), with the tensors of its ops.
+def read_et(path: InputFile, tensors: bool = True) -> ExecutionGraph:
+    """Reads a .et file (gzip accepted).
 
     Args:
         path: The file to read, or the open file.
+        tensors: Whether to read the tensors of ops, too.
 
     Raises:
         DataError: The file is no graph; the text says from which byte on.
     """
-    return ExecutionGraph.read(path)
+    with path_of(path) as path:
+        columns = read_columns(path, tensors)
+    return ExecutionGraph(**{field.name: getattr(columns, field.name) for field in fields(columns)})

@@ -16,7 +16,7 @@ from execgraph.converter.options import Options
 from execgraph.linker.link import link, read_linked
 from execgraph.linker.windows import EVERYTHING, Window
 from execgraph.schema.columns import Int64, Ragged
-from execgraph.schema.graph import DependencyKind, ExecutionGraph, read_graph
+from execgraph.schema.graph import DependencyKind, ExecutionGraph, read_et
 from execgraph.schema.linked import write_linked
 from execgraph.tools.generate import Job, RankRun, Run, as_numpy, correlation, simulate
 from execgraph.tools.generate.record import FIRST_NS
@@ -254,7 +254,7 @@ def test_files_between_keep_it(tmp_path: Path) -> None:
     linked, graph = str(tmp_path / "linked.json"), str(tmp_path / "graph.et")
     write_linked(link(*recorded(tmp_path)), linked)
     convert(read_linked(linked)).write(graph)
-    assert known(read_graph(graph).metadata) == KNOWN
+    assert known(read_et(graph).metadata) == KNOWN
 
 
 def test_a_trace_that_does_not_say_it_leaves_it_out(tmp_path: Path) -> None:

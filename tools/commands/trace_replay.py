@@ -12,7 +12,7 @@ import msgspec
 
 from ...schema.arguments import ASTRA_SIM
 from ...schema.errors import Audience, DataError, said_to
-from ...schema.graph import ExecutionGraph
+from ...schema.graph import ExecutionGraph, read_et
 from ...schema.io import STANDARD_STREAM
 from ...schema.linked import integer
 from ..command import print_json, progress, run_command, step
@@ -105,7 +105,7 @@ def _simulate(paths: Sequence[str], graphs: Sequence[ExecutionGraph], as_json: b
 
 def _read(path: str) -> ExecutionGraph:
     with reading(path, InputKind.GRAPH):
-        return ExecutionGraph.read(path, tensors=False)
+        return read_et(path, tensors=False)
 
 
 def _graphs(source: str) -> list[str]:

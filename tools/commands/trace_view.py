@@ -36,14 +36,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from ...schema.graph import ExecutionGraph
+    from ...schema.graph import read_et
     from ..recognise import InputKind
     from ..view import Selection, select, write_view
     from ..wrong_kind import reading
 
     path = arguments.inputs[0]
     with step("read graph"), reading(path, InputKind.GRAPH):
-        graph = ExecutionGraph.read(path)
+        graph = read_et(path)
     for note in graph.notes:
         log.warning(f"{NAME}: note: {note}")
     selection = Selection(

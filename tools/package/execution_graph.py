@@ -186,6 +186,11 @@ class ExecutionGraph(GraphRecord):
 
     __slots__ = ()
 
+    @staticmethod
+    def read(path: InputFile, tensors: bool = True) -> "ExecutionGraph":
+        """Reads a graph from a .et file, or its JSON form, see `read_graph`."""
+        return cast("ExecutionGraph", read_graph_file(path, tensors))
+
     @overload
     def __getitem__(self, position: int) -> Node: ...
     @overload
@@ -339,4 +344,4 @@ def read_graph(path: InputFile) -> ExecutionGraph:
     Raises:
         DataError: The file is not a graph; the text says what it is, or from which byte on.
     """
-    return cast(ExecutionGraph, read_graph_file(path))
+    return ExecutionGraph.read(path)

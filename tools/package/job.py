@@ -5,7 +5,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .converter.scaling import Growth
 from .execution_graph import ExecutionGraph
@@ -70,7 +70,7 @@ class Job(SummaryRepr):
             file = self._files[whole_number(position, "job[position]")]
         except IndexError:
             raise IndexError(f"there is no graph at {position}: the job has {len(self)}") from None
-        return cast(ExecutionGraph, read_graph_file(file))
+        return ExecutionGraph.read(file)
 
     def __iter__(self) -> Iterator[ExecutionGraph]:
         # a generator holds the job, and so its folder
