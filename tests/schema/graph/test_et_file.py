@@ -1,4 +1,4 @@
-"""Graph files: written as the protobuf library would; whatever is valid by the schema is read, and the rest is refused."""
+"""Graph files: written as the protobuf library would; what is valid by the schema is read, the rest refused."""
 
 import gzip
 import io
