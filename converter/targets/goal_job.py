@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -232,10 +232,10 @@ def _matches(ranks: Sequence[RankCommunication]) -> tuple[Int64, list[list[_Memb
     numbers, splits = np.array([rank.rank for rank in ranks], np.int64), [rank.splits for rank in ranks]
     lists = [*(group.ranks for group in matching.groups), ""]
     first = (position, numbers[position], row, type_, kind, np.maximum(size, 0), start + begin[position], duration)
-    columns = [column.tolist() for column in (*first, on_host != 0, root)]
+    columns: list[list[Any]] = [column.tolist() for column in (*first, on_host != 0, root)]
     pairs = zip(position.tolist(), call.tolist(), strict=True)
-    facts = zip(*columns, (splits[rank][of_rank] for rank, of_rank in pairs), group.tolist(), strict=True)
-    members = [_Member(*known, lists[number]) for *known, number in facts]
+    columns += [[splits[rank][of_rank] for rank, of_rank in pairs], [lists[number] for number in group.tolist()]]
+    members = [_Member(*fact) for fact in zip(*columns, strict=True)]
     bounds = [*np.flatnonzero(np.diff(matched, prepend=-1)).tolist(), len(members)]
     return begin, [members[since:until] for since, until in pairwise(bounds)]
 

@@ -20,7 +20,7 @@ def parts(draw: st.DrawFn, algorithm: Algorithm) -> list[CollectiveMember]:
     """The parts of all members of a collective."""
     members = (
         2
-        if algorithm.startswith(Algorithm.MESSAGE)
+        if algorithm.is_message
         else draw(st.sampled_from([2, 4, 8]) if algorithm in POWERS_ALONE else st.integers(2, 7))
     )
     counts = st.integers(0, 40)
