@@ -10,17 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.arguments import GENERIC
-from ..schema.columns import (
-    ABSENT,
-    Categorical,
-    Int64,
-    NodeIds,
-    NodeNumbers,
-    OpRows,
-    Ragged,
-    cumcount,
-    rows_by_number,
-)
+from ..schema.columns import ABSENT, Categorical, Int64, NodeIds, NodeNumbers, OpRows, Ragged, cumcount, rows_by_number
 from ..schema.graph import (
     DATA_WAIT_WITHOUT_PROFILER_NS,
     DEVICE_NAME,

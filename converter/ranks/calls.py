@@ -1,6 +1,5 @@
-"""The communication of one rank as columns, from its graph or its recorded arguments: small even for a large graph.
-
-Collective matching: which calls of several ranks are one collective or message. Nothing else decides this.
+"""The communication of one rank as columns, small even for a large graph, and which calls of several ranks are one
+collective or message. Nothing else decides this.
 
 A collective matches those that other ranks recorded in the same group, of the same type, with the same sequence number;
 or in the same order, where sequence numbers are not recorded or cannot be the same. A send matches the receive of the

@@ -1,14 +1,9 @@
-"""Recognises the process groups of a job: which groups of different ranks are the same.
+"""The process groups of a job: their ranks as short text, which groups of different ranks are the same, and graphs of
+some of the ranks.
 
 A group is identified by its ranks. Groups of the same ranks are distinguished by name if one rank knows all names.
 Otherwise names differ, as every process counts its own groups, and say little: then description and work distinguish
 the groups, as far as these agree between ranks.
-
-Lists of ranks as short text, so that a summary of thousands of ranks stays small; real groups are regular.
-
-The process groups of a graph's communication.
-
-Restricts a job to some of its ranks: these are renumbered from 0, and groups keep the remaining members.
 """
 
 import dataclasses

@@ -1,14 +1,9 @@
-"""How far a fitted network is off for transfers that it was not fitted to.
-
-Networks of two dimensions, within nodes and across them, and which numbers of ranks in a node a job's groups allow.
-
-Ranks of a node are neighbours. The simulator sends between two ranks within the node unless they have the same place in
-their nodes. So each group has to lie within a node, at one place of several nodes, or have all ranks.
-
-Fits a network to a job's measured collectives: bandwidth and latency of a switch in ASTRA-sim's analytical model.
+"""Fits a network to a job's measured collectives: bandwidth and latency of a switch in ASTRA-sim's analytical model.
 
 Groups within nodes and groups across them may show two networks. Then there are two switches, if the simulator's
-dimensions can tell these groups apart, and they fit much better than one.
+dimensions can tell these groups apart, and they fit much better than one. Ranks of a node are neighbours; the simulator
+sends between two ranks within the node unless they have the same place in their nodes. So each group has to lie within
+a node, at one place of several nodes, or have all ranks.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,17 +1,11 @@
-"""The facts of one rank's graph that scaling needs: its communication, when in a step that is, and its computation.
-
-When in a training step the host issued each collective: which part of the backward pass, or none.
+"""What scaling has to know of each rank: its communication, when in a training step the host issued it, its
+computation; and the facts of ranks that were not traced.
 
 Autograd runs a node for each function of the forward pass, and the node AccumulateGrad for each parameter, when its
-gradient is complete. So what is issued there concerns the gradient of a parameter; what a function's node issues may
-as well be the gradient of an activation, as in tensor parallelism.
-
-Completes a job of which only some ranks were traced: a traced rank stands in for each missing one.
-
-The traced ranks are taken for a pattern that repeats, as the replicas of a job do: a missing rank does what the rank at
-the same position of the pattern does. It is in the groups of that rank that contain it, and in place of the others in
-those at the same distance. This must fit what was traced, as every group is known from any of its members, and every
-message from either end; otherwise the missing ranks do something else, and nothing is assumed.
+gradient is complete. What is issued there concerns the gradient of a parameter; what a function's node issues may as
+well be the gradient of an activation. The traced ranks are taken for a pattern that repeats, as the replicas of a job
+do: a missing rank does what the rank at the same position of the pattern does, in its groups that contain it, and in
+place of the others in those at the same distance. Where that does not fit what was traced, nothing is assumed.
 """
 
 import hashlib

@@ -1,15 +1,10 @@
-"""How much longer collectives take when their group changes its size.
+"""How long collectives take and how many bytes they move when their group changes its size, by a latency per step and a
+time per byte, fitted.
 
-The time that members share, from the last arrival to the end, scales with the fitted line, or becomes that of the given
-network. The time for which a member waited for the others stays.
-
-Models how long collectives take by the size of their group: a latency per step and a time per byte, fitted.
-
-The measured time of a collective is what its members share, from the last arrival to the end. The fit uses the most
-specific collectives that determine both latency and bandwidth: those of one type in one group, of the type, of the
+The measured time of a collective is what its members share, from the last arrival to the end; it scales with the fitted
+line, or becomes that of the given network. The time for which a member waited for the others stays. The fit uses the
+most specific collectives that determine both latency and bandwidth: those of one type in one group, of the type, of the
 group, or of the job.
-
-How many bytes a rank puts into a collective when its group grows: as many as before, or its shard of the whole.
 """
 
 from collections import Counter, defaultdict

@@ -1,8 +1,7 @@
 """Plans what happens to every rank, group and collective of a job when its data-parallel degree changes.
 
-The ranks of a scaled job: copy after copy, the kept ranks in their order.
-
-Numbers the process groups of a scaled job: first those that all copies share, then those of each copy.
+The scaled job has copy after copy of the kept ranks. Groups that all copies share are numbered first, then those of
+each copy.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,6 +1,6 @@
-"""Finds the data-parallel process groups of a job, which its copies join.
+"""Finds the data-parallel process groups of a job, which its copies join, by what their members do in them.
 
-Groups are named by the user, or recognised by their description, or by their use:
+Groups are named by the user, whole or by some types of their collectives, or recognised by their description or use:
 
 - A group that reduces gradients of parameters, issued as each is complete, and nothing in the backward of functions:
   its members hold the same parameters. They run the same kernels, or the group is the only one. Smaller things
@@ -10,13 +10,6 @@ Groups are named by the user, or recognised by their description, or by their us
 
 Anything else may be tensor parallel as well, and is not recognised. The group of all ranks grows if it carries only
 what is the same for any number of ranks.
-
-The use that the members of a process group make of it, over all ranks of a job.
-
-The data-parallel groups that the user names, whole or by some types of their collectives alone.
-
-One process group may carry gradients, reduced among all replicas, and exchanges within a replica, as in a recommender
-whose tables are spread over the ranks. `NAME=all_reduce` tells them apart.
 """
 
 import re

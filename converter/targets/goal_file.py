@@ -1,7 +1,4 @@
-"""Writes the GOAL file of a job, rank after rank.
-
-How to write a job in GOAL.
-"""
+"""Writes the GOAL file of a job, rank after rank."""
 
 from collections import Counter
 from collections.abc import Callable

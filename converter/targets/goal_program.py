@@ -1,27 +1,10 @@
 """A rank's graph as GOAL operations: what computes for how long, what is sent where, and who waits for whom.
 
 A node follows the last operations of its dependencies. Computation is a calc on the cpu of its lane, which takes the
-node's host delay, gap and duration. Delays are calcs on cpus of their own. Communication starts with a calc of its gap,
-goes on with the messages of its algorithm, and ends with a calc on its lane when all of them are over. Communication
-that no other rank recorded is a calc of its measured time.
-
-GOAL operations of a rank, and their text.
-
-The messages of a rank in each collective in which it takes part, with tags that are unique between two ranks.
-
-Messages from one rank to another are counted over all collectives. These have the same order on all ranks, so both ends
-give a message the same tag.
-
-The cpus of a rank: one per host thread and stream, and more for delays, which pass beside all work.
-
-A cpu runs one operation at a time, so delays that overlap in the measured run need a cpu each.
-
-Makes operations wait for other cpus in a way that LogGOPSim keeps.
-
-In LogGOPSim an operation that requires one on another cpu starts when its own cpu is free, even if the other one has
-only begun: `requires` gives the order, but time passes only within a cpu, or through a nic, which sends messages in
-order. So an operation that is awaited elsewhere sends the rank a byte when it has ended, and the operation that waits
-first sends another byte after that one, both through a nic of their own.
+node's host delay, gap and duration; delays, which pass beside all work, are calcs on cpus of their own. Communication
+starts with a calc of its gap, goes on with the messages of its algorithm, and ends with a calc on its lane when all of
+them are over. Messages between two ranks are counted over all collectives, which have the same order on all ranks, so
+both ends give a message the same tag. Communication that no other rank recorded is a calc of its measured time.
 """
 
 import heapq
@@ -309,6 +292,11 @@ number of the sender's.
 
 def cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) -> list[Operation]:
     """Returns the operations, with messages of the rank to itself where one waits for another cpu. O(n + e).
+
+    In LogGOPSim an operation that requires one on another cpu starts when its own cpu is free, even if the other one
+    has only begun: `requires` gives the order, but time passes only within a cpu, or through a nic, which sends messages
+    in order. So an operation that is awaited elsewhere sends the rank a byte when it has ended, and the operation that
+    waits first sends another byte after that one, both through a nic of their own.
 
     Operations on the cpus below `lanes` keep their order.
     """

@@ -39,11 +39,7 @@ from .derived import (
     waits_without_record as waits_without_record,
     without_guesses as without_guesses,
 )
-from .host import (
-    GROUP_INIT as GROUP_INIT,
-    NO_TENSORS as NO_TENSORS,
-    listed_attributes as listed_attributes,
-)
+from .host import GROUP_INIT as GROUP_INIT, NO_TENSORS as NO_TENSORS, listed_attributes as listed_attributes
 from .kineto import (
     DATA_WAIT_WITHOUT_PROFILER as DATA_WAIT_WITHOUT_PROFILER,
     LARGEST_ID as LARGEST_ID,

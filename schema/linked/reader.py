@@ -44,16 +44,7 @@ from .layout import (
     calls,
     waits_of_nodes,
 )
-from .linked_trace import (
-    Activities,
-    DeviceWaits,
-    HostWaits,
-    LinkedTrace,
-    LinkReport,
-    Ops,
-    ThreadHandoffs,
-    TraceInfo,
-)
+from .linked_trace import Activities, DeviceWaits, HostWaits, LinkedTrace, LinkReport, Ops, ThreadHandoffs, TraceInfo
 from .numbers import InexactTime, integers, nanoseconds
 
 LATEST = 1 << 62

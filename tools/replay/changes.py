@@ -1,13 +1,10 @@
-"""Factors for the durations of nodes in what-if replays: `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`.
+"""Changes of a what-if replay: factors for the durations of nodes, `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`.
 
 `bound:compute=0.5` stands for a device with twice the operations per second, `bound:memory=0.5` for twice the
-bandwidth. `class:host` includes idle time between ops, but not work that the trace did not record.
-
-Tells what limits a kernel on its device by the roofline model: operations, or the bytes that it moves.
-
-A kernel with more operations per byte than the ratio of the device's peaks is compute-bound, else memory-bound
-(Williams, Waterman and Patterson, Roofline, 2009). Measured time does not count: a kernel far below its roof is also
-limited by something else.
+bandwidth. `class:host` includes idle time between ops, but not work that the trace did not record. What limits a kernel
+is told by the roofline model: one with more operations per byte than the ratio of the device's peaks is compute-bound,
+else memory-bound (Williams, Waterman and Patterson, Roofline, 2009). Measured time does not count: a kernel far below
+its roof is also limited by something else.
 """
 
 import math

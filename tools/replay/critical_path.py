@@ -1,9 +1,7 @@
 """The critical path of a replay: the chain of nodes and waits that determines its makespan.
 
 It goes back from the node that ends last, through the dependency that each node waited for longest. The times of its
-pieces add up to the makespan exactly.
-
-Where the critical path goes from one rank to another: through a collective or a message that both shared.
+pieces add up to the makespan exactly. It goes from one rank to another through a collective or a message of both.
 """
 
 from collections import Counter

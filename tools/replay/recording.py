@@ -1,13 +1,8 @@
 """What recording did to a run: how long a step takes without a profiler, and the factor for the host that gives it.
 
 A profiler slows the host, hardly the devices. So host work takes a share of its recorded time without one, and that
-share is what makes a replay as long as the measured step. It also gives other processes time to load data ahead, so
-that time in the data loader is as it was measured.
-
-The host's time in PyTorch's data loader, which a graph knows without a profiler where `capture` measured it.
-
-Recording slows the loop, but not the processes that load its batches: while it is recorded, it waits for less than it
-does without. So this time is not scaled as other host work is, but replaced.
+share is what makes a replay as long as the measured step. Other processes get time to load data ahead while the loop is
+slowed: time in PyTorch's data loader is not scaled but replaced by what it was without.
 """
 
 import re

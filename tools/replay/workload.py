@@ -1,8 +1,7 @@
 """The columns that a replay works on, from the graphs of one or several ranks: one row per node, rank after rank.
 
-Measured times count from the first recorded start of the node's own rank.
-
-What the time of a node is spent on: one class per node of an execution graph.
+Measured times count from the first recorded start of the node's own rank. A node has one class, what its time is spent
+on.
 """
 
 import re
