@@ -125,7 +125,12 @@ class Groups:
         return least
 
     def largest_first(self, values: npt.NDArray[Any]) -> "Groups":
-        """Returns the groups in the order of their values, the largest first; of equal ones the earlier group."""
+        """Returns the groups in the order of their values, the largest first; of equal ones the earlier group.
+
+        >>> groups = groupby(np.array([4, 5, 5])).largest_first(np.array([1, 2]))
+        >>> groups.number.tolist(), groups.first.tolist(), groups.smallest(np.array([9, 8, 7])).tolist()
+        ([1, 0, 0], [1, 0], [7, 9])
+        """
         return self.in_order(np.argsort(-values, kind="stable"))
 
     def in_order(self, order: Int64) -> "Groups":
