@@ -294,9 +294,9 @@ def cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) ->
     """Returns the operations, with messages of the rank to itself where one waits for another cpu. O(n + e).
 
     In LogGOPSim an operation that requires one on another cpu starts when its own cpu is free, even if the other one
-    has only begun: `requires` gives the order, but time passes only within a cpu, or through a nic, which sends messages
-    in order. So an operation that is awaited elsewhere sends the rank a byte when it has ended, and the operation that
-    waits first sends another byte after that one, both through a nic of their own.
+    has only begun: `requires` gives the order, but time passes only within a cpu, or through a nic, which sends
+    messages in order. So an operation that is awaited elsewhere sends the rank a byte when it has ended, and the
+    operation that waits first sends another byte after that one, both through a nic of their own.
 
     Operations on the cpus below `lanes` keep their order.
     """

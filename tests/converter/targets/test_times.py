@@ -1,4 +1,4 @@
-"""Times as ASTRA-sim takes them: overlaps once, excess time, start offsets and last messages as nodes, work for rooflines."""
+"""Times as ASTRA-sim takes them: overlaps once, excess time and start offsets as nodes, work for rooflines."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Replays: when nodes start and end, alone, over ranks and between hosts, and how far uncertain waits may change a run."""
+"""Replays: when nodes start and end, alone, over ranks and between hosts, and how far uncertain waits matter."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Jobs in ASTRA-sim's simulated mode, beside what a small simulator makes of the same files; rings and direct exchanges."""
+"""Jobs in ASTRA-sim's simulated mode, beside what a small simulator makes of the files; rings, direct exchanges."""
 
 from pathlib import Path
 from typing import Any
