@@ -83,8 +83,8 @@ def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool
     """
     if waited_for_slot is None:
         waited_for_slot = np.zeros(len(context.linked.activities), np.bool_)
-    launched, ready = release(context, edges)
-    latency, gap = _typical_latencies(context, Release(launched, ready), waited_for_slot)
+    launched, ready = released = release(context, edges)
+    latency, gap = _typical_latencies(context, released, waited_for_slot)
     start = context.linked.activities.start
     launch = _Releaser(launched, np.maximum(start - launched, 0), *latency)
     chain = _Releaser(ready, np.where(ready > NEVER, np.maximum(start - ready, 0), 0), *gap)
