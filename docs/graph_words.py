@@ -6,7 +6,18 @@ docs/formats.py makes docs/graph.md of these tables; tests compare them with the
 from enum import Enum
 from typing import NamedTuple
 
-from execgraph.schema.graph import CONCURRENCY_LIMIT, DATA_WAIT_WITHOUT_PROFILER_NS, DEVICE_NAME, Delay, DependencyKind, NodeType, RANKS_OF_GROUP, STEPS, STEP_START, STEP_WITHOUT_PROFILER_NS
+from execgraph.schema.graph import (
+    CONCURRENCY_LIMIT,
+    DATA_WAIT_WITHOUT_PROFILER_NS,
+    DEVICE_NAME,
+    Delay,
+    DependencyKind,
+    NodeType,
+    RANKS_OF_GROUP,
+    STEPS,
+    STEP_START,
+    STEP_WITHOUT_PROFILER_NS,
+)
 
 
 class Where(Enum):

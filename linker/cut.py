@@ -12,10 +12,19 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Lookup
-from ..schema.linked import Calls, LinkedTrace, Ops, ThreadHandoffs, are_step_marks, op_parents, previous_on_stream
+from ..schema.linked import (
+    Calls,
+    LinkedTrace,
+    Ops,
+    ThreadHandoffs,
+    are_step_marks,
+    op_parents,
+    previous_on_stream,
+    select_rows,
+)
 from ..schema.reasons import Counts, Reason
 from .match import are_ops
-from .readers import KeptRows, select_linked, select_rows
+from .readers import KeptRows, select_linked
 from .windows import SMALLEST_REST, Period
 
 

@@ -15,7 +15,6 @@ from .device_rows import (
     Role as Role,
     role_of as role_of,
     select_linked as select_linked,
-    select_rows as select_rows,
 )
 from .device_trace import read_device_trace as read_device_trace
 from .host_trace import ROOT_NODE as ROOT_NODE, HostTrace as HostTrace, read_host_trace as read_host_trace

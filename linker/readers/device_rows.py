@@ -5,18 +5,16 @@ a device or linked trace is a trace of its own, whose columns that refer to rows
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...schema.columns import (
     ActivityRows,
     Bool,
-    BytesColumn,
     CallRows,
     Categorical,
     CommunicationRows,
@@ -28,7 +26,7 @@ from ...schema.columns import (
     SummaryRepr,
     format_counts,
 )
-from ...schema.linked import LinkedTrace, MergedRank, kineto
+from ...schema.linked import LinkedTrace, MergedRank, columns_at, kineto, select_rows
 from ...schema.reasons import Counts
 
 
@@ -300,34 +298,12 @@ class DeviceTrace(SummaryRepr):
         return [int(pid) for pid in np.union1d(self.ops.process, self.calls.process)]
 
 
-AnyTable = TypeVar("AnyTable", bound=SummaryRepr)
-
-
 class KeptRows(NamedTuple):
     """Which rows of a linked trace's tables are kept."""
 
     ops: Bool
     calls: Bool
     activities: Bool
-
-
-def select_rows(table: AnyTable, rows: Bool | Int64) -> AnyTable:
-    """Returns the rows of a table of columns."""
-    table_of: Callable[..., AnyTable] = type(table)
-    return table_of(**_columns(table, rows))
-
-
-def _columns(table: Any, rows: Bool | Int64) -> dict[str, Any]:
-    """Returns the columns of a record at the rows, by the names of their fields."""
-    chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-    columns: dict[str, Any] = {}
-    for entry in fields(table):
-        column = getattr(table, entry.name)
-        if isinstance(column, Categorical | BytesColumn):
-            columns[entry.name] = column.take(chosen)
-        elif isinstance(column, np.ndarray):
-            columns[entry.name] = column[chosen]
-    return columns
 
 
 def select(device: DeviceTrace, **masks: Bool) -> DeviceTrace:
@@ -349,7 +325,7 @@ def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
     op, call = OpRows(_new_rows(kept_rows.ops)), CallRows(_new_rows(kept_rows.calls))
     activity = ActivityRows(_new_rows(kept_rows.activities))
-    ops = replace(linked.ops, **_columns(linked.ops, kept_rows.ops), extra=linked.ops.extra.take(kept_rows.ops))
+    ops = replace(linked.ops, **columns_at(linked.ops, kept_rows.ops), extra=linked.ops.extra.take(kept_rows.ops))
     calls = select_rows(linked.calls, kept_rows.calls)
     activities = select_rows(linked.activities, kept_rows.activities)
     used = np.zeros(len(linked.communications), np.bool_)

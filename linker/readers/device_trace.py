@@ -19,7 +19,7 @@ from ...schema.comm_groups import INT32_MAX
 from ...schema.errors import Damage, DataError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, decode, kind_of_text
-from ...schema.linked import FOREVER, LONGEST_RECORDING, integer, kineto
+from ...schema.linked import FOREVER, LONGEST_RECORDING, integer, kineto, select_rows
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
 from .device_events import DeviceEvents, unpadded
@@ -34,7 +34,6 @@ from .device_rows import (
     RecordedSyncs,
     Role,
     select,
-    select_rows,
     skip_categories,
 )
 from .rocpd_database import is_database

@@ -19,27 +19,11 @@ from .arguments import (
     with_tensors as with_tensors,
 )
 from .communications import Communications as Communications
-from .derived import (
-    STEP_MARK as STEP_MARK,
-    SYNC_RECORDS as SYNC_RECORDS,
-    SyncCall as SyncCall,
-    are_step_marks as are_step_marks,
-    guessed as guessed,
-    last_ended as last_ended,
-    name_of as name_of,
-    op_parents as op_parents,
-    op_tree as op_tree,
-    previous_on_stream as previous_on_stream,
-    step_count as step_count,
-    step_starts as step_starts,
-    stream_sorted as stream_sorted,
-    streams_of as streams_of,
-    sync_calls as sync_calls,
-    took_over as took_over,
-    waits_without_record as waits_without_record,
-    without_guesses as without_guesses,
+from .host import (
+    GROUP_INIT as GROUP_INIT,
+    NO_TENSORS as NO_TENSORS,
+    listed_attributes as listed_attributes,
 )
-from .host import GROUP_INIT as GROUP_INIT, NO_TENSORS as NO_TENSORS, listed_attributes as listed_attributes
 from .kineto import (
     DATA_WAIT_WITHOUT_PROFILER as DATA_WAIT_WITHOUT_PROFILER,
     LARGEST_ID as LARGEST_ID,
@@ -51,6 +35,7 @@ from .kineto import (
 )
 from .layout import LinkedFile as LinkedFile
 from .linked_trace import (
+    STEP_MARK as STEP_MARK,
     Activities as Activities,
     Calls as Calls,
     Communication as Communication,
@@ -63,7 +48,16 @@ from .linked_trace import (
     Provenance as Provenance,
     ThreadHandoffs as ThreadHandoffs,
     TraceInfo as TraceInfo,
+    are_step_marks as are_step_marks,
+    columns_at as columns_at,
+    guessed as guessed,
     on_host_clock as on_host_clock,
+    op_parents as op_parents,
+    op_tree as op_tree,
+    select_rows as select_rows,
+    step_count as step_count,
+    step_starts as step_starts,
+    without_guesses as without_guesses,
 )
 from .numbers import (
     FOREVER as FOREVER,
@@ -81,10 +75,24 @@ from .numbers import (
     json_value as json_value,
     lacks_padding as lacks_padding,
     literal as literal,
+    name_of as name_of,
     nanoseconds as nanoseconds,
     with_padding as with_padding,
 )
 from .reader import read_linked as read_linked
+from .streams import (
+    last_ended as last_ended,
+    previous_on_stream as previous_on_stream,
+    stream_sorted as stream_sorted,
+    streams_of as streams_of,
+    took_over as took_over,
+)
+from .sync_calls import (
+    SYNC_RECORDS as SYNC_RECORDS,
+    SyncCall as SyncCall,
+    sync_calls as sync_calls,
+    waits_without_record as waits_without_record,
+)
 from .tensors import (
     HOST as HOST,
     NOWHERE as NOWHERE,

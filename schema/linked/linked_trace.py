@@ -1,18 +1,20 @@
 """The linked trace in memory: tables of ops, calls and activities, and of the waits between them.
 
 A `..._row` column has rows of another table, -1 for none. Times are int64 ns on the device trace's clock, ABSENT for
-host ops that the device trace does not hold.
+host ops that the device trace does not hold. Parents never go round in a circle: circles are cut where traces are
+linked and where linked files are read.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from ..columns import (
+    ABSENT,
     ActivityRows,
     Bool,
     BytesColumn,
@@ -26,7 +28,9 @@ from ..columns import (
     RowTable,
     Summary,
     SummaryRepr,
+    Tree,
     format_counts,
+    parent_rows,
 )
 from ..machine import MachineCalibration
 from ..reasons import Counts
@@ -307,3 +311,82 @@ def on_host_clock(activities: Activities, machine: MachineCalibration) -> Activi
     if not shift.any():
         return activities
     return replace(activities, start=activities.start + shift, end=activities.end + shift)
+
+
+def op_parents(ops: Ops) -> OpRows:
+    """Returns for each op the row of the op that called it, -1 for none. O(n log n).
+
+    An op that names itself as its parent is outermost.
+    """
+    return OpRows(parent_rows(ops.id, ops.parent_id))
+
+
+def op_tree(ops: Ops) -> Tree:
+    """Returns the tree of ops; those that one op called are in order of time. O(n log n)."""
+    return Tree.of(op_parents(ops), ops.start)
+
+
+AnyTable = TypeVar("AnyTable", bound=SummaryRepr)
+
+
+def select_rows(table: AnyTable, rows: Bool | Int64) -> AnyTable:
+    """Returns the rows of a table of columns."""
+    table_of: Callable[..., AnyTable] = type(table)
+    return table_of(**columns_at(table, rows))
+
+
+def columns_at(table: Any, rows: Bool | Int64) -> dict[str, Any]:
+    """Returns the columns of a record at the rows, by the names of their fields."""
+    chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    columns: dict[str, Any] = {}
+    for entry in fields(table):
+        column = getattr(table, entry.name)
+        if isinstance(column, Categorical | BytesColumn):
+            columns[entry.name] = column.take(chosen)
+        elif isinstance(column, np.ndarray):
+            columns[entry.name] = column[chosen]
+    return columns
+
+
+def guessed(known_by: Categorical) -> Bool:
+    """Returns which edges are known from timing alone."""
+    return known_by.equal(Provenance.TIMING.value)
+
+
+def without_guesses(linked: LinkedTrace) -> LinkedTrace:
+    """Returns the trace without waits and hand-offs that are known from timing alone.
+
+    Their waiting time becomes the thread's own time again.
+    """
+    tables = ((name, getattr(linked, name)) for name in ("device_waits", "host_waits", "handoffs"))
+    return replace(linked, **{name: select_rows(table, ~guessed(table.known_by)) for name, table in tables})
+
+
+STEP_MARK = "ProfilerStep#"
+LONGEST_NUMBER = 18
+"""Digits of a number that fits 64 bits."""
+
+
+def are_step_marks(names: Categorical) -> Bool:
+    """Returns which names mark a step."""
+    return names.where(lambda name: name.startswith(STEP_MARK))
+
+
+def step_starts(names: Categorical, start: Int64) -> dict[int, int]:
+    """Returns the start (ns) of each step by its number, from ops' names and starts; of several marks the first.
+
+    >>> step_starts(Categorical.of(["ProfilerStep#3", "aten::mm", "ProfilerStep#4"]), np.array([10, 11, 20]))
+    {3: 10, 4: 20}
+    """
+    marks = np.flatnonzero(are_step_marks(names) & (start != ABSENT))
+    starts: dict[int, int] = {}
+    for row in marks[np.argsort(start[marks], kind="stable")].tolist():
+        number = names[row].removeprefix(STEP_MARK)
+        if number.isdecimal() and number.isascii() and len(number) <= LONGEST_NUMBER:
+            starts.setdefault(int(number), int(start[row]))
+    return starts
+
+
+def step_count(names: Categorical, duration_ns: Ns) -> int:
+    """Returns how many steps these ops mark. Several threads may mark the same step."""
+    return len(np.unique(names.codes[are_step_marks(names) & (duration_ns > 0)]))

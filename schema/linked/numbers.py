@@ -237,3 +237,12 @@ def exact_microseconds(time: int) -> str:
     whole, fraction = divmod(abs(time), 1000)
     sign = "-" if time < 0 else ""
     return f"{sign}{whole}.{fraction:03d}".rstrip("0") if fraction else f"{sign}{whole}"
+
+
+def name_of(value: Any) -> str:
+    r"""Returns the value as text that a file can hold: with `?` for half a surrogate pair, which escapes may name.
+
+    >>> name_of("gemm \ud83d")
+    'gemm ?'
+    """
+    return str(value).encode("utf-8", "replace").decode()

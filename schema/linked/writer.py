@@ -15,10 +15,9 @@ from ..columns import ABSENT, Categorical, Int64, RowMap
 from ..io import open_output
 from ..progress import OnProgress, unseen
 from ..reason_words import to_json
-from .derived import op_parents
 from .host import NO_TENSORS, Attr
 from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, as_record
-from .linked_trace import Activities, LinkedTrace, Ops
+from .linked_trace import Activities, LinkedTrace, Ops, op_parents
 
 NODES_AT_ONCE = 1 << 10
 SEPARATOR = b",\n"

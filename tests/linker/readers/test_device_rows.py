@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.readers import INSTANT, KeptRows, Role, read_device_trace, select_linked, select_rows
+from execgraph.linker.readers import INSTANT, KeptRows, Role, read_device_trace, select_linked
 from execgraph.linker.readers.device_rows import select, skip_categories
 from execgraph.schema import json_stream
 from execgraph.schema.columns import JsonRecords
-from execgraph.schema.linked import Communication, kineto
+from execgraph.schema.linked import Communication, kineto, select_rows
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import given, settings, strategies as st
 from support.references import COMMUNICATION, Act, Call, Op, linked_of

@@ -1,0 +1,75 @@
+"""Finds the streams of a process from the columns of its activities, and what ran before on them."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ..columns import Bool, Int64, group_ids, previous_in_group, rows_of_each
+
+
+class OnStreams(Protocol):
+    """Activities, or other rows that ran on streams. Times are in ns."""
+
+    device: Int64
+    stream: Int64
+    start: Int64
+    end: Int64
+
+
+def stream_sorted(activities: OnStreams) -> Int64:
+    """Returns the rows by device, stream, start and end."""
+    return np.lexsort((activities.end, activities.start, activities.stream, activities.device)).astype(np.int64)
+
+
+def previous_on_stream(activities: OnStreams) -> Int64:
+    """Returns for each activity the one before it on its stream, -1 for the first."""
+    return previous_in_group(stream_sorted(activities), activities.device, activities.stream)
+
+
+class Streams(NamedTuple):
+    """The streams of a process: `number` is the position of each activity's stream in `device` and `stream`."""
+
+    device: Int64
+    stream: Int64
+    number: Int64
+
+
+def streams_of(activities: OnStreams) -> Streams:
+    """Returns the sorted pairs of device and stream, and the position of each activity's pair."""
+    number = group_ids(activities.device, activities.stream)
+    first = np.unique(number, return_index=True)[1]
+    return Streams(activities.device[first], activities.stream[first], number)
+
+
+def last_ended(end: Int64, times: Int64, fits: Callable[[Int64], Bool] | None = None, *, tried: int = 1) -> Int64:
+    """Returns for each time the row that ended last at or before it, -1 for none. O(n log n).
+
+    Args:
+        end: The end of each row.
+        times: The times.
+        fits: Says whether a row counts for each time; given one row for each.
+        tried: How many rows are looked at for each time, the last ended first.
+    """
+    by_end = np.append(np.argsort(end, kind="stable"), -1)
+    position = np.searchsorted(end[by_end[:-1]], times, side="right") - 1
+    source = np.full(len(times), -1, np.int64)
+    for back in range(tried):
+        row = by_end[np.maximum(position - back, -1)]
+        counts = (source < 0) & (row >= 0)
+        source = np.where(counts if fits is None else counts & fits(row), row, source)
+    return source
+
+
+def took_over(activities: OnStreams, slack: int) -> Bool:
+    """Returns which activities started right when one on another stream of their device ended, within `slack` (ns).
+
+    Activities do so that waited for a slot on a full device.
+    """
+    follows = np.zeros(len(activities.start), np.bool_)
+    for rows in rows_of_each(activities.device).values():
+        last = last_ended(activities.end[rows], activities.start[rows] + slack)
+        is_soon = (last >= 0) & (last != np.arange(len(rows)))
+        is_soon &= activities.start[rows] - activities.end[rows[last]] <= slack
+        follows[rows] = is_soon & (activities.stream[rows[last]] != activities.stream[rows])
+    return follows
