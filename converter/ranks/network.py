@@ -6,7 +6,8 @@ sends between two ranks within the node unless they have the same place in their
 a node, at one place of several nodes, or have all ranks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -236,15 +237,43 @@ def _error(two: TwoDimensions) -> float:
     return float("inf") if two.fit_error_pct is None else two.fit_error_pct
 
 
-def _one_dimension(usable: Sequence[Transfer]) -> Network:
-    relative = {direct: _relative_costs(usable, direct) for direct in _directions(usable)}
+class _Fit(NamedTuple):
+    """Whether all-to-alls go directly, the factors for steps and bytes, the size of each transfer by number, and the
+    median error in % of sizes that the fit was made without.
+    """
+
+    direct: bool
+    factors: tuple[float, ...]
+    size: Int64
+    error_pct: float | None
+
+
+def _fit(usable: Sequence[Transfer], costs_of: Callable[[bool], Factors]) -> _Fit:
+    """Returns the fit of costs, a row for each transfer, with all-to-alls that go directly or in a ring, whichever is
+    closer; directly if there are none.
+    """
+    ns = np.array([[transfer.ns] for transfer in usable], np.float64)
+    has_all_to_all = any(transfer.kind == CollectiveType.ALL_TO_ALL for transfer in usable)
+    relative = {direct: costs_of(direct) / ns for direct in ((True, False) if has_all_to_all else (True,))}
     direct = min(relative, key=lambda direct: float(np.median(relative_errors(relative[direct], relative[direct]))))
-    size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T)
+    # the same bytes within and across nodes are two sizes
+    whole_bytes = np.round(relative[direct] * ns).astype(np.int64)
+    size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T, *whole_bytes.T)
+    return _Fit(direct, fitted_factors(relative[direct]), size, held_out_pct(relative[direct], size))
+
+
+def _one_dimension(usable: Sequence[Transfer]) -> Network:
+    direct, factors, size, error_pct = _fit(
+        usable,
+        lambda direct: np.array(
+            [step_cost(transfer.kind, transfer.members, transfer.size, direct) for transfer in usable], np.float64
+        ),
+    )
     return Network(
-        *_link(*fitted_factors(relative[direct])),
+        *_link(*factors),
         transfers=len(usable),
         sizes=int(size.max()) + 1,
-        fit_error_pct=held_out_pct(relative[direct], size),
+        fit_error_pct=error_pct,
         repeat_error_pct=median_pct(_repeat_errors(np.array([transfer.ns for transfer in usable], np.float64), size)),
         direct=direct,
     )
@@ -252,36 +281,20 @@ def _one_dimension(usable: Sequence[Transfer]) -> Network:
 
 def _two_dimensions(usable: Sequence[Transfer], node: int, ranks: int) -> TwoDimensions:
     """Returns the network with nodes of so many ranks that fits best."""
-    ns = np.array([[transfer.ns] for transfer in usable], np.float64)
-    relative = {direct: costs(usable, node, ranks, direct) / ns for direct in _directions(usable)}
-    direct = min(relative, key=lambda direct: float(np.median(relative_errors(relative[direct], relative[direct]))))
-    # the same bytes within and across nodes are two sizes
-    whole_bytes = np.round(relative[direct] * ns).astype(np.int64)
-    size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T, *whole_bytes.T)
-    step, byte, step_across, byte_across = fitted_factors(relative[direct])
+    direct, factors, size, error_pct = _fit(usable, lambda direct: costs(usable, node, ranks, direct))
+    step, byte, step_across, byte_across = factors
     return TwoDimensions(
         within=Link(node, *_link(step, byte)),
         across=Link(ranks // node, *_link(step_across, byte_across)),
         sizes=int(size.max()) + 1,
-        fit_error_pct=held_out_pct(relative[direct], size),
+        fit_error_pct=error_pct,
         direct=direct,
     )
-
-
-def _directions(usable: Sequence[Transfer]) -> tuple[bool, ...]:
-    """Returns whether all-to-alls may go directly and in a ring: directly if there are none."""
-    return (True, False) if any(transfer.kind == CollectiveType.ALL_TO_ALL for transfer in usable) else (True,)
 
 
 def _link(step_ns: float, byte_ns: float) -> tuple[float, float]:
     """Returns bandwidth and latency of a link; a step goes over two."""
     return max(round(1e9 / GIB / max(byte_ns, 1e-6), 3), LEAST_BANDWIDTH), round(step_ns / 2, 1)
-
-
-def _relative_costs(transfers: Sequence[Transfer], direct: bool) -> Factors:
-    """Returns a row of steps and bytes for each transfer, divided by its measured time."""
-    cost = [step_cost(transfer.kind, transfer.members, transfer.size, direct) for transfer in transfers]
-    return np.asarray(np.array(cost, np.float64) / np.array([[transfer.ns] for transfer in transfers], np.float64))
 
 
 def _repeat_errors(time: Factors, size: Int64) -> list[Factors]:
