@@ -163,7 +163,8 @@ def lower_collectives(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGra
     for kind, instead in LOWERED.items():
         rows = collective & (recorded == kind)
         lowered[rows] = instead
-        lowering.add(Change.LOWERED, int(rows.sum()), f"{kind.name.lower()} as {instead.name.lower()}")
+        reason = f"{kind.name} as {instead.name}".lower().replace("_", " ")
+        lowering.add(Change.LOWERED, int(rows.sum()), reason)
     graph.attributes["comm_type"] = lowered
     _grow(graph, collective & (recorded == CollectiveType.BARRIER))
     return graph

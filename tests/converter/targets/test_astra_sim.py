@@ -223,7 +223,7 @@ def test_all_gathers_and_barriers_have_at_least_128_bytes(size: int, played: int
     gather, told = passed(pad_all_gathers, collective(ALL_GATHER, comm_size=size))
     assert (told[Change.PADDED], gather.integers("comm_size").tolist()) == (small, [played])
     barrier, told = passed(lower_collectives, collective(BARRIER, comm_size=size))
-    assert told.reasons(Change.LOWERED) == {"barrier as all_reduce": 1}
+    assert told.reasons(Change.LOWERED) == {"barrier as all reduce": 1}
     assert barrier.integers("comm_size").tolist() == [played]
     for run in (pad_all_gathers, lower_collectives):
         other, told = passed(run, collective(comm_size=size))

@@ -31,7 +31,7 @@ def test_a_type_is_simulated_as_itself_or_the_one_in_its_place_and_an_unknown_on
 
 
 def test_a_lowered_type_is_counted_by_name() -> None:
-    assert report(communicating(comm_type=CollectiveType.GATHER)).reasons(Change.LOWERED) == {"gather as all_gather": 1}
+    assert report(communicating(comm_type=CollectiveType.GATHER)).reasons(Change.LOWERED) == {"gather as all gather": 1}
 
 
 def test_a_barrier_without_data_still_holds_the_ranks_together() -> None:
