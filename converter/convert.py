@@ -12,10 +12,11 @@ import numpy as np
 from ..schema.arguments import GENERIC, Target, wrong_argument
 from ..schema.columns import ActivityRows, NodeNumbers, OpRows, Ragged
 from ..schema.comm_groups import RankList
+from ..schema.counts import Counts
 from ..schema.graph import CONCURRENCY_LIMIT, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import GROUP_INIT, LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
-from ..schema.reasons import Counts, Reason
+from ..schema.reasons import Reason
 from .dependencies import LOOKED_BACK, RULES, calling_slices, inferred, launch, with_synchronous_launches
 from .device_only import HOST_TIME_AFTER, without_host
 from .edges import Edges, check, deduplicated, order_through_circles

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..schema.arguments import GENERIC
 from ..schema.columns import ABSENT, Categorical, Int64, NodeIds, NodeNumbers, OpRows, Ragged, cumcount, rows_by_number
+from ..schema.counts import Counts
 from ..schema.graph import (
     DATA_WAIT_WITHOUT_PROFILER_NS,
     DEVICE_NAME,
@@ -23,7 +24,6 @@ from ..schema.graph import (
     TensorText,
 )
 from ..schema.linked import FOREVER, HOST, NEVER, NO_TENSORS, member_texts, step_count, step_starts
-from ..schema.reasons import Counts
 from .communication import CommunicationColumns, CommunicationNode, communication_columns
 from .edges import Edges
 from .options import Options

@@ -10,13 +10,13 @@ from execgraph.schema.graph import (
     CONCURRENCY_LIMIT,
     DATA_WAIT_WITHOUT_PROFILER_NS,
     DEVICE_NAME,
+    RANKS_OF_GROUP,
+    STEP_START,
+    STEP_WITHOUT_PROFILER_NS,
+    STEPS,
     Delay,
     DependencyKind,
     NodeType,
-    RANKS_OF_GROUP,
-    STEPS,
-    STEP_START,
-    STEP_WITHOUT_PROFILER_NS,
 )
 
 

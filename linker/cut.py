@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Lookup
+from ..schema.counts import Counts
 from ..schema.linked import (
     Calls,
     LinkedTrace,
@@ -22,7 +23,7 @@ from ..schema.linked import (
     previous_on_stream,
     select_rows,
 )
-from ..schema.reasons import Counts, Reason
+from ..schema.reasons import Reason
 from .match import are_ops
 from .readers import KeptRows, select_linked
 from .windows import SMALLEST_REST, Period

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT
+from ..schema.counts import Counts
 from ..schema.linked import LinkedTrace, LinkReport
-from ..schema.reasons import AnyReason, Counts, Reason
+from ..schema.reasons import AnyReason, Reason
 from .cut import TracePart
 from .match import Match, are_ops
 from .readers import DeviceTrace, HostTrace

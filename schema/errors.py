@@ -9,8 +9,9 @@ from enum import Enum, IntEnum
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from .counts import Counts
 from .reason_words import MENDED, in_words
-from .reasons import Counts, Reason
+from .reasons import Reason
 
 BEGINNING, END = 1000, 300
 LISTED = 12
@@ -204,7 +205,9 @@ OPTIONAL = {
     "completion": Optional("tab completion", ("argcomplete",), "argcomplete"),
     "dask": Optional("a Dask cluster", ("distributed",), "distributed"),
     "report": Optional(
-        "the HTML page", ("altair", "jinja2", "platformdirs", "vl_convert"), "altair vl-convert-python platformdirs"
+        "the HTML page",
+        ("altair", "jinja2", "platformdirs", "vl_convert"),
+        "altair jinja2 vl-convert-python platformdirs",
     ),
     "zstd": Optional("reading zstd", ("zstandard",), "zstandard"),
     "pandas": Optional("a pandas.DataFrame", ("pandas",), "pandas"),

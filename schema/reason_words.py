@@ -5,11 +5,10 @@ read. Commands import this before they know what to do, so that msgspec is loade
 """
 
 import re
-from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from .reasons import LARGEST_JOB, MEMBERS_EACH, AnyReason, Counts, Reason, ReasonOf
+from .reasons import LARGEST_JOB, MEMBERS_EACH, AnyReason, Reason, ReasonOf
 
 Record = TypeVar("Record")
 
@@ -148,44 +147,3 @@ def _reasons(*words: str) -> tuple[dict[str, Reason], list[tuple[Reason, "re.Pat
         if "{}" in text
     ]
     return plain, of_subjects
-
-
-def counts_called(counts: Mapping[str, int]) -> Counts:
-    """Returns counts of a file by their reasons."""
-    return Counts({reason_called(words): count for words, count in counts.items()})
-
-
-def to_json(value: Any) -> bytes:
-    """Returns the JSON of a value; counts in it are in words."""
-    import msgspec
-
-    return msgspec.json.encode(value, enc_hook=_encodable)
-
-
-def to_builtins(value: Any) -> Any:
-    """Returns a record as an object of JSON; counts in it are in words."""
-    import msgspec
-
-    return msgspec.to_builtins(value, enc_hook=_encodable)
-
-
-def from_json(text: bytes, kind: type[Record]) -> Record:
-    """Returns the record that a JSON text holds, whose counts are in words. Raises msgspec.DecodeError."""
-    import msgspec
-
-    return msgspec.json.decode(text, type=kind, dec_hook=decoded)
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, Counts):
-        return value.in_words()
-    raise NotImplementedError(f"{type(value).__name__} is no JSON")
-
-
-def decoded(kind: type[Any], value: Any) -> Any:
-    """Returns counts for an object of counts in words, as a hook of msgspec's decoders."""
-    import msgspec
-
-    if kind is Counts:
-        return counts_called(msgspec.convert(value, dict[str, int]))
-    raise NotImplementedError(f"{kind.__name__} is no record of a file")

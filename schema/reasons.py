@@ -1,10 +1,8 @@
 """Why rows of a trace are counted: they were lost, are odd, were guessed, or a wait was resolved in some way.
 
-Counts are kept by these reasons, never by sentences: `reason_words` says them where they are printed or written.
+`Counts` (counts.py) are kept by these reasons, never by sentences: `reason_words` says them where they are printed.
 """
 
-from collections import UserDict
-from collections.abc import Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -146,41 +144,3 @@ class ReasonOf(NamedTuple):
 
 
 AnyReason = Reason | ReasonOf
-
-
-class Counts(UserDict[AnyReason, int]):
-    """How often something occurred, by reason and in the order of the first occurrence; 0 for what did not.
-
-    >>> counts = Counts({Reason.BLOCKING_COPIES: 2})
-    >>> counts[Reason.STILL_RUNNING] += 3
-    >>> counts, counts[Reason.NO_DURATION], counts.of(Reason.STILL_RUNNING)
-    ({'blocking copies': 2, 'ops still running when recording ended': 3}, 0, 3)
-    """
-
-    def __repr__(self) -> str:
-        return repr(self.in_words())
-
-    def in_words(self) -> dict[str, int]:
-        """Returns the counts by what their reasons are called, to be printed."""
-        from .reason_words import in_words
-
-        return {in_words(reason): count for reason, count in self.items()}
-
-    def __missing__(self, reason: AnyReason) -> int:
-        return 0
-
-    def of(self, *reasons: Reason) -> int:
-        """Returns how often these reasons occurred, whatever they were about."""
-        return sum(count for reason, count in self.items() if reason.reason in reasons)
-
-    def add(self, *others: Mapping[AnyReason, int]) -> "Counts":
-        """Adds other counts, in place, leaves out what never occurred, and returns itself."""
-        for other in others:
-            for reason, count in other.items():
-                self[reason] += count
-        self.data = self.without_zeros().data
-        return self
-
-    def without_zeros(self) -> "Counts":
-        """Returns the counts of what occurred."""
-        return Counts({reason: count for reason, count in self.items() if count})

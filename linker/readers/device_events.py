@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder, JsonRecordsBuilder
+from ...schema.counts import Counts
 from ...schema.linked import (
     FOREVER,
     LONGEST_RECORDING,
@@ -29,7 +30,7 @@ from ...schema.linked import (
     nanoseconds,
     with_padding,
 )
-from ...schema.reasons import Counts, Reason
+from ...schema.reasons import Reason
 from .device_rows import (
     ANNOTATIONS,
     RecordedActivities,

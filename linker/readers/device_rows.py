@@ -26,8 +26,8 @@ from ...schema.columns import (
     SummaryRepr,
     format_counts,
 )
+from ...schema.counts import Counts
 from ...schema.linked import LinkedTrace, MergedRank, columns_at, kineto, select_rows
-from ...schema.reasons import Counts
 
 
 class Role(Enum):

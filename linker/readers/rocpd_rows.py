@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Categorical, Int64, JsonRecords, Lookup, rows_of_each
+from ...schema.counts import Counts
 from ...schema.errors import DataError
 from ...schema.io import note_input
 from ...schema.linked import FOREVER, integer, kineto
-from ...schema.reasons import Counts, Reason
+from ...schema.reasons import Reason
 from .device_rows import (
     DeviceTrace,
     RecordedActivities,

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..reasons import Counts, Reason
+from ..counts import Counts
+from ..reasons import Reason
 from .host import EMPTY_LIST, NO_TENSORS, TensorLists
 from .numbers import json_value
 

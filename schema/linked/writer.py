@@ -12,9 +12,9 @@ import numpy as np
 
 from ..arguments import FilePath, check_ending
 from ..columns import ABSENT, Categorical, Int64, RowMap
+from ..counts import to_json
 from ..io import open_output
 from ..progress import OnProgress, unseen
-from ..reason_words import to_json
 from .host import NO_TENSORS, Attr
 from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, as_record
 from .linked_trace import Activities, LinkedTrace, Ops, op_parents

@@ -8,8 +8,9 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import BytesColumn
+from execgraph.schema.counts import Counts
 from execgraph.schema.linked import LARGEST_ID, read_arguments, usable_arguments
-from execgraph.schema.reasons import Counts, Reason
+from execgraph.schema.reasons import Reason
 
 from fuzz.running import run
 from fuzz.samples import played

@@ -4,9 +4,8 @@ import random
 from pathlib import Path
 
 import pytest
-from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.graph import Change, ExecutionGraph
 from execgraph.tools.job import BuildOptions, BuildReport, build
-from execgraph.tools.job.build_rank import WITHOUT_PARTNER
 from execgraph.tools.replay import replay_ranks
 from support.builder.records import Group, Tensor
 from support.builder.timeline import TraceBuilder
@@ -82,7 +81,7 @@ def checked(report: BuildReport) -> None:
     assert not report.all_failures
     assert not report.disagreements
     assert not any(rank.convert and rank.convert.unknown_communications for rank in report.ranks)
-    assert not any(WITHOUT_PARTNER in rank.target for rank in report.ranks)
+    assert not any(Change.WITHOUT_PARTNER in rank.target for rank in report.ranks)
 
 
 @pytest.mark.parametrize("torch", ["2.1", "2.4", "2.13"])

@@ -1,4 +1,4 @@
-"""An argument of the wrong kind is answered with what the call takes; paths are told from objects, endings from others."""
+"""Arguments of the wrong kind are answered with what the call takes; paths are told from objects, and endings apart."""
 
 import io
 from pathlib import Path

@@ -22,9 +22,9 @@ from ...schema.columns import (
     summary_text,
     time_text,
 )
+from ...schema.counts import Counts
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import are_step_marks
-from ...schema.reasons import Counts
 from ..phase_names import LOADER
 from ..replay import (
     UNEXPLAINED,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.arguments import ASTRA_SIM, GOAL
+from ...schema.counts import to_builtins
 from ...schema.errors import Audience, Remedy, require, said_to
-from ...schema.reason_words import to_builtins
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser, Inputs, Output
 from ..options import chosen_for, options_of

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from ...schema.counts import to_builtins
 from ...schema.errors import Audience, said_to
-from ...schema.reason_words import to_builtins
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser, Inputs
 from ..terminal import print_text

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from ...schema.counts import to_builtins
 from ...schema.errors import Audience, RequestError, said_to
-from ...schema.reason_words import to_builtins
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, Inputs, Output, without_leading_word
 from ..option_kinds import ends_as

@@ -50,7 +50,7 @@ from .workload import NodeClass, Workload
 
 RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
-EVIDENCE = {"order": "the order of calls", "timing": "timing"}
+EVIDENCE = {"order": "the order of calls", "timing": "timing", "order or timing": "the order of calls or timing"}
 BY_ORDER, BY_TIMING = DependencyKind.CALL_ORDER, DependencyKind.INFERRED
 CLEAR_PCT = 1.0
 """A range that is narrower than this, in % of its upper end, is one figure to a reader."""
@@ -81,9 +81,8 @@ class MakespanRange(NamedTuple):
     @property
     def reason(self) -> str:
         """Why there is a range: `14 waits are known only from the order of calls and delayed nothing when measured`."""
-        evidence = " or ".join(EVIDENCE[word] for word in self.known_by.split(" or "))
         waits = f"{self.waits:,} {'waits are' if self.waits != 1 else 'wait is'}"
-        return f"{waits} known only from {evidence} and delayed nothing when measured"
+        return f"{waits} known only from {EVIDENCE[self.known_by]} and delayed nothing when measured"
 
 
 @dataclass(slots=True, repr=False)

@@ -1,13 +1,9 @@
-"""Building all ranks of a job: every graph, what failed and why, what is not built again, and the same bytes always.
-
-Merging takes the memory of one rank, however many there are.
-"""
+"""Building all ranks of a job: every graph, what failed and why, what is not built again, and the same bytes always."""
 
 import json
 import os
 import shutil
 import sys
-import tracemalloc
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,17 +19,12 @@ from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import (
     BuildOptions,
     BuiltJob,
-    MergeReport,
     Outcomes,
     build,
-    merge_for_counting,
-    merge_for_viewing,
 )
 from execgraph.tools.job.build_rank import RankResult, RankTask
-from execgraph.tools.trace_files import RankFile
 from execgraph.tools.workers import WorkerDied, in_processes
 from support.generated import here
-from support.reports import Jobs, ranks_in
 from support.tasks import killed_by_3, process_of, staged
 
 
@@ -362,20 +353,3 @@ def test_an_empty_folder_is_one_line_and_exit_1(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize("wrong", [["--jobs", "0"], ["--jobs", "2", "--scheduler", "tcp://a:1"], ["--promote", "none"]])
 def test_wrong_usage_is_exit_2(tmp_path: Path, wrong: list[str]) -> None:
     assert command("--input-dir", tmp_path, "--output-dir", tmp_path / "out", *wrong) == 2
-
-
-@pytest.mark.parametrize(("merge", "name"), [(merge_for_viewing, "merged.json"), (merge_for_counting, "merged.db")])
-def test_memory_does_not_grow_with_the_number_of_ranks(
-    jobs: Jobs, tmp_path: Path, merge: Callable[[Sequence[RankFile], str], MergeReport], name: str
-) -> None:
-    def peak(ranks: Sequence[RankFile]) -> int:
-        tracemalloc.start()
-        merge(ranks, str(tmp_path / name))
-        highest = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return highest
-
-    every = ranks_in(jobs(16))
-    merge(every[:1], str(tmp_path / name))
-    added = sum(path.stat().st_size for _, path in every[2:])
-    assert peak(every) - peak(every[:2]) < added / 4

@@ -14,7 +14,9 @@ import json
 import shutil
 import sqlite3
 import subprocess
+import tracemalloc
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, one_rank, read_device_trace, read_host_trace, read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.job import TABLES_AND_QUERIES, merge_for_counting, merge_for_viewing
+from execgraph.tools.job import TABLES_AND_QUERIES, MergeReport, merge_for_counting, merge_for_viewing
 from execgraph.tools.job.merge_survey import clock_corrections
 from execgraph.tools.trace_files import RankFile
 from support.databases import DIALECTS, LITE, Op, write_database
@@ -394,3 +396,20 @@ def test_a_process_taken_out_of_a_viewing_trace_links_as_its_database_did(tmp_pa
     for rank, path in ranks:
         before = graph_of(read_rocpd(str(path)), None, rank, tmp_path)
         assert graph_of(read_device_trace(str(tmp_path / "merged.json")), None, rank, tmp_path) == before
+
+
+@pytest.mark.parametrize(("merge", "name"), [(merge_for_viewing, "merged.json"), (merge_for_counting, "merged.db")])
+def test_memory_does_not_grow_with_the_number_of_ranks(
+    jobs: Jobs, tmp_path: Path, merge: Callable[[Sequence[RankFile], str], MergeReport], name: str
+) -> None:
+    def peak(ranks: Sequence[RankFile]) -> int:
+        tracemalloc.start()
+        merge(ranks, str(tmp_path / name))
+        highest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return highest
+
+    every = ranks_in(jobs(16))
+    merge(every[:1], str(tmp_path / name))
+    added = sum(path.stat().st_size for _, path in every[2:])
+    assert peak(every) - peak(every[:2]) < added / 4
