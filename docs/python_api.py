@@ -35,7 +35,7 @@ SECTIONS = {
 """The names in the order in which a reader meets them."""
 TYPES = {
     "schema.arguments": "FilePath InputFile Paths Target Promotion InputsOutputs",
-    "tools.given_graphs": "Graphs",
+    "tools.replay.workload": "Graphs",
     "tools.replay.changes": "Changes",
     "building": "BuildTarget",
     "schema.comm_groups": "RankList",

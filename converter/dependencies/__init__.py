@@ -20,8 +20,8 @@ from .rules import (
     launching_node as launching_node,
     program_order,
     stream_order,
+    with_synchronous_launches as with_synchronous_launches,
 )
-from .synchronous_launches import with_synchronous_launches as with_synchronous_launches
 from .tensor_flow import tensor_flow
 
 Rule = Callable[[ConversionContext], Edges]

@@ -19,11 +19,7 @@ from .arguments import (
     with_tensors as with_tensors,
 )
 from .communications import Communications as Communications
-from .host import (
-    GROUP_INIT as GROUP_INIT,
-    NO_TENSORS as NO_TENSORS,
-    listed_attributes as listed_attributes,
-)
+from .host import GROUP_INIT as GROUP_INIT, NO_TENSORS as NO_TENSORS, listed_attributes as listed_attributes
 from .kineto import (
     DATA_WAIT_WITHOUT_PROFILER as DATA_WAIT_WITHOUT_PROFILER,
     LARGEST_ID as LARGEST_ID,

@@ -17,11 +17,11 @@ from ...schema.io import STANDARD_STREAM
 from ...schema.linked import integer
 from ..command import print_json, progress, run_command, step
 from ..command_parser import CommandParser, Inputs
-from ..given_graphs import graph_files
 from ..recognise import InputKind
 from ..replay import (
     describe,
     gather_job,
+    graph_files,
     off_by_target,
     recording_of,
     replay_job,

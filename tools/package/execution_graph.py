@@ -27,9 +27,9 @@ from .schema.columns import (
     time_text,
 )
 from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord, NodeType, digraph_of
-from .tools.given_graphs import read_graph_file
 from .tools.options import FORMS, checked, form_of
 from .tools.replay import Changes, edge_weights, gather
+from .tools.replay.workload import read_graph_file
 from .tools.view import Selection, select, write_view
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from .schema.arguments import FilePath, given_path, whole_number
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.errors import DataError
 from .schema.progress import OnProgress, unseen
-from .tools.given_graphs import BUILT, graph_files, read_graph_file
 from .tools.job import BuildReport, scale as scale_folder
 from .tools.options import checked
 from .tools.replay import Changes, Simulated, configuration_of, simulate_ranks
+from .tools.replay.workload import BUILT, graph_files, read_graph_file
 from .tools.workers import in_processes
 
 if TYPE_CHECKING:

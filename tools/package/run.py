@@ -8,7 +8,6 @@ from .schema.arguments import FilePath, check_ending
 from .schema.columns import Frame, Summary, summary_html, summary_text, time_text
 from .schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS
 from .tools.analyses import path_frame, path_rows
-from .tools.given_graphs import Graphs
 from .tools.replay import (
     Changes,
     Replay as ReplayRecord,
@@ -23,6 +22,7 @@ from .tools.replay import (
     replay_ranks,
     summarise,
 )
+from .tools.replay.workload import Graphs
 from .tools.view import write_timeline
 
 if TYPE_CHECKING:

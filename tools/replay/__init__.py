@@ -82,6 +82,7 @@ from .workload import (
     NodeClass as NodeClass,
     Workload as Workload,
     gather as gather,
+    graph_files as graph_files,
     moves_memory as moves_memory,
     node_classes as node_classes,
 )

@@ -33,7 +33,6 @@ from ...schema.columns import (
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
-from ..given_graphs import Graphs
 from .changes import Changes, Scale, given_changes, scale_workload
 from .gathered_job import (
     GatheredJob,
@@ -46,7 +45,7 @@ from .gathered_job import (
     without_offsets,
 )
 from .player import Problem, ends
-from .workload import NodeClass, Workload
+from .workload import Graphs, NodeClass, Workload
 
 RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC

@@ -18,9 +18,8 @@ from ...converter.ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls,
 from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ns, time_text
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
-from ..given_graphs import Graphs, given_graphs
 from ..terminal import absent_in_words
-from .workload import NodeClass, Workload, gather
+from .workload import Graphs, NodeClass, Workload, gather, given_graphs
 
 log = logging.getLogger("execgraph")
 

@@ -20,11 +20,10 @@ from ...schema.graph import (
     DependencyKind,
     ExecutionGraph,
 )
-from ..given_graphs import Graphs, given_graphs
 from .changes import Factors, Scale, scale_nodes, scale_workload
 from .execution import Replay, makespan_ns, replay_job
 from .gathered_job import GatheredJob, gather_job
-from .workload import NodeClass, Workload
+from .workload import Graphs, NodeClass, Workload, given_graphs
 
 LOADER = re.compile(r"enumerate\(DataLoader\)")
 """What PyTorch calls getting the next batch from its data loader."""

@@ -16,12 +16,7 @@ from execgraph.schema.errors import RequestError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.job import (
-    BuildOptions,
-    BuiltJob,
-    Outcomes,
-    build,
-)
+from execgraph.tools.job import BuildOptions, BuiltJob, Outcomes, build
 from execgraph.tools.job.build_rank import RankResult, RankTask
 from execgraph.tools.workers import WorkerDied, in_processes
 from support.generated import here
