@@ -11,9 +11,13 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.linked import LinkedTrace, are_step_marks
+from execgraph.schema.reasons import Reason
 from execgraph.tools.pairs import hosts_of
 from execgraph.tools.replay import replay, summarise
 from execgraph.tools.trace_files import find_traces
+
+OF_COMMUNICATIONS = Reason.DEFAULT_GROUP, Reason.UNKNOWN_REQUEST, Reason.TRANSFER_WITHOUT_WAIT
+"""Guesses that are about no wait."""
 
 
 class MeasuredRun(NamedTuple):
@@ -33,7 +37,7 @@ class MeasuredRun(NamedTuple):
         graph = convert(self.linked)
         report, summary = self.linked.report, summarise(replay(graph))
         delays = graph.report.delays_us if graph.report is not None else {}
-        guessed = sum(count for what, count in report.guessed.items() if "communications" not in what)
+        guessed = sum(report.guessed.values()) - report.guessed.of(*OF_COMMUNICATIONS)
         return [
             self.name,
             str(len(self.linked.activities)),

@@ -98,11 +98,12 @@ def _link_floor() -> Callable[[], Counts]:
 
 
 def _convert_floor() -> Callable[[], Counts]:
+    from execgraph.schema.counts import from_json
     from execgraph.schema.linked import LinkedFile
 
     def work() -> Counts:
         gc.disable()
-        nodes = msgspec.json.decode(Path(LINKED).read_bytes(), type=LinkedFile).nodes
+        nodes = from_json(Path(LINKED).read_bytes(), LinkedFile).nodes
         _write_as_much_as(GRAPH)
         return {"linked nodes": len(nodes)}
 
