@@ -21,7 +21,7 @@ from execgraph.schema.linked import Communication
 from execgraph.schema.reasons import Reason
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay import replay
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 from support.builder.layouts import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.programs import VERSIONS, Step, one_thread, play, two_threads
@@ -55,12 +55,21 @@ def check_run(t: TraceBuilder, nodes: Nodes) -> None:
     assert nodes.makespan_ns() / 1000 == pytest.approx(t.makespan_us, abs=0.002)
 
 
+def check_replay(t: TraceBuilder, nodes: Nodes) -> None:
+    """Within 0.5 %, or what times in whole µs leave open: for each copy, whether it or its call ended first."""
+    resolution = link_run(t).info.machine.resolution_ns
+    copies = sum(activity.name.startswith("Memcpy") for activity in t.activities)
+    untold_ns = copies * resolution if resolution > 1 else 0
+    assert nodes.replay_error() * nodes.makespan_ns() <= max(0.005 * nodes.makespan_ns(), untold_ns)
+
+
+@example([Step("work", 7, 1, 1), Step("upload", 7, 1, 1), Step("op", 7, 1, 1)], "2.1")
 @given(one_thread, VERSIONS)
 def test_any_run_of_one_thread_is_sound_and_replays_as_measured(steps: list[Step], torch: str) -> None:
     t = play(steps, torch=torch)
     nodes = convert_run(t)
     check_run(t, nodes)
-    assert nodes.replay_error() <= 0.005
+    check_replay(t, nodes)
 
 
 @given(two_threads, VERSIONS)
@@ -68,7 +77,7 @@ def test_any_run_of_two_threads_is_sound_and_replays_as_measured(steps: list[Ste
     t = play(steps, threads=2, torch=torch)
     nodes = convert_run(t)
     check_run(t, nodes)
-    assert nodes.replay_error() <= 0.005
+    check_replay(t, nodes)
 
 
 @given(two_threads, st.sampled_from([{"sync_records": False}, {"event_correlations": False}]))
