@@ -42,7 +42,7 @@ test-fast: $(VENV)/.test ## the tests but those in files that take long, within 
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile -m "not long"
 
 test-thorough: $(VENV)/.test ## the tests with many examples and moments; says which take longest, and how long
-	EXECGRAPH_FUZZ_EXAMPLES=1000 EXECGRAPH_ENDINGS=50 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal \
+	EXECGRAPH_FUZZ_EXAMPLES=1000 EXECGRAPH_FUZZ_CASES=20 EXECGRAPH_ENDINGS=50 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal \
 		--hypothesis-profile thorough --durations 20
 
 test-oldest: $(OLDEST)/.test ## the tests with the oldest Python, and the oldest version of every library, that pyproject.toml allows

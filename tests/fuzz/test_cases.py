@@ -19,7 +19,7 @@ from fuzz.texts import PACKINGS, SPELLING_WAYS, spelled_anew
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="forks limit what they may take")
 SEED = int(os.environ.get("EXECGRAPH_FUZZ_SEED", "20"))
-EACH, OF = 3, {"crowds": 2}
+EACH, OF = int(os.environ.get("EXECGRAPH_FUZZ_CASES", "2")), {"crowds": 1}
 
 
 CASES = {kind: [case_of(SEED, number, kind) for number in range(OF.get(kind, EACH))] for kind in KINDS}

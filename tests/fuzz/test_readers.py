@@ -48,7 +48,7 @@ def change(kind: str, place: float, other: float, size: int, token: bytes) -> Ch
 
 KINDS = st.sampled_from(["cut", "leave out", "insert", "overwrite", "repeat", "copy", "flip", "zero"])
 CHANGES = st.lists(st.builds(change, KINDS, PLACES, PLACES, SIZES, st.sampled_from(TELLING)), min_size=1, max_size=4)
-EXAMPLES = int(os.environ.get("EXECGRAPH_FUZZ_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("EXECGRAPH_FUZZ_EXAMPLES", "15"))
 often = settings(max_examples=EXAMPLES, deadline=20_000, suppress_health_check=list(HealthCheck))
 
 

@@ -60,7 +60,7 @@ ROWS = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(ROWS, max_size=9), st.sampled_from(LAYOUTS), st.integers(30, 900))
 def test_whatever_the_rows_hold_only_calls_of_python_are_left_out(
     rows: list[dict[str, Any]], layout: dict[str, Any], size: int
