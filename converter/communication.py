@@ -19,6 +19,13 @@ from ..schema.graph import CollectiveType, Column, NodeType
 from ..schema.linked import Communication, LinkedTrace
 
 LARGEST = (1 << 63) - 1
+INTEGERS = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
+COALESCED = {name: name.replace("comm", "coalesced") for name in ("comm_src", "comm_dst", "comm_tag", "comm_size")}
+"""For several messages of one kernel: the attribute that lists the values of all of them for each attribute of one."""
+Channel = tuple[tuple[int, ...], tuple[int, str], bool, int]
+"""Ranks and name of the group, which sort alike on all ranks; whether the message is coalesced with others, which takes
+another path; and the recorded tag.
+"""
 
 
 class Meaning(NamedTuple):
@@ -142,11 +149,6 @@ def _elements(recorded: Communication, kind: NodeType | CollectiveType) -> int:
     return sent or received
 
 
-INTEGERS = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
-COALESCED = {name: name.replace("comm", "coalesced") for name in ("comm_src", "comm_dst", "comm_tag", "comm_size")}
-"""For several messages of one kernel: the attribute that lists the values of all of them for each attribute of one."""
-
-
 class CommunicationNode(NamedTuple):
     """A node that communicates: its row in the graph, the row of its communication, and the name of its kernel."""
 
@@ -166,12 +168,6 @@ class Message(NamedTuple):
     target: int
     size: int
     channel: "Channel"
-
-
-Channel = tuple[tuple[int, ...], tuple[int, str], bool, int]
-"""Ranks and name of the group, which sort alike on all ranks; whether the message is coalesced with others, which takes
-another path; and the recorded tag.
-"""
 
 
 @dataclass(slots=True)

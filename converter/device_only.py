@@ -20,6 +20,10 @@ from .rewiring import NO_EDGES, data_edges, edited_graph, lanes_of, whole_micros
 
 Clock = tuple[int, ...]
 """The last row of each lane that is known to have ended, -1 for none."""
+COMMUNICATION = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
+SILENT = (NodeType.INVALID, NodeType.METADATA)
+HOST_TIME_AFTER = "host time after the last activity"
+"""The name of the node that ends when the host did."""
 
 
 def known_after(edges: Edges, lane: Int64, lanes: int) -> list[Clock]:
@@ -49,12 +53,6 @@ def joined(first: Clock, second: Clock) -> Clock:
         return first
     merged = tuple(map(max, first, second))
     return first if merged == first else second if merged == second else merged
-
-
-COMMUNICATION = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
-SILENT = (NodeType.INVALID, NodeType.METADATA)
-HOST_TIME_AFTER = "host time after the last activity"
-"""The name of the node that ends when the host did."""
 
 
 def without_host(graph: ExecutionGraph) -> ExecutionGraph:

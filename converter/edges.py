@@ -13,6 +13,11 @@ from ..schema.columns import Bool, Categorical, Int64, NodeNumbers, earliest_ord
 from ..schema.errors import DataError
 from ..schema.graph import DependencyKind
 
+ROUNDS = 64
+NODES_SHOWN = 16
+SURE = DependencyKind.PROGRAM_ORDER | DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER
+"""Kinds of edges that follow from the order of calls; in a circle all other edges give way to them."""
+
 
 class Edges(NamedTuple):
     """Finish-to-start dependencies between nodes: each `target` starts after its `source` has ended.
@@ -43,10 +48,6 @@ class Edges(NamedTuple):
         """Returns the edges of all parts, one part after the other."""
         source, target, kind = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return Edges(NodeNumbers(source), NodeNumbers(target), kind)
-
-
-ROUNDS = 64
-NODES_SHOWN = 16
 
 
 def deduplicated(edges: Edges, count: int) -> Edges:
@@ -123,10 +124,6 @@ def check(edges: Edges, control: Edges, count: int) -> None:
     again = ~is_group_start(np.sort(edges.target * count + edges.source))
     if again.any():
         raise DataError(f"{int(again.sum())} dependencies are there twice")
-
-
-SURE = DependencyKind.PROGRAM_ORDER | DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER
-"""Kinds of edges that follow from the order of calls; in a circle all other edges give way to them."""
 
 
 class Ordered(NamedTuple):

@@ -16,6 +16,7 @@ from .edges import Edges, check, deduplicated, topological_order
 
 AT_ONCE = 1 << 13
 NO_EDGES = Edges(NodeNumbers(np.empty(0, np.int64)), NodeNumbers(np.empty(0, np.int64)), np.empty(0, np.int64))
+LANE = ("device", "stream", "tid")
 
 
 def data_edges(graph: ExecutionGraph) -> Edges:
@@ -157,9 +158,6 @@ def _tensors(tensors: TensorText | None, rows: Int64, count: int) -> TensorText 
     order = order[moved[order] >= 0]
     names = [name for name in TensorText.__slots__ if name != "rows"]
     return TensorText(moved[order], *(getattr(tensors, name).take(order) for name in names))
-
-
-LANE = ("device", "stream", "tid")
 
 
 def with_added_nodes(

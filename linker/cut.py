@@ -28,6 +28,8 @@ from .match import are_ops
 from .readers import KeptRows, select_linked
 from .windows import SMALLEST_REST, Period
 
+LARGEST = np.iinfo(np.int64).max
+
 
 class ThreadParts:
     """Each thread's part of a period, from `first` up to but without `last`, for columns of threads and times (ns)."""
@@ -71,9 +73,6 @@ def _borders(calls: Calls, threads: Int64, time: int) -> Int64:
     running = np.flatnonzero((calls.start < time) & (calls.end > time))
     np.maximum.at(borders, np.searchsorted(threads, calls.thread[running]), calls.end[running])
     return borders
-
-
-LARGEST = np.iinfo(np.int64).max
 
 
 class TracePart(NamedTuple):

@@ -26,6 +26,7 @@ from .readers import DeviceTrace, HostTrace, RecordedOps
 
 USER_SCOPE = 7
 """The record scope of annotations."""
+AS_RECORDED = ["name", "category", "device", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth"]
 
 
 class _JoinedRows(NamedTuple):
@@ -128,9 +129,6 @@ def cut_circles(ops: Ops, nested_in: OpRows) -> int:
     rows = rows[nested_in[rows] < 0]
     ops.parent_id[rows] = -1
     return len(rows)
-
-
-AS_RECORDED = ["name", "category", "device", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth"]
 
 
 def activities_of(device: DeviceTrace, call_row: CallRows, op_row: OpRows, largest_id: int = 0) -> Activities:

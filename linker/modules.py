@@ -39,6 +39,10 @@ from .threads import ForwardThreads
 
 MODULE = "nn.Module: "
 SEPARATOR = "/"
+JoinPaths = Callable[[str, str, str], str]
+"""Returns the path of a call inside a backward op, from the path of the forward op, and from the paths around the
+backward op and around the call on their thread.
+"""
 
 
 class Stack(NamedTuple):
@@ -99,12 +103,6 @@ def _nested(rows: RecordedPython, chosen: Bool) -> Stack:
     nesting = nest(calls)
     names: Categorical = rows.name.take(chosen)
     return Stack(calls._replace(end=nesting.end), nesting.parent, names.codes.astype(np.int64), names.table)
-
-
-JoinPaths = Callable[[str, str, str], str]
-"""Returns the path of a call inside a backward op, from the path of the forward op, and from the paths around the
-backward op and around the call on their thread.
-"""
 
 
 class PythonContext(NamedTuple):

@@ -22,6 +22,26 @@ T = TypeVar("T")
 WHOLE: Any = Integral
 NUMBER: Any = Real
 FLAGS = ("bool", "bool_")
+FilePath = str | os.PathLike[str]
+"""The path of a file, as text or as a `pathlib.Path`."""
+Paths = FilePath | Sequence[FilePath]
+"""A file or folder, or several."""
+InputFile = FilePath | IO[bytes]
+"""The path of a file, or a file that is open to read bytes."""
+Target = Literal["generic", "astra-sim", "goal"]
+GENERIC: Final = "generic"
+ASTRA_SIM: Final = "astra-sim"
+GOAL: Final = "goal"
+TARGETS: tuple[Target, ...] = get_args(Target)
+WHOLE_JOB = Words("a GOAL file is of a whole job: ", Remedy.BUILD_GOAL, " writes it from the traces of all ranks")
+Promotion = Literal["sync", "all"]
+InputsOutputs = Literal["full", "none"]
+Algorithm = Literal["ring", "recursive-doubling"]
+Simulator = Literal["loggopsim", "atlahs"]
+"""Of a job in GOAL: how all-reduces and all-gathers go, and who runs the file."""
+KNOWN_ENDINGS = (
+    ".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal", ".txt",
+)  # fmt: skip
 
 
 def wrong_argument(call: str, expected: str, argument: object) -> TypeError:
@@ -102,14 +122,6 @@ def flags(call: str, **arguments: object) -> None:
             raise wrong_argument(f"{call}({name}=…)", "True or False", argument)
 
 
-FilePath = str | os.PathLike[str]
-"""The path of a file, as text or as a `pathlib.Path`."""
-Paths = FilePath | Sequence[FilePath]
-"""A file or folder, or several."""
-InputFile = FilePath | IO[bytes]
-"""The path of a file, or a file that is open to read bytes."""
-
-
 def is_path(argument: object) -> TypeGuard[FilePath]:
     """Returns whether a path is meant.
 
@@ -171,26 +183,6 @@ def given_path(argument: object, call: str, expected: str = "a path") -> Path:
     if not is_path(argument):
         raise wrong_argument(call, expected, argument)
     return Path(argument)
-
-
-Target = Literal["generic", "astra-sim", "goal"]
-GENERIC: Final = "generic"
-ASTRA_SIM: Final = "astra-sim"
-GOAL: Final = "goal"
-TARGETS: tuple[Target, ...] = get_args(Target)
-WHOLE_JOB = Words("a GOAL file is of a whole job: ", Remedy.BUILD_GOAL, " writes it from the traces of all ranks")
-
-Promotion = Literal["sync", "all"]
-InputsOutputs = Literal["full", "none"]
-
-Algorithm = Literal["ring", "recursive-doubling"]
-Simulator = Literal["loggopsim", "atlahs"]
-"""Of a job in GOAL: how all-reduces and all-gathers go, and who runs the file."""
-
-
-KNOWN_ENDINGS = (
-    ".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal", ".txt",
-)  # fmt: skip
 
 
 def other_ending(path: str, *endings: str) -> str:

@@ -10,6 +10,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .columns import Floats, Int64
+FORMATS = {8: ("fp64",), 4: ("fp32",), 2: ("fp16",), 1: ("fp8", "int8")}
+"""The formats by the bytes of an element, the first that the device has; bfloat16 runs at the rate of fp16."""
+CONNECTIONS = (
+    (r"V100|\bT4\b|RTX 20|Quadro RTX", 16.0),
+    (r"A100|A800|\bA30\b|\bA40\b|\bA10G?\b|RTX A\d000|\bL40?S?\b|RTX [34]0|MI100|MI2\d\d", 32.0),
+    (r"(?<!G)H100|(?<!G)H200|H800|H20\b|B[12]00|RTX 50|MI3\d\d", 64.0),
+)
+"""What the names of devices match that PCI Express of generation 3, 4 and 5 connects to the host by 16 lanes, in GB/s
+(10**9 bytes) each way.
+"""
+OF_CONNECTION = 0.85
+"""The share of it that large copies reach: an H100 copies 54.5 of 64 GB/s from pinned memory."""
 
 
 class Peak(NamedTuple):
@@ -45,9 +57,6 @@ class Device(NamedTuple):
     pattern: str
     peak: Peak
 
-
-FORMATS = {8: ("fp64",), 4: ("fp32",), 2: ("fp16",), 1: ("fp8", "int8")}
-"""The formats by the bytes of an element, the first that the device has; bfloat16 runs at the rate of fp16."""
 
 # fmt: off
 PEAKS = (
@@ -95,18 +104,6 @@ def peak_of(name: str) -> Peak | None:
     3352
     """
     return next((device.peak for device in PEAKS if re.search(device.pattern, name)), None)
-
-
-CONNECTIONS = (
-    (r"V100|\bT4\b|RTX 20|Quadro RTX", 16.0),
-    (r"A100|A800|\bA30\b|\bA40\b|\bA10G?\b|RTX A\d000|\bL40?S?\b|RTX [34]0|MI100|MI2\d\d", 32.0),
-    (r"(?<!G)H100|(?<!G)H200|H800|H20\b|B[12]00|RTX 50|MI3\d\d", 64.0),
-)
-"""What the names of devices match that PCI Express of generation 3, 4 and 5 connects to the host by 16 lanes, in GB/s
-(10**9 bytes) each way.
-"""
-OF_CONNECTION = 0.85
-"""The share of it that large copies reach: an H100 copies 54.5 of 64 GB/s from pinned memory."""
 
 
 def pinned_rate(name: str) -> float:

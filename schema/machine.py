@@ -34,6 +34,11 @@ FENCE = 3.0
 """
 COMMON = 0.98
 """or this quantile, if that is higher."""
+SLOWEST = 25_000
+"""ns: the longest usual launch latency of any machine measured. A few samples with a longer median are waits."""
+HOST_TRACE_US = 16
+"""By how much recording a host trace slows an op: measured on one H100 with PyTorch 2.11, the table of docs/capture.md.
+"""
 
 
 class LatencyStats(msgspec.Struct, frozen=True):
@@ -82,17 +87,10 @@ class MachineCalibration(msgspec.Struct, omit_defaults=True):
 
 ANY_MACHINE = LatencyStats(median=2_000, upper=10_000)
 """Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 µs), for a trace that does not show its own."""
-SLOWEST = 25_000
-"""ns: the longest usual launch latency of any machine measured. A few samples with a longer median are waits."""
 
 
 ANY_THREAD = LatencyStats(median=20_000, upper=200_000)
 """How long host threads take to wake one another, for a run that does not show it: tens of µs, hundreds with few cores.
-"""
-
-
-HOST_TRACE_US = 16
-"""By how much recording a host trace slows an op: measured on one H100 with PyTorch 2.11, the table of docs/capture.md.
 """
 
 

@@ -9,6 +9,10 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 OnProgress = Callable[[int], object]
 """Is called with how much more is done, in bytes or whatever the work counts."""
+FREE_BYTES = 1 << 28
+"""Bytes that have to be free for a thread: its stack, and what this one may take until it has begun. A thread that has
+no memory dies before it says that it began, and would be waited for in vain.
+"""
 
 
 class Progress(Protocol):
@@ -43,12 +47,6 @@ class Stages:
     def reached(self, count: int) -> None:
         """So many are done in all, whoever counted them."""
         self.on_progress(max(count - self.done, 0))
-
-
-FREE_BYTES = 1 << 28
-"""Bytes that have to be free for a thread: its stack, and what this one may take until it has begun. A thread that has
-no memory dies before it says that it began, and would be waited for in vain.
-"""
 
 
 def beside(call: Callable[[], T]) -> "Future[T]":

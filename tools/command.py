@@ -33,6 +33,17 @@ STOPPED = 130
 """The exit status of what was stopped, as shells have it for Ctrl-C."""
 SECONDS_TO_CLEAN_UP = 10
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+T = TypeVar("T")
+NO_MEMORY = "out of memory; use a machine with more, or a shorter trace"
+SCARCE = {
+    os.strerror(errno.EMFILE): "too many files are open; raise the limit, such as by ulimit -n 1024",
+    os.strerror(errno.ENFILE): "too many files are open on this machine; try again when there are fewer",
+    os.strerror(errno.ENOMEM): NO_MEMORY,
+    "failed to map segment from shared object": NO_MEMORY,
+    "can't start new thread": "the system gives no more processes and threads; raise the limit, such as by ulimit -u "
+    "1024",
+}
+"""What the system says where it has no more of something, and what to do."""
 
 
 @contextmanager
@@ -95,17 +106,6 @@ def say_stopped(name: str) -> None:
     print(f"{name}: interrupted", file=sys.stderr)
 
 
-T = TypeVar("T")
-NO_MEMORY = "out of memory; use a machine with more, or a shorter trace"
-SCARCE = {
-    os.strerror(errno.EMFILE): "too many files are open; raise the limit, such as by ulimit -n 1024",
-    os.strerror(errno.ENFILE): "too many files are open on this machine; try again when there are fewer",
-    os.strerror(errno.ENOMEM): NO_MEMORY,
-    "failed to map segment from shared object": NO_MEMORY,
-    "can't start new thread": "the system gives no more processes and threads; raise the limit, such as by ulimit -u "
-    "1024",
-}
-"""What the system says where it has no more of something, and what to do."""
 log = logging.getLogger("execgraph")
 
 

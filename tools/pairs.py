@@ -18,6 +18,8 @@ from .recognise import InputKind, recognise
 from .trace_files import Trace, assign_ranks, communicating, find_traces, list_counts, list_names, names_of
 from .wrong_kind import file_for_folder, kind_of, wrong_kind
 
+Key = Callable[[Trace], tuple[Hashable, ...]]
+
 
 class Pair(NamedTuple):
     """The traces of one rank by their paths below the folder; `records_rank` where the device trace itself says it."""
@@ -27,9 +29,6 @@ class Pair(NamedTuple):
     host: str | None
     records_rank: bool
     notes: list[str]
-
-
-Key = Callable[[Trace], tuple[Hashable, ...]]
 
 
 @dataclass(slots=True)

@@ -27,6 +27,24 @@ from ..schema.linked import integer
 DECODER = json.JSONDecoder(strict=False)
 MOST_UNREADABLE = 100
 """Places at which no object begins that can be read: to find that out may cost as much as all that follows."""
+PIECE = 1 << 16
+END = 1 << 18
+"""Bytes that are looked at from the start, and from the end."""
+JSON_START = ("{", "[")
+BLANK = b"\xef\xbb\xbf \t\r\n"
+ROWS = re.compile(rb'"(?:traceEvents|nodes)"\s*:\s*\[')
+EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
+ONLY_EVENTS = re.compile(r"\s*\[")
+NODES = re.compile(r'"nodes"\s*:\s*\[')
+HOST_PROCESS = re.compile(r'"pid"\s*:\s*(\d+)')
+MERGED_RANKS = re.compile(r'"mergedRanks"\s*:\s*\[')
+DISTRIBUTED = re.compile(r'"distributedInfo"\s*:\s*(?=\{)')
+PROFILER_KEYS = re.compile(r'"(?:deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:')
+PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd)$", re.IGNORECASE)
+RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
+REPLAYED = re.compile(r'"process_name".{,60}"name":"rank \d+ (measured|replay)"')
+GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
+"""A graph begins with the length of its metadata, and these with their first field."""
 
 
 def objects_in(text: str, at: int = 0) -> Iterator[dict[str, Any]]:
@@ -133,24 +151,6 @@ USES = {
 }
 
 
-PIECE = 1 << 16
-END = 1 << 18
-"""Bytes that are looked at from the start, and from the end."""
-
-JSON_START = ("{", "[")
-BLANK = b"\xef\xbb\xbf \t\r\n"
-ROWS = re.compile(rb'"(?:traceEvents|nodes)"\s*:\s*\[')
-EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
-ONLY_EVENTS = re.compile(r"\s*\[")
-NODES = re.compile(r'"nodes"\s*:\s*\[')
-HOST_PROCESS = re.compile(r'"pid"\s*:\s*(\d+)')
-MERGED_RANKS = re.compile(r'"mergedRanks"\s*:\s*\[')
-DISTRIBUTED = re.compile(r'"distributedInfo"\s*:\s*(?=\{)')
-PROFILER_KEYS = re.compile(r'"(?:deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:')
-PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd)$", re.IGNORECASE)
-RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
-
-
 # nodes make a host trace, unless they carry what only later stages write
 LATER_STAGES = (
     (InputKind.LINKED, re.compile(r'"inclusive_dur"\s*:')),
@@ -166,9 +166,6 @@ OTHER_TEXT = (
     (InputKind.PAGE, re.compile(r"<(!doctype )?html", re.IGNORECASE)),
     (InputKind.GOAL, re.compile(r"num_ranks\s+\d")),
 )
-REPLAYED = re.compile(r'"process_name".{,60}"name":"rank \d+ (measured|replay)"')
-GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
-"""A graph begins with the length of its metadata, and these with their first field."""
 
 
 class Recognised(NamedTuple):

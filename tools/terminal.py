@@ -19,6 +19,9 @@ LONGEST_LINE = 1_500
 ENDING = 200
 ACTING_UTF8 = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
 """Those of `ACTING` that JSON leaves as they are."""
+WIDTH = 12
+MOST_ROWS = 64
+LONGEST = 32
 
 
 def plain(text: str) -> str:
@@ -87,9 +90,6 @@ def plain_json(json: bytes) -> bytes:
     return ACTING_UTF8.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), json)
 
 
-WIDTH = 12
-
-
 def summary_line(title: str, text: str) -> str:
     """Returns a line of a summary.
 
@@ -102,10 +102,6 @@ def summary_line(title: str, text: str) -> str:
 def format_counts(title: str, counts: Mapping[str, int]) -> list[str]:
     """Returns a line for each thing that was counted."""
     return [summary_line(title, f"{count} {what}") for what, count in counts.items()]
-
-
-MOST_ROWS = 64
-LONGEST = 32
 
 
 def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: Collection[str]) -> list[str]:

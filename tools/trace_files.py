@@ -29,6 +29,12 @@ RANK_IN_NAME = (
 )
 """Strongest first."""
 NAMES_SHOWN = 4
+PIECE, LONGEST_SIGN = 1 << 20, 64
+COMMUNICATION = re.compile(
+    rb'"(record_param_comms|Collective name)"|process_group:init|"(gloo|mpi|ucc|c10d|\w{,4}ccl)::?\w'
+    rb"|ncclKernel|ncclDevKernel|rcclGenericKernel|mscclKernel"
+)
+"""What a process records that communicates with others."""
 
 
 class Trace(NamedTuple):
@@ -142,13 +148,6 @@ def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
 def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
-
-PIECE, LONGEST_SIGN = 1 << 20, 64
-COMMUNICATION = re.compile(
-    rb'"(record_param_comms|Collective name)"|process_group:init|"(gloo|mpi|ucc|c10d|\w{,4}ccl)::?\w'
-    rb"|ncclKernel|ncclDevKernel|rcclGenericKernel|mscclKernel"
-)
-"""What a process records that communicates with others."""
 
 CommunicationTest = Callable[[Trace], bool]
 

@@ -27,6 +27,10 @@ from ...schema.machine import ENOUGH, latency_stats, of_name
 from ..edges import Edges
 from ..timeline import ConversionContext
 
+Edge = tuple[int, int, int]
+LOOKED_BACK = 8
+"""The number of candidates per activity, which bounds the search."""
+
 
 def program_order(context: ConversionContext) -> Edges:
     """Returns an edge to each host node from the previous one of its thread; `unrecorded host` nodes are one thread."""
@@ -107,9 +111,6 @@ def handoff(context: ConversionContext) -> Edges:
     return Edges.of(context.timeline.handoff_source_node, context.timeline.handoff_target_node, kind)
 
 
-Edge = tuple[int, int, int]
-
-
 def graph_launch(context: ConversionContext) -> Edges:
     """Returns the edges into, inside and out of launches whose activities run on several streams."""
     edges = [
@@ -173,10 +174,6 @@ def _outside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
         for source in last.values():
             if source != tail and end[source] <= activities.start[after]:
                 yield source, after, kind
-
-
-LOOKED_BACK = 8
-"""The number of candidates per activity, which bounds the search."""
 
 
 def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) -> tuple[Edges, int]:

@@ -17,6 +17,9 @@ from ..edges import Edges
 from ..timeline import ConversionContext
 from .rules import event_wait
 
+RECORD = "record_param_comms"
+MOST_RANGES = 64
+
 
 class StreamClocks:
     """For each stream, a clock (last ended position on every stream) from each activity that joined
@@ -67,10 +70,6 @@ class StreamClocks:
         self._at[self._stream[target]].append(int(self._position[target]))
         self._clocks[self._stream[target]].append(joined)
         return True
-
-
-RECORD = "record_param_comms"
-MOST_RANGES = 64
 
 
 class Accesses(NamedTuple):

@@ -27,6 +27,8 @@ SAME_SIZE = (
 """Collectives of which every member records the same bytes; the shards of other types may differ."""
 ROOTED = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
 DIGEST_BYTES = 8
+FEW = 4
+"""So few matches prove nothing."""
 
 
 class Call(NamedTuple):
@@ -171,10 +173,6 @@ def graph_calls(graph: ExecutionGraph, rows: NodeNumbers, own_rank: int) -> Call
 
     types = graph.type[rows].tolist()
     return Calls.of(call for row, node in zip(rows.tolist(), types, strict=True) for call in calls(row, NodeType(node)))
-
-
-FEW = 4
-"""So few matches prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from ...schema.linked import FOREVER
 from ..rewiring import data_edges
 from .calls import awaits_all
 
+EVER = np.iinfo(np.int64).max
+
 
 class MeasuredTimes(NamedTuple):
     """When the rank began, in ns on the host's clock, and when each node started and ended, in ns since then."""
@@ -35,9 +37,6 @@ def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
     begin = int((start - before)[timed].min(initial=FOREVER)) if timed.any() else 0
     end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
     return MeasuredTimes(begin, start - begin, end - begin)
-
-
-EVER = np.iinfo(np.int64).max
 
 
 class MatchedTimes(NamedTuple):

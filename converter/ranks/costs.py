@@ -25,6 +25,10 @@ ROUNDING = 1e-9
 DIGITS = 9
 """So many digits of a factor are the same on every processor; the last ones are not."""
 Factors = npt.NDArray[np.float64]
+IN_RINGS = (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
+    int(kind) for kind in (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
+)
 
 
 class Transfer(NamedTuple):
@@ -94,7 +98,6 @@ def fitted_factors(relative: Factors) -> tuple[float, ...]:
     return tuple(float(f"{factor:.{DIGITS}g}") for factor in best)
 
 
-IN_RINGS = (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
 STEPS: dict[int, CostOf] = {
     **{int(kind): RING[kind] for kind in IN_RINGS},
     int(CollectiveType.ALL_TO_ALL): lambda members, size: Cost(1, size / members),
@@ -116,11 +119,6 @@ def step_cost(kind: int, members: int, size: int, direct: bool) -> Cost:
 def _ring_all_to_all(members: int, size: int) -> Cost:
     steps = members * (members - 1) / 2
     return Cost(steps, steps * size / members)
-
-
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
-    int(kind) for kind in (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
-)
 
 
 class Stage(NamedTuple):

@@ -24,6 +24,12 @@ RUN = re.compile(r"(-?\d+)(?:-(-?\d+)(?::(-?\d+))?)?")
 _GIVEN_RUN = r"[0-9]{1,9}(?:-[0-9]{1,9}(?::-?[1-9][0-9]{0,8})?)?"
 LIST = re.compile(rf"{_GIVEN_RUN}(?:,{_GIVEN_RUN})*")
 """A list of ranks from 0 on."""
+DEFAULT = "default_pg"
+"""PyTorch's description of the group of all ranks."""
+MOST_LISTED = 4 * LARGEST_JOB
+"""The most ranks in all lists of a graph's metadata, where a few bytes may mean a million ranks."""
+OUTSIDE = -1
+NOBODY: Int64 = np.empty(0, np.int64)
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
@@ -83,10 +89,6 @@ def _runs(ranks: Sequence[int]) -> Iterator[str]:
         last = ranks[end - 1]
         yield str(first) if last == first else f"{first}-{last}" + (f":{step}" if step != 1 else "")
         start = end
-
-
-DEFAULT = "default_pg"
-"""PyTorch's description of the group of all ranks."""
 
 
 class Group(NamedTuple):
@@ -210,10 +212,6 @@ def _as_made(uses: Iterable[Use]) -> list[Use]:
     return sorted(uses, key=lambda use: (use[0], natural(use[1].name if use[1].name.isdecimal() else "")))
 
 
-MOST_LISTED = 4 * LARGEST_JOB
-"""The most ranks in all lists of a graph's metadata, where a few bytes may mean a million ranks."""
-
-
 class Groups(NamedTuple):
     """The distinct rank lists of a graph, and the position of each node's list in `lists`, -1 where none is recorded.
 
@@ -259,10 +257,6 @@ def _listed(name: str, text: str, limit: int) -> RankList:
             "the job again"
         )
     return ranks
-
-
-OUTSIDE = -1
-NOBODY: Int64 = np.empty(0, np.int64)
 
 
 def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_groups: bool = False) -> ExecutionGraph:

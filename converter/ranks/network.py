@@ -20,6 +20,15 @@ LEAST_SIZES = 3
 """Sizes that a fit needs to be judged: if one is left out, the other two still distinguish latency and bandwidth."""
 PARTS = 10
 """Into how many parts the sizes are divided, of which one at a time is left out; fewer sizes are left out singly."""
+WITHIN, ACROSS, ALL = range(3)
+GIB = 2**30
+"""Bytes of a GB in the simulator."""
+LEAST_BANDWIDTH = 0.001
+"""The simulator divides by the bandwidth, in GB/s."""
+BETTER = 0.5
+"""Two dimensions are worth it if their error is at most this share of the error of one."""
+GOOD_PCT = 5.0
+"""Up to this error nobody needs a second dimension."""
 
 
 def held_out_pct(relative: Factors, size: Int64) -> float | None:
@@ -47,9 +56,6 @@ def relative_errors(fitted: Factors, held_out: Factors) -> Factors:
 def median_pct(errors: Sequence[Factors]) -> float | None:
     """Returns the median of relative errors in %; None if there are none."""
     return round(100 * float(np.median(np.concatenate(errors))), 1) if errors else None
-
-
-WITHIN, ACROSS, ALL = range(3)
 
 
 def place(members: Sequence[int], node: int, ranks: int) -> int | None:
@@ -103,16 +109,6 @@ def costs(transfers: Sequence[Transfer], node: int, ranks: int, direct: bool) ->
 def _cost_of_part(transfer: Transfer) -> Cost:
     """Returns the cost in a group of some ranks, all of whose collectives are rings in a network of two dimensions."""
     return step_cost(transfer.kind, transfer.members, transfer.size, transfer.kind != CollectiveType.ALL_TO_ALL)
-
-
-GIB = 2**30
-"""Bytes of a GB in the simulator."""
-LEAST_BANDWIDTH = 0.001
-"""The simulator divides by the bandwidth, in GB/s."""
-BETTER = 0.5
-"""Two dimensions are worth it if their error is at most this share of the error of one."""
-GOOD_PCT = 5.0
-"""Up to this error nobody needs a second dimension."""
 
 
 class Link(msgspec.Struct, frozen=True):

@@ -30,6 +30,9 @@ ENGINE = "autograd::engine::evaluate_function"
 BACKWARD_SCOPE = 1
 PARAMETER_NODES = ("AccumulateGrad", "RegisterPostBackwardFunction")
 """Autograd's node of a parameter, at which DDP, FSDP, DeepSpeed and Megatron hook in; and the node of FSDP2."""
+ALL_NEEDED = "trace all ranks of the job, or leave the missing ones out with ", Remedy.REMOVE_RANKS
+TRIED = 32
+"""So many traced ranks are tried in place of the first missing one."""
 
 
 class Phase(IntEnum):
@@ -154,12 +157,6 @@ def _work(graph: ExecutionGraph) -> str:
     count = np.bincount(graph.name.codes[computing], minlength=len(graph.name.table)).tolist()
     kernels = sorted((name, often) for name, often in zip(graph.name.table, count, strict=True) if often)
     return hashlib.blake2b(repr(kernels).encode(), digest_size=8).hexdigest()
-
-
-ALL_NEEDED = "trace all ranks of the job, or leave the missing ones out with ", Remedy.REMOVE_RANKS
-
-TRIED = 32
-"""So many traced ranks are tried in place of the first missing one."""
 
 
 class Assumed(NamedTuple):

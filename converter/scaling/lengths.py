@@ -24,6 +24,15 @@ from .roles import GATHERING, GroupRole
 
 SURE = 2.0
 """A factor is determined if it is at least this many standard errors above 0 (a confidence of 95 %)."""
+ANY = -1
+Key = tuple[int, int]
+"""A type, or ANY, and a group, or ANY."""
+SOURCES = (
+    "collectives of this type in this group",
+    "collectives of this type in all groups",
+    "collectives of all types in this group",
+    "collectives of all types in all groups",
+)
 
 
 class Line(NamedTuple):
@@ -49,17 +58,6 @@ class Fit:
     transfers: int
     fit_error_pct: float
     identifiable: bool = True
-
-
-ANY = -1
-Key = tuple[int, int]
-"""A type, or ANY, and a group, or ANY."""
-SOURCES = (
-    "collectives of this type in this group",
-    "collectives of this type in all groups",
-    "collectives of all types in this group",
-    "collectives of all types in all groups",
-)
 
 
 class GroupTransfer(NamedTuple):

@@ -19,6 +19,7 @@ from .lengths import Fits, Grown, longer, measured, sizes
 from .roles import GroupRole, NamedGroup, group_uses, roles_of, separated
 
 GONE = -1
+ANOTHER = "that is another program"
 
 
 class RankCopies(NamedTuple):
@@ -85,9 +86,6 @@ def all_groups(numbering: GroupNumbering, rank_copies: RankCopies) -> Iterator[t
         for ranks in numbering.separate:
             if len(members := rank_copies.of(ranks, copy)) > 1:
                 yield members, numbering.number(ranks, False, copy)
-
-
-ANOTHER = "that is another program"
 
 
 class Growth(NamedTuple):

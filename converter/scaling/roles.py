@@ -36,6 +36,21 @@ REDUCING = (
 )
 SCATTERING = (CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK)
 GATHERING = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
+DATA_WORDS = {"dp", "ddp", "fsdp", "hsdp", "edp", "replicate"}
+OTHER_WORDS = {
+    "tp", "pp", "ep", "cp", "sp", "tensor", "model", "pipeline", "expert", "experts", "context", "sequence",
+    "embedding", "position",
+}  # fmt: skip
+"""Words in descriptions by Megatron, DeepSpeed, torch's device meshes and users."""
+WHOLE = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, CollectiveType.BROADCAST, CollectiveType.BARRIER)
+"""Collectives in which every member has the whole data, however many members there are."""
+GROWING = (*WHOLE, *REDUCING, *GATHERING, CollectiveType.SCATTER)
+FEW_BYTES = 64
+"""So few are a loss, a norm or a flag, and no activations."""
+DEFAULT = "default_pg"
+OPTION = Remedy.DATA_PARALLEL_GROUP
+NAMED, DESCRIBED, OF_ALL = "named", "by its description", "of all ranks"
+GRADIENTS, BACKWARD = "by the gradients that it reduces", "by its all-reduces, which are all in the backward pass"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -148,23 +163,6 @@ def separated(facts: Sequence[RankFacts], matching: Matching, named: Sequence[Na
             ]
             groups.append(group)
     return replace(matching, groups=groups, group=numbers)
-
-
-DATA_WORDS = {"dp", "ddp", "fsdp", "hsdp", "edp", "replicate"}
-OTHER_WORDS = {
-    "tp", "pp", "ep", "cp", "sp", "tensor", "model", "pipeline", "expert", "experts", "context", "sequence",
-    "embedding", "position",
-}  # fmt: skip
-"""Words in descriptions by Megatron, DeepSpeed, torch's device meshes and users."""
-WHOLE = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, CollectiveType.BROADCAST, CollectiveType.BARRIER)
-"""Collectives in which every member has the whole data, however many members there are."""
-GROWING = (*WHOLE, *REDUCING, *GATHERING, CollectiveType.SCATTER)
-FEW_BYTES = 64
-"""So few are a loss, a norm or a flag, and no activations."""
-DEFAULT = "default_pg"
-OPTION = Remedy.DATA_PARALLEL_GROUP
-NAMED, DESCRIBED, OF_ALL = "named", "by its description", "of all ranks"
-GRADIENTS, BACKWARD = "by the gradients that it reduces", "by its all-reduces, which are all in the backward pass"
 
 
 class GroupRole(NamedTuple):

@@ -57,6 +57,7 @@ READY_BYTES = 64
 PLAN = ("comm_order", "ready_tag")
 """What the ranks agreed on, at the nodes that it concerns."""
 MESSAGES = (NodeType.COMM_SEND, NodeType.COMM_RECV)
+Reasons = list[tuple[str, Bool]]
 
 
 class _Messages(NamedTuple):
@@ -182,9 +183,6 @@ def _grow(graph: ExecutionGraph, rows: Bool) -> int:
     small = rows & (size < LEAST_BYTES)
     graph.attributes["comm_size"] = np.where(small, LEAST_BYTES, size)
     return int(small.sum())
-
-
-Reasons = list[tuple[str, Bool]]
 
 
 def compute_unplayable(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:

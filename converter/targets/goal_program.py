@@ -31,6 +31,14 @@ NETWORK, NODE, WITHIN_RANK, READY = 0, 1, 2, 3
 """The nics for messages to other nodes, within the node, of the rank to itself, and for bytes that say that a receiver
 is ready: these do not wait behind others. Each further link has two nics, as the first has `NETWORK` and `NODE`.
 """
+LARGEST_TAG = (1 << 32) - 2
+"""A tag has 32 bits, and the last number means any tag."""
+LARGEST_COUNT = 256
+"""A cpu is eight bits in GOAL."""
+MESSAGES = 0
+"""The cpu of messages to other ranks, the same on all ranks: an arriving message blocks the receiver's cpu that has the
+number of the sender's.
+"""
 
 
 def network_nic(link: int) -> int:
@@ -79,10 +87,6 @@ def in_order(numbers: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
-LARGEST_TAG = (1 << 32) - 2
-"""A tag has 32 bits, and the last number means any tag."""
-
-
 class CollectiveMessages(NamedTuple):
     """The rank's messages in one collective. Their `after` are positions in `messages`.
 
@@ -122,10 +126,6 @@ def rank_messages(job: RecordedJob, rank: int) -> dict[int, list[CollectiveMessa
             f"more than {LARGEST_TAG} messages between two ranks, and no tags for them; let the pieces be longer"
         )
     return by_row
-
-
-LARGEST_COUNT = 256
-"""A cpu is eight bits in GOAL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +282,6 @@ def _first_of_cpu(cpu: Int64, rows: Int64) -> Bool:
     first = np.zeros(len(cpu), np.bool_)
     first[rows[np.unique(cpu[rows], return_index=True)[1]]] = True
     return first
-
-
-MESSAGES = 0
-"""The cpu of messages to other ranks, the same on all ranks: an arriving message blocks the receiver's cpu that has the
-number of the sender's.
-"""
 
 
 def cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) -> list[Operation]:

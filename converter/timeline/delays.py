@@ -28,6 +28,16 @@ from .context import ConversionContext
 from .start_timing import ConcurrencyLimit, StartTiming
 from .timeline import names_of
 
+UNRECORDED = "unrecorded host"
+DELAY_NAMES = {
+    Delay.LOST_RECORDS: "delay: lost records",
+    Delay.CONTENTION: "delay: contention",
+    Delay.START_OF_RECORDING: "carry-in",
+    Delay.UNEXPLAINED: "delay: unexplained",
+}
+LOWEST = -(1 << 62)
+"""Recorded thread numbers below this one, which are absurd, are ignored."""
+
 
 @dataclass(slots=True)
 class Delays:
@@ -155,17 +165,6 @@ def by_cause(all_delays: Delays) -> tuple[dict[str, int], dict[str, float]]:
         chosen = all_delays.cause == cause
         count[Delay(cause).label], time[Delay(cause).label] = int(chosen.sum()), int(all_delays.length[chosen].sum())
     return dict(count), {cause: ns / 1000 for cause, ns in time.items()}
-
-
-UNRECORDED = "unrecorded host"
-DELAY_NAMES = {
-    Delay.LOST_RECORDS: "delay: lost records",
-    Delay.CONTENTION: "delay: contention",
-    Delay.START_OF_RECORDING: "carry-in",
-    Delay.UNEXPLAINED: "delay: unexplained",
-}
-LOWEST = -(1 << 62)
-"""Recorded thread numbers below this one, which are absurd, are ignored."""
 
 
 @dataclass(slots=True)

@@ -29,6 +29,9 @@ RULES: dict[str, Rule] = families.RULES | products.RULES
 """The rules by the op's name."""
 BACKEND, TRITON_BACKEND, PREFIX = "kernel_backend", "triton", "triton_"
 """The attribute that names the backend of a kernel, its value for Triton, and the prefix of the names of such ops."""
+WITHIN_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device", re.IGNORECASE)
+MOVING = ("gpu_memcpy", "gpu_memset")
+NO_OP = "no recorded op"
 
 
 class Work(NamedTuple):
@@ -153,11 +156,6 @@ def shares(total: int, times: Sequence[int]) -> list[int]:
         parts.append(until - given_before)
         given_before = until
     return parts
-
-
-WITHIN_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device", re.IGNORECASE)
-MOVING = ("gpu_memcpy", "gpu_memset")
-NO_OP = "no recorded op"
 
 
 @dataclass(slots=True, repr=False)

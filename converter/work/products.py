@@ -16,6 +16,27 @@ MATRIX_PRODUCT = Family(
     "2 m n k of each (m, k) by (k, n) product; addends, scales and activations are not counted",
     "`mm_flop`, `bmm_flop`, `_scaled_mm_flop` of torch.utils.flop_counter",
 )
+CONVOLUTION = Family(
+    "convolution",
+    "2 x the weight's elements x batch x positions of the result, transposed of the input; the weight's gradient 2 x"
+    " batch x channels in x channels out x positions of both, whatever the groups; padding counts, the bias does not",
+    "`conv_flop_count`, `conv_backward_flop` of torch.utils.flop_counter; of `cudnn_convolution` it takes the argument"
+    " `benchmark` for `transposed`, this does not",
+)
+CONVOLUTION_BACKWARD = "aten::convolution_backward"
+MASK = 10
+ATTENTION = Family(
+    "attention",
+    "2 (q + v) of each head and pair of a query with a key, q and v their widths; backward 2 (3 q + 2 "
+    "v), the scores once more"
+    " included; of a causal one the pairs up to the diagonal alone, softmax and dropout are not counted",
+    "`sdpa_flop_count`, `sdpa_backward_flop_count` of torch.utils.flop_counter, which count all pairs "
+    "of a causal one, too",
+)
+TOP, BOTTOM = "upper left", "lower right"
+"""The corner from which the diagonal of a causal mask starts, if the numbers of queries and keys differ."""
+CORNERS = {0: None, 1: TOP, 2: BOTTOM}
+"""The corner by `custom_mask_type` of the memory-efficient kernels."""
 
 
 def product(left: Shape, right: Shape) -> tuple[int, Shape]:
@@ -94,15 +115,6 @@ MATRIX_RULES = {
 }
 
 
-CONVOLUTION = Family(
-    "convolution",
-    "2 x the weight's elements x batch x positions of the result, transposed of the input; the weight's gradient 2 x"
-    " batch x channels in x channels out x positions of both, whatever the groups; padding counts, the bias does not",
-    "`conv_flop_count`, `conv_backward_flop` of torch.utils.flop_counter; of `cudnn_convolution` it takes the argument"
-    " `benchmark` for `transposed`, this does not",
-)
-
-
 class ConvolutionLayout(NamedTuple):
     """Positions of arguments, None for an argument that the op lacks; `flag` is the one that makes it transposed.
 
@@ -142,8 +154,6 @@ CONVOLUTIONS = {
         ConvolutionLayout(3, 4, 7, None, 5, 6),
     ),
 }
-CONVOLUTION_BACKWARD = "aten::convolution_backward"
-MASK = 10
 
 
 def _convolved(op: RecordedOp) -> int:
@@ -216,20 +226,6 @@ def _convolution_gradients(op: RecordedOp) -> list[Tensor]:
 
 CONVOLUTION_RULES = dict.fromkeys(CONVOLUTIONS, Rule(CONVOLUTION, _convolved, everything, _convolution_results))
 CONVOLUTION_RULES[CONVOLUTION_BACKWARD] = Rule(CONVOLUTION, _backward_convolved, everything, _convolution_gradients)
-
-
-ATTENTION = Family(
-    "attention",
-    "2 (q + v) of each head and pair of a query with a key, q and v their widths; backward 2 (3 q + 2 "
-    "v), the scores once more"
-    " included; of a causal one the pairs up to the diagonal alone, softmax and dropout are not counted",
-    "`sdpa_flop_count`, `sdpa_backward_flop_count` of torch.utils.flop_counter, which count all pairs "
-    "of a causal one, too",
-)
-TOP, BOTTOM = "upper left", "lower right"
-"""The corner from which the diagonal of a causal mask starts, if the numbers of queries and keys differ."""
-CORNERS = {0: None, 1: TOP, 2: BOTTOM}
-"""The corner by `custom_mask_type` of the memory-efficient kernels."""
 
 
 class AttentionLayout(NamedTuple):

@@ -41,6 +41,9 @@ UNKNOWN_SIZE = -1
 Shape: TypeAlias = tuple[int, ...]
 NO_TYPE = ("", "Scalar", "ScalarList")
 LIST = "TensorList"
+Value: TypeAlias = "Tensor | list[Value] | int | float | str | None"
+NEW = 1 << 30
+"""Memory numbers from here on belong to no argument."""
 
 
 class Unknown(Exception):
@@ -77,9 +80,6 @@ class Tensor(NamedTuple):
     def of(shape: Shape, item: int, memory: int, dtype: str = "") -> "Tensor":
         """Returns a tensor that is dense in memory."""
         return Tensor(shape, item, prod(shape), memory, dtype=dtype)
-
-
-Value: TypeAlias = "Tensor | list[Value] | int | float | str | None"
 
 
 class RecordedOp:
@@ -270,8 +270,6 @@ def _are_extents(shape: Any) -> bool:
     return isinstance(shape, list) and all(isinstance(extent, int) and 0 <= extent < LARGEST for extent in shape)
 
 
-NEW = 1 << 30
-"""Memory numbers from here on belong to no argument."""
 Operations: TypeAlias = Callable[[RecordedOp], int]
 Bytes: TypeAlias = Callable[[RecordedOp], int]
 Results: TypeAlias = Callable[[RecordedOp], list[Tensor]]

@@ -34,6 +34,8 @@ from ...schema.linked import (
 )
 
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
+WAIT = "wait"
+FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 
 def from_device(args: kineto.Args) -> Communication:
@@ -178,10 +180,6 @@ def dtype_of(text: bytes) -> str:
     [types] = argument_lists(text, "types")
     tensor = TENSOR_TYPE.search(" ".join(map(str, types)))
     return tensor.group(1) if tensor else ""
-
-
-WAIT = "wait"
-FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 
 def groups_of_host(

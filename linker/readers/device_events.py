@@ -93,6 +93,18 @@ INTEGERS = {
     },
 }
 """The columns that are arguments, by role: the argument, and the value of a missing one."""
+LAUNCH = "ac2g"
+STARTS = "s"
+REPEATED = 0.1
+"""Share of flows above which the file holds several processes: one process may use an id again."""
+TABLES = (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD, Role.DEVICE_WAIT)
+LABELS = ("process_labels", "process_name")
+RECORDING = "Trace"
+"""The category of the profiler's own row, which lasts as long as it recorded."""
+BEGIN_AND_END = ("B", "E")
+LATEST = FOREVER - LONGEST_RECORDING
+"""A row that begins earlier ends within 64 bits."""
+NO_DURATION = (None, b"", b"null")
 
 
 class EventRows:
@@ -265,12 +277,6 @@ def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
     }
 
 
-LAUNCH = "ac2g"
-STARTS = "s"
-REPEATED = 0.1
-"""Share of flows above which the file holds several processes: one process may use an id again."""
-
-
 class LaunchFlows:
     """The starts of flows: id, process and thread."""
 
@@ -292,16 +298,6 @@ class LaunchFlows:
         starts = np.unique(np.concatenate([np.empty((3, 0), np.int64), *self._starts], axis=1), axis=1)[0]
         count = len(starts) - len(np.unique(starts))
         return count if count > REPEATED * len(starts) else 0
-
-
-TABLES = (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD, Role.DEVICE_WAIT)
-LABELS = ("process_labels", "process_name")
-RECORDING = "Trace"
-"""The category of the profiler's own row, which lasts as long as it recorded."""
-BEGIN_AND_END = ("B", "E")
-LATEST = FOREVER - LONGEST_RECORDING
-"""A row that begins earlier ends within 64 bits."""
-NO_DURATION = (None, b"", b"null")
 
 
 class DeviceEvents:

@@ -29,6 +29,12 @@ from ...schema.columns import (
 from ...schema.counts import Counts
 from ...schema.linked import LinkedTrace, MergedRank, columns_at, kineto, select_rows
 
+INSTANT = "cpu_instant_event"
+PYTHON = "python_function"
+ANNOTATIONS = ("user_annotation", "user")
+DEVICE_SIDE_WAITS = ("event_wait", "event_record")
+"""Names of rows in MTIA's device queues that record waiting, not work."""
+
 
 class Role(Enum):
     """What a row of a device trace is about."""
@@ -67,8 +73,6 @@ _ROLES = {
     ),
 }  # fmt: skip
 
-INSTANT = "cpu_instant_event"
-PYTHON = "python_function"
 _SKIPPED_PHASES = {PYTHON: "X", INSTANT: "i"}
 
 
@@ -94,11 +98,6 @@ ROLE_OF_CATEGORY = {category: role for role, categories in _ROLES.items() for ca
 
 ROLE_OF_ENDING = {"_runtime": Role.CALL, "_driver": Role.CALL}
 """Roles by the end of a category: future vendors will name the categories of their calls as all others do."""
-
-ANNOTATIONS = ("user_annotation", "user")
-
-DEVICE_SIDE_WAITS = ("event_wait", "event_record")
-"""Names of rows in MTIA's device queues that record waiting, not work."""
 
 
 def role_of(category: str | None, name: str | None = "") -> Role:

@@ -39,6 +39,32 @@ from .device_rows import (
 from .rocpd_database import is_database
 from .rocpd_rows import read_rocpd
 
+IDENTITY = {
+    "ops": ("end", "name", "process", "thread", "rf_id", "external_id", "event_index"),
+    "calls": ("end", "name", "process", "thread", "correlation"),
+    "activities": ("end", "name", "process", "device", "stream", "correlation", "graph_node"),
+    "syncs": (
+        "end", "kind", "process", "stream", "device", "correlation", "wait_stream", "record_correlation", "event",
+    ),
+}  # fmt: skip
+"""The columns in which rows of equal starts differ, or are the same row."""
+KEYS = {
+    "ops": ("rf_id", "event_index", "external_id", "process", "thread", "name"),
+    "calls": ("correlation", "external_id", "process", "thread", "name"),
+    "activities": (
+        "process", "device", "stream", "correlation", "graph_node", "external_id", "name", "category", "size",
+    ),
+    "syncs": ("process", "correlation", "device", "stream", "wait_stream", "record_correlation", "event", "kind"),
+    "queue_events": ("device", "stream", "awaited", "sequence"),
+}  # fmt: skip
+"""The columns by which rows of equal starts are sorted, after their length: longer ops enclose shorter ones."""
+ROLES = {"ops": Role.OP, "activities": Role.ACTIVITY}
+Table = RecordedOps | RecordedCalls | RecordedActivities | RecordedSyncs | RecordedQueueEvents
+DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
+RENAMING = b'_raw"'
+RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
+HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
+
 
 def described(top: kineto.DeviceFile) -> dict[str, Any]:
     """Returns what the top level of a file says of its process, as members of `DeviceTrace`; invalid values count as
@@ -99,17 +125,6 @@ def _near(start: Int64, middle: int) -> Bool:
     return np.abs(start - middle) <= LONGEST_RECORDING
 
 
-IDENTITY = {
-    "ops": ("end", "name", "process", "thread", "rf_id", "external_id", "event_index"),
-    "calls": ("end", "name", "process", "thread", "correlation"),
-    "activities": ("end", "name", "process", "device", "stream", "correlation", "graph_node"),
-    "syncs": (
-        "end", "kind", "process", "stream", "device", "correlation", "wait_stream", "record_correlation", "event",
-    ),
-}  # fmt: skip
-"""The columns in which rows of equal starts differ, or are the same row."""
-
-
 def without_duplicates(device: DeviceTrace) -> DeviceTrace:
     """Returns the trace without duplicate rows, which are counted. O(n log n), linear where starts are nearly in order.
 
@@ -150,20 +165,6 @@ def _launched_with_others(correlation: Int64, copied: Bool) -> Bool:
     """Returns which rows share their correlation with several rows that are no duplicates."""
     launched, count = np.unique(correlation[~copied], return_counts=True)
     return np.isin(correlation, launched[count > 1])
-
-
-KEYS = {
-    "ops": ("rf_id", "event_index", "external_id", "process", "thread", "name"),
-    "calls": ("correlation", "external_id", "process", "thread", "name"),
-    "activities": (
-        "process", "device", "stream", "correlation", "graph_node", "external_id", "name", "category", "size",
-    ),
-    "syncs": ("process", "correlation", "device", "stream", "wait_stream", "record_correlation", "event", "kind"),
-    "queue_events": ("device", "stream", "awaited", "sequence"),
-}  # fmt: skip
-"""The columns by which rows of equal starts are sorted, after their length: longer ops enclose shorter ones."""
-ROLES = {"ops": Role.OP, "activities": Role.ACTIVITY}
-Table = RecordedOps | RecordedCalls | RecordedActivities | RecordedSyncs | RecordedQueueEvents
 
 
 def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
@@ -213,12 +214,6 @@ def _moved(records: "JsonRecords[kineto.Args]", order: Int64) -> "JsonRecords[ki
     rows = new_row[records.rows]
     by_row = np.argsort(rows)
     return JsonRecords(rows[by_row], records.encoded.take(by_row), records.kind)
-
-
-DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
-RENAMING = b'_raw"'
-RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
-HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
 
 def read_device_trace(

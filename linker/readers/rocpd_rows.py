@@ -27,6 +27,22 @@ from .device_rows import (
 )
 from .rocpd_database import Database, dialect, opened, processes
 
+HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
+MARKER = "UserMarker"
+WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+WAIT = "wait"
+KINDS = (
+    (re.compile(r"copy|memcpy", re.IGNORECASE), "gpu_memcpy"),
+    (re.compile(r"fill|memset", re.IGNORECASE), "gpu_memset"),
+    (re.compile(r"barrier|marker", re.IGNORECASE), WAIT),
+    (re.compile(r"kernel|dispatch|task", re.IGNORECASE), "kernel"),
+)
+"""The category of an op by its opType, first match."""
+MANY_QUEUES = 128
+OPS_PER_QUEUE = 2
+"""A device with more than MANY_QUEUES queues of fewer ops each numbers its dispatches, not its queues."""
+NONE: Int64 = np.empty(0, np.int64)
+
 
 def nesting_lanes(start: Int64, end: Int64) -> Int64:
     """Returns for ranges, sorted by start, the first of the lanes 0, 1, … on which each nests. O(n log n).
@@ -73,22 +89,6 @@ class _LatestEnds:
             if self._until[node] < until:
                 node += 1
         return node - self._first_leaf
-
-
-HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
-MARKER = "UserMarker"
-WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-WAIT = "wait"
-KINDS = (
-    (re.compile(r"copy|memcpy", re.IGNORECASE), "gpu_memcpy"),
-    (re.compile(r"fill|memset", re.IGNORECASE), "gpu_memset"),
-    (re.compile(r"barrier|marker", re.IGNORECASE), WAIT),
-    (re.compile(r"kernel|dispatch|task", re.IGNORECASE), "kernel"),
-)
-"""The category of an op by its opType, first match."""
-MANY_QUEUES = 128
-OPS_PER_QUEUE = 2
-"""A device with more than MANY_QUEUES queues of fewer ops each numbers its dispatches, not its queues."""
 
 
 class Links(NamedTuple):
@@ -151,9 +151,6 @@ def read_rocpd(path: str) -> DeviceTrace:
     _mark_merged(trace, traced)
     trace.skipped = skipped.without_zeros()
     return trace
-
-
-NONE: Int64 = np.empty(0, np.int64)
 
 
 def _names(database: Database) -> dict[int, str]:

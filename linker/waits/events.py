@@ -21,6 +21,10 @@ from ..communication import CollectiveOps
 from ..readers import RecordedEvents, RecordedSyncs
 from .submissions import CallSites, StreamKey, StreamQueues, ThreadLaunches
 
+KINDS = {int(kind): kind for kind in SyncCall}
+Findings = dict[AnyReason, MutableSequence[int]]
+"""The calls by what was resolved, inferred or dropped, one entry per time."""
+
 
 class RecordGroup(NamedTuple):
     """Event records of one thread that were made from the same ops after the same launch, in the order of time.
@@ -140,11 +144,6 @@ def _previous_on_thread(calls: Calls, rows: Int64, queries: Int64) -> Lookup:
     follows = np.flatnonzero(before >= 0)
     follows = follows[calls.thread[order[follows]] == calls.thread[order[before[follows]]]]
     return Lookup(order[follows], order[before[follows]])
-
-
-KINDS = {int(kind): kind for kind in SyncCall}
-Findings = dict[AnyReason, MutableSequence[int]]
-"""The calls by what was resolved, inferred or dropped, one entry per time."""
 
 
 def no_findings() -> Findings:

@@ -31,6 +31,7 @@ MOST_STREAMS = 32
 """Streams that are tried for a wait whose stream the trace does not name. Programs use a few."""
 LATEST_CHANGES = 256
 """Changes of stream that are looked at per thread, where a thread uses very many streams."""
+UNKNOWN = -2
 
 
 class StreamKey(NamedTuple):
@@ -301,9 +302,6 @@ class ThreadLaunches:
         """
         of_thread = self._changes[thread].last_used(time) if thread in self._changes else []
         return list(dict.fromkeys([*of_thread, *self._all_changes.last_used(time)]))[:MOST_STREAMS]
-
-
-UNKNOWN = -2
 
 
 class CallSites:

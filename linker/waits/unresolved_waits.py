@@ -16,6 +16,9 @@ from ...schema.linked import NEVER, SyncCall
 from .process import Process
 from .submissions import StreamKey, StreamQueues, calls_before
 
+MOST_BLOCKED = 16
+"""Streams besides the likeliest one that a wait may block, those that run something soonest after it. All are tried."""
+
 
 class Loop(NamedTuple):
     """Queries for one event right after each other. Times in ns.
@@ -97,8 +100,6 @@ class BlockedWork(NamedTuple):
 
 
 HOST = BlockedWork(None, -1)
-MOST_BLOCKED = 16
-"""Streams besides the likeliest one that a wait may block, those that run something soonest after it. All are tried."""
 
 
 class UnresolvedWait(NamedTuple):

@@ -13,6 +13,7 @@ from .column_types import Bool, Int32, Int64, Rows
 Bytes = npt.NDArray[np.uint8]
 LONG = 1 << 12
 FEW = 32
+AT_ONCE = 1 << 13
 
 
 class Spans(NamedTuple):
@@ -131,9 +132,6 @@ def total_lengths(parts: Iterable[Part], count: int) -> Int64:
     for rows, part in parts:
         lengths[rows] += part.lengths
     return lengths
-
-
-AT_ONCE = 1 << 13
 
 
 @dataclass(slots=True, eq=False, repr=False)

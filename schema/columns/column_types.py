@@ -10,6 +10,38 @@ from typing import ClassVar, Generic, NamedTuple, NewType, TypeVar, cast, overlo
 import numpy as np
 import numpy.typing as npt
 
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+Bool = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ns = Int64
+"""A column of times or durations in ns."""
+Us = Int64
+"""The same in whole µs."""
+Rows = Int64
+"""A column of positions in another table, -1 for none."""
+OpRows = NewType("OpRows", Int64)
+"""Rows of the linked trace's ops, -1 for none."""
+DeviceOpRows = NewType("DeviceOpRows", Int64)
+"""Rows of the ops as the device trace holds them, -1 for none; `RowMap` turns them into `OpRows`."""
+CallRows = NewType("CallRows", Int64)
+"""Rows of the runtime and driver calls, -1 for none."""
+ActivityRows = NewType("ActivityRows", Int64)
+"""Rows of the device activities, -1 for none."""
+CommunicationRows = NewType("CommunicationRows", Int64)
+"""Rows of the communications, -1 for none."""
+NodeIds = NewType("NodeIds", Int64)
+"""A column of ids of a graph's nodes, as in its file; graphs of this project have ids from 1 on."""
+NodeNumbers = NewType("NodeNumbers", Int64)
+"""Numbers of nodes from 0 on, -1 for none: of a conversion, or rows of a graph."""
+SeveralRows = slice | Sequence[int] | npt.NDArray[np.integer] | Bool
+"""What chooses rows of a column, as of a numpy array: a slice, positions or a mask."""
+TEXTS_SHOWN, TEXT_SHOWN = 3, 40
+ABSENT = np.iinfo(np.int64).min
+"""Stands in an int64 attribute column where a node does not have the attribute."""
+Target = TypeVar("Target", bound=Int64)
+Value = TypeVar("Value")
+
 
 class Summary(NamedTuple):
     """What a record is, and lines about it by what they tell."""
@@ -93,40 +125,6 @@ def bytes_text(size: float) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:,.1f} {unit}"
         size /= 1024
     raise AssertionError
-
-
-Int64 = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
-Bool = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-
-Ns = Int64
-"""A column of times or durations in ns."""
-Us = Int64
-"""The same in whole µs."""
-Rows = Int64
-"""A column of positions in another table, -1 for none."""
-OpRows = NewType("OpRows", Int64)
-"""Rows of the linked trace's ops, -1 for none."""
-DeviceOpRows = NewType("DeviceOpRows", Int64)
-"""Rows of the ops as the device trace holds them, -1 for none; `RowMap` turns them into `OpRows`."""
-CallRows = NewType("CallRows", Int64)
-"""Rows of the runtime and driver calls, -1 for none."""
-ActivityRows = NewType("ActivityRows", Int64)
-"""Rows of the device activities, -1 for none."""
-CommunicationRows = NewType("CommunicationRows", Int64)
-"""Rows of the communications, -1 for none."""
-NodeIds = NewType("NodeIds", Int64)
-"""A column of ids of a graph's nodes, as in its file; graphs of this project have ids from 1 on."""
-NodeNumbers = NewType("NodeNumbers", Int64)
-"""Numbers of nodes from 0 on, -1 for none: of a conversion, or rows of a graph."""
-
-SeveralRows = slice | Sequence[int] | npt.NDArray[np.integer] | Bool
-"""What chooses rows of a column, as of a numpy array: a slice, positions or a mask."""
-
-TEXTS_SHOWN, TEXT_SHOWN = 3, 40
-ABSENT = np.iinfo(np.int64).min
-"""Stands in an int64 attribute column where a node does not have the attribute."""
 
 
 @dataclass(slots=True, repr=False)
@@ -265,9 +263,6 @@ class Ragged(SummaryRepr):
         return Ragged(np.searchsorted(row, np.arange(count + 1)).astype(np.int64), value)
 
 
-Target = TypeVar("Target", bound=Int64)
-
-
 class RowMap(Generic[Target]):
     """For each row of a table a number, mostly the row of another table; the row -1, which stands for none, has -1.
 
@@ -283,9 +278,6 @@ class RowMap(Generic[Target]):
 
     def __getitem__(self, rows: Rows) -> Target:
         return cast(Target, self._rows[rows])
-
-
-Value = TypeVar("Value")
 
 
 class Interner(dict[Value, int]):

@@ -22,6 +22,8 @@ V = TypeVar("V", bound=Values)
 ROWS_SHOWN, LETTERS_SHOWN = 10, 60
 WIDEST, LETTERS_PRINTED = 100, 32
 """How wide a printed table is at the most, and a text in it."""
+TIMES = ("start", "end", "exclusive")
+"""Columns of times in ns, whose names say so in data frames."""
 
 
 def nullable(column: Int64) -> "np.ma.MaskedArray[Any, np.dtype[np.int64]]":
@@ -103,10 +105,6 @@ class Frame(Tabular):
     def summary(self) -> Summary:
         """Returns the title, the number of rows and the names of the columns."""
         return Summary(f"{self.title}: {len(self):,} rows", {"columns": ", ".join(self.columns)})
-
-
-TIMES = ("start", "end", "exclusive")
-"""Columns of times in ns, whose names say so in data frames."""
 
 
 class RowTable(Tabular):

@@ -14,6 +14,8 @@ import numpy as np
 from .column_types import Bool, Int32, Int64, Ragged, Rows, rows_of
 from .groups import is_group_start
 
+READY, SURELY_READY, STUCK = range(3)
+
 
 def parent_rows(ids: Int64, parent_ids: Int64) -> Rows:
     """Returns the row of each row's parent id, -1 for none and for a row that is its own parent. O(n log n)."""
@@ -151,9 +153,6 @@ def topological_order(source: Int64, target: Int64, count: int) -> Rows:
             if not unmet[dependent]:
                 order.append(dependent)
     return np.array(order, np.int64)
-
-
-READY, SURELY_READY, STUCK = range(3)
 
 
 def earliest_order(source: Int64, target: Int64, time: Int64, is_sure: Bool | None = None) -> Rows:

@@ -59,6 +59,8 @@ LIST_VALUES = Int64List.VALUES_FIELD_NUMBER
 STRING_VALUE = AttributeProto.STRING_VAL_FIELD_NUMBER
 
 ATTRIBUTE_WIRES = wire_types(AttributeProto)
+FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+"""Masks for the first 0 to 8 bytes of a word."""
 
 
 def _shape_of(kind: str) -> str:
@@ -305,8 +307,6 @@ def _name_keys(data: Bytes, start: Int64, length: Int64) -> NameKeys:
     return NameKeys(first, second, length, first ^ second * np.uint64(0x9E3779B97F4A7C15))
 
 
-FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
-"""Masks for the first 0 to 8 bytes of a word."""
 _known_names = Spans.of([attribute.name.encode() for attribute in ATTRIBUTES])
 _known_keys = _name_keys(np.append(_known_names.source, np.zeros(PADDING, np.uint8)), *_known_names[1:])
 KNOWN_POSITIONS = np.argsort(_known_keys.mix)

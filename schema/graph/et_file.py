@@ -26,6 +26,9 @@ MOST_EMPTY = 1000
 """The most empty messages in a block. A graph has at most one; a file of zeros has many."""
 LONGEST_LENGTH = 10
 """The most bytes of a varint, which need not be the shortest form of its value."""
+ROWS_AT_ONCE = 1 << 13
+BLOCKS_AT_ONCE = 1 << 5
+COLUMNS = ("id", "name", "type", "data_deps", "ctrl_deps", "start_time_micros", "duration_micros")
 
 
 class FrameBlock(NamedTuple):
@@ -123,10 +126,6 @@ def _read_length(data: bytes, at: int) -> tuple[int, int]:
     raise _ImpossibleLengthError(at)
 
 
-ROWS_AT_ONCE = 1 << 13
-BLOCKS_AT_ONCE = 1 << 5
-
-
 def write_columns(graph: NodeColumns, path: str) -> None:
     """Writes the graph as a .et file, whole or not at all; equal graphs give equal bytes. O(bytes).
 
@@ -197,9 +196,6 @@ def _with_unique_ids(graph: NodeColumns, path: str) -> NodeColumns:
                 f"{path}: {count[first]} nodes have the id {identity[first]}; number them again, or is it no graph?"
             )
     return graph
-
-
-COLUMNS = ("id", "name", "type", "data_deps", "ctrl_deps", "start_time_micros", "duration_micros")
 
 
 def concatenate(parts: list[NodeColumns]) -> NodeColumns:

@@ -25,12 +25,6 @@ from .wire import WireError
 M = TypeVar("M", bound=Message)
 Members = dict[str, Any]
 """A message as protobuf's constructors take it and JSON shows it: values by the names of the fields."""
-
-
-class FormError(Exception):
-    """JSON text that is no message; says why and where in the text."""
-
-
 NAN = float("nan")
 LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
 NODE_TYPES: dict[int, str] = {number: name for name, number in NodeType.items()}
@@ -59,6 +53,10 @@ JSON_TYPES: dict[int, Any] = {
 NOT_VALUES = {"name", "doc_string"}
 FLOATS, FLOAT_LISTS = {"double_val", "float_val"}, {"double_list", "float_list"}
 FLOATING = FLOATS | FLOAT_LISTS
+
+
+class FormError(Exception):
+    """JSON text that is no message; says why and where in the text."""
 
 
 def _metadata(metadata: GlobalMetadata) -> Members:

@@ -25,6 +25,25 @@ from ..columns import (
     rows_of,
 )
 
+STEP_START = "step_start_ns_"
+"""Metadata of this name and a step's number is when the profiler marked the start of the step."""
+CONCURRENCY_LIMIT = "concurrency_limit_of_device_"
+"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were
+ready.
+"""
+DEVICE_NAME = "device_name_"
+"""Metadata of this name and a device's number is what the profiler called the device."""
+STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
+DATA_WAIT_WITHOUT_PROFILER_NS = "data_wait_without_profiler_ns"
+"""Metadata that says how many steps the graph holds, how long a step takes without a profiler, and for how much of that
+the loop waits for its data loader.
+"""
+RANKS_OF_GROUP = "ranks_of_group_"
+"""Metadata of this name and a process group's `pg_name` lists its ranks once for all nodes that have no `pg_ranks`."""
+Column = Int64 | Categorical | Ragged
+"""int64 (bool as 0/1), Categorical or Ragged. A node without the attribute has ABSENT, code -1 or an empty row."""
+LARGEST_NUMBER = 1 << 62
+
 
 class NodeType(IntEnum):
     """What a node is to a simulator; the numbers are the schema's. Host nodes and delays are COMP.
@@ -170,25 +189,6 @@ ATTRIBUTES = (
     Attribute("data_dep_kinds", "int32_list"),
 )
 
-STEP_START = "step_start_ns_"
-"""Metadata of this name and a step's number is when the profiler marked the start of the step."""
-CONCURRENCY_LIMIT = "concurrency_limit_of_device_"
-"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were
-ready.
-"""
-DEVICE_NAME = "device_name_"
-"""Metadata of this name and a device's number is what the profiler called the device."""
-STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
-DATA_WAIT_WITHOUT_PROFILER_NS = "data_wait_without_profiler_ns"
-"""Metadata that says how many steps the graph holds, how long a step takes without a profiler, and for how much of that
-the loop waits for its data loader.
-"""
-RANKS_OF_GROUP = "ranks_of_group_"
-"""Metadata of this name and a process group's `pg_name` lists its ranks once for all nodes that have no `pg_ranks`."""
-
-Column = Int64 | Categorical | Ragged
-"""int64 (bool as 0/1), Categorical or Ragged. A node without the attribute has ABSENT, code -1 or an empty row."""
-
 
 @dataclass(slots=True, repr=False)
 class TensorText(SummaryRepr):
@@ -210,9 +210,6 @@ class NodeProblem(NamedTuple):
 
     affected: int
     first_node: int
-
-
-LARGEST_NUMBER = 1 << 62
 
 
 @dataclass(slots=True, repr=False)

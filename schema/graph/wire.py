@@ -21,6 +21,27 @@ UInt64 = npt.NDArray[np.uint64]
 LONGEST_VARINT = 10
 NO_END = -1
 """Stands for the end of a varint that goes on for more than ten bytes."""
+VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
+FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
+LARGEST_FIELD_NUMBER = (1 << 29) - 1
+PADDING = 32
+"""Bytes that must follow the last message in a buffer that is walked, so that reading ahead stays inside it."""
+MOST_FIELDS = 1 << 14
+"""What a node has are some tens of fields, as lists of numbers are one field each; more rounds than this would take
+minutes.
+"""
+NO_FIELD = -1
+TEXT_FIELD_1 = 1 << 3 | DELIMITED
+UNKNOWN = 0xFF
+"""The wire type of a field that the message does not have."""
+WIRES = {
+    **dict.fromkeys(range(1, 19), VARINT),
+    **dict.fromkeys(
+        (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64), FIXED64
+    ),
+    **dict.fromkeys((FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32), FIXED32),
+    **dict.fromkeys((FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_MESSAGE), DELIMITED),
+}
 
 
 def varint(value: int) -> bytes:
@@ -109,19 +130,6 @@ def _read_long_varints(data: Bytes, at: Int64) -> tuple[UInt64, Int64]:
         values[more] |= np.where(ninth > 0x7F, tenth, 0).astype(np.uint64) << np.uint64(63)
         lengths[more] = np.where(ninth < 0x80, 9, np.where(tenth < 0x80, 10, NO_END))
     return values, np.where(lengths < 0, NO_END, at + lengths)
-
-
-VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
-FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
-LARGEST_FIELD_NUMBER = (1 << 29) - 1
-PADDING = 32
-"""Bytes that must follow the last message in a buffer that is walked, so that reading ahead stays inside it."""
-MOST_FIELDS = 1 << 14
-"""What a node has are some tens of fields, as lists of numbers are one field each; more rounds than this would take
-minutes.
-"""
-NO_FIELD = -1
-TEXT_FIELD_1 = 1 << 3 | DELIMITED
 
 
 class Fields(NamedTuple):
@@ -324,18 +332,6 @@ def _packed_varints(data: Bytes, starts: Int64, ends: Int64) -> tuple[Int64, Int
 
 def _fixed(data: Bytes, at: Int64, size: int) -> UInt64:
     return words(data)[at] & np.uint64((1 << 8 * size) - 1)
-
-
-UNKNOWN = 0xFF
-"""The wire type of a field that the message does not have."""
-WIRES = {
-    **dict.fromkeys(range(1, 19), VARINT),
-    **dict.fromkeys(
-        (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64), FIXED64
-    ),
-    **dict.fromkeys((FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32), FIXED32),
-    **dict.fromkeys((FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_MESSAGE), DELIMITED),
-}
 
 
 def wire_types(message: type[Message]) -> npt.NDArray[np.uint8]:

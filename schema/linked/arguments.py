@@ -34,6 +34,16 @@ AS_ANY_DIGIT, MANY_DIGITS = bytes.maketrans(b"123456789", 9 * b"0"), 15 * b"0"
 tensors.
 """
 MEMBERS, MEASURES = TensorLists.__struct_fields__, ("shapes", "strides")
+BLANK, COLON, COMMA, LIST = map(ord, " :,[")
+PADDING = b"~" * 8
+OPENS, CLOSES = np.zeros((2, 256), np.bool_)
+OPENS[[*b"[{,: "]], CLOSES[[*b"]},: "]] = True, True
+MEMBER_STARTS = np.frombuffer(b'"values""shapes""types":"strides', np.uint64)
+"""How the members begin that PyTorch writes a blank before, as far as one number holds it."""
+WITHOUT_TENSORS = len('{"values": [], "shapes": [], "types": []}')
+ESCAPES = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+|\\.")
+BETWEEN_ARGUMENTS = re.compile(r", (?![^\[\]]*\])")
+"""Between arguments, not within a default like `[1, 1]`."""
 
 
 class RecordedTensor(NamedTuple):
@@ -169,16 +179,6 @@ def argument_lists(text: bytes, *names: str) -> list[list[Any]]:
     return [listed(getattr(members, name)) for name in names]
 
 
-BLANK, COLON, COMMA, LIST = map(ord, " :,[")
-PADDING = b"~" * 8
-OPENS, CLOSES = np.zeros((2, 256), np.bool_)
-OPENS[[*b"[{,: "]], CLOSES[[*b"]},: "]] = True, True
-MEMBER_STARTS = np.frombuffer(b'"values""shapes""types":"strides', np.uint64)
-"""How the members begin that PyTorch writes a blank before, as far as one number holds it."""
-WITHOUT_TENSORS = len('{"values": [], "shapes": [], "types": []}')
-ESCAPES = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+|\\.")
-
-
 class _Lists(msgspec.Struct):
     """Strides are empty where a version has none."""
 
@@ -255,10 +255,6 @@ def _text(lists: _Lists) -> bytes:
     if strides := bytes(lists.strides):
         return b'%b, "strides": %b}' % (three, strides)
     return NO_TENSORS if len(three) < WITHOUT_TENSORS else three + b"}"
-
-
-BETWEEN_ARGUMENTS = re.compile(r", (?![^\[\]]*\])")
-"""Between arguments, not within a default like `[1, 1]`."""
 
 
 @cache

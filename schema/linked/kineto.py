@@ -11,6 +11,16 @@ import msgspec
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 LARGEST_ID = 1 << 53
 """What readers that hold numbers as doubles can tell apart; larger ids are no profiler's and stay as they are."""
+Number = Any
+Raw = msgspec.Raw
+NOTHING = Raw()
+MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
+"""Of rows that are copies and sets."""
+STEP_WITHOUT_PROFILER = "execgraph_step_without_profiler_us"
+DATA_WAIT_WITHOUT_PROFILER = "execgraph_data_wait_without_profiler_us"
+"""The keys under which `capture` has the profiler keep how long a step takes without a profiler, and for how much of it
+the loop waits for PyTorch's data loader, in µs.
+"""
 
 
 class MergedRank(msgspec.Struct):
@@ -29,19 +39,6 @@ class MergedRank(msgspec.Struct):
     processes: dict[Int64, Int64] = {}
     threads: dict[Int64, Int64] = {}
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-Number = Any
-Raw = msgspec.Raw
-NOTHING = Raw()
-MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
-"""Of rows that are copies and sets."""
-
-STEP_WITHOUT_PROFILER = "execgraph_step_without_profiler_us"
-DATA_WAIT_WITHOUT_PROFILER = "execgraph_data_wait_without_profiler_us"
-"""The keys under which `capture` has the profiler keep how long a step takes without a profiler, and for how much of it
-the loop waits for PyTorch's data loader, in µs.
-"""
 
 
 class Args(msgspec.Struct, gc=False, omit_defaults=True):

@@ -34,6 +34,7 @@ SCHEMA = "1.1.1-chakra.0.0.4"
 Raw = msgspec.Raw
 Position = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)]
 """A position in a list of texts, -1 for none."""
+AnyTable = TypeVar("AnyTable", DeviceWaits, HostWaits, ThreadHandoffs)
 
 
 class IntegerAttribute(NamedTuple):
@@ -249,7 +250,6 @@ TABLES: dict[type[Any], dict[str, tuple[str, _Kind]]] = {
     },
 }
 """The members of a table in the file, and the column of the linked trace that each is."""
-AnyTable = TypeVar("AnyTable", DeviceWaits, HostWaits, ThreadHandoffs)
 
 
 def as_record(table: DeviceWaits | HostWaits | ThreadHandoffs, ids: Int64) -> WaitTable | HandoffTable:

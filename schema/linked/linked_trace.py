@@ -38,6 +38,10 @@ from .tensors import Arguments, read_arguments
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A number that fits an int64 column."""
+AnyTable = TypeVar("AnyTable", bound=SummaryRepr)
+STEP_MARK = "ProfilerStep#"
+LONGEST_NUMBER = 18
+"""Digits of a number that fits 64 bits."""
 
 
 class Provenance(Enum):
@@ -326,9 +330,6 @@ def op_tree(ops: Ops) -> Tree:
     return Tree.of(op_parents(ops), ops.start)
 
 
-AnyTable = TypeVar("AnyTable", bound=SummaryRepr)
-
-
 def select_rows(table: AnyTable, rows: Bool | Int64) -> AnyTable:
     """Returns the rows of a table of columns."""
     table_of: Callable[..., AnyTable] = type(table)
@@ -360,11 +361,6 @@ def without_guesses(linked: LinkedTrace) -> LinkedTrace:
     """
     tables = ((name, getattr(linked, name)) for name in ("device_waits", "host_waits", "handoffs"))
     return replace(linked, **{name: select_rows(table, ~guessed(table.known_by)) for name, table in tables})
-
-
-STEP_MARK = "ProfilerStep#"
-LONGEST_NUMBER = 18
-"""Digits of a number that fits 64 bits."""
 
 
 def are_step_marks(names: Categorical) -> Bool:

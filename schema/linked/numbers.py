@@ -21,6 +21,22 @@ from ..columns import ABSENT, Int64
 
 LARGEST = 1 << 63
 NUMBER = re.compile(r"0x[0-9a-f]{1,16}(?![0-9a-f])|-?\d{1,19}(?!\d)", re.IGNORECASE)
+LONGEST = 1 << 26
+LONGEST_PYTHON = 1 << 21
+"""Characters. Python's parser, which reads what is no JSON, takes some 200 bytes for each."""
+SHORTENED = "..."
+"""Stands in lists that the profiler cut."""
+FAILURES = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, msgspec.DecodeError)
+NEVER, FOREVER = -(1 << 62), 1 << 62
+"""Before and after all times that a trace may hold; their difference is still an int64."""
+LONGEST_RECORDING = 1 << 55
+"""ns, about a year: what is said to have lasted longer, or to be further from other rows, was not measured."""
+EXACT_MICROSECONDS = float(1 << 43)
+LARGEST_MICROSECONDS = float(FOREVER // 1000)
+DECIMAL_TEXT = re.compile(rb"\s*(-?)(\d{1,15}\d?)(?:\.(\d{1,3}))?\s*")
+DOUBLE_FRACTIONS = (0, 250, 500, 750)
+"""What a double can hold beside a µs time since 1970, in ns."""
+Stamp = int | float | str | Decimal | None
 
 
 def integer(value: Any, missing: int) -> int:
@@ -78,14 +94,6 @@ def _whole_numbers(values: Sequence[Any]) -> Int64 | None:
         return None
 
 
-LONGEST = 1 << 26
-LONGEST_PYTHON = 1 << 21
-"""Characters. Python's parser, which reads what is no JSON, takes some 200 bytes for each."""
-SHORTENED = "..."
-"""Stands in lists that the profiler cut."""
-FAILURES = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, msgspec.DecodeError)
-
-
 def literal(text: str) -> Any:
     """Returns the value of a text in JSON or, as PyTorch 2.1 writes, Python's notation; None if it is neither.
 
@@ -130,19 +138,6 @@ def _numbers(value: Any) -> list[int] | None:
         return sorted(integer(key, -1) for key in value)
     is_list = isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value)
     return [integer(number, -1) for number in value] if is_list else None
-
-
-NEVER, FOREVER = -(1 << 62), 1 << 62
-"""Before and after all times that a trace may hold; their difference is still an int64."""
-LONGEST_RECORDING = 1 << 55
-"""ns, about a year: what is said to have lasted longer, or to be further from other rows, was not measured."""
-EXACT_MICROSECONDS = float(1 << 43)
-LARGEST_MICROSECONDS = float(FOREVER // 1000)
-DECIMAL_TEXT = re.compile(rb"\s*(-?)(\d{1,15}\d?)(?:\.(\d{1,3}))?\s*")
-DOUBLE_FRACTIONS = (0, 250, 500, 750)
-"""What a double can hold beside a µs time since 1970, in ns."""
-
-Stamp = int | float | str | Decimal | None
 
 
 class InexactTime(ValueError):

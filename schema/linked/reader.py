@@ -52,6 +52,19 @@ LATEST = 1 << 62
 MOST_APART = 1 << 61
 CHECKED = ("ops", "calls", "activities", "device_waits", "host_waits", "handoffs")
 """The tables whose columns must be of one length."""
+OLDER_NAMES = {
+    "calls": {"places"},
+    "device_waits": {"found"},
+    "host_waits": {"found"},
+    "trace": {"carried"},
+    "link_report": {"noted", "remarks"},
+}
+"""Members that were renamed and that every such file has, by the table that they are in."""
+SCHEMA = "op_schema"
+OBJECT = ord("{")
+PYTHON_COLUMNS = ("module", "python_function")
+ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), SCHEMA)
+ACTIVITY_COLUMNS = ("id", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth")
 
 
 def contradiction(linked: LinkedTrace) -> str:
@@ -117,16 +130,6 @@ def _wrong_times(linked: LinkedTrace) -> Iterator[str]:
         yield "its times are further apart than any clock shows"
 
 
-OLDER_NAMES = {
-    "calls": {"places"},
-    "device_waits": {"found"},
-    "host_waits": {"found"},
-    "trace": {"carried"},
-    "link_report": {"noted", "remarks"},
-}
-"""Members that were renamed and that every such file has, by the table that they are in."""
-
-
 def has_older_names(document: bytes) -> bool:
     """Returns whether a linked file has members that were renamed since, which readers would not see."""
     top = _members(document)
@@ -141,12 +144,6 @@ def _members(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
         return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
-
-
-SCHEMA = "op_schema"
-OBJECT = ord("{")
-PYTHON_COLUMNS = ("module", "python_function")
-ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), SCHEMA)
 
 
 class NodeTable:
@@ -296,9 +293,6 @@ def _parents(parents: list[int | list[int] | None]) -> Int64:
     if list in {*map(type, parents)}:
         parents = [next(iter(parent), None) if isinstance(parent, list) else parent for parent in parents]
     return integers(parents, -1)
-
-
-ACTIVITY_COLUMNS = ("id", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth")
 
 
 def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:

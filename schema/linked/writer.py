@@ -40,6 +40,10 @@ _Node = msgspec.defstruct("_Node", [(name, Any, NOTHING) for name in MEMBERS], g
 """A node as it is written; what it has not is left out."""
 Columns = dict[str, Sequence[Any]]
 """Members of some nodes, by name."""
+NO_ATTRIBUTES = msgspec.Raw(
+    encode([*(Attr(*attribute) for attribute in INTEGER_ATTRIBUTES), Attr("op_schema", "string", "")])
+)
+"""The attributes of activities."""
 
 
 def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = unseen) -> None:
@@ -137,12 +141,6 @@ def _further_attributes(attributes: dict[str, Any]) -> bytes:
     """Returns attributes that have no column, as the rest of a list."""
     kinds = ((name, "string" if isinstance(value, str) else "int64", value) for name, value in attributes.items())
     return b"".join(b"," + encode(Attr(*attribute)) for attribute in kinds)
-
-
-NO_ATTRIBUTES = msgspec.Raw(
-    encode([*(Attr(*attribute) for attribute in INTEGER_ATTRIBUTES), Attr("op_schema", "string", "")])
-)
-"""The attributes of activities."""
 
 
 def _activity_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:

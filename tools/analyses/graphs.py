@@ -48,6 +48,7 @@ OF_SET = re.compile("memset|fill", re.IGNORECASE)
 OF_COPY = re.compile("memcpy", re.IGNORECASE)
 NODE_IN_GRAPH = (1 << 32) - 1
 BY_NODE, BY_NAME, BY_ORDER, BY_MARK = "by node", "by name", "by order", "by mark"
+NAMED = re.compile(rb'"kernel"\s*:')
 
 
 class Attribution(NamedTuple):
@@ -303,7 +304,6 @@ class _Event(msgspec.Struct, gc=False):
 
 
 CALLS = msgspec.json.Decoder(list[_Event])
-NAMED = re.compile(rb'"kernel"\s*:')
 
 
 def read_captures(path: str) -> list[Capture]:

@@ -58,6 +58,7 @@ NOTHING: dict[str, Any] = {
     "extra": {},
     **dict.fromkeys(("module", "python_function")),
 }
+MARKS = b'"str"', b'"annotation"'
 
 
 def read_rank(
@@ -190,7 +191,6 @@ class _Marked(msgspec.Struct, gc=False):
     args: _Node | None = None
 
 
-MARKS = b'"str"', b'"annotation"'
 NODES = msgspec.json.Decoder(list[_Marked])
 EVENTS = msgspec.json.Decoder(list[_Event])
 MEMORY_ARGUMENTS, RANGE_ARGUMENTS = msgspec.json.Decoder(_Memory), msgspec.json.Decoder(dict[str, Any])

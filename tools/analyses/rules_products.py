@@ -11,6 +11,11 @@ from ...schema.graph import DEVICE_NAME
 from ..replay import Kernels, NodeClass, device_peaks, least_time, roofs
 from .job import Finding, Job, counted
 
+TENSOR = re.compile(r"\[\d+(?:,\d+)*\]")
+FLOAT32, NAMED, TENSORS_NAMED = 4, 3, 3
+LOW_PCT = 60.0
+"""A product that reaches more than this share of the best one of its format can hardly be made faster by its shape."""
+
 
 class _Kind(NamedTuple):
     """Ops that multiply matrices, and what makes the shapes that use little of a device faster."""
@@ -40,10 +45,6 @@ KINDS = (
     ),
 )
 ATTENTION = len(KINDS) - 1
-TENSOR = re.compile(r"\[\d+(?:,\d+)*\]")
-FLOAT32, NAMED, TENSORS_NAMED = 4, 3, 3
-LOW_PCT = 60.0
-"""A product that reaches more than this share of the best one of its format can hardly be made faster by its shape."""
 
 
 class _Products(NamedTuple):

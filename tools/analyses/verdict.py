@@ -28,6 +28,8 @@ LIMITS = {
     NodeClass.MEMORY: ("memory",),
 }
 """What may limit a run, and the kinds of time on the critical path that it stands for."""
+GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
+GPU_CALLS = ("cuda", "cu", "hip")
 
 
 class _Words(NamedTuple):
@@ -44,8 +46,6 @@ WORDS = {
     NodeClass.COMMUNICATION: _Words("Communication limits the run", "Communication", "communication"),
     NodeClass.MEMORY: _Words("Copies limit the run", "Copies", "copies"),
 }
-GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
-GPU_CALLS = ("cuda", "cu", "hip")
 
 
 class Verdict(NamedTuple):

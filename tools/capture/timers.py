@@ -14,6 +14,11 @@ from typing import Any, NamedTuple
 from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER
 from .pytorch import synchronise, warn
 
+UNEVEN = 3.0
+"""If a step keeps the host, besides waiting for data, more than so many times as long as the median one takes, it did
+something else, such as compiling. Batches arrive unevenly where the loop waits for them.
+"""
+
 
 class LoaderTimer:
     """Measures between `start` and `stop` the time that this thread spends in `next` of PyTorch's data loaders.
@@ -56,12 +61,6 @@ class LoaderTimer:
                 self.total_s += perf_counter() - begin
 
         return timed
-
-
-UNEVEN = 3.0
-"""If a step keeps the host, besides waiting for data, more than so many times as long as the median one takes, it did
-something else, such as compiling. Batches arrive unevenly where the loop waits for them.
-"""
 
 
 class Lap(NamedTuple):

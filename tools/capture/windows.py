@@ -19,6 +19,7 @@ from .pytorch import REMEDY, Conflict, import_torch, record_synchronisation, syn
 
 TRACES = ("host", "device")
 ENDING = ".json.gz"
+BY_WINDOW = "window{window}/{trace}_rank{rank}"
 
 
 class Destination:
@@ -159,9 +160,6 @@ class HostTraceObserver:
         """Ends the observer and removes the folder."""
         self.observer.unregister_callback()
         self._folder.cleanup()
-
-
-BY_WINDOW = "window{window}/{trace}_rank{rank}"
 
 
 def trace_handler(folder: str | Path, *, ranks: Collection[int] | None = None, name: str = BY_WINDOW) -> Any:

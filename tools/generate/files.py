@@ -39,6 +39,8 @@ from .record import NONE, Edges, RankRun, Run, correlation, identify, record_fun
 from .simulation import simulate
 
 Key = tuple[int, int]
+OF_A_RANK = re.compile(r"(host|device)_rank\d+\.json(\.gz)?")
+MB = 1_000_000
 
 
 def write_truth(run: Run, path: str, makespans: Mapping[str, int]) -> None:
@@ -106,9 +108,6 @@ def _pairs(edges: Edges, keys: list[Key]) -> Iterator[tuple[Key, Key]]:
     return ((keys[source], keys[target]) for source, target in zip(edges.source, edges.target, strict=True))
 
 
-OF_A_RANK = re.compile(r"(host|device)_rank\d+\.json(\.gz)?")
-
-
 class RankFiles(NamedTuple):
     """The two traces of a rank."""
 
@@ -156,9 +155,6 @@ def write_traces(
         )
     write_truth(run, str(target / "truth.json"), makespans or {})
     return files
-
-
-MB = 1_000_000
 
 
 def sized_job(

@@ -28,6 +28,8 @@ GROUP_ANNOTATION = 1
 """The RecordFunction id of the node that lists the process groups."""
 FREE_BEFORE_REUSE = 256
 """How many addresses of a kind an allocator holds before it gives the first one out again."""
+MemoryObject: TypeAlias = tuple[bool, int]
+"""A tensor or (True) a storage, by its number in the job."""
 
 
 class Argument(NamedTuple):
@@ -84,10 +86,6 @@ def collective_arguments(collective: Collective, sequence: int) -> list[Argument
         *of(group.ranks[0] if group.ranks else -1, stride(group.ranks) if group.ranks else -1),
         *of(max(1, len(group.ranks)), collective.asynchronous),
     ]
-
-
-MemoryObject: TypeAlias = tuple[bool, int]
-"""A tensor or (True) a storage, by its number in the job."""
 
 
 class _Lives(NamedTuple):

@@ -42,6 +42,8 @@ from .script import AUTOGRAD, MAIN, SECOND_AUTOGRAD, Process, Script, Size
 REDUCE_STREAM, EXCHANGE_STREAM = 24, 28
 EXPERTS = "expert_data_parallel"
 """How groups of an expert's replicas are described."""
+Program = Callable[[Process], Iterator[None]]
+"""Writes one rank's program and yields after each step."""
 
 
 def ddp(process: Process) -> Iterator[None]:
@@ -198,10 +200,6 @@ def dlrm(process: Process) -> Iterator[None]:
             x = linear_relu(process, f"top.{layer}", f"top relu {layer}", x, size.hidden, buckets.layer(layer))
         train(process, step, mse_loss(process, x, batch(process, "target")), [buckets])
         yield
-
-
-Program = Callable[[Process], Iterator[None]]
-"""Writes one rank's program and yields after each step."""
 
 
 def _one_group(ranks: int) -> tuple[Group, ...]:

@@ -14,6 +14,21 @@ from .instructions import Collective, Opaque, Tensor, Value
 from .machine import Times
 from .record import BASE_NS, FIRST_NS, NONE, Identity, RankRun, record_function
 
+C10_TYPES = {"float": "Float", "long int": "Long"}
+LISTED = 30
+"""Longer lists of ranks and split sizes are cut."""
+EXTERNAL_IDS_PER_BLOCK = 512
+FRAMES = (
+    "torch/nn/modules/module.py(1751): _wrapped_call_impl",
+    "<built-in function isinstance>",
+    "torch/nn/modules/module.py(1762): _call_impl",
+    "torch/_jit_internal.py(104): is_scripting",
+    "<built-in method _get_tracing_state of PyCapsule object at 0x7f84d0a51f50>",
+    "torch/nn/modules/module.py(1954): __getattr__",
+    "<built-in function len>",
+)
+"""What Python goes through before it calls an op."""
+
 
 class Rows(NamedTuple):
     """Writes rows with times of one resolution."""
@@ -62,11 +77,6 @@ class Rows(NamedTuple):
 def track_fields(process: int | str, thread: int | str) -> str:
     """Returns the fields that say of which process and thread a row is."""
     return f'"pid": {json.dumps(process)}, "tid": {json.dumps(thread)}'
-
-
-C10_TYPES = {"float": "Float", "long int": "Long"}
-LISTED = 30
-"""Longer lists of ranks and split sizes are cut."""
 
 
 def input_args(inputs: tuple[Value, ...]) -> str:
@@ -151,9 +161,6 @@ def _shortened(numbers: tuple[int, ...]) -> str:
     return f"[{', '.join(listed)}]"
 
 
-EXTERNAL_IDS_PER_BLOCK = 512
-
-
 def external_ids(run: RankRun, threads: int) -> "array[int]":
     """Kineto's own id of each op: from 1, in blocks of 512 that belong to one thread each."""
     ids = array("q", bytes(8 * len(run.ops)))
@@ -212,18 +219,6 @@ def _forward_backward(run: RankRun) -> dict[int, int]:
                 number = len(flows) // 2 + 1
                 flows[source], flows[row] = number, -number
     return flows
-
-
-FRAMES = (
-    "torch/nn/modules/module.py(1751): _wrapped_call_impl",
-    "<built-in function isinstance>",
-    "torch/nn/modules/module.py(1762): _call_impl",
-    "torch/_jit_internal.py(104): is_scripting",
-    "<built-in method _get_tracing_state of PyCapsule object at 0x7f84d0a51f50>",
-    "torch/nn/modules/module.py(1954): __getattr__",
-    "<built-in function len>",
-)
-"""What Python goes through before it calls an op."""
 
 
 def python_rows(run: RankRun, who: Identity, rows: Rows, calls: int) -> Iterator[str]:

@@ -41,6 +41,7 @@ TENSORS_PER_KERNEL = 32
 
 OnGradient = Callable[[Script, Tensor, Tensor], None]
 """What happens on the autograd thread when a parameter has its gradient: called with the parameter and the gradient."""
+TABLE_ROWS = 100_000
 
 
 def linear(
@@ -137,9 +138,6 @@ def concatenate(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor
         process.differentiable("CatBackward0", (process.gradient(y),), backward)
         process.main.launch(CAT, COMPUTE, stream_us((x, other, y)))
     return y
-
-
-TABLE_ROWS = 100_000
 
 
 def embedding(process: Process, name: str, indices: Tensor, width: int) -> Tensor:

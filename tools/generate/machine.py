@@ -17,6 +17,8 @@ from ...schema.errors import RequestError
 from ..replay import Bound, NodeClass, Scale, parse_scale
 
 Times = TypeVar("Times", int, Int64)
+CLOCKS = 8
+"""So many devices have clocks of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,6 @@ def _range(values: list[float], form: str) -> str:
 
 
 DEFAULT = Machine()
-CLOCKS = 8
-"""So many devices have clocks of their own."""
 
 
 def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:

@@ -32,6 +32,14 @@ OBJECT = Opaque("Object")
 MESSAGE_OPS = {"send": "c10d::send", "recv": "c10d::recv_"}
 SWAP = Activity(COLLECTIVE_KERNELS["send"], kind=COMMUNICATION)
 """The kernel of messages that were launched together; no record is around it."""
+NO_GROUP = Group("", "", ())
+Rows = tuple[int, ...]
+"""Rows of a tensor for, or from, each member of a group."""
+REPLICAS_STREAM = 32
+SCALE = Activity(
+    "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<float, MulFunctor<float> > >"
+)
+LAYERS_PER_BUCKET = 2
 
 
 def world(ranks: int) -> Group:
@@ -52,11 +60,6 @@ def replica_groups(ranks: int, of: int, description: str) -> tuple[Group, ...]:
 def expert_groups(ranks: int) -> tuple[Group, ...]:
     """Neighbouring ranks in pairs; every process calls its own one "1"."""
     return tuple(Group("1", "experts", tuple(range(first, min(first + 2, ranks)))) for first in range(0, ranks, 2))
-
-
-NO_GROUP = Group("", "", ())
-Rows = tuple[int, ...]
-"""Rows of a tensor for, or from, each member of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +255,6 @@ def wait_for(script: Script, process: Process, sequence: int, done: str) -> None
     shared, _ = process.collective(Collective("wait", NO_GROUP, process.rank, (), 0, 0))
     with script.op("record_param_comms", collective=shared, comm_sequence=sequence):
         script.wait(COMPUTE, done)
-
-
-REPLICAS_STREAM = 32
-SCALE = Activity(
-    "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<float, MulFunctor<float> > >"
-)
-
-
-LAYERS_PER_BUCKET = 2
 
 
 class Buckets:

@@ -26,6 +26,15 @@ from .nccl import Buckets, Communicator, Work, finish_all, hook_of, replica_buck
 from .script import AUTOGRAD, COMPUTE, SECOND_AUTOGRAD, Process, Script, stream_us
 
 SIDE_STREAM = 24
+UPSTREAM, DOWNSTREAM = 24, 28
+MICRO_BATCHES = 4
+STAGES = 2
+"""Of a pipeline that has replicas."""
+REPLICAS = "data_parallel"
+"""How groups of a stage's replicas are described."""
+STREAM = 24
+HEAD = 4
+"""The last layer is so many times narrower than the others."""
 
 
 def steps(process: Process) -> Iterator[int]:
@@ -117,14 +126,6 @@ def _tower(process: Process, name: str, layers: int) -> Tensor:
     return mse_loss(process, x, batch(process, f"{name}.target"), f"{name}.loss")
 
 
-UPSTREAM, DOWNSTREAM = 24, 28
-MICRO_BATCHES = 4
-STAGES = 2
-"""Of a pipeline that has replicas."""
-REPLICAS = "data_parallel"
-"""How groups of a stage's replicas are described."""
-
-
 class Stage(NamedTuple):
     """A rank's position in its pipeline: its stage, and the number of stages."""
 
@@ -189,11 +190,6 @@ def _stage(process: Process, stage: Stage, x: Tensor, micro: int, buckets: Seque
         y = linear(process, f"layers.{layer}", x, width, on_gradient, result=f"layers.{layer} of {micro}")
         x = relu(process, f"relu {layer} of {micro}", y)
     return mse_loss(process, x, process.tensor("target", *x.shape)) if stage.is_last else x
-
-
-STREAM = 24
-HEAD = 4
-"""The last layer is so many times narrower than the others."""
 
 
 class Unit(NamedTuple):

@@ -17,6 +17,15 @@ from .machine import Machine
 
 NONE = -1
 Column: TypeAlias = "array[int]"
+SYNC_KINDS = ("Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
+EVENT_SYNC, STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = range(4)
+BASE_NS = 1_767_225_600_000_000_000
+"""The epoch that the device trace's times are relative to: 2026-01-01."""
+FIRST_NS = 2_592_000_000_000_000
+"""When the run starts after that epoch."""
+CORRELATION_STEP = 3
+"""Calls that Kineto does not show, such as cudaGetDevice, take correlation ids too."""
+DEVICES_PER_NODE = 8
 
 
 class Table:
@@ -91,10 +100,6 @@ class Synchronisations(Table):
     event: Column
     recorded_on: Column
     recorded_by: Column
-
-
-SYNC_KINDS = ("Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
-EVENT_SYNC, STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = range(4)
 
 
 class Edges(Table):
@@ -185,15 +190,6 @@ class Run:
 def as_numpy(column: "array[int]") -> Int64:
     """Returns the column without a copy."""
     return np.frombuffer(column, np.int64) if len(column) else np.empty(0, np.int64)
-
-
-BASE_NS = 1_767_225_600_000_000_000
-"""The epoch that the device trace's times are relative to: 2026-01-01."""
-FIRST_NS = 2_592_000_000_000_000
-"""When the run starts after that epoch."""
-CORRELATION_STEP = 3
-"""Calls that Kineto does not show, such as cudaGetDevice, take correlation ids too."""
-DEVICES_PER_NODE = 8
 
 
 class Identity(NamedTuple):

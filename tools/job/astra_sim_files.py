@@ -18,6 +18,10 @@ from ...schema.io import open_output
 from .build_report import BuildReport
 
 BINARY = "AstraSim_Analytical_Congestion_Unaware"
+POOR_FIT_PCT = 10.0
+"""The median error above which a fitted network does not describe a job."""
+FEW_SIZES = 10
+TWO = 2
 
 
 class Simulation(NamedTuple):
@@ -126,12 +130,6 @@ def _system(network: UsedNetwork, simulation: Simulation) -> dict[str, object]:
         "trace-enabled": 0,
         "replay-only": int(simulation.replay),
     } | ({"roofline-enabled": 1, "peak-perf": peaks.tflops} if peaks else {})
-
-
-POOR_FIT_PCT = 10.0
-"""The median error above which a fitted network does not describe a job."""
-FEW_SIZES = 10
-TWO = 2
 
 
 def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> str:

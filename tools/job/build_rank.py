@@ -34,6 +34,11 @@ from .build_report import BUILT, FAILED, BuildOptions, FileContent, RankSummary,
 from .job_plan import RankCommunication, RankPlan, look_up
 from .rank_comms import summarise_rank
 
+BUILD_STAGES = 4
+"""A rank is read, linked and converted, and then written."""
+FITTED_TO_TRACED = (Change.EXCESS, Change.SHRUNK, Change.HIDDEN)
+"""The changes that keep time which the fitted network does not give: they hold for the ranks that were traced."""
+
 
 class RankTask(NamedTuple):
     """A pair of traces below `folder` to build a rank from, and where its graph goes.
@@ -50,10 +55,6 @@ class RankTask(NamedTuple):
     ranks: tuple[int, ...]
     earlier: RankSummary | None = None
     window: Window = EVERYTHING
-
-
-BUILD_STAGES = 4
-"""A rank is read, linked and converted, and then written."""
 
 
 class RankResult(NamedTuple):
@@ -198,10 +199,6 @@ def failure_summary(task: RankTask, error: Exception) -> RankSummary:
 def _shorten_paths(task: RankTask, text: str) -> str:
     """Returns the text with files named by their paths below the folder."""
     return text.replace(f"{task.folder}{os.sep}", "")
-
-
-FITTED_TO_TRACED = (Change.EXCESS, Change.SHRUNK, Change.HIDDEN)
-"""The changes that keep time which the fitted network does not give: they hold for the ranks that were traced."""
 
 
 class FinishTask(NamedTuple):

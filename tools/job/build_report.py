@@ -40,6 +40,13 @@ HEADINGS = (
     "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked",
     "dropped", "nodes", "edges", "status",
 )  # fmt: skip
+LOCK, WAITING = ".building.lock", ".building"
+"""The file by which one build at a time works in a folder, and the folder for what has to wait."""
+GOAL_FILE = "job.goal"
+REPORT = "report.json"
+GRAPH = r"graph\.\d+\.et"
+OUTPUT = re.compile(rf"{GRAPH}|report\.json|comm_groups\.json|{re.escape(GOAL_FILE)}")
+HALF_WRITTEN = re.compile(rf"\.({OUTPUT.pattern})\.[0-9a-f]{{8}}\.partial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,15 +295,6 @@ def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
         link.activities, link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
     )  # fmt: skip
     return (*map(str, counts), status)
-
-
-LOCK, WAITING = ".building.lock", ".building"
-"""The file by which one build at a time works in a folder, and the folder for what has to wait."""
-GOAL_FILE = "job.goal"
-REPORT = "report.json"
-GRAPH = r"graph\.\d+\.et"
-OUTPUT = re.compile(rf"{GRAPH}|report\.json|comm_groups\.json|{re.escape(GOAL_FILE)}")
-HALF_WRITTEN = re.compile(rf"\.({OUTPUT.pattern})\.[0-9a-f]{{8}}\.partial")
 
 
 def remove_half_written(folder: Path) -> None:

@@ -65,6 +65,16 @@ from .cross_rank import first_difference, verify
 from .job_plan import RankCommunication, look_up, plan_job
 from .rank_comms import Issued, issued_by
 
+MAX_FIRST_DIFFERENCES = 8
+"""Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
+Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
+Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], OnProgress], Outcomes]
+"""Runs a function on tasks and yields each with what became of it, in any order; tells how many more stages tasks say
+are done.
+"""
+MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED)
+"""What a profiler recorded, which cannot be made again."""
+
 
 def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
     """Writes `made`/job.goal if all ranks have graphs, in `made` or (up to date) in `folder`; adds to the report."""
@@ -87,17 +97,6 @@ def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
 
 
 """What the names of graph files begin with, before the rank."""
-MAX_FIRST_DIFFERENCES = 8
-"""Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
-
-Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
-Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], OnProgress], Outcomes]
-"""Runs a function on tasks and yields each with what became of it, in any order; tells how many more stages tasks say
-are done.
-"""
-
-MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED)
-"""What a profiler recorded, which cannot be made again."""
 
 
 class BuiltJob(NamedTuple):

@@ -16,6 +16,7 @@ LONGEST_LIST = 60
 """Characters of a list of ranks that are shown."""
 UNRECEIVED = "rank {0} sends {2} × {3} that rank {1} does not receive"
 UNSENT = "rank {1} receives {2} × {3} that rank {0} did not send"
+Side = Issued | None
 
 
 class Disagreement(NamedTuple):
@@ -230,9 +231,6 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_LIST else text[:LONGEST_LIST] + "…"
-
-
-Side = Issued | None
 
 
 def first_difference(disagreement: Disagreement, issued_by: Callable[[int], Sequence[Issued]]) -> str:

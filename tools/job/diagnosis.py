@@ -26,6 +26,16 @@ from .diagnosis_findings import WRONG, Finding, compare, findings_of, most_kerne
 from .inspection import KERNELS_SHOWN, Inspection, KernelTime, ProcessFiles, inspect
 
 NAMES_SHOWN = 4
+WORTH_PROCESSES = 32 << 20
+"""So many bytes make up for starting processes."""
+Outcomes = Iterator[tuple[ProcessFiles, Inspection | Exception]]
+Runner = Callable[[Callable[[ProcessFiles], Inspection], Sequence[ProcessFiles]], Outcomes]
+"""Runs a function on tasks and yields each with what became of it, in any order."""
+HEADINGS = (
+    "rank", "world", "process", "size", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices",
+    "streams", "collectives", "syncs", "graphs", "graph activities", "files",
+)  # fmt: skip
+LONGEST_NAME = 110
 
 
 def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
@@ -69,14 +79,6 @@ def process_names(where: list[str]) -> str:
     unnumbered = [name for name, match in zip(where, numbers, strict=True) if not match]
     more = [f"{len(unnumbered) - NAMES_SHOWN} more"] if len(unnumbered) > NAMES_SHOWN else []
     return ", ".join(ranks + unnumbered[:NAMES_SHOWN] + more)
-
-
-WORTH_PROCESSES = 32 << 20
-"""So many bytes make up for starting processes."""
-
-Outcomes = Iterator[tuple[ProcessFiles, Inspection | Exception]]
-Runner = Callable[[Callable[[ProcessFiles], Inspection], Sequence[ProcessFiles]], Outcomes]
-"""Runs a function on tasks and yields each with what became of it, in any order."""
 
 
 class Diagnosis(msgspec.Struct):
@@ -174,13 +176,6 @@ def _inspect_all(processes: list[ProcessFiles], run: Runner, progress: Progress)
         failed = Inspection(process.device, process.host, rank=process.rank, error=str(outcome))
         inspections[process] = outcome if isinstance(outcome, Inspection) else failed
     return [inspections[process] for process in processes]
-
-
-HEADINGS = (
-    "rank", "world", "process", "size", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices",
-    "streams", "collectives", "syncs", "graphs", "graph activities", "files",
-)  # fmt: skip
-LONGEST_NAME = 110
 
 
 def report(diagnosis: Diagnosis, every_process: bool = False) -> str:

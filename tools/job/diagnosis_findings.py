@@ -23,6 +23,7 @@ WRONG, NOTE = "wrong", "note"
 BEFORE_RECORD_FUNCTION_IDS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4")
 MOST_WITHOUT_CALL = 0.5
 RANK_SPELT = [pattern for pattern in RANK_IN_NAME if pattern is not BARE_NUMBER]
+MARKED = {"note": "fewer than others"}
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -245,9 +246,6 @@ def _rank_named(path: str) -> int | None:
     """Returns the rank that a file's name spells out; a bare number may be anything."""
     matches = (pattern.search(_file(path)) for pattern in RANK_SPELT)
     return next((int(rank.group(1)) for rank in matches if rank), None)
-
-
-MARKED = {"note": "fewer than others"}
 
 
 class Comparison(NamedTuple):

@@ -57,6 +57,12 @@ PYTORCH = {
     "1.1.0": "2.4",
     "1.1.1": "2.5 or newer",
 }
+GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+ON_HOSTS = ("gloo:", "mpi:", "ucc:")
+"""How names of collectives begin that hosts do, not devices."""
+HOST_COLLECTIVE = re.compile(rf"^({RECORD}|gloo:.*)$")
+KERNELS_SHOWN = 10
+VENDORS = ("cuda", "hip")
 
 
 def host_versions(schema: str) -> dict[str, str]:
@@ -108,14 +114,6 @@ def _words(name: str, value: object) -> str:
     if name.startswith("cuda") and number >= 1000:
         return f"{number // 1000}.{number % 1000 // 10}"
     return name_of(value)
-
-
-GRAPH_LAUNCH = re.compile(r"GraphLaunch")
-ON_HOSTS = ("gloo:", "mpi:", "ucc:")
-"""How names of collectives begin that hosts do, not devices."""
-HOST_COLLECTIVE = re.compile(rf"^({RECORD}|gloo:.*)$")
-KERNELS_SHOWN = 10
-VENDORS = ("cuda", "hip")
 
 
 class ProcessFiles(NamedTuple):

@@ -20,6 +20,7 @@ FIRST_LANE = 1 << 30
 """Above the numbers of threads and streams."""
 MOST_BESIDE = 64
 """Lanes beside one thread; the last takes what still crosses."""
+ROWS_AT_A_TIME = 1 << 14
 
 
 class PlacedRow(msgspec.Struct, gc=False):
@@ -122,9 +123,6 @@ def _times(numbers: list[bytes]) -> Int64:
         return nanoseconds(np.array(numbers).astype(np.float64).tolist())
     except (ValueError, InexactTime):
         return exact_times(numbers).ns
-
-
-ROWS_AT_A_TIME = 1 << 14
 
 
 def chrome_rows(trace: DeviceTrace) -> Iterator[bytes]:

@@ -25,6 +25,7 @@ from ..trace_files import RankFile
 
 Shared = dict[Hashable, dict[int, int]]
 """For each group the end of a rank's collectives (ns since the epoch) by the number of their match."""
+NS_PER_YEAR = 31_556_952 * 10**9
 
 
 class Ends(NamedTuple):
@@ -92,9 +93,6 @@ def clock_corrections(ranks: Mapping[int, Shared]) -> dict[int, int]:
 def _difference(first: Mapping[int, int], second: Mapping[int, int]) -> int | None:
     shared = first.keys() & second.keys()
     return median_low(first[number] - second[number] for number in shared) if shared else None
-
-
-NS_PER_YEAR = 31_556_952 * 10**9
 
 
 class RankClock(NamedTuple):

@@ -27,6 +27,18 @@ from ...schema.graph import CollectiveType, NodeType
 from ...schema.linked import STEP_MARK, Communication, LinkedTrace, Ops, op_parents
 
 RECORD, ANNOTATION = "record_param_comms", "nccl:"
+IN, OUT = "in_elements", "out_elements"
+COMMON: dict[CollectiveType | None, str] = {
+    CollectiveType.ALL_GATHER: OUT,
+    CollectiveType.SCATTER: OUT,
+    CollectiveType.ALL_TO_ALL: "",
+}
+"""The size that all members have in common, where it is not what goes in. All-to-alls have none."""
+SHARD: dict[CollectiveType | None, str] = {CollectiveType.ALL_GATHER: IN, CollectiveType.REDUCE_SCATTER: OUT}
+"""The size in which members may differ, as long as all of them together make up the common one."""
+PRIME = (1 << 61) - 1
+MULTIPLIER = 0x9E3779B97F4A7C15
+"""Collective number k of a group, counted from 1, has the weight MULTIPLIER ** k modulo PRIME."""
 
 
 class Issued(NamedTuple):
@@ -75,20 +87,6 @@ def _asked_by(ops: Ops, row: Int64) -> Int64:
     """Returns for each op itself, or the nearest one around it that is no mere record of communication."""
     is_record = ops.name.where(lambda name: name == RECORD or name.startswith(ANNOTATION))
     return np.append(nearest(~is_record, op_parents(ops)), -1)[row]
-
-
-IN, OUT = "in_elements", "out_elements"
-COMMON: dict[CollectiveType | None, str] = {
-    CollectiveType.ALL_GATHER: OUT,
-    CollectiveType.SCATTER: OUT,
-    CollectiveType.ALL_TO_ALL: "",
-}
-"""The size that all members have in common, where it is not what goes in. All-to-alls have none."""
-SHARD: dict[CollectiveType | None, str] = {CollectiveType.ALL_GATHER: IN, CollectiveType.REDUCE_SCATTER: OUT}
-"""The size in which members may differ, as long as all of them together make up the common one."""
-PRIME = (1 << 61) - 1
-MULTIPLIER = 0x9E3779B97F4A7C15
-"""Collective number k of a group, counted from 1, has the weight MULTIPLIER ** k modulo PRIME."""
 
 
 class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):

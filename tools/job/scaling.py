@@ -40,6 +40,18 @@ from .astra_sim_files import Simulation, write_astra_sim_files
 from .build_rank import FITTED_TO_TRACED
 from .build_report import REPORT as BUILD_REPORT, read_report
 
+LARGEST_NUMBER = 2_147
+"""ASTRA-sim begins the stream numbers of a group at a million times its number, in 32 bits."""
+POOR_FIT_PCT = 10.0
+GROUPS_SHOWN = 3
+"""Of those that are assumed."""
+SCALE_REPORT = "scale.json"
+GRAPH_FILE = re.compile(rf"{GRAPHS}\.(\d+)\.et")
+COPIES_AT_ONCE = 32
+"""A rank's graph is read once for so many of its copies."""
+Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, Any], None, None]]
+"""Runs a function on tasks and yields each with what became of it, a result or an exception, in any order."""
+
 
 class WrittenCopies(NamedTuple):
     """How many nodes and bytes the files of some copies have."""
@@ -79,13 +91,6 @@ def write_copies(task: CopyTask) -> WrittenCopies:
         copied_graph.write(str(path))
         size += path.stat().st_size
     return WrittenCopies(len(graph) * len(task.copies), size)
-
-
-LARGEST_NUMBER = 2_147
-"""ASTRA-sim begins the stream numbers of a group at a million times its number, in 32 bits."""
-POOR_FIT_PCT = 10.0
-GROUPS_SHOWN = 3
-"""Of those that are assumed."""
 
 
 class GroupLine(msgspec.Struct, frozen=True):
@@ -275,15 +280,6 @@ def _length_text(same: Sequence[LengthLine]) -> str:
 def _range(values: Sequence[float]) -> str:
     smallest, largest = f"{min(values):g}", f"{max(values):g}"
     return smallest if smallest == largest else f"{smallest} to {largest}"
-
-
-SCALE_REPORT = "scale.json"
-GRAPH_FILE = re.compile(rf"{GRAPHS}\.(\d+)\.et")
-COPIES_AT_ONCE = 32
-"""A rank's graph is read once for so many of its copies."""
-
-Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, Any], None, None]]
-"""Runs a function on tasks and yields each with what became of it, a result or an exception, in any order."""
 
 
 def scale(

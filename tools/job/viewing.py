@@ -43,6 +43,9 @@ PROCESSES_OF_RANK = 100
 ROW = msgspec.json.Decoder(Row)
 NULL, EMPTY, METADATA = msgspec.Raw(b"null"), msgspec.Raw(b'""'), msgspec.Raw(b'"M"')
 DEVICE_WAITS = tuple(f'"{name}"'.encode() for name in DEVICE_SIDE_WAITS)
+EVENTS = "traceEvents"
+NOTHING_BEFORE = 0, 0, FIRST_LANE
+T = TypeVar("T")
 
 
 class RankRows:
@@ -202,12 +205,6 @@ def _tells_number(value: msgspec.Raw) -> bool:
 
 def _raw(number: int) -> msgspec.Raw:
     return msgspec.Raw(b"%d" % number)
-
-
-EVENTS = "traceEvents"
-NOTHING_BEFORE = 0, 0, FIRST_LANE
-
-T = TypeVar("T")
 
 
 def merge_for_viewing(ranks: Sequence[RankFile], output: str, progress: Progress = unwatched) -> MergeReport:

@@ -35,6 +35,8 @@ from .tools.view import Selection, select, write_view
 if TYPE_CHECKING:
     import altair as alt
     import networkx as nx
+LINKS = ("data_deps", "ctrl_deps", "data_dep_kinds")
+"""Columns of lists, which `edges` has row by row."""
 
 
 class Dependencies(NamedTuple):
@@ -164,10 +166,6 @@ class Dependency(NamedTuple):
     kind: DependencyKind
     source: Node
     target: Node
-
-
-LINKS = ("data_deps", "ctrl_deps", "data_dep_kinds")
-"""Columns of lists, which `edges` has row by row."""
 
 
 @added_to_record

@@ -21,6 +21,20 @@ LANES, COLUMNS = 8, 200
 STRIP_WIDTH, LEFT, STRIP, GAP = 600, 150, 16, 4
 HOST, DEVICE = "#8b9aab", "#3b78b5"
 """Sizes in px, and the colours of threads and of streams."""
+COLOURS = {
+    NodeClass.HOST: "#8b9aab",
+    NodeClass.COMPUTATION: "#3b78b5",
+    NodeClass.COMMUNICATION: "#d07d22",
+    NodeClass.MEMORY: "#5d9140",
+    NodeClass.UNRECORDED: "#dde3e9",
+    NodeClass.METADATA: "#eeeeee",
+    NodeClass.DELAY: "#c23b3b",
+}
+ON_DEVICE = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
+ON_HOST = (NodeClass.HOST, NodeClass.COMMUNICATION)
+WIDTH, LANE_HEIGHT, RANK_HEIGHT = 800, 26, 22
+FADED = 0.35
+US = ",.1f"
 
 
 def lane_strips(graph: ExecutionGraph) -> str:
@@ -61,22 +75,6 @@ def _strip(name: str, top: int, shares: list[float], colour: str) -> Iterator[st
     points = "".join(f"H{LEFT + column * step:.0f}V{bottom - STRIP * share:.1f}" for column, share in enumerate(shares))
     yield f'<text x="{LEFT - 6}" y="{bottom - 4}" text-anchor="end" fill="currentColor">{escape(name)}</text>'
     yield f'<path d="M{LEFT} {bottom}{points}H{LEFT + STRIP_WIDTH}V{bottom}Z" fill="{colour}"/>'
-
-
-COLOURS = {
-    NodeClass.HOST: "#8b9aab",
-    NodeClass.COMPUTATION: "#3b78b5",
-    NodeClass.COMMUNICATION: "#d07d22",
-    NodeClass.MEMORY: "#5d9140",
-    NodeClass.UNRECORDED: "#dde3e9",
-    NodeClass.METADATA: "#eeeeee",
-    NodeClass.DELAY: "#c23b3b",
-}
-ON_DEVICE = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
-ON_HOST = (NodeClass.HOST, NodeClass.COMMUNICATION)
-WIDTH, LANE_HEIGHT, RANK_HEIGHT = 800, 26, 22
-FADED = 0.35
-US = ",.1f"
 
 
 class Part(NamedTuple):

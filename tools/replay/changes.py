@@ -28,6 +28,13 @@ from .workload import Classes, NodeClass, Workload, cut_off_ns, node_classes, sl
 UNKNOWN_DEVICE = Peak(*[0.0] * len(Peak._fields))
 TF32 = re.compile(r"tf32|xf32|_s1688|_s161616|tensorop_s\d", re.IGNORECASE)
 """How cuBLAS, CUTLASS, cuDNN and hipBLASLt name kernels that compute with fp32 operands on the matrix engines."""
+Factors = npt.NDArray[np.float64]
+SCALABLE = {
+    kind.label: kind
+    for kind in (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY, NodeClass.DELAY)
+}
+CLASS_PREFIX = "class:"
+BOUND_PREFIX = "bound:"
 
 
 class Bound(Enum):
@@ -117,16 +124,6 @@ def bound_by(
     columns = [*(graph.integers(name) for name in ("num_ops", "tensor_size", "element_size")), graph.duration_ns]
     times = least_time(Kernels(graph.name, device, *columns), recorded_peaks(graph, overrides))
     return np.asarray(times.bound_by(bound) & (classes == NodeClass.COMPUTATION))
-
-
-Factors = npt.NDArray[np.float64]
-
-SCALABLE = {
-    kind.label: kind
-    for kind in (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY, NodeClass.DELAY)
-}
-CLASS_PREFIX = "class:"
-BOUND_PREFIX = "bound:"
 
 
 @dataclass(frozen=True, slots=True)

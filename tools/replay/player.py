@@ -23,6 +23,13 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
 from .workload import SlotPool, Workload
 
+Event = tuple[int, int]
+"""A time in ns, and the row that it is about."""
+HOST, COMPUTATION, TRANSFER, RECEIVE = range(4)
+"""What a node of ASTRA-sim needs. A rank has one of each of the first three, and as many receives as there are."""
+EndsKnown = Callable[[Event], Iterable[Event]]
+"""Takes when a row starts, and returns the ends of rows that are known by that."""
+
 
 class Problem(NamedTuple):
     """Rows with costs and dependencies: a row ends `cost_ns` after the latest of its sources' ends plus `lag_ns`.
@@ -34,10 +41,6 @@ class Problem(NamedTuple):
     target: Int64
     lag_ns: Int64
     cost_ns: Int64
-
-
-Event = tuple[int, int]
-"""A time in ns, and the row that it is about."""
 
 
 class Rules(Protocol):
@@ -172,13 +175,6 @@ class _Ties:
         while self._later and self._later[0][0] <= begin + self._resolution_ns:
             heapq.heappush(self._tied, heapq.heappop(self._later)[1])
         return heapq.heappop(self._tied)
-
-
-HOST, COMPUTATION, TRANSFER, RECEIVE = range(4)
-"""What a node of ASTRA-sim needs. A rank has one of each of the first three, and as many receives as there are."""
-
-EndsKnown = Callable[[Event], Iterable[Event]]
-"""Takes when a row starts, and returns the ends of rows that are known by that."""
 
 
 class OneOfAKind:

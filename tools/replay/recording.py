@@ -27,6 +27,14 @@ from .workload import Graphs, NodeClass, Workload, given_graphs
 
 LOADER = re.compile(r"enumerate\(DataLoader\)")
 """What PyTorch calls getting the next batch from its data loader."""
+NOT_SLOWED = 0.98
+"""A step without a profiler that takes at least this share of the recorded one was hardly slowed by recording."""
+SLOWER = 1.05
+DEVICES_ALONE = (0.97, 1.05)
+"""If a replay without any host work takes this share of the measured step, the devices limit it."""
+CLOSE = 0.005
+PRECISION = 1000
+"""Factors are found to 1 in so many."""
 
 
 def waits_for_data(graph: ExecutionGraph) -> Bool:
@@ -66,16 +74,6 @@ def _measured(graph: ExecutionGraph) -> tuple[Factors, Bool]:
     if not recorded_ns:
         return np.ones(len(graph)), np.zeros(len(graph), np.bool_)
     return np.where(is_data, wait_ns / recorded_ns, 1.0), is_data
-
-
-NOT_SLOWED = 0.98
-"""A step without a profiler that takes at least this share of the recorded one was hardly slowed by recording."""
-SLOWER = 1.05
-DEVICES_ALONE = (0.97, 1.05)
-"""If a replay without any host work takes this share of the measured step, the devices limit it."""
-CLOSE = 0.005
-PRECISION = 1000
-"""Factors are found to 1 in so many."""
 
 
 class Cause(Enum):

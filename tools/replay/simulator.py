@@ -27,6 +27,10 @@ from .workload import gather
 
 REPLAY, SIMULATED, ROOFLINE = "replay", "simulated", "roofline"
 Times = npt.NDArray[np.int64]
+ADDED_SHARE = {CollectiveType.REDUCE_SCATTER: 1.0, CollectiveType.ALL_REDUCE: 0.5}
+"""The share of the steps of a ring in which what arrives is added up."""
+MEMORY_PASSES = 3
+"""Of what is added up: two are read and one is written."""
 
 
 def ring_ends(arrival: Times, hop_ns: Times, steps: int) -> Times:
@@ -61,12 +65,6 @@ def direct_ends(arrival: Times, message_ns: Times) -> Times:
 
 def _twice(values: Times) -> npt.NDArray[Any]:
     return np.concatenate((values, values), axis=-1)
-
-
-ADDED_SHARE = {CollectiveType.REDUCE_SCATTER: 1.0, CollectiveType.ALL_REDUCE: 0.5}
-"""The share of the steps of a ring in which what arrives is added up."""
-MEMORY_PASSES = 3
-"""Of what is added up: two are read and one is written."""
 
 
 class SimulatedNetwork:

@@ -45,6 +45,16 @@ MEMORY_TYPES = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
 MEMORY_NAME = re.compile(r"__amd_rocclr_(copy|fill)Buffer|MEMORY_COPY_|dma_request$")
 """Names of copies and sets that are recorded as kernels: ROCm's runtime launches kernels for them, MTIA DMA requests.
 """
+START = "start_time_ns"
+LENGTHS = [attribute.name for attribute in ATTRIBUTES if attribute.unit == "ns" and attribute.name != START]
+LENGTHS_IN_A_SUM = 2
+HOST_THREAD = ABSENT + 1
+"""Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
+Graphs = ExecutionGraph | InputFile | Iterable[ExecutionGraph | InputFile]
+"""The graph of one rank, or one for each rank of a job; a folder stands for the graphs in it."""
+KINDS = "an ExecutionGraph (trace.to_graph() makes one), a Job, a .et file, a folder of these, or a list"
+IN_A_LIST = "ExecutionGraphs and .et files in a list"
+BUILT = re.compile(r"graph\.(\d+)\.et")
 
 
 class NodeClass(IntEnum):
@@ -80,13 +90,6 @@ def moves_memory(name: Categorical, category: Categorical) -> Bool:
     """Returns which activities only copy or set memory: by category, or by name if the category is that of kernels."""
     by_category = category.where(lambda text: text.lower() in MEMORY_CATEGORIES)
     return by_category | name.where(lambda text: MEMORY_NAME.match(text) is not None)
-
-
-START = "start_time_ns"
-LENGTHS = [attribute.name for attribute in ATTRIBUTES if attribute.unit == "ns" and attribute.name != START]
-LENGTHS_IN_A_SUM = 2
-HOST_THREAD = ABSENT + 1
-"""Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
 
 
 class Lane(NamedTuple):
@@ -342,13 +345,6 @@ def _first_of_lane(lane: Int64, start: Int64) -> Int64:
     np.minimum.at(earliest, lane[timed], start[timed])
     heads = timed[start[timed] == earliest[lane[timed]]]
     return np.asarray(heads[np.unique(lane[heads], return_index=True)[1]])
-
-
-Graphs = ExecutionGraph | InputFile | Iterable[ExecutionGraph | InputFile]
-"""The graph of one rank, or one for each rank of a job; a folder stands for the graphs in it."""
-KINDS = "an ExecutionGraph (trace.to_graph() makes one), a Job, a .et file, a folder of these, or a list"
-IN_A_LIST = "ExecutionGraphs and .et files in a list"
-BUILT = re.compile(r"graph\.(\d+)\.et")
 
 
 def given_graphs(argument: Graphs, call: str) -> list[ExecutionGraph]:

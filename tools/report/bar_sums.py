@@ -15,6 +15,19 @@ from ..terminal import plain
 from ..view import LOOKS
 from .bars import Bars
 
+KINDS = 2 * len(LOOKS)
+"""A kind is twice the look, plus one on the critical path."""
+CELLS, FEWEST = 1 << 22, 128
+"""The most cells of a summary in memory, and the least number of stretches."""
+STRETCHES, LANES = 128, 40
+"""The stretches of time of each lane, and the most lanes; further lanes are only counted."""
+STEP, LANE, AREA, FOOT = 8, 32, 16, 20
+"""Sizes in px: the width of a stretch, the heights of a lane, of the area below its name, and of the axis."""
+STACKING_ORDER = (
+    "computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle",
+)  # fmt: skip
+"""The kinds of time from the bottom up."""
+
 
 def window_around_path(bars: Bars, bar_count: int) -> tuple[int, int]:
     """Returns the time (ns) of about `bar_count` bars at the longest node of the critical path, or the whole time."""
@@ -78,12 +91,6 @@ def _shares(demands: Int64, capacity: int) -> Int64:
     return share
 
 
-KINDS = 2 * len(LOOKS)
-"""A kind is twice the look, plus one on the critical path."""
-CELLS, FEWEST = 1 << 22, 128
-"""The most cells of a summary in memory, and the least number of stretches."""
-
-
 @dataclass(slots=True)
 class BarSums:
     """Of k lanes and kinds (`lane`, `kind`) in b stretches of `width_ns` from the run's start on, k × b: their time, a
@@ -133,16 +140,6 @@ def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> BarSums:
     began = key * count + np.minimum(bars.start_ns[chosen] // width, count - 1)
     time, begun = (column.astype(np.int64).reshape(-1, count) for column in (time, np.bincount(began, minlength=size)))
     return BarSums(width, keys // KINDS, keys % KINDS, time, begun)
-
-
-STRETCHES, LANES = 128, 40
-"""The stretches of time of each lane, and the most lanes; further lanes are only counted."""
-STEP, LANE, AREA, FOOT = 8, 32, 16, 20
-"""Sizes in px: the width of a stretch, the heights of a lane, of the area below its name, and of the axis."""
-STACKING_ORDER = (
-    "computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle",
-)  # fmt: skip
-"""The kinds of time from the bottom up."""
 
 
 class Strip(NamedTuple):

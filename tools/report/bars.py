@@ -16,6 +16,7 @@ from .cells import Row
 
 ROWS = 10
 """The most rows of a thread; what lies deeper is drawn in the last one."""
+NO_TIMES = np.zeros(0, np.int64)
 
 
 class HostOps(NamedTuple):
@@ -154,7 +155,6 @@ def on_one_clock(replays: Sequence[Replay]) -> list[RankOnClock]:
     ]
 
 
-NO_TIMES = np.zeros(0, np.int64)
 NO_OPS = HostOps(NO_TIMES, NO_TIMES, NO_TIMES, Categorical.of([]))
 
 

@@ -30,6 +30,11 @@ MADE = (InputKind.LINKED, InputKind.GRAPH)
 """What is made from traces. Of a folder without device traces, the first of these kinds that it holds is used."""
 DIFF = Words("compare two runs with ", Remedy.DIFF)
 REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED, InputKind.MERGED_DATABASE, *MADE)
+FACTS = (
+    "rank", "process", "device_trace", "host_trace", "host_ops", "matched", "calls", "activities", "linked", "dropped",
+    "nodes",
+)  # fmt: skip
+FILES = ("device_trace", "host_trace")
 
 
 class Source(NamedTuple):
@@ -212,14 +217,6 @@ def _add_files(files: list[Path], sources: Sources) -> None:
     sources.ranks.extend(
         Source(Path(trace.name), kind=kind, known_rank=trace.rank) for kind in MADE for trace in by_kind[kind]
     )
-
-
-FACTS = (
-    "rank", "process", "device_trace", "host_trace", "host_ops", "matched", "calls", "activities", "linked", "dropped",
-    "nodes",
-)  # fmt: skip
-
-FILES = ("device_trace", "host_trace")
 
 
 def recorded_counts(rank: RankTrace) -> tuple[int | str, ...]:

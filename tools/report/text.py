@@ -25,6 +25,19 @@ OF_HOST = (
 """The analyses that can have rows for a run without a device."""
 NO_DEVICE = "no device activity was recorded"
 NO_ROWS = "no rows"
+ROWS, WIDEST, NARROW = 12, 56, 30
+COLUMNS, INDENT = 100, "     "
+FINDINGS_SHOWN = 5
+NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=%|µs|ms|s\b)")
+TOGETHER = "\xa0"
+PHASES = {"forward": "", "backward": "", "optimizer": "", "data_loading": "", "waiting": "", "between_ops": "python"}
+"""The phases of a step in the short table, and what they are called there where that is shorter."""
+ALL_FINDINGS = Spelled("--all", "report.findings")
+ALL_TABLES = Spelled(
+    "Tables: --all or --only NAME; all rows: --csv DIR; page with charts and timeline: -o report.html",
+    "All tables by name: report.tables; page with charts and timeline: eg.report(inputs, 'report.html')",
+)
+"""Where there is more of them."""
 
 
 def absent_tables(tables: Iterable[Table], on_device: bool) -> dict[str, list[str]]:
@@ -38,23 +51,6 @@ def absent_tables(tables: Iterable[Table], on_device: bool) -> dict[str, list[st
         if not any(table.name.startswith(f"{name}_") for name in titles):
             titles[table.name] = table.title
     return {reason: [*titles.values()] for reason, titles in titles_by_reason.items()}
-
-
-ROWS, WIDEST, NARROW = 12, 56, 30
-COLUMNS, INDENT = 100, "     "
-FINDINGS_SHOWN = 5
-NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=%|µs|ms|s\b)")
-TOGETHER = "\xa0"
-PHASES = {"forward": "", "backward": "", "optimizer": "", "data_loading": "", "waiting": "", "between_ops": "python"}
-"""The phases of a step in the short table, and what they are called there where that is shorter."""
-
-
-ALL_FINDINGS = Spelled("--all", "report.findings")
-ALL_TABLES = Spelled(
-    "Tables: --all or --only NAME; all rows: --csv DIR; page with charts and timeline: -o report.html",
-    "All tables by name: report.tables; page with charts and timeline: eg.report(inputs, 'report.html')",
-)
-"""Where there is more of them."""
 
 
 def summary_text(report: Report) -> str:

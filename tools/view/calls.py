@@ -30,6 +30,10 @@ from ..replay import NodeClass, gather, node_classes
 
 IDLE = "host idle"
 NO_CALLS = (NodeClass.METADATA, NodeClass.DELAY, NodeClass.UNRECORDED)
+DATA = 0
+"""The kind of a flow that is a tensor."""
+ORDERS = DependencyKind.PROGRAM_ORDER | DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER | DependencyKind.CALL_ORDER
+"""Reasons that are shown only where no tensors were recorded."""
 
 
 @dataclass(slots=True, repr=False)
@@ -92,12 +96,6 @@ def _callers(graph: ExecutionGraph, first_row: Rows, of_row: Int64) -> Int64:
     above = row_of_caller[first_row]
     # a caller begins before what it calls: what a damaged file says otherwise is left out, so that there is no circle
     return np.where((above >= 0) & (above < first_row), np.append(of_row, -1)[above], -1)
-
-
-DATA = 0
-"""The kind of a flow that is a tensor."""
-ORDERS = DependencyKind.PROGRAM_ORDER | DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER | DependencyKind.CALL_ORDER
-"""Reasons that are shown only where no tensors were recorded."""
 
 
 class Flows(NamedTuple):

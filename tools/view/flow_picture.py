@@ -18,6 +18,33 @@ rows of one layer, and between phases.
 WIDEST_ROW = 620
 """Layers that are wider, px, are broken into rows."""
 Size = tuple[float, float]
+HEADS = {"down": "m-3 -5l3 5 3 -5", "right": "m-5 -3l5 3 -5 3", "left": "m5 -3l-5 3 5 3"}
+OUT, FARTHER, FARTHEST = 14, 14, 44
+"""How far an arrow goes around, px: at least, a px more for so many px of length, and that much more at most."""
+MOST = 72
+"""So many closed boxes are drawn at most, so that people can read the picture."""
+LETTER, SMALL_LETTER, NARROWEST, WIDEST, HIGH = 8.0, 5.6, 96, 320, 40
+"""Sizes in px: a letter of a name and of other text, the width of a closed box, and its height."""
+TOP, MARGIN, OUTSIDE = 62, 16, 44
+"""Sizes in px: the heading, around the picture, and the room for arrows that go around the last box."""
+STYLE = """
+text{font:11.5px system-ui,sans-serif;fill:#27313b}.paper{fill:#fff}.small{font-size:10px;fill:#66727f}
+.title{font-size:14px;font-weight:600}.name{font-weight:600}
+.group{fill:#f3f6f9;stroke:#ccd5de}.op{fill:#fbfcfd;stroke:#ccd5de}.box{stroke-width:1.2}.heavy{stroke-width:2.6}
+.host{fill:#e4e9ee;stroke:#8b9aab}.computation{fill:#dbe8f5;stroke:#3b78b5}
+.communication{fill:#f8e6d2;stroke:#d07d22}.memory{fill:#e3eedb;stroke:#5d9140}.bar{stroke:none}
+.bar.host{fill:#8b9aab}.bar.computation{fill:#3b78b5}.bar.communication{fill:#d07d22}.bar.memory{fill:#5d9140}
+.sought{stroke:#c2185b;stroke-width:3}.path-mark{fill:#c2185b;stroke:none}
+path{fill:none;stroke-width:1.2}path.far{opacity:.6}path.between{opacity:.4}
+path.critical,path:hover{stroke-width:2.6;opacity:1}
+.data{stroke:#7d8b99}.host-sync{stroke:#138a7e}.event-wait{stroke:#c23b3b}.hand-off{stroke:#7a4fb5}
+.collective,.tensor-flow{stroke:#b5642a}
+.launch,.stream-order,.program-order,.other-order{stroke:#b3bcc6;stroke-dasharray:4 3}
+@media(prefers-color-scheme:dark){text{fill:#dde5ec}.paper{fill:#11161b}.small{fill:#93a1ae}
+.group{fill:#182027;stroke:#36424e}.op{fill:#141b21;stroke:#36424e}.data{stroke:#7b8a99}
+.host{fill:#2a343e;stroke:#73869a}.computation{fill:#1f3349;stroke:#5593cf}
+.communication{fill:#46301b;stroke:#e0924a}.memory{fill:#273a1f;stroke:#79b05a}}
+"""
 
 
 class Place(NamedTuple):
@@ -120,11 +147,6 @@ class Placement:
             yield _Line(line, ACROSS, DOWN)
 
 
-HEADS = {"down": "m-3 -5l3 5 3 -5", "right": "m-5 -3l5 3 -5 3", "left": "m5 -3l-5 3 5 3"}
-OUT, FARTHER, FARTHEST = 14, 14, 44
-"""How far an arrow goes around, px: at least, a px more for so many px of length, and that much more at most."""
-
-
 def way(placement: Placement, source: Box, target: Box) -> tuple[str, str]:
     """Returns the path of an arrow in SVG, and how prominent it is: `near`, `far`, or `between` boxes of two groups."""
     a, b = placement.places[source], placement.places[target]
@@ -144,32 +166,6 @@ def way(placement: Placement, source: Box, target: Box) -> tuple[str, str]:
     start, end = (a.right, a.y + 0.7 * a.height), (b.right, b.y + 0.3 * b.height)
     farthest = max(a.right, b.right) + OUT + min(abs(end[1] - start[1]) / FARTHER, FARTHEST)
     return curve(start, (farthest - a.right, 0), end, (farthest - b.right, 0), HEADS["left"]), "far"
-
-
-MOST = 72
-"""So many closed boxes are drawn at most, so that people can read the picture."""
-LETTER, SMALL_LETTER, NARROWEST, WIDEST, HIGH = 8.0, 5.6, 96, 320, 40
-"""Sizes in px: a letter of a name and of other text, the width of a closed box, and its height."""
-TOP, MARGIN, OUTSIDE = 62, 16, 44
-"""Sizes in px: the heading, around the picture, and the room for arrows that go around the last box."""
-STYLE = """
-text{font:11.5px system-ui,sans-serif;fill:#27313b}.paper{fill:#fff}.small{font-size:10px;fill:#66727f}
-.title{font-size:14px;font-weight:600}.name{font-weight:600}
-.group{fill:#f3f6f9;stroke:#ccd5de}.op{fill:#fbfcfd;stroke:#ccd5de}.box{stroke-width:1.2}.heavy{stroke-width:2.6}
-.host{fill:#e4e9ee;stroke:#8b9aab}.computation{fill:#dbe8f5;stroke:#3b78b5}
-.communication{fill:#f8e6d2;stroke:#d07d22}.memory{fill:#e3eedb;stroke:#5d9140}.bar{stroke:none}
-.bar.host{fill:#8b9aab}.bar.computation{fill:#3b78b5}.bar.communication{fill:#d07d22}.bar.memory{fill:#5d9140}
-.sought{stroke:#c2185b;stroke-width:3}.path-mark{fill:#c2185b;stroke:none}
-path{fill:none;stroke-width:1.2}path.far{opacity:.6}path.between{opacity:.4}
-path.critical,path:hover{stroke-width:2.6;opacity:1}
-.data{stroke:#7d8b99}.host-sync{stroke:#138a7e}.event-wait{stroke:#c23b3b}.hand-off{stroke:#7a4fb5}
-.collective,.tensor-flow{stroke:#b5642a}
-.launch,.stream-order,.program-order,.other-order{stroke:#b3bcc6;stroke-dasharray:4 3}
-@media(prefers-color-scheme:dark){text{fill:#dde5ec}.paper{fill:#11161b}.small{fill:#93a1ae}
-.group{fill:#182027;stroke:#36424e}.op{fill:#141b21;stroke:#36424e}.data{stroke:#7b8a99}
-.host{fill:#2a343e;stroke:#73869a}.computation{fill:#1f3349;stroke:#5593cf}
-.communication{fill:#46301b;stroke:#e0924a}.memory{fill:#273a1f;stroke:#79b05a}}
-"""
 
 
 def draw_flow(flow: DataFlow) -> str:

@@ -21,6 +21,9 @@ ROLES = {
 """What a thread other than the main one is for, by how the name of any of its nodes begins."""
 WATCHDOG = re.compile("(cuda|hip)EventQuery$|host idle$")
 """What the thread that watches over collectives does, and nothing else."""
+RETURN_TYPE = re.compile(r"^(?:static |inline )*(?:void|int|bool|auto) ")
+NAMESPACE = re.compile(r"(?:\(anonymous namespace\)|[A-Za-z_]\w*)::")
+ONE_WORD = re.compile(r"\(\w+\)")
 
 
 def lane_names(work: Workload) -> list[str]:
@@ -89,11 +92,6 @@ def _lanes_with(name: Categorical, lane: Int64, pattern: re.Pattern[str], *, mat
     """Returns the lanes with a node whose name begins so, or with one whose name does not."""
     is_match: Bool = np.array([bool(pattern.match(text)) == matches for text in [*name.table, ""]], bool)
     return {*np.unique(lane[is_match[name.codes]]).tolist()}
-
-
-RETURN_TYPE = re.compile(r"^(?:static |inline )*(?:void|int|bool|auto) ")
-NAMESPACE = re.compile(r"(?:\(anonymous namespace\)|[A-Za-z_]\w*)::")
-ONE_WORD = re.compile(r"\(\w+\)")
 
 
 def short_name(name: str) -> str:

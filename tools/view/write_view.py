@@ -24,6 +24,11 @@ FILL = {
     NodeClass.COMMUNICATION: "#f2bf8a",
     NodeClass.MEMORY: "#b5d3a0",
 }
+PICTURED = 3_000
+"""Nodes that lanes show so that people can still read them; data flow is summed up, and programs read GraphML."""
+NARROWER = Spelled(
+    "--step N, --op NAME, --around NODE --hops N, --stream S or --time FROM:TO", "step, op, around, streams or time_us"
+)
 
 
 def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
@@ -66,14 +71,6 @@ def _quoted(text: str) -> str:
     # Graphviz reads entities as HTML has them
     escaped = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{NOT_XML.sub("?", escaped)}"'
-
-
-PICTURED = 3_000
-"""Nodes that lanes show so that people can still read them; data flow is summed up, and programs read GraphML."""
-
-NARROWER = Spelled(
-    "--step N, --op NAME, --around NODE --hops N, --stream S or --time FROM:TO", "step, op, around, streams or time_us"
-)
 
 
 class Viewed(NamedTuple):
