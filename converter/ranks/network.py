@@ -250,10 +250,11 @@ def _fit(usable: Sequence[Transfer], costs_of: Callable[[bool], Factors]) -> _Fi
     """
     ns = np.array([[transfer.ns] for transfer in usable], np.float64)
     has_all_to_all = any(transfer.kind == CollectiveType.ALL_TO_ALL for transfer in usable)
-    relative = {direct: costs_of(direct) / ns for direct in ((True, False) if has_all_to_all else (True,))}
+    cost = {direct: costs_of(direct) for direct in ((True, False) if has_all_to_all else (True,))}
+    relative = {direct: of_all / ns for direct, of_all in cost.items()}
     direct = min(relative, key=lambda direct: float(np.median(relative_errors(relative[direct], relative[direct]))))
     # the same bytes within and across nodes are two sizes
-    whole_bytes = np.round(relative[direct] * ns).astype(np.int64)
+    whole_bytes = np.round(cost[direct]).astype(np.int64)
     size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T, *whole_bytes.T)
     return _Fit(direct, fitted_factors(relative[direct]), size, held_out_pct(relative[direct], size))
 

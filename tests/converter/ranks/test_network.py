@@ -128,6 +128,12 @@ def test_times_of_one_size_say_what_no_network_describes() -> None:
     assert fitted_network([*once, sent(1_000, 3_000)]).repeat_error_pct == 20.0
 
 
+def test_transfers_of_one_size_are_of_one_size_whatever_time_they_take() -> None:
+    """Half bytes on a link are not exact any more where they are divided by a time and multiplied by it."""
+    fit = fitted_network([Transfer(REDUCE_SCATTER, 2, 13, ns) for ns in range(1000, 1100)])
+    assert (fit.transfers, fit.sizes) == (100, 1)
+
+
 def test_neither_figure_is_below_nothing() -> None:
     fit = fitted_network([Transfer(MESSAGE, 2, 1_000, 10_000), Transfer(MESSAGE, 2, 1_000_000, 5_000)])
     assert fit.latency_ns >= 0
