@@ -120,9 +120,9 @@ class Link(msgspec.Struct, frozen=True):
 
 
 def links_text(links: Sequence[Link]) -> str:
-    """Returns bandwidth and latency of a link, of two dimensions those within a node and between nodes."""
+    """Returns bandwidth and latency of a link of each dimension, of two those within a node and between nodes."""
     of_each = [f"{link.bandwidth_gib_s:g} GiB/s, {link.latency_ns:g} ns a link" for link in links]
-    if len(links) == 1:
+    if len(links) != 2:
         return "; ".join(of_each)
     return f"{of_each[0]} within nodes of {links[0].ranks} ranks, {of_each[1]} across {links[1].ranks} nodes"
 

@@ -16,6 +16,7 @@ from execgraph.converter.ranks import (
     fitted_factors,
     fitted_network,
     for_more_ranks,
+    links_text,
     network_time_ns,
     stages,
     step_cost,
@@ -293,3 +294,13 @@ def test_another_job_has_more_nodes_of_the_same_size_if_they_tell_its_groups_apa
     for groups, ranks in (([(0, 1, 8, 9)], 16), ([(0, 1), (0, 1, 8, 9)], 16), ([(0, 1)], 6), ([(0, 1, 2, 3)], 4)):
         other = for_more_ranks(network, groups, ranks)
         assert other.two_dimensions is None and other.one_because.startswith("nodes of 4 ranks")
+
+
+def test_links_of_three_dimensions_are_all_named() -> None:
+    """Whoever edits the simulator's configuration may have as many as the simulator knows."""
+    links = [Link(2, 100.0, 500.0), Link(4, 25.0, 1500.0), Link(8, 10.0, 5000.0)]
+    assert links_text(links) == "100 GiB/s, 500 ns a link; 25 GiB/s, 1500 ns a link; 10 GiB/s, 5000 ns a link"
+    assert (
+        links_text(links[:2])
+        == "100 GiB/s, 500 ns a link within nodes of 2 ranks, 25 GiB/s, 1500 ns a link across 4 nodes"
+    )
