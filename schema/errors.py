@@ -32,15 +32,21 @@ def audience() -> Audience:
     return _audience
 
 
+def speak_to(readers: Audience) -> None:
+    """From now on options and commands are spelled for these readers."""
+    global _audience
+    _audience = readers
+
+
 @contextmanager
 def said_to(readers: Audience) -> Iterator[None]:
     """In the block options and commands are spelled for these readers."""
-    global _audience
-    before, _audience = _audience, readers
+    before = _audience
+    speak_to(readers)
     try:
         yield
     finally:
-        _audience = before
+        speak_to(before)
 
 
 class Spelled(NamedTuple):

@@ -23,7 +23,7 @@ from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from ..schema.errors import Audience, DataError, Remedy, audience, require, said_to
+from ..schema.errors import Audience, DataError, Remedy, audience, require, speak_to
 from ..schema.io import MAX_SIZE
 from ..schema.progress import OnProgress, unseen
 
@@ -172,13 +172,13 @@ def on_cluster(
 def _as_here(function: Callable[[Task], Result], max_size: str | None, readers: Audience, task: Task) -> Result:
     """Runs the task with the limit and for the readers of who gave it, which processes of a cluster do not inherit.
 
-    Nothing takes the limit back: each task brings its own, and threads beside this one may have tasks of the same one.
+    Nothing takes them back: each task brings its own, and threads beside this one may have tasks of the same job.
     """
     os.environ.pop(MAX_SIZE, None)
     if max_size is not None:
         os.environ[MAX_SIZE] = max_size
-    with said_to(readers):
-        return function(task)
+    speak_to(readers)
+    return function(task)
 
 
 def _outcome(result: Callable[[], Result]) -> Result | Exception:
@@ -206,7 +206,7 @@ def _ignoring_interrupts() -> Iterator[None]:
 def _prepare_worker(saying: Connection, readers: Audience) -> None:
     """Sets a worker up: it reports stages, shows no progress, ignores Ctrl-C, and ends with its parent."""
     _on_progress.set(saying.send)
-    said_to(readers).__enter__()
+    speak_to(readers)
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     for number in FROM_TERMINALS:
         signal.signal(number, signal.SIG_IGN)

@@ -289,3 +289,15 @@ def test_no_worker_of_a_new_process_ever_hears_an_interrupt_not_even_the_first()
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[True, True, True]\n"
+
+
+def test_processes_say_options_as_those_read_them_who_began_the_work() -> None:
+    program = (
+        "from execgraph.schema.errors import Audience, Remedy, said_to; "
+        "from execgraph.tools.workers import in_processes\n"
+        "for readers in Audience:\n"
+        "    with said_to(readers):\n"
+        "        print([words for _, words in in_processes(format, [Remedy.RANK, Remedy.JOBS], 2)])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "['--rank N', '--jobs']\n['rank=N', 'jobs']\n"
