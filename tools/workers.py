@@ -111,7 +111,8 @@ def _in_pool(
                 if isinstance(outcome, BrokenProcessPool):
                     lost.append(task)
                     continue
-                with suppress(BrokenProcessPool):
+                # what is not taken now is given to another pool, when this one has done what it has
+                with suppress(*NO_POOL):
                     if waiting:
                         submit_next()
                 yield task, outcome

@@ -4,6 +4,7 @@ Moments are drawn by a seed; EXECGRAPH_ENDINGS=50 draws more of them than the wh
 """
 
 import argparse
+import errno
 import hashlib
 import os
 import random
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
@@ -21,6 +23,7 @@ import pytest
 from execgraph.tools import command as ending
 from execgraph.tools.command import run_command
 from execgraph.tools.job import BuildOptions, build
+from execgraph.tools.workers import in_processes
 from support.generated import here
 
 resource: Any = pytest.importorskip("resource")
@@ -291,13 +294,25 @@ def test_no_worker_of_a_new_process_ever_hears_an_interrupt_not_even_the_first()
     assert done.stdout == "[True, True, True]\n"
 
 
+def test_no_task_is_lost_where_the_system_gives_no_more_processes_while_some_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, calls = ProcessPoolExecutor.submit, iter(range(9))
+
+    def submit_or_fail(pool: ProcessPoolExecutor, *task: Any) -> Future[Any]:
+        if next(calls) == 2:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return submit(pool, *task)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit_or_fail)
+    assert sorted(in_processes(abs, [-1, -2, -3, -4], 2)) == [(-4, 4), (-3, 3), (-2, 2), (-1, 1)]
+
+
 def test_processes_say_options_as_those_read_them_who_began_the_work() -> None:
     program = (
         "from execgraph.schema.errors import Audience, Remedy, said_to; "
         "from execgraph.tools.workers import in_processes\n"
         "for readers in Audience:\n"
         "    with said_to(readers):\n"
-        "        print([words for _, words in in_processes(format, [Remedy.RANK, Remedy.JOBS], 2)])"
+        "        print(sorted(words for _, words in in_processes(format, [Remedy.RANK, Remedy.JOBS], 2)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "['--rank N', '--jobs']\n['rank=N', 'jobs']\n"
+    assert done.stdout == "['--jobs', '--rank N']\n['jobs', 'rank=N']\n"
