@@ -294,7 +294,9 @@ def test_no_worker_of_a_new_process_ever_hears_an_interrupt_not_even_the_first()
     assert done.stdout == "[True, True, True]\n"
 
 
-def test_no_task_is_lost_where_the_system_gives_no_more_processes_while_some_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_task_is_lost_where_the_system_gives_no_more_processes_while_some_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     submit, calls = ProcessPoolExecutor.submit, iter(range(9))
 
     def submit_or_fail(pool: ProcessPoolExecutor, *task: Any) -> Future[Any]:
