@@ -38,7 +38,7 @@ demo: $(VENV)/.report ## from the traces of a small job to its graphs, a what-if
 test: $(VENV)/.test ## the tests
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-test-fast: $(VENV)/.test ## the tests but those in files that take long, within a minute
+test-fast: $(VENV)/.test ## most tests, without files that take long: about a minute on two idle cores
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile -m "not long"
 
 test-thorough: $(VENV)/.test ## the tests with many examples and moments; says which take longest, and how long
