@@ -113,9 +113,7 @@ class Fits:
 
 
 def _keys(kind: int, group: int) -> tuple[Key, ...]:
-    """Returns the line with the least squares of relative errors, if both factors are above `sure` times their standard
-    error.
-    """
+    """Returns whose collectives may determine a fit for this type in this group, the most specific first, as SOURCES."""
     return (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
 
 

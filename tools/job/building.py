@@ -96,9 +96,6 @@ def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
         report.failures.append(f"{GOAL_FILE} is not written: {str(error).replace(str(made), str(folder))}")
 
 
-"""What the names of graph files begin with, before the rank."""
-
-
 class BuiltJob(NamedTuple):
     """The report, the ranks whose graph was up to date, sentences about what earlier builds left, and whether anything
     was written.
