@@ -77,6 +77,7 @@ MOST_LOST = 100_000
 LARGE = 1 << 21
 """Bytes that the elements that profilers write never have: a stretch of so many holds several."""
 ENDS_TRIED = 64
+ENDS_MENDED = 4
 BLANK = b" \t\r\n,\0"
 FIRST_KEY = re.compile(rb'(?:\A|[\[,}\s])\{\s*("\w+")\s*:')
 BLANKS = re.compile(rb"\s*")
@@ -278,8 +279,8 @@ class Elements:
                 element = text[starts[index] : starts[following]]
                 elements.append(element.strip(BLANK))
                 self._check_separator(element, b",", at + starts[index])
-            elif not complete and not last:
-                break  # the element may go on beyond the text
+            elif not complete and (not last or is_sound(b"[" + text[starts[index] :])):
+                break  # the element goes on beyond the text, or is cut off
             else:
                 following = index + 1
                 elements += self._read(text[starts[index] : starts[following]].strip(BLANK), at + starts[index])
@@ -358,8 +359,11 @@ class Elements:
             return [], len(text)
         if (sound := self._decodable(remainder, at)) is not None:
             return [sound], len(text)
-        if closed := CLOSED.search(text):
-            return self._read(text[: closed.start() + 1].strip(BLANK), at), closed.end() - 1
+        if not is_sound(b"[" + remainder) and (closed := [*islice(CLOSED.finditer(text), ENDS_MENDED)]):
+            for match in closed:
+                if (sound := self._decodable(text[: match.start() + 1].strip(BLANK), at)) is not None:
+                    return [sound], match.end() - 1
+            return self._read(text[: closed[0].start() + 1].strip(BLANK), at), closed[0].end() - 1
         self.damage.lose(Reason.CUT_OFF_ROWS, at, len(remainder))
         return [], len(text)
 

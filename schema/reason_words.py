@@ -1,16 +1,13 @@
 """The words for reasons, for what is printed or written into files, and the reasons for such words of a file.
 
 Nothing depends on the words: they are made when something is printed or written, and replaced by reasons when a file is
-read. Commands import this before they know what to do, so that msgspec is loaded where it is used.
+read.
 """
 
 import re
 from functools import cache
-from typing import TypeVar
 
 from .reasons import LARGEST_JOB, MEMBERS_EACH, AnyReason, Reason, ReasonOf
-
-Record = TypeVar("Record")
 
 MENDED: dict[Reason, str] = {
     Reason.UNESCAPED_QUOTES: "{} with unescaped quotes",
@@ -18,7 +15,7 @@ MENDED: dict[Reason, str] = {
     Reason.STRAY_BACKSLASHES: "{} with backslashes that escape nothing",
     Reason.WRONG_ENCODING: "{} with bytes that are not UTF-8",
     Reason.NO_JSON_NUMBERS: "{} with numbers that JSON does not have",
-    Reason.MISPLACED_COMMAS: "{} with misplaced commas or missing values",
+    Reason.MISPLACED_COMMAS: "{} with misplaced commas",
 }
 """What is wrong with rows that can be mended."""
 

@@ -11,6 +11,7 @@ from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema import json_stream
 from execgraph.schema.errors import Damage, DataError
 from execgraph.schema.json_repair import opening_of
+from execgraph.schema.reasons import Reason
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 DOCUMENT: dict[str, Any] = {
@@ -164,6 +165,31 @@ def test_keys_may_be_written_with_escapes(monkeypatch: pytest.MonkeyPatch, size:
     text = json.dumps({"traceEvents": elements}).replace('"id"', r'"\u0069d"').replace('"trace', r'"tr\u0061ce')
     found, _, damage = read_whole(text.encode())
     assert found == elements and not damage.notes
+
+
+NESTED: dict[str, Any] = {"args": {"inner": [{"args": "X"}, {"args": "Y"}]}, "ph": "X", "z": 1.5}
+"""An element that holds objects that begin as it does itself, and goes on behind a list of them."""
+
+
+@pytest.mark.parametrize("layout", [{}, {"indent": 2}])
+@pytest.mark.parametrize("size", [1, 64, 1 << 19])
+def test_wherever_a_file_is_cut_all_before_the_cut_is_used(
+    monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any], size: int
+) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", size)
+    elements = [NESTED | {"name": f"n{number}"} for number in range(3)]
+    text = json.dumps({"traceEvents": elements, "traceName": "x"}, **layout).encode()
+    for cut in range(text.index(b"[") + 1, len(text)):
+        found, _, damage = read_whole(text[:cut])
+        assert found == elements[: len(found)], cut
+        assert len(found) >= text[:cut].count(b'"name"') - 1 and sum(damage.dropped.values()) <= 1, cut
+
+
+def test_the_last_element_is_mended_as_the_others_are() -> None:
+    elements = [{"attrs": [{"name": "id"}], "name": name, "ph": "X"} for name in ("plain", 'a "quoted" name')]
+    text = json.dumps({"traceEvents": elements, "traceName": "x"}).replace("\\", "")
+    found, _, damage = read_whole(text.encode())
+    assert found == elements and damage.oddities == {Reason.UNESCAPED_QUOTES.of("rows"): 1}
 
 
 # Files that profilers did not write so, but are read

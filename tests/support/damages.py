@@ -213,7 +213,7 @@ DAMAGES = (
     Damage(DEVICE, "zstd under a name without .zst", zstandard.compress),
     Damage(DEVICE, "zstd, cut", in_frames(lambda text: text[: len(text) // 2]), "some"),
     Damage(DEVICE, "zstd, 64 zeros where a frame begins", in_frames(eighth_frame), "some"),
-    Damage(DEVICE, "zstd that is none after its first bytes", lambda _: b"\x28\xb5\x2f\xfd" + bytes(20), "none"),
+    Damage(DEVICE, "zstd of which only the first bytes are zstd", lambda _: b"\x28\xb5\x2f\xfd" + bytes(20), "none"),
     Damage(DEVICE, "UTF-16", lambda text: text.decode().encode("utf-16"), "none"),
     Damage(DEVICE, "a zip archive", lambda _: b"PK\x03\x04" + bytes(100), "none"),
     Damage(DEVICE, "an error page", lambda _: b"<!DOCTYPE html><html>404</html>", "none"),
@@ -273,7 +273,9 @@ def inside(folder: str) -> Iterator[None]:
         os.chdir(before)
 
 
-DECODER_SAYS = re.compile(r"(?<=the first at byte )(\d+): .*|(?<=is damaged )\(.*\)|(?<=the rest does not )\(.*\)")
+DECODER_SAYS = re.compile(
+    r"(?<=the first at byte )(\d+): .*|(?<=is damaged )\(.*\)|(?<=the rest does not )\(.*\)|(?<=on cannot be read )\(.*\)"
+)
 
 
 def said_of(damage: Damage) -> str:
@@ -288,20 +290,21 @@ PAGE = """\
 
 Of a damaged file everything before a cut is used, and rows with mistakes that profilers are known to make are mended.
 The command says what was mended and what is missing. Any other damage is refused, with the byte where it begins. With
-`--strict` all damage is refused. The table at the end shows 80 kinds of damage and what `trace-link` says of each.
+`--strict` all damage is refused. The table at the end shows some 80 kinds of damage and what `trace-link` says of each.
 
 How much is lost follows from the damage:
 
 - **The file is cut off:** everything before the cut is used. A host trace and a device trace are then compared where
   both have rows.
-- **Names with raw quotes, line breaks or backslashes, bytes that are not UTF-8, numbers that are none (NaN, Infinity),
-  commas too many or too few, another trace behind the first one:** the rows are mended and counted.
+- **Names with raw quotes, line breaks or backslashes, bytes that are not UTF-8, NaN and Infinity,
+  extra or missing commas between rows, another trace behind the first one:** the rows are mended and counted.
 - **One row is of another kind,** such as a number among the events: that row is missing, and the summary counts it
   under `dropped`.
 - **One field has a wrong value,** such as a text where a number should be: the field is missing, or the row if it
   cannot do without the field.
-- **Something else stands in the middle,** such as zeros or a line of a log: the file is refused, as nobody knows what
-  stood there.
+- **Something else stands in the middle,** such as zeros, a line of a log, Python's `None`, or a comma too many within a
+  row: the file is refused, as nobody knows what stood there. The message names the byte where the first unreadable row
+  begins; of a compressed file, the byte of its decompressed text.
 - **The file is something else,** such as an error page: it is refused, and the message says what it is.
 
 What to do: copy the file again, and if that does not help, record again.
@@ -313,12 +316,12 @@ command reads them, or says in one line why not.
 
 **Memory and time follow from the size of the file,** not from the numbers in it.
 
-- A compressed file that becomes more than 200 times its size (zstd: 500 times) and more than 256 MB is no trace. If you
+- A compressed file that becomes more than 200 times its size (zstd: 500 times) and more than 256 MB is refused. If you
   know better, all commands that read files have `--max-size 20G`. It sets `EXECGRAPH_MAX_SIZE` for their processes.
 - Process groups may be given by a first rank, a distance and a size. They have at most 2**20 members in all, and 4096
   for each communication. The members of further groups count as unknown.
 
-**Numbers that cannot be are replaced.** Ids beyond 2**53 get new ids. A tensor whose numbers do not fit into 64 bits is
+**Impossible numbers are replaced.** Ids beyond 2**53 get new ids. A tensor whose numbers do not fit into 64 bits is
 left out. Ranks up to 2**31 are accepted.
 
 **Databases are read with care.** Of an SQLite file only tables are read, by queries that may do nothing else. Views in
