@@ -12,9 +12,9 @@ from .communication import (
     separate_messages as separate_messages,
     simulated_as as simulated_as,
 )
-from .goal_file import GoalReport as GoalReport, write_goal as write_goal
 from .goal_job import GoalOptions as GoalOptions
 from .goal_network import MessageNetwork as MessageNetwork
+from .goal_program import GoalReport as GoalReport, write_goal as write_goal
 from .lowering import Roofline as Roofline, roofline_of as roofline_of
 from .times import (
     EXCESS_TIME as EXCESS_TIME,

@@ -10,7 +10,7 @@ A message takes a latency and the time of its bytes; a nic sends one message at 
 ATLAHS' LogGOPSim takes it. That is not the network of ASTRA-sim, in which the messages of a member do not share a link.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -88,113 +88,22 @@ def blocks(size: int, count: int) -> Sizes:
     return tuple(size // count + (number < size % count) for number in range(count))
 
 
-def all_reduce_ring(member: CollectiveMember) -> list[Step]:
-    """Sends blocks round the ring: n − 1 rounds add them up, n − 1 rounds distribute the sums."""
-    return _ring(member, 2 * (member.members - 1), 0, blocks(max(member.sizes), member.members))
+def _in_rounds(exchanges: Iterable[tuple[int, int, int, int]], chunk: int) -> list[Step]:
+    """Returns the steps of rounds in each of which a member sends (peer, bytes) and receives (peer, bytes).
 
-
-def reduce_scatter_ring(member: CollectiveMember) -> list[Step]:
-    """Sends blocks round the ring in n − 1 rounds that add them up; each member receives its own block last."""
-    return _ring(member, member.members - 1, -1, blocks(max(member.sizes), member.members))
-
-
-def all_gather_ring(member: CollectiveMember) -> list[Step]:
-    """Sends the data of each member round the ring in n − 1 rounds."""
-    return _ring(member, member.members - 1, 0, member.sizes)
-
-
-def broadcast_ring(member: CollectiveMember) -> list[Step]:
-    """Sends pieces along the ring from the root to the member before it; each is forwarded as soon as it
-    has arrived.
+    All pieces are sent after the last receive of earlier rounds: measured rings take a latency for each round, which
+    would be hidden if pieces were passed on one by one. Pieces are received one after the other.
     """
-    distance = (member.group_rank - member.root) % member.members
-    source = _neighbour(member, -1) if distance else None
-    return _forwarded(
-        member, source, _neighbour(member, 1) if distance < member.members - 1 else None, member.sizes[member.root]
-    )
-
-
-def reduce_ring(member: CollectiveMember) -> list[Step]:
-    """Adds up pieces along the ring to the root: a broadcast backwards."""
-    distance = (member.group_rank - member.root) % member.members
-    source = _neighbour(member, 1) if distance < member.members - 1 else None
-    return _forwarded(member, source, _neighbour(member, -1) if distance else None, max(member.sizes))
-
-
-def gather_direct(member: CollectiveMember) -> list[Step]:
-    """Sends the data of every member to the root."""
-    if member.group_rank != member.root:
-        return _message_steps([(True, member.root, member.sizes[member.group_rank])], member.chunk)
-    return _message_steps([(False, peer, member.sizes[peer]) for peer in _peers(member)], member.chunk)
-
-
-def scatter_direct(member: CollectiveMember) -> list[Step]:
-    """Sends every member its block of the root's data."""
-    block = blocks(member.sizes[member.root], member.members)
-    if member.group_rank != member.root:
-        return _message_steps([(False, member.root, block[member.group_rank])], member.chunk)
-    return _message_steps([(True, peer, block[peer]) for peer in _peers(member)], member.chunk)
-
-
-def all_to_all_pairwise(member: CollectiveMember) -> list[Step]:
-    """Exchanges messages, the k-th with group rank + k and group rank − k; none of them waits for another's arrival."""
-    messages = []
-    for distance in range(1, member.members):
-        to, source = _neighbour(member, distance), _neighbour(member, -distance)
-        messages.append((True, to, member.shares[member.group_rank][to]))
-        messages.append((False, source, member.shares[source][member.group_rank]))
-    return _message_steps(messages, member.chunk)
-
-
-def barrier_dissemination(member: CollectiveMember) -> list[Step]:
-    """Sends a byte to group rank + 2^k in round k; after ⌈log2 n⌉ rounds all know that all have arrived."""
     steps: list[Step] = []
-    after: tuple[int, ...] = ()
-    distance = 1
-    while distance < member.members:
-        steps.append(Step(True, _neighbour(member, distance), 1, after))
-        steps.append(Step(False, _neighbour(member, -distance), 1, after))
-        after = (len(steps) - 1,)
-        distance *= 2
+    last: tuple[int, ...] = ()
+    for to, sent, source, received in exchanges:
+        # with nothing to pass on, the round waits for nothing
+        before = last if sent else ()
+        steps += [Step(True, to, size, before) for size in pieces(sent, chunk)]
+        for size in pieces(received, chunk):
+            steps.append(Step(False, source, size, before))
+            before = last = (len(steps) - 1,)
     return steps
-
-
-def all_reduce_doubling(member: CollectiveMember) -> list[Step]:
-    """Swaps all data, in round k, between the members of 2^m whose group ranks differ in bit k."""
-    steps: list[Step] = []
-    available: list[int] = []
-    whole = pieces(max(member.sizes), member.chunk)
-    for bit in _bits(member.members):
-        peer = member.group_rank ^ bit
-        available = _add_round(steps, _Round(peer, whole, peer, whole), available)
-    return steps
-
-
-def all_gather_doubling(member: CollectiveMember) -> list[Step]:
-    """Swaps as `all_reduce_doubling` does; the data doubles in each round."""
-    steps: list[Step] = []
-    last: list[int] = []
-    for bit in _bits(member.members):
-        peer = member.group_rank ^ bit
-        sent, received = (
-            pieces(sum(member.sizes[rank & -bit : (rank & -bit) + bit]), member.chunk)
-            for rank in (member.group_rank, peer)
-        )
-        last = _add_round(steps, _Round(peer, sent, peer, received), last[-1:] * len(sent))
-        last = last or [number for number, step in enumerate(steps) if not step.sends]
-    return steps
-
-
-def message(member: CollectiveMember) -> list[Step]:
-    """Sends from member 0 to member 1."""
-    return _message_steps([(member.group_rank == 0, 1 - member.group_rank, member.sizes[0])], member.chunk)
-
-
-def awaited_message(member: CollectiveMember) -> list[Step]:
-    """Sends from member 0 to member 1 when that one has sent a byte, which says that it is ready."""
-    ready = Step(member.group_rank == 1, 1 - member.group_rank, 1, says_ready=True)
-    after = (0,) if member.group_rank == 0 else ()
-    return [ready, *(step._replace(after=tuple(at + 1 for at in step.after) or after) for step in message(member))]
 
 
 def _ring(member: CollectiveMember, rounds: int, first: int, sizes: Sizes) -> list[Step]:
@@ -202,55 +111,77 @@ def _ring(member: CollectiveMember, rounds: int, first: int, sizes: Sizes) -> li
 
     In round k the member sends block group rank + `first` − k.
     """
-    cut = [pieces(size, member.chunk) for size in sizes]
-    steps: list[Step] = []
-    available: list[int] = []
-    for number in range(rounds):
-        block = (member.group_rank + first - number) % member.members
-        exchange = _Round(_neighbour(member, 1), cut[block], _neighbour(member, -1), cut[block - 1])
-        available = _add_round(steps, exchange, available)
-    return steps
+    to, source = _neighbour(member, 1), _neighbour(member, -1)
+    block = [(member.group_rank + first - number) % member.members for number in range(rounds)]
+    return _in_rounds(((to, sizes[number], source, sizes[number - 1]) for number in block), member.chunk)
 
 
-class _Round(NamedTuple):
-    """A round of a member: the pieces that it sends to one peer and receives from another."""
-
-    to: int
-    sent: Sizes
-    source: int
-    received: Sizes
+def _dissemination(member: CollectiveMember) -> list[Step]:
+    """Sends a byte to group rank + 2^k in round k; after ⌈log2 n⌉ rounds all know that all have arrived."""
+    distances = [1 << bit for bit in range((member.members - 1).bit_length())]
+    return _in_rounds(((_neighbour(member, far), 1, _neighbour(member, -far), 1) for far in distances), member.chunk)
 
 
-def _add_round(steps: list[Step], exchange: _Round, available: Sequence[int]) -> list[int]:
-    """Adds the steps of a round and returns the numbers of its receives.
+def _doubling(member: CollectiveMember, size: Callable[[int, int], int]) -> list[Step]:
+    """Swaps data, in round k, between the members of 2^m whose group ranks differ in bit k.
 
-    All pieces are sent after the last receive in `available`: measured rings take a latency for each round, which would
-    be hidden if pieces were passed on one by one. Pieces are received one after the other.
+    `size` is of the bytes that a group rank sends in the round of a bit.
     """
-    before = tuple(available[-1:])
-    for size in exchange.sent:
-        steps.append(Step(True, exchange.to, size, before))
-    received: list[int] = []
-    for size in exchange.received:
-        received.append(len(steps))
-        steps.append(Step(False, exchange.source, size, before))
-        before = (received[-1],)
-    return received
+    own, bits = member.group_rank, [1 << bit for bit in range(member.members.bit_length() - 1)]
+    return _in_rounds(((own ^ bit, size(own, bit), own ^ bit, size(own ^ bit, bit)) for bit in bits), member.chunk)
 
 
-def _forwarded(member: CollectiveMember, source: int | None, to: int | None, size: int) -> list[Step]:
+def _gathered(member: CollectiveMember) -> list[Step]:
+    """Swaps data that doubles in each round."""
+    return _doubling(member, lambda rank, bit: sum(member.sizes[rank & -bit : (rank & -bit) + bit]))
+
+
+def _along_ring(member: CollectiveMember, direction: int, before: int, size: int) -> list[Step]:
+    """Passes pieces along the ring, each as soon as it has arrived; `before` members pass them on before this one."""
+    position = before % member.members
+    source, to = _neighbour(member, -direction), _neighbour(member, direction)
     steps: list[Step] = []
     received: tuple[int, ...] = ()
     for piece in pieces(size, member.chunk):
-        if source is not None:
+        if position > 0:
             steps.append(Step(False, source, piece, received))
             received = (len(steps) - 1,)
-        if to is not None:
+        if position < member.members - 1:
             steps.append(Step(True, to, piece, received))
     return steps
 
 
-def _message_steps(messages: Sequence[tuple[bool, int, int]], chunk: int) -> list[Step]:
+def _with_root(member: CollectiveMember, sizes: Sizes, *, to_root: bool) -> list[Step]:
+    """Sends the data of every member to the root, or from it."""
+    if member.group_rank != member.root:
+        return _messages([(to_root, member.root, sizes[member.group_rank])], member.chunk)
+    peers = [peer for peer in range(member.members) if peer != member.root]
+    return _messages([(not to_root, peer, sizes[peer]) for peer in peers], member.chunk)
+
+
+def _pairwise(member: CollectiveMember) -> list[Step]:
+    """Exchanges messages, the k-th with group rank + k and group rank − k; none of them waits for another's arrival."""
+    messages = []
+    for distance in range(1, member.members):
+        to, source = _neighbour(member, distance), _neighbour(member, -distance)
+        messages.append((True, to, member.shares[member.group_rank][to]))
+        messages.append((False, source, member.shares[source][member.group_rank]))
+    return _messages(messages, member.chunk)
+
+
+def _message(member: CollectiveMember) -> list[Step]:
+    """Sends from member 0 to member 1."""
+    return _messages([(member.group_rank == 0, 1 - member.group_rank, member.sizes[0])], member.chunk)
+
+
+def _awaited_message(member: CollectiveMember) -> list[Step]:
+    """Sends from member 0 to member 1 when that one has sent a byte, which says that it is ready."""
+    ready = Step(member.group_rank == 1, 1 - member.group_rank, 1, says_ready=True)
+    after = (0,) if member.group_rank == 0 else ()
+    return [ready, *(step._replace(after=tuple(at + 1 for at in step.after) or after) for step in _message(member))]
+
+
+def _messages(messages: Sequence[tuple[bool, int, int]], chunk: int) -> list[Step]:
     """Returns the pieces of each message, (sends, peer, bytes), received one after the other; different messages at
     once.
     """
@@ -267,52 +198,14 @@ def _neighbour(member: CollectiveMember, distance: int) -> int:
     return (member.group_rank + distance) % member.members
 
 
-def _peers(member: CollectiveMember) -> list[int]:
-    return [peer for peer in range(member.members) if peer != member.group_rank]
+def _rounds_of_blocks(member: CollectiveMember, rounds: int) -> Cost:
+    return Cost(rounds, rounds * max(member.sizes) / member.members)
 
 
-def _bits(count: int) -> list[int]:
-    return [1 << bit for bit in range(count.bit_length() - 1)]
-
-
-def _of_ring(rounds: int) -> Callable[[CollectiveMember], Cost]:
-    """Returns the cost of going round the ring so many times with a block each."""
-    return lambda member: Cost(
-        rounds * (member.members - 1), rounds * (member.members - 1) * max(member.sizes) / member.members
-    )
-
-
-def _all_gather(member: CollectiveMember) -> Cost:
-    return Cost(member.members - 1, sum(member.sizes) - min(member.sizes))
-
-
-def _along_the_ring(member: CollectiveMember) -> Cost:
+def _along_ring_cost(member: CollectiveMember) -> Cost:
     """Returns the cost of a chain: the last member gets its first piece when all others have passed it on."""
     size = max(member.sizes)
     return Cost(member.members - 1, size + (member.members - 2) * min(size, member.chunk))
-
-
-def _to_the_root(member: CollectiveMember) -> Cost:
-    return Cost(1, max(size for rank, size in enumerate(member.sizes) if rank != member.root))
-
-
-def _scatter(member: CollectiveMember) -> Cost:
-    return Cost(1, member.sizes[member.root] * (member.members - 1) / member.members)
-
-
-def _all_to_all(member: CollectiveMember) -> Cost:
-    return Cost(1, max(sum(row) - row[rank] for rank, row in enumerate(member.shares)))
-
-
-def _own_all_to_all(member: CollectiveMember) -> Cost:
-    sent = sum(member.shares[member.group_rank])
-    received = sum(row[member.group_rank] for row in member.shares)
-    return Cost(1, max(sent, received) - member.shares[member.group_rank][member.group_rank])
-
-
-def _doubling(member: CollectiveMember) -> Cost:
-    rounds = member.members.bit_length() - 1
-    return Cost(rounds, rounds * max(member.sizes))
 
 
 class Facts(NamedTuple):
@@ -325,21 +218,51 @@ class Facts(NamedTuple):
 
 
 ALGORITHMS = {
-    Algorithm.ALL_REDUCE_RING: Facts(all_reduce_ring, _of_ring(2)),
-    Algorithm.ALL_REDUCE_DOUBLING: Facts(all_reduce_doubling, _doubling),
-    Algorithm.ALL_GATHER_RING: Facts(all_gather_ring, _all_gather),
-    Algorithm.ALL_GATHER_DOUBLING: Facts(
-        all_gather_doubling, lambda member: _all_gather(member)._replace(steps=member.members.bit_length() - 1)
+    # n − 1 rounds add blocks up, n − 1 rounds distribute the sums
+    Algorithm.ALL_REDUCE_RING: Facts(
+        lambda member: _ring(member, 2 * (member.members - 1), 0, blocks(max(member.sizes), member.members)),
+        lambda member: _rounds_of_blocks(member, 2 * (member.members - 1)),
     ),
-    Algorithm.REDUCE_SCATTER_RING: Facts(reduce_scatter_ring, _of_ring(1)),
-    Algorithm.BROADCAST: Facts(broadcast_ring, _along_the_ring),
-    Algorithm.REDUCE: Facts(reduce_ring, _along_the_ring),
-    Algorithm.GATHER: Facts(gather_direct, _to_the_root),
-    Algorithm.SCATTER: Facts(scatter_direct, _scatter),
-    Algorithm.ALL_TO_ALL: Facts(all_to_all_pairwise, _all_to_all),
-    Algorithm.BARRIER: Facts(barrier_dissemination, None),
-    Algorithm.MESSAGE: Facts(message, lambda member: Cost(1, member.sizes[0])),
-    Algorithm.AWAITED_MESSAGE: Facts(awaited_message, lambda member: Cost(2, member.sizes[0])),
+    Algorithm.ALL_REDUCE_DOUBLING: Facts(
+        lambda member: _doubling(member, lambda rank, bit: max(member.sizes)),
+        lambda member: Cost(rounds := member.members.bit_length() - 1, rounds * max(member.sizes)),
+    ),
+    Algorithm.ALL_GATHER_RING: Facts(
+        lambda member: _ring(member, member.members - 1, 0, member.sizes),
+        lambda member: Cost(member.members - 1, sum(member.sizes) - min(member.sizes)),
+    ),
+    Algorithm.ALL_GATHER_DOUBLING: Facts(
+        _gathered, lambda member: Cost(member.members.bit_length() - 1, sum(member.sizes) - min(member.sizes))
+    ),
+    # each member receives its own block last
+    Algorithm.REDUCE_SCATTER_RING: Facts(
+        lambda member: _ring(member, member.members - 1, -1, blocks(max(member.sizes), member.members)),
+        lambda member: _rounds_of_blocks(member, member.members - 1),
+    ),
+    # from the root to the member before it
+    Algorithm.BROADCAST: Facts(
+        lambda member: _along_ring(member, 1, member.group_rank - member.root, member.sizes[member.root]),
+        _along_ring_cost,
+    ),
+    # a broadcast backwards, which adds up
+    Algorithm.REDUCE: Facts(
+        lambda member: _along_ring(member, -1, member.root - 1 - member.group_rank, max(member.sizes)),
+        _along_ring_cost,
+    ),
+    Algorithm.GATHER: Facts(
+        lambda member: _with_root(member, member.sizes, to_root=True),
+        lambda member: Cost(1, max(size for rank, size in enumerate(member.sizes) if rank != member.root)),
+    ),
+    Algorithm.SCATTER: Facts(
+        lambda member: _with_root(member, blocks(member.sizes[member.root], member.members), to_root=False),
+        lambda member: Cost(1, member.sizes[member.root] * (member.members - 1) / member.members),
+    ),
+    Algorithm.ALL_TO_ALL: Facts(
+        _pairwise, lambda member: Cost(1, max(sum(row) - row[rank] for rank, row in enumerate(member.shares)))
+    ),
+    Algorithm.BARRIER: Facts(_dissemination, None),
+    Algorithm.MESSAGE: Facts(_message, lambda member: Cost(1, member.sizes[0])),
+    Algorithm.AWAITED_MESSAGE: Facts(_awaited_message, lambda member: Cost(2, member.sizes[0])),
 }
 
 
@@ -364,4 +287,7 @@ def member_cost(algorithm: Algorithm, member: CollectiveMember) -> Cost | None:
 
     In an all-to-all that is what the member itself exchanges, for any other collective what the busiest member does.
     """
-    return _own_all_to_all(member) if algorithm == Algorithm.ALL_TO_ALL else cost_of(algorithm, member)
+    if algorithm != Algorithm.ALL_TO_ALL:
+        return cost_of(algorithm, member)
+    rank, shares = member.group_rank, member.shares
+    return Cost(1, max(sum(shares[rank]), sum(row[rank] for row in shares)) - shares[rank][rank])

@@ -7,13 +7,13 @@ algorithm.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple, get_args
+from itertools import groupby
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from ...schema.arguments import Algorithm as GivenAlgorithm, Simulator
-from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ragged
+from ...schema.columns import ABSENT, Int64, NodeNumbers, Ragged
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
 from ..device_only import COMMUNICATION
@@ -85,83 +85,10 @@ class GoalOptions:
             raise ValueError("GoalOptions: chunk_bytes and gpus_per_node are numbers from 1 on")
 
 
-class RankCommunication(NamedTuple):
-    """The calls of a rank, with a row for each: times in ns since the rank's first node, whether a host thread
-    communicates, the root, and the bytes of an all-to-all for each member of its group (empty if not known).
-
-    `last_end_ns` is when the rank's last node ended.
-    """
-
-    rank: int
-    calls: Calls
-    start_ns: Int64
-    duration_ns: Int64
-    on_host: Bool
-    root: Int64
-    splits: list[tuple[int, ...]]
-    last_end_ns: int
-
-
-def rank_communication(graph: ExecutionGraph, position: int) -> RankCommunication:
-    """Returns the communication of a graph; its rank is `position` where the graph has none. O(n log n)."""
-    rank = graph.number("rank", position)
-    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
-    calls = graph_calls(graph, NodeNumbers(rows[np.argsort(graph.id[rows], kind="stable")]), rank)
-    times, splits = measured_times(graph), graph.attributes.get("comm_split")
-    source, target = (graph.integers(name)[calls.row] for name in ("comm_src", "comm_dst"))
-    timed = graph.type != NodeType.METADATA
-    return RankCommunication(
-        rank=rank,
-        calls=calls,
-        start_ns=times.start_ns[calls.row],
-        duration_ns=graph.duration_ns[calls.row],
-        on_host=~graph.is_activity[calls.row],
-        root=np.where(source == ABSENT, target, source),
-        splits=[tuple(splits[row].tolist()) if isinstance(splits, Ragged) else () for row in calls.row.tolist()],
-        last_end_ns=int(times.end_ns[timed].max(initial=0)),
-    )
-
-
-class MatchedNode(NamedTuple):
-    """The row of a graph's node, and the number of the collective in which it takes part."""
-
-    row: int
-    collective: int
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedJob:
-    """The ranks of a job as recorded, by position; when each began and ended, in ns on one clock; their collectives;
-    for each rank the nodes that take part in these, in an order that all ranks share; the network that the measured
-    times of the messages fit; the link of each collective; and by how many ns each of its members took longer than in
-    this network.
-    """
-
-    ranks: tuple[int, ...]
-    begin_ns: Int64
-    end_ns: Int64
-    collectives: list[Collective]
-    nodes: list[list[MatchedNode]]
-    counts: Counter[str]
-    network: MessageNetwork | None
-    links: list[int]
-    excess_ns: list[tuple[int, ...]]
-
-    def excess_of(self, position: int) -> tuple[int, int]:
-        """Returns how many ns the collectives of a rank took beyond the fitted network, and how many in all."""
-        excess = taken = 0
-        for _, number in self.nodes[position]:
-            collective = self.collectives[number]
-            if not collective.algorithm.is_message:
-                member = collective.members.index(position)
-                excess += self.excess_ns[number][member]
-                taken += collective.duration_ns[member]
-        return excess, taken
-
-
-class _Member(NamedTuple):
-    """A call that other ranks match: the position of its rank and the rank, the row of its node, what it is, by the
-    job's clock when, and the ranks of its group as text.
+class Member(NamedTuple):
+    """A rank's call: the position of the rank in the job, and the rank; the row of its node, and what it is; when, in
+    ns since the rank's first node; whether a host thread communicates; the root; and the bytes of an all-to-all for
+    each member of its group (empty if not known).
     """
 
     position: int
@@ -175,7 +102,56 @@ class _Member(NamedTuple):
     on_host: bool
     root: int
     split: tuple[int, ...]
-    group: str
+
+
+class RankCommunication(NamedTuple):
+    """The calls of a rank as columns, and what each has the rank do; and when the rank's last node ended, in ns since
+    its first.
+    """
+
+    rank: int
+    calls: Calls
+    members: list[Member]
+    last_end_ns: int
+
+
+def rank_communication(graph: ExecutionGraph, position: int) -> RankCommunication:
+    """Returns the communication of a graph; its rank is `position` where the graph has none. O(n log n)."""
+    rank = graph.number("rank", position)
+    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
+    calls = graph_calls(graph, NodeNumbers(rows[np.argsort(graph.id[rows], kind="stable")]), rank)
+    row, times, splits = calls.row, measured_times(graph), graph.attributes.get("comm_split")
+    source, target = (graph.integers(name)[row] for name in ("comm_src", "comm_dst"))
+    columns = (
+        row,
+        calls.type,
+        calls.kind,
+        np.maximum(calls.size, 0),
+        times.start_ns[row],
+        graph.duration_ns[row],
+        ~graph.is_activity[row],
+        np.where(source == ABSENT, target, source),
+    )
+    split = [tuple(splits[at].tolist()) if isinstance(splits, Ragged) else () for at in row.tolist()]
+    facts = zip(*(column.tolist() for column in columns), split, strict=True)
+    last_end_ns = int(times.end_ns[graph.type != NodeType.METADATA].max(initial=0))
+    return RankCommunication(rank, calls, [Member(position, rank, *each) for each in facts], last_end_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedJob:
+    """The ranks of a job as recorded, by position; when each began and ended, in ns on one clock; their collectives;
+    for each rank the rows of its nodes that take part in these, with the number of the collective, in an order that all
+    ranks share; and the network that the measured times of the messages fit.
+    """
+
+    ranks: tuple[int, ...]
+    begin_ns: Int64
+    end_ns: Int64
+    collectives: list[Collective]
+    nodes: list[list[tuple[int, int]]]
+    counts: Counter[str]
+    network: MessageNetwork | None
 
 
 def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_time: bool = True) -> RecordedJob:
@@ -189,77 +165,75 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_t
     if len(set(numbers)) < len(numbers):
         raise DataError(f"several graphs are of one rank, among {', '.join(map(str, numbers))}; give each rank once")
     begin, matches = _matches(ranks)
-    counts = Counter[str]()
-    for rank in ranks:
-        counts[ISOLATED] += int((rank.calls.type == NodeType.COMM_COLL).sum())
-        counts[UNANSWERED] += int((rank.calls.type != NodeType.COMM_COLL).sum())
+    chooser = _Chooser(numbers, begin.tolist(), options, Counter())
+    chooser.counts.update(_alone(member) for rank in ranks for member in rank.members)
     collectives: list[Collective] = []
-    nodes: list[list[MatchedNode]] = [[] for _ in ranks]
-    for members in matches:
-        counts[ISOLATED if members[0].type == NodeType.COMM_COLL else UNANSWERED] -= len(members)
-        collective, ordered = _Chooser(numbers, options, counts).collective(members)
+    nodes: list[list[tuple[int, int]]] = [[] for _ in ranks]
+    for members, group in matches:
+        chooser.counts.subtract(map(_alone, members))
+        collective, ordered = chooser.collective(members, group)
         for member in ordered:
-            nodes[member.position].append(MatchedNode(member.row, len(collectives)))
+            nodes[member.position].append((member.row, len(collectives)))
         collectives.append(collective)
-    ends = begin + np.array([rank.last_end_ns for rank in ranks], np.int64)
     network = fitted_messages(collectives)
-    links, waited = links_of(collectives, network)
-    counts[APART] = sum(link > 0 for link in links)
+    links = links_of(collectives, network)
+    chooser.counts[APART] = sum(link > 0 for link in links.number)
     if excess_time and network and not options.measured_communication:
-        excess = excess_times(collectives, waited, network)
+        excess = excess_times(collectives, links.waited_ns, network)
     else:
         excess = [(0,) * len(collective.members) for collective in collectives]
-    return RecordedJob(numbers, begin, ends, collectives, nodes, +counts, network, links, excess)
+    collectives = [
+        collective._replace(link=link, excess_ns=excess_ns)
+        for collective, link, excess_ns in zip(collectives, links.number, excess, strict=True)
+    ]
+    ends = begin + np.array([rank.last_end_ns for rank in ranks], np.int64)
+    return RecordedJob(numbers, begin, ends, collectives, nodes, +chooser.counts, network)
 
 
-def _matches(ranks: Sequence[RankCommunication]) -> tuple[Int64, list[list[_Member]]]:
-    """Returns when each rank began, and the matches of several ranks, each with its members by rank."""
+def _alone(member: Member) -> str:
+    return ISOLATED if member.type == NodeType.COMM_COLL else UNANSWERED
+
+
+def _matches(ranks: Sequence[RankCommunication]) -> tuple[Int64, list[tuple[list[Member], str]]]:
+    """Returns when each rank began, and the matches of several ranks, each with its members by rank, and the ranks of
+    its group as text.
+    """
     matching = match([rank.calls for rank in ranks])
     position, call, matched = matching.met()
-    at = np.cumsum([0, *(len(rank.calls) for rank in ranks)])[position] + call
-    nothing = np.empty(0, np.int64)
-    row, type_, kind, size = (
-        np.concatenate([nothing, *(getattr(rank.calls, name) for rank in ranks)])[at]
-        for name in ("row", "type", "kind", "size")
+    calls = [*zip(position.tolist(), call.tolist(), strict=True)]
+    members = [ranks[rank].members[of_rank] for rank, of_rank in calls]
+    start, duration, type_, kind = (
+        np.array([getattr(member, name) for member in members], np.int64)
+        for name in ("start_ns", "duration_ns", "type", "kind")
     )
-    start, duration, on_host, root = (
-        np.concatenate([nothing, *(getattr(rank, name) for rank in ranks)])[at]
-        for name in ("start_ns", "duration_ns", "on_host", "root")
-    )
-    group = np.concatenate([nothing, *matching.group])[at]
     times = MatchedTimes(position, matched, start, start + duration, type_ != NodeType.COMM_COLL, kind)
-    begin = begin_of_ranks(len(ranks), times)
-    numbers, splits = np.array([rank.rank for rank in ranks], np.int64), [rank.splits for rank in ranks]
     lists = [*(group.ranks for group in matching.groups), ""]
-    first = (position, numbers[position], row, type_, kind, np.maximum(size, 0), start + begin[position], duration)
-    columns: list[list[Any]] = [column.tolist() for column in (*first, on_host != 0, root)]
-    pairs = zip(position.tolist(), call.tolist(), strict=True)
-    columns += [[splits[rank][of_rank] for rank, of_rank in pairs], [lists[number] for number in group.tolist()]]
-    members = [_Member(*fact) for fact in zip(*columns, strict=True)]
-    bounds = [*np.flatnonzero(np.diff(matched, prepend=-1)).tolist(), len(members)]
-    return begin, [members[since:until] for since, until in pairwise(bounds)]
+    group = [lists[matching.group[rank][of_rank]] for rank, of_rank in calls]
+    rows = groupby(range(len(members)), matched.tolist().__getitem__)
+    matches = [([members[at] for at in alike], group[alike[0]]) for alike in ([*of_match] for _, of_match in rows)]
+    return begin_of_ranks(len(ranks), times), matches
 
 
 class _Chooser(NamedTuple):
-    """Chooses how each match of the ranks is done, and counts in `counts` how many are done in which way."""
+    """Chooses how each match of the ranks, which began at `begin_ns`, is done, and counts in `counts` how many are done
+    in which way.
+    """
 
     ranks: tuple[int, ...]
+    begin_ns: list[int]
     options: GoalOptions
     counts: Counter[str]
 
-    def collective(self, members: Sequence[_Member]) -> tuple[Collective, list[_Member]]:
+    def collective(self, members: Sequence[Member], of_group: str) -> tuple[Collective, list[Member]]:
         """Returns the collective of a match, and the match's members by group rank."""
-        first, kind = members[0], -1
-        group: tuple[int, ...] = ()
-        is_message = first.type != NodeType.COMM_COLL
+        kind, group, is_message = -1, self.ranks, members[0].type != NodeType.COMM_COLL
         if is_message:
             # sends come before receives
             ordered = sorted(members, key=lambda member: member.type)
         else:
-            group = ranks_of(first.group) if first.group else self.ranks
-            place = positions_in(first.group) if first.group else {rank: at for at, rank in enumerate(group)}
+            kind, group = members[0].kind, ranks_of(of_group) if of_group else self.ranks
+            place = positions_in(of_group) if of_group else {rank: at for at, rank in enumerate(group)}
             ordered = sorted(members, key=lambda member: place.get(member.rank, len(place)))
-            kind = first.kind
             self.counts[PARTIAL] += len(ordered) < len(group)
         sizes = tuple(member.size for member in ordered)
         if is_message:
@@ -267,19 +241,24 @@ class _Chooser(NamedTuple):
         numbers = [member.rank for member in ordered]
         root = next((numbers.index(member.root) for member in ordered if member.root in numbers), 0)
         shares = self._shares(ordered, group) if kind == CollectiveType.ALL_TO_ALL else ()
-        described = CollectiveMember(0, len(ordered), sizes, shares, root, self.options.chunk_bytes)
+        first = CollectiveMember(0, len(ordered), sizes, shares, root, self.options.chunk_bytes)
+        start = [member.start_ns + self.begin_ns[member.position] for member in ordered]
+        duration, last = [member.duration_ns for member in ordered], max(start)
         measured = self.options.measured_communication
-        algorithm = Algorithm.BARRIER if measured else self._algorithm(is_message, kind, described)
-        if algorithm == Algorithm.MESSAGE and _waited(*ordered):
+        algorithm = Algorithm.BARRIER if measured else self._algorithm(is_message, kind, first)
+        # a send that did not wait for its receiver ended before that began, but clocks agree to some µs only: it waited
+        # if it ended nearer to the receive's end than to its begin
+        if algorithm == Algorithm.MESSAGE and 2 * (start[0] + duration[0]) > 2 * start[1] + duration[1]:
             algorithm = Algorithm.AWAITED_MESSAGE
         self.counts[MEASURED if measured else algorithm] += 1
-        last = max(member.start_ns for member in ordered)
-        positions = tuple(member.position for member in ordered)
-        return Collective(algorithm, positions, described, last, _durations(ordered, last)), ordered
+        # the shortest member did not wait for others; host threads end independently
+        taken = (min(duration),) * len(ordered)
+        if all(member.on_host for member in ordered):
+            taken = tuple(max(begin + length - last, 0) for begin, length in zip(start, duration, strict=True))
+        return Collective(algorithm, tuple(member.position for member in ordered), first, last, taken), ordered
 
     def _algorithm(self, is_message: bool, kind: int, member: CollectiveMember) -> Algorithm:
-        moved = sum(map(sum, member.shares)) if member.shares else sum(member.sizes)
-        if not moved:
+        if not (sum(map(sum, member.shares)) if member.shares else sum(member.sizes)):
             self.counts[WITHOUT_BYTES] += kind != CollectiveType.BARRIER
             return Algorithm.BARRIER
         if is_message:
@@ -290,7 +269,7 @@ class _Chooser(NamedTuple):
             self.counts[NOT_DOUBLED] += 1
         return RING.get(kind, Algorithm.BARRIER)
 
-    def _shares(self, members: Sequence[_Member], group: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    def _shares(self, members: Sequence[Member], group: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """Returns the bytes of an all-to-all from each member to each.
 
         Splits are recorded for the whole group; only the members that are there exchange theirs.
@@ -303,21 +282,3 @@ class _Chooser(NamedTuple):
             tuple(member.split[peer] if split else member.size // len(group) for peer in peers)
             for member, split in zip(members, is_split, strict=True)
         )
-
-
-def _waited(send: _Member, receive: _Member) -> bool:
-    """Returns whether a send waited for its receiver: it ended nearer to the receive's end than to its begin.
-
-    A send that did not wait ended before the receive began, but clocks agree to some µs only.
-    """
-    return 2 * (send.start_ns + send.duration_ns) > 2 * receive.start_ns + receive.duration_ns
-
-
-def _durations(members: Sequence[_Member], last_ns: int) -> tuple[int, ...]:
-    """Returns how long each member takes from the last arrival on.
-
-    That is the time of the shortest member, as the others waited before. Host threads end independently.
-    """
-    if not all(member.on_host for member in members):
-        return (min(member.duration_ns for member in members),) * len(members)
-    return tuple(max(member.start_ns + member.duration_ns - last_ns, 0) for member in members)

@@ -26,7 +26,7 @@ class Collective(NamedTuple):
 
     `members` are positions of ranks in the job. `first` describes the first member; the others differ in their group
     rank. The last one arrives at `start_ns` on the job's clock; from then on member i takes `duration_ns[i]`, as
-    measured.
+    measured, which is `excess_ns[i]` more than the fitted network gives it. `link` is the number of its link.
     """
 
     algorithm: Algorithm
@@ -34,15 +34,13 @@ class Collective(NamedTuple):
     first: CollectiveMember
     start_ns: int
     duration_ns: tuple[int, ...]
+    link: int = 0
+    excess_ns: tuple[int, ...] = ()
 
     @property
     def taken_ns(self) -> int:
         """How long its slowest member took."""
         return max(self.duration_ns)
-
-    def member(self, rank: int) -> CollectiveMember:
-        """Returns the member that is the rank at this position of the job."""
-        return self.first._replace(group_rank=self.members.index(rank))
 
 
 class MessageNetwork(msgspec.Struct, frozen=True):
@@ -101,11 +99,20 @@ def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) 
     beside = {number: collectives[number].taken_ns for number in given_ns if waited_ns[number] > 0}
     alone_error = sum(abs(taken - given_ns[number]) / taken for number, taken in beside.items())
     shared_error = sum(abs(taken - waited_ns[number] - given_ns[number]) / taken for number, taken in beside.items())
-    if alone_error < shared_error:
-        _separate(collectives, given_ns, links.number)
-    else:
+    if alone_error >= shared_error:
         for number in beside:
             links.waited_ns[number] = round(waited_ns[number])
+        return links
+    # those of a rank at the same time get links of different numbers, the smallest first
+    free_ns = defaultdict[tuple[int, int], int](int)
+    for number in sorted(given_ns, key=lambda number: collectives[number].start_ns):
+        collective, link = collectives[number], 0
+        while link < LAST_LINK and any(free_ns[rank, link] > collective.start_ns for rank in collective.members):
+            link += 1
+        links.number[number] = link
+        free_ns |= dict.fromkeys(
+            ((rank, link) for rank in collective.members), collective.start_ns + collective.taken_ns
+        )
     return links
 
 
@@ -129,18 +136,6 @@ def _waits_on_one_link(collectives: Sequence[Collective], chosen: Collection[int
         for number, ns in on_rank.items():
             waited_ns[number] = max(waited_ns[number], ns)
     return waited_ns
-
-
-def _separate(collectives: Sequence[Collective], chosen: Collection[int], links: list[int]) -> None:
-    """Gives collectives of a rank at the same time links of different numbers, the smallest first."""
-    free_ns = defaultdict[tuple[int, int], int](int)
-    for number in sorted(chosen, key=lambda number: collectives[number].start_ns):
-        collective, link = collectives[number], 0
-        while link < LAST_LINK and any(free_ns[rank, link] > collective.start_ns for rank in collective.members):
-            link += 1
-        links[number] = link
-        for rank in collective.members:
-            free_ns[rank, link] = collective.start_ns + collective.taken_ns
 
 
 def excess_times(

@@ -1,4 +1,4 @@
-"""A rank's graph as GOAL operations: what computes for how long, what is sent where, and who waits for whom.
+"""A job as a file in the GOAL language: what each rank computes for how long, what is sent where, who waits for whom.
 
 A node follows the last operations of its dependencies. Computation is a calc on the cpu of its lane, which takes the
 node's host delay, gap and duration; delays, which pass beside all work, are calcs on cpus of their own. Communication
@@ -9,22 +9,24 @@ both ends give a message the same tag. Communication that no other rank recorded
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Ragged
+from ...schema.columns import ABSENT, Int64, Ragged
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import ExecutionGraph, NodeType
+from ...schema.io import open_output
 from ..device_only import SILENT
 from ..edges import Edges
-from ..ranks import MeasuredTimes
+from ..ranks import MeasuredTimes, measured_times
 from ..rewiring import data_edges, lanes_of, spliced
 from .algorithms import steps_of
-from .goal_job import GoalOptions, RecordedJob
+from .goal_job import GoalOptions, RecordedJob, job_of, rank_communication
+from .goal_network import MessageNetwork
 from .times import chain_gaps
 
 NETWORK, NODE, WITHIN_RANK, READY = 0, 1, 2, 3
@@ -39,15 +41,83 @@ MESSAGES = 0
 """The cpu of messages to other ranks, the same on all ranks: an arriving message blocks the receiver's cpu that has the
 number of the sender's.
 """
+MESSAGES_OF_LANES = "messages"
 
 
-def network_nic(link: int) -> int:
-    """Returns the nic of a link for messages to other nodes; the next one is for those within the node.
-
-    >>> network_nic(0), network_nic(1), network_nic(2)
-    (0, 4, 6)
+@dataclass(slots=True)
+class GoalRank:
+    """A rank of the file: its number there and in the job, its node and GPU, when it began and ended in the measured
+    run on a clock of all ranks, the lane of each cpu, and the number of its operations by verb; for how long its
+    collectives were beyond the fitted network, and how long all of them took from the last arrival on.
     """
-    return NETWORK if link == 0 else 2 * link + 2
+
+    number: int
+    rank: int
+    node: int
+    gpu: int
+    begin_ns: int
+    end_ns: int
+    cpus: list[str] = field(default_factory=list)
+    operations: dict[str, int] = field(default_factory=dict)
+    excess_ns: int = 0
+    collectives_ns: int = 0
+
+
+@dataclass(slots=True)
+class GoalReport:
+    """The ranks of a GOAL file, the number of its communications by how they are done, and the bytes sent to other
+    ranks, and the network that the measured times of the messages fit.
+    """
+
+    ranks: list[GoalRank]
+    communication: dict[str, int]
+    bytes_sent: int = 0
+    network: MessageNetwork | None = None
+
+
+def write_goal(
+    path: str,
+    ranks: int,
+    read: Callable[[int], ExecutionGraph],
+    options: GoalOptions,
+    *,
+    start_offsets: bool = True,
+    excess_time: bool = True,
+) -> GoalReport:
+    """Writes a job. `read` returns the graph of the rank at a position of the job, and is called twice for each, so
+    that one graph at a time is in memory. With `start_offsets` each rank begins when it did in the measured run, else
+    all at once. With `excess_time` collectives keep the time that they took beyond the fitted network.
+
+    The file is written whole or not at all. Raises DataError where the graphs are not of one job, or hold more than
+    GOAL allows.
+    """
+    communication = [rank_communication(read(number), number) for number in range(ranks)]
+    job = job_of(communication, options, excess_time=excess_time)
+    report = GoalReport(
+        [_rank(job, number, options) for number in range(ranks)], dict(sorted(job.counts.items())), network=job.network
+    )
+    with open_output(path) as out:
+        out.write(f"num_ranks {ranks}\n\n".encode())
+        for number, rank in enumerate(report.ranks):
+            begin_ns, messages = rank.begin_ns if start_offsets else 0, _rank_messages(job, number, options)
+            operations, rank.cpus = _rank_program(read(number), number, begin_ns, messages, options)
+            rank.operations = dict(Counter(operation.verb for operation in operations))
+            report.bytes_sent += sum(
+                operation.amount for operation in operations if operation.verb == "send" and operation.peer != number
+            )
+            out.writelines(line.encode() for line in _lines(number, operations))
+    return report
+
+
+def _rank(job: RecordedJob, number: int, options: GoalOptions) -> GoalRank:
+    node, gpu = divmod(number, options.gpus_per_node or 1)
+    rank = GoalRank(number, job.ranks[number], node, gpu, int(job.begin_ns[number]), int(job.end_ns[number]))
+    for collective in (job.collectives[at] for _, at in job.nodes[number]):
+        if not collective.algorithm.is_message:
+            member = collective.members.index(number)
+            rank.excess_ns += collective.excess_ns[member]
+            rank.collectives_ns += collective.duration_ns[member]
+    return rank
 
 
 class Operation(NamedTuple):
@@ -66,7 +136,7 @@ class Operation(NamedTuple):
     after_begin: tuple[int, ...] = ()
 
 
-def lines(rank: int, operations: Sequence[Operation]) -> Iterator[str]:
+def _lines(rank: int, operations: Sequence[Operation]) -> Iterator[str]:
     """Yields the lines of a rank; the label of an operation is l and its number."""
     yield f"rank {rank} {{\n"
     for number, operation in enumerate(operations):
@@ -82,54 +152,51 @@ def lines(rank: int, operations: Sequence[Operation]) -> Iterator[str]:
     yield "}\n"
 
 
-def in_order(numbers: Iterable[int]) -> tuple[int, ...]:
-    """Returns each number once, in ascending order."""
+def _in_order(numbers: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
-class CollectiveMessages(NamedTuple):
-    """The rank's messages in one collective. Their `after` are positions in `messages`.
+class _Messages(NamedTuple):
+    """The rank's messages in one collective. Their `after` are positions among these.
 
-    The collective is over for the rank `excess_ns` after the messages at the positions `last` are. It takes
-    `duration_ns` from the last arrival on, as measured.
+    The collective is over for the rank `rest_ns` after the messages at the positions `last` are.
     """
 
     messages: list[Operation]
     last: list[int]
-    duration_ns: int
-    excess_ns: int
+    rest_ns: int
 
 
-def rank_messages(job: RecordedJob, rank: int) -> dict[int, list[CollectiveMessages]]:
-    """Returns, by row of its graph, the collectives of the rank at a position of the job, as messages on cpu 0.
-    O(messages).
+def _rank_messages(job: RecordedJob, rank: int, options: GoalOptions) -> dict[int, list[_Messages]]:
+    """Returns, by row of its graph, the collectives of the rank at a position of the job, as messages. O(messages).
 
     Raises DataError where there are more messages from one rank to another than tags.
     """
-    by_row: defaultdict[int, list[CollectiveMessages]] = defaultdict(list)
-    tags = {"send": Counter[int](), "recv": Counter[int]()}
+    by_row: defaultdict[int, list[_Messages]] = defaultdict(list)
+    tags, per_node = Counter[tuple[str, int]](), options.gpus_per_node or 1
     for row, number in job.nodes[rank]:
         collective = job.collectives[number]
-        steps, last = steps_of(collective.algorithm, collective.member(rank))
+        member, link = collective.members.index(rank), collective.link
+        steps, last = steps_of(collective.algorithm, collective.first._replace(group_rank=member))
         messages = []
         for step in steps:
             verb, peer = "send" if step.sends else "recv", collective.members[step.peer]
-            tag = tags[verb][peer]
-            tags[verb][peer] += 1
-            nic = READY if step.says_ready else network_nic(job.links[number])
-            messages.append(Operation(verb, step.size, 0, step.after, peer, tag, nic))
-        member = collective.members.index(rank)
-        durations = collective.duration_ns[member], job.excess_ns[number][member]
-        by_row[row].append(CollectiveMessages(messages, last, *durations))
-    if any(count > LARGEST_TAG for counts in tags.values() for count in counts.values()):
+            nic = READY
+            if not step.says_ready:
+                within_node = rank // per_node == peer // per_node
+                nic = (2 * link + 2 if link else 0) + (NODE if within_node else NETWORK)
+            messages.append(Operation(verb, step.size, MESSAGES, step.after, peer, tags[verb, peer], nic))
+            tags[verb, peer] += 1
+        rest = collective.duration_ns if options.measured_communication else collective.excess_ns
+        by_row[row].append(_Messages(messages, last, rest[member]))
+    if any(count > LARGEST_TAG for count in tags.values()):
         raise DataError(
             f"more than {LARGEST_TAG} messages between two ranks, and no tags for them; let the pieces be longer"
         )
     return by_row
 
 
-@dataclass(frozen=True, slots=True)
-class Cpus:
+class Cpus(NamedTuple):
     """The cpu of each node (-1 for metadata), the name of each cpu, and `lanes`, the number of the cpus before those of
     delays; they run in the order of the nodes.
     """
@@ -144,17 +211,25 @@ def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cp
 
     Raises DataError where the graph needs more cpus than GOAL has.
     """
-    runs, is_delay = graph.type != NodeType.METADATA, graph.is_delay
+
+    def name(row: int) -> str:
+        device, stream, thread = (
+            "?" if (number := int(graph.integers(kind)[row])) == ABSENT else str(number)
+            for kind in ("device", "stream", "tid")
+        )
+        return f"device {device} stream {stream}" if graph.is_activity[row] else f"thread {thread}"
+
     of_node = np.full(len(graph), -1, np.int64)
-    work = np.flatnonzero(runs & ~is_delay)
-    lane, head = _lane_numbers(lanes_of(graph)[work])
+    work = np.flatnonzero((graph.type != NodeType.METADATA) & ~graph.is_delay)
+    _, head, lane = np.unique(lanes_of(graph)[work], return_index=True, return_inverse=True)
+    lanes = len(first) + len(head)
     of_node[work] = len(first) + lane
-    rows = np.flatnonzero(is_delay)
+    delays = np.flatnonzero(graph.is_delay)
     # a delay without dependencies starts with the run
     released = np.where(graph.data_deps.lengths() > 0, times.start_ns, 0)
-    of_node[rows] = len(first) + len(head) + _without_overlap(released[rows], times.end_ns[rows])
-    delay_cpus = int(of_node.max(initial=-1)) + 1 - len(first) - len(head)
-    names = [*first, *(_name(graph, row) for row in work[head].tolist()), *["delays"] * max(delay_cpus, 0)]
+    of_node[delays] = lanes + _without_overlap(released[delays], times.end_ns[delays])
+    names = [*first, *map(name, work[head].tolist())]
+    names += ["delays"] * (int(of_node.max(initial=-1)) + 1 - lanes)
     if len(names) > LARGEST_COUNT:
         raise DataError(
             f"the graph of rank {graph.metadata.get('rank', '?')} has {len(names)} threads, streams and delays at "
@@ -162,24 +237,7 @@ def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cp
             Remedy.NO_HOST,
             ")",
         )
-    return Cpus(of_node, names, len(first) + len(head))
-
-
-def _lane_numbers(lane: Int64) -> tuple[Int64, Int64]:
-    """Returns the number of each lane, from 0 on, and the position at which each number comes first."""
-    _, head, number = np.unique(lane, return_index=True, return_inverse=True)
-    return number.astype(np.int64), head
-
-
-def _name(graph: ExecutionGraph, row: int) -> str:
-    if graph.is_activity[row]:
-        return f"device {_number(graph, 'device', row)} stream {_number(graph, 'stream', row)}"
-    return f"thread {_number(graph, 'tid', row)}"
-
-
-def _number(graph: ExecutionGraph, name: str, row: int) -> str:
-    number = int(graph.integers(name)[row])
-    return "?" if number == ABSENT else str(number)
+    return Cpus(of_node, names, lanes)
 
 
 def _without_overlap(start: Int64, end: Int64) -> Int64:
@@ -196,48 +254,51 @@ def _without_overlap(start: Int64, end: Int64) -> Int64:
     return number
 
 
-class RankStart(NamedTuple):
-    """The position of a rank in the job, and when it began, in ns."""
-
-    number: int
-    begin_ns: int
-
-
-def rank_program(
-    graph: ExecutionGraph,
-    times: MeasuredTimes,
-    cpus: Cpus,
-    *,
-    rank: RankStart,
-    messages: Mapping[int, list[CollectiveMessages]],
-    options: GoalOptions,
-) -> list[Operation]:
-    """Returns the operations of a rank, each after those for which it waits. O(n + e + messages)."""
+def _rank_program(
+    graph: ExecutionGraph, rank: int, begin_ns: int, messages: Mapping[int, list[_Messages]], options: GoalOptions
+) -> tuple[list[Operation], list[str]]:
+    """Returns the operations of the rank at a position of the job, which began at `begin_ns`, each after those for
+    which it waits; and the names of its cpus. O(n + e + messages).
+    """
+    times, crosses = measured_times(graph), options.simulator == "loggopsim"
+    cpus = cpus_of(graph, times, [MESSAGES_OF_LANES] if crosses else [])
     operations: list[Operation] = []
     edges = spliced(data_edges(graph), np.isin(graph.type, SILENT))
     before = Ragged.grouped(edges.target, edges.source, len(graph))
     rows = np.argsort(graph.id, kind="stable")
     rows = rows[cpus.of_node[rows] >= 0]
-    wait = _wait(graph, times, edges, _first_of_cpu(cpus.of_node, rows), rank.begin_ns)
+    wait = _waits(graph, times, edges, rows[np.unique(cpus.of_node[rows], return_index=True)[1]], begin_ns)
     starts, sources, ends, last = before.starts.tolist(), before.values.tolist(), [-1] * len(graph), dict[int, int]()
     columns = (rows, cpus.of_node[rows], wait[rows], graph.duration_ns[rows])
     for row, cpu, waited, duration in zip(*(column.tolist() for column in columns), strict=True):
-        after = in_order(ends[source] for source in sources[starts[row] : starts[row + 1]])
+        after = _in_order(ends[source] for source in sources[starts[row] : starts[row + 1]])
         if not after and cpu in last:
             # without dependencies a node keeps its position in the lane
             after = (last[cpu],)
         if row in messages:
             operations.append(Operation("calc", waited, cpu, after))
-            _communicate(operations, cpu, messages[row], rank.number, options)
+            _communicate(operations, cpu, messages[row], MESSAGES if crosses else cpu)
         else:
             operations.append(Operation("calc", waited + duration, cpu, after))
         ends[row] = last[cpu] = len(operations) - 1
-    return operations
+    return _cross_by_messages(operations, rank, cpus.lanes) if crosses else operations, cpus.names
 
 
-def _communicate(
-    operations: list[Operation], cpu: int, collectives: list[CollectiveMessages], rank: int, options: GoalOptions
-) -> None:
+def _waits(graph: ExecutionGraph, times: MeasuredTimes, edges: Edges, first: Int64, begin_ns: int) -> Int64:
+    """Returns the time (ns) on the cpu between the end of each node's dependencies and the node.
+
+    The `first` nodes of lanes, and delays without dependencies, start at their measured time; the rank began `begin_ns`
+    after the first rank.
+    """
+    is_root = np.bincount(edges.target, minlength=len(graph)) == 0
+    starts_as_measured = graph.is_delay.copy()
+    starts_as_measured[first] = True
+    gap = chain_gaps(graph, edges).gap + graph.integers("host_delay_ns", 0)
+    at_start = begin_ns + np.maximum(times.start_ns, 0)
+    return np.where(is_root, np.where(starts_as_measured, at_start, 0), gap)
+
+
+def _communicate(operations: list[Operation], cpu: int, collectives: list[_Messages], cpu_of_messages: int) -> None:
     """Appends the messages of all collectives of a node, after the last operation so far, and the calc
     that ends them.
 
@@ -245,46 +306,21 @@ def _communicate(
     rest of its block, and the next member waits for either.
     """
     begin = len(operations) - 1
-    measured, is_proxied = options.measured_communication, options.simulator == "loggopsim"
     last: list[int] = []
     for collective in collectives:
         first, sent = len(operations), dict[int, int]()
         for message in collective.messages:
             after = tuple(first + number for number in message.after) or (begin,)
-            within_node = message.nic != READY and _share_node(rank, message.peer, options.gpus_per_node)
-            nic = message.nic + (NODE if within_node else NETWORK)
-            before = (sent[nic],) if message.verb == "send" and nic in sent else ()
+            before = (sent[message.nic],) if message.verb == "send" and message.nic in sent else ()
             if message.verb == "send":
-                sent[nic] = len(operations)
-            operations.append(message._replace(cpu=0 if is_proxied else cpu, after=after, nic=nic, after_begin=before))
+                sent[message.nic] = len(operations)
+            operations.append(message._replace(cpu=cpu_of_messages, after=after, after_begin=before))
         last += [first + number for number in collective.last]
-    rest_ns = max(collective.duration_ns if measured else collective.excess_ns for collective in collectives)
+    rest_ns = max(collective.rest_ns for collective in collectives)
     operations.append(Operation("calc", rest_ns, cpu, tuple(last) or (begin,)))
 
 
-def _share_node(rank: int, peer: int, gpus: int) -> bool:
-    return gpus > 0 and rank // gpus == peer // gpus
-
-
-def _wait(graph: ExecutionGraph, times: MeasuredTimes, edges: Edges, first: Bool, begin_ns: int) -> Int64:
-    """Returns the time (ns) on the cpu between the end of each node's dependencies and the node.
-
-    The first node of a lane, and a delay without dependencies, start at their measured time; the rank began `begin_ns`
-    after the first rank.
-    """
-    rooted = np.bincount(edges.target, minlength=len(graph)) == 0
-    gap = chain_gaps(graph, edges).gap + graph.integers("host_delay_ns", 0)
-    at_start = begin_ns + np.maximum(times.start_ns, 0)
-    return np.where(rooted, np.where(first | graph.is_delay, at_start, 0), gap)
-
-
-def _first_of_cpu(cpu: Int64, rows: Int64) -> Bool:
-    first = np.zeros(len(cpu), np.bool_)
-    first[rows[np.unique(cpu[rows], return_index=True)[1]]] = True
-    return first
-
-
-def cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) -> list[Operation]:
+def _cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) -> list[Operation]:
     """Returns the operations, with messages of the rank to itself where one waits for another cpu. O(n + e).
 
     In LogGOPSim an operation that requires one on another cpu starts when its own cpu is free, even if the other one
@@ -313,9 +349,9 @@ def cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) ->
         if MESSAGES < cpu < lanes and cpu in last:
             after.append(last[cpu])
         if elsewhere:
-            after = [send_to_itself(cpu, in_order(after + elsewhere))]
+            after = [send_to_itself(cpu, _in_order(after + elsewhere))]
         after_begin = tuple(begin[source] for source in operation.after_begin)
-        crossed.append(operation._replace(after=in_order(after), after_begin=after_begin))
+        crossed.append(operation._replace(after=_in_order(after), after_begin=after_begin))
         position = len(crossed) - 1
         begin.append(position)
         end.append(send_to_itself(cpu, (position,)) if number in awaited else position)
