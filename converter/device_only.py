@@ -5,18 +5,17 @@ the lanes show that others imply it. Host time for which the device really waite
 activity, a node at the end waits for what follows the last one: a replay ends when the measured run did.
 """
 
-from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Int64, NodeNumbers, group_ids
+from ..schema.columns import ABSENT, Bool, Int64, group_ids
 from ..schema.errors import DataError, Remedy
 from ..schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ..schema.linked import NEVER
 from .edges import Edges, deduplicated
-from .rewiring import NO_EDGES, data_edges, edited_graph, lanes_of, whole_microseconds, with_added_nodes
+from .rewiring import data_edges, edited_graph, lanes_of, whole_microseconds, with_added_nodes
 
 Clock = tuple[int, ...]
 """The last row of each lane that is known to have ended, -1 for none."""
@@ -69,77 +68,61 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
         )
     edges = data_edges(graph)
     direct = edges.where(is_kept[edges.source] & is_kept[edges.target])
-    source, target = _through_host(edges, is_kept, lanes_of(graph))
-    edges = deduplicated(Edges.joined([direct, Edges.of(source, target, DependencyKind.HOST_SYNC)]), len(graph))
-    device = edited_graph(graph, NodeNumbers(np.flatnonzero(is_kept)), edges, NO_EDGES)
+    through = _through_host(edges, is_kept, lanes_of(graph))
+    edges = deduplicated(Edges.joined([direct, through]), len(graph))
+    device = edited_graph(graph, edges, kept_rows=np.flatnonzero(is_kept))
     device.tensors = None
     runs = graph.type != NodeType.METADATA
     device = _with_host_time_after(device, int((graph.host_clock_start_ns + graph.duration_ns)[runs].max()))
     for name in ("latency_ns", "chain_gap_ns"):
         # without launches there is only one gap, that after dependencies
         device.attributes.pop(name, None)
-    return _delayed(device, int(graph.host_clock_start_ns[runs].min()))
-
-
-def _with_host_time_after(device: ExecutionGraph, end_of_run: int) -> ExecutionGraph:
-    """Returns the graph with a node at the end of the run, after all activities, if the run ended later than these."""
-    end = device.host_clock_start_ns + device.duration_ns
-    last = NodeNumbers(np.array([end.argmax()]))
-    if end_of_run <= end[last[0]]:
-        return device
-    start = np.array([end_of_run - device.number("clock_offset_ns", 0)])
-    ended = with_added_nodes(device, last, HOST_TIME_AFTER, {"is_cpu_op": start * 0, "start_time_ns": start})
-    edges, rows = data_edges(device), NodeNumbers(np.arange(len(ended)))
-    lasts = NodeNumbers(np.setdiff1d(rows[:-1], edges.source))
-    awaited = Edges.of(lasts, NodeNumbers(np.full(len(lasts), rows[-1])), DependencyKind.HOST_SYNC)
-    return edited_graph(ended, rows, Edges.joined([edges, awaited]), NO_EDGES)
-
-
-def _through_host(edges: Edges, is_kept: Bool, lane: Int64) -> tuple[NodeNumbers, NodeNumbers]:
-    """Returns (source, target) rows of kept nodes that are ordered only by paths through removed nodes, without implied
-    pairs.
-    """
-    stream = np.full(len(lane), -1, np.int64)
-    stream[is_kept] = group_ids(lane[is_kept])
-    clocks = known_after(edges, stream, int(stream.max()) + 1)
-    to_kept = is_kept[edges.target]
-    columns = (edges.target[to_kept], edges.source[to_kept], is_kept[edges.source[to_kept]])
-    pairs = [
-        (source, target)
-        for target, group in groupby(zip(*(column.tolist() for column in columns), strict=True), itemgetter(0))
-        for source in _not_implied(clocks, group)
-    ]
-    rows = np.array(pairs, np.int64).reshape(-1, 2)
-    return NodeNumbers(rows[:, 0]), NodeNumbers(rows[:, 1])
-
-
-def _not_implied(clocks: list[Clock], sources: Iterable[tuple[int, int, bool]]) -> Iterator[int]:
-    """Yields the last rows of lanes that removed sources (target, row, is kept) know to have ended, without those that
-    kept sources imply.
-    """
-    implied = required = (-1,) * len(clocks[0])
-    for _, source, is_kept in sources:
-        if is_kept:
-            implied = joined(implied, clocks[source])
-        else:
-            required = joined(required, clocks[source])
-    # the latest row first, as it often follows the others
-    for row, lane in sorted(((row, lane) for lane, row in enumerate(required)), reverse=True):
-        if row > implied[lane]:
-            implied = joined(implied, clocks[row])
-            yield row
-
-
-def _delayed(device: ExecutionGraph, start_of_trace: int) -> ExecutionGraph:
-    """Adds to each activity, as host delay, the measured time between the end of its dependencies (or the trace's
-    start) and its own start, less its gap.
-    """
+    # the host delay is the time from the end of an activity's dependencies, or the trace's start, less its gap
     start, gap, edges = device.host_clock_start_ns, device.integers("gap_ns", 0), data_edges(device)
     released = np.full(len(device), NEVER)
     np.maximum.at(released, edges.target, (start + device.duration_ns)[edges.source])
-    released[np.setdiff1d(np.arange(len(device)), edges.target)] = start_of_trace
+    released[np.setdiff1d(np.arange(len(device)), edges.target)] = int(graph.host_clock_start_ns[runs].min())
     delay = np.maximum(start - gap - released, 0)
     if delay.any():
         device.attributes["host_delay_ns"] = np.where(delay > 0, delay, ABSENT)
     device.duration_micros = whole_microseconds(delay + gap + device.duration_ns, lanes_of(device))
     return device
+
+
+def _with_host_time_after(device: ExecutionGraph, end_of_run: int) -> ExecutionGraph:
+    """Returns the graph with a node at the end of the run, after all activities, if the run ended later than these."""
+    end = device.host_clock_start_ns + device.duration_ns
+    last = end.argmax(axis=0, keepdims=True)
+    if end_of_run <= end[last[0]]:
+        return device
+    start = np.array([end_of_run - device.number("clock_offset_ns", 0)])
+    ended = with_added_nodes(device, last, HOST_TIME_AFTER, {"start_time_ns": start})
+    edges = data_edges(device)
+    lasts = np.setdiff1d(np.arange(len(device)), edges.source)
+    awaited = Edges.of(lasts, np.full(len(lasts), len(device)), DependencyKind.HOST_SYNC)
+    return edited_graph(ended, Edges.joined([edges, awaited]))
+
+
+def _through_host(edges: Edges, is_kept: Bool, lane: Int64) -> Edges:
+    """Returns edges between kept nodes that are ordered only by paths through removed nodes, without implied ones."""
+    stream = np.full(len(lane), -1, np.int64)
+    stream[is_kept] = group_ids(lane[is_kept])
+    clocks = known_after(edges, stream, int(stream.max()) + 1)
+    into = edges.where(is_kept[edges.target])
+    columns = (column.tolist() for column in (into.target, into.source, is_kept[into.source]))
+    pairs = []
+    for target, group in groupby(zip(*columns, strict=True), itemgetter(0)):
+        # the last rows of lanes that kept and removed sources know to have ended
+        implied = required = (-1,) * len(clocks[0])
+        for _, source, source_is_kept in group:
+            if source_is_kept:
+                implied = joined(implied, clocks[source])
+            else:
+                required = joined(required, clocks[source])
+        # the latest row first, as it often follows the others
+        for row, number in sorted(((row, number) for number, row in enumerate(required)), reverse=True):
+            if row > implied[number]:
+                implied = joined(implied, clocks[row])
+                pairs.append((row, target))
+    sources, targets = np.array(pairs, np.int64).reshape(-1, 2).T
+    return Edges.of(sources, targets, DependencyKind.HOST_SYNC)

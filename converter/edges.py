@@ -30,24 +30,35 @@ class Edges(NamedTuple):
     kind: Int64
 
     @staticmethod
-    def of(source: NodeNumbers, target: NodeNumbers, kind: int | Int64) -> "Edges":
+    def of(source: Int64, target: Int64, kind: int | Int64) -> "Edges":
         """Returns edges of one kind, or with a kind each, without the pairs that lack an end (-1)."""
         kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
-        return Edges(source, target, kinds).where((source >= 0) & (target >= 0))
+        return Edges(NodeNumbers(source), NodeNumbers(target), kinds).where((source >= 0) & (target >= 0))
 
     def where(self, chosen: Bool | Int64) -> "Edges":
         """Returns the edges that a mask or rows choose."""
         return Edges(NodeNumbers(self.source[chosen]), NodeNumbers(self.target[chosen]), self.kind[chosen])
 
-    def renumbered(self, numbers: NodeNumbers) -> "Edges":
+    def renumbered(self, numbers: Int64) -> "Edges":
         """Returns the edges between `numbers[source]` and `numbers[target]`."""
         return Edges(NodeNumbers(numbers[self.source]), NodeNumbers(numbers[self.target]), self.kind)
+
+    def from_row(self, numbers: Int64) -> "Edges":
+        """Returns the edges from `numbers[source]`."""
+        return self._replace(source=NodeNumbers(numbers[self.source]))
+
+    def to_row(self, numbers: Int64) -> "Edges":
+        """Returns the edges to `numbers[target]`."""
+        return self._replace(target=NodeNumbers(numbers[self.target]))
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":
         """Returns the edges of all parts, one part after the other."""
         source, target, kind = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return Edges(NodeNumbers(source), NodeNumbers(target), kind)
+
+
+NO_EDGES = Edges(NodeNumbers(np.empty(0, np.int64)), NodeNumbers(np.empty(0, np.int64)), np.empty(0, np.int64))
 
 
 def deduplicated(edges: Edges, count: int) -> Edges:
@@ -66,44 +77,33 @@ def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorica
     Equal times, frequent in whole-µs traces, are settled in a few vectorised rounds, and by a heap if these do not
     suffice. Raises DataError with the nodes of a cycle, named by `names`, if there is one.
     """
-    order = order_without_circles(start, edges)
-    if len(order) < len(start):
-        raise DataError(
-            f"the dependencies form a cycle: {_cycle(edges, order, names)}; if link made the trace, please report this"
-        )
-    return order
+    order = _without_circles(start, edges)
+    if len(order) == len(start):
+        return order
+    import networkx as nx  # needed for a cycle only, and slow to load
+
+    inside = edges.where(~np.isin(edges.source, order) & ~np.isin(edges.target, order))
+    graph: nx.DiGraph[int] = nx.DiGraph(zip(inside.source.tolist(), inside.target.tolist(), strict=True))
+    nodes = [source for source, _ in nx.find_cycle(graph)]
+    node_names = names() if names is not None else None
+    labels = [str(node) if node_names is None else f"{node} ({node_names[node]})" for node in [*nodes, nodes[0]]]
+    hidden = len(labels) - NODES_SHOWN
+    cycle = " -> ".join([*labels[:NODES_SHOWN], f"and {hidden} more"] if hidden > 0 else labels)
+    raise DataError(f"the dependencies form a cycle: {cycle}; if link made the trace, please report this")
 
 
-def order_without_circles(start: Int64, edges: Edges) -> NodeNumbers:
+def _without_circles(start: Int64, edges: Edges) -> NodeNumbers:
     """Returns the same order, without the nodes on a cycle or behind one."""
-    order = _settle_ties(start, edges)
-    return NodeNumbers(earliest_order(edges.source, edges.target, start) if order is None else order)
-
-
-def _settle_ties(start: Int64, edges: Edges) -> Int64 | None:
     time, level = start.copy(), np.zeros(len(start), np.int64)
     for _ in range(ROUNDS):
         source, target = edges.source, edges.target
         wrong = (time[source] > time[target]) | ((time[source] == time[target]) & (level[source] >= level[target]))
         if not wrong.any():
-            return np.lexsort((np.arange(len(start)), level, time)).astype(np.int64)
+            return NodeNumbers(np.lexsort((np.arange(len(start)), level, time)).astype(np.int64))
         source, target = source[wrong], target[wrong]
         np.maximum.at(time, target, time[source])
-        level_with = np.where(time[source] == time[target], level[source] + 1, 0)
-        np.maximum.at(level, target, level_with)
-    return None
-
-
-def _cycle(edges: Edges, ordered: NodeNumbers, names: Callable[[], Categorical] | None) -> str:
-    import networkx as nx  # needed for a cycle only, and slow to load
-
-    inside = ~np.isin(edges.source, ordered) & ~np.isin(edges.target, ordered)
-    graph: nx.DiGraph[int] = nx.DiGraph(zip(edges.source[inside].tolist(), edges.target[inside].tolist(), strict=True))
-    nodes = [source for source, _ in nx.find_cycle(graph)]
-    node_names = names() if names is not None else None
-    labels = [str(node) if node_names is None else f"{node} ({node_names[node]})" for node in [*nodes, nodes[0]]]
-    hidden = len(labels) - NODES_SHOWN
-    return " -> ".join([*labels[:NODES_SHOWN], f"and {hidden} more"] if hidden > 0 else labels)
+        np.maximum.at(level, target, np.where(time[source] == time[target], level[source] + 1, 0))
+    return NodeNumbers(earliest_order(edges.source, edges.target, start))
 
 
 def check(edges: Edges, control: Edges, count: int) -> None:
@@ -126,22 +126,15 @@ def check(edges: Edges, control: Edges, count: int) -> None:
         raise DataError(f"{int(again.sum())} dependencies are there twice")
 
 
-class Ordered(NamedTuple):
-    """All nodes in an order, and which edges point backward in it, as they are part of a circle."""
-
-    order: NodeNumbers
-    backward: Bool
-
-
-def order_through_circles(start: Int64, edges: Edges) -> Ordered:
-    """Returns the topological order by start time, or, if there are circles, an order that breaks each one somewhere.
-    O((n + e) log n).
+def order_through_circles(start: Int64, edges: Edges) -> tuple[NodeNumbers, Bool]:
+    """Returns the topological order by start time, or, if there are circles, an order that breaks each one somewhere;
+    and which edges point backward in it, as they are part of a circle. O((n + e) log n).
     """
-    order = order_without_circles(start, edges)
+    order = _without_circles(start, edges)
     if len(order) == len(start):
-        return Ordered(order, np.zeros(len(edges.source), np.bool_))
+        return order, np.zeros(len(edges.source), np.bool_)
     # taken is a node that is ready, else one that waits for unsure dependencies only, else any
     order = NodeNumbers(earliest_order(edges.source, edges.target, start, edges.kind & int(SURE) != 0))
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
-    return Ordered(order, position[edges.source] >= position[edges.target])
+    return order, position[edges.source] >= position[edges.target]

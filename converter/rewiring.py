@@ -12,10 +12,9 @@ import numpy as np
 from ..schema.columns import ABSENT, Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged, group_ids
 from ..schema.errors import DataError
 from ..schema.graph import Column, ExecutionGraph, NodeType, TensorText
-from .edges import Edges, check, deduplicated, topological_order
+from .edges import NO_EDGES, Edges, check, deduplicated, topological_order
 
 AT_ONCE = 1 << 13
-NO_EDGES = Edges(NodeNumbers(np.empty(0, np.int64)), NodeNumbers(np.empty(0, np.int64)), np.empty(0, np.int64))
 LANE = ("device", "stream", "tid")
 
 
@@ -29,25 +28,25 @@ def data_edges(graph: ExecutionGraph) -> Edges:
 
 def control_edges(graph: ExecutionGraph) -> Edges:
     """Returns the control dependencies as edges between rows; their kind is 0. Raises as `data_edges`."""
-    ids = graph.ctrl_deps.values
-    target = NodeNumbers(graph.ctrl_deps.rows())
-    edges = Edges(graph.rows_of(NodeIds(ids)), target, np.zeros(len(ids), np.int64))
-    return _sound(graph, graph.ctrl_deps, edges)
+    return _sound(graph, graph.ctrl_deps, _between_rows(graph, graph.ctrl_deps))
 
 
 def recorded_edges(graph: ExecutionGraph) -> Edges:
     """Returns the data dependencies as the file has them, sorted by target; the source is -1 where the
     graph lacks it.
     """
-    kinds, dependencies = graph.attributes.get("data_dep_kinds"), graph.data_deps
-    parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, dependencies.starts)
-    kind = kinds.values if isinstance(kinds, Ragged) and parallel else np.zeros(len(dependencies.values), np.int64)
-    return Edges(graph.rows_of(NodeIds(dependencies.values)), NodeNumbers(dependencies.rows()), kind)
+    kinds, edges = graph.attributes.get("data_dep_kinds"), _between_rows(graph, graph.data_deps)
+    parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, graph.data_deps.starts)
+    return edges._replace(kind=kinds.values) if isinstance(kinds, Ragged) and parallel else edges
 
 
-def _sound(graph: ExecutionGraph, dependencies: Ragged, edges: Edges) -> Edges:
+def _between_rows(graph: ExecutionGraph, ids: Ragged) -> Edges:
+    return Edges(graph.rows_of(NodeIds(ids.values)), NodeNumbers(ids.rows()), np.zeros(len(ids.values), np.int64))
+
+
+def _sound(graph: ExecutionGraph, ids: Ragged, edges: Edges) -> Edges:
     if (missing := np.flatnonzero(edges.source < 0)).size:
-        node, absent = graph.id[edges.target[missing[0]]], dependencies.values[missing[0]]
+        node, absent = graph.id[edges.target[missing[0]]], ids.values[missing[0]]
         raise DataError(f"node {node} depends on node {absent}, which the graph does not have; convert the trace again")
     return deduplicated(edges, len(graph))
 
@@ -63,49 +62,48 @@ def spliced(edges: Edges, removed: Bool) -> Edges:
         is_removed = removed[open_ends.source]
         done.append(open_ends.where(~is_removed))
         before, after = open_ends.where(is_removed), into.lengths()[open_ends.source[is_removed]]
-        bypass_rows = take_rows(into, before.source).values
-        bypassed = np.repeat(np.arange(len(before.source)), after)
-        bypass = edges.where(bypass_rows)
-        bypass = bypass._replace(target=NodeNumbers(before.target[bypassed]), kind=bypass.kind | before.kind[bypassed])
+        bypass = edges.where(take_rows(into, before.source).values)
+        bypassed = before.where(np.repeat(np.arange(len(before.source)), after))
+        bypass = bypass._replace(target=bypassed.target, kind=bypass.kind | bypassed.kind)
         open_ends = deduplicated(bypass, len(removed))
     return deduplicated(Edges.joined([NO_EDGES, *done]), len(removed))
 
 
-def edited_graph(graph: ExecutionGraph, kept_rows: NodeNumbers, data: Edges, control: Edges) -> ExecutionGraph:
-    """Returns the graph of the rows `kept_rows`, in that order, with edges between them.
+def edited_graph(
+    graph: ExecutionGraph, data: Edges, control: Edges = NO_EDGES, kept_rows: Int64 | None = None
+) -> ExecutionGraph:
+    """Returns the graph of the rows `kept_rows`, in that order, or of all, with edges between them.
 
     If an edge points backward in that order, nodes are ordered by their measured starts. Raises DataError, naming the
     nodes, where the edges form a cycle.
     """
-    new_row = NodeNumbers(np.full(len(graph), -1, np.int64))
-    new_row[kept_rows] = np.arange(len(kept_rows))
-    all_edges = _moved(Edges.joined([data, control]), new_row)
+
+    def moved(edges: Edges) -> Edges:
+        edges = edges.renumbered(new_row)
+        return edges.where(np.lexsort((edges.source, edges.target)))
+
+    rows = NodeNumbers(np.arange(len(graph)) if kept_rows is None else kept_rows)
+    new_row = np.full(len(graph), -1, np.int64)
+    new_row[rows] = np.arange(len(rows))
+    all_edges = moved(Edges.joined([data, control]))
     if not np.all(all_edges.source < all_edges.target):
-        order = topological_order(graph.start_ns[kept_rows], all_edges, lambda: graph.name.take(kept_rows))
-        kept_rows = NodeNumbers(kept_rows[order])
-        new_row[kept_rows] = np.arange(len(kept_rows))
-    data, control = _moved(data, new_row), _moved(control, new_row)
-    check(data, control, len(kept_rows))
-    dependencies = Ragged.grouped(data.target, data.source + 1, len(kept_rows))
-    edited = rows_of_graph(graph, kept_rows)
+        order = topological_order(graph.start_ns[rows], all_edges, lambda: graph.name.take(rows))
+        rows = NodeNumbers(rows[order])
+        new_row[rows] = np.arange(len(rows))
+    data, control = moved(data), moved(control)
+    check(data, control, len(rows))
+    edited = rows_of_graph(graph, rows)
+    dependencies, called = (Ragged.grouped(edges.target, edges.source + 1, len(rows)) for edges in (data, control))
     edited.attributes["data_dep_kinds"] = Ragged(dependencies.starts, data.kind)
-    return dataclasses.replace(
-        edited, data_deps=dependencies, ctrl_deps=Ragged.grouped(control.target, control.source + 1, len(kept_rows))
-    )
+    return dataclasses.replace(edited, data_deps=dependencies, ctrl_deps=called)
 
 
-def _moved(edges: Edges, new_row: NodeNumbers) -> Edges:
-    """Returns the edges between new rows, sorted by target, then source."""
-    moved = edges.renumbered(new_row)
-    return moved.where(np.lexsort((moved.source, moved.target)))
-
-
-def rows_of_graph(graph: ExecutionGraph, rows: NodeNumbers) -> ExecutionGraph:
+def rows_of_graph(graph: ExecutionGraph, rows: Int64) -> ExecutionGraph:
     """Returns the graph of these rows with ids 1 to n, without dependencies and without attributes that none of them
     has.
     """
     none = Ragged(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.int64))
-    columns = {name: take(column, rows) for name, column in graph.attributes.items() if name != "data_dep_kinds"}
+    columns = {name: _take(column, rows) for name, column in graph.attributes.items() if name != "data_dep_kinds"}
     return ExecutionGraph(
         id=NodeIds(np.arange(1, len(rows) + 1, dtype=np.int64)),
         name=graph.name.take(rows),
@@ -120,8 +118,7 @@ def rows_of_graph(graph: ExecutionGraph, rows: NodeNumbers) -> ExecutionGraph:
     )
 
 
-def take(column: Column, rows: Int64) -> Column:
-    """Returns the rows of an attribute column."""
+def _take(column: Column, rows: Int64) -> Column:
     if isinstance(column, Ragged):
         return take_rows(column, rows)
     return column.take(rows) if isinstance(column, Categorical) else column[rows]
@@ -137,14 +134,15 @@ def take_rows(column: Ragged, rows: Int64) -> Ragged:
 
 def used(attributes: dict[str, Column]) -> dict[str, Column]:
     """Returns the columns of attributes that at least one node has."""
-    return {name: column for name, column in attributes.items() if _is_used(column)}
 
+    def is_used(column: Column) -> bool:
+        if isinstance(column, Ragged):
+            return len(column.values) > 0
+        values, none = (column.codes, -1) if isinstance(column, Categorical) else (column, ABSENT)
+        # the first rows nearly always tell
+        return bool((values[:AT_ONCE] != none).any() or (values[AT_ONCE:] != none).any())
 
-def _is_used(column: Column) -> bool:
-    if isinstance(column, Ragged):
-        return len(column.values) > 0
-    values, none = (column.codes, -1) if isinstance(column, Categorical) else (column, ABSENT)
-    return any((values[start : start + AT_ONCE] != none).any() for start in range(0, len(values), AT_ONCE))
+    return {name: column for name, column in attributes.items() if is_used(column)}
 
 
 def _tensors(tensors: TensorText | None, rows: Int64, count: int) -> TensorText | None:
@@ -160,9 +158,7 @@ def _tensors(tensors: TensorText | None, rows: Int64, count: int) -> TensorText 
     return TensorText(moved[order], *(getattr(tensors, name).take(order) for name in names))
 
 
-def with_added_nodes(
-    graph: ExecutionGraph, like: NodeNumbers, name: str, values: Mapping[str, Int64]
-) -> ExecutionGraph:
+def with_added_nodes(graph: ExecutionGraph, like: Int64, name: str, values: Mapping[str, Int64]) -> ExecutionGraph:
     """Returns the graph's rows and, after them, a computation of no length for each of the rows `like`, without
     dependencies.
 
@@ -170,11 +166,12 @@ def with_added_nodes(
         graph: The graph, which stays as it is.
         like: Rows whose device and stream, or thread, the new nodes share.
         name: The name of the new nodes.
-        values: The other attributes of the new nodes, with `start_time_ns`.
+        values: The other attributes of the new nodes, with `start_time_ns`; `is_cpu_op` is 0 by default.
     """
-    wider = rows_of_graph(graph, NodeNumbers(np.concatenate((np.arange(len(graph)), like))))
+    wider = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), like)))
     added = np.arange(len(graph), len(wider))
-    values = {**values, "duration_ns": np.zeros(len(like), np.int64)}
+    none = np.zeros(len(like), np.int64)
+    values = {"is_cpu_op": none, **values, "duration_ns": none}
     for attribute in dict.fromkeys([*wider.attributes, *values]):
         if attribute not in LANE:
             column = wider.attributes.get(attribute, wider.integers(attribute))

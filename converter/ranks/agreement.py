@@ -357,7 +357,7 @@ def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionG
     rows = graph.rows_of(NodeIds(np.array(order, np.int64)))
     chain = Edges.of(NodeNumbers(rows[:-1]), NodeNumbers(rows[1:]), DependencyKind.COLLECTIVE)
     data = deduplicated(Edges.joined([data_edges(graph), chain]), len(graph))
-    return edited_graph(graph, NodeNumbers(np.arange(len(graph))), data, control_edges(graph))
+    return edited_graph(graph, data, control_edges(graph))
 
 
 def with_values(graph: ExecutionGraph, attribute: str, values: Mapping[int, int]) -> ExecutionGraph:

@@ -15,10 +15,11 @@ from .communication import (
 from .goal_job import GoalOptions as GoalOptions
 from .goal_network import MessageNetwork as MessageNetwork
 from .goal_program import GoalReport as GoalReport, write_goal as write_goal
-from .lowering import Roofline as Roofline, roofline_of as roofline_of
 from .times import (
     EXCESS_TIME as EXCESS_TIME,
     START_OFFSET as START_OFFSET,
+    Roofline as Roofline,
     computes as computes,
     idle_rank as idle_rank,
+    roofline_of as roofline_of,
 )

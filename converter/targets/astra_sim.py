@@ -7,12 +7,11 @@ loses time. `PASSES` says in order what is done and why.
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM, GOAL, WHOLE_JOB, Target
-from ...schema.columns import Bool, Int64, NodeNumbers, Ragged, previous_in_group
+from ...schema.columns import Bool, Int64, Ragged, previous_in_group
 from ...schema.comm_groups import RankList
 from ...schema.errors import DataError
 from ...schema.graph import Change, DependencyKind, ExecutionGraph, NodeType, TargetChanges
@@ -31,8 +30,9 @@ from .communication import (
     separate_messages,
     with_ready_messages,
 )
-from .lowering import Lowering, Roofline
 from .times import (
+    Lowering,
+    Roofline,
     in_order_of_ends,
     serialise,
     with_delay_nodes,
@@ -54,7 +54,7 @@ def played_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
     data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
     data = data._replace(kind=data.kind & ~int(DependencyKind.CALL_ORDER))
     lowering.add(Change.REMOVED, int(silent.sum()))
-    played = edited_graph(graph, NodeNumbers(np.flatnonzero(~silent)), data, control)
+    played = edited_graph(graph, data, control, np.flatnonzero(~silent))
     played.metadata["target"] = ASTRA_SIM
     return played
 
@@ -110,35 +110,29 @@ def note_own_numbers(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
     return graph
 
 
-class Pass(NamedTuple):
-    """What is done to a graph, and why; it may change the graph in place."""
-
-    run: Callable[[ExecutionGraph, Lowering], ExecutionGraph]
-    why: str
-
-
-PASSES = (
-    Pass(lambda graph, _: separate_messages(graph), "a send or receive has one peer"),
-    Pass(played_nodes, "metadata runs nowhere"),
-    Pass(complete_messages, "v3 stops at a missing attribute"),
-    Pass(lower_collectives, "some types are refused"),
-    Pass(compute_unplayable, "what has no partner or no known type would stop or hang"),
-    Pass(pad_all_gathers, "an all-gather of few bytes never ends"),
-    Pass(number_groups_of, "a group is found by its number"),
-    Pass(off_the_host, "what runs on the host does not communicate"),
-    Pass(with_delay_nodes, "the simulator computes the duration of communication and known work anew"),
-    Pass(in_common_order, "members that come in different orders deadlock"),
-    Pass(serialise, "one node of a kind runs at a time"),
-    Pass(with_ready_messages, "a send does not wait for its receiver"),
-    Pass(with_excess_time, "the network gives collectives less than they took"),
-    Pass(in_order_of_ends, "of several ready nodes the lowest id goes first"),
-    Pass(with_node_after_messages, "v3 stops where a rank ends with a message"),
-    Pass(with_start_offset, "all ranks start at once"),
-    Pass(without_own_control, "some simulators obey control dependencies, others do not"),
-    Pass(count_ready_nodes, "the time to simulate grows with the square of them"),
-    Pass(with_known_work, "roofline mode stops at nodes without work"),
-    Pass(note_own_numbers, "ranks that are built one by one number their groups differently"),
+PASSES: tuple[Callable[[ExecutionGraph, Lowering], ExecutionGraph], ...] = (
+    lambda graph, _: separate_messages(graph),  # a send or receive has one peer
+    played_nodes,  # metadata runs nowhere
+    complete_messages,  # v3 stops at a missing attribute
+    lower_collectives,  # some types are refused
+    compute_unplayable,  # what has no partner or no known type would stop or hang
+    pad_all_gathers,  # an all-gather of few bytes never ends
+    number_groups_of,  # a group is found by its number
+    off_the_host,  # what runs on the host does not communicate
+    with_delay_nodes,  # the simulator computes the duration of communication and known work anew
+    in_common_order,  # members that come in different orders deadlock
+    serialise,  # one node of a kind runs at a time
+    with_ready_messages,  # a send does not wait for its receiver
+    with_excess_time,  # the network gives collectives less than they took
+    in_order_of_ends,  # of several ready nodes the lowest id goes first
+    with_node_after_messages,  # v3 stops where a rank ends with a message
+    with_start_offset,  # all ranks start at once
+    without_own_control,  # some simulators obey control dependencies, others do not
+    count_ready_nodes,  # the time to simulate grows with the square of them
+    with_known_work,  # roofline mode stops at nodes without work
+    note_own_numbers,  # ranks that are built one by one number their groups differently
 )
+"""What is done to a graph in turn, and why; each may change the graph in place."""
 
 
 def for_astra_sim(
@@ -161,7 +155,7 @@ def for_astra_sim(
     """
     lowering = Lowering(groups, roofline, start_offset_ns, defaultdict[tuple[Change, str], float](int), [])
     played = graph
-    for run, _ in PASSES:
+    for run in PASSES:
         played = run(played, lowering)
     return dataclasses.replace(played, report=graph.report, changes=lowering.changes)
 
@@ -195,33 +189,16 @@ def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
 
     An edge that follows only from a path over several lanes does not count as implied.
     """
-    if not len(data.kind):
-        return np.zeros(len(control.kind), np.bool_)
-    keys = np.sort(_keys(data.source, data.target, len(lane)))
-    chain = _chains(data, keys, lane)
-    along = (chain[control.source] == chain[control.target]) & (control.source < control.target)
-    return np.asarray(along | _contains(keys, _keys(control.source, control.target, len(lane))))
 
+    def keys(source: Int64, target: Int64) -> Int64:
+        # -1 for a pair whose source is missing (-1)
+        return np.where(source >= 0, target * len(lane) + source, -1)
 
-def _chains(data: Edges, keys: Int64, lane: Int64) -> Int64:
-    """Returns a number for each row, equal for neighbours on a lane if one depends on the other, directly or through
-    one node.
-    """
-    order = np.argsort(lane, kind="stable")
+    pairs, order = keys(data.source, data.target), np.argsort(lane, kind="stable")
     before = previous_in_group(order, lane)[data.target]
-    chained = np.zeros(len(lane), np.bool_)
-    chained[data.target[(data.source == before) | _contains(keys, _keys(before, data.source, len(lane)))]] = True
-    chain = np.empty(len(lane), np.int64)
+    # neighbours on a lane are of one chain if one depends on the other, directly or through one node
+    chained, chain = np.zeros(len(lane), np.bool_), np.empty(len(lane), np.int64)
+    chained[data.target[(data.source == before) | np.isin(keys(before, data.source), pairs)]] = True
     chain[order] = np.cumsum(~chained[order])
-    return chain
-
-
-def _keys(source: Int64, target: Int64, count: int) -> Int64:
-    """Returns a number for each pair of rows, -1 for a pair whose source is missing (-1)."""
-    return np.where(source >= 0, target * count + source, -1)
-
-
-def _contains(keys: Int64, pairs: Int64) -> Bool:
-    """Returns which of the pairs, by their keys, are among the sorted keys."""
-    position = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)
-    return np.asarray(keys[position] == pairs)
+    along = (chain[control.source] == chain[control.target]) & (control.source < control.target)
+    return np.asarray(along | np.isin(keys(control.source, control.target), pairs))

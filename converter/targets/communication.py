@@ -9,19 +9,27 @@ takes none, and follows only what its kernel follows.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int32, Int64, NodeNumbers, Ragged, group_ids, is_group_start
-from ...schema.comm_groups import INT32_MAX, RankList, number_groups
+from ...schema.columns import ABSENT, Bool, Categorical, Int32, Int64, Ragged, group_ids, is_group_start
+from ...schema.comm_groups import INT32_MAX, LARGEST_JOB, RankList, number_groups
 from ...schema.errors import DataError
-from ...schema.graph import Change, CollectiveType, Column, DependencyKind, ExecutionGraph, NodeType
+from ...schema.graph import Change, CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from ..communication import COALESCED
 from ..edges import Edges, deduplicated
 from ..ranks import Groups, recorded_groups
-from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, rows_of_graph, take_rows, with_added_nodes
-from .lowering import Lowering, all_ranks
+from ..rewiring import (
+    control_edges,
+    data_edges,
+    edited_graph,
+    lanes_of,
+    rows_of_graph,
+    set_rows,
+    take_rows,
+    with_added_nodes,
+)
+from .times import Lowering
 
 PLAYED = (
     CollectiveType.ALL_REDUCE,
@@ -60,15 +68,6 @@ MESSAGES = (NodeType.COMM_SEND, NodeType.COMM_RECV)
 Reasons = list[tuple[str, Bool]]
 
 
-class _Messages(NamedTuple):
-    """Coalesced messages: the row of the kernel, the message's own row, and whether it is the first or the last."""
-
-    kernel: Int64
-    row: Int64
-    is_first: Bool
-    is_last: Bool
-
-
 def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     """Returns the graph with a node for every message; the same graph if it has no coalesced messages. O((n + e) log
     n).
@@ -80,61 +79,33 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     sizes = lists["comm_size"]
     if not isinstance(sizes, Ragged) or not len(sizes.values):
         return graph
-    messages = _messages(sizes)
-    row = messages.row
-    separate = _with_rows_of(messages, graph)
-    for name, column in lists.items():
-        if isinstance(column, Ragged):
-            values = separate.integers(name)
-            values[row] = column.values
-            separate.attributes[name] = values
-    own_rank = graph.number("rank", -1)
-    separate.type[row] = np.where(
-        separate.integers("comm_src")[row] == own_rank, NodeType.COMM_SEND, NodeType.COMM_RECV
-    )
-    entry = np.arange(len(graph))
-    entry[messages.kernel[messages.is_first]] = row[messages.is_first]
-    follows = ~messages.is_first[1:]
-    chain = Edges.of(NodeNumbers(row[:-1][follows]), NodeNumbers(row[1:][follows]), DependencyKind.STREAM_ORDER)
-    data, control = (
-        edges._replace(target=NodeNumbers(entry[edges.target])) for edges in (data_edges(graph), control_edges(graph))
-    )
-    return edited_graph(separate, NodeNumbers(np.arange(len(separate))), Edges.joined([data, chain]), control)
-
-
-def _messages(sizes: Ragged) -> _Messages:
-    """Returns the messages of the rows of `sizes`; the last message of a kernel keeps the kernel's row."""
     kernel = sizes.rows()
-    is_last = np.zeros(len(kernel), np.bool_)
-    is_last[sizes.starts[1:] - 1] = True
-    row = np.where(is_last, kernel, len(sizes) + np.cumsum(~is_last) - 1)
-    return _Messages(kernel, row, is_group_start(kernel), is_last)
-
-
-def _with_rows_of(messages: _Messages, graph: ExecutionGraph) -> ExecutionGraph:
-    """Returns the graph with a row for each message; those added are copies of the kernel's without a duration.
-
-    The times before a kernel move to its first message.
-    """
-    copied, added = messages.kernel[~messages.is_last], messages.row[~messages.is_last]
-    kernels, entries = messages.kernel[messages.is_first], messages.row[messages.is_first]
-    # the lists of all messages of a kernel are not copied to each message
-    coalesced = COALESCED.values()
-    single = {name: column for name, column in graph.attributes.items() if name not in coalesced}
-    bare = dataclasses.replace(graph, attributes=single)
-    widened = rows_of_graph(bare, NodeNumbers(np.concatenate((np.arange(len(graph)), copied))))
-    attributes: dict[str, Column] = {**widened.attributes}
-    duration = widened.duration_ns
-    duration[added] = 0
-    attributes["duration_ns"] = duration
-    for name in BEFORE:
-        if name in attributes:
-            column = widened.integers(name)
-            before = column[kernels]
-            column[added], column[kernels] = ABSENT, ABSENT
-            column[entries] = before
-            attributes[name] = column
-    return dataclasses.replace(widened, attributes=attributes)
+    is_first = is_group_start(kernel)
+    is_last = np.append(is_first[1:], True)
+    # the last message of a kernel keeps the kernel's row and duration, those added are copies of it without one
+    added = len(graph) + np.arange(len(kernel) - is_last.sum())
+    row = kernel.copy()
+    row[~is_last] = added
+    attributes = {name: column for name, column in graph.attributes.items() if name not in COALESCED.values()}
+    copies = np.concatenate((np.arange(len(graph)), kernel[~is_last]))
+    separate = rows_of_graph(dataclasses.replace(graph, attributes=attributes), copies)
+    separate.attributes["duration_ns"] = set_rows(separate.duration_ns, added, 0)
+    entry = np.arange(len(graph))
+    entry[kernel[is_first]] = row[is_first]
+    for name in [name for name in BEFORE if name in separate.attributes]:
+        column = separate.integers(name)
+        before = column[kernel[is_first]]
+        column[row] = ABSENT
+        separate.attributes[name] = set_rows(column, row[is_first], before)
+    for name, values in lists.items():
+        if isinstance(values, Ragged):
+            separate.attributes[name] = set_rows(separate.integers(name), row, values.values)
+    is_send = separate.integers("comm_src")[row] == graph.number("rank", -1)
+    separate.type[row] = np.where(is_send, *MESSAGES)
+    follows = ~is_first[1:]
+    chain = Edges.of(row[:-1][follows], row[1:][follows], DependencyKind.STREAM_ORDER)
+    data, control = (edges.to_row(entry) for edges in (data_edges(graph), control_edges(graph)))
+    return edited_graph(separate, Edges.joined([data, chain]), control)
 
 
 def simulated_as(kind: int) -> int:
@@ -257,10 +228,7 @@ def name_groups(
     Collectives of groups with one member, or with a missing member, get no name. `pg_recorded` keeps the recorded name.
     Without `numbers` the graph's own groups are numbered. Raises DataError for a group that `numbers` lacks.
     """
-    collective, messages = (
-        graph.type == NodeType.COMM_COLL,
-        np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)),
-    )
+    collective, messages = graph.type == NodeType.COMM_COLL, np.isin(graph.type, MESSAGES)
     used = [groups.lists[number] for number in np.unique(groups.of_node[collective]).tolist() if number >= 0]
     named = dict.fromkeys(ranks for ranks in used if ranks != world and ranks in number_groups([ranks]))
     numbers = number_groups(named) if numbers is None else numbers
@@ -268,29 +236,29 @@ def name_groups(
         raise DataError(f"the communicator groups given lack the ranks {list(lacking[0])}; add that group to the file")
     if "pg_recorded" not in graph.attributes:
         graph.attributes["pg_recorded"] = graph.texts("pg_name")
-    names = [*(str(numbers[ranks]) if ranks in named else ALL_RANKS for ranks in groups.lists), ALL_RANKS]
+    names = Categorical.of(
+        [*(str(numbers[ranks]) if ranks in named else ALL_RANKS for ranks in groups.lists), ALL_RANKS]
+    )
     has_number = np.array([*(ranks in named or ranks == world for ranks in groups.lists), True])[groups.of_node]
     which = np.where(collective, groups.of_node, -1)
-    graph.attributes["pg_name"] = _names_of_nodes(names, which, (collective & has_number) | messages)
+    codes: Int32 = np.where((collective & has_number) | messages, names.codes[which], -1).astype(np.int32)
+    graph.attributes["pg_name"] = Categorical(codes, names.table)
     return {ranks: numbers[ranks] for ranks in named}
-
-
-def _names_of_nodes(names: list[str], which: Int64, present: Bool) -> Categorical:
-    group_names = Categorical.of(names)
-    codes: Int32 = np.where(present, group_names.codes[which], -1).astype(np.int32)
-    return Categorical(codes, group_names.table)
 
 
 def in_common_order(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
     """Returns the graph with a dependency between each two consecutive sends and collectives by `comm_order`."""
-    order = graph.integers("comm_order")
-    rows = np.flatnonzero((order != ABSENT) & (graph.type != NodeType.COMM_RECV))
-    rows = rows[np.argsort(order[rows], kind="stable")]
+    rows = _in_common_order(graph, graph.type != NodeType.COMM_RECV)
     if len(rows) < 2:
         return graph
-    chain = Edges.of(NodeNumbers(rows[:-1]), NodeNumbers(rows[1:]), DependencyKind.COLLECTIVE)
-    data = deduplicated(Edges.joined([data_edges(graph), chain]), len(graph))
-    return edited_graph(graph, NodeNumbers(np.arange(len(graph))), data, control_edges(graph))
+    chain = Edges.of(rows[:-1], rows[1:], DependencyKind.COLLECTIVE)
+    return edited_graph(graph, deduplicated(Edges.joined([data_edges(graph), chain]), len(graph)), control_edges(graph))
+
+
+def _in_common_order(graph: ExecutionGraph, chosen: Bool) -> Int64:
+    order = graph.integers("comm_order")
+    rows = np.flatnonzero((order != ABSENT) & chosen)
+    return rows[np.argsort(order[rows], kind="stable")]
 
 
 def with_ready_messages(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
@@ -304,22 +272,23 @@ def with_ready_messages(graph: ExecutionGraph, lowering: Lowering) -> ExecutionG
     receives, sends = (np.flatnonzero((tags != ABSENT) & (graph.type == kind)) for kind in reversed(MESSAGES))
     if not len(receives) and not len(sends):
         return _without_plan(graph)
-    data, first, count = data_edges(graph), _first_messages(graph)[receives], len(graph)
-    added = count + np.arange(len(receives) + len(sends))
-    ready, awaited = NodeNumbers(added[: len(receives)]), NodeNumbers(added[len(receives) :])
+    data, first = data_edges(graph), _first_messages(graph)[receives]
+    ready, awaited = np.split(len(graph) + np.arange(len(receives) + len(sends)), [len(receives)])
     widened = _with_answers(_with_answers(graph, receives, first, READY), sends, sends, AWAITED)
     widened.type[ready], widened.type[awaited] = MESSAGES
+    collectives = _in_common_order(graph, graph.type == NodeType.COMM_COLL)
+    following = np.searchsorted(order[collectives], order[receives], side="right")
     edges = [
         data,
-        _same_dependencies(data, first, ready, count),
-        _same_dependencies(data, sends, awaited, count),
-        Edges.of(ready, NodeNumbers(receives), DependencyKind.COLLECTIVE),
-        Edges.of(ready, _next_collectives(graph, order, receives), DependencyKind.COLLECTIVE),
-        Edges.of(awaited, NodeNumbers(sends), DependencyKind.COLLECTIVE),
+        _same_dependencies(data, first, ready, len(graph)),
+        _same_dependencies(data, sends, awaited, len(graph)),
+        Edges.of(ready, receives, DependencyKind.COLLECTIVE),
+        Edges.of(ready, np.append(collectives, -1)[following], DependencyKind.COLLECTIVE),
+        Edges.of(awaited, sends, DependencyKind.COLLECTIVE),
     ]
-    rows, joined = NodeNumbers(np.arange(len(widened))), deduplicated(Edges.joined(edges), len(widened))
     lowering.add(Change.READY_MESSAGES, len(receives))
-    return edited_graph(_without_plan(widened), rows, joined, control_edges(graph))
+    joined = deduplicated(Edges.joined(edges), len(widened))
+    return edited_graph(_without_plan(widened), joined, control_edges(graph))
 
 
 def _without_plan(graph: ExecutionGraph) -> ExecutionGraph:
@@ -332,22 +301,19 @@ def _with_answers(graph: ExecutionGraph, messages: Int64, like: Int64, name: str
     `like`.
     """
     values = {
-        "is_cpu_op": np.zeros(len(messages), np.int64),
         "start_time_ns": graph.integers("start_time_ns")[like],
         "comm_src": graph.integers("comm_dst")[messages],
         "comm_dst": graph.integers("comm_src")[messages],
         "comm_tag": graph.integers("ready_tag")[messages],
         "comm_size": np.full(len(messages), READY_BYTES),
     }
-    return with_added_nodes(graph, NodeNumbers(like), name, values)
+    return with_added_nodes(graph, like, name, values)
 
 
-def _next_collectives(graph: ExecutionGraph, order: Int64, messages: Int64) -> NodeNumbers:
-    """Returns the first collective after each of the messages in the common order, -1 where none follows."""
-    rows = np.flatnonzero((order != ABSENT) & (graph.type == NodeType.COMM_COLL))
-    rows = rows[np.argsort(order[rows], kind="stable")]
-    following = np.searchsorted(order[rows], order[messages], side="right")
-    return NodeNumbers(np.append(rows, -1)[following])
+def all_ranks(graph: ExecutionGraph) -> RankList | None:
+    """Returns the ranks of the job by the metadata, None if their number is not known or too large."""
+    size = graph.number("world_size", -1)
+    return (tuple(range(size)) if size <= LARGEST_JOB else None) or None
 
 
 def _first_messages(graph: ExecutionGraph) -> Int64:
@@ -360,9 +326,8 @@ def _first_messages(graph: ExecutionGraph) -> Int64:
     return first
 
 
-def _same_dependencies(data: Edges, like: Int64, rows: NodeNumbers, count: int) -> Edges:
+def _same_dependencies(data: Edges, like: Int64, rows: Int64, count: int) -> Edges:
     """Returns edges to the rows from what the rows `like` depend on, without the order of communication."""
     own_edges = data.where(data.kind != DependencyKind.COLLECTIVE)
     sources = take_rows(Ragged.grouped(own_edges.target, own_edges.source, count), like)
-    targets = np.repeat(rows, sources.lengths())
-    return Edges.of(NodeNumbers(sources.values), NodeNumbers(targets), DependencyKind.LAUNCH)
+    return Edges.of(sources.values, np.repeat(rows, sources.lengths()), DependencyKind.LAUNCH)

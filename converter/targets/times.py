@@ -7,19 +7,23 @@ long as its operations at the peak or its bytes, whichever is longer; its measur
 """
 
 import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NodeIds, NodeNumbers, Ragged, covered_until
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NodeIds, Ragged, covered_until
+from ...schema.comm_groups import RankList
+from ...schema.device_peaks import peak_of
 from ...schema.errors import Remedy
-from ...schema.graph import Change, CollectiveType, DependencyKind, ExecutionGraph, NodeType
+from ...schema.graph import Change, CollectiveType, DependencyKind, ExecutionGraph, NodeType, TargetChanges
 from ..device_only import COMMUNICATION
 from ..edges import Edges, topological_order
 from ..ranks import measured_times
 from ..rewiring import (
-    NO_EDGES,
     control_edges,
     data_edges,
     edited_graph,
@@ -29,7 +33,6 @@ from ..rewiring import (
     with_added_nodes,
 )
 from ..timeline import IDLE, UNRECORDED
-from .lowering import Lowering
 
 HOST_DELAY, EXCESS_TIME, START_OFFSET = "host delay", "beyond the fitted network", "start offset"
 AFTER_MESSAGES = "after the last messages"
@@ -42,6 +45,65 @@ so many bytes within 1 ns.
 """
 HALF_NS = 0.5
 """Added to measured times, as the simulator truncates to whole ns."""
+ONCE = (
+    "host work at the same time on several threads counts once, as one host node runs at a time",
+    "device work at the same time on several streams counts once, as one runs at a time",
+    "communication beside other communication counts once, as a rank runs one send or collective at a time",
+)
+
+
+class Roofline(NamedTuple):
+    """The peaks of a device per second: 10**12 floating-point operations, and 10**9 bytes of memory traffic."""
+
+    tflops: float
+    memory_gb_s: float
+
+
+def roofline_of(text: str) -> Roofline:
+    """Returns the peaks for DEVICE:FORMAT, from the table of devices, or TFLOPS:GB/S. Raises ValueError for other text.
+
+    >>> roofline_of("V100:fp32"), roofline_of("312:2039")
+    (Roofline(tflops=15.7, memory_gb_s=900), Roofline(tflops=312.0, memory_gb_s=2039.0))
+    """
+    device, _, number_format = text.rpartition(":")
+    numbers = [float(part) if re.fullmatch(r"\d+(\.\d+)?", part) else 0.0 for part in (device, number_format)]
+    if all(numbers):
+        return Roofline(*numbers)
+    peak = peak_of(device)
+    if peak is None:
+        raise ValueError(f"{text!r} is not DEVICE:FORMAT of a device whose peaks are known; TFLOPS:GB/S says them")
+    formats = {name: tflops for name, tflops in peak._asdict().items() if tflops and name != "memory"}
+    if number_format not in formats:
+        raise ValueError(f"{text!r}: the peaks of {device} that are known are of {', '.join(formats)}")
+    return Roofline(formats[number_format], peak.memory)
+
+
+class Lowering(NamedTuple):
+    """The number of each rank list of the job, if they are known, the peaks of roofline mode, if that is to run, how
+    much later than the first rank this one began, and the changes so far.
+    """
+
+    groups: Mapping[RankList, int] | None
+    roofline: Roofline | None
+    start_offset_ns: int
+    counts: defaultdict[tuple[Change, str], float]
+    notes: list[str]
+
+    def add(self, change: Change, number: float, reason: str = "") -> None:
+        """Adds to what is counted of a change, by its reason where it has several."""
+        self.counts[change, reason] += number
+
+    def note(self, applies: object, sentence: str) -> None:
+        """Adds a sentence about what the user should know, if it applies."""
+        if applies:
+            self.notes.append(sentence)
+
+    @property
+    def changes(self) -> TargetChanges:
+        """What was counted, without zeros, and the notes."""
+        in_order = ((change, reason) for change in Change for of, reason in self.counts if of is change)
+        named = {key: f"{key[0]}: {key[1]}" if key[1] else key[0].value for key in in_order}
+        return TargetChanges({name: self.counts[key] for key, name in named.items() if self.counts[key]}, self.notes)
 
 
 def with_delay_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
@@ -59,24 +121,19 @@ def with_delay_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
 def _waiting_before(graph: ExecutionGraph, lowering: Lowering, before: Bool, parts: tuple[str, ...]) -> ExecutionGraph:
     """Returns the graph in which the attributes `parts` of these nodes became nodes of their own."""
     wait = np.sum([graph.integers(name, 0) for name in parts], axis=0)
-    late = NodeNumbers(np.flatnonzero(before & (wait > 0)))
+    late = np.flatnonzero(before & (wait > 0))
     if not len(late):
         return graph
-    count, added = len(graph), NodeNumbers(len(graph) + np.arange(len(late)))
-    data = data_edges(graph)
-    stand_in = np.arange(count)
+    stand_in, added = np.arange(len(graph)), len(graph) + np.arange(len(late))
     stand_in[late] = added
-    moved = data._replace(target=NodeNumbers(stand_in[data.target]))
-    launches = Edges.of(added, late, DependencyKind.LAUNCH)
     gap_before = 0 if "gap_ns" in parts else graph.integers("gap_ns", 0)[late]
-    start, on_device = graph.start_ns[late] - gap_before, np.zeros(len(late), np.int64)
-    values = {"is_cpu_op": on_device, "start_time_ns": start, "host_delay_ns": wait[late]}
+    values = {"start_time_ns": graph.start_ns[late] - gap_before, "host_delay_ns": wait[late]}
     widened = with_added_nodes(graph, late, HOST_DELAY, values)
     for name in parts:
         widened.attributes[name] = set_rows(widened.integers(name), late, ABSENT)
-    rows = NodeNumbers(np.arange(count + len(late)))
     lowering.add(Change.DELAY_NODES, len(late))
-    return edited_graph(widened, rows, Edges.joined([moved, launches]), NO_EDGES)
+    launches = Edges.of(added, late, DependencyKind.LAUNCH)
+    return edited_graph(widened, Edges.joined([data_edges(graph).to_row(stand_in), launches]))
 
 
 def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
@@ -92,14 +149,13 @@ def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
     excess = graph.integers("excess_ns", 0)
     whole_us = np.minimum((excess + 500) // 1000, graph.duration_micros.astype(np.int64))
     is_simulated = (graph.type == NodeType.COMM_COLL) & (graph.integers("comm_type") != CollectiveType.BROADCAST)
-    collectives = NodeNumbers(np.flatnonzero(is_simulated & (whole_us > 0)))
+    collectives = np.flatnonzero(is_simulated & (whole_us > 0))
     attributes = {name: column for name, column in graph.attributes.items() if name != "excess_ns"}
     if not len(collectives):
         return dataclasses.replace(graph, attributes=attributes)
-    data, count, after = data_edges(graph), len(graph), np.arange(len(graph))
+    count, after = len(graph), np.arange(len(graph))
     after[collectives] = count + np.arange(len(collectives))
     values = {
-        "is_cpu_op": np.zeros(len(collectives), np.int64),
         "start_time_ns": graph.integers("start_time_ns")[collectives] + graph.duration_ns[collectives],
         "comm_type": np.full(len(collectives), CollectiveType.BROADCAST),
         "comm_size": graph.integers("comm_size")[collectives],
@@ -112,10 +168,10 @@ def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
     group = longer.attributes["pg_name"]
     assert isinstance(group, Categorical)
     group.codes[count:] = group.codes[collectives]
-    data, control = (edges._replace(source=NodeNumbers(after[edges.source])) for edges in (data, control_edges(graph)))
-    follows = Edges.of(collectives, NodeNumbers(after[collectives]), DependencyKind.COLLECTIVE)
+    data, control = (edges.from_row(after) for edges in (data_edges(graph), control_edges(graph)))
+    follows = Edges.of(collectives, after[collectives], DependencyKind.COLLECTIVE)
     lowering.add(Change.EXCESS, float(whole_us[collectives].sum()))
-    return edited_graph(longer, NodeNumbers(np.arange(len(longer))), Edges.joined([data, follows]), control)
+    return edited_graph(longer, Edges.joined([data, follows]), control)
 
 
 def with_start_offset(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
@@ -132,15 +188,15 @@ def with_start_offset(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGra
     data, count = data_edges(graph), len(graph)
     roots, on_host = np.setdiff1d(np.arange(count), data.target), graph.integers("is_cpu_op", 0)
     # on the host, as the rank itself was, unless the graph has none
-    first = NodeNumbers(roots[np.lexsort((graph.host_clock_start_ns[roots], -on_host[roots]))[:1]])
+    first = roots[np.lexsort((graph.host_clock_start_ns[roots], -on_host[roots]))[:1]]
     shift = np.where(on_host[first], 0, graph.number("clock_offset_ns", 0))
     start = measured_times(graph).begin_ns - shift
     values = {"is_cpu_op": on_host[first], "start_time_ns": start, "start_offset_ns": np.array([offset_ns])}
     delayed = with_added_nodes(graph, first, START_OFFSET, values)
     delayed.duration_micros[count] = whole_us
-    before_all = Edges.of(NodeNumbers(np.full(len(roots), count)), NodeNumbers(roots), DependencyKind.PROGRAM_ORDER)
-    order = NodeNumbers(np.roll(np.arange(count + 1), 1))
-    return edited_graph(delayed, order, Edges.joined([before_all, data]), control_edges(graph))
+    before_all = Edges.of(np.full(len(roots), count), roots, DependencyKind.PROGRAM_ORDER)
+    order = np.roll(np.arange(count + 1), 1)
+    return edited_graph(delayed, Edges.joined([before_all, data]), control_edges(graph), order)
 
 
 def with_node_after_messages(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
@@ -158,14 +214,12 @@ def with_node_after_messages(graph: ExecutionGraph, _: Lowering) -> ExecutionGra
     host = np.flatnonzero(graph.integers("is_cpu_op", 0) > 0)
     if not len(last_messages) or not len(host):
         return graph
-    like = NodeNumbers(host[[end[host].argmax()]])
+    like = host[end[host].argmax(axis=0, keepdims=True)]
     start = end[last_messages].max(keepdims=True)
     ended = with_added_nodes(graph, like, AFTER_MESSAGES, {"is_cpu_op": np.ones_like(start), "start_time_ns": start})
     ended.duration_micros[count] = 1
-    awaited = Edges.of(
-        NodeNumbers(last_messages), NodeNumbers(np.full(len(last_messages), count)), DependencyKind.HOST_SYNC
-    )
-    return edited_graph(ended, NodeNumbers(np.arange(count + 1)), Edges.joined([data, awaited]), control_edges(graph))
+    awaited = Edges.of(last_messages, np.full(len(last_messages), count), DependencyKind.HOST_SYNC)
+    return edited_graph(ended, Edges.joined([data, awaited]), control_edges(graph))
 
 
 def in_order_of_ends(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
@@ -174,7 +228,7 @@ def in_order_of_ends(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
     """
     data, control = data_edges(graph), control_edges(graph)
     order = topological_order(graph.start_ns + graph.duration_ns, Edges.joined([data, control]))
-    return edited_graph(graph, NodeNumbers(order), data, control)
+    return edited_graph(graph, data, control, order)
 
 
 def serialise(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
@@ -184,41 +238,33 @@ def serialise(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
     each moment counts for one node of a kind only: for the one that ended first of those that worked, as others depend
     on ends; and for waiting (idle host time, host delays, gaps) only where none worked.
     """
-    on_host = ~graph.is_activity & ~graph.is_delay
-    communicates = np.isin(graph.type, COMMUNICATION)
-    gaps = chain_gaps(graph, data_edges(graph), lengthen=_computes_on_one_stream(graph, communicates))
+    on_host, communicates = ~graph.is_activity & ~graph.is_delay, np.isin(graph.type, COMMUNICATION)
+    lanes, data = lanes_of(graph), data_edges(graph)
+    # no gap can pass while another stream computes, as gaps take the only place of computation
+    on_one_stream = len(np.unique(lanes[graph.is_activity & ~communicates])) == 1
+    gaps = chain_gaps(graph, data, lengthen=on_one_stream)
     start, length = graph.start_ns - gaps.earlier, graph.duration_ns
-    delay = graph.integers("host_delay_ns", 0)
     idles = on_host & graph.name.where(WAITING.__contains__)
-    work, waiting = np.where(idles, 0, length), np.where(idles, length, gaps.gap + delay)
+    work, waiting = np.where(idles, 0, length), np.where(idles, length, gaps.gap + graph.integers("host_delay_ns", 0))
     until = np.where(idles, start + length, start)
-    begin = _after_communication(graph, start, communicates)
+    # communication that the ranks ordered after other communication begins when that ends
+    begin, inside = start.copy(), data.where(communicates[data.source] & communicates[data.target])
+    np.maximum.at(begin, inside.target, (start + length)[inside.source])
+    begin = np.minimum(begin, start + length)
     kept_work, kept_waiting = start + work - begin, waiting.copy()
-    for kind in (on_host & ~communicates, ~on_host & ~communicates, communicates):
+    kinds = (on_host & ~communicates, ~on_host & ~communicates, communicates)
+    for kind in kinds:
         worked, waited = kind & (kept_work > 0), kind & (waiting > 0)
         spans, nothing = Intervals(begin[worked], (start + work)[worked]), Intervals(start[:0], start[:0])
         kept_work[worked] = uncovered(spans, nothing)
         kept_waiting[waited] = uncovered(Intervals((until - waiting)[waited], until[waited]), spans)
-    graph.duration_micros = whole_microseconds(kept_work + kept_waiting, lanes_of(graph))
+    graph.duration_micros = whole_microseconds(kept_work + kept_waiting, lanes)
     cut, not_waited = work - kept_work, waiting - kept_waiting
     lowering.add(Change.IDLE_TIME_CUT, int(not_waited[idles].sum()) / 1000)
     lowering.add(Change.HOST_DELAY_CUT, int(not_waited[~on_host].sum()) / 1000)
     # receives run beside all other communication
-    takes_place = communicates & (graph.type != NodeType.COMM_RECV)
-    for kind, words in (
-        (
-            on_host & ~communicates,
-            "host work at the same time on several threads counts once, as one host node runs at a time",
-        ),
-        (
-            ~on_host & ~communicates,
-            "device work at the same time on several streams counts once, as one runs at a time",
-        ),
-        (
-            takes_place,
-            "communication beside other communication counts once, as a rank runs one send or collective at a time",
-        ),
-    ):
+    cut[graph.type == NodeType.COMM_RECV] = 0
+    for kind, words in zip(kinds, ONCE, strict=True):
         overlap = int(cut[kind].sum())
         lowering.note(overlap, f"{overlap / 1000:.1f} µs of {words}")
     return graph
@@ -295,21 +341,6 @@ def uncovered(spans: Intervals, others: Intervals) -> Int64:
         covered.append((opens, until))
         free[row] = remaining
     return free
-
-
-def _computes_on_one_stream(graph: ExecutionGraph, communicates: Bool) -> bool:
-    """Returns whether no gap can pass while another stream computes, as gaps take the only place of computation."""
-    return len(np.unique(lanes_of(graph)[graph.is_activity & ~communicates])) == 1
-
-
-def _after_communication(graph: ExecutionGraph, start: Int64, communicates: Bool) -> Int64:
-    """Returns the start of each node, but communication that the ranks ordered after other communication begins when
-    that ends.
-    """
-    begin, end, edges = start.copy(), start + graph.duration_ns, data_edges(graph)
-    inside = communicates[edges.source] & communicates[edges.target]
-    np.maximum.at(begin, edges.target[inside], end[edges.source[inside]])
-    return np.asarray(np.minimum(begin, end))
 
 
 def has_work(graph: ExecutionGraph) -> Bool:

@@ -8,13 +8,12 @@ import pytest
 from execgraph.converter.edges import (
     ROUNDS,
     Edges,
-    Ordered,
     check,
     deduplicated,
     order_through_circles,
     topological_order,
 )
-from execgraph.schema.columns import Categorical, Int64
+from execgraph.schema.columns import Bool, Categorical, Int64
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from hypothesis import given, strategies as st
@@ -174,8 +173,8 @@ def test_what_is_behind_a_circle_keeps_its_dependencies() -> None:
 
 
 def test_convert_hands_out_no_unsound_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    def backwards(start: Int64, edges: Edges) -> Ordered:
-        return Ordered(np.arange(len(start))[::-1], np.zeros(len(edges.source), np.bool_))
+    def backwards(start: Int64, edges: Edges) -> tuple[Int64, Bool]:
+        return np.arange(len(start))[::-1], np.zeros(len(edges.source), np.bool_)
 
     t = TraceBuilder()
     with t.op("aten::mm"):

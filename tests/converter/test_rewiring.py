@@ -262,10 +262,10 @@ def test_an_edge_to_no_node_is_refused_by_both_ids(side: str) -> None:
 
 def test_kept_rows_keep_their_order_where_edges_point_forward_else_follow_their_start() -> None:
     graph, every = chain(), np.arange(3)
-    forward = edited_graph(graph, every[1:], edges_of([(1, 2)], [4]), edges_of([]))
+    forward = edited_graph(graph, edges_of([(1, 2)], [4]), kept_rows=every[1:])
     assert [forward.name[row] for row in range(2)] == ["second", "third"]
     assert (forward.id.tolist(), forward.data_deps[1].tolist()) == ([1, 2], [1])
-    backward = edited_graph(graph, every, edges_of([(2, 0)], [4]), edges_of([(2, 1)]))
+    backward = edited_graph(graph, edges_of([(2, 0)], [4]), edges_of([(2, 1)]))
     place = {backward.name[row]: row for row in range(3)}
     assert place["third"] < place["first"] and place["third"] < place["second"]
     assert backward.data_deps[place["first"]].tolist() == [place["third"] + 1]
@@ -273,7 +273,7 @@ def test_kept_rows_keep_their_order_where_edges_point_forward_else_follow_their_
     kinds = backward.attributes["data_dep_kinds"]
     assert isinstance(kinds, Ragged) and kinds[place["first"]].tolist() == [4]
     with pytest.raises(DataError, match=r"cycle: .*first"):
-        edited_graph(graph, every, edges_of([(0, 1), (1, 0)]), edges_of([]))
+        edited_graph(graph, edges_of([(0, 1), (1, 0)]))
 
 
 def test_attributes_of_no_row_are_left_out() -> None:

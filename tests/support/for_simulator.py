@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from execgraph.converter.targets import for_astra_sim
-from execgraph.converter.targets.lowering import Lowering
+from execgraph.converter.targets.times import Lowering
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.generate import PRESETS, Job, RankRun, build_job
 from execgraph.tools.generate.instructions import Activity, Group, Instruction, Launch, Rendezvous

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.device_only import without_host
-from execgraph.converter.edges import Edges, topological_order
-from execgraph.converter.rewiring import NO_EDGES, edited_graph
+from execgraph.converter.edges import NO_EDGES, Edges, topological_order
+from execgraph.converter.rewiring import edited_graph
 from execgraph.converter.targets import for_astra_sim, lower_for_target
 from execgraph.converter.targets.astra_sim import widest_ready_set
 from execgraph.converter.targets.communication import lower_collectives, pad_all_gathers
@@ -309,7 +309,7 @@ def test_a_node_that_follows_itself_is_a_cycle() -> None:
     g = GraphBuilder(rank=0)
     g.activity("a", 0, 10)
     with pytest.raises(DataError, match=r"cycle: 0 \(a\) -> 0 \(a\);"):
-        edited_graph(g.build(), column(0), Edges.of(column(0), column(0), STREAM_ORDER), NO_EDGES)
+        edited_graph(g.build(), Edges.of(column(0), column(0), STREAM_ORDER), kept_rows=column(0))
 
 
 @pytest.mark.parametrize(("length", "more"), [(15, ""), (16, " -> and 1 more"), (20, " -> and 5 more")])
