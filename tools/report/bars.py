@@ -16,20 +16,13 @@ from .cells import Row
 
 ROWS = 10
 """The most rows of a thread; what lies deeper is drawn in the last one."""
-NO_TIMES = np.zeros(0, np.int64)
-
-
-class HostOps(NamedTuple):
-    """The timed ops of a rank by thread, then start, outer before inner ones; times on the device trace's clock."""
-
-    thread: Int64
-    start_ns: Ns
-    end_ns: Ns
-    name: Categorical
 
 
 class Slices(NamedTuple):
-    """Ops around bars by lane, then start; `row` is 0 for the outermost ones."""
+    """Timed ops by lane, then start, outer before inner ones; `row` is 0 for the outermost ones.
+
+    Until the lanes are known, `lane` is the number of the thread, and times are on the device trace's clock.
+    """
 
     lane: Int64
     start_ns: Ns
@@ -43,41 +36,20 @@ class Slices(NamedTuple):
         return Slices(lane, start, end, self.name.take(rows), row)
 
 
-def host_ops(ops: Ops) -> HostOps:
-    """Returns copies of what is needed of the ops, so that the others can go."""
+NO_TIMES = np.zeros(0, np.int64)
+NO_OPS = Slices(NO_TIMES, NO_TIMES, NO_TIMES, Categorical.of([]), NO_TIMES)
+
+
+def host_ops(ops: Ops) -> Slices:
+    """Returns copies of what is needed of the ops, so that the others can go.
+
+    They are nested by time, as the parents that host traces name may have ended before.
+    """
     rows = np.flatnonzero((ops.start != ABSENT) & (ops.end > ops.start))
     rows = rows[np.lexsort((-ops.end[rows], ops.start[rows], ops.thread[rows]))]
-    return HostOps(ops.thread[rows], ops.start[rows], ops.end[rows], ops.name.take(rows))
-
-
-def ops_on_lanes(ops: HostOps, work: Workload, drawn_lanes: list[int], begin_ns: int) -> Slices:
-    """Returns the ops of the threads that are drawn, on the clock on which the rank begins at `begin_ns`.
-
-    Ops are nested by time, as the parents that host traces name may have ended before.
-    """
-    timed = np.flatnonzero(work.is_timed)[:1]
-    shift = int((work.measured_start_ns - work.graphs[0].host_clock_start_ns)[timed].sum()) + begin_ns
-    positions = {work.lanes[lane].number: row for row, lane in enumerate(drawn_lanes) if not work.lanes[lane].is_stream}
-    threads, thread = np.unique(ops.thread, return_inverse=True)
-    lane = np.array([positions.get(number, -1) for number in threads.tolist()], np.int64)[thread.reshape(-1)]
-    order = np.flatnonzero(lane >= 0)
-    order = order[np.argsort(lane[order], kind="stable")]
-    lane, start, end = lane[order], ops.start_ns[order] + shift, ops.end_ns[order] + shift
-    row = np.arange(len(order)) - _ended(lane, end, lane, start)
-    return Slices(lane, start, end, ops.name.take(order), np.minimum(row, ROWS - 1))
-
-
-def rows_of_bars(slices: Slices, lane: Int64, start_ns: Ns, end_ns: Ns) -> Int64:
-    """Returns the row of each bar: that of the innermost op around its middle, 0 without one."""
-    middle = start_ns + (end_ns - start_ns) // 2
-    around = _ended(slices.lane, slices.start_ns, lane, middle) - _ended(slices.lane, slices.end_ns, lane, middle)
-    return np.asarray(np.clip(around - 1, 0, ROWS - 1))
-
-
-def around_several(slices: Slices, lane: Int64, start_ns: Ns) -> Slices:
-    """Returns the ops in which two bars or more begin, as others look like their bar."""
-    until, since = (_ended(lane, start_ns, slices.lane, time - 1) for time in (slices.end_ns, slices.start_ns))
-    return slices.take(until - since >= 2)
+    thread, start, end = (column[rows] for column in (ops.thread, ops.start, ops.end))
+    row = np.arange(len(rows)) - _ended(thread, end, thread, start)
+    return Slices(thread, start, end, ops.name.take(rows), np.minimum(row, ROWS - 1))
 
 
 def _ended(lane: Int64, time: Ns, at_lane: Int64, at_time: Ns) -> Int64:
@@ -127,6 +99,23 @@ class Bars:
     def __len__(self) -> int:
         return len(self.lane)
 
+    @property
+    def kind(self) -> Int64:
+        """Twice the look, plus one on the critical path."""
+        return np.asarray(2 * self.look + self.critical)
+
+    def lane_times(self) -> list[Row]:
+        """Returns the time (µs) by lane and look, in which overlapping bars of a lane count once."""
+        total = np.bincount(self.lane * len(LOOKS) + self.look, self.end_ns - self.alone_ns)
+        return [
+            {
+                "lane": self.lanes[cell // len(LOOKS)],
+                "kind": LOOKS[cell % len(LOOKS)],
+                "time": float(total[cell]) / 1000,
+            }
+            for cell in np.flatnonzero(total).tolist()
+        ]
+
 
 class RankOnClock(NamedTuple):
     """When a rank's first timed node started (ns), and the nodes of the rank on the critical path, in its order."""
@@ -140,8 +129,6 @@ def on_one_clock(replays: Sequence[Replay]) -> list[RankOnClock]:
 
     The ranks are replayed together.
     """
-    if not replays:
-        return []
     joint = replays[0] if len(replays) == 1 else replay_ranks([replay.work.graphs[0] for replay in replays])
     work = joint.work
     start = np.where(work.is_timed, work.measured_start_ns, np.iinfo(np.int64).max)
@@ -155,74 +142,69 @@ def on_one_clock(replays: Sequence[Replay]) -> list[RankOnClock]:
     ]
 
 
-NO_OPS = HostOps(NO_TIMES, NO_TIMES, NO_TIMES, Categorical.of([]))
-
-
-def bars_of(rank: int, replay: Replay, on_clock: RankOnClock | None = None, ops: HostOps = NO_OPS) -> Bars:
-    """Returns the bars of a rank, by itself unless it is `on_clock` with others, in its ops. O(n log n)."""
-    begin_ns, path = on_clock or on_one_clock([replay])[0]
-    work = replay.work
-    graph, timed = work.graphs[0], _on_lanes_with_time(work)
-    drawn = sorted(
-        np.unique(work.lane[timed]).tolist(), key=lambda number: (work.lanes[number].is_stream, work.lanes[number])
-    )
+def bars_of(rank: int, replay: Replay, on_clock: RankOnClock, ops: Slices = NO_OPS) -> Bars:
+    """Returns the bars of a rank on the shared clock, in its ops. O(n log n)."""
+    work, graph, begin_ns = replay.work, replay.work.graphs[0], on_clock.begin_ns
+    timed = np.flatnonzero(work.is_timed)
+    spent = np.bincount(work.lane[timed], (work.measured_end_ns - work.measured_start_ns)[timed], len(work.lanes))
+    # without threads on which nothing takes time, unless nothing does at all
+    is_drawn = (spent > 0) | np.array([lane.is_stream for lane in work.lanes], bool)
+    timed = timed[is_drawn[work.lane[timed]]] if is_drawn[work.lane[timed]].any() else timed
+    lanes = np.unique(work.lane[timed]).tolist()
+    lanes.sort(key=lambda number: (work.lanes[number].is_stream, work.lanes[number]))
     position = np.full(len(work.lanes), -1)
-    position[drawn] = range(len(drawn))
-    order = timed[np.lexsort((work.measured_start_ns[timed], position[work.lane[timed]]))]
-    lane, start, end = (column[order] for column in (position[work.lane], work.measured_start_ns, work.measured_end_ns))
-    path = path[work.is_timed[path]]
-    critical = np.zeros(len(work), bool)
-    critical[path] = True
-    names = lane_names(work)
+    position[lanes] = range(len(lanes))
+    rows = timed[np.lexsort((work.measured_start_ns[timed], position[work.lane[timed]]))]
+    lane, start, end = position[work.lane[rows]], work.measured_start_ns[rows], work.measured_end_ns[rows]
     start, end = start + begin_ns, end + begin_ns
-    slices = ops_on_lanes(ops, work, drawn, begin_ns)
+    path = on_clock.path[work.is_timed[on_clock.path]]
+    slices = _on_lanes(ops, work, lanes, begin_ns)
+    # the innermost op around a bar's middle
+    middle = start + (end - start) // 2
+    row = _ended(slices.lane, slices.start_ns, lane, middle) - _ended(slices.lane, slices.end_ns, lane, middle) - 1
+    # an op in which a single bar begins looks like its bar
+    until, since = (_ended(lane, start, slices.lane, time - 1) for time in (slices.end_ns, slices.start_ns))
+    names = lane_names(work)
     return Bars(
         rank,
-        [f"rank {rank} · {names[lane_number]}" for lane_number in drawn],
+        [f"rank {rank} · {names[number]}" for number in lanes],
         lane,
         start,
         end,
         np.clip(busy_until(lane, Intervals(start, end)), start, np.maximum(end, start)),
-        graph.name.take(order),
-        looks(graph, work.node_class)[order],
-        critical[order],
-        NodeIds(graph.id[order]),
-        _arrows(work, order, path),
-        rows_of_bars(slices, lane, start, end),
-        around_several(slices, lane, start),
+        graph.name.take(rows),
+        looks(graph, work.node_class)[rows],
+        np.isin(rows, path),
+        NodeIds(graph.id[rows]),
+        _arrows(work, rows, path),
+        np.clip(row, 0, ROWS - 1),
+        slices.take(until - since >= 2),
     )
 
 
-def _on_lanes_with_time(work: Workload) -> Rows:
-    """Returns the timed nodes without those of threads on which nothing takes time, unless nothing does at all."""
-    is_timed, is_stream = work.is_timed, np.array([lane.is_stream for lane in work.lanes], bool)
-    total = np.bincount(work.lane[is_timed], (work.measured_end_ns - work.measured_start_ns)[is_timed], len(work.lanes))
-    rows = np.flatnonzero(is_timed & ((total > 0) | is_stream)[work.lane])
-    return rows if len(rows) else np.flatnonzero(is_timed)
+def _on_lanes(ops: Slices, work: Workload, lanes: list[int], begin_ns: int) -> Slices:
+    """Returns the ops of the threads among the drawn lanes, on the clock on which the rank begins at `begin_ns`."""
+    timed = np.flatnonzero(work.is_timed)[:1]
+    shift = int((work.measured_start_ns - work.graphs[0].host_clock_start_ns)[timed].sum()) + begin_ns
+    positions = {work.lanes[lane].number: row for row, lane in enumerate(lanes) if not work.lanes[lane].is_stream}
+    threads, thread = np.unique(ops.lane, return_inverse=True)
+    lane = np.array([positions.get(number, -1) for number in threads.tolist()], np.int64)[thread.reshape(-1)]
+    order = np.flatnonzero(lane >= 0)
+    order = order[np.argsort(lane[order], kind="stable")]
+    slices = ops.take(order)
+    return slices._replace(lane=lane[order], start_ns=slices.start_ns + shift, end_ns=slices.end_ns + shift)
 
 
-def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:
-    """Returns the arrows between bars; `order` are the nodes of the bars, `path` those of the critical path."""
+def _arrows(work: Workload, rows: Rows, path: Rows) -> Arrows:
+    """Returns the arrows between bars; `rows` are the nodes of the bars, `path` those of the critical path."""
     reason = np.full(len(work.kind), REASONS.index("unknown"))
     for number, (bit, _) in reversed([*enumerate(WAITS)]):
         reason[work.kind & bit != 0] = number
-    before = np.full(len(work), -1)
+    before, bar = np.full((2, len(work)), -1)
     path = path[np.append(True, path[1:] != path[:-1])[: len(path)]]
     before[path[1:]] = path[:-1]
-    bar = np.full(len(work), -1)
-    bar[order] = np.arange(len(order))
+    bar[rows] = np.arange(len(rows))
     source, target = work.source, work.target
     drawn = (bar[source] >= 0) & (bar[target] >= 0) & (work.lane[source] != work.lane[target])
     source, target = source[drawn], target[drawn]
     return Arrows(bar[source], bar[target], reason[drawn], before[target] == source)
-
-
-def lane_times(bars: Bars) -> list[Row]:
-    """Returns the time (µs) by lane and look, in which overlapping bars of a lane count once."""
-    cell = bars.lane * len(LOOKS) + bars.look
-    total = np.bincount(cell, bars.end_ns - bars.alone_ns)
-    lanes_and_looks = ((number, *divmod(number, len(LOOKS))) for number in np.flatnonzero(total).tolist())
-    return [
-        {"lane": bars.lanes[lane], "kind": LOOKS[look], "time": float(total[number]) / 1000}
-        for number, lane, look in lanes_and_looks
-    ]

@@ -33,7 +33,7 @@ from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..terminal import ranges
 from ..view import DataFlow
-from .bars import HostOps, host_ops
+from .bars import Slices, host_ops
 from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .flow_section import step_flow
 from .inputs import ReadOptions, Sources, ranks_table, read_ranks, recorded_counts
@@ -258,7 +258,7 @@ class _RankCollector:
         self.drawn = min(ranks, RANKS_DRAWN) if request.page and ranks <= MANY else 0
         self.graphs: list[ExecutionGraph] = []
         self.replays: dict[int, Replay] = {}
-        self.ops: dict[int, HostOps] = {}
+        self.ops: dict[int, Slices] = {}
         self.data_flow: DataFlow | None = None
         self.facts: list[tuple[int | str, ...]] = []
         self.job_facts: list[RankFacts | None] = []

@@ -7,6 +7,7 @@ import json
 import zlib
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,26 +23,22 @@ from execgraph.tools.report.bar_sums import (
     STACKING_ORDER,
     STRETCHES,
     BarSums,
-    kinds,
-    order_of_detail,
     picture,
-    select_detail,
+    selector,
     strips,
     sum_bars,
     window_around_path,
 )
-from execgraph.tools.report.bars import Arrows, Bars, HostOps, Slices, bars_of, on_one_clock
+from execgraph.tools.report.bars import NO_OPS, Arrows, Bars, Slices, bars_of, host_ops, on_one_clock
 from execgraph.tools.report.timeline import pack_columns, pack_rank
 from execgraph.tools.view import LOOKS, REASONS
 from hypothesis import given, strategies as st
 from support.graphs import LAUNCH, GraphBuilder, rank_with_collective, training_step
 
-NONE = np.zeros(0, np.int64)
-NO_SLICES = Slices(NONE, NONE, NONE, Categorical.of([]), NONE)
-
 
 def bars(graph: ExecutionGraph) -> Bars:
-    return bars_of(0, replay(graph))
+    played = replay(graph)
+    return bars_of(0, played, on_one_clock([played])[0])
 
 
 def many_bars(count: int, seed: int = 0, names: int = 20) -> Bars:
@@ -55,7 +52,7 @@ def many_bars(count: int, seed: int = 0, names: int = 20) -> Bars:
         0, ["one", "two", "three"], lane, start, start + length, start,
         Categorical(random.integers(0, names, count).astype(np.int32), [f"kernel {number}" for number in range(names)]),
         random.integers(0, 3, count), random.random(count) < 0.1, random.permutation(count), Arrows(none, none, none, none > 0),
-        np.zeros(count, np.int64), NO_SLICES,
+        np.zeros(count, np.int64), NO_OPS,
     )  # fmt: skip
 
 
@@ -237,7 +234,7 @@ def test_many_lanes_are_summed_up_in_longer_stretches_and_drawn_as_far_as_there_
     name, same = Categorical.of(["work"] * count), np.zeros(count, np.int64)
     found = Bars(
         0, [f"stream {row}" for row in rows], rows, rows, rows + 10, rows, name, same, same > 0, rows,
-        Arrows(none, none, none, none > 0), same, NO_SLICES,
+        Arrows(none, none, none, none > 0), same, NO_OPS,
     )  # fmt: skip
     sums = sum_bars(found, same == 0, count + 10, 1 << 16)
     assert sums.time_ns.shape[1] == STRETCHES and sums.time_ns.sum() == 10 * count
@@ -246,7 +243,7 @@ def test_many_lanes_are_summed_up_in_longer_stretches_and_drawn_as_far_as_there_
 
 def slowly_summed(found: Bars, width: int, count: int) -> Counter[tuple[int, int, int]]:
     sums = Counter[tuple[int, int, int]]()
-    for row, kind in enumerate(kinds(found).tolist()):
+    for row, kind in enumerate(found.kind.tolist()):
         for place in range(count):
             begin, end = max(int(found.alone_ns[row]), place * width), min(int(found.end_ns[row]), (place + 1) * width)
             if end > begin:
@@ -307,7 +304,7 @@ def test_a_long_run_is_shown_first_around_the_longest_piece_of_its_critical_path
 def test_told_are_the_window_the_longest_of_each_name_and_then_of_each_lane() -> None:
     found = many_bars(3000)
     window = (int(found.start_ns[1000]), int(found.end_ns[1040]))
-    chosen = select_detail(found, order_of_detail(found, window, 600), 600)
+    chosen = selector(found, window, 600)(600)
     length = found.end_ns - found.start_ns
     assert chosen.sum() == 600 and chosen[1000:1041].all()
     for lane in range(3):
@@ -443,7 +440,8 @@ def test_bars_lie_in_the_ops_that_called_theirs() -> None:
         (1, 1000, 1100), (1, 1010, 1050), (1, 1020, 1040), (1, 1060, 1090), (9, 1000, 1100), strict=True
     ))  # fmt: skip
     played = replay(g.build())
-    found = bars_of(0, played, on_one_clock([played])[0]._replace(begin_ns=500), HostOps(thread, start, end, names))
+    ops = host_ops(SimpleNamespace(thread=thread, start=start, end=end, name=names))  # type: ignore[arg-type]
+    found = bars_of(0, played, on_one_clock([played])[0]._replace(begin_ns=500), ops)
     rows = {(found.name[row], int(found.row[row])) for row in range(len(found))}
     assert rows == {("outer", 1), ("inner", 2), ("leaf", 1), ("kernel", 0)}
     around = zip(found.ops.start_ns.tolist(), found.ops.end_ns.tolist(), found.ops.row.tolist(), strict=True)
