@@ -1,4 +1,4 @@
-"""The chart of each analysis, as a kind of chart with the fields of its table; of long tables only a part is drawn."""
+"""The chart of each table, as a kind of chart with the fields of the table; of long tables only a part is drawn."""
 
 import numpy as np
 
@@ -7,34 +7,38 @@ from ..analyses import Table
 from ..terminal import ranges
 from ..view import short_name
 from .cells import Row, largest, shortened
-from .curves import Steps, value_lanes
+from .curves import Steps, memory_timeline, value_lanes
 from .drawing import (
     COLOUR,
     LOGARITHMIC,
     SHOWN_NAMES,
+    TICK,
     UNLABELLED,
     Chart,
+    Draw,
     Encoding,
     axis,
+    bars_of_names,
+    bars_of_tracks,
     by_label,
     by_series,
     chart,
     data,
     hover,
     largest_names,
-    mark,
     marks,
     names,
+    number,
     per_value,
     ranked_bars,
     stacked_bars,
     track_label,
 )
+from .module_tree import modules
 from .report import Report
 
 SHOWN_POINTS, SHOWN_STEPS = 1500, 400
-QUEUE_LENGTH = "queue length"
-BAR = mark("bar", height={"band": 0.7})
+BAR = {"type": "bar", "height": {"band": 0.7}}
 CATEGORIES = ("added", "slower", "same", "faster", "removed")
 MOST_RANKS, LARGEST_MATRIX, CELL = 64, 416, 40
 """The most ranks that a matrix has, and the largest sizes of it and of a cell in px."""
@@ -43,42 +47,37 @@ SPENT = ("computation", HIDDEN, EXPOSED, MEMORY, "idle")
 LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "idle", "unrecorded")
 
 
-def step_breakdown(table: Table) -> list[Chart]:
+def _step_breakdown(table: Table) -> list[Chart]:
     """Returns a bar per step, of what ran in it; many steps stand close together."""
     parts = {"computation": "computation", "exposed_communication": EXPOSED, "rest": "idle and copies"}
     more = ("step", "track", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
     rows = [
-        {**row, "track": track_label(row), "number": number, "part": label, "part_time": time}
-        for number, row in enumerate(table.take(slice(SHOWN_STEPS)).rows())
+        {**row, "track": track_label(row), "number": position, "part": label, "part_time": time}
+        for position, row in enumerate(table.take(slice(SHOWN_STEPS)).rows())
         for name, label in parts.items()
         if (time := row.get(name, row["time"] - row["computation"] - row["exposed_communication"])) > 0
     ]
     x = axis("number", "steps in order", "ordinal", axis=UNLABELLED)
     y = axis("part_time [µs]", "time", stack="zero", axis={"tickCount": 5})
-    return [chart(170, **marks(mark("bar"), rows, hover(*more), x=x, y=y, color=by_label(parts.values())))]
+    return [chart(170, **marks({"type": "bar"}, rows, hover(*more), x=x, y=y, color=by_label(parts.values())))]
 
 
-def kernel_duration_distribution(table: Table) -> list[Chart]:
+def _durations(table: Table) -> list[Chart]:
     """Returns a box from quartile to quartile, a line from the 5th to the 95th percentile, a tick at the median."""
     rows = largest_names(table.rows(), "sum")
     quantiles = ("min [µs]", "q05 [µs]", "q25 [µs]", "q50 [µs]", "q75 [µs]", "q95 [µs]", "max [µs]")
-    shared = {
-        "y": names("short", sort={"field": "sum", "order": "descending"}),
-        "tooltip": hover("name", "count", *quantiles),
-    }
+    y, tooltip = names("short", sort={"field": "sum", "order": "descending"}), hover("name", "count", *quantiles)
     x = axis("q05 [µs]", "duration, logarithmic", **LOGARITHMIC)
-    box = {"x": {"field": "q25", "type": "quantitative"}, "x2": {"field": "q75"}}
-    median = {"x": {"field": "q50", "type": "quantitative"}}
-    layers = (
-        (mark("rule", color="var(--muted)"), {"x": x, "x2": {"field": "q95"}}),
-        (mark("bar", height=12, color=COLOUR), box),
-        (mark("tick", color="var(--ink)", thickness=2, height=14), median),
+    layers: tuple[tuple[Encoding, Encoding], ...] = (
+        ({"type": "rule", "color": "var(--muted)"}, {"x": x, "x2": {"field": "q95"}}),
+        ({"type": "bar", "height": 12, "color": COLOUR}, {"x": number("q25"), "x2": {"field": "q75"}}),
+        (TICK | {"height": 14}, {"x": number("q50")}),
     )
-    layer = [{"mark": look, "encoding": encoding | shared} for look, encoding in layers]
+    layer = [{"mark": look, "encoding": {**encoding, "y": y, "tooltip": tooltip}} for look, encoding in layers]
     return [chart(per_value(rows, "short", 22), data=data(rows), layer=layer)]
 
 
-def launch_statistics(table: Table) -> list[Chart]:
+def _launches(table: Table) -> list[Chart]:
     """Returns the launches with the longest delays, each a point; both axes are logarithmic."""
     more = ("name", "api", "rank", "stream", "host [µs]", "device [µs]", "delay [µs]", "flags")
     rows = [
@@ -87,11 +86,11 @@ def launch_statistics(table: Table) -> list[Chart]:
     ]
     x = axis("device [µs]", "duration on the device, logarithmic", **LOGARITHMIC)
     y = axis("delay [µs]", "delay after the call", **LOGARITHMIC)
-    circle = mark("circle", size=36, opacity=0.6)
+    circle = {"type": "circle", "size": 36, "opacity": 0.6}
     return [chart(240, **marks(circle, rows, hover(*more), x=x, y=y, color=by_series("flags")))]
 
 
-def launch_statistics_short_kernels(table: Table) -> list[Chart]:
+def _short_kernels(table: Table) -> list[Chart]:
     """Returns a histogram of kernel durations over all ranks; short kernels are often not worth their launch."""
     buckets: dict[tuple[float, float], Row] = {}
     for row in table.rows():
@@ -103,21 +102,19 @@ def launch_statistics_short_kernels(table: Table) -> list[Chart]:
     x = axis("begin [µs]", "duration, up to the next", "ordinal", axis={"labelAngle": 0})
     y = axis("kernels", "kernels", axis={"tickCount": 5})
     rows = [buckets[key] for key in sorted(buckets)]
-    return [chart(150, **marks(mark("bar"), rows, hover("duration", "kernels []", "time [µs]"), x=x, y=y))]
+    return [chart(150, **marks({"type": "bar"}, rows, hover("duration", "kernels []", "time [µs]"), x=x, y=y))]
 
 
-def counters(table: Table) -> list[Chart]:
+def _counters(table: Table) -> list[Chart]:
     """Returns queue lengths and bandwidths of copies, a lane for each series."""
     ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
     keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
     first = [row for row in range(len(keys)) if row == 0 or keys[row] != keys[row - 1]]
-    queues: dict[str, Steps] = {}
-    copies: dict[str, Steps] = {}
+    queues, copies = dict[str, Steps](), dict[str, Steps]()
     for begin, end in zip(first, [*first[1:], len(keys)], strict=True):
         rank, device, counter, stream = keys[begin]
-        track = {"rank": rank, "device": device}
-        steps = time[begin:end], value[begin:end]
-        if counter == QUEUE_LENGTH:
+        track, steps = {"rank": rank, "device": device}, (time[begin:end], value[begin:end])
+        if counter == "queue length":
             queues[track_label(track | {"stream": stream})] = steps
         else:
             copies[f"{track_label(track)} · {counter}"] = steps
@@ -125,11 +122,11 @@ def counters(table: Table) -> list[Chart]:
     return [value_lanes(lanes, title, unit) for lanes, title, unit in drawn if lanes]
 
 
-def collectives_over_ranks(table: Table) -> list[Chart]:
+def _collectives(table: Table) -> list[Chart]:
     """Returns the start skew of each collective in their order, and the bandwidth by size."""
     rows = [
-        {**row, "number": number, "last": f"rank {row['straggler']}"}
-        for number, row in enumerate(table.take(slice(SHOWN_POINTS)).rows())
+        {**row, "number": position, "last": f"rank {row['straggler']}"}
+        for position, row in enumerate(table.take(slice(SHOWN_POINTS)).rows())
     ]
     tooltip = hover(
         "collective", "group", "sequence", "present", "last", "latency [µs]", "start_skew [µs]", "size [B]",
@@ -145,7 +142,7 @@ def collectives_over_ranks(table: Table) -> list[Chart]:
         "y": axis("bus_bandwidth [GB/s]", "bus bandwidth", axis={"tickCount": 5}),
         "color": by_series("collective"),
     }
-    drawn = ((mark("bar", minBandSize=2), skew), (mark("circle", size=60, opacity=0.7), speed))
+    drawn = (({"type": "bar", "minBandSize": 2}, skew), ({"type": "circle", "size": 60, "opacity": 0.7}, speed))
     return [
         chart(170, **marks(look, rows, tooltip, **channels))
         for look, channels in drawn
@@ -153,81 +150,72 @@ def collectives_over_ranks(table: Table) -> list[Chart]:
     ]
 
 
-def collectives_over_ranks_waits(table: Table) -> list[Chart]:
-    """Returns how long the ranks of rows wait for those of columns."""
-    return _matrix(table.rows(), ("rank", "rank that waits"), ("waits_for", "for rank"), "time [µs]", "collectives")
+def _matrices(line: str, line_title: str, column: str, column_title: str, value: str, more: str) -> Draw:
+    """Returns what draws pairs of ranks as a matrix for each group that a table tells apart, if there are neither too
+    few nor too many ranks.
+    """
+
+    def draw(table: Table) -> list[Chart]:
+        groups: dict[str, list[Row]] = {}
+        for row in table.rows():
+            groups.setdefault(row.get("group", ""), []).append(row)
+        return [chart for rows in groups.values() for chart in of_group(rows)]
+
+    def of_group(rows: list[Row]) -> list[Chart]:
+        lines, columns = (sorted({row[name] for row in rows}) for name in (line, column))
+        if not 1 < len(columns) <= MOST_RANKS:
+            return []
+        size = min(LARGEST_MATRIX // len(columns), CELL)
+        shade = axis(value, value.partition(" ")[0], scale={"range": [0.05, 1]})
+        channels = {
+            "x": axis(column, column_title, "ordinal", scale={"domain": columns}, axis={"orient": "top"}),
+            "y": axis(line, line_title, "ordinal", scale={"domain": lines}),
+            "opacity": shade | {"legend": shade.pop("axis")},
+            "color": {"value": "var(--communication)"},
+        }
+        square = {"type": "rect", "stroke": "var(--paper)"}
+        cells = marks(square, rows, hover(line, column, value, more), **channels)
+        return [{"width": size * len(columns), "height": size * len(lines), **cells}]
+
+    return draw
 
 
-def collectives_over_ranks_all_to_all(table: Table) -> list[Chart]:
-    """Returns for each group what the ranks of rows send to those of columns."""
-    groups: dict[str, list[Row]] = {}
-    for row in table.rows():
-        groups.setdefault(row["group"], []).append(row)
-    ends = ("source", "from rank"), ("destination", "to rank")
-    return [drawn for rows in groups.values() for drawn in _matrix(rows, *ends, "size [B]", "group")]
-
-
-def _matrix(rows: list[Row], line: tuple[str, str], column: tuple[str, str], value: str, *more: str) -> list[Chart]:
-    """Returns pairs of ranks as a matrix, if there are neither too few nor too many."""
-    lines, row_columns = (sorted({row[name] for row in rows}) for name, _ in (line, column))
-    if not 1 < len(row_columns) <= MOST_RANKS:
-        return []
-    cell = min(LARGEST_MATRIX // len(row_columns), CELL)
-    shade = axis(value, value.partition(" ")[0], scale={"range": [0.05, 1]})
-    channels = {
-        "x": axis(*column, "ordinal", scale={"domain": row_columns}, axis={"orient": "top"}),
-        "y": axis(*line, "ordinal", scale={"domain": lines}),
-        "opacity": shade | {"legend": shade.pop("axis")},
-        "color": {"value": "var(--communication)"},
-    }
-    cells = marks(mark("rect", stroke="var(--paper)"), rows, hover(line[0], column[0], value, *more), **channels)
-    return [{"width": cell * len(row_columns), "height": cell * len(lines), **cells}]
-
-
-def efficiency(table: Table) -> list[Chart]:
+def _efficiency(table: Table) -> list[Chart]:
     """Returns a roofline of the ops that took longest, below the peaks of their devices; no chart if the intensity and
     speed of no op is known.
     """
-    named = [
-        {**row, "limit": row["bound"] or "device not known"} for row in largest(table, "time", SHOWN_POINTS).rows()
+    rows = [
+        {**row, "limit": row["bound"] or "device not known"}
+        for row in largest(table, "time", SHOWN_POINTS).rows()
+        if row["intensity"] and row["speed"]
     ]
-    rows = [row for row in named if row["intensity"] and row["speed"]]
     if not rows:
         return []
     tooltip = hover(
         "op", "shape", "rank", "kernels", "time [µs]", "intensity [FLOP/B]", "speed [TFLOP/s]", "speed_pct [%]",
         "bandwidth [GB/s]", "bandwidth_pct [%]", "limit",
     )  # fmt: skip
+    # the corners of each roof, from the least to the largest intensity: up with the bandwidth, then flat
+    peaks = {(row["peak_speed"], row["peak_bandwidth"]) for row in rows if row["peak_speed"] and row["peak_bandwidth"]}
+    intensities = [row["intensity"] for row in rows] + [1000 * speed / bandwidth for speed, bandwidth in peaks]
+    corners = [
+        {"roof": f"{speed:g} TFLOP/s, {bandwidth:g} GB/s", "intensity": at, "speed": min(speed, at * bandwidth / 1000)}
+        for speed, bandwidth in sorted(peaks)
+        for at in sorted({min(intensities), 1000 * speed / bandwidth, max(intensities)})
+    ]
     shared: Encoding = {"scale": {"type": "log"}, "axis": {"format": "~g", "tickCount": 6}}
     axes = {
         "x": axis("intensity", "operations per byte, logarithmic", **shared),
         "y": axis("speed", "TFLOP/s, logarithmic", **shared),
     }
-    colour = by_series("limit", "limited by")
-    size = {"field": "time", "type": "quantitative", "legend": None, "scale": {"range": [20, 500]}}
-    ops = marks(mark("circle", opacity=0.6), rows, tooltip, **axes, color=colour, size=size)
+    size, circle = number("time", legend=None, scale={"range": [20, 500]}), {"type": "circle", "opacity": 0.6}
+    ops = marks(circle, rows, tooltip, **axes, color=by_series("limit", "limited by"), size=size)
     encoding = axes | {"detail": {"field": "roof", "type": "nominal"}, "tooltip": hover("roof")}
-    dashed = mark("line", color="var(--muted)", strokeDash=[4, 3])
-    roofs = {"data": data(_roofs(rows), name="roofs"), "mark": dashed, "encoding": encoding}
-    return [chart(320, layer=[roofs, ops])]
+    dashed = {"type": "line", "color": "var(--muted)", "strokeDash": [4, 3]}
+    return [chart(320, layer=[{"data": data(corners, name="roofs"), "mark": dashed, "encoding": encoding}, ops])]
 
 
-def _roofs(rows: list[Row]) -> list[Row]:
-    """Returns the corners of each roof, from the least to the largest intensity: up with the bandwidth, then flat."""
-    peaks = {(row["peak_speed"], row["peak_bandwidth"]) for row in rows if row["peak_speed"] and row["peak_bandwidth"]}
-    intensities = [row["intensity"] for row in rows] + [1000 * speed / bandwidth for speed, bandwidth in peaks]
-    return [
-        {
-            "roof": f"{speed:g} TFLOP/s, {bandwidth:g} GB/s",
-            "intensity": intensity,
-            "speed": min(speed, intensity * bandwidth / 1000),
-        }
-        for speed, bandwidth in sorted(peaks)
-        for intensity in sorted({min(intensities), 1000 * speed / bandwidth, max(intensities)})
-    ]
-
-
-def what_if(table: Table) -> list[Chart]:
+def _what_if(table: Table) -> list[Chart]:
     """Returns how much shorter the run is with each change, as recorded and without a profiler."""
     rows = [{**row, "label": ", ".join(filter(None, (row["change"], row.get("run"))))} for row in table.rows()]
     tooltip = hover("label", "before [µs]", "after [µs]", "saved [µs]", "saved_pct [%]")
@@ -235,21 +223,70 @@ def what_if(table: Table) -> list[Chart]:
     return [chart(per_value(rows, "label", 26), **marks(BAR, rows, tooltip, x=x, y=names("label")))]
 
 
-def trace_diff(table: Table) -> list[Chart]:
+def _trace_diff(table: Table) -> list[Chart]:
     """Returns the names of work whose time differs most between the two runs; the marks of steps are none."""
-    rows = [{**row, "part": row["category"]} for row in table.rows() if not row["name"].startswith(STEP_MARK)]
-    rows = sorted(rows, key=lambda row: -abs(row["difference"] or 0))[:SHOWN_NAMES]
+    work = [{**row, "part": row["category"]} for row in table.rows() if not row["name"].startswith(STEP_MARK)]
+    rows = sorted(work, key=lambda row: -abs(row["difference"] or 0))[:SHOWN_NAMES]
     for row in rows:
         row["label"] = f"{row['kind']} {shortened(short_name(row['name']), 48)} {shortened(row['shape'], 24)}".strip()
     tooltip = hover(
         "kind", "name", "shape", "category", "count_a", "count_b", "time_a [µs]", "time_b [µs]", "difference [µs]",
     )  # fmt: skip
-    channels = {
-        "x": axis("difference [µs]", "B less A", axis={"tickCount": 6}),
-        "y": names("label"),
-        "color": by_label(category for category in CATEGORIES if any(row["part"] == category for row in rows)),
-    }
-    return [chart(per_value(rows, "label", 24), **marks(BAR, rows, tooltip, **channels))]
+    x = axis("difference [µs]", "B less A", axis={"tickCount": 6})
+    colour = by_label(category for category in CATEGORIES if any(row["part"] == category for row in rows))
+    return [chart(per_value(rows, "label", 24), **marks(BAR, rows, tooltip, x=x, y=names("label"), color=colour))]
+
+
+CHARTS: dict[str, Draw] = {
+    "what_if": _what_if,
+    "trace_diff": _trace_diff,
+    "temporal_breakdown": bars_of_tracks(
+        "time [µs]", "time [µs]", "share [%]",
+        parts={"compute": "computation", "non_compute": "other activities", "idle": "idle"},
+    ),
+    "step_breakdown": _step_breakdown,
+    "idle_time_breakdown": bars_of_tracks(
+        "idle [µs]", "cause", "idle [µs]", "share [%]", "gaps", part="category", title="idle",
+        order=lambda row: ("host wait", "kernel wait", "other").index(row["part"]),
+    ),
+    "kernel_breakdown": bars_of_tracks(
+        "time [µs]", "time [µs]", "pct [%]", part="class", order=lambda row: (row["part"].count("+"), row["part"]),
+    ),
+    "kernel_breakdown_kernels": bars_of_names(
+        "{name}", "sum [µs]", "total time", "pct [%]", "count", part="class", skip="others"
+    ),
+    "critical_path": bars_of_tracks(
+        "time [µs]", "time [µs]", "pct [%]", part="kind", order=lambda row: -row["time"]
+    ),
+    "per_op_device_time_by_name": bars_of_names(
+        "{name}", "self [µs]", "time of the op's own activities", "subtree [µs]", "ops", "count"
+    ),
+    "host_time_per_op": bars_of_names(
+        "{name}", "self [µs]", "time of the op itself on the host", "thread", "total [µs]", "count"
+    ),
+    "communication_computation_overlap": bars_of_tracks(
+        "time [µs]", "time [µs]", "overlap_pct [%]", title="communication",
+        parts={"overlap": HIDDEN, "exposed_communication": EXPOSED},
+    ),
+    "collectives_over_ranks_waits": _matrices("rank", "rank that waits", "waits_for", "for rank", "time [µs]", "collectives"),
+    "collectives_over_ranks_all_to_all": _matrices("source", "from rank", "destination", "to rank", "size [B]", "group"),
+    "collectives_over_ranks": _collectives,
+    "memory_timeline": memory_timeline,
+    "kernel_duration_distribution": _durations,
+    "launch_statistics_by_api": bars_of_names(
+        "{api}", "host [µs]", "host time in calls", "launches", "delay_mean [µs]"
+    ),
+    "launch_statistics_short_kernels": _short_kernels,
+    "launch_statistics": _launches,
+    "counters": _counters,
+    "frequent_kernel_patterns": bars_of_names(
+        "{operator}: {pattern}", "device_time [µs]", "time on the device", "count", "host_time [µs]"
+    ),
+    "cupti_counters": bars_of_names("{kernel}", "flops []", "floating-point operations", "op_stack"),
+    "efficiency": _efficiency,
+    "modules": modules,
+}  # fmt: skip
+"""What draws a table, by its name; other tables have no chart."""
 
 
 def spent(report: Report) -> list[Chart]:
@@ -267,7 +304,11 @@ def _device_chart(kernels: Table, devices: Table, replay: Table | None) -> Chart
     run = float(np.asarray(replay["measured"])[0]) if replay is not None and len(replay) else 0.0
     time_of: dict[str, dict[str, float]] = {}
     for row in kernels.rows():
-        parts, part = time_of.setdefault(track_label(row), {}), _part_label(row["class"])
+        ran = row["class"].split(" + ")
+        part = "computation" if "computation" in ran else MEMORY
+        if "communication" in ran:
+            part = HIDDEN if "computation" in ran else EXPOSED
+        parts = time_of.setdefault(track_label(row), {})
         parts[part] = parts.get(part, 0) + row["time"]
     span = {track_label(row): max(run, row["span"]) for row in devices.rows()}
     for row in devices.rows():
@@ -278,14 +319,6 @@ def _device_chart(kernels: Table, devices: Table, replay: Table | None) -> Chart
         for part, time in parts.items()
     ]
     return stacked_bars(rows, SPENT, "track", "time [µs]", "time [µs]", "share [%]")
-
-
-def _part_label(classes: str) -> str:
-    """Returns the label of a set of classes that ran at once."""
-    parts = classes.split(" + ")
-    if "communication" in parts:
-        return HIDDEN if "computation" in parts else EXPOSED
-    return "computation" if "computation" in parts else MEMORY
 
 
 def limits(report: Report) -> list[Chart]:
@@ -307,4 +340,4 @@ def limits(report: Report) -> list[Chart]:
 def gains(report: Report) -> list[Chart]:
     """Returns how much shorter the run is with each class of work twice as fast."""
     classes = report.twice_as_fast
-    return what_if(classes) if classes and len(classes) else []
+    return _what_if(classes) if classes and len(classes) else []

@@ -5,7 +5,7 @@ shown in the unit that suits each value, `684 ms`, `309 G`. Colours are variable
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from ..analyses import Table
@@ -13,6 +13,7 @@ from .cells import Row, cell, heading, shortened, sums
 
 Chart = dict[str, Any]
 Encoding = dict[str, Any]
+Draw = Callable[[Table], list[Chart]]
 
 SHOWN_NAMES, LONGEST, LONGEST_NAME = 12, 240, 64
 COLOUR = "var(--computation)"
@@ -24,8 +25,8 @@ LOGARITHMIC: Encoding = {
     "axis": {"values": [0, *(10**power for power in range(10))]},
 }
 """A logarithmic axis that includes 0, and its labels."""
-NUMBER = ",.1f"
 UNLABELLED = {"labels": False, "ticks": False}
+TICK = {"type": "tick", "color": "var(--ink)", "thickness": 2}
 
 
 def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> dict[str, Any]:
@@ -33,15 +34,15 @@ def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> dict[str, Any
 
     Texts have at most LONGEST letters, numbers four decimals, or four significant digits below 1.
     """
-    return {"name": name, "values": [{key: _short(row[key]) for key in fields or row} for row in rows]}
 
+    def short(value: Any) -> Any:
+        if isinstance(value, str):
+            return shortened(value, LONGEST)
+        if not isinstance(value, float):
+            return value
+        return round(value, 4) if abs(value) >= 1 else float(f"{value:.4g}")
 
-def _short(value: Any) -> Any:
-    if isinstance(value, str):
-        return shortened(value, LONGEST)
-    if not isinstance(value, float):
-        return value
-    return round(value, 4) if abs(value) >= 1 else float(f"{value:.4g}")
+    return {"name": name, "values": [{key: short(row[key]) for key in fields or row} for row in rows]}
 
 
 def _name_and_unit(field: str) -> tuple[str, str | None]:
@@ -61,6 +62,11 @@ def axis(field: str, title: str | list[str], kind: str = "quantitative", **more:
     return {"field": name, "type": kind, "title": title, **more, "axis": more.get("axis", {}) | _labels(unit)}
 
 
+def number(name: str, **more: Any) -> Encoding:
+    """Returns the encoding of a number that has no axis of its own."""
+    return {"field": name, "type": "quantitative", **more}
+
+
 def names(field: str, **more: Any) -> Encoding:
     """Returns the encoding of names from top to bottom, in the order of the rows unless `sort` says otherwise."""
     return {"field": field, "type": "nominal", "title": None, "sort": None, **more}
@@ -72,13 +78,9 @@ def by_label(labels: Iterable[str]) -> Encoding:
     All overlaps of classes (`a + b`) have the same colour.
     """
     domain = list(labels)
-    variables = ["overlap" if "+" in label else label.replace(" ", "-") for label in domain]
-    return {
-        "field": "part",
-        "type": "nominal",
-        "scale": {"domain": domain, "range": [f"var(--{variable})" for variable in variables]},
-        "legend": {"title": None, "orient": "top"},
-    }
+    colours = [f"var(--{'overlap' if '+' in label else label.replace(' ', '-')})" for label in domain]
+    scale, legend = {"domain": domain, "range": colours}, {"title": None, "orient": "top"}
+    return {"field": "part", "type": "nominal", "scale": scale, "legend": legend}
 
 
 def by_series(field: str, title: str | None = None) -> Encoding:
@@ -89,29 +91,19 @@ def by_series(field: str, title: str | None = None) -> Encoding:
 
 def hover(*fields: str) -> list[Encoding]:
     """Returns what hovering tells of these fields."""
-    return [_hover(*_name_and_unit(field)) for field in fields]
-
-
-def _hover(name: str, unit: str | None) -> Encoding:
-    if unit is None:
-        return {"field": name, "type": "nominal", "title": heading(name, "")}
-    title = heading(name, "" if unit in QUANTITIES else unit)
-    return {"field": name, "type": "quantitative", "title": title, "format": NUMBER} | _labels(unit)
-
-
-def fields_of(tooltip: list[Encoding]) -> list[str]:
-    """Returns the fields that a hover shows."""
-    return [field["field"] for field in tooltip]
+    told = []
+    for name, unit in map(_name_and_unit, fields):
+        if unit is None:
+            told.append({"field": name, "type": "nominal", "title": heading(name, "")})
+        else:
+            title = heading(name, "" if unit in QUANTITIES else unit)
+            told.append(number(name, title=title, format=",.1f") | _labels(unit))
+    return told
 
 
 def chart(height: int, **more: Any) -> Chart:
     """Returns a chart as wide as its element on the page and `height` px high."""
     return {"width": "container", "height": height, "autosize": {"type": "fit-x", "contains": "padding"}, **more}
-
-
-def mark(kind: str, **look: Any) -> dict[str, Any]:
-    """Returns a mark with its look."""
-    return {"type": kind, **look}
 
 
 def marks(look: dict[str, Any], rows: Sequence[Row], tooltip: list[Encoding], **channels: Encoding) -> dict[str, Any]:
@@ -135,44 +127,39 @@ def stacked_bars(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, *mo
     """Returns horizontal bars of parts, stacked in the order of `labels`; rows have the fields `y`, `x` and `part`."""
     present = {row["part"] for row in rows}
     order = {label: number for number, label in enumerate(label for label in labels if label in present)}
-    tooltip = hover(y, "part", *more)
     ordered = [{**row, "order": order[row["part"]]} for row in rows]
-    channels = {
-        "x": axis(x, title, stack="zero", axis={"tickCount": 6}),
-        "y": names(y),
-        "color": by_label(order),
-        "order": {"field": "order", "type": "quantitative"},
-    }
-    return chart(per_value(rows, y, 34), **marks(mark("bar", height={"band": 0.72}), ordered, tooltip, **channels))
+    along = axis(x, title, stack="zero", axis={"tickCount": 6})
+    channels = {"x": along, "y": names(y), "color": by_label(order), "order": number("order")}
+    bar = {"type": "bar", "height": {"band": 0.72}}
+    return chart(per_value(rows, y, 34), **marks(bar, ordered, hover(y, "part", *more), **channels))
 
 
-@dataclass(frozen=True, slots=True)
-class StackedBars:
-    """A bar for each track of a table: its parts are rows, labelled by the column `part`, or the columns `parts`, with
-    their labels. `order` tells from a row where its part comes; by default `parts` are in their order.
+def bars_of_tracks(
+    x: str,
+    *more: str,
+    parts: Mapping[str, str] = MappingProxyType({}),
+    part: str = "",
+    order: Callable[[Row], Any] | None = None,
+    title: str = "time",
+) -> Draw:
+    """Returns what draws a bar for each track of a table: its parts are rows, labelled by the column `part`, or the
+    columns `parts`, with their labels. `order` tells from a row where its part comes; by default as in `parts`.
     """
 
-    x: str
-    more: tuple[str, ...]
-    parts: Mapping[str, str] = field(default_factory=dict)
-    part: str = ""
-    order: Callable[[Row], Any] | None = None
-    title: str = "time"
-
-    def __call__(self, table: Table) -> list[Chart]:
-        """Returns the chart of a table."""
+    def draw(table: Table) -> list[Chart]:
         rows = [{**row, "track": track_label(row)} for row in table.rows()]
-        if self.part:
-            rows = [{**row, "part": row[self.part]} for row in rows]
+        if part:
+            rows = [{**row, "part": row[part]} for row in rows]
         else:
             rows = [
                 {**row, "part": label, "time": row[name], "share": row.get(f"{name}_pct")}
                 for row in rows
-                for name, label in self.parts.items()
+                for name, label in parts.items()
             ]
-        in_order = sorted(rows, key=self.order) if self.order else rows
-        labels = dict.fromkeys(row["part"] for row in in_order)
-        return [stacked_bars(rows, labels, "track", self.x, *self.more, title=self.title)]
+        labels = dict.fromkeys(row["part"] for row in (sorted(rows, key=order) if order else rows))
+        return [stacked_bars(rows, labels, "track", x, *more, title=title)]
+
+    return draw
 
 
 def largest_names(rows: Sequence[Row], by: str) -> list[Row]:
@@ -193,39 +180,34 @@ def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Ite
     tooltip = hover("name", *(["rank"] if any("rank" in row for row in rows) else []), x, *more)
     y = names("short", sort={"field": field, "op": "max", "order": "descending"})
     colour = {"color": by_label(labels)} if labels else {}
-    bar = mark("bar", height={"band": 0.7}, color=COLOUR)
-    drawn = data(rows, "short", *(["part"] if labels else []), *fields_of(tooltip))
+    bar = {"type": "bar", "height": {"band": 0.7}, "color": COLOUR}
+    drawn = data(rows, "short", *(["part"] if labels else []), *(told["field"] for told in tooltip))
     height = per_value(rows, "short", 22)
     if ranks == 1:
         encoding = {"x": axis(x, title), "y": y, **colour, "tooltip": tooltip}
         return chart(height, data=drawn, mark=bar, encoding=encoding)
-    mean: Encoding = {"aggregate": "mean", "stack": None, "axis": {"tickCount": 6}}
-    of_mean = hover(x)[0] | {"aggregate": "mean", "title": f"{title}, mean of {ranks} ranks"}
     lines = [title, f"mean of {ranks} ranks, ticks are single ranks"]
-    bars = {"x": axis(x, lines, **mean), "y": y, **colour, "tooltip": [*hover("name"), of_mean]}
-    single = {"x": {"field": field, "type": "quantitative"}, "y": y, "tooltip": tooltip}
-    tick = mark("tick", color="var(--ink)", thickness=2, height=12)
-    return chart(height, data=drawn, layer=[{"mark": bar, "encoding": bars}, {"mark": tick, "encoding": single}])
+    mean = axis(x, lines, aggregate="mean", stack=None, axis={"tickCount": 6})
+    of_mean = hover(x)[0] | {"aggregate": "mean", "title": f"{title}, mean of {ranks} ranks"}
+    bars = {"x": mean, "y": y, **colour, "tooltip": [*hover("name"), of_mean]}
+    single = {"x": number(field), "y": y, "tooltip": tooltip}
+    return chart(
+        height,
+        data=drawn,
+        layer=[{"mark": bar, "encoding": bars}, {"mark": TICK | {"height": 12}, "encoding": single}],
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class RankedBars:
-    """Bars of the largest names in a table, which are made of its columns; `part` is the column that tells colours.
-
-    Rows without the value, and of the name `skip`, are left out.
+def bars_of_names(name: str, x: str, title: str, *more: str, part: str = "", skip: str = "") -> Draw:
+    """Returns what draws bars of the largest names in a table, which are made of its columns; `part` is the column that
+    tells colours. Rows without the value, and of the name `skip`, are left out; without a row there is no chart.
     """
+    value = _name_and_unit(x)[0]
 
-    name: str
-    x: str
-    title: str
-    more: tuple[str, ...]
-    part: str = ""
-    skip: str = ""
+    def draw(table: Table) -> list[Chart]:
+        named = [{**row, "name": name.format(**row), "part": row.get(part)} for row in table.rows()]
+        rows = largest_names([row for row in named if row[value] is not None and row["name"] != skip], value)
+        labels = sorted({row["part"] for row in rows}) if part else ()
+        return [ranked_bars(rows, x, title, *more, labels=labels)] if rows else []
 
-    def __call__(self, table: Table) -> list[Chart]:
-        """Returns the chart of a table, none without a row to draw."""
-        value = _name_and_unit(self.x)[0]
-        named = [{**row, "name": self.name.format(**row), "part": row.get(self.part)} for row in table.rows()]
-        rows = largest_names([row for row in named if row[value] is not None and row["name"] != self.skip], value)
-        labels = sorted({row["part"] for row in rows}) if self.part else ()
-        return [ranked_bars(rows, self.x, self.title, *self.more, labels=labels)] if rows else []
+    return draw

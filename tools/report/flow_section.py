@@ -4,8 +4,6 @@ import numpy as np
 import orjson
 
 from ...schema.columns import ABSENT, OpRows, rows_of
-from ...schema.graph import ExecutionGraph
-from ...schema.linked import Ops, Tensors
 from ..analyses import RankTrace
 from ..view import Box, DataFlow, Selection, ShownFlow, data_flow, median_step, path_times, view
 
@@ -17,27 +15,23 @@ def step_flow(rank: RankTrace) -> DataFlow | None:
     """Returns the data flow of a rank's step of median length, of the whole run if no steps are marked; None where
     there is nothing to show.
     """
-    graph, replay = rank.graph, rank.replayed()
+    graph, replay, ops = rank.graph, rank.replayed(), rank.linked.ops
     if graph is None or replay is None:
         return None
     step = median_step(graph)
     seen = view(graph, Selection(step=step)).graph
     path_ns = path_times(replay)[graph.rows_of(seen.id)]
     title = f"rank {rank.rank}, {f'step {step}' if step is not None else 'the whole run'}"
-    flow = data_flow(seen, title, path_ns, tensors=_tensors(seen, rank.linked.ops))
+    tensors = None
+    if len(ops):  # graphs for analyses hold no tensors, the ops do
+        op_id = seen.integers("op_id")
+        nodes = np.flatnonzero((seen.integers("slice") == 0) & (op_id != ABSENT))
+        op_rows = rows_of(ops.id, op_id[nodes])
+        nodes, op_rows = nodes[op_rows >= 0], op_rows[op_rows >= 0]
+        tensors = ops.arguments.tensors.of(OpRows(op_rows))
+        tensors = tensors._replace(row=nodes[tensors.row])
+    flow = data_flow(seen, title, path_ns, tensors=tensors)
     return flow if len(flow.boxes) else None
-
-
-def _tensors(graph: ExecutionGraph, ops: Ops) -> Tensors | None:
-    """Returns the tensors of the ops, which graphs for analyses do not hold; None where only a graph is given."""
-    if not len(ops):
-        return None
-    op_id = graph.integers("op_id")
-    nodes = np.flatnonzero((graph.integers("slice") == 0) & (op_id != ABSENT))
-    op_rows = rows_of(ops.id, op_id[nodes])
-    nodes, op_rows = nodes[op_rows >= 0], op_rows[op_rows >= 0]
-    tensors = ops.arguments.tensors.of(OpRows(op_rows))
-    return tensors._replace(row=nodes[tensors.row])
 
 
 class FlowSection:

@@ -2,14 +2,13 @@
 the one that calls it, as wide as its time.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from ..analyses import Table
 from .cells import Row, cell
-from .drawing import SERIES, Chart, axis, chart, data, fields_of, hover, mark
+from .drawing import SERIES, Chart, axis, chart, data, hover
 
 MOST = 2000
 OPEN_TO = 2
@@ -37,68 +36,68 @@ class ModuleTree(NamedTuple):
     branches: list[Branch]
 
 
-def _time_shown(table: Table) -> str:
-    """Returns which time of a table of modules to show: `device`, or `host` if nothing ran on a device."""
-    return "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
+def _rows_by_rank(table: Table) -> tuple[dict[int, list[Row]], str]:
+    """Returns the rows of each rank, with their `time` and `self` on the device, or on the host without a device."""
+    of = "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
+    of_rank: dict[int, list[Row]] = {}
+    for row in table.rows():
+        times = {"time": row[f"{of}_subtree"] or 0.0, "self": row[f"{of}_self"]}
+        of_rank.setdefault(row["rank"], []).append(row | times)
+    return of_rank, of
 
 
 def module_tree(table: Table) -> ModuleTree:
     """Returns the tree of a table of modules, rank after rank; of a very long table only the largest modules."""
-    time = _time_shown(table)
+    of_rank, of = _rows_by_rank(table)
     columns = {
-        f"{time} [µs]": (f"{time}_subtree", "µs"), "self [µs]": (f"{time}_self", "µs"), "of all [%]": ("share", "%"),
+        f"{of} [µs]": (f"{of}_subtree", "µs"), "self [µs]": (f"{of}_self", "µs"), "of all [%]": ("share", "%"),
         "critical path [%]": ("critical_pct", "%"), "GFLOP": ("gflop", ""),
     }  # fmt: skip
-    rows = table.rows()
-    total_of_rank = dict.fromkeys((row["rank"] for row in rows), 0.0)
-    for row in rows:
-        total_of_rank[row["rank"]] += 0.0 if row["depth"] else row[f"{time}_subtree"] or 0.0
-    for row in rows:
-        total = total_of_rank[row["rank"]]
-        row["share"] = 100 * (row[f"{time}_subtree"] or 0.0) / total if total else 0.0
-        row["gflop"] = None if row["operations_subtree"] is None else row["operations_subtree"] / 1e9
-    largest = _largest(rows, f"{time}_subtree")
-    columns = {
-        title: column
-        for title, column in columns.items()
-        if any(cell(row[column[0]]) for row in largest if not row["depth"])
-    }
-    several = len(total_of_rank) > 1
+    for rows in of_rank.values():
+        total = sum(row["time"] for row in rows if not row["depth"])
+        for row in rows:
+            row["share"] = 100 * row["time"] / total if total else 0.0
+            row["gflop"] = None if row["operations_subtree"] is None else row["operations_subtree"] / 1e9
+    every = [row for rows in of_rank.values() for row in rows]
+    # a module's parent is at least as large and comes before it
+    longest = np.argsort([-row["time"] for row in every], kind="stable")[:MOST]
+    largest, several = [every[position] for position in sorted(longest.tolist())], len(of_rank) > 1
+    outer = [row for row in largest if not row["depth"]]
+    shown = {title: of for title, of in columns.items() if any(cell(row[of[0]]) for row in outer)}
     above: list[list[Branch]] = [[]]
     for row in largest:
         depth = row["depth"]
         name = f"rank {row['rank']} · {row['name']}" if several and not depth else row["name"]
-        texts = [cell(row[column], column, unit) for column, unit in columns.values()]
+        texts = [cell(row[column], column, unit) for column, unit in shown.values()]
         branch = Branch(name, row["path"], row["share"], texts, depth < OPEN_TO and not several, [])
         above[depth].append(branch)
         above[depth + 1 :] = [branch.inner]
-    return ModuleTree([*columns], above[0])
-
-
-def _largest(rows: list[Row], column: str) -> list[Row]:
-    """Returns the MOST largest rows in their order; a module's parent is at least as large and comes before it."""
-    sizes = np.array([row[column] or 0.0 for row in rows], np.float64)
-    return [rows[position] for position in sorted(np.argsort(-sizes, kind="stable")[:MOST].tolist())]
+    return ModuleTree([*shown], above[0])
 
 
 def modules(table: Table) -> list[Chart]:
-    """Returns a graph of device time, or of host time without a device, for each of the first ranks."""
-    time, of_rank = _time_shown(table), dict[int, list[Row]]()
-    for row in table.rows():
-        of_rank.setdefault(row["rank"], []).append(row)
+    """Returns a graph of device time, or of host time without a device, for each of the first ranks whose modules take
+    time.
+    """
+    of_rank, of = _rows_by_rank(table)
     charts = []
     for rank, rows in [*of_rank.items()][:MOST_RANKS]:
-        title = f"rank {rank}, time on the {time}" if len(of_rank) > 1 else f"time on the {time}"
-        charts += _icicles(rows, time, title)
+        title = f"rank {rank}, time on the {of}" if len(of_rank) > 1 else f"time on the {of}"
+        charts += _icicles(rows, title)
     return charts
 
 
-def _icicles(rows: list[Row], time: str, title: str) -> list[Chart]:
-    """Returns the graph of one rank, none if its modules take no time."""
-    bars = list(_bars(rows, time))
-    whole = sum(bar["time"] for bar in bars if bar["depth"] == 0)
-    longest = sorted(bars, key=lambda bar: bar["from"] - bar["to"])[:MOST]
-    drawn = [{**bar, "of_all": 100 * bar["time"] / whole} for bar in longest if bar["time"] > NARROWEST * whole]
+def _icicles(rows: list[Row], title: str) -> list[Chart]:
+    ends, bars, whole = [0.0], list[Row](), sum(row["time"] for row in rows if not row["depth"])
+    for row in rows:
+        # after its earlier siblings, within its parent
+        begin = ends[row["depth"]]
+        end = begin + row["time"]
+        ends[row["depth"] :] = [end, begin]
+        kind = row["name"].rpartition("_")[0] or row["name"]
+        if row["time"] > NARROWEST * whole:
+            bars.append({**row, "kind": kind, "from": begin, "to": end, "of_all": 100 * row["time"] / whole})
+    drawn = sorted(bars, key=lambda bar: bar["from"] - bar["to"])[:MOST]
     if not drawn:
         return []
     tooltip = hover("path", "time [µs]", "of_all [%]", "self [µs]", "critical_pct [%]", "ops []", "activities []")
@@ -110,31 +109,20 @@ def _icicles(rows: list[Row], time: str, title: str) -> list[Chart]:
     }
     kinds = {"field": "kind", "type": "nominal", "scale": {"range": SERIES}, "legend": None}
     boxes = {
-        "mark": mark("rect", stroke="var(--paper)", fillOpacity=0.45),
+        "mark": {"type": "rect", "stroke": "var(--paper)", "fillOpacity": 0.45},
         "encoding": shared | {"x2": {"field": "to"}, "color": kinds},
     }
     letters = f"(datum.to - datum.from) / {whole} * width / {LETTER} - 2"
     names = {
         "transform": [{"calculate": f"{letters} > 2 ? truncate(datum.name, {letters}) : ''", "as": "label"}],
-        "mark": mark("text", align="left", dx=4, fontSize=11.5, color="var(--ink)", clip=True),
+        "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 11.5, "color": "var(--ink)", "clip": True},
         "encoding": shared | {"text": {"field": "label", "type": "nominal"}},
     }
     return [
         chart(
             MODULE * (1 + max(bar["depth"] for bar in drawn)),
             title={"text": title, "anchor": "start", "color": "var(--muted)", "fontSize": 12},
-            data=data(drawn, "name", "kind", "depth", "from", "to", *fields_of(tooltip)),
+            data=data(drawn, "name", "kind", "depth", "from", "to", *(told["field"] for told in tooltip)),
             layer=[boxes, names],
         )
     ]
-
-
-def _bars(rows: list[Row], time: str) -> Iterator[Row]:
-    """Yields each module with its begin and end: after its earlier siblings, within its parent."""
-    ends = [0.0]
-    for row in rows:
-        depth, lasts = row["depth"], row[f"{time}_subtree"] or 0.0
-        begin = ends[depth]
-        ends[depth:] = [begin + lasts, begin]
-        kind, own = row["name"].rpartition("_")[0] or row["name"], row[f"{time}_self"]
-        yield {**row, "kind": kind, "time": lasts, "self": own, "from": begin, "to": begin + lasts}

@@ -4,13 +4,12 @@ The libraries that draw it are loaded only then. What the page shows is in `fron
 """
 
 import hashlib
-import itertools
 import re
 from base64 import b64encode
-from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -20,22 +19,21 @@ from ...schema.io import open_output
 from ..analyses import Table
 from ..terminal import plain, plain_json
 from .cells import FEWEST, MAX_BYTES, embed_tables
-from .charts import gains, limits, spent
+from .charts import CHARTS, gains, limits, spent
 from .drawing import Chart
 from .flow_section import FlowSection
-from .module_tree import ModuleTree, module_tree
-from .overview import facts, key_figures, overlap
+from .module_tree import module_tree
 from .rank_groups import groups_table, in_words
 from .report import Report
-from .sections import DETAILS, OF_NO_RECORDING, OVERVIEW, SECTIONS, WORDS, Section
+from .sections import DETAILS, LARGEST, OF_NO_RECORDING, OVERVIEW, SECTIONS, WORDS, Section
+from .statements import STATEMENTS, facts, key_figures, overlap
 from .text import absent_tables
 
 if TYPE_CHECKING:
     import jinja2
 
-MODULES = "modules"
 UNIT = re.compile(r"(?<=\d) (?=%|[nµm]s\b|s\b|[KMGT]iB\b)")
-LARGEST = 9_400_000
+MOST_BYTES = 9_400_000
 """The most bytes of rows, charts, timeline and library together, so that pages stay below 10 MB."""
 FEW = 10
 """Tables of more rows than this have a search field."""
@@ -58,21 +56,6 @@ def is_page_name(path: FilePath) -> bool:
     return PurePath(path).suffix.lower() in (".html", ".htm", "")
 
 
-class PageSection(NamedTuple):
-    """What the page says of a section: its title, what it proves, how to read it, the element ids of its charts, the
-    names of its tables, notes, and modules as a tree.
-    """
-
-    of: Section
-    title: str
-    proves: str
-    reads: str
-    charts: list[str]
-    tables: list[str]
-    notes: list[str]
-    modules: ModuleTree | None
-
-
 class _Page:
     """Charts by the id of their element, and tables with the column by whose largest values rows are selected."""
 
@@ -81,66 +64,62 @@ class _Page:
         self.charts: dict[str, Chart] = {}
         self.tables: dict[str, tuple[Table, str]] = {}
 
-    def add(self, name: str, charts: list[Chart], half: bool = False) -> list[str]:
+    def add_charts(self, name: str, charts: list[Chart], half: bool = False) -> list[str]:
         """Adds charts over the whole or half of the page's width, and returns their element ids."""
-        of_page = {
-            f"{name}-{number}": chart | {"config": HALF} if half else chart for number, chart in enumerate(charts)
-        }
-        self.charts |= of_page
-        return [*of_page]
+        by_id = {f"{name}-{number}": chart | {"config": HALF} if half else chart for number, chart in enumerate(charts)}
+        self.charts |= by_id
+        return [*by_id]
 
-    def section(self, section: Section) -> PageSection | None:
-        """Adds the charts and tables of a section, and returns its description; None if it has no table."""
-        tables = [table for table in map(self.report.page_table, section.tables) if table is not None]
+    def add_table(self, table: Table) -> str:
+        """Adds a table, of a long one the rows with the largest values of a column, and returns its name."""
+        self.tables[table.name] = table, LARGEST.get(table.name, "") if len(table) > FEWEST else ""
+        return table.name
+
+    def section(self, section: Section) -> dict[str, Any] | None:
+        """Adds the charts and tables of a section, and returns what the page says of it; None if it has no table."""
+        report = self.report
+        tables = [table for table in map(report.page_table, section.tables) if table is not None]
         if not tables:
             return None
-        shown = [table for table in tables if len(table)]
-        charts = [self.add(table.name, draw(table)) for table in shown if (draw := section.tables[table.name].chart)]
-        as_recorded = self.report.as_recorded if section.name not in OF_NO_RECORDING else ""
-        note = tables[0].note
+        shown, note = [table for table in tables if len(table)], tables[0].note
+        charts = [self.add_charts(table.name, CHARTS[table.name](table)) for table in shown if table.name in CHARTS]
+        as_recorded = report.as_recorded if section.name not in OF_NO_RECORDING else ""
         notes = [f"Times in this section are {as_recorded}."] if as_recorded else []
-        return PageSection(
-            section,
-            self.report.tables[section.name].title,
-            section.statement(self.report.tables),
-            section.reads.format(options=self.report.options),
-            [*itertools.chain.from_iterable(charts)],
-            [self.table(table, section.tables[table.name].by) for table in shown],
-            notes + ([f"{note[0].upper()}{note[1:]}."] if note else []),
-            next((module_tree(table) for table in shown if table.name == MODULES), None),
-        )
-
-    def table(self, table: Table, by: str = "") -> str:
-        """Adds a table, of a long one the rows with the largest values of a column, and returns its name."""
-        self.tables[table.name] = table, by if len(table) > FEWEST else ""
-        return table.name
+        return {
+            "name": section.name,
+            "label": section.label,
+            "title": report.tables[section.name].title,
+            "proves": STATEMENTS[section.name](report.tables),
+            "reads": section.reads.format(options=report.options),
+            "charts": [*chain.from_iterable(charts)],
+            "tables": [*map(self.add_table, shown)],
+            "notes": notes + ([f"{note[0].upper()}{note[1:]}."] if note else []),
+            "modules": next((module_tree(table) for table in shown if table.name == "modules"), None),
+        }
 
     def content(self) -> dict[str, Any]:
         """Adds all charts and tables to the page, and returns its texts and what refers to them."""
         report, tables = self.report, self.report.tables | {"ranks": self.report.ranks}
-        groups = {
-            group: [page_section for section in sections if (page_section := self.section(section))]
-            for group, sections in SECTIONS.items()
-        }
-        sections = [*itertools.chain.from_iterable(groups.values())]
-        shown = {group: [section for section in groups[group] if section.tables] for group in groups}
-        without_rows = (report.tables[section.of.name] for section in sections if not section.tables)
+        groups = {group: [*filter(None, map(self.section, sections))] for group, sections in SECTIONS.items()}
+        shown = {group: [section for section in sections if section["tables"]] for group, sections in groups.items()}
+        without_rows = [section["name"] for section in chain(*groups.values()) if not section["tables"]]
+        ranks = groups_table(report.groups, report.ranks) if report.groups else report.ranks
         return {
             "report": report,
             "figures": key_figures(tables),
             "verdict": report.verdict.removesuffix(report.recording_cost).rstrip(),
             "clock_of_gains": "as recorded" if report.is_of_recording else "without a profiler",
-            "section_of": {table: section.of for section in sections if section.tables for table in section.of.tables},
+            "section_of": {table: section for section in chain(*shown.values()) for table in section["tables"]},
             "together": overlap(report.together) if report.together else "",
             "facts": [*facts(tables), *([in_words(report.groups)] if report.groups else [])],
-            "spent": self.add("spent", spent(report), half=True),
-            "limits": self.add("limits", limits(report), half=True),
-            "gains": self.add("gains", gains(report), half=True),
-            "ranks": self.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
+            "spent": self.add_charts("spent", spent(report), half=True),
+            "limits": self.add_charts("limits", limits(report), half=True),
+            "gains": self.add_charts("gains", gains(report), half=True),
+            "ranks": self.add_table(ranks),
             "overview": shown.pop(OVERVIEW),
-            "groups": {group: of_group for group, of_group in shown.items() if of_group or group == DETAILS},
+            "groups": {group: sections for group, sections in shown.items() if sections or group == DETAILS},
             "details": DETAILS,
-            "empty": absent_tables(without_rows, report.on_device),
+            "empty": absent_tables(map(report.tables.__getitem__, without_rows), report.on_device),
             "words": WORDS,
         }
 
@@ -150,18 +129,23 @@ def render(report: Report) -> str:
     require("report")
     page, flow = _Page(report), FlowSection(report.data_flow) if report.data_flow else None
     content, of_flow = page.content(), _template("flow.html").render(section=flow, flow=flow.flow) if flow else ""
-    scripts = [_script(text) for text in (drawing_library(), "".join(map(_text, SCRIPTS)))]
+    # `</script` would end a script even inside a string
+    scripts = [
+        text.replace("</script", "<\\/script").replace("\r\n", "\n")
+        for text in (drawing_library(), "".join(map(_text, SCRIPTS)))
+    ]
     json = {"specs": orjson.dumps(page.charts, option=orjson.OPT_SERIALIZE_NUMPY)}
     json |= {"timeline-data": report.timeline.json} if report.timeline else {}
     json |= {"flow-data": flow.arrows} if flow else {}
-    embedded = {name: _in_script(content) for name, content in json.items()}
-    room = LARGEST - sum(map(len, (scripts[0], of_flow, *embedded.values())))
+    embedded = {name: _in_script(text) for name, text in json.items()}
+    room = MOST_BYTES - sum(map(len, (scripts[0], of_flow, *embedded.values())))
     tables = embed_tables(page.tables, min(MAX_BYTES, room))
     rows = ",".join(f'"{name}":{_in_script(table.json)}' for name, table in tables.items())
+    digests = " ".join(f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
     return _template("page.html").render(
         content,
         flow=of_flow,
-        policy=_policy(scripts),
+        digests=digests,
         style=_text("page.css"),
         scripts=scripts,
         embedded=embedded | {"rows": f"{{{rows}}}"},
@@ -185,26 +169,9 @@ def _template(name: str) -> "jinja2.Template":
     return environment.from_string(_text(name))
 
 
-def _policy(scripts: Iterable[str]) -> str:
-    """Returns the content security policy: only these scripts run, and nothing is loaded from elsewhere.
-
-    All inline styles are allowed, as the drawing library sets many; without network they can only change the look.
-    """
-    digests = " ".join(f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
-    return (
-        f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
-    )
-
-
 def _in_script(json: bytes) -> str:
     """Returns JSON that can be part of a script, which would end at a `</script` even inside a string."""
     return plain_json(json).decode().replace("<", "\\u003c")
-
-
-def _script(text: str) -> str:
-    """Returns a script with `</script` escaped, which would end it even inside a string, and with \\n as line ends."""
-    return text.replace("</script", "<\\/script").replace("\r\n", "\n")
 
 
 def _text(name: str) -> str:

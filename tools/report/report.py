@@ -37,8 +37,8 @@ from .bars import Slices, host_ops
 from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .flow_section import step_flow
 from .inputs import ReadOptions, Sources, ranks_table, read_ranks, recorded_counts
-from .overview import diff_verdict
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
+from .statements import diff_verdict
 from .timeline import Timeline, timeline
 from .what_if import classes_twice_as_fast, what_if
 

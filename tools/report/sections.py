@@ -1,12 +1,6 @@
 """The sections of the page, an analysis each, in five groups; and what the words of the page mean."""
 
-from collections.abc import Callable
 from typing import NamedTuple
-
-from ..analyses import Table
-from . import charts, curves, module_tree, statements
-from .drawing import Chart, RankedBars, StackedBars
-from .statements import Statement
 
 OF_NO_RECORDING = {"what_if", "trace_diff", "memory_timeline", "cupti_counters"}
 """The sections that say themselves which run they are of, or whose figures are no times."""
@@ -37,26 +31,32 @@ WORDS = {
     "hidden communication": "beside computation, so that it costs nothing",
     "exposed communication": "beside no computation, so that the run waits for it",
 }
-
-
-class Shown(NamedTuple):
-    """How a table is shown: with a chart, and of many rows those with the largest values of the column `by`."""
-
-    chart: Callable[[Table], list[Chart]] | None = None
-    by: str = ""
-
-
-ROWS = Shown()
+LARGEST = {
+    "critical_path_by_rank": "on_path", "critical_path_between_ranks": "time", "critical_path_nodes": "time",
+    "per_op_device_time_by_name": "self", "per_op_device_time_by_shape": "self", "per_op_device_time": "self",
+    "host_time_per_op": "self", "host_time_per_op_by_shape": "self",
+    "collectives_over_ranks_by_group": "exposed", "collectives_over_ranks_waits_by_rank": "waited",
+    "collectives_over_ranks_waits": "time", "collectives_over_ranks_all_to_all": "size",
+    "collectives_over_ranks": "start_skew", "memory_timeline_live": "size", "memory_timeline": "allocated",
+    "kernel_duration_distribution": "sum", "kernel_duration_distribution_by_rank": "sum",
+    "launch_statistics": "delay", "frequent_kernel_patterns": "device_time",
+    "graph_replays": "time", "graph_replays_by_op": "time", "graph_replays_by_position": "time", "efficiency": "time",
+}  # fmt: skip
+"""The column of which a long table shows the rows with the largest values; of others it shows the first rows."""
 
 
 class Section(NamedTuple):
-    """An analysis: the label of its link, what its tables prove, how to read it, and how its tables are shown."""
+    """An analysis: the label of its link, how to read it, and its tables in the order of the page, named `NAME…`."""
 
     name: str
     label: str
-    statement: Statement
     reads: str
-    tables: dict[str, Shown]
+    details: tuple[str, ...] = ("",)
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the tables."""
+        return [f"{self.name}{detail}" for detail in self.details]
 
 
 SECTIONS = {
@@ -64,277 +64,142 @@ SECTIONS = {
         Section(
             "what_if",
             "What if",
-            statements.what_if,
             "The run replayed with changed durations: what it would take in all, as work that ran beside the change then "
             "limits it. Nodes says to how many a change applies, matched how long these took as recorded.",
-            {"what_if": Shown(charts.what_if)},
         ),
         Section(
             "trace_diff",
             "Difference",
-            statements.difference,
             "Run B less run A: step and run first, then what they were spent on; then by name and shape, by call path, which shows where a "
             "moved or fused kernel went, and by module.",
-            {
-                "trace_diff": Shown(charts.trace_diff),
-                "trace_diff_runs": ROWS,
-                "trace_diff_tree": ROWS,
-                "trace_diff_modules": ROWS,
-            },
+            ("", "_runs", "_tree", "_modules"),
         ),
     ),
     "Time": (
         Section(
             "temporal_breakdown",
             "Busy and idle",
-            statements.busy_devices,
             "Busy is the time in which anything runs on a device, idle the rest between its first and last activity.",
-            {
-                "temporal_breakdown": Shown(
-                    StackedBars(
-                        "time [µs]",
-                        ("time [µs]", "share [%]"),
-                        {"compute": "computation", "non_compute": "other activities", "idle": "idle"},
-                    )
-                )
-            },
         ),
         Section(
             "step_breakdown",
             "Steps",
-            statements.steps,
             "A step lasts until its mark and all that it launched have ended. It is bound by what most of the critical path of its rank, "
             "replayed alone, is: work of the device, or of the host, which then is what to make faster.",
-            {"step_breakdown": Shown(charts.step_breakdown)},
         ),
         Section(
             "host_phases",
             "Phases",
-            statements.host_phases,
             "What the main thread did in each step: ops of the forward and the backward pass, the optimizer, the next batch, "
             "waiting for the device, other threads or ranks, and Python between ops.",
-            {"host_phases": ROWS},
         ),
         Section(
             "idle_time_breakdown",
             "Idle time",
-            statements.idle_cause,
             "Why a stream stood still: the launch came after the stream was free (host wait), the start took its usual "
             "pause (kernel wait, below {options.kernel_wait_us:g} µs), or the work was there but held back (other).",
-            {
-                "idle_time_breakdown": Shown(
-                    StackedBars(
-                        "idle [µs]",
-                        ("cause", "idle [µs]", "share [%]", "gaps"),
-                        part="category",
-                        order=lambda row: ("host wait", "kernel wait", "other").index(row["part"]),
-                        title="idle",
-                    )
-                )
-            },
         ),
         Section(
             "kernel_breakdown",
             "Kernels",
-            statements.heaviest_kernel,
             "What ran on the devices, classes that overlap counted once. Ticks are single ranks, bars their mean.",
-            {
-                "kernel_breakdown": Shown(
-                    StackedBars(
-                        "time [µs]",
-                        ("time [µs]", "pct [%]"),
-                        part="class",
-                        order=lambda row: (row["part"].count("+"), row["part"]),
-                    )
-                ),
-                "kernel_breakdown_kernels": Shown(
-                    RankedBars("{name}", "sum [µs]", "total time", ("pct [%]", "count"), part="class", skip="others")
-                ),
-            },
+            ("", "_kernels"),
         ),
         Section(
             "critical_path",
             "Critical path",
-            statements.whole_critical_path,
             "The chain of work and waits that the job's length consists of; anything beside it can get faster without effect. "
             "All ranks are replayed together, and the rank of a row is the one that the chain is on. "
             "It goes from rank to rank through a collective or a message, whose time counts for the rank that came last to it.",
-            {
-                "critical_path": Shown(
-                    StackedBars("time [µs]", ("time [µs]", "pct [%]"), part="kind", order=lambda row: -row["time"])
-                ),
-                "critical_path_replay": ROWS,
-                "critical_path_by_rank": Shown(by="on_path"),
-                "critical_path_between_ranks": Shown(by="time"),
-                "critical_path_nodes": Shown(by="time"),
-            },
+            ("", "_replay", "_by_rank", "_between_ranks", "_nodes"),
         ),
         Section(
             "per_op_device_time",
             "Ops",
-            statements.ops_of_device,
             "Device time of what an op launched itself, and of its whole subtree.",
-            {
-                "per_op_device_time_by_name": Shown(
-                    RankedBars(
-                        "{name}", "self [µs]", "time of the op's own activities", ("subtree [µs]", "ops", "count")
-                    ),
-                    by="self",
-                ),
-                "per_op_device_time_by_shape": Shown(by="self"),
-                "per_op_device_time": Shown(by="self"),
-            },
+            ("_by_name", "_by_shape", ""),
         ),
         Section(
             "host_time_per_op",
             "Host",
-            statements.ops_of_host,
             "How long ops kept the host: with all that they called, and by themselves, runtime calls included.",
-            {
-                "host_time_per_op": Shown(
-                    RankedBars(
-                        "{name}", "self [µs]", "time of the op itself on the host", ("thread", "total [µs]", "count")
-                    ),
-                    by="self",
-                ),
-                "host_time_per_op_by_shape": Shown(by="self"),
-            },
+            ("", "_by_shape"),
         ),
     ),
     "Communication": (
         Section(
             "communication_computation_overlap",
             "Overlap",
-            statements.hidden_communication,
             "Communication that runs beside computation costs nothing; what is exposed makes the run longer.",
-            {
-                "communication_computation_overlap": Shown(
-                    StackedBars(
-                        "time [µs]",
-                        ("time [µs]", "overlap_pct [%]"),
-                        {"overlap": charts.HIDDEN, "exposed_communication": charts.EXPOSED},
-                        title="communication",
-                    )
-                )
-            },
         ),
         Section(
             "collectives_over_ranks",
             "Collectives",
-            statements.collectives,
             "A collective starts for all when the last rank arrives: latency is the shortest duration of any member, skew "
             "the wait for the last.",
-            {
-                "collectives_over_ranks_by_size": ROWS,
-                "collectives_over_ranks_by_group": Shown(by="exposed"),
-                "collectives_over_ranks_waits_by_rank": Shown(by="waited"),
-                "collectives_over_ranks_waits": Shown(charts.collectives_over_ranks_waits, by="time"),
-                "collectives_over_ranks_all_to_all": Shown(charts.collectives_over_ranks_all_to_all, by="size"),
-                "collectives_over_ranks": Shown(charts.collectives_over_ranks, by="start_skew"),
-                "collectives_over_ranks_missing": ROWS,
-            },
+            ("_by_size", "_by_group", "_waits_by_rank", "_waits", "_all_to_all", "", "_missing"),
         ),
     ),
     "Memory": (
         Section(
             "memory_timeline",
             "Memory",
-            statements.memory,
             "Bytes in use, and what lives at the peak, by the op that got it. What stays from step to step is the model; "
             "what grows and falls with each are activations and gradients.",
-            {
-                "memory_timeline_peak": ROWS,
-                "memory_timeline_live": Shown(by="size"),
-                "memory_timeline": Shown(curves.memory_timeline, by="allocated"),
-            },
+            ("_peak", "_live", ""),
         ),
     ),
     "Details": (
         Section(
             "kernel_duration_distribution",
             "Durations",
-            statements.durations,
             "Boxes hold the middle half of a kernel's durations over all ranks, lines reach from the 5th to the 95th "
             "percentile.",
-            {
-                "kernel_duration_distribution": Shown(charts.kernel_duration_distribution, by="sum"),
-                "kernel_duration_distribution_by_rank": Shown(by="sum"),
-            },
+            ("", "_by_rank"),
         ),
         Section(
             "launch_statistics",
             "Launches",
-            statements.launches,
             "Each point is a launch. Short: the device was done sooner than the call; slow: a call above "
             "{options.slow_call_us:g} µs; long delay: more than {options.long_delay_us:g} µs from call to start, which is "
             "good where the host runs ahead.",
-            {
-                "launch_statistics_by_api": Shown(
-                    RankedBars("{api}", "host [µs]", "host time in calls", ("launches", "delay_mean [µs]"))
-                ),
-                "launch_statistics_delay_by_op": ROWS,
-                "launch_statistics_short_kernels": Shown(charts.launch_statistics_short_kernels),
-                "launch_statistics": Shown(charts.launch_statistics, by="delay"),
-            },
+            ("_by_api", "_delay_by_op", "_short_kernels", ""),
         ),
         Section(
             "counters",
             "Queues and copies",
-            statements.queues,
             "Work queued on a stream keeps the device busy; at 0 it waits for the host, at the limit "
             "({options.queue_limit}) the host waits for it.",
-            {"counters_summary": ROWS, "counters": Shown(charts.counters)},
+            ("_summary", ""),
         ),
         Section(
             "frequent_kernel_patterns",
             "Patterns",
-            statements.patterns,
             "Operators that launch the same kernels in the same order, over and over, are candidates for fusion or graphs.",
-            {
-                "frequent_kernel_patterns": Shown(
-                    RankedBars(
-                        "{operator}: {pattern}", "device_time [µs]", "time on the device", ("count", "host_time [µs]")
-                    ),
-                    by="device_time",
-                )
-            },
         ),
         Section(
             "graph_replays",
             "Graphs",
-            statements.graphs,
             "What a launched CUDA or HIP graph does, kernel by kernel. No op launches these, but each has its place in "
             "the graph, and with a trace of the capture (--capture-trace) the op that it was captured from, or what the "
             "program marked it as (PyTorch's mark_kernels).",
-            {
-                "graph_replays": Shown(by="time"),
-                "graph_replays_by_op": Shown(by="time"),
-                "graph_replays_by_position": Shown(by="time"),
-            },
+            ("", "_by_op", "_by_position"),
         ),
-        Section(
-            "cupti_counters",
-            "CUPTI",
-            statements.hardware_counters,
-            "Hardware counters of the kernels and ops that they measured.",
-            {"cupti_counters": Shown(RankedBars("{kernel}", "flops []", "floating-point operations", ("op_stack",)))},
-        ),
+        Section("cupti_counters", "CUPTI", "Hardware counters of the kernels and ops that they measured."),
         Section(
             "efficiency",
             "Efficiency",
-            statements.efficiency,
             "What kernels reach of what their device can do at most, by the work of the op that launched them. Dashed: "
             "the roof, up along the memory bandwidth, then flat at the peak; what lies far below is limited by something "
             "else, often by being small.",
-            {"efficiency": Shown(charts.efficiency, by="time"), "efficiency_by_step": ROWS},
+            ("", "_by_step"),
         ),
         Section(
             "modules",
             "Modules",
-            statements.modules,
             "What each module of the model takes, forward and backward, with the modules in it: a module is as wide as "
             "its share, and lies below the one that calls it.",
-            {"modules": Shown(module_tree.modules), "modules_by_function": ROWS},
+            ("", "_by_function"),
         ),
     ),
 }

@@ -1,18 +1,24 @@
-"""What the tables of each section of the page prove, in a sentence; a statement is "" where they prove none."""
+"""What a report says of its tables in words: a few figures, sentences on what ran and where the time went, a sentence
+for each section of the page, and which of two runs is faster.
+"""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...schema.columns import bytes_text, time_text
 from ...schema.linked import STEP_MARK
-from ..analyses import WHOLE, Table
+from ..analyses import WHOLE, WITHOUT_PROFILER, Gain, Table
 from ..view import short_name
 from .cells import Row, cell, rows_of, shortened, sums, times_text
 from .what_if import UNPROFILED
 
 Tables = Mapping[str, Table]
+Statement = Callable[[Tables], str]
+STATEMENTS: dict[str, Statement] = {}
+"""What the tables of each section of the page prove, in a sentence; a statement is "" where they prove nothing."""
 LONGEST = 60
 PHASES = {
     "forward": "the forward pass", "backward": "the backward pass", "optimizer": "optimizer",
@@ -22,20 +28,179 @@ IDLE_CAUSES = {
     "host wait": "the host launches too late", "kernel wait": "kernels pause before they start",
     "other": "launched work waits for other work",
 }  # fmt: skip
+WORK = {
+    "computation": ("kernel",), "communication": ("communication",), "memory": ("copy or set", "copies and sets"),
+}  # fmt: skip
+"""What the activities of a class are called."""
+SYMPTOMS = ("device: idle", "host: waiting")
+"""Parts of a run that follow from what other parts take."""
+DIFFERENCES, OF_TWO_RUNS, LEAST_CHANGE_PCT = 4, "trace_diff_runs", 1.0
 
 
-Statement = Callable[[Tables], str]
+# At the top
 
 
-def _of(table: str) -> Callable[[Callable[[list[Row], Tables], str]], Statement]:
-    """Makes a statement of what is said of a table's rows: "" where it has none."""
+class KeyFigure(NamedTuple):
+    """A number with its unit, its label, and its range over ranks."""
 
-    def made(say: Callable[[list[Row], Tables], str]) -> Statement:
+    value: str
+    label: str
+    detail: str = ""
+
+
+def key_figures(tables: Tables) -> list[KeyFigure]:
+    """Returns the figures of the run, such as its length and how its devices spent it, or those of two runs."""
+    return [*(_figures_of_two_runs(tables) if OF_TWO_RUNS in tables else _figures_of_run(tables))]
+
+
+def _figures_of_run(tables: Tables) -> Iterator[KeyFigure]:
+    ranks, replays = rows_of(tables, "ranks"), rows_of(tables, "critical_path_replay")
+    devices = [row for row in rows_of(tables, "temporal_breakdown") if row["span"]]
+    measured = [row["measured"] for row in replays if row["measured"]]
+    if ranks:
+        yield KeyFigure(cell(len(ranks)), "ranks")
+    if measured:
+        job = replays[0]["ranks"]
+        yield KeyFigure(time_text(measured[0]), "measured run", f"of all {job} ranks" if job > 1 else "")
+    if devices:
+        whole = measured[0] if measured else max(row["span"] for row in devices)
+        for label, column in (("device busy", "busy"), ("computing", "compute")):
+            shares = [100 * row[column] / (whole or 1.0) for row in devices]
+            yield _figure_over_ranks(label, shares, "{:.1f} %".format, "of the run")
+    if overlapping := rows_of(tables, "communication_computation_overlap"):
+        exposed = [row["exposed_communication"] for row in overlapping]
+        yield _figure_over_ranks("exposed communication", exposed, time_text)
+    if devices:
+        yield KeyFigure(cell(sum(row["activities"] for row in devices)), "device activities")
+    elif _lacks_devices(ranks):
+        yield KeyFigure(cell(sum(row["host_ops"] for row in ranks)), "host ops")
+        yield KeyFigure("none", "device activities")
+
+
+def _figures_of_two_runs(tables: Tables) -> Iterator[KeyFigure]:
+    ranks = Counter(row["run"] for row in rows_of(tables, "ranks"))
+    kernels = [row for row in rows_of(tables, "trace_diff") if row["kind"] == "kernel"]
+    before, after = _sum(kernels, "time_a"), _sum(kernels, "time_b")
+    for row in rows_of(tables, OF_TWO_RUNS):
+        if row["part"] in WHOLE:
+            yield KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"])
+    if before or after:
+        yield KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities")
+    yield KeyFigure(f"{ranks['A']} → {ranks['B']}", "ranks")
+
+
+def _figure_over_ranks(label: str, values: list[float], text: Callable[[float], str], of: str = "") -> KeyFigure:
+    """Returns the mean, and the range if ranks differ."""
+    low, high = text(min(values)), text(max(values))
+    by_rank = "" if low == high else f"{low.removesuffix(high.lstrip('0123456789.,'))} to {high} by rank"
+    return KeyFigure(text(sum(values) / len(values)), label, "; ".join(filter(None, (of, by_rank))))
+
+
+def facts(tables: Tables) -> list[str]:
+    """Returns sentences on what ran and where the time went, each from an analysis that found something."""
+    if OF_TWO_RUNS in tables:
+        return [*_run_difference(tables)]
+    ranks, devices = rows_of(tables, "ranks"), rows_of(tables, "temporal_breakdown")
+    count, ops = sums(rows_of(tables, "kernel_breakdown_kernels"), "class", "count"), _sum(ranks, "host_ops")
+    parts = [_count_text(count[of], *words) for of, words in WORK.items() if of in count]
+    ran = [f"{', '.join(parts)} ran on {_count_text(len(devices), 'device')}"] if parts else []
+    ran += [f"{_count_text(ops, 'host op')} on {_count_text(len(ranks), 'rank')}"] if ops else []
+    proved = [
+        STATEMENTS[of](tables)
+        for of in ("kernel_breakdown", "communication_computation_overlap", "idle_time_breakdown")
+    ]
+    path = _path_text(rows_of(tables, "critical_path"))
+    host_only = "No device activity was recorded: the page shows the host alone." if _lacks_devices(ranks) else ""
+    return [*filter(None, (f"{', '.join(ran)}." if ran else "", host_only, *proved, path))]
+
+
+def _lacks_devices(ranks: list[Row]) -> bool:
+    return bool(ranks) and not any(row["activities"] for row in ranks)
+
+
+def _count_text(number: float, singular: str, plural: str = "") -> str:
+    return f"{number:,.0f} {singular if number == 1 else plural or singular + 's'}"
+
+
+def _run_difference(tables: Tables) -> Iterator[str]:
+    """Yields the parts of the run that differ most, then the kernels, or without a device the ops."""
+    parts = [row for row in rows_of(tables, OF_TWO_RUNS) if row["part"] not in WHOLE and row["difference"]]
+    for row in parts[:DIFFERENCES]:
+        yield f"{row['part'].capitalize()}: {_signed(row['difference'])} ({time_text(row['a'])} → {time_text(row['b'])})."
+    items = rows_of(tables, "trace_diff")
+    kernels = [row for row in items if row["kind"] == "kernel"]
+    ops = [row for row in items if not row["name"].startswith(STEP_MARK)]
+    for row in [row for row in kernels or ops if row["difference"]][:DIFFERENCES]:
+        name = f"{_name(row['name'])} {shortened(row['shape'], 24)}".strip()
+        yield f"{name}: {_signed(row['difference'])} ({row['category']}, {row['count_a']:,} → {row['count_b']:,} of them)."
+
+
+def _signed(time: float) -> str:
+    return f"{'+' if time > 0 else '−'}{time_text(abs(time))}"
+
+
+def overlap(gain: Gain) -> str:
+    """Returns that the gains of findings cannot be added, and what all of them bring together."""
+    return f"These gains overlap: all of it together would save {gain.share} ({gain.time})."
+
+
+# Two runs
+
+
+def diff_verdict(tables: Tables) -> str:
+    """Returns whether run B is faster or slower than run A, by how much, and what the largest difference is."""
+    rows = rows_of(tables, OF_TWO_RUNS)
+    whole = {row["part"]: row for row in rows if row["part"] in WHOLE and row["change"] is not None}
+    without = whole.pop(WITHOUT_PROFILER, None)
+    if not whole:
+        return ""
+    first, *others = whole.values()
+    text = _faster(first) + "".join(f", the {row['part']} {_change(row)}" for row in others)
+    parts = [row for row in rows if row["part"] not in WHOLE and row["difference"] * first["difference"] > 0]
+    if parts and not _is_alike(first):
+        causes = [row for row in parts if row["part"] not in SYMPTOMS]
+        largest = next((row for row in causes if 2 * abs(row["difference"]) > abs(parts[0]["difference"])), parts[0])
+        most = "Most" if 2 * abs(largest["difference"]) > abs(first["difference"]) else "The largest part"
+        ranks = Counter(row["run"] for row in rows_of(tables, "ranks"))
+        # what one rank does more, the others wait for
+        of_mean = f" in the mean of {ranks['A']} ranks" if ranks["A"] == ranks["B"] > 1 else ""
+        text += f". {most} of that is {largest['part'].replace(': ', ' ')}, {_change(largest)}{of_mean}"
+    if without is None:
+        return f"{text}."
+    return f"Without a profiler, r{_faster(without)[1:]}. As recorded, r{text[1:]}."
+
+
+def _faster(row: Row) -> str:
+    """Returns whether run B is faster or slower, by the step or the run of a row."""
+    how = "as fast as" if _is_alike(row) else "faster than" if row["change"] < 0 else "slower than"
+    change = f"{abs(row['change']):.1f} % {'less' if row['change'] < 0 else 'more'} time, "
+    is_same = time_text(row["a"]) == time_text(row["b"])
+    takes = f"takes {'' if is_same else change}{_change(row)}"
+    return f"Run B is {how} run A: {'the run' if row['part'] == 'run' else 'a step'} {takes}"
+
+
+def _is_alike(row: Row) -> bool:
+    return bool(abs(row["change"]) < LEAST_CHANGE_PCT)
+
+
+def _change(row: Row) -> str:
+    before, after = time_text(row["a"]), time_text(row["b"])
+    return f"{after} in both" if before == after else f"{after} instead of {before}"
+
+
+# Sections of the page
+
+
+def _of(*names: str, section: str = "") -> Callable[[Callable[..., str]], Statement]:
+    """Makes the statement of a section, that of the first table, from what is said of the rows of these tables."""
+
+    def made(say: Callable[..., str]) -> Statement:
         @wraps(say)
         def statement(tables: Tables) -> str:
-            rows = rows_of(tables, table)
-            return say(rows, tables) if rows else ""
+            rows = [rows_of(tables, name) for name in names]
+            return say(*rows) if any(rows) else ""
 
+        STATEMENTS[section or names[0]] = statement
         return statement
 
     return made
@@ -58,40 +223,32 @@ def _share(part: float, whole: float) -> str:
 
 
 @_of("what_if")
-def what_if(rows: list[Row], _: Tables) -> str:
-    """Says which change shortens the run most, that without a profiler where it is known."""
+def _what_if(rows: list[Row]) -> str:
+    # the change that shortens the run most, that without a profiler where it is known
     best = _most([row for row in rows if row.get("run") == UNPROFILED] or rows, "saved")
     run = f"run {best['run']}" if "run" in best else "run"
     return f"With {best['change']} the {run} is {best['saved_pct']:.0f} % shorter."
 
 
-def difference(tables: Tables) -> str:
-    """Says what two runs spend their time on most differently, else which op or kernel differs most."""
-    parts = [
-        (row["part"].replace(": ", " ").capitalize(), row["difference"])
-        for row in rows_of(tables, "trace_diff_runs")
-        if row["part"] not in WHOLE
-    ]
-    names = [(_name(row["name"]), row["difference"]) for row in rows_of(tables, "trace_diff")]
-    differences = parts or [name for name in names if not name[0].startswith(STEP_MARK)]
-    what, time = max(differences, key=lambda item: abs(item[1] or 0), default=("", 0))
-    more = "more" if (time or 0) > 0 else "less"
-    return f"{what} differs most: {time_text(abs(time))} {more} in run B." if time else ""
+@_of("trace_diff", OF_TWO_RUNS)
+def _difference(work: list[Row], runs: list[Row]) -> str:
+    parts = [(row["part"].replace(": ", " ").capitalize(), row) for row in runs if row["part"] not in WHOLE]
+    names = [(_name(row["name"]), row) for row in work if not row["name"].startswith(STEP_MARK)]
+    differences = [(what, row["difference"] or 0) for what, row in parts or names]
+    what, time = max(differences, key=lambda item: abs(item[1]), default=("", 0))
+    return f"{what} differs most: {time_text(abs(time))} {'more' if time > 0 else 'less'} in run B." if time else ""
 
 
 @_of("temporal_breakdown")
-def busy_devices(rows: list[Row], _: Tables) -> str:
-    """Says for which part of their time devices are busy."""
+def _busy_devices(rows: list[Row]) -> str:
     span = _sum(rows, "span")
-    if not span:
-        return ""
-    busy, computing = (_share(_sum(rows, column), span) for column in ("busy", "compute"))
-    return f"From first to last activity devices are busy for {busy} of the time, computing for {computing}."
+    busy, computing = (_share(_sum(rows, column), span or 1) for column in ("busy", "compute"))
+    text = f"From first to last activity devices are busy for {busy} of the time, computing for {computing}."
+    return text if span else ""
 
 
 @_of("step_breakdown")
-def steps(rows: list[Row], _: Tables) -> str:
-    """Says how long steps take."""
+def _steps(rows: list[Row]) -> str:
     times = [row["time"] for row in rows]
     outliers = sum(bool(row["outlier"]) for row in rows)
     count = "1 step takes" if len(times) == 1 else f"{len(times):,} steps of all ranks take"
@@ -100,31 +257,26 @@ def steps(rows: list[Row], _: Tables) -> str:
 
 
 @_of("host_phases")
-def host_phases(rows: list[Row], _: Tables) -> str:
-    """Says what the main threads do most."""
+def _host_phases(rows: list[Row]) -> str:
     whole = _sum(rows, "time")
     times = {name: _sum(rows, name) for name in PHASES}
     largest = sorted(times, key=lambda name: -times[name])[:2]
-    if not whole:
-        return ""
-    spent = (f"{_share(times[name], whole)} with {PHASES[name]}" for name in largest)
-    return f"Of its time the main thread spends {', '.join(spent)}."
+    spent = (f"{_share(times[name], whole or 1)} with {PHASES[name]}" for name in largest)
+    return f"Of its time the main thread spends {', '.join(spent)}." if whole else ""
 
 
-@_of("idle_time_breakdown")
-def idle_cause(rows: list[Row], tables: Tables) -> str:
-    """Says why streams are idle, where launches are recorded."""
+@_of("idle_time_breakdown", "launch_statistics_by_api")
+def _idle_cause(rows: list[Row], launches: list[Row]) -> str:
     spent = sums(rows, "category", "idle")
     whole = sum(spent.values())
-    if not whole or not rows_of(tables, "launch_statistics_by_api"):
+    if not whole or not launches:
         return ""
     category, time = next(iter(spent.items()))
     return f"Streams are idle mostly because {IDLE_CAUSES[category]} ({_share(time, whole)} of their idle time)."
 
 
-@_of("kernel_breakdown_kernels")
-def heaviest_kernel(rows: list[Row], _: Tables) -> str:
-    """Says which kernel takes most of the computation."""
+@_of("kernel_breakdown_kernels", section="kernel_breakdown")
+def _heaviest_kernel(rows: list[Row]) -> str:
     kernels = [row for row in rows if row["class"] == "computation"]
     spent = sums([row for row in kernels if row["name"] != "others"], "name", "sum")
     whole = _sum(kernels, "sum")
@@ -134,40 +286,33 @@ def heaviest_kernel(rows: list[Row], _: Tables) -> str:
     return f"The heaviest kernel is {_name(name)} with {_share(time, whole)} of the computation."
 
 
-@_of("critical_path")
-def critical_path(rows: list[Row], _: Tables) -> str:
-    """Says what the critical path consists of, if of several kinds of time."""
+def _path_text(rows: list[Row]) -> str:
+    """Returns what the critical path consists of; "" if of one kind of time, as that of a run without a device is."""
     spent = sums(rows, "kind", "time")
     whole = sum(spent.values())
     parts = [f"{_share(time, whole)} {kind}" for kind, time in spent.items() if time >= 0.01 * whole]
-    # that a run without a device is on the host alone is no news
     return f"The critical path is {', '.join(parts[:4])}." if len(parts) > 1 else ""
 
 
-@_of("critical_path")
-def whole_critical_path(rows: list[Row], tables: Tables) -> str:
-    """Says the same, or what all of the path is."""
+@_of("critical_path", "critical_path_between_ranks")
+def _critical_path(rows: list[Row], between_ranks: list[Row]) -> str:
     kinds = sums(rows, "kind", "time")
     kind, time = next(iter(kinds.items()))
     share = _share(time, sum(kinds.values()) or 1.0)
-    all_of = "All" if share == "100 %" else share
-    consists = critical_path(tables) or f"{all_of} of the critical path is {kind} time."
-    crossings = _sum(rows_of(tables, "critical_path_between_ranks"), "crossings")
+    consists = _path_text(rows) or f"{'All' if share == '100 %' else share} of the critical path is {kind} time."
+    crossings = _sum(between_ranks, "crossings")
     return f"{consists} It goes from rank to rank {times_text(crossings)}." if crossings else consists
 
 
 @_of("communication_computation_overlap")
-def hidden_communication(rows: list[Row], _: Tables) -> str:
-    """Says how much of the communication is hidden."""
+def _hidden_communication(rows: list[Row]) -> str:
     whole = _sum(rows, "communication")
     hidden = _share(_sum(rows, "overlap"), whole) if whole else ""
     return f"{hidden} of the communication is hidden behind computation." if whole else ""
 
 
-@_of("collectives_over_ranks")
-def collectives(rows: list[Row], tables: Tables) -> str:
-    """Says how long ranks wait for each other, or how many collectives there are."""
-    waits = rows_of(tables, "collectives_over_ranks_waits_by_rank")
+@_of("collectives_over_ranks", "collectives_over_ranks_waits_by_rank")
+def _collectives(rows: list[Row], waits: list[Row]) -> str:
     waited = _sum(waits, "waited")
     if not waited:
         return f"{len(rows):,} collectives were recorded."
@@ -176,9 +321,8 @@ def collectives(rows: list[Row], tables: Tables) -> str:
     return f"In {len(rows):,} collectives ranks wait {time_text(waited)} in all for others, {of_rank}."
 
 
-@_of("memory_timeline_peak")
-def memory(rows: list[Row], _: Tables) -> str:
-    """Says where memory peaks."""
+@_of("memory_timeline_peak", section="memory_timeline")
+def _memory(rows: list[Row]) -> str:
     most = _most(rows, "peak")
     where = "the host" if most["device"] < 0 else f"device {most['device']}"
     step = f", in {most['step']}" if most["step"] else ""
@@ -187,32 +331,28 @@ def memory(rows: list[Row], _: Tables) -> str:
 
 
 @_of("kernel_duration_distribution")
-def durations(rows: list[Row], _: Tables) -> str:
-    """Says how the durations of the kernel that takes most time vary."""
+def _durations(rows: list[Row]) -> str:
     most = _most(rows, "sum")
     spread = f"{time_text(most['q05'])} to {time_text(most['q95'])} for nine of ten"
     return f"{_name(most['name'])}, of most time, takes {time_text(most['q50'])} in the median, {spread}."
 
 
-@_of("launch_statistics_by_api")
-def launches(rows: list[Row], _: Tables) -> str:
-    """Says how many launches take longer than what they launch."""
+@_of("launch_statistics_by_api", section="launch_statistics")
+def _launches(rows: list[Row]) -> str:
     count, short = _sum(rows, "launches"), _sum(rows, "short")
     of_all = f"{_share(short, count)} of {count:,} launches" if count else ""
     return f"{of_all} take the host longer than the device takes for what they launch." if count else ""
 
 
-@_of("counters_summary")
-def queues(rows: list[Row], _: Tables) -> str:
-    """Says how much work is queued."""
+@_of("counters_summary", section="counters")
+def _queues(rows: list[Row]) -> str:
     lengths = [row for row in rows if row["counter"] == "queue length"]
     text = "Stream {stream} of device {device} of rank {rank} has the longest queue: {mean:.1f} activities on average, up to {max:.0f}."
     return text.format(**_most(lengths, "mean")) if lengths else ""
 
 
 @_of("frequent_kernel_patterns")
-def patterns(rows: list[Row], _: Tables) -> str:
-    """Says which sequence of kernels takes most time."""
+def _patterns(rows: list[Row]) -> str:
     most = _most([row for row in rows if row["length"] > 1] or rows, "device_time")
     kernels = "the same kernel" if most["length"] == 1 else f"the same {most['length']} kernels in a row"
     often = f"{times_text(most['count'])}, for {time_text(most['device_time'])}"
@@ -220,21 +360,8 @@ def patterns(rows: list[Row], _: Tables) -> str:
 
 
 @_of("graph_replays")
-def graphs(rows: list[Row], _: Tables) -> str:
-    """Says how often graphs are launched."""
+def _graphs(rows: list[Row]) -> str:
     return f"Graphs are launched {times_text(sum(sums(rows, 'rank', 'launches').values()))}."
-
-
-@_of("per_op_device_time_by_name")
-def ops_of_device(rows: list[Row], _: Tables) -> str:
-    """Says which op takes devices longest."""
-    return _largest_share(rows, "of the devices' time in ops is work launched by")
-
-
-@_of("host_time_per_op")
-def ops_of_host(rows: list[Row], _: Tables) -> str:
-    """Says which op takes the host longest."""
-    return _largest_share(rows, "of the host's time in ops goes to")
 
 
 def _largest_share(rows: list[Row], what: str) -> str:
@@ -244,9 +371,18 @@ def _largest_share(rows: list[Row], what: str) -> str:
     return f"{_share(time, whole)} {what} {_name(name)}: {time_text(time)}." if whole else ""
 
 
+@_of("per_op_device_time_by_name", section="per_op_device_time")
+def _ops_of_device(rows: list[Row]) -> str:
+    return _largest_share(rows, "of the devices' time in ops is work launched by")
+
+
+@_of("host_time_per_op")
+def _ops_of_host(rows: list[Row]) -> str:
+    return _largest_share(rows, "of the host's time in ops goes to")
+
+
 @_of("efficiency")
-def efficiency(rows: list[Row], _: Tables) -> str:
-    """Says what the op of most time reaches of its device's peak."""
+def _efficiency(rows: list[Row]) -> str:
     bound = [row for row in rows if row["bound"]]
     if not bound:
         return ""
@@ -259,16 +395,15 @@ def efficiency(rows: list[Row], _: Tables) -> str:
 
 
 @_of("cupti_counters")
-def hardware_counters(rows: list[Row], _: Tables) -> str:
-    """Says how many kernels were measured, and which did most floating-point operations."""
+def _hardware_counters(rows: list[Row]) -> str:
     kernel, flops = next(iter(sums(rows, "kernel", "flops").items()))
     most = f"; most floating-point operations are of {_name(kernel)}" if flops else ""
     return f"Counters were recorded of {len(rows):,} kernel{'s' * (len(rows) > 1)}{most}."
 
 
 @_of("modules")
-def modules(rows: list[Row], _: Tables) -> str:
-    """Says which module takes most time: the outermost one that is not all."""
+def _modules(rows: list[Row]) -> str:
+    # the outermost module that is not all
     of = "device" if any(row["device_subtree"] for row in rows) else "host"
     column = f"{of}_subtree"
     outer, inner = ([row for row in rows if row["depth"] == depth] for depth in (0, 1))

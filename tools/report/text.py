@@ -16,8 +16,8 @@ from ..analyses import Column, Finding, Table
 from ..terminal import in_one_line
 from .cells import cell, heading, shortened
 from .files import FINDINGS
-from .overview import overlap
 from .report import Report
+from .statements import overlap
 
 OF_HOST = (
     "host_phases", "host_time_per_op", "critical_path", "modules", "memory_timeline", "collectives_over_ranks", "trace_diff", "what_if",

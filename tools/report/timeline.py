@@ -144,7 +144,7 @@ def _packed_bars(bars: Bars, chosen: Bool, sums: BarSums | None) -> dict[str, An
         "row": bars.row[chosen],
         "target": np.diff(target[order], prepend=0),
         "source": (source - target)[order],
-        "reason": reason[order],
+        "reason": np.asarray(reason[order], np.int64),
         "step": is_step[order].astype(np.int64),
     }
     described: dict[str, Any] = {"width": 0, "count": 0, "keys": []}

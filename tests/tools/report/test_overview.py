@@ -8,8 +8,8 @@ from execgraph.schema.graph import DependencyKind
 from execgraph.tools.analyses import Table
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.replay import parse_scale
-from execgraph.tools.report import ReportRequest, find_sources, overview, report_on
-from execgraph.tools.report.sections import SECTIONS
+from execgraph.tools.report import ReportRequest, find_sources, report_on
+from execgraph.tools.report.statements import STATEMENTS, diff_verdict, facts, key_figures
 from execgraph.tools.report.what_if import classes_twice_as_fast, what_if
 from execgraph.tools.sync_records_advice import SETTING, sync_records_advice
 from support.builder.timeline import TraceBuilder
@@ -33,8 +33,8 @@ def test_a_run_without_a_device_says_so_once_and_shows_the_host(
     assert "Host time per op name and thread\n" in said and "Temporal breakdown\n" not in said
     report = report_on(find_sources([device]))
     tables = report.tables | {"ranks": report.ranks}
-    assert "No device activity was recorded: the page shows the host alone." in overview.facts(tables)
-    assert ("none", "device activities", "") in overview.key_figures(tables)
+    assert "No device activity was recorded: the page shows the host alone." in facts(tables)
+    assert ("none", "device activities", "") in key_figures(tables)
 
 
 def test_the_sentences_name_what_limits_the_run(data: Path) -> None:
@@ -42,12 +42,12 @@ def test_the_sentences_name_what_limits_the_run(data: Path) -> None:
     assert report.verdict.startswith("Computation limits the run: 78 % of the critical path. ")
     assert report.verdict.endswith("Hiding that communication would save up to 19 % (863.3 µs).")
     tables = report.tables | {"ranks": report.ranks}
-    said = overview.facts(tables)
+    said = facts(tables)
     assert said[0] == "116 kernels, 8 communications, 2 copies and sets ran on 2 devices, 400 host ops on 2 ranks."
     assert "33 % of the communication is hidden behind computation." in said
     assert said[-1].startswith("The critical path is 78 % computation, ")
-    assert [figure.label for figure in overview.key_figures(tables)][:3] == ["ranks", "measured run", "device busy"]
-    assert overview.facts({}) == overview.key_figures({}) == []
+    assert [figure.label for figure in key_figures(tables)][:3] == ["ranks", "measured run", "device busy"]
+    assert facts({}) == key_figures({}) == []
 
 
 def two_runs(ranks: int, loading_a: float) -> dict[str, Table]:
@@ -74,7 +74,7 @@ def two_runs(ranks: int, loading_a: float) -> dict[str, Table]:
 def test_the_cause_of_a_difference_says_how_much_of_it_and_of_how_many_ranks(
     ranks: int, loading_a: float, sentence: str
 ) -> None:
-    assert overview.diff_verdict(two_runs(ranks, loading_a)).endswith(sentence)
+    assert diff_verdict(two_runs(ranks, loading_a)).endswith(sentence)
 
 
 def test_idle_time_is_no_cause_where_the_host_does_less() -> None:
@@ -85,15 +85,14 @@ def test_idle_time_is_no_cause_where_the_host_does_less() -> None:
             "trace_diff_runs", part=["step", "device: idle", "host: data loading"], a=[100e3, 80e3, 60e3],
             b=[40e3, 20e3, loading_b], difference=[-60e3, -60e3, loading_b - 60e3], change=[-60.0, -75.0, -80.0],
         )  # fmt: skip
-        return overview.diff_verdict(runs | table("ranks", run=["A", "B"]))
+        return diff_verdict(runs | table("ranks", run=["A", "B"]))
 
     assert said(10e3).endswith("Most of that is host data loading, 10.00 ms instead of 60.00 ms.")
     assert said(40e3).endswith("Most of that is device idle, 20.00 ms instead of 80.00 ms.")
 
 
 def test_work_that_differs_most_is_named_whoever_recorded_it() -> None:
-    said = overview._run_difference(two_runs(1, 80e3))
-    assert [*said][1:] == [
+    assert facts(two_runs(1, 80e3))[1:] == [
         "load batch: −120.00 ms (faster, 3 → 3 of them).",
         "aten::mm [[8]]: +40.0 µs (slower, 3 → 3 of them).",
     ]
@@ -133,9 +132,6 @@ def test_one_advice_names_all_ranks_without_synchronisation_records(tmp_path: Pa
     write_traces(simulate(build_job("ddp", ranks=2, steps=1, layers=1)), tmp_path, sync_records=False)
     report = report_on(find_sources([tmp_path]), ReportRequest(only=["temporal_breakdown"], page=False))
     assert report.advice == sync_records_advice("ranks 0, 1")
-
-
-STATEMENTS = {section.name: section.statement for sections in SECTIONS.values() for section in sections}
 
 
 def test_without_rows_no_section_proves_anything() -> None:
