@@ -17,6 +17,7 @@ from .changes import (
     least_time as least_time,
     matched as matched,
     parse_scale as parse_scale,
+    recorded_peaks as recorded_peaks,
     roofs as roofs,
     scale_nodes as scale_nodes,
     scale_workload as scale_workload,
@@ -36,6 +37,7 @@ from .critical_path import (
 from .execution import (
     MakespanRange as MakespanRange,
     Replay as Replay,
+    StartOffset as StartOffset,
     makespan_ns as makespan_ns,
     replay as replay,
     replay_job as replay_job,
@@ -43,7 +45,6 @@ from .execution import (
 )
 from .gathered_job import (
     GatheredJob as GatheredJob,
-    StartOffset as StartOffset,
     gather_job as gather_job,
     graphs_of_one_job as graphs_of_one_job,
     why_not_one_job as why_not_one_job,
@@ -57,14 +58,12 @@ from .recording import (
     without_profiler as without_profiler,
 )
 from .simulator import (
-    Simulated as Simulated,
-    describe_simulated as describe_simulated,
-    simulate_ranks as simulate_ranks,
-)
-from .simulator_configuration import (
     Configuration as Configuration,
+    Simulated as Simulated,
     configuration_of as configuration_of,
+    describe_simulated as describe_simulated,
     read_configuration as read_configuration,
+    simulate_ranks as simulate_ranks,
 )
 from .summary import (
     ReplaySummary as ReplaySummary,

@@ -9,7 +9,7 @@ its roof is also limited by something else.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
@@ -33,8 +33,6 @@ SCALABLE = {
     kind.label: kind
     for kind in (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY, NodeClass.DELAY)
 }
-CLASS_PREFIX = "class:"
-BOUND_PREFIX = "bound:"
 
 
 class Bound(Enum):
@@ -116,16 +114,6 @@ def recorded_peaks(graph: ExecutionGraph, overrides: Mapping[str, float] | None 
     return device_peaks(names, overrides)
 
 
-def bound_by(
-    graph: ExecutionGraph, classes: Classes, bound: Bound, overrides: Mapping[str, float] | None = None
-) -> Bool:
-    """Returns which nodes are computation that this resource limits, as far as work and device are known."""
-    device = graph.integers("device")
-    columns = [*(graph.integers(name) for name in ("num_ops", "tensor_size", "element_size")), graph.duration_ns]
-    times = least_time(Kernels(graph.name, device, *columns), recorded_peaks(graph, overrides))
-    return np.asarray(times.bound_by(bound) & (classes == NodeClass.COMPUTATION))
-
-
 @dataclass(frozen=True, slots=True)
 class Scale:
     """Multiplies the durations of a class of nodes, of kernels that a resource limits, or of nodes by name.
@@ -156,9 +144,13 @@ class Scale:
         """Returns which nodes of the graph are scaled."""
         if isinstance(self.target, NodeClass):
             return np.asarray(classes == self.target)
-        if isinstance(self.target, Bound):
-            return bound_by(graph, classes, self.target, self.peaks)
-        return graph.name.where(_contains(self.target))
+        if isinstance(self.target, re.Pattern):
+            pattern = self.target
+            return graph.name.where(lambda name: pattern.search(name) is not None)
+        device = graph.integers("device")
+        columns = [*(graph.integers(name) for name in ("num_ops", "tensor_size", "element_size")), graph.duration_ns]
+        times = least_time(Kernels(graph.name, device, *columns), recorded_peaks(graph, self.peaks))
+        return np.asarray(times.bound_by(self.target) & (classes == NodeClass.COMPUTATION))
 
 
 class Matched(msgspec.Struct, frozen=True):
@@ -194,7 +186,14 @@ def parse_scale(spec: str) -> Scale:
     selector, separator, number = spec.rpartition("=")
     if not separator or not selector:
         raise ValueError(f"{spec!r} is not REGEX=FACTOR or class:CLASS=FACTOR")
-    return Scale(spec, _target(selector), _factor(spec, number))
+    target = _target(selector)
+    try:
+        factor = float(number)
+    except ValueError:
+        factor = math.nan
+    if not (math.isfinite(factor) and factor >= 0):
+        raise ValueError(f"{spec!r}: the factor {number!r} is not a number of 0 or more")
+    return Scale(spec, target, factor)
 
 
 def given_changes(changes: Changes, call: str) -> list[Scale]:
@@ -206,40 +205,27 @@ def given_changes(changes: Changes, call: str) -> list[Scale]:
     Raises TypeError for anything else, and ValueError for a change that cannot be made.
     """
     if isinstance(changes, Mapping):
-        return [_given_scale(selector, number, call) for selector, number in changes.items()]
+        selectors = [given(selector, str, f"{call} for what a factor applies to", "a text") for selector in changes]
+        return [
+            Scale(f"{selector}={number}", _target(selector), non_negative(number, f"{call} for {selector!r}"))
+            for selector, number in zip(selectors, changes.values(), strict=True)
+        ]
     if not isinstance(changes, list | tuple) or not all(isinstance(change, Scale) for change in changes):
         raise wrong_argument(call, 'changes such as {"class:communication": 0.5}', changes)
     return list(changes)
 
 
-def _given_scale(selector: object, number: object, call: str) -> Scale:
-    target = given(selector, str, f"{call} for what a factor applies to", "a text")
-    return Scale(f"{target}={number}", _target(target), non_negative(number, f"{call} for {target!r}"))
-
-
-def _factor(spec: str, number: str) -> float:
-    try:
-        factor = float(number)
-    except ValueError:
-        factor = math.nan
-    if not (math.isfinite(factor) and factor >= 0):
-        raise ValueError(f"{spec!r}: the factor {number!r} is not a number of 0 or more")
-    return factor
-
-
 def _target(selector: str) -> NodeClass | Bound | re.Pattern[str]:
-    if selector.startswith(BOUND_PREFIX):
-        resource = selector.removeprefix(BOUND_PREFIX)
-        if resource not in {bound.value for bound in Bound}:
-            raise ValueError(
-                f"{selector!r}: nothing is bound by {resource!r}, only by {', '.join(bound.value for bound in Bound)}"
-            )
-        return Bound(resource)
-    if selector.startswith(CLASS_PREFIX):
-        label = selector.removeprefix(CLASS_PREFIX)
-        if label not in SCALABLE:
-            raise ValueError(f"{selector!r}: there is no class {label!r}, only {', '.join(SCALABLE)}")
-        return SCALABLE[label]
+    kind, colon, name = selector.partition(":")
+    if f"{kind}{colon}" == "bound:":
+        bounds = {bound.value: bound for bound in Bound}
+        if name not in bounds:
+            raise ValueError(f"{selector!r}: nothing is bound by {name!r}, only by {', '.join(bounds)}")
+        return bounds[name]
+    if f"{kind}{colon}" == "class:":
+        if name not in SCALABLE:
+            raise ValueError(f"{selector!r}: there is no class {name!r}, only {', '.join(SCALABLE)}")
+        return SCALABLE[name]
     try:
         return re.compile(selector)
     except re.error as error:
@@ -256,52 +242,34 @@ def matched(graphs: Sequence[ExecutionGraph], *changes: Scale) -> Matched:
     return Matched(", ".join(change.spec for change in changes), nodes, time_ns / 1000)
 
 
-def _why_nothing(target: Bound | re.Pattern[str], change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
-    """Returns why a scale matches no node, and what to give instead."""
-    if isinstance(target, Bound):
-        if not any(recorded_peaks(graph, change.peaks) for graph in graphs):
-            return f"the peaks of the devices are not known by their names: give them with {Remedy.PEAK}"
-        return f"no kernel of known work is {target.value}-bound: scale class:{NodeClass.COMPUTATION.label}"
-    word = target.pattern
-    names = Spelled("trace-view and trace-report show the names", "the table `nodes` of a graph has the names")
-    hint = f"write class:{change.spec}" if word in SCALABLE else str(names)
-    return f"no node has {word!r} in its name: {hint}"
-
-
-def _contains(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda name: bool(pattern.search(name))
-
-
-def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], scale: Sequence[Scale]) -> list[Factors]:
-    """Returns for each graph the factor of each node's duration.
-
-    Raises RequestError for a name or a resource that matches no node, which it may be misspelled to do. A class that
-    the graphs lack changes nothing.
-    """
-    factors = [np.ones(len(graph)) for graph in graphs]
-    for change in scale:
-        count = 0
-        for graph, node_class, factor in zip(graphs, classes, factors, strict=True):
-            chosen = change.matches(graph, node_class)
-            factor[chosen] *= change.factor
-            count += int(chosen.sum())
-        if not count and not isinstance(change.target, NodeClass):
-            raise RequestError(f"scale {change.spec}: {_why_nothing(change.target, change, graphs)}")
-    return factors
-
-
-def class_factor(scale: Sequence[Scale], node_class: NodeClass) -> float:
-    """Returns the product of the factors of a class of nodes."""
-    return math.prod(change.factor for change in scale if change.target == node_class)
-
-
 def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
     """Returns the measured workload with changed durations.
 
-    Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured.
+    Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured. Raises
+    RequestError for a name or a resource that matches no node, which it may be misspelled to do. A class that the
+    graphs lack changes nothing.
     """
-    factor = np.concatenate(node_factors(work.graphs, np.split(work.node_class, work.first_row[1:]), scale))
-    return scale_nodes(work, factor, class_factor(scale, NodeClass.HOST))
+    factor, classes = np.ones(len(work)), np.split(work.node_class, work.first_row[1:])
+    for change in scale:
+        pairs = zip(work.graphs, classes, strict=True)
+        chosen = np.concatenate([change.matches(graph, of_graph) for graph, of_graph in pairs])
+        factor[chosen] *= change.factor
+        if not chosen.any() and not isinstance(change.target, NodeClass):
+            raise RequestError(f"scale {change.spec}: {_why_nothing(change, work.graphs)}")
+    of_host = math.prod(change.factor for change in scale if change.target == NodeClass.HOST)
+    return scale_nodes(work, factor, of_host)
+
+
+def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
+    """Returns why a scale matches no node, and what to give instead."""
+    if isinstance(change.target, Bound):
+        if not any(recorded_peaks(graph, change.peaks) for graph in graphs):
+            return f"the peaks of the devices are not known by their names: give them with {Remedy.PEAK}"
+        return f"no kernel of known work is {change.target.value}-bound: scale class:{NodeClass.COMPUTATION.label}"
+    word = change.target.pattern if isinstance(change.target, re.Pattern) else change.spec
+    names = Spelled("trace-view and trace-report show the names", "the table `nodes` of a graph has the names")
+    hint = f"write class:{change.spec}" if word in SCALABLE else str(names)
+    return f"no node has {word!r} in its name: {hint}"
 
 
 def scale_nodes(work: Workload, factor: Factors, host_delay_factor: float = 1.0) -> Workload:

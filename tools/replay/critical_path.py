@@ -14,7 +14,7 @@ import numpy as np
 from ...converter.rewiring import recorded_edges
 from ...schema.columns import Categorical, Int64, Rows, group_sums
 from ...schema.graph import DependencyKind, ExecutionGraph
-from .execution import Replay, Schedule
+from .execution import Replay
 from .gathered_job import is_rooted
 from .workload import NodeClass, gather
 
@@ -47,16 +47,13 @@ began later than the first one, and the time from there to the first node of a t
 """
 UNEXPLAINED = (NodeClass.DELAY.label, START_OFFSET, UNKNOWN_START)
 """Kinds of time that no dependency explains."""
-
-
 PIECES_OF_A_ROW = 5
 """A row's time after its dependency, the offset of a row without one, its host delay, the start of a row without a
 dependency, and its own time.
 """
 
 
-@dataclass(slots=True)
-class CriticalPath:
+class CriticalPath(NamedTuple):
     """Rows of the schedule in order of time, and the index of the dependency that each waited for.
 
     It is -1 for the first row and for rows that waited for a slot of their device.
@@ -71,27 +68,19 @@ def critical_path(replay: Replay) -> CriticalPath:
     schedule = replay.schedule
     if not len(schedule.end_ns):
         return CriticalPath(*np.empty((2, 0), np.int64))
-    binding = _binding_dependencies(schedule)
-    previous = np.where(binding < 0, -1, schedule.source[binding] if len(schedule.source) else -1)
-    previous = np.where(schedule.slot_after >= 0, schedule.slot_after, previous).tolist()
-    rows = []
-    row = int(schedule.end_ns.argmax())
+    ready = schedule.end_ns - schedule.cost_ns
+    is_binding = np.flatnonzero(schedule.end_ns[schedule.source] + schedule.lag_ns == ready[schedule.target])
+    targets, first = np.unique(schedule.target[is_binding], return_index=True)
+    binding = np.full(len(ready), -1)
+    binding[targets] = is_binding[first]
+    binding[schedule.slot_after >= 0] = -1
+    previous = np.where(schedule.slot_after >= 0, schedule.slot_after, np.append(schedule.source, -1)[binding]).tolist()
+    rows, row = [], int(schedule.end_ns.argmax())
     while row >= 0:
         rows.append(row)
         row = previous[row]
     path = np.array(rows[::-1], np.int64)
     return CriticalPath(path, binding[path])
-
-
-def _binding_dependencies(schedule: Schedule) -> Int64:
-    """Returns for each row the first dependency that it waited for until it was ready, -1 without dependencies."""
-    ready = schedule.end_ns - schedule.cost_ns
-    is_binding = np.flatnonzero(schedule.end_ns[schedule.source] + schedule.lag_ns == ready[schedule.target])
-    rows, first = np.unique(schedule.target[is_binding], return_index=True)
-    binding = np.full(len(ready), -1)
-    binding[rows] = is_binding[first]
-    binding[schedule.slot_after >= 0] = -1
-    return binding
 
 
 @dataclass(slots=True)
@@ -117,7 +106,8 @@ def pieces_of(replay: Replay) -> Pieces:
     nodes, waited = path.row[is_node], is_node & (path.dependency >= 0)
     ends_itself = replay.schedule.finish_row[nodes] == nodes
     kind, time = np.zeros((2, len(path.row), PIECES_OF_A_ROW), np.int64)
-    kind[waited, 0] = _wait_kind(work.kind[path.dependency[waited]])
+    reasons, label_of = work.kind[path.dependency[waited]], [KINDS.index(label) for _, label in WAITS]
+    kind[waited, 0] = np.select([reasons & bit != 0 for bit, _ in WAITS], label_of, KINDS.index(GAP))
     time[waited, 0] = work.lag_ns[path.dependency[waited]]
     kind[:, 1:4] = [KINDS.index(label) for label in (START_OFFSET, HOST_DELAY, UNKNOWN_START)]
     rooted = is_rooted(work)[nodes]
@@ -131,13 +121,6 @@ def pieces_of(replay: Replay) -> Pieces:
     kind, time = kind.reshape(-1), time.reshape(-1)
     start, kept = np.cumsum(time) - time, time != 0
     return Pieces(np.repeat(path.row, PIECES_OF_A_ROW)[kept], kind[kept], start[kept], time[kept])
-
-
-def _wait_kind(reasons: Int64) -> Int64:
-    kinds = np.full(len(reasons), KINDS.index(GAP))
-    for bit, label in reversed(WAITS):
-        kinds[reasons & bit != 0] = KINDS.index(label)
-    return kinds
 
 
 def edge_weights(graph: ExecutionGraph) -> Iterator[tuple[int, int, int]]:
@@ -162,14 +145,6 @@ def time_by_kind(pieces: Pieces) -> dict[str, int]:
     return {KINDS[kind]: int(total[kind]) for kind in order if total[kind]}
 
 
-class Crossings(NamedTuple):
-    """The crossings in order of time: the communicating node, and the positions of the ranks before and after it."""
-
-    node: Rows
-    source: Int64
-    target: Int64
-
-
 def path_nodes(replay: Replay) -> tuple[Rows, Rows]:
     """Returns the rows of the schedule on the critical path, and the node of each.
 
@@ -186,17 +161,19 @@ def path_nodes(replay: Replay) -> tuple[Rows, Rows]:
     return path, node_of[path[last_known]]
 
 
-def crossings(replay: Replay) -> Crossings:
-    """Returns where the critical path goes from rank to rank. O(n + e)."""
+def crossings(replay: Replay) -> tuple[Rows, Int64, Int64]:
+    """Returns where the critical path goes from rank to rank, in order of time: the communicating node, and the
+    positions of the ranks before and after it. O(n + e).
+    """
     work, (path, node) = replay.work, path_nodes(replay)
     rank = work.ranks_of(node)
     before = np.flatnonzero(np.diff(rank))
     # on devices a rank goes on after the transfer; on hosts each member takes its own time after the last arrival
     ends_itself = (path[before + 1] >= len(work)) & (replay.schedule.cost_ns[path[before + 1]] > 0)
-    return Crossings(np.where(ends_itself, node[before + 1], node[before]), rank[before], rank[before + 1])
+    return np.where(ends_itself, node[before + 1], node[before]), rank[before], rank[before + 1]
 
 
 def crossing_names(replay: Replay) -> dict[str, int]:
     """Returns how often the critical path goes from rank to rank by the name of what both shared, most often first."""
     names = Categorical.joined([graph.name for graph in replay.work.graphs])
-    return dict(Counter(map(names.__getitem__, crossings(replay).node.tolist())).most_common())
+    return dict(Counter(map(names.__getitem__, crossings(replay)[0].tolist())).most_common())

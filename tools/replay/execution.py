@@ -14,7 +14,6 @@ import numpy as np
 
 from ...converter.ranks import EVER, awaits_all
 from ...schema.columns import (
-    Bool,
     Categorical,
     Int64,
     Keys,
@@ -26,6 +25,7 @@ from ...schema.columns import (
     group_searchsorted,
     microseconds_text,
     nullable,
+    time_text,
     to_pandas,
     to_polars,
     topological_order,
@@ -35,22 +35,21 @@ from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from .changes import Changes, Scale, given_changes, scale_workload
 from .gathered_job import (
+    WHY,
     GatheredJob,
     MatchedNodes,
-    StartOffset,
     gather_job,
     graphs_of_one_job,
-    is_noteworthy,
-    largest_offset,
-    without_offsets,
+    is_rooted,
+    late_rank,
 )
 from .player import Problem, ends
 from .workload import Graphs, NodeClass, Workload
 
 RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
-EVIDENCE = {"order": "the order of calls", "timing": "timing", "order or timing": "the order of calls or timing"}
 BY_ORDER, BY_TIMING = DependencyKind.CALL_ORDER, DependencyKind.INFERRED
+EVIDENCE = {"order": "the order of calls", "timing": "timing", "order or timing": "the order of calls or timing"}
 CLEAR_PCT = 1.0
 """A range that is narrower than this, in % of its upper end, is one figure to a reader."""
 
@@ -84,6 +83,19 @@ class MakespanRange(NamedTuple):
         return f"{waits} known only from {EVIDENCE[self.known_by]} and delayed nothing when measured"
 
 
+class StartOffset(NamedTuple):
+    """The largest start offset of a run's ranks, in ns, and how long the run takes if no rank has one."""
+
+    rank: str
+    offset_ns: int
+    makespan_without_ns: int
+
+    @property
+    def text(self) -> str:
+        """Says what no change scales."""
+        return f"the start offset of rank {self.rank}, {time_text(self.offset_ns / 1000)}, is as measured ({WHY})"
+
+
 @dataclass(slots=True, repr=False)
 class Schedule(SummaryRepr):
     """The run as an earliest-start problem: a row ends `cost_ns` after the latest of its sources' ends plus `lag_ns`.
@@ -102,6 +114,11 @@ class Schedule(SummaryRepr):
     end_ns: Ns
     finish_row: Rows
     slot_after: Rows
+
+    @property
+    def makespan_ns(self) -> int:
+        """When the last node ends."""
+        return int(self.end_ns[self.finish_row].max(initial=0))
 
 
 @dataclass(slots=True, repr=False)
@@ -214,77 +231,54 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
 def replay_job(job: GatheredJob, scale: Sequence[Scale] = ()) -> Replay:
     """Replays a gathered job, see `replay_ranks`."""
-    work, members = job
-    measured = _measured_ns(job, is_changed=bool(scale))
-    work = scale_workload(work, scale) if scale else work
-    schedule = _schedule(work, members)
+    work = scale_workload(job.work, scale) if scale else job.work
+    schedule = _schedule(work, job.members)
     end = schedule.end_ns[schedule.finish_row]
     # a member of a collective occupies its stream from its own arrival on
     start = np.where(schedule.finish_row == np.arange(len(work)), end - work.duration_ns, schedule.end_ns[: len(work)])
-    makespan = int(end.max(initial=0))
-    replay = Replay(work, schedule, start, end, makespan, measured)
-    if not scale:
-        return replay
-    changed = GatheredJob(work, members)
-    return replace(
-        replay, range=_range(changed, makespan), start_offset=_start_offset(changed, makespan), changes=scale
-    )
+    makespan, measured = schedule.makespan_ns, int(work.measured_end_ns.max(initial=0))
+    if work.is_of_scaled_job:
+        measured = makespan_ns(job) if scale else 0
+    replay = Replay(work, schedule, start, end, makespan, measured, changes=scale)
+    if scale:
+        changed = job._replace(work=work)
+        replay.range, replay.start_offset = _range(changed, makespan), _start_offset(changed, makespan)
+    return replay
 
 
 def makespan_ns(job: GatheredJob) -> int:
     """Returns how long a gathered job takes, whose workload may be changed."""
-    schedule = _schedule(job.work, job.members)
-    return int(schedule.end_ns[schedule.finish_row].max(initial=0))
-
-
-def _measured_ns(job: GatheredJob, *, is_changed: bool) -> int:
-    """Returns how long the run took. A scaled job was never measured: for changes its replay takes that place."""
-    if not job.work.is_of_scaled_job:
-        return int(job.work.measured_end_ns.max(initial=0))
-    return makespan_ns(job) if is_changed else 0
+    return _schedule(job.work, job.members).makespan_ns
 
 
 def _range(job: GatheredJob, makespan: int) -> MakespanRange:
-    """Replays once more without uncertain waits, if there are any."""
-    is_uncertain = uncertain(job.work)
-    if not is_uncertain.any():
-        return MakespanRange(makespan, makespan, 0, "")
-    low, high = sorted((makespan, makespan_ns(job._replace(work=job.work.without_dependencies(is_uncertain)))))
-    return MakespanRange(low, high, *waits_of(job.work, is_uncertain))
+    """Replays once more without uncertain waits, if there are any.
 
-
-def _start_offset(job: GatheredJob, makespan: int) -> StartOffset | None:
-    """Replays once more without start offsets, if there are any that matter."""
-    if not is_noteworthy(job.work, makespan):
-        return None
-    return StartOffset(*largest_offset(job.work), makespan_ns(job._replace(work=without_offsets(job.work))))
-
-
-def uncertain(work: Workload) -> Bool:
-    """Returns which dependencies are waits for an event or of the host that no record, no other rule and no time of the
-    measured run confirms.
+    These are waits for an event or of the host that no record, no other rule and no time of the measured run confirms:
+    one that alone held its target up, as all others were met before, is certain.
     """
-    is_unconfirmed = (work.kind & (BY_ORDER | BY_TIMING) != 0) & (work.kind & WAIT != 0)
-    is_unconfirmed &= work.kind & ~int(WAIT | BY_ORDER | BY_TIMING) == 0
-    return np.asarray(is_unconfirmed & ~_held_up(work, is_unconfirmed))
-
-
-def _held_up(work: Workload, is_unconfirmed: Bool) -> Bool:
-    """Returns the dependencies of these that alone held their target up in the measured run: all others were met
-    before.
-    """
+    work, kind = job.work, job.work.kind
+    is_unconfirmed = (kind & (BY_ORDER | BY_TIMING) != 0) & (kind & WAIT != 0)
+    is_unconfirmed &= kind & ~int(WAIT | BY_ORDER | BY_TIMING) == 0
     met = work.measured_end_ns[work.source] + work.lag_ns
     last, last_certain = np.full((2, len(work)), NEVER, np.int64)
     np.maximum.at(last, work.target, met)
     np.maximum.at(last_certain, work.target[~is_unconfirmed], met[~is_unconfirmed])
-    return np.asarray(is_unconfirmed & (met == last[work.target]) & (met > last_certain[work.target]))
+    is_uncertain = is_unconfirmed & ((met != last[work.target]) | (met <= last_certain[work.target]))
+    if not is_uncertain.any():
+        return MakespanRange(makespan, makespan, 0, "")
+    low, high = sorted((makespan, makespan_ns(job._replace(work=work.without_dependencies(is_uncertain)))))
+    evidence = [word for bit, word in ((BY_ORDER, "order"), (BY_TIMING, "timing")) if (kind[is_uncertain] & bit).any()]
+    return MakespanRange(low, high, len(np.unique(work.target[is_uncertain])), " or ".join(evidence))
 
 
-def waits_of(work: Workload, is_uncertain: Bool) -> tuple[int, str]:
-    """Returns how many nodes wait by uncertain dependencies, and the evidence of these."""
-    kind = work.kind[is_uncertain]
-    bits = ((BY_ORDER, "order"), (BY_TIMING, "timing"))
-    return len(np.unique(work.target[is_uncertain])), " or ".join(word for bit, word in bits if (kind & bit != 0).any())
+def _start_offset(job: GatheredJob, makespan: int) -> StartOffset | None:
+    """Replays once more with all ranks beginning at once, if start offsets matter."""
+    work = job.work
+    if (late := late_rank(work, makespan)) is None:
+        return None
+    offset = np.where(is_rooted(work), work.start_offset_ns[work.ranks_of(np.arange(len(work)))], 0)
+    return StartOffset(*late, makespan_ns(job._replace(work=replace(work, wait_ns=work.wait_ns - offset))))
 
 
 def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
@@ -352,24 +346,19 @@ def _host_ends(work: Workload, members: MatchedNodes, first: int) -> tuple[Int64
 
 def _never_ready(work: Workload, stuck: Int64) -> str:
     """Returns the message that names for each rank the first node, by id, that never becomes ready."""
-    ids = np.concatenate([graph.id for graph in work.graphs])[stuck]
-    ranks = np.searchsorted(work.first_row, stuck, side="right") - 1
+    ids, ranks = np.concatenate([graph.id for graph in work.graphs])[stuck], work.ranks_of(stuck)
     by_rank = np.lexsort((ids, ranks))
-    firsts = stuck[by_rank][np.unique(ranks[by_rank], return_index=True)[1]]
-    ranks_shown = [_describe_node(work, row) for row in firsts[:RANKS_NAMED].tolist()]
+    firsts, shown = stuck[by_rank][np.unique(ranks[by_rank], return_index=True)[1]], []
+    for row, rank in zip(firsts[:RANKS_NAMED].tolist(), np.unique(ranks).tolist(), strict=False):
+        graph, graph_row = work.graphs[rank], row - int(work.first_row[rank])
+        node = f"node {graph.id[graph_row]} ({graph.name[graph_row]})"
+        if work.node_class[row] == NodeClass.COMMUNICATION:
+            node += f" of group {graph.texts('pg_name')[graph_row] or '?'}"
+        shown.append(f"rank {work.rank_labels()[rank]} at {node}" if len(work.graphs) > 1 else node)
     more = [f"and {len(firsts) - RANKS_NAMED} more ranks"] if len(firsts) > RANKS_NAMED else []
     remedy = (
         "its dependencies form a cycle, convert the trace again"
         if len(work.graphs) == 1
         else "the ranks issue their collectives in different orders, or one has a cycle; check that all are of one run"
     )
-    return f"{len(stuck)} of {len(work)} nodes never become ready: {', '.join(ranks_shown + more)}; {remedy}"
-
-
-def _describe_node(work: Workload, row: int) -> str:
-    rank = work.rank_of(row)
-    graph, graph_row = work.graphs[rank], row - int(work.first_row[rank])
-    node = f"node {graph.id[graph_row]} ({graph.name[graph_row]})"
-    if work.node_class[row] == NodeClass.COMMUNICATION:
-        node += f" of group {graph.texts('pg_name')[graph_row] or '?'}"
-    return f"rank {work.rank_labels()[rank]} at {node}" if len(work.graphs) > 1 else node
+    return f"{len(stuck)} of {len(work)} nodes never become ready: {', '.join(shown + more)}; {remedy}"

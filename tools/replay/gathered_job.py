@@ -15,7 +15,7 @@ import numpy as np
 
 from ...converter.device_only import COMMUNICATION
 from ...converter.ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls, match, ranks_of
-from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ns, time_text
+from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ns
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
 from ..terminal import absent_in_words
@@ -81,54 +81,31 @@ def on_one_clock(work: Workload, nodes: MatchedNodes) -> Workload:
 
     O(m log m) in the m matched nodes, plus O(n).
     """
-    members = nodes.take(work.is_timed[nodes.row])
+    members, timed = nodes.take(work.is_timed[nodes.row]), work.is_timed
     row, is_message = members.row, members.type != NodeType.COMM_COLL
     times = work.ranks_of(row), members.matched, work.measured_start_ns[row], work.measured_end_ns[row]
     offset = begin_of_ranks(len(work.graphs), MatchedTimes(*times, is_message, members.kind))
     begin = offset[work.ranks_of(np.arange(len(work)))]
-    timed, rooted = work.is_timed, is_rooted(work)
     return replace(
         work,
         measured_start_ns=np.where(timed, work.measured_start_ns + begin, ABSENT),
         measured_end_ns=np.where(timed, work.measured_end_ns + begin, ABSENT),
-        wait_ns=work.wait_ns + np.where(rooted, begin, 0),
+        wait_ns=work.wait_ns + np.where(is_rooted(work), begin, 0),
         start_offset_ns=offset,
     )
 
 
-class StartOffset(NamedTuple):
-    """The largest start offset of a run's ranks, in ns, and how long the run takes if no rank has one."""
-
-    rank: str
-    offset_ns: int
-    makespan_without_ns: int
-
-    @property
-    def text(self) -> str:
-        """Says what no change scales."""
-        return f"the start offset of rank {self.rank}, {time_text(self.offset_ns / 1000)}, is as measured ({WHY})"
-
-
-def largest_offset(work: Workload) -> tuple[str, int]:
-    """Returns the rank that began last, and how many ns later than the first one."""
+def late_rank(work: Workload, makespan_ns: int) -> tuple[str, int] | None:
+    """Returns the rank that began last, and how many ns later than the first one; None where that changes no answer."""
     last = int(work.start_offset_ns.argmax())
-    return work.rank_labels()[last], int(work.start_offset_ns[last])
-
-
-def is_noteworthy(work: Workload, makespan_ns: int) -> bool:
-    """Returns whether start offsets are large enough to change answers."""
-    return largest_offset(work)[1] >= NOTEWORTHY_PCT / 100 * max(makespan_ns, 1)
+    offset_ns = int(work.start_offset_ns[last])
+    is_noteworthy = offset_ns >= NOTEWORTHY_PCT / 100 * max(makespan_ns, 1)
+    return (work.rank_labels()[last], offset_ns) if is_noteworthy else None
 
 
 def is_rooted(work: Workload) -> Bool:
     """Returns which nodes depend on nothing."""
     return np.asarray(np.bincount(work.target, minlength=len(work)) == 0)
-
-
-def without_offsets(work: Workload) -> Workload:
-    """Returns the workload of ranks that begin all at once."""
-    offset = np.where(is_rooted(work), work.start_offset_ns[work.ranks_of(np.arange(len(work)))], 0)
-    return replace(work, wait_ns=work.wait_ns - offset)
 
 
 class GatheredJob(NamedTuple):
@@ -189,23 +166,19 @@ def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:
     """
     if len(graphs) < 2 or -1 in ranks:
         return ""
-    calls = [communication_of(graph, position) for position, graph in enumerate(graphs)]
-    matches, ranks_read = match(calls), set(ranks)
-    shared = np.array([len(ranks_read.intersection(ranks_of(group.ranks))) > 1 for group in matches.groups], np.bool_)
+    matches = match([communication_of(graph, position) for position, graph in enumerate(graphs)])
+    members = [set(ranks_of(group.ranks)) for group in matches.groups]
+    # the last one stands for communication without a group
+    shared = np.array([*(len(group.intersection(ranks)) > 1 for group in members), False], np.bool_)
     rank_of_match = [np.unique(matched) for matched in matches.matched]
     met = np.bincount(np.concatenate(rank_of_match), minlength=len(matches)) > 1
     silent = {rank for rank, group in zip(ranks, matches.group, strict=True) if not (group >= 0).any()}
     for rank, group, matched in zip(ranks, matches.group, matches.matched, strict=True):
-        in_shared = (group >= 0) & shared[np.maximum(group, 0)] if len(shared) else np.zeros(len(group), np.bool_)
-        own_matches = matched[in_shared]
-        if not len(own_matches) or met[own_matches].any():
+        issued = matched[shared[group]]
+        if not len(issued) or met[issued].any():
             continue
-        members = {
-            member
-            for number in np.unique(group[in_shared]).tolist()
-            for member in ranks_of(matches.groups[number].ranks)
-        }
-        if without := sorted(silent & members):
+        others = set[int]().union(*(members[number] for number in np.unique(group[shared[group]]).tolist()))
+        if without := sorted(silent & others):
             return f"rank {without[0]} has none of the collectives that rank {rank} has with it, so its trace may be incomplete"
-        return f"of {len(own_matches):,} collectives of rank {rank} with other ranks that are given none meets theirs"
+        return f"of {len(issued):,} collectives of rank {rank} with other ranks that are given none meets theirs"
     return ""

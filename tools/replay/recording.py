@@ -20,7 +20,7 @@ from ...schema.graph import (
     DependencyKind,
     ExecutionGraph,
 )
-from .changes import Factors, Scale, scale_nodes, scale_workload
+from .changes import Scale, scale_nodes, scale_workload
 from .execution import Replay, makespan_ns, replay_job
 from .gathered_job import GatheredJob, gather_job
 from .workload import Graphs, NodeClass, Workload, given_graphs
@@ -56,24 +56,19 @@ def waits_for_data(graph: ExecutionGraph) -> Bool:
 
 def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
     """Returns the workload with the loops' waits for data as they are without a profiler, and which nodes these are."""
-    measured = list(map(_measured, work.graphs))
-    is_data = np.concatenate([flags for _, flags in measured])
+    data, factors = [], []
+    for graph in work.graphs:
+        wait_ns = graph.number(DATA_WAIT_WITHOUT_PROFILER_NS, 0) * graph.number(STEPS, 1)
+        is_data = waits_for_data(graph) if wait_ns > 0 else np.zeros(len(graph), np.bool_)
+        recorded_ns = int(graph.duration_ns[is_data].sum())
+        data.append(is_data & (recorded_ns > 0))
+        factors.append(np.where(data[-1], wait_ns / max(recorded_ns, 1), 1.0))
+    is_data = np.concatenate(data)
     if not is_data.any():
         return work, is_data
     # what was measured includes the wait for a thread that pins memory
     handed_over = (work.kind & DependencyKind.HANDOFF != 0) & is_data[work.target]
-    factor = np.concatenate([factors for factors, _ in measured])
-    return scale_nodes(work.without_dependencies(handed_over), factor), is_data
-
-
-def _measured(graph: ExecutionGraph) -> tuple[Factors, Bool]:
-    """Returns the factors that give a graph's waits for data their measured length, and which nodes these are."""
-    wait_ns = graph.number(DATA_WAIT_WITHOUT_PROFILER_NS, 0) * graph.number(STEPS, 1)
-    is_data = waits_for_data(graph) if wait_ns > 0 else np.zeros(len(graph), np.bool_)
-    recorded_ns = int(graph.duration_ns[is_data].sum())
-    if not recorded_ns:
-        return np.ones(len(graph)), np.zeros(len(graph), np.bool_)
-    return np.where(is_data, wait_ns / recorded_ns, 1.0), is_data
+    return scale_nodes(work.without_dependencies(handed_over), np.concatenate(factors)), is_data
 
 
 class Cause(Enum):
@@ -126,17 +121,21 @@ class Recording(msgspec.Struct, frozen=True):
     @property
     def change(self) -> str:
         """Says what a replay of the recording changes to be the run without a profiler."""
-        least = " or less" if self.cause is Cause.DEVICES_LIMIT else ""
-        data = f" and {time_text(self.data_wait_us)} a step in the data loader" if self.data_wait_us else ""
-        return f"class:host={self.host_factor:g}{least}{data}" if self.host_factor is not None else ""
+        return self._say("class:host={factor:g}{least}", " and {} a step in the data loader")
 
     @property
     def change_in_words(self) -> str:
         """Says the same in words, for people who did not ask for a replay."""
+        return self._say(
+            "host work takes {percent:.3g} % of its recorded time{least}", ", and a step waits {} for its data"
+        )
+
+    def _say(self, of_host: str, of_data: str) -> str:
+        if self.host_factor is None:
+            return ""
         least = " or less" if self.cause is Cause.DEVICES_LIMIT else ""
-        data = f", and a step waits {time_text(self.data_wait_us)} for its data" if self.data_wait_us else ""
-        factor = self.host_factor
-        return f"host work takes {100 * factor:.3g} % of its recorded time{least}{data}" if factor is not None else ""
+        data = of_data.format(time_text(self.data_wait_us)) if self.data_wait_us else ""
+        return of_host.format(factor=self.host_factor, percent=100 * self.host_factor, least=least) + data
 
     @property
     def text(self) -> str:
@@ -165,14 +164,18 @@ def recording_of(job: GatheredJob, replay: Replay) -> Recording | None:
     Replays up to a dozen times.
     """
     graphs = job.work.graphs
-    steps, step_ns = {graph.number(STEPS, 0) for graph in graphs}, _longest_ns(graphs, STEP_WITHOUT_PROFILER_NS)
+    steps = {graph.number(STEPS, 0) for graph in graphs}
+    # the longest time of the ranks, as ranks wait for each other
+    step_ns, data_ns = (
+        max(graph.number(key, 0) for graph in graphs)
+        for key in (STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS)
+    )
     if len(steps) > 1 or min(steps) < 1 or step_ns <= 0 or not replay.makespan_ns:
         return None
-    count = min(steps)
-    _, is_data = with_measured_waits(job.work)
-    data_ns = _longest_ns(graphs, DATA_WAIT_WITHOUT_PROFILER_NS) if is_data.any() else 0
+    count, has_data = min(steps), with_measured_waits(job.work)[1].any()
     factor, cause = _factor(job, step_ns * count)
-    return Recording(replay.makespan_ns / count / 1000, step_ns / 1000, factor, cause, count, data_ns / 1000)
+    data_us = (data_ns if has_data else 0) / 1000
+    return Recording(replay.makespan_ns / count / 1000, step_ns / 1000, factor, cause, count, data_us)
 
 
 def without_profiler(job: GatheredJob, recording: Recording | None, scale: Sequence[Scale]) -> str:
@@ -197,24 +200,19 @@ def _unrecorded(job: GatheredJob, host_factor: float) -> GatheredJob:
     return job._replace(work=scale_nodes(work, factor, host_factor))
 
 
-def _longest_ns(graphs: Sequence[ExecutionGraph], key: str) -> int:
-    """Returns the longest time of the ranks, as ranks wait for each other; 0 where no rank knows."""
-    return max(graph.number(key, 0) for graph in graphs)
-
-
 def _factor(job: GatheredJob, measured_ns: int) -> tuple[float | None, Cause]:
     """Returns the factor for the host that replays the run as it was measured, and what that shows."""
-    recorded_ns = _makespan_ns(job, 1.0)
+    recorded_ns = makespan_ns(_unrecorded(job, 1.0))
     if measured_ns >= NOT_SLOWED * recorded_ns:
         is_slower = measured_ns > SLOWER * recorded_ns
         return None if is_slower else 1.0, Cause.SLOWER_BEFORE if is_slower else Cause.NOT_SLOWED
-    devices_ns = _makespan_ns(job, 0.0)
+    devices_ns = makespan_ns(_unrecorded(job, 0.0))
     low, high = DEVICES_ALONE
     if devices_ns > high * measured_ns:
         return None, Cause.NOT_THE_HOST
-    if devices_ns >= low * measured_ns:
-        return _largest_factor(job, max(devices_ns, measured_ns) * (1 + 2 * CLOSE)), Cause.DEVICES_LIMIT
-    return _largest_factor(job, measured_ns), Cause.HOST_SLOWED
+    is_limit = devices_ns >= low * measured_ns
+    longest_ns = max(devices_ns, measured_ns) * (1 + 2 * CLOSE) if is_limit else measured_ns
+    return _largest_factor(job, longest_ns), Cause.DEVICES_LIMIT if is_limit else Cause.HOST_SLOWED
 
 
 def _largest_factor(job: GatheredJob, longest_ns: float) -> float:
@@ -222,12 +220,8 @@ def _largest_factor(job: GatheredJob, longest_ns: float) -> float:
     low, high = 0, PRECISION
     while high - low > 1:
         middle = (low + high) // 2
-        makespan = _makespan_ns(job, middle / PRECISION)
+        makespan = makespan_ns(_unrecorded(job, middle / PRECISION))
         if abs(makespan - longest_ns) < CLOSE * longest_ns:
             return middle / PRECISION
         low, high = (low, middle) if makespan > longest_ns else (middle, high)
     return low / PRECISION
-
-
-def _makespan_ns(job: GatheredJob, factor: float) -> int:
-    return makespan_ns(_unrecorded(job, factor))

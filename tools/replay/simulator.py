@@ -1,14 +1,18 @@
 """Plays a job as ASTRA-sim does, before anybody runs the simulator, and compares when each rank finishes with the run.
 
-The network is analytical and without congestion: a message takes the latency of its links and the time of its bytes,
-whatever else is on its way. Where two ranks differ in several dimensions it goes through the first of these alone.
-Members of a collective meet; a send does not wait for its receive, and a receive after its message ends at once.
-A rank that began to record later begins with its start offset, so that its times are on the job's clock, and so is the
-measured run that they are compared with.
+What it is configured with is read beside the graphs: its network, algorithms, mode and groups. The network is
+analytical and without congestion: a message takes the latency of its links and the time of its bytes, whatever else is
+on its way. Where two ranks differ in several dimensions it goes through the first of these alone. Members of a
+collective meet; a send does not wait for its receive, and a receive after its message ends at once. A rank that began
+to record later begins with its start offset, so that its times are on the job's clock, and so is the measured run that
+they are compared with.
 """
 
+import math
+import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,18 +23,123 @@ from ...converter.ranks import GIB, Link, links_text, stages, step_cost
 from ...converter.targets import Roofline, computes
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Int64, Summary, summary_text, time_text
+from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS, RankList, read_groups
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
 from .player import Event, recorded_lengths, simulated_ends
-from .simulator_configuration import DIRECT, RING, Configuration
 from .workload import gather
 
+NETWORK_FILE = "network.yml"
+SYSTEM_FILE = "system.json"
+LISTED = re.compile(r"^(\w+):[ \t]*\[?([^\]#\n]*)", re.MULTILINE)
+"""A line of network.yml such as `latency: [ 500, 7000 ]  # ns`."""
+HOPS = {"Switch": 2, "FullyConnected": 1}
+"""Links from one rank to another."""
+RING, DIRECT = "ring", "direct"
 REPLAY, SIMULATED, ROOFLINE = "replay", "simulated", "roofline"
 Times = npt.NDArray[np.int64]
 ADDED_SHARE = {CollectiveType.REDUCE_SCATTER: 1.0, CollectiveType.ALL_REDUCE: 0.5}
 """The share of the steps of a ring in which what arrives is added up."""
 MEMORY_PASSES = 3
 """Of what is added up: two are read and one is written."""
+
+
+class Configuration(NamedTuple):
+    """What a simulation reads besides the graphs; `hops` from rank to rank and `algorithms` of each type of collective
+    are by dimension.
+
+    Adding up in collectives goes through a memory of `memory_gb_s` (10**9 bytes/s). With `peaks`, computation takes the
+    time of its work.
+    """
+
+    links: tuple[Link, ...]
+    hops: tuple[int, ...]
+    algorithms: dict[int, list[str]]
+    memory_gb_s: float
+    groups: dict[str, RankList]
+    is_replay: bool
+    peaks: Roofline | None
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the network joins."""
+        return math.prod(link.ranks for link in self.links)
+
+
+class _System(msgspec.Struct, rename={"local_mem_bw": "local-mem-bw", "peak_perf": "peak-perf"}):
+    """The settings of system.json that decide how long nodes take."""
+
+    all_reduce: list[str] = msgspec.field(name="all-reduce-implementation")
+    all_gather: list[str] = msgspec.field(name="all-gather-implementation")
+    reduce_scatter: list[str] = msgspec.field(name="reduce-scatter-implementation")
+    all_to_all: list[str] = msgspec.field(name="all-to-all-implementation")
+    local_mem_bw: float
+    splits: int = msgspec.field(name="preferred-dataset-splits", default=1)
+    peak_perf: float = 0.0
+    replay_only: int = msgspec.field(name="replay-only", default=0)
+    roofline_enabled: int = msgspec.field(name="roofline-enabled", default=0)
+
+
+def configuration_of(paths: Sequence[str]) -> tuple[Configuration | None, str]:
+    """Returns the configuration of the job that these graphs are, or None and why it is not known."""
+    folders = {Path(path).parent for path in paths}
+    configuration = read_configuration(folders.pop()) if len(folders) == 1 else None
+    if configuration is None:
+        return None, f"there is no {ASTRA_SIM_FILES}/{NETWORK_FILE} beside the graphs"
+    is_alone = Path(paths[0]).with_name(ASTRA_SIM_FILES).joinpath(f"{GRAPHS}.1.et").exists()
+    if len(paths) != (1 if is_alone else configuration.ranks):
+        return None, f"{len(paths)} graphs are not the {configuration.ranks} ranks of {NETWORK_FILE}"
+    return configuration, ""
+
+
+def read_configuration(folder: Path) -> Configuration | None:
+    """Returns what `trace-build --target astra-sim` wrote beside the graphs in a folder, as it is now; None if nothing.
+
+    Raises DataError for a network or algorithm whose times are not known.
+    """
+    network, system = (folder / ASTRA_SIM_FILES / name for name in (NETWORK_FILE, SYSTEM_FILE))
+    if not (network.is_file() and system.is_file()):
+        return None
+    try:
+        settings = msgspec.json.decode(system.read_bytes(), type=_System)
+    except msgspec.DecodeError as error:
+        raise DataError(f"{system}: is no configuration of the simulator ({error}); build the graphs again") from error
+    links, hops = _dimensions(network)
+    algorithms = {
+        int(CollectiveType.ALL_REDUCE): settings.all_reduce,
+        int(CollectiveType.ALL_GATHER): settings.all_gather,
+        int(CollectiveType.REDUCE_SCATTER): settings.reduce_scatter,
+        int(CollectiveType.ALL_TO_ALL): settings.all_to_all,
+    }
+    for kind, names in algorithms.items():
+        supported = {RING, DIRECT} if kind == CollectiveType.ALL_TO_ALL else {RING}
+        if not set(names) <= supported or len(names) != len(links) or settings.splits != 1:
+            raise DataError(
+                f"{system}: how long collectives take is known for {' or '.join(sorted(supported))} in each of "
+                f"{len(links)} dimensions and one split, not for {names} and {settings.splits}; run the simulator"
+            )
+    peaks = Roofline(settings.peak_perf, settings.local_mem_bw) if settings.roofline_enabled else None
+    # nodes have the number of their group as its name
+    listed = read_groups(str(folder / GROUPS)) if (folder / GROUPS).is_file() else {}
+    groups, is_replay = {str(number): ranks for ranks, number in listed.items()}, bool(settings.replay_only)
+    return Configuration(links, hops, algorithms, settings.local_mem_bw, groups, is_replay, peaks)
+
+
+def _dimensions(path: Path) -> tuple[tuple[Link, ...], tuple[int, ...]]:
+    """Returns the links of each dimension of a network.yml, and how many of them are between two ranks."""
+    listed = {name: [value.strip() for value in values.split(",")] for name, values in LISTED.findall(path.read_text())}
+    try:
+        columns = [listed[name] for name in ("npus_count", "bandwidth", "latency")]
+        links = tuple(
+            Link(int(ranks), float(gib_s), float(latency)) for ranks, gib_s, latency in zip(*columns, strict=True)
+        )
+        hops = tuple(HOPS[topology] for topology, _ in zip(listed["topology"], links, strict=True))
+    except (KeyError, ValueError) as error:
+        raise DataError(
+            f"{path}: is no network of {' and '.join(HOPS)} dimensions ({error}); build the graphs again, or run the "
+            "simulator"
+        ) from error
+    return links, hops
 
 
 def ring_ends(arrival: Times, hop_ns: Times, steps: int) -> Times:
@@ -119,21 +228,19 @@ class SimulatedNetwork:
 
 
 class _Call(NamedTuple):
-    """A node that communicates: the CollectiveType, group and bytes of a collective, the ends of a message."""
+    """A node that communicates: the CollectiveType, group and bytes of a collective, the ends of a message.
+
+    By its last four a send and its receive are matched.
+    """
 
     rank: int
     type: int
     kind: int
-    size: int
     group: str
+    size: int
     source: int
     target: int
     tag: int
-
-    @property
-    def message(self) -> tuple[int, ...]:
-        """By what a send and its receive are matched."""
-        return self.tag, self.source, self.target, self.size
 
 
 class Transfers:
@@ -147,18 +254,31 @@ class Transfers:
         self._members = defaultdict(lambda: every_rank, configuration.groups)
         self._issued = defaultdict[tuple[int, str], int](int)
         self._arrived = defaultdict[tuple[str, int], dict[int, Event]](dict)
-        self._sent = defaultdict[tuple[int, ...], deque[int]](deque)
-        self._awaited = defaultdict[tuple[int, ...], deque[int]](deque)
+        self._sent = defaultdict[tuple[Any, ...], deque[int]](deque)
+        self._awaited = defaultdict[tuple[Any, ...], deque[int]](deque)
 
-    def __call__(self, start: Event) -> Iterable[Event]:
-        """Returns the ends that are known as a node starts."""
+    def __call__(self, start: Event) -> Iterator[Event]:
+        """Yields the ends that are known as a node starts.
+
+        A send tells its own and that of the receive that waits for it.
+        """
         now, row = start
         call = self._calls.get(row)
         if call is None:
-            return ((now + self._lengths[row], row),)
-        if call.type == NodeType.COMM_COLL:
-            return self._arrive(start, call)
-        return self._send(start, call) if call.type == NodeType.COMM_SEND else self._receive(start, call)
+            yield now + self._lengths[row], row
+        elif call.type == NodeType.COMM_COLL:
+            yield from self._arrive(start, call)
+        elif call.type == NodeType.COMM_SEND:
+            end = now + int(self._network.message_ns(np.array(call.source), np.array(call.target), call.size))
+            yield end, row
+            if awaited := self._awaited[call[4:]]:
+                yield end, awaited.popleft()
+            else:
+                self._sent[call[4:]].append(end)
+        elif sent := self._sent[call[4:]]:
+            yield max(now, sent.popleft()), row
+        else:
+            self._awaited[call[4:]].append(row)
 
     def _arrive(self, start: Event, call: _Call) -> Iterator[Event]:
         """Yields the ends of all members when the last one comes; the n-th collective of each in a group is one."""
@@ -173,23 +293,6 @@ class Transfers:
             for rank, end in zip(members, ends.tolist(), strict=True):
                 yield end, arrived[rank][1]
 
-    def _send(self, start: Event, call: _Call) -> Iterator[Event]:
-        """Yields the end of a send, and that of the receive that waits for it."""
-        now, row = start
-        end = now + int(self._network.message_ns(np.array(call.source), np.array(call.target), call.size))
-        yield end, row
-        if awaited := self._awaited[call.message]:
-            yield end, awaited.popleft()
-        else:
-            self._sent[call.message].append(end)
-
-    def _receive(self, start: Event, call: _Call) -> Iterator[Event]:
-        now, row = start
-        if sent := self._sent[call.message]:
-            yield max(now, sent.popleft()), row
-        else:
-            self._awaited[call.message].append(row)
-
 
 def _calls(graphs: Sequence[ExecutionGraph]) -> dict[int, _Call]:
     """Returns the nodes that communicate, by row over all graphs; a broadcast takes its measured time."""
@@ -199,11 +302,12 @@ def _calls(graphs: Sequence[ExecutionGraph]) -> dict[int, _Call]:
         communicates = np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))
         communicates |= (graph.type == NodeType.COMM_COLL) & (kind != CollectiveType.BROADCAST)
         rows = np.flatnonzero(communicates)
-        columns = [graph.type.astype(np.int64), kind, graph.integers("comm_size", 0)]
+        columns = [graph.integers("comm_size", 0)]
         columns += [graph.integers(name, -1) for name in ("comm_src", "comm_dst", "comm_tag")]
-        type_, kind_, size, *ends = (column[rows].tolist() for column in columns)
-        facts = zip((rows + first_row).tolist(), type_, kind_, size, graph.texts("pg_name")[rows], *ends, strict=True)
-        calls |= {row: _Call(rank, *of_row) for row, *of_row in facts}
+        of_message = (column[rows].tolist() for column in columns)
+        types, kinds, groups = graph.type[rows].tolist(), kind[rows].tolist(), graph.texts("pg_name")[rows]
+        for row, *call in zip((rows + first_row).tolist(), types, kinds, groups, *of_message, strict=True):
+            calls[row] = _Call(rank, *call)
         first_row += len(graph)
     return calls
 
@@ -274,14 +378,11 @@ def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuratio
             raise DataError(f"the graph of rank {label} is not for {ASTRA_SIM}; ", Remedy.ASTRA_SIM)
     simulated = configuration if configuration and not configuration.is_replay else None
     ends = simulated_ends(graphs, Transfers(graphs, simulated) if simulated else None)
-    ranks = {}
-    for label, graph, ended, recorded in zip(
-        work.rank_labels(), graphs, ends, np.split(work.measured_end_ns, work.first_row[1:]), strict=True
-    ):
-        finish = int(ended.max(initial=0)) / 1000
-        offset = int(graph.integers("start_offset_ns", 0).sum()) / 1000
-        recorded_ns = 0 if work.is_of_scaled_job else int(recorded.max(initial=0))
-        measured = offset + recorded_ns / 1000 if recorded_ns else 0.0
+    ranks, recorded = {}, np.split(work.measured_end_ns, work.first_row[1:])
+    for label, graph, ended, measured_end in zip(work.rank_labels(), graphs, ends, recorded, strict=True):
+        finish, offset = int(ended.max(initial=0)) / 1000, int(graph.integers("start_offset_ns", 0).sum()) / 1000
+        recorded_us = 0.0 if work.is_of_scaled_job else int(measured_end.max(initial=0)) / 1000
+        measured = offset + recorded_us if recorded_us else 0.0
         error = 100 * (finish - measured) / measured if measured else 0.0
         ranks[label] = SimulatedRank(finish, measured, error, offset)
     worst = max((rank.error_pct for rank in ranks.values()), key=abs, default=0.0)
@@ -292,18 +393,13 @@ def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuratio
 
 def describe_simulated(result: Simulated) -> str:
     """Returns a line per rank, for people."""
-    lines = [
-        f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{_measured(rank)}"
-        for label, rank in result.ranks.items()
-    ]
-    is_measured = any(rank.measured_us for rank in result.ranks.values())
-    last = max(result.ranks, key=lambda label: result.ranks[label].finish_us)
-    error = (
-        f"worst {result.worst_error_pct:+.2f} %" if is_measured else f"rank {last} is the last; no rank was measured"
-    )
-    worst = f"{error}, in {result.simulator}'s {result.mode} mode"
-    return "\n".join([*lines, worst + (f"; network {links_text(result.network)}" if result.network else "")])
-
-
-def _measured(rank: SimulatedRank) -> str:
-    return f"{rank.measured_us:>14,.1f} µs measured  {rank.error_pct:+.2f} %" if rank.measured_us else ""
+    lines = []
+    for label, rank in result.ranks.items():
+        measured = f"{rank.measured_us:>14,.1f} µs measured  {rank.error_pct:+.2f} %" if rank.measured_us else ""
+        lines.append(f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{measured}")
+    error = f"worst {result.worst_error_pct:+.2f} %"
+    if not any(rank.measured_us for rank in result.ranks.values()):
+        last = max(result.ranks, key=lambda label: result.ranks[label].finish_us)
+        error = f"rank {last} is the last; no rank was measured"
+    network = f"; network {links_text(result.network)}" if result.network else ""
+    return "\n".join([*lines, f"{error}, in {result.simulator}'s {result.mode} mode{network}"])

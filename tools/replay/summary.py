@@ -1,20 +1,31 @@
-"""Summarises a replay as the fields of `--json` and as text for a terminal. Times are in µs."""
+"""Says what a replay gives: fields of `--json`, text for a terminal, and in a sentence how long the run would take with
+changed durations and what limits the gain. Times are in µs.
+"""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import ABSENT, Int64, Intervals, busy_until, group_sums
-from ...schema.graph import DependencyKind
-from .answer import answer
-from .changes import Matched, Scale, matched
-from .critical_path import UNEXPLAINED, crossing_names, pieces_of, time_by_kind
-from .execution import MakespanRange, Replay
-from .gathered_job import WHY, absence, is_noteworthy, largest_offset
+from ...schema.columns import ABSENT, Intervals, busy_until, group_sums, time_text
+from ...schema.graph import CollectiveType, DependencyKind
+from .changes import Bound, Matched, Scale, matched
+from .critical_path import (
+    HOST_DELAY,
+    KINDS,
+    START_OFFSET,
+    UNEXPLAINED,
+    UNKNOWN_START,
+    crossing_names,
+    pieces_of,
+    time_by_kind,
+)
+from .execution import Replay
+from .gathered_job import WHY, absence, late_rank
 from .recording import Recording
-from .workload import Lane, NodeClass, Workload, number_text
+from .workload import NodeClass, Workload, number_text
 
 HOST_TRANSFERS = "host transfers"
 """What stands for the device and stream of transfers between hosts, as of gloo."""
@@ -24,6 +35,35 @@ IDLE = "host idle"
 NAMES_SHOWN = 4
 RELIABLE_PCT = 1.0
 """If a replay differs more from the measured run, replays with changes are not reliable."""
+LEAST_SHARE_PCT = 5
+"""A smaller share of the critical path than this hardly limits the gain."""
+CHANGED = {
+    NodeClass.HOST: "the host",
+    NodeClass.COMPUTATION: "all computation",
+    NodeClass.COMMUNICATION: "all communication",
+    NodeClass.MEMORY: "all memory copies",
+    NodeClass.DELAY: "all delays",
+    Bound.COMPUTE: "all compute-bound kernels",
+    Bound.MEMORY: "all memory-bound kernels",
+}
+LIMITS = {
+    NodeClass.HOST.label: "the host",
+    NodeClass.COMPUTATION.label: "the computation",
+    NodeClass.COMMUNICATION.label: "communication",
+    NodeClass.MEMORY.label: "the memory copies",
+    NodeClass.UNRECORDED.label: "host work that was not recorded",
+    NodeClass.DELAY.label: "delays that no dependency explains",
+    "launch": "launch latency",
+    "stream order": "the gaps between kernels",
+    HOST_DELAY: "the host",
+    START_OFFSET: "the start offsets of ranks",
+    UNKNOWN_START: "starts that no dependency explains",
+}
+NAMES = (
+    *(LIMITS.get(kind, f"gaps ({kind})") for kind in KINDS),
+    *(f"the {collective_type.name.lower().replace('_', '-')}" for collective_type in CollectiveType),
+)
+"""What the time of a critical path is spent on: in the order of KINDS, then by the type of collective."""
 
 
 class StartError(msgspec.Struct, frozen=True):
@@ -97,8 +137,7 @@ def explained_pct(replay: Replay, path: dict[str, int]) -> float:
     Where an unchanged replay ends far too early, the time that it lacks is not explained either.
     """
     unexplained_ns, whole_ns = sum(path.get(kind, 0) for kind in UNEXPLAINED), replay.makespan_ns
-    is_changed = replay.range is not None
-    if not is_changed and (replay.error_pct or 0) < -RELIABLE_PCT:
+    if replay.range is None and (replay.error_pct or 0) < -RELIABLE_PCT:
         unexplained_ns, whole_ns = unexplained_ns + replay.measured_ns - replay.makespan_ns, replay.measured_ns
     return 100 - 100 * unexplained_ns / max(whole_ns, 1)
 
@@ -125,9 +164,7 @@ def start_error(replay: Replay) -> StartError:
     work = replay.work
     timed = work.is_activity & work.is_timed & (not work.is_of_scaled_job)
     error = np.abs(replay.start_ns[timed] - work.measured_start_ns[timed]) / 1000
-    if not len(error):
-        return StartError(0.0, 0.0, 0.0)
-    return StartError(*np.quantile(error, (0.5, 0.95, 1)).tolist())
+    return StartError(*np.quantile(error if len(error) else [0.0], (0.5, 0.95, 1)).tolist())
 
 
 def busy_ns(replay: Replay) -> dict[str, int]:
@@ -137,82 +174,59 @@ def busy_ns(replay: Replay) -> dict[str, int]:
     rows = rows[np.lexsort((replay.start_ns[rows], work.lane[rows]))]
     lane, start, end = work.lane[rows], replay.start_ns[rows], replay.end_ns[rows]
     busy = end - np.maximum(start, busy_until(lane, Intervals(start, end)))
-    total = group_sums(lane, np.maximum(busy, 0), len(work.lanes))
-    ranks = _rank_prefixes(work)
-    streams = [work.lanes[number] for number in np.unique(lane).tolist()]
-    labels = [f"{ranks[lane.rank]}{_short_label(lane)}" for lane in streams]
-    return dict(zip(labels, total[np.unique(lane)].tolist(), strict=True))
+    total, labels = group_sums(lane, np.maximum(busy, 0), len(work.lanes)), _lane_labels(work)
+    return {labels[number]: int(total[number]) for number in np.unique(lane).tolist()}
 
 
-def _short_label(lane: Lane) -> str:
-    """Returns the number of a thread, or device/stream; what ran on no recorded stream is a transfer of the host."""
-    if not lane.is_stream:
-        return number_text(lane.number)
-    if (lane.number, lane.stream) == (ABSENT, ABSENT):
-        return HOST_TRANSFERS
-    return f"{number_text(lane.number)}/{number_text(lane.stream)}"
+def _lane_labels(work: Workload) -> list[str]:
+    """Returns the number of each thread, or device/stream; what ran on no recorded stream is a transfer of the host.
 
-
-def _rank_prefixes(work: Workload) -> list[str]:
-    """Returns what stands before a lane's name by rank: `RANK/`, nothing of a single rank."""
-    return [f"{label}/" for label in work.rank_labels()] if len(work.graphs) > 1 else [""]
+    Of several ranks, `RANK/` stands before it.
+    """
+    prefixes = [f"{label}/" for label in work.rank_labels()] if len(work.graphs) > 1 else [""]
+    labels = []
+    for lane in work.lanes:
+        label = number_text(lane.number)
+        if lane.is_stream:
+            is_unknown = (lane.number, lane.stream) == (ABSENT, ABSENT)
+            label = HOST_TRANSFERS if is_unknown else f"{label}/{number_text(lane.stream)}"
+        labels.append(prefixes[lane.rank] + label)
+    return labels
 
 
 def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = (), without_profiler: str = "") -> str:
     """Returns the summary as aligned text, for a changed run with the answer in a sentence at the end, and what the
     answer is `without_profiler`.
     """
-    starts, error = summary.start_error_us, summary.error_pct
-    verdict = "" if error is None else f"  {error:+.2f} %"
-    whole, busy, path = summary.makespan_us, list(summary.busy_us.items()), list(summary.critical_path_us.items())
-    has_streams = any(lane.is_stream and lane.number != ABSENT for lane in replay.work.lanes)
-    hidden = [f"  and {len(busy) - STREAMS_SHOWN} more streams"] if len(busy) > STREAMS_SHOWN else []
-    error_of_starts = f"start error    {starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
-    streams = f"stream busy    {'rank/' if len(replay.work.graphs) > 1 else ''}device/stream"
+    work, starts, makespan = replay.work, summary.start_error_us, replay.range
+    classes = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
+    reasons = {bit.label: int((work.kind & bit != 0).sum()) for bit in DependencyKind}
+    reasons["of unknown kind"] = int((work.kind == 0).sum())
+    error = "" if summary.error_pct is None else f"  {summary.error_pct:+.2f} %"
     lines = [
-        f"nodes          {len(replay.work):>14,}  {_counts(_node_counts(replay.work))}",
-        f"dependencies   {len(replay.work.source):>14,}  {_counts(_dependency_counts(replay.work.kind))}",
-        *_measured(replay),
-        f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
-        *(f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched),
-        *([f"recording      {summary.recording.text}"] if summary.recording else []),
-        *([f"absent         {summary.absent}"] if summary.absent else []),
-        *_range(replay.range),
-        *_start_offset(replay),
-        *([] if scale or replay.work.is_of_scaled_job else [error_of_starts]),
-        f"explained      {summary.explained_pct:>14,.2f} %  of the critical path; delays and starts that nothing explains are the rest",
-        *([streams, *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if has_streams else _threads(replay, whole)),
-        "critical path",
-        *_shares(path, whole),
-        *_crossings(replay),
-        *([answer(replay, scale) + without_profiler] if scale else []),
+        f"nodes          {len(work):>14,}  {_counts({kind.label: classes[kind] for kind in NodeClass})}",
+        f"dependencies   {len(work.source):>14,}  {_counts(reasons)}",
     ]
-    return "\n".join(lines)
-
-
-def _measured(replay: Replay) -> list[str]:
-    """Returns the line for the measured run; for a changed run of a scaled job, which was never measured, for the
-    replay without changes.
-    """
-    label = "unchanged" if replay.work.is_of_scaled_job else "measured"
-    is_known = replay.measured_ns > 0 or not replay.work.is_of_scaled_job
-    return [f"{label:<15}{replay.measured_ns / 1000:>14,.1f} µs"] if is_known else []
-
-
-def _range(makespan: MakespanRange | None) -> list[str]:
-    """Returns the line for a makespan that uncertain waits could change."""
-    if makespan is None or makespan.is_clear:
-        return []
-    low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
-    return [f"range          {low:>14,.1f} µs  to {high:,.1f} µs; {makespan.reason}"]
-
-
-def _start_offset(replay: Replay) -> list[str]:
-    """Returns the line for the rank that began last, if that is large enough to matter."""
-    if not is_noteworthy(replay.work, replay.makespan_ns):
-        return []
-    rank, offset_ns = largest_offset(replay.work)
-    return [f"start offset   {offset_ns / 1000:>14,.1f} µs  of rank {rank}; {WHY}"]
+    # a scaled job was never measured: a change of it is compared with the replay without changes
+    if replay.measured_ns > 0 or not work.is_of_scaled_job:
+        label = "unchanged" if work.is_of_scaled_job else "measured"
+        lines.append(f"{label:<15}{summary.measured_us:>14,.1f} µs")
+    lines.append(f"replayed       {summary.makespan_us:>14,.1f} µs{error}")
+    lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
+    lines += [f"recording      {summary.recording.text}"] if summary.recording else []
+    lines += [f"absent         {summary.absent}"] if summary.absent else []
+    if makespan is not None and not makespan.is_clear:
+        low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
+        lines.append(f"range          {low:>14,.1f} µs  to {high:,.1f} µs; {makespan.reason}")
+    if late := late_rank(work, replay.makespan_ns):
+        lines.append(f"start offset   {late[1] / 1000:>14,.1f} µs  of rank {late[0]}; {WHY}")
+    if not scale and not work.is_of_scaled_job:
+        times = f"{starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
+        lines.append(f"start error    {times}")
+    rest = "of the critical path; delays and starts that nothing explains are the rest"
+    lines += [f"explained      {summary.explained_pct:>14,.2f} %  {rest}", *_busy(replay, summary), "critical path"]
+    lines += [*_shares(summary.critical_path_us, summary.makespan_us), *_crossings(replay)]
+    return "\n".join([*lines, *([answer(replay, scale) + without_profiler] if scale else [])])
 
 
 def _crossings(replay: Replay) -> list[str]:
@@ -225,40 +239,116 @@ def _crossings(replay: Replay) -> list[str]:
     return [f"rank to rank   {total:>14,}  times on the critical path: {', '.join(shown)}"] if counts else []
 
 
-def _threads(replay: Replay, whole_us: float) -> list[str]:
-    """Returns lines for the host threads of a run without a device, the busiest first."""
-    work = replay.work
-    idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
-    # a transfer between hosts may take less time than measured, as all come together
-    lasted = np.minimum(work.duration_ns, replay.end_ns - replay.start_ns)
-    total = np.bincount(work.lane, np.where(idle, 0, lasted), len(work.lanes)) / 1000
-    ranks = _rank_prefixes(work)
-    names = [f"{ranks[lane.rank]}{_short_label(lane)}" for lane in work.lanes]
-    worked = int((total > 0).sum())
-    order = np.argsort(-total, kind="stable")[: min(worked, STREAMS_SHOWN)].tolist()
-    hidden = [f"  and {worked - STREAMS_SHOWN} more threads"] if worked > STREAMS_SHOWN else []
+def _busy(replay: Replay, summary: ReplaySummary) -> list[str]:
+    """Returns lines for the streams, or for the host threads of a run without a device, the busiest first."""
+    work, busy = replay.work, summary.busy_us
+    unit, head = "streams", f"stream busy    {'rank/' if len(work.graphs) > 1 else ''}device/stream"
+    if not any(lane.is_stream and lane.number != ABSENT for lane in work.lanes):
+        unit, head = (
+            "threads",
+            "thread busy     in ops and calls; on the critical path, host is Python between them, too",
+        )
+        idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
+        # a transfer between hosts may take less time than measured, as all come together
+        lasted = np.minimum(work.duration_ns, replay.end_ns - replay.start_ns)
+        total, labels = np.bincount(work.lane, np.where(idle, 0, lasted), len(work.lanes)) / 1000, _lane_labels(work)
+        order = np.argsort(-total, kind="stable").tolist()
+        busy = {labels[number]: float(total[number]) for number in order if total[number] > 0}
+    hidden = [f"  and {len(busy) - STREAMS_SHOWN} more {unit}"] if len(busy) > STREAMS_SHOWN else []
+    return [head, *_shares(dict([*busy.items()][:STREAMS_SHOWN]), summary.makespan_us), *hidden]
+
+
+def _shares(times_us: Mapping[str, float], whole_us: float) -> list[str]:
+    width = max([LABEL, *(len(label) + 1 for label in times_us)])
     return [
-        "thread busy     in ops and calls; on the critical path, host is Python between them, too",
-        *_shares([(names[lane_number], float(total[lane_number])) for lane_number in order], whole_us),
-        *hidden,
+        f"  {label:<{width}}{time:>13,.1f} µs  {100 * time / (whole_us or 1):5.1f} %"
+        for label, time in times_us.items()
     ]
-
-
-def _shares(times_us: Sequence[tuple[str, float]], whole_us: float) -> list[str]:
-    width = max([LABEL, *(len(label) + 1 for label, _ in times_us)])
-    return [f"  {label:<{width}}{time:>13,.1f} µs  {100 * time / (whole_us or 1):5.1f} %" for label, time in times_us]
 
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{label} {count:,}" for label, count in counts.items() if count)
 
 
-def _node_counts(work: Workload) -> dict[str, int]:
-    counts = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
-    return {node_class.label: counts[node_class] for node_class in NodeClass}
+def answer(replay: Replay, scale: Sequence[Scale]) -> str:
+    """Returns how long the run would take with these changes, compared with the measured time if there is one.
+
+    Where they matter, sentences follow on uncertain waits, on start offsets, which no change scales, and absent ranks.
+    """
+    before, after, makespan, offset = replay.measured_ns, replay.makespan_ns, replay.range, replay.start_offset
+    times = [time_text(time / 1000) for time in (before, after)]
+    change_pct = 100 * (after - before) / before if before else 0.0
+    if not before:
+        outcome = f"take {times[1]}"
+    elif times[0] == times[1]:
+        outcome = f"still take {times[1]}"
+    else:
+        share = f"{abs(change_pct):.0f}" if abs(change_pct) >= 10 else f"{abs(change_pct):.1f}"
+        outcome = f"take {times[1]} instead of {times[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
+    limit = limit_of_gain(replay, scale) if all(change_.factor < 1 for change_ in scale) else ""
+    sentences = [f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}."]
+    if makespan is not None and not makespan.is_clear:
+        without = time_text((makespan.low_ns if after == makespan.high_ns else makespan.high_ns) / 1000)
+        pronoun = "them" if makespan.waits != 1 else "it"
+        sentences.append(f"{makespan.reason}: without {pronoun}, it would take {without}.")
+    if offset is not None:
+        text, without = offset.text, time_text(offset.makespan_without_ns / 1000)
+        sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {without}.")
+    if absent := absence(replay.work):
+        sentences.append(f"{absent}.")
+    return " ".join(sentences)
 
 
-def _dependency_counts(kind: Int64) -> dict[str, int]:
-    """Returns how many dependencies each reason has; one with several reasons counts for each."""
-    counts = {bit.label: int((kind & bit != 0).sum()) for bit in DependencyKind}
-    return counts | {"of unknown kind": int((kind == 0).sum())}
+def _condition(scale: Sequence[Scale]) -> str:
+    """Returns the condition: what would be changed, grouped by the factor."""
+    subjects: dict[str, list[str]] = {}
+    for change in scale:
+        target = change.target
+        subject = (
+            CHANGED[target]
+            if not isinstance(target, re.Pattern)
+            else f"everything whose name matches '{target.pattern}'"
+        )
+        subjects.setdefault(_predicate(change.factor), []).append(subject)
+    condition = " and ".join(f"{' and '.join(names)} {predicate}" for predicate, names in subjects.items())
+    may_overlap = len(scale) > 1 and not all(isinstance(change.target, NodeClass) for change in scale)
+    return condition + (" (factors multiply where several apply)" if may_overlap else "")
+
+
+def _predicate(factor: float) -> str:
+    """
+    >>> _predicate(0.5), _predicate(0.8), _predicate(3), _predicate(0)
+    ('were twice as fast', 'were 1.25 times as fast', 'took 3 times as long', 'took no time')
+    """
+    if factor in (0, 1):
+        return "were as fast as measured" if factor else "took no time"
+    times = 1 / factor if factor < 1 else factor
+    words = "twice" if times == 2 else f"{times:.3g} times"
+    return f"were {words} as fast" if factor < 1 else f"took {words} as long"
+
+
+def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
+    """Returns what the unchanged part of the critical path is mostly spent on, with its share; "" if that is small."""
+    work, pieces, finish_row = replay.work, pieces_of(replay), replay.schedule.finish_row
+    # the rows of the schedule with a changed duration; a collective has one if a member has
+    measured = np.concatenate([graph.duration_ns for graph in work.graphs])
+    nodes, changed = np.flatnonzero(work.duration_ns != measured), np.zeros(len(replay.schedule.end_ns), bool)
+    changed[nodes] = changed[finish_row[nodes]] = True
+    # communication goes by the type of collective
+    types = np.concatenate([graph.collective_types() for graph in work.graphs])
+    collectives = np.flatnonzero(np.isin(types, list(CollectiveType)))
+    names = np.full(len(changed), int(NodeClass.COMMUNICATION))
+    for rows in (collectives, finish_row[collectives]):
+        names[rows] = len(KINDS) + types[collectives]
+    kind = np.where(pieces.kind == NodeClass.COMMUNICATION, names[pieces.row], pieces.kind)
+    is_changed = changed[pieces.row] & (pieces.kind < len(NodeClass))
+    if NodeClass.HOST in {change.target for change in scale}:
+        is_changed |= pieces.kind == KINDS.index(HOST_DELAY)
+    total = np.bincount(kind[~is_changed], pieces.time[~is_changed], len(NAMES))
+    largest = int(total.argmax())
+    share = 100 * float(total[largest]) / max(replay.makespan_ns, 1)
+    if share < LEAST_SHARE_PCT or not changed.any():
+        return ""
+    changed_kinds = {*kind[is_changed].tolist(), *work.node_class[changed[: len(work)]].tolist()}
+    part = "the rest of " if largest in changed_kinds else ""
+    return f"{part}{NAMES[largest]}, {share:.0f} % of the critical path"

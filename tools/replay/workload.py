@@ -6,16 +6,15 @@ rank. A node has one class, what its time is spent on.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...converter.edges import Edges
 from ...converter.rewiring import recorded_edges
 from ...schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows, Summary, SummaryRepr, format_counts, group_ids
@@ -37,11 +36,9 @@ from ..wrong_kind import file_for_folder, instead_of_folder, reading
 
 Classes = npt.NDArray[np.uint8]
 
-UNRECORDED_WORK = ("unrecorded host",)
-"""Names of host nodes for unrecorded work. `host idle` is not among them: it is mostly Python running between ops."""
-
+UNRECORDED_WORK = "unrecorded host"
+"""The name of host nodes for unrecorded work. `host idle` is none: it is mostly Python running between ops."""
 COMMUNICATION_TYPES = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
-MEMORY_TYPES = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
 MEMORY_NAME = re.compile(r"__amd_rocclr_(copy|fill)Buffer|MEMORY_COPY_|dma_request$")
 """Names of copies and sets that are recorded as kernels: ROCm's runtime launches kernels for them, MTIA DMA requests.
 """
@@ -77,9 +74,9 @@ class NodeClass(IntEnum):
 def node_classes(graph: ExecutionGraph) -> Classes:
     """Returns the NodeClass of each of the graph's n nodes."""
     classes = np.where(graph.is_activity, NodeClass.COMPUTATION, NodeClass.HOST).astype(np.uint8)
-    classes[graph.name.equal(*UNRECORDED_WORK) & ~graph.is_activity] = NodeClass.UNRECORDED
+    classes[graph.name.equal(UNRECORDED_WORK) & ~graph.is_activity] = NodeClass.UNRECORDED
     memory = graph.is_activity & moves_memory(graph.name, graph.texts("cat"))
-    classes[memory | np.isin(graph.type, MEMORY_TYPES)] = NodeClass.MEMORY
+    classes[memory | np.isin(graph.type, (NodeType.MEM_LOAD, NodeType.MEM_STORE))] = NodeClass.MEMORY
     classes[np.isin(graph.type, COMMUNICATION_TYPES)] = NodeClass.COMMUNICATION
     classes[(graph.type == NodeType.METADATA) | graph.is_start_offset] = NodeClass.METADATA
     classes[graph.is_delay] = NodeClass.DELAY
@@ -105,18 +102,11 @@ class Lane(NamedTuple):
         return self.stream != HOST_THREAD
 
     @property
-    def is_of_delays(self) -> bool:
-        """Whether it is the lane of all delays of a rank, which run nowhere."""
-        return self.stream == HOST_THREAD and self.number == ABSENT
-
-    @property
     def label(self) -> str:
-        """Its name for people: `thread 4711`, `device 0 stream 7` or `delays`."""
-        if self.is_of_delays:
-            return "delays"
+        """Its name for people: `thread 4711`, `device 0 stream 7`, or `delays`, which run nowhere."""
         if self.is_stream:
             return f"device {number_text(self.number)} stream {number_text(self.stream)}"
-        return f"thread {number_text(self.number)}"
+        return "delays" if self.number == ABSENT else f"thread {number_text(self.number)}"
 
 
 def number_text(number: int) -> str:
@@ -132,8 +122,10 @@ class SlotPool(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class Columns(SummaryRepr):
-    """n nodes and e dependencies; `source` and `target` are rows of nodes, dependencies are sorted by target.
+class Workload(SummaryRepr):
+    """The n nodes and e dependencies of all ranks; the rows of a rank begin at its `first_row`. It began to record
+    `start_offset_ns` later than the first rank. `source` and `target` are rows of nodes, dependencies are sorted by
+    target.
 
     A node starts at least `lag_ns` after the end of each dependency: an activity a launch latency after its launch, a
     gap after others; a wait the latency of a return after what it awaited, the rest of an idle call after the node
@@ -142,7 +134,7 @@ class Columns(SummaryRepr):
     else 0, so that a missing dependency shows. Measured times are on the host's clock, ABSENT where none was recorded.
 
     Where durations are changed and a device runs a limited number of activities at once, `slot_pool` is the position of
-    the device in the Workload's `slot_pools`; it is -1 for nodes that take no slot.
+    the device in `slot_pools`; it is -1 for nodes that take no slot.
     """
 
     node_class: Classes
@@ -157,14 +149,6 @@ class Columns(SummaryRepr):
     kind: Int64
     lag_ns: Ns
     slot_pool: Int64
-
-
-@dataclass(slots=True, repr=False)
-class Workload(Columns):
-    """The columns of all ranks; the rows of a rank begin at its `first_row`. It began to record `start_offset_ns` later
-    than the first rank.
-    """
-
     graphs: Sequence[ExecutionGraph]
     lanes: list[Lane]
     first_row: Rows
@@ -196,12 +180,8 @@ class Workload(Columns):
         """Whether the graphs are of a job that trace-scale made, which nobody ran and measured."""
         return any(name.startswith(RANKS_OF_GROUP) for graph in self.graphs for name in graph.metadata)
 
-    def rank_of(self, row: int) -> int:
-        """Returns the position in `graphs` of a row's graph."""
-        return int(np.searchsorted(self.first_row, row, side="right")) - 1
-
     def ranks_of(self, rows: Int64) -> Int64:
-        """Returns the same for many rows."""
+        """Returns the position in `graphs` of the graph of each row."""
         return np.searchsorted(self.first_row, rows, side="right").astype(np.int64) - 1
 
     def without_dependencies(self, chosen: Bool) -> "Workload":
@@ -209,20 +189,15 @@ class Workload(Columns):
         columns = {name: getattr(self, name)[~chosen] for name in ("source", "target", "kind", "lag_ns")}
         return replace(self, **columns)
 
-    def rank_numbers(self) -> list[int]:
-        """Returns the recorded ranks, or the graphs' positions if a rank is missing or occurs twice."""
-        recorded = [graph.number("rank", -1) for graph in self.graphs]
-        if -1 not in recorded and len(set(recorded)) == len(recorded):
-            return recorded
-        return [*range(len(self.graphs))]
-
     def rank_labels(self) -> list[str]:
-        """Returns the same as texts."""
-        return [*map(str, self.rank_numbers())]
+        """Returns the recorded ranks, or the graphs' positions if a rank is missing or occurs twice, as texts."""
+        recorded = [graph.number("rank", -1) for graph in self.graphs]
+        is_known = -1 not in recorded and len(set(recorded)) == len(recorded)
+        return [*map(str, recorded if is_known else range(len(recorded)))]
 
     def rank_column(self, rows: Int64) -> Int64:
         """Returns the rank of each of these rows."""
-        return np.array(self.rank_numbers(), np.int64)[self.ranks_of(rows)]
+        return np.array([*map(int, self.rank_labels())], np.int64)[self.ranks_of(rows)]
 
 
 def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
@@ -230,27 +205,30 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
 
     Raises DataError if times of a graph are so large that sums of them may overflow.
     """
-    for position, graph in enumerate(graphs):
-        _check_times(graph, position)
-    lanes: list[Lane] = []
-    ranks: list[Columns] = []
-    slot_pools: list[SlotPool] = []
-    missing_dependencies = 0
+    lanes, slot_pools, ranks, missing_dependencies = list[Lane](), list[SlotPool](), list[dict[str, Any]](), 0
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
-        lane, own_lanes = _lanes(graph)
+        lane, lanes_of_rank = _lanes(graph)
+        _check_times(graph, rank, lane)
         edges = recorded_edges(graph)
-        columns = _rank_columns(graph, lane, edges)
         missing_dependencies += int((edges.source < 0).sum())
-        source, target = columns.source + first_row[rank], columns.target + first_row[rank]
-        ranks.append(replace(columns, lane=lane + len(lanes), source=source, target=target))
-        lanes += [Lane(rank, number, stream) for number, stream in own_lanes]
+        # the ranks' own communication tells the offsets of all, also where a graph has none
+        source, target, kind = edges.where((edges.source >= 0) & ~graph.is_start_offset[edges.source])
+        ranks.append(
+            {
+                **_times(graph, lane, target),
+                "lane": lane + len(lanes),
+                "source": source + first_row[rank],
+                "target": target + first_row[rank],
+                "kind": kind,
+                "lag_ns": _lags(graph, target, kind),
+                "slot_pool": np.full(len(graph), -1),
+            }
+        )
+        lanes += [Lane(rank, number, stream) for number, stream in lanes_of_rank]
         slot_pools += slot_pools_by_device(graph).values()
-    columns_of_all = {
-        field.name: np.concatenate([getattr(rank, field.name) for rank in ranks]) for field in fields(Columns)
-    }
     return Workload(
-        **columns_of_all,
+        **{name: np.concatenate([columns[name] for columns in ranks]) for name in ranks[0]},
         graphs=graphs,
         lanes=lanes,
         first_row=first_row[:-1],
@@ -260,35 +238,48 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
     )
 
 
-def _check_times(graph: ExecutionGraph, position: int) -> None:
+def _check_times(graph: ExecutionGraph, position: int, lane: Int64) -> None:
     """Raises DataError unless a start plus a few durations, and all durations of a lane, add up within 64 bits."""
     starts = graph.start_time_micros * 1e3, graph.integers(START, 0)
     lengths = graph.duration_micros * 1e3, *(graph.integers(name, 0) for name in LENGTHS)
     largest = [*(np.abs(column.astype(np.float64)).max(initial=0) for column in starts)]
     largest += [LENGTHS_IN_A_SUM * np.abs(column.astype(np.float64)).max(initial=0) for column in lengths]
     worked = np.where(graph.is_delay, 0, np.abs(graph.duration_ns.astype(np.float64)))
-    largest += [np.bincount(_lanes(graph)[0], worked).max(initial=0)]
-    if max(largest) > FOREVER:
-        what = f"the graph of rank {graph.number('rank', position)} has times beyond any clock"
-        raise DataError(f"{what}; convert the trace again")
+    if max(*largest, np.bincount(lane, worked).max(initial=0)) > FOREVER:
+        rank = graph.number("rank", position)
+        raise DataError(f"the graph of rank {rank} has times beyond any clock; convert the trace again")
 
 
-def _rank_columns(graph: ExecutionGraph, lane: Int64, edges: Edges) -> Columns:
-    node_class = node_classes(graph)
-    # the ranks' own communication tells the offsets of all, also where a graph has none
-    edges = edges.where((edges.source >= 0) & ~graph.is_start_offset[edges.source])
-    source, target, kind = edges
-    gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
+def _times(graph: ExecutionGraph, lane: Int64, target: Int64) -> dict[str, Any]:
+    """Returns the columns of classes and times.
+
+    Measured times count from the first start, or from earlier if a node is known to have waited that long.
+    """
+    node_class, gap, delay = node_classes(graph), graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
     rooted = np.bincount(target, minlength=len(graph)) == 0
-    start, end = _measured(graph, node_class, np.where(rooted & (delay > 0), gap + delay, 0))
+    recorded = (graph.integers(START) != ABSENT) | (graph.start_time_micros > 0)
+    recorded &= node_class != NodeClass.METADATA
+    start = graph.host_clock_start_ns
+    before = np.where(rooted & (delay > 0), gap + delay, 0)
+    first = int((start - before)[recorded].min()) if recorded.any() else 0
+    # a trimmed duration and its overlap make the recorded one
+    end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
+    start, end = (np.where(recorded, time - first, ABSENT) for time in (start, end))
+    # the earliest recorded start of each lane, the first of equals
+    timed, earliest = np.flatnonzero(recorded), np.full(int(lane.max(initial=-1)) + 1, FOREVER)
+    np.minimum.at(earliest, lane[timed], start[timed])
+    first_rows = timed[start[timed] == earliest[lane[timed]]]
     heads = np.zeros(len(graph), np.bool_)
-    heads[_first_of_lane(lane, start)] = True
+    heads[first_rows[np.unique(lane[first_rows], return_index=True)[1]]] = True
     host_delay = np.where(rooted & ~heads, 0, delay)
-    wait = np.where(rooted, np.where(heads, start, 0), host_delay)
-    lag, no_pool = _lags(graph, target, kind), np.full(len(graph), -1)
-    return Columns(
-        node_class, lane, start, end, wait, host_delay, graph.duration_ns, source, target, kind, lag, no_pool
-    )
+    return {
+        "node_class": node_class,
+        "measured_start_ns": start,
+        "measured_end_ns": end,
+        "wait_ns": np.where(rooted, np.where(heads, start, 0), host_delay),
+        "host_delay_ns": host_delay,
+        "duration_ns": graph.duration_ns,
+    }
 
 
 def slot_pools_by_device(graph: ExecutionGraph) -> dict[int, SlotPool]:
@@ -313,20 +304,6 @@ def _lags(graph: ExecutionGraph, target: Int64, kind: Int64) -> Int64:
     return np.where(kind & DependencyKind.LAUNCH != 0, launched[target], after_others)
 
 
-def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tuple[Int64, Int64]:
-    """Returns the recorded start and end (ns) of each node, ABSENT where no time was recorded.
-
-    They count from the first start, or from up to `before` ns earlier if a node is known to have waited that long.
-    """
-    recorded = (graph.integers("start_time_ns") != ABSENT) | (graph.start_time_micros > 0)
-    recorded &= node_class != NodeClass.METADATA
-    start = graph.host_clock_start_ns
-    first = int((start - before)[recorded].min()) if recorded.any() else 0
-    # a trimmed duration and its overlap make the recorded one
-    end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
-    return np.where(recorded, start - first, ABSENT), np.where(recorded, end - first, ABSENT)
-
-
 def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
     """Returns for each node the number of its lane, and for each lane its thread or device and its stream."""
     activity = graph.is_activity
@@ -338,38 +315,27 @@ def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
     return lane, list(zip(number[first].tolist(), stream[first].tolist(), strict=True))
 
 
-def _first_of_lane(lane: Int64, start: Int64) -> Int64:
-    """Returns the row of the earliest recorded start of each lane, the first of equals."""
-    timed = np.flatnonzero(start != ABSENT)
-    earliest = np.full(int(lane.max(initial=-1)) + 1, FOREVER)
-    np.minimum.at(earliest, lane[timed], start[timed])
-    heads = timed[start[timed] == earliest[lane[timed]]]
-    return np.asarray(heads[np.unique(lane[heads], return_index=True)[1]])
-
-
 def given_graphs(argument: Graphs, call: str) -> list[ExecutionGraph]:
     """Returns a graph for each rank, read where it is given as a file or in a folder.
 
     Raises TypeError for anything else, and ValueError for no graph; `call` is what the caller wrote.
     """
-    if isinstance(argument, ExecutionGraph) or is_file(argument):
-        return _graphs(argument, call)
-    if not isinstance(argument, Iterable):
-        raise wrong_argument(call, KINDS, argument)
-    graphs = [graph for item in argument for graph in _graphs(item, call, IN_A_LIST)]
+
+    def graphs_of(item: object, expected: str) -> list[ExecutionGraph]:
+        if isinstance(item, ExecutionGraph):
+            return [item]
+        if not is_file(item):
+            raise wrong_argument(call, expected, item)
+        if is_path(item) and Path(item).is_dir():
+            return [read_graph_file(path) for path in graph_files(Path(item))]
+        return [read_graph_file(item)]
+
+    if isinstance(argument, ExecutionGraph) or is_file(argument) or not isinstance(argument, Iterable):
+        return graphs_of(argument, KINDS)
+    graphs = [graph for item in argument for graph in graphs_of(item, IN_A_LIST)]
     if not graphs:
         raise ValueError(f"{call} takes at least one graph; the list is empty")
     return graphs
-
-
-def _graphs(argument: object, call: str, expected: str = KINDS) -> list[ExecutionGraph]:
-    if isinstance(argument, ExecutionGraph):
-        return [argument]
-    if not is_file(argument):
-        raise wrong_argument(call, expected, argument)
-    if is_path(argument) and Path(argument).is_dir():
-        return [read_graph_file(path) for path in graph_files(Path(argument))]
-    return [read_graph_file(argument)]
 
 
 def graph_files(folder: Path) -> list[str]:

@@ -22,8 +22,8 @@ from execgraph.tools.replay import (
     summarise,
     time_by_kind,
 )
-from execgraph.tools.replay.answer import answer
 from execgraph.tools.replay.gathered_job import match_nodes, on_one_clock
+from execgraph.tools.replay.summary import answer
 from hypothesis import given, strategies as st
 from support.graphs import (
     EVENT_WAIT,

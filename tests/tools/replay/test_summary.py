@@ -6,7 +6,7 @@ import pytest
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
 from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, replay_ranks, start_error, summarise
-from execgraph.tools.replay.answer import answer
+from execgraph.tools.replay.summary import answer
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
 from support.runs import delayed, path_ns, scaled
 
