@@ -18,16 +18,13 @@ import time
 from _thread import start_new_thread
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from operator import length_hint
+from typing import Any, NoReturn, TypeVar
 
 from ..schema.errors import DataError, RequestError
 from ..schema.io import decompressing_at_most, protecting_inputs
 from ..schema.progress import OnProgress, unseen
 from . import terminal
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
-
 
 STOPPED = 130
 """The exit status of what was stopped, as shells have it for Ctrl-C."""
@@ -68,12 +65,19 @@ def ended_by_signals(name: str) -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
+    def end_late() -> None:
+        with receiver:
+            if receiver.recv(1) and not ended.wait(SECONDS_TO_CLEAN_UP):
+                say_stopped(name)
+                sys.stderr.flush()
+                os._exit(STOPPED)
+
     receiver, sender = socket.socketpair()
     with sender:
         sender.setblocking(False)
         woken = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         with suppress(RuntimeError):  # there may be no more threads
-            start_new_thread(_end_late, (receiver, ended, name))
+            start_new_thread(end_late, ())
         for number in before:
             signal.signal(number, stop)
         try:
@@ -85,14 +89,6 @@ def ended_by_signals(name: str) -> Iterator[None]:
             ended.set()
             if asked:
                 raise KeyboardInterrupt
-
-
-def _end_late(receiver: socket.socket, ended: threading.Event, name: str) -> None:
-    with receiver:
-        if receiver.recv(1) and not ended.wait(SECONDS_TO_CLEAN_UP):
-            say_stopped(name)
-            sys.stderr.flush()
-            os._exit(STOPPED)
 
 
 def end_without_reader() -> NoReturn:
@@ -109,8 +105,20 @@ def say_stopped(name: str) -> None:
 log = logging.getLogger("execgraph")
 
 
-def run_command(work: Callable[[argparse.Namespace], int | None], arguments: argparse.Namespace, name: str) -> NoReturn:
-    """Runs `work` and ends the process: a DataError, an interrupt or a closed pipe is one line, never a traceback."""
+class WrongUsage(Exception):
+    """Options of a command line that contradict each other, or what they are for; the text says how."""
+
+
+def run_command(
+    work: Callable[[argparse.Namespace], int | None],
+    arguments: argparse.Namespace,
+    name: str,
+    refuse: Callable[[str], NoReturn] = sys.exit,
+) -> NoReturn:
+    """Runs `work` and ends the process: a DataError, an interrupt or a closed pipe is one line, never a traceback.
+
+    `refuse` ends it where the work finds WrongUsage.
+    """
     level = logging.ERROR if arguments.quiet else logging.DEBUG if arguments.verbose else logging.INFO
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(terminal.PlainFormatter())
@@ -119,36 +127,48 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
         at_most = decompressing_at_most(getattr(arguments, "max_size", None))
         with ended_by_signals(name), no_garbage_collection(), at_most, protecting_inputs(), step(name):
             sys.exit(work(arguments) or 0)
-    except DataError as error:
-        log.error(f"{name}: error: {' '.join(str(error).split())}")
-        sys.exit(2 if isinstance(error, RequestError) else 1)
-    except MemoryError:
-        log.error(f"{name}: error: {NO_MEMORY}")
-        sys.exit(1)
+    except WrongUsage as error:
+        refuse(str(error))
     except KeyboardInterrupt:
         say_stopped(name)
         sys.exit(STOPPED)
     except BrokenPipeError:
         end_without_reader()
     except Exception as error:
-        unusable = _unusable_path(error)
-        if unusable:
-            log.error(f"{name}: error: {unusable}")
-            sys.exit(1)
-        scarce = next((remedy for kind, remedy in SCARCE.items() if kind in str(error)), "")
-        what = f"{name}: error: {scarce}"
-        if not scarce:
+        if problem := _problem(error):
+            log.error(f"{name}: error: {problem}")
+        else:
             what = f"{name}: internal error: {error!r}; run again with -v and report what it prints"
-        log.error(what, exc_info=arguments.verbose)
-        sys.exit(1)
+            log.error(what, exc_info=arguments.verbose)
+        sys.exit(2 if isinstance(error, RequestError) else 1)
 
 
-def _unusable_path(error: Exception) -> str:
-    """Returns what is said of a path that the system takes for none: a circle of links, a name that is too long."""
+def _problem(error: Exception) -> str:
+    """Returns what is wrong with the data or the machine, in a line; "" for a mistake of ours."""
+    if isinstance(error, DataError):
+        return " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return NO_MEMORY
     if isinstance(error, OSError) and error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
         return f"{error.filename}: cannot be used ({error.strerror}); check the path"
-    # what Path.resolve says before Python 3.13
-    return f"{error}; check the path" if isinstance(error, RuntimeError) and "Symlink loop" in str(error) else ""
+    if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # of Path.resolve before Python 3.13
+        return f"{error}; check the path"
+    return next((remedy for kind, remedy in SCARCE.items() if kind in str(error)), "")
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Says in errors which files they are about."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(f"{what}: {error}") from error
+
+
+def log_notes(name: str, notes: Iterable[object]) -> None:
+    """Says what is odd, a line each."""
+    for note in notes:
+        log.warning(f"{name}: note: {note}")
 
 
 @contextmanager
@@ -172,20 +192,24 @@ def print_json(summary: dict[str, Any]) -> None:
 
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
     """Yields `items` with a progress bar on stderr, if that is a terminal and without --quiet."""
-    with step(what):
-        if _shows_bars():
-            items = _bars()(items, what, total, unit=unit, unit_scale=True, leave=False, file=sys.stderr)
-        yield from items
+    with progress_bar(what, total or length_hint(items) or None, unit) as on_progress:
+        for item in items:
+            yield item
+            on_progress(1)
 
 
 @contextmanager
 def progress_bar(what: str, total: int | None = None, unit: str = "B") -> Iterator[OnProgress]:
     """Shows a progress bar for work that is not an iteration, and returns what the work calls as it goes on."""
     with step(what):
-        if not _shows_bars():
+        if not sys.stderr.isatty() or logging.getLogger().level >= logging.ERROR:
             yield unseen
             return
-        with _bars()(None, what, total, unit=unit, unit_scale=True, leave=False, file=sys.stderr) as bar:
+        # it loads much else, and most commands run where nobody looks on
+        from tqdm import tqdm
+
+        tqdm.monitor_interval = 0  # for its thread there may be no room
+        with tqdm(None, what, total, unit=unit, unit_scale=True, leave=False, file=sys.stderr) as bar:
             yield bar.update
 
 
@@ -198,16 +222,3 @@ def step(what: str) -> Iterator[None]:
         yield
     finally:
         log.debug(f"{what}: {time.monotonic() - begun:.2f} s")
-
-
-def _bars() -> "type[tqdm[Any]]":
-    """Returns tqdm's class without its monitor thread, for which there may be no room."""
-    # it loads much else, and most commands run where nobody looks on
-    from tqdm import tqdm
-
-    tqdm.monitor_interval = 0
-    return tqdm
-
-
-def _shows_bars() -> bool:
-    return sys.stderr.isatty() and logging.getLogger().level < logging.ERROR

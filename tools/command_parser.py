@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from ..schema.errors import DataError, MissingLibrary, nearest, require
-from ..schema.io import STANDARD_STREAM, bytes_of
+from ..schema.errors import Audience, DataError, MissingLibrary, nearest, require, said_to
+from ..schema.io import STANDARD_STREAM
 from . import terminal
-from .command import end_without_reader
+from .command import end_without_reader, run_command
 
 EXIT_STATUS = "exit status: 0 done, 1 the data cannot be used (one line says why), 2 wrong usage"
 ARGCOMPLETE = "_ARGCOMPLETE"
@@ -21,6 +21,9 @@ READ = ("inputs", "host_trace", "device_trace", "comm_groups", "captures", "diff
 WRITTEN = ("output", "perfetto")
 """The options that name files."""
 WILDCARDS = frozenset("*?[")
+CHAKRA = "pytorch"
+"""The sub-command that Chakra's tools want before their options."""
+Main = Callable[[Sequence[str] | None], NoReturn]
 
 
 class Inputs(NamedTuple):
@@ -49,8 +52,32 @@ class Output(NamedTuple):
     is_required: bool = True
 
 
+def command(
+    name: str, description: str, example: str, inputs: Inputs, output: Output | None = None, **settings: Any
+) -> Callable[[Callable[[argparse.Namespace], int | None]], Main]:
+    """Makes a command of the function that does its work with the parsed options.
+
+    The command takes its arguments, by default those of the process, and ends it: 0 done, 1 unusable data or what the
+    work returns, 2 wrong usage. `settings` are those of its `CommandParser`.
+    """
+
+    def command_of(work: Callable[[argparse.Namespace], int | None]) -> Main:
+        @said_to(Audience.TERMINAL)
+        def main(arguments: Sequence[str] | None = None) -> NoReturn:
+            parser = CommandParser(name, description, f"{name} {example}", inputs, output, **settings)
+            run_command(work, parser.parse_args(arguments), name, parser.error)
+
+        return main
+
+    return command_of
+
+
 class CommandParser(argparse.ArgumentParser):
-    """Reads a command line; answers a shell that asks for completions, where argcomplete is installed."""
+    """Reads a command line; answers a shell that asks for completions, where argcomplete is installed.
+
+    A command that `reads` takes a limit for what is compressed. One that `is_chakra` is called like Chakra's, too, with
+    a word before the options. The help ends with the `appendix` and the example.
+    """
 
     def __init__(
         self,
@@ -61,16 +88,18 @@ class CommandParser(argparse.ArgumentParser):
         output: Output | None = None,
         *,
         reads: bool = True,
+        is_chakra: bool = False,
+        appendix: str = "",
     ) -> None:
         super().__init__(
             prog=name,
             description=description,
-            epilog=f"{EXIT_STATUS}\n\nexample:\n  {example}",
+            epilog=f"{appendix}{EXIT_STATUS}\n\nexample:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
             add_help=False,
         )
-        self._example, self._reads, self._input = example, reads, inputs
+        self._example, self._reads, self._is_chakra, self._input = example, reads, is_chakra, inputs
         self._output = output.metavar if output and output.is_required else ""
         if inputs:
             self._add_options(name, inputs, output)
@@ -79,32 +108,39 @@ class CommandParser(argparse.ArgumentParser):
         from .options import COMMANDS
 
         groups: dict[str, argparse._ActionsContainer] = {"": self, inputs.title: self.add_argument_group(inputs.title)}
-        groups[inputs.title].add_argument(
-            "inputs", nargs="*", choices=inputs.choices, metavar=inputs.metavar, help=inputs.help
-        )
+        settings: dict[str, Any] = {"choices": inputs.choices, "metavar": inputs.metavar}
+        groups[inputs.title].add_argument("inputs", nargs="*", help=inputs.help, **settings)
         if inputs.spellings:
-            groups[inputs.title].add_argument(
-                *inputs.spellings, dest="named_inputs", nargs="+", action="extend", default=[], choices=inputs.choices,
-                metavar=inputs.metavar, help=argparse.SUPPRESS,
-            )  # fmt: skip
+            settings |= {"dest": "named_inputs", "nargs": "+", "action": "extend", "default": []}
+            groups[inputs.title].add_argument(*inputs.spellings, help=argparse.SUPPRESS, **settings)
         for title, options, intro in COMMANDS[name]:
             group = groups[title] if title in groups else self.add_argument_group(title, intro)
             if output and title == "output":
-                spellings = "-o", "--output"
-                group.add_argument(*spellings, metavar=output.metavar, type=output.read or str, help=output.help)
+                read = output.read or str
+                group.add_argument("-o", "--output", metavar=output.metavar, type=read, help=output.help)
                 for spelling in output.spellings:
-                    group.add_argument(spelling, dest="output", type=output.read or str, help=argparse.SUPPRESS)
+                    group.add_argument(spelling, dest="output", type=read, help=argparse.SUPPRESS)
             for option in options:
                 option.add_to(group)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Reads the arguments, by default the process's; ends the process on wrong usage and for completions."""
-        if self._reads:
-            _add_limit(self)
-        _add_common_options(self)
-        _complete(self)
-        self.usage = self.usage or self._short_usage()
+        self._add_common_options()
+        if ARGCOMPLETE in os.environ:
+            try:
+                require("completion")
+            except MissingLibrary as error:
+                self.error(str(error))
+            import argcomplete
+
+            argcomplete.autocomplete(self)
+        positional = next((str(action.metavar) for action in self._actions if not action.option_strings), "")
+        several = " ..." if self._input and self._input.max_count > 1 else ""
+        parts = [self.prog, positional + several, self._output and f"-o {self._output}", "[options]"]
+        self.usage = self.usage or " ".join(filter(None, parts))
         words = list(sys.argv[1:] if args is None else args)
+        if self._is_chakra and len(words) > 1 and words[0].lower() == CHAKRA and words[1].startswith("-"):
+            del words[0]
         self._refuse_unknown_options(words)
         options, unused = self.parse_known_intermixed_args(words, namespace)
         if unused:
@@ -115,24 +151,26 @@ class CommandParser(argparse.ArgumentParser):
             self.error(f"no output given: add -o {self._output}, as in: {self._example}")
         if getattr(options, "json", False) and getattr(options, "output", None) == STANDARD_STREAM:
             self.error("--json and --output - both write to stdout; name a file")
-        self._refuse_replacing_an_input(options)
+        # `open_output` would say it after the work
+        outputs, inputs = _files(options, WRITTEN), _files(options, READ)
+        if same := next(((path, file) for file in outputs for path in inputs if path.samefile(file)), None):
+            linked_name = "" if same[0] == same[1] else f", {same[0]}"
+            self.error(f"{same[1]} is an input{linked_name}: give another name for the output")
         return options
 
-    def _refuse_replacing_an_input(self, options: argparse.Namespace) -> None:
-        """Says it before any work; `open_output` would after it."""
-        outputs, inputs = (_files(options, names) for names in (WRITTEN, READ))
-        for output in outputs:
-            if same := next((path for path in inputs if path.samefile(output)), None):
-                linked_name = "" if same == output else f", {same}"
-                self.error(f"{output} is an input{linked_name}: give another name for the output")
+    def _add_common_options(self) -> None:
+        from .options import LIMITS, LOUDNESS
 
-    def _short_usage(self) -> str:
-        inputs = self._input
-        named = inputs and f"{inputs.metavar}{' ...' if inputs.max_count > 1 else ''}"
-        positional = next((str(action.metavar) for action in self._actions if not action.option_strings), "")
-        return " ".join(
-            filter(None, [self.prog, named or positional, self._output and f"-o {self._output}", "[options]"])
-        )
+        if self._reads:
+            group = self.add_argument_group("limits")
+            for option in LIMITS:
+                option.add_to(group)
+        group = self.add_argument_group("help and messages")
+        group.add_argument("-h", "--help", action="help", help="show this help and exit")
+        group.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+        one_of_two = group.add_mutually_exclusive_group()
+        for option in LOUDNESS:
+            option.add_to(one_of_two)
 
     def _inputs(self, options: argparse.Namespace, expected: Inputs) -> list[str]:
         values = [*getattr(options, "named_inputs", ()), *options.inputs]
@@ -140,8 +178,7 @@ class CommandParser(argparse.ArgumentParser):
         if not inputs and not any(getattr(options, name, None) for name in expected.unless):
             self.error(f"no input given: name {expected.metavar}, as in: {self._example}")
         if len(inputs) > expected.max_count:
-            more = ["…"] * (len(inputs) > INPUTS_NAMED)
-            names = ", ".join([*inputs[:INPUTS_NAMED], *more])
+            names = ", ".join([*inputs[:INPUTS_NAMED], *["…"] * (len(inputs) > INPUTS_NAMED)])
             limit = "one input" if expected.max_count == 1 else f"at most {expected.max_count} inputs"
             self.error(f"{self.prog} reads {limit}, not {len(inputs)}: {names}")
         return inputs
@@ -199,54 +236,6 @@ def _expand_wildcards(path: str) -> list[str]:
     return (sorted(glob.glob(path, recursive=True)) if is_pattern else []) or [path]  # noqa: PTH207
 
 
-def _complete(parser: argparse.ArgumentParser) -> None:
-    if ARGCOMPLETE in os.environ:
-        try:
-            require("completion")
-        except MissingLibrary as error:
-            parser.error(str(error))
-        import argcomplete
-
-        argcomplete.autocomplete(parser)
-
-
-def _add_limit(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument_group("limits").add_argument(
-        "--max-size",
-        type=_size,
-        metavar="SIZE",
-        help="the size to which a compressed file may grow, such as 20G; raise it for files that you trust (default: "
-        "far more than traces need)",
-    )
-
-
-def _add_common_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("help and messages")
-    group.add_argument("-h", "--help", action="help", help="show this help and exit")
-    group.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    loudness = group.add_mutually_exclusive_group()
-    loudness.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="also say which files are read, which step runs and how long it took",
-    )
-    loudness.add_argument(
-        "-q",
-        "--quiet",
-        action="store_true",
-        help="print no summary, notes or progress; results and errors are still printed",
-    )
-
-
-def _size(text: str) -> str:
-    try:
-        bytes_of(text)
-    except DataError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
 class _Version(argparse.Action):
     """Looks the version up only where it is asked for, as that takes longer than to read a small trace."""
 
@@ -256,10 +245,3 @@ class _Version(argparse.Action):
         if isinstance(parser, CommandParser):
             parser.print_on_stdout(f"{parser.prog} {importlib.metadata.version('execgraph')}")
         parser.exit()
-
-
-def without_leading_word(arguments: Sequence[str] | None) -> list[str]:
-    """Drops the sub-command that Chakra's tools want before their options (`PyTorch`)."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    is_word = len(words) > 1 and words[0].lower() == "pytorch" and words[1].startswith("-")
-    return words[1:] if is_word else words

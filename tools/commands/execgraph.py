@@ -30,13 +30,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs the command that the first argument names; exits with 2 if there is no such command."""
     words = list(sys.argv[1:] if argv is None else argv)
     words[:1] = [word.removeprefix(PREFIX) for word in words[:1]]
-    completed = _being_completed()
-    if completed in COMMANDS:
+    # the command on the line that a shell wants completed, once more of the line follows
+    line = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", 0))].split(" ")
+    if ARGCOMPLETE in os.environ and len(line) > 2 and line[1] in COMMANDS:
         # the words that are completed begin with the command's name, not with ours
         os.environ[ARGCOMPLETE] = "2"
-        _run(completed, [])
+        words = [line[1]]
     if words and words[0] in COMMANDS:
-        _run(words[0], words[1:])
+        importlib.import_module(f".{PREFIX.replace('-', '_')}{words[0]}", __package__).main(words[1:])
     listed = "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
     parser = CommandParser(
         NAME,
@@ -49,14 +50,3 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     )
     parser.parse_args(words[:1] or ["--help"])
     parser.exit(2)
-
-
-def _run(name: str, arguments: list[str]) -> NoReturn:
-    importlib.import_module(f".{PREFIX.replace('-', '_')}{name}", __package__).main(arguments)
-    raise AssertionError(f"{name} returned")
-
-
-def _being_completed() -> str:
-    """Returns the command on the line that a shell wants completed, once more of the line follows; else nothing."""
-    words = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", 0))].split(" ")
-    return words[1] if ARGCOMPLETE in os.environ and len(words) > 2 else ""

@@ -1,84 +1,61 @@
 """The command trace-jsonize: an execution graph to JSON, or back."""
 
 import argparse
-import logging
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
-from ...schema.errors import Audience, said_to
-from ..command import print_json, progress_bar, run_command
-from ..command_parser import CommandParser, Inputs, Output
+from ..command import WrongUsage, log, log_notes, print_json, progress_bar
+from ..command_parser import Inputs, Output, command
 from ..option_kinds import ends_as
 
 NAME = "trace-jsonize"
-FORMS = {".et": "et", ".json": "json"}
-log = logging.getLogger("execgraph")
 
 
-@said_to(Audience.TERMINAL)
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-jsonize and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = CommandParser(
-        NAME,
-        "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the "
-        "same bytes.",
-        f"{NAME} graph.0.et -o graph.0.json",
-        Inputs("FILE", "graph (.et) or its JSON; gzip is accepted", ("--input", "--input_filename"), max_count=1),
-        Output(
-            "FILE",
-            "the other of the two (.gz compresses, - is stdout)",
-            ("--output_filename",),
-            ends_as(".et", ".json").read,
-        ),
-    )
-    arguments = parser.parse_args(argv)
-    arguments.input = arguments.inputs[0]
-    try:
-        arguments.to = arguments.to or _form_to_write(arguments.input, arguments.output)
-    except ValueError as error:
-        parser.error(_neither(arguments.input) or str(error))
-    run_command(_run, arguments, NAME)
-
-
-def _form_to_write(source: str, target: str) -> str:
-    """Returns what the names of the files say; raises ValueError when they say nothing, or both the same."""
-    source_form, target_form = _form(source), _form(target)
-    if source_form is not None and source_form == target_form:
-        raise ValueError(
-            f"{source} and {target} are both .{source_form} by their names; give --to to convert all the same"
-        )
-    if target_form is None and source_form is None:
-        raise ValueError("the file names do not say what to write; give --to et or --to json")
-    return target_form or ("et" if source_form == "json" else "json")
-
-
-def _neither(source: str) -> str:
-    """Returns a sentence on a file that is neither a graph nor the JSON of one, "" for one that is, or none."""
-    from ..recognise import InputKind
-    from ..wrong_kind import wrong_kind
-
-    return wrong_kind(Path(source), InputKind.GRAPH) and wrong_kind(Path(source), InputKind.GRAPH_JSON)
-
-
-def _form(name: str) -> str | None:
-    return FORMS.get(Path(name.removesuffix(".gz")).suffix)
-
-
-def _run(arguments: argparse.Namespace) -> None:
+@command(
+    NAME,
+    "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the same "
+    "bytes.",
+    "graph.0.et -o graph.0.json",
+    Inputs("FILE", "graph (.et) or its JSON; gzip is accepted", ("--input", "--input_filename"), max_count=1),
+    Output(
+        "FILE", "the other of the two (.gz compresses, - is stdout)", ("--output_filename",), ends_as(".et", ".json")
+    ),
+)
+def main(options: argparse.Namespace) -> None:
+    """Writes the other form of a graph."""
     from ...schema.graph import graph_to_json, json_to_graph
     from ..recognise import InputKind
     from ..wrong_kind import reading
 
-    convert = graph_to_json if arguments.to == "json" else json_to_graph
-    source = Path(arguments.input)
+    path, output = options.inputs[0], options.output
+    to_json = _form_to_write(path, output, options.to) == "json"
+    convert, expected = (graph_to_json, InputKind.GRAPH) if to_json else (json_to_graph, InputKind.GRAPH_JSON)
+    source = Path(path)
     total = source.stat().st_size if source.is_file() and source.suffix != ".gz" else None
-    expected = InputKind.GRAPH if arguments.to == "json" else InputKind.GRAPH_JSON
     by_option = {InputKind.GRAPH: "with --to json", InputKind.GRAPH_JSON: "with --to et"}
-    with progress_bar(f"to {arguments.to}", total) as on_progress, reading(arguments.input, expected, by_option):
-        converted = convert(arguments.input, arguments.output, on_progress)
-    for note in converted.notes:
-        log.warning(f"{NAME}: note: {note}")
-    if arguments.json:
-        print_json({"output": arguments.output, "nodes": converted.nodes, "bytes": converted.bytes})
-    log.info("%s: %d nodes, %d bytes", arguments.output, converted.nodes, converted.bytes)
+    what = f"to {'json' if to_json else 'et'}"
+    with progress_bar(what, total) as on_progress, reading(path, expected, by_option):
+        converted = convert(path, output, on_progress)
+    log_notes(NAME, converted.notes)
+    if options.json:
+        print_json({"output": output, "nodes": converted.nodes, "bytes": converted.bytes})
+    log.info(f"{output}: {converted.nodes} nodes, {converted.bytes} bytes")
+
+
+def _form_to_write(source: str, target: str, given: str | None) -> str:
+    """Returns the form that is given, or else what the names of the files say."""
+    from ..recognise import InputKind
+    from ..wrong_kind import wrong_kind
+
+    of_source, of_target = (Path(name.removesuffix(".gz")).suffix.removeprefix(".") for name in (source, target))
+    is_known = [form in ("et", "json") for form in (of_source, of_target)]
+    if given or (is_known[1] and of_source != of_target):
+        return given or of_target
+    if is_known[0] and not is_known[1]:
+        return "et" if of_source == "json" else "json"
+    if problem := wrong_kind(Path(source), InputKind.GRAPH) and wrong_kind(Path(source), InputKind.GRAPH_JSON):
+        raise WrongUsage(problem)
+    if is_known[0]:
+        raise WrongUsage(
+            f"{source} and {target} are both .{of_source} by their names; give --to to convert all the same"
+        )
+    raise WrongUsage("the file names do not say what to write; give --to et or --to json")

@@ -1,14 +1,12 @@
 """The command trace-link: links a host trace and a device trace of one process."""
 
 import argparse
-import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from ...schema.counts import to_builtins
-from ...schema.errors import Audience, RequestError, said_to
-from ..command import print_json, progress_bar, run_command, step
-from ..command_parser import CommandParser, Inputs, Output, without_leading_word
+from ...schema.errors import RequestError
+from ..command import WrongUsage, log, print_json, progress_bar, step
+from ..command_parser import Inputs, Output, command
 from ..option_kinds import ends_as
 from ..options import chosen_for
 from ..terminal import format_counts, summary_line
@@ -17,35 +15,22 @@ if TYPE_CHECKING:
     from ...schema.linked import LinkedTrace
     from ...schema.machine import MachineCalibration
 
-NAME = "trace-link"
-EXAMPLE = f"{NAME} host_rank0.json device_rank0.json -o linked.json.gz"
-log = logging.getLogger("execgraph")
 
-
-@said_to(Audience.TERMINAL)
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-link and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = CommandParser(
-        NAME,
-        "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",
-        EXAMPLE,
-        Inputs(
-            "TRACE",
-            "the host trace and the device trace of one process, in either order, or a folder with them; or a device "
-            "trace alone (gzip and zstd accepted)",
-            unless=("device_trace", "host_trace"),
-        ),
-        Output("LINKED.json", "linked trace (.gz compresses, - is stdout)", ("--output-file",), ends_as(".json").read),
-    )
-    options = parser.parse_args(without_leading_word(arguments))
-    if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
-        parser.error(
-            "a host trace and a device trace are linked, of one process; trace-build builds all ranks of a folder"
-        )
-    run_command(_link, options, NAME)
-
-
-def _link(options: argparse.Namespace) -> None:
+@command(
+    "trace-link",
+    "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",
+    "host_rank0.json device_rank0.json -o linked.json.gz",
+    Inputs(
+        "TRACE",
+        "the host trace and the device trace of one process, in either order, or a folder with them; or a device trace "
+        "alone (gzip and zstd accepted)",
+        unless=("device_trace", "host_trace"),
+    ),
+    Output("LINKED.json", "linked trace (.gz compresses, - is stdout)", ("--output-file",), ends_as(".json")),
+    is_chakra=True,
+)
+def main(options: argparse.Namespace) -> None:
+    """Links two traces."""
     import msgspec
 
     from ...linker.link import link, read_traces
@@ -55,6 +40,10 @@ def _link(options: argparse.Namespace) -> None:
     from ..recognise import InputKind
     from ..wrong_kind import reading
 
+    if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
+        raise WrongUsage(
+            "a host trace and a device trace are linked, of one process; trace-build builds all ranks of a folder"
+        )
     pair = find_pair(options.inputs, options.rank) if options.inputs else OnePair(None, None)
     host_trace, device_trace = options.host_trace or pair.host, options.device_trace or pair.device
     if device_trace is None:
@@ -106,21 +95,16 @@ def summary(linked: "LinkedTrace") -> str:
     from ..sync_records_advice import UNRECORDED_WAITS, lacks_sync_records
 
     report = linked.report
-    share = (
-        f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement "
-        f"{report.agreement_pct:g} %"
-    )
-    device_only = f"{report.device_ops} from the device trace alone"
-    linked_to = f"{report.linked} of {report.activities} linked to a launch call, {report.calls} calls"
-    lines = [
-        summary_line("host ops", share if report.matched_by else device_only),
-        summary_line("activities", linked_to),
-    ]
+    if report.matched_by:
+        ops = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}"
+        lines = [summary_line("host ops", f"{ops}, agreement {report.agreement_pct:g} %")]
+    else:
+        lines = [summary_line("host ops", f"{report.device_ops} from the device trace alone")]
+    launched = f"{report.linked} of {report.activities} linked to a launch call, {report.calls} calls"
+    lines.append(summary_line("activities", launched))
     if report.activities:
         lines.append(summary_line("machine", in_words(linked.info.machine)))
-    waits, odd = report.waits.in_words(), report.oddities.in_words()
-    guessed, dropped = report.guessed.in_words(), report.dropped.in_words()
-    lines += format_counts("waits", waits) + format_counts("oddities", odd)
-    lines += format_counts("guessed", guessed) + format_counts("dropped", dropped)
-    notes = [*report.notes, *([str(UNRECORDED_WAITS)] if lacks_sync_records(linked) else [])]
-    return "\n".join([*lines, *(summary_line("note", note) for note in notes)])
+    lines += format_counts("waits", report.waits.in_words()) + format_counts("oddities", report.oddities.in_words())
+    lines += format_counts("guessed", report.guessed.in_words()) + format_counts("dropped", report.dropped.in_words())
+    notes = [*report.notes, *([UNRECORDED_WAITS] if lacks_sync_records(linked) else [])]
+    return "\n".join([*lines, *(summary_line("note", str(note)) for note in notes)])

@@ -1,44 +1,29 @@
 """The command trace-merge: merges the device traces of all ranks, for Perfetto or into a database for counting."""
 
 import argparse
-import logging
-from collections.abc import Sequence
-from typing import NoReturn
 
 import msgspec
 
-from ...schema.errors import Audience, said_to
-from ..command import print_json, progress, run_command
-from ..command_parser import CommandParser, Inputs, Output
+from ..command import WrongUsage, log, print_json, progress
+from ..command_parser import Inputs, Output, command
 from ..job import TABLES_AND_QUERIES, WRITERS, MergeReport, merge_traces
 from ..terminal import format_counts, summary_line
 
-NAME = "trace-merge"
-log = logging.getLogger("execgraph")
 
-
-@said_to(Audience.TERMINAL)
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-merge and ends the process: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = CommandParser(
-        NAME,
-        "Merges the device traces of all ranks (Kineto or rocpd) into one file. A .json or .json.gz is for Perfetto, "
-        "with a\n"
-        "process for every rank and device, and clocks aligned by shared collectives. A .db is a database for SQL. "
-        "trace-link\n"
-        "reads a merged trace only with --rank N, which takes the trace of rank N out of it.",
-        f"{NAME} traces -o merged.json.gz",
-        Inputs("FILE_OR_DIR", "device traces, or folders with them", ("--input", "--input-dir")),
-        Output("MERGED", "merged.json, merged.json.gz or merged.db"),
-    )
-    parser.epilog = f"tables of a .db, and queries:\n\n{TABLES_AND_QUERIES}\n{parser.epilog}"
-    options = parser.parse_args(arguments)
+@command(
+    "trace-merge",
+    "Merges the device traces of all ranks (Kineto or rocpd) into one file. A .json or .json.gz is for Perfetto, with a\n"
+    "process for every rank and device, and clocks aligned by shared collectives. A .db is a database for SQL. "
+    "trace-link\nreads a merged trace only with --rank N, which takes the trace of rank N out of it.",
+    "traces -o merged.json.gz",
+    Inputs("FILE_OR_DIR", "device traces, or folders with them", ("--input", "--input-dir")),
+    Output("MERGED", "merged.json, merged.json.gz or merged.db"),
+    appendix=f"tables of a .db, and queries:\n\n{TABLES_AND_QUERIES}\n",
+)
+def main(options: argparse.Namespace) -> None:
+    """Merges traces into one file."""
     if not options.output.lower().endswith(tuple(WRITERS)):
-        parser.error(f"--output {options.output}: end it in {', '.join(WRITERS)} to say what to write")
-    run_command(_run, options, NAME)
-
-
-def _run(options: argparse.Namespace) -> None:
+        raise WrongUsage(f"--output {options.output}: end it in {', '.join(WRITERS)} to say what to write")
     report = merge_traces(options.inputs, options.output, progress)
     if options.json:
         print_json(msgspec.to_builtins(report))
