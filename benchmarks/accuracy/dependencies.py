@@ -12,7 +12,7 @@ import numpy as np
 from execgraph.schema.columns import Bool, Int64, is_group_start
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.tools.generate import Edges, Job, Machine, RankRun, Rows, as_numpy, correlation, identify, is_recorded
+from execgraph.tools.generate import Edges, Job, Machine, RankRun, as_numpy, correlation, identify, is_recorded
 from execgraph.tools.replay import gather
 
 from .partial_order import PartialOrder
@@ -82,7 +82,7 @@ class TrueOrder:
             position, bounds
         )
         source, target = self._edges(rank, lane[by_lane])
-        written = Rows(machine.whole_us).cut(time[by_lane])
+        written = machine.cut(time[by_lane])
         self.order = PartialOrder(lane[by_lane], written, written, source, target)
 
     def from_then(self, thread: Int64, time: Int64, tolerance: int) -> Int64:
@@ -121,7 +121,7 @@ class GraphOrder:
 
     def __init__(self, rank: RankRun, machine: Machine, tids: tuple[int, ...], graph: ExecutionGraph) -> None:
         self.work = work = gather([graph])
-        self.begin = graph.start_ns - Rows(machine.whole_us).first_ns
+        self.begin = graph.start_ns - machine.first_ns
         self.end = self.begin + graph.duration_ns
         self.order = PartialOrder(work.lane, self.begin, self.end, work.source, work.target)
         self.node = self._nodes(rank, machine, graph)
@@ -135,7 +135,7 @@ class GraphOrder:
     def _nodes(self, rank: RankRun, machine: Machine, graph: ExecutionGraph) -> Int64:
         nodes, rows = np.flatnonzero(graph.is_activity), np.flatnonzero(is_recorded(rank, machine))
         numbers = np.array([correlation(call) for call in rank.activities.call], np.int64)
-        written = Rows(machine.whole_us).cut(machine.clock(rank.rank).read(as_numpy(rank.activities.start)))
+        written = machine.cut(machine.clock(rank.rank).read(as_numpy(rank.activities.start)))
         ran = [column[rows] for column in (written, as_numpy(rank.activities.stream), numbers)]
         in_graph = [column[nodes] for column in (self.begin, graph.integers("stream"), graph.integers("correlation"))]
         ran_order, graph_order = np.lexsort([rows, *ran]), np.lexsort([graph.id[nodes], *in_graph])

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from execgraph.tools.generate import COMPUTE, Communicator, GraphNode, Process, Script, Tensor, Work
+from execgraph.tools.generate import COMPUTE, Communicator, Process, Script, Tensor, Work
+
+from .more_instructions import GraphNode
 
 SIDE_STREAMS = (20, 24, 28)
 

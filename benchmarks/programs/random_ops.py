@@ -3,11 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from execgraph.tools.generate import ADD, CLAMP, COMPUTE, GEMM, REDUCE, Activity, Script, Tensor
+from execgraph.tools.generate import COMPUTE, Activity, Script, Tensor, layers
 
 from .random_draft import Draft, Part, Rank
 
-OPS = (("aten::mm", GEMM), ("aten::sum", REDUCE), ("aten::clamp_min", CLAMP), ("aten::add", ADD))
+OPS = (
+    ("aten::mm", layers.GEMM),
+    ("aten::sum", layers.REDUCE),
+    ("aten::clamp_min", layers.CLAMP),
+    ("aten::add", layers.ADD),
+)
 AROUND = ("aten::linear", "aten::mean", "aten::relu", "aten::add_")
 """Ops around those that launch."""
 

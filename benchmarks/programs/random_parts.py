@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from execgraph.tools.generate import BYTES_PER_US, COMPUTE, Script, backward
 
+from .more_instructions import launch_graph
 from .random_draft import Draft, Part, Rank
 from .random_ops import OPS, device_ops, draw_nest, host_ops, perhaps_work, work_on
 from .random_waits import await_device, await_event, await_side_stream, read_back, read_scalar, upload
@@ -146,7 +147,7 @@ def _graph(draft: Draft) -> Part:
         if number not in rank.graphs:
             rank.graphs[number] = tuple(graph_node(rank.process, *node) for node in nodes)
         script.work(host)
-        script.graph(rank.graphs[number], stream)
+        launch_graph(script, rank.graphs[number], stream)
 
     return write
 

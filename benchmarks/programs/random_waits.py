@@ -2,6 +2,7 @@
 
 from execgraph.tools.generate import DEVICE_TO_HOST, MEMORY, Activity, Script
 
+from .more_instructions import query_event
 from .random_draft import Draft, Part, Rank
 from .random_ops import perhaps_work, work_on
 from .single_device_jobs import PINNED_BYTES_PER_US, upload_activity
@@ -19,7 +20,7 @@ def await_event(draft: Draft) -> Part:
         if pause_us is None:
             script.synchronize_event(event)
         else:
-            script.query_event(event, pause_us)
+            query_event(script, event, pause_us)
 
     return write
 

@@ -7,27 +7,18 @@ from collections.abc import Iterator
 from functools import cache
 
 from execgraph.tools.generate import (
-    CLAMP,
     COMPUTE,
     DEFAULT,
     DEVICE_TO_HOST,
-    FILL,
-    GEMM,
-    GEMM_BACKWARD,
-    GEMM_WEIGHT,
     MEMORY,
-    MSE,
-    REDUCE,
-    SIDE_STREAM,
-    THRESHOLD,
     Activity,
-    GraphNode,
     Process,
     Tensor,
     backward,
     batch,
     gemm_us,
     item,
+    layers,
     model,
     sgd_step,
     size_bytes,
@@ -35,8 +26,10 @@ from execgraph.tools.generate import (
     stream_us,
 )
 
+from .more_instructions import GraphNode, launch_graph, query_event
+
 LOADER = "loader"
-COPY_STREAM = 20
+COPY_STREAM, SIDE_STREAM = 20, 24
 PINNED_BYTES_PER_US = 12_000
 SPIN = Activity("at::cuda::(anonymous namespace)::spin_kernel(long)")
 
@@ -96,7 +89,7 @@ def graph(process: Process) -> Iterator[None]:
         main.record("copied", COPY_STREAM)
         main.wait(COMPUTE, "copied")
         with main.annotation("## graph replay ##", own_us=10.0):
-            main.graph(nodes, COMPUTE)
+            launch_graph(main, nodes, COMPUTE)
         main.record("replayed", COMPUTE)
         # what was captured still has parameters and gradients, though none of its ops runs again
         for layer in range(process.size.layers):
@@ -112,16 +105,19 @@ def captured(process: Process) -> tuple[GraphNode, ...]:
     """Forward and backward as graph nodes; the sums for the biases run on a branch of their own."""
     size = process.size
     shape = process.tensor("shape", size.tokens, size.hidden)
-    gemm, light = gemm_us(size.tokens, size.hidden, size.hidden), stream_us((shape, shape))
-    main_line: list[tuple[Activity, float]] = [*[(GEMM, gemm), (CLAMP, light)] * size.layers, (MSE, light)]
-    main_line += [(THRESHOLD, light), (GEMM_BACKWARD, gemm), (GEMM_WEIGHT, gemm)] * size.layers
+    gemm, light = gemm_us(size.tokens, size.hidden, size.hidden), stream_us(shape, shape)
+    main_line: list[tuple[Activity, float]] = [
+        *[(layers.GEMM, gemm), (layers.CLAMP, light)] * size.layers,
+        (layers.MSE, light),
+    ]
+    main_line += [(layers.THRESHOLD, light), (layers.GEMM_BACKWARD, gemm), (layers.GEMM_WEIGHT, gemm)] * size.layers
     nodes: list[GraphNode] = []
     last: tuple[int, ...] = ()
     for activity, us in main_line:
         nodes.append(graph_node(process, activity, COMPUTE, us, last))
         last = (len(nodes) - 1,)
-        if activity is THRESHOLD:
-            nodes.append(graph_node(process, REDUCE, SIDE_STREAM, light / 2, last))
+        if activity is layers.THRESHOLD:
+            nodes.append(graph_node(process, layers.REDUCE, SIDE_STREAM, light / 2, last))
     return tuple(nodes)
 
 
@@ -165,9 +161,9 @@ def _one_stream(process: Process) -> None:
     main = process.main
     ones, total = batch(process, "ones"), process.tensor("total")
     with main.op("aten::fill_", (ones, 1.0), (ones,)):
-        main.launch(FILL, COMPUTE, stream_us((ones,)))
+        main.launch(layers.FILL, COMPUTE, stream_us(ones))
     with main.op("aten::sum", (ones,), (total,)):
-        main.launch(REDUCE, COMPUTE, stream_us((ones,)))
+        main.launch(layers.REDUCE, COMPUTE, stream_us(ones))
     with main.op("aten::item", (total,)), main.op("aten::_local_scalar_dense", (total,)):
         main.copy(DEVICE_TO_HOST, COMPUTE, 1.6, blocking=True)
         main.synchronize_stream(COMPUTE)
@@ -175,7 +171,7 @@ def _one_stream(process: Process) -> None:
     main.launch(SPIN, COMPUTE, 36.0)
     main.record("ended", COMPUTE)
     main.synchronize_event("ended")
-    main.query_event("ended")
+    query_event(main, "ended")
     main.work(50.0)
     main.synchronize_device()
 
@@ -187,13 +183,13 @@ def _three_streams(process: Process) -> None:
     _matmul(process, first)
     main.record("matmul", first)
     main.work(2000.0)
-    main.query_event("matmul")
+    query_event(main, "matmul")
     _matmul(process, third)
     main.record("matmul", third)
     main.record("joined", first)
     main.wait(second, "joined")
     main.work(2000.0)
-    main.query_event("matmul")
+    query_event(main, "matmul")
     _matmul(process, second)
     main.synchronize_device()
 
@@ -203,4 +199,4 @@ def _matmul(process: Process, stream: int) -> None:
     main, x, y = process.main, batch(process, "ones"), batch(process, f"product {stream}")
     with main.op("aten::matmul", (x, x), (y,)), main.op("aten::mm", (x, x), (y,)):
         main.launch(memset_activity(512), stream, 1.5, "cudaMemsetAsync")
-        main.launch(GEMM, stream, gemm_us(x.shape[0], x.shape[1], x.shape[1]))
+        main.launch(layers.GEMM, stream, gemm_us(x.shape[0], x.shape[1], x.shape[1]))

@@ -7,20 +7,17 @@ from collections.abc import Iterator
 from functools import cache
 
 from execgraph.tools.generate import (
-    CLAMP,
     COMPUTE,
-    GEMM,
     MEMORY,
-    QUEUE_LIMIT,
-    REDUCE,
-    SIDE_STREAM,
     Activity,
     Process,
     Tensor,
     backward,
     batch,
+    devices,
     gemm_us,
     item,
+    layers,
     model,
     sgd_step,
     size_bytes,
@@ -28,7 +25,8 @@ from execgraph.tools.generate import (
     stream_us,
 )
 
-from .single_device_jobs import COPY_STREAM
+from .more_instructions import query_event
+from .single_device_jobs import COPY_STREAM, SIDE_STREAM
 
 THIRD_STREAM = 28
 STAGED_BYTES_PER_US = 6_000
@@ -42,23 +40,23 @@ def streams(process: Process) -> Iterator[None]:
     main = process.main
     x, y, z = batch(process, "x"), batch(process, "y"), batch(process, "z")
     for step in steps(process):
-        _kernel(process, CLAMP, THIRD_STREAM, batch(process, "w"))
+        _kernel(process, layers.CLAMP, THIRD_STREAM, batch(process, "w"))
         for layer in range(process.size.layers):
-            _kernel(process, GEMM, COMPUTE, x, 3 if layer % 2 else 1)
+            _kernel(process, layers.GEMM, COMPUTE, x, 3 if layer % 2 else 1)
             main.record("forked", COMPUTE)
             for stream, tensor, often in ((COPY_STREAM, y, 2), (SIDE_STREAM, z, 1 + layer % 3)):
                 main.wait(stream, "forked")
-                _kernel(process, GEMM, stream, tensor, often)
+                _kernel(process, layers.GEMM, stream, tensor, often)
                 main.record(f"done {stream}", stream)
             main.wait(THIRD_STREAM, f"done {COPY_STREAM}")
             main.record("handed on", THIRD_STREAM)
-            _kernel(process, CLAMP, COMPUTE, x)
+            _kernel(process, layers.CLAMP, COMPUTE, x)
             main.wait(SIDE_STREAM, "handed on")
-            _kernel(process, REDUCE, SIDE_STREAM, z)
+            _kernel(process, layers.REDUCE, SIDE_STREAM, z)
             main.record("joined", SIDE_STREAM)
             main.wait(COMPUTE, "joined")
             main.wait(COMPUTE, f"done {COPY_STREAM}")
-        _kernel(process, CLAMP, COMPUTE, x)
+        _kernel(process, layers.CLAMP, COMPUTE, x)
         if step % 2:
             item(process, process.tensor("loss"))
         yield
@@ -69,7 +67,7 @@ def _kernel(process: Process, activity: Activity, stream: int, tensor: Tensor, t
     for _ in range(times):
         with main.op("aten::mm", (tensor, tensor), (tensor,), own_us=8.0):
             rows, columns = tensor.shape
-            us = gemm_us(rows, columns, columns) if activity is GEMM else stream_us((tensor, tensor))
+            us = gemm_us(rows, columns, columns) if activity is layers.GEMM else stream_us(tensor, tensor)
             main.launch(activity, stream, us)
 
 
@@ -79,7 +77,7 @@ def polling(process: Process) -> Iterator[None]:
     for _ in steps(process):
         loss = model(process, batch(process))
         main.record("forward", COMPUTE)
-        main.query_event("forward", pause_us=4.0)
+        query_event(main, "forward", pause_us=4.0)
         backward(process, loss)
         sgd_step(process)
         yield
@@ -114,8 +112,8 @@ def queue(process: Process) -> Iterator[None]:
     main, x = process.main, process.tensor("x", 64, 64)
     for _ in steps(process):
         with main.op("aten::_foreach_add_", ((x,), (x,), 1), own_us=5.0):
-            for _ in range(QUEUE_LIMIT + 150):
-                main.launch(CLAMP, COMPUTE, 100.0)
+            for _ in range(devices.QUEUE_LIMIT + 150):
+                main.launch(layers.CLAMP, COMPUTE, 100.0)
         main.leaf("aten::randperm", (64,), (x,), us=3000.0)
         item(process, x)
         yield

@@ -16,18 +16,9 @@ from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools.generate import DEFAULT, Job, Machine, RankRun, Run, draw_machine, is_recorded, simulate
-from execgraph.tools.generate.instructions import (
-    Activity,
-    Get,
-    GraphLaunch,
-    HostWork,
-    Instruction,
-    Launch,
-    Put,
-    RecordEvent,
-    SynchronizeStream,
-    WaitEvent,
-)
+from execgraph.tools.generate.instructions import Get, HostWork, Launch, Put, RecordEvent, Synchronize, WaitEvent
+from execgraph.tools.generate.job import Activity, Instruction
+from execgraph.tools.generate.record import STREAM_SYNC
 from execgraph.tools.replay import MakespanRange
 from hypothesis import HealthCheck, given, settings, strategies as st
 from support.for_simulator import assert_storages_are_ordered, spans
@@ -38,6 +29,7 @@ from benchmarks.accuracy.partial_order import PartialOrder
 from benchmarks.accuracy.tables import Result, Subject, groups
 from benchmarks.accuracy.what_if import CHANGES, VARIANTS, Answer, graphs_of, true_outcomes
 from benchmarks.programs import JOBS, NAMED, RANDOM, build_job, ranks_of
+from benchmarks.programs.more_instructions import GraphLaunch
 
 RESOLVED = VARIANTS[0]
 ACROSS = "across streams"
@@ -91,11 +83,11 @@ def test_an_event_orders_what_comes_after_the_wait_and_before_the_recording() ->
 
 
 def test_the_host_orders_what_it_launches_after_what_it_waited_for() -> None:
-    assert followers([launch(7), SynchronizeStream(7, 1), launch(8)]) == {(0, 1)}
+    assert followers([launch(7), Synchronize(STREAM_SYNC, 1, stream=7), launch(8)]) == {(0, 1)}
 
 
 def test_the_order_leads_over_threads() -> None:
-    assert followers([launch(7), SynchronizeStream(7, 1), Put("q")], [Get("q", 5), launch(8)]) == {(0, 1)}
+    assert followers([launch(7), Synchronize(STREAM_SYNC, 1, stream=7), Put("q")], [Get("q", 5), launch(8)]) == {(0, 1)}
 
 
 # dependencies of graphs
@@ -191,7 +183,7 @@ def test_activities_are_found_whatever_the_clock_shows(name: str, whole_us: bool
 
 
 def test_a_thread_is_known_as_exactly_as_its_times_are_written() -> None:
-    run = simulate(job_of([launch(7), SynchronizeStream(7, 300), launch(8)]))
+    run = simulate(job_of([launch(7), Synchronize(STREAM_SYNC, 300, stream=7), launch(8)]))
     exact, coarse = (TrueOrder(run.ranks[0], replace(DEFAULT, whole_us=whole_us)) for whole_us in (False, True))
     ended = int(run.ranks[0].calls.end[1])
     assert exact.from_then(rows(0), rows(ended), 0).tolist() == [exact.call_end[1]]

@@ -9,25 +9,17 @@ Jobs of other programs are built from a table of one's own, presets=PRESETS | {"
 `Process` that it is written for, and writes what the host threads of a rank do with kernels, layers and collectives.
 """
 
-from .devices import QUEUE_LIMIT as QUEUE_LIMIT
-from .files import makespans_of as makespans_of, sized_job as sized_job, write_traces as write_traces
-from .instructions import MEMORY as MEMORY, Activity as Activity, GraphNode as GraphNode, Job as Job, Tensor as Tensor
-from .jobs import PRESETS as PRESETS, Preset as Preset, build_job as build_job
-from .kineto_rows import Rows as Rows
-from .layers import (
-    ADD as ADD,
-    CLAMP as CLAMP,
-    FILL as FILL,
-    GEMM as GEMM,
-    GEMM_BACKWARD as GEMM_BACKWARD,
-    GEMM_WEIGHT as GEMM_WEIGHT,
-    MSE as MSE,
-    REDUCE as REDUCE,
-    THRESHOLD as THRESHOLD,
-    backward as backward,
-    item as item,
-    sgd_step as sgd_step,
+from . import (
+    devices as devices,
+    instructions as instructions,
+    layers as layers,
+    record as record,
+    simulation as simulation,
 )
+from .files import makespans_of as makespans_of, sized_job as sized_job, write_traces as write_traces
+from .job import MEMORY as MEMORY, Activity as Activity, Job as Job, Tensor as Tensor
+from .jobs import PRESETS as PRESETS, Preset as Preset, build_job as build_job
+from .layers import backward as backward, item as item, sgd_step as sgd_step
 from .machine import (
     DEFAULT as DEFAULT,
     Machine as Machine,
@@ -36,12 +28,8 @@ from .machine import (
     scale_of as scale_of,
 )
 from .nccl import BYTES_PER_US as BYTES_PER_US, Communicator as Communicator, Work as Work, world as world
-from .programs import SIDE_STREAM as SIDE_STREAM, batch as batch, model as model, steps as steps
+from .programs import batch as batch, model as model, steps as steps
 from .record import (
-    EVENT_SYNC as EVENT_SYNC,
-    NONE as NONE,
-    STREAM_SYNC as STREAM_SYNC,
-    STREAM_WAIT as STREAM_WAIT,
     Edges as Edges,
     RankRun as RankRun,
     Run as Run,

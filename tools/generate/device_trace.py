@@ -1,22 +1,21 @@
 """Writes the device trace of a simulated rank, the Chrome JSON that Kineto would have written.
 
-Times are the machine's: those of activities on the clock of the device, all in its resolution. Rows stand as Kineto
-orders them: ops by thread, calls with their activities, annotations on streams, names of processes and threads.
+Times are the machine's: those of activities on the clock of the device, all in its resolution. Times in are ns from the
+start of the run. They are written in µs: with three digits and relative to `baseTimeNanoseconds`, so that ns are exact,
+or whole and since the epoch, as Kineto did before it had that field. Rows stand as Kineto orders them: ops by thread,
+calls with their activities, annotations on streams, names of processes and threads.
 """
 
 import json
-from array import array
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, cycle, islice
 from typing import NamedTuple
 
 from ...schema.io import open_output
-from .kineto_rows import Rows, collective_args, external_ids, op_rows, python_rows, track_fields
-from .machine import Clock, Machine
+from .job import NONE, Collective, Opaque, Tensor, Value
+from .machine import BASE_NS, Machine
 from .record import (
-    BASE_NS,
     EVENT_SYNC,
-    NONE,
     STREAM_SYNC,
     STREAM_WAIT,
     SYNC_KINDS,
@@ -24,6 +23,7 @@ from .record import (
     RankRun,
     correlation,
     is_recorded,
+    record_function,
 )
 
 CONTEXT = 1
@@ -58,6 +58,20 @@ KERNEL_SHAPE = (
     '"registers per thread": 32, "shared memory": 16384, "blocks per SM": 2.370370, "warps per SM": 18.962963, '
     '"grid": [256, 1, 1], "block": [256, 1, 1], "est. achieved occupancy %": 29'
 )
+LISTED = 30
+"""Longer lists of ranks and split sizes are cut."""
+EXTERNAL_IDS_PER_BLOCK = 512
+FRAMES = (
+    "torch/nn/modules/module.py(1751): _wrapped_call_impl",
+    "<built-in function isinstance>",
+    "torch/nn/modules/module.py(1762): _call_impl",
+    "torch/_jit_internal.py(104): is_scripting",
+    "<built-in method _get_tracing_state of PyCapsule object at 0x7f84d0a51f50>",
+    "torch/nn/modules/module.py(1954): __getattr__",
+    "<built-in function len>",
+)
+"""What Python goes through before it calls an op."""
+ROWS_AT_ONCE = 4096
 
 
 class SyncRecords(NamedTuple):
@@ -67,22 +81,6 @@ class SyncRecords(NamedTuple):
     resolved: bool = True
 
 
-class _ProfiledRun(NamedTuple):
-    """A rank's run as its profiler sees it: the machine's resolution, the device's clock, the activities shown."""
-
-    run: RankRun
-    who: Identity
-    rows: Rows
-    clock: Clock
-    is_recorded: list[bool]
-    external: "array[int]"
-
-    def device_span(self, activity: int) -> tuple[int, int]:
-        """Returns when it ran, by the device's clock."""
-        activities = self.run.activities
-        return self.clock.read(activities.start[activity]), self.clock.read(activities.end[activity])
-
-
 def write_device_trace(
     run: RankRun, who: Identity, machine: Machine, path: str, *, sync: SyncRecords, stacks: int
 ) -> None:
@@ -90,33 +88,14 @@ def write_device_trace(
 
     Raises DataError when the file cannot be written.
     """
-    rows, external = Rows(machine.whole_us), external_ids(run, len(who.tids))
-    profiled = _ProfiledRun(run, who, rows, machine.clock(run.rank), is_recorded(run, machine).tolist(), external)
-    rows_of_trace = chain(
-        op_rows(run, who, rows, external),
-        python_rows(run, who, rows, stacks) if stacks else (),
-        _calls_and_activities(profiled, sync),
-        _stream_annotations(profiled),
-        _names(run, who, rows),
-        _window(run, rows),
-    )
+    rows = _Profile(run, who, machine, sync).rows_of_trace(stacks)
+    separator = "\n"
     with open_output(path) as file:
         file.write(_head(who, machine, path, stacks).encode())
-        for piece in _pieces(rows_of_trace):
-            file.write(piece)
+        while piece := [*islice(rows, ROWS_AT_ONCE)]:
+            file.write((separator + ",\n".join(piece)).encode())
+            separator = ",\n"
         file.write(b"\n  ]\n}\n")
-
-
-def _pieces(rows: Iterable[str]) -> Iterator[bytes]:
-    piece: list[str] = []
-    separator = "\n"
-    for row in rows:
-        piece.append(row)
-        if len(piece) == 4096:
-            yield (separator + ",\n".join(piece)).encode()
-            piece, separator = [], ",\n"
-    if piece:
-        yield (separator + ",\n".join(piece)).encode()
 
 
 def _head(who: Identity, machine: Machine, path: str, stacks: int) -> str:
@@ -142,134 +121,292 @@ def _head(who: Identity, machine: Machine, path: str, stacks: int) -> str:
     return json.dumps(head)[:-1] + ', "traceEvents": ['
 
 
-# calls, activities and synchronisation records
+# fields of rows
 
 
-def _calls_and_activities(profiled: _ProfiledRun, sync: SyncRecords) -> Iterator[str]:
-    run, who, rows = profiled.run, profiled.who, profiled.rows
-    calls, activities = run.calls, run.activities
-    linked = _linked_ops(run)
-    syncs = {call: row for row, call in enumerate(run.syncs.call)} if sync.on else {}
-    used = set(activities.stream)
-    activity = 0
-    for row in range(len(calls)):
-        op = linked[calls.op[row]] if calls.op[row] != NONE else NONE
-        link = f'"External id": {profiled.external[op]}, ' if op != NONE else ""
-        first = activity
-        while activity < len(activities) and activities.call[activity] == row:
-            if profiled.is_recorded[activity]:
-                yield from _activity(profiled, activity, link)
-            activity += 1
-        if row in syncs and (run.syncs.kind[syncs[row]] != STREAM_WAIT or run.syncs.stream[syncs[row]] in used):
-            yield from _sync_record(profiled, syncs[row], link, sync.resolved)
-        name, at = run.call_names[calls.name[row]], track_fields(who.pid, who.tids[calls.thread[row]])
-        args = f'{link}"cbid": {CBIDS[name]}, "correlation": {correlation(row)}'
-        yield rows.complete("cuda_runtime", name, at, calls.start[row], calls.end[row], args=args)
-        yield rows.flow("ac2g", activity > first or name in FLOW_STARTS, correlation(row), at, calls.start[row])
+def track_fields(process: int | str, thread: int | str) -> str:
+    """Returns the fields that say of which process and thread a row is."""
+    return f'"pid": {json.dumps(process)}, "tid": {json.dumps(thread)}'
 
 
-def _linked_ops(run: RankRun) -> "array[int]":
-    """Returns for each op the innermost enclosing one (or itself) that is no annotation, for links of device rows."""
-    linked = array("q", bytes(8 * len(run.ops)))
-    for row, parent in enumerate(run.ops.parent):
-        if not run.op_table[run.ops.op[row]].annotation:
-            linked[row] = row
+def input_args(inputs: tuple[Value, ...]) -> str:
+    """Returns what `record_shapes` adds to an op; empty for an op without arguments."""
+    columns = zip(*map(_shown, inputs), strict=True)
+    names = ("Concrete Inputs", "Input type", "Input Strides", "Input Dims")
+    return "".join(f'"{name}": {json.dumps(column)}, ' for name, column in zip(names, columns, strict=False))
+
+
+def _shown(value: Value) -> tuple[object, ...]:
+    """Returns an argument's value, type, strides and shape; the value of a scalar alone is recorded."""
+    if isinstance(value, Tensor):
+        return "", value.dtype, value.strides, value.shape
+    if value is None or isinstance(value, Opaque | str):
+        return "", "", (), ()
+    if not isinstance(value, tuple):
+        return str(value), "Scalar", (), ()
+    if tensors := [item for item in value if isinstance(item, Tensor)]:
+        return "", "TensorList", [item.strides for item in tensors], [item.shape for item in tensors]
+    return str([*value]), "ScalarList", (), ()
+
+
+def collective_args(collective: Collective, sequence: int) -> str:
+    """Returns what Kineto says of a collective, on its op and on its kernel."""
+    group = collective.group
+    args: dict[str, object] = {
+        "Collective name": collective.name,
+        "In msg nelems": collective.in_elements,
+        "Out msg nelems": collective.out_elements,
+        "Group size": max(1, len(group.ranks)),
+        "dtype": collective.dtype,
+        "In split size": _shortened(collective.in_splits),
+        "Out split size": _shortened(collective.out_splits),
+        "Process Group Ranks": _shortened(group.ranks),
+        "Rank": collective.rank,
+        "Seq": sequence,
+        "Is asynchronized op": True,
+    }
+    if group.name:
+        args |= {"Process Group Name": group.name, "Process Group Description": group.description}
+        args |= {"Global rank start": group.ranks[0], "Global rank stride": group.stride}
+    if collective.is_p2p:
+        args["Dst Rank" if collective.name == "send" else "Src Rank"] = group.ranks[collective.rank]
+    return json.dumps(args)[1:-1]
+
+
+def _shortened(numbers: tuple[int, ...]) -> str:
+    return f"[{', '.join([*map(str, numbers[:LISTED]), *['...'][: len(numbers) > LISTED]])}]"
+
+
+# the rows of a trace
+
+
+class _Profile:
+    """A rank's run as its profiler sees it: the machine's resolution, the device's clock, the activities shown, and the
+    ids of ops.
+    """
+
+    def __init__(self, run: RankRun, who: Identity, machine: Machine, sync: SyncRecords) -> None:
+        self.run, self.who, self.machine, self.sync = run, who, machine, sync
+        self.clock = machine.clock(run.rank)
+        self.is_recorded = is_recorded(run, machine).tolist()
+        self.external: list[int] = []
+        # Kineto's own ids of ops are from 1, in blocks of 512 that belong to one thread each
+        used, block, blocks = [0] * len(who.tids), [0] * len(who.tids), 0
+        for thread in run.ops.thread:
+            if used[thread] % EXTERNAL_IDS_PER_BLOCK == 0:
+                block[thread], blocks = blocks, blocks + 1
+            number = EXTERNAL_IDS_PER_BLOCK * block[thread] + used[thread] % EXTERNAL_IDS_PER_BLOCK
+            self.external.append(1 + number)
+            used[thread] += 1
+
+    def rows_of_trace(self, stacks: int) -> Iterator[str]:
+        return chain(
+            self._ops(),
+            self._python(stacks) if stacks else (),
+            self._calls_and_activities(),
+            self._stream_annotations(),
+            self._names(),
+            self._window(),
+        )
+
+    def _complete(self, category: str, name: str, track: str, start: int, end: int, args: str) -> str:
+        """Returns a row from `start` to `end`; `track` as from track_fields(), `args` without their braces."""
+        return (
+            f'{{"ph": "X", "cat": "{category}", "name": {json.dumps(name)}, {track}, '
+            f'"ts": {self._at(start)}, "dur": {self._micros(end - start)}, "args": {{{args}}}}}'
+        )
+
+    def _flow(self, category: str, starts: bool, number: int, track: str, at: int) -> str:
+        """Returns one end of the arrow `number`: its start, or what it points to."""
+        ends = "" if starts else ', "bp": "e"'
+        return (
+            f'{{"ph": "{"s" if starts else "f"}", "id": {number}, {track}, "ts": {self._at(at)}, '
+            f'"cat": "{category}", "name": "{category}"{ends}}}'
+        )
+
+    def _at(self, ns: int) -> str:
+        """Returns a time of the run as text."""
+        return self._micros(self.machine.first_ns + ns)
+
+    def _micros(self, ns: int) -> str:
+        return str(ns // 1000) if self.machine.whole_us else f"{ns // 1000}.{ns % 1000:03d}"
+
+    def _ops(self) -> Iterator[str]:
+        """Yields a row for each op, and one for each flow behind the op where it starts or ends."""
+        run, ops = self.run, self.run.ops
+        flows = self._forward_backward()
+        inputs = [input_args(op.inputs) for op in run.op_table]
+        position = 0
+        for thread, tid in enumerate(self.who.tids):
+            at = track_fields(self.who.pid, tid)
+            for row in (row for row, of in enumerate(ops.thread) if of == thread):
+                op = run.op_table[ops.op[row]]
+                args = f'"External id": {self.external[row]}, "Record function id": {record_function(row)}, '
+                if ops.sequence[row] >= 0:
+                    args += f'"Sequence number": {ops.sequence[row]}, "Fwd thread id": {ops.forward_thread[row]}, '
+                if op.collective:
+                    args += f"{collective_args(op.collective, ops.comm_sequence[row])}, "
+                args += f'{inputs[ops.op[row]]}"Ev Idx": {position}'
+                category = "user_annotation" if op.annotation else "cpu_op"
+                # the end is cut, not the length: an op that ends with the one around it still does
+                start, end = self.machine.cut(ops.start[row]), self.machine.cut(ops.end[row])
+                yield self._complete(category, op.name, at, start, end, args)
+                if row in flows:
+                    yield self._flow("fwdbwd", flows[row] > 0, abs(flows[row]), at, start)
+                position += 1
+
+    def _forward_backward(self) -> dict[int, int]:
+        """Returns each op's flow from a forward op to its backward op, negative where it ends."""
+        ops = self.run.ops
+        forward: dict[tuple[int, int], int] = {}
+        flows: dict[int, int] = {}
+        for row, sequence in enumerate(ops.sequence):
+            if sequence < 0:
+                continue
+            if not ops.forward_thread[row]:
+                forward[ops.thread[row] + 1, sequence] = row
+            elif self.run.op_table[ops.op[row]].scope:
+                source = forward.pop((ops.forward_thread[row], sequence), None)
+                if source is not None:
+                    number = len(flows) // 2 + 1
+                    flows[source], flows[row] = number, -number
+        return flows
+
+    def _python(self, calls: int) -> Iterator[str]:
+        """Yields so many calls around each outermost op that Python called, which last as long as the op."""
+        ops, op_table, number = self.run.ops, self.run.op_table, 0
+        for row, parent in enumerate(ops.parent):
+            op = op_table[ops.op[row]]
+            is_outermost = parent == NONE or op_table[ops.op[parent]].annotation
+            if op.annotation or ops.forward_thread[row] or not is_outermost:
+                continue
+            at, caller = track_fields(self.who.pid, self.who.tids[ops.thread[row]]), "null"
+            called = f"<built-in method {op.name.rpartition(':')[2]} of type object at 0x7f84d8c4ea40>"
+            start, end = self.machine.cut(ops.start[row]), self.machine.cut(ops.end[row])
+            for name in (*islice(cycle(FRAMES), calls - 1), called):
+                number += 1
+                args = f'"Python parent id": {caller}, "Python id": {number}, "Ev Idx": {len(ops) + number - 1}'
+                yield self._complete("python_function", name, at, start, end, args)
+                caller = str(number)
+
+    def _calls_and_activities(self) -> Iterator[str]:
+        run, who, calls, activities = self.run, self.who, self.run.calls, self.run.activities
+        linked = self._innermost(is_annotation=False)
+        syncs = {call: row for row, call in enumerate(run.syncs.call)} if self.sync.on else {}
+        used = set(activities.stream)
+        activity = 0
+        for row, caller in enumerate(calls.op):
+            op = linked[caller]
+            link = f'"External id": {self.external[op]}, ' if op != NONE else ""
+            first = activity
+            while activity < len(activities) and activities.call[activity] == row:
+                if self.is_recorded[activity]:
+                    yield from self._activity(activity, link)
+                activity += 1
+            if row in syncs and (run.syncs.kind[syncs[row]] != STREAM_WAIT or run.syncs.stream[syncs[row]] in used):
+                yield from self._sync_record(syncs[row], link)
+            name, at = run.call_names[calls.name[row]], track_fields(who.pid, who.tids[calls.thread[row]])
+            args = f'{link}"cbid": {CBIDS[name]}, "correlation": {correlation(row)}'
+            yield self._complete("cuda_runtime", name, at, calls.start[row], calls.end[row], args)
+            is_start = activity > first or name in FLOW_STARTS
+            yield self._flow("ac2g", is_start, correlation(row), at, calls.start[row])
+
+    def _innermost(self, *, is_annotation: bool) -> list[int]:
+        """Returns the innermost annotation, or op that is none, around each op, or itself; and NONE at the end."""
+        run, innermost = self.run, [NONE] * (len(self.run.ops) + 1)
+        for row, parent in enumerate(run.ops.parent):
+            is_one = run.op_table[run.ops.op[row]].annotation == is_annotation
+            innermost[row] = row if is_one else innermost[parent]
+        return innermost
+
+    def _device_span(self, activity: int) -> tuple[int, int]:
+        """Returns when an activity ran, by the device's clock."""
+        activities = self.run.activities
+        return self.clock.read(activities.start[activity]), self.clock.read(activities.end[activity])
+
+    def _activity(self, row: int, link: str) -> Iterator[str]:
+        device, activities = self.who.device, self.run.activities
+        activity, number = self.run.activity_table[activities.activity[row]], correlation(activities.call[row])
+        start, end = self._device_span(row)
+        args = (
+            f'{link}"device": {device}, "context": {CONTEXT}, "stream": {activities.stream[row]}, '
+            f'"correlation": {number}, '
+        )
+        if activities.node[row]:
+            args += f'"graph id": 1, "graph node id": {activities.node[row]}, '
+        if activity.category == "kernel":
+            args += f'"queued": 0, {KERNEL_SHAPE}'
         else:
-            linked[row] = linked[parent] if parent != NONE else NONE
-    return linked
+            args += f'"bytes": {activity.bytes}, "memory bandwidth (GB/s)": {activity.bytes / max(1, end - start)}'
+        if activity.collective:
+            args += f", {collective_args(activity.collective, activities.comm_sequence[row])}"
+        at = track_fields(device, activities.stream[row])
+        yield self._complete(activity.category, activity.name, at, start, end, args)
+        yield self._flow("ac2g", False, number, at, start)
 
+    def _sync_record(self, row: int, link: str) -> Iterator[str]:
+        """Yields CUPTI's record of a call that waits; it lies within the call and is timed on the host."""
+        syncs, calls, device = self.run.syncs, self.run.calls, self.who.device
+        call, kind, stream = syncs.call[row], syncs.kind[row], syncs.stream[row]
+        margin = min(600, (calls.end[call] - calls.start[call]) // 4)
+        start, end = calls.start[call] + margin, calls.end[call] - margin
+        lane = stream + STREAM_SYNC_LANE if kind == STREAM_SYNC else stream if kind == STREAM_WAIT else WAIT_LANE
+        args = f'{link}"cuda_sync_kind": "{SYNC_KINDS[kind]}", '
+        if kind in (EVENT_SYNC, STREAM_WAIT):
+            is_known = self.sync.resolved and syncs.recorded_by[row] != NONE
+            args += (
+                f'"wait_on_stream": {syncs.recorded_on[row] if is_known else -1}, '
+                f'"wait_on_cuda_event_record_corr_id": {correlation(syncs.recorded_by[row]) if is_known else -1}, '
+                f'"wait_on_cuda_event_id": {syncs.event[row]}, '
+            )
+        args += f'"stream": {stream}, "correlation": {correlation(call)}, "device": {device}, "context": {CONTEXT}'
+        at = track_fields(device, lane)
+        yield self._complete("cuda_sync", SYNC_KINDS[kind], at, start, end, args)
+        yield self._flow("ac2g", False, correlation(call), at, start)
 
-def _activity(profiled: _ProfiledRun, row: int, link: str) -> Iterator[str]:
-    run, device, activities = profiled.run, profiled.who.device, profiled.run.activities
-    activity = run.activity_table[activities.activity[row]]
-    start, end = profiled.device_span(row)
-    args = (
-        f'{link}"device": {device}, "context": {CONTEXT}, "stream": {activities.stream[row]}, '
-        f'"correlation": {correlation(activities.call[row])}, '
-    )
-    if activities.node[row]:
-        args += f'"graph id": 1, "graph node id": {activities.node[row]}, '
-    if activity.category == "kernel":
-        args += f'"queued": 0, {KERNEL_SHAPE}'
-    else:
-        args += f'"bytes": {activity.bytes}, "memory bandwidth (GB/s)": {activity.bytes / max(1, end - start)}'
-    if activity.collective:
-        args += ", " + collective_args(activity.collective, activities.comm_sequence[row]).removesuffix(", ")
-    at = track_fields(device, activities.stream[row])
-    yield profiled.rows.complete(activity.category, activity.name, at, start, end, args=args)
-    yield profiled.rows.flow("ac2g", False, correlation(activities.call[row]), at, start)
+    def _stream_annotations(self) -> Iterator[str]:
+        """Yields for each annotation that is the innermost one around launches a row on each of their streams."""
+        run, activities = self.run, self.run.activities
+        annotation_of = self._innermost(is_annotation=True)
+        spans: dict[tuple[int, int], tuple[int, int]] = {}
+        for row, call in enumerate(activities.call):
+            op = annotation_of[run.calls.op[call]]
+            if op != NONE and self.is_recorded[row]:
+                key, (start, end) = (op, activities.stream[row]), self._device_span(row)
+                first, last = spans.get(key, (start, end))
+                spans[key] = min(start, first), max(end, last)
+        for (op, stream), (start, end) in spans.items():
+            name, args = run.op_table[run.ops.op[op]].name, f'"External id": {self.external[op]}'
+            at = track_fields(self.who.device, stream)
+            yield self._complete("gpu_user_annotation", name, at, start - 1, end, args)
 
+    def _names(self) -> Iterator[str]:
+        """Yields what processes and threads are called, and where they are shown."""
+        who = self.who
+        names: list[tuple[str, int, int, str, str | int]] = []
+        for process, labels, order in (
+            (who.pid, "CPU", who.pid),
+            (who.device, f"GPU {who.device}", 16_777_216 + who.device),
+        ):
+            names.append(("process_name", process, 0, "name", "python"))
+            names.append(("process_labels", process, 0, "labels", labels))
+            names.append(("process_sort_index", process, 0, "sort_index", order))
+        tracks = [(who.device, stream, f"stream {stream} ") for stream in sorted(set(self.run.activities.stream))]
+        for process, thread, name in (*tracks, *((who.pid, tid, f"thread {tid} (python)") for tid in who.tids)):
+            names.append(("thread_name", process, thread, "name", name))
+            names.append(("thread_sort_index", process, thread, "sort_index", thread))
+        for kind, process, thread, key, value in names:
+            yield (
+                f'{{"ph": "M", "name": "{kind}", "ts": {self._at(0)}, {track_fields(process, thread)}, '
+                f'"args": {{"{key}": {json.dumps(value)}}}}}'
+            )
 
-def _sync_record(profiled: _ProfiledRun, row: int, link: str, resolved: bool) -> Iterator[str]:
-    """CUPTI's record of a call that waits; it lies within the call and is timed on the host."""
-    syncs, calls, device = profiled.run.syncs, profiled.run.calls, profiled.who.device
-    call, kind, stream = syncs.call[row], syncs.kind[row], syncs.stream[row]
-    margin = min(600, (calls.end[call] - calls.start[call]) // 4)
-    lane = stream + STREAM_SYNC_LANE if kind == STREAM_SYNC else stream if kind == STREAM_WAIT else WAIT_LANE
-    args = f'{link}"cuda_sync_kind": "{SYNC_KINDS[kind]}", '
-    if kind in (EVENT_SYNC, STREAM_WAIT):
-        is_known = resolved and syncs.recorded_by[row] != NONE
-        args += (
-            f'"wait_on_stream": {syncs.recorded_on[row] if is_known else -1}, '
-            f'"wait_on_cuda_event_record_corr_id": {correlation(syncs.recorded_by[row]) if is_known else -1}, '
-            f'"wait_on_cuda_event_id": {syncs.event[row]}, '
-        )
-    args += f'"stream": {stream}, "correlation": {correlation(call)}, "device": {device}, "context": {CONTEXT}'
-    at = track_fields(device, lane)
-    yield profiled.rows.complete(
-        "cuda_sync", SYNC_KINDS[kind], at, calls.start[call] + margin, calls.end[call] - margin, args=args
-    )
-    yield profiled.rows.flow("ac2g", False, correlation(call), at, calls.start[call] + margin)
-
-
-# annotations on streams, names, window
-
-
-def _stream_annotations(profiled: _ProfiledRun) -> Iterator[str]:
-    """Yields for each annotation that is the innermost one around launches a row on each of their streams."""
-    run = profiled.run
-    annotation_of = array("q", bytes(8 * len(run.ops)))
-    for row, parent in enumerate(run.ops.parent):
-        annotation = run.op_table[run.ops.op[row]].annotation
-        annotation_of[row] = row if annotation else annotation_of[parent] if parent != NONE else NONE
-    spans: dict[tuple[int, int], tuple[int, int]] = {}
-    activities = run.activities
-    for row, call in enumerate(activities.call):
-        op = run.calls.op[call]
-        if op != NONE and annotation_of[op] != NONE and profiled.is_recorded[row]:
-            key, (start, end) = (annotation_of[op], activities.stream[row]), profiled.device_span(row)
-            first, last = spans.get(key, (start, end))
-            spans[key] = min(start, first), max(end, last)
-    for (op, stream), (start, end) in spans.items():
-        name, args = run.op_table[run.ops.op[op]].name, f'"External id": {profiled.external[op]}'
-        yield profiled.rows.complete(
-            "gpu_user_annotation", name, track_fields(profiled.who.device, stream), start - 1, end, args=args
-        )
-
-
-def _names(run: RankRun, who: Identity, rows: Rows) -> Iterator[str]:
-    for process, labels, order in (
-        (who.pid, "CPU", who.pid),
-        (who.device, f"GPU {who.device}", 16_777_216 + who.device),
-    ):
-        yield rows.label("process_name", process, 0, "name", "python")
-        yield rows.label("process_labels", process, 0, "labels", labels)
-        yield rows.label("process_sort_index", process, 0, "sort_index", order)
-    for stream in sorted(set(run.activities.stream)):
-        yield rows.label("thread_name", who.device, stream, "name", f"stream {stream} ")
-        yield rows.label("thread_sort_index", who.device, stream, "sort_index", stream)
-    for tid in who.tids:
-        yield rows.label("thread_name", who.pid, tid, "name", f"thread {tid} (python)")
-        yield rows.label("thread_sort_index", who.pid, tid, "sort_index", tid)
-
-
-def _window(run: RankRun, rows: Rows) -> Iterator[str]:
-    end = run.period().end
-    yield rows.complete(
-        "Trace", "PyTorch Profiler (0)", track_fields("Spans", "PyTorch Profiler"), 0, end, args='"Op count": 0'
-    )
-    for name, at, ns in (
-        ("Iteration Start: PyTorch Profiler", track_fields("Traces", "Trace PyTorch Profiler"), 0),
-        ("Record Window End", track_fields("", ""), end),
-    ):
-        yield f'{{"ph": "i", "s": "g", "name": "{name}", {at}, "ts": {rows.at(ns)}}}'
+    def _window(self) -> Iterator[str]:
+        """Yields when the recording began and ended."""
+        end, at = self.run.period().end, track_fields("Spans", "PyTorch Profiler")
+        yield self._complete("Trace", "PyTorch Profiler (0)", at, 0, end, '"Op count": 0')
+        for name, at, ns in (
+            ("Iteration Start: PyTorch Profiler", track_fields("Traces", "Trace PyTorch Profiler"), 0),
+            ("Record Window End", track_fields("", ""), end),
+        ):
+            yield f'{{"ph": "i", "s": "g", "name": "{name}", {at}, "ts": {self._at(ns)}}}'

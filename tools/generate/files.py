@@ -21,7 +21,7 @@ clock, and not those whose records were lost.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -32,80 +32,59 @@ from ...schema.errors import DataError
 from ...schema.io import make_folder, open_output
 from .device_trace import SyncRecords, write_device_trace
 from .host_trace import write_host_trace
-from .instructions import Job
+from .job import NONE, Job
 from .jobs import build_job
 from .machine import DEFAULT, draw_machine
-from .record import NONE, Edges, RankRun, Run, correlation, identify, record_function
+from .record import RankRun, Run, correlation, identify, record_function
 from .simulation import simulate
 
-Key = tuple[int, int]
 OF_A_RANK = re.compile(r"(host|device)_rank\d+\.json(\.gz)?")
 MB = 1_000_000
 
 
-def write_truth(run: Run, path: str, makespans: Mapping[str, int]) -> None:
-    """Writes truth.json in pieces; `makespans` are those of changed jobs. Raises DataError if it cannot be written."""
+def _write_truth(run: Run, path: Path, makespans: Mapping[str, int]) -> None:
+    """Writes truth.json in pieces; `makespans` are those of changed jobs."""
     machine = run.job.machine
     head: dict[str, object] = {"job": run.job.name, "seed": run.job.seed}
     head |= {"machine": asdict(machine)} if machine != DEFAULT else {}
     head |= {"makespan_ns": run.makespan_ns, "makespans_ns": dict(makespans)}
-    with open_output(path) as file:
+    with open_output(str(path)) as file:
         file.write((json.dumps(head)[:-1] + ', "ranks": [').encode())
         for rank in run.ranks:
-            for piece in _rank(run, rank):
-                file.write(piece.encode())
+            of_rank = {"rank": rank.rank, "makespan_ns": rank.period().ns, "events": rank.events}
+            file.write(((",\n" if rank.rank else "\n") + json.dumps(of_rank)[:-1]).encode())
+            for name, rows in _truth_of(rank, identify(run.job, rank.rank).tids):
+                file.write(f', "{name}": ['.encode())
+                separator = "\n"
+                for row in rows:
+                    file.write((separator + json.dumps(row)).encode())
+                    separator = ",\n"
+                file.write(b"]")
+            file.write(b"}")
         file.write(b"\n]}\n")
 
 
-def _rank(run: Run, rank: RankRun) -> Iterator[str]:
-    keys = activity_keys(rank)
-    tids = identify(run.job, rank.rank).tids
-    head = {"rank": rank.rank, "makespan_ns": rank.period().ns, "events": rank.events}
-    yield (",\n" if rank.rank else "\n") + json.dumps(head)[:-1]
-    yield from _list("activities", (_activity(rank, row, key) for row, key in enumerate(keys)))
-    yield from _list("event_waits", _pairs(rank.event_waits, keys))
-    yield from _list("graph_order", _pairs(rank.graph_order, keys))
-    waits = zip(rank.host_waits.source, rank.host_waits.target, strict=True)
-    yield from _list("host_waits", ((correlation(call), keys[row]) for call, row in waits))
-    handoffs = (
-        (tids[source], source_ns, tids[target], target_ns, bool(waits))
-        for source, source_ns, target, target_ns, waits in zip(*rank.handoffs.columns(), strict=True)
-    )
-    yield from _list("handoffs", handoffs)
-    yield "}"
-
-
-def _list(name: str, rows: Iterator[object]) -> Iterator[str]:
-    yield f', "{name}": ['
-    separator = "\n"
-    for row in rows:
-        yield separator + json.dumps(row)
-        separator = ",\n"
-    yield "]"
-
-
-def activity_keys(rank: RankRun) -> list[Key]:
-    """Returns by row the correlation and the index among the launch's activities by start."""
-    activities = rank.activities
-    order = sorted(range(len(activities)), key=lambda row: (activities.call[row], activities.start[row], row))
-    keys: list[Key] = [(0, 0)] * len(order)
+def _truth_of(rank: RankRun, tids: tuple[int, ...]) -> Iterator[tuple[str, Iterable[object]]]:
+    """Yields the tables of a rank. Activities are known by the correlation of their launch, and their number there."""
+    activities, ops = rank.activities, rank.calls.op
+    keys: list[tuple[int, int]] = [(0, 0)] * len(activities)
     call, index = NONE, 0
-    for row in order:
+    for row in sorted(range(len(keys)), key=lambda row: (activities.call[row], activities.start[row], row)):
         index = index + 1 if activities.call[row] == call else 0
         call = activities.call[row]
         keys[row] = correlation(call), index
-    return keys
-
-
-def _activity(rank: RankRun, row: int, key: Key) -> tuple[int, ...]:
-    activities = rank.activities
-    op = rank.calls.op[activities.call[row]]
-    start, end = activities.start[row], activities.end[row]
-    return (*key, record_function(op) if op != NONE else 0, activities.stream[row], start, end - start)
-
-
-def _pairs(edges: Edges, keys: list[Key]) -> Iterator[tuple[Key, Key]]:
-    return ((keys[source], keys[target]) for source, target in zip(edges.source, edges.target, strict=True))
+    around = (record_function(ops[call]) if ops[call] != NONE else 0 for call in activities.call)
+    lasted = (end - start for start, end in zip(activities.start, activities.end, strict=True))
+    columns = zip(keys, around, activities.stream, activities.start, lasted, strict=True)
+    yield "activities", ((*key, *more) for key, *more in columns)
+    for name, edges in (("event_waits", rank.event_waits), ("graph_order", rank.graph_order)):
+        yield name, ((keys[source], keys[target]) for source, target in zip(*edges.columns(), strict=True))
+    yield "host_waits", ((correlation(call), keys[row]) for call, row in zip(*rank.host_waits.columns(), strict=True))
+    handoffs = zip(*rank.handoffs.columns(), strict=True)
+    yield (
+        "handoffs",
+        ((tids[giver], ns, tids[taker], taken, bool(waits)) for giver, ns, taker, taken, waits in handoffs),
+    )
 
 
 class RankFiles(NamedTuple):
@@ -145,15 +124,9 @@ def write_traces(
     for rank, paths in zip(run.ranks, files, strict=True):
         who = identify(run.job, rank.rank)
         write_host_trace(rank, who, str(paths.host))
-        write_device_trace(
-            rank,
-            who,
-            run.job.machine,
-            str(paths.device),
-            sync=SyncRecords(sync_records, resolved_events),
-            stacks=stacks,
-        )
-    write_truth(run, str(target / "truth.json"), makespans or {})
+        sync = SyncRecords(sync_records, resolved_events)
+        write_device_trace(rank, who, run.job.machine, str(paths.device), sync=sync, stacks=stacks)
+    _write_truth(run, target / "truth.json", makespans or {})
     return files
 
 

@@ -9,16 +9,15 @@ address, and with it the number. Tensors that no op makes keep theirs, as parame
 import json
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from ...schema.io import open_output
-from .instructions import ITEM_BYTES, Collective, Group, Opaque, Tensor, Value
-from .kineto_rows import collective_dtype, stride
-from .record import NONE, Identity, RankRun, as_numpy, record_function
+from .job import ITEM_BYTES, NONE, Collective, Opaque, Tensor, Value
+from .record import Identity, RankRun, as_numpy, record_function
 
 ID = "%d"
 SCHEMA = "1.1.1-chakra.0.0.4"
@@ -30,73 +29,40 @@ FREE_BEFORE_REUSE = 256
 """How many addresses of a kind an allocator holds before it gives the first one out again."""
 MemoryObject: TypeAlias = tuple[bool, int]
 """A tensor or (True) a storage, by its number in the job."""
-
-
-class Argument(NamedTuple):
-    """An argument as the host trace has it: JSON values and the name of the type."""
-
-    value: object
-    shape: object
-    type: str
-    strides: object
+Argument: TypeAlias = tuple[object, object, str, object]
+"""An argument as the host trace has it: its value and shape, the name of its type, its strides."""
+TYPES = {bool: "Bool", int: "Int", float: "Double", str: "String"}
 
 
 def argument(value: Value) -> Argument:
     """Returns an argument of an op, with ID for the numbers of a tensor and of its storage."""
     if isinstance(value, Tensor):
         where = [ID, ID, value.offset, value.numel, ITEM_BYTES[value.dtype], value.device]
-        return Argument(where, value.shape, f"Tensor({value.dtype})", value.strides)
+        return where, value.shape, f"Tensor({value.dtype})", value.strides
     if isinstance(value, Opaque):
-        return Argument(f"<{value.type}>", [], value.type, [])
+        return f"<{value.type}>", (), value.type, ()
     if isinstance(value, tuple):
-        return listed("GenericList", [argument(item) for item in value])
-    if value is None:
-        return Argument("<None>", [], "None", [])
-    return Argument(value, [], {bool: "Bool", int: "Int", float: "Double", str: "String"}[type(value)], [])
+        return listed("GenericList", value)
+    return ("<None>", (), "None", ()) if value is None else (value, (), TYPES[type(value)], ())
 
 
-def listed(kind: str, items: list[Argument]) -> Argument:
+def listed(kind: str, items: Iterable[Value]) -> Argument:
     """Returns a list or tuple; it has one type for each element."""
-    return Argument(
-        [item.value for item in items],
-        [item.shape for item in items],
-        f"{kind}[{','.join(item.type for item in items)}]",
-        [item.strides for item in items],
-    )
+    values, shapes, types, strides = _columns([*map(argument, items)])
+    return values, shapes, f"{kind}[{','.join(map(str, types))}]", strides
 
 
-def text(arguments: Iterable[Argument]) -> str:
+def text(arguments: list[Argument]) -> str:
     """Returns the arguments as a JSON object of four lists, to be formatted with the numbers of its tensors."""
-    values, shapes, types, strides = ([*column] for column in zip(*arguments, strict=True)) if arguments else ([],) * 4
-    lists = json.dumps({"values": values, "shapes": shapes, "types": types, "strides": strides})
+    lists = json.dumps(dict(zip(("values", "shapes", "types", "strides"), _columns(arguments), strict=True)))
     return lists.replace("%", "%%").replace(f'"%{ID}"', ID)
 
 
-def collective_arguments(collective: Collective, sequence: int) -> list[Argument]:
-    """Returns the positional inputs of record_param_comms behind its tensor."""
-    group = collective.group
-
-    def of(*values: Value) -> list[Argument]:
-        return [argument(value) for value in values]
-
-    return [
-        listed("Tuple", of(sequence, collective.is_p2p)),
-        listed("Tuple", of(group.name, group.description)),
-        *of(collective.rank, collective.name, collective.in_splits, collective.out_splits),
-        *of(group.ranks[0] if group.ranks else -1, stride(group.ranks) if group.ranks else -1),
-        *of(max(1, len(group.ranks)), collective.asynchronous),
-    ]
+def _columns(arguments: list[Argument]) -> Sequence[tuple[object, ...]]:
+    return [*zip(*arguments, strict=True)] or [()] * 4
 
 
-class _Lives(NamedTuple):
-    """From which op's beginning to which op's beginning each memory object is in use; `of_mention` is in the order of
-    ops.
-    """
-
-    of_mention: "array[int]"
-    is_storage: bytearray
-    first: "array[int]"
-    last: "array[int]"
+NOTHING = text([]) % ()
 
 
 def tensors_in(values: Iterable[Value]) -> Iterator[Tensor]:
@@ -108,13 +74,23 @@ def tensors_in(values: Iterable[Value]) -> Iterator[Tensor]:
             yield from tensors_in(value)
 
 
+def _memory_objects(values: Iterable[Value]) -> list[MemoryObject]:
+    return [each for tensor in tensors_in(values) for each in ((False, tensor.id), (True, tensor.storage))]
+
+
 class TensorIds:
-    """The ids of a run's ops, and of the tensors in the arguments of each, all from one counter."""
+    """The ids of a run's ops, and of the tensors in the arguments of each, all from one counter.
+
+    A memory object has several lives, each from the beginning of its first op to that of its last one, in the order in
+    which they begin; mentions are in the order of ops.
+    """
 
     def __init__(self, run: RankRun, last_id: int) -> None:
         self._mentioned = [_memory_objects(chain(op.inputs, op.outputs)) for op in run.op_table]
-        lives = _lives(run, self._mentioned)
-        self._of_mention, self._of_life = lives.of_mention, array("q", bytes(8 * len(lives.first)))
+        self._life_of_mention, self._is_storage = array("q"), bytearray()
+        self._first, self._last = array("q"), array("q")
+        self._live(run)
+        self._of_life = array("q", bytes(8 * len(self._first)))
         self.op, self._first_mention = array("q"), array("q")
         ending: dict[int, list[int]] = {}
         free: tuple[deque[int], deque[int]] = (deque(), deque())
@@ -124,64 +100,49 @@ class TensorIds:
             self.op.append(last_id)
             self._first_mention.append(mention)
             mention += len(self._mentioned[code])
-            while life < len(lives.first) and lives.first[life] == row:
-                addresses = free[lives.is_storage[life]]
+            while life < len(self._first) and self._first[life] == row:
+                addresses = free[self._is_storage[life]]
                 if len(addresses) > FREE_BEFORE_REUSE:
                     self._of_life[life] = addresses.popleft()
                 else:
                     last_id += 1
                     self._of_life[life] = last_id
-                ending.setdefault(lives.last[life], []).append(life)
+                ending.setdefault(self._last[life], []).append(life)
                 life += 1
             for ended in ending.pop(row, ()):
-                free[lives.is_storage[ended]].append(self._of_life[ended])
+                free[self._is_storage[ended]].append(self._of_life[ended])
+
+    def _live(self, run: RankRun) -> None:
+        made = [{*_memory_objects(op.outputs)} - {*_memory_objects(op.inputs)} for op in run.op_table]
+        life_of: dict[MemoryObject, int] = {}
+        maker_of: dict[MemoryObject, int] = {}
+        last_called = [*range(len(run.ops))]
+        """The last op that began within each op."""
+        for row in range(len(run.ops) - 1, -1, -1):
+            if (parent := run.ops.parent[row]) != NONE:
+                last_called[parent] = max(last_called[parent], last_called[row])
+        for row, code in enumerate(run.ops.op):
+            for memory_object in self._mentioned[code]:
+                # a caller lists what the ops that it calls make
+                is_made = memory_object in made[code] and not _encloses(run, maker_of.get(memory_object, NONE), row)
+                if is_made or memory_object not in life_of:
+                    life_of[memory_object] = len(self._first)
+                    maker_of[memory_object] = row if is_made else NONE
+                    self._is_storage.append(memory_object[0])
+                    self._first.append(row)
+                    self._last.append(row)
+                life = life_of[memory_object]
+                self._last[life] = max(self._last[life], last_called[row])
+                self._life_of_mention.append(life)
+        # what no op made was there before, and stays
+        for memory_object, maker in maker_of.items():
+            if maker == NONE:
+                self._last[life_of[memory_object]] = len(run.ops)
 
     def of(self, row: int, code: int) -> tuple[int, ...]:
         """Returns the numbers of the tensors of an op, inputs first, each with that of its storage behind it."""
         first = self._first_mention[row]
-        return tuple(self._of_life[life] for life in self._of_mention[first : first + len(self._mentioned[code])])
-
-
-def _memory_objects(values: Iterable[Value]) -> list[MemoryObject]:
-    return [
-        memory_object for tensor in tensors_in(values) for memory_object in ((False, tensor.id), (True, tensor.storage))
-    ]
-
-
-def _lives(run: RankRun, mentioned: list[list[MemoryObject]]) -> _Lives:
-    """Returns the lives in the order in which they begin."""
-    lives = _Lives(array("q"), bytearray(), array("q"), array("q"))
-    made = [{*_memory_objects(op.outputs)} - {*_memory_objects(op.inputs)} for op in run.op_table]
-    life_of: dict[MemoryObject, int] = {}
-    maker_of: dict[MemoryObject, int] = {}
-    last_called = _last_called(run)
-    for row, code in enumerate(run.ops.op):
-        for memory_object in mentioned[code]:
-            # a caller lists what the ops that it calls make
-            is_made = memory_object in made[code] and not _encloses(run, maker_of.get(memory_object, NONE), row)
-            if is_made or memory_object not in life_of:
-                life_of[memory_object] = len(lives.first)
-                maker_of[memory_object] = row if is_made else NONE
-                lives.is_storage.append(memory_object[0])
-                lives.first.append(row)
-                lives.last.append(row)
-            life = life_of[memory_object]
-            lives.last[life] = max(lives.last[life], last_called[row])
-            lives.of_mention.append(life)
-    # what no op made was there before, and stays
-    for life in (life_of[memory_object] for memory_object, maker in maker_of.items() if maker == NONE):
-        lives.last[life] = len(run.ops)
-    return lives
-
-
-def _last_called(run: RankRun) -> list[int]:
-    """Returns the last op that began within each op."""
-    last = [*range(len(run.ops))]
-    for row in reversed(last.copy()):
-        parent = run.ops.parent[row]
-        if parent != NONE:
-            last[parent] = max(last[parent], last[row])
-    return last
+        return tuple(self._of_life[life] for life in self._life_of_mention[first : first + len(self._mentioned[code])])
 
 
 def _encloses(run: RankRun, caller: int, row: int) -> bool:
@@ -189,9 +150,6 @@ def _encloses(run: RankRun, caller: int, row: int) -> bool:
     while row > caller:
         row = run.ops.parent[row]
     return row == caller != NONE
-
-
-NOTHING = text([]) % ()
 
 
 def write_host_trace(run: RankRun, who: Identity, path: str) -> None:
@@ -202,68 +160,52 @@ def write_host_trace(run: RankRun, who: Identity, path: str) -> None:
     with open_output(path) as file:
         file.write(head.encode())
         separator = b"\n"
-        for node in _Nodes(run, who).all():
+        for node in _nodes(run, who):
             file.write(separator + node.encode())
             separator = b",\n"
         file.write(f'\n  ],\n  "finish_ts": {1000 + run.period().end // 1_000_000}\n}}\n'.encode())
 
 
-class _Nodes:
-    """The nodes of one rank. Texts of argument lists are made once for each distinct op, but for the tensors' ids."""
-
-    def __init__(self, run: RankRun, who: Identity) -> None:
-        self._run, self._who = run, who
-        self._threads = [*range(ROOT + 1, ROOT + 1 + len(who.tids))]
-        self._groups_id = self._threads[-1] + 1
-        self._ids = TensorIds(run, self._groups_id)
-        self._inputs = [_arguments(op.inputs) for op in run.op_table]
-        self._texts = [
-            (text(inputs), text(_arguments(op.outputs))) for inputs, op in zip(self._inputs, run.op_table, strict=True)
-        ]
-
-    # nodes
-
-    def all(self) -> Iterator[str]:
-        for number, node in enumerate(self._threads, 1):
-            yield _node(node, "[pytorch|profiler|execution_trace|thread]", ROOT, _attrs(scope=USER_SCOPE, tid=number))
-        if self._who.groups:
-            groups = text(_arguments((_groups_text(self._who.groups),))) % ()
-            attrs = _attrs(rf_id=GROUP_ANNOTATION, scope=USER_SCOPE, tid=1)
-            yield _node(self._groups_id, "## process_group:init ##", self._threads[0], attrs, inputs=groups)
-        ends = as_numpy(self._run.ops.end)
-        for row in np.lexsort((-np.arange(len(ends)), ends)).tolist():
-            yield self._op(row)
-        yield _node(ROOT, "[pytorch|profiler|execution_trace|process]", ROOT, _attrs(scope=USER_SCOPE, tid=0))
-
-    def _op(self, row: int) -> str:
-        ops = self._run.ops
-        code, thread, parent = ops.op[row], ops.thread[row], ops.parent[row]
-        op, (inputs, outputs), ids = self._run.op_table[code], self._texts[code], self._ids.of(row, code)
+def _nodes(run: RankRun, who: Identity) -> Iterator[str]:
+    """Yields the nodes of a rank. Texts of arguments are made once for each distinct op, but for the tensors' ids."""
+    threads = [*range(ROOT + 1, ROOT + 1 + len(who.tids))]
+    for number, node in enumerate(threads, 1):
+        yield _node(node, "[pytorch|profiler|execution_trace|thread]", ROOT, _attrs(scope=USER_SCOPE, tid=number))
+    groups_id = threads[-1] + 1
+    if who.groups:
+        attrs = _attrs(rf_id=GROUP_ANNOTATION, scope=USER_SCOPE, tid=1)
+        groups = text([argument(_groups_text(who))]) % ()
+        yield _node(groups_id, "## process_group:init ##", threads[0], attrs, groups)
+    ids, ops, ends = TensorIds(run, groups_id), run.ops, as_numpy(run.ops.end)
+    inputs_of = [[*map(argument, op.inputs)] for op in run.op_table]
+    texts = [
+        (text(inputs), text([*map(argument, op.outputs)])) for inputs, op in zip(inputs_of, run.op_table, strict=True)
+    ]
+    for row in np.lexsort((-np.arange(len(ends)), ends)).tolist():
+        code, parent, forward = ops.op[row], ops.parent[row], ops.forward_open[row]
+        op, (inputs, outputs), numbers = run.op_table[code], texts[code], ids.of(row, code)
         # the autograd engine's frame around a backward node does not know what it evaluates
         is_frame = ops.forward_thread[row] > 0 and op.scope == 0
         attrs = _attrs(
             rf_id=record_function(row),
-            fw_parent=self._ids.op[ops.forward_open[row]] if ops.forward_open[row] != NONE else 0,
+            fw_parent=ids.op[forward] if forward != NONE else 0,
             seq_id=-1 if is_frame else ops.sequence[row],
             scope=op.scope,
-            tid=thread + 1,
+            tid=ops.thread[row] + 1,
             fw_tid=0 if is_frame else ops.forward_thread[row],
             op_schema=op.schema,
         )
         if op.collective:
             attrs += _collective_attrs(op.collective)
-            inputs = text([*self._inputs[code], *collective_arguments(op.collective, ops.comm_sequence[row])])
-        above = self._ids.op[parent] if parent != NONE else self._threads[thread]
+            inputs = text([*inputs_of[code], *_collective_arguments(op.collective, ops.comm_sequence[row])])
+        above = ids.op[parent] if parent != NONE else threads[ops.thread[row]]
         first_output = 2 * sum(1 for _ in tensors_in(op.inputs))
-        inputs, outputs = inputs % ids[:first_output], outputs % ids[first_output:]
-        return _node(self._ids.op[row], op.name, above, attrs, inputs=inputs, outputs=outputs)
+        sides = inputs % numbers[:first_output], outputs % numbers[first_output:]
+        yield _node(ids.op[row], op.name, above, attrs, *sides)
+    yield _node(ROOT, "[pytorch|profiler|execution_trace|process]", ROOT, _attrs(scope=USER_SCOPE, tid=0))
 
 
-def _arguments(values: tuple[Value, ...]) -> list[Argument]:
-    return [*map(argument, values)]
-
-
-def _node(number: int, name: str, parent: int, attrs: str, *, inputs: str = NOTHING, outputs: str = NOTHING) -> str:
+def _node(number: int, name: str, parent: int, attrs: str, inputs: str = NOTHING, outputs: str = NOTHING) -> str:
     return (
         f'      {{\n        "id": {number}, "name": {json.dumps(name)}, "ctrl_deps": {parent},\n'
         f'        "inputs": {inputs},\n        "outputs": {outputs},\n        "attrs": [{attrs}]\n      }}'
@@ -287,42 +229,48 @@ def _attrs(
     )
 
 
+def _collective_arguments(collective: Collective, sequence: int) -> Iterator[Argument]:
+    """Yields the positional inputs of record_param_comms behind its tensor."""
+    group = collective.group
+    yield listed("Tuple", (sequence, collective.is_p2p))
+    yield listed("Tuple", (group.name, group.description))
+    first, stride = (group.ranks[0], group.stride) if group.ranks else (-1, -1)
+    values: list[Value] = [collective.rank, collective.name, collective.in_splits, collective.out_splits]
+    yield from map(argument, [*values, first, stride, max(1, len(group.ranks)), True])
+
+
 def _collective_attrs(collective: Collective) -> str:
     """Returns what the observer adds to record_param_comms, from the comma on."""
     group = collective.group
     attrs: list[tuple[str, str, str | int]] = [
         ("collective_name", "string", collective.name),
-        ("dtype", "string", collective_dtype(collective)),
+        ("dtype", "string", collective.dtype),
         ("in_msg_nelems", "uint64", collective.in_elements),
         ("out_msg_nelems", "uint64", collective.out_elements),
-        ("in_split_size", "string", str(list(collective.in_splits))),
-        ("out_split_size", "string", str(list(collective.out_splits))),
+        ("in_split_size", "string", str([*collective.in_splits])),
+        ("out_split_size", "string", str([*collective.out_splits])),
     ]
     if group.name:
         attrs += [
             ("global_rank_start", "uint64", group.ranks[0]),
-            ("global_rank_stride", "uint64", stride(group.ranks)),
+            ("global_rank_stride", "uint64", group.stride),
             ("pg_name", "string", group.name),
             ("pg_desc", "string", group.description),
         ]
-    attrs += [
-        ("pg_size", "uint64", max(1, len(group.ranks))),
-        ("is_asynchronized_op", "string", str(collective.asynchronous)),
-    ]
+    attrs += [("pg_size", "uint64", max(1, len(group.ranks))), ("is_asynchronized_op", "string", "True")]
     return "".join("," + json.dumps({"name": name, "type": kind, "value": value}) for name, kind, value in attrs)
 
 
-def _groups_text(groups: tuple[Group, ...]) -> str:
-    return json.dumps(
-        [
-            {
-                "pg_name": group.name,
-                "pg_desc": group.description,
-                "backend_config": "cuda:nccl",
-                "ranks": list(group.ranks),
-                "group_size": len(group.ranks),
-                "group_count": len(groups),
-            }
-            for group in groups
-        ]
-    )
+def _groups_text(who: Identity) -> str:
+    groups = [
+        {
+            "pg_name": group.name,
+            "pg_desc": group.description,
+            "backend_config": "cuda:nccl",
+            "ranks": group.ranks,
+            "group_size": len(group.ranks),
+            "group_count": len(who.groups),
+        }
+        for group in who.groups
+    ]
+    return json.dumps(groups)

@@ -1,105 +1,20 @@
-"""A job as instructions of host threads: open and close ops, work, call the CUDA runtime, hand off to other threads.
+"""What a host thread can do: open and close ops, work, call the CUDA runtime, hand off to other threads.
 
-Times are integer ns at factor 1. Ops, activities and tensors are shared between the steps of a job, so a step costs
-only its instructions, which are made anew on each call.
+Each says what it does to the thread that runs it. Programs may have others, with a method `run` alike.
 """
 
-import math
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from .machine import DEFAULT, Machine
+from .devices import QUEUE_LIMIT, Rendezvous, Running
+from .job import HOST, NONE, Activity, Op
+from .record import CONTEXT_SYNC, EVENT_SYNC, STREAM_SYNC, STREAM_WAIT
+from .simulation import IDLE, RecordedEvent, Thread
 
-COMPUTATION, COMMUNICATION, MEMORY, HOST = "computation", "communication", "memory", "host"
-ITEM_BYTES = {"float": 4, "long int": 8}
-
-
-class Tensor(NamedTuple):
-    """A tensor by its identity numbers; views have the storage of what they view. `offset` counts elements."""
-
-    id: int
-    storage: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-    dtype: str
-    device: str
-
-    @property
-    def numel(self) -> int:
-        """How many elements it has."""
-        return math.prod(self.shape)
-
-
-class Opaque(NamedTuple):
-    """An argument of which the traces hold only the type."""
-
-    type: str
-
-
-Value = Tensor | tuple[Tensor, ...] | tuple[int, ...] | bool | int | float | str | Opaque | None
-
-
-class Group(NamedTuple):
-    """A process group as one of its members sees it; `name` is what PyTorch calls it in that process."""
-
-    name: str
-    description: str
-    ranks: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Collective:
-    """The arguments of one collective or send/recv, as `record_param_comms` records them.
-
-    `rank` is the caller's rank in the group, or the peer's for send and recv.
-    """
-
-    name: str
-    group: Group
-    rank: int
-    tensors: tuple[Tensor, ...]
-    in_elements: int
-    out_elements: int
-    in_splits: tuple[int, ...] = ()
-    out_splits: tuple[int, ...] = ()
-    asynchronous: bool = True
-
-    @property
-    def is_p2p(self) -> bool:
-        """Whether it is a send or a receive."""
-        return self.name in ("send", "recv")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Op:
-    """A host op or, where `annotation`, a user annotation."""
-
-    name: str
-    inputs: tuple[Value, ...] = ()
-    outputs: tuple[Value, ...] = ()
-    schema: str = ""
-    scope: int = 0
-    annotation: bool = False
-    collective: Collective | None = None
-
-    @property
-    def is_step(self) -> bool:
-        """Marks a training step: it owns no time."""
-        return self.name.startswith("ProfilerStep#")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Activity:
-    """Something a device does: `kind` is its class for scaling, `bytes` the size of a copy or set."""
-
-    name: str
-    category: str = "kernel"
-    kind: str = COMPUTATION
-    bytes: int = 0
-    collective: Collective | None = None
+SYNC_CALLS = {
+    EVENT_SYNC: "cudaEventSynchronize",
+    STREAM_SYNC: "cudaStreamSynchronize",
+    CONTEXT_SYNC: "cudaDeviceSynchronize",
+}
 
 
 class Begin(NamedTuple):
@@ -110,15 +25,34 @@ class Begin(NamedTuple):
     forward_thread: int = 0
     comm_sequence: int = 0
 
+    def run(self, thread: Thread) -> bool:
+        process, op, forward = thread.process, self.op, NONE
+        if op.scope == 1 and self.forward_thread:
+            forward = process.threads[self.forward_thread - 1].op
+        code = process.code(op, process.record.op_table)
+        order = (self.sequence, self.forward_thread, forward, self.comm_sequence)
+        thread.rows.append(process.record.ops.append(code, thread.index, thread.time, NONE, thread.op, *order))
+        thread.factors.append(None if op.is_step else thread.simulation.factors.of(op.name, HOST))
+        return True
+
 
 class End(NamedTuple):
     """Closes the innermost open op."""
+
+    def run(self, thread: Thread) -> bool:
+        thread.process.record.ops.end[thread.rows.pop()] = thread.time
+        thread.factors.pop()
+        return True
 
 
 class HostWork(NamedTuple):
     """Host work of the innermost open op."""
 
     ns: int
+
+    def run(self, thread: Thread) -> bool:
+        thread.time += thread.host_ns(IDLE, self.ns)
+        return True
 
 
 class Call(NamedTuple):
@@ -127,12 +61,9 @@ class Call(NamedTuple):
     name: str
     ns: int
 
-
-class Rendezvous(NamedTuple):
-    """Kernels with an equal `key` run together on `members` ranks: all end when the last has started and lasted."""
-
-    key: tuple[object, ...]
-    members: int
+    def run(self, thread: Thread) -> bool:
+        thread.call(self.name, self.ns)
+        return True
 
 
 class Launch(NamedTuple):
@@ -154,25 +85,49 @@ class Launch(NamedTuple):
     blocking: bool = False
     return_ns: int = 0
 
+    def run(self, thread: Thread) -> bool:
+        """Submits the activity once there is room in the stream's queue, and waits for the end of a blocking copy."""
+        queue = thread.process.streams[self.stream].queue
+        if len(queue) < QUEUE_LIMIT or self.blocking:
+            return self._submit(thread, 0)
+        oldest, before = queue[0]
 
-class GraphNode(NamedTuple):
-    """An activity of a CUDA graph; it follows the nodes at the positions `after`, or the launch if there are none."""
+        def go() -> None:
+            if before is not None and oldest.start > thread.time:
+                record = thread.process.record
+                record.host_waits.append(len(record.calls), before.row)
+            self._submit(thread, oldest.start)
 
-    activity: Activity
-    stream: int
-    device_ns: int
-    gap_ns: int
-    after: tuple[int, ...]
+        return thread.when_known((oldest,), go)
 
+    def _submit(self, thread: Thread, blocked_until: int) -> bool:
+        record, stream = thread.process.record, thread.process.streams[self.stream]
+        call = thread.call(self.call, 0)
+        start = max(thread.time, blocked_until)
+        submitted = start + thread.host_ns(self.call, self.submit_ns)
+        thread.time = record.calls.end[call] = start + thread.host_ns(self.call, self.host_ns)
+        waits, branches = stream.waits, stream.branches
+        activity = self.enqueue(thread, stream.pending(), (call, 0), submitted + self.latency_ns)
+        for source in waits.values():
+            record.event_waits.append(source.row, activity.row)
+        for source in branches:
+            record.graph_order.append(source.row, activity.row)
+        thread.simulation.devices.submit(activity)
+        if not self.blocking:
+            return True
+        thread.time = submitted
+        return thread.wait_in_call(call, (activity,), self.return_ns)
 
-class GraphLaunch(NamedTuple):
-    """Enqueues a graph on `stream`: its first nodes follow the stream's tail, later work follows all of it."""
-
-    stream: int
-    nodes: tuple[GraphNode, ...]
-    host_ns: int
-    submit_ns: int
-    latency_ns: int
+    def enqueue(self, thread: Thread, sources: tuple[Running, ...], origin: tuple[int, int], available: int) -> Running:
+        """Appends the activity to its stream; `origin` is the launching call and the activity's number in a graph."""
+        process, table = thread.process, thread.process.record.activities
+        code = process.code(self.activity, process.record.activity_table)
+        row = table.append(code, self.stream, NONE, NONE, *origin, self.comm_sequence)
+        ns = round(self.device_ns * thread.simulation.factors.of(self.activity.name, self.activity.kind))
+        rank, gap = process.record.rank, self.gap_ns
+        activity = Running(rank, table, row, self.stream, sources, available, gap, ns, self.rendezvous)
+        process.streams[self.stream].append(activity)
+        return activity
 
 
 class RecordEvent(NamedTuple):
@@ -182,6 +137,12 @@ class RecordEvent(NamedTuple):
     stream: int
     ns: int
 
+    def run(self, thread: Thread) -> bool:
+        call = thread.call("cudaEventRecord", self.ns)
+        pending = thread.process.streams[self.stream].pending()
+        thread.process.events[self.event] = RecordedEvent(pending, self.stream, call)
+        return True
+
 
 class WaitEvent(NamedTuple):
     """What is enqueued on the stream later waits for the event as recorded now."""
@@ -190,33 +151,34 @@ class WaitEvent(NamedTuple):
     event: int
     ns: int
 
+    def run(self, thread: Thread) -> bool:
+        process = thread.process
+        process.record_sync(STREAM_WAIT, thread.call("cudaStreamWaitEvent", self.ns), self.stream, self.event)
+        waits = process.streams[self.stream].waits
+        for source in process.events[self.event].sources:
+            # of several sources on one stream the last one says all
+            earlier = waits.get(source.stream)
+            if source.stream != self.stream and (earlier is None or earlier.row < source.row):
+                waits[source.stream] = source
+        return True
 
-class SynchronizeEvent(NamedTuple):
-    """Waits until the event, as recorded now, has happened, and returns `ns` later."""
 
-    event: int
+class Synchronize(NamedTuple):
+    """Waits for an event as recorded now, or for all that was enqueued on the stream, or on any; returns `ns` later."""
+
+    kind: int
     ns: int
+    stream: int = NONE
+    event: int = NONE
 
-
-class QueryEvent(NamedTuple):
-    """Asks for the event until it has happened, `pause_ns` of work between the calls."""
-
-    event: int
-    ns: int
-    pause_ns: int
-
-
-class SynchronizeStream(NamedTuple):
-    """Waits until all that was enqueued on the stream has ended, and returns `ns` later."""
-
-    stream: int
-    ns: int
-
-
-class SynchronizeDevice(NamedTuple):
-    """Waits until all that was enqueued on any stream has ended, and returns `ns` later."""
-
-    ns: int
+    def run(self, thread: Thread) -> bool:
+        process = thread.process
+        call = thread.call(SYNC_CALLS[self.kind], 0)
+        process.record_sync(self.kind, call, self.stream, self.event)
+        if self.kind == EVENT_SYNC:
+            return thread.wait_in_call(call, process.events[self.event].sources, self.ns)
+        streams = [process.streams[self.stream]] if self.kind == STREAM_SYNC else process.streams.values()
+        return thread.wait_in_call(call, [source for stream in streams for source in stream.pending()], self.ns)
 
 
 class Put(NamedTuple):
@@ -225,6 +187,18 @@ class Put(NamedTuple):
     queue: str
     capacity: int = 0
 
+    def run(self, thread: Thread) -> bool:
+        queue = thread.process.queues[self.queue]
+        if queue.getters:
+            getter, wake_ns = queue.getters.popleft()
+            getter.resume(wake_ns, by=thread)
+            return True
+        queue.items.append((thread, thread.time))
+        is_full = 0 < self.capacity < len(queue.items)
+        if is_full:
+            queue.putters.append(thread)
+        return not is_full
+
 
 class Get(NamedTuple):
     """Takes an item from a queue; a thread that had to wait runs `wake_ns` after the item came."""
@@ -232,54 +206,12 @@ class Get(NamedTuple):
     queue: str
     wake_ns: int
 
-
-Instruction = (
-    Begin
-    | End
-    | HostWork
-    | Call
-    | Launch
-    | GraphLaunch
-    | RecordEvent
-    | WaitEvent
-    | SynchronizeEvent
-    | QueryEvent
-    | SynchronizeStream
-    | SynchronizeDevice
-    | Put
-    | Get
-)
-
-
-Step = Sequence[Sequence[Instruction]]
-"""One training step of one rank: the instructions of each of its threads, in the order of `Job.threads`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """`program(rank)` gives the steps of a rank and the same ones whenever it is asked."""
-
-    name: str
-    seed: int
-    ranks: int
-    threads: tuple[str, ...]
-    groups: tuple[Group, ...]
-    program: Callable[[int], Iterator[Step]]
-    machine: Machine = DEFAULT
-
-    def instructions(self, rank: int) -> list[Iterator[Instruction]]:
-        """Yields the instructions of each thread of a rank; a step is made when the first of them needs it."""
-        steps = self.program(rank)
-        waiting: list[deque[Sequence[Instruction]]] = [deque() for _ in self.threads]
-
-        def of_thread(pending: deque[Sequence[Instruction]]) -> Iterator[Instruction]:
-            while True:
-                if not pending:
-                    step = next(steps, None)
-                    if step is None:
-                        return
-                    for parts, part in zip(waiting, step, strict=True):
-                        parts.append(part)
-                yield from pending.popleft()
-
-        return [of_thread(pending) for pending in waiting]
+    def run(self, thread: Thread) -> bool:
+        queue = thread.process.queues[self.queue]
+        if not queue.items:
+            queue.getters.append((thread, self.wake_ns))
+            return False
+        thread.take(*queue.items.popleft(), waited=False)
+        if queue.putters:
+            queue.putters.popleft().resume(self.wake_ns, by=thread)
+        return True

@@ -7,7 +7,7 @@ and hold the run up once durations change.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from .instructions import Group, Job, Step, Tensor
+from .job import Group, Job, Step, Tensor
 from .layers import accumulate_into, add, concatenate, embedding, item, linear, linear_relu, mse_loss, relu
 from .machine import DEFAULT, Machine
 from .nccl import (
@@ -50,7 +50,7 @@ def ddp(process: Process) -> Iterator[None]:
     """Data parallel: gradients are all-reduced in buckets while backward computes the next ones."""
     size = process.size
     communicator = Communicator(process, world(size.ranks), REDUCE_STREAM)
-    buckets = Buckets(communicator, [(size.hidden, size.hidden)] * size.layers)
+    buckets = layer_buckets(communicator, size.layers)
     for step in steps(process):
         x = batch(process)
         with process.main.annotation("DistributedDataParallel.forward"):
@@ -78,15 +78,16 @@ class Exchange:
 
     def request(self) -> None:
         """Begins the exchange on the main thread, and writes to the tape how backward ends its own."""
-        main, sent, received = self._process.main, self._sent, self._received
+        process, sent, received = self._process, self._sent, self._received
 
         def body(script: Script) -> None:
             self._back.wait(script)
-            accumulate_into(script, self._process.gradient(sent), self._returned)
+            accumulate_into(script, process.gradient(sent), self._returned)
 
-        with main.op("All2All_Req", (sent,), (received,), sequence=self._process.sequence):
-            self._process.differentiable("All2All_ReqBackward", (self._process.gradient(sent),), body)
-            self._forth = self._communicator.all_to_all(main, received, sent, (self._sent_rows, self._received_rows))
+        with process.main.op("All2All_Req", (sent,), (received,), sequence=process.sequence):
+            process.differentiable("All2All_ReqBackward", (process.gradient(sent),), body)
+            rows = self._sent_rows, self._received_rows
+            self._forth = self._communicator.all_to_all(process.main, received, sent, rows)
 
     def wait(self) -> Tensor:
         """Waits for the rows and returns them; writes to the tape how backward begins its own exchange."""
@@ -94,9 +95,8 @@ class Exchange:
         gradient = process.gradient(received)
 
         def body(script: Script) -> None:
-            self._back: Work = self._communicator.all_to_all(
-                script, self._returned, gradient, (self._received_rows, self._sent_rows)
-            )
+            rows = self._received_rows, self._sent_rows
+            self._back: Work = self._communicator.all_to_all(script, self._returned, gradient, rows)
 
         with process.main.op("All2All_Wait", (received,), (received,), sequence=process.sequence):
             process.differentiable("All2All_WaitBackward", (gradient,), body)
@@ -206,18 +206,6 @@ def _one_group(ranks: int) -> tuple[Group, ...]:
     return (world(ranks),)
 
 
-def _experts(ranks: int) -> tuple[Group, ...]:
-    return world(ranks), *expert_groups(ranks)
-
-
-def _stages(ranks: int) -> tuple[Group, ...]:
-    return world(ranks), *replica_groups(ranks, STAGES, REPLICAS)
-
-
-def _replicated_experts(ranks: int) -> tuple[Group, ...]:
-    return *_experts(ranks), *replica_groups(ranks, 2, EXPERTS)
-
-
 class Preset(NamedTuple):
     """A job's program, its default size, its host threads, and its process groups for a number of ranks."""
 
@@ -235,14 +223,24 @@ PRESETS = {
     "event_sync": Preset(event_sync, Size(steps=4, layers=8, tokens=1536, hidden=1024)),
     "towers": Preset(towers, Size(tokens=1024, hidden=1024), threads=(MAIN, AUTOGRAD, SECOND_AUTOGRAD)),
     "ddp": Preset(ddp, Size(ranks=2), groups=_one_group),
-    "moe": Preset(moe, Size(ranks=4), groups=_experts),
+    "moe": Preset(moe, Size(ranks=4), groups=lambda ranks: (world(ranks), *expert_groups(ranks))),
     "uneven": Preset(uneven, Size(ranks=4, layers=2), groups=_one_group),
     "pipeline": Preset(pipeline, Size(ranks=2), groups=_one_group),
     "halo": Preset(halo, Size(ranks=4), groups=_one_group),
     "dlrm": Preset(dlrm, Size(ranks=4), groups=lambda ranks: (world(ranks), second_world(ranks))),
     "sharded": Preset(sharded, Size(ranks=2), groups=_one_group),
-    "pipeline_dp": Preset(pipeline_dp, Size(ranks=4, layers=6), groups=_stages, replicas_of=STAGES),
-    "moe_dp": Preset(moe_dp, Size(ranks=4, layers=3), groups=_replicated_experts, replicas_of=2),
+    "pipeline_dp": Preset(
+        pipeline_dp,
+        Size(ranks=4, layers=6),
+        groups=lambda ranks: (world(ranks), *replica_groups(ranks, STAGES, REPLICAS)),
+        replicas_of=STAGES,
+    ),
+    "moe_dp": Preset(
+        moe_dp,
+        Size(ranks=4, layers=3),
+        groups=lambda ranks: (world(ranks), *expert_groups(ranks), *replica_groups(ranks, 2, EXPERTS)),
+        replicas_of=2,
+    ),
 }
 
 

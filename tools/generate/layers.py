@@ -1,8 +1,9 @@
 """Layers, loss, backward and optimizer as PyTorch runs them on one stream."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
-from .instructions import Activity, Tensor
+from .job import Activity, Tensor
 from .script import (
     AUTOGRAD,
     BACKWARD_SCOPE,
@@ -62,9 +63,6 @@ def linear(
     turned_gradient = process.gradient(turned)
     weight_gradient = process.view(f"{name}.gradient", turned_gradient, outputs, inputs, strides=(1, outputs))
 
-    def turn_back(script: Script) -> None:
-        script.leaf("aten::t", (turned_gradient,), (weight_gradient,))
-
     def backward(script: Script) -> None:
         gradient, columns = process.gradient(y), process.view(f"{x.id} turned", x, inputs, rows, strides=(1, inputs))
         with script.op("aten::mm", (gradient, weight), (process.gradient(x),)):
@@ -73,11 +71,12 @@ def linear(
         with script.op("aten::mm", (columns, gradient), (turned_gradient,)):
             script.launch(GEMM_WEIGHT, stream, gemm_us(inputs, outputs, rows))
         with script.op("aten::sum", (gradient, (0,), True, None), (process.gradient(bias),)):
-            script.launch(REDUCE, stream, stream_us((gradient,)))
+            script.launch(REDUCE, stream, stream_us(gradient))
 
     with main.op("aten::linear", (x, weight, bias), (y,), sequence=process.sequence):
         accumulate(process, weight, weight_gradient, on_gradient)
         with main.op("aten::t", (weight,), (turned,), sequence=process.sequence):
+            turn_back = partial(Script.leaf, name="aten::t", inputs=(turned_gradient,), outputs=(weight_gradient,))
             process.differentiable("TBackward0", (turned_gradient,), turn_back)
         accumulate(process, bias, process.gradient(bias), on_gradient)
         with main.op("aten::addmm", (bias, x, turned, 1, 1), (y,), sequence=process.sequence, own_us=12.0):
@@ -93,12 +92,12 @@ def relu(process: Process, name: str, x: Tensor) -> Tensor:
     def backward(script: Script) -> None:
         gradient = process.gradient(y)
         with script.op("aten::threshold_backward", (gradient, y, 0), (process.gradient(x),), own_us=8.0):
-            script.launch(THRESHOLD, stream, stream_us((gradient, y, x)))
+            script.launch(THRESHOLD, stream, stream_us(gradient, y, x))
 
     with process.main.op("aten::relu", (x,), (y,), sequence=process.sequence):
         process.differentiable("ReluBackward0", (process.gradient(y),), backward)
         with process.main.op("aten::clamp_min", (x, 0), (y,), own_us=8.0):
-            process.main.launch(CLAMP, stream, stream_us((x, y)))
+            process.main.launch(CLAMP, stream, stream_us(x, y))
     return y
 
 
@@ -114,14 +113,14 @@ def add(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:
     y = process.tensor(f"{name}.y", *x.shape)
     with process.main.op("aten::add", (x, other, 1), (y,), sequence=process.sequence, own_us=8.0):
         process.differentiable("AddBackward0", (process.gradient(y),), lambda script: None)
-        process.main.launch(ADD, COMPUTE, stream_us((x, other, y)))
+        process.main.launch(ADD, COMPUTE, stream_us(x, other, y))
     return y
 
 
 def accumulate_into(script: Script, gradient: Tensor, other: Tensor) -> None:
     """gradient += other, as the autograd engine does where a tensor was used twice."""
     with script.op("aten::add_", (gradient, other, 1), (gradient,), own_us=8.0):
-        script.launch(ADD, COMPUTE, stream_us((gradient, other, gradient)))
+        script.launch(ADD, COMPUTE, stream_us(gradient, other, gradient))
 
 
 def concatenate(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:
@@ -132,11 +131,11 @@ def concatenate(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor
         for part, first in ((x, 0), (other, x.shape[1])):
             gradient, whole = process.gradient(part), process.gradient(y)
             with script.op("aten::narrow_copy", (whole, 1, first, part.shape[1]), (gradient,), own_us=8.0):
-                script.launch(COPY, COMPUTE, stream_us((gradient, gradient)))
+                script.launch(COPY, COMPUTE, stream_us(gradient, gradient))
 
     with process.main.op("aten::cat", ((x, other), 1), (y,), sequence=process.sequence, own_us=10.0):
         process.differentiable("CatBackward0", (process.gradient(y),), backward)
-        process.main.launch(CAT, COMPUTE, stream_us((x, other, y)))
+        process.main.launch(CAT, COMPUTE, stream_us(x, other, y))
     return y
 
 
@@ -148,13 +147,13 @@ def embedding(process: Process, name: str, indices: Tensor, width: int) -> Tenso
     def backward(script: Script) -> None:
         inputs = (process.gradient(y), indices, TABLE_ROWS, -1, False)
         with script.op("aten::embedding_dense_backward", inputs, (gradient,), own_us=12.0):
-            script.launch(EMBEDDING_BACKWARD, COMPUTE, stream_us((y, y)))
+            script.launch(EMBEDDING_BACKWARD, COMPUTE, stream_us(y, y))
 
     with process.main.op("aten::embedding", (weight, indices, -1, False, False), (y,), sequence=process.sequence):
         accumulate(process, weight, gradient)
         process.differentiable("EmbeddingBackward0", (process.gradient(y),), backward)
         with process.main.op("aten::index_select", (weight, 0, indices), (y,), own_us=8.0):
-            process.main.launch(INDEX_SELECT, COMPUTE, stream_us((y, y)))
+            process.main.launch(INDEX_SELECT, COMPUTE, stream_us(y, y))
     return y
 
 
@@ -165,32 +164,29 @@ def mse_loss(process: Process, x: Tensor, target: Tensor, name: str = "loss") ->
     def backward(script: Script) -> None:
         inputs = (process.gradient(loss), x, target, 1)
         with script.op("aten::mse_loss_backward", inputs, (process.gradient(x),), own_us=8.0):
-            script.launch(MSE, stream, stream_us((x, target, x)))
+            script.launch(MSE, stream, stream_us(x, target, x))
 
     with process.main.op("aten::mse_loss", (x, target, 1), (loss,), sequence=process.sequence, own_us=10.0):
         process.differentiable("MseLossBackward0", (process.gradient(loss),), backward)
-        process.main.launch(MSE, stream, stream_us((x, target)))
-        process.main.launch(REDUCE, stream, stream_us((x,)))
+        process.main.launch(MSE, stream, stream_us(x, target))
+        process.main.launch(REDUCE, stream, stream_us(x))
     return loss
 
 
 def accumulate(process: Process, parameter: Tensor, gradient: Tensor, on_gradient: OnGradient | None = None) -> None:
     """Puts the node on the tape that takes a parameter's gradient; the optimizer will step the parameter."""
     detached = process.view(f"held gradient {gradient.id}", gradient, *gradient.shape, strides=gradient.strides)
-
-    def body(script: Script) -> None:
-        script.leaf("aten::detach", (gradient,), (detached,))
-
-    def hook(script: Script) -> None:
-        if on_gradient is not None:
-            on_gradient(script, parameter, detached)
-
+    body = partial(Script.leaf, name="aten::detach", inputs=(gradient,), outputs=(detached,))
+    hook = None if on_gradient is None else lambda script: on_gradient(script, parameter, detached)
     process.parameters.append((parameter, detached))
     process.tape.append(Node("torch::autograd::AccumulateGrad", -1, (gradient,), body, hook))
 
 
-def backward(process: Process, loss: Tensor, at_end: Callable[[Script], None] | None = None) -> None:
-    """loss.backward(): the main thread seeds the gradient and stands still while the autograd thread runs the tape."""
+def backward(process: Process, loss: Tensor, at_end: Iterable[Callable[[Script], None]] = ()) -> None:
+    """loss.backward(): the main thread seeds the gradient and stands still while the autograd thread runs the tape.
+
+    What comes `at_end` is of that thread too.
+    """
     seed(process, loss, process.compute)
     begin_backward(process, AUTOGRAD, at_end)
     end_backward(process, AUTOGRAD)
@@ -203,27 +199,14 @@ def seed(process: Process, loss: Tensor, stream: int) -> None:
         process.main.op("aten::ones_like", (loss, 6, 0, None, False, 1), (ones,)),
         process.main.op("aten::fill_", (ones, 1.0), (ones,)),
     ):
-        process.main.launch(FILL, stream, stream_us((ones,)))
+        process.main.launch(FILL, stream, stream_us(ones))
 
 
-def begin_backward(process: Process, thread: str, at_end: Callable[[Script], None] | None = None) -> None:
-    """Hands the tape to an autograd thread."""
-    main, autograd = process.main, process.scripts[thread]
-    main.put(f"backward on {thread}")
-    autograd.get(f"backward on {thread}")
-    run_tape(process, autograd)
-    if at_end is not None:
-        at_end(autograd)
-    autograd.put(f"backward done on {thread}")
-
-
-def end_backward(process: Process, thread: str) -> None:
-    """Lets the main thread wait for the end of the autograd thread."""
-    process.main.get(f"backward done on {thread}")
-
-
-def run_tape(process: Process, script: Script) -> None:
-    """Runs the nodes of the tape in reverse, as the autograd engine evaluates them."""
+def begin_backward(process: Process, name: str, at_end: Iterable[Callable[[Script], None]] = ()) -> None:
+    """Hands the tape to an autograd thread, whose engine evaluates its nodes in reverse."""
+    script = process.scripts[name]
+    process.main.put(f"backward on {name}")
+    script.get(f"backward on {name}")
     for node in reversed(process.tape):
         frame = f"autograd::engine::evaluate_function: {node.name}"
         sequence, thread = node.sequence, FORWARD_THREAD
@@ -233,19 +216,28 @@ def run_tape(process: Process, script: Script) -> None:
             if node.hook is not None:
                 node.hook(script)
     process.tape.clear()
+    for finish in at_end:
+        finish(script)
+    script.put(f"backward done on {name}")
 
 
-def sgd_step(process: Process, gradients: dict[Tensor, Tensor] | None = None) -> None:
-    """Optimizer.step: the parameters of this step's tape, each with its gradient or the one given for it."""
-    pairs = process.parameters
-    parameters = tuple(parameter for parameter, _ in pairs)
-    gradient_of = gradients or {}
-    with process.main.annotation("Optimizer.step#SGD.step", own_us=20.0):
-        inputs = (parameters, tuple(gradient_of.get(parameter, gradient) for parameter, gradient in pairs), -0.01)
-        with process.main.op("aten::_foreach_add_", inputs, own_us=10.0):
-            for first in range(0, len(parameters), TENSORS_PER_KERNEL):
-                some = parameters[first : first + TENSORS_PER_KERNEL]
-                process.main.launch(MULTI_TENSOR, COMPUTE, stream_us((*some, *some, *some)))
+def end_backward(process: Process, thread: str) -> None:
+    """Lets the main thread wait for the end of the autograd thread."""
+    process.main.get(f"backward done on {thread}")
+
+
+def sgd_step(process: Process) -> None:
+    """Optimizer.step: the parameters of this step's tape, each with its gradient, or the view of a bucket for it."""
+    parameters = tuple(parameter for parameter, _ in process.parameters)
+    gradients = tuple(process.views.get(parameter, gradient) for parameter, gradient in process.parameters)
+    main = process.main
+    with (
+        main.annotation("Optimizer.step#SGD.step", own_us=20.0),
+        main.op("aten::_foreach_add_", (parameters, gradients, -0.01), own_us=10.0),
+    ):
+        for first in range(0, len(parameters), TENSORS_PER_KERNEL):
+            some = parameters[first : first + TENSORS_PER_KERNEL]
+            main.launch(MULTI_TENSOR, COMPUTE, stream_us(*some, *some, *some))
 
 
 def item(process: Process, tensor: Tensor) -> None:

@@ -17,6 +17,10 @@ from ...schema.errors import RequestError
 from ..replay import Bound, NodeClass, Scale, parse_scale
 
 Times = TypeVar("Times", int, Int64)
+BASE_NS = 1_767_225_600_000_000_000
+"""The epoch that the device trace's times are relative to: 2026-01-01."""
+FIRST_NS = 2_592_000_000_000_000
+"""When the run starts after that epoch."""
 CLOCKS = 8
 """So many devices have clocks of their own."""
 
@@ -68,6 +72,15 @@ class Machine:
     whole_us: bool = False
     at_once: int | None = None
     lost: float = 0.0
+
+    @property
+    def first_ns(self) -> int:
+        """What traces give as the start of the run."""
+        return BASE_NS + FIRST_NS if self.whole_us else FIRST_NS
+
+    def cut(self, ns: Times) -> Times:
+        """Returns a time as it is written; where that is in whole µs, starts and lengths are cut, each by itself."""
+        return ns - ns % 1000 if self.whole_us else ns
 
     def clock(self, rank: int) -> Clock:
         """Returns the clock of a rank's device."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from .instructions import Tensor
+from .job import Tensor
 from .layers import (
     CAT,
     OnGradient,
@@ -22,17 +22,16 @@ from .layers import (
     seed,
     sgd_step,
 )
-from .nccl import Buckets, Communicator, Work, finish_all, hook_of, replica_buckets, views_of, world
+from .nccl import Buckets, Communicator, Work, hook_of, replica_buckets, world
 from .script import AUTOGRAD, COMPUTE, SECOND_AUTOGRAD, Process, Script, stream_us
 
-SIDE_STREAM = 24
-UPSTREAM, DOWNSTREAM = 24, 28
+SIDE_STREAM = UPSTREAM = 24
+DOWNSTREAM = 28
 MICRO_BATCHES = 4
 STAGES = 2
 """Of a pipeline that has replicas."""
 REPLICAS = "data_parallel"
 """How groups of a stage's replicas are described."""
-STREAM = 24
 HEAD = 4
 """The last layer is so many times narrower than the others."""
 
@@ -57,8 +56,8 @@ def model(process: Process, x: Tensor) -> Tensor:
 
 def train(process: Process, step: int, loss: Tensor, buckets: Sequence[Buckets] = ()) -> None:
     """Goes back from the loss, with the gradients in the buckets, and steps; looks at every second loss."""
-    backward(process, loss, partial(finish_all, buckets))
-    sgd_step(process, views_of(buckets))
+    backward(process, loss, [of_group.finish for of_group in buckets])
+    sgd_step(process)
     if step % 2:
         item(process, loss)
 
@@ -102,7 +101,10 @@ def towers(process: Process) -> Iterator[None]:
         tapes = {}
         for stream, thread, many in ((COMPUTE, AUTOGRAD, layers), (SIDE_STREAM, SECOND_AUTOGRAD, 1 + layers // 2)):
             process.compute = stream
-            loss = _tower(process, thread, many)
+            x = batch(process, thread)
+            for layer in range(many):
+                x = linear_relu(process, f"{thread}.{layer}", f"{thread}.{layer}.relu", x, process.size.hidden)
+            loss = mse_loss(process, x, batch(process, f"{thread}.target"), f"{thread}.loss")
             seed(process, loss, stream)
             tapes[thread], process.tape = process.tape, []
         process.compute = COMPUTE
@@ -117,13 +119,6 @@ def towers(process: Process) -> Iterator[None]:
         if step % 2:
             item(process, loss)
         yield
-
-
-def _tower(process: Process, name: str, layers: int) -> Tensor:
-    x = batch(process, name)
-    for layer in range(layers):
-        x = linear_relu(process, f"{name}.{layer}", f"{name}.{layer}.relu", x, process.size.hidden)
-    return mse_loss(process, x, batch(process, f"{name}.target"), f"{name}.loss")
 
 
 class Stage(NamedTuple):
@@ -155,41 +150,35 @@ def pipeline_dp(process: Process) -> Iterator[None]:
 
 
 def _pipelined(process: Process, stage: Stage, buckets: Sequence[Buckets]) -> Iterator[None]:
-    size, rank, group = process.size, process.rank, world(process.size.ranks)
+    size, rank, group, main = process.size, process.rank, world(process.size.ranks), process.main
     before, after = Communicator(process, group, UPSTREAM), Communicator(process, group, DOWNSTREAM)
     for _ in steps(process):
         tapes, sent = [], []
         for micro in range(MICRO_BATCHES):
-            x = process.tensor(f"input {micro}", size.tokens // MICRO_BATCHES or 1, size.hidden)
+            x = y = process.tensor(f"input {micro}", size.tokens // MICRO_BATCHES or 1, size.hidden)
             if stage.number > 0:
-                before.receive(process.main, x, rank - 1).wait(process.main)
-            last = micro == MICRO_BATCHES - 1
-            y = _stage(process, stage, x, micro, buckets if last else [])
-            if not stage.is_last:
-                sent.append(after.send(process.main, y, rank + 1))
+                before.receive(main, x, rank - 1).wait(main)
+            reduced = buckets[0] if buckets and micro == MICRO_BATCHES - 1 else None
+            for index, layer in enumerate(stage.layers(size.layers)):
+                result = f"layers.{layer} of {micro}"
+                y = linear(process, f"layers.{layer}", y, size.hidden, hook_of(reduced, index), result=result)
+                y = relu(process, f"relu {layer} of {micro}", y)
+            if stage.is_last:
+                y = mse_loss(process, y, process.tensor("target", *y.shape))
+            else:
+                sent.append(after.send(main, y, rank + 1))
             tapes.append((process.tape, x, y))
             process.tape = []
-        for micro, (tape, x, y) in enumerate(tapes, 1):
-            process.tape = tape
+        for micro, (process.tape, x, y) in enumerate(tapes, 1):
             if not stage.is_last:
-                after.receive(process.main, process.gradient(y), rank + 1).wait(process.main)
-            backward(process, y, partial(finish_all, buckets) if micro == MICRO_BATCHES else None)
+                after.receive(main, process.gradient(y), rank + 1).wait(main)
+            backward(process, y, [of_group.finish for of_group in buckets if micro == MICRO_BATCHES])
             if stage.number > 0:
-                sent.append(before.send(process.main, process.gradient(x), rank - 1))
+                sent.append(before.send(main, process.gradient(x), rank - 1))
         for work in sent:
-            work.wait(process.main)
-        sgd_step(process, views_of(buckets))
+            work.wait(main)
+        sgd_step(process)
         yield
-
-
-def _stage(process: Process, stage: Stage, x: Tensor, micro: int, buckets: Sequence[Buckets]) -> Tensor:
-    """This rank's share of the layers for one micro-batch; the last stage's ends in the loss."""
-    width = process.size.hidden
-    for index, layer in enumerate(stage.layers(process.size.layers)):
-        on_gradient = hook_of(next(iter(buckets), None), index)
-        y = linear(process, f"layers.{layer}", x, width, on_gradient, result=f"layers.{layer} of {micro}")
-        x = relu(process, f"relu {layer} of {micro}", y)
-    return mse_loss(process, x, process.tensor("target", *x.shape)) if stage.is_last else x
 
 
 class Unit(NamedTuple):
@@ -205,14 +194,14 @@ class Shards:
     """The units of a process, from the first layer to the last, and what of their communication is under way."""
 
     def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]]) -> None:
-        self._communicator, self._process = communicator, communicator.process
-        self._units = [self._unit(layer, *shape) for layer, shape in enumerate(shapes)]
+        self._communicator = communicator
+        self.units = [self._unit(layer, *shape) for layer, shape in enumerate(shapes)]
         self._gathering: dict[int, Work] = {}
         self._scattering: list[Work] = []
         self._filled: dict[int, list[Tensor]] = {}
 
     def _unit(self, layer: int, inputs: int, outputs: int) -> Unit:
-        process, ranks = self._process, len(self._communicator.group.ranks)
+        process, ranks = self._communicator.process, len(self._communicator.group.ranks)
         shard_size = -(-(inputs + 1) * outputs // ranks)
         full = process.tensor(f"unit {layer}", shard_size * ranks)
         process.view(f"layers.{layer}.weight", full, outputs, inputs)
@@ -221,34 +210,28 @@ class Shards:
         gradients = process.tensor(f"gradients {layer}", shard_size * ranks)
         return Unit(full, shard, gradients, process.tensor(f"shard of gradients {layer}", shard_size))
 
-    def gather(self, script: Script, layer: int) -> None:
-        """Begins to gather a layer, if it is there and not on its way."""
-        if 0 <= layer < len(self._units) and layer not in self._gathering:
-            unit = self._units[layer]
-            self._gathering[layer] = self._communicator.all_gather(script, unit.whole, unit.shard)
-
     def use(self, script: Script, layer: int, following: int) -> None:
         """What is computed from now on has the layer; the one that is used next is on its way."""
-        self.gather(script, layer)
-        self.gather(script, following)
+        for number in (layer, following):
+            if 0 <= number < len(self.units) and number not in self._gathering:
+                unit = self.units[number]
+                self._gathering[number] = self._communicator.all_gather(script, unit.whole, unit.shard)
         self._gathering.pop(layer).wait(script)
 
     def on_gradient(self, layer: int) -> OnGradient:
         """Returns the hook for a layer's parameters: with the gradients of both, they are reduced and scattered."""
+        unit = self.units[layer]
 
         def hook(script: Script, parameter: Tensor, gradient: Tensor) -> None:
-            gradients_ready = self._filled.setdefault(layer, [])
-            gradients_ready.append(gradient)
-            if len(gradients_ready) == 2:
-                self._scatter(script, self._units[layer], tuple(self._filled.pop(layer)))
+            self._filled.setdefault(layer, []).append(gradient)
+            if len(self._filled[layer]) < 2:
+                return
+            gradients = tuple(self._filled.pop(layer))
+            with script.op("aten::cat", (gradients, 0), (unit.gradients,), own_us=10.0):
+                script.launch(CAT, COMPUTE, stream_us(*gradients, unit.gradients))
+            self._scattering.append(self._communicator.reduce_scatter(script, unit.shard_gradients, unit.gradients))
 
         return hook
-
-    def _scatter(self, script: Script, unit: Unit, gradients: tuple[Tensor, ...]) -> None:
-        with script.op("aten::cat", (gradients, 0), (unit.gradients,), own_us=10.0):
-            script.launch(CAT, COMPUTE, stream_us((*gradients, unit.gradients)))
-        work = self._communicator.reduce_scatter(script, unit.shard_gradients, unit.gradients)
-        self._scattering.append(work)
 
     def finish(self, script: Script) -> None:
         """At the end of backward: the compute stream waits for every shard of gradients."""
@@ -256,38 +239,26 @@ class Shards:
             work.wait(script)
         self._scattering.clear()
 
-    @property
-    def parameters(self) -> list[tuple[Tensor, Tensor]]:
-        """What the optimizer steps: this rank's shards and their gradients."""
-        return [(unit.shard, unit.shard_gradients) for unit in self._units]
-
 
 def sharded(process: Process) -> Iterator[None]:
     """Sharded data parallel: layers are all-gathered before use, gradients reduce-scattered after, prefetched."""
     size = process.size
     widths = [*[size.hidden] * size.layers, max(1, size.hidden // HEAD)]
-    shards = Shards(Communicator(process, world(size.ranks), STREAM), [(size.hidden, width) for width in widths])
+    shards = Shards(Communicator(process, world(size.ranks), SIDE_STREAM), [(size.hidden, width) for width in widths])
     for step in steps(process):
         x = batch(process)
         for layer, width in enumerate(widths):
             with process.main.annotation("FullyShardedDataParallel.forward"):
                 shards.use(process.main, layer, layer + 1)
                 x = linear(process, f"layers.{layer}", x, width, shards.on_gradient(layer))
-                _gather_before_backward(process, shards, layer, x)
+                # before its backward the layer is gathered again, and the one before it beside that
+                gather = partial(shards.use, layer=layer, following=layer - 1)
+                process.differentiable("PreBackwardFunctionBackward", (process.gradient(x),), gather)
                 x = relu(process, f"relu {layer}", x)
         loss = mse_loss(process, x, process.tensor("target", *x.shape))
-        backward(process, loss, shards.finish)
-        process.parameters = shards.parameters
+        backward(process, loss, [shards.finish])
+        process.parameters = [(unit.shard, unit.shard_gradients) for unit in shards.units]
         sgd_step(process)
         if step % 2:
             item(process, loss)
         yield
-
-
-def _gather_before_backward(process: Process, shards: Shards, layer: int, y: Tensor) -> None:
-    """Puts on the tape that the layer is gathered again before its backward, and the one before it beside that."""
-
-    def body(script: Script) -> None:
-        shards.use(script, layer, layer - 1)
-
-    process.differentiable("PreBackwardFunctionBackward", (process.gradient(y),), body)

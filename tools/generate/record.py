@@ -12,17 +12,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from .instructions import Activity, Group, Job, Op
+from .job import Activity, Group, Job, Op
 from .machine import Machine
 
-NONE = -1
 Column: TypeAlias = "array[int]"
 SYNC_KINDS = ("Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
 EVENT_SYNC, STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = range(4)
-BASE_NS = 1_767_225_600_000_000_000
-"""The epoch that the device trace's times are relative to: 2026-01-01."""
-FIRST_NS = 2_592_000_000_000_000
-"""When the run starts after that epoch."""
 CORRELATION_STEP = 3
 """Calls that Kineto does not show, such as cudaGetDevice, take correlation ids too."""
 DEVICES_PER_NODE = 8

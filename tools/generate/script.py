@@ -5,48 +5,27 @@ from the rank's own random numbers, so equal seeds give equal programs.
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from .instructions import (
-    COMMUNICATION,
-    ITEM_BYTES,
-    MEMORY,
-    Activity,
-    Begin,
-    Call,
-    Collective,
-    End,
-    Get,
-    GraphLaunch,
-    GraphNode,
-    HostWork,
-    Instruction,
-    Launch,
-    Op,
-    Put,
-    QueryEvent,
-    RecordEvent,
-    Rendezvous,
-    SynchronizeDevice,
-    SynchronizeEvent,
-    SynchronizeStream,
-    Tensor,
-    Value,
-    WaitEvent,
-)
+from .devices import Rendezvous
+from .instructions import Begin, Call, End, Get, HostWork, Launch, Put, RecordEvent, Synchronize, WaitEvent
+from .job import COMMUNICATION, ITEM_BYTES, MEMORY, Activity, Collective, Instruction, Op, Tensor, Value
 from .machine import Machine, stretched
+from .record import CONTEXT_SYNC, DEVICES_PER_NODE, EVENT_SYNC, STREAM_SYNC
 
+OPTIONS = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
+GROUP, REDUCE_OP, WORK = (f"__torch__.torch.classes.c10d.{name}" for name in ("ProcessGroup", "ReduceOp", "Work"))
 SCHEMAS = {
     name.partition("(")[0].partition(".")[0]: name
     for name in (
         "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()",
         "aten::_foreach_zero_(Tensor(a!)[] self) -> ()",
         "aten::_local_scalar_dense(Tensor self) -> Scalar",
-        "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-        "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
+        f"aten::_to_copy(Tensor self, *, {OPTIONS}, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
         "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
         "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
         "aten::matmul(Tensor self, Tensor other) -> Tensor",
@@ -60,8 +39,7 @@ SCHEMAS = {
         "bool sparse=False) -> Tensor",
         "aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, "
         "bool scale_grad_by_freq) -> Tensor",
-        "aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, "
-        "Device? device=None, bool? pin_memory=None) -> Tensor",
+        f"aten::empty_strided(SymInt[] size, SymInt[] stride, *, {OPTIONS}) -> Tensor",
         "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
         "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor",
         "aten::item(Tensor self) -> Scalar",
@@ -72,43 +50,30 @@ SCHEMAS = {
         "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
         "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor",
         "aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-        "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        f"aten::ones_like(Tensor self, *, {OPTIONS}, MemoryFormat? memory_format=None) -> Tensor",
         "aten::relu(Tensor self) -> Tensor",
         "aten::stack(Tensor[] tensors, int dim=0) -> Tensor",
         "aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         "aten::t(Tensor(a) self) -> Tensor(a)",
         "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-        "aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-        "bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) "
-        "-> Tensor(a)",
+        f"aten::to.dtype_layout(Tensor(a) self, *, {OPTIONS}, bool non_blocking=False, bool copy=False, "
+        "MemoryFormat? memory_format=None) -> Tensor(a)",
         "aten::zero_(Tensor(a!) self) -> Tensor(a!)",
-        "c10d::_allgather_base_(Tensor output_tensor, Tensor input_tensor, "
-        "__torch__.torch.classes.c10d.ProcessGroup process_group, bool async_op=True, int timeout=-1) "
-        "-> (Tensor, __torch__.torch.classes.c10d.Work)",
-        "c10d::_reduce_scatter_base_(Tensor output_tensor, Tensor input_tensor, "
-        "__torch__.torch.classes.c10d.ProcessGroup process_group, __torch__.torch.classes.c10d.ReduceOp reduce_op, "
-        "bool async_op=True, int timeout=-1) -> (Tensor, __torch__.torch.classes.c10d.Work)",
-        "c10d::allreduce_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, "
-        "__torch__.torch.classes.c10d.ReduceOp reduce_op, Tensor? sparse_indices, bool async_op=True, "
-        "int timeout=-1) -> (Tensor[], __torch__.torch.classes.c10d.Work)",
-        "c10d::alltoall_base_(Tensor output, Tensor input, __torch__.torch.classes.c10d.ProcessGroup process_group, "
-        "int[] output_split_sizes, int[] input_split_sizes, bool async_op=True, "
-        "int timeout=-1) -> __torch__.torch.classes.c10d.Work",
-        "c10d::recv_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, int src, int tag) "
-        "-> __torch__.torch.classes.c10d.Work",
-        "c10d::send(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, int dst, int tag) "
-        "-> __torch__.torch.classes.c10d.Work",
+        f"c10d::_allgather_base_(Tensor output_tensor, Tensor input_tensor, {GROUP} process_group, bool async_op=True, "
+        f"int timeout=-1) -> (Tensor, {WORK})",
+        f"c10d::_reduce_scatter_base_(Tensor output_tensor, Tensor input_tensor, {GROUP} process_group, "
+        f"{REDUCE_OP} reduce_op, bool async_op=True, int timeout=-1) -> (Tensor, {WORK})",
+        f"c10d::allreduce_(Tensor[] tensors, {GROUP} process_group, {REDUCE_OP} reduce_op, Tensor? sparse_indices, "
+        f"bool async_op=True, int timeout=-1) -> (Tensor[], {WORK})",
+        f"c10d::alltoall_base_(Tensor output, Tensor input, {GROUP} process_group, int[] output_split_sizes, "
+        f"int[] input_split_sizes, bool async_op=True, int timeout=-1) -> {WORK}",
+        f"c10d::recv_(Tensor[] tensors, {GROUP} process_group, int src, int tag) -> {WORK}",
+        f"c10d::send(Tensor[] tensors, {GROUP} process_group, int dst, int tag) -> {WORK}",
     )
 }
-
-
 DEVICE_TO_HOST = Activity("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", MEMORY, 4)
-
-
 COMPUTE = 7
 """The default stream, as CUPTI numbers it."""
-
 MAIN, AUTOGRAD, SECOND_AUTOGRAD = "main", "autograd", "autograd of a second device"
 FORWARD_THREAD = 1
 RING = "ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)"
@@ -116,14 +81,11 @@ COLLECTIVE_KERNELS = {
     "allreduce": RING.format("AllReduce_Sum_f32_RING_LL"),
     "_allgather_base": RING.format("AllGather_RING_LL"),
     "_reduce_scatter_base": RING.format("ReduceScatter_Sum_f32_RING_LL"),
-    "send": RING.format("SendRecv"),
 }
-
+MESSAGE_KERNEL = RING.format("SendRecv")
 USER_SCOPE, BACKWARD_SCOPE = 7, 1
 EARLY_START = 0.1
 """The share of launches that reach the device before the call has returned."""
-GRAPH_LATENCY = 25 / 12
-"""How much longer a graph is on its way than a single activity."""
 
 
 class Script:
@@ -182,30 +144,27 @@ class Script:
 
     def work(self, us: float) -> None:
         """Host work of about `us`, and sometimes a stall behind it."""
-        self.instructions.append(HostWork(stretched(self._stalls, self._machine.stalls, self._draw_ns(us * 1000))))
+        self.instructions.append(HostWork(stretched(self._stalls, self._machine.stalls, self.draw_ns(us * 1000))))
 
-    def _draw_ns(self, ns: float, spread: float | None = None) -> int:
+    def draw_ns(self, ns: float, spread: float | None = None) -> int:
         """Returns a duration near `ns`, with the spread of host work unless another one is given."""
         share = self._machine.host_spread if spread is None else spread
         return max(1, round(ns * self.random.uniform(1 - share, 1 + share)))
 
-    def _latency(self, factor: float = 1.0) -> int:
-        return self._draw_ns(self._machine.latency_ns * factor, self._machine.latency_spread)
-
-    def _return(self, us: float) -> int:
-        """Returns how long a call that waited takes to return."""
-        return self._draw_ns(us * 1000 * self._machine.return_factor)
+    def draw_latency_ns(self, factor: float = 1.0) -> int:
+        """Returns how long a launch is on its way to the device, times a factor."""
+        return self.draw_ns(self._machine.latency_ns * factor, self._machine.latency_spread)
 
     # launches
 
     def launch(self, activity: Activity, stream: int, device_us: float, call: str = "cudaLaunchKernel") -> None:
         """Launches an activity of about `device_us`."""
-        self.instructions.append(self._launch(activity, stream, self._draw_ns(device_us * 1000, 0.03), call))
+        self.instructions.append(self._launch(activity, stream, self.draw_ns(device_us * 1000, 0.03), call))
 
     def copy(self, activity: Activity, stream: int, device_us: float, blocking: bool = False) -> None:
         """Launches a copy; a blocking copy blocks its thread until it has ended, as a copy to pageable memory does."""
-        launch = self._launch(activity, stream, self._draw_ns(device_us * 1000, 0.03), "cudaMemcpyAsync")
-        self.instructions.append(launch._replace(blocking=blocking, return_ns=self._return(3)))
+        launch = self._launch(activity, stream, self.draw_ns(device_us * 1000, 0.03), "cudaMemcpyAsync")
+        self.instructions.append(launch._replace(blocking=blocking, return_ns=self._draw_return_ns(3)))
 
     def rendezvous(
         self, activity: Activity, stream: int, device_ns: int, rendezvous: Rendezvous, comm_sequence: int
@@ -214,49 +173,45 @@ class Script:
         launch = self._launch(activity, stream, device_ns, "cudaLaunchKernelExC")
         self.instructions.append(launch._replace(rendezvous=rendezvous, comm_sequence=comm_sequence))
 
-    def graph(self, nodes: tuple[GraphNode, ...], stream: int) -> None:
-        """Launches a CUDA graph."""
-        host = self._draw_ns(3000 + 400 * len(nodes))
-        self.instructions.append(GraphLaunch(stream, nodes, host, host, self._latency(GRAPH_LATENCY)))
-
     def _launch(self, activity: Activity, stream: int, device_ns: int, call: str) -> Launch:
-        host = self._draw_ns(5000)
+        host = self.draw_ns(5000)
         submit = round(host * 0.5) if self.random.random() < EARLY_START else host
-        latency, gap = self._latency(), self._draw_ns(self._machine.gap_ns, self._machine.gap_spread)
+        latency, gap = self.draw_latency_ns(), self.draw_ns(self._machine.gap_ns, self._machine.gap_spread)
         return Launch(call, activity, stream, device_ns, host, submit, latency, gap)
 
     def call(self, name: str, us: float = 1.0) -> None:
         """Makes a runtime call that neither launches nor waits."""
-        self.instructions.append(Call(name, self._draw_ns(us * 1000)))
+        self.instructions.append(Call(name, self.draw_ns(us * 1000)))
 
     # events and synchronisation
 
+    def event(self, name: str) -> int:
+        """Returns the number of an event."""
+        return self._events.setdefault(name, len(self._events) + 1)
+
     def record(self, event: str, stream: int) -> None:
         """Records the event on the stream."""
-        self.instructions.append(RecordEvent(self._event(event), stream, self._draw_ns(1500)))
+        self.instructions.append(RecordEvent(self.event(event), stream, self.draw_ns(1500)))
 
     def wait(self, stream: int, event: str) -> None:
         """Makes the stream wait for the event."""
-        self.instructions.append(WaitEvent(stream, self._event(event), self._draw_ns(1200)))
+        self.instructions.append(WaitEvent(stream, self.event(event), self.draw_ns(1200)))
 
     def synchronize_event(self, event: str) -> None:
         """Waits on the host for the event."""
-        self.instructions.append(SynchronizeEvent(self._event(event), self._return(2.5)))
-
-    def query_event(self, event: str, pause_us: float = 20.0) -> None:
-        """Asks for the event until it has happened, with pauses of about `pause_us`."""
-        self.instructions.append(QueryEvent(self._event(event), self._draw_ns(1500), self._draw_ns(pause_us * 1000)))
+        self.instructions.append(Synchronize(EVENT_SYNC, self._draw_return_ns(2.5), event=self.event(event)))
 
     def synchronize_stream(self, stream: int) -> None:
         """Waits on the host for the stream."""
-        self.instructions.append(SynchronizeStream(stream, self._return(2.5)))
+        self.instructions.append(Synchronize(STREAM_SYNC, self._draw_return_ns(2.5), stream=stream))
 
     def synchronize_device(self) -> None:
         """Waits on the host for all streams."""
-        self.instructions.append(SynchronizeDevice(self._return(4)))
+        self.instructions.append(Synchronize(CONTEXT_SYNC, self._draw_return_ns(4)))
 
-    def _event(self, name: str) -> int:
-        return self._events.setdefault(name, len(self._events) + 1)
+    def _draw_return_ns(self, us: float) -> int:
+        """Returns how long a call that waited takes to return."""
+        return self.draw_ns(us * 1000 * self._machine.return_factor)
 
     # other threads
 
@@ -266,7 +221,7 @@ class Script:
 
     def get(self, queue: str, wake_us: float = 8.0) -> None:
         """Takes an item out of a queue of threads; a thread that had to wait goes on about `wake_us` after it came."""
-        self.instructions.append(Get(queue, self._draw_ns(wake_us * 1000)))
+        self.instructions.append(Get(queue, self.draw_ns(wake_us * 1000)))
 
 
 class Size(NamedTuple):
@@ -291,29 +246,27 @@ class Node:
 
 
 class Process:
-    """The parts of a rank's program share its random numbers, events, tensors by name, and communication counters."""
+    """The parts of a rank's program share its random numbers, events, tensors by name, and communication counters.
+
+    `compute` is the stream on which layers run from now on, and their backward; `sequence` is the autograd sequence
+    number that the next differentiable op takes. `parameters` are those of the step, each with its gradient; where
+    gradients are reduced in buckets, the optimizer takes the `views` of these.
+    """
 
     def __init__(self, rank: int, seed: int, size: Size, threads: tuple[str, ...], machine: Machine) -> None:
         self.rank, self.seed, self.size, self.machine = rank, seed, size, machine
         self.random = Random(f"{seed}/{rank}")
-        stalls = Random(f"{seed}/{rank}/stalls")
-        events: dict[str, int] = {}
+        stalls, events = Random(f"{seed}/{rank}/stalls"), dict[str, int]()
         self.scripts = {thread: Script(self.random, stalls, events, machine) for thread in threads}
         self.main = self.scripts[MAIN]
-        self.compute = COMPUTE
-        """The stream on which layers run from now on, and their backward."""
+        self.compute, self.sequence = COMPUTE, 0
         self.tape: list[Node] = []
         self.parameters: list[tuple[Tensor, Tensor]] = []
+        self.views: dict[Tensor, Tensor] = {}
         self._tensors: dict[str, Tensor] = {}
         self._storages = 0
-        self._sequence = 0
-        self._communications: dict[tuple[object, ...], int] = {}
+        self._communications = Counter[tuple[object, ...]]()
         self._collectives: dict[tuple[object, ...], tuple[Collective, Activity]] = {}
-
-    @property
-    def device(self) -> str:
-        """The device of the rank, of 8 in a machine."""
-        return f"cuda:{self.rank % 8}"
 
     def take(self) -> tuple[list[Instruction], ...]:
         """Returns the step as it was written since the last call; the parameters are told anew in each step."""
@@ -323,13 +276,12 @@ class Process:
     # tensors
 
     def tensor(self, name: str, *shape: int, dtype: str = "float", device: str | None = None) -> Tensor:
-        """Returns the tensor of that name, allocated when it is first asked for."""
+        """Returns the tensor of that name, allocated when it is first asked for, on the rank's device by default."""
         existing = self._tensors.get(name)
         if existing is None:
             self._storages += 1
-            where = self.device if device is None else device
-            strides = _contiguous(shape)
-            existing = Tensor(len(self._tensors), self._storages, shape, strides, 0, dtype, where)
+            where = f"cuda:{self.rank % DEVICES_PER_NODE}" if device is None else device
+            existing = Tensor(len(self._tensors), self._storages, shape, _contiguous(shape), 0, dtype, where)
             self._tensors[name] = existing
         return existing
 
@@ -348,29 +300,23 @@ class Process:
         """Returns the gradient of a tensor, of the same shape."""
         return self.tensor(f"gradient of {of.id}", *of.shape)
 
-    # counters
+    # the tape, and numbers
 
-    @property
-    def sequence(self) -> int:
-        """The autograd sequence number that the next differentiable op takes."""
-        return self._sequence
-
-    def differentiable(self, name: str, inputs: tuple[Value, ...], body: Callable[[Script], None]) -> int:
-        """Puts the backward node of an op on the tape and returns its sequence number."""
-        self.tape.append(Node(name, self._sequence, inputs, body))
-        self._sequence += 1
-        return self._sequence - 1
+    def differentiable(self, name: str, inputs: tuple[Value, ...], body: Callable[[Script], None]) -> None:
+        """Puts the backward node of an op on the tape."""
+        self.tape.append(Node(name, self.sequence, inputs, body))
+        self.sequence += 1
 
     def next_communication(self, channel: tuple[object, ...]) -> int:
         """Numbers the communications of a group, or the messages from one rank to another, from 1."""
-        self._communications[channel] = self._communications.get(channel, 0) + 1
+        self._communications[channel] += 1
         return self._communications[channel]
 
     def collective(self, collective: Collective) -> tuple[Collective, Activity]:
         """Returns the one object that stands for equal collectives in all steps, and its kernel."""
         key = collective.name, collective.group, collective.rank, collective.tensors
         if key not in self._collectives:
-            name = COLLECTIVE_KERNELS.get(collective.name, COLLECTIVE_KERNELS["send"])
+            name = COLLECTIVE_KERNELS.get(collective.name, MESSAGE_KERNEL)
             self._collectives[key] = collective, Activity(name, kind=COMMUNICATION, collective=collective)
         return self._collectives[key]
 
@@ -390,7 +336,7 @@ def gemm_us(rows: int, columns: int, inner: int) -> float:
     return max(2.5, 2.0 * rows * columns * inner / 120e6)
 
 
-def stream_us(tensors: tuple[Tensor, ...]) -> float:
+def stream_us(*tensors: Tensor) -> float:
     """Returns a kernel that reads or writes each of the tensors once."""
     return max(1.6, sum(size_bytes(tensor) for tensor in tensors) / 1.4e6)
 

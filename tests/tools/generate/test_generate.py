@@ -11,20 +11,14 @@ from typing import Any
 import pytest
 from execgraph.tools.commands.trace_generate import main
 from execgraph.tools.generate import Job, Run, correlation, scale_of, simulate, write_traces
-from execgraph.tools.generate.instructions import (
-    Get,
-    HostWork,
-    Put,
-    QueryEvent,
-    RecordEvent,
-    Rendezvous,
-    SynchronizeStream,
-    WaitEvent,
-)
-from execgraph.tools.generate.record import FIRST_NS, record_function
+from execgraph.tools.generate.devices import Rendezvous
+from execgraph.tools.generate.instructions import Get, HostWork, Put, RecordEvent, Synchronize, WaitEvent
+from execgraph.tools.generate.machine import FIRST_NS
+from execgraph.tools.generate.record import STREAM_SYNC, record_function
 from support.for_simulator import assert_storages_are_ordered, job_of, launch, spans
 
 from benchmarks.programs import JOBS, NAMED, RANDOM, build_job
+from benchmarks.programs.more_instructions import QueryEvent
 
 EVERY_JOB = pytest.mark.parametrize("name", JOBS)
 SCALES = ({}, {"class:host": 3.0}, {"class:computation": 4.0}, {"class:communication": 5.0}, {"class:memory": 6.0})
@@ -71,7 +65,9 @@ def test_an_event_recorded_behind_a_wait_stands_for_what_was_waited_for() -> Non
 
 
 def test_a_synchronisation_returns_after_the_stream_and_at_once_when_the_stream_is_done() -> None:
-    run = simulate(job_of([launch(7, 1000), SynchronizeStream(7, 20), SynchronizeStream(7, 20)]))
+    run = simulate(
+        job_of([launch(7, 1000), Synchronize(STREAM_SYNC, 20, stream=7), Synchronize(STREAM_SYNC, 20, stream=7)])
+    )
     assert list(run.ranks[0].calls.end) == [100, 1130, 1150]
 
 
@@ -139,7 +135,7 @@ def test_a_thread_waits_for_an_item_and_a_full_queue_for_room() -> None:
 
 
 def test_scaling_the_host_leaves_waiting_alone() -> None:
-    program = [launch(7, 1000), SynchronizeStream(7, 20), HostWork(30)]
+    program = [launch(7, 1000), Synchronize(STREAM_SYNC, 20, stream=7), HostWork(30)]
     assert simulate(job_of(program)).ranks[0].calls.end[1] == 1130
     assert simulate(job_of(program), {"class:host": 2.0}).ranks[0].calls.end[1] == 1210 + 40
 

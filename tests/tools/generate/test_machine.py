@@ -19,16 +19,16 @@ from execgraph.tools.generate import (
     Machine,
     RankRun,
     Run,
-    Stalls,
     as_numpy,
     draw_machine,
     is_recorded,
     simulate,
     write_traces,
 )
-from execgraph.tools.generate.instructions import HostWork, Instruction, Launch, Rendezvous
-from execgraph.tools.generate.machine import Clock
-from execgraph.tools.generate.record import BASE_NS, FIRST_NS
+from execgraph.tools.generate.devices import Rendezvous
+from execgraph.tools.generate.instructions import HostWork, Launch
+from execgraph.tools.generate.job import Instruction
+from execgraph.tools.generate.machine import BASE_NS, FIRST_NS, Clock, Stalls
 from support.folders import DATA
 from support.for_simulator import job_of, launch, spans
 

@@ -1,0 +1,153 @@
+"""A job: its tensors, process groups, ops and activities, and what the host threads of each rank do.
+
+Times are integer ns at factor 1. Ops, activities and tensors are shared between the steps of a job, so a step costs
+only its instructions, which are made anew on each call.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from .machine import DEFAULT, Machine
+
+COMPUTATION, COMMUNICATION, MEMORY, HOST = "computation", "communication", "memory", "host"
+ITEM_BYTES = {"float": 4, "long int": 8}
+NONE = -1
+
+
+class Tensor(NamedTuple):
+    """A tensor by its identity numbers; views have the storage of what they view. `offset` counts elements."""
+
+    id: int
+    storage: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: str
+    device: str
+
+    @property
+    def numel(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+
+class Opaque(NamedTuple):
+    """An argument of which the traces hold only the type."""
+
+    type: str
+
+
+Value = Tensor | tuple[Tensor, ...] | tuple[int, ...] | bool | int | float | str | Opaque | None
+
+
+class Group(NamedTuple):
+    """A process group as one of its members sees it; `name` is what PyTorch calls it in that process."""
+
+    name: str
+    description: str
+    ranks: tuple[int, ...]
+
+    @property
+    def stride(self) -> int:
+        """The distance between its ranks, 1 for one rank."""
+        return self.ranks[1] - self.ranks[0] if len(self.ranks) > 1 else 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collective:
+    """The arguments of one collective or send/recv, as `record_param_comms` records them.
+
+    `rank` is the caller's rank in the group, or the peer's for send and recv.
+    """
+
+    name: str
+    group: Group
+    rank: int
+    tensors: tuple[Tensor, ...]
+    in_elements: int
+    out_elements: int
+    in_splits: tuple[int, ...] = ()
+    out_splits: tuple[int, ...] = ()
+
+    @property
+    def is_p2p(self) -> bool:
+        """Whether it is a send or a receive."""
+        return self.name in ("send", "recv")
+
+    @property
+    def dtype(self) -> str:
+        """The type of the first tensor's elements as C10 calls it, Byte without one."""
+        return {"float": "Float", "long int": "Long"}[self.tensors[0].dtype] if self.tensors else "Byte"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """A host op or, where `annotation`, a user annotation."""
+
+    name: str
+    inputs: tuple[Value, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    schema: str = ""
+    scope: int = 0
+    annotation: bool = False
+    collective: Collective | None = None
+
+    @property
+    def is_step(self) -> bool:
+        """Marks a training step: it owns no time."""
+        return self.name.startswith("ProfilerStep#")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activity:
+    """Something a device does: `kind` is its class for scaling, `bytes` the size of a copy or set."""
+
+    name: str
+    category: str = "kernel"
+    kind: str = COMPUTATION
+    bytes: int = 0
+    collective: Collective | None = None
+
+
+class Instruction(Protocol):
+    """Something that a host thread does."""
+
+    def run(self, thread: Any) -> bool:
+        """Lets a `simulation.Thread` do it; returns False if that has to wait, and is woken later."""
+
+
+Step = Sequence[Sequence[Instruction]]
+"""One training step of one rank: the instructions of each of its threads, in the order of `Job.threads`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`program(rank)` gives the steps of a rank and the same ones whenever it is asked."""
+
+    name: str
+    seed: int
+    ranks: int
+    threads: tuple[str, ...]
+    groups: tuple[Group, ...]
+    program: Callable[[int], Iterator[Step]]
+    machine: Machine = DEFAULT
+
+    def instructions(self, rank: int) -> list[Iterator[Instruction]]:
+        """Yields the instructions of each thread of a rank; a step is made when the first of them needs it."""
+        steps = self.program(rank)
+        waiting: list[deque[Sequence[Instruction]]] = [deque() for _ in self.threads]
+
+        def of_thread(pending: deque[Sequence[Instruction]]) -> Iterator[Instruction]:
+            while True:
+                if not pending:
+                    step = next(steps, None)
+                    if step is None:
+                        return
+                    for parts, part in zip(waiting, step, strict=True):
+                        parts.append(part)
+                yield from pending.popleft()
+
+        return [of_thread(pending) for pending in waiting]
