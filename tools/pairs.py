@@ -5,7 +5,6 @@ the order in which the folder is listed.
 """
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -14,11 +13,8 @@ from typing import NamedTuple
 from ..schema.errors import DataError, Remedy, RequestError
 from ..schema.io import STANDARD_STREAM
 from ..schema.progress import Progress, unwatched
-from .recognise import InputKind, recognise
-from .trace_files import Trace, assign_ranks, communicating, find_traces, list_counts, list_names, names_of
-from .wrong_kind import file_for_folder, kind_of, wrong_kind
-
-Key = Callable[[Trace], tuple[Hashable, ...]]
+from .recognise import InputKind, file_for_folder, kind_of, recognise, wrong_kind
+from .trace_files import Trace, assign_ranks, communicating, find_traces, grouped, list_counts, list_names, names_of
 
 
 class Pair(NamedTuple):
@@ -62,15 +58,18 @@ def find_pairs(
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, InputKind.DEVICE))
     files = find_traces(paths or [folder], is_output, progress)
-    devices, hosts, merged = (_relative_to(folder, traces) for traces in (files.devices, files.hosts, files.merged))
-    skipped = files.skipped | ({InputKind.MERGED.value: len(merged)} if merged else {})
+    devices, hosts = (
+        [trace._replace(name=Path(trace.name).relative_to(folder).as_posix()) for trace in traces]
+        for traces in (files.devices, files.hosts)
+    )
+    skipped = files.skipped | ({InputKind.MERGED.value: len(files.merged)} if files.merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]
     if not devices and not pairs.failures:
         others = list_counts(" but ", {InputKind.HOST.value: len(hosts), **pairs.skipped})
         raise NoDeviceTraceError(f"{folder}: holds no device trace{others}; put a Kineto trace of each rank there")
     host_of = hosts_of(devices, hosts)
-    counterparts = Others.of(hosts)
+    near_hosts, near_devices = _nearest_among(hosts), _nearest_among(devices)
     try:
         ranks = assign_ranks(devices, communicating(host_of, folder), allow_mismatch, otherwise)
     except DataError as error:
@@ -81,17 +80,21 @@ def find_pairs(
     pairs.notes += ranks.notes
     for device in ranks.traces:
         host = host_of.get(device.name)
-        lonely = f"{device.name}: has no host trace ({counterparts.near(device)}); built from the device trace alone"
+        lonely = f"{device.name}: has no host trace ({near_hosts(device)}); built from the device trace alone"
         pairs.ranks.append(Pair(device.rank or 0, device.name, host, device.records_rank, [] if host else [lonely]))
-    used, counterparts = set(host_of.values()), Others.of(devices)
+    used = set(host_of.values())
     unused = (host for host in hosts if host.name not in used)
-    pairs.notes += [f"{host.name}: has no device trace ({counterparts.near(host)}); not used" for host in unused]
+    pairs.notes += [f"{host.name}: has no device trace ({near_devices(host)}); not used" for host in unused]
     return pairs
 
 
-def _relative_to(folder: Path, traces: list[Trace]) -> list[Trace]:
-    """Returns the traces by their paths below the folder."""
-    return [trace._replace(name=Path(trace.name).relative_to(folder).as_posix()) for trace in traces]
+KEYS: tuple[Callable[[Trace], tuple[Hashable, ...]], ...] = (
+    lambda trace: (trace.pid, trace.rank),
+    lambda trace: (trace.pid, PurePosixPath(trace.name).parent),
+    lambda trace: (trace.pid,),
+    lambda trace: (trace.rank,),
+)
+"""What the two traces of one process share, strongest first; a key that holds None is none."""
 
 
 def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
@@ -102,68 +105,31 @@ def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
     """
     host_of: dict[str, str] = {}
     for key in KEYS:
-        used = set(host_of.values())
-        free = _only_traces(key, [host for host in hosts if host.name not in used])
-        for value, device in _only_traces(key, [device for device in devices if device.name not in host_of]).items():
-            host = free.get(value)
-            if host and (device.pid == host.pid or None in (device.pid, host.pid)):
-                host_of[device.name] = host.name
+        used = {*host_of, *host_of.values()}
+        hosts_by_key, devices_by_key = (
+            grouped(key, (trace for trace in traces if trace.name not in used)) for traces in (hosts, devices)
+        )
+        for value, same_key in devices_by_key.items():
+            if len(same_key) == len(hosts_by_key.get(value, ())) == 1 and None not in value:
+                [device], [host] = same_key, hosts_by_key[value]
+                if device.pid == host.pid or None in (device.pid, host.pid):
+                    host_of[device.name] = host.name
     return host_of
 
 
-def _only_traces(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], Trace]:
-    return {
-        value: traces_of[0]
-        for value, traces_of in _grouped(key, traces).items()
-        if len(traces_of) == 1 and None not in value
-    }
+def _nearest_among(others: list[Trace]) -> Callable[[Trace], str]:
+    """Returns what tells a trace's process, and which of the `others` are of that process, or else of its rank."""
+    of_process, of_rank = grouped(lambda trace: trace.pid, others), grouped(lambda trace: trace.rank, others)
 
-
-def _grouped(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], list[Trace]]:
-    groups: dict[tuple[Hashable, ...], list[Trace]] = defaultdict(list)
-    for trace in traces:
-        groups[key(trace)].append(trace)
-    return groups
-
-
-def _process_key(trace: Trace) -> tuple[Hashable, ...]:
-    return (trace.pid,)
-
-
-def _rank_key(trace: Trace) -> tuple[Hashable, ...]:
-    return (trace.rank,)
-
-
-KEYS: tuple[Key, ...] = (
-    lambda trace: (trace.pid, trace.rank),
-    lambda trace: (trace.pid, PurePosixPath(trace.name).parent),
-    _process_key,
-    _rank_key,
-)
-"""What the two traces of one process share, strongest first; a key that holds None is none."""
-
-
-class Others(NamedTuple):
-    """The traces of the other kind, to say why none of them is the partner of one."""
-
-    by_process: dict[tuple[Hashable, ...], list[Trace]]
-    by_rank: dict[tuple[Hashable, ...], list[Trace]]
-
-    @staticmethod
-    def of(traces: list[Trace]) -> "Others":
-        """Returns the traces by process and by rank."""
-        return Others(_grouped(_process_key, traces), _grouped(_rank_key, traces))
-
-    def near(self, trace: Trace) -> str:
-        """Returns the process of a trace, and which of the others are of that process, or else of its rank."""
-        same_process = self.by_process.get((trace.pid,), []) if trace.pid is not None else []
-        same_rank = self.by_rank.get((trace.rank,), []) if trace.rank is not None else []
+    def near(trace: Trace) -> str:
         process = f"process {'unknown' if trace.pid is None else trace.pid}"
-        if same_process:
-            return f"{process}; of the same: {names_of(same_process)}"
-        if same_rank:
-            return f"{process}; of that rank, but of another process: {names_of(same_rank)}"
+        if trace.pid is not None and trace.pid in of_process:
+            return f"{process}; of the same: {names_of(of_process[trace.pid])}"
+        if trace.rank is not None and trace.rank in of_rank:
+            return f"{process}; of that rank, but of another process: {names_of(of_rank[trace.rank])}"
         return process
+
+    return near
 
 
 class OnePair(NamedTuple):
@@ -185,7 +151,11 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
     hosts = [path for path in inputs if path != STANDARD_STREAM and recognise(Path(path)).kind is InputKind.HOST]
     devices = [path for path in inputs if path not in hosts]
     for path in devices if len(devices) > 1 else ():
-        if problem := _problem(path, [other for other in devices if other != path]):
+        problem = wrong_kind(Path(path), InputKind.DEVICE)
+        others = [other for other in devices if other != path]
+        if problem and any(kind_of(Path(other)) is InputKind.DEVICE for other in others):
+            problem = wrong_kind(Path(path), InputKind.HOST)  # which is what is lacking
+        if problem:
             raise DataError(problem)
     for paths, kind in ((hosts, "host traces"), (devices, "device traces")):
         if len(paths) > 1:
@@ -195,13 +165,6 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
                 Remedy.BUILD,
             )
     return OnePair(next(iter(hosts), None), next(iter(devices), None))
-
-
-def _problem(path: str, others: Sequence[str]) -> str:
-    """Returns a sentence on what is no trace; where another is a device trace, a host trace is wanted in its place."""
-    problem = wrong_kind(Path(path), InputKind.DEVICE)
-    is_host_wanted = any(kind_of(Path(other)) is InputKind.DEVICE for other in others)
-    return problem and (wrong_kind(Path(path), InputKind.HOST) if is_host_wanted else problem)
 
 
 def _pair_in_folder(folder: Path, rank: int | None) -> OnePair:

@@ -1,7 +1,8 @@
 """Recognises a file by its content: a trace with its process and rank, something made from traces, or neither.
 
 Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Of a database it
-looks at the tables and at who launched. USES names each kind of file, and which command takes it.
+looks at the tables and at who launched. Of a file that a command cannot use it says what it is, and which command takes
+it.
 """
 
 import codecs
@@ -12,8 +13,10 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -33,8 +36,8 @@ END = 1 << 18
 JSON_START = ("{", "[")
 BLANK = b"\xef\xbb\xbf \t\r\n"
 ROWS = re.compile(rb'"(?:traceEvents|nodes)"\s*:\s*\[')
-EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
-ONLY_EVENTS = re.compile(r"\s*\[")
+EVENTS = re.compile(r'\A\s*\[|"traceEvents"\s*:\s*\[')
+"""Where the list of events begins, which may be all that there is."""
 NODES = re.compile(r'"nodes"\s*:\s*\[')
 HOST_PROCESS = re.compile(r'"pid"\s*:\s*(\d+)')
 MERGED_RANKS = re.compile(r'"mergedRanks"\s*:\s*\[')
@@ -47,108 +50,78 @@ GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
 """A graph begins with the length of its metadata, and these with their first field."""
 
 
-def objects_in(text: str, at: int = 0) -> Iterator[dict[str, Any]]:
-    """Yields the outermost complete objects from a position on; gives up after a hundred that cannot be read.
+def objects_in(text: str, at: int = 0, key: re.Pattern[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yields the outermost complete objects from a position on, only those where the `key` ends, if one is given.
+
+    Gives up after a hundred that cannot be read.
 
     >>> list(objects_in('"b": 1}, {"c": {}}, {"d": {"e": 2}, "f":'))
     [{'c': {}}, {'e': 2}]
     """
-    at, left = text.find("{", at), MOST_UNREADABLE
-    while at >= 0 and left:
-        value, end = _decoded(text, at)
-        if value is not None:
-            yield value
+    left = MOST_UNREADABLE
+    while left:
+        if key is None:
+            at = text.find("{", at)
         else:
-            left -= 1
-        at = text.find("{", end)
-
-
-def objects_after(key: re.Pattern[str], text: str) -> Iterator[dict[str, Any]]:
-    """Yields the complete objects that begin where the key ends, but for those inside another one of them."""
-    end, left = 0, MOST_UNREADABLE
-    for match in key.finditer(text):
-        if match.end() < end:
-            continue
-        value, end = _decoded(text, match.end())
-        if value is not None:
-            yield value
-        else:
-            left -= 1
-        if not left:
+            match = key.search(text, at)
+            at = match.end() if match else -1
+        if at < 0:
             return
-
-
-def _decoded(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
-    """Returns the object that begins at a brace, and where it ends; None for none, and where the next one may begin."""
-    try:
-        value, end = DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None, at + 1
-    return (value if isinstance(value, dict) else None), end
+        try:
+            value, at = DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            value, at = None, at + 1
+        if isinstance(value, dict):
+            yield value
+        else:
+            left -= 1
 
 
 class InputKind(Enum):
-    """What a file is; the value counts files of that kind in a sentence."""
+    """What a file is: in the plural, which counts such files, and in the singular, with the command that takes it.
 
-    HOST = "host traces"
-    DEVICE = "device traces"
-    MERGED = "device traces of several ranks in one"
-    LINKED = "linked traces"
-    GRAPH = "execution graphs"
-    GRAPH_JSON = "execution graphs as JSON"
-    GROUPS = "communicator-group files"
-    REPORT = "reports of execgraph"
-    TRUTH = "truth.json of trace-generate"
-    TIMELINE = "timelines of replays"
-    MERGED_DATABASE = "databases of several ranks"
-    GOAL = "GOAL files"
-    PAGE = "HTML pages"
-    OTHER_EVENTS = "Chrome traces that no profiler wrote"
-    OTHER_DATABASE = "databases that are no traces"
-    JSON = "JSON files that are no traces"
-    TEXT = "text files"
-    OTHER = "files that are no traces"
+    `to_give` is the file to give where one of this kind is wanted.
+    """
 
-
-class Use(NamedTuple):
-    """What a file of a kind is called, the command that takes it, and which file to give where it is wanted."""
-
-    name: str | Words
-    taken_by: Remedy | None = None
-    to_give: str | Words = ""
-
-
-TRACE = Use("a host or device trace", to_give="device traces, with their host traces")
-TRACE_OR_GRAPH = Use("a trace or a graph", to_give="device traces, with their host traces, linked traces or graphs")
-
-USES = {
-    InputKind.HOST: Use("a host trace", Remedy.LINK, "the one that PyTorch's ExecutionTraceObserver wrote"),
-    InputKind.DEVICE: Use(
-        "a device trace", Remedy.LINK, "the one that the PyTorch profiler wrote, or a rocpd database"
-    ),
-    InputKind.MERGED: Use("a device trace of several ranks", Remedy.LINK_RANK),
-    InputKind.LINKED: Use("a linked trace", Remedy.CONVERT, Words("one that ", Remedy.WRITE_LINKED, " wrote")),
-    InputKind.GRAPH: Use("a graph", Remedy.REPLAY, Words("one that ", Remedy.WRITE_GRAPH, " wrote")),
-    InputKind.GRAPH_JSON: Use(
-        "the JSON form of a graph", Remedy.JSONIZE, Words("one that ", Remedy.WRITE_GRAPH_JSON, " wrote")
-    ),
-    InputKind.GROUPS: Use(
-        "a communicator-group file",
-        Remedy.CONVERT_GROUPS,
+    HOST = "host traces", "a host trace", Remedy.LINK, "the one that PyTorch's ExecutionTraceObserver wrote"
+    DEVICE = (
+        "device traces", "a device trace", Remedy.LINK,
+        "the one that the PyTorch profiler wrote, or a rocpd database",
+    )  # fmt: skip
+    MERGED = "device traces of several ranks in one", "a device trace of several ranks", Remedy.LINK_RANK
+    LINKED = "linked traces", "a linked trace", Remedy.CONVERT, Words("one that ", Remedy.WRITE_LINKED, " wrote")
+    GRAPH = "execution graphs", "a graph", Remedy.REPLAY, Words("one that ", Remedy.WRITE_GRAPH, " wrote")
+    GRAPH_JSON = (
+        "execution graphs as JSON", "the JSON form of a graph", Remedy.JSONIZE,
+        Words("one that ", Remedy.WRITE_GRAPH_JSON, " wrote"),
+    )  # fmt: skip
+    GROUPS = (
+        "communicator-group files", "a communicator-group file", Remedy.CONVERT_GROUPS,
         Words("the comm_groups.json that ", Remedy.BUILD, " wrote"),
-    ),
-    InputKind.REPORT: Use("a report that execgraph wrote"),
-    InputKind.TRUTH: Use("the truth of a generated job"),
-    InputKind.TIMELINE: Use(Words("a timeline that ", Remedy.REPLAY, " wrote")),
-    InputKind.MERGED_DATABASE: Use(Words("a database that ", Remedy.MERGE, " wrote")),
-    InputKind.GOAL: Use("a GOAL file"),
-    InputKind.PAGE: Use("an HTML page"),
-    InputKind.OTHER_EVENTS: Use("a Chrome trace that no profiler wrote"),
-    InputKind.OTHER_DATABASE: Use("a database, but not a profiler's"),
-    InputKind.JSON: Use("JSON that execgraph does not know"),
-    InputKind.TEXT: Use("a text file"),
-    InputKind.OTHER: Use("binary data that execgraph does not know"),
-}
+    )  # fmt: skip
+    REPORT = "reports of execgraph", "a report that execgraph wrote"
+    TRUTH = "truth.json of trace-generate", "the truth of a generated job"
+    TIMELINE = "timelines of replays", Words("a timeline that ", Remedy.REPLAY, " wrote")
+    MERGED_DATABASE = "databases of several ranks", Words("a database that ", Remedy.MERGE, " wrote")
+    GOAL = "GOAL files", "a GOAL file"
+    PAGE = "HTML pages", "an HTML page"
+    OTHER_EVENTS = "Chrome traces that no profiler wrote", "a Chrome trace that no profiler wrote"
+    OTHER_DATABASE = "databases that are no traces", "a database, but not a profiler's"
+    JSON = "JSON files that are no traces", "JSON that execgraph does not know"
+    TEXT = "text files", "a text file"
+    OTHER = "files that are no traces", "binary data that execgraph does not know"
+
+    singular: str | Words
+    taken_by: Remedy | None
+    to_give: str | Words
+
+    def __new__(
+        cls, plural: str, singular: str | Words, taken_by: Remedy | None = None, to_give: str | Words = ""
+    ) -> "InputKind":
+        """Makes the plural the value."""
+        kind = object.__new__(cls)
+        kind._value_, kind.singular, kind.taken_by, kind.to_give = plural, singular, taken_by, to_give
+        return kind
 
 
 # nodes make a host trace, unless they carry what only later stages write
@@ -216,21 +189,17 @@ def _kind_of(head: bytes, path: Path) -> InputKind:
     """Returns what a file begins like: of traces the kind that they may be."""
     text = _text(head).lstrip("\ufeff \t\r\n")
     if not text.startswith(JSON_START):
-        return _kind_of_other(head, text, path)
-    if _first_event(text) is not None:
+        if head.startswith(GZIP_MAGIC):
+            raise DataError(f"{path}: is compressed twice; decompress it once")
+        if _is_text(head):
+            return next((kind for kind, start in OTHER_TEXT if start.match(text)), InputKind.TEXT)
+        return InputKind.GRAPH if GRAPH.match(head) or ".et" in path.suffixes else InputKind.OTHER
+    if EVENTS.search(text):
         return InputKind.TIMELINE if REPLAYED.search(text) else InputKind.DEVICE
-    later = LATER_STAGES if NODES.search(text) else ()
-    kind = next((kind for kind, sign in later if sign.search(text)), None)
-    kind = kind or next((kind for kind, start in OTHER_JSON if start.match(text)), None)
-    return kind or (InputKind.HOST if later else InputKind.JSON)
-
-
-def _kind_of_other(head: bytes, text: str, path: Path) -> InputKind:
-    if head.startswith(GZIP_MAGIC):
-        raise DataError(f"{path}: is compressed twice; decompress it once")
-    if _is_text(head):
-        return next((kind for kind, start in OTHER_TEXT if start.match(text)), InputKind.TEXT)
-    return InputKind.GRAPH if GRAPH.match(head) or ".et" in path.suffixes else InputKind.OTHER
+    of_nodes = LATER_STAGES if NODES.search(text) else ()
+    kinds = [kind for kind, sign in of_nodes if sign.search(text)]
+    kinds += [kind for kind, start in OTHER_JSON if start.match(text)]
+    return next(iter(kinds), InputKind.HOST if of_nodes else InputKind.JSON)
 
 
 def _is_text(head: bytes) -> bool:
@@ -257,11 +226,6 @@ def _recognise_database(path: Path) -> Recognised:
     return Recognised(InputKind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None)
 
 
-def _recognise_events(head: str, stream: BinaryIO) -> Recognised:
-    signs = _signs(head)
-    return (signs if signs.complete else _signs(head + _text(_last(stream)))).judgement()
-
-
 def _recognise_nodes(head: str, stream: BinaryIO) -> Recognised:
     process = HOST_PROCESS.search(head) or HOST_PROCESS.search(_text(_last(stream)))
     if process:
@@ -278,47 +242,37 @@ class _Signs(NamedTuple):
     ranks: set[int]
     rank_labels: set[int]
 
-    @property
-    def complete(self) -> bool:
-        return bool(self.processes and self.ranks)
 
-    def judgement(self) -> Recognised:
-        if not self.by_profiler:
-            return Recognised(InputKind.OTHER_EVENTS)
-        if self.merged or len(self.ranks) > 1 or len(self.rank_labels) > 1:
-            return Recognised(InputKind.MERGED)
-        pid = max(self.processes, key=self.processes.__getitem__, default=None)
-        return Recognised(InputKind.DEVICE, pid, next(iter(self.ranks or self.rank_labels), None))
+def _recognise_events(head: str, stream: BinaryIO) -> Recognised:
+    signs = _signs(head)
+    if not (signs.processes and signs.ranks):
+        signs = _signs(head + _text(_last(stream)))
+    if not signs.by_profiler:
+        return Recognised(InputKind.OTHER_EVENTS)
+    if signs.merged or len(signs.ranks) > 1 or len(signs.rank_labels) > 1:
+        return Recognised(InputKind.MERGED)
+    pid = max(signs.processes, key=signs.processes.__getitem__, default=None)
+    return Recognised(InputKind.DEVICE, pid, next(iter(signs.ranks or signs.rank_labels), None))
 
 
 def _signs(text: str) -> _Signs:
     from ..linker.readers import Role, role_of
 
-    merged = bool(MERGED_RANKS.search(text))
-    signs = _Signs(bool(PROFILER_KEYS.search(text)), merged, Counter(), _recorded_ranks(text), set())
-    by_profiler = signs.by_profiler
-    for row in objects_in(text, _first_event(text) or 0):
+    # what linking takes for no rank is none here
+    recorded = {integer(described.get("rank"), -1) for described in objects_in(text, key=DISTRIBUTED)}
+    ranks = {rank for rank in recorded if 0 <= rank <= INT32_MAX}
+    by_profiler, processes, rank_labels = bool(PROFILER_KEYS.search(text)), Counter[int](), set[int]()
+    events = EVENTS.search(text)
+    for row in objects_in(text, events.end() if events else 0):
         category, arguments = row.get("cat"), row.get("args")
         role = role_of(category if isinstance(category, str) else None)
         by_profiler |= bool(category) and role is not Role.UNKNOWN
         pid = integer(row.get("pid"), -1) if isinstance(row.get("pid"), int) else -1
         labels = str(arguments) if row.get("ph") == "M" and isinstance(arguments, dict) else ""
         if pid >= 0 and (role in (Role.OP, Role.CALL) or labels == "{'labels': 'CPU'}"):
-            signs.processes[pid] += 1
-        signs.rank_labels.update(int(rank) for rank in RANK_LABEL.findall(labels))
-    return signs._replace(by_profiler=by_profiler)
-
-
-def _recorded_ranks(text: str) -> set[int]:
-    """Returns the ranks of every `distributedInfo` in the text; what linking takes for none is none here."""
-    ranks = {integer(described.get("rank"), -1) for described in objects_after(DISTRIBUTED, text)}
-    return {rank for rank in ranks if 0 <= rank <= INT32_MAX}
-
-
-def _first_event(text: str) -> int | None:
-    """Returns where the list of events begins; None where there is none."""
-    events = ONLY_EVENTS.match(text) or EVENTS.search(text)
-    return events.end() if events else None
+            processes[pid] += 1
+        rank_labels.update(int(rank) for rank in RANK_LABEL.findall(labels))
+    return _Signs(by_profiler, bool(MERGED_RANKS.search(text)), processes, ranks, rank_labels)
 
 
 def _last(stream: BinaryIO) -> bytes:
@@ -349,3 +303,97 @@ def _pieces(stream: BinaryIO, limit: int = sys.maxsize) -> Iterator[bytes]:
 
 def _text(piece: bytes) -> str:
     return piece.decode("utf-8", "replace")
+
+
+class Wanted(NamedTuple):
+    """What is wanted where files of several kinds would do."""
+
+    singular: str
+    to_give: str
+
+
+TRACE = Wanted("a host or device trace", "device traces, with their host traces")
+TRACE_OR_GRAPH = Wanted("a trace or a graph", "device traces, with their host traces, linked traces or graphs")
+READ_AS_HOST = (InputKind.LINKED, InputKind.GRAPH_JSON)
+"""Kinds of files that are read like a host trace, as these have its nodes, and make no sense there."""
+SAYS_MORE = (InputKind.MERGED, InputKind.MERGED_DATABASE, InputKind.OTHER_DATABASE, InputKind.OTHER_EVENTS)
+"""Kinds of files of which the reader of device traces says more than what they are."""
+TAKES_FOLDER = {InputKind.DEVICE: Remedy.BUILD, InputKind.HOST: Remedy.BUILD, InputKind.GRAPH: Remedy.REPLAY}
+FOLDERS = {InputKind.DEVICE: "a device trace or a folder of traces", InputKind.GRAPH: "a folder of graphs"}
+LOOKED_AT = 32
+"""Files in a folder that was given for a file."""
+
+
+@contextmanager
+def reading(path: str | None, expected: InputKind, here: Mapping[InputKind, str] | None = None) -> Iterator[None]:
+    """Explains in the DataError of the block that `path` is of another kind than expected, if it is.
+
+    `here` is how this command wants files of other kinds that it takes, as "as --host-trace". What is no file, as
+    standard input, can be read once only, and is left alone.
+    """
+    file = Path(path or "")
+    kind = kind_of(file, kind_at_start) if expected is InputKind.HOST else None
+    if kind and kind in READ_AS_HOST:
+        raise DataError(instead(file, kind, expected, here))
+    try:
+        yield
+    except DataError as error:
+        problem = wrong_kind(file, expected, here) if path else ""
+        if not problem:
+            raise
+        raise DataError(problem) from error
+
+
+def wrong_kind(path: Path, expected: InputKind, here: Mapping[InputKind, str] | None = None) -> str:
+    """Returns a sentence on what the file or folder is; "" if it is of the expected kind or cannot be read."""
+    if path.is_dir():
+        remedy = instead_of_folder(path, expected) or f"give {expected.to_give}"
+        return f"{path} is a folder, not {expected.singular}: {remedy}"
+    kind = kind_of(path)
+    says_reader = (expected is InputKind.DEVICE and kind in SAYS_MORE) or (
+        kind is InputKind.JSON and expected is not InputKind.GRAPH
+    )
+    return "" if not kind or kind is expected or says_reader else instead(path, kind, expected, here)
+
+
+def instead(
+    path: str | Path, kind: InputKind, wanted: InputKind | Wanted, here: Mapping[InputKind, str] | None = None
+) -> str:
+    """Returns the sentence: "x.json is a linked trace, not a graph: pass it to trace-convert"."""
+    taken_by = (here or {}).get(kind) or (kind.taken_by and f"to {kind.taken_by}")
+    remedy = f"pass it {taken_by}" if taken_by else f"give {wanted.to_give}"
+    return f"{path} is {kind.singular}, not {wanted.singular}: {remedy}"
+
+
+def file_for_folder(path: Path, holding: InputKind) -> str:
+    """Returns what to say of a path that was given for a folder of traces or graphs."""
+    if not path.exists():
+        return f"{path}: no such folder; check the path"
+    kind, expected = kind_of(path), FOLDERS[holding]
+    if not kind or kind is holding or TAKES_FOLDER.get(kind) == TAKES_FOLDER[holding]:
+        name = kind.singular if kind else "a file"
+        return f"{path} is {name}, not {expected}: give the folder that holds it, {path.parent}"
+    return instead(path, kind, Wanted(expected, "the folder that holds them"))
+
+
+def instead_of_folder(folder: Path, expected: InputKind) -> str:
+    """Returns what to do with a folder where a file was wanted, by what is in it; nothing where that does not tell."""
+    file_of: dict[InputKind, Path] = {}
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    for path in islice(files, LOOKED_AT):
+        if kind := kind_of(path):
+            file_of.setdefault(kind, path)
+    ways = [f"give a file in it, such as {file_of[expected]}"] if expected in file_of else []
+    takers = {kind: command for kind, command in TAKES_FOLDER.items() if kind in file_of}
+    if expected is InputKind.GRAPH:
+        takers.pop(expected, None)
+    ways += dict.fromkeys(f"pass it to {command}" for command in takers.values())
+    return " or ".join(ways)
+
+
+def kind_of(path: Path, look: Callable[[Path], InputKind] = lambda path: recognise(path).kind) -> InputKind | None:
+    """Returns the kind of a file; None for what is none, or cannot be read."""
+    try:
+        return look(path) if path.is_file() else None
+    except DataError:
+        return None

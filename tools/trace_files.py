@@ -8,18 +8,19 @@ of its recording, never ranks.
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..schema.errors import DataError, MissingLibrary, Remedy
 from ..schema.io import open_input
 from ..schema.progress import Progress, unwatched
-from .recognise import TRACE, InputKind, recognise
+from .recognise import TRACE, InputKind, instead, recognise
 from .terminal import ranges
-from .wrong_kind import instead
 
+K = TypeVar("K", bound=Hashable)
 TRACE_NAME = re.compile(r"\.(json|json\.gz|json\.zst|db|rpd)$", re.IGNORECASE)
 BARE_NUMBER = re.compile(r"_(\d+)(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
 RANK_IN_NAME = (
@@ -138,15 +139,13 @@ def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     for path in paths:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder; check the path")
-        below = [file for file in sorted(path.rglob("*")) if not _hidden(file.relative_to(path)) and file.is_file()]
-        for file in below if path.is_dir() else (path,):
-            if file.resolve() not in seen:
+        is_folder = path.is_dir()
+        for file in sorted(path.rglob("*")) if is_folder else (path,):
+            name = file.relative_to(path) if is_folder else file
+            is_hidden = is_folder and any(part.startswith(".") for part in name.parts)
+            if not is_hidden and file.is_file() and file.resolve() not in seen:
                 seen.add(file.resolve())
-                yield file, (file.relative_to(path) if path.is_dir() else file).as_posix()
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+                yield file, name.as_posix()
 
 
 CommunicationTest = Callable[[Trace], bool]
@@ -184,11 +183,10 @@ def assign_ranks(
         devices = [trace._replace(rank=trace.rank or 0) for trace in devices]
     elif devices and all(trace.rank is None for trace in devices):
         _check_one_job(devices, communicates, allow_mismatch, otherwise)
-        devices = _with_position_as_rank(devices)
+        in_order = sorted(devices, key=lambda trace: (trace.pid or 0, trace.name))
+        devices = [trace._replace(rank=rank) for rank, trace in enumerate(in_order)]
         notes = [f"{t.name}: has no rank; numbered {t.rank} by its process, {t.pid}" for t in devices]
-    of_rank: dict[int | None, list[Trace]] = defaultdict(list)
-    for trace in devices:
-        of_rank[trace.rank].append(trace)
+    of_rank = grouped(lambda trace: trace.rank, devices)
     rankless = of_rank.pop(None, [])
     of_ranks = sorted((rank, traces) for rank, traces in of_rank.items() if rank is not None)
     single = [traces[0] for _, traces in of_ranks if len(traces) == 1]
@@ -227,37 +225,30 @@ def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communic
 def _pieces(path: Path) -> Iterator[bytes]:
     """Yields a file's content up to any damage, in pieces that overlap by LONGEST_SIGN bytes."""
     text = b""
-    with open_input(str(path)) as stream:
-        while True:
-            try:
-                piece = stream.read(PIECE)
-            except (OSError, EOFError, zlib.error):
-                return
-            if not piece:
-                return
+    with open_input(str(path)) as stream, suppress(OSError, EOFError, zlib.error):
+        while piece := stream.read(PIECE):
             text = text[-LONGEST_SIGN:] + piece
             yield text
 
 
-def _with_position_as_rank(devices: Sequence[Trace]) -> list[Trace]:
-    ordered = sorted(devices, key=lambda trace: (trace.pid or 0, trace.name))
-    return [trace._replace(rank=rank) for rank, trace in enumerate(ordered)]
+def grouped(key: Callable[[Trace], K], traces: Iterable[Trace]) -> dict[K, list[Trace]]:
+    """Returns the traces by their keys."""
+    groups: dict[K, list[Trace]] = defaultdict(list)
+    for trace in traces:
+        groups[key(trace)].append(trace)
+    return groups
 
 
 def _check_one_job(
     devices: Sequence[Trace], communicates: CommunicationTest, allow_mismatch: bool, otherwise: str
 ) -> None:
     """Raises DataError if traces without a rank are windows of one process, or may be of several jobs."""
-    of_process: dict[int | None, list[Trace]] = defaultdict(list)
-    for trace in devices:
-        of_process[trace.pid].append(trace)
-    unknown = of_process.pop(None, [])
-    if unknown:
+    of_process = grouped(lambda trace: trace.pid, devices)
+    if unknown := of_process.pop(None, []):
         raise DataError(
             f"{names_of(unknown)}: have neither rank nor process; name them …rank<N>.json, or give one of them"
         )
-    windows = next((traces for traces in of_process.values() if len(traces) > 1), [])
-    if windows:
+    if windows := next((traces for traces in of_process.values() if len(traces) > 1), []):
         raise DataError(
             f"{names_of(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one "
             f"recording, not ranks; {_one_of(windows, 'window')}"

@@ -19,7 +19,7 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools import recognise as json_parts, trace_files as ranks
 from execgraph.tools.commands import trace_build, trace_diagnose, trace_link, trace_merge, trace_report
 from execgraph.tools.pairs import Pairs, find_pairs
-from execgraph.tools.recognise import END, InputKind, Recognised, objects_after, objects_in, recognise
+from execgraph.tools.recognise import END, InputKind, Recognised, objects_in, recognise
 from execgraph.tools.trace_files import rank_in_name
 from hypothesis import given, strategies as st
 from support.builder.records import Group
@@ -563,4 +563,4 @@ def test_no_part_of_a_text_is_decoded_more_than_a_few_times(monkeypatch: pytest.
 
 def test_only_an_object_right_after_its_key_is_the_keys() -> None:
     key = re.compile('"k":(?={)')
-    assert [*objects_after(key, '"k":{"a": 1}, "k":{"k":{"a": 2}}, "k":{"a": {"b": 3}')] == [{"a": 1}, {"k": {"a": 2}}]
+    assert [*objects_in('"k":{"a": 1}, "k":{"k":{"a": 2}}, "k":{"a": {"b": 3}', key=key)] == [{"a": 1}, {"k": {"a": 2}}]

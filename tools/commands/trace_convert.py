@@ -33,8 +33,7 @@ def main(options: argparse.Namespace) -> None:
     from ...linker.link import read_linked
     from ...schema.comm_groups import read_groups
     from ...schema.graph import ConvertReport, TargetChanges
-    from ..recognise import InputKind
-    from ..wrong_kind import reading
+    from ..recognise import InputKind, reading
 
     if options.simulate:
         raise WrongUsage("--simulate is a command of its own: trace-replay GRAPH.et")

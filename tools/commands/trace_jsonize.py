@@ -23,8 +23,7 @@ NAME = "trace-jsonize"
 def main(options: argparse.Namespace) -> None:
     """Writes the other form of a graph."""
     from ...schema.graph import graph_to_json, json_to_graph
-    from ..recognise import InputKind
-    from ..wrong_kind import reading
+    from ..recognise import InputKind, reading
 
     path, output = options.inputs[0], options.output
     to_json = _form_to_write(path, output, options.to) == "json"
@@ -43,8 +42,7 @@ def main(options: argparse.Namespace) -> None:
 
 def _form_to_write(source: str, target: str, given: str | None) -> str:
     """Returns the form that is given, or else what the names of the files say."""
-    from ..recognise import InputKind
-    from ..wrong_kind import wrong_kind
+    from ..recognise import InputKind, wrong_kind
 
     of_source, of_target = (Path(name.removesuffix(".gz")).suffix.removeprefix(".") for name in (source, target))
     is_known = [form in ("et", "json") for form in (of_source, of_target)]

@@ -37,8 +37,7 @@ def main(options: argparse.Namespace) -> None:
     from ...linker.windows import Window
     from ...schema.linked import write_linked
     from ..pairs import OnePair, find_pair
-    from ..recognise import InputKind
-    from ..wrong_kind import reading
+    from ..recognise import InputKind, reading
 
     if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
         raise WrongUsage(

@@ -14,7 +14,7 @@ from ...schema.io import STANDARD_STREAM
 from ...schema.linked import integer
 from ..command import WrongUsage, log, log_notes, naming, print_json, progress, step
 from ..command_parser import Inputs, command
-from ..recognise import InputKind
+from ..recognise import InputKind, reading
 from ..replay import (
     describe,
     gather_job,
@@ -27,7 +27,6 @@ from ..replay import (
     without_profiler,
 )
 from ..terminal import print_text
-from ..wrong_kind import reading
 
 NAME = "trace-replay"
 

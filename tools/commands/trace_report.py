@@ -11,7 +11,7 @@ from ..analyses import AnalysisOptions, read_captures
 from ..command import WrongUsage, log, log_notes, progress
 from ..command_parser import Inputs, Output, command
 from ..options import chosen_for
-from ..recognise import InputKind
+from ..recognise import InputKind, reading
 from ..report import (
     Report,
     ReportRequest,
@@ -29,7 +29,6 @@ from ..report import (
     write_csv,
 )
 from ..terminal import print_text, summary_line
-from ..wrong_kind import reading
 
 NAME = "trace-report"
 

@@ -20,9 +20,8 @@ NAME = "trace-view"
 def main(options: argparse.Namespace) -> None:
     """Draws the part of a graph that the options choose."""
     from ...schema.graph import read_et
-    from ..recognise import InputKind
+    from ..recognise import InputKind, reading
     from ..view import Selection, select, write_view
-    from ..wrong_kind import reading
 
     if options.hops is not None and options.around is None and not options.op:
         raise WrongUsage("--hops counts from the op that --op names, or the node that --around names")

@@ -25,8 +25,7 @@ from ...schema.graph import ExecutionGraph
 from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..pairs import Pairs, find_pairs
-from ..recognise import InputKind
-from ..wrong_kind import kind_of
+from ..recognise import InputKind, kind_of
 from .build_rank import (
     BUILD_STAGES,
     FinishTask,

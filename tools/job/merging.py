@@ -20,9 +20,8 @@ from ...schema.linked import are_step_marks, previous_on_stream
 from ...schema.progress import Progress, unwatched
 from ...schema.reasons import AnyReason, Reason
 from ..pairs import hosts_of
-from ..recognise import InputKind
+from ..recognise import InputKind, wrong_kind
 from ..trace_files import RankFile, by_rank, find_traces, list_counts
-from ..wrong_kind import wrong_kind
 from .merge_survey import MergeReport, RankReport, Survey, survey
 from .viewing import merge_for_viewing
 

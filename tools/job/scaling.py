@@ -33,9 +33,8 @@ from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph
 from ...schema.io import fresh_folder, locked, open_output
 from ...schema.progress import Progress, unwatched
-from ..recognise import InputKind
+from ..recognise import InputKind, file_for_folder, instead_of_folder
 from ..terminal import summary_line
-from ..wrong_kind import file_for_folder, instead_of_folder
 from .astra_sim_files import Simulation, write_astra_sim_files
 from .build_rank import FITTED_TO_TRACED
 from .build_report import REPORT as BUILD_REPORT, read_report

@@ -32,9 +32,8 @@ from .schema.linked import LinkedTrace as TraceRecord, write_linked
 from .tools.job import Diagnosis, MergeReport, diagnose as diagnose_paths, merge_traces
 from .tools.options import checked
 from .tools.pairs import find_pair
-from .tools.recognise import InputKind
+from .tools.recognise import InputKind, kind_of, reading
 from .tools.replay import moves_memory
-from .tools.wrong_kind import kind_of, reading
 
 
 @added_to_record

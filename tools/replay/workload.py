@@ -31,8 +31,7 @@ from ...schema.graph import (
 )
 from ...schema.linked import FOREVER, MEMORY_CATEGORIES
 from ...schema.progress import unseen
-from ..recognise import InputKind
-from ..wrong_kind import file_for_folder, instead_of_folder, reading
+from ..recognise import InputKind, file_for_folder, instead_of_folder, reading
 
 Classes = npt.NDArray[np.uint8]
 

@@ -19,10 +19,9 @@ from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
 from ..pairs import NoDeviceTraceError, find_pairs, hosts_of
-from ..recognise import TRACE_OR_GRAPH, InputKind
+from ..recognise import TRACE_OR_GRAPH, InputKind, instead
 from ..terminal import ranges
 from ..trace_files import Trace, assign_ranks, communicating, trace_of
-from ..wrong_kind import instead
 
 TITLED, DIGITS = 3, 20
 GIVE = f"give {TRACE_OR_GRAPH.to_give}"
