@@ -21,7 +21,7 @@ from .recorded_op import (
     everything,
     like_first,
     moved,
-    nothing,
+    rules_by_name,
     unknown_results,
 )
 
@@ -144,30 +144,21 @@ def _first_result(op: RecordedOp) -> Tensor:
     return op.results[0]
 
 
-def _batch_norm(op: RecordedOp) -> int:
-    return (8 if op.argument(TRAINING) else 4) * op.tensor(0).elements
-
-
 def _pooled(op: RecordedOp) -> int:
     window, dimensions = op.integers(WINDOW), 2 if "2d" in op.name else 3
     return _first_result(op).elements * prod(window * dimensions if len(window) == 1 else window)
 
 
-def _sgd(op: RecordedOp) -> int:
-    return of_elements(4 if op.tensors(MOMENTUM) else 2)(op)
-
-
-def _rows(op: RecordedOp) -> int:
+def _picked_rows(op: RecordedOp) -> int:
     """Returns the elements of the rows that an embedding bag picks."""
     return op.tensor(1).elements * op.shape(0, 2)[1]
 
 
 def _broadcast(op: RecordedOp) -> list[Tensor]:
     """Returns one result of the broadcast shape of the arguments, if they have one type."""
-    name = op.name.partition("::")[2]
-    if name.endswith("_") and not name.endswith("__"):
+    if op.in_place:
         return like_first(op)
-    shape = broadcast([tensor.shape for tensor in op.read])
+    name, shape = op.name.partition("::")[2], broadcast([tensor.shape for tensor in op.read])
     # a number is a tensor without dimensions here, whose type is ignored
     types = {(tensor.item, tensor.dtype) for tensor in op.read if tensor.shape or not shape}
     if name in COMPARISONS.split():
@@ -227,10 +218,6 @@ def _table(op: RecordedOp) -> list[Tensor]:
     return [Tensor.of((*op.integers(2), *gradient.shape[-1:]), gradient.item, NEW, gradient.dtype)]
 
 
-def _like_index(op: RecordedOp) -> list[Tensor]:
-    return [Tensor.of(op.shape(2), op.tensor(0).item, NEW)]
-
-
 def _written(op: RecordedOp) -> int:
     return moved([], op.written or list(op.tensors(0)))
 
@@ -244,23 +231,23 @@ def _copied(op: RecordedOp) -> int:
     return moved(reads, op.written)
 
 
-def _other_than_first(op: RecordedOp) -> list[Tensor]:
-    """Returns the tensors that the op reads beside the one that it picks from, or puts into."""
+def _beside(op: RecordedOp) -> int:
+    """Returns the bytes of the tensors that the op reads beside the one that it picks from, or puts into."""
     source = op.tensor(0)
-    return [tensor for tensor in op.read if tensor is not source]
+    return moved([tensor for tensor in op.read if tensor is not source], [])
 
 
-def _picked(op: RecordedOp) -> int:
-    """Returns the bytes of the result, read and written, and of the indices: all tensors but the source."""
-    return _picked_part(op) + moved(_other_than_first(op), [])
-
-
-def _picked_part(op: RecordedOp) -> int:
+def _part(op: RecordedOp) -> int:
+    """Returns the bytes of the result, which are read and written."""
     return moved(op.results[:1], op.results[:1])
 
 
+def _picked(op: RecordedOp) -> int:
+    return _part(op) + _beside(op)
+
+
 def _bag(op: RecordedOp) -> int:
-    return moved(_other_than_first(op), op.written) + _rows(op) * op.tensor(0).item
+    return _beside(op) + moved([], op.written) + _picked_rows(op) * op.tensor(0).item
 
 
 def _stepped(op: RecordedOp) -> int:
@@ -278,12 +265,17 @@ def _scatter(values: int, accumulate: int | None, *, always: bool = False) -> Ru
         return always or (accumulate is not None and bool(op.argument(accumulate)))
 
     def put(op: RecordedOp) -> int:
-        source, beside = op.tensor(0), moved(_other_than_first(op), [])
-        if not op.name.endswith("_"):
+        source, beside = op.tensor(0), _beside(op)
+        if not op.in_place:
             return beside + source.bytes + sum(tensor.bytes for tensor in op.results[:1])
         return beside + op.tensor(values).elements * source.item * (2 if is_added(op) else 1)
 
-    return Rule(SCATTER, lambda op: op.tensor(values).elements * is_added(op), put, unknown_results)
+    return Rule(SCATTER, lambda op: op.tensor(values).elements * is_added(op), put)
+
+
+def _moves(family: Family, bytes_moved: Bytes, results: Results = unknown_results) -> Rule:
+    """Returns the rule of ops without operations."""
+    return Rule(family, lambda _: 0, bytes_moved, results)
 
 
 def _of_steps(
@@ -302,72 +294,60 @@ def _elementwise() -> Iterator[tuple[str, Rule]]:
         yield f"_foreach_{name} _foreach_{name}_", _of_steps(LISTS, steps_of[name], _broadcast)
 
 
-TABLE: tuple[tuple[str, Rule], ...] = (
-    *_elementwise(),
-    (
-        "sum nansum mean prod max min amax amin aminmax argmax argmin any all count_nonzero _is_any_true _is_all_true",
-        _of_steps(REDUCTION, 1, _reduced),
-    ),
-    ("norm linalg_vector_norm _foreach_norm dist", _of_steps(REDUCTION, 2, _reduced)),
-    ("std var std_mean var_mean logsumexp", _of_steps(REDUCTION, 4, _reduced)),
-    (
-        "cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp cumsum_ cumprod_",
-        _of_steps(SCAN, 1, like_first),
-    ),
-    ("fbgemm::asynchronous_complete_cumsum", _of_steps(SCAN, 1)),
-    ("_softmax _log_softmax _safe_softmax", _of_steps(SOFTMAX, 5, like_first)),
-    ("_softmax_backward_data _log_softmax_backward_data", _of_steps(SOFTMAX, 4, like_first)),
-    ("native_layer_norm", _of_steps(NORM, 8, _layer_normed)),
-    ("native_group_norm _batch_norm_with_update", _of_steps(NORM, 8)),
-    (
+RULES = rules_by_name(
+    {
+        **dict(_elementwise()),
+        "sum nansum mean prod max min amax amin aminmax argmax argmin any all count_nonzero _is_any_true "
+        "_is_all_true": _of_steps(REDUCTION, 1, _reduced),
+        "norm linalg_vector_norm _foreach_norm dist": _of_steps(REDUCTION, 2, _reduced),
+        "std var std_mean var_mean logsumexp": _of_steps(REDUCTION, 4, _reduced),
+        "cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp cumsum_ cumprod_": _of_steps(
+            SCAN, 1, like_first
+        ),
+        "fbgemm::asynchronous_complete_cumsum": _of_steps(SCAN, 1),
+        "_softmax _log_softmax _safe_softmax": _of_steps(SOFTMAX, 5, like_first),
+        "_softmax_backward_data _log_softmax_backward_data": _of_steps(SOFTMAX, 4, like_first),
+        "native_layer_norm": _of_steps(NORM, 8, _layer_normed),
+        "native_group_norm _batch_norm_with_update": _of_steps(NORM, 8),
         "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward cudnn_batch_norm_backward "
-        "miopen_batch_norm_backward batch_norm_backward",
-        _of_steps(NORM, 13),
-    ),
-    ("_fused_rms_norm _batch_norm_no_update", _of_steps(NORM, 4)),
-    ("_fused_rms_norm_backward", _of_steps(NORM, 9)),
-    (
-        "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit",
-        Rule(NORM, _batch_norm, everything, unknown_results),
-    ),
-    ("mse_loss l1_loss", _of_steps(LOSS, 3)),
-    ("smooth_l1_loss huber_loss", _of_steps(LOSS, 5)),
-    ("binary_cross_entropy", _of_steps(LOSS, 7)),
-    # the gradient of a loss is one number, followed by the argument of the loss
-    ("mse_loss_backward", _of_steps(LOSS, 3, position=1)),
-    ("binary_cross_entropy_backward", _of_steps(LOSS, 5, position=1)),
-    ("smooth_l1_loss_backward huber_loss_backward", _of_steps(LOSS, 4, position=1)),
-    ("nll_loss_forward nll_loss2d_forward", Rule(LOSS, of_elements(1, 1), everything, unknown_results)),
-    ("nll_loss_backward nll_loss2d_backward", Rule(LOSS, of_elements(1, 2), everything, unknown_results)),
-    (POOLS, Rule(POOLING, _pooled, everything, unknown_results)),
-    (ADAPTIVE, Rule(POOLING, of_elements(1), everything, unknown_results)),
-    (
-        " ".join(f"{name}_backward" for name in f"{POOLS} {ADAPTIVE}".split()),
-        Rule(POOLING, of_elements(1, 1), everything, unknown_results),
-    ),
-    ("copy_ clone contiguous flip roll tril triu", Rule(COPY, nothing, _copied, like_first)),
-    (COPIES, Rule(COPY, nothing, _copied, unknown_results)),
-    ("fill_ zero_ uniform_ normal_", Rule(SET, nothing, _written, like_first)),
-    (SETS, Rule(SET, nothing, _written, unknown_results)),
-    ("index_put_ _index_put_impl_", _scatter(2, 3)),
-    ("scatter_ index_copy_", _scatter(3, None)),
-    ("put_", _scatter(2, None)),
-    ("index_add_ scatter_add_ index_add scatter_add", _scatter(3, None, always=True)),
-    ("gather", Rule(GATHER, nothing, _picked, _like_index)),
-    ("index_select", Rule(GATHER, nothing, _picked, _index_selected)),
-    ("embedding", Rule(GATHER, nothing, _picked, _embedded)),
-    ("index take take_along_dim _unsafe_index", Rule(GATHER, nothing, _picked, unknown_results)),
-    ("narrow_copy slice_copy select_copy", Rule(GATHER, nothing, _picked_part, unknown_results)),
-    ("embedding_dense_backward", Rule(SCATTER, of_elements(1), everything, _table)),
-    ("_embedding_bag _embedding_bag_forward_only", Rule(BAG, _rows, _bag, unknown_results)),
-    ("_embedding_bag_dense_backward", Rule(BAG, _rows, everything, unknown_results)),
-    ("_fused_adam_", _of_steps(OPTIMIZER, 13, bytes_moved=_stepped)),
-    ("_fused_adamw_", _of_steps(OPTIMIZER, 14, bytes_moved=_stepped)),
-    ("_fused_adagrad_", _of_steps(OPTIMIZER, 7, bytes_moved=_stepped)),
-    ("_fused_sgd_", Rule(OPTIMIZER, _sgd, _stepped, unknown_results)),
-    ("_amp_foreach_non_finite_check_and_unscale_", _of_steps(OPTIMIZER, 2)),
+        "miopen_batch_norm_backward batch_norm_backward": _of_steps(NORM, 13),
+        "_fused_rms_norm _batch_norm_no_update": _of_steps(NORM, 4),
+        "_fused_rms_norm_backward": _of_steps(NORM, 9),
+        "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit": Rule(
+            NORM, lambda op: (8 if op.argument(TRAINING) else 4) * op.tensor(0).elements
+        ),
+        "mse_loss l1_loss": _of_steps(LOSS, 3),
+        "smooth_l1_loss huber_loss": _of_steps(LOSS, 5),
+        "binary_cross_entropy": _of_steps(LOSS, 7),
+        # the gradient of a loss is one number, followed by the argument of the loss
+        "mse_loss_backward": _of_steps(LOSS, 3, position=1),
+        "binary_cross_entropy_backward": _of_steps(LOSS, 5, position=1),
+        "smooth_l1_loss_backward huber_loss_backward": _of_steps(LOSS, 4, position=1),
+        "nll_loss_forward nll_loss2d_forward": Rule(LOSS, of_elements(1, 1)),
+        "nll_loss_backward nll_loss2d_backward": Rule(LOSS, of_elements(1, 2)),
+        POOLS: Rule(POOLING, _pooled),
+        ADAPTIVE: Rule(POOLING, of_elements(1)),
+        " ".join(f"{name}_backward" for name in f"{POOLS} {ADAPTIVE}".split()): Rule(POOLING, of_elements(1, 1)),
+        "copy_ clone contiguous flip roll tril triu": _moves(COPY, _copied, like_first),
+        COPIES: _moves(COPY, _copied),
+        "fill_ zero_ uniform_ normal_": _moves(SET, _written, like_first),
+        SETS: _moves(SET, _written),
+        "index_put_ _index_put_impl_": _scatter(2, 3),
+        "scatter_ index_copy_": _scatter(3, None),
+        "put_": _scatter(2, None),
+        "index_add_ scatter_add_ index_add scatter_add": _scatter(3, None, always=True),
+        "gather": _moves(GATHER, _picked, lambda op: [Tensor.of(op.shape(2), op.tensor(0).item, NEW)]),
+        "index_select": _moves(GATHER, _picked, _index_selected),
+        "embedding": _moves(GATHER, _picked, _embedded),
+        "index take take_along_dim _unsafe_index": _moves(GATHER, _picked),
+        "narrow_copy slice_copy select_copy": _moves(GATHER, _part),
+        "embedding_dense_backward": Rule(SCATTER, of_elements(1), everything, _table),
+        "_embedding_bag _embedding_bag_forward_only": Rule(BAG, _picked_rows, _bag),
+        "_embedding_bag_dense_backward": Rule(BAG, _picked_rows),
+        "_fused_adam_": _of_steps(OPTIMIZER, 13, bytes_moved=_stepped),
+        "_fused_adamw_": _of_steps(OPTIMIZER, 14, bytes_moved=_stepped),
+        "_fused_adagrad_": _of_steps(OPTIMIZER, 7, bytes_moved=_stepped),
+        "_fused_sgd_": Rule(OPTIMIZER, lambda op: of_elements(4 if op.tensors(MOMENTUM) else 2)(op), _stepped),
+        "_amp_foreach_non_finite_check_and_unscale_": _of_steps(OPTIMIZER, 2),
+    }
 )
-"""The rules by the names of ops, which are PyTorch's where they have no library."""
-RULES: dict[str, Rule] = {
-    name if "::" in name else f"aten::{name}": rule for names, rule in TABLE for name in names.split()
-}

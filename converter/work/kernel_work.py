@@ -9,7 +9,7 @@ that were recorded alike is computed once.
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -45,29 +45,22 @@ class Work(NamedTuple):
 
 
 def work_of(op: RecordedOp) -> Work:
-    """Returns the work of an op that is in the table. Raises Unknown if its arguments do not determine it."""
-    rule = RULES[op.name]
-    if not op.has_results:
-        op = op.with_results(rule.results(op))
-    return _possible(op, Work(rule.operations(op), rule.moved(op), _element(op)))
-
-
-def work_of_triton(op: RecordedOp) -> Work:
-    """Returns the work of a Triton kernel that was launched as an op. Raises Unknown."""
-    return _possible(op, Work(None, moved(op.read, []), _element(op)))
-
-
-def _element(op: RecordedOp) -> int:
-    largest = max([*op.read, *op.written], key=lambda tensor: tensor.stored, default=None)
-    return max(largest.item, 0) if largest else 0
-
-
-def _possible(op: RecordedOp, work: Work) -> Work:
-    if not op.read and not op.written:
+    """Returns the work of an op that is in the table, or of a Triton kernel that was launched as an op. Raises Unknown
+    if its arguments do not determine it.
+    """
+    operations = None
+    if rule := RULES.get(op.name):
+        if op.recorded_results is None:
+            op = RecordedOp(op.name, op.schema, op.inputs, rule.results(op))
+        operations, size = rule.operations(op), rule.moved(op)
+    else:
+        size = moved(op.read, [])
+    tensors = [*op.read, *op.written]
+    if not tensors:
         raise Unknown("tensors")
-    if max(work.operations or 0, work.bytes) >= LARGEST:
+    if max(operations or 0, size) >= LARGEST:
         raise Unknown("a number of this world")
-    return work
+    return Work(operations, size, max(max(tensors, key=lambda tensor: tensor.stored).item, 0))
 
 
 class OpWorks:
@@ -96,13 +89,11 @@ class OpWorks:
         return [*map(self._work, rows[first].tolist())], number.astype(np.int64)
 
     def _work(self, row: int) -> Work | None:
-        ops, name = self._ops, self._ops.name[row]
+        ops = self._ops
         try:
             if not ops.recorded_by_host[row]:
-                op = recorded_by_device(name, ops.inputs[row])
-            else:
-                op = recorded_by_host(name, ops.op_schema[row], ops.inputs[row], ops.outputs[row])
-            return work_of(op) if name in RULES else work_of_triton(op)
+                return work_of(recorded_by_device(ops.name[row], ops.inputs[row]))
+            return work_of(recorded_by_host(ops.name[row], ops.op_schema[row], ops.inputs[row], ops.outputs[row]))
         except (Unknown, RecursionError):
             return None
 
@@ -183,19 +174,29 @@ def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
     `op_parent` is the row of the op that encloses each op, -1 for none.
     """
     activities = linked.activities
-    operations, moved, element = np.full((3, len(activities)), ABSENT, np.int64)
+    columns = np.full((len(activities), 3), ABSENT, np.int64)
     op_row = OpRows(np.full(len(activities), -1, np.int64))
     sized = activities.category.equal(*MOVING) & (activities.size >= 0)
     both_ways = np.where(activities.name.where(lambda name: WITHIN_DEVICE.search(name) is not None), 2, 1)
-    operations[sized], moved[sized] = 0, (activities.size * both_ways)[sized]
-    computing = activities.communication_row < 0
+    columns[sized, 0], columns[sized, 1] = 0, (activities.size * both_ways)[sized]
+    computing, length = activities.communication_row < 0, activities.end - activities.start
     works = OpWorks(linked.ops)
     kernel, op = _kernels_of_ops(linked, op_parent, works, computing & ~sized & (activities.op_row >= 0))
-    columns, has_work = _shared_work(works, op, (activities.end - activities.start)[kernel])
-    kernel, op = ActivityRows(kernel[has_work]), OpRows(op[has_work])
-    operations[kernel], moved[kernel], element[kernel] = columns[has_work].T
-    op_row[kernel] = op
-    return _with_counts(linked, KernelWork(operations, moved, element, op_row), computing)
+    shared, has_work = _shared_work(works, op, length[kernel])
+    columns[kernel[has_work]], op_row[kernel[has_work]] = shared[has_work], op[has_work]
+    lacking = computing & (columns[:, :2] == ABSENT).any(axis=1)
+    names = [linked.ops.name[row] if row >= 0 else NO_OP for row in activities.op_row[lacking].tolist()]
+    operations, moved_bytes, element = columns.T.copy()
+    return KernelWork(
+        operations,
+        moved_bytes,
+        element,
+        op_row,
+        with_work=int((computing & ~lacking).sum()),
+        without_work=dict(Counter(names).most_common()),
+        with_work_ns=int(length[computing & ~lacking].sum()),
+        total_ns=int(length[computing].sum()),
+    )
 
 
 def _kernels_of_ops(
@@ -218,34 +219,15 @@ def _shared_work(works: OpWorks, op: OpRows, times: Int64) -> tuple[Int64, Bool]
     """Returns operations, bytes and bytes of an element of each kernel, given its op and time, and which are known."""
     ops, start, count = np.unique(op, return_index=True, return_counts=True)
     distinct_works, number = works.works(OpRows(ops))
-    columns = np.array([_numbers(work) for work in distinct_works], np.int64).reshape(-1, 3)[np.repeat(number, count)]
+    absent = [Work(ABSENT, ABSENT, ABSENT)]
+    written = [
+        work._replace(operations=ABSENT if work.operations is None else work.operations, element=work.element or ABSENT)
+        for work in [work or absent[0] for work in distinct_works]
+    ]
+    columns = np.array(written, np.int64).reshape(-1, 3)[np.repeat(number, count)]
     several = count > 1
-    for first, end, at in zip(*(each[several].tolist() for each in (start, start + count, number)), strict=True):
-        if (work := distinct_works[at]) is not None:
-            kernel_times = times[first:end].tolist()
-            columns[first:end, 1] = shares(work.bytes, kernel_times)
-            if work.operations is not None:
-                columns[first:end, 0] = shares(work.operations, kernel_times)
-    is_known = np.array([work is not None for work in distinct_works], np.bool_)
-    return columns, is_known[np.repeat(number, count)]
-
-
-def _numbers(work: Work | None) -> tuple[int, int, int]:
-    """Returns the work as it is written to columns."""
-    if work is None:
-        return ABSENT, ABSENT, ABSENT
-    return ABSENT if work.operations is None else work.operations, work.bytes, work.element or ABSENT
-
-
-def _with_counts(linked: LinkedTrace, work: KernelWork, computing: Bool) -> KernelWork:
-    activities, ops = linked.activities, linked.ops
-    lacking = computing & ((work.operations == ABSENT) | (work.bytes == ABSENT))
-    length = activities.end - activities.start
-    names = [ops.name[row] if row >= 0 else NO_OP for row in activities.op_row[lacking].tolist()]
-    return replace(
-        work,
-        with_work=int((computing & ~lacking).sum()),
-        without_work=dict(Counter(names).most_common()),
-        with_work_ns=int(length[computing & ~lacking].sum()),
-        total_ns=int(length[computing].sum()),
-    )
+    for first, end in zip(start[several].tolist(), (start + count)[several].tolist(), strict=True):
+        kernel_times = times[first:end].tolist()
+        for column in np.flatnonzero(columns[first, :2] != ABSENT).tolist():
+            columns[first:end, column] = shares(int(columns[first, column]), kernel_times)
+    return columns, columns[:, 1] != ABSENT

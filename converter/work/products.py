@@ -9,7 +9,20 @@ from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
-from .recorded_op import NEW, Family, RecordedOp, Rule, Shape, Tensor, Unknown, broadcast, everything, unknown_results
+from .recorded_op import (
+    NEW,
+    Family,
+    RecordedOp,
+    Rule,
+    Shape,
+    Tensor,
+    Unknown,
+    Value,
+    broadcast,
+    everything,
+    rules_by_name,
+    unknown_results,
+)
 
 MATRIX_PRODUCT = Family(
     "matrix product",
@@ -27,11 +40,10 @@ CONVOLUTION_BACKWARD = "aten::convolution_backward"
 MASK = 10
 ATTENTION = Family(
     "attention",
-    "2 (q + v) of each head and pair of a query with a key, q and v their widths; backward 2 (3 q + 2 "
-    "v), the scores once more"
-    " included; of a causal one the pairs up to the diagonal alone, softmax and dropout are not counted",
-    "`sdpa_flop_count`, `sdpa_backward_flop_count` of torch.utils.flop_counter, which count all pairs "
-    "of a causal one, too",
+    "2 (q + v) of each head and pair of a query with a key, q and v their widths; backward 2 (3 q + 2 v), the scores "
+    "once more included; of a causal one the pairs up to the diagonal alone, softmax and dropout are not counted",
+    "`sdpa_flop_count`, `sdpa_backward_flop_count` of torch.utils.flop_counter, which count all pairs of a causal one, "
+    "too",
 )
 TOP, BOTTOM = "upper left", "lower right"
 """The corner from which the diagonal of a causal mask starts, if the numbers of queries and keys differ."""
@@ -60,14 +72,8 @@ def _product_rule(shapes: Callable[[RecordedOp], tuple[Shape, Shape]], same_type
         first = op.tensor(0)
         return [Tensor.of(product(*shapes(op))[1], first.item, NEW, first.dtype)]
 
-    return Rule(
-        MATRIX_PRODUCT, lambda op: product(*shapes(op))[0], everything, results if same_type else unknown_results
-    )
-
-
-def _factors(first: int) -> Callable[[RecordedOp], tuple[Shape, Shape]]:
-    """Returns a function for the shapes of the matrices at this position and the next one."""
-    return lambda op: (op.shape(first), op.shape(first + 1))
+    known = results if same_type else unknown_results
+    return Rule(MATRIX_PRODUCT, lambda op: product(*shapes(op))[0], everything, known)
 
 
 def _linear(op: RecordedOp) -> tuple[Shape, Shape]:
@@ -97,22 +103,19 @@ def _grouped(op: RecordedOp) -> int:
     return 2 * left[-2] * left[-1] * right[-1]
 
 
-PLAIN, ADDED = _product_rule(_factors(0)), _product_rule(_factors(1))
-LINEAR, PACKED = _product_rule(_linear), _product_rule(_packed, same_type=False)
-OTHER_TYPE = _product_rule(_factors(0), same_type=False)
-GROUPED = Rule(MATRIX_PRODUCT, _grouped, everything, unknown_results)
-MATRIX_RULES = {
-    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot", "aten::matmul"), PLAIN),
-    **dict.fromkeys(("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "aten::addmv"), ADDED),
-    **dict.fromkeys(("aten::addmv_", "aten::addbmm", "aten::addbmm_", "aten::_addmm_activation"), ADDED),
-    **dict.fromkeys(("aten::_scaled_mm", "aten::_scaled_mm_v2", "aten::_int_mm"), OTHER_TYPE),
-    **dict.fromkeys(("aten::linear", "mkldnn::_linear_pointwise"), LINEAR),
-    "aten::_weight_int8pack_mm": _product_rule(_linear),
-    **dict.fromkeys(("aten::_weight_int4pack_mm", "aten::_weight_int4pack_mm_with_scales_and_zeros"), PACKED),
-    **dict.fromkeys(("quantized::linear", "quantized::linear_relu", "quantized::linear_dynamic"), PACKED),
-    "quantized::linear_relu_dynamic": PACKED,
-    **dict.fromkeys(("aten::_grouped_mm", "aten::_scaled_grouped_mm"), GROUPED),
-}
+MATRIX_RULES = rules_by_name(
+    {
+        "mm bmm mv dot vdot matmul": _product_rule(lambda op: (op.shape(0), op.shape(1))),
+        "addmm addmm_ baddbmm baddbmm_ addmv addmv_ addbmm addbmm_ _addmm_activation": _product_rule(
+            lambda op: (op.shape(1), op.shape(2))
+        ),
+        "_scaled_mm _scaled_mm_v2 _int_mm": _product_rule(lambda op: (op.shape(0), op.shape(1)), same_type=False),
+        "linear mkldnn::_linear_pointwise _weight_int8pack_mm": _product_rule(_linear),
+        "_weight_int4pack_mm _weight_int4pack_mm_with_scales_and_zeros quantized::linear quantized::linear_relu "
+        "quantized::linear_dynamic quantized::linear_relu_dynamic": _product_rule(_packed, same_type=False),
+        "_grouped_mm _scaled_grouped_mm": Rule(MATRIX_PRODUCT, _grouped),
+    }
+)
 
 
 class ConvolutionLayout(NamedTuple):
@@ -133,27 +136,21 @@ class ConvolutionLayout(NamedTuple):
         return self.groups > 0 if self.flag is None else bool(op.argument(self.flag))
 
 
-GENERAL = ConvolutionLayout(3, 4, 5, 6, 7, 8)
-CONVOLUTIONS = {
-    **dict.fromkeys(("aten::convolution", "aten::_convolution", "aten::convolution_overrideable"), GENERAL),
-    **dict.fromkeys(("aten::conv1d", "aten::conv2d", "aten::conv3d"), ConvolutionLayout(3, 4, 5)),
-    "aten::cudnn_convolution": ConvolutionLayout(3, 2, 4),
-    **dict.fromkeys(
-        ("aten::mkldnn_convolution", "aten::miopen_convolution", "aten::miopen_depthwise_convolution"),
-        ConvolutionLayout(4, 3, 5),
-    ),
-    "aten::cudnn_convolution_relu": ConvolutionLayout(3, 4, 5),
-    "aten::cudnn_convolution_add_relu": ConvolutionLayout(5, 6, 7),
-    **dict.fromkeys(("aten::_conv_depthwise2d", "aten::conv_depthwise3d"), ConvolutionLayout(4, 5, 6)),
-    **dict.fromkeys(("aten::_slow_conv2d_forward", "aten::thnn_conv2d"), ConvolutionLayout(4, 5, None)),
-    **dict.fromkeys(("aten::slow_conv3d", "aten::slow_conv3d_forward"), ConvolutionLayout(4, 5, None)),
-    "aten::cudnn_convolution_transpose": ConvolutionLayout(4, 2, 5, None, 3, 6),
-    "aten::miopen_convolution_transpose": ConvolutionLayout(5, 3, 6, None, 4, 7),
-    **dict.fromkeys(
-        ("aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"),
-        ConvolutionLayout(3, 4, 7, None, 5, 6),
-    ),
-}
+CONVOLUTIONS = rules_by_name(
+    {
+        "convolution _convolution convolution_overrideable": ConvolutionLayout(3, 4, 5, 6, 7, 8),
+        "conv1d conv2d conv3d": ConvolutionLayout(3, 4, 5),
+        "cudnn_convolution": ConvolutionLayout(3, 2, 4),
+        "mkldnn_convolution miopen_convolution miopen_depthwise_convolution": ConvolutionLayout(4, 3, 5),
+        "cudnn_convolution_relu": ConvolutionLayout(3, 4, 5),
+        "cudnn_convolution_add_relu": ConvolutionLayout(5, 6, 7),
+        "_conv_depthwise2d conv_depthwise3d": ConvolutionLayout(4, 5, 6),
+        "_slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward": ConvolutionLayout(4, 5, None),
+        "cudnn_convolution_transpose": ConvolutionLayout(4, 2, 5, None, 3, 6),
+        "miopen_convolution_transpose": ConvolutionLayout(5, 3, 6, None, 4, 7),
+        "conv_transpose1d conv_transpose2d conv_transpose3d": ConvolutionLayout(3, 4, 7, None, 5, 6),
+    }
+)
 
 
 def _convolved(op: RecordedOp) -> int:
@@ -183,22 +180,17 @@ def _convolution_results(op: RecordedOp) -> list[Tensor]:
         values = (default,) if position is None else op.integers(position)
         return values * dimensions if len(values) == 1 else values
 
-    stride, padding, dilation = each(layout.stride), each(layout.padding), each(layout.dilation, default=1)
     more = each(layout.output_padding if transposed else None)
-    if any(len(values) != dimensions for values in (stride, padding, dilation, more)) or 0 in stride:
+    arguments = (each(layout.stride), each(layout.padding), each(layout.dilation, default=1), more)
+    if any(len(values) != dimensions for values in arguments) or 0 in arguments[0]:
         raise Unknown("a convolution's arguments")
-    positions = x.shape[-dimensions:]
-    extent = [step * (size - 1) for step, size in zip(dilation, weight[2:], strict=True)]
-    if transposed:
-        sizes = [
-            (n - 1) * s - 2 * p + r + o + 1
-            for n, s, p, r, o in zip(positions, stride, padding, extent, more, strict=True)
-        ]
-        # the weight is (in, out / groups, …)
-        channels = weight[1] * sum(op.integers(layout.groups))
-    else:
-        sizes = [(n + 2 * p - r - 1) // s + 1 for n, s, p, r in zip(positions, stride, padding, extent, strict=True)]
-        channels = weight[0]
+    sizes = []
+    for n, extent, stride, padding, dilation, added in zip(x.shape[-dimensions:], weight[2:], *arguments, strict=True):
+        covered = dilation * (extent - 1)
+        inverse = (n - 1) * stride - 2 * padding + covered + added + 1
+        sizes.append(inverse if transposed else (n + 2 * padding - covered - 1) // stride + 1)
+    # the weight of a transposed one is (in, out / groups, …)
+    channels = weight[1] * sum(op.integers(layout.groups)) if transposed else weight[0]
     return [Tensor.of((*x.shape[: -dimensions - 1], channels, *sizes), x.item, NEW, x.dtype)]
 
 
@@ -217,11 +209,8 @@ def _backward_convolved(op: RecordedOp) -> int:
 def _convolution_gradients(op: RecordedOp) -> list[Tensor]:
     mask, bias = op.integers(MASK), op.shape(0)[1:2]
     like = [op.tensor(1), op.tensor(2), Tensor.of(bias, op.tensor(0).item, 0)]
-    return [
-        Tensor.of(tensor.shape, tensor.item, NEW + number)
-        for number, (tensor, is_asked_for) in enumerate(zip(like, mask, strict=False))
-        if is_asked_for
-    ]
+    asked_for = [number for number, flag in enumerate(mask[: len(like)]) if flag]
+    return [Tensor.of(like[number].shape, like[number].item, NEW + number) for number in asked_for]
 
 
 CONVOLUTION_RULES = dict.fromkeys(CONVOLUTIONS, Rule(CONVOLUTION, _convolved, everything, _convolution_results))
@@ -243,32 +232,31 @@ class AttentionLayout(NamedTuple):
     argument: str = "is_causal"
 
 
-ATTENTIONS = {
-    "aten::_scaled_dot_product_flash_attention": AttentionLayout(0, 4),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": AttentionLayout(0, 4),
-    "aten::_scaled_dot_product_efficient_attention": AttentionLayout(0, 6),
-    "aten::_scaled_dot_product_cudnn_attention": AttentionLayout(0, 6),
-    "aten::_scaled_dot_product_fused_attention_overrideable": AttentionLayout(0, 5),
-    "aten::_cudnn_attention_forward": AttentionLayout(0, 10, lengths=4),
-    "aten::_flash_attention_forward": AttentionLayout(0, 8, heads_first=False, lengths=3),
-    "aten::_efficient_attention_forward": AttentionLayout(
-        0, 9, heads_first=False, lengths=4, argument="custom_mask_type"
-    ),
-    "flash_attn::_flash_attn_forward": AttentionLayout(0, 5, heads_first=False, corner=BOTTOM, argument="causal"),
-}
-BACKWARD_ATTENTIONS = {
-    "aten::_scaled_dot_product_flash_attention_backward": AttentionLayout(1, 11, lengths=6),
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": AttentionLayout(1, 7),
-    "aten::_scaled_dot_product_efficient_attention_backward": AttentionLayout(1, 11),
-    "aten::_scaled_dot_product_cudnn_attention_backward": AttentionLayout(1, 14, lengths=9),
-    "aten::_scaled_dot_product_fused_attention_overrideable_backward": AttentionLayout(1, 13, lengths=8),
-    "aten::_cudnn_attention_backward": AttentionLayout(1, 14, lengths=9),
-    "aten::_flash_attention_backward": AttentionLayout(1, 11, heads_first=False, lengths=6),
-    "aten::_efficient_attention_backward": AttentionLayout(
-        1, 14, heads_first=False, lengths=6, argument="custom_mask_type"
-    ),
-    "flash_attn::_flash_attn_backward": AttentionLayout(1, 11, heads_first=False, corner=BOTTOM, argument="causal"),
-}
+MASK_TYPE = "custom_mask_type"
+ATTENTIONS = rules_by_name(
+    {
+        "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu": AttentionLayout(0, 4),
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention": AttentionLayout(0, 6),
+        "_scaled_dot_product_fused_attention_overrideable": AttentionLayout(0, 5),
+        "_cudnn_attention_forward": AttentionLayout(0, 10, lengths=4),
+        "_flash_attention_forward": AttentionLayout(0, 8, heads_first=False, lengths=3),
+        "_efficient_attention_forward": AttentionLayout(0, 9, heads_first=False, lengths=4, argument=MASK_TYPE),
+        "flash_attn::_flash_attn_forward": AttentionLayout(0, 5, False, None, BOTTOM, "causal"),
+    }
+)
+BACKWARD_ATTENTIONS = rules_by_name(
+    {
+        "_scaled_dot_product_flash_attention_backward": AttentionLayout(1, 11, lengths=6),
+        "_scaled_dot_product_flash_attention_for_cpu_backward": AttentionLayout(1, 7),
+        "_scaled_dot_product_efficient_attention_backward": AttentionLayout(1, 11),
+        "_scaled_dot_product_cudnn_attention_backward": AttentionLayout(1, 14, lengths=9),
+        "_scaled_dot_product_fused_attention_overrideable_backward": AttentionLayout(1, 13, lengths=8),
+        "_cudnn_attention_backward": AttentionLayout(1, 14, lengths=9),
+        "_flash_attention_backward": AttentionLayout(1, 11, heads_first=False, lengths=6),
+        "_efficient_attention_backward": AttentionLayout(1, 14, heads_first=False, lengths=6, argument=MASK_TYPE),
+        "flash_attn::_flash_attn_backward": AttentionLayout(1, 11, False, None, BOTTOM, "causal"),
+    }
+)
 
 
 class Sizes(NamedTuple):
@@ -283,8 +271,12 @@ class Sizes(NamedTuple):
 
 def _sizes(op: RecordedOp, layout: AttentionLayout) -> Sizes:
     query, key, value = (list(op.shape(layout.query + offset)) for offset in range(3))
-    if layout.lengths is not None and isinstance(op.argument(layout.lengths), Tensor):
-        query, key, value = _of_one_length(op, layout.lengths, [shape[-3:] for shape in (query, key, value)])
+    lengths = layout.lengths
+    if lengths is not None and isinstance(op.argument(lengths), Tensor):
+        # sequences that are concatenated are a batch, if all have one length
+        sequences, longest = op.shape(lengths, 1)[0] - 1, [op.argument(lengths + 2), op.argument(lengths + 3)]
+        of_each = zip((query, key, value), (*longest, longest[1]), strict=True)
+        query, key, value = (_as_batch(shape[-3:], sequences, length) for shape, length in of_each)
     elif not len(query) == len(key) == len(value) == 4:
         raise Unknown("queries, keys and values")
     elif not layout.heads_first:
@@ -295,16 +287,10 @@ def _sizes(op: RecordedOp, layout: AttentionLayout) -> Sizes:
     return Sizes(batch * heads, queries, key[2], width, value[3])
 
 
-def _of_one_length(op: RecordedOp, lengths: int, shapes: list[list[int]]) -> list[list[int]]:
-    """Returns the shapes of concatenated sequences as a batch, if all have one length. Raises Unknown."""
-    sequences = op.shape(lengths, 1)[0] - 1
-    longest, longest_key = op.argument(lengths + 2), op.argument(lengths + 3)
-    regular = []
-    for shape, length in zip(shapes, (longest, longest_key, longest_key), strict=True):
-        if not isinstance(length, int) or len(shape) != 3 or shape[0] != sequences * length:
-            raise Unknown("lengths of sequences")
-        regular.append([sequences, shape[1], length, shape[2]])
-    return regular
+def _as_batch(shape: list[int], sequences: int, length: Value) -> list[int]:
+    if not isinstance(length, int) or len(shape) != 3 or shape[0] != sequences * length:
+        raise Unknown("lengths of sequences")
+    return [sequences, shape[1], length, shape[2]]
 
 
 def pairs(queries: int, keys: int, corner: str | None) -> int:
@@ -329,7 +315,7 @@ def _corner(op: RecordedOp, layout: AttentionLayout) -> str | None:
         if isinstance(window, int) and window >= 0 and not isinstance(window, bool):
             raise Unknown("attention within a window")
     flag = op.named(layout.argument, layout.causal)
-    if layout.argument == "custom_mask_type":
+    if layout.argument == MASK_TYPE:
         if not isinstance(flag, int) or flag not in CORNERS:
             raise Unknown("a mask")
         return CORNERS[flag]

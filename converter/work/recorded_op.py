@@ -3,10 +3,10 @@
 Rules work on records of one kind, whichever trace recorded the op; what does not follow from them is `Unknown`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,27 +20,19 @@ from ...schema.linked import (
     only_written,
     with_tensors,
 )
+from ..communication import bytes_per_element, is_known_dtype
 
 HOST_DEVICE = "cpu"
 MOST_LISTED = 4096
 """The host trace truncates longer lists."""
 LARGEST = 1 << 62
 """Numbers above this are damage."""
-ITEM_SIZES = {
-    **dict.fromkeys(("double", "long int", "long", "unsigned long", "c10::complex<float>"), 8),
-    **dict.fromkeys(("float", "int", "unsigned int", "c10::qint32", "c10::complex<c10::Half>"), 4),
-    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short", "unsigned short"), 2),
-    **dict.fromkeys(("signed char", "unsigned char", "bool", "c10::qint8", "c10::quint8"), 1),
-    **dict.fromkeys(("c10::Float8_e4m3fn", "c10::Float8_e5m2", "c10::Float8_e4m3fnuz", "c10::Float8_e5m2fnuz"), 1),
-    "c10::Float8_e8m0fnu": 1,
-    "c10::complex<double>": 16,
-}
-"""Bytes of an element by the C++ type, as device traces name it."""
 FLOATING = ("double", "float", "c10::Half", "c10::BFloat16")
 UNKNOWN_SIZE = -1
 Shape: TypeAlias = tuple[int, ...]
 NO_TYPE = ("", "Scalar", "ScalarList")
 LIST = "TensorList"
+Fact = TypeVar("Fact")
 Value: TypeAlias = "Tensor | list[Value] | int | float | str | None"
 NEW = 1 << 30
 """Memory numbers from here on belong to no argument."""
@@ -85,25 +77,21 @@ class Tensor(NamedTuple):
 class RecordedOp:
     """A recorded op; its results are None if they were not recorded. Access to what is missing raises Unknown."""
 
-    def __init__(self, name: str, schema: str, inputs: list[Value], results: list[Value] | None) -> None:
+    def __init__(self, name: str, schema: str, inputs: list[Value], results: Sequence[Value] | None) -> None:
         self.name, self.schema, self.inputs = name, schema, inputs
-        self._results = results
-
-    @property
-    def has_results(self) -> bool:
-        """Whether results were recorded, or are known to be none."""
-        return self._results is not None
+        self.recorded_results = results
 
     @property
     def results(self) -> list[Tensor]:
         """The tensors that the op returns. Raises Unknown."""
-        if self._results is None:
+        if self.recorded_results is None:
             raise Unknown("results")
-        return list(_tensors(self._results))
+        return list(_tensors(self.recorded_results))
 
-    def with_results(self, results: list[Tensor]) -> "RecordedOp":
-        """Returns the op with results that follow from its arguments."""
-        return RecordedOp(self.name, self.schema, self.inputs, list(results))
+    @property
+    def in_place(self) -> bool:
+        """Whether its name says that it writes its first argument."""
+        return self.name.endswith("_") and not self.name.endswith("__")
 
     def argument(self, index: int) -> Value:
         """Returns the argument at this position. Raises Unknown."""
@@ -167,11 +155,9 @@ class RecordedOp:
         """Returns the tensors among the values, without host tensors if there are any on a device: these are launch
         arguments.
         """
-        return [tensor for tensor in _tensors(values) if not (self._on_device and tensor.on_host)]
-
-    @cached_property
-    def _on_device(self) -> bool:
-        return any(not tensor.on_host for tensor in _tensors([*self.inputs, *(self._results or ())]))
+        every = _tensors([*self.inputs, *(self.recorded_results or ())])
+        on_device = any(not tensor.on_host for tensor in every)
+        return [tensor for tensor in _tensors(values) if not (on_device and tensor.on_host)]
 
 
 def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
@@ -186,16 +172,13 @@ def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
 
 def recorded_by_host(name: str, schema: str, inputs: bytes, outputs: bytes) -> RecordedOp:
     """Returns an op of the host trace from the texts of its arguments and results. Raises Unknown."""
-    memory: Interner[tuple[int, ...]] = Interner()
-    arguments, results = (_host_values(text, memory) for text in (inputs, outputs))
-    return RecordedOp(name, schema, arguments, results)
-
-
-def _host_values(text: bytes, memory: Interner[tuple[int, ...]]) -> list[Value]:
-    values, shapes, strides = _lists(text, "values", "shapes", "strides")
-    # arguments that the launch added have no shapes: then those of the others are not sure
-    recorded = with_tensors(values, shapes if len(shapes) >= len(values) else [], strides)
-    return [_host_value(value, memory) for value in recorded]
+    memory, sides = Interner[tuple[int, ...]](), []
+    for text in (inputs, outputs):
+        values, shapes, strides = _lists(text, "values", "shapes", "strides")
+        # arguments that the launch added have no shapes: then those of the others are not sure
+        recorded = with_tensors(values, shapes if len(shapes) >= len(values) else [], strides)
+        sides.append([_host_value(value, memory) for value in recorded])
+    return RecordedOp(name, schema, *sides)
 
 
 def _lists(text: bytes, *names: str) -> list[list[Any]]:
@@ -210,25 +193,21 @@ def _lists(text: bytes, *names: str) -> list[list[Any]]:
 
 
 def _host_value(value: Any, memory: Interner[tuple[int, ...]]) -> Value:
-    if isinstance(value, RecordedTensor):
-        return _host_tensor(value, memory[value.storage, value.offset, value.elements])
     if isinstance(value, dict):
         raise Unknown("a value that is no tensor")
     if isinstance(value, list):
         return [_host_value(each, memory) for each in value]
-    return value if isinstance(value, int | float | str) and value != "<None>" else None
-
-
-def _host_tensor(tensor: RecordedTensor, memory: int) -> Tensor | None:
-    shape, strides = tensor.shape, tensor.strides
-    if not tensor.device and not tensor.elements and not shape:
+    if not isinstance(value, RecordedTensor):
+        return value if isinstance(value, int | float | str) and value != "<None>" else None
+    shape, strides, stored = value.shape, value.strides, value.elements
+    if not value.device and not stored and not shape:
         return None
-    if not _are_extents(shape) or prod(shape) != tensor.elements:
+    if not _are_extents(shape) or prod(shape) != stored:
         raise Unknown("a tensor's shape")
-    stored = tensor.elements
+    number = memory[value.storage, value.offset, value.elements]
     if stored and _are_extents(strides) and len(strides) == len(shape):
         stored = prod(extent for extent, step in zip(shape, strides, strict=True) if step)
-    return Tensor(tuple(shape), tensor.size, stored, memory, tensor.device == HOST_DEVICE)
+    return Tensor(tuple(shape), value.size, stored, number, value.device == HOST_DEVICE)
 
 
 def recorded_by_device(name: str, text: bytes) -> RecordedOp:
@@ -250,20 +229,11 @@ def _device_value(index: int, value: Any, shape: Any, kind: Any) -> Value:
         # the type is not recorded, nor which tensors share memory
         return [Tensor.of(tuple(extents), UNKNOWN_SIZE, -1 - number) for number, extents in enumerate(shape)]
     if kind in NO_TYPE:
-        return _literal(value)
+        number = literal(value) if isinstance(value, str) else None
+        return number if isinstance(number, int | float | list) else None
     if not _are_extents(shape) or not isinstance(kind, str):
         raise Unknown("a tensor's shape")
-    return Tensor.of(tuple(shape), ITEM_SIZES.get(kind, UNKNOWN_SIZE), index, kind)
-
-
-def _literal(text: Any) -> Value:
-    """Returns the number or list of numbers of a text, None for other text.
-
-    >>> _literal("[1, 2]"), _literal("False"), _literal("")
-    ([1, 2], False, None)
-    """
-    value = literal(text) if isinstance(text, str) else None
-    return value if isinstance(value, int | float | list) else None
+    return Tensor.of(tuple(shape), bytes_per_element(kind) if is_known_dtype(kind) else UNKNOWN_SIZE, index, kind)
 
 
 def _are_extents(shape: Any) -> bool:
@@ -284,17 +254,13 @@ class Family(NamedTuple):
     bytes: str = "tensors read and written"
 
 
-class Rule(NamedTuple):
-    """How to compute the work of an op. `steps` are its operations per element, where the family counts so.
+def rules_by_name(table: Mapping[str, Fact]) -> dict[str, Fact]:
+    """Returns what a table has for lists of names, by the names of ops, which are PyTorch's where they have no library.
 
-    `results` computes results from the arguments, for ops whose results were not recorded. All functions raise Unknown.
+    >>> rules_by_name({"mm bmm": 1, "quantized::linear": 2})
+    {'aten::mm': 1, 'aten::bmm': 1, 'quantized::linear': 2}
     """
-
-    family: Family
-    operations: Operations
-    moved: Bytes
-    results: Results
-    steps: int = 0
+    return {name if "::" in name else f"aten::{name}": fact for names, fact in table.items() for name in names.split()}
 
 
 def everything(op: RecordedOp) -> int:
@@ -309,21 +275,28 @@ def moved(read: list[Tensor], written: list[Tensor]) -> int:
     return sum(sum({tensor.memory: tensor.bytes for tensor in tensors}.values()) for tensors in (read, written))
 
 
-def nothing(op: RecordedOp) -> int:
-    """Returns 0: no operations."""
-    return 0
-
-
 def unknown_results(op: RecordedOp) -> list[Tensor]:
     """Raises Unknown: the results do not follow from the arguments."""
     raise Unknown("results")
 
 
+class Rule(NamedTuple):
+    """How to compute the work of an op. `steps` are its operations per element, where the family counts so.
+
+    `results` computes results from the arguments, for ops whose results were not recorded. All functions raise Unknown.
+    """
+
+    family: Family
+    operations: Operations
+    moved: Bytes = everything
+    results: Results = unknown_results
+    steps: int = 0
+
+
 def like_first(op: RecordedOp) -> list[Tensor]:
     """Returns one result like the first argument, which is that argument for an in-place op."""
     first = op.tensor(0)
-    in_place = op.name.endswith("_") and not op.name.endswith("__")
-    return [first] if in_place else [Tensor.of(first.shape, first.item, NEW, first.dtype)]
+    return [first] if op.in_place else [Tensor.of(first.shape, first.item, NEW, first.dtype)]
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:

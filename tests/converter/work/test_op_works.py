@@ -413,7 +413,7 @@ def changed(inputs: list[Any], position: int, value: bool) -> list[Any]:
 
 def operations(op: RecordedOp) -> int:
     """As far as it is known without the results, which tell no more than the bytes."""
-    return work_of(op.with_results([])).operations or 0
+    return work_of(RecordedOp(op.name, op.schema, op.inputs, [])).operations or 0
 
 
 @pytest.mark.parametrize(
