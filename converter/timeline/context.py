@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...schema.columns import ABSENT, ActivityRows, NodeNumbers, Ns, OpRows, previous_in_group
+from ...schema.columns import ABSENT, ActivityRows, Int64, NodeNumbers, Ns, OpRows, previous_in_group
 from ...schema.linked import LinkedTrace, op_parents, previous_on_stream, stream_sorted
 from ...schema.machine import of_name
 from .timeline import Timeline
@@ -39,7 +39,7 @@ class ConversionContext:
         """How many nodes there are."""
         return self.unrecorded_from + len(self.unrecorded)
 
-    def activity_node(self, rows: ActivityRows) -> NodeNumbers:
+    def activity_node(self, rows: Int64) -> NodeNumbers:
         """Returns node numbers of activity rows, -1 kept."""
         return NodeNumbers(np.where(rows >= 0, rows + self.activities_from, -1))
 

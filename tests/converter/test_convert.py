@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.converter.dependencies.rules import LOOKED_BACK
+from execgraph.converter.dependencies import LOOKED_BACK
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
 from execgraph.schema.graph import (
     DATA_WAIT_WITHOUT_PROFILER_NS,

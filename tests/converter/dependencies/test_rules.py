@@ -4,8 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from execgraph.converter.dependencies import calling_slices, inferred
-from execgraph.converter.dependencies.rules import event_wait, graph_launch, host_sync
+from execgraph.converter.dependencies import calling_slices, event_wait, graph_launch, host_sync, inferred
 from execgraph.converter.timeline import names_of, slice_host
 from execgraph.converter.timeline.context import ConversionContext
 from execgraph.schema.columns import ABSENT, Categorical

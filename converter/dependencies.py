@@ -1,0 +1,449 @@
+"""The rules that make the edges of a graph: pure functions from a conversion context to edges between its nodes.
+
+Edges come from the order of calls, from recorded waits and hand-offs, around launched graphs, from the storages that
+ops read and write, and from timing alone; what only timing shows is marked inferred. `inferred` runs after all other
+rules, on the activities that start late by their edges. Lateness that remains becomes delays.
+
+A launched graph (CUDA or HIP) is one piece of work of its stream, with branches that run on several streams: its first
+activities follow the earlier work of the stream, the stream's later work the end of every branch. For simulators
+without queues launches can be synchronous: dependents of a launching slice wait for what it launched. Slice a launches
+kernel k and is followed by slice b: a → k and a → b become a → k → b.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..schema.columns import (
+    ActivityRows,
+    Bool,
+    Categorical,
+    Int64,
+    NodeNumbers,
+    OpRows,
+    RowMap,
+    Tree,
+    group_ids,
+    is_group_start,
+    split_groups,
+)
+from ..schema.graph import DependencyKind
+from ..schema.linked import (
+    HOST,
+    Ops,
+    Provenance,
+    SyncCall,
+    Tensors,
+    guessed,
+    last_ended,
+    mutated,
+    streams_of,
+    sync_calls,
+)
+from ..schema.machine import ENOUGH, latency_stats, of_name
+from .edges import NO_EDGES, Edges
+from .timeline import ConversionContext
+
+Rule = Callable[[ConversionContext], Edges]
+Edge = tuple[int, int, int]
+LOOKED_BACK = 8
+"""The number of candidates per activity, which bounds the search."""
+RECORD = "record_param_comms"
+MOST_RANGES = 64
+
+
+def program_order(context: ConversionContext) -> Edges:
+    """Returns an edge to each host node from the previous one of its thread; `unrecorded host` nodes are one thread."""
+    follows, unrecorded = ~is_group_start(context.timeline.thread)[1:], context.unrecorded_node
+    source = np.concatenate((np.flatnonzero(follows), unrecorded[:-1]))
+    target = np.concatenate((np.flatnonzero(follows) + 1, unrecorded[1:]))
+    return Edges.of(source, target, DependencyKind.PROGRAM_ORDER)
+
+
+def stream_order(context: ConversionContext) -> Edges:
+    """Returns an edge to each activity from the previous one on its (device, stream), even where the two overlap."""
+    following = context.activity_node(context.stream_next)
+    return Edges.of(np.arange(context.activities_from, context.unrecorded_from), following, DependencyKind.STREAM_ORDER)
+
+
+def launch(context: ConversionContext) -> Edges:
+    """Returns an edge to each activity from its launching node; its `unrecorded host` node if no call is recorded."""
+    nodes = np.arange(context.activities_from, context.unrecorded_from)
+    return Edges.of(launching_node(context), nodes, DependencyKind.LAUNCH)
+
+
+def launching_node(context: ConversionContext) -> NodeNumbers:
+    """Returns the host node at whose end each activity was launched."""
+    call = context.linked.activities.call_row
+    node = RowMap(context.timeline.launch_node)[call]
+    node[context.unrecorded] = context.unrecorded_node
+    return node
+
+
+def event_wait(context: ConversionContext) -> Edges:
+    """Returns an edge for each wait of a stream; those known from timing or the order of calls alone are marked."""
+    waits = context.linked.device_waits
+    by_order = waits.known_by.equal(Provenance.CALL_ORDER.value)
+    kind = _by_evidence(DependencyKind.EVENT_WAIT, waits.known_by)
+    return _marked(context.activity_node(waits.source_row), context.activity_node(waits.target_row), kind, by_order)
+
+
+def host_sync(context: ConversionContext) -> Edges:
+    """Returns edges to the wait node of each blocking call from its sources; those known from timing or the order of
+    calls alone are marked.
+
+    A call that waits for the whole of the only device needs no record: what it is for is in its name.
+    """
+    waits, activities = context.linked.host_waits, context.linked.activities
+    by_order = waits.known_by.equal(Provenance.CALL_ORDER.value)
+    if by_order.any() and len(np.unique(activities.device)) == 1:
+        by_order &= (sync_calls(context.linked.calls.name) != SyncCall.DEVICE_SYNC)[waits.call_row]
+    kind = _by_evidence(DependencyKind.HOST_SYNC, waits.known_by)
+    wait_node = context.timeline.sync_node[waits.call_row]
+    return _marked(context.activity_node(waits.source_row), wait_node, kind, by_order)
+
+
+def _by_evidence(kind: DependencyKind, evidence: Categorical) -> Int64:
+    """Returns the kind of each edge, with INFERRED where the evidence is timing."""
+    return np.where(guessed(evidence), int(kind | DependencyKind.INFERRED), int(kind))
+
+
+def _marked(source: Int64, target: Int64, kind: Int64, by_order: Bool) -> Edges:
+    """Returns the edges, with CALL_ORDER where the order of calls is the only evidence of a wait between the two."""
+    edges = Edges.of(source, target, np.where(by_order, kind | DependencyKind.CALL_ORDER, kind))
+    is_marked = edges.kind & DependencyKind.CALL_ORDER != 0
+    if not is_marked.any() or is_marked.all():
+        return edges
+    pair = edges.target * (int(edges.source.max()) + 1) + edges.source
+    is_certain = edges.kind & (DependencyKind.CALL_ORDER | DependencyKind.INFERRED) == 0
+    also_recorded = np.isin(pair, pair[is_certain])
+    return edges._replace(kind=np.where(also_recorded, edges.kind & ~int(DependencyKind.CALL_ORDER), edges.kind))
+
+
+def handoff(context: ConversionContext) -> Edges:
+    """Returns an edge for each hand-off between threads; those known from timing alone are marked inferred."""
+    # a hand-off at the end of a thread releases nothing: its node is -1
+    kind = _by_evidence(DependencyKind.HANDOFF, context.linked.handoffs.known_by)
+    return Edges.of(context.timeline.handoff_source_node, context.timeline.handoff_target_node, kind)
+
+
+def graph_launch(context: ConversionContext) -> Edges:
+    """Returns the edges into, inside and out of launches whose activities run on several streams."""
+    activities, edges = context.linked.activities, list[Edge]()
+    order = np.lexsort((activities.end, activities.start, activities.call_row))
+    order = order[activities.call_row[order] >= 0]
+    # nearly all calls launch one
+    order = order[np.bincount(activities.call_row[order])[activities.call_row[order]] > 1]
+    for members in split_groups(order, activities.call_row):
+        if len(np.unique(activities.stream[members])) > 1:
+            edges += [*_inside(context, members.tolist()), *_outside(context, members.tolist())]
+    source, target, kind = np.array(edges, np.int64).reshape(-1, 3).T
+    return Edges.of(context.activity_node(source), context.activity_node(target), kind)
+
+
+def _inside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
+    """Yields edges between branches, by timing."""
+    start, end, stream = context.linked.activities.start, context.activity_end, context.linked.activities.stream
+    prompt = of_name(context.linked.info.machine.gap, "").upper
+    kind = int(DependencyKind.EVENT_WAIT | DependencyKind.INFERRED)
+    by_end = sorted(members, key=lambda row: (int(end[row]), int(start[row])))
+    latest: dict[int, int] = {}
+    next_end = 0
+    for row in members:
+        # ends before the row starts; of two activities of no length at the same time neither follows the other
+        while (end[by_end[next_end]], start[by_end[next_end]]) < (start[row], start[row]):
+            latest[int(stream[by_end[next_end]])] = by_end[next_end]
+            next_end += 1
+        # a start just after the previous activity of its own stream needs no other explanation
+        branch, before = int(stream[row]), context.stream_previous[row]
+        candidates = [source for key, source in latest.items() if key != branch and start[row] - end[source] <= prompt]
+        if candidates and (before < 0 or start[row] - end[before] > prompt):
+            yield max(candidates, key=lambda source: int(end[source])), row, kind
+
+
+def _outside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
+    """Yields edges from the stream's work before the graph to its branches, and from all branches to the stream's work
+    after; -1 where there is none.
+    """
+    activities, end = context.linked.activities, context.activity_end
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for row in members:
+        first.setdefault(int(activities.stream[row]), row)
+        last[int(activities.stream[row])] = row
+    before = context.stream_previous[members[0]]
+    kind = int(DependencyKind.EVENT_WAIT)
+    for row in first.values():
+        if row != members[0]:
+            yield int(before), row, kind
+    for tail in last.values():
+        after = int(context.stream_next[tail])
+        for source in last.values():
+            if source != tail and end[source] <= activities.start[after]:
+                yield source, after, kind
+
+
+def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) -> tuple[Edges, int]:
+    """Returns edges to late activities from the activity of another stream that ended last before, if that was not long
+    ago; and the number of activities whose search was cut off.
+
+    Not long ago is within `tolerance_ns`, or within the usual time between such pairs if that is longer, as a stream
+    may take longer to resume than to start. The source must have been launched before the target, as a stream can only
+    wait for submitted work.
+
+    Args:
+        context: the context of the conversion.
+        late: rows of late activities.
+        tolerance_ns: the longest time between the end of the source and the start of the target.
+    """
+    activities, launched = context.linked.activities, context.launched
+    stream, start = streams_of(activities).number, activities.start[late]
+
+    def fits(row: Int64) -> Bool:
+        return np.asarray((stream[row] != stream[late]) & (launched[row] < launched[late]))
+
+    source = last_ended(context.activity_end, start, fits, tried=LOOKED_BACK)
+    has_source = source >= 0
+    ended_before = np.searchsorted(np.sort(context.activity_end), start, side="right")
+    cut_off = int((~has_source & (ended_before > LOOKED_BACK)).sum())
+    since = (start - context.activity_end[source])[has_source]
+    between = latency_stats(since, context.linked.info.machine.resolution_ns)
+    longest = max(tolerance_ns, between.upper if between.count >= ENOUGH else 0)
+    soon = np.flatnonzero(has_source)[since <= longest]
+    kind = DependencyKind.EVENT_WAIT | DependencyKind.INFERRED
+    return Edges.of(context.activity_node(source[soon]), context.activity_node(late[soon]), kind), cut_off
+
+
+def calling_slices(context: ConversionContext) -> Edges:
+    """Returns an edge to each host slice from the last earlier slice, on its thread, of the op that called its op.
+
+    The caller of a wait is the op that encloses the blocking call. Program order always implies these edges.
+    """
+    timeline = context.timeline
+    slices = np.flatnonzero((timeline.op_row >= 0) & ~timeline.is_wait)
+    nodes = np.flatnonzero(timeline.op_row >= 0)
+    op = timeline.op_row[nodes]
+    caller = np.where(timeline.is_wait[nodes], op, context.op_parent[op])
+    # rows follow program order, so (op, row) pairs sorted by op list each op's slices in time
+    by_op = slices[np.lexsort((slices, timeline.op_row[slices]))]
+    width = len(timeline)
+    position = np.searchsorted(timeline.op_row[by_op] * width + by_op, caller * width + nodes) - 1
+    # the position -1, before the first slice, takes the last value: none
+    candidate = np.append(by_op, -1)[position]
+    fits = (timeline.op_row[candidate] == caller) & (timeline.thread[candidate] == timeline.thread[nodes])
+    return Edges.of(np.where(fits, candidate, -1), nodes, 0)
+
+
+def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges:
+    """Replaces every dependency on a launching slice by dependencies on the last activity that it launched on each
+    stream.
+
+    Kinds are kept, and so are the edges to the activities that the slice launched. An activity that followed one
+    launched after it blocks nobody, as its stream is no queue.
+    """
+    activities, launched_by = context.linked.activities, launching_node(context)
+    # the last activity that each node launched on each stream, among those in launch order
+    order = np.lexsort((activities.end, activities.start, activities.stream, activities.device, launched_by))
+    backward = order[(activities.call_row[order] >= 0) & _in_launch_order(context, edges)[order]][::-1]
+    _, last = np.unique(group_ids(launched_by, activities.device, activities.stream)[backward], return_index=True)
+    tail = backward[last]
+    tail = tail[np.argsort(launched_by[tail], kind="stable")]
+    node = launched_by[tail]
+    launch_node = np.full(context.node_count, -1, np.int64)
+    launch_node[context.activities_from : context.unrecorded_from] = launched_by
+    first = np.searchsorted(node, edges.source)
+    count = np.searchsorted(node, edges.source, side="right") - first
+    replaced = (count > 0) & (launch_node[edges.target] != edges.source)
+    rows = np.flatnonzero(replaced)
+    repeat = np.repeat(rows, count[rows])
+    within = np.arange(len(repeat)) - np.repeat(np.cumsum(count[rows]) - count[rows], count[rows])
+    blocked = edges.where(repeat)._replace(source=context.activity_node(tail[first[repeat] + within]))
+    return Edges.joined([edges.where(~replaced), blocked])
+
+
+def _in_launch_order(context: ConversionContext, edges: Edges) -> Bool:
+    """Returns which activities followed only activities that had been launched before them."""
+    first, count = context.activities_from, len(context.linked.activities)
+    by_end = np.empty(context.node_count, np.int64)
+    by_end[np.argsort(context.end, kind="stable")] = np.arange(context.node_count)
+    launched = by_end[launching_node(context)]
+    inside = (edges.source >= first) & (edges.source < first + count) & (edges.target >= first)
+    inside &= edges.target < first + count
+    source, target = edges.source[inside] - first, edges.target[inside] - first
+    if np.all(launched[source] <= launched[target]):
+        return np.ones(count, np.bool_)
+    latest, order = launched.tolist(), np.argsort(context.linked.activities.start[target], kind="stable")
+    changed = True
+    while changed:
+        changed = False
+        for before, after in zip(source[order].tolist(), target[order].tolist(), strict=True):
+            if latest[before] > latest[after]:
+                latest[after], changed = latest[before], True
+    in_order: Bool = np.array(latest, np.int64) == launched
+    return in_order
+
+
+def not_implied(
+    context: ConversionContext, candidates: list[tuple[int, int]], known_edges: list[tuple[int, int]]
+) -> tuple[ActivityRows, ActivityRows]:
+    """Returns the sources and targets of the candidates, pairs of activities, that neither stream order, known edges
+    nor earlier candidates imply.
+
+    Each activity that joined another stream has a clock: the last ended position on every stream. Takes one pass in the
+    order in which targets started; O(edges × streams).
+    """
+    order, start = context.stream_sorted, context.linked.activities.start
+    stream, position = streams_of(context.linked.activities).number, np.empty(len(order), np.int64)
+    counts = np.bincount(stream)
+    position[order] = np.arange(len(order)) - (np.cumsum(counts) - counts)[stream[order]]
+    joined_at: list[list[int]] = [[] for _ in counts]
+    clocks: list[list[Int64]] = [[] for _ in counts]
+
+    def clock(activity: int) -> Int64:
+        index = bisect_right(joined_at[stream[activity]], int(position[activity])) - 1
+        return clocks[stream[activity]][index] if index >= 0 else np.full(len(counts), -1, np.int64)
+
+    edges = [(s, t, True) for s, t in known_edges] + [(s, t, False) for s, t in candidates]
+    # the latest writer first: it often implies the earlier ones
+    edges.sort(key=lambda e: (start[e[1]], position[e[1]], not e[2], -start[e[0]]))
+    needed = []
+    for source, target, is_known in edges:
+        before, on_stream = clock(target), stream[source]
+        own_stream = on_stream == stream[target]
+        if position[source] < position[target] if own_stream else before[on_stream] >= position[source]:
+            continue
+        if not own_stream:
+            joined = np.maximum(before, clock(source))
+            joined[on_stream] = max(joined[on_stream], position[source])
+            joined_at[stream[target]].append(int(position[target]))
+            clocks[stream[target]].append(joined)
+        if not is_known:
+            needed.append((source, target))
+    sources, targets = np.array(needed, np.int64).reshape(-1, 2).T
+    return ActivityRows(sources), ActivityRows(targets)
+
+
+def tensor_flow(context: ConversionContext) -> Edges:
+    """Returns data dependencies of the device: if op B reads a storage that op A wrote, B's first activity follows A's
+    last. Linear in ops and tensors, apart from sorts.
+
+    Storages are followed by id and byte range in launch order. An op writes its outputs, the inputs that its schema
+    marks (a!), and the buffers of an in-place collective. The access belongs to the innermost op that lists the storage
+    and whose subtree launched work. Edges that stream order and event waits imply, by clocks over streams, are omitted.
+    """
+    activities = context.linked.activities
+    if len(streams_of(activities).device) < 2:
+        return NO_EDGES
+    tree = Tree.of(context.op_parent, context.linked.ops.start)
+    by_rank = np.lexsort((activities.start, context.launched))
+    rank = np.empty(len(activities), np.int64)
+    rank[by_rank] = np.arange(len(rank))
+    # the first and last activity launched by each op and the ops that it called, -1 (the last value) for none
+    has_op = activities.op_row >= 0
+    first = np.full(len(context.linked.ops), len(rank), np.int64)
+    last = np.full(len(context.linked.ops), -1, np.int64)
+    np.minimum.at(first, activities.op_row[has_op], rank[has_op])
+    np.maximum.at(last, activities.op_row[has_op], rank[has_op])
+    by_rank = np.append(by_rank, -1)
+    first, last = by_rank[tree.subtree_least(first)], by_rank[tree.subtree_largest(last)]
+    op, storage, low, high, dense, written = _accesses(context, tree, first, last)
+    activity = np.where(written, last[op], first[op])
+    order = np.lexsort((written, rank[activity]))
+    pairs = _flows(context, *(column[order] for column in (storage, low, high, dense, written, activity)))
+    waits = event_wait(context)
+    known_edges = np.stack((waits.source, waits.target), axis=1) - context.activities_from
+    source, target = not_implied(context, pairs, known_edges.tolist())
+    return Edges.of(context.activity_node(source), context.activity_node(target), DependencyKind.TENSOR_FLOW)
+
+
+def _accesses(context: ConversionContext, tree: Tree, first: Int64, last: Int64) -> tuple[Int64 | Bool, ...]:
+    """Returns what launching ops read and write of storages that several streams use, as the order of a stream implies
+    all else; without what a called op lists too. An op's reads come before its writes.
+
+    The columns are the op, the storage, the range of bytes, whether this has no holes, and whether it is written.
+    """
+    ops = context.linked.ops
+    tensors = ops.arguments.tensors
+    tensors = tensors.where((first >= 0)[tensors.row] & tensors.in_memory)
+    on_device = tensors.device != HOST
+    named, changed = np.flatnonzero(on_device), np.flatnonzero(on_device & _is_changed(ops, tensors))
+    index, is_changed = np.append(named, changed), np.repeat((False, True), (len(named), len(changed)))
+    order = np.argsort(tensors.row[index], kind="stable")
+    tensors, is_changed = tensors.where(index[order]), is_changed[order]
+    stream, number = streams_of(context.linked.activities).number, group_ids(tensors.storage)
+    ends = np.stack([stream[end[tensors.row]] for end in (first, last)])
+    lowest, highest = np.full(len(number), len(stream)), np.full(len(number), -1)
+    np.minimum.at(lowest, number, ends.min(axis=0))
+    np.maximum.at(highest, number, ends.max(axis=0))
+    is_shared = (lowest < highest)[number]
+    tensors, is_changed, number = tensors.where(is_shared), is_changed[is_shared], number[is_shared]
+    high, dense = _extents(tensors, is_changed)
+    written = tensors.is_output | is_changed
+    is_innermost = ~tree.encloses_its_kind(OpRows(tensors.row), number * 2 + written)
+    columns = (tensors.row, tensors.storage, tensors.low, high, dense, written)
+    return tuple(column[is_innermost] for column in columns)
+
+
+def _extents(tensors: Tensors, is_changed: Bool) -> tuple[Int64, Bool]:
+    """Returns where each tensor ends by its strides, where these are recorded, and whether it has no holes; contiguous
+    tensors are assumed otherwise. Of the views of an op that begin alike the last one holds, a result's before an
+    input's.
+    """
+    group, spanned = group_ids(tensors.row, tensors.storage, tensors.low), tensors.spanned
+    # the strides of what was changed are those of the input that was read
+    has_strides = np.flatnonzero((spanned > 0) & ~is_changed)
+    view = np.full(len(group), -1, np.int64)
+    view[group[has_strides]] = has_strides
+    view = view[group]
+    strided_high = ((tensors.offset + spanned) * tensors.size)[view]
+    high = np.where(view >= 0, strided_high, tensors.high)
+    return high, (view < 0) | (spanned <= tensors.elements)[view]
+
+
+def _is_changed(ops: Ops, tensors: Tensors) -> Bool:
+    """Returns which tensors are inputs that their op writes: those that its schema marks, or all buffers of an in-place
+    collective.
+    """
+    marks = [mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
+    is_marked = np.zeros((len(marks), 1 + max((position for mark in marks for position in mark), default=0)), np.bool_)
+    for number, mark in enumerate(marks):
+        is_marked[number, [*mark]] = True
+    in_place = ops.name.equal(RECORD) & ~np.any(is_marked, axis=1)[ops.op_schema.codes]
+    in_place[tensors.row[tensors.is_output]] = False
+    argument = np.minimum(tensors.argument, is_marked.shape[1] - 1)
+    marked = is_marked[ops.op_schema.codes[tensors.row], argument] & (argument == tensors.argument)
+    is_changed: Bool = ~tensors.is_output & (marked | in_place[tensors.row])
+    return is_changed
+
+
+def _flows(context: ConversionContext, *accesses: Int64 | Bool) -> list[tuple[int, int]]:
+    """Returns (writer, reader) pairs from one pass over the accesses of activities, in launch order; an op reads before
+    it writes.
+    """
+    # the activities that last wrote bytes [low, high) of a storage
+    writers: dict[int, list[tuple[int, int, int]]] = {}
+    pairs: set[tuple[int, int]] = set()
+    for storage, low, high, dense, written, by in zip(*(column.tolist() for column in accesses), strict=True):
+        last_writers = writers.setdefault(storage, [])
+        if written:
+            kept = [writer for writer in last_writers if not dense or writer[0] < low or writer[1] > high]
+            writers[storage] = [*kept[-MOST_RANGES:], (low, high, by)]
+        else:
+            pairs |= {
+                (writer, by) for begin, end, writer in last_writers if begin < high and low < end and writer != by
+            }
+    start, end = context.linked.activities.start, context.activity_end
+    return [(source, target) for source, target in pairs if end[source] <= start[target]]
+
+
+RULES: tuple[Rule, ...] = (
+    program_order,
+    launch,
+    stream_order,
+    graph_launch,
+    event_wait,
+    host_sync,
+    tensor_flow,
+    handoff,
+)
