@@ -1,7 +1,7 @@
 """Checks by a small summary of each rank whether ranks of a job agree: disagreements, absences, first differences."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -205,13 +205,17 @@ def _asymmetry(ranks: Mapping[int, RankComms]) -> list[str]:
         for rank, comms in sorted(ranks.items())
         if mark_of(comms.kernels, most_kernels)
     ]
-    steps = Counter(comms.steps for _, comms in sorted(ranks.items()))
-    usual_steps = steps.most_common(1)[0][0] if steps else 0
+    steps = usual_steps(comms.steps for _, comms in sorted(ranks.items()))
     return notes + [
-        f"rank {rank}: {comms.steps} steps, other ranks {usual_steps}"
+        f"rank {rank}: {comms.steps} steps, other ranks {steps}"
         for rank, comms in sorted(ranks.items())
-        if comms.steps != usual_steps
+        if comms.steps != steps
     ]
+
+
+def usual_steps(steps: Iterable[int]) -> int:
+    """Returns how many steps most ranks recorded; 0 where there are no ranks."""
+    return next((count for count, _ in Counter(steps).most_common(1)), 0)
 
 
 def mark_of(kernels: int, most_kernels: int) -> str:

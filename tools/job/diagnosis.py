@@ -8,6 +8,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from ..pairs import hosts_of
 from ..recognise import InputKind
 from ..sync_records_advice import sync_records_advice
 from ..terminal import in_one_line, ranges, rank_rows
-from ..trace_files import Trace, TraceFiles, find_traces, list_counts
+from ..trace_files import TraceFiles, find_traces, list_counts
 from ..workers import in_processes
 from .cross_rank import mark_of
 from .diagnosis_findings import WRONG, Finding, compare, findings_of, most_kernels
@@ -36,17 +37,6 @@ HEADINGS = (
     "streams", "collectives", "syncs", "graphs", "graph activities", "files",
 )  # fmt: skip
 LONGEST_NAME = 110
-
-
-def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Equal findings of several processes as one; what is wrong comes first."""
-    by_text: dict[tuple[str, str, str], Finding] = {}
-    for finding in findings:
-        key = finding.severity, finding.what, finding.advice
-        earlier = by_text.get(key, Finding(finding.severity, [], finding.what, finding.advice))
-        where, counts = earlier.where + finding.where, earlier.counts + finding.counts
-        by_text[key] = Finding(finding.severity, where, finding.what, finding.advice, counts)
-    return sorted(by_text.values(), key=lambda finding: finding.severity != WRONG)
 
 
 def in_words(finding: Finding) -> str:
@@ -111,28 +101,40 @@ def diagnose(paths: Sequence[Path], run: Runner | None = None, progress: Progres
     """Reads every trace among the files and folders once. Raises DataError when there is none."""
     files = find_traces(paths, progress=progress)
     if files.devices:
-        _leave_out_merged(files, paths)
+        # a merged trace among those that it was merged of is no process of its own, unless it was asked for by name
+        named = {str(path) for path in paths}
+        if skipped := sum(trace.name not in named for trace in files.merged):
+            files.skipped[InputKind.MERGED.value] = skipped
+        files.merged = [trace for trace in files.merged if trace.name in named]
     processes = _processes(files)
     if not processes and not files.failures:
         raise DataError(f"{', '.join(map(str, paths))}: no traces there{list_counts(', but ', files.skipped)}")
-    inspected = _inspect_all(processes, run or in_turn, progress)
-    failures = [Finding(WRONG, [], line, "") for line in files.failures]
-    of_processes = [finding for process in inspected for finding in findings_of(process)]
-    comparison = compare(inspected)
+    inspections: dict[ProcessFiles, Inspection] = {}
+    outcomes = (run or in_turn)(inspect, processes)
+    for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):
+        failed = Inspection(process.device, process.host, rank=process.rank, error=str(outcome))
+        inspections[process] = outcome if isinstance(outcome, Inspection) else failed
+    inspected = [inspections[process] for process in processes]
+    findings = [Finding(WRONG, [], line, "") for line in files.failures]
+    findings += [finding for process in inspected for finding in findings_of(process)]
+    compared, of_several_runs = compare(inspected)
     # that they are of different runs comes first: nothing else counts before that
-    of_runs = comparison.findings if comparison.of_several_runs else []
-    of_one_run = [] if comparison.of_several_runs else comparison.findings
-    findings = merge_findings([*of_runs, *failures, *of_processes, *of_one_run])
-    return Diagnosis(inspected, findings, files.skipped, comparison.of_several_runs)
-
-
-def _leave_out_merged(files: TraceFiles, paths: Sequence[Path]) -> None:
-    """A merged trace among those that it was merged of is no process of its own, unless it was asked for by name."""
-    named = {str(path) for path in paths}
-    skipped = [trace for trace in files.merged if trace.name not in named]
-    files.merged = [trace for trace in files.merged if trace.name in named]
-    if skipped:
-        files.skipped[InputKind.MERGED.value] = len(skipped)
+    findings = compared + findings if of_several_runs else findings + compared
+    equal = defaultdict[tuple[str, str, str], list[Finding]](list)
+    for finding in findings:
+        equal[finding.severity, finding.what, finding.advice].append(finding)
+    merged = [
+        Finding(
+            severity,
+            [*chain(*(same.where for same in alike))],
+            what,
+            advice,
+            [*chain(*(same.counts for same in alike))],
+        )
+        for (severity, what, advice), alike in equal.items()
+    ]
+    merged.sort(key=lambda finding: finding.severity != WRONG)
+    return Diagnosis(inspected, merged, files.skipped, of_several_runs)
 
 
 def _processes(files: TraceFiles) -> list[ProcessFiles]:
@@ -146,14 +148,12 @@ def _processes(files: TraceFiles) -> list[ProcessFiles]:
         if len(candidates) == 1:
             host_of[device.name] = candidates[0].name
     lonely = [host for host in hosts if host.name not in set(host_of.values())]
-    pairs = [_files(device, host_of.get(device.name, "")) for device in files.devices]
-    pairs += [_files(merged, "") for merged in files.merged]
+    pairs = [
+        ProcessFiles(device.name, host_of.get(device.name, ""), device.rank, device.records_rank)
+        for device in (*files.devices, *files.merged)
+    ]
     pairs += [ProcessFiles("", host.name, host.rank, False) for host in lonely]
     return sorted(pairs, key=lambda pair: (pair.rank is None, pair.rank or 0, pair.device, pair.host))
-
-
-def _files(device: Trace, host: str) -> ProcessFiles:
-    return ProcessFiles(device.name, host, device.rank, device.records_rank)
 
 
 def in_turn(function: Callable[[ProcessFiles], Inspection], tasks: Sequence[ProcessFiles]) -> Outcomes:
@@ -169,48 +169,39 @@ def in_parallel_if_large(function: Callable[[ProcessFiles], Inspection], tasks: 
     yield from run(function, tasks)
 
 
-def _inspect_all(processes: list[ProcessFiles], run: Runner, progress: Progress) -> list[Inspection]:
-    inspections: dict[ProcessFiles, Inspection] = {}
-    outcomes = run(inspect, processes)
-    for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):
-        failed = Inspection(process.device, process.host, rank=process.rank, error=str(outcome))
-        inspections[process] = outcome if isinstance(outcome, Inspection) else failed
-    return [inspections[process] for process in processes]
-
-
 def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     """Returns processes, versions, longest kernels (with `every_process`, of each), what graphs lack, and findings.
 
     Of different runs it returns that they are and the processes, with `every_process` all of it.
     """
-    processes = diagnosis.processes
+    processes, findings = diagnosis.processes, diagnosis.findings
+    texts = [f"{finding.severity:<6} {in_words(finding)}" for finding in findings]
     if not processes:
-        return "\n".join(in_one_line(f"{finding.severity:<6} {in_words(finding)}") for finding in diagnosis.findings)
+        return "\n".join(map(in_one_line, texts))
     if diagnosis.of_several_runs and not every_process:
-        return "\n".join(map(in_one_line, [_runs(diagnosis), "", *_table(processes, 0)]))
-    largest = 0 if diagnosis.of_several_runs else most_kernels(processes)
-    lines = [*_advice(processes), *_table(processes, largest), "", *_versions(processes)]
+        apart = "; ".join(in_words(found) for found in findings if found.severity == WRONG and not found.where)
+        # files as the table names them
+        apart = f"{WRONG:<6} {apart.replace(f'{_common_folder(processes)}{os.sep}', '')}"
+        return "\n".join(map(in_one_line, [apart, "", *_table(processes, 0)]))
+    waiting = [process.name for process in processes if process.waits_without_record]
+    lines = [*sync_records_advice(process_names(waiting)), ""] if waiting else []
+    lines += [
+        *_table(processes, 0 if diagnosis.of_several_runs else most_kernels(processes)),
+        "",
+        *_versions(processes),
+    ]
     groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
     for title, kernels in [*groups, ("all", _longest_of_all(processes))]:
-        lines += ["", f"longest kernels, {title}", *map(_kernel, kernels)] if kernels else []
+        lines += ["", f"longest kernels, {title}"] if kernels else []
+        for kernel in kernels:
+            name = kernel.name if len(kernel.name) <= LONGEST_NAME else kernel.name[: LONGEST_NAME - 1] + "…"
+            lines.append(f"{kernel.total_us / 1000:>12.3f} ms {kernel.count:>8} × {name}")
     lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
     lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
-    lines += ["", *(f"{finding.severity:<6} {in_words(finding)}" for finding in diagnosis.findings)]
-    notes = len(diagnosis.findings) - diagnosis.wrong
-    return "\n".join([*map(in_one_line, lines), f"{diagnosis.wrong} wrong, {notes} note{'s' * (notes != 1)}"])
-
-
-def _runs(diagnosis: Diagnosis) -> str:
-    """Returns the line that says that the traces are of different runs, with files as the table names them."""
-    apart = [finding for finding in diagnosis.findings if finding.severity == WRONG and not finding.where]
-    text = "; ".join(in_words(finding) for finding in apart)
-    return f"{WRONG:<6} {text.replace(f'{_common_folder(diagnosis.processes)}{os.sep}', '')}"
-
-
-def _advice(processes: Sequence[Inspection]) -> list[str]:
-    """Returns how to record what waits were for, and an empty line, if a process did not."""
-    names = [process.name for process in processes if process.waits_without_record]
-    return [*sync_records_advice(process_names(names)), ""] if names else []
+    notes = len(findings) - diagnosis.wrong
+    return "\n".join(
+        [*map(in_one_line, [*lines, "", *texts]), f"{diagnosis.wrong} wrong, {notes} note{'s' * (notes != 1)}"]
+    )
 
 
 def _table(processes: Sequence[Inspection], largest: int) -> list[str]:
@@ -268,11 +259,6 @@ def _longest_of_all(processes: Iterable[Inspection]) -> list[KernelTime]:
             total[kernel.name] += kernel.total_us
     longest = sorted(total, key=total.__getitem__, reverse=True)[:KERNELS_SHOWN]
     return [KernelTime(name, count[name], total[name]) for name in longest]
-
-
-def _kernel(kernel: KernelTime) -> str:
-    name = kernel.name if len(kernel.name) <= LONGEST_NAME else kernel.name[: LONGEST_NAME - 1] + "…"
-    return f"{kernel.total_us / 1000:>12.3f} ms {kernel.count:>8} × {name}"
 
 
 def _dropped(processes: Iterable[Inspection]) -> list[str]:

@@ -65,55 +65,44 @@ KERNELS_SHOWN = 10
 VENDORS = ("cuda", "hip")
 
 
-def host_versions(schema: str) -> dict[str, str]:
-    """Returns the schema of a host trace, and the PyTorch releases that write it."""
-    pytorch = PYTORCH.get(schema.partition("-")[0])
-    return {"host schema": schema} | ({"PyTorch": pytorch} if pytorch else {})
-
-
 def device_versions(path: str) -> dict[str, str]:
     """Versions and devices by name, as far as the beginning of a device trace tells them; of a database its dialect."""
     if is_database(path):
         with opened(path) as database:
             return {"written by": dialect(database).name}
-    top = _top_level(path)
-    named = {name_of(name): _words(name, value) for name, value in _values(top) if VERSION.search(name)}
-    versions = {name.replace("_", " "): value for name, value in named.items() if value not in UNKNOWN}
+    try:
+        with open_input(path) as stream:
+            head = with_plain_letters(stream.read(HEAD))
+        events = opening_of(head, "traceEvents", ended=False)
+        # the keys before the events; none where the file begins otherwise
+        top = json.loads(head[:events].decode("utf-8", "replace") + "]}", strict=False) if events else {}
+    except (DataError, OSError, EOFError, zlib.error, ValueError, RecursionError):
+        return {}
+    if not isinstance(top, dict):
+        return {}
+    versions = {name_of(name).replace("_", " "): value for name, value in _versions(top) if value not in UNKNOWN}
     devices = top.get("deviceProperties")
     listed = devices if isinstance(devices, list) else []
     names = {name_of(device["name"]) for device in listed if isinstance(device, dict) and device.get("name")}
     return versions | ({"devices": ", ".join(sorted(names))} if names else {})
 
 
-def _top_level(path: str) -> dict[str, Any]:
-    """Returns the keys before the events; none where the file begins otherwise."""
-    try:
-        with open_input(path) as stream:
-            head = with_plain_letters(stream.read(HEAD))
-        events = opening_of(head, "traceEvents", ended=False)
-        top = json.loads(head[:events].decode("utf-8", "replace") + "]}", strict=False) if events else {}
-    except (DataError, OSError, EOFError, zlib.error, ValueError, RecursionError):
-        return {}
-    return top if isinstance(top, dict) else {}
+def _versions(top: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields the keys of versions with their values in words, nested ones too.
 
-
-def _values(top: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields every key with its value, nested ones too."""
+    CUDA writes 12040 for 12.4, HIP 60443483 for 6.4.43483.
+    """
     for name, value in top.items():
         if isinstance(value, dict):
-            yield from _values(value)
-        else:
-            yield name, value
-
-
-def _words(name: str, value: object) -> str:
-    """CUDA writes 12040 for 12.4, HIP 60443483 for 6.4.43483."""
-    number = integer(value, 0) if not isinstance(value, str) or value.isdecimal() else 0
-    if name.startswith("hip") and number >= 10_000_000:
-        return f"{number // 10_000_000}.{number // 100_000 % 100}.{number % 100_000}"
-    if name.startswith("cuda") and number >= 1000:
-        return f"{number // 1000}.{number % 1000 // 10}"
-    return name_of(value)
+            yield from _versions(value)
+        elif VERSION.search(name):
+            number = integer(value, 0) if not isinstance(value, str) or value.isdecimal() else 0
+            if name.startswith("hip") and number >= 10_000_000:
+                yield name, f"{number // 10_000_000}.{number // 100_000 % 100}.{number % 100_000}"
+            elif name.startswith("cuda") and number >= 1000:
+                yield name, f"{number // 1000}.{number % 1000 // 10}"
+            else:
+                yield name, name_of(value)
 
 
 class ProcessFiles(NamedTuple):
@@ -204,7 +193,10 @@ def inspect(files: ProcessFiles) -> Inspection:
         host = read_host_trace(files.host) if files.host else None
         device = read_device_trace(files.device) if files.device else None
         if host is not None:
-            _describe_host(inspection, host)
+            inspection.host_process, inspection.host_ops = host.pid, int(are_ops(host.name).sum())
+            inspection.steps, inspection.versions = _steps(host.name), {"host schema": host.schema}
+            if pytorch := PYTORCH.get(host.schema.partition("-")[0]):
+                inspection.versions["PyTorch"] = pytorch
             _describe_reading(inspection, host)
         if device is not None:
             _describe_device(inspection, device)
@@ -217,12 +209,6 @@ def inspect(files: ProcessFiles) -> Inspection:
         inspection.error = str(error)
     inspection.dropped = inspection.dropped.without_zeros()
     return inspection
-
-
-def _describe_host(inspection: Inspection, host: HostTrace) -> None:
-    inspection.host_process, inspection.host_ops = host.pid, int(are_ops(host.name).sum())
-    inspection.steps = _steps(host.name)
-    inspection.versions |= host_versions(host.schema)
 
 
 def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) -> None:
@@ -277,12 +263,8 @@ def _describe_launches(inspection: Inspection, call_row: Int64, calls: RecordedC
 def _describe_match(inspection: Inspection, device: DeviceTrace, match: Match) -> None:
     outside = ~are_step_marks(device.ops.name)
     outside[match.device_row] = False
-    inspection.matched, inspection.matched_by, inspection.alignment_count = (
-        len(match.host_row),
-        match.by,
-        match.alignment_count,
-    )
-    inspection.agreement_pct = round(100 * match.agreement, 2)
+    inspection.matched, inspection.matched_by = len(match.host_row), match.by
+    inspection.alignment_count, inspection.agreement_pct = match.alignment_count, round(100 * match.agreement, 2)
     inspection.dropped[Reason.OPS_OUTSIDE_HOST_WINDOW] = int(outside.sum())
     inspection.dropped[Reason.OPS_NOT_IN_DEVICE_TRACE] = inspection.host_ops - inspection.matched
     inspection.dropped[Reason.OPS_OF_TWO_NAMES] = match.misnamed
