@@ -33,23 +33,22 @@ class Ends(NamedTuple):
 
     calls: Calls
     end: Int64
-    unlisted: int
-    """Communications and groups whose members are too many to know."""
 
 
-def collective_ends(trace: DeviceTrace) -> Ends:
-    """Returns the ends by which a rank's clock is compared."""
+def collective_ends(trace: DeviceTrace) -> tuple[Ends, int]:
+    """Returns the ends by which a rank's clock is compared, and how many communications and groups have too many
+    members to know them.
+    """
     rows = trace.activities
     kernels = np.flatnonzero(is_communication_kernel(rows.name))
     kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]
     args = (trace.communication[Role.ACTIVITY].get(row, Args()) for row in kernels.tolist())
     unlisted: list[int] = []
-    recorded = with_members(
-        [*map(from_device, args)], process_groups(trace.groups, unlisted), trace.world_size or -1, unlisted
-    )
+    groups = process_groups(trace.groups, unlisted)
+    recorded = with_members([*map(from_device, args)], groups, trace.world_size or -1, unlisted)
     calls = recorded_calls(recorded, [rows.name[row] for row in kernels.tolist()], -1)
     calls = calls.take(np.flatnonzero(awaits_all(calls.kind)))
-    return Ends(calls, rows.end[kernels[calls.row]] + trace.base_time_ns, len(unlisted))
+    return Ends(calls, rows.end[kernels[calls.row]] + trace.base_time_ns), len(unlisted)
 
 
 def shared_ends(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
@@ -80,19 +79,15 @@ def clock_corrections(ranks: Mapping[int, Shared]) -> dict[int, int]:
         correction[first], waiting = 0, deque([first])
         while waiting:
             corrected = waiting.popleft()
-            for group in ranks[corrected]:
+            for group, ends in ranks[corrected].items():
                 for neighbour in members.pop(group, ()):
-                    difference = _difference(ranks[corrected][group], ranks[neighbour][group])
-                    if neighbour not in correction and difference is not None:
+                    shared = ends.keys() & ranks[neighbour][group].keys()
+                    if shared and neighbour not in correction:
+                        difference = median_low(ends[number] - ranks[neighbour][group][number] for number in shared)
                         correction[neighbour] = correction[corrected] + difference
                         waiting.append(neighbour)
     earliest = min(correction.values(), default=0)
     return {rank: value - earliest for rank, value in correction.items()}
-
-
-def _difference(first: Mapping[int, int], second: Mapping[int, int]) -> int | None:
-    shared = first.keys() & second.keys()
-    return median_low(first[number] - second[number] for number in shared) if shared else None
 
 
 class RankClock(NamedTuple):
@@ -117,14 +112,15 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
 
     Raises DataError for a trace that cannot be read, or whose clock is too far from the others' for 64 bits.
     """
-    bases: dict[int, int] = {}
-    hosts: dict[int, frozenset[int]] = {}
-    ends: dict[int, Ends] = {}
+    bases, hosts, ends = dict[int, int](), dict[int, frozenset[int]](), dict[int, Ends]()
     notes: list[str] = []
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):
         trace = read_device_trace(str(path))
-        bases[rank], hosts[rank], ends[rank] = trace.base_time_ns, _hosts(trace), collective_ends(trace)
-        if unlisted := ends[rank].unlisted:
+        bases[rank], (ends[rank], unlisted) = trace.base_time_ns, collective_ends(trace)
+        # some profilers show calls on devices too
+        devices = np.setdiff1d(trace.activities.device, trace.ops.process)
+        hosts[rank] = frozenset(trace.processes) - frozenset(devices.tolist())
+        if unlisted:
             notes.append(f"{path}: {unlisted} {in_words(Reason.MANY_MEMBERS)}")
     first, corrections = min(bases.values()), clock_corrections(shared_ends(ends))
     clocks = {
@@ -137,12 +133,6 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
                 f"{path}: its clock is {abs(shift) / NS_PER_YEAR:.0f} years from that of other ranks; leave it out"
             )
     return Survey(first, clocks, hosts, notes)
-
-
-def _hosts(trace: DeviceTrace) -> frozenset[int]:
-    """Returns the processes of host rows; some profilers show calls on devices too."""
-    devices = np.setdiff1d(trace.activities.device, trace.ops.process)
-    return frozenset(trace.processes) - frozenset(devices.tolist())
 
 
 class RankReport(msgspec.Struct):

@@ -114,27 +114,18 @@ class _Rank:
         self.connection, self.rank, self.file = connection, of.rank, str(of.path)
         self.clock, self.hosts = job.clocks[of.rank], job.hosts[of.rank]
         self.trace = read_device_trace(str(of.path))
-        self.first = {table: self._next(table) for table in ("ops", "calls", "activities")}
+        self.first = {
+            # the first id that no row of the table has
+            table: int(connection.execute(f"SELECT COALESCE(max(id), 0) + 1 FROM {table}").fetchone()[0])
+            for table in ("ops", "calls", "activities")
+        }
 
     def write(self) -> RankReport:
-        trace = self.trace
-        self._write_identity()
-        self._write_rows()
-        nesting = nest(ThreadIntervals(trace.ops.thread, trace.ops.start, trace.ops.end), trace.ops.event_index)
-        op_of_call = enclosing_ops(trace.calls, trace.ops, nesting, are_step_marks(trace.ops.name))
-        self._edges("nested", "ops", "ops", nesting.parent)
-        self._edges("calls", "ops", "calls", op_of_call)
-        self._edges("launches", "calls", "activities", launching_calls(trace.activities, trace.calls))
-        self._edges("stream", "activities", "activities", previous_on_stream(trace.activities))
-        rows = len(trace.ops.start) + len(trace.calls.start) + len(trace.activities.start)
-        return RankReport(self.rank, self.file, rows, len(trace.activities.start), self.clock.correction_ns)
-
-    def _write_identity(self) -> None:
-        trace = self.trace
-        pid = min(self.hosts, default=None)
-        rank = (self.rank, pid, self.file, trace.world_size, self.clock.base_time_ns, self.clock.shift_ns)
+        trace, clock = self.trace, self.clock
+        ops, calls, activities = trace.ops, trace.calls, trace.activities
+        rank = self.rank, min(self.hosts, default=None), self.file, trace.world_size, clock.base_time_ns, clock.shift_ns
         self.connection.execute("INSERT INTO rank VALUES (?, ?, ?, ?, ?, ?)", rank)
-        self._insert("device", *np.unique(trace.activities.device, return_counts=True))
+        self._insert("device", *np.unique(activities.device, return_counts=True))
         lost: dict[AnyReason, int] = {
             Reason.SYNC_RECORDS: len(trace.syncs.start),
             Reason.EVENT_RECORDS: len(trace.event_records.event),
@@ -142,23 +133,19 @@ class _Rank:
         dropped = Counts(lost).add(trace.skipped).in_words()
         reasons = [(self.rank, reason, count) for reason, count in dropped.items()]
         self.connection.executemany("INSERT INTO dropped VALUES (?, ?, ?)", reasons)
-
-    def _write_rows(self) -> None:
-        ops, calls, activities, shift = self.trace.ops, self.trace.calls, self.trace.activities, self.clock.shift_ns
-        name = self._text_ids(ops.name)
-        times = ops.start + shift, ops.end + shift
-        self._insert("ops", ops.process, ops.thread, name, *times, ops.annotation, ops.rf_id)
-        name = self._text_ids(calls.name)
-        times = calls.start + shift, calls.end + shift
-        self._insert("calls", calls.process, calls.thread, name, *times, calls.correlation)
-        named = self._text_ids(activities.name), self._text_ids(activities.category)
-        times = activities.start + shift, activities.end + shift
-        self._insert("activities", activities.device, activities.stream, *named, *times, activities.correlation)
-
-    def _next(self, table: str) -> int:
-        """Returns the first id that no row of the table has."""
-        (largest,) = self.connection.execute(f"SELECT COALESCE(max(id), 0) FROM {table}").fetchone()
-        return int(largest) + 1
+        times = [(rows.start + clock.shift_ns, rows.end + clock.shift_ns) for rows in (ops, calls, activities)]
+        self._insert("ops", ops.process, ops.thread, self._ids(ops.name), *times[0], ops.annotation, ops.rf_id)
+        self._insert("calls", calls.process, calls.thread, self._ids(calls.name), *times[1], calls.correlation)
+        texts = self._ids(activities.name), self._ids(activities.category)
+        self._insert("activities", activities.device, activities.stream, *texts, *times[2], activities.correlation)
+        nesting = nest(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
+        op_of_call = enclosing_ops(calls, ops, nesting, are_step_marks(ops.name))
+        self._edges("nested", "ops", "ops", nesting.parent)
+        self._edges("calls", "ops", "calls", op_of_call)
+        self._edges("launches", "calls", "activities", launching_calls(activities, calls))
+        self._edges("stream", "activities", "activities", previous_on_stream(activities))
+        rows = len(ops.start) + len(calls.start) + len(activities.start)
+        return RankReport(self.rank, self.file, rows, len(activities.start), clock.correction_ns)
 
     def _insert(self, table: str, *columns: AnyColumn) -> None:
         """Rows of this rank, numbered where the table numbers its rows."""
@@ -170,7 +157,7 @@ class _Rank:
             part = [column[begin : begin + ROWS_AT_A_TIME].tolist() for column in (*lead, *columns)]
             self.connection.executemany(f"INSERT INTO {table} VALUES ({placeholders})", zip(*part, strict=True))
 
-    def _text_ids(self, column: Categorical) -> Int64:
+    def _ids(self, column: Categorical) -> Int64:
         """Returns the ids of the texts, which are added where they are new."""
         self.connection.executemany("INSERT OR IGNORE INTO text (text) VALUES (?)", ((text,) for text in column.table))
         query = "SELECT id FROM text WHERE text = ?"

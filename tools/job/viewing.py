@@ -6,10 +6,9 @@ one piece of its file, however many ranks there are.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from pathlib import Path
-from typing import IO, Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -30,7 +29,7 @@ from ...schema.linked import (
 from ...schema.progress import Progress, unwatched
 from ..trace_files import RankFile
 from .merge_rows import FIRST_LANE, Lanes, PlacedRow, Thread, chrome_rows
-from .merge_survey import MergeReport, RankReport, Survey, survey
+from .merge_survey import MergeReport, RankReport, survey
 
 Row = dict[str, msgspec.Raw]
 CORRELATIONS = ("correlation", "wait_on_cuda_event_record_corr_id")
@@ -44,8 +43,6 @@ ROW = msgspec.json.Decoder(Row)
 NULL, EMPTY, METADATA = msgspec.Raw(b"null"), msgspec.Raw(b'""'), msgspec.Raw(b'"M"')
 DEVICE_WAITS = tuple(f'"{name}"'.encode() for name in DEVICE_SIDE_WAITS)
 EVENTS = "traceEvents"
-NOTHING_BEFORE = 0, 0, FIRST_LANE
-T = TypeVar("T")
 
 
 class RankRows:
@@ -56,8 +53,9 @@ class RankRows:
     """
 
     def __init__(self, record: MergedRank, hosts: frozenset[int], last_process: int, lanes: Lanes) -> None:
-        self.record = record
-        record.threads = lanes.recorded_threads()
+        self.record, self.lanes = record, lanes
+        for lane, number in lanes.numbers.items():
+            record.threads[number] = identity(json_value(lane.thread.thread))
         self.rows = 0
         self.activities = 0
         self.largest_id = record.id_offset
@@ -66,7 +64,6 @@ class RankRows:
         self._shift_us = record.time_shift_ns // 1000
         self._process: dict[bytes, msgspec.Raw] = {}
         self._recorded_name: dict[bytes, msgspec.Raw] = {}
-        self.lanes = lanes
         self._named_threads: dict[Thread, list[Row]] = defaultdict(list)
         self._activity_categories: dict[bytes, bool] = {}
 
@@ -79,40 +76,38 @@ class RankRows:
     def names(self) -> bytes:
         """Returns rows that name the rank's processes and lanes, and put the ranks in order."""
         hosts = sum(identity(json_value(recorded)) in self._hosts for recorded in self._process)
-        rows: list[dict[str, object]] = []
+        rows: list[Mapping[str, object]] = []
         for recorded, process in self._process.items():
-            name = self._name(json_value(recorded), hosts)
-            recorded_name = self._recorded_name.get(recorded)
-            args = {"name": name} | ({"recorded": recorded_name} if recorded_name is not None else {})
-            order = int(bytes(process))
+            args: dict[str, object] = {"name": f"rank {self.record.rank} · {self._kind(json_value(recorded), hosts)}"}
+            if recorded in self._recorded_name:
+                args["recorded"] = self._recorded_name[recorded]
+            order = {"sort_index": int(bytes(process))}
             rows.append({"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": args})
-            rows.append(
-                {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": order}}
-            )
-        return msgspec.json.encode([*rows, *self._lane_names()])[1:-1]
-
-    def _lane_names(self) -> Iterator[Row]:
-        """Lanes are called and shown as the thread that they are beside, with a number."""
+            rows.append({"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": order})
+        # lanes are called and shown as the thread that they are beside, with a number
         for (thread, depth), number in self.lanes.numbers.items():
             for row in self._named_threads[thread]:
-                args = json_value(row["args"])
-                if isinstance(args, dict) and "name" in args:
-                    args["name"] = f"{args['name']} · {depth + 1}"
-                yield row | {"tid": _raw(number), "args": msgspec.Raw(msgspec.json.encode(args))}
+                recorded_args = json_value(row["args"])
+                if isinstance(recorded_args, dict) and "name" in recorded_args:
+                    recorded_args["name"] = f"{recorded_args['name']} · {depth + 1}"
+                rows.append(row | {"tid": _raw(number), "args": msgspec.Raw(msgspec.json.encode(recorded_args))})
+        return msgspec.json.encode(rows)[1:-1]
 
-    def _name(self, recorded: int | str | float | None, hosts: int) -> str:
+    def _kind(self, recorded: int | str | float | None, hosts: int) -> str:
         process = identity(recorded)
         if process in self._hosts:
-            what = "host" if hosts == 1 else f"host {process}"
-        elif process >= 0:
-            what = f"device {process}"
-        else:
-            what = str(recorded).strip() if isinstance(recorded, str) and recorded.strip() else "profiler"
-        return f"rank {self.record.rank} · {what}"
+            return "host" if hosts == 1 else f"host {process}"
+        if process >= 0:
+            return f"device {process}"
+        return str(recorded).strip() if isinstance(recorded, str) and recorded.strip() else "profiler"
 
     def _rewrite(self, row: Row, number: int) -> Row | None:
         phase, recorded, thread = bytes(row.pop("ph", EMPTY)), bytes(row.get("pid", NULL)), row.get("tid", NULL)
-        row["pid"] = self._unique_process(recorded)
+        if recorded not in self._process:
+            self.last_process += 1
+            self._process[recorded] = _raw(self.last_process)
+            self.record.processes[self.last_process] = identity(json_value(recorded))
+        row["pid"] = self._process[recorded]
         if phase == b'"M"':
             return self._metadata(row, recorded)
         lane = self.lanes.of_row.get(number)
@@ -128,12 +123,14 @@ class RankRows:
         is_activity = phase == b'"X"' and self._is_activity(row)
         self.activities += is_activity
         args = bytes(row.get("args", NULL))
-        if is_activity and (args.startswith(b"{") or args == b"null"):
+        if (is_activity and args == b"null") or (args.startswith(b"{") and (is_activity or b"corr" in args)):
             arguments = ROW.decode(args) if args != b"null" else {}
-            _add_device_and_stream(arguments, recorded, thread if lane is not None else None)
-            row["args"] = self._arguments(arguments)
-        elif args.startswith(b"{") and b"corr" in args:
-            row["args"] = self._arguments(ROW.decode(args))
+            if is_activity:
+                _add_device_and_stream(arguments, recorded, thread if lane is not None else None)
+            for key in CORRELATIONS:
+                if key in arguments:
+                    arguments[key] = self._unique_id(arguments[key])
+            row["args"] = msgspec.Raw(msgspec.json.encode(arguments))
         # the same key is first in all rows, whoever wrote them: readers that stream tell rows apart by it
         return {"ph": msgspec.Raw(phase), **row}
 
@@ -147,14 +144,6 @@ class RankRows:
         if name == NAMES[0] and args.startswith(b"{"):
             self._recorded_name[recorded] = ROW.decode(args).get("name", EMPTY)
         return None
-
-    def _unique_process(self, recorded: bytes) -> msgspec.Raw:
-        process = self._process.get(recorded)
-        if process is None:
-            self.last_process += 1
-            process = self._process[recorded] = _raw(self.last_process)
-            self.record.processes[self.last_process] = identity(json_value(recorded))
-        return process
 
     def _later(self, time: bytes) -> msgspec.Raw:
         """Returns the time moved, digit by digit as it was written."""
@@ -175,13 +164,6 @@ class RankRows:
             return recorded
         self.largest_id = max(self.largest_id, number + self.record.id_offset)
         return _raw(number + self.record.id_offset)
-
-    def _arguments(self, arguments: Row) -> msgspec.Raw:
-        """With unique correlations."""
-        for key in CORRELATIONS:
-            if key in arguments:
-                arguments[key] = self._unique_id(arguments[key])
-        return msgspec.Raw(msgspec.json.encode(arguments))
 
     def _is_activity(self, row: Row) -> bool:
         category = bytes(row.get("cat", NULL))
@@ -214,69 +196,47 @@ def merge_for_viewing(ranks: Sequence[RankFile], output: str, progress: Progress
     with open_output(output) as out:
         head = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": job.base_time_ns}
         out.write(msgspec.json.encode(head)[:-1] + b',"%b":[' % EVENTS.encode())
-        rows: RankRows | None = None
+        largest_id, last_process, lane, separator = 0, 0, FIRST_LANE, b"\n"
         for trace in progress(ranks, "merging ranks", len(ranks), "rank"):
-            rows, damage = _write_rank(trace, job, rows, out)
-            records.append(rows.record)
-            correction = job.clocks[trace.rank].correction_ns
-            report.ranks.append(RankReport(trace.rank, str(trace.path), rows.rows, rows.activities, correction))
+            clock, path, damage = job.clocks[trace.rank], str(trace.path), Damage(str(trace.path), "rows")
+            record = MergedRank(trace.rank, trace.path.name, clock.shift_ns, largest_id)
+            lanes = Lanes(_pieces(path, PlacedRow, Damage(path, "rows"), record), lane)
+            rows = RankRows(record, job.hosts[trace.rank], last_process, lanes)
+            for piece in _pieces(path, Row, damage, record):
+                if text := rows.rewrite(piece):
+                    out.write(separator + text)
+                    separator = b",\n"
+            out.write(separator + rows.names())
+            separator = b",\n"
+            records.append(record)
+            largest_id, last_process, lane = rows.largest_id, rows.last_process, lanes.end
+            report.ranks.append(RankReport(trace.rank, path, rows.rows, rows.activities, clock.correction_ns))
             report.notes += damage.notes
         out.write(b'],"mergedRanks":' + msgspec.json.encode(records) + b"}\n")
     return report
 
 
-def _write_rank(trace: RankFile, job: Survey, before: RankRows | None, out: IO[bytes]) -> tuple[RankRows, Damage]:
-    """Writes the rows of a rank behind those of the one before."""
-    offset, process, lane = (before.largest_id, before.last_process, before.lanes.end) if before else NOTHING_BEFORE
-    record = MergedRank(trace.rank, trace.path.name, job.clocks[trace.rank].shift_ns, offset)
-    lanes = Lanes(_Rows(trace.path, PlacedRow), lane)
-    rows = RankRows(record, job.hosts[trace.rank], process, lanes)
-    source: _Rows[Row] = _Rows(trace.path, Row)
-    separator = b",\n" if before else b"\n"
-    for piece in source:
-        text = rows.rewrite(piece)
-        if text:
-            out.write(separator + text)
-            separator = b",\n"
-    out.write(separator + rows.names())
-    record.metadata = source.metadata
-    return rows, source.damage
+def _pieces(path: str, kind: Any, damage: Damage, record: MergedRank) -> Iterator[list[Any]]:
+    """Yields the rows of a trace, decoded as `kind`, and adds what was wrong to `damage`.
 
-
-class _Rows(Generic[T]):
-    """The rows of a trace in pieces, decoded as `kind`.
-
-    Afterwards `metadata` is the rest of its top level, as JSON, and `damage` what was wrong.
+    Afterwards `record` has the keys of the top level beside the rows; of a damaged file those that say whose it is.
     """
-
-    def __init__(self, path: Path, kind: Any) -> None:
-        self._path, self._kind, self._list = str(path), kind, list[kind]
-        self.damage = Damage(str(path), "rows")
-        self.metadata = msgspec.Raw(b"{}")
-
-    def __iter__(self) -> Iterator[list[T]]:
-        if is_database(self._path):
-            for piece in chrome_rows(read_device_trace(self._path)):
-                yield msgspec.json.decode(piece, type=self._list)
-            return
-        with open_input(self._path, protected=True) as stream:
-            reader: ArrayReader[T] = ArrayReader(
-                stream, self._path, EVENTS, self._kind, lambda _: None, damage=self.damage
-            )
-            for _, rows in reader:
-                yield rows
-        if reader.document.lstrip()[:1] == b"{":
-            self.metadata = msgspec.Raw(msgspec.json.encode(_metadata(reader)))
-
-
-def _metadata(reader: ArrayReader[T]) -> Row:
-    """Returns the keys beside the rows; of a damaged file those that say whose it is."""
+    if is_database(path):
+        for piece in chrome_rows(read_device_trace(path)):
+            yield msgspec.json.decode(piece, type=list[kind])
+        return
+    with open_input(path, protected=True) as stream:
+        reader = ArrayReader[Any](stream, path, EVENTS, kind, lambda _: None, damage=damage)
+        for _, rows in reader:
+            yield rows
+    if reader.document.lstrip()[:1] != b"{":
+        return
     try:
-        top = msgspec.json.decode(reader.document, type=Row)
+        top = ROW.decode(reader.document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         recorded = msgspec.to_builtins(reader.top_level(DeviceFile))
         times = STEP_WITHOUT_PROFILER, DATA_WAIT_WITHOUT_PROFILER
         kept = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", *times)
         top = {key: msgspec.Raw(msgspec.json.encode(recorded[key])) for key in kept}
     top.pop(EVENTS, None)
-    return top
+    record.metadata = msgspec.Raw(msgspec.json.encode(top))
