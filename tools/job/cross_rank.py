@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import permutations
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -57,24 +58,36 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
 def _disagreements_in_group(
     group: Group, summaries: Mapping[int, GroupSummary], ranks: Mapping[int, RankComms]
 ) -> list[Disagreement]:
-    """Returns the first kind of difference: silent ranks, other collectives, another order, or shards and splits."""
-    disagreements = list(_silent(group, summaries, ranks))
-    issued = {rank: (summary.collectives, summary.common) for rank, summary in summaries.items()}
-    disagreements += _deviating(
-        (group,), issued, lambda common, deviating: f"{common[0]} and {deviating[0]} collectives that differ"
-    )
-    disagreements = disagreements or [*_out_of_sequence(group, summaries)]
-    return disagreements or [*_shards(group, summaries), *_splits(group, summaries)]
-
-
-def _silent(
-    group: Group, summaries: Mapping[int, GroupSummary], ranks: Mapping[int, RankComms]
-) -> Iterator[Disagreement]:
-    silent = sorted((set(ranks_of(group.ranks)) & set(ranks)) - set(summaries))
-    if silent:
+    """Returns the first kind of difference: silent ranks and other collectives, another order, or shards and splits."""
+    disagreements, groups = list[Disagreement](), (group,)
+    if silent := sorted((set(ranks_of(group.ranks)) & set(ranks)) - set(summaries)):
         rank, summary = next(iter(summaries.items()))
         what = f"{ranks_in_words(silent)} issued no collective, rank {rank} {summary.collectives}"
-        yield Disagreement((rank, silent[0]), (group,), what)
+        disagreements.append(Disagreement((rank, silent[0]), groups, what))
+    issued = {rank: (summary.collectives, summary.common) for rank, summary in summaries.items()}
+    disagreements += _deviating(
+        groups, issued, lambda common, deviating: f"{common[0]} and {deviating[0]} collectives that differ"
+    )
+    ordered = next((rank for rank, summary in summaries.items() if not summary.out_of_sequence), None)
+    if not disagreements and ordered is not None:
+        disagreements += [
+            Disagreement(
+                (ordered, rank),
+                groups,
+                f"rank {rank} issued {summary.out_of_sequence} collectives against their sequence numbers, rank "
+                f"{ordered} all in order",
+            )
+            for rank, summary in summaries.items()
+            if summary.out_of_sequence
+        ]
+    if disagreements:
+        return disagreements
+    has_all = len(summaries) >= len(ranks_of(group.ranks))
+    whole_sum = next(iter(summaries.values())).whole_sum
+    if has_all and sum(summary.shard_sum for summary in summaries.values()) % PRIME != whole_sum:
+        shards = {rank: summary.shards for rank, summary in summaries.items()}
+        disagreements += _deviating(groups, shards, lambda common, deviating: "their shards do not make up the whole")
+    return [*disagreements, *_splits(group, summaries)]
 
 
 def _deviating(
@@ -88,32 +101,6 @@ def _deviating(
     for deviating, (rank, *alike) in deviating_values:
         as_well = f" (as for {ranks_in_words(alike)})" if alike else ""
         yield Disagreement((common_value[1][0], rank), groups, what(common_value[0], deviating) + as_well)
-
-
-def _out_of_sequence(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
-    """Yields who issues collectives against their sequence numbers, while others do so in order."""
-    counts = {rank: summary.out_of_sequence for rank, summary in summaries.items()}
-    ordered = next((rank for rank, count in counts.items() if not count), None)
-    if ordered is not None:
-        for rank, count in counts.items():
-            if count:
-                what = (
-                    f"rank {rank} issued {count} collectives against their sequence numbers, rank {ordered} all in "
-                    "order"
-                )
-                yield Disagreement((ordered, rank), (group,), what)
-
-
-def _shards(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
-    """Yields ranks whose shards differ, if all members are there and the shards do not add up to the whole."""
-    whole_sum = next(iter(summaries.values())).whole_sum
-    if (
-        len(summaries) < len(ranks_of(group.ranks))
-        or sum(summary.shard_sum for summary in summaries.values()) % PRIME == whole_sum
-    ):
-        return
-    shards = {rank: summary.shards for rank, summary in summaries.items()}
-    yield from _deviating((group,), shards, lambda common, deviating: "their shards do not make up the whole")
 
 
 def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
@@ -188,28 +175,21 @@ def _notes(
         missing = sorted(set(ranks_of(text)) - set(ranks))
         if missing:
             notes.append(f"{len(missing)} of {len(ranks_of(text))} members of the group {_cut(text)} are absent")
+    in_order = sorted(ranks.items())
+    most = max((comms.kernels for comms in ranks.values()), default=0)
+    steps = usual_steps(comms.steps for _, comms in in_order)
     notes += [
         f"rank {rank}: {comms.unmatched} communications of unknown group or peer"
-        for rank, comms in sorted(ranks.items())
+        for rank, comms in in_order
         if comms.unmatched
     ]
-    return notes + _asymmetry(ranks)
-
-
-def _asymmetry(ranks: Mapping[int, RankComms]) -> list[str]:
-    """Returns ranks that recorded fewer kernels or other steps than the rest."""
-    most_kernels = max((comms.kernels for comms in ranks.values()), default=0)
-    notes = [
-        f"rank {rank}: {mark_of(comms.kernels, most_kernels)}, {comms.kernels} kernels where another rank has "
-        f"{most_kernels}"
-        for rank, comms in sorted(ranks.items())
-        if mark_of(comms.kernels, most_kernels)
+    notes += [
+        f"rank {rank}: {mark}, {comms.kernels} kernels where another rank has {most}"
+        for rank, comms in in_order
+        if (mark := mark_of(comms.kernels, most))
     ]
-    steps = usual_steps(comms.steps for _, comms in sorted(ranks.items()))
     return notes + [
-        f"rank {rank}: {comms.steps} steps, other ranks {steps}"
-        for rank, comms in sorted(ranks.items())
-        if comms.steps != steps
+        f"rank {rank}: {comms.steps} steps, other ranks {steps}" for rank, comms in in_order if comms.steps != steps
     ]
 
 
@@ -244,31 +224,38 @@ def first_difference(disagreement: Disagreement, issued_by: Callable[[int], Sequ
     left, right = (
         [call for call in issued_by(rank) if call.group in disagreement.groups] for rank in disagreement.ranks
     )
-    differences = (
-        _order_differences(disagreement, left, right)
-        if len(disagreement.groups) > 1
-        else _group_differences(disagreement, left, right)
-    )
-    return next(differences, disagreement.what)
-
-
-def _order_differences(disagreement: Disagreement, left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[str]:
+    if len(disagreement.groups) == 1:
+        return next(_differences(disagreement, left, right), disagreement.what)
     for position, sides in enumerate(zip(left, right, strict=False), 1):
         if sides[0].group != sides[1].group:
-            issued = (
-                f"rank {rank} issued {_words(side)} in {side.group.text}"
-                for rank, side in zip(disagreement.ranks, sides, strict=True)
-                if side.group
-            )
-            yield f"collective {position} of both: {', '.join(issued)}"
+            issued = _both_sides(disagreement, sides, [f" in {side.group.text}" for side in sides if side.group])
+            return f"collective {position} of both: {issued}"
+    return disagreement.what
 
 
-def _group_differences(disagreement: Disagreement, left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[str]:
+def _differences(disagreement: Disagreement, left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[str]:
+    """Yields how two ranks differ in the collectives of a group, first in what all members must have in common."""
     pairs = list(_pairs(left, right))
-    for difference in (_common_difference, _split_difference, _shard_difference):
-        for label, *sides in pairs:
-            if what := difference(disagreement, *sides):
-                yield f"{label}: {what}"
+    for label, first, second in pairs:
+        if first is None or second is None or identity(first.recorded) != identity(second.recorded):
+            yield f"{label}: {_both_sides(disagreement, (first, second))}"
+    both = [(label, (first, second)) for label, first, second in pairs if first and second]
+    members = ranks_of(disagreement.groups[0].ranks)
+    for label, sides in both:
+        if kind_of(sides[0].recorded) is not CollectiveType.ALL_TO_ALL:
+            continue
+        for (source, sender), (target, receiver) in permutations(zip(disagreement.ranks, sides, strict=True)):
+            sends = shares(sender.recorded, len(members), sent=True)
+            expects = shares(receiver.recorded, len(members), sent=False)
+            if sends is not None and expects is not None:
+                out, expected = sends[members.index(target)], expects[members.index(source)]
+                if out != expected:
+                    what = f"in {sender.recorded.name} rank {source} sends {out} elements to rank {target}"
+                    yield f"{label}: {what}, which expects {expected}"
+    for label, (first, second) in both:
+        shard = SHARD.get(kind_of(first.recorded))
+        if shard and getattr(first.recorded, shard) != getattr(second.recorded, shard):
+            yield f"{label}: {_both_sides(disagreement, (first, second))}; {disagreement.what}"
 
 
 def _pairs(left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[tuple[str, Side, Side]]:
@@ -282,51 +269,20 @@ def _pairs(left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[tuple[st
     left_calls, right_calls = (
         dict(zip(rows.tolist(), side, strict=True)) for rows, side in zip(matches.matched, sides, strict=True)
     )
-    for matched, (number, occurrence) in enumerate(
-        zip(matches.sequence.tolist(), matches.occurrence.tolist(), strict=True)
-    ):
+    numbers = zip(matches.sequence.tolist(), matches.occurrence.tolist(), strict=True)
+    for matched, (number, occurrence) in enumerate(numbers):
         label = f"collective {occurrence + 1}" if number < 0 else f"collective with number {number}"
         yield label, left_calls.get(matched), right_calls.get(matched)
 
 
-def _common_difference(disagreement: Disagreement, left: Side, right: Side) -> str:
-    same = left is not None and right is not None and identity(left.recorded) == identity(right.recorded)
-    return "" if same else _both_sides(disagreement, left, right)
-
-
-def _split_difference(disagreement: Disagreement, left: Side, right: Side) -> str:
-    """Returns what one sends to the other against what that one expects, either way."""
-    if left is None or right is None or kind_of(left.recorded) is not CollectiveType.ALL_TO_ALL:
-        return ""
-    members = ranks_of(disagreement.groups[0].ranks)
-    ways = zip((left, right), (right, left), disagreement.ranks, disagreement.ranks[::-1], strict=True)
-    for sender, receiver, source, target in ways:
-        sends = shares(sender.recorded, len(members), sent=True)
-        expects = shares(receiver.recorded, len(members), sent=False)
-        if sends is not None and expects is not None:
-            out, expected = int(sends[members.index(target)]), int(expects[members.index(source)])
-            if out != expected:
-                return (
-                    f"in {sender.recorded.name} rank {source} sends {out} elements to rank {target}, which expects "
-                    f"{expected}"
-                )
-    return ""
-
-
-def _shard_difference(disagreement: Disagreement, left: Side, right: Side) -> str:
-    field = SHARD.get(kind_of(left.recorded)) if left is not None else None
-    if left is None or right is None or not field or getattr(left.recorded, field) == getattr(right.recorded, field):
-        return ""
-    return f"{_both_sides(disagreement, left, right)}; {disagreement.what}"
-
-
-def _both_sides(disagreement: Disagreement, *sides: Side) -> str:
-    return ", ".join(f"rank {rank} issued {_words(side)}" for rank, side in zip(disagreement.ranks, sides, strict=True))
-
-
-def _words(side: Side) -> str:
-    if side is None:
-        return "none"
-    comm = side.recorded
-    out = f" to {comm.out_elements}" if comm.out_elements not in (-1, comm.in_elements) else ""
-    return f"{comm.name} of {comm.in_elements}{out} {comm.dtype}" + (f" by {side.op}" if side.op else "")
+def _both_sides(disagreement: Disagreement, sides: tuple[Side, Side], where: Sequence[str] = ("", "")) -> str:
+    issued = []
+    for rank, side, of_group in zip(disagreement.ranks, sides, where, strict=True):
+        words = "none"
+        if side is not None:
+            comm = side.recorded
+            out = f" to {comm.out_elements}" if comm.out_elements not in (-1, comm.in_elements) else ""
+            by = f" by {side.op}" if side.op else ""
+            words = f"{comm.name} of {comm.in_elements}{out} {comm.dtype}{by}"
+        issued.append(f"rank {rank} issued {words}{of_group}")
+    return ", ".join(issued)

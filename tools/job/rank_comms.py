@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ...converter.communication import meaning, peers
 from ...converter.ranks import Group, GroupNames, ranks_of
-from ...schema.columns import ABSENT, ROUNDING, Int64, is_group_start, nearest, rows_by_number
+from ...schema.columns import ABSENT, ROUNDING, Int64, RowMap, is_group_start, nearest, rows_by_number
 from ...schema.graph import CollectiveType, NodeType
 from ...schema.linked import STEP_MARK, Communication, LinkedTrace, Ops, op_parents
 
@@ -51,21 +51,7 @@ class Issued(NamedTuple):
 
 
 def issued_by(linked: LinkedTrace) -> list[Issued]:
-    """Returns what a rank communicates in the order in which it issued it."""
-    names, issued = GroupNames(), list[Issued]()
-    for number, op in _sort_by_issue(linked):
-        communication = linked.communications[number]
-        for comm in communication.coalesced or [communication]:
-            meant = meaning(comm, "")
-            node = meant.node if meant else NodeType.COMM_COLL
-            has_group = node is NodeType.COMM_COLL and comm.ranks
-            group = names.group_of(comm.ranks, comm.group, comm.description) if has_group else None
-            issued.append(Issued(node, group, comm, op))
-    return issued
-
-
-def _sort_by_issue(linked: LinkedTrace) -> list[tuple[int, str]]:
-    """Returns rows of `linked.communications` in the order of issue, each with the name of the op that asked for it.
+    """Returns what a rank communicates in the order in which it issued it.
 
     Where an activity has no launch call, in the order in which they started.
     """
@@ -73,20 +59,25 @@ def _sort_by_issue(linked: LinkedTrace) -> list[tuple[int, str]]:
     on_device = np.flatnonzero(activities.communication_row >= 0)
     on_host = np.flatnonzero((ops.communication_row >= 0) & (ops.start != ABSENT))
     call = activities.call_row[on_device]
-    issued = linked.calls.start[call] if (call >= 0).all() else activities.start[on_device]
+    submitted = linked.calls.start[call] if (call >= 0).all() else activities.start[on_device]
     number = np.concatenate((activities.communication_row[on_device], ops.communication_row[on_host]))
-    asked_by = _asked_by(ops, np.concatenate((activities.op_row[on_device], on_host)))
-    order = np.argsort(np.concatenate((issued, ops.start[on_host])), kind="stable")
-    # several kernels may do one communication
-    _, first = np.unique(number[order], return_index=True)
-    rows = order[np.sort(first)].tolist()
-    return [(int(number[row]), ops.name[asked_by[row]] if asked_by[row] >= 0 else "") for row in rows]
-
-
-def _asked_by(ops: Ops, row: Int64) -> Int64:
-    """Returns for each op itself, or the nearest one around it that is no mere record of communication."""
+    # who asked is the nearest op around that is no mere record of communication
     is_record = ops.name.where(lambda name: name == RECORD or name.startswith(ANNOTATION))
-    return np.append(nearest(~is_record, op_parents(ops)), -1)[row]
+    issuer = np.concatenate((activities.op_row[on_device], on_host))
+    asked_by = RowMap(nearest(~is_record, op_parents(ops)))[issuer]
+    order = np.argsort(np.concatenate((submitted, ops.start[on_host])), kind="stable")
+    # several kernels may do one communication
+    first = np.sort(np.unique(number[order], return_index=True)[1])
+    names, issued = GroupNames(), list[Issued]()
+    for row in order[first].tolist():
+        communication, op = linked.communications[int(number[row])], asked_by[row]
+        for comm in communication.coalesced or [communication]:
+            meant = meaning(comm, "")
+            node = meant.node if meant else NodeType.COMM_COLL
+            has_group = node is NodeType.COMM_COLL and comm.ranks
+            group = names.group_of(comm.ranks, comm.group, comm.description) if has_group else None
+            issued.append(Issued(node, group, comm, ops.name[op] if op >= 0 else ""))
+    return issued
 
 
 class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -130,20 +121,23 @@ class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def summarise_rank(linked: LinkedTrace) -> RankComms:
     """Returns the summary of one linked rank; linear in its communications times the size of their groups."""
-    issued = issued_by(linked)
+    issued, rank = issued_by(linked), linked.info.rank
     in_order = [(call.group, call.recorded) for call in issued if call.group]
-    groups = sorted({group for group, _ in in_order})
-    of_group: dict[Group, list[Communication]] = {group: [] for group in groups}
+    of_group: dict[Group, list[Communication]] = {group: [] for group in sorted({group for group, _ in in_order})}
     for group, communications in in_order:
         of_group[group].append(communications)
+    unmatched = sum(
+        call.group is None if call.node is NodeType.COMM_COLL else min(peers(call.recorded, call.node, rank)) < 0
+        for call in issued
+    )
     activities = linked.activities
     names = [linked.ops.name.table[code] for code in np.unique(linked.ops.name.codes).tolist()]
     return RankComms(
         groups=[group_summary(group, communications) for group, communications in of_group.items()],
-        orders=_orders(groups, [group for group, _ in in_order]),
-        sent=_messages(issued, NodeType.COMM_SEND, linked.info.rank),
-        received=_messages(issued, NodeType.COMM_RECV, linked.info.rank),
-        unmatched=sum(not _is_placed(call, linked.info.rank) for call in issued),
+        orders=_orders([*of_group], [group for group, _ in in_order]),
+        sent=_messages(issued, NodeType.COMM_SEND, rank),
+        received=_messages(issued, NodeType.COMM_RECV, rank),
+        unmatched=unmatched,
         overlapping=_overlapping(linked.ops),
         steps=sum(name.startswith(STEP_MARK) for name in names),
         kernels=int(activities.category.equal("kernel").sum()),
@@ -158,12 +152,6 @@ def _overlapping(ops: Ops) -> int:
     thread, start, end = ops.thread[rows], ops.start[rows], ops.end[rows]
     both_ns = np.minimum(end[:-1], end[1:]) - start[1:]
     return int(((thread[1:] == thread[:-1]) & (both_ns > ROUNDING)).sum())
-
-
-def _is_placed(call: Issued, rank: int) -> bool:
-    return (
-        call.group is not None if call.node is NodeType.COMM_COLL else min(peers(call.recorded, call.node, rank)) >= 0
-    )
 
 
 def identity(comm: Communication) -> tuple[str, str, int]:
