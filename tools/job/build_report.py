@@ -8,7 +8,7 @@ report, so that the next one begins anew.
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,21 +142,6 @@ class BuildReport(SummaryRepr, msgspec.Struct):
         return self.digest == _digest(self)
 
     @property
-    def start_offsets_us(self) -> dict[int, float]:
-        """By rank, how much later than the first one each begins in what was built for a simulator."""
-        if self.goal and self.options.start_offsets:
-            return {rank.rank: rank.begin_ns / 1000 for rank in self.goal.ranks if rank.begin_ns}
-        return {
-            rank.rank: rank.target[Change.START_OFFSET] for rank in self.ranks if Change.START_OFFSET in rank.target
-        }
-
-    @property
-    def host_time_after_us(self) -> dict[int, float]:
-        """By rank, for how long the host worked on after the last activity, of graphs without host."""
-        kept = {rank.rank: rank.convert.host_time_after_us for rank in self.ranks if rank.convert}
-        return {rank: time for rank, time in kept.items() if time}
-
-    @property
     def all_failures(self) -> list[str]:
         """A line for each thing that could not be built, ranks with the same error together."""
         by_error: dict[str, list[int]] = defaultdict(list)
@@ -217,16 +202,6 @@ def _digest(report: BuildReport) -> str:
     return hashlib.blake2b(to_json(msgspec.structs.replace(read, digest="")), digest_size=16).hexdigest()
 
 
-def comparable(report: BuildReport | None, options: BuildOptions, window: Window) -> BuildReport | None:
-    """Returns what an earlier build said, if it was by this tool, of this part and with these options."""
-    is_comparable = report is not None and (report.tool, report.options, report.window) == (
-        this_tool(),
-        options,
-        window,
-    )
-    return report if is_comparable else None
-
-
 def read_report(path: Path) -> BuildReport | None:
     """Returns an earlier report, None where there is none that can be read."""
     try:
@@ -241,48 +216,52 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     ranks = list(ranks)
     most_kernels = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
     rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most_kernels) for rank in ranks)
-    return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *_dropped_lines(ranks)])
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for rank in ranks:
+        for reason, count in rank.link.dropped.in_words().items() if rank.link else ():
+            by_reason[reason].append(f"{count} of rank {rank.rank}")
+    dropped = [summary_line("dropped", f"{reason}: {_shown(counts)}") for reason, counts in sorted(by_reason.items())]
+    return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *dropped])
 
 
 def time_lines(report: BuildReport) -> Iterator[str]:
     """Yields what was added to the ranks' own activities: start offsets, host time at the end, and what collectives
     took beyond the fitted network.
     """
-    if report.start_offsets_us:
-        yield summary_line("offset", f"{_by_rank(report.start_offsets_us)} later than the first rank")
-    if report.host_time_after_us:
-        yield summary_line("host time", f"{_by_rank(report.host_time_after_us)} after the last activity kept")
-    if longer := [rank for rank in report.ranks if Change.EXCESS in rank.target]:
-        most = max(longer, key=lambda rank: rank.target[Change.EXCESS])
-        yield _excess_line(most.rank, most.target[Change.EXCESS], most.target[Change.COLLECTIVES])
-    elif report.goal and any(rank.excess_ns for rank in report.goal.ranks):
-        longest = max(report.goal.ranks, key=lambda rank: rank.excess_ns)
-        yield _excess_line(longest.rank, longest.excess_ns / 1000, longest.collectives_ns / 1000)
-
-
-def _excess_line(rank: int, excess_us: float, collectives_us: float) -> str:
-    return summary_line(
-        "excess",
-        f"{time_text(excess_us)} of {time_text(collectives_us)} of collectives on rank {rank} is more than the fitted "
-        "network gives; kept whatever the network",
-    )
+    goal, ranks = report.goal, report.ranks
+    offsets = {rank.rank: rank.target[Change.START_OFFSET] for rank in ranks if Change.START_OFFSET in rank.target}
+    if goal and report.options.start_offsets:
+        offsets = {rank.rank: rank.begin_ns / 1000 for rank in goal.ranks if rank.begin_ns}
+    if offsets:
+        yield summary_line("offset", f"{_by_rank(offsets)} later than the first rank")
+    kept = {rank.rank: time for rank in ranks if rank.convert and (time := rank.convert.host_time_after_us)}
+    if kept:
+        yield summary_line("host time", f"{_by_rank(kept)} after the last activity kept")
+    excess = [
+        (rank.target[Change.EXCESS], rank.target[Change.COLLECTIVES], rank.rank)
+        for rank in ranks
+        if Change.EXCESS in rank.target
+    ]
+    if not excess and goal:
+        excess = [
+            (rank.excess_ns / 1000, rank.collectives_ns / 1000, rank.rank) for rank in goal.ranks if rank.excess_ns
+        ]
+    if excess:
+        excess_us, collectives_us, rank_number = max(excess, key=lambda of_rank: of_rank[0])
+        yield summary_line(
+            "excess",
+            f"{time_text(excess_us)} of {time_text(collectives_us)} of collectives on rank {rank_number} is more than "
+            "the fitted network gives; kept whatever the network",
+        )
 
 
 def _by_rank(times_us: Mapping[int, float]) -> str:
-    ranks = [f"rank {rank} {time_text(time)}" for rank, time in list(times_us.items())[:RANKS_SHOWN]]
-    more = f" and {len(times_us) - RANKS_SHOWN} more ranks" if len(times_us) > RANKS_SHOWN else ""
-    return ", ".join(ranks) + more
+    return _shown([f"rank {rank} {time_text(time)}" for rank, time in times_us.items()])
 
 
-def _dropped_lines(ranks: Iterable[RankSummary]) -> Iterator[str]:
-    """Yields a line for each reason for which something was dropped: how often on which ranks."""
-    by_reason: dict[str, list[str]] = defaultdict(list)
-    for rank in ranks:
-        for reason, count in rank.link.dropped.in_words().items() if rank.link else ():
-            by_reason[reason].append(f"{count} of rank {rank.rank}")
-    for reason, counts in sorted(by_reason.items()):
-        more = f" and {len(counts) - RANKS_SHOWN} more ranks" if len(counts) > RANKS_SHOWN else ""
-        yield summary_line("dropped", f"{reason}: {', '.join(counts[:RANKS_SHOWN])}{more}")
+def _shown(ranks: Sequence[str]) -> str:
+    more = f" and {len(ranks) - RANKS_SHOWN} more ranks" if len(ranks) > RANKS_SHOWN else ""
+    return ", ".join(ranks[:RANKS_SHOWN]) + more
 
 
 def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
@@ -305,14 +284,19 @@ def remove_half_written(folder: Path) -> None:
                 path.unlink()
 
 
-def changed_since(report: BuildReport | None, target: Path) -> list[str]:
-    """Returns sentences on changed or missing files that the graphs of the earlier build depend on."""
-    if report is None:
-        return []
+def comparable(
+    report: BuildReport | None, target: Path, options: BuildOptions, window: Window
+) -> tuple[BuildReport | None, list[str]]:
+    """Returns what an earlier build said, if it was by this tool, of this part and with these options; and sentences on
+    changed or missing files that its graphs depend on: then it says nothing.
+    """
+    if report is None or (report.tool, report.options, report.window) != (this_tool(), options, window):
+        return None, []
     names = [] if report.is_genuine else [REPORT]
     if report.groups and not is_unchanged(target / GROUPS, report.groups):
         names.append(GROUPS)
-    return [f"{name} is not what the earlier build wrote: all ranks are built again" for name in names]
+    changed = [f"{name} is not what the earlier build wrote: all ranks are built again" for name in names]
+    return None if changed else report, changed
 
 
 def put_all_in_place(made: Path, folder: Path, report: BuildReport) -> None:
@@ -329,44 +313,13 @@ def graph_names(report: BuildReport) -> list[str]:
 
 
 def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport, graphs: dict[int, Path]) -> list[str]:
-    """Removes what this build did not write; `graphs` are the paths by rank. Returns a sentence per removed graph."""
-    removed = [
-        *_of_another_job(folder, earlier, report, {path.name for path in graphs.values()}),
-        *_removed_ranks(folder, earlier, {path.name for path in graphs.values()}),
-        *_failed_ranks(report, graphs),
-    ]
-    if report.groups is None and earlier and is_unchanged(folder / GROUPS, earlier.groups):
-        (folder / GROUPS).unlink()
-    if report.options.target == GOAL and report.goal is None:
-        (folder / GOAL_FILE).unlink(missing_ok=True)
-    return removed
+    """Removes what this build did not write; `graphs` are the paths by rank. Returns a sentence per removed graph.
 
-
-def _of_another_job(folder: Path, earlier: BuildReport | None, report: BuildReport, names: set[str]) -> Iterator[str]:
-    """Yields a sentence on graphs in the folder that were made of other traces, or of which no report tells."""
-    if earlier is None:
-        there = sorted(path.name for path in folder.iterdir() if re.fullmatch(GRAPH, path.name))
-        if there:
-            replaced = len(names.intersection(there))
-            yield f"{_some(there)}: in the folder without a report of their build; {replaced} replaced, {len(there) - replaced} left"
-        return
-    before, now = (
-        {rank.device.blake2b: rank.device.file for rank in of.ranks if rank.device.blake2b} for of in (earlier, report)
-    )
-    if before and now and not before.keys() & now.keys():
-        yield f"the folder held a job of other traces, {_some([*before.values()])}; it is replaced"
-
-
-def _some(names: list[str]) -> str:
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-
-
-def _removed_ranks(folder: Path, earlier: BuildReport | None, names: set[str]) -> Iterator[str]:
-    """Removes the graphs that the earlier build wrote and whose names are not among the job's.
-
-    Reports are from anywhere: what one lists is only removed when it is named like a graph and holds what the report
-    says.
+    Reports are from anywhere: a graph that the earlier one lists is only removed when it is named like one and holds
+    what the report says.
     """
+    names = {path.name for path in graphs.values()}
+    removed = _of_another_job(folder, earlier, report, names)
     for rank in earlier.ranks if earlier else ():
         name = rank.graph.file if rank.graph else ""
         path = folder / name
@@ -375,13 +328,34 @@ def _removed_ranks(folder: Path, earlier: BuildReport | None, names: set[str]) -
             if is_known:
                 path.unlink()
             became = "removed" if is_known else "left, as something else has written it since"
-            yield f"{name}: rank {rank.rank} of an earlier build, which is not in this job; {became}"
-
-
-def _failed_ranks(report: BuildReport, graphs: dict[int, Path]) -> Iterator[str]:
-    """Removes earlier graphs of ranks that failed now."""
+            removed.append(f"{name}: rank {rank.rank} of an earlier build, which is not in this job; {became}")
     for rank in report.ranks:
         graph = graphs[rank.rank]
         if rank.status == FAILED and graph.is_file():
             graph.unlink()
-            yield f"{graph.name}: rank {rank.rank} failed; removed"
+            removed.append(f"{graph.name}: rank {rank.rank} failed; removed")
+    if report.groups is None and earlier and is_unchanged(folder / GROUPS, earlier.groups):
+        (folder / GROUPS).unlink()
+    if report.options.target == GOAL and report.goal is None:
+        (folder / GOAL_FILE).unlink(missing_ok=True)
+    return removed
+
+
+def _of_another_job(folder: Path, earlier: BuildReport | None, report: BuildReport, names: set[str]) -> list[str]:
+    """Returns a sentence on graphs in the folder that were made of other traces, or of which no report tells."""
+    if earlier is None:
+        there = sorted(path.name for path in folder.iterdir() if re.fullmatch(GRAPH, path.name))
+        replaced = len(names.intersection(there))
+        became = f"{replaced} replaced, {len(there) - replaced} left"
+        return [f"{_some(there)}: in the folder without a report of their build; {became}"] if there else []
+    before, now = (
+        {rank.device.blake2b: rank.device.file for rank in of.ranks if rank.device.blake2b} for of in (earlier, report)
+    )
+    is_replaced = before and now and not before.keys() & now.keys()
+    return (
+        [f"the folder held a job of other traces, {_some([*before.values()])}; it is replaced"] if is_replaced else []
+    )
+
+
+def _some(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

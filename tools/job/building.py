@@ -49,7 +49,6 @@ from .build_report import (
     BuildOptions,
     BuildReport,
     FileContent,
-    changed_since,
     comparable,
     content_of,
     graph_names,
@@ -61,7 +60,7 @@ from .build_report import (
     write_report,
 )
 from .cross_rank import first_difference, verify
-from .job_plan import RankCommunication, look_up, plan_job
+from .job_plan import look_up, plan_job
 from .rank_comms import Issued, issued_by
 
 MAX_FIRST_DIFFERENCES = 8
@@ -143,9 +142,7 @@ def build(
     with locked(target / LOCK, str(output_dir)), fresh_folder(target / WAITING) as waiting:
         remove_half_written(target)
         reported = read_report(target / REPORT)
-        earlier = None if anew else comparable(reported, options, window)
-        if changed := changed_since(earlier, target):
-            earlier = None
+        earlier, changed = (None, []) if anew else comparable(reported, target, options, window)
         # what a worker of a cluster makes after its build was stopped is nobody's
         scratch = waiting / os.urandom(4).hex()
         scratch.mkdir()
@@ -234,7 +231,11 @@ def _first_step(work: _Build, tasks: dict[int, RankTask]) -> dict[int, RankResul
         for built, (task, outcome) in enumerate(outcomes, 1):
             stages.reached(BUILD_STAGES * built)
             result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task, outcome))
-            results[task.pair.rank] = _share_lists(result, lists)
+            if result.communication:
+                # thousands of ranks know the same lists of ranks
+                groups = [lists.setdefault(ranks, ranks) for ranks in result.communication.groups]
+                result = result._replace(communication=result.communication._replace(groups=groups))
+            results[task.pair.rank] = result
     return results
 
 
@@ -269,36 +270,18 @@ def _finish(
     has_earlier_numbers = earlier is not None and earlier.groups == groups
     finishing = [
         FinishTask(tasks[rank], results[rank].summary, plan.ranks[rank])
-        for rank in sorted(communication)
+        for rank, to_share in sorted(communication.items())
         if tasks[rank].options.target == ASTRA_SIM
-        or not (has_earlier_numbers if rank in unchanged else _has_numbers(communication[rank], plan.numbers))
+        or not (
+            has_earlier_numbers if rank in unchanged else number_groups(to_share.groups).items() <= plan.numbers.items()
+        )
     ]
     if finishing:
-        results.update(_second_step(work, finishing))
+        with closing(work.run(finish_rank, finishing, unseen)) as outcomes:
+            for task, outcome in work.progress(outcomes, "finishing ranks", len(finishing), "rank"):
+                result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task.task, outcome))
+                results[task.task.pair.rank] = result
     return plan.network if plan.network.transfers else None, groups
-
-
-def _second_step(work: _Build, finishing: list[FinishTask]) -> dict[int, RankResult]:
-    """Finishes the graphs of ranks by what all ranks agree on."""
-    results: dict[int, RankResult] = {}
-    with closing(work.run(finish_rank, finishing, unseen)) as outcomes:
-        for task, outcome in work.progress(outcomes, "finishing ranks", len(finishing), "rank"):
-            result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task.task, outcome))
-            results[task.task.pair.rank] = result
-    return results
-
-
-def _share_lists(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
-    """Returns the result with equal lists of ranks shared through `lists`: thousands of ranks know the same ones."""
-    if result.communication is None:
-        return result
-    groups = [lists.setdefault(ranks, ranks) for ranks in result.communication.groups]
-    return result._replace(communication=result.communication._replace(groups=groups))
-
-
-def _has_numbers(rank: RankCommunication, numbers: dict[RankList, int]) -> bool:
-    """Returns whether the rank, which numbered its groups by itself, gave them the numbers of the job."""
-    return all(numbers[group] == number for group, number in number_groups(rank.groups).items())
 
 
 def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:

@@ -32,7 +32,7 @@ from ...converter.ranks import (
 )
 from ...converter.targets import LEAST_BYTES, simulated_as
 from ...schema.arguments import ASTRA_SIM, Target
-from ...schema.columns import ABSENT, Bool, Int64, Keys, asof_backward, group_sums, rows_by_number
+from ...schema.columns import ABSENT, Bool, Int64, Keys, asof_backward, group_sums, groupby, rows_by_number
 from ...schema.comm_groups import RankList, number_groups
 from ...schema.graph import ExecutionGraph
 
@@ -119,20 +119,18 @@ def complete_transfers(calls: MatchedCalls, is_awaited: Bool) -> dict[int, Trans
     """Returns the collectives and messages in which all members took part, by the number of their match; sends that
     are awaited wait for their receivers. A transfer lasts as long as its shortest member, which came last.
     """
-    number, first, match = np.unique(calls.matched, return_index=True, return_inverse=True)
-    size, length = np.zeros(len(number), np.int64), np.full(len(number), np.iinfo(np.int64).max)
-    np.maximum.at(size, match, calls.size)
-    np.minimum.at(length, match, calls.transfer_ns)
-    count, kind, members = np.bincount(match), calls.kind[first], calls.members[first]
-    kind = np.where(kind >= 0, kind, np.where(is_awaited[first], AWAITED_MESSAGE, MESSAGE))
-    ranks, end = calls.rank[np.argsort(match, kind="stable")].tolist(), np.cumsum(count)
+    matches = groupby(calls.matched)
+    count, members = matches.count(), calls.members[matches.first]
+    kind = np.where(calls.kind >= 0, calls.kind, np.where(is_awaited, AWAITED_MESSAGE, MESSAGE))[matches.first]
+    ranks, end = calls.rank[np.argsort(matches.number, kind="stable")].tolist(), np.cumsum(count)
     is_complete = count == np.where(members > 0, members, len(calls.offset_ns))
-    rows = np.argsort(first)
-    rows = rows[is_complete[rows]]
-    facts = zip(*(column[rows].tolist() for column in (number, kind, count, size, length, end)), strict=True)
+    chosen = np.argsort(matches.first)
+    chosen = chosen[is_complete[chosen]]
+    sizes, lengths = matches.largest(calls.size), matches.smallest(calls.transfer_ns)
+    columns = (calls.matched[matches.first], kind, count, sizes, lengths, end)
     return {
         number: Transfer(kind, count, size, length, tuple(ranks[end - count : end]))
-        for number, kind, count, size, length, end in facts
+        for number, kind, count, size, length, end in zip(*(column[chosen].tolist() for column in columns), strict=True)
     }
 
 
@@ -149,72 +147,60 @@ def excess_times(
     is_played = np.isin(calls.matched, [*collectives])
     on_hosts, least_ns = np.ones(count, np.bool_), np.full(count, np.iinfo(np.int64).max)
     np.logical_and.at(on_hosts, calls.matched, calls.on_host)
-    alone_ns = _alone_ns(calls, positions, is_played, _taken_ns(calls, collectives, on_hosts))
+    alone_ns = _alone_ns(calls, positions, is_played, collectives, on_hosts[calls.matched])
     np.minimum.at(least_ns, calls.matched[is_played], alone_ns[is_played])
-    least, runs_on_hosts = least_ns.tolist(), on_hosts.tolist()
-    sizes = {
-        number: _size_for(network, transfer, least[number])
-        for number, transfer in collectives.items()
-        if not runs_on_hosts[number] and least[number] < transfer.ns
-    }
     # the simulator numbers the collectives of a rank, so what one rank leaves out all have to
-    hidden = {
-        number
-        for number in sizes
-        if collectives[number].members == ranks
-        and (network_time_ns(network, _simulated(collectives[number], 0)) or 0.0) > least[number]
-    }
-    smaller = {
-        number: size for number, size in sizes.items() if number not in hidden and size < collectives[number].size
-    }
-    given_ns = {
-        number: network_time_ns(network, _simulated(transfer, smaller.get(number, transfer.size)))
-        for number, transfer in collectives.items()
-        if number not in hidden
-    }
-    is_timed = np.isin(calls.matched, [number for number, given in given_ns.items() if given is not None])
+    hidden, smaller, given_ns = set[int](), dict[int, int](), dict[int, int]()
+    for number, transfer in collectives.items():
+        size, least = transfer.size, int(least_ns[number])
+        if not on_hosts[number] and least < transfer.ns:
+            if transfer.members == ranks and (network_time_ns(network, _simulated(transfer, 0)) or 0.0) > least:
+                hidden.add(number)
+                continue
+            size = _size_for(network, transfer, least)
+            if size < transfer.size:
+                smaller[number] = size
+        if (given := network_time_ns(network, _simulated(transfer, size))) is not None:
+            given_ns[number] = round(given)
+    is_timed = np.isin(calls.matched, [*given_ns])
     kept_ns = np.where(on_hosts[calls.matched], alone_ns, least_ns[calls.matched])
     columns = (column[is_timed].tolist() for column in (calls.rank, calls.matched, kept_ns))
     excess = np.zeros(len(calls), np.int64)
     excess[is_timed] = carried_excess(
-        ((rank, collectives[number].ranks), taken - round(given_ns[number] or 0.0))
+        ((rank, collectives[number].ranks), taken - given_ns[number])
         for rank, number, taken in zip(*columns, strict=True)
     )
-    size = np.array([smaller.get(number, 0) for number in calls.matched.tolist()], np.int64)
+    size_of_call = np.array([smaller.get(number, 0) for number in calls.matched.tolist()], np.int64)
     columns_of_ranks = zip(
         calls.by_node(excess, excess > 0),
         group_sums(calls.rank[is_timed], kept_ns[is_timed], ranks).tolist(),
-        calls.by_node(size, is_played & (size > 0)),
+        calls.by_node(size_of_call, size_of_call > 0),
         map(tuple, calls.by_node(calls.node, np.isin(calls.matched, [*hidden]))),
         strict=True,
     )
     return [ExcessTime(*of_rank) for of_rank in columns_of_ranks]
 
 
-def _taken_ns(calls: MatchedCalls, collectives: Mapping[int, Transfer], on_hosts: Bool) -> Int64:
-    """Returns how long each member of a collective took from the last arrival on, 0 for other calls.
-
-    The last one to come took the shortest, and all end together; but host threads end each by itself.
-    """
-    length = {number: transfer.ns for number, transfer in collectives.items()}
-    taken = np.array([length.get(number, 0) for number in calls.matched.tolist()], np.int64)
-    rows = np.flatnonzero(on_hosts[calls.matched])
-    rows = rows[np.lexsort((calls.start_ns[rows], calls.matched[rows]))]
-    matched, start, end = calls.matched[rows], calls.start_ns[rows], calls.end_ns[rows]
-    taken[rows] = end - start[asof_backward(Keys(matched, start), Keys(matched, end))]
-    return taken
-
-
-def _alone_ns(calls: MatchedCalls, positions: Int64, is_played: Bool, taken_ns: Int64) -> Int64:
+def _alone_ns(
+    calls: MatchedCalls, positions: Int64, is_played: Bool, collectives: Mapping[int, Transfer], on_hosts: Bool
+) -> Int64:
     """Returns how long each collective took after those before it in the common order had ended on its rank: the
     simulator runs one at a time.
+
+    The last member to come took the shortest, and all end together; but host threads end each by itself.
     """
-    alone, start = np.zeros(len(calls), np.int64), calls.end_ns - taken_ns
-    for rows in rows_by_number(np.flatnonzero(is_played), calls.rank).values():
-        rows = rows[np.argsort(positions[rows], kind="stable")]
-        end, begin = calls.end_ns[rows], start[rows]
+    rows = np.flatnonzero(is_played)
+    alone, taken = np.zeros(len(calls), np.int64), np.zeros(len(calls), np.int64)
+    taken[rows] = [collectives[number].ns for number in calls.matched[rows].tolist()]
+    hosts = np.flatnonzero(on_hosts)
+    hosts = hosts[np.lexsort((calls.start_ns[hosts], calls.matched[hosts]))]
+    matched, start, end = calls.matched[hosts], calls.start_ns[hosts], calls.end_ns[hosts]
+    taken[hosts] = end - start[asof_backward(Keys(matched, start), Keys(matched, end))]
+    for of_rank in rows_by_number(rows, calls.rank).values():
+        of_rank = of_rank[np.argsort(positions[of_rank], kind="stable")]
+        end, begin = calls.end_ns[of_rank], calls.end_ns[of_rank] - taken[of_rank]
         ended = np.maximum.accumulate(np.append(begin[:1], end[:-1]))
-        alone[rows] = np.maximum(end - np.maximum(begin, ended), 0)
+        alone[of_rank] = np.maximum(end - np.maximum(begin, ended), 0)
     return alone
 
 
