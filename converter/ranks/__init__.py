@@ -45,6 +45,7 @@ from .costs import (
     MESSAGE as MESSAGE,
     RING as RING,
     Cost as Cost,
+    Factors as Factors,
     Stage as Stage,
     Transfer as Transfer,
     carried_excess as carried_excess,

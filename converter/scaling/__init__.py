@@ -7,8 +7,13 @@ measured lengths of collectives in growing groups change. `resized` and `copied`
 one at a time.
 """
 
-from .copies import copied as copied, resized as resized
 from .facts import Assumed as Assumed, RankFacts as RankFacts, rank_facts as rank_facts
 from .lengths import Grown as Grown
-from .plan import Growth as Growth, ScalePlan as ScalePlan, all_groups as all_groups, plan_scaling as plan_scaling
-from .roles import GroupRole as GroupRole
+from .plan import (
+    Growth as Growth,
+    ScalePlan as ScalePlan,
+    all_groups as all_groups,
+    copied as copied,
+    plan_scaling as plan_scaling,
+    resized as resized,
+)

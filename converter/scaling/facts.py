@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, NodeNumbers, nearest, rows_in_circles, rows_of
+from ...schema.columns import Bool, Int64, NodeNumbers, RowMap, nearest, rows_in_circles, rows_of
 from ...schema.comm_groups import RankList
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
@@ -48,24 +48,19 @@ class Phase(IntEnum):
 
 def phases(graph: ExecutionGraph, rows: Int64) -> Int64:
     """Returns the Phase of each node, by the enclosing ops of its issuer and by the thread of that."""
-    caller = _callers(graph)
+    caller, thread = _callers(graph), graph.integers("tid", -1)
     is_backward: Bool = graph.name.where(lambda name: name.startswith(ENGINE))
     is_backward = is_backward | (graph.integers("scope") == BACKWARD_SCOPE) | (graph.integers("fw_tid") > 0)
     of_parameter: Bool = graph.name.where(lambda name: any(node in name for node in PARAMETER_NODES))
-    enclosing = nearest(is_backward, caller)
-    issuer = _issued_by(graph, rows, caller)
-    frame = np.where(issuer >= 0, enclosing[issuer], -1)
-    on_thread = (issuer >= 0) & np.isin(graph.integers("tid", -1)[issuer], _backward_threads(graph, enclosing))
+    enclosing, issuer = nearest(is_backward, caller), _issuers(graph, rows, caller)
+    frame = RowMap(enclosing)[issuer]
+    # threads of the backward pass run nothing else, while another one runs ops that autograd records; without recorded
+    # sequence numbers the main thread, too, would seem to run no forward op
+    forward = np.unique(thread[(enclosing < 0) & (graph.integers("seq_id", -1) >= 0)])
+    backward = np.setdiff1d(thread[enclosing >= 0], forward) if len(forward) else forward
+    on_thread = (issuer >= 0) & np.isin(thread[issuer], backward)
     conditions = [(frame >= 0) & of_parameter[frame], frame >= 0, on_thread]
     return np.select(conditions, [Phase.PARAMETER, Phase.FUNCTION, Phase.THREAD], Phase.OTHER).astype(np.int64)
-
-
-def _backward_threads(graph: ExecutionGraph, enclosing: Int64) -> Int64:
-    """Returns the threads that run nothing but the backward pass, while another one runs ops that autograd records."""
-    thread = graph.integers("tid", -1)
-    forward = np.unique(thread[(enclosing < 0) & (graph.integers("seq_id", -1) >= 0)])
-    # without recorded sequence numbers the main thread, too, would seem to run no forward op
-    return np.setdiff1d(thread[enclosing >= 0], forward) if len(forward) else forward
 
 
 def _callers(graph: ExecutionGraph) -> Int64:
@@ -80,32 +75,25 @@ def _callers(graph: ExecutionGraph) -> Int64:
     return caller
 
 
-def _issued_by(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
+def _issuers(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
     """Returns the slice that launched each node, or handed it to a communicating thread (gloo); -1 where neither is
     known.
-    """
-    edges = data_edges(graph)
-    handed = edges.kind & DependencyKind.HANDOFF != 0
-    giver = np.full(len(graph), -1, np.int64)
-    giver[edges.target[handed]] = edges.source[handed]
-    return np.where(caller[rows] >= 0, caller[rows], giver[_begun_at(graph, rows, giver >= 0)])
-
-
-def _begun_at(graph: ExecutionGraph, rows: Int64, is_handed: Bool) -> Int64:
-    """Returns the node with which each node's thread took its work over, the node itself where that is not known.
 
     A thread of gloo may wait for a copy from the device before it communicates; it took that over, too, unless another
     communication lies between.
     """
+    edges, giver = data_edges(graph), np.full(len(graph), -1, np.int64)
+    handed = edges.kind & DependencyKind.HANDOFF != 0
+    giver[edges.target[handed]] = edges.source[handed]
     thread, position = graph.integers("tid", -1), np.arange(len(graph))
     order = np.argsort(thread, kind="stable")
     communicates = np.isin(order, rows)
     is_first = np.append(True, (np.diff(thread[order]) != 0) | communicates[:-1])[: len(order)]
     first = np.maximum.accumulate(np.where(is_first, position, 0))
-    handed = np.maximum.accumulate(np.where(is_handed[order], position, -1))
+    taken_over = np.maximum.accumulate(np.where(giver[order] >= 0, position, -1))
     begun = np.empty_like(order)
-    begun[order] = order[np.where(handed >= first, handed, position)]
-    return begun[rows]
+    begun[order] = order[np.where(taken_over >= first, taken_over, position)]
+    return np.where(caller[rows] >= 0, caller[rows], giver[begun[rows]])
 
 
 class RankFacts(NamedTuple):
@@ -135,8 +123,10 @@ class RankFacts(NamedTuple):
 def rank_facts(graph: ExecutionGraph) -> RankFacts:
     """Returns the facts of a graph; O(n log n + ranks recorded)."""
     rank = graph.number("rank", -1)
-    rows = NodeNumbers(np.flatnonzero(np.isin(graph.type, COMMUNICATION)))
-    calls = graph_calls(graph, rows, rank)
+    calls = graph_calls(graph, NodeNumbers(np.flatnonzero(np.isin(graph.type, COMMUNICATION))), rank)
+    computing = graph.is_activity & (graph.type == NodeType.COMP) & graph.texts("cat").equal("kernel")
+    count = np.bincount(graph.name.codes[computing], minlength=len(graph.name.table)).tolist()
+    kernels = sorted((name, often) for name, often in zip(graph.name.table, count, strict=True) if often)
     return RankFacts(
         rank=rank,
         world_size=graph.number("world_size", -1),
@@ -145,18 +135,11 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
         length_ns=graph.duration_ns[calls.row],
         phase=phases(graph, calls.row),
         has_host=bool(graph.integers("is_cpu_op", 0).any()),
-        work=_work(graph),
+        work=hashlib.blake2b(repr(kernels).encode(), digest_size=8).hexdigest(),
         notes=graph.notes,
         source=rank,
         moved_by=np.zeros(len(calls), np.int64),
     )
-
-
-def _work(graph: ExecutionGraph) -> str:
-    computing = graph.is_activity & (graph.type == NodeType.COMP) & graph.texts("cat").equal("kernel")
-    count = np.bincount(graph.name.codes[computing], minlength=len(graph.name.table)).tolist()
-    kernels = sorted((name, often) for name, often in zip(graph.name.table, count, strict=True) if often)
-    return hashlib.blake2b(repr(kernels).encode(), digest_size=8).hexdigest()
 
 
 class Assumed(NamedTuple):
@@ -213,22 +196,29 @@ def _sources(traced: Sequence[int], missing: Sequence[int], first_traced: int) -
 
 
 def _stand_in(traced: RankFacts, rank: int) -> RankFacts:
-    """Returns the facts of a missing rank, which does what a traced one does."""
-    distance = rank - traced.rank
-    groups = [_moved(group, rank, distance) for group in traced.calls.groups]
+    """Returns the facts of a missing rank, which does what a traced one does. Raises DataError where there is no group
+    in place of one of its groups.
+    """
+    distance, calls = rank - traced.rank, traced.calls
+    groups, is_moved = list[Group](), list[bool]()
+    for group in calls.groups:
+        is_moved.append(bool(group.ranks) and rank not in _members(group.ranks))
+        if is_moved[-1]:
+            members = [member + distance for member in ranks_of(group.ranks)]
+            if min(members) < 0:
+                raise DataError(
+                    f"rank {rank} was not traced and does not repeat rank {traced.rank}: there is no group in place of "
+                    f"group {group.ranks}; ",
+                    *ALL_NEEDED,
+                )
+            group = group._replace(ranks=ranks_text(members))
+        groups.append(group)
     # the last is for messages, whose group is -1
-    is_moved = np.array([moved != group for moved, group in zip(groups, traced.calls.groups, strict=True)] + [True])
-    moved_by = np.where(is_moved[traced.calls.group], distance, 0)
-    ends = {
-        name: np.where(traced.calls.type == NodeType.COMM_COLL, column, column + distance)
-        for name, column in (("source", traced.calls.source), ("target", traced.calls.target))
-    }
-    return traced._replace(rank=rank, calls=replace(traced.calls, groups=groups, **ends), moved_by=moved_by)
-
-
-def _were_not_traced(source: Mapping[int, int]) -> str:
-    few = "rank" if len(source) == 1 else "ranks"
-    return f"{few} {ranks_text(sorted(source))} not traced, and unlike those that were"
+    moved_by = np.where(np.array([*is_moved, True])[calls.group], distance, 0)
+    is_message = calls.type != NodeType.COMM_COLL
+    source, target = (np.where(is_message, column + distance, column) for column in (calls.source, calls.target))
+    moved_calls = replace(calls, groups=groups, source=source, target=target)
+    return traced._replace(rank=rank, calls=moved_calls, moved_by=moved_by)
 
 
 @cache
@@ -236,57 +226,44 @@ def _members(ranks: str) -> frozenset[int]:
     return frozenset(ranks_of(ranks))
 
 
-def _moved(group: Group, rank: int, distance: int) -> Group:
-    """Returns the group of a missing rank that is in place of a traced one's."""
-    if not group.ranks or rank in _members(group.ranks):
-        return group
-    members = tuple(member + distance for member in ranks_of(group.ranks))
-    if min(members) < 0:
-        raise DataError(
-            f"rank {rank} was not traced and does not repeat rank {rank - distance}: there is no group in place of group "
-            f"{group.ranks}; ",
-            *ALL_NEEDED,
-        )
-    return group._replace(ranks=ranks_text(members))
+def _unlike(source: Mapping[int, int], what: str) -> DataError:
+    few = "rank" if len(source) == 1 else "ranks"
+    where = f"{few} {ranks_text(sorted(source))} not traced, and unlike those that were"
+    return DataError(f"{where}: {what}; ", *ALL_NEEDED)
 
 
 def _new_groups(whole: Sequence[RankFacts], source: Mapping[int, int], removed: Collection[int]) -> Iterator[RankList]:
     """Yields the groups that no traced rank is in. Raises DataError unless each group is used by all its members."""
-    done = defaultdict[str, dict[int, tuple[str, ...]]](dict)
+    done = defaultdict[str, dict[int, list[str]]](lambda: defaultdict(list))
     for rank in whole:
-        of_ranks = defaultdict[str, list[str]](list)
         for group, digest in rank.calls.done().items():
-            of_ranks[group.ranks].append(digest)
-        for ranks, digests in of_ranks.items():
-            done[ranks][rank.rank] = tuple(sorted(digests))
+            done[group.ranks][rank.rank].append(digest)
     for ranks, by_user in done.items():
         users, lacking = set(by_user), set(_members(ranks)) - set(by_user) - set(removed)
         if (lacking and not users.isdisjoint(source)) or not lacking.isdisjoint(source):
-            raise DataError(f"{_were_not_traced(source)}: group {ranks} would lack rank {min(lacking)}; ", *ALL_NEEDED)
-        of_traced = {digests for user, digests in by_user.items() if user not in source}
-        if odd := [user for user in sorted(users & set(source)) if of_traced and by_user[user] not in of_traced]:
-            raise DataError(
-                f"{_were_not_traced(source)}: rank {odd[0]} would do in "
-                f"group {ranks} what rank {source[odd[0]]} does in another one; ",
-                *ALL_NEEDED,
-            )
+            raise _unlike(source, f"group {ranks} would lack rank {min(lacking)}")
+        work = {user: tuple(sorted(digests)) for user, digests in by_user.items()}
+        of_traced = {digests for user, digests in work.items() if user not in source}
+        if odd := [user for user in sorted(users & set(source)) if of_traced and work[user] not in of_traced]:
+            does = f"what rank {source[odd[0]]} does in another one"
+            raise _unlike(source, f"rank {odd[0]} would do in group {ranks} {does}")
         if ranks and not of_traced:
             yield ranks_of(ranks)
 
 
 def _check_messages(whole: Sequence[RankFacts], source: Mapping[int, int]) -> None:
     """Raises DataError unless each message from or to a missing rank has both its ends."""
-    ends = {NodeType.COMM_SEND: Counter[tuple[int, int, int]](), NodeType.COMM_RECV: Counter[tuple[int, int, int]]()}
-    for calls in (rank.calls for rank in whole):
-        for type_, counts in ends.items():
-            rows = np.flatnonzero(calls.type == type_)
-            counts.update(
-                zip(*(column[rows].tolist() for column in (calls.source, calls.target, calls.tag)), strict=True)
+    sent, received = (
+        Counter(
+            message
+            for calls in (rank.calls for rank in whole)
+            for message in zip(
+                *(column[calls.type == kind].tolist() for column in (calls.source, calls.target, calls.tag)),
+                strict=True,
             )
-    sent, received = ends.values()
+        )
+        for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)
+    )
     for start, end, tag in sorted({*sent, *received}):
         if sent[start, end, tag] != received[start, end, tag] and not {start, end}.isdisjoint(source):
-            raise DataError(
-                f"{_were_not_traced(source)}: messages from rank {start} to rank {end} would lack an end; ",
-                *ALL_NEEDED,
-            )
+            raise _unlike(source, f"messages from rank {start} to rank {end} would lack an end")

@@ -10,14 +10,15 @@ group, or of the job.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import Int64, rows_by_number
+from ...schema.columns import Int64
 from ...schema.graph import NodeType
-from ..ranks import RING, Cost, Matching, Transfer, fitted_factors
+from ..ranks import RING, Cost, Factors, Matching, Transfer, fitted_factors
 from ..targets import LEAST_BYTES
 from .facts import RankFacts
 from .roles import GATHERING, GroupRole
@@ -73,18 +74,18 @@ class Fits:
     def __init__(
         self, transfers: Iterable[GroupTransfer], step_ns: float | None = None, byte_ns: float | None = None
     ) -> None:
-        self._fixed_factors = (step_ns, byte_ns)
+        self._given = (step_ns, byte_ns)
         self._measured = defaultdict[Key, list[Transfer]](list)
         for transfer, group in transfers:
             if transfer.ns > 0 and transfer.members > 1 and transfer.kind in RING:
                 for key in _keys(transfer.kind, group):
                     self._measured[key].append(transfer)
-        self._lines: dict[tuple[Key, float], Line | None] = {}
+        self._solved = cache(lambda key, sure: _solved(self._measured[key], sure))
 
     @property
     def is_given(self) -> bool:
         """Whether lengths follow the given network instead of scaling measured ones."""
-        return self._fixed_factors != (None, None)
+        return self._given != (None, None)
 
     def of(self, kind: int, group: int) -> Fit | None:
         """Returns the fit for a type in a group; None where no collective tells anything and nothing is given."""
@@ -92,11 +93,11 @@ class Fits:
             key: source for key, source in zip(_keys(kind, group), SOURCES, strict=True) if key in self._measured
         }
         if not measured:
-            step_ns, byte_ns = self._fixed_factors
+            step_ns, byte_ns = self._given
             return None if step_ns is None or byte_ns is None else _scored(Line(step_ns, byte_ns), "given", [])
         first, source = next(iter(measured.items()))
         if self.is_given:
-            completed = _completed(self._measured[first], *self._fixed_factors)
+            completed = _completed(self._measured[first], *self._given)
             return _scored(completed, f"as given; {source}", self._measured[first])
         for sure in (SURE, 0.0):
             for key, source in measured.items():
@@ -106,14 +107,9 @@ class Fits:
         least = Line(*fitted_factors(_relative(self._measured[first])))
         return _scored(least, measured[first], self._measured[first], identifiable=False)
 
-    def _solved(self, key: Key, sure: float) -> Line | None:
-        if (key, sure) not in self._lines:
-            self._lines[key, sure] = _solved(self._measured[key], sure)
-        return self._lines[key, sure]
-
 
 def _keys(kind: int, group: int) -> tuple[Key, ...]:
-    """Returns whose collectives may determine a fit for this type in this group, the most specific first, as SOURCES."""
+    """Returns whose collectives may determine a fit for a type in a group, the most specific first, as SOURCES."""
     return (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
 
 
@@ -127,7 +123,7 @@ def cost_of(transfer: Transfer) -> Cost:
     return RING[transfer.kind](transfer.members, transfer.size)
 
 
-def _relative(transfers: Sequence[Transfer]) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+def _relative(transfers: Sequence[Transfer]) -> Factors:
     """Returns a row of steps and bytes for each transfer, divided by its measured time."""
     costs = np.array([cost_of(transfer) for transfer in transfers], np.float64)
     return np.asarray(costs / np.array([[transfer.ns] for transfer in transfers], np.float64))
@@ -136,13 +132,13 @@ def _relative(transfers: Sequence[Transfer]) -> "np.ndarray[tuple[int, int], np.
 def _completed(transfers: Sequence[Transfer], step_ns: float | None, byte_ns: float | None) -> Line:
     """Returns the given line; if only one factor is given, with the other one that fits best."""
     step, byte = _relative(transfers).T
+
+    def best(column: Factors, remainder: Factors) -> float:
+        return max(0.0, float(column @ remainder) / max(float(column @ column), 1e-300))
+
     if byte_ns is None:
-        remainder = 1 - step * (step_ns or 0.0)
-        return Line(step_ns or 0.0, max(0.0, float(byte @ remainder) / max(float(byte @ byte), 1e-300)))
-    remainder = 1 - byte * byte_ns
-    return Line(
-        max(0.0, float(step @ remainder) / max(float(step @ step), 1e-300)) if step_ns is None else step_ns, byte_ns
-    )
+        return Line(step_ns or 0.0, best(byte, 1 - step * (step_ns or 0.0)))
+    return Line(best(step, 1 - byte * byte_ns) if step_ns is None else step_ns, byte_ns)
 
 
 def _solved(transfers: Sequence[Transfer], sure: float) -> Line | None:
@@ -180,16 +176,12 @@ def sizes(rank: RankFacts, group: Int64, roles: list[GroupRole], new_members: li
     size, undivided = rank.calls.size.copy(), 0
     # an all-gather of nothing, or of fewer bytes than its data set is split into, never ends in ASTRA-sim
     least = LEAST_BYTES if rank.target == ASTRA_SIM else 1
-    gathering = np.flatnonzero((group >= 0) & np.isin(rank.calls.kind, GATHERING))
-    for number, rows in rows_by_number(gathering, group).items():
-        role = roles[number]
-        if new_members[number] == len(role.use.members):
-            continue
-        if not role.use.scatters:
-            undivided += len(rows)
-        for row in rows.tolist():
-            before = int(size[row])
-            size[row] = max(shard(before, role, int(rank.calls.kind[row]), new_members[number]), min(before, least))
+    for row in np.flatnonzero((group >= 0) & np.isin(rank.calls.kind, GATHERING)).tolist():
+        role, members = roles[group[row]], new_members[group[row]]
+        if members != len(role.use.members):
+            before, kind = int(size[row]), int(rank.calls.kind[row])
+            size[row] = max(shard(before, role, kind, members), min(before, least))
+            undivided += not role.use.scatters
     return size, undivided
 
 
@@ -212,27 +204,24 @@ def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[Gro
     """
     transfers: dict[int, GroupTransfer] = {}
     for rank, groups, matched in zip(facts, matching.group, matching.matched, strict=True):
-        calls = rank.calls
-        rows = np.flatnonzero((calls.type == NodeType.COMM_COLL) & (groups >= 0))
-        columns = (matched, groups, calls.kind, calls.size, rank.length_ns)
+        rows = np.flatnonzero((rank.calls.type == NodeType.COMM_COLL) & (groups >= 0))
+        columns = (matched, groups, rank.calls.kind, rank.calls.size, rank.length_ns)
         for number, group, kind, size, ns in zip(*(column[rows].tolist() for column in columns), strict=True):
-            transfer = transfers[number].transfer if number in transfers else Transfer(kind, 0, size, ns)
-            members = len(roles[group].use.members)
-            transfers[number] = GroupTransfer(
-                Transfer(kind, members, max(size, transfer.size), min(ns, transfer.ns)), group
-            )
+            if number in transfers:
+                before = transfers[number].transfer
+                kind, size, ns = before.kind, max(size, before.size), min(ns, before.ns)
+            transfers[number] = GroupTransfer(Transfer(kind, len(roles[group].use.members), size, ns), group)
     traced = {rank.rank for rank in facts if rank.source == rank.rank}
     is_partial = [not traced.issuperset(role.use.members) for role in roles]
     shortest = dict[tuple[int, int, int], int]()
     for transfer, group in transfers.values():
         alike = group, transfer.kind, transfer.size
         shortest[alike] = min(transfer.ns, shortest.get(alike, transfer.ns))
-    return {
-        number: GroupTransfer(transfer._replace(ns=shortest[group, transfer.kind, transfer.size]), group)
-        if is_partial[group]
-        else GroupTransfer(transfer, group)
-        for number, (transfer, group) in transfers.items()
-    }
+    for number, (transfer, group) in transfers.items():
+        if is_partial[group]:
+            ns = shortest[group, transfer.kind, transfer.size]
+            transfers[number] = GroupTransfer(transfer._replace(ns=ns), group)
+    return transfers
 
 
 def longer(
@@ -251,16 +240,14 @@ def longer(
     for number, (transfer, group) in transfers.items():
         if fit := fit_of.get((transfer.kind, group)):
             size = shard(transfer.size, roles[group], transfer.kind, new_members[group])
-            added[number] = _longer(transfer, size, new_members[group], fit, fits.is_given)
+            before = fit.line.ns(cost_of(transfer))
+            after = fit.line.ns(cost_of(transfer._replace(members=new_members[group], size=size)))
+            # nothing was measured in a group of one
+            scaled = after if fits.is_given or not before else transfer.ns * after / before
+            added[number] = round(scaled - transfer.ns)
     grown = [
         Grown(kind, use.group.text, count, len(use.members), new_members[group], fit_of[kind, group])
         for (kind, group), count in sorted(counts.items())
         for use in (roles[group].use,)
     ]
     return added, grown
-
-
-def _longer(transfer: Transfer, size: int, members: int, fit: Fit, is_given: bool) -> int:
-    before, after = fit.line.ns(cost_of(transfer)), fit.line.ns(RING[transfer.kind](members, size))
-    # nothing was measured in a group of one
-    return round((after if is_given or not before else transfer.ns * after / before) - transfer.ns)

@@ -1,18 +1,30 @@
-"""Plans what happens to every rank, group and collective of a job when its data-parallel degree changes.
+"""Plans what happens to every rank, group and collective of a job when its data-parallel degree changes, and makes the
+graphs of the scaled job, each from that of the rank that it copies.
 
 The scaled job has copy after copy of the kept ranks. Groups that all copies share are numbered first, then those of
-each copy.
+each copy. `resized` is common to all copies of a rank; `copied` shares its columns, except the numbers of ranks and
+groups.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.arguments import ASTRA_SIM
+from ...schema.columns import Categorical, Int32, Int64, Ragged
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError, Remedy, RequestError
-from ...schema.graph import NodeType
+from ...schema.graph import (
+    DATA_WAIT_WITHOUT_PROFILER_NS,
+    RANKS_OF_GROUP,
+    STEP_WITHOUT_PROFILER_NS,
+    STEPS,
+    Column,
+    ExecutionGraph,
+    NodeType,
+)
 from ..ranks import GIB, Transfer, match, ranks_text
 from .facts import Assumed, RankFacts, completed
 from .lengths import Fits, Grown, longer, measured, sizes
@@ -20,13 +32,16 @@ from .roles import GroupRole, NamedGroup, group_uses, roles_of, separated
 
 GONE = -1
 ANOTHER = "that is another program"
+ENDS = ("comm_src", "comm_dst")
+COALESCED_ENDS = ("coalesced_src", "coalesced_dst")
+ALL_RANKS = ""
 
 
 class RankCopies(NamedTuple):
     """`copies` copies of the `kept_ranks` of a job of `world_size`.
 
     >>> copies = RankCopies((0, 1, 4, 5), 2, 6)
-    >>> copies.ranks, copies.of((4, 1), 1), copies.joined((0, 4))
+    >>> copies.ranks, copies.members((4, 1), False, 1), copies.members((0, 4), True, 0)
     (8, (6, 5), (0, 2, 4, 6))
     """
 
@@ -45,15 +60,12 @@ class RankCopies(NamedTuple):
         numbers[list(self.kept_ranks)] = copy * len(self.kept_ranks) + np.arange(len(self.kept_ranks))
         return numbers
 
-    def of(self, ranks: Iterable[int], copy: int) -> RankList:
-        """Returns a group's members in a copy, in its order."""
-        numbers = self.renumbered(copy)[list(ranks)]
-        return tuple(numbers[numbers != GONE].tolist())
-
-    def joined(self, ranks: RankList) -> RankList:
-        """Returns the members of a group that all copies join."""
-        first = np.array(self.of(ranks, 0), np.int64)
-        return tuple((first + len(self.kept_ranks) * np.arange(self.copies)[:, None]).reshape(-1).tolist())
+    def members(self, ranks: Iterable[int], is_joined: bool, copy: int) -> RankList:
+        """Returns a group's members in a copy, in its order, or in all copies if these join it."""
+        numbers = self.renumbered(0 if is_joined else copy)[list(ranks)]
+        kept = numbers[numbers != GONE]
+        copies = np.arange(self.copies if is_joined else 1)
+        return tuple((kept + len(self.kept_ranks) * copies[:, None]).reshape(-1).tolist())
 
 
 class GroupNumbering(NamedTuple):
@@ -66,7 +78,9 @@ class GroupNumbering(NamedTuple):
     def of(rank_copies: RankCopies, groups: Iterable[tuple[RankList, bool]]) -> "GroupNumbering":
         """Returns the numbering of groups, (ranks, is joined); with one copy nothing is joined."""
         kept_groups = {
-            (ranks, is_joined and rank_copies.copies > 1) for ranks, is_joined in groups if rank_copies.of(ranks, 0)
+            (ranks, is_joined and rank_copies.copies > 1)
+            for ranks, is_joined in groups
+            if not {*rank_copies.kept_ranks}.isdisjoint(ranks)
         }
         lists = (sorted(ranks for ranks, is_joined in kept_groups if is_joined is joined) for joined in (True, False))
         return GroupNumbering(*map(tuple, lists))
@@ -81,10 +95,10 @@ class GroupNumbering(NamedTuple):
 def all_groups(numbering: GroupNumbering, rank_copies: RankCopies) -> Iterator[tuple[RankList, int]]:
     """Yields every group of the scaled job that has several members, with its number."""
     for ranks in numbering.joined:
-        yield rank_copies.joined(ranks), numbering.number(ranks, True, 0)
+        yield rank_copies.members(ranks, True, 0), numbering.number(ranks, True, 0)
     for copy in range(rank_copies.copies):
         for ranks in numbering.separate:
-            if len(members := rank_copies.of(ranks, copy)) > 1:
+            if len(members := rank_copies.members(ranks, False, copy)) > 1:
                 yield members, numbering.number(ranks, False, copy)
 
 
@@ -103,22 +117,15 @@ class Growth(NamedTuple):
     latency_ns: float | None = None
 
 
-class OwnGroup(NamedTuple):
-    """A group of a rank's graph, and whether the copies join theirs."""
-
-    ranks: RankList
-    is_joined: bool
-
-
 class RankPlan(NamedTuple):
-    """The changes to the graph of the rank `source`, which may stand in for a rank that was not traced: for the
-    collectives at `row` the size, how many ns longer they take, the position of their group in `groups`, and what is
-    added to recorded ranks.
+    """The changes to the graph of the rank `source`, which may stand in for a rank that was not traced: its `groups`
+    with whether the copies join theirs; and for the collectives at `row` the size, how many ns longer they take, the
+    position of their group, and what is added to recorded ranks.
     """
 
     rank: int
     source: int
-    groups: tuple[OwnGroup, ...]
+    groups: tuple[tuple[RankList, bool], ...]
     row: Int64
     group: Int64
     size: Int64
@@ -159,22 +166,22 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
     roles = roles_of(group_uses(facts, matching), rank_copies.world_size, named, has_messages)
     _check_groups(roles, rank_copies)
     _check_messages(facts, rank_copies)
-    new_members = [
-        len(rank_copies.joined(role.use.members) if role.joined else rank_copies.of(role.use.members, 0))
-        for role in roles
-    ]
+    new_members = [len(rank_copies.members(use.members, bool(joined), 0)) for use, joined in roles]
     transfers = measured(facts, matching, roles)
     byte_ns = None if growth.bandwidth_gib_s is None else 1e9 / GIB / growth.bandwidth_gib_s
     added, grown = longer(transfers, roles, new_members, Fits(transfers.values(), growth.latency_ns, byte_ns))
     ranks, undivided = dict[int, RankPlan](), 0
-    for rank, group, matched in zip(facts, matching.group, matching.matched, strict=True):
+    for rank, group_of_job, matched in zip(facts, matching.group, matching.matched, strict=True):
         if rank.rank in rank_copies.kept_ranks:
-            size, whole = sizes(rank, group, roles, new_members)
+            size, whole = sizes(rank, group_of_job, roles, new_members)
             undivided += whole
-            longer_ns = np.array([added.get(number, 0) for number in matched.tolist()], np.int64)
-            ranks[rank.rank] = _in_own_groups(
-                RankPlan(rank.rank, rank.source, (), rank.calls.row, group, size, longer_ns, rank.moved_by), roles
-            )
+            # messages, whose group is -1, stay as they are
+            rows = np.flatnonzero(group_of_job >= 0)
+            used, group = np.unique(group_of_job[rows], return_inverse=True)
+            groups = tuple((roles[number].use.members, bool(roles[number].joined)) for number in used.tolist())
+            longer_ns = np.array([added.get(number, 0) for number in matched[rows].tolist()], np.int64)
+            columns = rank.calls.row[rows], group.reshape(-1), size[rows], longer_ns, rank.moved_by[rows]
+            ranks[rank.rank] = RankPlan(rank.rank, rank.source, groups, *columns)
     numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
     measured_transfers = [
         transfer._replace(ranks=tuple(roles[group].use.members)) for transfer, group in transfers.values()
@@ -223,7 +230,7 @@ def _check_groups(roles: Sequence[GroupRole], rank_copies: RankCopies) -> None:
                 f"{use.group.text} has ranks that are not of the job, which has "
                 f"{rank_copies.world_size}; build the whole job"
             )
-        kept_count, members = len(rank_copies.of(use.members, 0)), len(use.members)
+        kept_count, members = len(rank_copies.members(use.members, False, 0)), len(use.members)
         if 0 < kept_count < members and not joined:
             raise DataError(f"{use.group.text} would lose members and is no data-parallel one; {ANOTHER}")
         if 0 < kept_count * rank_copies.copies < 2 <= members:
@@ -247,16 +254,75 @@ def _check_messages(facts: Sequence[RankFacts], rank_copies: RankCopies) -> None
             raise DataError(f"the messages from rank {source} to rank {target} would lose one end; {ANOTHER}")
 
 
-def _in_own_groups(plan: RankPlan, roles: Sequence[GroupRole]) -> RankPlan:
-    """Returns the plan without messages, its groups numbered by those of the rank instead of those of the job."""
-    rows = np.flatnonzero(plan.group >= 0)
-    used, group = np.unique(plan.group[rows], return_inverse=True)
-    groups = tuple(OwnGroup(roles[number].use.members, bool(roles[number].joined)) for number in used.tolist())
-    return plan._replace(
-        groups=groups,
-        row=plan.row[rows],
-        group=group.reshape(-1),
-        size=plan.size[rows],
-        longer_ns=plan.longer_ns[rows],
-        moved_by=plan.moved_by[rows],
-    )
+def resized(graph: ExecutionGraph, plan: RankPlan) -> ExecutionGraph:
+    """Returns the graph with the sizes and lengths of its collectives in the scaled job; measured starts stay.
+
+    The graph of a rank that stands in for another becomes that one's.
+    """
+    longer = np.zeros(len(graph), np.int64)
+    longer[plan.row] = plan.longer_ns
+    attributes: dict[str, Column] = {**graph.attributes, "duration_ns": graph.duration_ns + longer}
+    if len(plan.row):
+        size = graph.integers("comm_size")
+        size[plan.row] = plan.size
+        attributes["comm_size"] = size
+    metadata = graph.metadata
+    if distance := plan.rank - plan.source:
+        metadata = {**metadata, "rank": plan.rank}
+        moved_by = np.full(len(graph), distance, np.int64)
+        moved_by[plan.row] = plan.moved_by
+        for name in {*ENDS} & attributes.keys():
+            column = graph.integers(name)
+            attributes[name] = np.where(column >= 0, column + moved_by, column)
+        for name in COALESCED_ENDS:
+            if isinstance(ends := attributes.get(name), Ragged):
+                attributes[name] = Ragged(ends.starts, ends.values + distance)
+    # rounding errors are passed on to the next node, so that sums stay right to 1 µs
+    added = np.diff(np.rint(np.cumsum(longer) / 1000).astype(np.int64), prepend=0)
+    micros = np.maximum(graph.duration_micros + added, 0)
+    return dataclasses.replace(graph, attributes=attributes, metadata=metadata, duration_micros=micros)
+
+
+def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
+    """Returns the graph of a copy of a rank from its `resized` graph: ranks, roots, sources, destinations and groups
+    are renumbered.
+
+    The metadata lists the ranks of a group once, and not how long a step of the smaller job takes. Tags stay, as they
+    distinguish messages between two ranks.
+    """
+    rank_plan = plan.ranks[graph.number("rank", -1)]
+    rank_copies, renumbered = plan.rank_copies, plan.rank_copies.renumbered(copy)
+    names, lists = list[str](), dict[str, str]()
+    for ranks, is_joined in rank_plan.groups:
+        members = rank_copies.members(ranks, is_joined, copy)
+        is_world = len(members) == rank_copies.ranks and graph.metadata.get("target") == ASTRA_SIM
+        names.append(ALL_RANKS if is_world else str(plan.numbering.number(ranks, is_joined, copy)))
+        lists[RANKS_OF_GROUP + names[-1]] = ranks_text(members)
+    attributes = {name: column for name, column in graph.attributes.items() if name != "pg_ranks"}
+    group = np.full(len(graph), -1, np.int64)
+    group[rank_plan.row] = rank_plan.group
+    table = Categorical.of([*names, ALL_RANKS])
+    codes: Int32 = np.where(group >= 0, table.codes[group], -1).astype(np.int32)
+    # messages need no name
+    codes[np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))] = table.codes[-1]
+    attributes["pg_name"] = Categorical(codes, table.table)
+    of_first = np.array([is_joined for _, is_joined in rank_plan.groups] + [False], np.bool_)[group]
+    for name in ENDS:
+        if name in attributes:
+            column = graph.integers(name)
+            # all copies share one root
+            attributes[name] = np.where(
+                of_first, _renumbered(column, rank_copies.renumbered(0)), _renumbered(column, renumbered)
+            )
+    for name in COALESCED_ENDS:
+        if isinstance(ends := attributes.get(name), Ragged):
+            attributes[name] = Ragged(ends.starts, renumbered[ends.values])
+    metadata = {**graph.metadata, "rank": int(renumbered[rank_plan.rank]), "world_size": rank_copies.ranks, **lists}
+    for key in (STEPS, STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS):
+        metadata.pop(key, None)
+    return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
+
+
+def _renumbered(column: Int64, numbers: Int64) -> Int64:
+    is_rank = (column >= 0) & (column < len(numbers))
+    return np.where(is_rank, numbers[np.where(is_rank, column, 0)], column)

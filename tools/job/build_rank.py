@@ -77,7 +77,7 @@ def build_rank(task: RankTask) -> RankResult:
     """Builds a rank's graph, unless the earlier one is still up to date. Reports every failure, raises none."""
     try:
         with _hashed_beside(task) as inputs:
-            if task.earlier and _is_current(task.earlier, task, inputs()):
+            if task.earlier and is_up_to_date(task, inputs()):
                 return RankResult(task.earlier, unchanged=True)
             return _build(task, inputs)
     except Exception as error:
@@ -91,12 +91,13 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
     Hashing does not hold the interpreter, so it takes no time beside the building. It is given up when the block is
     left.
     """
-    before, is_left = _states(task), Event()
+    names = [name for name in (task.pair.device, task.pair.host) if name]
+    before, is_left = {name: state_of(task.folder / name) for name in names}, Event()
 
     def inputs() -> Inputs:
         contents = hashed.result()
-        for name, state in _states(task).items():
-            if state != before[name]:
+        for name, state in before.items():
+            if state_of(task.folder / name) != state:
                 raise DataError(f"{name}: was changed while the graph was built from it; run again when that is done")
         return contents
 
@@ -108,26 +109,19 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
         give_up(hashed)
 
 
-def is_up_to_date(task: RankTask) -> bool:
-    """Returns whether the earlier graph still is what would come out."""
-    return task.earlier is not None and _is_current(task.earlier, task, _inputs(task))
+def is_up_to_date(task: RankTask, contents: Inputs | None = None) -> bool:
+    """Returns whether the earlier graph still is what would come out: it is there, and was built from the same files."""
+    earlier = task.earlier
+    if earlier is None:
+        return False
+    before, now = (earlier.status, earlier.device, earlier.host, earlier.notes), contents or _inputs(task)
+    return before == (BUILT, *now, task.pair.notes) and is_unchanged(task.graph, earlier.graph)
 
 
 def _inputs(task: RankTask, is_given_up: Callable[[], bool] = lambda: False) -> Inputs:
     pair = task.pair
     device = content_of(task.folder / pair.device, pair.device, is_given_up)
     return Inputs(device, content_of(task.folder / pair.host, pair.host, is_given_up) if pair.host else None)
-
-
-def _states(task: RankTask) -> dict[str, tuple[int, ...]]:
-    return {name: state_of(task.folder / name) for name in (task.pair.device, task.pair.host) if name}
-
-
-def _is_current(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
-    """Returns whether the earlier graph is still there and was built from the same files."""
-    if (earlier.status, earlier.device, earlier.host, earlier.notes) != (BUILT, *inputs, task.pair.notes):
-        return False
-    return is_unchanged(task.graph, earlier.graph)
 
 
 def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:

@@ -9,14 +9,13 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from ...converter.ranks import GIB, Network, fitted_network, for_more_ranks, ranks_text
 from ...converter.scaling import (
     Assumed,
-    GroupRole,
     Grown,
     Growth,
     RankFacts,
@@ -50,13 +49,7 @@ COPIES_AT_ONCE = 32
 """A rank's graph is read once for so many of its copies."""
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, Any], None, None]]
 """Runs a function on tasks and yields each with what became of it, a result or an exception, in any order."""
-
-
-class WrittenCopies(NamedTuple):
-    """How many nodes and bytes the files of some copies have."""
-
-    nodes: int
-    bytes: int
+T = TypeVar("T")
 
 
 class CopyTask(NamedTuple):
@@ -72,16 +65,17 @@ class CopyTask(NamedTuple):
 def survey_rank(source: Path) -> RankFacts:
     """Returns the facts of a graph file. Raises DataError, naming it, where it is none."""
     graph = ExecutionGraph.read(str(source), tensors=False)
-    number = int(source.name.split(".")[1])
-    if graph.metadata.get("rank") != number:
+    if graph.metadata.get("rank") != int(source.name.split(".")[1]):
         raise DataError(
             f"{source}: its graph is of rank {graph.metadata.get('rank', 'unknown')}; build the whole job again"
         )
     return rank_facts(graph)
 
 
-def write_copies(task: CopyTask) -> WrittenCopies:
-    """Writes the graphs of a rank's copies, one after the other; the rank's own is read once."""
+def write_copies(task: CopyTask) -> tuple[int, int]:
+    """Writes the graphs of a rank's copies, one after the other; the rank's own is read once. Returns how many nodes
+    and bytes they have.
+    """
     graph = resized(ExecutionGraph.read(str(task.source)), task.plan.ranks[task.rank])
     size = 0
     for copy in task.copies:
@@ -89,7 +83,7 @@ def write_copies(task: CopyTask) -> WrittenCopies:
         path = task.folder / f"{GRAPHS}.{copied_graph.metadata['rank']}.et"
         copied_graph.write(str(path))
         size += path.stat().st_size
-    return WrittenCopies(len(graph) * len(task.copies), size)
+    return len(graph) * len(task.copies), size
 
 
 class GroupLine(msgspec.Struct, frozen=True):
@@ -139,43 +133,37 @@ class ScaleReport(msgspec.Struct):
 def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
     """Returns the report of a plan, before anything is written."""
     rank_copies = plan.rank_copies
+    groups = [
+        GroupLine(use.text, joined, len(use.members), len(rank_copies.members(use.members, bool(joined), 0)))
+        for use, joined in plan.roles
+    ]
     return ScaleReport(
         ranks=rank_copies.world_size,
         scaled_ranks=rank_copies.ranks,
         copies=rank_copies.copies,
         removed=sorted(set(range(rank_copies.world_size)) - set(rank_copies.kept_ranks)),
         stand_ins=plan.assumed.source,
-        groups=[_group(role, plan) for role in plan.roles],
+        groups=groups,
         lengths=[_length(grown) for grown in plan.grown],
         notes=list(_notes(plan, is_simulated)),
     )
 
 
-def _group(role: GroupRole, plan: ScalePlan) -> GroupLine:
-    members = role.use.members
-    then = plan.rank_copies.joined(members) if role.joined else plan.rank_copies.of(members, 0)
-    return GroupLine(role.use.text, role.joined, len(members), len(then))
-
-
 def _length(grown: Grown) -> LengthLine:
+    counts = CollectiveType(grown.kind).name.lower(), grown.collectives, grown.members, grown.scaled_members
     fit = grown.fit
-    return LengthLine(
-        group=grown.group,
-        collective=CollectiveType(grown.kind).name.lower(),
-        collectives=grown.collectives,
-        members=grown.members,
-        scaled_members=grown.scaled_members,
-        step_ns=round(fit.line.step_ns, 1) if fit else 0.0,
-        gib_s=round(1e9 / GIB / fit.line.byte_ns, 3) if fit and fit.line.byte_ns else None,
-        fitted_to=fit.source if fit else "",
-        transfers=fit.transfers if fit else 0,
-        fit_error_pct=fit.fit_error_pct if fit else 0.0,
-        identifiable=fit is not None and fit.identifiable,
-    )
+    if fit is None:
+        return LengthLine(grown.group, *counts, 0.0, None, "", 0, 0.0, False)
+    gib_s = round(1e9 / GIB / fit.line.byte_ns, 3) if fit.line.byte_ns else None
+    measured = fit.source, fit.transfers, fit.fit_error_pct, fit.identifiable
+    return LengthLine(grown.group, *counts, round(fit.line.step_ns, 1), gib_s, *measured)
 
 
 def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
-    yield from _assumptions(plan.assumed)
+    if plan.assumed.source:
+        yield _assumption(plan.assumed)
+        if not plan.assumed.same_work:
+            yield "the traced ranks run different kernels, so the missing ranks may run yet others"
     fits = [grown.fit for grown in plan.grown]
     if not all(fit and fit.identifiable for fit in fits):
         yield (
@@ -194,10 +182,14 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
         )
     if any(role.joined and role.use.scatters for role in plan.roles):
         yield "kernels that work on a rank's shard, as the optimizer's, keep their measured time"
-    for role in plan.roles:
-        if _is_unsynchronised(role, plan):
+    joined = [{*role.use.members} for role in plan.roles if role.joined]
+    for use, reason in plan.roles:
+        members = {*use.members}
+        is_exchange = CollectiveType.ALL_TO_ALL in use.kinds and not reason and plan.rank_copies.copies > 1
+        # each copy has parts of a model of which there was but one
+        if is_exchange and all(members <= others for others in joined if not members.isdisjoint(others)):
             yield (
-                f"each copy has tables or experts of its own, spread over {role.use.group.text}; nothing reduces their "
+                f"each copy has tables or experts of its own, spread over {use.group.text}; nothing reduces their "
                 "gradients among copies, as no group of the traced job does"
             )
     numbers = len(plan.numbering.joined) + plan.rank_copies.copies * len(plan.numbering.separate)
@@ -205,9 +197,7 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
         yield f"there are {numbers} groups, more than the {LARGEST_NUMBER} whose numbers the simulator can bear"
 
 
-def _assumptions(assumed: Assumed) -> Iterator[str]:
-    if not assumed.source:
-        return
+def _assumption(assumed: Assumed) -> str:
     of_source = defaultdict[int, list[int]](list)
     for rank, source in assumed.source.items():
         of_source[rank - source].append(rank)
@@ -218,19 +208,7 @@ def _assumptions(assumed: Assumed) -> Iterator[str]:
     groups = f", in groups {'; '.join(map(ranks_text, assumed.groups[:GROUPS_SHOWN]))}" if assumed.groups else ""
     more = f" and {len(assumed.groups) - GROUPS_SHOWN} more" if len(assumed.groups) > GROUPS_SHOWN else ""
     ranks = f"{'rank' if len(assumed.source) == 1 else 'ranks'} {ranks_text(sorted(assumed.source))}"
-    yield f"{ranks} not traced; assumed to do what traced ranks do, in the same time ({alike}){groups}{more}"
-    if not assumed.same_work:
-        yield "the traced ranks run different kernels, so the missing ranks may run yet others"
-
-
-def _is_unsynchronised(role: GroupRole, plan: ScalePlan) -> bool:
-    """Returns whether a group in each copy has parts of a model of which there was but one."""
-    members = {*role.use.members}
-    joined = [
-        {*other.use.members} for other in plan.roles if other.joined and not members.isdisjoint(other.use.members)
-    ]
-    is_exchange = CollectiveType.ALL_TO_ALL in role.use.kinds and not role.joined and plan.rank_copies.copies > 1
-    return is_exchange and all(members <= others for others in joined)
+    return f"{ranks} not traced; assumed to do what traced ranks do, in the same time ({alike}){groups}{more}"
 
 
 def lines(report: ScaleReport) -> Iterator[str]:
@@ -245,12 +223,8 @@ def lines(report: ScaleReport) -> Iterator[str]:
     for groups in alike.values():
         first, more = groups[0], len(groups) - 1
         more_groups = f" and {more} more" if more else ""
-        became = (
-            f"joined, {first.joined}: {first.members} -> {first.scaled_members} members"
-            if first.joined
-            else "in each copy"
-        )
-        yield summary_line("group", f"{first.group}{more_groups}; {became}")
+        joined = f"joined, {first.joined}: {first.members} -> {first.scaled_members} members"
+        yield summary_line("group", f"{first.group}{more_groups}; {joined if first.joined else 'in each copy'}")
     of_kind = defaultdict[tuple[object, ...], list[LengthLine]](list)
     for length in report.lengths:
         of_kind[length.collective, length.members, length.scaled_members, length.fitted_to].append(length)
@@ -261,24 +235,19 @@ def lines(report: ScaleReport) -> Iterator[str]:
 
 def _length_text(same: Sequence[LengthLine]) -> str:
     first = same[0]
-    what = (
-        f"{sum(line.collectives for line in same)} {first.collective} of {first.members} -> {first.scaled_members} "
-        "members"
-    )
+    members = f"{first.members} -> {first.scaled_members} members"
+    what = f"{sum(line.collectives for line in same)} {first.collective} of {members}"
     if not first.fitted_to:
         return f"{what}: as before, as none was measured"
     latency, bandwidths = _range([line.step_ns for line in same]), [line.gib_s for line in same if line.gib_s]
     bandwidth = f"{_range(bandwidths)} GiB/s" if bandwidths else "any bandwidth"
+    measured = f"{first.transfers} measured{' in each' if len(same) > 1 else ''}"
     error = max(line.fit_error_pct for line in same)
-    return (
-        f"{what}: {latency} ns a step, {bandwidth}; {first.fitted_to}, half of the {first.transfers} measured"
-        f"{' in each' if len(same) > 1 else ''} within {error:g} %"
-    )
+    return f"{what}: {latency} ns a step, {bandwidth}; {first.fitted_to}, half of the {measured} within {error:g} %"
 
 
 def _range(values: Sequence[float]) -> str:
-    smallest, largest = f"{min(values):g}", f"{max(values):g}"
-    return smallest if smallest == largest else f"{smallest} to {largest}"
+    return " to ".join(dict.fromkeys((f"{min(values):g}", f"{max(values):g}")))
 
 
 def scale(
@@ -292,13 +261,7 @@ def scale(
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise DataError(f"{output_dir}: is there and not empty; name a new folder")
     sources = _graph_files(input_dir)
-    _refuse_fitted(input_dir)
-    facts = [
-        fact
-        for _, fact in _run_all(
-            run, survey_rank, list(sources.values()), progress=progress, what="reading ranks", unit="rank"
-        )
-    ]
+    facts = _run_all(run, survey_rank, list(sources.values()), progress=progress, what="reading ranks", unit="rank")
     facts.sort(key=lambda rank: rank.rank)
     plan = plan_scaling(facts, growth)
     is_simulated = all(rank.target == ASTRA_SIM for rank in facts)
@@ -310,7 +273,18 @@ def scale(
         with locked(lock, str(output_dir)), fresh_folder(beside):
             folder = beside / output_dir.name
             folder.mkdir()
-            _write_graphs(folder, sources, plan, report, run=run, progress=progress)
+            copies = range(plan.rank_copies.copies)
+            tasks = [
+                # a worker needs to know of no other rank
+                CopyTask(sources[of_rank.source], rank, folder, copies[first:][:COPIES_AT_ONCE], plan.for_rank(rank))
+                for first in copies[::COPIES_AT_ONCE]
+                for rank, of_rank in plan.ranks.items()
+            ]
+            for nodes, size in _run_all(
+                run, write_copies, tasks, progress=progress, what="writing copies", unit="piece"
+            ):
+                report.nodes += nodes
+                report.bytes += size
             groups, ranks = dict(all_groups(plan.numbering, plan.rank_copies)), plan.rank_copies.ranks
             write_groups(str(folder / GROUPS), groups)
             if is_simulated:
@@ -326,7 +300,9 @@ def scale(
 
 
 def _graph_files(folder: Path) -> dict[int, Path]:
-    """Returns the graph of each rank."""
+    """Returns the graph of each rank. Raises DataError for graphs that a build gave times or bytes which hold for the
+    traced ranks alone.
+    """
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, InputKind.GRAPH))
     try:
@@ -336,11 +312,6 @@ def _graph_files(folder: Path) -> dict[int, Path]:
     if not graphs:
         remedy = instead_of_folder(folder, InputKind.GRAPH) or f"build the graphs of a job with {Remedy.BUILD}"
         raise DataError(f"{folder}: there is no {GRAPHS}.0.et in it; {remedy}")
-    return dict(sorted(graphs.items()))
-
-
-def _refuse_fitted(folder: Path) -> None:
-    """Raises DataError for graphs that a build gave times or bytes which hold for the traced ranks alone."""
     report = read_report(folder / BUILD_REPORT)
     changed = report and next((name for rank in report.ranks for name in FITTED_TO_TRACED if name in rank.target), None)
     if changed:
@@ -349,36 +320,20 @@ def _refuse_fitted(folder: Path) -> None:
             "which does not hold for more ranks; build them with ",
             Remedy.NO_EXCESS_TIME,
         )
+    return dict(sorted(graphs.items()))
 
 
 def _run_all(
-    run: Runner, work: Callable[[Any], Any], tasks: Sequence[Any], *, progress: Progress, what: str, unit: str
-) -> list[tuple[Any, Any]]:
-    """Returns each task with its result; raises what one raised."""
+    run: Runner, work: Callable[[Any], T], tasks: Sequence[Any], *, progress: Progress, what: str, unit: str
+) -> list[T]:
+    """Returns the result of each task; raises what one raised."""
     results = []
     with closing(run(work, tasks)) as outcomes:
-        for task, outcome in progress(outcomes, what, len(tasks), unit):
+        for _, outcome in progress(outcomes, what, len(tasks), unit):
             if isinstance(outcome, Exception):
                 raise outcome
-            results.append((task, outcome))
+            results.append(outcome)
     return results
-
-
-def _write_graphs(
-    folder: Path, sources: dict[int, Path], plan: ScalePlan, report: ScaleReport, *, run: Runner, progress: Progress
-) -> None:
-    copies = range(plan.rank_copies.copies)
-    tasks = [
-        # a worker needs to know of no other rank
-        CopyTask(
-            sources[plan.ranks[rank].source], rank, folder, copies[first : first + COPIES_AT_ONCE], plan.for_rank(rank)
-        )
-        for first in copies[::COPIES_AT_ONCE]
-        for rank in plan.ranks
-    ]
-    for _, written in _run_all(run, write_copies, tasks, progress=progress, what="writing copies", unit="piece"):
-        report.nodes += written.nodes
-        report.bytes += written.bytes
 
 
 def simulation_of(growth: Growth) -> Simulation:
