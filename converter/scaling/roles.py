@@ -80,6 +80,11 @@ class GroupUse:
         purpose = f", {self.group.description}" if self.group.description else ""
         return f"{self.group.text}{purpose}: {kinds_text(self.kinds) or 'nothing known'}"
 
+    @property
+    def words(self) -> list[str]:
+        """The words of its description."""
+        return re.split(r"[^a-z0-9]+", self.group.description.lower())
+
     def reduced(self, *phases: Phase) -> Int64:
         """Returns the sizes of what it reduces in these phases."""
         return self.size[np.isin(self.kind, REDUCING) & np.isin(self.phase, phases)]
@@ -100,21 +105,14 @@ def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]
     for rank, groups in zip(facts, matching.group, strict=True):
         for number, rows in rows_by_number(np.flatnonzero(groups >= 0), groups).items():
             parts[number].append((rank, rows))
-    return [_use(group, parts[number]) for number, group in enumerate(matching.groups)]
-
-
-def _use(group: Group, parts: Sequence[tuple[RankFacts, Int64]]) -> GroupUse:
-    kind = np.concatenate([rank.calls.kind[rows] for rank, rows in parts])
-    return GroupUse(
-        group,
-        members=ranks_of(group.ranks),
-        kinds=frozenset(np.unique(kind).tolist()),
-        kind=kind,
-        size=np.concatenate([rank.calls.size[rows] for rank, rows in parts]),
-        phase=np.concatenate([rank.phase[rows] for rank, rows in parts]),
-        same_work=len({rank.work for rank, _ in parts}) == 1,
-        has_host=all(rank.has_host for rank, _ in parts),
-    )
+    uses = []
+    for number, group in enumerate(matching.groups):
+        columns = ((rank.calls.kind[rows], rank.calls.size[rows], rank.phase[rows]) for rank, rows in parts[number])
+        kind, size, phase = map(np.concatenate, zip(*columns, strict=True))
+        members, ranks = ranks_of(group.ranks), [rank for rank, _ in parts[number]]
+        same_work, has_host = len({rank.work for rank in ranks}) == 1, all(rank.has_host for rank in ranks)
+        uses.append(GroupUse(group, members, frozenset(kind.tolist()), kind, size, phase, same_work, has_host))
+    return uses
 
 
 class NamedGroup(NamedTuple):
@@ -154,13 +152,12 @@ def separated(facts: Sequence[RankFacts], matching: Matching, named: Sequence[Na
     groups, numbers = list(matching.groups), list(matching.group)
     for number, group in enumerate(matching.groups):
         kinds = [*frozenset[int]().union(*(choice.kinds for choice in named if choice.names(group)))]
-        chosen = [np.isin(rank.calls.kind, kinds) for rank in facts]
-        of_group = np.concatenate([is_chosen[of == number] for is_chosen, of in zip(chosen, numbers, strict=True)])
-        if of_group.any() and not of_group.all():
-            numbers = [
-                np.where((of == number) & ~is_chosen, len(groups), of)
-                for is_chosen, of in zip(chosen, numbers, strict=True)
-            ]
+        of_ranks = [
+            (of, of == number, np.isin(rank.calls.kind, kinds)) for rank, of in zip(facts, numbers, strict=True)
+        ]
+        is_chosen = np.concatenate([chosen[of_group] for _, of_group, chosen in of_ranks])
+        if is_chosen.any() and not is_chosen.all():
+            numbers = [np.where(of_group & ~chosen, len(groups), of) for of, of_group, chosen in of_ranks]
             groups.append(group)
     return replace(matching, groups=groups, group=numbers)
 
@@ -187,13 +184,18 @@ def roles_of(
                 f" {named_group.text}: no group has that name, description or ranks{of_types}; there {_listing(uses)}",
             )
     is_alone = not has_messages and len(uses) == 1 and len(uses[0].members) == ranks
-    reasons = [_named(use, named) if named else _recognised(use, is_alone) for use in uses]
+    reasons = [_recognised(use, is_alone) for use in uses]
+    if named:
+        is_named = [any(named_group.means(use.group, use.kinds) for named_group in named) for use in uses]
+        reasons = [NAMED if chosen else "" for chosen in is_named]
     if not any(reasons):
         raise DataError(
             "no data-parallel group is recognised; name it with ", OPTION, f": there {_listing(uses, is_alone)}"
         )
-    reasons = [reason or _of_all(use, ranks) for reason, use in zip(reasons, uses, strict=True)]
-    roles = [GroupRole(use, reason) for use, reason in zip(uses, reasons, strict=True)]
+    roles = []
+    for reason, use in zip(reasons, uses, strict=True):
+        is_default = use.group.description in ("", DEFAULT) and len(use.members) == ranks
+        roles.append(GroupRole(use, reason or (OF_ALL if is_default and use.kinds <= {*WHOLE} else "")))
     _check([role.use for role in roles if role.joined], ranks)
     return roles
 
@@ -204,7 +206,8 @@ def _listing(uses: Sequence[GroupUse], is_alone: bool | None = None) -> str:
     """
     alike = defaultdict[str, list[GroupUse]](list)
     for use in uses:
-        why = "" if is_alone is None else f" ({_why_not(use, is_alone)})"
+        # the first of the reasons
+        why = "" if is_alone is None else f" ({next(_reasons_against(use, is_alone))})"
         alike[use.text.removeprefix(use.group.text) + why].append(use)
     texts = [
         same[0].group.text + (f" and {len(same) - 1} more" if len(same) > 1 else "") + what
@@ -213,20 +216,26 @@ def _listing(uses: Sequence[GroupUse], is_alone: bool | None = None) -> str:
     return f"are {'; '.join(texts)}" if texts else "is no collective at all"
 
 
-def _named(use: GroupUse, named: Sequence[NamedGroup]) -> str:
-    return NAMED if any(named_group.means(use.group, use.kinds) for named_group in named) else ""
-
-
 def _recognised(use: GroupUse, is_alone: bool) -> str:
-    words = _words(use)
-    if "data_parallel" in "_".join(words) or {*words} & DATA_WORDS:
+    if "data_parallel" in "_".join(use.words) or not DATA_WORDS.isdisjoint(use.words):
         return DESCRIBED
-    if {*words} & OTHER_WORDS or not use.kinds <= {*GROWING}:
+    if not OTHER_WORDS.isdisjoint(use.words) or not use.kinds <= {*GROWING}:
         return ""
     # ranks that compute differently and have other groups or messages may be stages that share a few parameters
     if _reduces_gradients(use) and (use.same_work or is_alone):
         return GRADIENTS
-    return BACKWARD if is_alone and _reduces_in_backward_alone(use) else ""
+    # where parameters' own nodes reduce gradients, functions reduce something else
+    if not is_alone or not use.same_work or len(use.reduced(Phase.PARAMETER)) or not use.kinds <= {*WHOLE}:
+        return ""
+    before, backward = use.size[use.phase == Phase.OTHER], use.kind[use.phase != Phase.OTHER]
+    reduces_all = len(backward) > 0 and (backward == CollectiveType.ALL_REDUCE).all()
+    return BACKWARD if reduces_all and int(before.max(initial=-1)) <= FEW_BYTES else ""
+
+
+def _reduces_gradients(use: GroupUse) -> bool:
+    gradients = use.reduced(Phase.PARAMETER)
+    beside = max(use.reduced(Phase.OTHER).max(initial=-1), use.gathered().max(initial=-1))
+    return len(gradients) > 0 and len(use.reduced(Phase.FUNCTION)) == 0 and gradients.min() > beside
 
 
 def _separable(use: GroupUse) -> str:
@@ -237,39 +246,9 @@ def _separable(use: GroupUse) -> str:
     return f"; {OPTION} {name} lets its {reduced} span all copies, and leaves the rest in each"
 
 
-def _words(use: GroupUse) -> list[str]:
-    return re.sub(r"[^a-z0-9]+", "_", use.group.description.lower()).split("_")
-
-
-def _reduces_gradients(use: GroupUse) -> bool:
-    gradients = use.reduced(Phase.PARAMETER)
-    beside = max(use.reduced(Phase.OTHER).max(initial=-1), use.gathered().max(initial=-1))
-    return len(gradients) > 0 and len(use.reduced(Phase.FUNCTION)) == 0 and gradients.min() > beside
-
-
-def _reduces_in_backward_alone(use: GroupUse) -> bool:
-    if len(use.reduced(Phase.PARAMETER)):
-        # where parameters' own nodes reduce gradients, functions reduce something else
-        return False
-    before = use.size[use.phase == Phase.OTHER]
-    backward = use.kind[use.phase != Phase.OTHER]
-    return (
-        use.same_work
-        and len(backward) > 0
-        and bool((backward == CollectiveType.ALL_REDUCE).all())
-        and use.kinds <= {*WHOLE}
-        and int(before.max(initial=-1)) <= FEW_BYTES
-    )
-
-
-def _why_not(use: GroupUse, is_alone: bool) -> str:
-    """Returns why a group is not recognised as data parallel: the first of the reasons."""
-    return next(_reasons_against(use, is_alone))
-
-
 def _reasons_against(use: GroupUse, is_alone: bool) -> Iterator[str]:
     gradients, functions = use.reduced(Phase.PARAMETER), use.reduced(Phase.FUNCTION)
-    if {*_words(use)} & OTHER_WORDS:
+    if not OTHER_WORDS.isdisjoint(use.words):
         yield "its description is of another kind of parallelism"
     if wrong := use.kinds - {*GROWING}:
         yield f"it carries {kinds_text(wrong) or 'a collective of unknown type'}{_separable(use) if len(gradients) else ''}"
@@ -287,11 +266,6 @@ def _reasons_against(use: GroupUse, is_alone: bool) -> Iterator[str]:
     yield f"what it reduces in the backward pass may be gradients of activations, as {elsewhere} other data, too"
 
 
-def _of_all(use: GroupUse, ranks: int) -> str:
-    is_default = use.group.description in ("", DEFAULT) and len(use.members) == ranks
-    return OF_ALL if is_default and use.kinds <= {*WHOLE} else ""
-
-
 def _check(joined: Sequence[GroupUse], ranks: int) -> None:
     """Raises DataError unless every rank is in a joined group, these are nested, and their collectives work for any
     number of ranks.
@@ -307,10 +281,9 @@ def _check(joined: Sequence[GroupUse], ranks: int) -> None:
     for use in joined:
         for rank in use.members:
             groups_of_rank[rank].append(use)
-    for first_use, second_use in dict.fromkeys(
-        pair for uses in groups_of_rank.values() for pair in combinations(uses, 2)
-    ):
-        first, second = set(first_use.members), set(second_use.members)
+    pairs = dict.fromkeys(pair for uses in groups_of_rank.values() for pair in combinations(uses, 2))
+    for first_use, second_use in pairs:
+        first, second = {*first_use.members}, {*second_use.members}
         if not (first <= second or second <= first):
             raise DataError(
                 f"{first_use.group.text} and {second_use.group.text} are two dimensions of data parallelism, of "

@@ -110,7 +110,7 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
 
 
 def is_up_to_date(task: RankTask, contents: Inputs | None = None) -> bool:
-    """Returns whether the earlier graph still is what would come out: it is there, and was built from the same files."""
+    """Returns whether the earlier graph is still there and was built from the same files."""
     earlier = task.earlier
     if earlier is None:
         return False
