@@ -21,7 +21,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from ..schema.errors import Audience, DataError, Remedy, audience, require, speak_to
 from ..schema.io import MAX_SIZE
@@ -49,10 +49,21 @@ def stage_done() -> None:
     _on_progress.get()(1)
 
 
+def runner(jobs: int, scheduler: str | None = None) -> Callable[..., Generator[tuple[Any, Any], None, None]]:
+    """Returns what runs tasks: so many processes, or the Dask cluster with this scheduler."""
+
+    def run(
+        function: Callable[[Any], Any], tasks: Sequence[Any], on_progress: OnProgress = unseen
+    ) -> Generator[tuple[Any, Any], None, None]:
+        return on_cluster(function, tasks, scheduler) if scheduler else in_processes(function, tasks, jobs, on_progress)
+
+    return run
+
+
 def in_processes(
     function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int, on_progress: OnProgress = unseen
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
-    """Runs the tasks in up to `jobs` processes; a single task runs in this process.
+    """Runs the tasks in up to `jobs` processes; a single task runs in this process, and so do all with 0 jobs.
 
     Where the system gives fewer processes there are fewer, and without any the tasks run here. `on_progress` is called
     with the number of stages done since the last call.

@@ -15,11 +15,11 @@ from ..command import WrongUsage, log, log_notes, print_json, progress
 from ..command_parser import Inputs, Output, command
 from ..options import chosen_for, options_of
 from ..terminal import format_counts, ranges, summary_line
-from ..workers import in_processes, on_cluster
+from ..workers import runner
 
 if TYPE_CHECKING:
     from ...converter.targets import GoalReport
-    from ..job import BuildReport, BuiltJob, Runner
+    from ..job import BuildReport, BuiltJob
 
 NAME = "trace-build"
 
@@ -102,16 +102,13 @@ def _build(options: argparse.Namespace) -> "BuiltJob":
         goal=GoalOptions(**chosen_for("GoalOptions", options)),
         **{name: getattr(options, name) for name in ("roofline", "modules", "start_offsets", "replay", "excess_time")},
     )
-    jobs, scheduler = options.jobs or os.cpu_count() or 1, options.scheduler
-    run: Runner = lambda work, tasks, on_progress: in_processes(work, tasks, jobs, on_progress)  # noqa: E731
-    if scheduler:
+    if options.scheduler:
         require("dask", str(Remedy.SCHEDULER))
-        run = lambda work, tasks, _: on_cluster(work, tasks, scheduler)  # noqa: E731
     return build(
         [Path(path) for path in options.inputs],
         options.output,
         conversion,
-        run,
+        runner(options.jobs or os.cpu_count() or 1, options.scheduler),
         anew=options.force,
         window=Window(**chosen_for("Window", options)),
         progress=progress,

@@ -3,7 +3,6 @@
 import argparse
 import os
 import time
-from functools import partial
 from pathlib import Path
 
 from ...schema.errors import DataError
@@ -11,7 +10,7 @@ from ..command import WrongUsage, log, log_notes, print_json, progress
 from ..command_parser import Inputs, Output, command
 from ..options import REFUSED
 from ..terminal import print_text, summary_line
-from ..workers import in_processes
+from ..workers import runner
 
 NAME = "trace-scale"
 
@@ -46,8 +45,7 @@ def main(options: argparse.Namespace) -> None:
     begun = time.monotonic()
     network = options.bandwidth_gib_s, options.latency_ns
     growth = Growth(options.data_parallel or 1, options.remove_ranks, tuple(options.groups), *network)
-    run = partial(in_processes, jobs=options.jobs or os.cpu_count() or 1)
-    report = scale(source, options.output, growth, run, progress)
+    report = scale(source, options.output, growth, runner(options.jobs or os.cpu_count() or 1), progress)
     if options.json:
         print_json(msgspec.to_builtins(report))
     else:

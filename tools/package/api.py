@@ -1,15 +1,13 @@
 """What `import execgraph` gives."""
 
-from .building import AstraSimOptions, build
 from .converter.options import Options
 from .converter.targets import GoalOptions
 from .execution_graph import Dependency, ExecutionGraph, Node, read_graph
-from .job import Job, read_job
+from .job import AstraSimOptions, Job, build, read_job
 from .linked_trace import LinkedTrace, convert, diagnose, generate, link, merge, read_linked
 from .linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from .linker.windows import Window
-from .reports import Report, compare, report
-from .run import Replay, WhatIf, replay, what_if
+from .run import Replay, Report, WhatIf, compare, replay, report, what_if
 from .schema.columns import Frame
 from .schema.comm_groups import read_groups, write_groups
 from .schema.errors import DataError, MissingLibrary, RequestError
@@ -21,55 +19,11 @@ from .tools.job import Diagnosis, MergeReport
 from .tools.replay import MakespanRange, ReplaySummary, Scale, Simulated, replay_ranks
 
 __all__ = [
-    "AnalysisOptions",
-    "AstraSimOptions",
-    "CollectiveType",
-    "ConvertReport",
-    "DataError",
-    "Delay",
-    "Dependency",
-    "DependencyKind",
-    "DeviceTrace",
-    "Diagnosis",
-    "ExecutionGraph",
-    "Frame",
-    "GoalOptions",
-    "HostTrace",
-    "Job",
-    "LinkedTrace",
-    "MakespanRange",
-    "MergeReport",
-    "MissingLibrary",
-    "Node",
-    "NodeType",
-    "Options",
-    "Replay",
-    "ReplaySummary",
-    "Report",
-    "RequestError",
-    "Scale",
-    "Simulated",
-    "TargetChanges",
-    "WhatIf",
-    "Window",
-    "build",
-    "capture",
-    "compare",
-    "convert",
-    "diagnose",
-    "generate",
-    "link",
-    "merge",
-    "read_device_trace",
-    "read_graph",
-    "read_groups",
-    "read_host_trace",
-    "read_job",
-    "read_linked",
-    "replay",
-    "replay_ranks",
-    "report",
-    "what_if",
-    "write_groups",
-    "write_linked",
-]
+    "AnalysisOptions", "AstraSimOptions", "CollectiveType", "ConvertReport", "DataError", "Delay", "Dependency",
+    "DependencyKind", "DeviceTrace", "Diagnosis", "ExecutionGraph", "Frame", "GoalOptions", "HostTrace", "Job",
+    "LinkedTrace", "MakespanRange", "MergeReport", "MissingLibrary", "Node", "NodeType", "Options", "Replay",
+    "ReplaySummary", "Report", "RequestError", "Scale", "Simulated", "TargetChanges", "WhatIf", "Window", "build",
+    "capture", "compare", "convert", "diagnose", "generate", "link", "merge", "read_device_trace", "read_graph",
+    "read_groups", "read_host_trace", "read_job", "read_linked", "replay", "replay_ranks", "report", "what_if",
+    "write_groups", "write_linked",
+]  # fmt: skip

@@ -11,12 +11,10 @@ import numpy as np
 
 from .converter.rewiring import recorded_edges
 from .pictures import Part, lane_strips, lanes_chart
-from .records import added_to_record
-from .run import Replay, WhatIf, replay
+from .run import Replay, WhatIf, added_to_record, replay
 from .schema.arguments import FilePath, InputFile, whole_number
 from .schema.columns import (
     ABSENT,
-    Bool,
     Categorical,
     Frame,
     Int64,
@@ -50,19 +48,6 @@ class Dependencies(NamedTuple):
     target: NodeNumbers
     kind: Int64
     of_source: Ragged
-
-    @staticmethod
-    def of(graph: GraphRecord) -> "Dependencies":
-        """Returns the dependencies of a graph, in O(n + e log e)."""
-        source, target, kind = recorded_edges(graph)
-        by_source = np.argsort(source, kind="stable")
-        of_source = Ragged.grouped(source[by_source], by_source, len(graph))
-        return Dependencies(graph.data_deps.starts, source, target, kind, of_source)
-
-    @property
-    def is_known(self) -> Bool:
-        """Which have a source that is in the graph."""
-        return np.asarray(self.source >= 0)
 
 
 class Node:
@@ -209,20 +194,21 @@ class ExecutionGraph(GraphRecord):
 
     def node(self, id: int) -> Node:
         """Returns the node with an id; KeyError where there is none."""
-        row = self._row_of(whole_number(id, "graph.node(id)"))
+        identity = whole_number(id, "graph.node(id)")
+        row = identity - 1
+        # graphs of this project have the ids 1, 2, …
+        if not 0 <= row < len(self) or self.id[row] != identity:
+            row = int(self.rows_of(NodeIds(np.array([identity], np.int64)))[0])
         if row < 0:
             raise KeyError(f"no node has the id {id}")
         return Node(self, self._links(), row)
 
-    def _row_of(self, identity: int) -> int:
-        # graphs of this project have the ids 1, 2, …
-        if 0 < identity <= len(self) and self.id[identity - 1] == identity:
-            return identity - 1
-        return int(self.rows_of(NodeIds(np.array([identity], np.int64)))[0])
-
     def _links(self) -> Dependencies:
         if self.links is None:
-            self.links = Dependencies.of(self)
+            source, target, kind = recorded_edges(self)
+            by_source = np.argsort(source, kind="stable")
+            of_source = Ragged.grouped(source[by_source], by_source, len(self))
+            self.links = Dependencies(self.data_deps.starts, source, target, kind, of_source)
         return cast(Dependencies, self.links)
 
     @property
@@ -234,7 +220,7 @@ class ExecutionGraph(GraphRecord):
     def edges(self) -> Frame:
         """The dependencies as a table: source and target are ids of nodes, kind is the reason in words."""
         links = self._links()
-        known_rows = np.flatnonzero(links.is_known)
+        known_rows = np.flatnonzero(links.source >= 0)
         bits, code = np.unique(links.kind[known_rows], return_inverse=True)
         kind = Categorical(
             code.reshape(-1).astype(np.int32), [DependencyKind(number).label for number in bits.tolist()]

@@ -1,27 +1,54 @@
-"""A job as users hold it: the graphs of all its ranks in a folder, and what to ask of them together."""
+"""A job as users hold it: from the traces of all ranks to their graphs in a folder, and what to ask of these."""
 
+import dataclasses
 import shutil
 import tempfile
+import warnings
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
+from .converter.options import Options
 from .converter.scaling import Growth
+from .converter.targets import GoalOptions, Roofline, roofline_of
 from .execution_graph import ExecutionGraph
-from .linker.windows import EVERYTHING, Window
+from .linker.windows import EVERYTHING, Window, given_window
 from .pictures import ranks_chart
-from .reports import Report, report
-from .run import Replay, WhatIf, replay
-from .schema.arguments import FilePath, given_path, whole_number
+from .run import Replay, Report, WhatIf, replay, report
+from .schema.arguments import (
+    ASTRA_SIM,
+    GENERIC,
+    GOAL,
+    FilePath,
+    Paths,
+    Target,
+    flags,
+    given_path,
+    given_paths,
+    number,
+    whole_number,
+    wrong_argument,
+)
 from .schema.columns import Summary, SummaryRepr, format_counts
+from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
-from .schema.progress import OnProgress, unseen
-from .tools.job import BuildReport, scale as scale_folder
+from .tools.job import (
+    BuildOptions,
+    BuildReport,
+    Simulation,
+    build as build_folder,
+    lacks_members,
+    poor_fit,
+    poor_goal_fit,
+    scale as scale_folder,
+    write_astra_sim_files,
+)
 from .tools.options import checked
 from .tools.replay import Changes, Simulated, configuration_of, simulate_ranks
 from .tools.replay.workload import BUILT, graph_files, read_graph_file
-from .tools.workers import in_processes
+from .tools.workers import runner
 
 if TYPE_CHECKING:
     import altair as alt
@@ -174,13 +201,12 @@ class Job(SummaryRepr):
         checked("scale", jobs=jobs)
         network = {"bandwidth_gib_s": bandwidth_gib_s, "latency_ns": latency_ns}
         change = checked("scale", data_parallel=data_parallel, remove_ranks=remove_ranks, groups=groups, **network)
-        growth, run = Growth(*change.values()), run_with(jobs)
 
         def scaled(folder: Path) -> Job:
-            scale_folder(self.folder, folder, growth, run)
+            scale_folder(self.folder, folder, Growth(*change.values()), runner(_processes(jobs)))
             return Job(folder)
 
-        return job_in(output, "scale(output=…)", scaled)
+        return _job_in(output, "scale(output=…)", scaled)
 
     def write(self, folder: FilePath) -> "Job":
         """Copies the job's files to a folder, which is new or empty, and returns the job there."""
@@ -211,22 +237,172 @@ def read_job(folder: FilePath) -> Job:
     return Job(given_path(folder, "read_job(folder)"))
 
 
-def run_with(jobs: int) -> Callable[..., Generator[tuple[Any, Any], None, None]]:
-    """Returns what runs tasks in so many processes, or one after the other in this one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AstraSimOptions:
+    """How to build a job for ASTRA-sim, as the options of `trace-build --target astra-sim`.
 
-    def run(
-        work: Callable[[Any], Any], tasks: Sequence[Any], on_progress: OnProgress = unseen
-    ) -> Generator[tuple[Any, Any], None, None]:
-        if jobs > 1:
-            yield from in_processes(work, tasks, jobs, on_progress)
-            return
-        for task in tasks:
-            yield from in_processes(work, [task], 1, on_progress)
+    >>> import execgraph as eg
+    >>> job = eg.build("tests/data/training", target=eg.AstraSimOptions(bandwidth_gib_s=100, latency_ns=500))
+    >>> job.simulate().network[0].bandwidth_gib_s
+    100.0
 
-    return run
+    Args:
+        bandwidth_gib_s: The bandwidth of a link in 2**30 bytes/s; fitted to the measured collectives by default.
+        latency_ns: The latency of a link; fitted by default.
+        replay: Whether every node takes its recorded time, collectives included.
+        roofline: A device and format, such as "V100:fp32", or "TFLOPS:GB/S": kernels of known work take its time at
+            these peaks. It needs graphs without host nodes, `Options(host=False)`.
+        incomplete_groups: What to do with groups of which the job lacks ranks: "restrict" them to the ranks that are
+            there, or "keep" them whole with measured times.
+
+    Raises:
+        ValueError: A number is not above 0, the device is not known, or `roofline` and `replay` are both given.
+    """
+
+    bandwidth_gib_s: float | None = None
+    latency_ns: float | None = None
+    replay: bool = False
+    roofline: str | None = None
+    incomplete_groups: Literal["restrict", "keep"] = "restrict"
+
+    def __post_init__(self) -> None:
+        for name in ("bandwidth_gib_s", "latency_ns"):
+            value = getattr(self, name)
+            if value is not None and not number(value, f"AstraSimOptions({name}=…)") > 0:
+                raise ValueError(f"AstraSimOptions({name}={value!r}): give a number above 0")
+        flags("AstraSimOptions", replay=self.replay)
+        if self.incomplete_groups not in ("restrict", "keep"):
+            raise ValueError(
+                f'AstraSimOptions: incomplete_groups is "restrict" or "keep", not {self.incomplete_groups!r}'
+            )
+        if self.peaks and self.replay:
+            raise ValueError("AstraSimOptions: replay has no use for roofline, as every node takes its recorded time")
+
+    @property
+    def peaks(self) -> Roofline | None:
+        """What `roofline` stands for, per second."""
+        return None if self.roofline is None else roofline_of(self.roofline)
+
+    @property
+    def simulation(self) -> Simulation:
+        """What the simulator's configuration says."""
+        return Simulation(self.bandwidth_gib_s, self.latency_ns, self.replay, self.peaks)
 
 
-def job_in(output: FilePath | None, argument: str, make: Callable[[Path], Job]) -> Job:
+BuildTarget = Target | AstraSimOptions | GoalOptions
+"""Who runs the graphs of a job: by name, or with what that simulator is to do."""
+
+
+def build(
+    traces: Paths,
+    output: FilePath | None = None,
+    options: Options | None = None,
+    *,
+    target: BuildTarget | None = None,
+    window: Window = EVERYTHING,
+    modules: bool = False,
+    start_offsets: bool = True,
+    excess_time: bool = True,
+    allow_mismatch: bool = False,
+    force: bool = False,
+    jobs: int = 1,
+    scheduler: str | None = None,
+) -> Job:
+    """Builds the execution graphs of all ranks whose traces are in a folder, as `trace-build` does.
+
+    >>> import execgraph as eg
+    >>> job = eg.build("tests/data/training", target="astra-sim")
+    >>> sorted(path.name for path in job.folder.iterdir())
+    ['astra-sim', 'comm_groups.json', 'graph.0.et', 'graph.1.et', 'report.json']
+
+    Args:
+        traces: The folder with the traces of all ranks, in it or below; or the traces themselves.
+        output: The folder for the graphs, in which only what changed is built again; by default they are in a temporary
+            one, as long as the job is in use, and `Job.write` copies them.
+        options: How to convert; by default everything that is known is kept.
+        target: Who runs the graphs, in place of the target of `options`: a name, or what the simulator is to do, as
+            `AstraSimOptions` or `GoalOptions`.
+        window: The part of each rank's traces to build.
+        modules: Whether to read Python's calls, so that nodes tell their module.
+        start_offsets: Whether ranks of a job for a simulator begin when they began to record, else all at once.
+        excess_time: Whether the graphs of a simulator keep the time that collectives took beyond the fitted network.
+        allow_mismatch: Whether traces that record no rank and do not seem to be of one job are ranks of one.
+        force: Whether to build ranks that are up to date, too.
+        jobs: How many ranks to build at a time. More than 1 run in processes of their own: a script then needs
+            `if __name__ == "__main__":` around what it does.
+        scheduler: The address of a Dask scheduler, whose cluster builds in place of processes here.
+
+    Raises:
+        DataError: No rank can be built. A rank that cannot be built beside others is a warning, and in
+            `Job.failures`. So is a fitted network that does not describe the job, in the warning alone.
+        ValueError: The options contradict each other.
+        TypeError: `traces` are not paths, `options` are not Options, or another argument is of the wrong kind.
+    """
+    given_window(window, "build(window=…)")
+    of_job = {"modules": modules, "start_offsets": start_offsets, "excess_time": excess_time}
+    checked("build", **of_job, allow_mismatch=allow_mismatch, force=force, jobs=jobs, scheduler=scheduler)
+    inputs = given_paths(traces, "build(traces)")
+    if not isinstance(options, Options | None):
+        raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
+    build_options = _combined(options or Options(), target, of_job)
+    simulation = target.simulation if isinstance(target, AstraSimOptions) else Simulation()
+
+    def built(folder: Path) -> Job:
+        if build_options.target == ASTRA_SIM:
+            check_simulators_read(folder)
+        report = build_folder(
+            inputs[0] if len(inputs) == 1 else inputs,
+            folder,
+            build_options,
+            runner(_processes(jobs), scheduler),
+            anew=force,
+            window=window,
+            allow_mismatch=allow_mismatch,
+        ).report
+        if not any(rank.graph for rank in report.ranks):
+            raise DataError("; ".join(report.all_failures))
+        if report.options.target == ASTRA_SIM and not report.all_failures:
+            write_astra_sim_files(folder, len(report.ranks), report.network, simulation)
+        return Job(folder, report, inputs, window)
+
+    job = _job_in(output, "build(traces, output)", built)
+    report = job.build_report
+    if not report:
+        return job
+    problems = report.all_failures
+    is_simulated = report.options.target == ASTRA_SIM
+    if is_simulated and (why := poor_fit(report.network, simulation, lacks_members=lacks_members(report))):
+        problems.append(f"{why}; AstraSimOptions(replay=True) keeps measured lengths")
+    if report.goal and (why := poor_goal_fit(report.goal)):
+        problems.append(why)
+    for problem in problems:
+        warnings.warn(problem, stacklevel=3)
+    return job
+
+
+def _combined(options: Options, target: BuildTarget | None, of_job: dict[str, bool]) -> BuildOptions:
+    chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | of_job
+    if isinstance(target, AstraSimOptions):
+        if target.roofline and options.host:
+            raise ValueError("build: roofline needs Options(host=False), as the mode takes host nodes for kernels")
+        is_whole = target.incomplete_groups == "keep"
+        chosen |= {"target": ASTRA_SIM, "whole_groups": is_whole, "roofline": target.peaks, "replay": target.replay}
+    elif isinstance(target, GoalOptions):
+        chosen |= {"target": GOAL, "goal": target}
+    elif target is not None:
+        chosen["target"] = target
+    for name in ("start_offsets", "excess_time"):
+        if not of_job[name] and chosen["target"] == GENERIC:
+            raise ValueError(f"build({name}=False) is for astra-sim and goal, whose graphs have these times")
+    return BuildOptions(**chosen)
+
+
+def _processes(jobs: int) -> int:
+    """Returns how many processes to start: none for one job, which this process does."""
+    return jobs if jobs > 1 else 0
+
+
+def _job_in(output: FilePath | None, argument: str, make: Callable[[Path], Job]) -> Job:
     """Returns the job that `make` writes into the folder `output`; without one into a temporary folder, which is
     removed with the job, or at once if there is none.
     """

@@ -12,7 +12,7 @@ from .execution_graph import ExecutionGraph
 from .linker.link import link as link_traces, read_linked as read_linked_file
 from .linker.readers import DeviceTrace, HostTrace
 from .linker.windows import EVERYTHING, Window, given_window
-from .records import added_to_record
+from .run import added_to_record
 from .schema.arguments import (
     FilePath,
     InputFile,
@@ -60,6 +60,10 @@ class LinkedTrace(TraceRecord):
         """
         activities = self.activities
         rows = np.flatnonzero(~moves_memory(activities.name, activities.category))
+        of_op, of_call = (
+            Categorical(np.append(names.codes, np.int32(-1))[row[rows]], names.table)  # none for -1
+            for names, row in ((self.ops.name, activities.op_row), (self.calls.name, activities.call_row))
+        )
         return Frame(
             "kernels",
             {
@@ -70,8 +74,8 @@ class LinkedTrace(TraceRecord):
                 "start_ns": activities.start[rows],
                 "duration_ns": (activities.end - activities.start)[rows],
                 "correlation": activities.correlation[rows],
-                "op": _names(self.ops.name, activities.op_row[rows]),
-                "call": _names(self.calls.name, activities.call_row[rows]),
+                "op": of_op,
+                "call": of_call,
             },
         )
 
@@ -102,12 +106,6 @@ class LinkedTrace(TraceRecord):
         Raises ValueError for a name that ends like another kind of file.
         """
         write_linked(self, str(path))
-
-
-def _names(names: Categorical, rows: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]") -> Categorical:
-    """Returns the names of these rows, none for -1."""
-    codes = np.append(names.codes, np.int32(-1))
-    return Categorical(codes[rows], names.table)
 
 
 def link(
@@ -150,14 +148,12 @@ def link(
     rank = checked("link", rank=rank, allow_mismatch=allow_mismatch, strict=strict, modules=modules)["rank"]
     if device is None and is_path(host) and Path(host).is_dir():
         host, device = find_pair([str(host)], rank)
-    elif is_path(host) and is_path(device) and _are_swapped(Path(host), Path(device)):
-        host, device = device, host
+    elif is_path(host) and is_path(device):
+        kinds = [kind_of(Path(path)) for path in (device, host)]
+        if kinds[0] is InputKind.HOST is not kinds[1]:
+            host, device = device, host
     linked = link_traces(host, device, rank, allow_mismatch, window, strict=strict, modules=modules)
     return cast(LinkedTrace, linked)
-
-
-def _are_swapped(first: Path, second: Path) -> bool:
-    return kind_of(second) is InputKind.HOST and kind_of(first) is not InputKind.HOST
 
 
 def read_linked(path: InputFile) -> LinkedTrace:
@@ -314,8 +310,6 @@ def generate(
 
     run = simulate(sized_job(job, **sizes))
     named_changes = {" ".join(f"{selector}={factor:g}" for selector, factor in c.items()): dict(c) for c in changes}
-    makespans = makespans_of(run.job, named_changes)
-    files = write_traces(
-        run, Path(folder), sync_records=sync_records, stacks=stacks, compress=compress, makespans=makespans
-    )
+    settings: dict[str, Any] = {"sync_records": sync_records, "stacks": stacks, "compress": compress}
+    files = write_traces(run, Path(folder), makespans=makespans_of(run.job, named_changes), **settings)
     return [(host, device) for host, device in files]

@@ -1,12 +1,12 @@
 """Pictures of graphs, runs and jobs: Altair charts of work over time and by rank, and a strip per lane in notebooks."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .schema.columns import Int64, Rows
+from .schema.columns import Bool, Int64, Rows
 from .schema.errors import require
 from .schema.graph import ExecutionGraph
 from .tools.options import checked
@@ -22,8 +22,8 @@ STRIP_WIDTH, LEFT, STRIP, GAP = 600, 150, 16, 4
 HOST, DEVICE = "#8b9aab", "#3b78b5"
 """Sizes in px, and the colours of threads and of streams."""
 COLOURS = {
-    NodeClass.HOST: "#8b9aab",
-    NodeClass.COMPUTATION: "#3b78b5",
+    NodeClass.HOST: HOST,
+    NodeClass.COMPUTATION: DEVICE,
     NodeClass.COMMUNICATION: "#d07d22",
     NodeClass.MEMORY: "#5d9140",
     NodeClass.UNRECORDED: "#dde3e9",
@@ -53,8 +53,12 @@ def lane_strips(graph: ExecutionGraph) -> str:
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + STRIP_WIDTH}" height="{height}" font-size="11">']
     for number, lane in enumerate(lanes):
         lane_rows = rows[work.lane[rows] == lane]
-        share = _busy_share(start[lane_rows], end[lane_rows], edges)
-        parts += _strip(names[lane], number * (STRIP + GAP), share, DEVICE if work.lanes[lane].is_stream else HOST)
+        shares = _busy_share(start[lane_rows], end[lane_rows], edges)
+        bottom, step = number * (STRIP + GAP) + STRIP, STRIP_WIDTH / COLUMNS
+        heights = "".join(f"H{LEFT + at * step:.0f}V{bottom - STRIP * share:.1f}" for at, share in enumerate(shares))
+        label = f'x="{LEFT - 6}" y="{bottom - 4}" text-anchor="end" fill="currentColor">{escape(names[lane])}'
+        path = f"M{LEFT} {bottom}{heights}H{LEFT + STRIP_WIDTH}V{bottom}Z"
+        parts.append(f'<text {label}</text><path d="{path}" fill="{DEVICE if work.lanes[lane].is_stream else HOST}"/>')
     return "".join([*parts, "</svg>"])
 
 
@@ -62,19 +66,11 @@ def _busy_share(start: Int64, end: Int64, edges: "np.ndarray[tuple[int], np.dtyp
     """Returns for each column between two edges the share of its time in which a lane works."""
     order = np.argsort(start, kind="stable")
     start, end = start[order], np.maximum.accumulate(end[order])
-    begun = np.maximum(start, np.concatenate(([0], end[:-1])))
-    done = np.cumsum(end - begun)
-    times = np.stack((begun, end), axis=1).reshape(-1)
-    until = np.stack((np.concatenate(([0], done[:-1])), done), axis=1).reshape(-1)
-    shares = np.diff(np.interp(edges, times, until)) / np.diff(edges)
-    return [float(share) for share in np.clip(shares, 0, 1)]
-
-
-def _strip(name: str, top: int, shares: list[float], colour: str) -> Iterator[str]:
-    bottom, step = top + STRIP, STRIP_WIDTH / COLUMNS
-    points = "".join(f"H{LEFT + column * step:.0f}V{bottom - STRIP * share:.1f}" for column, share in enumerate(shares))
-    yield f'<text x="{LEFT - 6}" y="{bottom - 4}" text-anchor="end" fill="currentColor">{escape(name)}</text>'
-    yield f'<path d="M{LEFT} {bottom}{points}H{LEFT + STRIP_WIDTH}V{bottom}Z" fill="{colour}"/>'
+    begun = np.maximum(start, np.append(0, end[:-1]))
+    done = np.append(0, np.cumsum(end - begun))
+    times, until = (np.stack(ends, axis=1).reshape(-1) for ends in ((begun, end), (done[:-1], done[1:])))
+    shares: list[float] = np.clip(np.diff(np.interp(edges, times, until)) / np.diff(edges), 0, 1).tolist()
+    return shares
 
 
 class Part(NamedTuple):
@@ -96,16 +92,25 @@ def lanes_chart(
     import altair as alt
 
     checked("plot", time_us=part.time_us)
-    chosen = _chosen(work, start_ns, end_ns, part)
+    is_chosen = ~np.isin(work.node_class, (NodeClass.METADATA, NodeClass.DELAY)) & (end_ns > start_ns)
+    if part.stream is not None:
+        of_stream = [lane.is_stream and lane.stream == part.stream for lane in work.lanes]
+        is_chosen &= np.array(of_stream, bool)[work.lane]
+    if part.time_us is not None:
+        is_chosen &= (end_ns > part.time_us[0] * 1000) & (start_ns < part.time_us[1] * 1000)
+    chosen = np.flatnonzero(is_chosen)
     rows = chosen[np.argsort(-(end_ns - start_ns)[chosen], kind="stable")][: part.max_nodes]
     if not len(rows):
         streams = sorted({lane.stream for lane in work.lanes if lane.is_stream})
         raise ValueError(f"there is no node in this part of the run, which has the streams {streams}")
     is_critical = np.ones(len(work), bool) if critical is None else np.isin(np.arange(len(work)), critical)
-    values = _bars(work, start_ns, end_ns, rows, is_critical)
+    names = lane_names(work)
+    if len(work.graphs) > 1:
+        ranks = work.rank_labels()
+        names = [f"rank {ranks[lane.rank]} · {name}" for lane, name in zip(work.lanes, names, strict=True)]
+    values = _bars(work, start_ns, end_ns, rows, is_critical, names)
     left_out = f"the {len(rows):,} longest of {len(chosen):,} nodes" if len(rows) < len(chosen) else ""
     lanes = sorted({*work.lane[rows].tolist()}, key=lambda lane: (work.lanes[lane].rank, work.lanes[lane].is_stream))
-    names = _lane_labels(work)
     chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=values), title=left_out)
         .mark_bar()
@@ -123,22 +128,15 @@ def lanes_chart(
     return chart
 
 
-def _chosen(work: Workload, start_ns: Int64, end_ns: Int64, part: Part) -> Rows:
-    chosen = ~np.isin(work.node_class, (NodeClass.METADATA, NodeClass.DELAY)) & (end_ns > start_ns)
-    if part.stream is not None:
-        chosen &= np.array([lane.is_stream and lane.stream == part.stream for lane in work.lanes], bool)[work.lane]
-    if part.time_us is not None:
-        chosen &= (end_ns > part.time_us[0] * 1000) & (start_ns < part.time_us[1] * 1000)
-    return np.flatnonzero(chosen)
-
-
-def _bars(work: Workload, start_ns: Int64, end_ns: Int64, rows: Rows, critical: Any) -> list[dict[str, Any]]:
-    names, position = _lane_labels(work), work.ranks_of(rows)
-    node = rows - work.first_row[position]
+def _bars(
+    work: Workload, start_ns: Int64, end_ns: Int64, rows: Rows, critical: Bool, names: Sequence[str]
+) -> list[dict[str, Any]]:
+    position = work.ranks_of(rows)
+    nodes = rows - work.first_row[position]
     return [
         {
-            "name": work.graphs[rank].name[number],
-            "id": int(work.graphs[rank].id[number]),
+            "name": work.graphs[rank].name[node],
+            "id": int(work.graphs[rank].id[node]),
             "class": NodeClass(work.node_class[row]).label,
             "lane": names[work.lane[row]],
             "start": float(start_ns[row]) / 1000,
@@ -146,16 +144,8 @@ def _bars(work: Workload, start_ns: Int64, end_ns: Int64, rows: Rows, critical: 
             "time": float(end_ns[row] - start_ns[row]) / 1000,
             "critical": bool(critical[row]),
         }
-        for row, rank, number in zip(rows.tolist(), position.tolist(), node.tolist(), strict=True)
+        for row, rank, node in zip(rows.tolist(), position.tolist(), nodes.tolist(), strict=True)
     ]
-
-
-def _lane_labels(work: Workload) -> list[str]:
-    names = lane_names(work)
-    if len(work.graphs) == 1:
-        return names
-    ranks = work.rank_labels()
-    return [f"rank {ranks[lane.rank]} · {name}" for lane, name in zip(work.lanes, names, strict=True)]
 
 
 def ranks_chart(work: Workload, start_ns: Int64, end_ns: Int64) -> "alt.Chart":
