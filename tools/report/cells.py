@@ -167,31 +167,27 @@ def embed_tables(tables: Mapping[str, tuple[Table, str]], max_bytes: int = MAX_B
 def _largest_fitting(table: Table, by: str, max_bytes: int) -> EmbeddedTable:
     # a value and its comma take two bytes at least
     rows = min(len(table), max(max_bytes // (2 * len(table.columns) or 1), FEWEST))
+    shown_in = [shown_unit(column)[1] for column in table.columns]
     while True:
         chosen = largest(table, by, rows) if by else table.take(slice(rows))
-        columns = [
-            _column(column, shown_unit(whole)[1]) for column, whole in zip(chosen.columns, table.columns, strict=True)
-        ]
-        json = orjson.dumps({"rows": rows, "columns": columns})
+        json = orjson.dumps({"rows": rows, "columns": [*map(_packed, chosen.columns, shown_in)]})
         if len(json) <= max_bytes or rows <= FEWEST:
             return EmbeddedTable(table, json, rows, by)
         rows = max(int(0.9 * rows * max_bytes / len(json)), FEWEST)
 
 
-def _column(column: Column, shown_in: float) -> dict[str, Any]:
-    """Returns a column with its recorded values, and by what the page divides them."""
+def _packed(column: Column, shown_in: float) -> dict[str, Any]:
+    """Returns a column with its recorded values, and by what the page divides them: times to the ns, other fractions to
+    six digits, None for unknown numbers, texts as numbers of those that follow.
+    """
     described = {"key": column.name, "kind": kind(column)} | ({"per": shown_in} if shown_in != 1 else {})
-    if not isinstance(column.values, list):
-        return described | {"values": _numbers(column)}
-    number: dict[str, int] = {}
-    values = [number.setdefault(text, len(number)) for text in column.values]
-    return described | {"values": values, "texts": [short_and_full(text) for text in number]}
-
-
-def _numbers(column: Column) -> list[Any]:
-    """Returns times to the ns, other fractions to six digits, None for unknown numbers."""
-    values = np.asarray(column.values)
-    if values.dtype.kind != "f":
-        return [int(value) for value in values.tolist()]
-    rounded = values.round(3).tolist() if column.unit == "µs" else [float(f"{value:.6g}") for value in values.tolist()]
-    return [int(value) if value.is_integer() else value if value == value else None for value in rounded]
+    if isinstance(column.values, list):
+        number: dict[str, int] = {}
+        values = [number.setdefault(text, len(number)) for text in column.values]
+        return described | {"values": values, "texts": [short_and_full(text) for text in number]}
+    exact = np.asarray(column.values)
+    if exact.dtype.kind != "f":
+        return described | {"values": [int(value) for value in exact.tolist()]}
+    rounded = exact.round(3).tolist() if column.unit == "µs" else [float(f"{value:.6g}") for value in exact.tolist()]
+    shown = [int(value) if value.is_integer() else value if value == value else None for value in rounded]
+    return described | {"values": shown}

@@ -7,7 +7,6 @@ from ..analyses import Table
 from ..terminal import ranges
 from ..view import short_name
 from .cells import Row, largest, shortened
-from .curves import Steps, memory_timeline, value_lanes
 from .drawing import (
     COLOUR,
     LOGARITHMIC,
@@ -17,6 +16,7 @@ from .drawing import (
     Chart,
     Draw,
     Encoding,
+    Steps,
     axis,
     bars_of_names,
     bars_of_tracks,
@@ -27,14 +27,16 @@ from .drawing import (
     hover,
     largest_names,
     marks,
+    memory_timeline,
     names,
     number,
     per_value,
     ranked_bars,
     stacked_bars,
     track_label,
+    value_lanes,
 )
-from .module_tree import modules
+from .nested import modules
 from .report import Report
 
 SHOWN_POINTS, SHOWN_STEPS = 1500, 400

@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,54 +47,47 @@ def with_notes(tables: Iterable[Table], note: str = "") -> Iterator[Table]:
 
 def print_tables(tables: Iterable[Table], note: str = "") -> None:
     """Prints one JSON object: the rows of every table by the table's name, null for unknown numbers."""
-    print_json(_json_object(with_notes(tables, note)))
 
+    def pieces() -> Iterator[bytes]:
+        separator = b"{"
+        for table in with_notes(tables, note):
+            yield separator + orjson.dumps(table.name) + b":"
+            yield from table.json_pieces()
+            separator = b",\n"
+        yield b"}\n"
 
-def _json_object(tables: Iterable[Table]) -> Iterator[bytes]:
-    separator = b"{"
-    for table in tables:
-        yield separator + orjson.dumps(table.name) + b":"
-        yield from table.json_pieces()
-        separator = b",\n"
-    yield b"}\n"
+    print_json(pieces())
 
 
 def write_csv(tables: Iterable[Table], folder: Path, note: str = "") -> None:
     """Writes NAME.csv for every table; if one fails, none is written."""
     make_folder(folder)
     with locked(folder / f"{WAITING}.lock", str(folder)), fresh_folder(folder / WAITING) as waiting:
-        names = [f"{table.name}.csv" for table in map(partial(_write_table, waiting), with_notes(tables, note))]
+        names = []
+        for table in with_notes(tables, note):
+            names.append(f"{table.name}.csv")
+            with open_output(str(waiting / names[-1])) as stream:
+                stream.write(_lines([[column.name for column in table.columns]]))
+                for piece in table.pieces():
+                    stream.write(_lines(row.values() for row in piece.rows()))
         for name in names:
             put_in_place(waiting / name, folder / name)
 
 
-def _write_table(folder: Path, table: Table) -> Table:
-    with open_output(str(folder / f"{table.name}.csv")) as stream:
-        stream.write(_lines([[column.name for column in table.columns]]))
-        for piece in table.pieces():
-            stream.write(_lines(row.values() for row in piece.rows()))
-    return table
-
-
 def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows([_no_formula(value) for value in row] for row in rows)
-    return text.getvalue().encode("utf-8", "replace")
-
-
-def _no_formula(value: Any) -> Any:
-    r"""Returns the value; a text that a spreadsheet would take for a formula gets a ' in front, as when typed.
+    r"""Returns rows as CSV; a text that a spreadsheet would take for a formula gets a ' in front, as when typed.
 
     Control characters of terminals become escapes.
 
-    >>> _no_formula("=1+1"), _no_formula("gemm"), _no_formula(-1.5)
-    ("'=1+1", 'gemm', -1.5)
-    >>> print(_no_formula("gemm\x1b[2J"))
-    gemm\x1b[2J
+    >>> print(_lines([["=1+1", "gemm\x1b[2J", -1.5]]).decode().rstrip())
+    '=1+1,gemm\x1b[2J,-1.5
     """
-    if not isinstance(value, str):
-        return value
-    return plain(f"'{value}" if value.startswith(FORMULA) else value)
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(
+        [plain("'" * value.startswith(FORMULA) + value) if isinstance(value, str) else value for value in row]
+        for row in rows
+    )
+    return text.getvalue().encode("utf-8", "replace")
 
 
 def overlay_path(path: str, rank: int, several: bool) -> str:

@@ -24,7 +24,6 @@ from ..terminal import ranges
 from ..trace_files import Trace, assign_ranks, communicating, trace_of
 
 TITLED, DIGITS = 3, 20
-GIVE = f"give {TRACE_OR_GRAPH.to_give}"
 MADE = (InputKind.LINKED, InputKind.GRAPH)
 """What is made from traces. Of a folder without device traces, the first of these kinds that it holds is used."""
 DIFF = Words("compare two runs with ", Remedy.DIFF)
@@ -62,18 +61,15 @@ def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sourc
     """Returns the ranks in these files and folders. Raises DataError if one cannot be used or there is no rank."""
     names = [path.name for path in sorted((path.resolve() for path in paths), key=_numbers_by_value)]
     more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
-    sources, files = Sources(", ".join(names[:TITLED]) + more, [], []), []
-    for path in paths:
-        if path.is_dir():
-            _add_folder(path, sources, progress)
-        else:
-            files.append(path)
+    sources, files = Sources(", ".join(names[:TITLED]) + more, [], []), [path for path in paths if not path.is_dir()]
+    for folder in filter(Path.is_dir, paths):
+        _add_folder(folder, sources, progress)
     _add_files(files, sources)
     # by rank, so that the order of the files makes no difference
     sources.ranks.sort(key=lambda source: (source.known_rank is None, source.known_rank or 0))
     if not sources.ranks:
-        reasons = sources.notes or [", ".join(map(str, files))]
-        raise DataError(f"{reasons[0]}: nothing to report on; {GIVE}")
+        reason = sources.notes[0] if sources.notes else ", ".join(map(str, files))
+        raise DataError(f"{reason}: nothing to report on; give {TRACE_OR_GRAPH.to_give}")
     return sources
 
 
@@ -93,7 +89,7 @@ def of_ranks(sources: Sources, chosen: Collection[int]) -> Sources:
 class ReadOptions(NamedTuple):
     """What to read of each rank: its graph, the part in `window`, the recorded allocations, and Python's calls."""
 
-    graphs: bool = True
+    graph: bool = True
     window: Window = EVERYTHING
     memory: bool = False
     modules: bool = False
@@ -111,69 +107,54 @@ def read_ranks(
     """
     seen: dict[int, Path] = {}
     for source in sources:
-        rank = _read(source, options, on_progress)
+        rank, path = _read(source, options, on_progress), source.path
         if rank.linked.info.rank < 0:
-            rank.rank = _unrecorded_rank(source, is_single=len(sources) == 1)
+            # as the file's name tells; a single file needs none
+            if source.known_rank is None and len(sources) > 1:
+                raise DataError(f"{path}: records no rank and its name has none; rename it to …rank<N>{path.suffix}")
+            rank.rank = source.known_rank or 0
         if rank.rank in seen:
-            raise DataError(
-                f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, ",
-                Remedy.DIFF,
-                " compares two",
-            )
-        seen[rank.rank] = source.path
+            problem = f"{path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, "
+            raise DataError(problem, Remedy.DIFF, " compares two")
+        seen[rank.rank] = path
         yield rank
 
 
 def _read(source: Source, options: ReadOptions, on_progress: OnProgress) -> RankTrace:
-    graphs, window, memory, modules = options
-    if window != EVERYTHING and source.kind in MADE:
-        raise DataError(
-            f"{source.path}: of {source.kind.value} no part can be taken; give the traces, or link that part"
-        )
+    if source.kind not in MADE:
+        host = str(source.host) if source.host else None
+        return read_rank(str(source.path), host, source.rank, **options._asdict(), on_progress=on_progress)
+    if options.window != EVERYTHING:
+        what = source.kind.value
+        raise DataError(f"{source.path}: of {what} no part can be taken; give the traces, or link that part")
     if source.kind is InputKind.LINKED:
         linked = read_linked(str(source.path))
-        rank = RankTrace(linked.info.rank, linked, graph_of(linked) if graphs else None)
-    elif source.kind is InputKind.GRAPH:
-        rank = rank_of_graph(ExecutionGraph.read(str(source.path), tensors=False))
+        rank = RankTrace(linked.info.rank, linked, graph_of(linked) if options.graph else None)
     else:
-        host = str(source.host) if source.host else None
-        return read_rank(
-            str(source.path),
-            host,
-            source.rank,
-            graph=graphs,
-            window=window,
-            memory=memory,
-            modules=modules,
-            on_progress=on_progress,
-        )
+        rank = rank_of_graph(ExecutionGraph.read(str(source.path), tensors=False))
     on_progress(READ_STAGES)
     return rank
 
 
-def _unrecorded_rank(source: Source, *, is_single: bool) -> int:
-    """Returns the rank that the file's name tells, or 0 of a single file. Raises DataError if there is none."""
-    if source.known_rank is None and not is_single:
-        raise DataError(
-            f"{source.path}: records no rank and its name has none; rename it to …rank<N>{source.path.suffix}"
-        )
-    return source.known_rank or 0
-
-
 def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
+    """Adds the pairs of traces in a folder; without a device trace, the linked traces, or else the graphs."""
     try:
         pairs = find_pairs(folder, lambda _: False, progress, otherwise=str(DIFF))
     except NoDeviceTraceError:
-        converted = _made_from_traces(folder)
-        if not converted:
+        by_kind: dict[InputKind, list[Source]] = defaultdict(list)
+        paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+        for path in sorted(paths, key=_numbers_by_value):
+            with suppress(DataError):  # what is no trace need not be readable
+                kind, trace = trace_of(path)
+                by_kind[kind].append(Source(path, kind=kind, known_rank=trace.rank))
+        made = next((by_kind[kind] for kind in MADE if by_kind[kind]), None)
+        if not made:
             raise
-        sources.ranks.extend(converted)
+        sources.ranks.extend(made)
         return
     for pair in pairs.ranks:
-        host = folder / pair.host if pair.host else None
-        sources.ranks.append(
-            Source(folder / pair.device, host, None if pair.records_rank else pair.rank, known_rank=pair.rank)
-        )
+        host, rank = folder / pair.host if pair.host else None, None if pair.records_rank else pair.rank
+        sources.ranks.append(Source(folder / pair.device, host, rank, known_rank=pair.rank))
         sources.notes.extend(pair.notes)
     sources.notes.extend([*pairs.failures, *pairs.notes])
 
@@ -181,17 +162,6 @@ def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
 def _numbers_by_value(path: Path) -> list[str]:
     """Returns a key that sorts paths as texts, but the numbers in them by value."""
     return [part.zfill(DIGITS) if part.isdecimal() else part for part in re.split(r"(\d+)", path.as_posix())]
-
-
-def _made_from_traces(folder: Path) -> list[Source]:
-    """Returns the linked traces, or else the graphs, in a folder, in the order of their names."""
-    by_kind: dict[InputKind, list[Source]] = defaultdict(list)
-    paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    for path in sorted(paths, key=_numbers_by_value):
-        with suppress(DataError):  # what is no trace need not be readable
-            kind, trace = trace_of(path)
-            by_kind[kind].append(Source(path, kind=kind, known_rank=trace.rank))
-    return next((by_kind[kind] for kind in MADE if by_kind[kind]), [])
 
 
 def _add_files(files: list[Path], sources: Sources) -> None:

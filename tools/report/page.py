@@ -21,10 +21,8 @@ from ..terminal import plain, plain_json
 from .cells import FEWEST, MAX_BYTES, embed_tables
 from .charts import CHARTS, gains, limits, spent
 from .drawing import Chart
-from .flow_section import FlowSection
-from .module_tree import module_tree
-from .rank_groups import groups_table, in_words
-from .report import Report
+from .nested import FlowSection, module_tree
+from .report import Report, groups_table, in_words
 from .sections import DETAILS, LARGEST, OF_NO_RECORDING, OVERVIEW, SECTIONS, WORDS, Section
 from .statements import STATEMENTS, facts, key_figures, overlap
 from .text import absent_tables

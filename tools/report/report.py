@@ -1,13 +1,19 @@
-"""Analyses a run in one pass over its ranks, of which only the graphs are kept, to replay them together."""
+"""Analyses a run in one pass over its ranks, of which only the graphs are kept, to replay them together.
 
-from collections.abc import Iterable, Iterator, Sequence
+Many ranks are grouped by how they spent their time, so that one rank of each group can be shown for all of it. The
+first representative is the rank nearest to the median, each next one the rank farthest from all before (Gonzalez,
+Clustering to minimize the maximum intercluster distance, 1985). So unusual ranks become groups of their own. Linear in
+the number of ranks.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ...linker.windows import EVERYTHING, Window
-from ...schema.columns import time_text
+from ...schema.columns import Floats, Int64, time_text
 from ...schema.errors import DataError, Spelled
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
@@ -15,6 +21,7 @@ from ..analyses import (
     ANALYSES,
     READ_STAGES,
     AnalysisOptions,
+    Column,
     Finding,
     Gain,
     RankFacts,
@@ -35,20 +42,103 @@ from ..terminal import ranges
 from ..view import DataFlow
 from .bars import Slices, host_ops
 from .files import FINDINGS, findings_table, lay_over, overlay_path
-from .flow_section import step_flow
 from .inputs import ReadOptions, Sources, ranks_table, read_ranks, recorded_counts
-from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
+from .nested import step_flow
 from .statements import diff_verdict
 from .timeline import Timeline, timeline
 from .what_if import classes_twice_as_fast, what_if
+
+MANY, MOST_GROUPS, ALIKE = 16, 8, 0.02
+"""More ranks than MANY are grouped, into at most MOST_GROUPS groups; features that differ by less than ALIKE of the median
+are alike.
+"""
+FEATURES = {
+    "ranks": ("host_ops", "calls", "activities"),
+    "temporal_breakdown": ("span", "busy", "compute"),
+    "communication_computation_overlap": ("exposed_communication",),
+}
+"""The columns by which ranks are compared, summed over devices."""
+LENGTH = "span"
+"""The feature whose median is the unit of all times; the unit of a count is its own median."""
+
+
+class RankGroup(NamedTuple):
+    """A rank and the ranks that it represents, itself included, ascending."""
+
+    rank: int
+    ranks: list[int]
+
+
+def rank_groups(tables: Mapping[str, Table]) -> list[RankGroup]:
+    """Returns the groups, the largest first; none if there are so few ranks that each can be shown."""
+    ranks = np.unique(np.asarray(tables["ranks"]["rank"], np.int64))
+    if len(ranks) <= MANY:
+        return []
+    features = _features(ranks, tables)
+    distance = np.abs(features - np.median(features, axis=0)).max(axis=1)
+    chosen = [int(distance.argmin())]
+    nearest, group_of = np.full(len(ranks), np.inf), np.zeros(len(ranks), np.int64)
+    while True:
+        distance = np.abs(features - features[chosen[-1]]).max(axis=1)
+        group_of = np.where(distance < nearest, len(chosen) - 1, group_of)
+        nearest = np.minimum(nearest, distance)
+        if nearest.max() <= ALIKE or len(chosen) == MOST_GROUPS:
+            break
+        chosen.append(int(nearest.argmax()))
+    groups = [RankGroup(int(ranks[row]), ranks[group_of == group].tolist()) for group, row in enumerate(chosen)]
+    return sorted(groups, key=lambda group: -len(group.ranks))
+
+
+def _features(ranks: Int64, tables: Mapping[str, Table]) -> Floats:
+    """Returns the features relative to their medians, a row per rank."""
+    columns: dict[str, Floats] = {}
+    for name, features in FEATURES.items():
+        if table := tables.get(name):
+            row = np.searchsorted(ranks, np.asarray(table["rank"], np.int64))
+            for feature in features:
+                values = np.nan_to_num(np.asarray(table[feature], np.float64))
+                columns[feature] = np.asarray(np.bincount(row, values, len(ranks)), np.float64)
+    wholes = {
+        feature: np.median(values if feature in FEATURES["ranks"] else columns.get(LENGTH, np.zeros(1)))
+        for feature, values in columns.items()
+    }
+    return np.stack([values / (wholes[feature] or 1.0) for feature, values in columns.items()], axis=1)
+
+
+def of_ranks(table: Table, ranks: Collection[int]) -> Table:
+    """Returns the rows of these ranks, or all rows of a table without a column `rank`."""
+    if all(column.name != "rank" for column in table.columns):
+        return table
+    return table.take(np.isin(np.asarray(table["rank"], np.int64), list(ranks)))
+
+
+def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:
+    """Returns the rows of the representative ranks in the table of ranks, with the ranks that each represents."""
+    representatives = of_ranks(ranks, [group.rank for group in groups])
+    by_rank = {group.rank: group.ranks for group in groups}
+    members = [by_rank[rank] for rank in np.asarray(representatives["rank"]).tolist()]
+    added = [
+        Column("stands_for", "", np.array([len(group_ranks) for group_ranks in members], np.int64)),
+        Column("ranks", "", [ranges(group_ranks) for group_ranks in members]),
+    ]
+    columns = [representatives.columns[0], *added, *representatives.columns[1:]]
+    return Table(ranks.name, "Ranks that stand for those like them", columns, ranks.note)
+
+
+def in_words(groups: Sequence[RankGroup]) -> str:
+    """Returns a sentence about the groups for the page."""
+    count = sum(len(group.ranks) for group in groups)
+    if len(groups) == 1:
+        return f"All {count:,} ranks spend their time alike; rank {groups[0].rank} is shown for them."
+    parts = ", ".join(f"rank {group.rank} for {len(group.ranks):,}" for group in groups)
+    return f"Of {count:,} ranks some are shown for those that spend their time like them: {parts}."
+
 
 RANKS_DRAWN, SHOWN_FIRST = 8, 3000
 OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
 OF_JOB = "critical_path"
 """The analysis whose rows are of the job, so that they are shown of all ranks."""
-OF_MEMORY = "memory_timeline"
-"""The analysis that needs the recorded allocations."""
 NO_DIFF = replace(trace_diff((), ()), details=())
 HOW_TO_COMPARE = Spelled("compares two runs, with --diff A B", "compares two runs, with execgraph.compare")
 
@@ -139,21 +229,18 @@ class ReportRequest(NamedTuple):
     modules: bool = False
 
     @property
-    def memory(self) -> bool:
-        """Whether allocations are needed, of which files may hold millions."""
-        return bool(self.perfetto) or self.only is None or OF_MEMORY in self.only
-
-    @property
     def judged(self) -> bool:
         """Whether to say what limits the run, and what to do about it."""
         return self.page or self.only is None
 
     @property
     def to_read(self) -> ReadOptions:
-        """What to read of each rank; graphs, which take longest to make, only if they are needed."""
-        of_graphs = self.only is None or OF_GRAPHS & set(self.only)
-        graphs = self.page or bool(self.scales or self.perfetto or of_graphs)
-        return ReadOptions(graphs, self.window, self.memory, self.modules)
+        """What to read of each rank: graphs, which take longest to make, and allocations, of which files may hold
+        millions, only if they are needed.
+        """
+        only, everything = {*(self.only or ())}, self.only is None or bool(self.perfetto)
+        graph = everything or self.page or bool(self.scales or OF_GRAPHS & only)
+        return ReadOptions(graph, self.window, everything or "memory_timeline" in only, self.modules)
 
 
 FULL_REPORT = ReportRequest()
@@ -170,15 +257,15 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     tables = analyse(collector.collect(read), request.only, request.options, stages.on_progress)
     if request.only is None:
         tables[NO_DIFF.name] = replace(NO_DIFF, note=str(HOW_TO_COMPARE))
-    notes = sources.notes + collector.notes()
+    silent = sorted(collector.without_sync_records)
     report = Report(
         sources.title,
         tables,
         ranks_table(collector.facts),
-        notes,
+        sources.notes + collector.notes(),
         is_of_some=request.only is not None,
         options=request.options,
-        advice=collector.advice(),
+        advice=sync_records_advice(f"rank{'s' if len(silent) > 1 else ''} {ranges(silent)}") if silent else [],
         faster_step_us=collector.faster_step_us,
     )
     if request.judged:
@@ -237,16 +324,12 @@ def report_on_diff(
     """
     stages = Stages(progress, "reading both runs", READ_STAGES * (len(before.ranks) + len(after.ranks)))
     options = ReadOptions(False, window, modules=modules)
-    runs = [
-        (run, sources, _RankCollector(COMPARED, len(sources.ranks))) for run, sources in (("A", before), ("B", after))
-    ]
-    diff = trace_diff(
-        *(collector.collect(read_ranks(sources.ranks, options, stages.on_progress)) for _, sources, collector in runs)
-    )
-    tables = {table.name: table for table in diff.with_details()}
-    notes = [f"{run}: {note}" for run, sources, collector in runs for note in sources.notes + collector.notes()]
-    facts = [fact for *_, collector in runs for fact in collector.facts]
-    ranks = ranks_table(facts, [run for run, _, collector in runs for _ in collector.facts])
+    runs = {run: (of, _RankCollector(COMPARED, len(of.ranks))) for run, of in (("A", before), ("B", after))}
+    read = (of.collect(read_ranks(sources.ranks, options, stages.on_progress)) for sources, of in runs.values())
+    tables = {table.name: table for table in trace_diff(*read).with_details()}
+    notes = [f"{run}: {note}" for run, (sources, of) in runs.items() for note in sources.notes + of.notes()]
+    facts = [(run, fact) for run, (_, of) in runs.items() for fact in of.facts]
+    ranks = ranks_table([fact for _, fact in facts], [run for run, _ in facts])
     return Report(f"{before.title} → {after.title}", tables, ranks, notes, diff_verdict(tables | {"ranks": ranks}))
 
 
@@ -284,11 +367,6 @@ class _RankCollector:
                 self.replays[rank.rank] = replay
                 self.ops[rank.rank] = host_ops(rank.linked.ops)
             yield rank
-
-    def advice(self) -> list[str]:
-        """Returns how to record what waits were for, if a rank did not."""
-        ranks = sorted(self.without_sync_records)
-        return sync_records_advice(f"rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)}") if ranks else []
 
     def notes(self) -> list[str]:
         """Returns each note of the linker once, with the ranks that have it."""

@@ -4,15 +4,15 @@ first rows, and why others have none.
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from ...schema.columns import Floats, time_text
+from ...schema.columns import time_text
 from ...schema.errors import Remedy, Spelled
 from ...schema.linked import STEP_MARK
-from ..analyses import Column, Finding, Table
+from ..analyses import Column, Table
 from ..terminal import in_one_line
 from .cells import cell, heading, shortened
 from .files import FINDINGS
@@ -60,89 +60,66 @@ def summary_text(report: Report) -> str:
     gains = sum(finding.gain is not None for finding in report.findings)
     # where nothing has a gain, what limits the trust is all there is to say
     count = min(gains, FINDINGS_SHOWN) or len(report.findings)
-    findings = "\n".join(_finding_lines(report.findings, count))
-    chosen = [_answers(report.tables.get("what_if")), _short_table(report)]
+    chosen = [_short_table(report)]
+    if answers := report.tables.get("what_if"):
+        # without what follows from the other columns, to be narrow
+        chosen.insert(0, replace(answers, columns=[column for column in answers.columns if column.name != "saved"]))
     if "trace_diff_runs" in report.tables:
         chosen = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
-    tables = [table for table in chosen if table is not None and len(table)]
-    parts = [
-        _wrapped(report.verdict, ""),
-        findings,
-        _overlap_text(report),
-        *(as_text(table, NARROW) for table in tables),
-        str(ALL_TABLES),
-    ]
-    return "\n\n".join(filter(None, parts))
+    tables = (as_text(table, NARROW) for table in chosen if table)
+    return "\n\n".join(filter(None, [*_advice(report, count), *tables, str(ALL_TABLES)]))
 
 
-def _finding_lines(findings: list[Finding], count: int) -> Iterator[str]:
-    """Yields so many findings with a gain, and the titles of the others; of those without a gain all there is to say if
-    all findings are shown.
+def _advice(report: Report, count: int) -> list[str]:
+    """Returns the verdict, so many findings with a gain, the titles of the others, and what all bring together where
+    gains cannot be added; of findings without a gain all there is to say if all are shown.
     """
+    findings, lines = report.findings, list[str]()
     gains = [finding for finding in findings if finding.gain is not None]
     listed = gains[:count] if count < len(findings) else findings
     for number, finding in enumerate(listed, 1):
         gain = f" ({finding.gain.text})" if finding.gain else ""
-        yield _wrapped(f"{number:>3}. {finding.title}{gain}", INDENT)
-        yield _wrapped(f"{INDENT}{finding.evidence}", INDENT)
-        yield _wrapped(f"{INDENT}→ {finding.advice}", f"{INDENT}  ")
+        lines.append(_wrapped(f"{number:>3}. {finding.title}{gain}", INDENT))
+        lines.append(_wrapped(f"{INDENT}{finding.evidence}", INDENT))
+        lines.append(_wrapped(f"{INDENT}→ {finding.advice}", f"{INDENT}  "))
     titles = [finding.title for finding in findings if finding not in listed]
     if titles:
-        yield _wrapped(f"     Also: {'; '.join(titles)} ({ALL_FINDINGS} says more)", INDENT)
+        lines.append(_wrapped(f"     Also: {'; '.join(titles)} ({ALL_FINDINGS} says more)", INDENT))
+    return [_wrapped(report.verdict), "\n".join(lines), _wrapped(overlap(report.together)) if report.together else ""]
 
 
-def _overlap_text(report: Report) -> str:
-    """Returns what all findings bring together, where their gains cannot be added; else ""."""
-    gain = report.together
-    return _wrapped(overlap(gain), "") if gain else ""
-
-
-def _wrapped(text: str, indent: str) -> str:
+def _wrapped(text: str, indent: str = "") -> str:
     """Returns the text in lines of COLUMNS, with no number apart from its unit."""
     joined = NUMBER_AND_UNIT.sub(TOGETHER, in_one_line(text))
     lines = textwrap.fill(joined, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return lines.replace(TOGETHER, " ")
 
 
-def _answers(table: Table | None) -> Table | None:
-    """Returns the answers to what-if questions without what follows from the other columns, to be narrow."""
-    if table is None:
-        return None
-    return replace(table, columns=[column for column in table.columns if column.name != "saved"])
-
-
 def _short_table(report: Report) -> Table | None:
     """Returns how each device spent the run; without a device the phases of the host's steps."""
-    devices, path = report.tables.get("temporal_breakdown"), report.tables.get("critical_path_replay")
-    if devices is None or not len(devices) or path is None or not len(path):
-        return _phases(report.tables.get("host_phases"), _clock(report))
+    names = ("temporal_breakdown", "critical_path_replay", "communication_computation_overlap", "host_phases")
+    devices, path, overlapping, phases = map(report.tables.get, names)
+    clock = "" if report.is_of_recording else ", as recorded (the verdict is without a profiler)"
+    if not devices or not path:
+        return _phases(phases, clock) if phases is not None else None
     # a job that trace-scale made was never measured
     run = float(np.asarray(path["measured"])[0]) or float(np.asarray(path["replayed"])[0])
-    exposed = report.tables.get("communication_computation_overlap")
-    columns = [
-        *devices.columns[:2],
-        _share("busy_pct", devices["busy"], run),
-        _share("computing_pct", devices["compute"], run),
-        *(
-            [_share("exposed_communication_pct", _of_devices(devices, exposed, "exposed_communication"), run)]
-            if exposed is not None
-            else []
-        ),
-        _share("idle_pct", run - np.asarray(devices["busy"]), run),
-        Column("activities", "", devices["activities"]),
+    times: dict[str, object] = {"busy": devices["busy"], "computing": devices["compute"]}
+    if overlapping is not None:
+        keys = zip(overlapping["rank"], overlapping["device"], strict=True) if overlapping else ()
+        exposed = dict(zip(keys, overlapping["exposed_communication"], strict=True)) if overlapping else {}
+        of_devices = zip(devices["rank"], devices["device"], strict=True)
+        times["exposed_communication"] = [exposed.get(device, 0.0) for device in of_devices]
+    times["idle"] = run - np.asarray(devices["busy"])
+    shares = [
+        Column(f"{name}_pct", "%", 100 * np.asarray(time, np.float64) / (run or 1.0)) for name, time in times.items()
     ]
-    return Table("devices", f"How each device spent the run of {time_text(run)}{_clock(report)}", columns)
+    columns = [*devices.columns[:2], *shares, Column("activities", "", devices["activities"])]
+    return Table("devices", f"How each device spent the run of {time_text(run)}{clock}", columns)
 
 
-def _clock(report: Report) -> str:
-    """Returns that a table is as recorded, where what is above it is without a profiler; else ""."""
-    return "" if report.is_of_recording else ", as recorded (the verdict is without a profiler)"
-
-
-def _phases(table: Table | None, clock: str) -> Table | None:
+def _phases(table: Table, clock: str) -> Table:
     """Returns the shares of the phases of each step in percent, in a title and not in each heading, to be narrow."""
-    if table is None:
-        return None
     time = np.asarray(table["time"], np.float64)
     shares = [
         Column(short or name, "", np.round(100 * np.asarray(table[name], np.float64) / np.where(time > 0, time, 1), 1))
@@ -162,29 +139,15 @@ def _largest_differences(table: Table) -> Table:
     return Table(table.name, "What differs most", columns).take(is_work)
 
 
-def _share(name: str, time: object, run: float) -> Column:
-    return Column(name, "%", 100 * np.asarray(time, np.float64) / (run or 1.0))
-
-
-def _of_devices(devices: Table, table: Table, column: str) -> Floats:
-    """Returns a column of another table for each row of `devices`, 0 where it has none."""
-    keys = [zip(rows["rank"], rows["device"], strict=True) if len(rows) else [] for rows in (devices, table)]
-    values = dict(zip(keys[1], table[column], strict=True)) if len(table) else {}
-    return np.array([values.get(key, 0.0) for key in keys[0]], np.float64)
-
-
 def tables_text(report: Report) -> str:
     """Returns the verdict and all findings, or how to record what is missing; the text of all tables with rows; and why
     the others have none.
     """
     tables = [table for name, table in report.tables.items() if name != FINDINGS]
-    findings = "\n".join(_finding_lines(report.findings, len(report.findings)))
-    advice = [_wrapped(report.verdict, ""), findings, _overlap_text(report)]
-    if not report.verdict:
-        advice = ["\n".join(report.advice)]
-    parts = [*filter(None, [*advice, report.clock_of_tables]), *(as_text(table) for table in tables if len(table))]
+    advice = _advice(report, len(report.findings)) if report.verdict else ["\n".join(report.advice)]
     missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent_tables(tables, report.on_device).items()]
-    return "\n\n".join([*parts, *(["\n".join(["Not in this run", *missing])] if missing else [])])
+    absent = "\n".join(["Not in this run", *missing]) if missing else ""
+    return "\n\n".join(filter(None, [*advice, report.clock_of_tables, *map(as_text, filter(None, tables)), absent]))
 
 
 def as_text(table: Table, widest: int = WIDEST) -> str:

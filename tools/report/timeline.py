@@ -1,8 +1,11 @@
-"""The timeline of a run within the bytes that a page has: single bars as far as they fit, else sums over time."""
+"""The timeline of a run within the bytes that a page has: some bars one by one, the others as sums over equal stretches
+of time, of each kind of work on each lane.
+"""
 
 import base64
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,7 +16,6 @@ import orjson
 from ...schema.columns import Bool, Categorical, Int64, Ns
 from ..replay import Replay
 from ..view import LOOKS, REASONS
-from .bar_sums import BarSums, Strip, picture, selector, strips, sum_bars, window_around_path
 from .bars import NO_OPS, Bars, Slices, bars_of, on_one_clock
 from .cells import Row, short_and_full
 
@@ -24,6 +26,9 @@ LEAST, OF_CELL, FEWEST, OF_OP = 3, 7, 1000, 8
 """The least bytes of a bar, the usual bytes of a sum, the least number of single bars of a rank, the bytes of an op."""
 FINEST, LEVEL = 1 << 16, 6
 """The most stretches of a summary; how much to deflate."""
+KINDS = 2 * len(LOOKS)
+CELLS, FEWEST_STRETCHES = 1 << 22, 128
+"""The most cells of a summary in memory, and the least number of stretches."""
 
 
 class Timeline(NamedTuple):
@@ -31,7 +36,7 @@ class Timeline(NamedTuple):
     first start.
 
     `coarsest` is the longest stretch over which bars are summed, 0 if all are shown. `json` is what the page unpacks,
-    `picture` an SVG of the whole run, and `lane_times` how each lane's time was spent.
+    and `lane_times` tells how each lane's time was spent.
     """
 
     ranks: list[int]
@@ -39,7 +44,6 @@ class Timeline(NamedTuple):
     single_bars: int
     coarsest: float
     json: bytes
-    picture: str
     lane_times: list[Row]
 
 
@@ -64,15 +68,15 @@ def timeline(
         return bars_of(rank, timed[rank], clock[rank], ops.get(rank, NO_OPS))
 
     *smaller, last = sorted(timed, key=lambda rank: (len(timed[rank].work), -rank))
-    largest, packed = bars_of_rank(last), dict[int, tuple[PackedRank, int, list[Strip], list[Row]]]()
+    largest, packed = bars_of_rank(last), dict[int, tuple[PackedRank, int, list[Row]]]()
     window = window_around_path(largest, bar_count // len(timed))
     for rank in (*smaller, last):
         bars = largest if rank == last else bars_of_rank(rank)
         of_rank = pack_rank(bars, length, window, max_bytes // (len(timed) - len(packed)))
-        packed[rank] = of_rank, len(bars), strips(bars, length), bars.lane_times()
+        packed[rank] = of_rank, len(bars), bars.lane_times()
         max_bytes -= len(of_rank.json)
     ranks = sorted(packed)
-    of_ranks, counts, drawn, times = zip(*(packed[rank] for rank in ranks), strict=True)
+    of_ranks, counts, times = zip(*(packed[rank] for rank in ranks), strict=True)
     meta = orjson.dumps({"length": length, "window": window, "looks": LOOKS, "reasons": REASONS})
     return Timeline(
         ranks,
@@ -80,9 +84,97 @@ def timeline(
         sum(item.bars for item in of_ranks),
         max(item.width_ns for item in of_ranks) / 1000,
         b'{"meta":%s,"ranks":[%s]}' % (meta, b",".join(item.json for item in of_ranks)),
-        picture([*chain.from_iterable(drawn)], length),
         [*chain.from_iterable(times)],
     )
+
+
+def window_around_path(bars: Bars, bar_count: int) -> tuple[int, int]:
+    """Returns the time (ns) of about `bar_count` bars at the longest node of the critical path, or the whole time."""
+    whole = int(bars.start_ns.min()), int(bars.end_ns.max())
+    if len(bars) <= bar_count or not bars.critical.any():
+        return whole
+    path = np.flatnonzero(bars.critical)
+    longest = path[np.argmax((bars.end_ns - bars.start_ns)[path])]
+    start, end = int(bars.start_ns[longest]), int(bars.end_ns[longest])
+    distance = np.maximum(np.maximum(start - bars.end_ns, bars.start_ns - end), 0)
+    margin = int(np.partition(distance, bar_count)[bar_count])
+    return max(start - margin, whole[0]), min(end + margin, whole[1])
+
+
+def selector(bars: Bars, window_ns: tuple[int, int], most: int) -> Callable[[int], Bool]:
+    """Returns what selects a number of bars, at most `most`: each lane's longest, all of lanes with few bars.
+
+    First come those in the window, unless they are more than half, and the longest of each name on each lane, up to an
+    eighth.
+    """
+    always = (bars.end_ns >= window_ns[0]) & (bars.start_ns <= window_ns[1])
+    always &= always.sum() <= most // 2
+    by_length = np.lexsort((bars.start_ns - bars.end_ns, bars.lane))
+    lane, name = bars.lane[by_length], bars.name.codes[by_length].astype(np.int64)
+    longest = by_length[np.unique(lane * (len(bars.name.table) + 1) + name + 1, return_index=True)[1]]
+    always[longest[: most // 8]] = True
+    others = np.bincount(bars.lane[~always], minlength=len(bars.lanes))
+    remaining = by_length[~always[by_length]]
+    position = np.full(len(bars), -1)
+    position[remaining] = np.arange(len(remaining)) - np.repeat(np.cumsum(others) - others, others)
+
+    def select(count: int) -> Bool:
+        share, capacity = np.zeros(len(others), np.int64), count - int(always.sum())
+        # lanes share the capacity equally, as far as they need it
+        for done, row in enumerate(np.argsort(others, kind="stable").tolist()):
+            share[row] = max(min(int(others[row]), capacity // (len(others) - done)), 0)
+            capacity -= int(share[row])
+        return np.asarray(position < share[bars.lane])
+
+    return select
+
+
+@dataclass(slots=True)
+class BarSums:
+    """Of k lanes and kinds (`lane`, `kind`) in b stretches of `width_ns` from the run's start on, k × b: their time, a
+    lane never busy twice, and how many bars began.
+    """
+
+    width_ns: int
+    lane: Int64
+    kind: Int64
+    time_ns: Ns
+    begun: Int64
+
+    def coarser(self) -> "BarSums":
+        """Returns the summary with half as many stretches, which must be an even number."""
+        time, begun = (column.reshape(len(self.lane), -1, 2).sum(axis=2) for column in (self.time_ns, self.begun))
+        return BarSums(2 * self.width_ns, self.lane, self.kind, time, begun)
+
+    @property
+    def filled(self) -> Bool:
+        """Which cells have time or a start, k × b."""
+        return np.asarray((self.time_ns > 0) | (self.begun > 0))
+
+
+def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> BarSums:
+    """Sums the chosen bars over stretches of the run's `length_ns`: as many as memory allows, at most `finest`.
+
+    Both numbers are powers of 2. O(n + k · b): stretches that lie within a bar are counted by a running sum.
+    """
+    keys, key = np.unique(bars.lane[chosen] * KINDS + bars.kind[chosen], return_inverse=True)
+    key = key.reshape(-1)
+    count = min(finest, max(1 << (CELLS // max(len(keys), 1)).bit_length() >> 1, FEWEST_STRETCHES))
+    width = -(-max(length_ns, 1) // count)
+    start, end = bars.alone_ns[chosen], bars.end_ns[chosen]
+    first, last, began = (
+        key * count + np.minimum(time // width, count - 1)
+        for time in (start, np.maximum(end - 1, start), bars.start_ns[chosen])
+    )
+    size = len(keys) * count
+    within = first == last
+    # of a bar in one stretch all, of others what lies in their first and last
+    head = np.where(within, end - start, (first % count + 1) * width - start)
+    tail = np.where(within, 0, end - last % count * width)
+    covered = np.cumsum(np.bincount(np.minimum(first + 1, size - 1), ~within, size) - np.bincount(last, ~within, size))
+    time = np.bincount(first, head, size) + np.bincount(last, tail, size) + covered * width
+    time, begun = (column.astype(np.int64).reshape(-1, count) for column in (time, np.bincount(began, minlength=size)))
+    return BarSums(width, keys // KINDS, keys % KINDS, time, begun)
 
 
 class PackedRank(NamedTuple):

@@ -10,12 +10,9 @@ from ..analyses import Column, Table, reliability
 from ..replay import (
     SCALABLE,
     GatheredJob,
-    MakespanRange,
     NodeClass,
     Recording,
-    Replay,
     Scale,
-    StartOffset,
     gather_job,
     makespan_ns,
     matched,
@@ -43,11 +40,10 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording
     changes: Changes = {scale.spec: [scale] for scale in scales}
     if len(changes) > 1:
         changes["all of these"] = scales
-    job = gather_job(graphs)
-    runs = {AS_RECORDED: job}
+    runs = {AS_RECORDED: (job := gather_job(graphs))}
     if recording and recording.is_known:
         runs[UNPROFILED] = recording.without_profiler(job)
-    table = _table(changes, runs, _note(job))
+    table = _table(changes, runs, job)
     matches = {name: matched(graphs, *change) for name, change in changes.items()}
     nodes, time = (np.array([getattr(matches[name], of) for name in table["change"]]) for of in ("nodes", "time_us"))
     first, *others = table.columns
@@ -58,27 +54,30 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording
     """Returns the makespan with half the duration of each class of work that the graphs have, without a profiler where
     the `recording` tells how long a step takes then. A delay is no work: nothing tells what would make it shorter.
     """
-    present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
     if not graphs:
         return NOTHING
+    present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
     changes: Changes = {
         label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")]
         for label, node_class in SCALABLE.items()
         if node_class in present and node_class != NodeClass.DELAY
     }
     job = gather_job(graphs)
-    run = {UNPROFILED: recording.without_profiler(job)} if recording else {AS_RECORDED: job}
-    return _table(changes, run, _note(job))
+    return _table(changes, {UNPROFILED: recording.without_profiler(job)} if recording else {AS_RECORDED: job}, job)
 
 
-def _table(changes: Changes, runs: Mapping[str, GatheredJob], note: str) -> Table:
-    """Returns a row for each change to each run."""
+def _table(changes: Changes, runs: Mapping[str, GatheredJob], job: GatheredJob) -> Table:
+    """Returns a row for each change to each run; the note says how reliable replays of the job are."""
+    note = reliability(replay_job(job))
     rows = [(change, run) for change in changes for run in runs]
-    # a replay takes much memory, so that none is kept
-    outcomes = [_outcome(replay_job(runs[run], changes[change])) for change, run in rows]
-    makespans, ranges, offsets = zip(*outcomes, strict=True) if outcomes else ((), (), ())
-    length = {run: makespan_ns(job) for run, job in runs.items()}
-    before, after = np.array([length[run] for _, run in rows], np.int64), np.array(makespans, np.int64)
+    outcomes = []
+    for change, run in rows:  # a replay takes much memory, so that none is kept
+        replay = replay_job(runs[run], changes[change])
+        outcomes.append((replay.makespan_ns, replay.range, replay.start_offset))
+    length = {run: makespan_ns(of_run) for run, of_run in runs.items()}
+    before, after = (
+        np.array(times, np.int64) for times in ([length[run] for _, run in rows], [time for time, *_ in outcomes])
+    )
     columns = [
         Column("change", "", [change for change, _ in rows]),
         *([Column("run", "", [run for _, run in rows])] if len(runs) > 1 else []),
@@ -87,23 +86,14 @@ def _table(changes: Changes, runs: Mapping[str, GatheredJob], note: str) -> Tabl
         Column("saved", "µs", (before - after) / 1000),
         Column("saved_pct", "%", 100 * (before - after) / np.maximum(before, 1)),
     ]
-    known = [makespan for makespan in ranges if makespan is not None]
+    known = [makespan for _, makespan, _ in outcomes if makespan is not None]
     if any(not makespan.is_clear for makespan in known):
         columns.append(Column("after_low", "µs", np.array([makespan.low_ns / 1000 for makespan in known])))
         columns.append(Column("after_high", "µs", np.array([makespan.high_ns / 1000 for makespan in known])))
         note = f"{note}. Answers are ranges: {known[0].reason}"
-    if offset := next(filter(None, offsets), None):
+    if offset := next((offset for *_, offset in outcomes if offset), None):
         # of ranks that begin all at once; with start offsets where these are small
-        without = [of.makespan_without_ns if of else makespan for of, makespan in zip(offsets, makespans, strict=True)]
+        without = [offset.makespan_without_ns if offset else makespan for makespan, _, offset in outcomes]
         columns.append(Column("without_start_offsets", "µs", np.array(without, np.int64) / 1000))
         note = f"{note}. In every answer {offset.text}"
     return Table(NAME, TITLE, columns, note)
-
-
-def _outcome(replay: Replay) -> tuple[int, MakespanRange | None, StartOffset | None]:
-    return replay.makespan_ns, replay.range, replay.start_offset
-
-
-def _note(job: GatheredJob) -> str:
-    """Returns how reliable replays of the job are."""
-    return reliability(replay_job(job))

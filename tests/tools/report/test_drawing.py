@@ -15,9 +15,8 @@ import pytest
 from execgraph.tools.analyses import Column, RankTrace, Table, graph_of, rank_of_graph
 from execgraph.tools.report import page
 from execgraph.tools.report.cells import FEWEST, LONGEST, MAX_BYTES, EmbeddedTable, embed_tables
-from execgraph.tools.report.curves import MOST_STEPS, memory_timeline, value_lanes
-from execgraph.tools.report.drawing import axis, hover
-from execgraph.tools.report.flow_section import FlowSection, step_flow
+from execgraph.tools.report.drawing import MOST_STEPS, axis, hover, memory_timeline, value_lanes
+from execgraph.tools.report.nested import FlowSection, step_flow
 from execgraph.tools.report.page import SCRIPTS
 from execgraph.tools.report.report import Report
 from execgraph.tools.view import LOOKS
@@ -217,5 +216,5 @@ def test_the_page_uses_every_file_of_its_front_end_and_every_rule_of_its_style()
     style = texts.pop("page.css")
     selectors = re.sub(r"\{[^}]*\}", "{}", style[style.index("* {") :])
     # boxes are called as classes of work are
-    used = "".join(texts.values()) + " ".join([*LOOKS, "heavy", "on-path", "whole-run", "ground"])
+    used = "".join(texts.values()) + " ".join([*LOOKS, "heavy", "on-path"])
     assert {name for name in re.findall(r"[.#]([A-Za-z][\w-]*)", selectors) if name not in used} == set()

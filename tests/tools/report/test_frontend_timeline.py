@@ -228,14 +228,9 @@ def test_the_timeline_is_drawn_in_the_colours_of_the_system(browser: Any, traini
     assert seen[0] != seen[1] and all(colour[3] == 255 for colour in seen)
 
 
-def test_without_scripts_and_on_paper_the_whole_run_is_a_drawing(browser: Any, training: Path) -> None:
-    page = browser.browser.new_page(java_script_enabled=False)
-    page.goto(training.as_uri())
-    assert page.locator(".whole-run").is_visible() and page.locator("#timeline").is_hidden()
-    assert page.locator(".whole-run text").first.text_content() == "rank 0 · main thread"
-    page.close()
-    page = opened(browser, training, [])
-    assert page.locator(".whole-run").is_hidden() and page.locator("#timeline").is_visible()
-    page.emulate_media(media="print")
-    assert page.locator(".whole-run").is_visible() and page.locator("#timeline").is_hidden()
-    page.close()
+def test_on_paper_the_whole_run_is_shown(page: Any) -> None:
+    whole = shown(page)
+    page.locator("#timeline .path").click()
+    assert shown(page) != whole
+    page.pdf()
+    assert shown(page) == whole and page.locator("#timeline").is_visible()

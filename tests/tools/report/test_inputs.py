@@ -15,7 +15,7 @@ from execgraph.schema.linked import write_linked
 from execgraph.tools.analyses import ANALYSES, Column, Table, analyse, rank_of_graph
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.report import ReadOptions, find_sources, read_ranks, report_on
-from execgraph.tools.report.rank_groups import ALIKE, MANY, MOST, groups_table, in_words, of_ranks, rank_groups
+from execgraph.tools.report.report import ALIKE, MANY, MOST_GROUPS, groups_table, in_words, of_ranks, rank_groups
 from execgraph.tools.terminal import MOST_ROWS, ranges, rank_rows
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
@@ -110,7 +110,7 @@ def test_ranks_are_read_side_by_side_each_with_its_host_trace(data: Path) -> Non
         ("device_rank0.json.gz", "host_rank0.json.gz"),
         ("device_rank1.json.gz", "host_rank1.json.gz"),
     ]
-    assert [rank.rank for rank in read_ranks(sources.ranks, ReadOptions(graphs=False))] == [0, 1]
+    assert [rank.rank for rank in read_ranks(sources.ranks, ReadOptions(graph=False))] == [0, 1]
 
 
 def test_a_host_trace_without_its_device_trace_is_said(
@@ -266,8 +266,8 @@ def test_each_rank_is_in_one_group_and_near_its_own_if_there_are_few(spans: list
     groups = rank_groups(tables_of(spans))
     assert sorted(rank for group in groups for rank in group.ranks) == list(range(len(spans)))
     assert all(group.rank in group.ranks for group in groups)
-    assert len(groups) <= MOST
-    if len(groups) < MOST:
+    assert len(groups) <= MOST_GROUPS
+    if len(groups) < MOST_GROUPS:
         middle = float(np.median(spans))
         assert all(
             abs(spans[one] - spans[group.rank]) <= ALIKE * middle * 1.001 for group in groups for one in group.ranks

@@ -82,7 +82,6 @@ async function drawnTimeline() {
   const { meta, ranks } = given("timeline-data");
   const view = new TimelineView(document.getElementById("timeline"), meta, await Promise.all(ranks.map((rank) => RankRun.of(meta, rank))));
   const choice = new Choice(view);
-  document.querySelector(".whole-run").classList.add("spare");
   Object.assign(timeline, { view, shows: (name) => choice.find(name) !== null, choose: (name, zoom) => choice.choose(name, zoom), select: (bar) => choice.select(bar) });
   for (const grid of grids) if (grid.details.open) grid.show();
 }

@@ -141,6 +141,8 @@ class TimelineView extends TimelineDrawing {
     this.overview.onpointerdown = (event) => { this.overview.setPointerCapture(event.pointerId); move(event); };
     this.overview.onpointermove = move;
     new ResizeObserver(() => this.redraw()).observe(this.scroller);
+    // paper shows the whole run
+    addEventListener("beforeprint", () => { this.showAll(); this.draw(); });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.colours = null; this.redraw(); });
   }
 
