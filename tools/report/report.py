@@ -49,8 +49,8 @@ from .timeline import Timeline, timeline
 from .what_if import classes_twice_as_fast, what_if
 
 MANY, MOST_GROUPS, ALIKE = 16, 8, 0.02
-"""More ranks than MANY are grouped, into at most MOST_GROUPS groups; features that differ by less than ALIKE of the median
-are alike.
+"""More ranks than MANY are grouped, into at most MOST_GROUPS groups; features that differ by less than ALIKE of the
+median are alike.
 """
 FEATURES = {
     "ranks": ("host_ops", "calls", "activities"),
