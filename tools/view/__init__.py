@@ -2,9 +2,9 @@
 
 from .boxes import Box as Box
 from .data_flow import DataFlow as DataFlow, ShownFlow as ShownFlow, data_flow as data_flow, path_times as path_times
+from .drawing import lane_names as lane_names, short_name as short_name
 from .flow_picture import draw_flow as draw_flow
-from .graph_view import Selection as Selection, median_step as median_step, view as view
 from .lane_picture import LOOKS as LOOKS, REASONS as REASONS, draw_lanes as draw_lanes, looks as looks
-from .names import lane_names as lane_names, short_name as short_name
 from .replay_timeline import write_timeline as write_timeline
+from .selection import Selection as Selection, median_step as median_step, view as view
 from .write_view import PICTURED as PICTURED, select as select, write_view as write_view

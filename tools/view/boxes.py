@@ -16,7 +16,7 @@ from ...schema.graph import ExecutionGraph
 from ..phase_names import BACKWARD_PASS, FORWARD_PASS, PHASES, REST, phase_of
 from ..replay import NodeClass, node_classes
 from .calls import Calls
-from .names import short_name
+from .drawing import short_name
 
 MANY, ALIKE = 16, 4
 """More boxes beside each other than MANY are summed up by name, and in any case more than ALIKE of one name."""
@@ -96,35 +96,25 @@ class Box:
             yield from box.walk()
 
 
-class _Tree:
-    """Makes the boxes, each after the one around it."""
+def box_tree(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, label: str) -> tuple[Box, list[Box]]:
+    """Returns the outermost box, and the box of each call; `critical_ns` is each node's time on the critical path."""
+    root, boxes = Box(label, True, 0), list[Box]()
+    groups: dict[tuple[str, ...], Box] = {(): root}
 
-    def __init__(self, label: str) -> None:
-        self.root = Box(label, True, 0)
-        self.groups: dict[tuple[str, ...], Box] = {(): self.root}
-
-    def group(self, path: tuple[str, ...], first: int) -> Box:
-        """Returns the group of this path, made where there was none."""
-        if path not in self.groups:
-            self.groups[path] = self.add(self.group(path[:-1], first), path[-1], first, is_group=True)
-        return self.groups[path]
-
-    def add(self, around: Box, label: str, first: int, is_group: bool = False) -> Box:
-        """Returns a new box in another."""
-        box = Box(label, is_group, first, around, around.depth + 1)
+    def added(around: Box, label: str, number: int, is_group: bool) -> Box:
+        box = Box(label, is_group, number, around, around.depth + 1)
         around.inner.append(box)
         return box
 
+    def group(path: tuple[str, ...], number: int) -> Box:
+        if path not in groups:
+            groups[path] = added(group(path[:-1], number), path[-1], number, True)
+        return groups[path]
 
-def box_tree(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, label: str) -> tuple[Box, list[Box]]:
-    """Returns the outermost box, and the box of each call; `critical_ns` is each node's time on the critical path."""
-    tree, boxes = _Tree(label), list[Box]()
-    modules, scope = graph.texts("module"), graph.integers("scope")
-    phases = _phases(graph, calls)
+    modules, scope, phases = graph.texts("module"), graph.integers("scope"), _phases(graph, calls)
     short = [*(short_name(AUTOGRAD.sub("", name)) for name in graph.name.table), ""]
     names = [short[code] for code in graph.name.codes[calls.first_row].tolist()]
-    columns = zip(calls.first_row.tolist(), calls.parent.tolist(), strict=True)
-    for number, (row, parent) in enumerate(columns):
+    for number, (row, parent) in enumerate(zip(calls.first_row.tolist(), calls.parent.tolist(), strict=True)):
         module = modules[row] if modules.codes[row] >= 0 else ""
         is_in_module = bool(module) and (parent < 0 or module != modules[int(calls.first_row[parent])])
         if parent >= 0 and not is_in_module:
@@ -132,16 +122,16 @@ def box_tree(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, label: str
             if around.depth > DEEPEST:
                 around = around.around or around
         else:
-            around = tree.group((*phases[number], *(module.split(SEPARATOR, DEEPEST // 2) if module else ())), number)
+            around = group((*phases[number], *(module.split(SEPARATOR, DEEPEST // 2) if module else ())), number)
         is_annotation = bool(scope[row] == USER_SCOPE)
         is_around_itself = is_annotation and around.is_group and around.label == graph.name[row]
-        box = around if is_around_itself else tree.add(around, names[number], number, is_group=is_annotation)
+        box = around if is_around_itself else added(around, names[number], number, is_annotation)
         box.calls += 1
         boxes.append(box)
     _add_times(graph, calls, critical_ns, boxes)
-    _sum_up(tree.root)
-    _merge(tree.root)
-    return tree.root, [box.shown() for box in boxes]
+    _sum_up(root)
+    _merge(root)
+    return root, [box.shown() for box in boxes]
 
 
 def _phases(graph: ExecutionGraph, calls: Calls) -> list[tuple[str, ...]]:
@@ -210,17 +200,17 @@ def _merge_alike(box: Box) -> None:
         first = by_label.setdefault(inner.label, inner) if is_one_of_many else inner
         if first is inner:
             kept.append(inner)
-        else:
-            first.calls += inner.calls
-            first.time = first.time + inner.time
-            first.critical_ns += inner.critical_ns
-            first.inner += _take_over(first, inner)
+            continue
+        first.calls += inner.calls
+        first.time = first.time + inner.time
+        first.critical_ns += inner.critical_ns
+        first.inner += _take_over(first, inner)
     box.inner = kept
 
 
-def _take_over(box: Box, other: Box) -> list[Box]:
+def _take_over(box: Box, part: Box) -> list[Box]:
     """Makes one box part of another, and returns what was in it, for the other."""
-    other.part_of = box
-    for inner in other.inner:
+    part.part_of = box
+    for inner in part.inner:
         inner.around = box
-    return other.inner
+    return part.inner

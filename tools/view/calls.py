@@ -13,7 +13,6 @@ import numpy as np
 
 from ...schema.columns import (
     ABSENT,
-    Bool,
     Int64,
     Keys,
     NodeIds,
@@ -21,6 +20,7 @@ from ...schema.columns import (
     SummaryRepr,
     asof_backward,
     group_ids,
+    group_sums,
     is_group_start,
     nearest,
 )
@@ -57,45 +57,30 @@ class Calls(SummaryRepr):
 
 def calls_of(graph: ExecutionGraph) -> Calls:
     """Returns the calls of a graph, in O(n log n)."""
-    is_call = ~np.isin(node_classes(graph), NO_CALLS) & ~graph.name.equal(IDLE)
-    rows = np.flatnonzero(is_call)
-    number = _call_numbers(graph, rows)
-    first = np.unique(number, return_index=True)[1]
-    in_order = np.argsort(first, kind="stable")
-    number = np.argsort(in_order)[number] if len(rows) else number
-    of_row = np.full(len(graph), -1)
-    of_row[rows] = number
-    last = np.zeros(len(first), np.int64)
-    np.maximum.at(last, number, rows)
-    first_row = rows[first[in_order]]
-    return Calls(first_row, last, _callers(graph, first_row, of_row), of_row)
-
-
-def _call_numbers(graph: ExecutionGraph, rows: Rows) -> Int64:
-    """Returns equal numbers for slices of one op: those with its id, else those of a thread's ops of one name that
-    count on.
-    """
+    rows = np.flatnonzero(~np.isin(node_classes(graph), NO_CALLS) & ~graph.name.equal(IDLE))
+    # slices are of one call if they have the op's id in common, else if they are of a thread's ops of one name and
+    # count on
     part, op = graph.integers("slice")[rows], graph.integers("op_id")[rows]
-    is_slice = part != ABSENT
     thread, name = graph.integers("tid")[rows], graph.name.codes[rows].astype(np.int64)
     order = np.lexsort((rows, name, thread))
     is_start = is_group_start(thread[order], name[order])
     is_start[1:] |= part[order][1:] <= part[order][:-1]
     without_id = np.empty(len(rows), np.int64)
     without_id[order] = np.cumsum(is_start)
-    known_by = np.where(~is_slice, 0, np.where(op == ABSENT, 1, 2))
-    return group_ids(known_by, np.choose(known_by, (rows, without_id, op)))
-
-
-def _callers(graph: ExecutionGraph, first_row: Rows, of_row: Int64) -> Int64:
-    """Returns the call of the slice that each call's first node names as its caller's, or as what launched it."""
-    controls = graph.ctrl_deps
+    known_by = np.where(part == ABSENT, 0, np.where(op == ABSENT, 1, 2))
+    number = group_ids(known_by, np.choose(known_by, (rows, without_id, op)))
+    first = np.unique(number, return_index=True)[1]
+    number = np.searchsorted(np.sort(first), first)[number]
+    first_row, last_row, of_row = rows[np.sort(first)], np.zeros(len(first), np.int64), np.full(len(graph), -1)
+    last_row[number], of_row[rows] = rows, number
+    # each call's first node names the slice of its caller, or of what launched it
+    controls, caller = graph.ctrl_deps, np.full(len(graph), -1)
     has_caller = np.flatnonzero(controls.lengths() > 0)
-    row_of_caller = np.full(len(graph), -1)
-    row_of_caller[has_caller] = graph.rows_of(NodeIds(controls.values[controls.starts[has_caller]]))
-    above = row_of_caller[first_row]
+    caller[has_caller] = graph.rows_of(NodeIds(controls.values[controls.starts[has_caller]]))
+    above = caller[first_row]
     # a caller begins before what it calls: what a damaged file says otherwise is left out, so that there is no circle
-    return np.where((above >= 0) & (above < first_row), np.append(of_row, -1)[above], -1)
+    parent = np.where((above >= 0) & (above < first_row), np.append(of_row, -1)[above], -1)
+    return Calls(first_row, last_row, parent, of_row)
 
 
 class Flows(NamedTuple):
@@ -123,26 +108,25 @@ def flows_of(graph: ExecutionGraph, calls: Calls, tensors: Tensors) -> Flows:
     O(n log n).
     """
     data = _tensor_flows(graph, calls, tensors)
-    others = _dependencies(graph, calls, with_orders=not len(data.source))
-    return Flows(*(np.concatenate(columns) for columns in zip(data, others, strict=True)))
-
-
-def _dependencies(graph: ExecutionGraph, calls: Calls, with_orders: bool) -> Flows:
     work = gather([graph])
     source, target = calls.of_row[work.source], calls.of_row[work.target]
     between = (source >= 0) & (target >= 0) & (source != target)
-    if not with_orders:
+    if len(data.source):
         between &= (work.kind & ~(ORDERS | DependencyKind.INFERRED)) != 0
     kind = work.kind[between]
-    return _unique_flows(Flows(source[between], target[between], kind, np.zeros(len(kind), np.int64)))
+    others = _unique_flows(Flows(source[between], target[between], kind, np.zeros(len(kind), np.int64)))
+    return Flows(*map(np.concatenate, zip(data, others, strict=True)))
 
 
 def _tensor_flows(graph: ExecutionGraph, calls: Calls, tensors: Tensors) -> Flows:
     accesses = tensors._replace(row=calls.of_row[tensors.row])
     accesses = accesses.where(accesses.row >= 0)
-    writes = accesses.where(accesses.is_output)
-    is_view = _are_views(graph, calls, accesses.where(~accesses.is_output), writes)
-    reads = _innermost(accesses.where(~accesses.is_output), calls)
+    writes, reads = accesses.where(accesses.is_output), accesses.where(~accesses.is_output)
+    # a result that shares the storage of an argument, though the op's schema marks nothing as changed, is a view
+    changes = graph.texts("op_schema").where(lambda text: "!" in text)[calls.first_row]
+    key = group_ids(np.concatenate((reads.row, writes.row)), np.concatenate((reads.storage, writes.storage)))
+    is_view = np.isin(key[len(reads.row) :], key[: len(reads.row)]) & ~changes[writes.row]
+    reads = _innermost(reads, calls)
     source = _last_writer(_innermost(writes, calls), reads, calls, "tensor")
     unknown = source < 0
     in_place = _innermost(writes.where(~is_view), calls)
@@ -152,19 +136,8 @@ def _tensor_flows(graph: ExecutionGraph, calls: Calls, tensors: Tensors) -> Flow
     return _unique_flows(Flows(source, reads.row, np.full(len(source), DATA), reads.elements * reads.size))
 
 
-def _are_views(graph: ExecutionGraph, calls: Calls, reads: Tensors, writes: Tensors) -> Bool:
-    """Returns which results share the storage of an argument though the op's schema marks nothing as changed.
-
-    Here and below `row` of tensors is that of the call.
-    """
-    changes = graph.texts("op_schema").where(lambda text: "!" in text)[calls.first_row]
-    key = group_ids(np.concatenate((reads.row, writes.row)), np.concatenate((reads.storage, writes.storage)))
-    is_view: Bool = np.isin(key[len(reads.row) :], key[: len(reads.row)]) & ~changes[writes.row]
-    return is_view
-
-
 def _innermost(accesses: Tensors, calls: Calls) -> Tensors:
-    """Returns the accesses without those of a call that called one which accesses the same tensor."""
+    """Returns the accesses, by call, without those of a call that called one which accesses the same tensor."""
     caller = calls.parent[accesses.row]
     key = group_ids(np.concatenate((accesses.row, caller)), np.tile(accesses.tensor, 2))
     return accesses.where(~np.isin(key[: len(caller)], key[len(caller) :]))
@@ -183,5 +156,5 @@ def _unique_flows(flows: Flows) -> Flows:
     """Returns each flow once, with the bytes of all."""
     number = group_ids(flows.source, flows.target, flows.kind)
     first = np.unique(number, return_index=True)[1]
-    size = np.bincount(number, flows.size, len(first)).astype(np.int64)
+    size = group_sums(number, flows.size, len(first))
     return Flows(flows.source[first], flows.target[first], flows.kind[first], size)

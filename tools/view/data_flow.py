@@ -4,10 +4,10 @@ in which they lie, each below all from which something flows to it.
 
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import count, pairwise
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class DataFlow:
 
     def share_of_path(self, box: Box) -> float:
         """Returns the share of the critical path that is spent in a box."""
-        return box.critical_ns / self.root.critical_ns if self.root.critical_ns else 0
+        return box.critical_ns / (self.root.critical_ns or 1)
 
     def is_on_path(self, box: Box) -> bool:
         """Returns whether as much of the critical path is spent in a box as is marked."""
@@ -120,25 +120,19 @@ class DataFlow:
         Groups, and boxes with sought calls in them, are opened before ops, the outermost first, then the one of the
         most time. Ops are opened only while fewer than `few` boxes are seen.
         """
-        opened, seen, order = {self.root}, len(self.root.inner), 0
         around_sought = {around for box in self.root.walk() if box.sought for around in box.path()}
-        pending: list[tuple[bool, bool, int, int, Box]] = []
-
-        def add(boxes: Iterable[Box]) -> None:
-            nonlocal order
-            for box in boxes:
-                order += 1
-                if box.inner:
-                    is_op = not (box.is_group or box in around_sought)
-                    heapq.heappush(pending, (is_op, box.around is not self.root, -self.weight(box), order, box))
-
-        add(self.root.inner)
+        opened, seen, order = set[Box](), 1, count()
+        pending = [(False, False, 0, next(order), self.root)]
         while pending:
-            box = heapq.heappop(pending)[-1]
-            if seen - 1 + len(box.inner) <= most and (box.is_group or box in around_sought or seen < few):
-                opened.add(box)
-                seen += len(box.inner) - 1
-                add(box.inner)
+            is_op, *_, box = heapq.heappop(pending)
+            if box is not self.root and (seen - 1 + len(box.inner) > most or (is_op and seen >= few)):
+                continue
+            opened.add(box)
+            seen += len(box.inner) - 1
+            for inner in box.inner:
+                if inner.inner:
+                    is_op = not (inner.is_group or inner in around_sought)
+                    heapq.heappush(pending, (is_op, box is not self.root, -self.weight(inner), next(order), inner))
         return opened
 
 
@@ -149,16 +143,9 @@ class ShownFlow:
 
     def __init__(self, flow: DataFlow, opened: set[Box]) -> None:
         self.flow, self.opened = flow, opened
-        self.closed = [*self._closed(flow.root)]
+        self.closed = [box for box in flow.root.walk() if box not in opened and box.around in opened]
         heaviest = sorted(self.closed, key=lambda box: -flow.weight(box))[:HEAVY]
         self.heavy = {box for box in heaviest if flow.weight(box)}
-
-    def _closed(self, box: Box) -> Iterator[Box]:
-        for inner in box.inner:
-            if inner in self.opened:
-                yield from self._closed(inner)
-            else:
-                yield inner
 
     def seen_as(self, box: Box) -> Box:
         """Returns the outermost box around a box, or itself, that is not open."""
@@ -208,15 +195,8 @@ def _layers(boxes: list[Box], before: dict[Box, set[Box]]) -> Rows:
     for box in reversed(in_order):
         if not any(source in layer for source in before[box]) and after[box]:
             layer[box] = min(layer[target] for target in after[box]) - 1
-    lowest = min(layer.values(), default=0)
-    rows: Rows = [[] for _ in range(max(layer.values(), default=0) - lowest + 1)]
-    for box in in_order:
-        rows[layer[box] - lowest].append(box)
-    return _untangled([row for row in rows if row], before)
-
-
-def _untangled(rows: Rows, before: dict[Box, set[Box]]) -> Rows:
-    """Sorts each layer by where what flows into its boxes comes from."""
+    rows = [[box for box in in_order if layer[box] == number] for number in sorted({*layer.values()})]
+    # each layer is sorted by where what flows into its boxes comes from
     position: dict[Box, float] = {}
     for row in rows:
         sources = {box: [position[source] for source in before[box] if source in position] for box in row}
@@ -228,9 +208,9 @@ def _untangled(rows: Rows, before: dict[Box, set[Box]]) -> Rows:
 
 def path_times(replay: Replay) -> Int64:
     """Returns each node's time (ns) on the critical path."""
-    count, pieces = len(replay.work), pieces_of(replay)
-    of_nodes = pieces.row < count
-    return group_sums(pieces.row[of_nodes], pieces.time[of_nodes], count)
+    nodes, pieces = len(replay.work), pieces_of(replay)
+    of_nodes = pieces.row < nodes
+    return group_sums(pieces.row[of_nodes], pieces.time[of_nodes], nodes)
 
 
 def data_flow(

@@ -4,12 +4,12 @@ Phases of training lie beside each other. Hovering over a box or an arrow tells 
 or dark mode.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from .boxes import Box
 from .data_flow import DataFlow, ShownFlow
-from .svg import curve, svg, xml_text
+from .drawing import curve, svg, xml_text
 
 PAD, HEAD, ACROSS, DOWN, WRAPPED, APART = 12, 26, 16, 28, 10, 56
 """Sizes in px: around boxes in a box, its title, and the room between boxes: beside each other, between layers, between
@@ -72,100 +72,13 @@ class Place(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """Boxes beside each other, the room between them and below them, px."""
+    """Boxes beside each other: the room between them and below them, the width and height of all, px."""
 
     boxes: list[Box]
     apart: float
     below: float
-
-    def width(self, sizes: dict[Box, Size]) -> float:
-        return sum(sizes[box][0] for box in self.boxes) + self.apart * (len(self.boxes) - 1)
-
-    def height(self, sizes: dict[Box, Size]) -> float:
-        return max(sizes[box][1] for box in self.boxes)
-
-
-class Placement:
-    """Places boxes: layers below each other, phases of training beside each other, and around boxes the box that they
-    are in. `closed_size` returns the width and height of a box that is not open, `title_width` the width of the title
-    of one that is.
-    """
-
-    def __init__(
-        self, shown: ShownFlow, closed_size: Callable[[Box], Size], title_width: Callable[[Box], float]
-    ) -> None:
-        self.root, self.opened, self.layers = shown.flow.root, shown.opened, shown.layers
-        self.closed_size, self.title_width = closed_size, title_width
-        self.has_phases = bool(shown.flow.phases())
-        self.places: dict[Box, Place] = {}
-        self._sizes: dict[Box, Size] = {}
-        self._lines: dict[Box, list[_Line]] = {}
-        self._measure(self.root)
-
-    def put(self, x: float, y: float, box: Box | None = None) -> Place:
-        """Places a box, by default all, right of and below a point, and returns its place."""
-        box = box or self.root
-        width, height = self._sizes[box]
-        self.places[box] = Place(x, y, width, height)
-        y += 0 if self._is_row_of_phases(box) else HEAD
-        for line in self._lines.get(box, []):
-            line_x = x + (width - line.width(self._sizes)) / 2
-            for inner in line.boxes:
-                line_x = self.put(line_x, y, inner).right + line.apart
-            y += line.height(self._sizes) + line.below
-        return self.places[box]
-
-    def _is_row_of_phases(self, box: Box) -> bool:
-        return box is self.root and self.has_phases
-
-    def _measure(self, box: Box) -> None:
-        """Stores the size of a box and of all in it, and the lines in which these lie."""
-        if box not in self.opened:
-            self._sizes[box] = self.closed_size(box)
-            return
-        for inner in box.inner:
-            self._measure(inner)
-        is_row_of_phases = self._is_row_of_phases(box)
-        lines = [_Line(self.layers[box][0], APART, 0)] if is_row_of_phases else [*self._wrapped(box)]
-        self._lines[box] = lines
-        widths = [line.width(self._sizes) for line in lines]
-        height = sum(line.height(self._sizes) + line.below for line in lines)
-        if is_row_of_phases:
-            self._sizes[box] = max(widths), height
-        else:
-            self._sizes[box] = max(self.title_width(box), *widths) + 2 * PAD, HEAD + PAD - DOWN + height
-
-    def _wrapped(self, box: Box) -> Iterator[_Line]:
-        """Yields the rows of boxes in a box: its layers, the wide ones in several rows."""
-        for layer in self.layers.get(box, []):
-            line: list[Box] = []
-            for inner in layer:
-                if line and _Line([*line, inner], ACROSS, 0).width(self._sizes) > WIDEST_ROW:
-                    yield _Line(line, ACROSS, WRAPPED)
-                    line = []
-                line.append(inner)
-            yield _Line(line, ACROSS, DOWN)
-
-
-def way(placement: Placement, source: Box, target: Box) -> tuple[str, str]:
-    """Returns the path of an arrow in SVG, and how prominent it is: `near`, `far`, or `between` boxes of two groups."""
-    a, b = placement.places[source], placement.places[target]
-    of_two_phases = placement.has_phases and source.path()[1] is not target.path()[1]
-    if of_two_phases or (a.y < b.bottom and b.y < a.bottom):
-        look = "near" if source.around is target.around else "between"
-        if a.right <= b.x:
-            bend = max((b.x - a.right) / 2, 4)
-            return curve((a.right, a.middle), (bend, 0), (b.x, b.middle), (-bend, 0), HEADS["right"]), look
-        if b.right <= a.x:
-            bend = max((a.x - b.right) / 2, 4)
-            return curve((a.x, a.middle), (-bend, 0), (b.right, b.middle), (bend, 0), HEADS["left"]), look
-    gap = b.y - a.bottom
-    if 0 < gap <= 3 * DOWN:
-        start, end = (a.x + a.width / 2, a.bottom), (b.x + b.width / 2, b.y)
-        return curve(start, (0, gap / 2), end, (0, -gap / 2), HEADS["down"]), "near"
-    start, end = (a.right, a.y + 0.7 * a.height), (b.right, b.y + 0.3 * b.height)
-    farthest = max(a.right, b.right) + OUT + min(abs(end[1] - start[1]) / FARTHER, FARTHEST)
-    return curve(start, (farthest - a.right, 0), end, (farthest - b.right, 0), HEADS["left"]), "far"
+    width: float
+    height: float
 
 
 def draw_flow(flow: DataFlow) -> str:
@@ -174,26 +87,72 @@ def draw_flow(flow: DataFlow) -> str:
 
 
 class _Drawing:
-    """Opens and places boxes, and draws them."""
+    """Opens and places boxes, and draws them: layers below each other, phases of training beside each other, and around
+    boxes the box that they are in.
+    """
 
     def __init__(self, flow: DataFlow) -> None:
-        self.flow, self.root = flow, flow.root
+        self.flow, self.root, self.has_phases = flow, flow.root, bool(flow.phases())
         self.shown = ShownFlow(flow, flow.open_boxes(MOST))
-        self.placement = Placement(self.shown, self._closed_size, self._title_width)
+        self.sizes: dict[Box, Size] = {}
+        self.lines: dict[Box, list[_Line]] = {}
+        self.places: dict[Box, Place] = {}
 
     def picture(self) -> str:
         """Returns the picture."""
-        place = self.placement.put(MARGIN, TOP)
+        self._measure(self.root)
+        place = self._put(MARGIN, TOP, self.root)
         heading, end_of_heading = self._heading()
         width, height = max(place.right + OUTSIDE, end_of_heading) + MARGIN, place.bottom + MARGIN
         return svg(width, height, STYLE, (*heading, *self._frames(), *self._arrows(), *self._closed_boxes()))
 
-    def _closed_size(self, box: Box) -> tuple[float, float]:
-        width = max(LETTER * len(box.title), SMALL_LETTER * len(self.flow.figures(box)))
-        return min(max(width + 22, NARROWEST), WIDEST), HIGH
+    # where boxes lie
 
-    def _title_width(self, box: Box) -> float:
-        return LETTER * len(box.title) + SMALL_LETTER * len(self.flow.figures(box))
+    def _measure(self, box: Box) -> None:
+        """Stores the size of a box and of all in it, and the lines in which these lie."""
+        title, figures = LETTER * len(box.title), SMALL_LETTER * len(self.flow.figures(box))
+        if box not in self.shown.opened:
+            self.sizes[box] = min(max(max(title, figures) + 22, NARROWEST), WIDEST), HIGH
+            return
+        for inner in box.inner:
+            self._measure(inner)
+        layers = self.shown.layers.get(box, [])
+        is_row_of_phases = box is self.root and self.has_phases
+        lines = self.lines[box] = [self._line(layers[0], APART, 0)] if is_row_of_phases else [*self._wrapped(layers)]
+        widths, height = [line.width for line in lines], sum(line.height + line.below for line in lines)
+        if is_row_of_phases:
+            self.sizes[box] = max(widths), height
+        else:
+            self.sizes[box] = max(title + figures, *widths) + 2 * PAD, HEAD + PAD - DOWN + height
+
+    def _line(self, boxes: list[Box], apart: float, below: float) -> _Line:
+        widths, heights = zip(*(self.sizes[box] for box in boxes), strict=True)
+        return _Line(boxes, apart, below, sum(widths) + apart * (len(boxes) - 1), max(heights))
+
+    def _wrapped(self, layers: list[list[Box]]) -> Iterator[_Line]:
+        """Yields layers as lines, the wide ones in several."""
+        for layer in layers:
+            line: list[Box] = []
+            for box in layer:
+                if line and self._line([*line, box], ACROSS, 0).width > WIDEST_ROW:
+                    yield self._line(line, ACROSS, WRAPPED)
+                    line = []
+                line.append(box)
+            yield self._line(line, ACROSS, DOWN)
+
+    def _put(self, x: float, y: float, box: Box) -> Place:
+        """Places a box right of and below a point, and returns its place."""
+        width, height = self.sizes[box]
+        self.places[box] = Place(x, y, width, height)
+        y += 0 if box is self.root and self.has_phases else HEAD
+        for line in self.lines.get(box, []):
+            line_x = x + (width - line.width) / 2
+            for inner in line.boxes:
+                line_x = self._put(line_x, y, inner).right + line.apart
+            y += line.height + line.below
+        return self.places[box]
+
+    # what is drawn
 
     def _heading(self) -> tuple[list[str], float]:
         """Returns the title and a line of the colours and arrows that occur, and where it ends."""
@@ -216,17 +175,16 @@ class _Drawing:
     def _frames(self) -> Iterator[str]:
         """Yields the open boxes, outer ones first."""
         for box in self.root.walk():
-            if box not in self.shown.opened or box is self.root:
-                continue
-            place, look = self.placement.places[box], "group" if box.is_group else "op"
-            yield self._rect(box, f"{look} sought" if box.sought else look, 6)
-            yield f'<text class="name" x="{place.x + PAD:.1f}" y="{place.y + 17:.1f}">{xml_text(box.title)} '
-            yield f'<tspan class="small">{self.flow.figures(box)}</tspan></text>'
+            if box in self.shown.opened and box is not self.root:
+                place, look = self.places[box], "group" if box.is_group else "op"
+                yield self._rect(box, f"{look} sought" if box.sought else look, 6)
+                yield f'<text class="name" x="{place.x + PAD:.1f}" y="{place.y + 17:.1f}">{xml_text(box.title)} '
+                yield f'<tspan class="small">{self.flow.figures(box)}</tspan></text>'
 
     def _closed_boxes(self) -> Iterator[str]:
         """Yields the boxes that are not open."""
         for box in self.shown.closed:
-            x, y, width, height = self.placement.places[box]
+            x, y, width, height = self.places[box]
             kind, bar = box.kind.label, (width - 2) * self.flow.share(box)
             yield self._rect(box, f"box {kind}" + " heavy" * (box in self.shown.heavy) + " sought" * box.sought, 4)
             if bar >= 0.5:
@@ -239,7 +197,7 @@ class _Drawing:
             yield f'<text class="small" x="{x + 11:.1f}" y="{y + 30:.1f}">{self.flow.figures(box)}</text>'
 
     def _rect(self, box: Box, look: str, round_: int) -> str:
-        x, y, width, height = self.placement.places[box]
+        x, y, width, height = self.places[box]
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{round_}"'
         return f'<rect class="{look}" {place}><title>{xml_text(self.flow.full_text(box))}</title></rect>'
 
@@ -248,7 +206,27 @@ class _Drawing:
         on_path = {box for box in self.shown.closed if self.flow.is_on_path(box)}
         critical = {ends for ends in self.shown.critical_links if {*ends} <= on_path}
         for (source, target), link in self.shown.links.items():
-            path, look = way(self.placement, source, target)
+            path, look = self._way(source, target)
             look = f"{link.kind.replace(' ', '-')} {look}" + " critical" * ((source, target) in critical)
             title = xml_text(f"{source.title} → {target.title}\n{link.text}")
             yield f'<path class="{look}" d="{path}"><title>{title}</title></path>'
+
+    def _way(self, source: Box, target: Box) -> tuple[str, str]:
+        """Returns the path of an arrow, and how prominent it is: `near`, `far`, or `between` boxes of two groups."""
+        a, b = self.places[source], self.places[target]
+        of_two_phases = self.has_phases and source.path()[1] is not target.path()[1]
+        if of_two_phases or (a.y < b.bottom and b.y < a.bottom):
+            look = "near" if source.around is target.around else "between"
+            if a.right <= b.x:
+                bend = max((b.x - a.right) / 2, 4)
+                return curve((a.right, a.middle), (bend, 0), (b.x, b.middle), (-bend, 0), HEADS["right"]), look
+            if b.right <= a.x:
+                bend = max((a.x - b.right) / 2, 4)
+                return curve((a.x, a.middle), (-bend, 0), (b.right, b.middle), (bend, 0), HEADS["left"]), look
+        gap = b.y - a.bottom
+        if 0 < gap <= 3 * DOWN:
+            start, end = (a.x + a.width / 2, a.bottom), (b.x + b.width / 2, b.y)
+            return curve(start, (0, gap / 2), end, (0, -gap / 2), HEADS["down"]), "near"
+        start, end = (a.right, a.y + 0.7 * a.height), (b.right, b.y + 0.3 * b.height)
+        farthest = max(a.right, b.right) + OUT + min(abs(end[1] - start[1]) / FARTHER, FARTHEST)
+        return curve(start, (farthest - a.right, 0), end, (farthest - b.right, 0), HEADS["left"]), "far"

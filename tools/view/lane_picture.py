@@ -7,17 +7,15 @@ mode.
 import math
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from ..replay import WAITS, Classes, NodeClass, Workload, gather
+from ..replay import WAITS, Classes, NodeClass, gather
 from .calls import IDLE
-from .names import lane_names, short_name
-from .svg import curve, svg, xml_text
+from .drawing import curve, lane_names, short_name, svg, xml_text
 
 LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60
 NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14
@@ -44,34 +42,6 @@ path{fill:none}.launch{stroke:#a9b4c0;stroke-width:.7}.host-sync{stroke:#138a7e;
 """
 
 
-class Scene(NamedTuple):
-    """The drawn rows of the graph, their times in µs, and the scale: px per µs from `first_us` on, a row per lane."""
-
-    graph: ExecutionGraph
-    work: Workload
-    drawn: list[int]
-    look: list[int]
-    start: list[float]
-    end: list[float]
-    first_us: float
-    scale: float
-    width: float
-    row_of: dict[int, int]
-
-    @property
-    def bottom(self) -> int:
-        """The y of the end of the last lane, px."""
-        return TOP + LANE * len(self.row_of)
-
-    def x(self, time_us: float) -> float:
-        """Returns the x of a time, px."""
-        return LEFT + (time_us - self.first_us) * self.scale
-
-    def y(self, lane: int) -> float:
-        """Returns the y of the middle of a lane, px."""
-        return TOP + LANE * (self.row_of[lane] + 0.5)
-
-
 def draw_lanes(
     graph: ExecutionGraph, origin_ns: int, outlined: int | None = None, time_us: tuple[float, float] | None = None
 ) -> str:
@@ -80,77 +50,18 @@ def draw_lanes(
 
     Nodes without a recorded time are left out. Raises DataError where no node has one.
     """
-    scene = _scene(graph, origin_ns, time_us)
+    scene = _Scene(graph, origin_ns, time_us)
     parts = [
         f'<clipPath id="plot"><rect x="{LEFT}" width="{scene.width - LEFT - RIGHT:.1f}" height="{scene.bottom}"/></clipPath>',
-        *_axis(scene),
-        *_lanes(scene),
+        *scene.axis(),
+        *scene.lanes(),
         '<g clip-path="url(#plot)">' if time_us else "<g>",
-        *_bars(scene, outlined),
-        *_arrows(scene),
+        *scene.bars(outlined),
+        *scene.arrows(),
         "</g>",
-        *_legend(scene),
+        *scene.legend(),
     ]
     return svg(scene.width, scene.bottom + FOOT, STYLE, parts)
-
-
-def _scene(graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] | None) -> Scene:
-    """Lays out host threads above streams, each sorted by number, wide enough for the busiest lane."""
-    work = gather([graph])
-    drawn = np.flatnonzero(work.is_timed)
-    if not len(drawn):
-        raise DataError("no selected node has a recorded time, so there are no lanes to draw; write .dot or .graphml")
-    start = (graph.start_ns - origin_ns) / 1000
-    end = start + graph.duration_ns / 1000
-    first, last = float(start[drawn].min()), float(end[drawn].max())
-    if time_us:
-        first, last = max(first, time_us[0]), min(last, time_us[1])
-    lanes, count = np.unique(work.lane[drawn], return_counts=True)
-    order = sorted(lanes.tolist(), key=lambda lane: (work.lanes[lane].is_stream, work.lanes[lane]))
-    width = min(max(NARROWEST, PER_NODE * int(count.max())), WIDEST)
-    scale = (width - LEFT - RIGHT) / max(last - first, SHORTEST_US)
-    rows = {lane: row for row, lane in enumerate(order)}
-    look = looks(graph, work.node_class).tolist()
-    return Scene(graph, work, drawn.tolist(), look, start.tolist(), end.tolist(), first, scale, width, rows)
-
-
-def _axis(scene: Scene) -> Iterator[str]:
-    """Yields ticks at round times, about one every 120 px."""
-    rough = 120 / scene.scale
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * 0.999)
-    last = scene.first_us + (scene.width - LEFT - RIGHT) / scene.scale
-    decimals = max(0, -math.floor(math.log10(step)))
-    for number in range(math.ceil(scene.first_us / step), math.floor(last / step) + 1):
-        x = scene.x(number * step)
-        yield f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{scene.bottom}"/>'
-        yield f'<text x="{x:.1f}" y="{scene.bottom + 16}" text-anchor="middle">{number * step:,.{decimals}f}</text>'
-    yield f'<text x="{LEFT - UNIT}" y="{scene.bottom + 16}" text-anchor="end">µs</text>'
-
-
-def _lanes(scene: Scene) -> Iterator[str]:
-    names = lane_names(scene.work)
-    for lane in scene.row_of:
-        y = scene.y(lane)
-        yield f'<line class="lane" x1="{LEFT}" x2="{scene.width - RIGHT}" y1="{y}" y2="{y}"/>'
-        yield f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{names[lane]}</text>'
-
-
-def _bars(scene: Scene, outlined: int | None) -> Iterator[str]:
-    graph, work, names = scene.graph, scene.work, lane_names(scene.work)
-    for row in scene.drawn:
-        name, lane, begin = graph.name[row], int(work.lane[row]), scene.start[row]
-        lasts = scene.end[row] - begin
-        x, y = scene.x(begin), scene.y(lane) - BAR / 2
-        width = max(lasts * scene.scale, THINNEST)
-        look = LOOKS[scene.look[row]]
-        node = f"{look}, node {graph.id[row]}, {names[lane]}"
-        title = f"<title>{xml_text(name)}\n{node}\n{begin:,.3f} µs + {lasts:,.3f} µs</title>"
-        marked = f"{look} sought" if graph.id[row] == outlined else look
-        yield f'<rect class="bar {marked}" x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" rx="2">{title}</rect>'
-        visible_from = max(x, LEFT)
-        if label := _shortened(short_name(name), x + width - visible_from):
-            yield f'<text class="inside" x="{visible_from + 4:.1f}" y="{y + BAR / 2 + 3.5}">{xml_text(label)}</text>'
 
 
 def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
@@ -161,41 +72,105 @@ def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
     return np.where(host & graph.name.equal(IDLE), LOOKS.index("idle"), positions).astype(np.int64)
 
 
-def _shortened(name: str, width: float) -> str:
-    """Returns the part of the name that fits into a bar, "" if that is too short to be recognised."""
-    letters = int((width - 8) / CHARACTER)
-    return name if len(name) <= letters else f"{name[: letters - 1]}…" if letters >= 6 else ""
+class _Scene:
+    """Host threads above streams, each sorted by number, wide enough for the busiest lane: the drawn rows of the graph,
+    their times in µs, and the scale, px per µs from `first_us` on.
+    """
+
+    def __init__(self, graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] | None) -> None:
+        self.graph = graph
+        self.work = work = gather([graph])
+        self.names, self.lane = lane_names(work), work.lane.tolist()
+        drawn = np.flatnonzero(work.is_timed)
+        if not len(drawn):
+            raise DataError(
+                "no selected node has a recorded time, so there are no lanes to draw; write .dot or .graphml"
+            )
+        start = (graph.start_ns - origin_ns) / 1000
+        end = start + graph.duration_ns / 1000
+        first, last = float(start[drawn].min()), float(end[drawn].max())
+        if time_us:
+            first, last = max(first, time_us[0]), min(last, time_us[1])
+        lanes, count = np.unique(work.lane[drawn], return_counts=True)
+        order = sorted(lanes.tolist(), key=lambda lane: (work.lanes[lane].is_stream, work.lanes[lane]))
+        self.middle = {lane: TOP + LANE * (row + 0.5) for row, lane in enumerate(order)}
+        """The y of the middle of each lane, px."""
+        self.bottom = TOP + LANE * len(order)
+        self.drawn, self.start, self.end = drawn.tolist(), start.tolist(), end.tolist()
+        self.look = [LOOKS[look] for look in looks(graph, work.node_class).tolist()]
+        self.width = min(max(NARROWEST, PER_NODE * int(count.max())), WIDEST)
+        self.first_us, self.scale = first, (self.width - LEFT - RIGHT) / max(last - first, SHORTEST_US)
+
+    def x(self, time_us: float) -> float:
+        """Returns the x of a time, px."""
+        return LEFT + (time_us - self.first_us) * self.scale
+
+    def axis(self) -> Iterator[str]:
+        """Yields ticks at round times, about one every 120 px."""
+        rough = 120 / self.scale
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * 0.999)
+        last = self.first_us + (self.width - LEFT - RIGHT) / self.scale
+        decimals = max(0, -math.floor(math.log10(step)))
+        for number in range(math.ceil(self.first_us / step), math.floor(last / step) + 1):
+            x = self.x(number * step)
+            yield f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.bottom}"/>'
+            yield f'<text x="{x:.1f}" y="{self.bottom + 16}" text-anchor="middle">{number * step:,.{decimals}f}</text>'
+        yield f'<text x="{LEFT - UNIT}" y="{self.bottom + 16}" text-anchor="end">µs</text>'
+
+    def lanes(self) -> Iterator[str]:
+        """Yields a line and a name for each lane."""
+        for lane, y in self.middle.items():
+            yield f'<line class="lane" x1="{LEFT}" x2="{self.width - RIGHT}" y1="{y}" y2="{y}"/>'
+            yield f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{self.names[lane]}</text>'
+
+    def bars(self, outlined: int | None) -> Iterator[str]:
+        """Yields the nodes, named as far as the name fits in."""
+        for row in self.drawn:
+            name, number, lane, begin = self.graph.name[row], self.graph.id[row], self.lane[row], self.start[row]
+            lasts = self.end[row] - begin
+            x, y, width = self.x(begin), self.middle[lane] - BAR / 2, max(lasts * self.scale, THINNEST)
+            look = self.look[row]
+            node = f"{look}, node {number}, {self.names[lane]}"
+            title = f"<title>{xml_text(name)}\n{node}\n{begin:,.3f} µs + {lasts:,.3f} µs</title>"
+            look = f"{look} sought" if number == outlined else look
+            yield f'<rect class="bar {look}" x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" rx="2">{title}</rect>'
+            visible_from, label = max(x, LEFT), short_name(name)
+            letters = int((x + width - visible_from - 8) / CHARACTER)
+            if len(label) > letters:
+                # a part that is too short to be recognised says nothing
+                label = f"{label[: letters - 1]}…" if letters >= 6 else ""
+            if label:
+                yield f'<text class="inside" x="{visible_from + 4:.1f}" y="{y + BAR / 2 + 3.5}">{xml_text(label)}</text>'
+
+    def arrows(self) -> Iterator[str]:
+        """Yields an arrow for each dependency between lanes, from the end of its source to the start of its target."""
+        work, lane, middle = self.work, self.lane, self.middle
+        for source, target, kind in zip(work.source.tolist(), work.target.tolist(), work.kind.tolist(), strict=True):
+            if lane[source] == lane[target] or {lane[source], lane[target]} - middle.keys():
+                continue
+            way = 1 if middle[lane[source]] < middle[lane[target]] else -1
+            start = self.x(self.end[source]), middle[lane[source]] + way * BAR / 2
+            end = self.x(self.start[target]), middle[lane[target]] - way * BAR / 2
+            head = f"m-2.5 {-4 * way}l2.5 {4 * way} 2.5 {-4 * way}"
+            path = curve(start, (0, way * BEND), end, (0, -way * BEND), head)
+            yield f'<path class="{_reason(kind).replace(" ", "-")}" d="{path}"/>'
+
+    def legend(self) -> Iterator[str]:
+        """Yields a line of the colours and arrows that occur."""
+        work, seen = self.work, {self.look[row] for row in self.drawn}
+        across = work.lane[work.source] != work.lane[work.target]
+        kinds = {_reason(kind) for kind in np.unique(work.kind[across]).tolist()}
+        bar, arrow = (
+            '<rect class="{}" x="{}" y="10" width="12" height="12" rx="2"/>',
+            '<path class="{}" d="M{} 16h12"/>',
+        )
+        entries = [(label, bar) for label in LOOKS if label in seen]
+        x = float(LEFT)
+        for label, mark in (*entries, *((label, arrow) for label in REASONS if label in kinds)):
+            yield mark.format(label.replace(" ", "-"), x) + f'<text x="{x + 17}" y="20">{label}</text>'
+            x += 17 + CHARACTER * len(label) + 18
 
 
-def _arrows(scene: Scene) -> Iterator[str]:
-    """Yields an arrow for each dependency between lanes, from the end of its source to the start of its target."""
-    work, lane = scene.work, scene.work.lane.tolist()
-    for source, target, kind in zip(work.source.tolist(), work.target.tolist(), work.kind.tolist(), strict=True):
-        if lane[source] == lane[target] or {lane[source], lane[target]} - scene.row_of.keys():
-            continue
-        direction = 1 if scene.y(lane[source]) < scene.y(lane[target]) else -1
-        start = scene.x(scene.end[source]), scene.y(lane[source]) + direction * BAR / 2
-        end = scene.x(scene.start[target]), scene.y(lane[target]) - direction * BAR / 2
-        head = f"m-2.5 {-4 * direction}l2.5 {4 * direction} 2.5 {-4 * direction}"
-        path = curve(start, (0, direction * BEND), end, (0, -direction * BEND), head)
-        yield f'<path class="{_kind_label(kind).replace(" ", "-")}" d="{path}"/>'
-
-
-def _kind_label(kind: int) -> str:
+def _reason(kind: int) -> str:
     return next((label for bit, label in WAITS if kind & bit), REASONS[-1])
-
-
-def _legend(scene: Scene) -> Iterator[str]:
-    """Yields a line of the colours and arrows that occur."""
-    work = scene.work
-    seen = {LOOKS[scene.look[row]] for row in scene.drawn}
-    across = work.lane[work.source] != work.lane[work.target]
-    kinds = {_kind_label(kind) for kind in np.unique(work.kind[across]).tolist()}
-    bar, arrow = '<rect class="{}" x="{}" y="10" width="12" height="12" rx="2"/>', '<path class="{}" d="M{} 16h12"/>'
-    entries = [(label, bar) for label in LOOKS if label in seen] + [
-        (label, arrow) for label in REASONS if label in kinds
-    ]
-    x = float(LEFT)
-    for label, mark in entries:
-        yield mark.format(label.replace(" ", "-"), x) + f'<text x="{x + 17}" y="20">{label}</text>'
-        x += 17 + CHARACTER * len(label) + 18

@@ -7,16 +7,16 @@ replay only, metadata nodes in neither.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import islice
 
 import numpy as np
 import orjson
 
-from ...schema.columns import ABSENT, Bool, Int64, is_group_start, rows_by_number
+from ...schema.columns import ABSENT, Int64, is_group_start, rows_by_number
 from ...schema.graph import DependencyKind
 from ...schema.io import open_output
-from ..replay import NodeClass, Replay
-from .names import lane_names
+from ..replay import Classes, NodeClass, Replay
+from .drawing import lane_names
 
 EVENTS_AT_ONCE = 10_000
 HOST = -1
@@ -24,47 +24,21 @@ CATEGORIES = [node_class.label for node_class in NodeClass]
 START_OF_FLOW, END_OF_FLOW = '"ph":"s"', '"ph":"f","bp":"e"'
 
 
-class Process(NamedTuple):
-    """One process of the trace: a rank's rows with their start and duration, and its table of names as JSON strings."""
-
-    name: str
-    rank: int
-    names: list[str]
-    row: Int64
-    start_ns: Int64
-    duration_ns: Int64
-
-
-class FlowEnds(NamedTuple):
-    """The ends of a process's flows in the order of its events: those of event i are `first[i]` up to `first[i + 1]`.
-
-    `dependency` is a position in the dependencies of the replay, whose target is the event if `is_target`.
-    """
-
-    first: Int64
-    dependency: Int64
-    is_target: Bool
-
-
 def write_timeline(replay: Replay, path: str) -> None:
     """Writes the complete trace or nothing, compressed if the name ends in .gz."""
-    names = lane_names(replay.work)
+    names, separator = lane_names(replay.work), ""
+    # process 0 would be the kernel's idle task to Perfetto
+    processes = enumerate(_processes(replay), start=1)
+    events = (event for pid, process in processes for event in process.events(pid, names))
     with open_output(path) as stream:
         stream.write(b'{"displayTimeUnit": "ns", "traceEvents": [\n')
-        # process 0 would be the kernel's idle task to Perfetto
-        for pid, process in enumerate(_processes(replay), start=1):
-            stream.write(b"" if pid == 1 else b",\n")
-            stream.write(b",\n".join(_track_names(replay, names, pid, process)))
-            flows = _flow_ends(replay, process)
-            for first in range(0, len(process.row), EVENTS_AT_ONCE):
-                events = ",\n".join(_events(replay, pid, process, flows, slice(first, first + EVENTS_AT_ONCE)))
-                stream.write(b",\n" + events.encode())
-            for counter in _live_bytes(replay, pid, process):
-                stream.write(b",\n" + counter.encode())
+        while piece := [*islice(events, EVENTS_AT_ONCE)]:
+            stream.write((separator + ",\n".join(piece)).encode())
+            separator = ",\n"
         stream.write(b"\n]}\n")
 
 
-def _processes(replay: Replay) -> Iterator[Process]:
+def _processes(replay: Replay) -> Iterator["_Process"]:
     work = replay.work
     is_drawn = work.node_class != NodeClass.METADATA
     # an activity is cut at the start of the next one on its stream, as viewers need events of a track to nest
@@ -72,92 +46,87 @@ def _processes(replay: Replay) -> Iterator[Process]:
     measured = work.measured_end_ns - work.measured_start_ns - overlap
     bounds = [*work.first_row.tolist(), len(work)]
     for rank, label in enumerate(work.rank_labels()):
-        names = [orjson.dumps(name).decode() for name in [*work.graphs[rank].name.table, ""]]
         rows = np.arange(bounds[rank], bounds[rank + 1])
         rows = rows[is_drawn[rows]]
         timed = rows[work.is_timed[rows]]
-        yield Process(f"rank {label} measured", rank, names, timed, work.measured_start_ns[timed], measured[timed])
+        name = f"rank {label} measured"
+        yield _Process(replay, name, rank, timed, work.measured_start_ns[timed], measured[timed])
         lasted = replay.end_ns[rows] - replay.start_ns[rows]
-        yield Process(f"rank {label} replay", rank, names, rows, replay.start_ns[rows], lasted)
+        yield _Process(replay, f"rank {label} replay", rank, rows, replay.start_ns[rows], lasted)
 
 
-def _track_names(replay: Replay, names: list[str], pid: int, process: Process) -> Iterator[bytes]:
-    yield _metadata("process_name", pid, 0, {"name": process.name})
-    yield _metadata("process_sort_index", pid, 0, {"sort_index": pid})
-    lanes = zip(replay.work.lanes, names, strict=True)
-    for tid, (lane, name) in enumerate(lanes, start=1):
-        if lane.rank == process.rank:
-            yield _metadata("thread_name", pid, tid, {"name": name})
-            yield _metadata("thread_sort_index", pid, tid, {"sort_index": tid})
+class _Process:
+    """One process of the trace: a rank's rows with their start and duration."""
+
+    def __init__(self, replay: Replay, name: str, rank: int, rows: Int64, start_ns: Int64, duration_ns: Int64) -> None:
+        self.work, self.name, self.rank = replay.work, name, rank
+        self.graph, self.graph_rows = replay.work.graphs[rank], rows - replay.work.first_row[rank]
+        self.rows, self.start_ns, self.duration_ns = rows, start_ns, duration_ns
+
+    def events(self, pid: int, lane_names: list[str]) -> Iterator[str]:
+        """Yields the names of the process and its tracks, the nodes and flows, and the counters."""
+        yield _metadata("process_name", pid, 0, {"name": self.name})
+        yield _metadata("process_sort_index", pid, 0, {"sort_index": pid})
+        for tid, (lane, name) in enumerate(zip(self.work.lanes, lane_names, strict=True), start=1):
+            if lane.rank == self.rank:
+                yield _metadata("thread_name", pid, tid, {"name": name})
+                yield _metadata("thread_sort_index", pid, tid, {"sort_index": tid})
+        yield from self._nodes(pid)
+        yield from self._live_bytes(pid)
+
+    def _nodes(self, pid: int) -> Iterator[str]:
+        """Yields the nodes, each followed by the ends of its flows, as Perfetto ties a flow to the slice that began
+        last on its track. Flows are dependencies between nodes of this process on different tracks.
+        """
+        work, graph = self.work, self.graph
+        names = [orjson.dumps(name).decode() for name in [*graph.name.table, ""]]
+        event = np.full(len(work), -1)
+        event[self.rows] = np.arange(len(self.rows))
+        is_drawn = (event[work.source] >= 0) & (event[work.target] >= 0)
+        flow = np.flatnonzero(is_drawn & (work.lane[work.source] != work.lane[work.target]))
+        end = event[np.concatenate((work.target[flow], work.source[flow]))]
+        order = np.argsort(end, kind="stable")
+        # the ends at event i are those from first[i] up to first[i + 1]
+        first = np.searchsorted(end[order], np.arange(len(self.rows) + 1))
+        is_target, flow = order < len(flow), np.tile(flow, 2)[order]
+        for begin in range(0, len(self.rows), EVENTS_AT_ONCE):
+            part = slice(begin, begin + EVENTS_AT_ONCE)
+            rows, graph_rows = self.rows[part], self.graph_rows[part]
+            columns: list[Int64 | Classes] = [work.lane[rows] + 1, self.start_ns[part], self.duration_ns[part]]
+            columns += [graph.name.codes[graph_rows], work.node_class[rows], graph.id[graph_rows]]
+            columns += [first[:-1][part], first[1:][part]]
+            for tid, start, duration, name, node_class, node, first_end, last_end in zip(
+                *(column.tolist() for column in columns), strict=True
+            ):
+                yield (
+                    f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{_us(start)},"dur":{_us(duration)},'
+                    f'"name":{names[name]},"cat":"{CATEGORIES[node_class]}","args":{{"id":{node}}}}}'
+                )
+                for number in range(first_end, last_end):
+                    dependency = int(flow[number])
+                    kind = int(work.kind[dependency])
+                    reason = next((bit.label for bit in DependencyKind if kind & bit), "unknown")
+                    yield (
+                        f'{{{END_OF_FLOW if is_target[number] else START_OF_FLOW},"pid":{pid},"tid":{tid},'
+                        f'"ts":{_us(start)},"name":"{reason}","cat":"dependency",'
+                        f'"id":{dependency + pid * len(work.source)}}}'
+                    )
+
+    def _live_bytes(self, pid: int) -> Iterator[str]:
+        """Yields counters of the host and each device: the live bytes at the start of each node that records them."""
+        value = self.graph.integers("live_bytes")[self.graph_rows]
+        device = self.graph.integers("device", HOST)[self.graph_rows]
+        recorded = np.flatnonzero(value != ABSENT)
+        recorded = recorded[np.argsort(self.start_ns[recorded], kind="stable")]
+        for number, rows in rows_by_number(recorded, device).items():
+            rows = rows[is_group_start(value[rows])]
+            name = "live bytes of the host" if number == HOST else f"live bytes of device {number}"
+            for start, bytes_ in zip(self.start_ns[rows].tolist(), value[rows].tolist(), strict=True):
+                yield f'{{"ph":"C","pid":{pid},"ts":{_us(start)},"name":"{name}","args":{{"bytes":{bytes_}}}}}'
 
 
-def _metadata(what: str, pid: int, tid: int, content: dict[str, str | int]) -> bytes:
-    return orjson.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": content})
-
-
-def _flow_ends(replay: Replay, process: Process) -> FlowEnds:
-    """Returns the flows of the dependencies between nodes of this process on different tracks."""
-    work = replay.work
-    event = np.full(len(work), -1)
-    event[process.row] = np.arange(len(process.row))
-    is_drawn = (event[work.source] >= 0) & (event[work.target] >= 0)
-    dependency = np.flatnonzero(is_drawn & (work.lane[work.source] != work.lane[work.target]))
-    end = event[np.concatenate((work.target[dependency], work.source[dependency]))]
-    order = np.argsort(end, kind="stable")
-    return FlowEnds(
-        np.searchsorted(end[order], np.arange(len(process.row) + 1)),
-        np.tile(dependency, 2)[order],
-        order < len(dependency),
-    )
-
-
-def _events(replay: Replay, pid: int, process: Process, flows: FlowEnds, part: slice) -> Iterator[str]:
-    """Yields the events of these rows, each followed by the ends of its flows, as Perfetto ties a flow to the slice
-    that began last on its track.
-    """
-    work, rows = replay.work, process.row[part]
-    graph, graph_rows = work.graphs[process.rank], rows - work.first_row[process.rank]
-    columns = zip(
-        (work.lane[rows] + 1).tolist(),
-        process.start_ns[part].tolist(),
-        process.duration_ns[part].tolist(),
-        graph.name.codes[graph_rows].tolist(),
-        work.node_class[rows].tolist(),
-        graph.id[graph_rows].tolist(),
-        flows.first[:-1][part].tolist(),
-        flows.first[1:][part].tolist(),
-        strict=True,
-    )
-    for tid, start, duration, name, node_class, node, first_flow, last_flow in columns:
-        yield (
-            f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{_us(start)},"dur":{_us(duration)},'
-            f'"name":{process.names[name]},"cat":"{CATEGORIES[node_class]}","args":{{"id":{node}}}}}'
-        )
-        for flow in range(first_flow, last_flow):
-            dependency = int(flows.dependency[flow])
-            yield (
-                f'{{{END_OF_FLOW if flows.is_target[flow] else START_OF_FLOW},"pid":{pid},"tid":{tid},"ts":{_us(start)},'
-                f'"name":"{_reason(int(work.kind[dependency]))}","cat":"dependency",'
-                f'"id":{dependency + pid * len(work.source)}}}'
-            )
-
-
-def _reason(kind: int) -> str:
-    """Returns the first reason of a dependency in words."""
-    return next((bit.label for bit in DependencyKind if kind & bit), "unknown")
-
-
-def _live_bytes(replay: Replay, pid: int, process: Process) -> Iterator[str]:
-    """Yields counters of the host and of each device: the live bytes at the start of each node that records them."""
-    graph, graph_rows = replay.work.graphs[process.rank], process.row - replay.work.first_row[process.rank]
-    value, device = graph.integers("live_bytes")[graph_rows], graph.integers("device", HOST)[graph_rows]
-    recorded = np.flatnonzero(value != ABSENT)
-    recorded = recorded[np.argsort(process.start_ns[recorded], kind="stable")]
-    for number, rows in rows_by_number(recorded, device).items():
-        rows = rows[is_group_start(value[rows])]
-        name = "live bytes of the host" if number == HOST else f"live bytes of device {number}"
-        for start, bytes_ in zip(process.start_ns[rows].tolist(), value[rows].tolist(), strict=True):
-            yield f'{{"ph":"C","pid":{pid},"ts":{_us(start)},"name":"{name}","args":{{"bytes":{bytes_}}}}}'
+def _metadata(what: str, pid: int, tid: int, content: dict[str, str | int]) -> str:
+    return orjson.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": content}).decode()
 
 
 def _us(time_ns: int) -> str:

@@ -12,11 +12,10 @@ from ...schema.io import open_output
 from ..options import FLOW, LANES, form_of
 from ..replay import NodeClass, gather, replay
 from .data_flow import data_flow, path_times
+from .drawing import NOT_XML, lane_names
 from .flow_picture import draw_flow
-from .graph_view import Selection, View, median_step, view
 from .lane_picture import draw_lanes
-from .names import lane_names
-from .svg import NOT_XML
+from .selection import Selection, View, median_step, view
 
 FILL = {
     NodeClass.HOST: "#c9d1da",

@@ -1,0 +1,216 @@
+"""Selects a part of an execution graph to look at, by nodes, streams and times or by step, module and op, as a graph
+whose nodes keep their ids.
+"""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from ...converter.rewiring import rows_of_graph, take_rows
+from ...schema.columns import Bool, Int64, NodeIds, NodeNumbers, Ragged, Tree, nearest
+from ...schema.errors import Remedy, RequestError
+from ...schema.graph import STEP_START, ExecutionGraph
+from ..replay import gather
+from .calls import Calls, calls_of, flows_of, recorded_tensors
+
+LISTED = 8
+PART = re.compile(r"[./_]+")
+"""What is between the parts of a module's path: `Net_0/Block_1` is also written `net.0.block.1`."""
+
+
+def steps_of(graph: ExecutionGraph) -> dict[int, int]:
+    """Returns the start (ns) of each step by its number, in order of time."""
+    starts = {
+        int(key.removeprefix(STEP_START)): value
+        for key, value in graph.metadata.items()
+        if key.startswith(STEP_START) and key.removeprefix(STEP_START).isdecimal() and isinstance(value, int)
+    }
+    return dict(sorted(starts.items(), key=lambda item: item[1]))
+
+
+def median_step(graph: ExecutionGraph) -> int | None:
+    """Returns the number of the step of median length, from each start to the next; None if no steps are marked."""
+    steps = steps_of(graph)
+    ends = [*[*steps.values()][1:], int((graph.host_clock_start_ns + graph.duration_ns).max(initial=0))]
+    lengths = sorted((end - start, number) for (number, start), end in zip(steps.items(), ends, strict=False))
+    return lengths[len(lengths) // 2][1] if lengths else None
+
+
+class Selection(NamedTuple):
+    """Conditions, which a selected node must all meet.
+
+    `centre` is the id of a node: selected are nodes at most `hops` dependencies away, in either direction. `streams`
+    are numbers of device streams. `time_us` is a window, from the graph's first start, that a node must overlap.
+    `module` is the path of a module or a part of it. With `op`, selected are the calls of that op, what they launched,
+    and calls at most `hops` flows away. By default `hops` is 2 dependencies, or 1 flow.
+    """
+
+    centre: int | None = None
+    hops: int | None = None
+    step: int | None = None
+    module: str = ""
+    op: str = ""
+    streams: tuple[int, ...] = ()
+    time_us: tuple[float, float] | None = None
+
+
+class View(NamedTuple):
+    """The selected nodes as a graph, the first start of the whole graph, how many dependencies were cut, the window of
+    the selection, if any, and the ids of the nodes of the sought op.
+    """
+
+    graph: ExecutionGraph
+    origin_ns: int
+    cut: int
+    time_us: tuple[float, float] | None = None
+    sought: tuple[int, ...] = ()
+
+
+def view(graph: ExecutionGraph, selection: Selection) -> View:
+    """Returns the selected part of the graph. O(n log n + hops · e). Raises RequestError if no node is selected."""
+    if selection.hops is None:
+        selection = selection._replace(hops=1 if selection.centre is None else 2)
+    work, is_selected = gather([graph]), np.ones(len(graph), bool)
+    if (node := selection.centre) is not None:
+        row = int(graph.rows_of(NodeIds(np.array([node], np.int64)))[0])
+        if row < 0:
+            raise RequestError(f"there is no node {node}; ids are {graph.id.min()} to {graph.id.max()}")
+        is_selected &= _near(np.arange(len(graph)) == row, work.source, work.target, selection.hops or 0)
+    if selection.streams:
+        is_selected &= graph.is_activity & np.isin(graph.integers("stream"), selection.streams)
+    if selection.time_us:
+        first, last = selection.time_us
+        is_selected &= work.is_timed & (work.measured_start_ns <= last * 1000) & (work.measured_end_ns >= first * 1000)
+    of_calls, sought = _of_calls(graph, selection)
+    is_selected &= of_calls
+    if not is_selected.any():
+        streams = ", ".join(map(str, np.unique(graph.integers("stream")[graph.is_activity]).tolist())) or "none"
+        length = work.measured_end_ns[work.is_timed].max(initial=0)
+        there_are = f"streams are {streams}, the graph lasts {length / 1000:,.0f} µs"
+        raise RequestError(f"none of the {len(graph):,} nodes is selected; {there_are}")
+    origin = int(graph.start_ns[work.is_timed].min()) if work.is_timed.any() else 0
+    cut = int((is_selected[work.source] != is_selected[work.target]).sum())
+    ids = tuple(graph.id[sought & is_selected].tolist())
+    return View(_subgraph(graph, is_selected), origin, cut, selection.time_us, ids)
+
+
+def _near(chosen: Bool, source: Int64, target: Int64, hops: int) -> Bool:
+    """Returns what is at most so many edges away from what is chosen, in either direction."""
+    near = chosen.copy()
+    for _ in range(hops):
+        ends: Int64 = np.concatenate((target[near[source]], source[near[target]]))
+        if near[ends].all():
+            break
+        near[ends] = True
+    return near
+
+
+def _subgraph(graph: ExecutionGraph, is_selected: Bool) -> ExecutionGraph:
+    rows = NodeNumbers(np.flatnonzero(is_selected))
+    subgraph = rows_of_graph(graph, rows)
+
+    def kept(ids: Ragged, column: Ragged) -> Ragged:
+        """Returns the values of the selected rows where the ids are those of selected nodes."""
+        row = graph.rows_of(NodeIds(ids.values))
+        inside = (row >= 0) & is_selected[row]
+        return take_rows(Ragged.grouped(column.rows()[inside], column.values[inside], len(column)), rows)
+
+    kinds, data, control = graph.attributes.get("data_dep_kinds"), graph.data_deps, graph.ctrl_deps
+    if isinstance(kinds, Ragged) and np.array_equal(kinds.starts, data.starts):
+        subgraph.attributes["data_dep_kinds"] = kept(data, kinds)
+    return dataclasses.replace(
+        subgraph, id=NodeIds(graph.id[rows]), data_deps=kept(data, data), ctrl_deps=kept(control, control)
+    )
+
+
+# by step, module and op
+
+
+def _of_calls(graph: ExecutionGraph, selection: Selection) -> tuple[Bool, Bool]:
+    """Returns which nodes are of the step, module and op, and which are the op itself."""
+    everything, nothing = np.ones(len(graph), bool), np.zeros(len(graph), bool)
+    if selection.step is None and not selection.module and not selection.op:
+        return everything, nothing
+    calls = calls_of(graph)
+
+    def rows(chosen: Bool) -> Bool:
+        return np.append(chosen, False)[calls.of_row]
+
+    is_selected = everything if selection.step is None else _rows_of_step(graph, calls, selection.step)
+    if selection.module:
+        is_selected &= rows(_with_inner(calls, _calls_of_module(graph, calls, selection.module)))
+    if not selection.op:
+        return is_selected, nothing
+    sought = _calls_of_op(graph, calls, selection.op)
+    sought &= np.isin(np.arange(len(calls)), calls.of_row[is_selected])
+    # with what is so many flows away, either way, and what called all these
+    flows = flows_of(graph, calls, recorded_tensors(graph))
+    near = _near(_with_inner(calls, sought), flows.source, flows.target, selection.hops or 0)
+    near = _with_inner(calls, near)
+    with_callers = Tree.of(calls.parent, calls.first_row).subtree_largest(near.astype(np.int64)) > 0
+    return is_selected & rows(with_callers), rows(sought)
+
+
+def _rows_of_step(graph: ExecutionGraph, calls: Calls, step: int) -> Bool:
+    """Returns which nodes belong to a step: those of calls whose outermost call began in it, and idle time in it.
+
+    The end of the first slice tells when a call began, as its start may be that of a short slice before the step's mark
+    that was folded into it.
+    """
+    steps = steps_of(graph)
+    if step not in steps:
+        there_are = f"there are {_list(map(str, steps))}" if steps else "its steps are not marked"
+        raise RequestError(f"the graph has no step {step}; {there_are}")
+    first_row = np.arange(len(graph))
+    is_call = calls.of_row >= 0
+    first_row[is_call] = calls.first_row[calls.roots()[calls.of_row[is_call]]]
+    begun = (graph.host_clock_start_ns + graph.duration_ns)[first_row]
+    end = min((other for other in steps.values() if other > steps[step]), default=np.iinfo(np.int64).max)
+    return np.asarray((begun > steps[step]) & (begun <= end))
+
+
+def _calls_of_module(graph: ExecutionGraph, calls: Calls, module: str) -> Bool:
+    """Returns which calls were made for a module, or for one in it; it is named by its path or a part of it."""
+    recorded = graph.texts("module")
+    sought = _parts(module)
+
+    def is_in_it(path: str) -> bool:
+        parts = _parts(path)
+        return any(parts[start : start + len(sought)] == sought for start in range(len(parts) - len(sought) + 1))
+
+    chosen = recorded.where(is_in_it)[calls.first_row]
+    if not chosen.any():
+        paths = sorted({path for path in recorded.table if path})
+        there_are = (
+            f"there are {_list(paths)}" if paths else f"the graph holds no modules: build it with {Remedy.MODULES}"
+        )
+        raise RequestError(f"no module is called {module}; {there_are}")
+    return chosen
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in PART.split(path.lower()) if part]
+
+
+def _calls_of_op(graph: ExecutionGraph, calls: Calls, op: str) -> Bool:
+    """Returns which calls are of this op, call or kernel: `aten::mm`, or `mm`."""
+    names = graph.name.take(calls.first_row)
+    chosen = names.where(lambda name: op in (name, name.rpartition("::")[2]))
+    if not chosen.any():
+        alike = difflib.get_close_matches(op, names.table, LISTED) or [name for name in names.table if op in name]
+        raise RequestError(f"no op is called {op}{f'; there are {_list(alike)}' if alike else ''}")
+    return chosen
+
+
+def _with_inner(calls: Calls, chosen: Bool) -> Bool:
+    """Adds to the chosen calls all that these called or launched."""
+    return nearest(chosen, calls.parent) >= 0
+
+
+def _list(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:LISTED]) + (f" and {len(listed) - LISTED} more" if len(listed) > LISTED else "")
