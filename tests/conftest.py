@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from execgraph.tools.commands import trace_build, trace_scale
+from execgraph.tools import workers
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import settings
 from support.folders import DATA, TESTS
@@ -177,5 +177,4 @@ def scheduler() -> Iterator[str]:
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs in this process what commands would start processes for: they take most of the time of small jobs."""
-    for command in (trace_build, trace_scale):
-        monkeypatch.setattr(command, "in_processes", in_turn)
+    monkeypatch.setattr(workers, "in_processes", in_turn)

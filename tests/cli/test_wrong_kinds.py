@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from execgraph.schema.comm_groups import write_groups
-from execgraph.tools.commands import trace_build
+from execgraph.tools import workers
 from support.databases import LITE, Op, write_database
 from support.runs import small_run
 from support.tasks import in_turn
@@ -150,7 +150,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run("trace-jsonize", "-q", "--input", graph, "--output", made / "graph.json") == 0
     assert run("trace-replay", "-q", "--input", graph, "--timeline", made / "timeline.json") == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_build, "in_processes", in_turn)
+        patch.setattr(workers, "in_processes", in_turn)
         assert run("trace-build", "-q", "--input-dir", work, "--output-dir", work / "o", "--target", "goal") == 0
     for name in ("report.json", "job.goal"):
         (made / name).write_bytes((work / "o" / name).read_bytes())

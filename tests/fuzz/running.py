@@ -29,7 +29,6 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 from execgraph.schema.errors import DataError
 from execgraph.tools import workers
-from execgraph.tools.commands import trace_build, trace_scale
 
 SECONDS, SECONDS_PER_MB = 2.5, 4.0
 """What a command may take of a core: several times what the slowest one, trace-report, takes for sound files."""
@@ -71,9 +70,7 @@ def _in_turn(function: Callable[[Any], Any], tasks: Sequence[Any], *_: Any, **__
 
 def without_workers() -> None:
     """From now on this process does all tasks itself."""
-    for module in (workers, trace_build, trace_scale):
-        if hasattr(module, "in_processes"):
-            module.in_processes = _in_turn
+    workers.in_processes = _in_turn  # type: ignore[assignment]
 
 
 class Said(NamedTuple):

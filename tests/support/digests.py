@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 from execgraph.schema.arguments import TARGETS
+from execgraph.tools import workers
 from execgraph.tools.commands import (
     trace_build,
     trace_convert,
@@ -118,7 +119,7 @@ def outputs(folder: Path, in_order: Callable[[Sequence[Path]], Iterable[Path]]) 
 
 def digests(in_order: Callable[[Sequence[Path]], Iterable[Path]]) -> dict[str, str]:
     """The outputs' digests, without the folders that they name."""
-    trace_build.in_processes = trace_scale.in_processes = here
+    workers.in_processes = here
     importlib.metadata.version = lambda package: VERSION if package == "execgraph" else installed_version(package)
     with TemporaryDirectory() as folder:
         outside = folder.encode(), str(DATA).encode()
