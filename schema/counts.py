@@ -7,8 +7,7 @@ from collections import UserDict
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from .reason_words import in_words, reason_called
-from .reasons import AnyReason, Reason
+from .reasons import AnyReason, Reason, in_words, reason_called
 
 Record = TypeVar("Record")
 

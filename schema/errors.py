@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from .counts import Counts
-from .reason_words import MENDED, in_words
-from .reasons import Reason
+from .reasons import Reason, in_words
 
 BEGINNING, END = 1000, 300
 LISTED = 12
@@ -263,18 +262,27 @@ class Damage:
 
     def lose(self, reason: Reason, at: int, size: int, error: str = "") -> None:
         """One row, or a stretch in which no rows can be distinguished, was left out."""
-        self._refuse(f"{in_words(reason.of(self.rows))} at byte {at}" + (f" ({error})" if error else ""))
-        _count(self.lost, reason, at, size, error)
+        self._add(self.lost, reason, at, size, error)
 
     def mend(self, reason: Reason, at: int, size: int) -> None:
         """One row was read after a repair."""
-        self._refuse(f"{MENDED[reason].format(self.rows)} at byte {at}")
-        _count(self.mended, reason, at, size, "")
+        self._add(self.mended, reason, at, size, "")
+
+    def _add(self, counts: dict[Reason, DamageCount], reason: Reason, at: int, size: int, error: str) -> None:
+        kind = in_words(reason.of(self.rows)).removesuffix(", mended")
+        self._refuse(f"{kind} at byte {at}" + (f" ({error})" if error else ""))
+        count = counts.setdefault(reason, DamageCount(0, 0, at, error))
+        count.rows += 1
+        count.bytes += size
 
     def note(self, finding: str) -> None:
         """Something about the file as a whole; how many rows it cost cannot be known."""
         self._refuse(finding)
         self.of_file.append(finding)
+
+    def _refuse(self, finding: str) -> None:
+        if self.strict:
+            raise DataError(f"{self.path}: {finding}; leave ", Remedy.STRICT, " out to use what can be read")
 
     def end_early(self, at: int) -> None:
         """The end of the file is missing, after that byte."""
@@ -294,28 +302,14 @@ class Damage:
     @property
     def findings(self) -> list[str]:
         """A line for each kind of damage: what, and where it was met first."""
-        lost = (
-            f"{count.rows} {in_words(reason.of(self.rows))} ({count.bytes} bytes), the first at byte {count.at}"
+        sized = [(reason, count, f" ({count.bytes} bytes)") for reason, count in self.lost.items()]
+        return [
+            f"{count.rows} {in_words(reason.of(self.rows))}{size}, the first at byte {count.at}"
             + (f": {count.error}" if count.error else "")
-            for reason, count in self.lost.items()
-        )
-        mended = (
-            f"{count.rows} {in_words(reason.of(self.rows))}, the first at byte {count.at}"
-            for reason, count in self.mended.items()
-        )
-        return [*lost, *mended, *self.of_file]
+            for reason, count, size in sized + [(reason, count, "") for reason, count in self.mended.items()]
+        ] + self.of_file
 
     @property
     def notes(self) -> list[str]:
         """The findings, with the file in front."""
         return [f"{self.path}: {finding}" for finding in self.findings]
-
-    def _refuse(self, finding: str) -> None:
-        if self.strict:
-            raise DataError(f"{self.path}: {finding}; leave ", Remedy.STRICT, " out to use what can be read")
-
-
-def _count(counts: dict[Reason, DamageCount], reason: Reason, at: int, size: int, error: str) -> None:
-    count = counts.setdefault(reason, DamageCount(0, 0, at, error))
-    count.rows += 1
-    count.bytes += size

@@ -1,9 +1,12 @@
 """Why rows of a trace are counted: they were lost, are odd, were guessed, or a wait was resolved in some way.
 
-`Counts` (counts.py) are kept by these reasons, never by sentences: `reason_words` says them where they are printed.
+`Counts` (counts.py) are kept by these reasons, never by sentences. Nothing depends on the words: they are made when
+something is printed or written, and replaced by reasons when a file is read.
 """
 
-from enum import Enum, auto
+import re
+from enum import Enum
+from functools import cache
 from typing import NamedTuple
 
 LARGEST_JOB = 1 << 18
@@ -13,115 +16,116 @@ MEMBERS_EACH = 1 << 12
 
 
 class Reason(Enum):
-    """Why something is counted. Reasons marked with (of …) come with a subject: `Reason.UNKNOWN_CATEGORY.of("foo")`."""
-
-    @staticmethod
-    def _generate_next_value_(name: str, start: int, count: int, last_values: list[str]) -> str:
-        return name.lower()
+    """Why something is counted, and what that is called; `{}` is what a reason is about, which comes with it:
+    `Reason.UNKNOWN_CATEGORY.of("foo")`.
+    """
 
     # what a file holds and no reader can use (of the kind of rows)
-    UNREADABLE_ROWS = auto()
-    CUT_OFF_ROWS = auto()
+    UNREADABLE_ROWS = "{} that cannot be read"
+    CUT_OFF_ROWS = "{} cut off by the end of the file"
     # what was read after a repair (of the kind of rows)
-    STRAY_BACKSLASHES = auto()
-    WRONG_ENCODING = auto()
-    CONTROL_CHARACTERS = auto()
-    MISPLACED_COMMAS = auto()
-    NO_JSON_NUMBERS = auto()
-    UNESCAPED_QUOTES = auto()
+    STRAY_BACKSLASHES = "{} with backslashes that escape nothing, mended"
+    WRONG_ENCODING = "{} with bytes that are not UTF-8, mended"
+    CONTROL_CHARACTERS = "{} with control characters in a text, mended"
+    MISPLACED_COMMAS = "{} with misplaced commas, mended"
+    NO_JSON_NUMBERS = "{} with numbers that JSON does not have, mended"
+    UNESCAPED_QUOTES = "{} with unescaped quotes, mended"
     # device traces
-    UNKNOWN_CATEGORY = auto()  # of the category
-    BEGIN_AND_END_ROWS = auto()
-    UNUSABLE_TIME = auto()
-    RECORDED_TWICE = auto()
-    NO_DURATION = auto()
-    STILL_RUNNING = auto()
-    UNREADABLE_LISTS = auto()
-    ARGUMENTS_NO_LISTS = auto()
-    TENSORS_TOO_LARGE = auto()
+    UNKNOWN_CATEGORY = "unknown category {}"  # of the category
+    BEGIN_AND_END_ROWS = "device events whose begin and end are rows of their own"
+    UNUSABLE_TIME = "device events without a usable time"
+    RECORDED_TWICE = "device events recorded twice"
+    NO_DURATION = "device events without a duration, or with a negative one, taken as 0"
+    STILL_RUNNING = "ops still running when recording ended"
+    UNREADABLE_LISTS = "lists of ranks or split sizes that cannot be read"
+    ARGUMENTS_NO_LISTS = "values, shapes, types or strides of arguments that are no lists"
+    TENSORS_TOO_LARGE = "tensors whose numbers are too large"
     # rocpd databases
-    API_ROWS_WITHOUT_END = auto()
-    ZERO_LENGTH_OPS = auto()
-    DEVICE_ROWS_OF_WAITING = auto()
-    UNKNOWN_OP_TYPE = auto()  # of the type, if it has a name
-    LINKS_OF_ABSENT_OPS = auto()
-    FURTHER_LAUNCH_LINKS = auto()
-    DISPATCH_NUMBERS_AS_QUEUES = auto()
-    ROCTX_MARKS = auto()
-    OPS_OF_NO_PROCESS = auto()
+    API_ROWS_WITHOUT_END = "API rows without an end"
+    ZERO_LENGTH_OPS = "ops of zero length"
+    DEVICE_ROWS_OF_WAITING = "device rows that record waiting"
+    UNKNOWN_OP_TYPE = "unknown opType {}"  # of the type, if it has a name
+    LINKS_OF_ABSENT_OPS = "launch links of ops that are not there"
+    FURTHER_LAUNCH_LINKS = "launch links of ops that have one already"
+    DISPATCH_NUMBERS_AS_QUEUES = "queue ids that number dispatches (their ops are on one stream)"
+    ROCTX_MARKS = "roctx marks, which last no time"
+    OPS_OF_NO_PROCESS = "ops of none of several processes"
     # host traces
-    NODES_WITHOUT_ID = auto()
-    NODES_IN_CIRCLES = auto()
-    NODES_WITHOUT_ARGUMENT_LISTS = auto()
+    NODES_WITHOUT_ID = "host nodes without an id of their own, given one"
+    NODES_IN_CIRCLES = "host nodes whose parents go round in a circle, made outermost"
+    NODES_WITHOUT_ARGUMENT_LISTS = "host nodes whose inputs or outputs are no lists"
     # ops, calls and activities
-    HOST_OPS_WITHOUT_TIMES = auto()
-    DEVICE_ONLY_OPS = auto()
-    MISNAMED_OPS = auto()
-    OPS_IN_CIRCLES = auto()
-    CLIPPED_OPS = auto()
-    ACTIVITIES_WITHOUT_CALL = auto()
-    ACTIVITIES_OUTSIDE_OPS = auto()
-    ENDED_BEFORE_LAUNCH = auto()
+    HOST_OPS_WITHOUT_TIMES = "host ops that the device trace does not hold, so they have no times"
+    DEVICE_ONLY_OPS = "ops that only the device trace holds"
+    MISNAMED_OPS = "ops of the same record function id with another name"
+    OPS_IN_CIRCLES = "ops whose parents go round in a circle, made outermost"
+    CLIPPED_OPS = "ops cut to the end of the op around them"
+    ACTIVITIES_WITHOUT_CALL = "activities without a launch call"
+    ACTIVITIES_OUTSIDE_OPS = "activities launched outside any op"
+    ENDED_BEFORE_LAUNCH = "activities that ended before their launch call began, taken to have none"
     # the part of a trace that was linked
-    HOST_OPS_OUTSIDE = auto()
-    OPS_OUTSIDE = auto()
-    CALLS_OUTSIDE = auto()
-    ACTIVITIES_OUTSIDE = auto()
-    SYNC_RECORDS_OUTSIDE = auto()
-    SYNC_RECORDS_WITHOUT_CALL = auto()
-    SHORTENED_OPS = auto()
-    CROSSING_DEVICE_WAITS = auto()
-    CROSSING_HOST_WAITS = auto()
-    CROSSING_HANDOFFS = auto()
+    HOST_OPS_OUTSIDE = "host ops outside the linked part"
+    OPS_OUTSIDE = "ops outside the linked part"
+    CALLS_OUTSIDE = "calls outside the linked part"
+    ACTIVITIES_OUTSIDE = "activities outside the linked part"
+    SYNC_RECORDS_OUTSIDE = "synchronisation records outside the linked part"
+    SYNC_RECORDS_WITHOUT_CALL = "synchronisation records without a call"
+    SHORTENED_OPS = "ops cut at the borders of the window"
+    CROSSING_DEVICE_WAITS = "device waits across the borders of the window"
+    CROSSING_HOST_WAITS = "host waits across the borders of the window"
+    CROSSING_HANDOFFS = "hand-offs across the borders of the window"
     # communication
-    UNREADABLE_GROUPS = auto()
-    MANY_MEMBERS = auto()
-    DEFAULT_GROUP = auto()
-    UNKNOWN_REQUEST = auto()
-    TRANSFER_WITHOUT_WAIT = auto()
+    UNREADABLE_GROUPS = "descriptions of process groups that cannot be read"
+    MANY_MEMBERS = (
+        f"communications and process groups of too many members (a trace may name {LARGEST_JOB}, and {MEMBERS_EACH} "
+        "for each communication; theirs are taken as unknown)"
+    )
+    DEFAULT_GROUP = "communications of the host taken as of the default group"
+    UNKNOWN_REQUEST = "communications of the host whose request is unknown"
+    TRANSFER_WITHOUT_WAIT = "communications of the host for which no wait was found"
     # waits that were resolved
-    STREAM_WAITS = auto()  # of how they are known
-    HOST_WAITS = auto()  # of how they are known
-    ENDED_RIGHT_BEFORE_RETURN = auto()
-    BLOCKING_COPIES = auto()
-    FULL_QUEUE = auto()
-    OBSERVER_CALLS = auto()
-    PENDING_QUERIES = auto()
+    STREAM_WAITS = "waits of streams for other streams, by {}"  # of how they are known
+    HOST_WAITS = "waits of the host for the device, by {}"  # of how they are known
+    ENDED_RIGHT_BEFORE_RETURN = "waits for the work that ended right before they returned"
+    BLOCKING_COPIES = "blocking copies"
+    FULL_QUEUE = "launches delayed by a full queue"
+    OBSERVER_CALLS = "calls of observer threads"
+    PENDING_QUERIES = "event queries that found the event pending"
     # waits whose source was inferred
-    RECORD_RIGHT_BEFORE = auto()
-    UNUSED_RECORD = auto()
-    RESOLVED_EVENT = auto()
-    STREAM_BEFORE_COLLECTIVE = auto()
-    STREAM_IN_USE = auto()
-    END_OF_WORK = auto()
+    RECORD_RIGHT_BEFORE = "event waits resolved to the event record right before"
+    UNUSED_RECORD = "event waits resolved to an unused event record"
+    RESOLVED_EVENT = "waits for an event that another wait has resolved"
+    STREAM_BEFORE_COLLECTIVE = "waits before a collective resolved to the stream in use"
+    STREAM_IN_USE = "synchronisations resolved to the stream in use"
+    END_OF_WORK = "waits resolved to the work whose end they met"
     # waits that block nothing, or could not be resolved
-    WAITS_FOR_NOTHING = auto()
-    BLOCKS_NOTHING = auto()
-    OBSERVER_QUERIES = auto()
-    BEYOND_BUSIEST_STREAMS = auto()  # of how many streams were tried
-    BEYOND_LAST_RECORDS = auto()  # of how many event records were tried
-    NO_WORK_FOLLOWED = auto()
-    STREAM_WAIT_WITHOUT_EVENT = auto()
-    EVENT_SYNC_WITHOUT_EVENT = auto()
-    QUERY_WITHOUT_EVENT = auto()
-    QUEUE_WAIT_WITHOUT_RECORD = auto()
-    EVENT_WAIT_AGAINST_CLOCK = auto()
-    HOST_WAIT_AGAINST_CLOCK = auto()
-    HOST_WAIT_AGAINST_LAUNCHES = auto()
+    WAITS_FOR_NOTHING = "host waits for which nothing recorded was pending"
+    BLOCKS_NOTHING = "stream waits that blocked nothing"
+    OBSERVER_QUERIES = "event queries of observer threads"
+    BEYOND_BUSIEST_STREAMS = "waits that may be for another stream than the {} with most activities"
+    BEYOND_LAST_RECORDS = "waits that may be for an event record before the last {}"
+    NO_WORK_FOLLOWED = "stream waits for which no work followed"
+    STREAM_WAIT_WITHOUT_EVENT = "stream waits whose event was not found"
+    EVENT_SYNC_WITHOUT_EVENT = "event synchronisations whose event was not found"
+    QUERY_WITHOUT_EVENT = "event queries whose event was not found"
+    QUEUE_WAIT_WITHOUT_RECORD = "waits of device queues for nothing recorded"
+    EVENT_WAIT_AGAINST_CLOCK = "event waits that contradict the clock"
+    HOST_WAIT_AGAINST_CLOCK = "host waits that contradict the clock"
+    HOST_WAIT_AGAINST_LAUNCHES = "host waits that contradict the order of launches"
     # graphs
-    LATE_BEYOND_SEARCH = auto()  # of how many activities were looked at
-    DEPENDENCIES_IN_CIRCLES = auto()
+    LATE_BEYOND_SEARCH = "late activities whose cause may lie before the {} activities that were looked at"
+    DEPENDENCIES_IN_CIRCLES = "dependencies that go round in circles, as times contradict the order of calls"
     # the inspection of files
-    ACTIVITIES_OF_ZERO_LENGTH = auto()
-    GRAPH_LAUNCHES_WITHOUT_ACTIVITIES = auto()
-    LAUNCHES_WITHOUT_ACTIVITY = auto()
-    OPS_OUTSIDE_HOST_WINDOW = auto()
-    OPS_NOT_IN_DEVICE_TRACE = auto()
-    OPS_OF_TWO_NAMES = auto()
-    SYNC_RECORDS = auto()
-    EVENT_RECORDS = auto()
+    ACTIVITIES_OF_ZERO_LENGTH = "activities of zero length"
+    GRAPH_LAUNCHES_WITHOUT_ACTIVITIES = "graph launches without recorded activities"
+    LAUNCHES_WITHOUT_ACTIVITY = "launch calls without an activity"
+    OPS_OUTSIDE_HOST_WINDOW = "ops outside the host trace's window"
+    OPS_NOT_IN_DEVICE_TRACE = "host ops that the device trace does not hold"
+    OPS_OF_TWO_NAMES = "ops of one record-function id but two names"
+    SYNC_RECORDS = "synchronisation records"
+    EVENT_RECORDS = "event records"
     # files by another writer
-    OTHER = auto()  # of what that writer says
+    OTHER = "{}"  # of what that writer says
 
     def __repr__(self) -> str:
         return str(self)
@@ -144,3 +148,38 @@ class ReasonOf(NamedTuple):
 
 
 AnyReason = Reason | ReasonOf
+WORDS: dict[Reason, str] = {reason: reason.value for reason in Reason}
+"""What each reason is called; `{}` is what it is about."""
+
+
+def in_words(reason: AnyReason) -> str:
+    """Returns what a reason is called.
+
+    >>> in_words(Reason.UNKNOWN_CATEGORY.of("sorcery")), in_words(Reason.UNKNOWN_OP_TYPE)
+    ('unknown category sorcery', 'unknown opType')
+    """
+    words = WORDS[reason.reason]
+    return words.replace("{}", reason.subject, 1) if isinstance(reason, ReasonOf) else words.replace("{}", "").strip()
+
+
+def reason_called(words: str) -> AnyReason:
+    """Returns the reason that is called so; OTHER where none is.
+
+    >>> reason_called("unknown category sorcery"), reason_called("gremlins")
+    (ReasonOf(reason=Reason.UNKNOWN_CATEGORY, subject='sorcery'), ReasonOf(reason=Reason.OTHER, subject='gremlins'))
+    """
+    plain, of_subjects = _reasons(*WORDS.values())
+    if words in plain:
+        return plain[words]
+    matches = ((reason, pattern.fullmatch(words)) for reason, pattern in of_subjects)
+    return next(reason.of(match[1]) for reason, match in matches if match)
+
+
+@cache
+def _reasons(*words: str) -> tuple[dict[str, Reason], list[tuple[Reason, "re.Pattern[str]"]]]:
+    """Returns the reasons by their words, and the patterns of those that are about something; OTHER is the last."""
+    plain = {in_words(reason): reason for reason in Reason if reason is not Reason.OTHER}
+    patterns = (
+        (reason, re.escape(text).replace(re.escape("{}"), "(.*)")) for reason, text in WORDS.items() if "{}" in text
+    )
+    return plain, [(reason, re.compile(pattern, re.DOTALL)) for reason, pattern in patterns]

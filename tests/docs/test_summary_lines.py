@@ -8,8 +8,7 @@ import pytest
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
-from execgraph.schema.reason_words import WORDS
-from execgraph.schema.reasons import Reason
+from execgraph.schema.reasons import WORDS, Reason
 from execgraph.tools.job.build_report import HEADINGS as BUILT
 from execgraph.tools.job.diagnosis import HEADINGS as DIAGNOSED
 from execgraph.tools.replay import describe, replay_ranks, summarise

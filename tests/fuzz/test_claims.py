@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from execgraph.schema.reason_words import in_words
-from execgraph.schema.reasons import Reason
+from execgraph.schema.reasons import Reason, in_words
 
 from fuzz.samples import played
 

@@ -11,7 +11,7 @@ from ...schema.columns import bytes_text, time_text
 from ...schema.counts import Counts
 from ...schema.errors import Remedy
 from ...schema.graph import Delay
-from ...schema.reason_words import in_words
+from ...schema.reasons import in_words
 from ..replay import NodeClass
 from ..sync_records_advice import SETTING
 from ..terminal import ranges

@@ -19,8 +19,7 @@ from ...schema.columns import Int64, Summary, SummaryRepr
 from ...schema.errors import DataError
 from ...schema.linked import FOREVER, Args
 from ...schema.progress import Progress
-from ...schema.reason_words import in_words
-from ...schema.reasons import Reason
+from ...schema.reasons import Reason, in_words
 from ..trace_files import RankFile
 
 Shared = dict[Hashable, dict[int, int]]
