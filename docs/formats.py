@@ -17,7 +17,7 @@ from execgraph.converter.work.kernel_work import TRITON
 from execgraph.schema.counts import Counts, to_json
 from execgraph.schema.device_peaks import PEAKS, Peak
 from execgraph.schema.graph import execution_graph_pb2
-from execgraph.schema.graph.encoder import FORMAT_VERSION
+from execgraph.schema.graph.codec import FORMAT_VERSION
 from execgraph.schema.graph.nodes import ATTRIBUTES, CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
 

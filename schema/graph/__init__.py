@@ -14,7 +14,6 @@ from .execution_graph import (
     read_et as read_et,
 )
 from .json_files import graph_to_json as graph_to_json, json_to_graph as json_to_graph
-from .json_form import METADATA as METADATA, NODE as NODE
 from .nodes import (
     ATTRIBUTES as ATTRIBUTES,
     CONCURRENCY_LIMIT as CONCURRENCY_LIMIT,

@@ -14,9 +14,8 @@ import numpy as np
 from ..columns import BytesColumn, Categorical, Int64, Ragged
 from ..errors import DataError, Remedy
 from ..io import open_input, open_output
-from .decoder import NodeProblems, StringTable, decode_metadata, decode_nodes
-from .encoder import encode_metadata, encode_nodes, node_encoders
-from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns, TensorText
+from .codec import FIELDS, StringTable, decode_metadata, decode_nodes, encode_metadata, encode_nodes, node_encoders
+from .nodes import ATTRIBUTES, NodeColumns, NodeProblems, TensorText
 from .wire import Messages, WireError
 
 READ_SIZE = 1 << 20
@@ -28,7 +27,6 @@ LONGEST_LENGTH = 10
 """The most bytes of a varint, which need not be the shortest form of its value."""
 ROWS_AT_ONCE = 1 << 13
 BLOCKS_AT_ONCE = 1 << 5
-COLUMNS = ("id", "name", "type", "data_deps", "ctrl_deps", "start_time_micros", "duration_micros")
 
 
 class FrameBlock(NamedTuple):
@@ -61,9 +59,9 @@ def read_frames(stream: BinaryIO, path: str) -> Iterator[FrameBlock]:
         data += more
         try:
             starts, ends = _whole_messages(data)
-        except _ImpossibleLengthError as error:
+        except WireError as error:
             raise DataError(
-                f"{path}: {no_graph(data)}: the length at byte {offset + error.at} is impossible"
+                f"{path}: {no_graph(data)}: {error.what} at byte {offset + error.at} is impossible"
             ) from error
         if starts:
             block = FrameBlock(data, np.array(starts, np.int64), np.array(ends, np.int64), offset)
@@ -86,44 +84,29 @@ def read_bytes(stream: BinaryIO, path: str, size: int) -> bytes:
         raise DataError(f"{path}: cannot be read to its end ({error}); copy or record it again") from error
 
 
-class _ImpossibleLengthError(Exception):
-    def __init__(self, at: int) -> None:
-        super().__init__()
-        self.at = at
-
-
 def _whole_messages(data: bytes) -> tuple[list[int], list[int]]:
-    """Returns where the complete messages of `data` begin and end."""
+    """Returns where the complete messages of `data` begin and end. Raises WireError for an impossible length."""
     starts: list[int] = []
     ends: list[int] = []
     at, size = 0, len(data)
     while at < size:
-        length, start = data[at], at + 1
+        start, length, shift = at + 1, data[at], 7
         if length > 0x7F:
-            # most lengths take two bytes
-            second = data[start] if start < size else 0x80
-            length, start = _read_length(data, at) if second > 0x7F else (length & 0x7F | second << 7, start + 1)
-        at = start + length
-        starts.append(start)
-        ends.append(at)
-    # only the last one can go beyond the data
-    return (starts[:-1], ends[:-1]) if at > size else (starts, ends)
-
-
-def _read_length(data: bytes, at: int) -> tuple[int, int]:
-    """Returns the length at `at`, and where its message begins; beyond the data if the length is incomplete."""
-    length = shift = 0
-    for position, byte in enumerate(data[at : at + LONGEST_LENGTH], at + 1):
-        length |= (byte & 0x7F) << shift
-        if byte < 0x80:
+            length &= 0x7F
+            while start < size and data[start] > 0x7F and start < at + LONGEST_LENGTH:
+                length |= (data[start] & 0x7F) << shift
+                start, shift = start + 1, shift + 7
+            if start == size and start < at + LONGEST_LENGTH:
+                break  # the length is incomplete
+            length |= data[start] << shift if start < at + LONGEST_LENGTH else LARGEST_MESSAGE + 1
             if length > LARGEST_MESSAGE:
-                break
-            return length, position
-        shift += 7
-    else:
-        if len(data) < at + LONGEST_LENGTH:
-            return 0, len(data) + 1
-    raise _ImpossibleLengthError(at)
+                raise WireError("the length", at)
+            start += 1
+        at = start + length
+        if at <= size:
+            starts.append(start)
+            ends.append(at)
+    return starts, ends
 
 
 def write_columns(graph: NodeColumns, path: str) -> None:
@@ -204,21 +187,19 @@ def concatenate(parts: list[NodeColumns]) -> NodeColumns:
     Equal columns of the parts share a table of texts.
     """
     present = set().union(*(part.attributes for part in parts))
+    offsets = np.cumsum([0, *map(len, parts[:-1])])
+    with_tensors = [(offset, part.tensors) for offset, part in zip(offsets, parts, strict=True) if part.tensors]
+    tensors = None
+    if with_tensors:
+        columns = ([getattr(texts, name) for _, texts in with_tensors] for name in TensorText.__slots__[1:])
+        rows = np.concatenate([offset + texts.rows for offset, texts in with_tensors])
+        tensors = TensorText(rows, *map(BytesColumn.joined, columns))
     return NodeColumns(
-        **{name: _joined([getattr(part, name) for part in parts]) for name in COLUMNS},
-        attributes={a.name: _joined([_column(part, a) for part in parts]) for a in ATTRIBUTES if a.name in present},
+        **{field.name: _joined([getattr(part, field.name) for part in parts]) for field in FIELDS},
+        attributes={a.name: _joined([part.column(a) for part in parts]) for a in ATTRIBUTES if a.name in present},
         metadata=parts[0].metadata,
-        tensors=_join_tensors(parts),
+        tensors=tensors,
     )
-
-
-def _column(part: NodeColumns, attribute: Attribute) -> Column:
-    """Returns the column of an attribute, which the part may lack."""
-    if attribute.value == "string_val":
-        return part.texts(attribute.name)
-    if attribute.value.endswith("_list"):
-        return part.attributes.get(attribute.name, Ragged(np.zeros(len(part) + 1, np.int64), np.zeros(0, np.int64)))
-    return part.integers(attribute.name)
 
 
 def _joined(columns: list[Any]) -> Any:
@@ -229,20 +210,6 @@ def _joined(columns: list[Any]) -> Any:
         lengths = np.concatenate([np.zeros(1, np.int64), *(column.lengths() for column in columns)])
         return Ragged(np.cumsum(lengths), np.concatenate([column.values for column in columns]))
     return np.concatenate(columns)
-
-
-def _join_tensors(parts: list[NodeColumns]) -> TensorText | None:
-    offsets = np.cumsum([0, *map(len, parts[:-1])])
-    with_tensors = [
-        (offset, part.tensors) for offset, part in zip(offsets, parts, strict=True) if part.tensors is not None
-    ]
-    if not with_tensors:
-        return None
-    rows = np.concatenate([offset + tensors.rows for offset, tensors in with_tensors])
-    names = [name for name in TensorText.__slots__ if name != "rows"]
-    return TensorText(
-        rows, *(BytesColumn.joined([getattr(tensors, name) for _, tensors in with_tensors]) for name in names)
-    )
 
 
 def _with_parallel_kinds(graph: NodeColumns, path: str) -> NodeColumns:

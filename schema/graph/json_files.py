@@ -1,31 +1,71 @@
 """Converts graph files to JSON and back, byte for byte, in pieces: memory does not grow with the file.
 
 The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout of the same JSON is read,
-too.
+too. Fields and enum values are named as in the schema, integers of any size are numbers. A message has all its fields,
+but for `doc_string`, `inputs`, `outputs` and the one value of an attribute, which are left out where the message has
+none. Bytes are base64 text. A double or float that is not finite is "Infinity", "-Infinity", "NaN" or, for a NaN of
+other bits than the usual one, "NaN:" and its bits as a double in hexadecimal. A node type that has no name is a number.
+
+Protobuf reads and writes the messages, msgspec and orjson the JSON.
 """
 
 import io
+import math
 import shutil
-from collections.abc import Iterable
-from contextlib import nullcontext
+import struct
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
 from itertools import chain, islice
 from tempfile import TemporaryFile
-from typing import IO, Any, NamedTuple, TypeVar
+from types import GenericAlias
+from typing import IO, Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Union, cast
 
 import msgspec
 import numpy as np
+import orjson
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from msgspec import UNSET, Meta, Struct
 
 from ..errors import DataError
 from ..io import open_input, open_output
 from ..json_stream import ArrayReader
 from ..progress import OnProgress, unseen
-from .decoder import MessageChecks
+from .codec import StringTable, decode_nodes
 from .et_file import FrameBlock, frames_of, read_frames
-from .json_form import METADATA, NODE, Form, FormError
-from .nodes import NodeColumns
-from .wire import WireError, varint, varint_lengths
+from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
+from .nodes import NodeColumns, NodeProblems
+from .wire import Messages, WireError, varint, varint_lengths
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+Members = dict[str, Any]
+"""A message as protobuf's constructors take it and JSON shows it: values by the names of the fields."""
+NAN = struct.pack(">d", float("nan"))
+LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
+CHECKED_AT_ONCE = 1 << 12
+NODE_TYPES: dict[int, str] = {number: name for name, number in NodeType.items()}
+UNSIGNED32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+SIGNED32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+UNSIGNED64 = Annotated[int, Meta(ge=0)]
+SIGNED64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+JSON_TYPES: dict[int, Any] = {
+    FieldDescriptor.TYPE_DOUBLE: float | str,
+    FieldDescriptor.TYPE_FLOAT: Annotated[float, Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)] | str,
+    FieldDescriptor.TYPE_BOOL: bool,
+    FieldDescriptor.TYPE_STRING: str,
+    FieldDescriptor.TYPE_BYTES: bytes,
+    FieldDescriptor.TYPE_ENUM: Literal[tuple(NODE_TYPES.values())] | SIGNED32,
+    **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SFIXED32), SIGNED32),
+    **dict.fromkeys((FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32), UNSIGNED32),
+    **dict.fromkeys((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_SFIXED64), SIGNED64),
+    **dict.fromkeys((FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64), UNSIGNED64),
+}
+FLOATS, FLOAT_LISTS = {"double_val", "float_val"}, {"double_list", "float_list"}
+FLOATING = FLOATS | FLOAT_LISTS
+NOT_VALUES = {"name", "doc_string"}
 
 
 class Converted(NamedTuple):
@@ -36,6 +76,135 @@ class Converted(NamedTuple):
     notes: list[str]
 
 
+def _metadata(metadata: GlobalMetadata) -> Members:
+    return {"version": metadata.version, "attr": _attributes(metadata.attr)}
+
+
+def _node(node: Node) -> Members:
+    members = {
+        "id": node.id,
+        "name": node.name,
+        "type": NODE_TYPES.get(node.type, node.type),
+        "ctrl_deps": node.ctrl_deps[:],
+        "data_deps": node.data_deps[:],
+        "start_time_micros": node.start_time_micros,
+        "duration_micros": node.duration_micros,
+    }
+    for side in ("inputs", "outputs"):
+        if node.HasField(side):
+            tensors = getattr(node, side)
+            members[side] = {"values": tensors.values, "shapes": tensors.shapes, "types": tensors.types}
+    members["attr"] = _attributes(node.attr)
+    return members
+
+
+def _attributes(attributes: Iterable[AttributeProto]) -> list[Members]:
+    members_of_all = []
+    for attribute in attributes:
+        members: Members = {"name": attribute.name}
+        if attribute.doc_string:
+            members["doc_string"] = attribute.doc_string
+        if kind := attribute.WhichOneof("value"):
+            value = getattr(attribute, kind)
+            members[kind] = TO_JSON[kind](value) if kind in TO_JSON else value
+        members_of_all.append(members)
+    return members_of_all
+
+
+def _float_to_json(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    bits = struct.pack(">d", value)
+    return "NaN" if bits == NAN else f"NaN:{bits.hex()}"
+
+
+def _float_from_json(value_or_text: float | str) -> float:
+    if not isinstance(value_or_text, str):
+        return value_or_text
+    if value_or_text in ("Infinity", "-Infinity", "NaN"):
+        return float(value_or_text)
+    try:
+        kind, digits = value_or_text.split(":")
+        (value,) = struct.unpack(">d", bytes.fromhex(digits))
+    except (ValueError, struct.error):
+        kind, value = "", 0.0
+    if kind != "NaN" or not math.isnan(value):
+        raise ValueError(f"{value_or_text!r} is no number; NaN, Infinity, -Infinity and NaN:HEX are the ones in quotes")
+    return float(value)
+
+
+def _record(message: Descriptor) -> type[Struct]:
+    """Returns the typed record that the JSON text of such a message is decoded into."""
+    fields: list[tuple[str, Any, Any]] = []
+    for field in message.fields:
+        kind = _record(field.message_type) if field.message_type is not None else JSON_TYPES[field.type]
+        # protobuf's properties for repeated fields differ between its releases
+        whole = GenericAlias(list, kind) if field.default_value == [] else kind
+        fields.append((field.name, Union[whole, msgspec.UnsetType], UNSET))  # noqa: UP007
+    return msgspec.defstruct(message.name, fields, forbid_unknown_fields=True, gc=False)
+
+
+LISTS = [kind for kind in AttributeProto.DESCRIPTOR.fields_by_name if kind.endswith("_list")]
+TO_JSON: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(LISTS, lambda value: {"values": value.values[:]}),
+    **dict.fromkeys(FLOAT_LISTS, lambda value: {"values": [*map(_float_to_json, value.values)]}),
+    **dict.fromkeys(FLOATS, _float_to_json),
+}
+"""Conversions of values that orjson cannot write as they are."""
+
+
+class Form(Generic[M]):
+    """The JSON form of a kind of message."""
+
+    def __init__(self, message: type[M], members: Callable[[M], Members]) -> None:
+        self._message = message
+        self._members = members
+        # stubs name the descriptors of both of protobuf's implementations
+        self._decoder = msgspec.json.Decoder(_record(cast(Descriptor, message.DESCRIPTOR)))
+
+    def encode(self, text: bytes | msgspec.Raw, where: str) -> bytes:
+        """Returns the message of a JSON text. Raises DataError, which begins with where that is."""
+        try:
+            fields = msgspec.to_builtins(self._decoder.decode(text), builtin_types=(bytes,))
+            for attribute in fields.get("attr", ()):
+                if len(attribute) > 2 and len(kinds := [kind for kind in attribute if kind not in NOT_VALUES]) > 1:
+                    # protobuf keeps one of them
+                    raise ValueError(f"{' and '.join(kinds)} in one AttributeProto, which has one value")
+                for kind in () if FLOATING.isdisjoint(attribute) else FLOATING & attribute.keys():
+                    value = attribute[kind]
+                    is_list = kind in FLOAT_LISTS
+                    numbers = [*map(_float_from_json, value.get("values", ()) if is_list else [value])]
+                    attribute[kind] = {"values": numbers} if is_list else numbers[0]
+            message = self._message(**fields)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise DataError(f"{where}: {error}") from error
+        return message.SerializeToString(deterministic=True)
+
+    def decode(self, encoded: bytes) -> bytes:
+        """Returns the JSON text of a message, in one line.
+
+        Raises WireError where `encode` would not return the same message.
+        """
+        try:
+            message = self._message.FromString(encoded)
+        except DecodeError as error:
+            raise WireError(f"no {self._message.DESCRIPTOR.name} ({error})", 0) from error
+        message.DiscardUnknownFields()
+        text = orjson.dumps(self._members(message), lambda raw: b64encode(raw).decode())
+        # Python's floats have no room for some NaNs of 32 bits
+        again = self.encode(text, "") if b'"NaN:' in text else message.SerializeToString(deterministic=True)
+        if again != encoded:
+            pairs = enumerate(zip(again, encoded, strict=False))
+            same = next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(again), len(encoded)))
+            raise WireError("an encoding that would not come back the same", same)
+        return text
+
+
+METADATA, NODE = Form(GlobalMetadata, _metadata), Form(Node, _node)
+
+
 def graph_to_json(source: str, target: str, progress: OnProgress) -> Converted:
     """Writes a graph file as JSON. O(bytes).
 
@@ -43,10 +212,10 @@ def graph_to_json(source: str, target: str, progress: OnProgress) -> Converted:
     back from JSON: unknown fields, numbers that take more bytes than they need, fields in an odd order, text that is
     not UTF-8.
     """
-    checks = MessageChecks()
+    problems = NodeProblems()
     with open_input(source) as stream, open_output(target) as out:
-        nodes, size = _write_json(read_frames(stream, source), source, out, checks, progress)
-    return Converted(nodes, size, checks.notes(source))
+        nodes, size = _write_json(read_frames(stream, source), source, out, problems, progress)
+    return Converted(nodes, size, problems.notes(source))
 
 
 def write_json(graph: NodeColumns, path: str) -> None:
@@ -63,44 +232,40 @@ def _write_json(
     blocks: Iterable[FrameBlock],
     source: str,
     out: IO[bytes],
-    checks: MessageChecks | None = None,
+    problems: NodeProblems | None = None,
     progress: OnProgress = unseen,
 ) -> tuple[int, int]:
     """Writes messages, of which the first one is the metadata; returns the numbers of nodes and of bytes."""
     nodes = size = 0
     for block in blocks:
+        at, first = 0, int(not size)
+        begin = np.append(0, block.ends[:-1])
+        shortest = varint_lengths((block.ends - block.starts).view(np.uint64))
         try:
-            _check_lengths(block)
-            for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
+            if (longer := np.flatnonzero(block.starts - begin != shortest)).size:
+                raise WireError("a message length that takes more bytes than it needs", int(begin[longer[0]]))
+            for at, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
+                message = block.data[at:end]
                 if not size:
-                    size += out.write(b'{"metadata":%s,"nodes":[' % _text_of(METADATA, block, start, end))
-                    continue
-                if checks is not None:
-                    checks.add(block.data[start:end])
-                size += out.write((b",\n" if nodes else b"\n") + _text_of(NODE, block, start, end))
-                nodes += 1
+                    size += out.write(b'{"metadata":%s,"nodes":[' % METADATA.decode(message))
+                else:
+                    size += out.write((b",\n" if nodes else b"\n") + NODE.decode(message))
+                    nodes += 1
         except WireError as error:
-            position = block.offset + error.at
+            position = block.offset + at + error.at
             raise DataError(f"{source}: cannot be converted: {error.what} at byte {position}") from error
+        if problems is not None:
+            _note_problems(problems, Messages.of(block.data, block.starts[first:], block.ends[first:]))
         progress(len(block.data))
     if not size:
         raise DataError(f"{source}: is empty; was the graph written to its end?")
     return nodes, size + out.write(b"\n]}\n")
 
 
-def _text_of(form: Form[Any], block: FrameBlock, start: int, end: int) -> bytes:
-    """Returns the JSON text of a message. Raises WireError with a position in the block."""
-    try:
-        return form.decode(block.data[start:end])
-    except WireError as error:
-        raise WireError(error.what, start + error.at) from error
-
-
-def _check_lengths(block: FrameBlock) -> None:
-    begin = np.concatenate((np.zeros(1, np.int64), block.ends[:-1]))
-    shortest = varint_lengths((block.ends - block.starts).view(np.uint64))
-    if (longer := np.flatnonzero(block.starts - begin != shortest)).size:
-        raise WireError("a message length that takes more bytes than it needs", int(begin[longer[0]]))
+def _note_problems(problems: NodeProblems, nodes: Messages) -> None:
+    # where they are no nodes, readers of the graph report the byte
+    with suppress(WireError):
+        problems.add(decode_nodes(nodes, defaultdict(StringTable), tensors=False))
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
@@ -123,15 +288,19 @@ def json_to_graph(source: str, target: str, progress: OnProgress) -> Converted:
     Nodes that come before the metadata are stored in a temporary file. Raises DataError with the node at which the file
     stops being a graph's JSON.
     """
-    checks, count, size = MessageChecks(), 0, 0
+    problems, count, size = NodeProblems(), 0, 0
+    unchecked: list[bytes] = []
 
-    def write(nodes: Iterable[msgspec.Raw], nodes_out: IO[bytes]) -> None:
-        nonlocal count, size
-        for node in nodes:
-            message = _encode(NODE, node, f"{source}: nodes[{count}]")
-            checks.add(message)
-            size += nodes_out.write(_frame(message))
-            count += 1
+    def write(nodes: list[msgspec.Raw], nodes_out: IO[bytes], last: bool = False) -> None:
+        nonlocal count, size, unchecked
+        messages = [NODE.encode(node, f"{source}: nodes[{row}]") for row, node in enumerate(nodes, count)]
+        size += nodes_out.write(b"".join(map(_frame, messages)))
+        count += len(messages)
+        unchecked += messages
+        if last or len(unchecked) > CHECKED_AT_ONCE:
+            ends = np.cumsum([0, *map(len, unchecked)])
+            _note_problems(problems, Messages.of(b"".join(unchecked), ends[:-1], ends[1:]))
+            unchecked = []
 
     with open_input(source) as stream, open_output(target) as out:
         reader: ArrayReader[msgspec.Raw] = ArrayReader(stream, source, "nodes", msgspec.Raw, progress)
@@ -146,27 +315,20 @@ def json_to_graph(source: str, target: str, progress: OnProgress) -> Converted:
             for _, nodes in chain(first, pieces):
                 write(nodes, nodes_out)
             remainder = _decode(b'{"last_nodes":[' + reader.document[len(reader.head) :], _Remainder, source)
-            write(remainder.last_nodes, nodes_out)
+            write(remainder.last_nodes, nodes_out, last=True)
             if not has_metadata:
                 size += out.write(_metadata_frame(remainder.metadata, source))
                 nodes_out.seek(0)
                 shutil.copyfileobj(nodes_out, out)
             elif remainder.metadata is not msgspec.UNSET:
                 raise DataError(f"{source}: has metadata twice; remove one")
-    return Converted(count, size, checks.notes(source))
+    return Converted(count, size, problems.notes(source))
 
 
 def _metadata_frame(text: msgspec.Raw | msgspec.UnsetType, source: str) -> bytes:
     if isinstance(text, msgspec.UnsetType):
         raise DataError(f"{source}: has no metadata, which a graph begins with; add it as metadata: {{}}")
-    return _frame(_encode(METADATA, text, f"{source}: metadata"))
-
-
-def _encode(form: Form[Any], text: msgspec.Raw, where: str) -> bytes:
-    try:
-        return form.encode(text)
-    except FormError as error:
-        raise DataError(f"{where}: {error}") from error
+    return _frame(METADATA.encode(text, f"{source}: metadata"))
 
 
 def _frame(message: bytes) -> bytes:

@@ -15,6 +15,7 @@ from ..columns import (
     BytesColumn,
     Categorical,
     Int64,
+    IntegerBuilder,
     NodeIds,
     NodeNumbers,
     Ns,
@@ -43,6 +44,9 @@ RANKS_OF_GROUP = "ranks_of_group_"
 Column = Int64 | Categorical | Ragged
 """int64 (bool as 0/1), Categorical or Ragged. A node without the attribute has ABSENT, code -1 or an empty row."""
 LARGEST_NUMBER = 1 << 62
+NEGATIVE = "durations below 0; a node cannot end before it starts, write the graph again"
+NO_TYPE = "collectives of a comm_type that is none; they are taken as of an unknown type, write the graph again"
+DANGLING = "ctrl_deps on nodes that the graph lacks; they are ignored, write the graph again"
 
 
 class NodeType(IntEnum):
@@ -211,6 +215,12 @@ class NodeProblem(NamedTuple):
     affected: int
     first_node: int
 
+    @staticmethod
+    def of(nodes: NodeIds, is_so: Bool) -> "NodeProblem":
+        """Returns the problem of those of the nodes that have it."""
+        rows = np.flatnonzero(is_so)
+        return NodeProblem(len(rows), int(nodes[rows[0]]) if len(rows) else -1)
+
 
 @dataclass(slots=True, repr=False)
 class NodeColumns(SummaryRepr):
@@ -253,6 +263,15 @@ class NodeColumns(SummaryRepr):
         """Returns the string column of an attribute, code -1 where a node does not have it."""
         column = self.attributes.get(attribute)
         return column if isinstance(column, Categorical) else Categorical.nulls(len(self))
+
+    def column(self, attribute: Attribute) -> Column:
+        """Returns the column of an attribute, which no node may have."""
+        if attribute.value == "string_val":
+            return self.texts(attribute.name)
+        if attribute.value.endswith("_list"):
+            nothing = Ragged(np.zeros(len(self) + 1, np.int64), np.zeros(0, np.int64))
+            return self.attributes.get(attribute.name, nothing)
+        return self.integers(attribute.name)
 
     def number(self, name: str, missing: int) -> int:
         """Returns the whole number under a name of the metadata, else `missing`.
@@ -297,3 +316,38 @@ class NodeColumns(SummaryRepr):
     def rows_of(self, ids: NodeIds) -> NodeNumbers:
         """Returns the rows of nodes by id, -1 for an id that no node has. O((n + k) log n)."""
         return NodeNumbers(rows_of(self.id, ids))
+
+
+class NodeProblems:
+    """Collects the problems of nodes block by block, in a few bytes per node."""
+
+    def __init__(self) -> None:
+        self._problems: dict[str, NodeProblem] = {}
+        self._ids, self._called, self._callers = (IntegerBuilder() for _ in range(3))
+
+    def add(self, nodes: NodeColumns) -> None:
+        """Takes the next block."""
+        recorded = nodes.integers("comm_type", -1)
+        found = nodes.problems | {
+            NEGATIVE: NodeProblem.of(nodes.id, (nodes.duration_ns < 0) | (nodes.duration_micros < 0)),
+            NO_TYPE: NodeProblem.of(nodes.id, (recorded >= 0) & (nodes.collective_types() != recorded)),
+        }
+        for what, problem in found.items():
+            self._note(what, problem)
+        self._ids.add(nodes.id)
+        self._called.add(nodes.id[nodes.ctrl_deps.rows()])
+        self._callers.add(nodes.ctrl_deps.values)
+
+    def notes(self, path: str) -> list[str]:
+        """Returns a sentence for each kind of problem, after all blocks were added."""
+        is_dangling = rows_of(self._ids.column(), self._callers.column()) < 0
+        self._note(DANGLING, NodeProblem.of(NodeIds(self._called.column()), is_dangling))
+        return [
+            f"{path}: {problem.affected} {what.replace(';', f' (the first: node {problem.first_node});', 1)}"
+            for what, problem in self._problems.items()
+        ]
+
+    def _note(self, what: str, problem: NodeProblem) -> None:
+        if problem.affected:
+            total = self._problems.get(what, NodeProblem(0, problem.first_node))
+            self._problems[what] = NodeProblem(total.affected + problem.affected, total.first_node)

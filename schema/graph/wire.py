@@ -19,6 +19,8 @@ from .execution_graph_pb2 import AttributeProto
 UInt64 = npt.NDArray[np.uint64]
 
 LONGEST_VARINT = 10
+GROUPINGS = ((1, 0x007F007F007F007F), (2, 0x00003FFF00003FFF), (4, 0x000000000FFFFFFF))
+"""By how much and from where bits move so that eight groups of seven, one per byte, become one number of 56 bits."""
 NO_END = -1
 """Stands for the end of a varint that goes on for more than ten bytes."""
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
@@ -82,7 +84,11 @@ def prefixed_varints(prefix: bytes, values: UInt64, length_at: int | None = None
         rows[:, length_at] = len(prefix) - length_at - 1 + lengths
     # a shift by 64 gives 0, and 0 - 1 sets all bits
     continued = (np.uint64(1) << (8 * np.minimum(lengths, 9) - 8).view(np.uint64)) - np.uint64(1)
-    words(rows.reshape(-1), len(prefix), width)[:] = _spread(values) | continued & np.uint64(0x8080808080808080)
+    spread = values & np.uint64((1 << 56) - 1)
+    for shift, kept in reversed(GROUPINGS):
+        low = np.uint64(kept)
+        spread = spread & low | (spread & ~low) << np.uint64(shift)
+    words(rows.reshape(-1), len(prefix), width)[:] = spread | continued & np.uint64(0x8080808080808080)
     if lengths.max(initial=0) > 8:
         high = (values >> np.uint64(56)).astype(np.uint8)
         rows[:, -2] = high & 0x7F | (lengths > 9) << 7
@@ -90,46 +96,29 @@ def prefixed_varints(prefix: bytes, values: UInt64, length_at: int | None = None
     return Spans(rows.reshape(-1), np.arange(len(values)) * width, lengths + len(prefix))
 
 
-def _spread(values: UInt64) -> UInt64:
-    """Returns the low 56 bits as eight groups of seven, one per byte."""
-    spread = values & np.uint64((1 << 56) - 1)
-    for shift, keep in ((4, 0x000000000FFFFFFF), (2, 0x00003FFF00003FFF), (1, 0x007F007F007F007F)):
-        low = np.uint64(keep)
-        spread = spread & low | (spread & ~low) << np.uint64(shift)
-    return spread
-
-
-def _squeeze(encoded: UInt64) -> UInt64:
-    """Returns the inverse of `_spread`; the high bit of each byte is ignored."""
-    squeezed = encoded & np.uint64(0x7F7F7F7F7F7F7F7F)
-    for shift, keep in ((1, 0x007F007F007F007F), (2, 0x00003FFF00003FFF), (4, 0x000000000FFFFFFF)):
-        low = np.uint64(keep)
-        squeezed = squeezed & low | (squeezed & low << np.uint64(8 * shift)) >> np.uint64(shift)
-    return squeezed
-
-
 def read_varints(data: Bytes, at: Int64) -> tuple[UInt64, Int64]:
     """Returns the varints at these positions and where each ends: at NO_END if it is longer than ten bytes."""
     first = data[at]
     values, ends = first.astype(np.uint64), at + 1
-    if (more := np.flatnonzero(first > 0x7F)).size:
-        values[more], ends[more] = _read_long_varints(data, at[more])
-    return values, ends
-
-
-def _read_long_varints(data: Bytes, at: Int64) -> tuple[UInt64, Int64]:
-    encoded = words(data)[at]
+    if not (several := np.flatnonzero(first > 0x7F)).size:
+        return values, ends
+    starts = at[several]
+    encoded = words(data)[starts]
     stops = ~encoded & np.uint64(0x8080808080808080)
     through_stop = stops ^ (stops - np.uint64(1))
-    values = _squeeze(encoded & through_stop)
+    squeezed = encoded & through_stop & np.uint64(0x7F7F7F7F7F7F7F7F)
+    for shift, kept in GROUPINGS:
+        low = np.uint64(kept)
+        squeezed = squeezed & low | (squeezed & low << np.uint64(8 * shift)) >> np.uint64(shift)
     # the lowest stop bit is 2 ** (8 k - 1) in a varint of k bytes
     lengths = np.frexp((stops & through_stop).astype(np.float64))[1].astype(np.int64) >> 3
     if (more := np.flatnonzero(stops == 0)).size:
-        ninth, tenth = data[at[more] + 8], data[at[more] + 9]
-        values[more] |= (ninth & 0x7F).astype(np.uint64) << np.uint64(56)
-        values[more] |= np.where(ninth > 0x7F, tenth, 0).astype(np.uint64) << np.uint64(63)
+        ninth, tenth = data[starts[more] + 8], data[starts[more] + 9]
+        squeezed[more] |= (ninth & 0x7F).astype(np.uint64) << np.uint64(56)
+        squeezed[more] |= np.where(ninth > 0x7F, tenth, 0).astype(np.uint64) << np.uint64(63)
         lengths[more] = np.where(ninth < 0x80, 9, np.where(tenth < 0x80, 10, NO_END))
-    return values, np.where(lengths < 0, NO_END, at + lengths)
+    values[several], ends[several] = squeezed, np.where(lengths < 0, NO_END, starts + lengths)
+    return values, ends
 
 
 class Fields(NamedTuple):
@@ -149,9 +138,7 @@ class Fields(NamedTuple):
         """Returns the chosen fields."""
         if not isinstance(chosen, slice) and chosen.dtype == np.bool_ and chosen.all():
             return self
-        return Fields(
-            self.message[chosen], self.number[chosen], self.wire[chosen], self.value[chosen], self.start[chosen]
-        )
+        return Fields(*(column[chosen] for column in self))  # type: ignore[arg-type]
 
     def of(self, number: int, wire: int) -> "Fields":
         """Returns the fields of this number; one of another wire type is, as in the protobuf library, an
@@ -171,25 +158,12 @@ class Fields(NamedTuple):
     @staticmethod
     def concatenated(parts: "Sequence[Fields]") -> "Fields":
         """Returns the fields of all parts, one part after the other."""
-        message, number, wire, value, start = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Fields(message, number, wire, value, start)
+        return Fields(*map(np.concatenate, zip(*parts, strict=True)))  # type: ignore[arg-type]
 
     @property
     def end(self) -> Int64:
         """Where the content of delimited fields ends."""
         return self.start + self.value.view(np.int64)
-
-
-class Pairs(NamedTuple):
-    """Messages of a text and one other field: which of the messages they are, and the fields."""
-
-    row: Int64
-    name: Fields
-    value: Fields
-
-    def where(self, chosen: Bool) -> "Pairs":
-        """Returns the chosen pairs."""
-        return self if chosen.all() else Pairs(self.row[chosen], self.name.where(chosen), self.value.where(chosen))
 
 
 class Messages(NamedTuple):
@@ -263,17 +237,17 @@ def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:
     return Fields.concatenated(rounds)
 
 
-def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> Pairs:
-    """Returns the messages that consist of a short text as field 1 and one other field, in one round.
+def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> tuple[Fields, Fields]:
+    """Returns both fields of each message that consists of a short text as field 1 and one other field, in one round.
 
     `data` as for `walk`.
     """
     length, after = data[starts + 1], starts + 2 + data[starts + 1]
     row = np.flatnonzero((data[starts] == TEXT_FIELD_1) & (length < 0x80) & (after < ends))
-    value_fields, following = _next_fields(data, row, after[row])
+    others, following = _next_fields(data, row, after[row])
     ones, delimited = np.ones(len(row), np.int64), np.full(len(row), DELIMITED, np.uint8)
-    names = Fields(row, ones, delimited, length[row].astype(np.uint64), starts[row] + 2)
-    return Pairs(row, names, value_fields).where(following == ends[row])
+    texts = Fields(row, ones, delimited, length[row].astype(np.uint64), starts[row] + 2)
+    return texts.where(following == ends[row]), others.where(following == ends[row])
 
 
 def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]:
@@ -301,33 +275,27 @@ def read_packed(data: Bytes, starts: Int64, ends: Int64, wire: int) -> tuple[Int
     """Returns all numbers of packed fields: the field, the bits and the position of each. Raises WireError for a field
     that ends inside a number.
     """
-    if wire == VARINT:
-        field, position = _packed_varints(data, starts, ends)
-        bits, following = read_varints(data, position)
-        if (wrong := np.flatnonzero(following == NO_END)).size:
-            raise WireError("a number of more than ten bytes", int(position[wrong[0]]))
-        return field, bits, position
-    size = FIXED_SIZES[wire]
-    if (wrong := np.flatnonzero((ends - starts) % size)).size:
-        raise WireError("a packed field that ends inside a number", int(starts[wrong[0]]))
-    counts = (ends - starts) // size
-    field = np.repeat(np.arange(len(starts)), counts)
-    position = starts[field] + size * (np.arange(len(field)) - (np.cumsum(counts) - counts)[field])
-    return field, _fixed(data, position, size), position
-
-
-def _packed_varints(data: Bytes, starts: Int64, ends: Int64) -> tuple[Int64, Int64]:
-    """Returns the field and the position of each varint in packed fields."""
     packed = join([Spans(data, starts, ends - starts)], len(starts))
     limits = packed.starts + packed.lengths
-    is_last = packed.source < 0x80
-    nonempty = np.flatnonzero(packed.lengths)
-    if (broken := nonempty[~is_last[limits[nonempty] - 1]]).size:
+    if wire == VARINT:
+        is_last = packed.source < 0x80
+        nonempty = np.flatnonzero(packed.lengths)
+        broken = nonempty[~is_last[limits[nonempty] - 1]]
+        after = np.flatnonzero(is_last) + 1
+        first = np.concatenate((np.zeros(1, np.int64), after[:-1]))[: len(after)]
+    else:
+        broken = np.flatnonzero(packed.lengths % FIXED_SIZES[wire])
+        first = np.arange(0, len(packed.source), FIXED_SIZES[wire])
+    if broken.size:
         raise WireError("a packed field that ends inside a number", int(starts[broken[0]]))
-    after = np.flatnonzero(is_last) + 1
-    first = np.concatenate((np.zeros(1, np.int64), after[:-1]))[: len(after)]
     field = np.searchsorted(limits, first, side="right")
-    return field, starts[field] + first - packed.starts[field]
+    position = starts[field] + first - packed.starts[field]
+    if wire != VARINT:
+        return field, _fixed(data, position, FIXED_SIZES[wire]), position
+    bits, following = read_varints(data, position)
+    if (wrong := np.flatnonzero(following == NO_END)).size:
+        raise WireError("a number of more than ten bytes", int(position[wrong[0]]))
+    return field, bits, position
 
 
 def _fixed(data: Bytes, at: Int64, size: int) -> UInt64:
@@ -350,40 +318,30 @@ class IntegerKind(NamedTuple):
     decode: Callable[[UInt64], Int64]
 
 
-def _signed_half(bits: UInt64) -> Int64:
-    return bits.astype(np.uint32).view(np.int32).astype(np.int64)
-
-
-def _unsigned_half(bits: UInt64) -> Int64:
-    return bits.astype(np.uint32).astype(np.int64)
-
-
-def _whole(bits: UInt64) -> Int64:
-    return bits.view(np.int64)
+def _cut_to(kind: type[np.generic]) -> Callable[[UInt64], Int64]:
+    """Returns the decoding of numbers that are the low bits, as many as this type has."""
+    return lambda bits: bits.astype(kind).astype(np.int64)
 
 
 def _zigzag(bits: UInt64) -> Int64:
     return np.bitwise_xor((bits >> np.uint64(1)).view(np.int64), -(bits & np.uint64(1)).view(np.int64))
 
 
+WHOLE = IntegerKind(VARINT, lambda bits: bits.view(np.int64))
 INTEGER_KINDS = {
-    "int32": IntegerKind(VARINT, _signed_half),
-    "int64": IntegerKind(VARINT, _whole),
-    "uint32": IntegerKind(VARINT, _unsigned_half),
-    "uint64": IntegerKind(VARINT, _whole),
+    "int32": IntegerKind(VARINT, _cut_to(np.int32)),
+    "int64": WHOLE,
+    "uint32": IntegerKind(VARINT, _cut_to(np.uint32)),
+    "uint64": WHOLE,
     "sint32": IntegerKind(VARINT, _zigzag),
     "sint64": IntegerKind(VARINT, _zigzag),
-    "fixed32": IntegerKind(FIXED32, _unsigned_half),
-    "fixed64": IntegerKind(FIXED64, _whole),
-    "sfixed32": IntegerKind(FIXED32, _signed_half),
-    "sfixed64": IntegerKind(FIXED64, _whole),
-    "bool": IntegerKind(VARINT, lambda bits: np.asarray(bits != 0, np.int64)),
+    "fixed32": IntegerKind(FIXED32, _cut_to(np.uint32)),
+    "fixed64": WHOLE._replace(wire=FIXED64),
+    "sfixed32": IntegerKind(FIXED32, _cut_to(np.int32)),
+    "sfixed64": WHOLE._replace(wire=FIXED64),
+    "bool": IntegerKind(VARINT, _cut_to(np.bool_)),
 }
-
-
-def _by_field_number(suffix: str) -> dict[int, IntegerKind]:
-    numbers = {field.name: field.number for field in AttributeProto.DESCRIPTOR.fields}
-    return {numbers[name + suffix]: kind for name, kind in INTEGER_KINDS.items()}
-
-
-INTEGER_VALUES, INTEGER_LISTS = _by_field_number("_val"), _by_field_number("_list")
+INTEGER_VALUES, INTEGER_LISTS = (
+    {AttributeProto.DESCRIPTOR.fields_by_name[name + suffix].number: kind for name, kind in INTEGER_KINDS.items()}
+    for suffix in ("_val", "_list")
+)
