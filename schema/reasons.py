@@ -178,7 +178,7 @@ def reason_called(words: str) -> AnyReason:
 @cache
 def _reasons(*words: str) -> tuple[dict[str, Reason], list[tuple[Reason, "re.Pattern[str]"]]]:
     """Returns the reasons by their words, and the patterns of those that are about something; OTHER is the last."""
-    plain = {in_words(reason): reason for reason in Reason if reason is not Reason.OTHER}
+    plain: dict[str, Reason] = {in_words(reason): reason for reason in Reason if reason is not Reason.OTHER}
     patterns = (
         (reason, re.escape(text).replace(re.escape("{}"), "(.*)")) for reason, text in WORDS.items() if "{}" in text
     )

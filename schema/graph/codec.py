@@ -101,8 +101,8 @@ def node_encoders(graph: NodeColumns) -> list[RowEncoder]:
         if (attribute := graph.attributes.get(name)) is None:
             continue
         start = _prefixed(tag(AttributeProto.NAME_FIELD_NUMBER, DELIMITED), name.encode())
-        if kind.startswith("int32"):
-            values = attribute.values if isinstance(attribute, Ragged) else attribute[attribute != ABSENT]  # type: ignore[index]
+        if kind.startswith("int32") and not isinstance(attribute, Categorical):
+            values = attribute.values if isinstance(attribute, Ragged) else attribute[attribute != ABSENT]
             if len(values) and not INT32.min <= values.min() <= values.max() <= INT32.max:
                 limits = f"{values.min()} … {values.max()}"
                 raise DataError(f"the graph cannot be written: {name} {limits} goes beyond 32 bits")

@@ -45,7 +45,7 @@ Members = dict[str, Any]
 """A message as protobuf's constructors take it and JSON shows it: values by the names of the fields."""
 NAN = struct.pack(">d", float("nan"))
 LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
-CHECKED_AT_ONCE = 1 << 12
+CHECKED_AT_ONCE = 1 << 19
 NODE_TYPES: dict[int, str] = {number: name for name, number in NodeType.items()}
 UNSIGNED32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 SIGNED32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
@@ -290,17 +290,18 @@ def json_to_graph(source: str, target: str, progress: OnProgress) -> Converted:
     """
     problems, count, size = NodeProblems(), 0, 0
     unchecked: list[bytes] = []
+    checked = 0
 
-    def write(nodes: list[msgspec.Raw], nodes_out: IO[bytes], last: bool = False) -> None:
-        nonlocal count, size, unchecked
-        messages = [NODE.encode(node, f"{source}: nodes[{row}]") for row, node in enumerate(nodes, count)]
-        size += nodes_out.write(b"".join(map(_frame, messages)))
-        count += len(messages)
-        unchecked += messages
-        if last or len(unchecked) > CHECKED_AT_ONCE:
-            ends = np.cumsum([0, *map(len, unchecked)])
-            _note_problems(problems, Messages.of(b"".join(unchecked), ends[:-1], ends[1:]))
-            unchecked = []
+    def write(nodes: list[msgspec.Raw], nodes_out: IO[bytes]) -> None:
+        nonlocal count, size, checked
+        for node in nodes:
+            unchecked.append(NODE.encode(node, f"{source}: nodes[{count}]"))
+            size += nodes_out.write(_frame(unchecked[-1]))
+            count += 1
+            if size - checked > CHECKED_AT_ONCE:
+                _note_problems(problems, Messages.joined(unchecked))
+                unchecked.clear()
+                checked = size
 
     with open_input(source) as stream, open_output(target) as out:
         reader: ArrayReader[msgspec.Raw] = ArrayReader(stream, source, "nodes", msgspec.Raw, progress)
@@ -315,13 +316,14 @@ def json_to_graph(source: str, target: str, progress: OnProgress) -> Converted:
             for _, nodes in chain(first, pieces):
                 write(nodes, nodes_out)
             remainder = _decode(b'{"last_nodes":[' + reader.document[len(reader.head) :], _Remainder, source)
-            write(remainder.last_nodes, nodes_out, last=True)
+            write(remainder.last_nodes, nodes_out)
             if not has_metadata:
                 size += out.write(_metadata_frame(remainder.metadata, source))
                 nodes_out.seek(0)
                 shutil.copyfileobj(nodes_out, out)
             elif remainder.metadata is not msgspec.UNSET:
                 raise DataError(f"{source}: has metadata twice; remove one")
+    _note_problems(problems, Messages.joined(unchecked))
     return Converted(count, size, problems.notes(source))
 
 

@@ -158,7 +158,7 @@ class Fields(NamedTuple):
     @staticmethod
     def concatenated(parts: "Sequence[Fields]") -> "Fields":
         """Returns the fields of all parts, one part after the other."""
-        return Fields(*map(np.concatenate, zip(*parts, strict=True)))  # type: ignore[arg-type]
+        return Fields(*map(np.concatenate, zip(*parts, strict=True)))
 
     @property
     def end(self) -> Int64:
@@ -178,6 +178,12 @@ class Messages(NamedTuple):
     def of(raw: bytes, starts: Int64, ends: Int64) -> "Messages":
         """Returns the messages that lie in `raw` between these positions."""
         return Messages(raw, np.frombuffer(raw + bytes(PADDING), np.uint8), starts, ends)
+
+    @staticmethod
+    def joined(messages: Sequence[bytes]) -> "Messages":
+        """Returns the messages."""
+        ends = np.cumsum([0, *map(len, messages)])
+        return Messages.of(b"".join(messages), ends[:-1], ends[1:])
 
     def rows(self, chosen: slice | Int64) -> "Messages":
         """Returns the chosen messages."""
