@@ -17,7 +17,6 @@ from ..schema.linked import (
     Calls,
     LinkedTrace,
     Ops,
-    ThreadHandoffs,
     are_step_marks,
     op_parents,
     previous_on_stream,
@@ -28,25 +27,28 @@ from .match import are_ops
 from .readers import KeptRows, select_linked
 from .windows import SMALLEST_REST, Period
 
-LARGEST = np.iinfo(np.int64).max
-
 
 class ThreadParts:
     """Each thread's part of a period, from `first` up to but without `last`, for columns of threads and times (ns)."""
 
     def __init__(self, calls: Calls, period: Period) -> None:
-        self._threads = np.unique(calls.thread)
-        self._period = period
-        self._first = _borders(calls, self._threads, period.start)
-        self._last = _borders(calls, self._threads, period.end)
+        self._threads, self._period = np.unique(calls.thread), period
+        self._first, self._last = (self._returns(calls, time) for time in period)
+
+    def _returns(self, calls: Calls, time: int) -> Int64:
+        """Returns each thread's border at `time`: the return of the call that runs then, `time` where none does."""
+        borders = np.full(len(self._threads) + 1, time, np.int64)
+        running = np.flatnonzero((calls.start < time) & (calls.end > time))
+        np.maximum.at(borders, np.searchsorted(self._threads, calls.thread[running]), calls.end[running])
+        return borders
 
     def first(self, thread: Int64) -> Int64:
         """Returns the start of each thread's part, ns."""
-        return self._border(thread, self._first, self._period.start)
+        return self._border(thread, self._first)
 
     def last(self, thread: Int64) -> Int64:
         """Returns the end of each thread's part, ns."""
-        return self._border(thread, self._last, self._period.end)
+        return self._border(thread, self._last)
 
     def starts(self, thread: Int64, time: Int64) -> Bool:
         """Returns which times are in the part, as starts are: its start is in it, its end is not."""
@@ -60,19 +62,10 @@ class ThreadParts:
         """Returns the times, those before the part moved to its start; ABSENT stays."""
         return np.where(time == ABSENT, ABSENT, np.maximum(time, self.first(thread)))
 
-    def _border(self, thread: Int64, borders: Int64, otherwise: int) -> Int64:
-        """Returns the border of each thread, `otherwise` for threads without calls."""
+    def _border(self, thread: Int64, borders: Int64) -> Int64:
+        """Returns the border of each thread; the last one is that of threads without calls."""
         number = np.searchsorted(self._threads, thread)
-        threads = np.append(self._threads, ABSENT)
-        return np.where(threads[number] == thread, np.append(borders, otherwise)[number], otherwise)
-
-
-def _borders(calls: Calls, threads: Int64, time: int) -> Int64:
-    """Returns each thread's border at `time`: the return of the call that runs then, `time` where none does."""
-    borders = np.full(len(threads), time, np.int64)
-    running = np.flatnonzero((calls.start < time) & (calls.end > time))
-    np.maximum.at(borders, np.searchsorted(threads, calls.thread[running]), calls.end[running])
-    return borders
+        return borders[np.where(np.append(self._threads, ABSENT)[number] == thread, number, -1)]
 
 
 class TracePart(NamedTuple):
@@ -99,11 +92,19 @@ class TracePart(NamedTuple):
 
 
 def of_both(linked: LinkedTrace) -> TracePart:
-    """Returns the trace without the host ops before and after all that the device trace holds, if these are many."""
+    """Returns the trace without the host ops before the first and after the last one that the device trace holds, and
+    that called none that it holds, if these are many.
+    """
     calls, activities = (np.ones(len(table), np.bool_) for table in (linked.calls, linked.activities))
-    ops = ~_beyond(linked.ops)
-    part = linked if ops.all() else select_linked(linked, KeptRows(ops, calls, activities))
-    return TracePart(part, calls, Counts())
+    ops, timed = linked.ops, linked.ops.start != ABSENT
+    untimed, in_both = ~timed & are_ops(ops.name), timed & ops.recorded_by_host
+    if in_both.any():
+        first, last = ops.id[in_both].min(), ops.id[in_both].max()
+        beyond = untimed & ((ops.id < first) | (ops.id > last))
+        if beyond.sum() > SMALLEST_REST * (untimed.sum() + in_both.sum()):
+            is_kept = _with_callers(ops, ~beyond)
+            linked = linked if is_kept.all() else select_linked(linked, KeptRows(is_kept, calls, activities))
+    return TracePart(linked, calls, Counts())
 
 
 def cut(linked: LinkedTrace, period: Period) -> TracePart:
@@ -115,35 +116,39 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
     times goes with the op before it by id. Waits and hand-offs across the borders are lost: what they blocked starts as
     measured.
     """
-    parts = ThreadParts(linked.calls, period)
+    parts, activities = ThreadParts(linked.calls, period), linked.activities
     calls = parts.starts(linked.calls.thread, linked.calls.start)
-    kept_rows = KeptRows(_ops(linked.ops, parts), calls, _activities(linked, calls, period))
+    in_period = (activities.start >= period.start) & (activities.start < period.end)
+    kept_activities = np.where(activities.call_row >= 0, np.append(calls, False)[activities.call_row], in_period)
+    kept_rows = KeptRows(_ops(linked.ops, parts), calls, kept_activities)
     part = select_linked(linked, kept_rows)
     ops, shortened = _shortened(part.ops, parts)
-    waits, lost = part.host_waits, _crossing(linked, kept_rows)
+    waits, handoffs, lost = part.host_waits, part.handoffs, _crossing(linked, kept_rows)
     info = copy(part.info)
     info.backlog_until = _backlog(linked, kept_rows)
-    handoffs, lost[Reason.CROSSING_HANDOFFS] = _handoffs(part.handoffs, parts)
-    return TracePart(
-        replace(
-            part,
-            info=info,
-            ops=ops,
-            host_waits=replace(waits, since=parts.since(part.calls.thread[waits.call_row], waits.since)),
-            handoffs=handoffs,
-        ),
-        calls,
-        lost,
-        shortened,
+    source_inside = parts.ends(handoffs.source_thread, handoffs.source_time)
+    target_inside = parts.starts(handoffs.target_thread, handoffs.target_time)
+    waits_inside = (handoffs.waiting_since != ABSENT) & (handoffs.waiting_since < parts.last(handoffs.target_thread))
+    waits_inside &= handoffs.target_time > parts.first(handoffs.target_thread)
+    is_inside = source_inside & target_inside
+    lost[Reason.CROSSING_HANDOFFS] = int(((source_inside | target_inside | waits_inside) & ~is_inside).sum())
+    handoffs = select_rows(handoffs, is_inside)
+    since = parts.since(handoffs.target_thread, handoffs.waiting_since)
+    part = replace(
+        part,
+        info=info,
+        ops=ops,
+        host_waits=replace(waits, since=parts.since(part.calls.thread[waits.call_row], waits.since)),
+        handoffs=replace(handoffs, waiting_since=since),
     )
+    return TracePart(part, calls, lost, shortened)
 
 
 def _ops(ops: Ops, parts: ThreadParts) -> Bool:
     """Returns which ops overlap the part or, without times, belong to it, and which nodes are no ops."""
     timed, first = ops.start != ABSENT, parts.first(ops.thread)
     is_kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
-    untimed = ~timed & are_ops(ops.name)
-    in_both = np.flatnonzero(timed & ops.recorded_by_host) if untimed.any() else np.empty(0, np.int64)
+    untimed, in_both = ~timed & are_ops(ops.name), np.flatnonzero(timed & ops.recorded_by_host)
     in_both = in_both[np.argsort(ops.id[in_both], kind="stable")]
     if len(in_both):
         before = in_both[np.maximum(np.searchsorted(ops.id[in_both], ops.id[untimed]) - 1, 0)]
@@ -154,37 +159,11 @@ def _ops(ops: Ops, parts: ThreadParts) -> Bool:
 def _with_callers(ops: Ops, is_kept: Bool) -> Bool:
     """Adds to the kept ops those without times that called them."""
     untimed = ops.start == ABSENT
-    if not untimed.any():
-        return is_kept
     row_of, rows = Lookup(ops.id, np.arange(len(ops))), np.flatnonzero(is_kept)
-    while len(rows):
+    while untimed.any() and len(rows):
         rows = np.unique(row_of.of(ops.parent_id[rows]))
         rows = rows[(rows >= 0) & untimed[rows] & ~is_kept[rows]]
         is_kept[rows] = True
-    return is_kept
-
-
-def _beyond(ops: Ops) -> Bool:
-    """Returns which host ops are before the first or after the last one that the device trace holds, and called none
-    that it holds.
-    """
-    timed = ops.start != ABSENT
-    untimed = ~timed & are_ops(ops.name)
-    in_both = timed & ops.recorded_by_host
-    if not in_both.any() or not untimed.any():
-        return np.zeros(len(ops), np.bool_)
-    first, last = ops.id.min(where=in_both, initial=LARGEST), ops.id.max(where=in_both, initial=ABSENT)
-    beyond = untimed & ((ops.id < first) | (ops.id > last))
-    if beyond.sum() <= SMALLEST_REST * (untimed.sum() + in_both.sum()):
-        return np.zeros(len(ops), np.bool_)
-    return ~_with_callers(ops, ~beyond)
-
-
-def _activities(linked: LinkedTrace, calls: Bool, period: Period) -> Bool:
-    activities = linked.activities
-    is_kept = (activities.start >= period.start) & (activities.start < period.end)
-    called = activities.call_row >= 0
-    is_kept[called] = calls[activities.call_row[called]]
     return is_kept
 
 
@@ -201,20 +180,6 @@ def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
     np.add.at(inner, parent[child], end[child] - start[child])
     exclusive = np.where(shorter, np.maximum(end - start - inner, 0), ops.exclusive)
     return replace(ops, start=start, end=end, exclusive=exclusive), int(shorter.sum())
-
-
-def _handoffs(handoffs: ThreadHandoffs, parts: ThreadParts) -> tuple[ThreadHandoffs, int]:
-    """Returns the hand-offs inside the part, and how many others have an end or some of their waiting there."""
-    source_inside = parts.ends(handoffs.source_thread, handoffs.source_time)
-    target_inside = parts.starts(handoffs.target_thread, handoffs.target_time)
-    waits_inside = (handoffs.waiting_since != ABSENT) & (handoffs.waiting_since < parts.last(handoffs.target_thread))
-    waits_inside &= handoffs.target_time > parts.first(handoffs.target_thread)
-    is_inside = source_inside & target_inside
-    handoffs_inside = select_rows(handoffs, is_inside)
-    handoffs_inside = replace(
-        handoffs_inside, waiting_since=parts.since(handoffs_inside.target_thread, handoffs_inside.waiting_since)
-    )
-    return handoffs_inside, int(((source_inside | target_inside | waits_inside) & ~is_inside).sum())
 
 
 def _backlog(linked: LinkedTrace, kept_rows: KeptRows) -> dict[int, int]:
@@ -237,13 +202,8 @@ def _backlog(linked: LinkedTrace, kept_rows: KeptRows) -> dict[int, int]:
 
 def _crossing(linked: LinkedTrace, kept_rows: KeptRows) -> Counts:
     """Returns how many waits of the device and of the host have one end in the part and one outside."""
-    device, host = linked.device_waits, linked.host_waits
+    device, host, activities = linked.device_waits, linked.host_waits, kept_rows.activities
     has_source = host.source_row >= 0
-    between = kept_rows.activities[device.source_row] ^ kept_rows.activities[device.target_row]
-    awaited = kept_rows.activities[host.source_row[has_source]] ^ kept_rows.calls[host.call_row[has_source]]
-    return Counts(
-        {
-            Reason.CROSSING_DEVICE_WAITS: int(between.sum()),
-            Reason.CROSSING_HOST_WAITS: int(awaited.sum()),
-        }
-    )
+    between = activities[device.source_row] ^ activities[device.target_row]
+    awaited = activities[host.source_row[has_source]] ^ kept_rows.calls[host.call_row[has_source]]
+    return Counts({Reason.CROSSING_DEVICE_WAITS: int(between.sum()), Reason.CROSSING_HOST_WAITS: int(awaited.sum())})

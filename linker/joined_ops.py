@@ -2,8 +2,6 @@
 activities become those of the linked trace.
 """
 
-from typing import NamedTuple
-
 import msgspec
 import numpy as np
 
@@ -29,94 +27,70 @@ USER_SCOPE = 7
 AS_RECORDED = ["name", "category", "device", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth"]
 
 
-class _JoinedRows(NamedTuple):
-    """The `total` ops of both traces: how many were `added` to the host trace's nodes, the row of each op of the device
-    trace, and which of these only that trace holds.
-    """
-
-    total: int
-    added: int
-    device_op: OpRows
-    device_only: Bool
-
-    def of_timed_ops(self, column: Int64) -> Int64:
-        """Returns a column of the device trace for all ops, ABSENT for those that it lacks."""
-        full = np.full(self.total, ABSENT, np.int64)
-        full[self.device_op] = column
-        return full
-
-    def concat(self, from_host: Int64, from_device: Int64) -> Int64:
-        return np.concatenate((from_host, from_device[self.device_only]))
-
-
 def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting: Nesting) -> tuple[Ops, OpRows]:
     """Returns all ops, and for each op of the device trace its row among them.
 
-    The host trace's nodes come first, in their order; those that only the device trace holds follow.
+    The host trace's nodes come first, in their order; those that only the device trace holds follow. The parent of an
+    op is the op that encloses it in the device trace, else the host trace's parent.
     """
-    rows = _joined_rows(host, device, match)
-    of_timed_ops, concat, device_only, added = rows.of_timed_ops, rows.concat, rows.device_only, rows.added
+    device_op, device_only, added = _joined_rows(len(host), len(device.start), match)
     ids = np.concatenate((host.id, int(host.id.max(initial=0)) + 1 + np.arange(added)))
-    zero, unknown = np.zeros(len(device.start), np.int64), np.full(len(device.start), -1, np.int64)
+    parent_id, enclosing = np.concatenate((host.parent, np.full(added, -1))), RowMap(device_op)[nesting.parent]
+    parent_id[device_op[enclosing >= 0]] = ids[enclosing[enclosing >= 0]]
+
+    def timed(column: Int64) -> Int64:
+        full = np.full(len(ids), ABSENT, np.int64)
+        full[device_op] = column
+        return full
+
+    def joined(from_host: Int64, from_device: Int64 | int) -> Int64:
+        return np.concatenate((from_host, np.broadcast_to(from_device, device.start.shape)[device_only]))
+
     ops = Ops(
         id=ids,
-        parent_id=_parent_ids(ids, host, rows.device_op, nesting),
+        parent_id=parent_id,
         name=Categorical.joined((host.name, device.name.take(device_only))),
-        thread=of_timed_ops(device.thread),
-        start=of_timed_ops(device.start),
-        end=of_timed_ops(nesting.end),
-        exclusive=of_timed_ops(nesting.exclusive),
-        recorded_by_host=np.arange(rows.total) < len(host),
+        thread=timed(device.thread),
+        start=timed(device.start),
+        end=timed(nesting.end),
+        exclusive=timed(nesting.exclusive),
+        recorded_by_host=np.arange(len(ids)) < len(host),
         op_schema=Categorical.joined((host.schema_text, Categorical.of([""] * added))),
-        rf_id=concat(host.rf_id, device.rf_id),
-        fw_parent=concat(host.fw_parent, zero),
-        seq_id=concat(host.seq_id, device.sequence),
-        scope=concat(host.scope, np.where(device.annotation, USER_SCOPE, 0)),
-        tid=concat(host.tid, unknown),
-        fw_tid=concat(host.fw_tid, device.forward_thread),
-        inputs=BytesColumn.joined([host.inputs, BytesColumn.of(_arguments(device.arguments.take(device_only)))]),
+        rf_id=joined(host.rf_id, device.rf_id),
+        fw_parent=joined(host.fw_parent, 0),
+        seq_id=joined(host.seq_id, device.sequence),
+        scope=joined(host.scope, np.where(device.annotation, USER_SCOPE, 0)),
+        tid=joined(host.tid, -1),
+        fw_tid=joined(host.fw_tid, device.forward_thread),
+        inputs=BytesColumn.joined([host.inputs, _arguments(device.arguments.take(device_only))]),
         outputs=BytesColumn.joined([host.outputs, BytesColumn.of([NO_TENSORS] * added)]),
         extra=host.extra,
-        communication_row=CommunicationRows(np.full(rows.total, -1, np.int64)),
+        communication_row=CommunicationRows(np.full(len(ids), -1, np.int64)),
     )
-    _add_forward_ops(ops, device, rows.device_op)
-    return ops, rows.device_op
+    # only the device trace records sequence numbers and forward threads of some ops (evaluate_function)
+    seq_id, fw_tid = ops.seq_id[device_op], ops.fw_tid[device_op]
+    ops.seq_id[device_op] = np.where(seq_id < 0, device.sequence, seq_id)
+    ops.fw_tid[device_op] = np.where(fw_tid <= 0, device.forward_thread, fw_tid)
+    return ops, device_op
 
 
-def _joined_rows(host: HostTrace, device: RecordedOps, match: Match | None) -> _JoinedRows:
-    """Numbers the ops: the host trace's nodes, then those that only the device trace holds."""
-    device_only = np.ones(len(device.start), np.bool_)
-    device_op = OpRows(np.full(len(device.start), -1, np.int64))
+def _joined_rows(host_count: int, device_count: int, match: Match | None) -> tuple[OpRows, Bool, int]:
+    """Returns the row of each op of the device trace, and which of these and how many only that trace holds."""
+    device_only, device_op = np.ones(device_count, np.bool_), OpRows(np.full(device_count, -1, np.int64))
     if match is not None:
         device_only[match.device_row] = False
         device_op[match.device_row] = match.host_row
     added = int(device_only.sum())
-    device_op[device_only] = len(host) + np.arange(added)
-    return _JoinedRows(len(host) + added, added, device_op, device_only)
+    device_op[device_only] = host_count + np.arange(added)
+    return device_op, device_only, added
 
 
-def _parent_ids(ids: Int64, host: HostTrace, device_op: OpRows, nesting: Nesting) -> Int64:
-    """Returns the id of each op's parent: the op that encloses it in the device trace, else the host trace's parent."""
-    parent_id = np.concatenate((host.parent, np.full(len(ids) - len(host), -1)))
-    enclosing = RowMap(device_op)[nesting.parent]
-    is_nested = enclosing >= 0
-    parent_id[device_op[is_nested]] = ids[enclosing[is_nested]]
-    return parent_id
-
-
-def _add_forward_ops(ops: Ops, device: RecordedOps, device_op: OpRows) -> None:
-    """Adds, in place, sequence numbers and forward threads that only the device trace records (evaluate_function)."""
-    seq_id, fw_tid = ops.seq_id[device_op], ops.fw_tid[device_op]
-    ops.seq_id[device_op] = np.where(seq_id < 0, device.sequence, seq_id)
-    ops.fw_tid[device_op] = np.where(fw_tid <= 0, device.forward_thread, fw_tid)
-
-
-def _arguments(recorded: Categorical) -> list[bytes]:
+def _arguments(recorded: Categorical) -> BytesColumn:
     """Returns the arguments of ops of the device trace as the host trace writes them."""
     arguments = [
         msgspec.json.format(plain_escapes(text.encode()), indent=-1) if text else NO_TENSORS for text in recorded.table
     ]
-    return [arguments[code] for code in recorded.codes.tolist()]
+    return BytesColumn.of([arguments[code] for code in recorded.codes.tolist()])
 
 
 def cut_circles(ops: Ops, nested_in: OpRows) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.arguments import InputFile, is_file, path_of, wrong_argument
-from ..schema.columns import CallRows, CommunicationRows, DeviceOpRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
+from ..schema.columns import CallRows, CommunicationRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
 from ..schema.errors import DataError
 from ..schema.linked import (
     NO_TENSORS,
@@ -19,14 +19,12 @@ from ..schema.linked import (
     Communications,
     LinkedTrace,
     Ops,
-    ProcessGroup,
     TraceInfo,
     are_step_marks,
     on_host_clock,
     op_parents,
     read_linked as read_linked_file,
 )
-from ..schema.machine import MachineCalibration
 from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import Reason
 from .communication import (
@@ -42,7 +40,7 @@ from .communication import (
     transfer_waits,
     with_members,
 )
-from .contradictions import contradictions
+from .contradictions import Contradiction, contradictions
 from .cut import TracePart, cut, of_both
 from .joined_ops import activities_of, cut_circles, join_ops
 from .link_report import report_of
@@ -51,7 +49,7 @@ from .match import Match, enclosing_ops, launching_calls, launching_ops, match_o
 from .modules import python_context
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs
-from .waits import Findings, Process, Synchronisation, synchronise
+from .waits import Process, Synchronisation, synchronise
 from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
 
 CALL = "link(host, device)"
@@ -90,9 +88,13 @@ def link(
     linked, sync, contradicting = _link_all(nodes, device, match, nesting, rank)
     part, notes = _part(linked, device, match, window)
     report = report_of(host, device, match, sync=sync, whole=linked, part=part, clipped=nesting.clipped)
-    report.notes += contradicting + notes
+    report.notes += [contradiction.sentence for contradiction in contradicting] + notes
     if host is None:
-        report.notes.append(_without_host(part.linked.ops))
+        ops = part.linked.ops
+        report.notes.append(
+            f"no host trace: {int(ops.inputs.differ(NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, but "
+            "tensor ids were not recorded, so data dependencies cannot be derived"
+        )
     if device.python is not None and not len(device.python.start):
         report.notes.append(f"{device.path}: {NO_PYTHON}")
     return replace(part.linked, report=report)
@@ -128,12 +130,6 @@ def read_traces(
     return host, device
 
 
-def _without_host(ops: Ops) -> str:
-    """Returns a sentence about what is not known without a host trace."""
-    with_shapes = f"{int(ops.inputs.differ(NO_TENSORS).sum())} of {len(ops)} ops have shapes and types"
-    return f"no host trace: {with_shapes}, but tensor ids were not recorded, so data dependencies cannot be derived"
-
-
 def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[TracePart, list[str]]:
     """Returns the part of the whole trace that is in the window, and sentences about where it lies."""
     notes, zero = [], trace_start(device)
@@ -159,119 +155,78 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
     return part, notes
 
 
-class _HostSide(NamedTuple):
-    """The ops and calls of both traces, the op that encloses each op, and the row of each op of the device trace."""
+class _Joined(NamedTuple):
+    """The ops, calls and activities of both traces; the op that encloses each op, and the row of each op of the device
+    trace; the communications that some activities did, and the ops that recorded these.
+    """
 
     ops: Ops
     op_parent: OpRows
     device_op: OpRows
     calls: Calls
-    cut_circles: int
-
-
-class _DeviceSide(NamedTuple):
-    """The activities, the communications that some of them did, and the ops that recorded these."""
-
     activities: Activities
     communications: Communications
     collectives: CollectiveOps
+    cut_circles: int
 
 
 def _link_all(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
-) -> tuple[LinkedTrace, Synchronisation, list[str]]:
+) -> tuple[LinkedTrace, Synchronisation, list[Contradiction]]:
     """Links all that both traces hold. Returns it, its waits, and the contradictions of the traces."""
-    call_op = enclosing_ops(device.calls, device.ops, nesting, are_step_marks(device.ops.name))
-    host_side = _host_side(host, device, match, nesting, call_op)
-    device_side = _device_side(device, host_side, call_op)
-    ops, op_parent, calls = host_side.ops, host_side.op_parent, host_side.calls
+    ops, op_parent, device_op, calls, activities, recorded, collectives, cut = _joined(host, device, match, nesting)
     info = _info(host, device, rank)
-    info.machine = machine_of(device_side.activities, calls, device.syncs)
-    contradicting = contradictions(host, device, device_side.activities.call_row, info.machine)
-    sync = _resolve_waits(device, host_side, device_side, info.machine)
-    info.unresolved_waits = _unresolved_count(sync)
-    activities = _without_late_launches(device_side.activities, calls, info.machine, sync.oddities)
-    sync.oddities[Reason.OPS_IN_CIRCLES].extend([-1] * host_side.cut_circles)
-    groups = _groups(host, device, sync.oddities)
-    transfers = host_transfers(ops, device, host_side.device_op)
+    info.machine = machine_of(activities, calls, device.syncs)
+    contradicting = contradictions(host, device, activities.call_row, info.machine)
+    on_clock = on_host_clock(activities, info.machine)
+    awaited = awaited_collectives(collectives, activities, recorded)
+    process = Process(device, calls, on_clock, collectives=collectives, awaited=awaited, calibration=info.machine)
+    sync = synchronise(process, device, info.machine)
+    unresolved = [*sync.guessed.values(), sync.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT]]
+    info.unresolved_waits = sum(map(len, unresolved))
+    call_row, oddities = activities.call_row, sync.oddities
+    began_after_end = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_clock.end)
+    oddities[Reason.ENDED_BEFORE_LAUNCH].extend(call_row[began_after_end].tolist())
+    oddities[Reason.OPS_IN_CIRCLES].extend([-1] * cut)
+    many_members, unreadable = oddities[Reason.MANY_MEMBERS], oddities[Reason.UNREADABLE_GROUPS]
+    groups = process_groups([*groups_of_host(host.name, host.inputs, unreadable), *device.groups], many_members)
+    transfers = host_transfers(ops, device, device_op)
     on_host, row = host_communications(transfers, groups)
-    ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(device_side.communications), -1))
-    communications = Communications.of(chain(device_side.communications, on_host))
-    host_transfer_waits = transfer_waits(transfers, op_parent, calls)
-    sync.oddities.update(host_transfer_waits.oddities)
+    ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(recorded), -1))
+    communications = Communications.of(chain(recorded, on_host))
+    waits = transfer_waits(transfers, op_parent, calls)
+    oddities.update(waits.oddities)
     linked = LinkedTrace(
         info=info,
         ops=ops,
         calls=calls,
-        activities=activities,
+        activities=replace(activities, call_row=CallRows(np.where(began_after_end, -1, call_row))),
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
-        handoffs=thread_handoffs(ops, op_parent, calls, host_transfer_waits.handoffs, transfers.threads),
-        communications=with_members(
-            communications, groups, device.world_size or -1, sync.oddities[Reason.MANY_MEMBERS]
-        ),
+        handoffs=thread_handoffs(ops, op_parent, calls, waits.handoffs, transfers.threads),
+        communications=with_members(communications, groups, device.world_size or -1, many_members),
         groups=groups,
     )
-    return _with_modules(linked, device, op_parent), sync, [contradiction.sentence for contradiction in contradicting]
+    return _with_modules(linked, device, op_parent), sync, contradicting
 
 
-def _host_side(
-    host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, call_op: DeviceOpRows
-) -> _HostSide:
-    """Joins the ops of both traces, and puts the calls in them. `call_op` is the op that encloses each call."""
+def _joined(host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting) -> _Joined:
+    """Joins the ops of both traces, puts the calls in them, and ties the activities to their launch calls, to the ops
+    around those, and to the recorded communications.
+    """
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent = OpRows(np.full(len(ops), -1, np.int64))
     op_parent[device_op] = RowMap(device_op)[nesting.parent]
-    circles, calls = cut_circles(ops, op_parent), device.calls
-    op_row = RowMap(device_op)[call_op]
-    in_ops = Calls(calls.name, calls.thread, calls.start, calls.end, calls.correlation, op_row)
-    return _HostSide(ops, op_parent, device_op, in_ops, circles)
-
-
-def _device_side(device: DeviceTrace, host_side: _HostSide, call_op: DeviceOpRows) -> _DeviceSide:
-    """Ties the activities to their launch calls, to the ops around those, and to the recorded communications."""
-    ops, device_op = host_side.ops, host_side.device_op
-    call_row = launching_calls(device.activities, device.calls)
+    circles, of_calls = cut_circles(ops, op_parent), device.calls
+    call_op = enclosing_ops(of_calls, device.ops, nesting, are_step_marks(device.ops.name))
+    columns = of_calls.name, of_calls.thread, of_calls.start, of_calls.end, of_calls.correlation
+    calls, call_row = Calls(*columns, RowMap(device_op)[call_op]), launching_calls(device.activities, of_calls)
     launching_op = launching_ops(device.activities, call_row, call_op, device.ops)
     activities = activities_of(device, call_row, RowMap(device_op)[launching_op], int(ops.id.max(initial=0)))
-    collectives = collective_ops(ops, host_side.op_parent, device.communication, device_op)
-    communications, communication_row = link_communications(collectives, activities, host_side.calls)
-    return _DeviceSide(replace(activities, communication_row=communication_row), communications, collectives)
-
-
-def _resolve_waits(
-    device: DeviceTrace, host_side: _HostSide, device_side: _DeviceSide, calibration: MachineCalibration
-) -> Synchronisation:
-    """Finds what each wait of the host and of the device is for."""
-    activities, communications, collectives = device_side
-    awaited = awaited_collectives(collectives, activities, communications)
-    on_clock = on_host_clock(activities, calibration)
-    process = Process(
-        device, host_side.calls, on_clock, collectives=collectives, awaited=awaited, calibration=calibration
-    )
-    return synchronise(process, device, calibration)
-
-
-def _unresolved_count(sync: Synchronisation) -> int:
-    """Returns how many waits have a source that was inferred or not found."""
-    return sum(map(len, [*sync.guessed.values(), sync.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT]]))
-
-
-def _groups(host: HostTrace, device: DeviceTrace, oddities: Findings) -> list[ProcessGroup]:
-    """Returns the process groups that either trace describes."""
-    too_large = oddities[Reason.MANY_MEMBERS]
-    described = groups_of_host(host.name, host.inputs, oddities[Reason.UNREADABLE_GROUPS])
-    return process_groups([*described, *device.groups], too_large)
-
-
-def _without_late_launches(
-    activities: Activities, calls: Calls, calibration: MachineCalibration, oddities: Findings
-) -> Activities:
-    """Returns the activities without launch calls that began after the activity had ended."""
-    call_row = activities.call_row
-    is_late = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_host_clock(activities, calibration).end)
-    oddities[Reason.ENDED_BEFORE_LAUNCH].extend(call_row[is_late].tolist())
-    return replace(activities, call_row=CallRows(np.where(is_late, -1, call_row)))
+    collectives = collective_ops(ops, op_parent, device.communication, device_op)
+    communications, communication_row = link_communications(collectives, activities, calls)
+    activities = replace(activities, communication_row=communication_row)
+    return _Joined(ops, op_parent, device_op, calls, activities, communications, collectives, circles)
 
 
 def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: OpRows) -> LinkedTrace:
@@ -313,6 +268,9 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> TraceInfo:
 def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrace:
     """Reads a linked trace, written by `write_linked` or by chakra_trace_link.
 
+    Where that left them out, it adds what communication kernels did, as the `record_param_comms` ops that enclose their
+    launches recorded it.
+
     Args:
         path: The file to read, or the open file.
         on_progress: Is called with the number of bytes read since the last call.
@@ -322,26 +280,15 @@ def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrac
     """
     with path_of(path) as path:
         linked = read_linked_file(path, on_progress)
-    return linked if linked.communications else _with_communications(linked)
-
-
-def _with_communications(linked: LinkedTrace) -> LinkedTrace:
-    """Adds what its communication kernels did, as the `record_param_comms` ops that enclose their
-    launches recorded it.
-    """
-    ops, activities = linked.ops, linked.activities
-    no_device_ops = OpRows(np.empty(0, np.int64))
+    if linked.communications:
+        return linked
+    ops, no_device_ops = linked.ops, OpRows(np.empty(0, np.int64))
     collectives = collective_ops(ops, op_parents(ops), {role: {} for role in Role}, no_device_ops)
-    recorded, row = link_communications(collectives, activities, linked.calls)
-    unlisted: list[int] = []
-    unreadable: list[int] = []
+    recorded, row = link_communications(collectives, linked.activities, linked.calls)
+    found: dict[Reason, list[int]] = {Reason.MANY_MEMBERS: [], Reason.UNREADABLE_GROUPS: []}
+    unlisted, unreadable = found.values()
     groups = process_groups(groups_of_host(ops.name, ops.inputs, unreadable), unlisted)
     communications = with_members(recorded, groups, -1, unlisted)
-    found = {Reason.MANY_MEMBERS: len(unlisted), Reason.UNREADABLE_GROUPS: len(unreadable)}
-    linked.report.oddities.update({reason: count for reason, count in found.items() if count})
-    return replace(
-        linked,
-        communications=communications,
-        groups=groups,
-        activities=replace(activities, communication_row=row),
-    )
+    linked.report.oddities.update({reason: len(rows) for reason, rows in found.items() if rows})
+    activities = replace(linked.activities, communication_row=row)
+    return replace(linked, communications=communications, groups=groups, activities=activities)

@@ -1,7 +1,5 @@
 """Reports what became of every row of both traces: in the linked trace, or dropped and why."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ..schema.columns import ABSENT
@@ -12,16 +10,6 @@ from .cut import TracePart
 from .match import Match, are_ops
 from .readers import DeviceTrace, HostTrace
 from .waits import Findings, Synchronisation
-
-
-class _Sizes(NamedTuple):
-    """The number of ops of the host trace, of the device trace and of both, and of calls and activities."""
-
-    host_ops: int
-    device_ops: int
-    matched: int
-    calls: int
-    activities: int
 
 
 def report_of(
@@ -39,19 +27,19 @@ def report_of(
     Its rows and those counted as outside the linked part add up to all rows of both files. `clipped` counts ops that
     were cut to the end of the op around them.
     """
-    activities, sizes = part.linked.activities, _sizes(part.linked)
-    read: list[HostTrace | DeviceTrace] = [device] if host is None else [host, device]
-    called = activities.call_row >= 0
+    linked, sizes, called = part.linked, _sizes(part.linked), part.linked.activities.call_row >= 0
+    read = [trace for trace in (host, device) if trace is not None]
+    # gloo does not record the group of a communication of the host
+    several_groups = len({tuple(group.ranks) for group in linked.groups}) > 1
+    on_host = int((linked.ops.communication_row >= 0).sum())
     oddities: dict[AnyReason, int] = {
-        Reason.DEVICE_ONLY_OPS: sizes.device_ops - sizes.matched,
+        Reason.DEVICE_ONLY_OPS: sizes["device_ops"] - sizes["matched"],
         Reason.ACTIVITIES_WITHOUT_CALL: int((~called).sum()),
-        Reason.ACTIVITIES_OUTSIDE_OPS: int((called & (activities.op_row < 0)).sum()),
+        Reason.ACTIVITIES_OUTSIDE_OPS: int((called & (linked.activities.op_row < 0)).sum()),
         Reason.CLIPPED_OPS: clipped,
         Reason.SHORTENED_OPS: part.shortened,
         Reason.MISNAMED_OPS: match.misnamed if match is not None else 0,
     }
-    without_times: dict[AnyReason, int] = {Reason.HOST_OPS_WITHOUT_TIMES: sizes.host_ops - sizes.matched}
-    dropped = Counts(without_times | _outside(device, whole, part)).add(part.lost)
 
     def inside(findings: Findings) -> dict[AnyReason, int]:
         # findings of no call (-1) count in every window
@@ -62,46 +50,41 @@ def report_of(
         world_size=device.world_size or -1,
         matched_by=match.by if match is not None else "",
         agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0,
-        **sizes._asdict(),
+        **sizes,
         linked=int(called.sum()),
-        dropped=Counts().add(*(trace.skipped for trace in read), dropped, inside(sync.dropped)),
-        guessed=Counts().add(inside(sync.guessed), _in_first_group(part.linked)),
+        dropped=Counts().add(*(trace.skipped for trace in read), _lost(device, whole, part), inside(sync.dropped)),
+        guessed=Counts().add(inside(sync.guessed), {Reason.DEFAULT_GROUP: on_host * several_groups}),
         oddities=Counts().add(oddities, inside(sync.oddities), *(trace.oddities for trace in read)),
         waits=Counts().add(inside(sync.resolved)),
         notes=[note for trace in read for note in trace.notes],
     )
 
 
-def _in_first_group(linked: LinkedTrace) -> dict[AnyReason, int]:
-    """Counts the communications of the host, whose group is a guess where there are several: gloo does
-    not record it.
-    """
-    several = len({tuple(group.ranks) for group in linked.groups}) > 1
-    on_host = int((linked.ops.communication_row >= 0).sum())
-    return {Reason.DEFAULT_GROUP: on_host} if several else {}
-
-
-def _sizes(linked: LinkedTrace) -> _Sizes:
+def _sizes(linked: LinkedTrace) -> dict[str, int]:
+    """Returns the numbers of ops of the host trace, of the device trace and of both, and of calls and activities."""
     by_host, timed = linked.ops.recorded_by_host & are_ops(linked.ops.name), linked.ops.start != ABSENT
-    return _Sizes(
-        host_ops=int(by_host.sum()),
-        device_ops=int(timed.sum()),
-        matched=int((by_host & timed).sum()),
-        calls=len(linked.calls),
-        activities=len(linked.activities),
-    )
+    return {
+        "host_ops": int(by_host.sum()),
+        "device_ops": int(timed.sum()),
+        "matched": int((by_host & timed).sum()),
+        "calls": len(linked.calls),
+        "activities": len(linked.activities),
+    }
 
 
-def _outside(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> dict[AnyReason, int]:
-    """Returns how many rows of each table are outside the part."""
+def _lost(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> Counts:
+    """Returns how many rows of each table are outside the part, without times, or lost at its borders."""
     all_rows, rows_of_part, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
     has_call, inside = (np.isin(recorded, linked.calls.correlation) for linked in (whole, part.linked))
     has_call &= recorded != 0
-    return {
-        Reason.HOST_OPS_OUTSIDE: all_rows.host_ops - rows_of_part.host_ops,
-        Reason.OPS_OUTSIDE: all_rows.device_ops - rows_of_part.device_ops,
-        Reason.CALLS_OUTSIDE: all_rows.calls - rows_of_part.calls,
-        Reason.ACTIVITIES_OUTSIDE: all_rows.activities - rows_of_part.activities,
-        Reason.SYNC_RECORDS_OUTSIDE: int((has_call & ~inside).sum()),
-        Reason.SYNC_RECORDS_WITHOUT_CALL: int((~has_call).sum()),
-    }
+    counts: dict[AnyReason, int] = {Reason.HOST_OPS_WITHOUT_TIMES: rows_of_part["host_ops"] - rows_of_part["matched"]}
+    for reason, table in (
+        (Reason.HOST_OPS_OUTSIDE, "host_ops"),
+        (Reason.OPS_OUTSIDE, "device_ops"),
+        (Reason.CALLS_OUTSIDE, "calls"),
+        (Reason.ACTIVITIES_OUTSIDE, "activities"),
+    ):
+        counts[reason] = all_rows[table] - rows_of_part[table]
+    counts[Reason.SYNC_RECORDS_OUTSIDE] = int((has_call & ~inside).sum())
+    counts[Reason.SYNC_RECORDS_WITHOUT_CALL] = int((~has_call).sum())
+    return Counts(counts).add(part.lost)

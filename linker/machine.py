@@ -5,6 +5,8 @@ device returns before what it awaited has ended, which limits it from the other.
 are taken to agree.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -22,7 +24,7 @@ from ..schema.linked import (
     sync_calls,
     took_over,
 )
-from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST, LatencyStats, MachineCalibration, by_name
+from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST, MachineCalibration, by_name
 from .readers import RecordedSyncs
 from .waits import MOST_STREAMS, submitted_streams
 
@@ -53,15 +55,25 @@ class _Bounds(NamedTuple):
     time: Int64
     value: Int64
 
+    def tightest(self, sign: int) -> "_Bounds":
+        """Returns the tightest of each of WINDOWS equal parts of the time. `sign` is 1 for lower bounds, else -1."""
+        if not len(self.time):
+            return self
+        first, last = int(self.time.min()), int(self.time.max())
+        window = (self.time - first) * WINDOWS // (last - first + 1)
+        order = np.lexsort((sign * self.value, window))
+        rows = order[np.append(is_group_start(window[order])[1:], True)]
+        return _Bounds(self.time[rows], self.value[rows])
+
 
 def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineCalibration:
     """Returns the clock of the line within the bounds that is nearest to no difference of the clocks. O(n log n)."""
-    resolution = resolution_of(activities)
+    times = np.concatenate((activities.start, activities.end))
+    resolution = WHOLE if len(times) and bool((times % WHOLE == 0).all()) else 1
     launched = np.flatnonzero(activities.call_row >= 0)
     slack = 2 * resolution if resolution > 1 else 0
-    lower = _Bounds(
-        activities.start[launched], calls.start[activities.call_row[launched]] - activities.start[launched] - slack
-    )
+    start = activities.start[launched]
+    lower = _Bounds(start, calls.start[activities.call_row[launched]] - start - slack)
     upper = _Bounds(awaited.end, calls.end[awaited.call_row] - awaited.end + slack)
     impossible = lower.value > 0
     if impossible.sum() < AGREEING:
@@ -71,15 +83,8 @@ def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineC
         resolution_ns=resolution, clock_from_ns=since, clock_until_ns=until, clock_error_ns=slack
     )
     if (lower.value > 0).any() or (upper.value < 0).any():
-        _lay_line(clock, _tightest(lower, 1), _tightest(upper, -1), _late_returns(calls, awaited, upper))
-        clock.clock_error_ns += _largest_miss(clock, lower, upper)
+        _lay_line(clock, lower, upper, _late_returns(calls, awaited, upper))
     return clock
-
-
-def resolution_of(activities: Activities) -> int:
-    """Returns 1 where times are in ns, 1000 where all are whole µs."""
-    times = np.concatenate((activities.start, activities.end))
-    return WHOLE if len(times) and bool((times % WHOLE == 0).all()) else 1
 
 
 def _late_returns(calls: Calls, awaited: Awaited, upper: _Bounds) -> int:
@@ -98,51 +103,33 @@ def _late_returns(calls: Calls, awaited: Awaited, upper: _Bounds) -> int:
     return int(np.median(late)) if late else 0
 
 
-def _tightest(bounds: _Bounds, sign: int) -> _Bounds:
-    """Returns the tightest bound of each of WINDOWS equal parts of the time; `sign` is 1 for lower bounds, else -1."""
-    if not len(bounds.time):
-        return bounds
-    first, last = int(bounds.time.min()), int(bounds.time.max())
-    window = (bounds.time - first) * WINDOWS // (last - first + 1)
-    order = np.lexsort((sign * bounds.value, window))
-    rows = order[np.append(is_group_start(window[order])[1:], True)]
-    return _Bounds(bounds.time[rows], bounds.value[rows])
-
-
 def _lay_line(clock: MachineCalibration, lower: _Bounds, upper: _Bounds, preferred_offset: int) -> None:
     """Sets the clock's offset and drift to the flattest line between the bounds, with the possible offset that is
-    nearest to the preferred one.
+    nearest to the preferred one. Adds to its error by how much the line misses the bounds at worst.
 
     If the bounds contradict each other, the line misses both by the same.
     """
-    span = _span(clock)
-    x_lower, x_upper = ((bounds.time - clock.clock_from_ns) / span for bounds in (lower, upper))
-    x, y = np.concatenate((x_lower, x_upper)), np.concatenate((lower.value, upper.value)).astype(np.float64)
+    low_bounds, high_bounds = lower.tightest(1), upper.tightest(-1)
+    since, span = clock.clock_from_ns, max(clock.clock_until_ns - clock.clock_from_ns, 1)
+    x_low, x_high = ((bounds.time - since) / span for bounds in (low_bounds, high_bounds))
+    x, y = np.concatenate((x_low, x_high)), np.concatenate((low_bounds.value, high_bounds.value)).astype(np.float64)
     across = x[:, None] - x[None, :]
     slopes = np.append(((y[:, None] - y[None, :]) / np.where(np.abs(across) > 1e-3, across, np.inf)).ravel(), 0.0)
     slopes = np.unique(slopes[np.abs(slopes) <= STEEPEST * span])
-    low = np.max(lower.value[:, None] - x_lower[:, None] * slopes, axis=0, initial=-np.inf)
-    high = np.min(upper.value[:, None] - x_upper[:, None] * slopes, axis=0, initial=np.inf)
-    fits = low <= high
-    if fits.any():
-        best = int(np.argmin(np.where(fits, np.abs(slopes), np.inf)))
+    low = np.max(low_bounds.value[:, None] - x_low[:, None] * slopes, axis=0, initial=-np.inf)
+    high = np.min(high_bounds.value[:, None] - x_high[:, None] * slopes, axis=0, initial=np.inf)
+    if (low <= high).any():
+        best = int(np.argmin(np.where(low <= high, np.abs(slopes), np.inf)))
         offset = float(np.clip(preferred_offset, low[best], high[best]))
     else:
         best = int(np.argmin(low - high + np.abs(slopes) * 1e-6))
         offset = float((low[best] + high[best]) / 2)
     clock.clock_offset_ns, clock.clock_drift_ns = round(offset), round(float(slopes[best]))
-
-
-def _largest_miss(clock: MachineCalibration, lower: _Bounds, upper: _Bounds) -> int:
-    """Returns by how much the clock's line misses the bounds at worst, ns."""
-    offset, since, drift, span = clock.clock_offset_ns, clock.clock_from_ns, clock.clock_drift_ns, _span(clock)
-    low = lower.value - offset - (lower.time - since) * drift / span
-    high = offset + (upper.time - since) * drift / span - upper.value
-    return int(np.ceil(max(low.max(initial=0.0), high.max(initial=0.0), 0.0)))
-
-
-def _span(clock: MachineCalibration) -> int:
-    return max(clock.clock_until_ns - clock.clock_from_ns, 1)
+    at_lower, at_upper = (
+        clock.clock_offset_ns + (bounds.time - since) * clock.clock_drift_ns / span for bounds in (lower, upper)
+    )
+    misses = (lower.value - at_lower).max(initial=0.0), (at_upper - upper.value).max(initial=0.0)
+    clock.clock_error_ns += int(np.ceil(max(misses)))
 
 
 def awaited_ends(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Awaited:
@@ -152,35 +139,36 @@ def awaited_ends(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> 
     trace without records they are also synchronisations of streams that return at one common distance from an end.
     O(n log n) for a bounded number of streams.
     """
-    parts = [_pageable_copies(activities, calls), *_synchronised(activities, calls, syncs)]
-    if not len(syncs.start):
-        parts.append(_commonly_returning(activities, calls))
-    call, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return Awaited(call, end)
-
-
-def _pageable_copies(activities: Activities, calls: Calls) -> Awaited:
     is_synchronous = activities.name.where(lambda name: all(word in name for word in SYNCHRONOUS_COPY))
     rows = np.flatnonzero(is_synchronous & (activities.call_row >= 0))
     # a copy that began more than its call's duration after the call's end did not block it, whatever the clocks
     call = activities.call_row[rows]
     rows = rows[activities.start[rows] - calls.end[call] < calls.end[call] - calls.start[call]]
-    return Awaited(activities.call_row[rows], activities.end[rows])
-
-
-def _synchronised(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> list[Awaited]:
-    kinds = sync_calls(calls.name)
     streams = _stream_ends(activities, calls)
-    parts = []
+    parts = [
+        Awaited(activities.call_row[rows], activities.end[rows]),
+        *_synchronised(activities, calls, syncs, streams),
+    ]
+    if not len(syncs.start):
+        parts.append(_commonly_returning(activities, calls, [*chain(*streams.values())]))
+    call_row, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return Awaited(call_row, end)
+
+
+def _synchronised(
+    activities: Activities, calls: Calls, syncs: RecordedSyncs, streams: "dict[int, list[_StreamEnds]]"
+) -> Iterator[Awaited]:
+    """Yields the synchronisations of the only device and, by record, of streams and events."""
+    kinds = sync_calls(calls.name)
     device_calls = np.flatnonzero(kinds == SyncCall.DEVICE_SYNC)
     if len(np.unique(activities.device)) == 1:
-        parts.append(_last_ends(device_calls, calls.start[device_calls], [*chain(*streams.values())]))
+        yield _last_ends(device_calls, calls.start[device_calls], [*chain(*streams.values())])
     kind = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
     recorded = np.unique(np.concatenate((syncs.correlation, syncs.record_correlation)))
     rows = np.flatnonzero(np.isin(calls.correlation, recorded[recorded != 0]))
     row_of = dict(zip(calls.correlation[rows].tolist(), rows.tolist(), strict=True))
-    waits: dict[int, list[tuple[int, int]]] = {}
-    stream_waits: dict[int, list[int]] = {}
+    waits = defaultdict[int, list[tuple[int, int]]](list)
+    stream_waits = defaultdict[int, list[int]](list)
     columns = (kind, syncs.correlation, syncs.stream, syncs.wait_stream, syncs.record_correlation)
     records = zip(*(column.tolist() for column in columns), strict=True)
     for sync, correlation, stream, wait_stream, record_correlation in records:
@@ -188,59 +176,49 @@ def _synchronised(activities: Activities, calls: Calls, syncs: RecordedSyncs) ->
         if call is None:
             continue
         if sync == SyncCall.STREAM_WAIT:
-            stream_waits.setdefault(stream, []).append(int(calls.start[call]))
+            stream_waits[stream].append(int(calls.start[call]))
         if sync == SyncCall.STREAM_SYNC and kinds[call] == SyncCall.STREAM_SYNC:
-            waits.setdefault(stream, []).append((call, int(calls.start[call])))
+            waits[stream].append((call, int(calls.start[call])))
         elif sync == SyncCall.EVENT_SYNC and kinds[call] == SyncCall.EVENT_SYNC and recorder is not None:
-            waits.setdefault(wait_stream, []).append((call, int(calls.start[recorder])))
+            waits[wait_stream].append((call, int(calls.start[recorder])))
     for stream, pairs in waits.items():
         # a number that streams of several devices have names none of them
         if len(streams.get(stream, ())) == 1:
             call_rows, times = np.array(pairs, np.int64).T
-            is_certain = ~_has_pending_wait(times, streams[stream][0].submitted, stream_waits.get(stream, []))
-            parts.append(_last_ends(call_rows[is_certain], times[is_certain], streams[stream]))
-    return parts
+            is_certain = ~_has_pending_wait(times, streams[stream][0].submitted, stream_waits[stream])
+            yield _last_ends(call_rows[is_certain], times[is_certain], streams[stream])
 
 
-def _commonly_returning(activities: Activities, calls: Calls) -> Awaited:
+def _commonly_returning(activities: Activities, calls: Calls, streams: "list[_StreamEnds]") -> Awaited:
     """Returns long synchronisations of streams, with the stream's last end that is at the common distance from them.
 
     The stream is not recorded, but every call returns as soon after the end of its own. Of the ends of all streams'
     last activities, that distance is the most common one. Calls that return at 100, 200 and 300 µs, with ends at 97,
-    60, 198, 190 and 297.5 on any streams, return 2 to 3 µs after the end of their own.
+    60, 198, 190 and 297.5 on any streams, return 2 to 3 µs after the end of their own. It may be chance unless it is
+    the distance of at least half of the calls, and of AGREEING, and twice as common as any other.
     """
     rows = np.flatnonzero((sync_calls(calls.name) == SyncCall.STREAM_SYNC) & (calls.end - calls.start > SLOWEST))
-    streams = [*chain(*_stream_ends(activities, calls).values())]
+    none = Awaited(rows[:0], rows[:0])
     if len(rows) < AGREEING or len(streams) > MOST_STREAMS:
-        return Awaited(rows[:0], rows[:0])
+        return none
     ends = [_last_ends(np.arange(len(rows)), calls.start[rows], [stream]) for stream in streams]
     position, end = (np.concatenate(columns) for columns in zip(*ends, strict=True))
     distance = calls.end[rows[position]] - end
     launched = np.flatnonzero(activities.call_row >= 0)
     # an earlier clock would have activities start before their launch calls
     soonest = (activities.start[launched] - calls.start[activities.call_row[launched]]).min(initial=SLOWEST)
-    least = _common_distance(distance[(distance >= -max(soonest, 0)) & (distance <= SLOWEST)], len(rows))
-    if least is None:
-        return Awaited(rows[:0], rows[:0])
+    possible = np.sort(distance[(distance >= -max(soonest, 0)) & (distance <= SLOWEST)])
+    count = np.searchsorted(possible, possible + SAME_RETURN, side="right") - np.arange(len(possible))
+    if count.max(initial=0) < max(AGREEING, len(rows) / 2):
+        return none
+    least = int(possible[np.argmax(count)])
+    if 2 * count[np.abs(possible - least) > SAME_RETURN].max(initial=0) > count.max():
+        return none
     # of several ends at that distance the call waited for the latest
     order = np.lexsort((end, position))
     order = order[(distance[order] >= least) & (distance[order] <= least + SAME_RETURN)]
     latest = order[np.append(is_group_start(position[order])[1:], True)]
     return Awaited(rows[position[latest]], end[latest])
-
-
-def _common_distance(distance: Int64, call_count: int) -> int | None:
-    """Returns the least of the distances that most calls have in common, None where it may be chance.
-
-    It must be that of at least half of the calls, and of AGREEING, and twice as common as any other.
-    """
-    distance = np.sort(distance)
-    count = np.searchsorted(distance, distance + SAME_RETURN, side="right") - np.arange(len(distance))
-    if count.max(initial=0) < max(AGREEING, call_count / 2):
-        return None
-    least = int(distance[np.argmax(count)])
-    is_apart = np.abs(distance - least) > SAME_RETURN
-    return least if 2 * count[is_apart].max(initial=0) <= count.max() else None
 
 
 class _StreamEnds(NamedTuple):
@@ -281,46 +259,29 @@ def _has_pending_wait(time: Int64, submitted: Int64, stream_waits: list[int]) ->
 
 
 def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> MachineCalibration:
-    """Returns the calibration of a trace's machine; `activities` have device times. O(n log n)."""
+    """Returns the calibration of a trace's machine; `activities` have device times. O(n log n).
+
+    Launch latencies, by the call's name, are from the end of the call to the start of an activity that found its stream
+    and device free and began after its call. Gaps, by category, are between the end of an activity and the start of the
+    next on its stream, where that had been launched longer before than launches take, and found the device free.
+    Latencies of return are from the awaited end to the end of a call that waited, by the call's name.
+    """
     awaited = awaited_ends(activities, calls, syncs)
     calibration = clock_of(activities, calls, awaited)
-    resolution = calibration.resolution_ns
-    shifted = on_host_clock(activities, calibration)
-    calibration.launch = _launch_latencies(shifted, calls, resolution)
+    resolution, shifted = calibration.resolution_ns, on_host_clock(activities, calibration)
+    start, end, before = shifted.start, shifted.end, previous_on_stream(shifted)
+    rows = np.flatnonzero((shifted.call_row >= 0) & ~took_over(shifted, 2 * resolution))
+    call, earlier = shifted.call_row[rows], before[rows]
+    is_free = ((earlier < 0) | (end[earlier] <= calls.start[call])) & (start[rows] >= calls.end[call])
+    latency = start[rows] - calls.end[call]
+    calibration.launch = by_name(latency[is_free], calls.name, call[is_free], resolution)
     max_launch_ns = calibration.launch[""].upper if calibration.launch else 0
-    calibration.gap = _gaps(shifted, calls, max_launch_ns, resolution)
-    awaited = awaited._replace(end=awaited.end + calibration.clock_shift(awaited.end))
-    calibration.sync_return = _return_latencies(calls, awaited, resolution)
+    queued = (earlier >= 0) & (calls.end[call] + max_launch_ns < end[earlier]) & (start[rows] >= end[earlier])
+    gap = start[rows] - end[earlier]
+    calibration.gap = by_name(gap[queued], shifted.category, rows[queued], resolution)
+    awaited_end = awaited.end + calibration.clock_shift(awaited.end)
+    begun, returned = calls.start[awaited.call_row], calls.end[awaited.call_row]
+    waited = (awaited_end > begun) & (awaited_end <= returned)
+    latency = returned[waited] - awaited_end[waited]
+    calibration.sync_return = by_name(latency, calls.name, awaited.call_row[waited], resolution)
     return calibration
-
-
-def _launch_latencies(activities: Activities, calls: Calls, resolution: int) -> dict[str, LatencyStats]:
-    """Returns the latencies from the end of the call to the start, by the call's name.
-
-    Only activities count that found their stream and device free and began after their call.
-    """
-    rows = np.flatnonzero(activities.call_row >= 0)
-    call, before = activities.call_row[rows], previous_on_stream(activities)[rows]
-    is_free = (before < 0) | (activities.end[before] <= calls.start[call])
-    is_free &= (activities.start[rows] >= calls.end[call]) & ~took_over(activities, 2 * resolution)[rows]
-    rows, call = rows[is_free], call[is_free]
-    return by_name(activities.start[rows] - calls.end[call], calls.name, call, resolution)
-
-
-def _gaps(activities: Activities, calls: Calls, max_launch_ns: int, resolution: int) -> dict[str, LatencyStats]:
-    """Returns the gaps between the end of an activity and the start of the next on its stream, by category.
-
-    Only activities count that had been launched more than `max_launch_ns` before the gap, and found the device free.
-    """
-    before = previous_on_stream(activities)
-    rows = np.flatnonzero((activities.call_row >= 0) & (before >= 0) & ~took_over(activities, 2 * resolution))
-    queued = calls.end[activities.call_row[rows]] + max_launch_ns < activities.end[before[rows]]
-    rows = rows[queued & (activities.start[rows] >= activities.end[before[rows]])]
-    return by_name(activities.start[rows] - activities.end[before[rows]], activities.category, rows, resolution)
-
-
-def _return_latencies(calls: Calls, awaited: Awaited, resolution: int) -> dict[str, LatencyStats]:
-    """Returns the latencies from the awaited end to the end of a call that waited, by the call's name."""
-    waited = (awaited.end > calls.start[awaited.call_row]) & (awaited.end <= calls.end[awaited.call_row])
-    rows = awaited.call_row[waited]
-    return by_name(calls.end[rows] - awaited.end[waited], calls.name, rows, resolution)

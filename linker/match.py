@@ -41,6 +41,7 @@ BY_RECORD_FUNCTION, BY_NAME_ORDER = "record function id", "order of names"
 """How ops were matched, as linked files have it."""
 LARGEST_DIFFERENCE = 2_000
 """Edits from which on two sequences count as different."""
+UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 ANCHOR = 24
 """Consecutive names by which the position of a sequence in a longer one is found."""
 
@@ -74,9 +75,11 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
     Raises DataError when the process differs, a trace holds no op, or fewer than half of the smaller side's ops match,
     unless `allow_mismatch`.
     """
-    if host.pid is not None and device.processes and host.pid not in device.processes and not allow_mismatch:
+    processes = device.processes
+    if host.pid is not None and processes and host.pid not in processes and not allow_mismatch:
+        listing = ", ".join(map(str, processes[:4]))
         raise DataError(
-            f"{host.path}: process {host.pid} in the host trace, {_processes_in_words(device.processes)} in "
+            f"{host.path}: process {host.pid} in the host trace, process{'es' * (len(processes) > 1)} {listing} in "
             f"{device.path}; these two files are not of one run, pair them by process (",
             Remedy.ALLOW_MISMATCH,
             " links them all the same)",
@@ -85,30 +88,20 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
     for path, count in ((host.path, len(candidates)), (device.path, len(device.ops.start))):
         if not count and not allow_mismatch:
             raise DataError(f"{path}: holds no op; ", Remedy.HOST_TRACE, " to link the device trace alone")
-    names = _shared_names(host.name, device.ops.name)
     by_id = bool((device.ops.rf_id > 0).any() and (host.rf_id[candidates] > 0).any())
     pair = _by_record_function if by_id else _by_name_order
-    match = pair(host, device.ops, candidates, names)
+    match = pair(host, device.ops, candidates, _shared_names(host.name, device.ops.name))
     if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
-        damage = _damage(host, device)
+        damaged = [trace.path for trace in (host, device) if trace.ends_early]
+        damage = f"{' and '.join(damaged)}: ends early; " if damaged else ""
         raise DataError(
             f"{damage}{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
             f"{len(device.ops.start)} ops of {device.path} (by {match.by}, {match.misnamed} with another name); "
-            f"{'copy the damaged file again' if damage else 'these two files are not of one run'} (",
+            f"{'copy the damaged file again' if damaged else 'these two files are not of one run'} (",
             Remedy.ALLOW_MISMATCH,
             " links them all the same)",
         )
     return match
-
-
-def _damage(host: HostTrace, device: DeviceTrace) -> str:
-    """Returns which of the files lacks its end, as the beginning of a message; "" if none does."""
-    damaged = [
-        trace.path
-        for trace in (host, device)
-        if any(note.startswith(f"{trace.path}: ends early") for note in trace.notes)
-    ]
-    return f"{' and '.join(damaged)}: ends early; " if damaged else ""
 
 
 def are_ops(names: Categorical) -> Bool:
@@ -144,15 +137,21 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
     """
     candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
     order = thread_order(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
-    threads = _AlikeThreads(rows_by_number(order, ops.thread), names.device)
-    of_thread = rows_by_number(candidates, host.tid)
+    of_thread, unpaired = rows_by_number(candidates, host.tid), rows_by_number(order, ops.thread)
+    # threads that ran the same ops, such as the workers of a pool, are compared once
+    alike: dict[bytes, list[int]] = defaultdict(list)
+    for number in reversed(unpaired):
+        alike[np.sort(names.device[unpaired[number]]).tobytes()].append(number)
     pairs = [(candidates[:0], order[:0])]
     overlap, alignment_count, host_is_longer = _Overlap(), 1, False
-    for number in _threads_by_priority(host.tid[candidates], names.marks_step_of_both(candidates)):
+    numbers, of_number, sizes = np.unique(host.tid[candidates], return_inverse=True, return_counts=True)
+    steps = np.bincount(of_number, names.marks_step_of_both(candidates), len(numbers)) > 0
+    for number in numbers[np.lexsort((-sizes, ~steps))].tolist():
         nodes = of_thread[number]
-        rows = threads.take_most_alike(names.host[nodes])
-        if rows is None:
+        most_alike = _most_alike(names.host[nodes], alike, unpaired, names.device)
+        if most_alike is None:
             continue
+        rows = unpaired[alike[most_alike].pop()]
         nodes, rows = nodes[overlap.holds_ids(host.id[nodes])], rows[overlap.holds_times(ops.start[rows])]
         alignment = align_steps(names.host[nodes], names.device[rows], marks_step=names.is_step_mark)
         if len(pairs) == 1 and len(alignment.left):
@@ -167,12 +166,21 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
     return Match(host_row, DeviceOpRows(device_row), BY_NAME_ORDER, agreement, 0, alignment_count, host_is_longer)
 
 
-def _threads_by_priority(thread: Int64, marks_step: Bool) -> list[int]:
-    """Returns the threads of host nodes: those with steps first, larger threads before smaller ones."""
-    numbers, of_number, sizes = np.unique(thread, return_inverse=True, return_counts=True)
-    steps = np.bincount(of_number, marks_step, len(numbers)) > 0
-    threads: list[int] = numbers[np.lexsort((-sizes, ~steps))].tolist()
-    return threads
+def _most_alike(
+    names: Int64, alike: dict[bytes, list[int]], rows: dict[int, Int64], name_of_row: Int64
+) -> bytes | None:
+    """Returns which threads, of those `alike`, have most names in common, repetitions included; None if none has any.
+
+    Of several it is those with the thread of the smallest number.
+    """
+    common: dict[bytes, int] = {}
+    for key, numbers in alike.items():
+        if numbers:
+            both = names, name_of_row[rows[numbers[-1]]]
+            size = max(int(side.max(initial=0)) for side in both) + 1
+            common[key] = int(np.minimum(*(np.bincount(side, minlength=size) for side in both)).sum())
+    best = max(common, key=lambda key: (common[key], -alike[key][-1]), default=None)
+    return best if best is not None and common[best] else None
 
 
 class _Overlap(NamedTuple):
@@ -206,36 +214,6 @@ def _overlap(ids: Int64, times: Intervals, alignment: "Alignment") -> _Overlap:
     )
 
 
-class _AlikeThreads:
-    """The threads of the device trace, grouped by the ops that they ran: the workers of a pool are compared once."""
-
-    def __init__(self, rows: dict[int, Int64], names: Int64) -> None:
-        self._rows, self._names = rows, names
-        self._alike: dict[bytes, list[int]] = defaultdict(list)
-        for number in reversed(rows):
-            self._alike[np.sort(names[rows[number]]).tobytes()].append(number)
-
-    def take_most_alike(self, names: Int64) -> Int64 | None:
-        """Removes the thread with most names in common, of several the one with the smallest number.
-
-        Returns its rows; None if no thread has a name in common.
-        """
-        common = {key: _common(names, self._names[self._rows[numbers[-1]]]) for key, numbers in self._alike.items()}
-        best = max(common, key=lambda key: (common[key], -self._alike[key][-1]), default=None)
-        if best is None or not common[best]:
-            return None
-        number = self._alike[best].pop()
-        if not self._alike[best]:
-            del self._alike[best]
-        return self._rows[number]
-
-
-def _common(left: Int64, right: Int64) -> int:
-    """Returns how many names two sequences share, repetitions included."""
-    size = int(max(left.max(initial=0), right.max(initial=0))) + 1
-    return int(np.minimum(np.bincount(left, minlength=size), np.bincount(right, minlength=size)).sum())
-
-
 class _Names(NamedTuple):
     """The names of host nodes and of the device trace's ops as codes of one table, and which codes mark steps."""
 
@@ -251,19 +229,12 @@ class _Names(NamedTuple):
 def _shared_names(host: Categorical, device: Categorical) -> _Names:
     """Returns the names as Kineto writes them, which replaces quotes, backslashes and control characters."""
     table = Interner[str]()
-    codes = [names.numbers(lambda name: table[_as_kineto_writes(name)], -1) for names in (host, device)]
+
+    def number(name: str) -> int:
+        return table["unknown" if UNPRINTABLE.search(name) else name.replace('"', "'").replace("\\", "/")]
+
+    codes = [names.numbers(number, -1) for names in (host, device)]
     return _Names(codes[0], codes[1], np.append(are_step_marks(Categorical.of(table)), False))
-
-
-def _as_kineto_writes(name: str) -> str:
-    if re.search(r"[^\x20-\x7e]", name):
-        return "unknown"
-    return name.replace('"', "'").replace("\\", "/")
-
-
-def _processes_in_words(numbers: list[int]) -> str:
-    first_numbers = ", ".join(map(str, numbers[:4]))
-    return f"process {first_numbers}" if len(numbers) == 1 else f"processes {first_numbers}"
 
 
 class Alignment(NamedTuple):
@@ -278,13 +249,15 @@ def align_steps(left: Int64, right: Int64, *, marks_step: Bool) -> Alignment:
     """Aligns sequences in which some names mark the steps of a job; `marks_step` tells which names do.
 
     Steps that both sequences mark distinguish iterations: ops between two marks are aligned by themselves, and ops
-    before the first mark from the last one backwards.
+    before the first mark from the last one backwards. Marks that only one side has do not count, and none does if
+    their order differs.
     """
-    rows = _without_single_marks(left, right, marks_step=marks_step)
-    by_side = (
-        np.split(kept_rows, np.flatnonzero(marks_step[side[kept_rows]]))
-        for side, kept_rows in zip((left, right), rows, strict=True)
-    )
+    sides, shared = (left, right), np.intersect1d(left, right)
+    rows = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in sides]
+    marks = [side[kept][marks_step[side[kept]]] for side, kept in zip(sides, rows, strict=True)]
+    if not np.array_equal(marks[0], marks[1]):
+        rows = [np.flatnonzero(~marks_step[side]) for side in sides]
+    by_side = (np.split(kept, np.flatnonzero(marks_step[side[kept]])) for side, kept in zip(sides, rows, strict=True))
     steps = [*zip(*by_side, strict=True)]
     pairs: list[tuple[Int64, Int64]] = []
     for left_step, right_step in steps:
@@ -294,16 +267,6 @@ def align_steps(left: Int64, right: Int64, *, marks_step: Bool) -> Alignment:
         pairs.append((a[alignment.left][direction], b[alignment.right][direction]))
     left_row, right_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     return Alignment(left_row, right_row, 1 if len(steps) > 1 else alignment.alignment_count)
-
-
-def _without_single_marks(left: Int64, right: Int64, *, marks_step: Bool) -> tuple[Int64, Int64]:
-    """Returns the rows of both sides without step marks that only one side has, without any if their order differs."""
-    shared = np.intersect1d(left, right)
-    kept_rows = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in (left, right)]
-    marked = [side[rows][marks_step[side[rows]]] for side, rows in zip((left, right), kept_rows, strict=True)]
-    if not np.array_equal(marked[0], marked[1]):
-        kept_rows = [np.flatnonzero(~marks_step[side]) for side in (left, right)]
-    return kept_rows[0], kept_rows[1]
 
 
 def align(left: Int64, right: Int64) -> Alignment:
@@ -361,29 +324,26 @@ def _common_subsequence(left: list[int], right: list[int]) -> Int64:
     for edits in range(LARGEST_DIFFERENCE + 1):
         trace.append(dict(furthest))
         for diagonal in range(-edits, edits + 1, 2):
-            down = _goes_down(furthest, diagonal)
-            x = furthest[diagonal + 1] if down else furthest[diagonal - 1] + 1
-            y = x - diagonal
-            while x < len(left) and y < len(right) and left[x] == right[y]:
-                x, y = x + 1, y + 1
+            before = _previous_diagonal(furthest, diagonal)
+            x = furthest[before] + (before < diagonal)
+            while x < len(left) and x - diagonal < len(right) and left[x] == right[x - diagonal]:
+                x += 1
             furthest[diagonal] = x
-            if x >= len(left) and y >= len(right):
+            if x >= len(left) and x - diagonal >= len(right):
                 return _walk_back(trace, len(left), len(right))
     return np.empty((0, 2), np.int64)
 
 
-def _goes_down(furthest: dict[int, int], diagonal: int) -> bool:
-    """Returns whether the furthest path on a diagonal comes from the next diagonal, not from the previous one."""
-    return furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
+def _previous_diagonal(furthest: dict[int, int], diagonal: int) -> int:
+    """Returns the diagonal from which the furthest path on a diagonal comes."""
+    return diagonal + (1 if furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1) else -1)
 
 
 def _walk_back(trace: list[dict[int, int]], x: int, y: int) -> Int64:
     pairs: list[tuple[int, int]] = []
     for furthest in reversed(trace):
-        diagonal = x - y
-        down = _goes_down(furthest, diagonal)
-        before = diagonal + 1 if down else diagonal - 1
-        while x > furthest[before] + (not down):
+        before = _previous_diagonal(furthest, x - y)
+        while x > furthest[before] + (before < x - y):
             x, y = x - 1, y - 1
             pairs.append((x, y))
         x, y = furthest[before], furthest[before] - before

@@ -23,7 +23,6 @@ from ..schema.columns import (
     Bool,
     Categorical,
     Int64,
-    Intervals,
     NestedIntervals,
     SummaryRepr,
     ThreadIntervals,
@@ -115,6 +114,9 @@ def thread_activities(
     calls_of, none = rows_of_each(calls.thread), np.empty(0, np.int64)
     position = np.full(len(ops), -1, np.int64)
 
+    def of_one(start: Int64, end: Int64) -> ThreadIntervals:
+        return ThreadIntervals(np.zeros(len(start), np.int64), start, end)
+
     @cache
     def activity(thread: int) -> ThreadActivity:
         rows, called = of_thread.get(thread, none), calls_of.get(thread, none)
@@ -122,32 +124,21 @@ def thread_activities(
         enclosing = parent[rows]
         on_thread = (enclosing >= 0) & (ops.thread[enclosing] == thread)
         enclosing = np.where(on_thread, position[enclosing], -1)
-        call_times = Intervals(calls.start[called], calls.end[called])
-        return _thread_activity(Intervals(ops.start[rows], ops.end[rows]), enclosing, computes[rows], call_times)
+        start, end, called_at, returned = ops.start[rows], ops.end[rows], calls.start[called], calls.end[called]
+        boundaries = np.concatenate(([NEVER], start, end, called_at, returned, [FOREVER]))
+        boundaries.sort(kind="stable")  # fastest for what is mostly in order
+        boundaries = boundaries[is_group_start(boundaries)]
+        thread_of = np.zeros(len(boundaries), np.int64)
+        in_call = is_covered(thread_of, boundaries, of_one(called_at, returned))[:-1]
+        middle = (boundaries[:-1] + boundaries[1:]) // 2
+        innermost = NestedIntervals(of_one(start, end), enclosing).innermost(of_one(middle, middle))
+        # no op (-1) computes nothing
+        may_wait, idle = ~np.append(computes[rows], False)[innermost] & ~in_call, (innermost < 0) & ~in_call
+        top = np.flatnonzero(enclosing < 0)
+        top = top[np.argsort(start[top], kind="stable")]
+        return ThreadActivity(boundaries, may_wait, idle, start[top], end[top])
 
     return activity
-
-
-def _thread_activity(ops: Intervals, enclosing: Int64, computes: Bool, calls: Intervals) -> ThreadActivity:
-    """Returns the activity of a thread from the times, enclosing ops (-1 for none) and kinds of its ops, and from the
-    times of its calls.
-    """
-    boundaries = np.concatenate(([NEVER], *ops, *calls, [FOREVER]))
-    boundaries.sort(kind="stable")  # fastest for what is mostly in order
-    boundaries = boundaries[is_group_start(boundaries)]
-    in_call = is_covered(_one_thread(boundaries), boundaries, ThreadIntervals(_one_thread(calls.start), *calls))[:-1]
-    middle = (boundaries[:-1] + boundaries[1:]) // 2
-    nested = NestedIntervals(ThreadIntervals(_one_thread(ops.start), *ops), enclosing)
-    innermost = nested.innermost(ThreadIntervals.at(_one_thread(middle), middle))
-    # no op (-1) computes nothing
-    may_wait, idle = ~np.append(computes, False)[innermost] & ~in_call, (innermost < 0) & ~in_call
-    top = np.flatnonzero(enclosing < 0)
-    top = top[np.argsort(ops.start[top], kind="stable")]
-    return ThreadActivity(boundaries, may_wait, idle, ops.start[top], ops.end[top])
-
-
-def _one_thread(times: Int64) -> Int64:
-    return np.zeros(len(times), np.int64)
 
 
 class ForwardThreads:
@@ -239,9 +230,12 @@ def thread_handoffs(
         if thread in callers
         for segment in _segments(thread, callers[thread], activity(thread), activity(callers[thread]))
     ]
+    # how long a thread of this run takes to go on when another one calls it or returns to it
+    woken = [segment.first - segment.gap_start for segment in segments if segment.gap_start != NEVER]
+    woken += [segment.gap_end - segment.last for segment in segments if segment.gap_end != FOREVER]
     recorded = {main, *callers, *callers.values()}
     workers = {thread: activity(thread) for thread in of_thread if thread not in recorded}
-    by_timing = _by_timing(workers, main, activity(main), _wake_latency(segments))
+    by_timing = _by_timing(workers, main, activity(main), wake_latency(np.array(woken, np.int64)))
     return _handoff_table([*transfers, *_recorded(segments), *by_timing])
 
 
@@ -283,13 +277,6 @@ def _segments(thread: int, caller: int, worker: ThreadActivity, calling: ThreadA
         yield WorkerSegment(thread, caller, gap_start, gap_end, first, last, idle_since, begun)
 
 
-def _wake_latency(segments: list[WorkerSegment]) -> LatencyStats:
-    """Returns how long a thread of this run takes to go on when another one calls it or returns to it."""
-    called = [segment.first - segment.gap_start for segment in segments if segment.gap_start != NEVER]
-    returned = [segment.gap_end - segment.last for segment in segments if segment.gap_end != FOREVER]
-    return wake_latency(np.array(called + returned, np.int64))
-
-
 def _recorded(segments: list[WorkerSegment]) -> Iterable[Wait]:
     """Yields the call and the return of each segment.
 
@@ -314,29 +301,16 @@ def _by_timing(
     workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, latency: LatencyStats
 ) -> Iterable[Wait]:
     """Yields hand-offs between the main thread and workers that only the times show to be called by it: they were idle,
-    and started right after a gap of the main thread began.
+    and started right after a gap of the main thread began. Each gap of the main thread that ends right after an op of a
+    worker gives a return; the gap must be long enough for a call, or a worker was called in it.
     """
-    called: dict[int, int] = {}
+    called, timing = dict[int, int](), Provenance.TIMING.value
     for thread, worker in workers.items():
         for segment in _segments(thread, main, worker, calling):
             was_idle = segment.idle_since == ABSENT or segment.first - segment.idle_since >= latency.median
             if was_idle and segment.first - segment.gap_start <= latency.upper:
                 called[segment.gap_start] = min(segment.first, called.get(segment.gap_start, segment.first))
-                yield Wait(main, segment.first, thread, segment.first, segment.waiting_since, Provenance.TIMING.value)
-    yield from _returns_by_timing(workers, main, calling, latency, called)
-
-
-def _returns_by_timing(
-    workers: dict[int, ThreadActivity],
-    main: int,
-    calling: ThreadActivity,
-    latency: LatencyStats,
-    called: dict[int, int],
-) -> Iterable[Wait]:
-    """Yields a return for each gap of the main thread that ends right after an op of a worker.
-
-    The gap must be long enough for a call, or `called` holds when a worker was called in it, by the gap's start.
-    """
+                yield Wait(main, segment.first, thread, segment.first, segment.waiting_since, timing)
     begin, end = calling.boundaries[1:-2], calling.boundaries[2:-1]
     long_enough = (end - begin >= latency.median) | np.isin(begin, list(called))
     threads = np.repeat([*workers], [len(worker.top_end) for worker in workers.values()])
@@ -351,7 +325,7 @@ def _returns_by_timing(
         # if several workers ended then, the one with the smallest number returned
         thread = int(threads[since[gap] : until[gap]].min())
         gap_start, time = int(begin[gap]), int(last[gap])
-        yield Wait(thread, time, main, time, called.get(gap_start, gap_start), Provenance.TIMING.value)
+        yield Wait(thread, time, main, time, called.get(gap_start, gap_start), timing)
 
 
 def _handoff_table(waits: Iterable[Wait]) -> ThreadHandoffs:

@@ -33,31 +33,24 @@ LEAST_ANCHORS = 3
 
 
 class OrderBasis(IntEnum):
-    """What in the order of the calls makes a candidate likely, the best reason first."""
+    """What in the order of the calls makes a candidate likely, the best first, and as what a wait counts then."""
 
-    RIGHT_BEFORE_IN_COLLECTIVE = 0
-    KIND_OF_SAME_EVENT = 1
-    SAME_EVENT = 2
-    RIGHT_BEFORE = 3
-    UNUSED = 4
-    UNUSED_AND_MARKED = 5
-    STREAM_IN_USE = 6
-    STREAM_IN_USE_OF_COLLECTIVE = 7
-    NONE = 8
+    reason: Reason
+    RIGHT_BEFORE_IN_COLLECTIVE = 0, Reason.RECORD_RIGHT_BEFORE
+    KIND_OF_SAME_EVENT = 1, Reason.RESOLVED_EVENT
+    SAME_EVENT = 2, Reason.RESOLVED_EVENT
+    RIGHT_BEFORE = 3, Reason.RECORD_RIGHT_BEFORE
+    UNUSED = 4, Reason.UNUSED_RECORD
+    UNUSED_AND_MARKED = 5, Reason.UNUSED_RECORD
+    STREAM_IN_USE = 6, Reason.STREAM_IN_USE
+    STREAM_IN_USE_OF_COLLECTIVE = 7, Reason.STREAM_BEFORE_COLLECTIVE
+    NONE = 8, Reason.END_OF_WORK
 
-
-REASONS = {
-    OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE: Reason.RECORD_RIGHT_BEFORE,
-    OrderBasis.KIND_OF_SAME_EVENT: Reason.RESOLVED_EVENT,
-    OrderBasis.SAME_EVENT: Reason.RESOLVED_EVENT,
-    OrderBasis.RIGHT_BEFORE: Reason.RECORD_RIGHT_BEFORE,
-    OrderBasis.UNUSED: Reason.UNUSED_RECORD,
-    OrderBasis.UNUSED_AND_MARKED: Reason.UNUSED_RECORD,
-    OrderBasis.STREAM_IN_USE: Reason.STREAM_IN_USE,
-    OrderBasis.STREAM_IN_USE_OF_COLLECTIVE: Reason.STREAM_BEFORE_COLLECTIVE,
-    OrderBasis.NONE: Reason.END_OF_WORK,
-}
-"""What a wait is counted as that is resolved on each basis."""
+    def __new__(cls, rank: int, reason: Reason) -> "OrderBasis":
+        """Makes the number that the basis is compared by."""
+        basis = int.__new__(cls, rank)
+        basis._value_, basis.reason = rank, reason
+        return basis
 
 
 class Candidate(NamedTuple):
@@ -98,9 +91,7 @@ class EventIds:
 
     def __init__(self, pairs: Sequence[Anchor]) -> None:
         """`pairs` are in the order of their records. Those of events made long before are among them."""
-        first: dict[int, Anchor] = {}
-        for pair in pairs:
-            first.setdefault(pair.event, pair)
+        first = {pair.event: pair for pair in reversed(pairs)}
         anchors = _longest_increasing(sorted(first.values()))
         is_in_order = len(anchors) >= LEAST_ANCHORS and 4 * len(anchors) >= 3 * len(first)
         self._anchors = anchors if is_in_order else []
@@ -179,13 +170,12 @@ def _longest_increasing(pairs: Sequence[Anchor]) -> list[Anchor]:
     for number, pair in enumerate(pairs):
         length = bisect_left(ends, pair.event)
         before.append(tails[length - 1] if length else -1)
-        ends[length : length + 1] = [pair.event]
-        tails[length : length + 1] = [number]
-    chain, number = [], tails[-1] if tails else -1
+        ends[length : length + 1], tails[length : length + 1] = [pair.event], [number]
+    increasing, number = [], tails[-1] if tails else -1
     while number >= 0:
-        chain.append(pairs[number])
+        increasing.append(pairs[number])
         number = before[number]
-    return chain[::-1]
+    return increasing[::-1]
 
 
 UNRANKED = OrderBasis.NONE, 0
@@ -229,10 +219,10 @@ class Candidates:
         self._stream_of_record: dict[int, StreamKey] = {}
         self._numbers = EventNumbers(process, waits)
         self._wait_times: dict[StreamKey | None, list[int]] = defaultdict(list)
-        self._positions: dict[StreamKey, list[int]] = {}
-        """How many activities had been submitted to a stream at each of its waits."""
         for wait in waits:
             self._wait_times[wait.blocked[0].stream].append(process.start(wait.call_row))
+        self._positions: dict[StreamKey, list[int]] = {}
+        """How many activities had been submitted to a stream at each of its waits."""
 
     def of_call_site(self, waits: list[UnresolvedWait]) -> list[Candidate]:
         """Returns the options of the first wait for which the order of the calls favours one, else of the first one."""
@@ -242,12 +232,10 @@ class Candidates:
                 return options
         return of_first
 
-    def before(self, wait: UnresolvedWait) -> list[Candidate]:
-        """Returns the event records before a wait as options of which only times can tell, the last one first."""
-        return [*self._records_before(wait).values()]
-
-    def _records_before(self, wait: UnresolvedWait) -> dict[int, Candidate]:
-        """Returns the last event records before a wait by number, the last one first, yet without a rank."""
+    def before(self, wait: UnresolvedWait) -> dict[int, Candidate]:
+        """Returns the last event records before a wait by number, the last one first, as options of which only times
+        can tell.
+        """
         kinds, kind_counts = self._records.kind, Counter[int]()
         until = bisect_left(self._records.time, self._process.start(wait.call_row))
         candidates = {}
@@ -259,17 +247,15 @@ class Candidates:
     def event_records(self, options: Sequence[Candidate], waits: list[UnresolvedWait]) -> Int64:
         """Returns the event record that each option means for each wait, -1 for none, by option and wait."""
         starts = np.array([self._process.start(wait.call_row) for wait in waits], np.int64)
-        right_before = np.array([self._records.right_before(wait.call_row) for wait in waits], np.int64)
-        return np.stack([self._event_record(option, starts, right_before) for option in options])
-
-    def _event_record(self, option: Candidate, starts: Int64, right_before: Int64) -> Int64:
-        if option.kind < 0:
-            return np.full(len(starts), -1, np.int64)
-        if REASONS[option.basis] is Reason.RECORD_RIGHT_BEFORE:
-            return right_before
-        kind = self._records.kinds[option.kind]
-        position = kind.time.searchsorted(starts) - option.back
-        return np.where(position >= 0, kind.row[np.maximum(position, 0)], -1)
+        rows = np.full((len(options), len(waits)), -1, np.int64)
+        for number, option in enumerate(options):
+            if option.basis.reason is Reason.RECORD_RIGHT_BEFORE:
+                rows[number] = [self._records.right_before(wait.call_row) for wait in waits]
+            elif option.kind >= 0:
+                kind = self._records.kinds[option.kind]
+                position = kind.time.searchsorted(starts) - option.back
+                rows[number] = np.where(position >= 0, kind.row[np.maximum(position, 0)], -1)
+        return rows
 
     def possible_streams(self, waiting: StreamKey | None) -> Bool:
         """Returns which streams a wait may be for: all that calls launch to, but the waiting one only if alone."""
@@ -293,25 +279,23 @@ class Candidates:
         """Returns the event records before a wait, ranked by the order of calls, and at last the wait call itself."""
         if wait.of_stream:
             return [self._wait_itself(wait)]
-        before, options = self._records_before(wait), []
+        before, waiting, options = self.before(wait), wait.blocked[0].stream, []
         if before and min(before):
             self.cut_off.add(wait.call_row)
-        context = self._context(wait, before)
-        for row, candidate in before.items():
-            if not self._is_of_another_event(row, wait):
-                streams = self._likely_streams(row, wait, context)
-                basis, position = self._rank(row, wait, streams[0], context) if streams else UNRANKED
-                options.append(candidate._replace(basis=basis, position=position, streams=streams))
-        return [*options, self._wait_itself(wait)]
-
-    def _context(self, wait: UnresolvedWait, before: Iterable[int]) -> _Context:
-        waiting = wait.blocked[0].stream
-        return _Context(
+        context = _Context(
             self._unused(wait, before),
             self._known_record(wait),
             self._records.right_before(wait.call_row),
             [] if waiting is None or self._is_single_stream else self._data_streams(wait.call_row, waiting),
         )
+        for row, candidate in before.items():
+            recorded = self._event_of[row]
+            is_of_another = recorded != wait.event and min(recorded, wait.event) >= 0
+            if not is_of_another and self._numbers.is_possible(row, wait):
+                streams = self._likely_streams(row, wait, context)
+                basis, position = self._rank(row, wait, streams[0], context) if streams else UNRANKED
+                options.append(candidate._replace(basis=basis, position=position, streams=streams))
+        return [*options, self._wait_itself(wait)]
 
     def _unused(self, wait: UnresolvedWait, rows: Iterable[int]) -> set[int]:
         """Returns the event records that nothing waits for yet.
@@ -322,15 +306,12 @@ class Candidates:
         of_program = [row for row in unused if not self._records.in_collective[row]]
         return set(of_program if of_program and not self._records.is_in_collective(wait.call_row) else unused)
 
-    def _is_of_another_event(self, row: int, wait: UnresolvedWait) -> bool:
-        """Returns whether an event record is known to be of another event than the one that a wait is for."""
-        recorded, event = self._event_of[row], wait.event
-        return (recorded != event and min(recorded, event) >= 0) or not self._numbers.is_possible(row, wait)
-
     def _rank(self, row: int, wait: UnresolvedWait, stream: int, context: _Context) -> tuple[OrderBasis, int]:
         """Returns the basis and position of an event record, which is probably on `stream`."""
         records, known_record, is_unused = self._records, context.known_record, self._event_of[row] == UNUSED_YET
-        is_right_before = is_unused and row == context.right_before and self._is_in_same_collective(row, wait)
+        collective_of, waiting = records.enclosing_collective, wait.blocked[0].stream
+        is_right_before = is_unused and row == context.right_before
+        is_right_before = is_right_before and collective_of(records.rows[row]) == collective_of(wait.call_row)
         if is_right_before and records.in_collective[row]:
             # a collective records anew what its stream waits for, though its events have been awaited before
             return OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE, 0
@@ -340,25 +321,13 @@ class Candidates:
             return OrderBasis.KIND_OF_SAME_EVENT, -1 if is_right_before else row
         if is_right_before:
             return OrderBasis.RIGHT_BEFORE, row
-        if row not in context.unused or row <= known_record:
-            return UNRANKED
-        return self._rank_of_unused(row, wait.blocked[0].stream, stream)
-
-    def _is_in_same_collective(self, row: int, wait: UnresolvedWait) -> bool:
-        """Returns whether an event record and a wait are in the same collective, or both in none."""
-        enclosing = self._records.enclosing_collective
-        return enclosing(self._records.rows[row]) == enclosing(wait.call_row)
-
-    def _rank_of_unused(self, row: int, waiting: StreamKey | None, stream: int) -> tuple[OrderBasis, int]:
-        """Returns the rank of an event record that nothing waits for yet, which is probably on `stream`."""
         is_waiting_stream = self._streams[stream] == waiting and not self._is_single_stream
         is_marked = (stream, int(self.tails[row, stream])) in self._marked
-        if is_waiting_stream or (is_marked and waiting):
+        if row not in context.unused or row <= known_record or is_waiting_stream or (is_marked and waiting):
             return UNRANKED
-        basis = OrderBasis.UNUSED_AND_MARKED if is_marked else OrderBasis.UNUSED
         # a program's waits are nested, so the last event record comes first; those for collectives come in order
-        position = row if self._records.in_collective[row] else len(self._records.rows) - row
-        return basis, position
+        position = row if records.in_collective[row] else len(records.rows) - row
+        return OrderBasis.UNUSED_AND_MARKED if is_marked else OrderBasis.UNUSED, position
 
     def _known_record(self, wait: UnresolvedWait) -> int:
         """Returns the latest event record before a wait that another wait for its event was for, -1 for none.
@@ -371,10 +340,8 @@ class Candidates:
             previous = self._records.previous_event_call(wait.call_row)
             rows = self._records_of_call[previous] if self._records.is_event_sync(previous) else []
         time, waiting = self._process.start(wait.call_row), None if self._is_single_stream else wait.blocked[0].stream
-        earlier_rows = (row for row in rows if self._records.time[row] < time)
-        return max(
-            (row for row in earlier_rows if waiting is None or self._stream_of_record[row] != waiting), default=-1
-        )
+        earlier = (row for row in rows if self._records.time[row] < time)
+        return max((row for row in earlier if waiting is None or self._stream_of_record[row] != waiting), default=-1)
 
     def _likely_streams(self, row: int, wait: UnresolvedWait, context: _Context) -> tuple[int, ...]:
         """Returns the streams that an event record may be on, the likeliest first, streams whose data is used in front.

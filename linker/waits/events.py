@@ -55,14 +55,13 @@ class EventRecordCalls:
     ) -> None:
         """`kinds` is what each call does, `known_streams` are the streams that the trace records, by call."""
         self._calls, self._collectives, self._launches, self._activities = calls, collectives, launches, activities
-        self._kinds, self._call_sites = kinds, call_sites
+        self._kinds = kinds
         event_calls = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
         rows = event_calls[kinds[event_calls] == SyncCall.EVENT_RECORD]
         rows = rows[np.argsort(calls.start[rows], kind="stable")]
         self.rows, self.time = rows.data, calls.start[rows].data
         self._number = Lookup(rows, np.arange(len(rows)))
-        queries = np.flatnonzero(kinds == SyncCall.EVENT_QUERY)
-        self._previous = _previous_on_thread(calls, event_calls, queries)
+        self._previous = _previous_on_thread(calls, event_calls, np.flatnonzero(kinds == SyncCall.EVENT_QUERY))
         self.in_collective: list[bool] = []
         self.streams: list[list[StreamKey]] = []
         self.kind: list[int] = []
@@ -72,7 +71,10 @@ class EventRecordCalls:
             self.in_collective.append(self.is_in_collective(row))
             streams = [known_streams[row]] if row in known_streams else self._likely_streams(row)
             self.streams.append(shared.setdefault(tuple(streams), streams))
-            self.kind.append(kind_numbers[int(calls.thread[row]), call_sites.path(row), self._launched_before(row)])
+            last, step, launched = self._last_launch(row), call_sites.step, -1
+            if last >= 0 and step[int(activities.call_row[last])] == step[row]:
+                launched = int(activities.name.codes[last])
+            self.kind.append(kind_numbers[int(calls.thread[row]), call_sites.path(row), launched])
         kind, time = np.array(self.kind, np.int64), np.asarray(self.time)
         by_kind = np.argsort(kind, kind="stable")
         parts = np.split(by_kind, np.searchsorted(kind[by_kind], np.arange(1, len(kind_numbers))))
@@ -91,13 +93,6 @@ class EventRecordCalls:
     def _last_launch(self, call: int) -> int:
         """Returns the last activity that the thread of a call had launched before it, -1 for none."""
         return self._launches.last_launch(int(self._calls.thread[call]), int(self._calls.start[call]))
-
-    def _launched_before(self, call: int) -> int:
-        """Returns the name code of the activity that the thread launched last in this step, -1 for none."""
-        last, step = self._last_launch(call), self._call_sites.step
-        if last < 0 or step[int(self._activities.call_row[last])] != step[call]:
-            return -1
-        return int(self._activities.name.codes[last])
 
     def previous_event_call(self, call: int) -> int:
         """Returns the previous call on the thread that recorded an event or waited for one, -1 for none."""
@@ -124,13 +119,10 @@ class EventRecordCalls:
 
         In a collective that has launched this is the stream of that launch, elsewhere those that compute.
         """
-        collective, last = self.enclosing_collective(call), self._last_launch(call)
-        if (
-            collective >= 0
-            and last >= 0
-            and self._collectives.enclosing_record(int(self._activities.op_row[last])) == collective
-        ):
-            return [self._launches.stream_of(last)]
+        collective, last, activities = self.enclosing_collective(call), self._last_launch(call), self._activities
+        launched_in = self._collectives.enclosing_record(int(activities.op_row[last])) if last >= 0 else -1
+        if collective >= 0 and launched_in == collective:
+            return [StreamKey.of(activities, last)]
         time, thread = int(self._calls.start[call]), int(self._calls.thread[call])
         return [stream for stream in self._launches.streams_before(thread, time) if stream != other_than]
 
@@ -221,12 +213,9 @@ class SyncRecords:
     def streams(self) -> dict[int, StreamKey]:
         """Returns the streams that the trace names for calls that record events, by call."""
         numbers, calls = self._stream_of.of(self._recorders), self._call_of.of(self._recorders)
-        stream_of = {
-            number: self._queues.find(-1, number) for number in _unique_in_order(numbers[numbers >= 0]).tolist()
-        }
-        both = (numbers >= 0) & (calls >= 0)
-        streams = zip(calls[both].tolist(), map(stream_of.__getitem__, numbers[both].tolist()), strict=True)
-        return {call: stream for call, stream in streams if stream is not None}
+        stream_of = {number: self._queues.find(-1, number) for number in _unique_in_order(numbers).tolist()}
+        streams = zip(calls.tolist(), map(stream_of.__getitem__, numbers.tolist()), strict=True)
+        return {call: stream for call, stream in streams if call >= 0 and stream is not None}
 
     def is_before_trace(self, call: int) -> bool:
         """Returns whether the trace names the call that recorded what a call waits for, but does not hold it."""

@@ -48,7 +48,7 @@ class ImplicitHostWaits(NamedTuple):
     call_row: Int64
     source: Int64
     since: Int64
-    provenance: Provenance
+    provenance: Provenance = Provenance.TIMING
 
 
 def blocking_copies(
@@ -72,39 +72,41 @@ def blocking_copies(
     blocking_return = activities.end[rows] + of_each(calibration.sync_return, calls.name.take(call)).median
     latency = of_each(calibration.launch, calls.name.take(call)).median
     is_measured = calls.name.where(lambda name: of_name(calibration.launch, name).count > 0)[call]
-    before_copy, launched = activities.start[rows] - latency, calls.start[call] + _launch_duration(activities, calls)
+    launching = np.unique(activities.call_row[(activities.call_row >= 0) & activities.category.equal("kernel")])
+    usual_launch = latency_stats((calls.end - calls.start)[launching]).median if len(launching) else 0
+    before_copy, launched = activities.start[rows] - latency, calls.start[call] + usual_launch
     may_have_waited = calls.end[call] + calibration.time_error_ns >= activities.end[rows]
-    prompt_return = np.where(
-        is_measured, np.where(may_have_waited, np.minimum(before_copy, launched), before_copy), launched
-    )
-    lateness = calls.end[call] - (blocking_return + prompt_return) / 2
+    earlier = np.where(may_have_waited, np.minimum(before_copy, launched), before_copy)
+    lateness = calls.end[call] - (blocking_return + np.where(is_measured, earlier, launched)) / 2
     sites = call_sites.groups(call.tolist(), activities.name.codes[rows].tolist())
     blocking = np.array([copy for site in sites if np.median(lateness[site]) > 0 for copy in site], np.int64)
     return ImplicitHostWaits(call[blocking], rows[blocking], np.full(len(blocking), ABSENT), Provenance.RECORD)
 
 
-def _launch_duration(activities: Activities, calls: Calls) -> int:
-    """Returns how long calls that launch kernels usually take, ns."""
-    launching = activities.call_row[(activities.call_row >= 0) & activities.category.equal("kernel")]
-    return latency_stats((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else 0
-
-
 def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     """Returns launches that waited as the queue was full, each for the last activity whose end left time to launch.
 
-    How long launches take is measured on those of the same name with few others in flight. O(n log n).
+    How long launches take is measured on those of the same name with few others in flight; where there are none, on
+    all of that name. O(n log n).
     """
-    rows, first_start, last_end = _launches(activities, len(calls))
+    # when the first activity of each call started, and when the last one ended
+    first_start, last_end = np.full(len(calls), FOREVER, np.int64), np.full(len(calls), NEVER, np.int64)
+    called = activities.call_row >= 0
+    np.minimum.at(first_start, activities.call_row[called], activities.start[called])
+    np.maximum.at(last_end, activities.call_row[called], activities.end[called])
+    rows = np.flatnonzero(first_start < FOREVER)
     start, end = calls.start[rows], calls.end[rows]
-    in_flight = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last_end), start, side="right")
+    in_flight = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last_end[rows]), start, side="right")
     if not len(rows) or in_flight.max() < FULL_QUEUE:
-        return ImplicitHostWaits(NO_ROWS, NO_ROWS, NO_ROWS, Provenance.TIMING)
-    median, longest = _typical_durations(
-        calls.name.codes[rows].astype(np.int64), end - start, is_unhindered=in_flight < FULL_QUEUE // 2
-    )
-    source = last_ended(activities.end, np.minimum(end - median // 2, first_start))
+        return ImplicitHostWaits(NO_ROWS, NO_ROWS, NO_ROWS)
+    median, longest = np.zeros((2, len(rows)), np.int64)
+    for alike in rows_of_each(calls.name.codes[rows].astype(np.int64)).values():
+        unhindered = alike[in_flight[alike] < FULL_QUEUE // 2]
+        stats = latency_stats((end - start)[unhindered if len(unhindered) else alike])
+        median[alike], longest[alike] = stats.median, stats.upper
+    source = last_ended(activities.end, np.minimum(end - median // 2, first_start[rows]))
     blocked = (in_flight >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
-    return ImplicitHostWaits(rows[blocked], source[blocked], start[blocked], Provenance.TIMING)
+    return ImplicitHostWaits(rows[blocked], source[blocked], start[blocked])
 
 
 def unexplained_waits(
@@ -140,31 +142,7 @@ def unexplained_waits(
     ended = np.append(activities.end, NEVER)[source]
     is_prompt = (submitted <= calls.start[rows]) & (ended > np.maximum(calls.start[rows], end - max_return_ns))
     rows, source = rows[is_prompt], source[is_prompt]
-    return ImplicitHostWaits(rows, source, np.full(len(rows), ABSENT), Provenance.TIMING)
-
-
-def _launches(activities: Activities, call_count: int) -> tuple[Int64, Int64, Int64]:
-    """Returns the calls that launched, when the first activity of each started, and when the last one ended."""
-    first, last = np.full(call_count, FOREVER, np.int64), np.full(call_count, NEVER, np.int64)
-    called = activities.call_row >= 0
-    rows = activities.call_row[called]
-    np.minimum.at(first, rows, activities.start[called])
-    np.maximum.at(last, rows, activities.end[called])
-    launching = np.flatnonzero(first < FOREVER)
-    return launching, first[launching], last[launching]
-
-
-def _typical_durations(name: Int64, duration: Int64, *, is_unhindered: Bool) -> tuple[Int64, Int64]:
-    """Returns for each launch the median and the longest usual duration of the unhindered ones of its name.
-
-    Where none is unhindered, all of that name count.
-    """
-    median, longest = np.zeros((2, len(name)), np.int64)
-    for rows in rows_of_each(name).values():
-        unhindered = rows[is_unhindered[rows]]
-        stats = latency_stats(duration[unhindered if len(unhindered) else rows])
-        median[rows], longest[rows] = stats.median, stats.upper
-    return median, longest
+    return ImplicitHostWaits(rows, source, np.full(len(rows), ABSENT))
 
 
 def on_observer_threads(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
@@ -185,4 +163,4 @@ def observer_waits(calls: Calls, activities: Activities, by_observer: Bool) -> I
     row, since = rows[follows + 1], calls.end[rows[follows]]
     source = last_ended(activities.end, calls.start[row])
     is_new = np.append(activities.end, NEVER)[source] > since
-    return ImplicitHostWaits(row[is_new], source[is_new], since[is_new], Provenance.TIMING)
+    return ImplicitHostWaits(row[is_new], source[is_new], since[is_new])

@@ -14,10 +14,10 @@ from ...schema.columns import Bool, Int64
 from ...schema.linked import FOREVER, NEVER, Provenance
 from ...schema.machine import latency_stats
 from ...schema.reasons import Reason
-from .candidates import REASONS, Candidate, Candidates
+from .candidates import TRIED, Candidate, Candidates
 from .events import EventRecord, no_findings
 from .process import Process
-from .submissions import StreamKey, StreamTails
+from .submissions import MOST_STREAMS, StreamKey, StreamTails
 from .unresolved_waits import BlockedWork, UnresolvedWait
 
 SAMPLE = 256
@@ -37,76 +37,53 @@ class Score(NamedTuple):
 class TimingScorer:
     """Compares ends with the times at which blocked work went on.
 
-    `max_reaction_ns` is how long after an end on another stream a stream usually goes on at most.
+    `max_reaction_ns` is how long after an end on another stream a stream usually goes on at most: as after an end on
+    its own stream, or as late work starts after the last end on other streams. `end` is that of each activity (ns),
+    NEVER for -1.
     """
 
     def __init__(self, process: Process, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> None:
         self._calls, self._timing = process.calls, process.timing
-        self._start, self._end = process.activities.start, np.append(process.activities.end, NEVER)
-        self.max_reaction_ns = max(self._timing.max_gap_ns, self._max_late_reaction(tails, waits))
-
-    def _max_late_reaction(self, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> int:
-        """Returns how long after the last end on other streams late work usually starts at most, ns."""
-        blocked = [
+        self._start, self.end = process.activities.start, np.append(process.activities.end, NEVER)
+        blocked = (
             (wait.call_row, tails.number.get(wait.blocked[0].stream, -1), wait.blocked[0].target) for wait in waits
-        ]
+        )
         expected = self._timing.expected_start_ns
         late = [row for row in blocked if row[2] >= 0 and self._start[row[2]] > expected[row[2]]]
         call, stream, target = np.array(late, np.int64).reshape(-1, 3).T
-        ends = self._end[tails.before(self._calls.start[call].tolist())]
+        ends, start = self.end[tails.before(self._calls.start[call].tolist())], self._start[target]
         ends[np.arange(len(call)), stream] = NEVER
-        start = self._start[target]
         ends[ends > start[:, None]] = NEVER
         latest = ends.max(axis=1, initial=NEVER)
         explains = latest > np.asarray(self._timing.ready_ns)[target]
-        return latency_stats(start[explains] - latest[explains]).upper
-
-    def ends(self, tails: Int64) -> Int64:
-        """Returns the ends of activities, NEVER for -1."""
-        return self._end[tails]
+        usual = latency_stats(start[explains] - latest[explains]).upper
+        self.max_reaction_ns = max(self._timing.max_gap_ns, usual)
 
     def score(self, waits: list[UnresolvedWait], ends: Int64, blocked: BlockedWork) -> Score:
         """Returns how well ends, by option, wait and stream, fit waits that block some work.
 
         Where they explain fewer than half of the late waits, they explain none.
         """
-        on_host, quantum = blocked.stream is None, self._timing.timestamp_quantum_ns
-        ready_ns, expected_start_ns, resumed_ns = self._times(waits, blocked)
-        reaction, lead = np.array(
-            [
-                (wait.max_reaction_ns + wait.clock_error_ns, wait.max_lead_ns)
-                if on_host
-                else (self.max_reaction_ns + quantum, quantum)
-                for wait in waits
-            ]
-        ).T
-        late, latest = resumed_ns > expected_start_ns, resumed_ns + lead
+        rows, timing, quantum = [], self._timing, self._timing.timestamp_quantum_ns
+        for wait in waits:
+            if blocked.stream is None:
+                expected = NEVER if wait.is_query else wait.since + wait.max_reaction_ns
+                returned, reaction = int(self._calls.end[wait.call_row]), wait.max_reaction_ns + wait.clock_error_ns
+                rows.append((NEVER, expected, returned, reaction, wait.max_lead_ns))
+                continue
+            target, times = wait.target(blocked), (NEVER, FOREVER, FOREVER)
+            if target >= 0:
+                times = timing.ready_ns[target], timing.expected_start_ns[target], int(self._start[target])
+            rows.append((*times, self.max_reaction_ns + quantum, quantum))
+        # from when on the blocked work was ready but for the wait, when it was expected to start then, and did
+        ready_ns, expected_start_ns, resumed_ns, reaction_ns, lead_ns = np.array(rows, np.int64).T
+        late, latest = resumed_ns > expected_start_ns, resumed_ns + lead_ns
         too_late: Bool = ends > latest[None, :, None]
         explains = late[None, :, None] & ~too_late & (ends > ready_ns[None, :, None])
-        explains &= ends >= (resumed_ns - reaction)[None, :, None]
+        explains &= ends >= (resumed_ns - reaction_ns)[None, :, None]
         explained_count = np.asarray(explains.sum(axis=1), np.int64)
         explained_count[2 * explained_count < int(late.sum())] = 0
         return Score(latest, too_late.sum(axis=1), explained_count)
-
-    def _times(self, waits: list[UnresolvedWait], blocked: BlockedWork) -> Int64:
-        """Returns of the blocked work of each wait (ns): from when on it was ready but for the wait, when it was
-        expected to start then, and when it started.
-        """
-        rows, timing = [], self._timing
-        for wait in waits:
-            target = wait.target(blocked)
-            if blocked.stream is None:
-                expected = NEVER if wait.is_query else wait.since + wait.max_reaction_ns
-                rows.append((NEVER, expected, int(self._calls.end[wait.call_row])))
-            elif target >= 0:
-                rows.append((timing.ready_ns[target], timing.expected_start_ns[target], int(self._start[target])))
-            else:
-                rows.append((NEVER, FOREVER, FOREVER))
-        return np.array(rows, np.int64).T
-
-    def add_dependency(self, activity: int, source: int) -> None:
-        """Adds that an activity follows another one."""
-        self._timing.add_dependency(activity, int(self._end[source]), self.max_reaction_ns)
 
 
 class InferredSource(NamedTuple):
@@ -146,7 +123,11 @@ class _Choice(NamedTuple):
 
 
 class InferredSources:
-    """Infers sources by call site, in the order of their first waits, and counts the reasons in `findings`."""
+    """Infers sources by call site, in the order of their first waits.
+
+    Counts the reasons in `findings`, and in `oddities` the waits that fit none of the event records tried but have
+    others further back, and all waits if only the busiest streams were tried, as there are very many.
+    """
 
     def __init__(self, process: Process, waits: list[UnresolvedWait]) -> None:
         """`waits` are in the order of time."""
@@ -154,28 +135,22 @@ class InferredSources:
         self._tails = StreamTails(process.queues)
         self._candidates = Candidates(process, self._tails, waits)
         self._scorer = TimingScorer(process, self._tails, waits)
-        self.findings = no_findings()
+        self.findings, self.oddities = no_findings(), no_findings()
         self._inferred: dict[int, InferredSource] = {}
 
     def by_call(self) -> dict[int, InferredSource]:
         """Returns the inferred source of each waiting call that has one."""
-        waits = self._waits
+        waits, oddities = self._waits, self.oddities
+        calls, is_query = [wait.call_row for wait in waits], [int(wait.is_query) for wait in waits]
         stream = [self._tails.number.get(wait.blocked[0].stream, -1) for wait in waits]
-        sites = self._process.call_sites.groups(
-            [wait.call_row for wait in waits], stream, [int(wait.is_query) for wait in waits]
-        )
+        sites = self._process.call_sites.groups(calls, stream, is_query)
         # what times show comes first: it uses up event records that only the order of the calls would favour
         for by_order in (False, True):
             sites = [site for site in sites if not self._infer([waits[number] for number in site], by_order)]
+        cut_off = self._candidates.cut_off - set(self._inferred)
+        oddities[Reason.BEYOND_LAST_RECORDS.of(TRIED)].extend(sorted(cut_off))
+        oddities[Reason.BEYOND_BUSIEST_STREAMS.of(MOST_STREAMS)].extend(calls if self._tails.is_partial else ())
         return self._inferred
-
-    def among_busiest(self) -> list[int]:
-        """Returns all waits if only the busiest streams were tried, as there are very many."""
-        return [wait.call_row for wait in self._waits] if self._tails.is_partial else []
-
-    def cut_off(self) -> list[int]:
-        """Returns the waits that fit none of the event records tried, but have others further back."""
-        return sorted(self._candidates.cut_off - set(self._inferred))
 
     def _infer(self, waits: list[UnresolvedWait], by_order: bool) -> bool:
         """Infers what the waits of a call site are for, and returns whether there was a candidate.
@@ -193,23 +168,19 @@ class InferredSources:
         has_source = site.tails[best.option, :, best.stream] >= 0
         for number in np.flatnonzero(has_source & best.fits).tolist():
             self._add(site, number, best)
-        if len(waits) > 1:
-            for number in np.flatnonzero(has_source & ~best.fits).tolist():
-                if self._is_nearly_explained(site, number, best) and not self._infer([waits[number]], by_order=False):
-                    self._add(site, number, best)
-                elif waits[number].call_row not in self._inferred:
-                    self._infer([waits[number]], by_order=True)
+        for number in np.flatnonzero(has_source & ~best.fits).tolist() if len(waits) > 1 else ():
+            wait, returned = waits[number], self._process.end(waits[number].call_row)
+            waited = best.blocked.stream is None and returned > wait.since + wait.max_reaction_ns
+            late_ns = int(site.ends[best.option, number, best.stream]) - returned
+            # a clock that is right in most steps need not be so in all
+            is_nearly_explained = (
+                waited and best.explained_count and late_ns <= self._process.timing.clock_uncertainty_ns
+            )
+            if is_nearly_explained and not self._infer([wait], by_order=False):
+                self._add(site, number, best)
+            elif wait.call_row not in self._inferred:
+                self._infer([wait], by_order=True)
         return True
-
-    def _is_nearly_explained(self, site: _CallSite, number: int, best: _Choice) -> bool:
-        """Returns whether the host waited, and its source ended too late by less than clocks may be off.
-
-        A clock that is right in most steps need not be so in all.
-        """
-        wait, returned = site.waits[number], self._process.end(site.waits[number].call_row)
-        waited = best.blocked.stream is None and returned > wait.since + wait.max_reaction_ns
-        allowed = returned + self._process.timing.clock_uncertainty_ns
-        return waited and bool(best.explained_count) and int(site.ends[best.option, number, best.stream]) <= allowed
 
     def _passed_on(self, waits: list[UnresolvedWait]) -> _CallSite | None:
         """Returns waits for a stream as waits for the event that this stream was told to wait for.
@@ -218,11 +189,9 @@ class InferredSources:
         records are tried.
         """
         late = [wait for wait in waits if self._process.end(wait.call_row) > wait.since + wait.max_reaction_ns][:SAMPLE]
-        records = self._candidates.before(late[0]) if late else []
+        records = [*self._candidates.before(late[0]).values()] if late else []
         best = self._best(self._call_site(late, records)) if records else None
-        if best is None or not best.explained_count:
-            return None
-        return self._call_site(waits, [records[best.option]])
+        return self._call_site(waits, [records[best.option]]) if best is not None and best.explained_count else None
 
     def _call_site(self, waits: list[UnresolvedWait], options: Sequence[Candidate]) -> _CallSite:
         """Returns the waits of a call site with their options, and by when the work that each one marks had ended."""
@@ -230,7 +199,7 @@ class InferredSources:
         at_calls = self._tails.before([self._process.start(wait.call_row) for wait in waits])
         is_call = np.array([option.kind < 0 for option in options])
         tails = np.where(is_call[:, None, None], at_calls, self._candidates.tails[event_records])
-        return _CallSite(waits, options, event_records, tails, self._scorer.ends(tails))
+        return _CallSite(waits, options, event_records, tails, self._scorer.end[tails])
 
     def _best(self, site: _CallSite) -> _Choice | None:
         """Returns the best option and stream for the waits of a call site, None where none is possible.
@@ -272,7 +241,7 @@ class InferredSources:
         record, source = int(site.event_records[best.option, number]), int(site.tails[best.option, number, stream])
         target, call = wait.target(best.blocked), wait.call_row
         if target >= 0:
-            self._scorer.add_dependency(target, source)
+            self._process.timing.add_dependency(target, int(self._scorer.end[source]), self._scorer.max_reaction_ns)
         if option.kind >= 0:
             call = self._process.event_record_calls.rows[record]
             if not wait.of_stream:
@@ -280,4 +249,4 @@ class InferredSources:
         provenance = Provenance.CALL_ORDER if best.by_order else Provenance.TIMING
         event_record = EventRecord(call, self._process.start(call), self._tails.streams[stream], provenance)
         self._inferred[wait.call_row] = InferredSource(event_record, waiting)
-        self.findings[REASONS[option.basis] if best.by_order else Reason.END_OF_WORK].append(wait.call_row)
+        self.findings[option.basis.reason if best.by_order else Reason.END_OF_WORK].append(wait.call_row)

@@ -8,7 +8,6 @@ correct program lets a stream wait for another one before it uses what that one 
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -68,15 +67,9 @@ class TimingModel:
         self.expected_start_ns[activity] = max(self.expected_start_ns[activity], end + max_reaction_ns)
 
 
-class Origin(NamedTuple):
-    """A stream that last touched some storages of an activity, and when its work was launched (ns)."""
-
-    stream: StreamKey
-    launched: int
-
-
 class DataOrigins:
-    """The origins of every activity, by the ops that launched. There are none where no host trace records tensors.
+    """The streams that last touched storages of each activity, by the ops that launched. There are none where no host
+    trace records tensors.
 
     They are computed at the first use, as traces that record what every wait is for do not need them. O(tensors).
     """
@@ -85,25 +78,23 @@ class DataOrigins:
         self._ops, self._activities, self._calls = ops, activities, calls
 
     @cached_property
-    def _origins(self) -> dict[int, set[Origin]]:
-        """The origins on other streams, by activity."""
+    def _origins(self) -> dict[int, set[tuple[StreamKey, int]]]:
+        """The other streams of each activity, and when their work was launched (ns)."""
         ops, activities = self._ops, self._activities
         rows = np.flatnonzero((activities.call_row >= 0) & (activities.op_row >= 0))
         launched = self._calls.start[activities.call_row[rows]]
         order = np.lexsort((activities.start[rows], launched))
-        last: dict[int, Origin] = {}
-        origins: dict[int, set[Origin]] = {}
+        last: dict[int, tuple[StreamKey, int]] = {}
+        origins: dict[int, set[tuple[StreamKey, int]]] = {}
         columns = rows, launched, activities.device[rows], activities.stream[rows], activities.op_row[rows]
         tensors = ops.arguments.tensors
         tensors = tensors.where((tensors.device != HOST) & (tensors.storage != 0))
         storages = Ragged.grouped(tensors.row, tensors.storage, len(ops))
         for row, time, device, stream, op in zip(*(column[order].tolist() for column in columns), strict=True):
-            current = Origin(StreamKey(device, stream), time)
-            touched = {*storages[op].tolist()}
-            earlier = {last[storage] for storage in touched if storage in last}
-            if elsewhere := {origin for origin in earlier if origin.stream != current.stream}:
+            key, touched = StreamKey(device, stream), {*storages[op].tolist()}
+            if elsewhere := {last[storage] for storage in touched if storage in last and last[storage][0] != key}:
                 origins[row] = elsewhere
-            last.update(dict.fromkeys(touched, current))
+            last.update(dict.fromkeys(touched, (key, time)))
         return origins
 
     def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:
@@ -111,10 +102,8 @@ class DataOrigins:
 
         Only what was launched from `since` to before `until` (ns) counts.
         """
-        origins = {
-            origin for row in activities for origin in self._origins.get(row, ()) if since <= origin.launched < until
-        }
-        return list(dict.fromkeys(origin.stream for origin in sorted(origins, key=lambda origin: -origin.launched)))
+        origins = {origin for row in activities for origin in self._origins.get(row, ()) if since <= origin[1] < until}
+        return list(dict.fromkeys(stream for stream, _ in sorted(origins, key=lambda origin: -origin[1])))
 
 
 class Process:
@@ -189,5 +178,5 @@ class Process:
 
     def pending(self, device: int, call: int) -> tuple[int, ...]:
         """Returns the last activities that had been submitted to the streams of a device (of all for -1) at a call."""
-        keys, time = self.queues.on_device(device), self.start(call)
+        keys, time = [key for key in self.queues.rows if device in (-1, key.device)], self.start(call)
         return tuple(sorted({source for key in keys for source in self.queues.sources(key, time)}))

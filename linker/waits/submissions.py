@@ -8,15 +8,15 @@ so that the same call of every step is recognised. Where no steps are marked, th
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.columns import (
     ABSENT,
-    Bool,
     Int64,
     Interner,
     is_group_start,
@@ -40,26 +40,21 @@ class StreamKey(NamedTuple):
     device: int
     stream: int
 
+    @classmethod
+    def of(cls, activities: Activities, row: int) -> "StreamKey":
+        """Returns the stream of an activity."""
+        return cls(int(activities.device[row]), int(activities.stream[row]))
 
-class SubmittedStream(NamedTuple):
-    """The activities of a stream in the order they ran in.
 
-    `submitted` is the time in ns by which each activity, and all before it on the stream, had been submitted.
+def submitted_streams(activities: Activities, call_time: Int64) -> Iterator[tuple[StreamKey, Int64, Int64]]:
+    """Yields the streams of a process: the key, the activities in the order they ran in, and the times (ns) by which
+    each of them, and all before it, had been submitted. A call submits its activities at its `call_time` (ns).
     """
-
-    key: StreamKey
-    rows: Int64
-    submitted: Int64
-
-
-def submitted_streams(activities: Activities, call_time: Int64) -> Iterator[SubmittedStream]:
-    """Yields the streams of a process. A call counts as submitting its activities at its `call_time` (ns)."""
     submitted = np.full(len(activities), NEVER, np.int64)
     called = activities.call_row >= 0
     submitted[called] = call_time[activities.call_row[called]]
     for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
-        key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
-        yield SubmittedStream(key, rows, np.maximum.accumulate(submitted[rows]))
+        yield StreamKey.of(activities, rows[0]), rows, np.maximum.accumulate(submitted[rows])
 
 
 class StreamQueues:
@@ -72,20 +67,19 @@ class StreamQueues:
     """
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
+        self._activities = activities
         self.rows: dict[StreamKey, memoryview[int]] = {}
         self.submitted: dict[StreamKey, memoryview[int]] = {}
         self.submitted_until = np.full(len(activities), NEVER, np.int64)
-        self._waits: dict[StreamKey, array[int]] = {}
+        self._waits: dict[StreamKey, array[int]] = defaultdict(lambda: array("q"))
         self._pending_now: dict[StreamKey, tuple[int, dict[StreamKey, int]]] = {}
         """The position of each stream's last wait, and what all waits from there on are for."""
-        self._device, self._stream, self._call_row = activities.device, activities.stream, activities.call_row
         self._position = np.zeros(len(activities), np.int64)
+        self._by_number: dict[int, StreamKey] = {}
         for key, rows, submitted in submitted_streams(activities, calls.start):
-            self.rows[key], self.submitted[key], self._waits[key] = rows.data, submitted.data, array("q")
+            self.rows[key], self.submitted[key] = rows.data, submitted.data
             self.submitted_until[rows] = submitted
             self._position[rows] = np.arange(len(rows))
-        self._by_number: dict[int, StreamKey] = {}
-        for key in self.rows:
             self._by_number.setdefault(key.stream, key)
         self._branch_tails = _branch_tails(activities)
 
@@ -100,33 +94,25 @@ class StreamQueues:
         which nothing ran gets an empty queue.
         """
         self.find(*key)
-        position = self.position(key, time)
-        sources = self._pending(key, position, time)
-        last = self.rows[key][position - 1] if position else -1
-        for row in self._branch_tails.get(int(self._call_row[last]), (last,)) if position else ():
-            self._keep_last(sources, row)
-        return tuple(sorted(sources.values()))
-
-    def _pending(self, key: StreamKey, position: int, time: int) -> dict[StreamKey, int]:
-        """Returns, by stream, the activities that waits from this position on and before `time` are for."""
-        waits, sources = self._waits[key], dict[StreamKey, int]()
+        position, waits, sources = self.position(key, time), self._waits[key], dict[StreamKey, int]()
         count = bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1])
         for number in range(count - 1, -1, -1):
             wait_position, _, source, _ = waits[4 * number : 4 * number + 4]
             # the last wait counts the streams of all: earlier ones count fewer
             if wait_position < position or len(sources) == waits[4 * count - 1]:
                 break
-            sources.setdefault(self._stream_of(source), source)
-        return sources
+            sources.setdefault(StreamKey.of(self._activities, source), source)
+        if position:
+            last = self.rows[key][position - 1]
+            for row in self._branch_tails.get(int(self._activities.call_row[last]), (last,)):
+                self._keep_last(sources, row)
+        return tuple(sorted(sources.values()))
 
     def _keep_last(self, sources: dict[StreamKey, int], row: int) -> int:
         """Keeps the later of an activity and the one that `sources` has for its stream, and returns it."""
-        stream = self._stream_of(row)
+        stream = StreamKey.of(self._activities, row)
         sources[stream] = max(row, sources.get(stream, row), key=self._position.__getitem__)
         return sources[stream]
-
-    def _stream_of(self, row: int) -> StreamKey:
-        return StreamKey(int(self._device[row]), int(self._stream[row]))
 
     def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
         """Submits a wait to a stream and returns the activity that it blocks, -1 if none followed.
@@ -154,37 +140,21 @@ class StreamQueues:
         busiest = {*sorted(self.rows, key=lambda key: -len(self.rows[key]))[:MOST_STREAMS]}
         return [key for key in self.rows if key in busiest]
 
-    def on_device(self, device: int) -> list[StreamKey]:
-        """Returns the streams of a device, of all devices for -1."""
-        return [key for key in self.rows if device in (-1, key.device)]
-
     def find(self, device: int, stream: int) -> StreamKey | None:
         """Returns the stream of that number, None for -1.
 
         A stream of the named device is preferred. If no activity ran on a stream of that number, it gets an empty
-        queue.
+        queue, which passes on the waits that are submitted to it.
         """
-        if StreamKey(device, stream) in self.rows:
-            return StreamKey(device, stream)
+        key = StreamKey(device, stream)
+        if key in self.rows:
+            return key
         if stream < 0:
             return None
-        same_number = self._by_number.get(stream)
-        return same_number if same_number is not None else self._add_empty(StreamKey(device, stream))
-
-    def _add_empty(self, key: StreamKey) -> StreamKey:
-        """Adds a stream on which nothing ran. It passes on the waits that were submitted to it."""
-        self.rows[key], self.submitted[key], self._waits[key] = NOTHING, NOTHING, array("q")
-        self._by_number[key.stream] = key
+        key = self._by_number.setdefault(stream, key)
+        self.rows.setdefault(key, NOTHING)
+        self.submitted.setdefault(key, NOTHING)
         return key
-
-
-def _is_first_of_call(activities: Activities) -> Bool:
-    """Returns whether an activity is the first of its launch call, or has no call.
-
-    Only graph launches have more activities, which may run on streams of the graph.
-    """
-    call, in_call = activities.call_row, np.lexsort((activities.start, activities.call_row))
-    return (call < 0) | (previous_in_group(in_call, call) < 0)
 
 
 def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
@@ -224,22 +194,23 @@ def calls_before(calls: Calls) -> Int64:
     return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
 
 
-class _StreamChanges(NamedTuple):
-    """When launches changed to another stream, and to which one, in the order of time.
+class _Launches(NamedTuple):
+    """Launches in the order of time, and the changes to another stream among them: when, and to which one.
 
     `changes_to` are the positions of the changes to each stream.
     """
 
-    times: list[int]
-    streams: list[StreamKey]
-    changes_to: dict[StreamKey, list[int]]
+    times: "memoryview[int]" = NOTHING
+    rows: "memoryview[int]" = NOTHING
+    change_times: Sequence[int] = ()
+    streams: Sequence[StreamKey] = ()
+    changes_to: Mapping[StreamKey, list[int]] = MappingProxyType({})
 
     def last_used(self, time: int) -> list[StreamKey]:
         """Returns the streams in use before `time`, the last used one first."""
-        until = bisect_left(self.times, time)
+        until = bisect_left(self.change_times, time)
         if len(self.changes_to) > MOST_STREAMS:
-            latest = self.streams[max(0, until - LATEST_CHANGES) : until]
-            return [*dict.fromkeys(reversed(latest))]
+            return [*dict.fromkeys(reversed(self.streams[max(0, until - LATEST_CHANGES) : until]))]
         counts = ((bisect_left(changes, until), changes, stream) for stream, changes in self.changes_to.items())
         used = [(changes[count - 1], stream) for count, changes, stream in counts if count]
         return [stream for _, stream in sorted(used, reverse=True)]
@@ -249,59 +220,54 @@ class ThreadLaunches:
     """Which streams each host thread launched to, and when."""
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
+        self._activities = activities
+        # only graph launches have more activities than the first, which may run on streams of the graph
+        in_call = np.lexsort((activities.start, activities.call_row))
+        self._is_first = (activities.call_row < 0) | (previous_in_group(in_call, activities.call_row) < 0)
         rows = np.flatnonzero(activities.call_row >= 0)
         call = activities.call_row[rows]
         thread, time = calls.thread[call], calls.start[call]
         order = np.lexsort((activities.start[rows], time, thread))
-        self._times: dict[int, memoryview[int]] = {}
-        self._rows: dict[int, memoryview[int]] = {}
-        self._changes: dict[int, _StreamChanges] = {}
-        self._device, self._stream = activities.device, activities.stream
-        self._communicates = activities.communication_row >= 0
-        self._is_first = _is_first_of_call(activities)
-        for number, launches in rows_by_number(order, thread).items():
-            self._times[number] = time[launches].data
-            self._rows[number] = rows[launches].data
-            self._changes[number] = self._changes_of(rows[launches], time[launches])
+        of_thread = rows_by_number(order, thread).items()
+        self._of_thread = {number: self._launches(rows[of], time[of]) for number, of in of_thread}
         by_time = np.argsort(time, kind="stable")
-        self._all_changes = self._changes_of(rows[by_time], time[by_time])
+        self._of_all = self._launches(rows[by_time], time[by_time])
 
-    def stream_of(self, row: int) -> StreamKey:
-        """Returns the stream of an activity."""
-        return StreamKey(int(self._device[row]), int(self._stream[row]))
+    def _launches(self, rows: Int64, time: Int64) -> _Launches:
+        """Returns launches sorted by time. Launches of communication change no stream."""
+        activities, times = self._activities, (time.data, rows.data)
+        computes = self._is_first[rows] & (activities.communication_row[rows] < 0)
+        rows, time = rows[computes], time[computes]
+        is_change = is_group_start(activities.stream[rows], activities.device[rows])
+        streams = [StreamKey.of(activities, row) for row in rows[is_change].tolist()]
+        changes_to = defaultdict[StreamKey, list[int]](list)
+        for number, stream in enumerate(streams):
+            changes_to[stream].append(number)
+        return _Launches(*times, time[is_change].tolist(), streams, changes_to)
 
     def streams(self) -> set[StreamKey]:
         """Returns all streams that calls launched to, without inner streams of graphs, which no program can name."""
-        return {self.stream_of(row) for row in np.flatnonzero(self._is_first).tolist()}
+        return {StreamKey.of(self._activities, row) for row in np.flatnonzero(self._is_first).tolist()}
 
     def next_launch(self, thread: int, time: int) -> int:
         """Returns the first activity that the thread launched at `time` or later, -1 for none."""
-        position = bisect_left(self._times.get(thread, NOTHING), time)
-        return self._rows[thread][position] if position < len(self._times.get(thread, NOTHING)) else -1
+        launches = self._of_thread.get(thread, _Launches())
+        position = bisect_left(launches.times, time)
+        return launches.rows[position] if position < len(launches.rows) else -1
 
     def last_launch(self, thread: int, time: int) -> int:
         """Returns the last activity that the thread launched before `time`, -1 for none."""
-        position = bisect_left(self._times.get(thread, NOTHING), time) - 1
-        return self._rows[thread][position] if position >= 0 else -1
-
-    def _changes_of(self, rows: Int64, time: Int64) -> _StreamChanges:
-        """Returns the changes of stream in launches sorted by time. Launches of communication do not count."""
-        computes = self._is_first[rows] & ~self._communicates[rows]
-        rows, time = rows[computes], time[computes]
-        is_change = is_group_start(self._stream[rows], self._device[rows])
-        streams = [*map(self.stream_of, rows[is_change].tolist())]
-        changes_to: dict[StreamKey, list[int]] = {}
-        for number, stream in enumerate(streams):
-            changes_to.setdefault(stream, []).append(number)
-        return _StreamChanges(time[is_change].tolist(), streams, changes_to)
+        launches = self._of_thread.get(thread, _Launches())
+        position = bisect_left(launches.times, time) - 1
+        return launches.rows[position] if position >= 0 else -1
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
         """Returns the streams that were launched to before `time`, without launches of communication.
 
         The streams of the thread come first, the last used one at the front, then those of other threads.
         """
-        of_thread = self._changes[thread].last_used(time) if thread in self._changes else []
-        return list(dict.fromkeys([*of_thread, *self._all_changes.last_used(time)]))[:MOST_STREAMS]
+        of_thread = self._of_thread.get(thread, _Launches())
+        return list(dict.fromkeys(of_thread.last_used(time) + self._of_all.last_used(time)))[:MOST_STREAMS]
 
 
 class CallSites:
@@ -332,7 +298,7 @@ class CallSites:
             self._paths[op] = path
         return path
 
-    def groups(self, calls: list[int], *columns: list[int]) -> list[list[int]]:
+    def groups(self, calls: Sequence[int], *columns: Sequence[int]) -> list[list[int]]:
         """Returns the positions in `calls` of each call site. `calls` are in the order of time.
 
         Calls of one site also have the same values in `columns`.

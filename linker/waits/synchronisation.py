@@ -5,18 +5,16 @@ when it is recorded: the last activity of its stream then, and the sources of wa
 wait says how it is known; impossible ones and those whose event cannot be found are dropped and counted.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, ActivityRows, CallRows, Categorical, Int64, RowBuilder
-from ...schema.linked import DeviceWaits, HostWaits, Provenance, SyncCall
+from ...schema.columns import ABSENT, ActivityRows, CallRows, Categorical, RowBuilder
+from ...schema.linked import NEVER, DeviceWaits, HostWaits, Provenance, SyncCall, select_rows
 from ...schema.machine import MachineCalibration
 from ...schema.reasons import Reason
 from ..readers import DeviceTrace
-from .candidates import TRIED
 from .events import Findings, no_findings
 from .implicit_waits import (
     ImplicitHostWaits,
@@ -29,7 +27,7 @@ from .implicit_waits import (
 )
 from .inferred_sources import InferredSource, InferredSources
 from .process import Process
-from .submissions import MOST_STREAMS, StreamKey
+from .submissions import StreamKey
 from .unresolved_waits import EventQueryLoops, event_query_loops, stream_syncs_behind, unresolved_waits, waiting_stream
 
 NAMES = [provenance.value for provenance in Provenance]
@@ -62,26 +60,33 @@ def synchronise(process: Process, device: DeviceTrace, calibration: MachineCalib
     for row in rows.tolist():
         waits.resolve(row)
     for source, target in queue_waits(device.queue_events, process.queues, device.activities.start.tolist()):
-        waits.add_queue_wait(source, target)
-    waits.oddities[Reason.BEYOND_LAST_RECORDS.of(TRIED)].extend(sources.cut_off())
-    waits.oddities[Reason.BEYOND_BUSIEST_STREAMS.of(MOST_STREAMS)].extend(sources.among_busiest())
+        if source < 0 or target < 0:
+            waits.dropped[Reason.QUEUE_WAIT_WITHOUT_RECORD].append(-1)
+        else:
+            waits.add_device_wait(int(activities.call_row[target]), source, target, Provenance.RECORD)
+    waits.oddities.update(sources.oddities)
     behind_unresolved = stream_syncs_behind(process, unresolved)
-    unexplained = unexplained_waits(process, waits.host_waits_so_far(), calibration, behind_unresolved)
-    waits.add_implicit(Reason.ENDED_RIGHT_BEFORE_RETURN, unexplained)
+    unexplained = unexplained_waits(process, waits.of_host(), calibration, behind_unresolved)
     sources.findings[Reason.ENDED_RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
-    waits.add_implicit(Reason.BLOCKING_COPIES, blocking_copies(activities, calls, calibration, process.call_sites))
-    waits.add_implicit(Reason.FULL_QUEUE, full_queue(activities, calls))
-    waits.add_implicit(Reason.OBSERVER_CALLS, observer_waits(calls, activities, queries.by_observer))
+    for reason, implicit in (
+        (Reason.ENDED_RIGHT_BEFORE_RETURN, unexplained),
+        (Reason.BLOCKING_COPIES, blocking_copies(activities, calls, calibration, process.call_sites)),
+        (Reason.FULL_QUEUE, full_queue(activities, calls)),
+        (Reason.OBSERVER_CALLS, observer_waits(calls, activities, queries.by_observer)),
+    ):
+        waits.add_implicit(reason, implicit)
+    host_waits, submitted = waits.of_host(), np.append(process.queues.submitted_until, NEVER)
+    # for what was submitted after the call began it did not wait: the stream or the clock is wrong
+    possible = submitted[host_waits.source_row] <= calls.start[host_waits.call_row]
+    waits.dropped[Reason.HOST_WAIT_AGAINST_LAUNCHES].extend(host_waits.call_row[~possible].tolist())
     return Synchronisation(
-        waits.device_table(), waits.host_table(), waits.resolved, sources.findings, waits.oddities, waits.dropped
+        waits.of_device(),
+        select_rows(host_waits, possible),
+        waits.resolved,
+        sources.findings,
+        waits.oddities,
+        waits.dropped,
     )
-
-
-class _Resolved(NamedTuple):
-    """The activities that a wait is for."""
-
-    sources: tuple[int, ...]
-    provenance: Provenance
 
 
 class _Waits:
@@ -113,22 +118,21 @@ class _Waits:
     def _stream_wait(self, row: int) -> None:
         process, inferred = self._process, self._inferred.get(row)
         waiting = inferred.waiting if inferred is not None else waiting_stream(process, row)
-        if waiting is None:
-            self.dropped[Reason.NO_WORK_FOLLOWED].append(row)
+        event = self._event(row) if waiting is not None else None
+        if waiting is None or event is None:
+            reason = Reason.NO_WORK_FOLLOWED if waiting is None else Reason.STREAM_WAIT_WITHOUT_EVENT
+            self.dropped[reason].append(row)
             return
-        resolved = self._resolve_event(row)
-        if resolved is None:
-            self.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT].append(row)
-            return
+        sources, provenance = event
         if inferred is None and process.sync_record(row) is None:
-            waiting = self._stream_that_can_wait(row, waiting, resolved.sources)
-        target = process.queues.add_wait(waiting, process.start(row), resolved.sources)
-        elsewhere = [source for source in resolved.sources if process.launches.stream_of(source) != waiting]
+            waiting = self._stream_that_can_wait(row, waiting, sources)
+        target = process.queues.add_wait(waiting, process.start(row), sources)
+        elsewhere = [source for source in sources if StreamKey.of(process.activities, source) != waiting]
         if target < 0 or not elsewhere:
             self.oddities[Reason.BLOCKS_NOTHING].append(row)
             return
         for source in elsewhere:
-            self.add_device_wait(row, source, target, resolved.provenance)
+            self.add_device_wait(row, source, target, provenance)
 
     def _stream_that_can_wait(self, row: int, likeliest: StreamKey, sources: Sequence[int]) -> StreamKey:
         """Returns the likeliest stream, unless its next activity began before the awaited work had ended: then the last
@@ -142,42 +146,43 @@ class _Waits:
                 return stream
         return likeliest
 
-    def _resolve_event(self, row: int) -> _Resolved | None:
-        """Returns what an event wait is for: as recorded, else as the enclosing collective says, else as inferred."""
+    def _event(self, row: int) -> tuple[tuple[int, ...], Provenance] | None:
+        """Returns the activities that an event wait is for: as recorded, else as the enclosing collective says, else as
+        inferred.
+        """
         process, inferred = self._process, self._inferred.get(row)
         awaited = process.awaited_by_collective(row)
         if process.is_named(row):
             event_record = process.named_record(row)
         elif awaited >= 0 and not process.sync_records.is_before_trace(row):
-            return _Resolved((awaited,), Provenance.RECORD)
+            return (awaited,), Provenance.RECORD
         else:
             event_record = inferred.event_record if inferred is not None else None
         if event_record is None:
             return None
-        return _Resolved(process.queues.sources(event_record.stream, event_record.time), event_record.provenance)
+        return process.queues.sources(event_record.stream, event_record.time), event_record.provenance
 
     def _event_sync(self, row: int) -> None:
-        resolved = self._resolve_event(row)
-        if resolved is None:
+        event = self._event(row)
+        if event is None:
             self.dropped[Reason.EVENT_SYNC_WITHOUT_EVENT].append(row)
             self._of_host.append(row, -1, ABSENT, CODE[Provenance.RECORD])
         else:
-            self.add_host_waits(row, *resolved)
+            self._add_host_waits(row, *event)
 
     def _event_query(self, row: int) -> None:
-        is_answered, loop, end = self._queries.is_answered(row), self._queries.loops.get(row), self._process.end(row)
+        loop, process = self._queries.loops.get(row), self._process
         if self._queries.by_observer[row]:
             self.oddities[Reason.OBSERVER_QUERIES].append(row)
-            return
-        # a loop ends only once the event has happened: clocks may be off; a single query may have found it pending
-        latest = end + (self._process.timing.max_clock_lead_ns if loop is not None else 0)
-        resolved = self._resolve_event(row) if is_answered else _Resolved((), Provenance.TIMING)
-        if resolved is None:
+        elif row in self._queries.repeated:
+            self.resolved[Reason.PENDING_QUERIES].append(row)
+        elif (event := self._event(row)) is None:
             self.dropped[Reason.QUERY_WITHOUT_EVENT].append(row)
-        elif not is_answered or self._process.last_end(resolved.sources) > latest:
+        # a loop ends only once the event has happened: clocks may be off; a single query may have found it pending
+        elif process.last_end(event[0]) > process.end(row) + (process.timing.max_clock_lead_ns if loop else 0):
             self.resolved[Reason.PENDING_QUERIES].append(row)
         else:
-            self.add_host_waits(row, *resolved, since=loop.since if loop is not None else ABSENT)
+            self._add_host_waits(row, *event, since=loop.since if loop else ABSENT)
 
     def _stream_sync(self, row: int) -> None:
         process, inferred = self._process, self._inferred.get(row)
@@ -186,12 +191,12 @@ class _Waits:
         if inferred is not None:
             _, time, stream, provenance = inferred.event_record
         sources = process.queues.sources(stream, time) if stream is not None else ()
-        self.add_host_waits(row, sources, provenance)
+        self._add_host_waits(row, sources, provenance)
 
     def _device_sync(self, row: int) -> None:
         record = self._process.sync_record(row)
         sources = self._process.pending(record.device if record is not None else -1, row)
-        self.add_host_waits(row, sources, Provenance.RECORD if record is not None else Provenance.CALL_ORDER)
+        self._add_host_waits(row, sources, Provenance.RECORD if record is not None else Provenance.CALL_ORDER)
 
     def _free(self, row: int) -> None:
         """Adds the waits of a call that frees memory: for all devices whose pending work had ended when it returned."""
@@ -199,14 +204,7 @@ class _Waits:
         for device in {key.device for key in process.queues.rows}:
             sources = process.pending(device, row)
             if sources and process.last_end(sources) <= process.end(row) + process.timing.clock_uncertainty_ns:
-                self.add_host_waits(row, sources, Provenance.CALL_ORDER)
-
-    def add_queue_wait(self, source: int, target: int) -> None:
-        """Adds a wait that the device itself records; -1 for what is not recorded."""
-        if source < 0 or target < 0:
-            self.dropped[Reason.QUEUE_WAIT_WITHOUT_RECORD].append(-1)
-        else:
-            self.add_device_wait(int(self._process.activities.call_row[target]), source, target, Provenance.RECORD)
+                self._add_host_waits(row, sources, Provenance.CALL_ORDER)
 
     def add_device_wait(self, call: int, source: int, target: int, provenance: Provenance) -> None:
         """Adds that a call lets the activity `target` wait for `source`."""
@@ -217,12 +215,11 @@ class _Waits:
         self._of_device.append(source, target, CODE[provenance])
         self.resolved[Reason.STREAM_WAITS.of(provenance.value)].append(call)
 
-    def add_host_waits(self, call: int, sources: Iterable[int], provenance: Provenance, since: int = ABSENT) -> None:
+    def _add_host_waits(self, call: int, pending: tuple[int, ...], provenance: Provenance, since: int = ABSENT) -> None:
         """Adds that a call waits for activities.
 
         The call is kept even where nothing is pending (source -1): in a slower run the host would wait there.
         """
-        pending = list(sources)
         limit = self._process.calls.end[call] + self._process.timing.max_clock_lead_ns
         possible = [source for source in pending if self._process.activities.end[source] <= limit]
         self.dropped[Reason.HOST_WAIT_AGAINST_CLOCK].extend([call] * (len(pending) - len(possible)))
@@ -239,29 +236,12 @@ class _Waits:
         if len(waits.call_row):
             self.resolved[reason].extend(waits.call_row.data)
 
-    def device_table(self) -> DeviceWaits:
+    def of_device(self) -> DeviceWaits:
         """Returns the waits between streams, in the order in which they were added."""
         source, target, code = self._of_device.columns()
-        return DeviceWaits(ActivityRows(source), ActivityRows(target), _provenance_column(code))
+        return DeviceWaits(ActivityRows(source), ActivityRows(target), Categorical(code.astype(np.int32), NAMES))
 
-    def host_waits_so_far(self) -> HostWaits:
+    def of_host(self) -> HostWaits:
         """Returns the waits of the host, in the order in which they were added."""
         call, source, since, code = self._of_host.columns()
-        return HostWaits(CallRows(call), ActivityRows(source), since, _provenance_column(code))
-
-    def host_table(self) -> HostWaits:
-        """Returns the waits of the host without those for activities that were submitted after the call began.
-
-        These are dropped: their stream or clock is wrong. To be called once, as it counts them.
-        """
-        waits = self.host_waits_so_far()
-        submitted = np.append(self._process.queues.submitted_until, 0)
-        possible = (waits.source_row < 0) | (submitted[waits.source_row] <= self._process.calls.start[waits.call_row])
-        if not possible.all():
-            self.dropped[Reason.HOST_WAIT_AGAINST_LAUNCHES].extend(waits.call_row[~possible].tolist())
-        rows = CallRows(waits.call_row[possible]), ActivityRows(waits.source_row[possible])
-        return HostWaits(*rows, waits.since[possible], waits.known_by.take(possible))
-
-
-def _provenance_column(code: Int64) -> Categorical:
-    return Categorical(code.astype(np.int32), NAMES)
+        return HostWaits(CallRows(call), ActivityRows(source), since, Categorical(code.astype(np.int32), NAMES))

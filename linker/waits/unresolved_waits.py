@@ -40,10 +40,6 @@ class EventQueryLoops(NamedTuple):
     repeated: set[int]
     by_observer: Bool
 
-    def is_answered(self, row: int) -> bool:
-        """Returns whether a query is the last of its loop, and not of an observer."""
-        return not self.by_observer[row] and row not in self.repeated
-
 
 def event_query_loops(process: Process, by_observer: Bool) -> EventQueryLoops:
     """Returns the loops: queries for one event that follow each other in one op.
@@ -131,15 +127,15 @@ def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable
     for row in calls:
         record, kind = process.sync_record(row), process.kinds[row]
         event = record.event if record is not None else -1
+        is_answered = not queries.by_observer[row] and row not in queries.repeated
         if kind == SyncCall.STREAM_SYNC and record is None:
             yield _host_wait(process, queries, row, -1)._replace(of_stream=True)
         elif process.is_named(row) or process.sync_records.is_before_trace(row):
             continue
         elif kind == SyncCall.STREAM_WAIT and process.awaited_by_collective(row) < 0:
-            blocked = tuple(_blocked_work(process, row, busiest))
-            if blocked:
+            if blocked := tuple(_blocked_work(process, row, busiest)):
                 yield UnresolvedWait(row, event, blocked, NEVER, 0)
-        elif kind == SyncCall.EVENT_SYNC or (kind == SyncCall.EVENT_QUERY and queries.is_answered(row)):
+        elif kind == SyncCall.EVENT_SYNC or (kind == SyncCall.EVENT_QUERY and is_answered):
             yield _host_wait(process, queries, row, event)
 
 
@@ -162,8 +158,23 @@ def stream_syncs_behind(process: Process, waits: Sequence[UnresolvedWait]) -> Bo
 
 
 def waiting_stream(process: Process, row: int) -> StreamKey | None:
-    """Returns the stream that waits: the recorded one, else that of the next launch of the thread."""
-    return process.recorded_stream(row) if process.sync_record(row) is not None else _next_stream(process, row)
+    """Returns the stream that waits: the recorded one, else that of the next launch of the thread; None for unknown."""
+    if process.sync_record(row) is not None:
+        return process.recorded_stream(row)
+    time, collectives = process.start(row), process.collectives
+    launch = process.launches.next_launch(int(process.calls.thread[row]), time)
+    if launch < 0:
+        return None
+    waiting = StreamKey.of(process.activities, launch)
+    if process.sync_records.has_stream_waits and process.queues.position(waiting, time):
+        # if waits are recorded at all, only those of streams that nothing ran on yet are missing
+        return None
+    collective = process.enclosing_collective(row)
+    is_launching = collective >= 0 and not collectives.is_wait(collective)
+    if is_launching and collectives.enclosing_record(int(process.activities.op_row[launch])) != collective:
+        # after its kernel a communication library synchronises internal streams
+        return None
+    return waiting
 
 
 def _host_wait(process: Process, queries: EventQueryLoops, row: int, event: int) -> UnresolvedWait:
@@ -192,21 +203,3 @@ def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> I
         others = [work for work in others if work.target >= 0]
         soonest = {*sorted(others, key=lambda work: int(process.activities.start[work.target]))[:MOST_BLOCKED]}
         yield from (work for work in others if work in soonest)
-
-
-def _next_stream(process: Process, row: int) -> StreamKey | None:
-    """Returns the stream that an unrecorded wait blocks: that of the thread's next launch, None where it is unknown."""
-    time, collectives = process.start(row), process.collectives
-    launch = process.launches.next_launch(int(process.calls.thread[row]), time)
-    if launch < 0:
-        return None
-    waiting = process.launches.stream_of(launch)
-    if process.sync_records.has_stream_waits and process.queues.position(waiting, time):
-        # if waits are recorded at all, only those of streams that nothing ran on yet are missing
-        return None
-    collective = process.enclosing_collective(row)
-    is_launching = collective >= 0 and not collectives.is_wait(collective)
-    if is_launching and collectives.enclosing_record(int(process.activities.op_row[launch])) != collective:
-        # after its kernel a communication library synchronises internal streams
-        return None
-    return waiting

@@ -504,7 +504,8 @@ def test_what_follows_its_own_stream_does_not_tell_of_others() -> None:
 def test_what_was_known_to_hold_an_activity_up_no_longer_has_to_be_explained() -> None:
     ran, called = [FIRST, Ran(LATE, LATE + 10, 2), Ran(5_000, LATE - 5, stream=20)], [LAUNCHED, WAITS, LAUNCHED]
     waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 1),), NEVER, 0)]
-    scorer = scorer_of(ran, called, waits)
+    made = process(ran, called, calibration=MACHINE)
+    scorer = TimingScorer(made, StreamTails(made.queues), waits)
     assert scored(scorer, waits, waits[0].blocked[0], [LATE - 5])[1].tolist() == [1]
-    scorer.add_dependency(1, 2)
+    made.timing.add_dependency(1, LATE - 5, scorer.max_reaction_ns)
     assert scored(scorer, waits, waits[0].blocked[0], [LATE - 5])[1].tolist() == [0]

@@ -43,9 +43,6 @@ def test_streams_of_one_number_on_two_devices_are_two() -> None:
         Ran(500, 600, 0), Ran(500, 600, 1, device=1), Ran(500, 600, 2, stream=20), Ran(700, 800, 3, device=1)
     )
     assert {key: [*rows] for key, rows in streams.rows.items()} == {FIRST: [0], SECOND: [2], OTHER: [1, 3]}
-    assert streams.on_device(0) == [FIRST, SECOND]
-    assert streams.on_device(1) == [OTHER]
-    assert set(streams.on_device(-1)) == {FIRST, SECOND, OTHER}
 
 
 def test_an_activity_is_submitted_when_its_call_begins_and_all_before_it_are() -> None:
@@ -236,7 +233,6 @@ def test_streams_in_use_are_the_threads_own_the_last_used_one_first_then_those_o
 def test_communication_uses_no_stream() -> None:
     streams = launches(Ran(500, 600, 0), Ran(700, 800, 2, stream=20), communicates=(1,))
     assert streams.streams_before(1, 300) == [FIRST]
-    assert streams.stream_of(1) == SECOND
 
 
 def test_streams_in_use_are_found_however_many_changes_of_stream_lie_between() -> None:

@@ -48,7 +48,6 @@ def test_queries_that_follow_each_other_while_the_event_is_pending_are_a_loop() 
     found = queried(100, 200, 300)
     assert found.loops == {3: Loop(100, 100), 4: Loop(100, 200)}
     assert found.repeated == {2, 3}
-    assert [found.is_answered(call) for call in (2, 3, 4)] == [False, False, True]
 
 
 @pytest.mark.parametrize(("ended", "is_loop"), [(99 - ROUNDING, False), (100 - ROUNDING, True)])
@@ -59,7 +58,7 @@ def test_a_query_that_began_after_the_event_by_all_clocks_was_answered(ended: in
 def test_observers_query_for_themselves() -> None:
     found = queried(100, 200, observers=(2, 3))
     assert (found.loops, found.repeated) == ({}, set())
-    assert [found.is_answered(call) for call in (2, 3)] == [False, False]
+    assert found.by_observer[[2, 3]].all()
 
 
 def of_calls(*called: Called, ops: tuple[int, ...] | None = None) -> EventQueryLoops:
