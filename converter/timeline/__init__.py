@@ -6,15 +6,13 @@ With it what passed between the release of each device activity and its start: t
 from .context import ConversionContext as ConversionContext
 from .delays import (
     UNRECORDED as UNRECORDED,
+    ConcurrencyLimit as ConcurrencyLimit,
     Delays as Delays,
     GraphNodes as GraphNodes,
-    by_cause as by_cause,
-    find_delays as find_delays,
-)
-from .start_timing import (
-    ConcurrencyLimit as ConcurrencyLimit,
     StartTiming as StartTiming,
+    by_cause as by_cause,
     concurrency_limit as concurrency_limit,
+    find_delays as find_delays,
     start_timing as start_timing,
 )
 from .timeline import IDLE as IDLE, Timeline as Timeline, names_of as names_of, slice_host as slice_host

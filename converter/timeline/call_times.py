@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, CallRows, Int64
+from ...schema.columns import ABSENT, CallRows, Int64
 from ...schema.linked import FOREVER, NEVER, LinkedTrace, previous_on_stream
 from ...schema.machine import LatencyStats, by_name, of_each
 
@@ -37,7 +37,10 @@ def _with_late_copies(linked: LinkedTrace, submit_ns: Int64) -> Int64:
     Either the host was slow to launch a copy or the device to start it: the one that took its usual time was not.
     """
     calls, activities = linked.calls, linked.activities
-    row, call = _self_awaited(linked)
+    # activities for which their own calls waited
+    row, call = linked.host_waits.source_row, linked.host_waits.call_row
+    is_own = (row >= 0) & (activities.call_row[row] == call)
+    row, call = row[is_own], call[is_own]
     ready_ns = _ready_ns(linked)[row]
     submission = submit_ns[call] - calls.start[call]
     on_free_stream = ready_ns <= calls.start[call]
@@ -49,38 +52,22 @@ def _with_late_copies(linked: LinkedTrace, submit_ns: Int64) -> Int64:
     return submit_ns
 
 
-def _self_awaited(linked: LinkedTrace) -> tuple[Int64, Int64]:
-    """Returns the activities for which their own calls waited, and these calls."""
-    waits = linked.host_waits
-    awaited = waits.source_row >= 0
-    row, call = waits.source_row[awaited], waits.call_row[awaited]
-    is_own = linked.activities.call_row[row] == call
-    return row[is_own], call[is_own]
-
-
 def _ready_ns(linked: LinkedTrace) -> Int64:
     """Returns when the predecessors of each activity, on its stream and by device waits, had ended; NEVER for none."""
     activities, waits = linked.activities, linked.device_waits
     previous = previous_on_stream(activities)
     if not len(previous):
         return previous
-    ready_ns = np.where(previous >= 0, _launch_ended(linked, previous, activities.start), NEVER)
-    has_source = waits.source_row >= 0
-    np.maximum.at(ready_ns, waits.target_row[has_source], activities.end[waits.source_row[has_source]])
-    return ready_ns
-
-
-def _launch_ended(linked: LinkedTrace, rows: Int64, by: Int64) -> Int64:
-    """Returns when all branches of the launches of `rows` had ended, as the stream of a CUDA graph waits for all.
-
-    Where that is later than `by`, returns when the rows themselves had ended.
-    """
-    activities = linked.activities
+    # the stream of a CUDA graph waits for all branches of the launch, if these ended before the activity started
     ended = np.full(len(linked.calls) + 1, NEVER, np.int64)
     np.maximum.at(ended, activities.call_row, activities.end)
     ended[-1] = FOREVER
-    of_launch = ended[activities.call_row[rows]]
-    return np.where(of_launch <= by, of_launch, activities.end[rows])
+    of_launch = ended[activities.call_row[previous]]
+    of_previous = np.where(of_launch <= activities.start, of_launch, activities.end[previous])
+    ready_ns = np.where(previous >= 0, of_previous, NEVER)
+    has_source = waits.source_row >= 0
+    np.maximum.at(ready_ns, waits.target_row[has_source], activities.end[waits.source_row[has_source]])
+    return ready_ns
 
 
 @dataclass(slots=True)
@@ -115,7 +102,14 @@ def blocking_calls(linked: LinkedTrace, submit_ns: Int64) -> Blocking:
     until = np.clip(awaited, since, end)
     only_waits = submitted == ABSENT
     only_waits[position[has_since]] = False
-    idle_ns = _idle_durations(linked, CallRows(call), awaited, only_waits)
+    # how long calls of a name take that have nothing to wait for: those that began longer after what they awaited had
+    # ended than they took, as less may be due to the clocks
+    duration = calls.end[call] - calls.start[call]
+    rows = np.flatnonzero(only_waits & (awaited > NEVER) & (calls.start[call] - awaited > duration))
+    stats = by_name(duration[rows], calls.name, call[rows], linked.info.machine.resolution_ns)
+    medians = {name: latency.median for name, latency in stats.items() if latency.count}
+    usual = calls.name.take(call).numbers(lambda name: medians.get(name, ABSENT), ABSENT)
+    idle_ns = np.where(only_waits, usual, ABSENT)
     is_known = (awaited > since) & (idle_ns != ABSENT)
     return_ns = np.where(is_known, np.maximum(end - until - idle_ns, 0), 0)
     call_ns = np.where(is_known, np.clip(idle_ns - (end - until), 0, until - since), 0)
@@ -123,17 +117,3 @@ def blocking_calls(linked: LinkedTrace, submit_ns: Int64) -> Blocking:
     # after waiting for room in a queue, a launch is work of its op again
     end = np.where(since < submitted, until, end)
     return Blocking(CallRows(call), since, until, end, return_ns, call_ns)
-
-
-def _idle_durations(linked: LinkedTrace, call: CallRows, awaited: Int64, only_waits: Bool) -> Int64:
-    """Returns how long calls of each call's name usually take that have nothing to wait for, ABSENT if that is unknown.
-
-    Such calls began longer after what they awaited had ended than they took: less may be due to the clocks.
-    """
-    calls = linked.calls
-    duration = calls.end[call] - calls.start[call]
-    rows = np.flatnonzero(only_waits & (awaited > NEVER) & (calls.start[call] - awaited > duration))
-    stats = by_name(duration[rows], calls.name, call[rows], linked.info.machine.resolution_ns)
-    measured = {name: latency.median for name, latency in stats.items() if latency.count}
-    idle = calls.name.take(call).numbers(lambda name: measured.get(name, ABSENT), ABSENT)
-    return np.where(only_waits, idle, ABSENT)

@@ -1,11 +1,16 @@
-"""Delays of activities: device time beyond the usual that no dependency explains, its likely cause, and nodes for it.
+"""What passes between the release of an activity and its start: a usual part, and a delay with its cause and node.
 
-A trace shows three causes: launch calls whose activities the profiler lost, a device that was busy throughout, and a
-stream that still had a backlog when recording began.
+An activity usually starts a launch latency after its launch, or a gap after the activities that it follows, whichever
+comes later. The later one is taken to have released it. The run does not show the other one, which is taken as usual.
+A device was full if it never ran more than so many activities at once, and if late activities that were ready while it
+ran so many started just as another one ended, more often than by chance.
+
+A delay is what no dependency explains. A trace shows three causes: launch calls whose activities the profiler lost, a
+device that was busy throughout, and a stream that still had a backlog when recording began.
 """
 
-from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,14 +23,16 @@ from ...schema.columns import (
     Intervals,
     NodeNumbers,
     OpRows,
+    SummaryRepr,
     covered_within,
+    rows_by_number,
     rows_of_each,
 )
 from ...schema.graph import Delay, DependencyKind
-from ...schema.machine import LAUNCHES, LONGEST
+from ...schema.linked import NEVER, took_over
+from ...schema.machine import BY_CHANCE, CROWDED, LAUNCHES, LONGEST, LatencyColumns, by_name, of_each
 from ..edges import Edges
 from .context import ConversionContext
-from .start_timing import ConcurrencyLimit, StartTiming
 from .timeline import names_of
 
 UNRECORDED = "unrecorded host"
@@ -37,6 +44,156 @@ DELAY_NAMES = {
 }
 LOWEST = -(1 << 62)
 """Recorded thread numbers below this one, which are absurd, are ignored."""
+
+
+@dataclass(slots=True, repr=False)
+class StartTiming(SummaryRepr):
+    """A row for each activity, in ns: the `latency` after its launch, the `gap` after its predecessors on the device,
+    and the `delay` beyond these.
+
+    The delay follows the node `after`, -1 for none. That node is the launch where `by_launch` is set.
+    """
+
+    latency: Int64
+    gap: Int64
+    delay: Int64
+    after: NodeNumbers
+    by_launch: Bool
+
+
+class Release(NamedTuple):
+    """The measured end of each activity's launch, and of the last of its predecessors on the device; NEVER for none."""
+
+    launched_ns: Int64
+    ready_ns: Int64
+
+
+def release(context: ConversionContext, edges: Edges) -> Release:
+    """Returns when the sources of the edges that lead to activities ended."""
+    first, count = context.activities_from, len(context.linked.activities)
+    to_activity = (edges.target >= first) & (edges.target < context.unrecorded_from)
+    by_launch = (edges.kind & int(DependencyKind.LAUNCH)) != 0
+    columns = []
+    for chosen in (to_activity & by_launch, to_activity & ~by_launch):
+        ended = np.full(count, NEVER, np.int64)
+        np.maximum.at(ended, edges.target[chosen] - first, context.end[edges.source[chosen]])
+        columns.append(ended)
+    if context.backlog_until is not None:
+        columns[1] = np.maximum(columns[1], np.where(context.backlog_until >= 0, context.backlog_until, NEVER))
+    return Release(*columns)
+
+
+def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool | None = None) -> StartTiming:
+    """Splits the time of every activity since its release. O(n log n).
+
+    Activities that `waited_for_slot`, as a full device ran others, are late even if they took no longer than usual.
+    """
+    start, first = context.linked.activities.start, context.activities_from
+    if waited_for_slot is None:
+        waited_for_slot = np.zeros(len(start), np.bool_)
+    launched, ready = released = release(context, edges)
+    latency, gap = _typical_latencies(context, released, waited_for_slot)
+    # when the launch, and the predecessors on the device, had ended, how long before the start (0 where there are
+    # none), and how long that usually takes
+    launch = np.stack((launched, np.maximum(start - launched, 0), *latency))
+    chain = np.stack((ready, np.where(ready > NEVER, np.maximum(start - ready, 0), 0), *gap))
+    by_launch = launched + latency.median >= ready + gap.median
+    ended, elapsed, median, upper = np.where(by_launch, launch, chain)
+    is_late = (elapsed > upper) | waited_for_slot
+    delay = np.where(is_late, np.maximum(elapsed - median, 0), 0)
+    delay -= _behind_others(context, delay, waited_for_slot=waited_for_slot, spread=upper - median)
+    expected = elapsed - delay
+    # the node whose end released each activity
+    into = edges.where((edges.target >= first) & (edges.target < context.unrecorded_from))
+    row, is_launch = into.target - first, (into.kind & int(DependencyKind.LAUNCH)) != 0
+    last = (is_launch == by_launch[row]) & (context.end[into.source] == ended[row])
+    after = np.full(len(start), -1, np.int64)
+    after[row[last]] = into.source[last]
+    return StartTiming(
+        latency=np.where(by_launch, expected, np.minimum(latency.median, launch[1])),
+        gap=np.where(by_launch, np.minimum(gap.median, chain[1]), expected),
+        delay=delay,
+        after=NodeNumbers(after),
+        by_launch=by_launch,
+    )
+
+
+def _behind_others(context: ConversionContext, delay: Int64, *, waited_for_slot: Bool, spread: Int64) -> Int64:
+    """Returns by how many ns of its delay each activity was not ready yet: those that wait for a slot of a full device
+    start in the order in which they became ready.
+
+    0 where that is beyond the usual `spread` of times.
+    """
+    activities, later = context.linked.activities, np.zeros(len(delay), np.int64)
+    on_full_device = np.flatnonzero(np.isin(activities.device, activities.device[waited_for_slot]))
+    for rows in rows_by_number(on_full_device, activities.device).values():
+        rows = rows[np.argsort(activities.start[rows], kind="stable")]
+        ready = activities.start[rows] - np.where(waited_for_slot[rows], delay[rows], 0)
+        later[rows] = np.maximum.accumulate(ready) - ready
+    return np.where(later <= spread, later, 0)
+
+
+def _typical_latencies(
+    context: ConversionContext, released: Release, waited_for_slot: Bool
+) -> tuple[LatencyColumns, LatencyColumns]:
+    """Returns the usual launch latency by API and the usual gap by category, a row for each activity.
+
+    Both are measured on activities of which it is certain what released them, and the machine's where there are none.
+    """
+    activities, calls, calibration = context.linked.activities, context.linked.calls, context.linked.info.machine
+    start, has_call = activities.start, activities.call_row >= 0
+    call = activities.call_row[has_call]
+    api = Categorical(np.full(len(activities), -1, np.int32), calls.name.table)
+    api.codes[has_call] = calls.name.codes[call]
+    after_call = np.zeros(len(activities), np.bool_)
+    after_call[has_call] = start[has_call] >= calls.end[call]
+    has_slot = ~waited_for_slot & ~took_over(activities, context.slack)
+    since_launch = start - released.launched_ns
+    on_free_stream = np.flatnonzero(after_call & has_slot & (released.ready_ns <= released.launched_ns))
+    waited = has_slot & (since_launch > of_each(calibration.launch, api).upper)
+    queued = np.flatnonzero((api.codes >= 0) & waited & (released.ready_ns > NEVER))
+    since_ready = start[queued] - released.ready_ns[queued]
+    latencies = by_name(since_launch[on_free_stream], api, on_free_stream, calibration.resolution_ns)
+    gaps = by_name(since_ready, activities.category, queued, calibration.resolution_ns)
+    return of_each(latencies or calibration.launch, api), of_each(gaps or calibration.gap, activities.category)
+
+
+@dataclass(slots=True)
+class ConcurrencyLimit:
+    """How many activities each full device runs at once (`slot_counts`), and which activities were ready and waited for
+    one of its slots.
+    """
+
+    slot_counts: dict[int, int]
+    waited_for_slot: Bool
+
+
+def concurrency_limit(context: ConversionContext, timing: StartTiming) -> ConcurrencyLimit:
+    """Returns the limits of all devices that were full. O(n log n)."""
+    activities, slack = context.linked.activities, context.slack
+    limit = ConcurrencyLimit({}, np.zeros(len(activities), np.bool_))
+    computing = np.isin(activities.device, activities.device[timing.delay > 0]) & (activities.communication_row < 0)
+    for device, rows in rows_by_number(np.flatnonzero(computing), activities.device).items():
+        start, delay = activities.start[rows], timing.delay[rows]
+        end = np.maximum(context.activity_end[rows] - slack, start)
+        starts, ends = np.sort(start), np.sort(end)
+        slot_count = int(_running(starts, ends, start).max(initial=0))
+        if slot_count >= len(np.unique(activities.stream[rows])):
+            continue
+        last = np.searchsorted(ends, start + slack, side="right") - 1
+        after_an_end = (last >= 0) & (start - ends[last] <= 2 * slack)
+        device_was_full = (delay > 0) & (_running(starts, ends, start - delay + slack) >= slot_count)
+        full_count, waited_count = int(device_was_full.sum()), int((device_was_full & after_an_end).sum())
+        # the share of the device's time just after an end is the probability that one starts there by chance
+        by_chance = min(3 * slack * len(ends) / max(int(ends[-1] - starts[0]), 1), 1.0)
+        if waited_count > 1 and waited_count >= CROWDED * full_count and by_chance**waited_count <= BY_CHANCE:
+            limit.slot_counts[device] = slot_count
+            limit.waited_for_slot[rows[after_an_end]] = True
+    return limit
+
+
+def _running(starts: Int64, ends: Int64, time: Int64) -> Int64:
+    return np.searchsorted(starts, time, side="right") - np.searchsorted(ends, time, side="right")
 
 
 @dataclass(slots=True)
@@ -100,13 +257,21 @@ def _ready(context: ConversionContext, timing: StartTiming) -> Int64:
 
 def _causes(context: ConversionContext, timing: StartTiming, limit: ConcurrencyLimit, late: ActivityRows) -> Int64:
     """Returns the cause of each delay as far as the trace shows one, apart from the start of recording."""
-    activities, delay = context.linked.activities, timing.delay[late]
-    expected_ns = np.where(timing.by_launch, timing.latency, timing.gap)[late]
-    ready, lost = _ready(context, timing)[late], _lost_launches(context)
+    activities, calls, delay = context.linked.activities, context.linked.calls, timing.delay[late]
+    expected_ns, ready = np.where(timing.by_launch, timing.latency, timing.gap)[late], _ready(context, timing)[late]
     busy = _busy(context, Intervals(ready, ready + delay), activities.device[late])
     cause = np.full(len(late), int(Delay.UNEXPLAINED), np.int64)
     cause[(busy >= delay - expected_ns) | limit.waited_for_slot[late]] = Delay.CONTENTION
-    cause[_launched_between(context, late, lost)] = Delay.LOST_RECORDS
+    # launch calls whose activities are not recorded
+    has_activity = np.zeros(len(calls), np.bool_)
+    has_activity[activities.call_row[activities.call_row >= 0]] = True
+    count = np.bincount(calls.name.codes, minlength=len(calls.name.table))
+    share = np.bincount(calls.name.codes, has_activity, len(calls.name.table)) / np.maximum(count, 1)
+    lost = np.sort(calls.start[(share >= LAUNCHES)[calls.name.codes] & ~has_activity])
+    # one of them lies between the launch of an activity and that of the previous activity of its stream
+    before, launched = context.stream_previous[late], context.launched
+    since = np.where(before >= 0, launched[np.maximum(before, 0)], context.start_of_trace)
+    cause[np.searchsorted(lost, launched[late]) > np.searchsorted(lost, since)] = Delay.LOST_RECORDS
     if len(lost) or (activities.call_row < 0).any():
         # in a trace that lacks records, nothing recorded ran while this was ready
         cause[(busy <= expected_ns) & (delay > LONGEST)] = Delay.LOST_RECORDS
@@ -139,32 +304,14 @@ def _busy(context: ConversionContext, spans: Intervals, device: Int64) -> Int64:
     return busy
 
 
-def _lost_launches(context: ConversionContext) -> Int64:
-    """Returns the sorted start times of launch calls whose activities are not recorded."""
-    activities, calls = context.linked.activities, context.linked.calls
-    launched = np.zeros(len(calls), np.bool_)
-    launched[activities.call_row[activities.call_row >= 0]] = True
-    count = np.bincount(calls.name.codes, minlength=len(calls.name.table))
-    share = np.bincount(calls.name.codes, launched, len(calls.name.table)) / np.maximum(count, 1)
-    return np.sort(calls.start[(share >= LAUNCHES)[calls.name.codes] & ~launched])
-
-
-def _launched_between(context: ConversionContext, rows: ActivityRows, lost: Int64) -> Bool:
-    """Returns the activities for which a `lost` launch lies between their launch and that of the previous activity of
-    their stream.
-    """
-    before, launched = context.stream_previous[rows], context.launched
-    since = np.where(before >= 0, launched[np.maximum(before, 0)], context.start_of_trace)
-    return np.searchsorted(lost, launched[rows]) > np.searchsorted(lost, since)
-
-
 def by_cause(all_delays: Delays) -> tuple[dict[str, int], dict[str, float]]:
     """Returns the number of delays of each cause, and their time in µs."""
-    count, time = Counter[str](), Counter[str]()
-    for cause in np.unique(all_delays.cause).tolist():
-        chosen = all_delays.cause == cause
-        count[Delay(cause).label], time[Delay(cause).label] = int(chosen.sum()), int(all_delays.length[chosen].sum())
-    return dict(count), {cause: ns / 1000 for cause, ns in time.items()}
+    lengths = {
+        Delay(cause).label: all_delays.length[all_delays.cause == cause]
+        for cause in np.unique(all_delays.cause).tolist()
+    }
+    count = {cause: len(of_cause) for cause, of_cause in lengths.items()}
+    return count, {cause: int(of_cause.sum()) / 1000 for cause, of_cause in lengths.items()}
 
 
 @dataclass(slots=True)
@@ -218,16 +365,13 @@ class GraphNodes:
         that chain the metadata into a thread.
         """
         context, delays = self.context, self.delays
-        delay, group = (
-            np.arange(first, end)
-            for first, end in ((context.node_count, self.first_group), (self.first_group, len(self)))
-        )
+        delay, group = np.split(np.arange(context.node_count, len(self)), [len(delays)])
         kind = np.where(delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))
         return Edges.joined(
             [
-                Edges.of(delays.after, NodeNumbers(delay), kind),
-                Edges.of(NodeNumbers(delay), context.activity_node(delays.activity), kind),
-                Edges.of(NodeNumbers(group[:-1]), NodeNumbers(group[1:]), DependencyKind.PROGRAM_ORDER),
+                Edges.of(delays.after, delay, kind),
+                Edges.of(delay, context.activity_node(delays.activity), kind),
+                Edges.of(group[:-1], group[1:], DependencyKind.PROGRAM_ORDER),
             ]
         )
 

@@ -1,7 +1,9 @@
 """Cuts the timeline of every host thread into nodes: slices of ops, calls outside ops, waits for the device, idle time.
 
 A thread is cut where an op begins or ends, where a call launches, around blocking calls, and at hand-offs to other
-threads. Time in which a thread only waited has no node: the node after it waits instead. All times are int64 ns.
+threads. An op from 0 to 9 whose call launches at 4 becomes a slice from 0 to 4, which launches, and one from 4 to 9.
+Time belongs to the innermost span that encloses it; slices that are too short are folded into a neighbour on their
+thread. Time in which a thread only waited has no node: the node after it waits instead. All times are int64 ns.
 """
 
 from dataclasses import dataclass
@@ -15,18 +17,22 @@ from ...schema.columns import (
     Categorical,
     Int64,
     Keys,
+    NestedIntervals,
     NodeNumbers,
     Ns,
     OpRows,
     RowMap,
     SummaryRepr,
+    ThreadIntervals,
     asof_backward,
     asof_forward,
     group_searchsorted,
+    is_covered,
+    is_group_start,
+    nest,
 )
-from ...schema.linked import LinkedTrace
-from .call_times import blocking_calls, submit_times
-from .host_nodes import HostNodes, communicate, fold_short_slices, host_nodes, host_spans
+from ...schema.linked import FOREVER, NEVER, LinkedTrace, ThreadHandoffs, are_step_marks
+from .call_times import Blocking, blocking_calls, submit_times
 
 IDLE = "host idle"
 
@@ -63,66 +69,42 @@ class Timeline(SummaryRepr):
 
 def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     """Returns the host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded. O(n log n)."""
-    ops, handoffs = linked.ops, linked.handoffs
+    ops, calls, handoffs = linked.ops, linked.calls, linked.handoffs
     submit_ns = submit_times(linked)
-    spans = host_spans(linked)
+    spans = _host_spans(linked)
     blocking = blocking_calls(linked, submit_ns)
-    unfolded = host_nodes(linked, spans, submit_ns, blocking)
+    unfolded = _host_nodes(linked, spans, submit_ns, blocking)
     op_rows = RowMap(spans.op_row)
-    nodes = fold_short_slices(unfolded, handoffs, shortest_ns, _communicating(linked, unfolded, op_rows[unfolded.span]))
-    call = RowMap(spans.call_row)[nodes.span]
+    nodes = _fold_short_slices(unfolded, handoffs, shortest_ns, _longest_communicating(linked, unfolded, op_rows))
     source_node = asof_backward(Keys(nodes.thread, nodes.end), Keys(handoffs.source_thread, handoffs.source_time))
     target_node = asof_forward(Keys(nodes.thread, nodes.start), Keys(handoffs.target_thread, handoffs.target_time))
+    launch_node, sync_node = (np.full(len(calls), -1, np.int64) for _ in range(2))
+    launches, waits = np.flatnonzero((nodes.call >= 0) & ~nodes.is_wait), np.flatnonzero(nodes.is_wait)
+    launch_node[nodes.call[launches]], sync_node[nodes.call[waits]] = launches, waits
+    # calls of one op with the same submit time share the slice that ends then, which begins before nodes of no length
+    sharing = np.flatnonzero((submit_ns != ABSENT) & (launch_node < 0))
+    order = np.lexsort((nodes.end, nodes.thread))
+    ends = Keys(nodes.thread[order], nodes.end[order])
+    launch_node[sharing] = order[group_searchsorted(ends, Keys(calls.thread[sharing], submit_ns[sharing]))]
+    return_ns, call_ns = np.zeros((2, len(nodes)), np.int64)
+    wait = np.searchsorted(blocking.call, nodes.call[waits])
+    return_ns[waits], call_ns[waits] = blocking.return_ns[wait], blocking.call_ns[wait]
     return Timeline(
         is_wait=nodes.is_wait,
         thread=nodes.thread,
         start=nodes.start,
         end=nodes.end,
         op_row=op_rows[nodes.span],
-        call_row=CallRows(np.where(nodes.is_wait, nodes.call, call)),
-        launch_node=_launch_nodes(linked, nodes, submit_ns),
-        sync_node=_node_of_call(nodes, nodes.is_wait, len(linked.calls)),
+        call_row=CallRows(np.where(nodes.is_wait, nodes.call, RowMap(spans.call_row)[nodes.span])),
+        launch_node=NodeNumbers(launch_node),
+        sync_node=NodeNumbers(sync_node),
         handoff_source_node=NodeNumbers(source_node),
         handoff_target_node=NodeNumbers(target_node),
-        return_ns=_of_waits(nodes, blocking.call, blocking.return_ns),
-        call_ns=_of_waits(nodes, blocking.call, blocking.call_ns),
+        return_ns=return_ns,
+        call_ns=call_ns,
         folded=len(unfolded) - len(nodes),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
     )
-
-
-def _of_waits(nodes: HostNodes, call: CallRows, values: Int64) -> Int64:
-    """Returns the value of each wait's call, by sorted call rows; 0 for other nodes."""
-    column = np.zeros(len(nodes), np.int64)
-    column[nodes.is_wait] = values[np.searchsorted(call, nodes.call[nodes.is_wait])]
-    return column
-
-
-def _communicating(linked: LinkedTrace, nodes: HostNodes, op_row: OpRows) -> Bool:
-    """Marks the longest node of each op that communicates."""
-    row = np.flatnonzero(communicate(linked, op_row))
-    row = row[np.lexsort((nodes.end[row] - nodes.start[row], op_row[row]))]
-    longest = np.zeros(len(nodes), np.bool_)
-    longest[row[np.append(op_row[row][1:] != op_row[row][:-1], True)[: len(row)]]] = True
-    return longest
-
-
-def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> NodeNumbers:
-    """Returns the chosen node of each call, -1 for none."""
-    node = np.full(calls, -1, np.int64)
-    node[nodes.call[chosen]] = np.flatnonzero(chosen)
-    return NodeNumbers(node)
-
-
-def _launch_nodes(linked: LinkedTrace, nodes: HostNodes, submit_ns: Int64) -> NodeNumbers:
-    """Returns the node that launches for each call, -1 for calls that launch nothing."""
-    launch_node = _node_of_call(nodes, (nodes.call >= 0) & ~nodes.is_wait, len(linked.calls))
-    # calls of one op with the same submit time share the slice that ends then, which begins before nodes of no length
-    sharing = np.flatnonzero((submit_ns != ABSENT) & (launch_node < 0))
-    order = np.lexsort((nodes.end, nodes.thread))
-    ends = Keys(nodes.thread[order], nodes.end[order])
-    launch_node[sharing] = order[group_searchsorted(ends, Keys(linked.calls.thread[sharing], submit_ns[sharing]))]
-    return launch_node
 
 
 def names_of(linked: LinkedTrace, timeline: Timeline) -> Categorical:
@@ -131,3 +113,237 @@ def names_of(linked: LinkedTrace, timeline: Timeline) -> Categorical:
     of_op = (timeline.op_row >= 0) & ~timeline.is_wait
     of_call = np.where(timeline.call_row >= 0, timeline.call_row, len(calls)) + len(ops)
     return Categorical.joined((ops, calls, Categorical.of([IDLE]))).take(np.where(of_op, timeline.op_row, of_call))
+
+
+@dataclass(slots=True, repr=False)
+class HostSpans(SummaryRepr):
+    """Ops, then calls outside ops. One of `op_row` and `call_row` identifies each row; `parent` is a row of this table.
+
+    `of_call` is the row of each call, or of the op that encloses it.
+    """
+
+    thread: Int64
+    start: Int64
+    end: Int64
+    parent: Int64
+    op_row: OpRows
+    call_row: CallRows
+    of_call: Int64
+
+
+def _host_spans(linked: LinkedTrace) -> HostSpans:
+    """Returns the timed ops, and the calls outside ops, of all threads, nested."""
+    ops, calls = linked.ops, linked.calls
+    op = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name))
+    # of ops with the same start and end the caller has the smaller id
+    op = op[np.argsort(ops.id[op], kind="stable")]
+    call = np.flatnonzero(calls.op_row < 0)
+    thread = np.concatenate((ops.thread[op], calls.thread[call]))
+    start = np.concatenate((ops.start[op], calls.start[call]))
+    end = np.concatenate((ops.end[op], calls.end[call]))
+    nesting = nest(ThreadIntervals(thread, start, end))
+    of_op, of_call = (np.full(len(table), -1) for table in (ops, calls))
+    of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
+    return HostSpans(
+        thread=thread,
+        start=start,
+        # an op that ran when recording ended is cut there; a call in it may have been recorded to its end
+        end=np.concatenate((nesting.end[: len(op)], end[len(op) :])),
+        parent=nesting.parent,
+        op_row=OpRows(np.concatenate((op, np.full(len(call), -1)))),
+        call_row=CallRows(np.concatenate((np.full(len(op), -1), call))),
+        of_call=np.where(calls.op_row >= 0, np.append(of_op, -1)[calls.op_row], of_call),
+    )
+
+
+@dataclass(slots=True, repr=False)
+class HostNodes(SummaryRepr):
+    """n nodes. `span` is a row of HostSpans, -1 for idle time; `call` is the call that launches or waits, -1 for none.
+
+    `order_ns` orders nodes of no length at the same time.
+    """
+
+    thread: Int64
+    start: Int64
+    end: Int64
+    order_ns: Int64
+    is_wait: Bool
+    span: Int64
+    call: CallRows
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: Int64 | Bool) -> "HostNodes":
+        """Returns the nodes at these rows, in their order."""
+        return HostNodes(*(getattr(self, name)[rows] for name in HostNodes.__slots__))
+
+    @staticmethod
+    def of(times: ThreadIntervals, span: Int64 | None = None, order_ns: Int64 | None = None) -> "HostNodes":
+        """Returns work of these spans, idle time by default, which neither launches nor waits."""
+        none, is_wait = np.full(len(times.start), -1), np.zeros(len(times.start), np.bool_)
+        order_ns = times.start if order_ns is None else order_ns
+        return HostNodes(*times, order_ns, is_wait, none if span is None else span, CallRows(none.copy()))
+
+    @staticmethod
+    def joined(parts: "list[HostNodes]") -> "HostNodes":
+        """Returns the nodes of all parts, one part after the other."""
+        columns = ([getattr(part, name) for part in parts] for name in HostNodes.__slots__)
+        return HostNodes(*map(np.concatenate, columns))  # type: ignore[arg-type]
+
+
+def _host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
+    """Returns all host nodes, by thread and in program order.
+
+    `submit_ns` is when each call launched, ABSENT for other calls.
+    """
+    work = _work(linked, spans, submit_ns, blocking)
+    # an op that communicates and has no stretch becomes a node of no length, as other ranks wait for it
+    instant = _communicate(linked, spans.op_row)
+    instant[work.span[work.span >= 0]] = False
+    span, call = np.flatnonzero(instant), blocking.call
+    communications = HostNodes.of(ThreadIntervals.at(spans.thread[span], spans.start[span]), span)
+    # if a call launches and waits, the wait is the later node, unless it waited for room in a queue to launch
+    begin, times = linked.calls.start[call], (linked.calls.thread[call], blocking.until, blocking.end)
+    order_ns = np.where(blocking.since < submit_ns[call], begin - 1, np.maximum(begin + 1, blocking.since))
+    waits = HostNodes(*times, order_ns, np.ones(len(call), np.bool_), spans.of_call[call], call)
+    nodes = HostNodes.joined([work, _zero_length_launches(linked, spans, submit_ns, work), communications, waits])
+    # so does a thread that begins with a wait, as the awaited work does not tell when the thread began
+    order = np.lexsort((nodes.order_ns, nodes.start, nodes.thread))
+    first = order[is_group_start(nodes.thread[order])]
+    first = first[nodes.is_wait[first]]
+    since = blocking.since[np.searchsorted(call, nodes.call[first])]
+    nodes = HostNodes.joined([nodes, HostNodes.of(ThreadIntervals.at(nodes.thread[first], since))])
+    return nodes.take(np.lexsort((nodes.order_ns, nodes.end > nodes.start, nodes.start, nodes.thread)))
+
+
+def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
+    """Returns the slices between neighbouring cuts of a thread, without those in which it waited."""
+    calls, handoffs = linked.calls, linked.handoffs
+    thread, time = _cuts(linked, spans, submit_ns, blocking)
+    idle = handoffs.waiting_since != ABSENT
+    waits = ThreadIntervals(calls.thread[blocking.call], blocking.since, blocking.end)
+    idle_times = (handoffs.target_thread, handoffs.waiting_since, handoffs.target_time)
+    waited = is_covered(thread, time, waits)
+    waited |= is_covered(thread, time, ThreadIntervals(*(column[idle] for column in idle_times)))
+    is_last = is_group_start(thread)[1:]
+    row = np.flatnonzero(~is_last & ~waited[:-1])
+    thread, start, end = thread[row], time[row], time[row + 1]
+    nested = NestedIntervals(ThreadIntervals(spans.thread, spans.start, spans.end), spans.parent)
+    span = nested.innermost(ThreadIntervals(thread, start, end))
+    first, last = _extent(thread, spans, linked)
+    return HostNodes.of(ThreadIntervals(thread, start, end), span).take((start >= first) & (end <= last))
+
+
+def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
+    """Returns the distinct (thread, time) pairs at which a thread is cut, by thread and time."""
+    calls, handoffs = linked.calls, linked.handoffs
+    launch = np.flatnonzero(submit_ns != ABSENT)
+    blocked = calls.thread[blocking.call]
+    idle = handoffs.waiting_since != ABSENT
+    cuts = (
+        (spans.thread, spans.start),
+        (spans.thread, spans.end),
+        (calls.thread[launch], submit_ns[launch]),
+        (blocked, blocking.since),
+        (blocked, blocking.until),
+        (blocked, blocking.end),
+        (handoffs.source_thread, handoffs.source_time),
+        (handoffs.target_thread, handoffs.target_time),
+        (handoffs.target_thread[idle], handoffs.waiting_since[idle]),
+    )
+    thread, time = (np.concatenate(columns) for columns in zip(*cuts, strict=True))
+    order = np.lexsort((time, thread))
+    thread, time = thread[order], time[order]
+    is_first = is_group_start(thread, time)
+    return thread[is_first], time[is_first]
+
+
+def _extent(thread: Int64, spans: HostSpans, linked: LinkedTrace) -> tuple[Int64, Int64]:
+    """Returns, for each row, when its thread's first op or hand-off to it begins, and when its last work or hand-off
+    ends.
+
+    Outside of this a thread has no idle time.
+    """
+    handoffs = linked.handoffs
+    threads = np.unique(np.concatenate((spans.thread, handoffs.source_thread, handoffs.target_thread)))
+    first = np.full(len(threads), FOREVER, np.int64)
+    last = np.full(len(threads), NEVER, np.int64)
+    np.minimum.at(first, np.searchsorted(threads, spans.thread), spans.start)
+    np.minimum.at(first, np.searchsorted(threads, handoffs.target_thread), handoffs.target_time)
+    np.maximum.at(last, np.searchsorted(threads, spans.thread), spans.end)
+    np.maximum.at(last, np.searchsorted(threads, handoffs.source_thread), handoffs.source_time)
+    position = np.minimum(np.searchsorted(threads, thread), max(len(threads) - 1, 0))
+    return first[position], last[position]
+
+
+def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, work: HostNodes) -> HostNodes:
+    """Returns a node of no length for each launch at whose submit time no slice of its own op ends.
+
+    Slices that end there get the call of the launch, in place.
+    """
+    calls = linked.calls
+    launch = np.flatnonzero(submit_ns != ABSENT)
+    if len(work):
+        order = np.lexsort((work.end, work.thread))
+        submits = Keys(calls.thread[launch], submit_ns[launch])
+        position = group_searchsorted(Keys(work.thread[order], work.end[order]), submits)
+        before = order[np.minimum(position, len(order) - 1)]
+        ends_there = (work.thread[before] == submits.group) & (work.end[before] == submits.value)
+        ends_there &= work.span[before] == spans.of_call[launch]
+        work.call[before[ends_there]] = launch[ends_there]
+        launch = launch[~ends_there]
+    times = ThreadIntervals.at(calls.thread[launch], submit_ns[launch])
+    nodes = HostNodes.of(times, spans.of_call[launch], calls.start[launch])
+    nodes.call[:] = launch
+    return nodes
+
+
+def _communicate(linked: LinkedTrace, op_row: OpRows) -> Bool:
+    """Says which of the ops, -1 for none, communicate."""
+    return np.asarray(np.append(linked.ops.communication_row, -1)[op_row] >= 0)
+
+
+def _longest_communicating(linked: LinkedTrace, nodes: HostNodes, op_rows: RowMap[OpRows]) -> Bool:
+    """Marks the longest node of each op that communicates."""
+    op_row = op_rows[nodes.span]
+    row = np.flatnonzero(_communicate(linked, op_row))
+    row = row[np.lexsort((nodes.end[row] - nodes.start[row], op_row[row]))]
+    longest = np.zeros(len(nodes), np.bool_)
+    longest[row[np.append(op_row[row][1:] != op_row[row][:-1], True)[: len(row)]]] = True
+    return longest
+
+
+def _fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int, is_kept: Bool) -> HostNodes:
+    """Gives the time of slices shorter than `shortest` ns to the next node of the thread, or else to the previous one.
+
+    Nodes that `is_kept` marks are not folded.
+    A launch is at its slice's end and never moves. A slice is not folded into a wait, nor across time in which the
+    thread waited.
+    """
+    # the start of a wait and of a hand-off's target must not move, nor the end of a launch, a wait and a source
+    fixed_start, fixed_end = nodes.is_wait.copy(), nodes.call >= 0
+    targets = asof_forward(Keys(nodes.thread, nodes.start), Keys(handoffs.target_thread, handoffs.target_time))
+    sources = asof_backward(Keys(nodes.thread, nodes.end), Keys(handoffs.source_thread, handoffs.source_time))
+    fixed_start[targets[targets >= 0]] = True
+    fixed_end[sources[sources >= 0]] = True
+    short = ~is_kept & ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
+    if not short.any():
+        return nodes
+    count, rows = len(nodes), np.arange(len(nodes))
+    touches = (nodes.thread[1:] == nodes.thread[:-1]) & (nodes.start[1:] == nodes.end[:-1])
+    stretch = np.concatenate(([0], np.cumsum(~touches)))
+    following = np.minimum.accumulate(np.where(short, count, rows)[::-1])[::-1]
+    preceding = np.maximum.accumulate(np.where(short, -1, rows))
+
+    target = np.where(following < count, following, 0)
+    forward = short & (following < count) & ~fixed_start[target] & (stretch[target] == stretch)
+    start, end = nodes.start.copy(), nodes.end.copy()
+    np.minimum.at(start, target[forward], nodes.start[forward])
+
+    target = np.maximum(preceding, 0)
+    backward = short & ~forward & (preceding >= 0) & ~fixed_end[target] & (stretch[target] == stretch)
+    np.maximum.at(end, target[backward], nodes.end[backward])
+
+    nodes.start, nodes.end = start, end
+    return nodes.take(~(forward | backward))

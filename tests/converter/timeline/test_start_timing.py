@@ -17,7 +17,7 @@ from execgraph.converter.timeline import (
     start_timing,
 )
 from execgraph.converter.timeline.context import ConversionContext
-from execgraph.converter.timeline.start_timing import release
+from execgraph.converter.timeline.delays import release
 from execgraph.schema.graph import Delay
 from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import LatencyStats, MachineCalibration
