@@ -6,7 +6,6 @@ Node type, collective type and bytes follow from tables of names and dtypes; tag
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
@@ -76,26 +75,13 @@ _BYTES = {
 BYTES_OF_DTYPE = {name: size for size, names in _BYTES.items() for name in names.split()}
 
 
-def bytes_per_element(dtype: str) -> int:
-    """Returns the size of a dtype by any of the names that PyTorch writes; 1 for an unknown name.
+def bytes_per_element(dtype: str, unknown: int = 1) -> int:
+    """Returns the size of a dtype by any of the names that PyTorch writes; `unknown` for another name.
 
     >>> bytes_per_element("c10::BFloat16"), bytes_per_element("Float8_e4m3fn"), bytes_per_element("long int")
     (2, 1, 8)
     """
-    return BYTES_OF_DTYPE.get(_plain_dtype(dtype), 1)
-
-
-def is_known_dtype(dtype: str) -> bool:
-    """Returns whether the element size of a dtype is known.
-
-    >>> is_known_dtype("c10::BFloat16"), is_known_dtype("quantum")
-    (True, False)
-    """
-    return _plain_dtype(dtype) in BYTES_OF_DTYPE
-
-
-def _plain_dtype(dtype: str) -> str:
-    return re.sub(r"c10::|torch\.|[^a-z0-9]", "", dtype.lower())
+    return BYTES_OF_DTYPE.get(re.sub(r"c10::|torch\.|[^a-z0-9]", "", dtype.lower()), unknown)
 
 
 def peers(recorded: Communication, node: NodeType, own_rank: int) -> tuple[int, int]:
@@ -170,17 +156,15 @@ class Message(NamedTuple):
     channel: "Channel"
 
 
-@dataclass(slots=True)
-class CommunicationColumns:
-    """The communication attributes of a graph of `count` nodes, and how many communications have an unknown type or
+class CommunicationColumns(NamedTuple):
+    """The types and communication attributes of a graph's nodes, and how many communications have an unknown type or
     dtype.
     """
 
-    count: int
     types: npt.NDArray[np.uint8]
     attributes: dict[str, Column]
-    unknown_types: int = 0
-    unknown_dtypes: int = 0
+    unknown_types: int
+    unknown_dtypes: int
 
 
 class _Known(NamedTuple):
@@ -210,9 +194,9 @@ def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[Commu
             seen[number] += 1
     types = np.full(count, NodeType.COMP, np.uint8)
     types[[node.row for node in known]] = [node.decoded.node for node in known]
-    unknown_dtypes = sum(node.decoded.size > 0 and not is_known_dtype(node.recorded.dtype) for node in known)
+    unknown_dtypes = sum(node.decoded.size > 0 and not bytes_per_element(node.recorded.dtype, 0) for node in known)
     attributes = _attributes(known, linked.info.rank, count)
-    return CommunicationColumns(count, types, attributes, len(nodes) - len(known), unknown_dtypes)
+    return CommunicationColumns(types, attributes, len(nodes) - len(known), unknown_dtypes)
 
 
 def _attributes(nodes: list[_Known], own_rank: int, count: int) -> dict[str, Column]:
@@ -233,8 +217,11 @@ def _attributes(nodes: list[_Known], own_rank: int, count: int) -> dict[str, Col
         for name, rank in (("comm_src", recorded.source), ("comm_dst", recorded.target)):
             if rank >= 0:
                 integers[name][row] = rank
-        if split := split_bytes(recorded, decoded, size):
-            splits[row] = split
+        split, parts = recorded.in_split, sum(recorded.in_split)
+        is_split = decoded.type is CollectiveType.ALL_TO_ALL and split and min(split) >= 0
+        if is_split and len(split) == len(recorded.ranks):
+            # the unit of splits may be rows
+            splits[row] = [size * part // parts for part in split] if parts else [0] * len(split)
     lists = _message_attributes(integers, messages, count)
     names = _texts({node.row: node.recorded.group for node in nodes}, count)
     purposes = {node.row: node.recorded.description for node in nodes if node.recorded.description}
@@ -261,19 +248,6 @@ def _lists(lists: Mapping[int, Sequence[int]], count: int) -> Ragged:
     """Returns a column with these lists by row, whose rows ascend."""
     row = np.repeat(np.array([*lists], np.int64), [*map(len, lists.values())])
     return Ragged.grouped(row, np.fromiter(chain.from_iterable(lists.values()), np.int64, len(row)), count)
-
-
-def split_bytes(recorded: Communication, decoded: Meaning, size: int) -> list[int]:
-    """Returns how many of `size` bytes an all-to-all sends to each member of its group; empty if that is not known.
-    O(members).
-    """
-    split, rows = recorded.in_split, sum(recorded.in_split)
-    if decoded.type is not CollectiveType.ALL_TO_ALL or len(split) != len(recorded.ranks):
-        return []
-    if any(part < 0 for part in split):
-        return []
-    # the unit of splits may be rows
-    return [size * part // rows for part in split] if rows else [0] * len(split)
 
 
 def _messages(node: _Known, own_rank: int, labels: dict[tuple[int, ...], dict[str, str]]) -> list[Message]:

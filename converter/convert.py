@@ -3,13 +3,12 @@
 The steps: cut the host timeline into nodes, apply the dependency rules, order the nodes, fill the columns.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from ..schema.arguments import GENERIC, Target, wrong_argument
+from ..schema.arguments import GENERIC, wrong_argument
 from ..schema.columns import ActivityRows, NodeNumbers, OpRows, Ragged
 from ..schema.comm_groups import RankList
 from ..schema.counts import Counts
@@ -24,11 +23,9 @@ from .graph_columns import BuiltGraph, GraphEdges, graph_of
 from .options import Options
 from .targets import lower_for_target
 from .timeline import (
-    ConcurrencyLimit,
     ConversionContext,
     Delays,
     GraphNodes,
-    StartTiming,
     by_cause,
     concurrency_limit,
     find_delays,
@@ -85,10 +82,16 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     shift = linked.activities.start - recorded.start
     context = ConversionContext(linked, slice_host(linked, options.shortest_slice), shift)
     edges, dropped = _dependencies(context, options)
-    timing, limit = _start_timing(context, edges)
+    timing = start_timing(context, edges)
+    limit = concurrency_limit(context, timing)
+    if limit.slot_counts:
+        # usual latencies and gaps are those of activities that did not wait for a slot of a full device
+        timing = start_timing(context, edges, limit.waited_for_slot)
     delays = find_delays(context, timing, limit)
     kept_delays = delays if options.delays else delays.none()
-    nodes = GraphNodes(context, kept_delays, _group_ops(context, options.target))
+    # ops that only describe process groups: simulators read these from a separate file
+    is_group = linked.ops.name.where(lambda name: options.target == GENERIC and GROUP_INIT in name)
+    nodes = GraphNodes(context, kept_delays, OpRows(np.flatnonzero(is_group)))
     if options.promote == "all":
         edges = deduplicated(with_synchronous_launches(context, edges), len(nodes))
     graph_edges, in_circles = _ordered(nodes, Edges.joined([edges, nodes.edges()]))
@@ -140,31 +143,11 @@ def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphEdges, Counts]:
     return graph_edges, dropped
 
 
-def _start_timing(context: ConversionContext, edges: Edges) -> tuple[StartTiming, ConcurrencyLimit]:
-    """Returns the device time of all activities, and which of them waited for a slot of a full device.
-
-    Usual latencies and gaps are measured without the activities that waited for a slot.
-    """
-    timing = start_timing(context, edges)
-    limit = concurrency_limit(context, timing)
-    return (start_timing(context, edges, limit.waited_for_slot) if limit.slot_counts else timing), limit
-
-
-def _group_ops(context: ConversionContext, target: Target) -> OpRows:
-    """Returns the rows of ops that only describe process groups, for a generic graph; simulators read these from a
-    separate file.
-    """
-    is_group = context.linked.ops.name.where(lambda name: GROUP_INIT in name)
-    return OpRows(np.flatnonzero(is_group) if target == GENERIC else np.empty(0, np.int64))
-
-
 def _report(context: ConversionContext, built: BuiltGraph, delays: Delays) -> ConvertReport:
     graph, communication, work, _ = built
     kinds = graph.attributes["data_dep_kinds"]
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
-    edges = Counter[str]()
-    for kind in DependencyKind:
-        edges[kind.label] = int((values & int(kind) != 0).sum())
+    edges = {kind.label: int((values & int(kind) != 0).sum()) for kind in DependencyKind}
     overlap = context.linked.activities.end - context.activity_end
     delay_counts, delays_us = by_cause(delays)
     return ConvertReport(

@@ -5,6 +5,7 @@ awaited, where calls that have nothing to wait for take 2 µs, has a gap of 6 µ
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,43 +54,36 @@ def graph_of(
     nodes: GraphNodes, timing: StartTiming, edges: GraphEdges, *, options: Options, work: KernelWork | None
 ) -> BuiltGraph:
     """Returns the graph with these nodes and edges; ids are rows + 1. `work` is computed if it is None."""
-    context, order = nodes.context, edges.order
-    columns = _Columns(nodes, order)
-    communication = communication_columns(context.linked, len(order), columns.communications())
-    communication.types[order >= nodes.first_group] = NodeType.METADATA
-    if work is None:
-        work = kernel_work(context.linked, context.op_parent)
-    dependencies, kinds = _by_target(edges.data, len(order))
+    context, count = nodes.context, len(edges.order)
+    columns = _Columns(replace(nodes, order=edges.order), edges.order)
+    communication = communication_columns(context.linked, count, columns.communications())
+    communication.types[edges.order >= nodes.first_group] = NodeType.METADATA
+    work = kernel_work(context.linked, context.op_parent) if work is None else work
+    data, control = (part.where(np.lexsort((part.source, part.target))) for part in (edges.data, edges.control))
+    dependencies = Ragged.grouped(data.target, data.source + 1, count)
     attributes: dict[str, Column] = dict(columns.times(timing, edges.data))
     attributes.update(columns.of_ops())
     attributes.update(columns.of_python())
     attributes.update(columns.of_activities(work))
     if options.live_bytes:
-        attributes["live_bytes"] = columns.column(*most_live_bytes(context))
-    attributes.update(communication.attributes.items())
+        attributes["live_bytes"] = columns.nodes.column(*_most_live_bytes(context))
+    attributes.update(communication.attributes)
     graph = ExecutionGraph(
-        id=NodeIds(np.arange(1, len(order) + 1, dtype=np.int64)),
-        name=nodes.names.take(order),
+        id=NodeIds(np.arange(1, count + 1, dtype=np.int64)),
+        name=columns.nodes.names,
         type=communication.types,
         data_deps=dependencies,
-        ctrl_deps=_by_target(edges.control, len(order))[0],
+        ctrl_deps=Ragged.grouped(control.target, control.source + 1, count),
         start_time_micros=np.asarray(attributes["start_time_ns"]) // 1000,
-        duration_micros=np.zeros(len(order), np.int64),
-        attributes=used(attributes) | {"data_dep_kinds": kinds},
+        duration_micros=np.zeros(count, np.int64),
+        attributes=used(attributes) | {"data_dep_kinds": Ragged(dependencies.starts, data.kind)},
         metadata=_metadata(context),
     )
-    unusable = Counts()
     graph.duration_micros = whole_microseconds(graph.duration_ns + graph.integers("gap_ns", 0), lanes_of(graph))
+    unusable = Counts()
     if options.io == "full":
         graph.tensors = columns.tensors(unusable)
     return BuiltGraph(graph, communication, work, unusable.without_zeros())
-
-
-def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
-    """Returns the ids on which each node depends, and the kinds of these dependencies."""
-    order = np.lexsort((edges.source, edges.target))
-    sources = Ragged.grouped(edges.target[order], edges.source[order] + 1, count)
-    return sources, Ragged(sources.starts, edges.kind[order])
 
 
 class _Columns:
@@ -100,21 +94,9 @@ class _Columns:
         timeline = self.context.timeline
         # waits and idle time belong to no op
         self.op_of_slice = np.where(timeline.is_wait, -1, timeline.op_row)
-        self.op = OpRows(self.column(self.op_of_slice, missing=-1))
+        self.op = OpRows(nodes.column(self.op_of_slice, missing=-1))
         self.slice = np.where(self.op >= 0, cumcount(self.op), ABSENT)
         """The number of each slice within its op, from 0; ABSENT for a node without an op."""
-
-    def column(
-        self,
-        host: Int64 | None = None,
-        activities: Int64 | None = None,
-        *,
-        delays: Int64 | None = None,
-        groups: Int64 | None = None,
-        missing: int = ABSENT,
-    ) -> Int64:
-        """Returns a column from the values of each kind of node."""
-        return self.nodes.column(host, activities, delays=delays, groups=groups, missing=missing)[self.order]
 
     def times(self, timing: StartTiming, data: Edges) -> Iterator[tuple[str, Column]]:
         """Yields the columns of all nodes' times, and of what the time before an activity or the end of a wait is.
@@ -123,21 +105,25 @@ class _Columns:
         from the `gap_ns` of the run.
         """
         context, timeline, order = self.context, self.context.timeline, self.order
-        start, end = self.nodes.start[order], self.nodes.end[order]
+        start, end = self.nodes.start, self.nodes.end
+        # the time from the end of each row's last dependency, or from the trace's start, to its own start
+        ready = np.full(len(start), start.min(initial=FOREVER))
+        ready[data.target] = NEVER
+        np.maximum.at(ready, data.target, end[data.source])
         is_activity = (order >= context.activities_from) & (order < context.unrecorded_from)
         has_gap = (timeline.return_ns > 0) | (timeline.call_ns > 0)
         of_waits, call_ns = (np.where(has_gap, column, ABSENT) for column in (timeline.return_ns, timeline.call_ns))
-        gap = np.where(is_activity, _since_dependencies(data, start, end), self.column(of_waits))
-        latency, chain = self.column(activities=timing.latency), self.column(call_ns, timing.gap)
+        gap = np.where(is_activity, np.maximum(start - ready, 0), self.nodes.column(of_waits))
+        latency, chain = self.nodes.column(activities=timing.latency), self.nodes.column(call_ns, timing.gap)
         is_delay = (order >= context.node_count) & (order < self.nodes.first_group)
         yield "is_cpu_op", (~is_activity & ~is_delay).astype(np.int64)
-        yield "start_time_ns", start - self.column(activities=context.clock_shift, missing=0)
+        yield "start_time_ns", start - self.nodes.column(activities=context.clock_shift, missing=0)
         yield "duration_ns", end - start
         yield "gap_ns", gap
         yield "latency_ns", np.where(latency == gap, ABSENT, latency)
         yield "chain_gap_ns", np.where(chain == gap, ABSENT, chain)
-        yield "delay", self.column(delays=self.nodes.delays.cause)
-        yield "overlap_ns", self.column(activities=context.linked.activities.end - context.activity_end)
+        yield "delay", self.nodes.column(delays=self.nodes.delays.cause)
+        yield "overlap_ns", self.nodes.column(activities=context.linked.activities.end - context.activity_end)
 
     def of_ops(self) -> Iterator[tuple[str, Column]]:
         """Yields the columns of what is recorded of ops, on their slices; of activities the op that launched them."""
@@ -148,11 +134,11 @@ class _Columns:
             # the row -1, of nodes without an op, takes the last value: ABSENT
             return np.append(values, ABSENT)[rows]
 
-        launched_by = OpRows(self.column(self.op_of_slice, activities.op_row, missing=-1))
+        launched_by = OpRows(self.nodes.column(self.op_of_slice, activities.op_row, missing=-1))
         schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[self.op]
         yield "op_id", of_op(np.where(by_host, ops.id, ABSENT), launched_by)
         yield "slice", self.slice
-        yield "tid", self.nodes.threads[self.order]
+        yield "tid", self.nodes.threads
         yield "rf_id", of_op(ops.rf_id)
         yield "fw_parent", of_op(np.where(by_host, ops.fw_parent, ABSENT))
         yield "seq_id", of_op(ops.seq_id)
@@ -173,28 +159,28 @@ class _Columns:
             ops, calls, activities = np.split(names.codes.astype(np.int64), np.cumsum([len(of_op), len(of_call)]))
             of_called = np.append(calls, -1)[timeline.call_row]
             of_host = np.where(self.op_of_slice >= 0, np.append(ops, -1)[self.op_of_slice], of_called)
-            codes = self.column(of_host, activities, missing=-1)
+            codes = self.nodes.column(of_host, activities, missing=-1)
             yield name, Categorical(codes.astype(np.int32), names.table)
 
     def of_activities(self, work: KernelWork) -> Iterator[tuple[str, Column]]:
         """Yields the columns of where activities ran, and of the operations, bytes and sizes of elements of kernels."""
         activities = self.context.linked.activities
-        category = self.column(activities=activities.category.codes.astype(np.int64), missing=-1)
+        category = self.nodes.column(activities=activities.category.codes.astype(np.int64), missing=-1)
         correlation = np.where(activities.correlation != 0, activities.correlation, ABSENT)
-        yield "device", self.column(activities=activities.device)
-        yield "stream", self.column(activities=activities.stream)
-        yield "correlation", self.column(activities=correlation)
+        yield "device", self.nodes.column(activities=activities.device)
+        yield "stream", self.nodes.column(activities=activities.stream)
+        yield "correlation", self.nodes.column(activities=correlation)
         yield "cat", Categorical(category.astype(np.int32), activities.category.table)
-        yield "num_ops", self.column(activities=work.operations)
-        yield "tensor_size", self.column(activities=work.bytes)
-        yield "element_size", self.column(activities=work.element)
+        yield "num_ops", self.nodes.column(activities=work.operations)
+        yield "tensor_size", self.nodes.column(activities=work.bytes)
+        yield "element_size", self.nodes.column(activities=work.element)
 
     def communications(self) -> list[CommunicationNode]:
         """Returns the nodes that communicate, in graph order: activities, and the longest slice of each host op that
         does.
         """
         linked = self.context.linked
-        of_activity = self.column(activities=linked.activities.communication_row, missing=-1)
+        of_activity = self.nodes.column(activities=linked.activities.communication_row, missing=-1)
         activity = self.order - self.context.activities_from
         nodes = [
             CommunicationNode(row, int(of_activity[row]), linked.activities.name[int(activity[row])])
@@ -202,7 +188,7 @@ class _Columns:
         ]
         slices = np.flatnonzero(self.op >= 0)
         slices = slices[linked.ops.communication_row[self.op[slices]] >= 0]
-        length = (self.nodes.end - self.nodes.start)[self.order[slices]]
+        length = (self.nodes.end - self.nodes.start)[slices]
         longest = {int(self.op[row]): row for row in slices[np.argsort(length, kind="stable")].tolist()}
         nodes += [CommunicationNode(row, int(linked.ops.communication_row[op]), "") for op, row in longest.items()]
         return sorted(nodes)
@@ -213,7 +199,7 @@ class _Columns:
         """
         ops = self.context.linked.ops
         rows = np.flatnonzero((self.slice == 0) | (self.order >= self.nodes.first_group))
-        op = self.column(self.op_of_slice, groups=self.nodes.groups, missing=-1)[rows]
+        op = self.nodes.column(self.op_of_slice, groups=self.nodes.groups, missing=-1)[rows]
         has_lists = ops.inputs.take(op).differ(NO_TENSORS) | ops.outputs.take(op).differ(NO_TENSORS)
         rows, op, arguments = rows[has_lists], op[has_lists], ops.arguments
         return TensorText(
@@ -223,15 +209,7 @@ class _Columns:
         )
 
 
-def _since_dependencies(edges: Edges, start: Int64, end: Int64) -> Int64:
-    """Returns the time (ns) from the end of each row's last dependency, or from the trace's start, to its own start."""
-    ready = np.full(len(start), start.min(initial=FOREVER))
-    ready[edges.target] = NEVER
-    np.maximum.at(ready, edges.target, end[edges.source])
-    return np.asarray(np.maximum(start - ready, 0))
-
-
-def most_live_bytes(context: ConversionContext) -> tuple[Int64, Int64]:
+def _most_live_bytes(context: ConversionContext) -> tuple[Int64, Int64]:
     """Returns the most bytes that are live on the host during each slice of an op, and the bytes that are live on the
     device when each activity is launched; ABSENT where no tensors are recorded. O(n log n).
 
@@ -244,8 +222,10 @@ def most_live_bytes(context: ConversionContext) -> tuple[Int64, Int64]:
     if len(on_host.storage):
         host[slices] = highest_within(live_bytes(on_host), timeline.start[slices], timeline.end[slices])
     has_call = np.flatnonzero(context.linked.activities.call_row >= 0)
-    device = _as_tensors_number(context.linked.activities.device, storages.device)
-    launched = rows_by_number(has_call, device)
+    # PyTorch numbers the devices that a process sees, some profilers those of the machine; a single device is the same
+    device = context.linked.activities.device
+    ran, named = np.unique(device), np.unique(storages.device[storages.device != HOST])
+    launched = rows_by_number(has_call, np.broadcast_to(named, device.shape) if len(ran) == len(named) == 1 else device)
     for number, living in rows_by_number(np.flatnonzero(storages.device != HOST), storages.device).items():
         if (rows := launched.get(number)) is not None:
             at = context.launched[rows]
@@ -253,19 +233,16 @@ def most_live_bytes(context: ConversionContext) -> tuple[Int64, Int64]:
     return host, activities
 
 
-def _as_tensors_number(device: Int64, of_tensors: Int64) -> Int64:
-    """Returns the device numbers of activities as tensors number the devices.
-
-    PyTorch numbers the devices that a process sees, some profilers those of the machine. A single device is the same.
-    """
-    ran, named = np.unique(device), np.unique(of_tensors[of_tensors != HOST])
-    return np.broadcast_to(named, device.shape) if len(ran) == len(named) == 1 else device
-
-
 def _metadata(context: ConversionContext) -> dict[str, str | int]:
     import importlib.metadata  # slow to load
 
     info, ops = context.linked.info, context.linked.ops
+    steps: dict[str, str | int] = {}
+    count = step_count(ops.name, ops.end - ops.start)
+    if count and info.step_without_profiler_ns > 0:
+        steps = {STEPS: count, STEP_WITHOUT_PROFILER_NS: info.step_without_profiler_ns}
+        if info.data_wait_without_profiler_ns > 0:
+            steps[DATA_WAIT_WITHOUT_PROFILER_NS] = info.data_wait_without_profiler_ns
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}",
         "schema": info.schema,
@@ -280,18 +257,5 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
         "source_device": info.source_device,
         **{f"{STEP_START}{number}": start for number, start in step_starts(ops.name, ops.start).items()},
         **{f"{DEVICE_NAME}{device}": name for device, name in info.devices.items()},
-        **_steps(context),
+        **steps,
     }
-
-
-def _steps(context: ConversionContext) -> dict[str, str | int]:
-    """Returns how many steps there are and what was measured of them without a profiler."""
-    ops, info = context.linked.ops, context.linked.info
-    count = step_count(ops.name, ops.end - ops.start)
-    if not count or info.step_without_profiler_ns <= 0:
-        return {}
-    times = {
-        STEP_WITHOUT_PROFILER_NS: info.step_without_profiler_ns,
-        DATA_WAIT_WITHOUT_PROFILER_NS: info.data_wait_without_profiler_ns,
-    }
-    return {STEPS: count, **{key: time_ns for key, time_ns in times.items() if time_ns > 0}}

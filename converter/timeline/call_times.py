@@ -38,8 +38,9 @@ def _with_late_copies(linked: LinkedTrace, submit_ns: Int64) -> Int64:
     """
     calls, activities = linked.calls, linked.activities
     # activities for which their own calls waited
-    row, call = linked.host_waits.source_row, linked.host_waits.call_row
-    is_own = (row >= 0) & (activities.call_row[row] == call)
+    awaited = linked.host_waits.source_row >= 0
+    row, call = linked.host_waits.source_row[awaited], linked.host_waits.call_row[awaited]
+    is_own = activities.call_row[row] == call
     row, call = row[is_own], call[is_own]
     ready_ns = _ready_ns(linked)[row]
     submission = submit_ns[call] - calls.start[call]

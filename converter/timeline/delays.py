@@ -10,6 +10,7 @@ device that was busy throughout, and a stream that still had a backlog when reco
 """
 
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import NamedTuple
 
 import numpy as np
@@ -317,12 +318,13 @@ def by_cause(all_delays: Delays) -> tuple[dict[str, int], dict[str, float]]:
 @dataclass(slots=True)
 class GraphNodes:
     """The nodes of a graph by number: those of the context, then `delays`, then the rows of ops with metadata
-    (`groups`).
+    (`groups`). Their columns are in the `order` of the graph, once that is known.
     """
 
     context: ConversionContext
     delays: Delays
     groups: OpRows
+    order: NodeNumbers | EllipsisType = ...
 
     def __len__(self) -> int:
         return self.first_group + len(self.groups)
@@ -346,19 +348,22 @@ class GraphNodes:
         context = self.context
         counts = len(context.timeline), len(context.linked.activities), len(context.unrecorded), len(self.delays)
         parts = zip((host, activities, unrecorded, delays, groups), (*counts, len(self.groups)), strict=True)
-        return np.concatenate([np.broadcast_to(missing if part is None else part, count) for part, count in parts])
+        columns = [np.broadcast_to(missing if part is None else part, count) for part, count in parts]
+        return np.concatenate(columns)[self.order]
 
     @property
     def start(self) -> Int64:
         """The measured start of every node."""
-        metadata = np.full(len(self.groups), self.context.start_of_trace)
-        return np.concatenate((self.context.start, self.delays.start, metadata))
+        return self._times(self.context.start, self.delays.start)
 
     @property
     def end(self) -> Int64:
         """The measured end of every node."""
+        return self._times(self.context.end, self.delays.start + self.delays.length)
+
+    def _times(self, recorded: Int64, delays: Int64) -> Int64:
         metadata = np.full(len(self.groups), self.context.start_of_trace)
-        return np.concatenate((self.context.end, self.delays.start + self.delays.length, metadata))
+        return np.concatenate((recorded, delays, metadata))[self.order]
 
     def edges(self) -> Edges:
         """Returns edges that put each delay between the node that released its activity and the activity, and edges
@@ -382,9 +387,9 @@ class GraphNodes:
         names = [UNRECORDED] * len(self.context.unrecorded)
         names += [DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()]
         names += linked.ops.name[self.groups]
-        return Categorical.joined(
-            (names_of(linked, self.context.timeline), linked.activities.name, Categorical.of(names))
-        )
+        host = names_of(linked, self.context.timeline)
+        joined = Categorical.joined((host, linked.activities.name, Categorical.of(names)))
+        return Categorical(joined.codes[self.order], joined.table)
 
     @property
     def threads(self) -> Int64:

@@ -20,7 +20,7 @@ from ...schema.linked import (
     only_written,
     with_tensors,
 )
-from ..communication import bytes_per_element, is_known_dtype
+from ..communication import bytes_per_element
 
 HOST_DEVICE = "cpu"
 MOST_LISTED = 4096
@@ -233,7 +233,7 @@ def _device_value(index: int, value: Any, shape: Any, kind: Any) -> Value:
         return number if isinstance(number, int | float | list) else None
     if not _are_extents(shape) or not isinstance(kind, str):
         raise Unknown("a tensor's shape")
-    return Tensor.of(tuple(shape), bytes_per_element(kind) if is_known_dtype(kind) else UNKNOWN_SIZE, index, kind)
+    return Tensor.of(tuple(shape), bytes_per_element(kind, UNKNOWN_SIZE), index, kind)
 
 
 def _are_extents(shape: Any) -> bool:
