@@ -8,7 +8,7 @@ import importlib
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ...schema.errors import require
@@ -24,26 +24,16 @@ def check_no_other_profiler(torch: Any) -> None:
     """Raises Conflict where a profiler is active, or waits for the steps of its schedule.
 
     The flag knows the profilers of all threads, the function those of this thread that were started otherwise than from
-    Python.
+    Python. One that was started and marks steps may not be active yet in its first steps: PyTorch counts the steps of
+    profilers until their block ends, but not whose they are, so they are looked for.
     """
-    profilers = torch.autograd.profiler
-    if profilers._is_profiler_enabled or torch.autograd._profiler_enabled() or _is_scheduled(torch):
+    profilers, profile = torch.autograd.profiler, torch.profiler.profile
+    is_active = profilers._is_profiler_enabled or torch.autograd._profiler_enabled()
+    if is_active or (
+        "ProfilerStep" in profilers.KinetoStepTracker._step_dict
+        and any(isinstance(one, profile) and getattr(one, "step_rec_fn", None) for one in gc.get_referrers(profile))
+    ):
         raise Conflict(f"another profiler is active in this process, and PyTorch has one at a time; {REMEDY}")
-
-
-def _is_scheduled(torch: Any) -> bool:
-    """Returns whether a torch.profiler.profile was started that marks steps; in its first steps it may not be active
-    yet.
-
-    PyTorch counts the steps of profilers until their block ends, but not whose they are, so they are looked for.
-    """
-    if "ProfilerStep" not in torch.autograd.profiler.KinetoStepTracker._step_dict:
-        return False
-    profile = torch.profiler.profile
-    return any(
-        isinstance(referrer, profile) and getattr(referrer, "step_rec_fn", None)
-        for referrer in gc.get_referrers(profile)
-    )
 
 
 @contextmanager
@@ -91,7 +81,11 @@ def experimental_config(*, memory: bool = False, trace_only: bool = False) -> An
     options = {"enable_cuda_sync_events": True, "profile_all_threads": not memory, "trace_only": trace_only}
     try:
         config = torch._C._profiler._ExperimentalConfig
-        switches = {option: True for option, is_on in options.items() if is_on and _takes(config, option)}
+        switches = {}
+        for option in (option for option, is_on in options.items() if is_on):
+            with suppress(TypeError):  # which this PyTorch does not have
+                config(**{option: True})
+                switches[option] = True
         if "enable_cuda_sync_events" not in switches:
             warn("this PyTorch takes no enable_cuda_sync_events: no synchronisation records", stacklevel=3)
         return config(**switches)
@@ -111,11 +105,3 @@ def record_synchronisation(torch: Any) -> None:
     except Exception as error:
         advice = "give the profiler experimental_config=experimental_config() of execgraph.tools.capture"
         warn(f"synchronisation records were not switched on ({error!r}); {advice}", stacklevel=4)
-
-
-def _takes(config: Any, option: str) -> bool:
-    try:
-        config(**{option: True})
-    except TypeError:
-        return False
-    return True

@@ -8,16 +8,16 @@
 Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the folder, both whole or neither.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...schema.arguments import flags, whole_number
 from .pytorch import Conflict, check_no_other_profiler, experimental_config, import_torch, training_goes_on, warn
 from .timers import StepTimer
-from .windows import Destination, HostTraceObserver, PairRecorder
+from .windows import HostTraceObserver, PairRecorder
 
 BY_RANK = "{trace}_rank{rank}"
 
@@ -82,39 +82,28 @@ def capture(
         profile_memory=memory,
         experimental_config=experimental_config(memory=memory, trace_only=not stacks),  # stacks need the objects
     )
-    pairs = PairRecorder(torch, Destination(folder, name), ranks)
-    return Recorder(torch, profiler, pairs, Steps(wait, warmup, active))
-
-
-class Steps(NamedTuple):
-    """How many steps to skip, to warm up in, and to record."""
-
-    wait: int
-    warmup: int
-    active: int
+    pairs = PairRecorder(torch, folder, name, ranks)
+    return Recorder(torch, profiler, pairs, wait, wait + warmup, wait + warmup + active)
 
 
 class Recorder:
     """Counts the steps of a loop, measures those without a profiler and records those that are active.
 
-    It goes through a window in the order of a `torch.profiler.profile` that has an observer, which not every version
-    takes.
+    It prepares the profiler at a step, and records from the step `first` up to `end`. It goes through a window in the
+    order of a `torch.profiler.profile` that has an observer, which not every version takes.
     """
 
     _open: "Recorder | None" = None
     """The one of this process that records or is going to."""
 
-    def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, steps: Steps) -> None:
+    def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, prepare: int, first: int, end: int) -> None:
         self.steps = 0
-        self._torch, self._profiler, self._pairs = torch, profiler, pairs
-        self._timer = StepTimer(torch)
-        self._first = first = steps.wait + steps.warmup
-        self._boundaries = [
-            *self._measured(steps.wait),
-            (steps.wait, self._prepare),
-            (first, self._begin),
-            (first + steps.active, self._finish),
-        ]
+        self._torch, self._profiler, self._pairs, self._first = torch, profiler, pairs, first
+        self._timer = timer = StepTimer(torch)
+        # of the steps without a profiler the first one is slower, so it does not count
+        laps = [(step, timer.lap) for step in range(2, prepare)]
+        measured = [(1, self._measure), *laps, (prepare, timer.stop)] if prepare > 1 else []
+        self._boundaries = [*measured, (prepare, self._prepare), (first, self._begin), (end, self._finish)]
         self._recording = False
         self._annotation, self._ends = ExitStack(), ExitStack()
 
@@ -146,7 +135,12 @@ class Recorder:
                     not error and bool(self._boundaries) and self.steps <= self._first and self._pairs.records_this_rank
                 )
             if is_short:
-                warn(f"no complete step was recorded: {_too_short(self.steps, self._first)}", stacklevel=3)
+                done = (
+                    f"the block ended after {self.steps} step{'s' if self.steps > 1 else ''} and recording begins after"
+                )
+                why = f"{done} {self._first}; run more steps (recorder.step() ends one), or give a smaller wait and warmup"
+                never = "recorder.step() was never called; call it at the end of each step"
+                warn(f"no complete step was recorded: {why if self.steps else never}", stacklevel=3)
 
     def _enter_step(self) -> None:
         for boundary, cross in self._boundaries:
@@ -155,11 +149,6 @@ class Recorder:
         if self._recording:
             step = self._torch.profiler.record_function(f"ProfilerStep#{self.steps}")
             self._annotation.enter_context(step)
-
-    def _measured(self, wait: int) -> list[tuple[int, Callable[[], None]]]:
-        """Returns when to measure the steps without a profiler. The first one is slower, so it does not count."""
-        laps = [(step, self._timer.lap) for step in range(2, wait)]
-        return [(1, self._measure), *laps, (wait, self._timer.stop)] if wait > 1 else []
 
     def _measure(self) -> None:
         self._ends.callback(self._timer.drop)
@@ -203,10 +192,3 @@ class Recorder:
             self._ends.close()
         with suppress(Exception):
             self._pairs.drop()
-
-
-def _too_short(steps: int, first: int) -> str:
-    if not steps:
-        return "recorder.step() was never called; call it at the end of each step"
-    done = f"the block ended after {steps} step{'s' if steps > 1 else ''} and recording begins after {first}"
-    return f"{done}; run more steps (recorder.step() ends one), or give a smaller wait and warmup"

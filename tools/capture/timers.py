@@ -9,7 +9,7 @@ from itertools import pairwise
 from operator import sub
 from statistics import median
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER
 from .pytorch import synchronise, warn
@@ -63,13 +63,6 @@ class LoaderTimer:
         return timed
 
 
-class Lap(NamedTuple):
-    """When a step began on the host, and how long the loop had waited for data by then."""
-
-    begin_s: float
-    data_wait_s: float
-
-
 class StepTimer:
     """Measures the mean length of the steps between `start` and `stop`, devices included, and how much of it the loop
     waits for its data loader; `lap` ends each step but the last.
@@ -77,7 +70,8 @@ class StepTimer:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._laps: list[Lap] = []
+        self._laps: list[tuple[float, float]] = []
+        """When each step began on the host, and how long the loop had waited for data by then."""
         self._loader = LoaderTimer()
         self._mean_us: dict[str, float] = {}
 
@@ -89,20 +83,28 @@ class StepTimer:
 
     def lap(self) -> None:
         """Notes that a step has ended on the host and the next begins."""
-        self._laps.append(Lap(perf_counter(), self._loader.total_s))
+        self._laps.append((perf_counter(), self._loader.total_s))
 
     def stop(self) -> None:
         """Waits for the device and ends the measurement; warns if the steps are too few or too different."""
         self.lap()
         self.drop()
         synchronise(self._torch)
-        if self._is_uneven():
+        begun, waited = zip(*self._laps, strict=True)
+        lengths, waits = ([after - before for before, after in pairwise(ends)] for ends in (begun, waited))
+        work, usual, steps, workers = (
+            list(map(sub, lengths, waits)),
+            median(lengths),
+            len(lengths),
+            self._loader.workers,
+        )
+        if (longest := max(work)) > UNEVEN * usual:
+            why = f"of the steps before recording one took {longest * 1e3:.1f} ms and most {usual * 1e3:.1f} ms"
+            is_early = work.index(longest) < steps / 2
+            advice = "raise wait" if is_early else "something held the loop up, so record again"
+            warn(f"{why}, so how long one takes without a profiler is not known; {advice}", stacklevel=5)
             return
-        steps, workers = len(self._laps) - 1, self._loader.workers
-        times = {
-            STEP_WITHOUT_PROFILER: perf_counter() - self._laps[0].begin_s,
-            DATA_WAIT_WITHOUT_PROFILER: self._loader.total_s,
-        }
+        times = {STEP_WITHOUT_PROFILER: perf_counter() - begun[0], DATA_WAIT_WITHOUT_PROFILER: self._loader.total_s}
         self._mean_us = {key: time / steps * 1e6 for key, time in times.items()}
         if workers > steps:
             why = f"the data loader has {workers} workers, and {steps} steps were measured before recording"
@@ -110,20 +112,6 @@ class StepTimer:
                 f"{why}, so the loop may wait longer for its data than was measured; give wait={workers + 2}",
                 stacklevel=5,
             )
-
-    def _is_uneven(self) -> bool:
-        """Returns whether one of the steps did something that the others did not, and warns of it."""
-        steps = list(pairwise(self._laps))
-        lengths = [after.begin_s - before.begin_s for before, after in steps]
-        waits = [after.data_wait_s - before.data_wait_s for before, after in steps]
-        work, median_length = list(map(sub, lengths, waits)), median(lengths)
-        longest = max(work)
-        if longest <= UNEVEN * median_length:
-            return False
-        why = f"of the steps before recording one took {longest * 1e3:.1f} ms and most {median_length * 1e3:.1f} ms"
-        advice = "raise wait" if work.index(longest) < len(steps) / 2 else "something held the loop up, so record again"
-        warn(f"{why}, so how long one takes without a profiler is not known; {advice}", stacklevel=6)
-        return True
 
     def drop(self) -> None:
         """Lets go of the data loader, which a block that ends early leaves measured."""

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -22,76 +22,32 @@ ENDING = ".json.gz"
 BY_WINDOW = "window{window}/{trace}_rank{rank}"
 
 
-class Destination:
-    """A folder, and in it files named by `name`, in which {trace}, {rank} and {window} stand for what they are of.
+class PairRecorder:
+    """Records one window after the other; its methods raise whatever goes wrong.
 
+    Files go into a folder and are named by `name`, in which {trace}, {rank} and {window} stand for what they are of.
     Raises ValueError for a folder that is a file, and for a name that two traces would have in common.
     """
 
-    def __init__(self, folder: str | Path, name: str) -> None:
-        self._folder, self._name = Path(folder), name
+    def __init__(self, torch: Any, folder: str | Path, name: str, ranks: Collection[int] | None) -> None:
+        if isinstance(ranks, int):
+            raise TypeError(f"ranks: {ranks} is one, give several or [{ranks}]")
+        self._torch, self._folder, self._name = torch, Path(folder), name
+        self._ranks = None if ranks is None else frozenset(ranks)
+        self._window = 0
+        self._host: HostTraceObserver | None = None
         if self._folder.exists() and not self._folder.is_dir():
             raise ValueError(f"{folder}: not a folder; name one that the traces can go into")
         try:
-            targets = {self._target(trace, rank, 1) for trace in TRACES for rank in (0, 1)}
+            targets = {target for rank in (0, 1) for target in self._targets(rank)}
         except (LookupError, ValueError):
             targets = set()
         if len(targets) < 2 * len(TRACES):
             raise ValueError(f"name: {name!r} does not distinguish traces; it needs {{trace}} and {{rank}}")
 
-    def keep(self, traces: Sequence[Path], rank: int, window: int) -> Sequence[Path]:
-        """Moves the files, the host trace first, to their places, both whole or neither; says where they are.
-
-        Raises DataError where one was not written whole or cannot be.
-        """
-        targets = [self._target(trace, rank, window) for trace in TRACES]
-        for trace in traces:
-            _check_whole(trace)
-        with ExitStack() as outputs:
-            for trace, target in zip(traces, targets, strict=True):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with trace.open("rb") as written:
-                    shutil.copyfileobj(written, outputs.enter_context(open_output(str(target))))
-        return targets
-
-    def _target(self, trace: str, rank: int, window: int) -> Path:
-        return self._folder / f"{self._name.format(trace=trace, rank=rank, window=window)}{ENDING}"
-
-
-def _check_whole(trace: Path) -> None:
-    """Raises DataError where PyTorch could not write all of a trace, which it does not say itself. Each ends with a
-    brace.
-    """
-    tail = b""
-    if trace.exists():
-        with trace.open("rb") as written:
-            written.seek(max(trace.stat().st_size - 16, 0))
-            tail = written.read().rstrip()
-    if not tail.endswith(b"}"):
-        raise DataError(
-            f"PyTorch could not write the whole {trace.stem} trace to {trace.parent.parent}; make room there"
-        )
-
-
-def announce(kept: Sequence[Path], rank: int, speaker: int) -> None:
-    """Says on stderr which files were written and, as the one rank that speaks for the job, which command makes graphs
-    of them.
-    """
-    print(f"execgraph: rank {rank} recorded {' and '.join(map(str, kept))}", file=sys.stderr)
-    if rank == speaker:
-        print(f"execgraph: next: trace-build {shlex.quote(str(kept[0].parent))} -o graphs", file=sys.stderr)
-
-
-class PairRecorder:
-    """Records one window after the other; its methods raise whatever goes wrong."""
-
-    def __init__(self, torch: Any, destination: Destination, ranks: Collection[int] | None) -> None:
-        if isinstance(ranks, int):
-            raise TypeError(f"ranks: {ranks} is one, give several or [{ranks}]")
-        self._torch, self._destination = torch, destination
-        self._ranks = None if ranks is None else frozenset(ranks)
-        self._window = 0
-        self._host: HostTraceObserver | None = None
+    def _targets(self, rank: int) -> list[Path]:
+        names = (self._name.format(trace=trace, rank=rank, window=self._window) for trace in TRACES)
+        return [self._folder / f"{name}{ENDING}" for name in names]
 
     @cached_property
     def records_this_rank(self) -> bool:
@@ -120,17 +76,42 @@ class PairRecorder:
         if not self._host:
             return
         rank = this_rank(self._torch)
+        targets = self._targets(rank)
         try:
-            kept = self._destination.keep(self._host.beside(profiler), rank, self._window)
+            traces = self._host.beside(profiler)
+            for trace in traces:
+                _check_whole(trace)
+            with ExitStack() as outputs:  # both whole or neither
+                for trace, target in zip(traces, targets, strict=True):
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with trace.open("rb") as written:
+                        shutil.copyfileobj(written, outputs.enter_context(open_output(str(target))))
         finally:
             self.drop()
-        announce(kept, rank, speaker=min(self._ranks or (0,)))
+        print(f"execgraph: rank {rank} recorded {' and '.join(map(str, targets))}", file=sys.stderr)
+        if rank == min(self._ranks or (0,)):  # which speaks for the job
+            print(f"execgraph: next: trace-build {shlex.quote(str(targets[0].parent))} -o graphs", file=sys.stderr)
 
     def drop(self) -> None:
         """Drops a window that nobody kept."""
         host, self._host = self._host, None
         if host:
             host.drop()
+
+
+def _check_whole(trace: Path) -> None:
+    """Raises DataError where PyTorch could not write all of a trace, which it does not say itself. Each ends with a
+    brace.
+    """
+    tail = b""
+    if trace.exists():
+        with trace.open("rb") as written:
+            written.seek(max(trace.stat().st_size - 16, 0))
+            tail = written.read().rstrip()
+    if not tail.endswith(b"}"):
+        raise DataError(
+            f"PyTorch could not write the whole {trace.stem} trace to {trace.parent.parent}; make room there"
+        )
 
 
 class HostTraceObserver:
@@ -178,7 +159,7 @@ def trace_handler(folder: str | Path, *, ranks: Collection[int] | None = None, n
     in common.
     """
     torch = import_torch()
-    handler = TraceHandler(PairRecorder(torch, Destination(folder, name), ranks))
+    handler = TraceHandler(PairRecorder(torch, folder, name, ranks))
     record_synchronisation(torch)
     return handler
 
