@@ -32,9 +32,11 @@ from .critical_path import (
 )
 from .device_time import (
     communication_computation_overlap,
+    frequent_kernel_patterns,
     idle_time_breakdown,
     kernel_breakdown,
     kernel_duration_distribution,
+    launch_statistics,
     temporal_breakdown,
 )
 from .differences import WHOLE as WHOLE, WITHOUT_PROFILER as WITHOUT_PROFILER, trace_diff as trace_diff
@@ -49,7 +51,6 @@ from .job import (
     facts_of as facts_of,
     job_of as job_of,
 )
-from .launches import frequent_kernel_patterns, launch_statistics
 from .modules import modules
 from .ops import host_phases, host_time_per_op, per_op_device_time
 from .over_time import counters, memory_timeline

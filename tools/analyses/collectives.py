@@ -8,6 +8,7 @@ traces' own clocks, which agree only within one machine.
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from ...schema.graph import CollectiveType, NodeType
 from ...schema.linked import Communication
 from ..terminal import ranges
 from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace
-from .table import Columns, Quantity, Table, ints, pct, ratio, us
+from .table import Columns, Quantity, Table, ints, pct, ratio, tabulate, us
 
 NAME = "collectives_over_ranks"
 NO_COLLECTIVES = "no communication with a known group was recorded"
@@ -54,38 +55,27 @@ class Arrivals(NamedTuple):
     splits: list[list[int]]
 
 
-class RankArrivals(NamedTuple):
-    """The arrivals of a rank, and the call of each, by which they are matched over ranks; `unmatched` communications
-    have no known group or peer.
-    """
-
-    rank: int
-    calls: Calls
-    unmatched: int
-    arrivals: Arrivals
-
-
 class Collectives(NamedTuple):
-    """The arrivals of all ranks, in groups by collective, in the order of their first arrivals. `last` is the row of
-    the arrival that came last to each collective, `ends_together` whether that ends only after all arrived.
+    """The arrivals of all ranks, in groups by collective, in the order of their first arrivals, with the `labels` and
+    the process group of each. `last` is the row of the arrival that came last to each collective, `ends_together`
+    whether that ends only after all arrived.
     """
 
     arrivals: Arrivals
     groups: Groups
     process_group: list[Group]
+    labels: list[str]
     sequence: Int64
     occurrence: Int64
     last: Rows
     ends_together: Bool
 
-    @property
-    def labels(self) -> list[str]:
-        """The name of each collective's group and its members."""
-        label_of = {group: group_label(group) for group in set(self.process_group)}
-        return [label_of[group] for group in self.process_group]
+
+Part = tuple[int, Calls, int, Arrivals]
+"""A rank, its calls, by which they are matched over ranks, how many have no known group or peer, and their arrivals."""
 
 
-def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> RankArrivals:
+def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
     """Returns the rank's communications, on the device or on the host; on the host it is exposed while no device
     computes.
     """
@@ -116,7 +106,7 @@ def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> RankArrivals:
     texts = [each.name or kernel for *_, kernel, each in placed], [each.dtype for each in recorded]
     splits = [each.in_split for each in recorded]
     arrivals = Arrivals(ranks, calls.kind, start, duration, exposed, members, size, *texts, splits)
-    return RankArrivals(rank.rank, calls, len(spans) - len(calls), arrivals)
+    return rank.rank, calls, len(spans) - len(calls), arrivals
 
 
 def _size(recorded: Communication, kind: int, members: int) -> int:
@@ -128,13 +118,14 @@ def _size(recorded: Communication, kind: int, members: int) -> int:
     return elements * bytes_per_element(recorded.dtype)
 
 
-def match_collectives(parts: Sequence[RankArrivals]) -> Collectives:
+def match_collectives(calls: Sequence[Calls], of_ranks: Sequence[Arrivals]) -> Collectives:
     """Returns the collectives of all ranks."""
-    matches = match([part.calls for part in parts])
-    of_ranks = zip(*(part.arrivals for part in parts), strict=True)
-    columns: list[Any] = [[*chain(*each)] if isinstance(each[0], list) else np.concatenate(each) for each in of_ranks]
+    matches = match(calls)
+    columns: list[Any] = [
+        [*chain(*each)] if isinstance(each[0], list) else np.concatenate(each) for each in zip(*of_ranks, strict=True)
+    ]
     arrivals = Arrivals(*columns)
-    source, target = (np.concatenate([getattr(part.calls, end) for part in parts]) for end in ("source", "target"))
+    source, target = (np.concatenate([getattr(of_rank, end) for of_rank in calls]) for end in ("source", "target"))
     number, group = np.concatenate(matches.matched), np.concatenate(matches.group)
     groups, start = groupby(number), arrivals.start
     groups = groups.in_order(np.lexsort((groups.first, groups.smallest(start))))
@@ -148,10 +139,10 @@ def match_collectives(parts: Sequence[RankArrivals]) -> Collectives:
         matches.groups[code] if code >= 0 else Group(ranks_text(pair), "send/recv")
         for code, *pair in zip(*(column[groups.first].tolist() for column in (group, source, target)), strict=True)
     ]
-    first = number[groups.first]
-    return Collectives(
-        arrivals, groups, process_groups, matches.sequence[first], matches.occurrence[first], last, ends_together
-    )
+    label_of = {each: group_label(each) for each in set(process_groups)}
+    labels, first = [label_of[each] for each in process_groups], number[groups.first]
+    sequence, occurrence = matches.sequence[first], matches.occurrence[first]
+    return Collectives(arrivals, groups, process_groups, labels, sequence, occurrence, last, ends_together)
 
 
 def group_label(group: Group) -> str:
@@ -164,73 +155,50 @@ def group_label(group: Group) -> str:
     return f"{group.name} ({ranks})".strip() if ranks else group.name
 
 
-def _over_ranks(parts: Sequence[RankArrivals], _: AnalysisOptions) -> Table:
-    """Returns a row for each collective, and who waits for whom, exposed time, all-to-alls and what is missing."""
-    collectives = match_collectives(parts)
-    groups, missing = collectives.groups, _missing(collectives, {part.rank for part in parts})
-    unmatched = sum(part.unmatched for part in parts)
+def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
+    """Returns a row for each collective, and who waits for whom, exposed time, all-to-alls and what is missing.
+
+    A single arrival has no skew, and its straggler is -1.
+    """
+    ranks, calls, unmatched, of_ranks = zip(*parts, strict=True)
+    collectives = match_collectives(calls, of_ranks)
+    groups, arrivals = collectives.groups, collectives.arrivals
+    first, present, missing = groups.first.tolist(), groups.count(), _missing(collectives, set(ranks))
     note = NO_COLLECTIVES if not len(groups) else ""
-    if unmatched:
-        note = f"{note or 'not in it'}: {unmatched} communications whose group is not known"
-    note = "; ".join(filter(None, (note, _clocks(collectives))))
-    first = groups.first.tolist()
+    if sum(unmatched):
+        note = f"{note or 'not in it'}: {sum(unmatched)} communications whose group is not known"
+    shared, latency, size = present > 1, groups.smallest(arrivals.duration), groups.largest(arrivals.size)
+    end = arrivals.start + arrivals.duration
+    apart = float(np.median((groups.largest(end) - groups.smallest(end))[shared])) if shared.any() else 0.0
+    if shared.any() and apart > np.median(latency[shared]):
+        clocks = "the ranks' clocks disagree, do not trust skews and stragglers"
+        note = f"{note}{note and '; '}members end {apart / 1000:,.0f} µs apart (median): {clocks}"
+    bandwidth = ratio(size, latency, where=(latency > 0) & (size > 0))
+    bus_bandwidth = bandwidth * bus_share(arrivals.kind[groups.first], arrivals.members[groups.first])
     columns: Columns = {
         "group": collectives.labels,
         "sequence": collectives.sequence,
         "repetition": collectives.occurrence,
-        "collective": [collectives.arrivals.name[row] for row in first],
-        "dtype": [collectives.arrivals.dtype[row] for row in first],
-        "members": collectives.arrivals.members[groups.first],
-        "present": groups.count(),
-        "missing": [", ".join(map(str, ranks)) for ranks in missing],
-        **_bandwidths(collectives),
+        "collective": [arrivals.name[row] for row in first],
+        "dtype": [arrivals.dtype[row] for row in first],
+        "members": arrivals.members[groups.first],
+        "present": present,
+        "missing": [", ".join(map(str, lacking)) for lacking in missing],
+        "size": Quantity("B", size.astype(np.float64)),
+        "latency": us(latency),
+        "start_skew": us(np.where(shared, groups.largest(arrivals.start) - groups.smallest(arrivals.start), np.nan)),
+        "straggler": np.where(shared, arrivals.rank[collectives.last], -1),
+        "algorithm_bandwidth": Quantity("GB/s", bandwidth),
+        "bus_bandwidth": Quantity("GB/s", bus_bandwidth),
+        "imbalance": _imbalance(collectives),
     }
-    table = Table.from_columns(NAME, "Collectives over ranks", columns, note=note)
-    table.details = (
-        _by_size(table, len(parts)),
-        _by_group(collectives, note),
-        _waits_by_rank(collectives, note),
-        _waits(collectives, note),
-        _all_to_all(collectives),
-        _missing_by_group(collectives, missing),
-    )
-    return table
+    table = tabulate(NAME, "Collectives over ranks", columns, note)
+    by_size, by_group = _by_size(table, len(parts)), _by_group(collectives, note)
+    last = _all_to_all(collectives), _missing_by_group(collectives, missing)
+    return replace(table, details=(by_size, by_group, *_waits(collectives, note), *last))
 
 
 collectives_over_ranks = Analysis(NAME, arrivals_of, _over_ranks)
-
-
-def _clocks(collectives: Collectives) -> str:
-    """Returns a note if the members' ends are so far apart that their clocks must disagree, else ""."""
-    groups, end = collectives.groups, collectives.arrivals.start + collectives.arrivals.duration
-    shared = groups.count() > 1
-    if not shared.any():
-        return ""
-    apart = float(np.median((groups.largest(end) - groups.smallest(end))[shared]))
-    if apart <= np.median(groups.smallest(collectives.arrivals.duration)[shared]):
-        return ""
-    return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
-
-
-def _bandwidths(collectives: Collectives) -> Columns:
-    """Returns columns of size, times and bandwidths. A single arrival has no skew, and its straggler is -1."""
-    groups, first, shared = collectives.groups, collectives.groups.first, collectives.groups.count() > 1
-    latency, size = groups.smallest(collectives.arrivals.duration), groups.largest(collectives.arrivals.size)
-    skew = np.where(
-        shared, groups.largest(collectives.arrivals.start) - groups.smallest(collectives.arrivals.start), np.nan
-    )
-    bandwidth = ratio(size, latency, where=(latency > 0) & (size > 0))
-    return {
-        "size": Quantity("B", size.astype(np.float64)),
-        "latency": us(latency),
-        "start_skew": us(skew),
-        "straggler": np.where(shared, collectives.arrivals.rank[collectives.last], -1),
-        "algorithm_bandwidth": Quantity("GB/s", bandwidth),
-        "bus_bandwidth": Quantity(
-            "GB/s", bandwidth * bus_share(collectives.arrivals.kind[first], collectives.arrivals.members[first])
-        ),
-        "imbalance": _imbalance(collectives),
-    }
 
 
 def bus_share(kind: npt.ArrayLike, members: npt.ArrayLike) -> Floats:
@@ -262,32 +230,27 @@ def _by_size(table: Table, ranks: int) -> Table:
     best = np.full(len(kind), np.nan)
     np.fmax.at(best, kind.number, bus)
     best = best[kind.number[sizes.first]]
-    typical = _medians(sizes, bus)
+    # the median of what is known of each size
+    known = [[column[rows][~np.isnan(column[rows])] for rows in sizes.rows()] for column in (latency, bus)]
+    medians = [[np.median(each) if len(each) else np.nan for each in of_sizes] for of_sizes in known]
+    typical_latency, typical = np.array(medians, np.float64)
     columns: Columns = {
         "group": group[sizes.first].tolist(),
         "collective": collective[sizes.first].tolist(),
         "size": Quantity("B", size[sizes.first]),
         "count": sizes.count(),
-        "latency": Quantity("µs", _medians(sizes, latency)),
+        "latency": Quantity("µs", typical_latency),
         "bus_bandwidth": Quantity("GB/s", typical),
         "best_bandwidth": Quantity("GB/s", best),
         "of_best": pct(typical, best),
     }
-    note = ONE_RANK if ranks == 1 else ""
-    return Table.from_columns(
-        f"{NAME}_by_size", "Bandwidth of collectives by size", columns, note=note, empty=NO_COLLECTIVES
-    )
+    note, title = ONE_RANK if ranks == 1 else "", "Bandwidth of collectives by size"
+    return tabulate(f"{NAME}_by_size", title, columns, note, empty=NO_COLLECTIVES)
 
 
 def _codes(column: Sequence[str] | npt.NDArray[np.str_]) -> Int64:
     """Returns a number for each text, ascending with the texts."""
     return np.unique(np.array(column, np.str_), return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-def _medians(groups: Groups, values: Floats) -> Floats:
-    """Returns the median of the known values of each group, NaN without any."""
-    known = (values[rows][~np.isnan(values[rows])] for rows in groups.rows())
-    return np.array([np.median(each) if len(each) else np.nan for each in known], np.float64)
 
 
 def _by_group(collectives: Collectives, note: str) -> Table:
@@ -303,61 +266,46 @@ def _by_group(collectives: Collectives, note: str) -> Table:
         "exposed": us(exposed),
         "exposed_pct": pct(exposed, time),
     }
-    note = "" if len(groups) else note
-    return Table.from_columns(f"{NAME}_by_group", "Exposed communication by group", columns, note=note)
+    return tabulate(f"{NAME}_by_group", "Exposed communication by group", columns, empty=note)
 
 
-class _Waits(NamedTuple):
-    """The arrivals that waited for a later one: their rank, the rank that they waited for, and how long (ns)."""
-
-    rank: Int64
-    last_rank: Int64
-    time: Int64
-    collective: Int64
-
-
-def _waits_of(collectives: Collectives) -> _Waits:
-    number = collectives.groups.number
+def _waits(collectives: Collectives, note: str) -> tuple[Table, Table]:
+    """Returns for each rank how long it waited, how long others waited for it, and how often it arrived last; and for
+    each pair of ranks how long one waited for the other, which arrived last, the longest first.
+    """
+    number, arrivals = collectives.groups.number, collectives.arrivals
     last = collectives.last[number]
-    early = collectives.ends_together[number] & (collectives.arrivals.rank != collectives.arrivals.rank[last])
-    time = collectives.arrivals.duration - collectives.arrivals.duration[last]
-    return _Waits(
-        *(column[early] for column in (collectives.arrivals.rank, collectives.arrivals.rank[last], time, number))
+    # the arrivals that waited for a later one
+    early = np.flatnonzero(collectives.ends_together[number] & (arrivals.rank != arrivals.rank[last]))
+    rank, last_rank, time = (
+        arrivals.rank[early],
+        arrivals.rank[last[early]],
+        (arrivals.duration - arrivals.duration[last])[early],
     )
-
-
-def _waits(collectives: Collectives, note: str) -> Table:
-    """Returns for each pair of ranks how long one waited for the other, which arrived last; the longest first."""
-    waits = _waits_of(collectives)
-    pairs = groupby(waits.rank, waits.last_rank)
-    pairs = pairs.largest_first(pairs.sum(waits.time))
+    pairs = groupby(rank, last_rank)
+    pairs = pairs.largest_first(pairs.sum(time))
     columns: Columns = {
-        "rank": waits.rank[pairs.first],
-        "waits_for": waits.last_rank[pairs.first],
+        "rank": rank[pairs.first],
+        "waits_for": last_rank[pairs.first],
         "collectives": pairs.count(),
-        "time": us(pairs.sum(waits.time)),
+        "time": us(pairs.sum(time)),
     }
-    return Table.from_columns(f"{NAME}_waits", "Who waits for whom", columns, note=note, empty=note or NOBODY)
-
-
-def _waits_by_rank(collectives: Collectives, note: str) -> Table:
-    """Returns for each rank how long it waited, how long others waited for it, and how often it arrived last."""
-    waits = _waits_of(collectives)
-    last = waits.last_rank[groupby(waits.collective).first]
-    ranks = np.unique(np.concatenate((waits.rank, last)))
-    waiting, awaited, came_last = (np.searchsorted(ranks, each) for each in (waits.rank, waits.last_rank, last))
-    last_count = np.bincount(came_last, minlength=len(ranks))
+    by_pair = tabulate(f"{NAME}_waits", "Who waits for whom", columns, note, empty=note or NOBODY)
+    came_last = last_rank[groupby(number[early]).first]
+    ranks, row = np.unique(np.concatenate((rank, last_rank)), return_inverse=True)
+    waiting, awaited = np.split(row, 2)
+    last_count = np.bincount(np.searchsorted(ranks, came_last), minlength=len(ranks))
     shared = np.bincount(waiting, minlength=len(ranks)) + last_count
-    columns: Columns = {
+    columns = {
         "rank": ranks,
         "collectives": shared,
         "last": last_count,
         "last_pct": pct(last_count, shared),
-        "waited": us(group_sums(waiting, waits.time, len(ranks))),
-        "awaited": us(group_sums(awaited, waits.time, len(ranks))),
+        "waited": us(group_sums(waiting, time, len(ranks))),
+        "awaited": us(group_sums(awaited, time, len(ranks))),
     }
     title = "Waiting in collectives by rank"
-    return Table.from_columns(f"{NAME}_waits_by_rank", title, columns, note=note, empty=note or NOBODY)
+    return tabulate(f"{NAME}_waits_by_rank", title, columns, note, empty=note or NOBODY), by_pair
 
 
 def _all_to_all(collectives: Collectives) -> Table:
@@ -377,18 +325,16 @@ def _all_to_all(collectives: Collectives) -> Table:
         "destination": ints(target for _, _, target in keys),
         "size": Quantity("B", np.array([sent[key] for key in keys], np.float64)),
     }
-    return Table.from_columns(
-        f"{NAME}_all_to_all", "What goes from rank to rank in all-to-alls", columns, empty=NO_SPLITS
-    )
+    title = "What goes from rank to rank in all-to-alls"
+    return tabulate(f"{NAME}_all_to_all", title, columns, empty=NO_SPLITS)
 
 
 def _missing(collectives: Collectives, ranks_read: set[int]) -> list[list[int]]:
     """Returns for each collective the given ranks that belong to its group but did not record it."""
     present = [set(collectives.arrivals.rank[rows].tolist()) for rows in collectives.groups.rows()]
-    members: dict[Group, set[int]] = defaultdict(set)
-    for group, ranks in zip(collectives.process_group, present, strict=True):
+    pairs, members = [*zip(collectives.process_group, present, strict=True)], defaultdict[Group, set[int]](set)
+    for group, ranks in pairs:
         members[group].update(ranks_of(group.ranks) or ranks)
-    pairs = zip(collectives.process_group, present, strict=True)
     return [sorted((members[group] & ranks_read) - ranks) for group, ranks in pairs]
 
 
@@ -402,4 +348,4 @@ def _missing_by_group(collectives: Collectives, missing: list[list[int]]) -> Tab
         "missing": ints(count for _, count in rows),
     }
     empty = ALL_RECORDED if len(collectives.groups) else NO_COLLECTIVES
-    return Table.from_columns(f"{NAME}_missing", "Collectives that a member did not record", columns, empty=empty)
+    return tabulate(f"{NAME}_missing", "Collectives that a member did not record", columns, empty=empty)

@@ -19,14 +19,13 @@ from ..replay import (
     Replay,
     crossings,
     explained_pct,
-    path_nodes,
     pieces_of,
     replay_ranks,
     time_by_kind,
     trust,
 )
 from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace, Steps, per_rank
-from .table import Columns, Quantity, Table, ints, pct, ratio, texts, us
+from .table import Columns, Quantity, Table, ints, pct, ratio, tabulate, texts, us
 
 NO_GRAPH = "there is no execution graph to replay"
 NO_TIME = "nothing in the replayed run takes time"
@@ -43,23 +42,23 @@ the median.
 """
 
 
-def _graph(rank: RankTrace, _: AnalysisOptions) -> tuple[int, ExecutionGraph | None]:
-    return rank.rank, rank.graph if rank.graph is not None and len(rank.graph) else None
-
-
 def _over_ranks(parts: Sequence[tuple[int, ExecutionGraph | None]], _: AnalysisOptions) -> Table:
-    ranks = ints(rank for rank, graph in parts if graph is not None)
-    graphs, replays, note = [graph for _, graph in parts if graph is not None], list[Replay](), NO_GRAPH
+    """Returns the path's time by rank and kind; the replay's error, the path by rank and from rank to rank, and each
+    piece of it.
+    """
+    ranks = ints(rank for rank, graph in parts if graph is not None and len(graph))
+    graphs, replays, note = [graph for _, graph in parts if graph is not None and len(graph)], list[Replay](), NO_GRAPH
     if graphs:
         try:
             replays = [replay_ranks(graphs)]
         except DataError as error:
             note = str(error)
-    path, node = Pieces(*np.empty((4, 0), np.int64)), np.empty(0, np.int64)
+    path = Pieces(*np.empty((5, 0), np.int64))
     for replay in replays:
         path = pieces_of(replay)
-        node, note = _nodes_of_path(replay, path.row), reliability(replay) if len(path.row) else NO_TIME
-    rank = ranks[replays[0].work.ranks_of(node)] if replays else node
+        note = reliability(replay) if len(path.row) else NO_TIME
+    graphs = graphs if replays else []
+    rank = ranks[replays[0].work.ranks_of(path.node)] if replays else path.node
     groups = groupby(rank, path.kind)
     groups = groups.largest_first(groups.sum(path.time))
     columns: Columns = {
@@ -68,24 +67,23 @@ def _over_ranks(parts: Sequence[tuple[int, ExecutionGraph | None]], _: AnalysisO
         "time": us(groups.sum(path.time)),
         "pct": pct(groups.sum(path.time), path.time.sum()),
     }
-    details = (
-        _replays(replays, note),
-        _by_rank(replays, ranks, rank, path, note),
-        _between_ranks(replays, ranks, path, node, note),
-        _nodes(replays, path, node, rank),
-    )
-    return Table.from_columns("critical_path", "Critical path", columns, note=note, details=details)
+    names = Categorical.joined([Categorical.nulls(0), *(graph.name for graph in graphs)])
+    by_piece: Columns = {
+        "rank": rank,
+        "node": np.concatenate([path.row[:0], *(graph.id for graph in graphs)])[path.node],
+        "name": names.take(path.node),
+        "kind": texts(KINDS, path.kind),
+        "start": us(path.start),
+        "time": us(path.time),
+        **{name: np.where((column := _of_nodes(graphs, name, path)) == ABSENT, -1, column) for name in LOCATIONS},
+    }
+    by_rank, between = _by_rank(replays, ranks, rank, path, note), _between_ranks(replays, ranks, path, names, note)
+    pieces = tabulate("critical_path_nodes", "The critical path, piece by piece", by_piece, empty=NO_TIME)
+    details = _replays(replays, note), by_rank, between, pieces
+    return tabulate("critical_path", "Critical path", columns, note, *details)
 
 
-critical_path = Analysis("critical_path", _graph, _over_ranks)
-
-
-def _nodes_of_path(replay: Replay, rows: Rows) -> Rows:
-    """Returns the node of each piece."""
-    path, node = path_nodes(replay)
-    node_of = np.full(len(replay.schedule.end_ns), -1)
-    node_of[path] = node
-    return np.asarray(node_of[rows])
+critical_path = Analysis("critical_path", lambda rank, _: (rank.rank, rank.graph), _over_ranks)
 
 
 def _replays(replays: Sequence[Replay], note: str) -> Table:
@@ -99,10 +97,8 @@ def _replays(replays: Sequence[Replay], note: str) -> Table:
         "error": Quantity("%", np.array(error, np.float64)),
         "explained": Quantity("%", np.array(explained, np.float64)),
     }
-    note = "" if replays else note
-    return Table.from_columns(
-        "critical_path_replay", "The replay of all ranks beside the measured run", columns, note=note
-    )
+    title = "The replay of all ranks beside the measured run"
+    return tabulate("critical_path_replay", title, columns, empty=note)
 
 
 def _by_rank(replays: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces, note: str) -> Table:
@@ -121,18 +117,15 @@ def _by_rank(replays: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces,
         "on_path": us(time),
         "on_path_pct": pct(time, time.sum()),
     }
-    return Table.from_columns(
-        "critical_path_by_rank", "Ranks on the job's clock", columns, note="" if len(ranks) else note
-    )
+    return tabulate("critical_path_by_rank", "Ranks on the job's clock", columns, empty=note)
 
 
-def _between_ranks(replays: Sequence[Replay], ranks: Int64, path: Pieces, node: Rows, note: str) -> Table:
+def _between_ranks(replays: Sequence[Replay], ranks: Int64, path: Pieces, names: Categorical, note: str) -> Table:
     """Returns how often the path goes from one rank to another through what both shared, and how long it takes."""
     count, time = Counter[tuple[int, int, str]](), Counter[tuple[int, int, str]]()
     is_shared = path.kind == KINDS.index(NodeClass.COMMUNICATION.label)
     for replay in replays:
-        spent_ns = group_sums(node[is_shared], path.time[is_shared], len(replay.work))
-        names = Categorical.joined(graph.name for graph in replay.work.graphs)
+        spent_ns = group_sums(path.node[is_shared], path.time[is_shared], len(replay.work))
         for shared, source, target in zip(*(column.tolist() for column in crossings(replay)), strict=True):
             key = int(ranks[source]), int(ranks[target]), names[shared]
             count[key] += 1
@@ -146,49 +139,33 @@ def _between_ranks(replays: Sequence[Replay], ranks: Int64, path: Pieces, node: 
         "time": us([time[key] for key in keys]),
         "pct": pct([time[key] for key in keys], path.time.sum()),
     }
-    title = "Where the critical path goes from rank to rank"
-    note = "" if keys else ONE_RANK if len(path.row) else note
-    return Table.from_columns("critical_path_between_ranks", title, columns, note=note)
+    title, empty = "Where the critical path goes from rank to rank", ONE_RANK if len(path.row) else note
+    return tabulate("critical_path_between_ranks", title, columns, empty=empty)
 
 
-def _nodes(replays: Sequence[Replay], path: Pieces, node: Rows, rank: Int64) -> Table:
-    graphs = replays[0].work.graphs if replays else []
-    columns: Columns = {
-        "rank": rank,
-        "node": np.concatenate([path.row[:0], *(graph.id for graph in graphs)])[node],
-        "name": Categorical.joined([Categorical.nulls(0), *(graph.name for graph in graphs)]).take(node),
-        "kind": texts(KINDS, path.kind),
-        "start": us(path.start),
-        "time": us(path.time),
-        **{name: np.where((column := _of_nodes(graphs, name, node)) == ABSENT, -1, column) for name in LOCATIONS},
-    }
-    return Table.from_columns("critical_path_nodes", "The critical path, piece by piece", columns, empty=NO_TIME)
-
-
-def _of_nodes(graphs: Sequence[ExecutionGraph], attribute: str, node: Rows) -> Int64:
-    """Returns the attribute of these rows of all graphs, one after the other."""
-    return np.concatenate([node[:0], *(graph.integers(attribute) for graph in graphs)])[node]
+def _of_nodes(graphs: Sequence[ExecutionGraph], attribute: str, path: Pieces) -> Int64:
+    """Returns the attribute of the node of each piece, which are rows of all graphs, one after the other."""
+    return np.concatenate([path.node[:0], *(graph.integers(attribute) for graph in graphs)])[path.node]
 
 
 def path_rows(replay: Replay) -> Rows:
     """Returns the rows of the replay's nodes that are on the critical path, piece by piece."""
-    return _nodes_of_path(replay, pieces_of(replay).row)
+    return pieces_of(replay).node
 
 
 def path_frame(replay: Replay) -> Frame:
     """Returns the critical path piece by piece, times in ns, as a table for data frames."""
     path, work = pieces_of(replay), replay.work
-    node = _nodes_of_path(replay, path.row)
     return Frame(
         "critical path",
         {
-            "rank": work.rank_column(node),
-            "id": np.concatenate([graph.id for graph in work.graphs])[node],
-            "name": Categorical.joined([graph.name for graph in work.graphs]).take(node),
+            "rank": work.rank_column(path.node),
+            "id": np.concatenate([graph.id for graph in work.graphs])[path.node],
+            "name": Categorical.joined([graph.name for graph in work.graphs]).take(path.node),
             "kind": Categorical(path.kind.astype(np.int32), list(KINDS)),
             "start_ns": path.start,
             "duration_ns": path.time,
-            **{name: nullable(_of_nodes(work.graphs, name, node)) for name in LOCATIONS},
+            **{name: nullable(_of_nodes(work.graphs, name, path)) for name in LOCATIONS},
         },
     )
 
@@ -232,17 +209,17 @@ def step_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
         "outlier": [outliers[number] for number in step.tolist()],
     }
     outlying = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row, outlier in enumerate(outliers) if outlier]
-    more = f" and {len(outlying) - OUTLIERS_NAMED} more" if len(outlying) > OUTLIERS_NAMED else ""
     note = ""
     if outlying:
+        more = f" and {len(outlying) - OUTLIERS_NAMED} more" if len(outlying) > OUTLIERS_NAMED else ""
         median_us = np.median(length) / 1000
         note = f"unlike the median of {median_us:,.0f} µs: {', '.join(outlying[:OUTLIERS_NAMED])}{more}"
-    return Table.from_columns("step_breakdown", "Steps", columns, note=note, empty=NO_STEPS)
+    return tabulate("step_breakdown", "Steps", columns, note, empty=NO_STEPS)
 
 
 def _device_share(rank: RankTrace, steps: Steps) -> Floats:
     """Returns the share (percent) of the critical path in each step that is the device's; NaN without a replay."""
-    replay = rank.replayed()
+    replay = rank.replay
     if replay is None or rank.graph is None or not replay.work.is_timed.any():
         return np.full(len(steps.name), np.nan)
     pieces, timed = pieces_of(replay), replay.work.is_timed
@@ -260,5 +237,4 @@ def _outliers(length: Int64) -> list[str]:
         return []
     deviation = length - np.median(length)
     is_outlier = np.abs(deviation) > max(FAR * float(np.median(np.abs(deviation))), LEAST * float(np.median(length)))
-    outliers: list[str] = np.where(is_outlier, np.where(deviation > 0, "slow", "fast"), "").tolist()
-    return outliers
+    return texts(("", "fast", "slow"), np.where(is_outlier, np.where(deviation > 0, 2, 1), 0))

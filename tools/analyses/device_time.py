@@ -1,8 +1,12 @@
 """What each device spent the time on: busy or idle, by class and kernel, its communication exposed or hidden, and why
-its streams were idle.
+its streams were idle; and its launches: the host's time for each call, the device's time for its work, the delay
+between them, and the sequences of kernels that operators launch again and again.
 
 A gap is the time from the latest end of the earlier activities on a stream to the start of the next. It is *host wait*
 if the launch call began after that end, else *kernel wait* if it is short, else *other*, with its cause if known.
+
+Any runtime or driver call that owns activities is a launch. A graph is one launch with many activities; its device time
+is that of their union. There is also a histogram of kernel durations, as short kernels are often not worth a launch.
 """
 
 from collections.abc import Sequence
@@ -11,10 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import (
+    ABSENT,
     Bool,
     Categorical,
+    Groups,
     Int32,
     Int64,
+    RowMap,
     Rows,
     cumcount,
     group_sums,
@@ -27,19 +34,25 @@ from ...schema.columns import (
     union,
 )
 from ...schema.linked import NEVER, LinkedTrace, guessed, streams_of
-from .rank import LABELS, NO_ACTIVITIES, ActivityClass, Analysis, AnalysisOptions, RankTrace, per_rank
-from .table import Columns, Table, ints, pct, statistics, texts, us
+from .rank import LABELS, NO_ACTIVITIES, USER_SCOPE, ActivityClass, Analysis, AnalysisOptions, RankTrace, per_rank
+from .table import Columns, Table, ints, named, pct, statistics, tabulate, texts, us
 
 NEARLY_ALL = 0.99
 SHORTER_SPAN = "a device's span is from its first to its last activity, shorter than the run"
 NO_COMMUNICATION = "no communication on the device was recorded"
 NO_GAPS = "no stream stood still between two activities"
 NO_LENGTH = "no recorded activity lasts"
+NO_KERNELS = "no kernel ran"
 OTHERS = "others"
 DISTRIBUTION = "kernel_duration_distribution"
 CATEGORIES = ("host wait", "kernel wait", "other")
 HOST_WAIT, KERNEL_WAIT, OTHER = range(3)
-NO_CAUSE, HOST_SYNC = "", "host sync"
+HOST_SYNC = "host sync"
+FLAGS = ("short", "slow call", "long delay")
+FLAG_TEXTS = [", ".join(flag for bit, flag in enumerate(FLAGS) if mask >> bit & 1) for mask in range(1 << len(FLAGS))]
+BUCKETS = 1000 * np.concatenate(([0], 1 << np.arange(53)))
+"""The shortest duration (ns) of each bucket: 0, then the powers of two from 1 µs on."""
+ARROW = " → "
 
 
 class DeviceUsage(NamedTuple):
@@ -70,22 +83,18 @@ def temporal_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     rows = np.array(device_times(rank), np.int64).reshape(-1, len(DeviceUsage._fields)).T
     device, activities, span, busy, compute = rows
     parts = {"idle": span - busy, "compute": compute, "non_compute": busy - compute}
+    columns: Columns = {
+        "device": device,
+        "span": us(span),
+        "busy": us(busy),
+        **{name: us(time) for name, time in parts.items()},
+        **{f"{name}_pct": pct(time, span) for name, time in parts.items()},
+        "activities": activities,
+    }
     # the note is the same for all ranks, to be said once
     is_shorter = span.min(initial=np.iinfo(np.int64).max) < NEARLY_ALL * (rank.end - rank.begin)
-    return Table.from_columns(
-        "temporal_breakdown",
-        "Temporal breakdown",
-        {
-            "device": device,
-            "span": us(span),
-            "busy": us(busy),
-            **{name: us(time) for name, time in parts.items()},
-            **{f"{name}_pct": pct(time, span) for name, time in parts.items()},
-            "activities": activities,
-        },
-        note=SHORTER_SPAN if is_shorter else "",
-        empty=NO_ACTIVITIES,
-    )
+    note = SHORTER_SPAN if is_shorter else ""
+    return tabulate("temporal_breakdown", "Temporal breakdown", columns, note, empty=NO_ACTIVITIES)
 
 
 @per_rank
@@ -108,7 +117,7 @@ def communication_computation_overlap(rank: RankTrace, _: AnalysisOptions) -> Ta
         "overlap_pct": pct(hidden, whole),
     }
     title = "Communication/computation overlap"
-    return Table.from_columns("communication_computation_overlap", title, columns, empty=NO_COMMUNICATION)
+    return tabulate("communication_computation_overlap", title, columns, empty=NO_COMMUNICATION)
 
 
 @per_rank
@@ -119,29 +128,22 @@ def kernel_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
         times = time_by_set(rank.intervals.take(rows), rank.classes[rows], len(LABELS))[1:].tolist()
         table_rows += [(device, classes, time, sum(times)) for classes, time in enumerate(times, 1) if time]
     devices, classes_at_once, time, busy = np.array(table_rows, np.int64).reshape(-1, 4).T
-    columns: Columns = {
-        "device": devices,
-        "class": [_labels_of_set(classes) for classes in classes_at_once.tolist()],
-        "time": us(time),
-        "pct": pct(time, busy),
-    }
+    # of each set of classes that ran at once, a bit for each
+    labels = [
+        " + ".join(label for bit, label in enumerate(LABELS) if one >> bit & 1) for one in classes_at_once.tolist()
+    ]
+    columns: Columns = {"device": devices, "class": labels, "time": us(time), "pct": pct(time, busy)}
     empty = NO_LENGTH if len(rank.classes) else NO_ACTIVITIES
-    details = (_kernels(rank, options.top),)
-    return Table.from_columns("kernel_breakdown", "Kernel breakdown", columns, empty=empty, details=details)
-
-
-def _labels_of_set(classes: int) -> str:
-    """Returns the labels of the classes whose bits are set, which ran at once."""
-    return " + ".join(label for bit, label in enumerate(LABELS) if classes >> bit & 1)
+    return tabulate("kernel_breakdown", "Kernel breakdown", columns, "", _kernels(rank, options.top), empty=empty)
 
 
 def _kernels(rank: RankTrace, top: int) -> Table:
     """Returns per class the `top` names by total time, and one row of statistics for all other names."""
     names, durations = rank.linked.activities.name, rank.durations
     kernels = groupby(rank.classes, names.codes)
-    activity_class, total = rank.classes[kernels.first], kernels.sum(durations)
+    activity_class = rank.classes[kernels.first]
     # by class, the longest first: names have places in their class, and place `top` is for all others
-    order = np.lexsort((-total, activity_class))
+    order = np.lexsort((-kernels.sum(durations), activity_class))
     place = np.empty(len(order), np.int64)
     place[order] = np.minimum(cumcount(activity_class[order].astype(np.int64)), top)
     groups = groupby(rank.classes, place[kernels.number])
@@ -157,11 +159,7 @@ def _kernels(rank: RankTrace, top: int) -> Table:
         **of_names,
         "count": count,
     }
-    return Table.from_columns("kernel_breakdown_kernels", "Kernels by class", columns, empty=NO_ACTIVITIES)
-
-
-def _named_durations(rank: RankTrace, _: AnalysisOptions) -> tuple[int, Categorical, Int32, Int64]:
-    return rank.rank, rank.linked.activities.name, rank.classes, rank.durations
+    return tabulate("kernel_breakdown_kernels", "Kernels by class", columns, empty=NO_ACTIVITIES)
 
 
 def _distribution(parts: Sequence[tuple[int, Categorical, Int32, Int64]], options: AnalysisOptions) -> Table:
@@ -170,23 +168,24 @@ def _distribution(parts: Sequence[tuple[int, Categorical, Int32, Int64]], option
     names, classes, duration = Categorical.joined(names_of), np.concatenate(classes_of), np.concatenate(durations_of)
     rank = np.repeat(ints(ranks), [len(durations) for durations in durations_of])
 
-    def table(name: str, title: str, details: tuple[Table, ...] = (), *, by_rank: bool) -> Table:
-        groups = groupby(names.codes, classes, *([rank] if by_rank else []))
+    def of(keys: dict[str, Int64], name: str, title: str, *details: Table) -> Table:
+        groups = groupby(names.codes, classes, *keys.values())
         groups = groups.largest_first(groups.sum(duration))
         columns: Columns = {
-            **({"rank": rank[groups.first]} if by_rank else {}),
+            **{key: values[groups.first] for key, values in keys.items()},
             "name": names.take(groups.first),
             "class": texts(LABELS, classes[groups.first]),
             **statistics(groups, duration, options.quantiles),
         }
-        return Table.from_columns(name, title, columns, empty=NO_ACTIVITIES, details=details)
+        return tabulate(name, title, columns, "", *details, empty=NO_ACTIVITIES)
 
     title = "Kernel duration distribution"
-    detail = table(f"{DISTRIBUTION}_by_rank", f"{title} by rank", by_rank=True)
-    return table(DISTRIBUTION, title, (detail,), by_rank=False)
+    return of({}, DISTRIBUTION, title, of({"rank": rank}, f"{DISTRIBUTION}_by_rank", f"{title} by rank"))
 
 
-kernel_duration_distribution = Analysis(DISTRIBUTION, _named_durations, _distribution)
+kernel_duration_distribution = Analysis(
+    DISTRIBUTION, lambda rank, _: (rank.rank, rank.linked.activities.name, rank.classes, rank.durations), _distribution
+)
 
 
 class _Gaps(NamedTuple):
@@ -200,14 +199,25 @@ class _Gaps(NamedTuple):
 
 @per_rank
 def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
-    """Returns why each stream was idle: the host was late, the kernel launch took time, or other reasons."""
+    """Returns why each stream was idle: the host was late, the kernel launch took time, or other reasons.
+
+    Only *other* gaps have a cause. An event wait goes before a host sync.
+    """
     linked, activities = rank.linked, rank.linked.activities
     streams = streams_of(activities)
     order = sequence(rank.intervals, streams.number)
     duration = activities.start[order.row] - order.busy_until
     gaps = _Gaps(*(column[duration > 0] for column in (*order, duration)))
-    category = _categories(linked, gaps, round(1000 * options.kernel_wait_us))
-    causes, cause = _causes(linked, gaps, category)
+    call = activities.call_row[gaps.row]
+    called = np.where(call >= 0, RowMap(linked.calls.start)[call], NEVER)
+    is_short = gaps.duration < round(1000 * options.kernel_wait_us)
+    category = np.where(called > gaps.free_from, HOST_WAIT, np.where(is_short, KERNEL_WAIT, OTHER))
+    cause = np.where((category == OTHER) & _behind_host_sync(linked, gaps), 1, 0)
+    source = _awaited_activities(linked, gaps)
+    waiting = np.flatnonzero((category == OTHER) & (source >= 0))
+    awaited, number = np.unique(activities.stream[source[waiting]], return_inverse=True)
+    cause[waiting] = 2 + number
+    causes = ["", HOST_SYNC, *(f"event wait on stream {stream}" for stream in awaited.tolist())]
     groups = groupby(gaps.stream, category, cause)
     stream, time = gaps.stream[groups.first], groups.sum(gaps.duration)
     columns: Columns = {
@@ -219,32 +229,10 @@ def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
         "share": pct(time, group_sums(gaps.stream, gaps.duration, len(streams.stream))[stream]),
         "gaps": groups.count(),
     }
-    unknown = int((activities.call_row[gaps.row] < 0).sum())
-    note = f"{unknown} of {len(gaps.row)} gaps end with an activity without a launch call: whether the host was late is not known"
+    ends = f"{(call < 0).sum()} of {len(call)} gaps end with an activity without a launch call"
+    note = f"{ends}: whether the host was late is not known" if (call < 0).any() else ""
     empty = NO_GAPS if len(activities) else NO_ACTIVITIES
-    return Table.from_columns(
-        "idle_time_breakdown", "Idle time breakdown", columns, note=note if unknown else "", empty=empty
-    )
-
-
-def _categories(linked: LinkedTrace, gaps: _Gaps, max_kernel_wait: int) -> Int64:
-    call = linked.activities.call_row[gaps.row]
-    called = np.where(call >= 0, np.append(linked.calls.start, NEVER)[call], NEVER)
-    return np.where(called > gaps.free_from, HOST_WAIT, np.where(gaps.duration < max_kernel_wait, KERNEL_WAIT, OTHER))
-
-
-def _causes(linked: LinkedTrace, gaps: _Gaps, category: Int64) -> tuple[list[str], Int64]:
-    """Returns the names of causes, and the position of each gap's cause among them.
-
-    Only *other* gaps have a cause. An event wait goes before a host sync.
-    """
-    causes = [NO_CAUSE, HOST_SYNC]
-    cause = np.where((category == OTHER) & _behind_host_sync(linked, gaps), 1, 0)
-    source = _awaited_activities(linked, gaps)
-    waiting = np.flatnonzero((category == OTHER) & (source >= 0))
-    streams, number = np.unique(linked.activities.stream[source[waiting]], return_inverse=True)
-    cause[waiting] = len(causes) + number
-    return causes + [f"event wait on stream {stream}" for stream in streams.tolist()], cause
+    return tabulate("idle_time_breakdown", "Idle time breakdown", columns, note, empty=empty)
 
 
 def _awaited_activities(linked: LinkedTrace, gaps: _Gaps) -> Rows:
@@ -282,3 +270,160 @@ def _behind_host_sync(linked: LinkedTrace, gaps: _Gaps) -> Bool:
     returned_by_start = np.searchsorted(returned, start, side="right")
     has_return = returned_by_start > np.searchsorted(returned, gaps.free_from, side="right")
     return call_waits | ((call < 0) & has_return)
+
+
+@per_rank
+def launch_statistics(rank: RankTrace, options: AnalysisOptions) -> Table:
+    """Returns a row for each launch, their sums by API and delays by op, and a histogram of kernel durations."""
+    activities, calls, ops = rank.linked.activities, rank.linked.calls, rank.linked.ops
+    row = np.flatnonzero(activities.call_row >= 0)
+    groups = groupby(activities.call_row[row])
+    groups = groups.in_order(np.argsort(calls.start[activities.call_row[row[groups.first]]], kind="stable"))
+    order = sequence(rank.intervals.take(row), groups.number)
+    ran = row[order.row]
+    fresh = activities.end[ran] - np.maximum(activities.start[ran], order.busy_until)
+    device = group_sums(order.lane, np.maximum(fresh, 0), len(groups))
+    first = ran[np.searchsorted(order.lane, np.arange(len(groups)))]
+    call = activities.call_row[first]
+    host, delay = calls.end[call] - calls.start[call], np.maximum(activities.start[first] - calls.end[call], 0)
+    slow, long = round(1000 * options.slow_call_us), round(1000 * options.long_delay_us)
+    flags = np.stack((device < host, host > slow, delay > long)).astype(np.int64)
+    note = ""
+    if len(row) < len(activities):
+        note = f"{len(activities) - len(row)} of {len(activities)} activities have no launch call and are not in it"
+    if not len(call):
+        note = "no activity has a launch call" if len(activities) else NO_ACTIVITIES
+    columns: Columns = {
+        "on_device": activities.device[first],
+        "stream": activities.stream[first],
+        "correlation": calls.correlation[call],
+        "api": calls.name.take(call),
+        "name": activities.name.take(first),
+        "activities": groups.count(),
+        "host": us(host),
+        "device": us(device),
+        "delay": us(delay),
+        "flags": texts(FLAG_TEXTS, flags.T @ (1 << np.arange(len(FLAGS)))),
+    }
+    by_api = _by_api(calls.name.take(call), host, device, delay, flags, note)
+    by_op = _delay_by_op(named(ops.name, calls.op_row[call]), delay, flags[-1], note)
+    return tabulate("launch_statistics", "Launch statistics", columns, note, by_api, by_op, _short_kernels(rank))
+
+
+def _by_api(api: Categorical, host: Int64, device: Int64, delay: Int64, flags: Int64, note: str) -> Table:
+    groups = groupby(api.codes)
+    columns: Columns = {
+        "api": api.take(groups.first),
+        "launches": groups.count(),
+        "host": us(groups.sum(host)),
+        "device": us(groups.sum(device)),
+        **{name.replace(" ", "_"): groups.sum(flag) for name, flag in zip(FLAGS, flags, strict=True)},
+        "delay_mean": us(groups.mean(delay)),
+        "delay_max": us(groups.largest(delay)),
+    }
+    return tabulate("launch_statistics_by_api", "Launches by API", columns, note)
+
+
+def _delay_by_op(op: Categorical, delay: Int64, is_long: Int64, note: str) -> Table:
+    """Returns the delays by the name of the op that made the call, "" for none; the largest total first."""
+    groups = groupby(op.codes)
+    groups = groups.largest_first(groups.sum(delay))
+    columns: Columns = {
+        "op": op.take(groups.first),
+        "launches": groups.count(),
+        "delay_mean": us(groups.mean(delay)),
+        "delay_median": us([np.median(delay[rows]) for rows in groups.rows()]),
+        "delay_max": us(groups.largest(delay)),
+        "long_delay": groups.sum(is_long),
+    }
+    return tabulate("launch_statistics_delay_by_op", "Launch delay by op", columns, note)
+
+
+def _short_kernels(rank: RankTrace) -> Table:
+    """Returns a histogram of kernel durations: buckets from one power of two µs to the next, up to the longest."""
+    duration = rank.durations[rank.classes != ActivityClass.MEMORY]
+    bucket = np.searchsorted(BUCKETS, duration, side="right") - 1
+    count = np.bincount(bucket).astype(np.int64)
+    time = group_sums(bucket, duration, len(count))
+    columns: Columns = {
+        "from": us(BUCKETS[: len(count)]),
+        "to": us(BUCKETS[1 : len(count) + 1]),
+        "kernels": count,
+        "kernels_pct": pct(count, count.sum()),
+        "time": us(time),
+        "time_pct": pct(time, time.sum()),
+    }
+    return tabulate("launch_statistics_short_kernels", "Kernels by duration", columns, empty=NO_KERNELS)
+
+
+class Patterns(NamedTuple):
+    """Operators and the kernels that each launched, and groups of those with the same sequence of kernels.
+
+    Operator i, `op_row[i]`, launched the activities from `first[i]` up to `first[i + 1]` - 1, in launch order. `groups`
+    are its distinct pairs of name and kernels, as they come, each with a `device_time` (ns) over its operators;
+    `kernels` are the codes of each one's names. `longer` is the number of operators with more activities than the
+    limit.
+    """
+
+    op_row: Rows
+    longer: int
+    groups: Groups
+    kernels: list[tuple[int, ...]]
+    device_time: Int64
+
+
+def patterns_of(rank: RankTrace, options: AnalysisOptions) -> Patterns:
+    """Returns what each op whose name contains `options.operator` launched with its subtree.
+
+    Annotations do not count as operators, nor do ops within an op of the same name, as dispatched again. Besides
+    sorting, linear in the activities times the number of operators that enclose each.
+    """
+    tree, ops, activities = rank.tree, rank.linked.ops, rank.linked.activities
+    # in the order of launch calls, or of ops where the call is unknown
+    row = np.flatnonzero(activities.op_row >= 0)
+    call = activities.call_row[row]
+    issued = np.where(call >= 0, RowMap(rank.linked.calls.start)[call], ops.start[activities.op_row[row]])
+    in_order = row[np.lexsort((activities.start[row], issued))]
+    number = tree.first[activities.op_row[in_order]]
+    by_op = np.argsort(number, kind="stable")
+    begin, end = (np.searchsorted(number[by_op], bound) for bound in (tree.first, tree.last))
+    count = end - begin
+    is_operator = ops.name.where(lambda name: options.operator in name) & tree.is_outermost(ops.name.codes)
+    is_operator &= (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
+    op_row = np.flatnonzero(is_operator & (count <= options.longest_pattern))
+    first = np.concatenate(([0], np.cumsum(count[op_row])))
+    operator = np.repeat(np.arange(len(op_row)), count[op_row])
+    position = by_op[begin[op_row][operator] + np.arange(len(operator)) - first[operator]]
+    activity = in_order[position[np.lexsort((position, operator))]]
+    # operators of the same name with the same sequence of kernels are one pattern
+    codes = activities.name.codes[activity].astype(np.int32)
+    text, bounds, pairs = codes.tobytes(), (codes.itemsize * first).tolist(), dict[tuple[int, bytes], int]()
+    spans = zip(ops.name.codes[op_row].tolist(), bounds[:-1], bounds[1:], strict=True)
+    pattern = ints(pairs.setdefault((name, text[begin:end]), len(pairs)) for name, begin, end in spans)
+    kernels = [tuple(np.frombuffer(sequence_, np.int32).tolist()) for _, sequence_ in pairs]
+    groups = Groups(pattern, np.unique(pattern, return_index=True)[1])
+    device_time = group_sums(pattern[operator], rank.durations[activity], len(groups))
+    longer = int((is_operator & (count > options.longest_pattern)).sum())
+    return Patterns(op_row, longer, groups, kernels, device_time)
+
+
+@per_rank
+def frequent_kernel_patterns(rank: RankTrace, options: AnalysisOptions) -> Table:
+    """Returns the recurring sequences of kernels that operators launch, the most frequent first."""
+    ops, patterns, names = rank.linked.ops, patterns_of(rank, options), rank.linked.activities.name.table
+    groups, count = patterns.groups, patterns.groups.count()
+    order = np.lexsort((-patterns.device_time, -count))
+    kernels = [patterns.kernels[pattern] for pattern in order.tolist()]
+    columns: Columns = {
+        "operator": ops.name.take(patterns.op_row[groups.first[order]]),
+        "pattern": [ARROW.join(names[code] for code in codes) for codes in kernels],
+        "length": ints(map(len, kernels)),
+        "count": count[order],
+        "device_time": us(patterns.device_time[order]),
+        "host_time": us(groups.sum((ops.end - ops.start)[patterns.op_row])[order]),
+    }
+    note = f"{patterns.longer} operators that launched more than {options.longest_pattern} activities are not in it"
+    if not patterns.longer:
+        of_name = f" with {options.operator!r} in its name" if options.operator else ""
+        note = "" if len(order) else f"no operator{of_name} launched an activity"
+    return tabulate("frequent_kernel_patterns", "Frequent kernel patterns", columns, note)

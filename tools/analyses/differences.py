@@ -18,7 +18,7 @@ from .device_time import device_times
 from .modules import BY_ANNOTATION, NOTHING, ModuleTree, shares, with_modules
 from .ops import HOST_PHASES, device_time_of_ops, host_phases
 from .rank import WHOLE_RUN, AnalysisOptions, RankTrace
-from .table import Columns, Quantity, Table, ints, ratio, us
+from .table import Columns, Quantity, Table, ints, named, ratio, tabulate, us
 
 OP, CALL, KERNEL = "op", "call", "kernel"
 STEP_NUMBER = re.compile(r"^(ProfilerStep#)\d+$")
@@ -30,6 +30,7 @@ STEP, WITHOUT_PROFILER, RUN = "step", "step without a profiler", "run"
 WHOLE = (STEP, WITHOUT_PROFILER, RUN)
 """The parts that are no part of another one."""
 Key = TypeVar("Key", bound=Hashable)
+Sums = Mapping[Key, Sequence[float]]
 
 
 class Item(NamedTuple):
@@ -67,17 +68,24 @@ class RunTotals:
 
     def add(self, rank: RankTrace) -> None:
         """Adds a rank: its ops that have times, and all its calls and activities."""
-        self._add_modules(rank)
+        with_labels = with_modules(rank.linked)
+        uses_annotations = with_labels is not rank.linked
+        self.uses_annotations |= uses_annotations
+        sums = shares(with_labels, "module", annotations=uses_annotations)
+        _add(self.modules, sums.label, sums.ops + sums.activities, sums.device, np.nan_to_num(sums.host))
         self._add_lengths(rank)
         ops, calls, activities = rank.linked.ops, rank.linked.calls, rank.linked.activities
         names = Categorical(ops.name.codes, [STEP_NUMBER.sub(r"\1", name) for name in ops.name.table])
-        # one more than there are ops, for op_row -1 of activities without an op
-        shape = Categorical(np.append(rank.shapes.codes, -1)[activities.op_row].astype(np.int32), rank.shapes.table)
         timed, host, called, device = rank.timed_ops, ops.end - ops.start, calls.end - calls.start, rank.durations
         self._add_items(OP, names.take(timed), rank.shapes.take(timed), host[timed])
         self._add_items(CALL, calls.name, Categorical.nulls(len(calls)), called)
-        self._add_items(KERNEL, activities.name, shape, device)
-        node = np.append(self._op_nodes(rank, names), ROOT)
+        self._add_items(KERNEL, activities.name, named(rank.shapes, activities.op_row), device)
+        # ops without times, such as threads, are not in the paths
+        is_timed, tree, node = ops.start != ABSENT, rank.tree, np.full(len(ops) + 1, ROOT, np.int64)
+        for rows in tree.levels:
+            node[rows] = node[tree.parent[rows]]
+            timed_rows = rows[is_timed[rows]]
+            node[timed_rows] = self._nodes_below(OP, node[timed_rows], names.take(timed_rows))
         self._add_nodes(node[timed], device_time_of_ops(rank).subtree[timed], host[timed])
         self._add_nodes(self._nodes_below(CALL, node[calls.op_row], calls.name), 0 * called, called)
         self._add_nodes(self._nodes_below(KERNEL, node[activities.op_row], activities.name), device, 0 * device)
@@ -86,16 +94,6 @@ class RunTotals:
         groups = groupby(name.codes, shape.codes)
         items = map(Item, [kind] * len(groups), name[groups.first], shape[groups.first])
         _add(self.items, items, groups.count(), groups.sum(time))
-
-    def _op_nodes(self, rank: RankTrace, names: Categorical) -> Int64:
-        """Returns the tree node of each op; ops without times, such as threads, are not in the paths."""
-        is_timed, tree = rank.linked.ops.start != ABSENT, rank.tree
-        node = np.full(len(is_timed) + 1, ROOT, np.int64)
-        for rows in tree.levels:
-            node[rows] = node[tree.parent[rows]]
-            timed = rows[is_timed[rows]]
-            node[timed] = self._nodes_below(OP, node[timed], names.take(timed))
-        return node[:-1]
 
     def _nodes_below(self, kind: str, parents: Int64, name: Categorical) -> Int64:
         groups = groupby(parents, name.codes)
@@ -106,13 +104,6 @@ class RunTotals:
     def _add_nodes(self, node: Int64, device: Int64, host: Int64) -> None:
         groups = groupby(node)
         _add(self.tree, node[groups.first].tolist(), groups.count(), groups.sum(device), groups.sum(host))
-
-    def _add_modules(self, rank: RankTrace) -> None:
-        linked = with_modules(rank.linked)
-        uses_annotations = linked is not rank.linked
-        self.uses_annotations |= uses_annotations
-        sums = shares(linked, "module", annotations=uses_annotations)
-        _add(self.modules, sums.label, sums.ops + sums.activities, sums.device, np.nan_to_num(sums.host))
 
     def _add_lengths(self, rank: RankTrace) -> None:
         length = max(rank.end - rank.begin, 0)
@@ -142,9 +133,7 @@ def _add(sums: defaultdict[Key, list[float]], keys: Iterable[Key], *columns: npt
         sums[key] = [total + value for total, value in zip(sums[key], values, strict=True)]
 
 
-def _side_by_side(
-    keys: Sequence[Key], a: Mapping[Key, Sequence[float]], b: Mapping[Key, Sequence[float]], columns: int
-) -> list[npt.NDArray[Any]]:
+def _side_by_side(keys: Sequence[Key], a: Sums[Key], b: Sums[Key], columns: int) -> list[npt.NDArray[Any]]:
     """Returns each column of the sums of both runs, as rows of (a, b)."""
     nothing = (0,) * columns
     sums = np.array([[run.get(key, nothing) for run in (a, b)] for key in keys]).reshape(-1, 2, columns)
@@ -165,24 +154,32 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     items = sorted(a.items.keys() | b.items.keys())
     counts, times = _side_by_side(items, a.items, b.items, 2)
     order = np.argsort(-np.abs(times[:, 1] - times[:, 0]), kind="stable")
-    counts, times, items = counts[order], times[order], [items[row] for row in order.tolist()]
+    items = [items[row] for row in order.tolist()]
     columns: Columns = {
         "kind": [item.kind for item in items],
         "name": [item.name for item in items],
         "shape": [item.shape for item in items],
-        "category": _categories(counts, times),
-        "difference": us(times[:, 1] - times[:, 0]),
-        **_both("count", counts),
-        **_both("time", times),
+        **_compared(counts[order], times[order], time=times[order]),
     }
-    details = (_tree(nodes, a, b), _modules(a, b), _runs(a, b))
-    return Table.from_columns("trace_diff", "Trace diff", columns, empty=NO_ITEMS, details=details)
+    details = _tree(nodes, a, b), _modules(a, b), _runs(a, b)
+    return tabulate("trace_diff", "Trace diff", columns, "", *details, empty=NO_ITEMS)
 
 
-def _both(name: str, values: npt.NDArray[Any]) -> Columns:
-    """Returns the columns of both runs: of counts, or of times in ns."""
-    columns = zip("ab", values.T, strict=True)
-    return {f"{name}_{run}": column.astype(np.int64) if name == "count" else us(column) for run, column in columns}
+def _compared(
+    counts: npt.NDArray[Any], compared: npt.NDArray[Any], is_changed: bool = True, **times: npt.NDArray[Any]
+) -> Columns:
+    """Returns the columns of both runs: counts, times (ns), and the difference of what is compared. With `is_changed`
+    what is only in one run is told, else how its time changed, as the sign of the difference says.
+    """
+    difference = compared[:, 1] - compared[:, 0]
+    is_so = [counts[:, 0] == 0, counts[:, 1] == 0, difference > 0, difference < 0]
+    category: list[str] = np.select(is_so, ["added", "removed", "slower", "faster"], "same").tolist()
+    return {
+        **({"category": category} if is_changed else {}),
+        "difference": us(difference),
+        **{f"count_{run}": column.astype(np.int64) for run, column in zip("ab", counts.T, strict=True)},
+        **{f"{name}_{run}": us(column) for name, of in times.items() for run, column in zip("ab", of.T, strict=True)},
+    }
 
 
 def _tree(nodes: dict[CallTreeNode, int], a: RunTotals, b: RunTotals) -> Table:
@@ -192,16 +189,11 @@ def _tree(nodes: dict[CallTreeNode, int], a: RunTotals, b: RunTotals) -> Table:
         "depth": ints(depth for depth, _, _ in rows),
         "kind": [keys[node].kind for _, node, _ in rows],
         "name": [keys[node].name for _, node, _ in rows],
-        "category": _categories(counts, device),
-        "difference": us(device[:, 1] - device[:, 0]),
-        **_both("count", counts),
-        **_both("device_time", device),
-        **_both("host_time", host),
+        **_compared(counts, device, device_time=device, host_time=host),
         "path": [path for _, _, path in rows],
     }
-    return Table.from_columns(
-        "trace_diff_tree", "Trace diff by call path (difference of device time)", columns, empty=NO_ITEMS
-    )
+    title = "Trace diff by call path (difference of device time)"
+    return tabulate("trace_diff_tree", title, columns, empty=NO_ITEMS)
 
 
 def _depth_first(nodes: dict[CallTreeNode, int]) -> Iterator[tuple[int, int, str]]:
@@ -217,14 +209,6 @@ def _depth_first(nodes: dict[CallTreeNode, int]) -> Iterator[tuple[int, int, str
         pending += [(depth + 1, child, f"{path}{PATH}{names[child]}") for child in reversed(children[node])]
 
 
-def _categories(counts: Int64, times: Int64) -> list[str]:
-    """Returns what is only in one run, else how its time changed: as the sign of the difference says."""
-    difference = times[:, 1] - times[:, 0]
-    is_so = [counts[:, 0] == 0, counts[:, 1] == 0, difference > 0, difference < 0]
-    categories: list[str] = np.select(is_so, ["added", "removed", "slower", "faster"], "same").tolist()
-    return categories
-
-
 def _modules(a: RunTotals, b: RunTotals) -> Table:
     """Returns a row for each module of either run, including the modules in it, depth first.
 
@@ -234,19 +218,15 @@ def _modules(a: RunTotals, b: RunTotals) -> Table:
     tree = ModuleTree.from_paths(paths if any(paths) else [])
     self_sums = _side_by_side(tree.path, a.modules, b.modules, 3)
     counts, device, host = (np.stack([tree.subtree(run) for run in column.T], axis=1) for column in self_sums)
-    times = device if device.any() else host
+    times, kind = (device, "device") if device.any() else (host, "host")
     columns: Columns = {
-        "depth": ints(tree.depth),
-        "name": tree.names,
-        "difference": us(times[:, 1] - times[:, 0]),
-        **_both("count", counts),
-        **_both("device_time", device),
-        **_both("host_time", host),
+        **tree.columns,
+        **_compared(counts, times, is_changed=False, device_time=device, host_time=host),
         "path": tree.path,
     }
-    title = f"Trace diff by module (difference of {'device' if times is device else 'host'} time)"
     note = str(BY_ANNOTATION) if a.uses_annotations or b.uses_annotations else ""
-    return Table.from_columns("trace_diff_modules", title, columns, note=note, empty=NOTHING)
+    title = f"Trace diff by module (difference of {kind} time)"
+    return tabulate("trace_diff_modules", title, columns, note, empty=NOTHING)
 
 
 def _runs(a: RunTotals, b: RunTotals) -> Table:
@@ -271,4 +251,4 @@ def _runs(a: RunTotals, b: RunTotals) -> Table:
     of_ranks, slowest = (" of all ranks", "run: the slowest rank; ") if several else ("", "")
     parts_of = f"parts: the mean of a {STEP}{of_ranks}" if per_step else "parts: the mean of a rank"
     note = f"{step.format(of_ranks)}{slowest}{parts_of}"
-    return Table.from_columns("trace_diff_runs", "Run A and run B", columns, note=note, empty=NO_RANKS)
+    return tabulate("trace_diff_runs", "Run A and run B", columns, note, empty=NO_RANKS)

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Floats, Int64, OpRows, Rows, groupby
+from ...schema.columns import ABSENT, Bool, Int64, OpRows, RowMap, Rows, groupby
 from ...schema.device_peaks import Peak
 from ...schema.errors import Remedy
+from ...schema.linked import Activities, Calls
 from ..replay import Bound, Kernels, device_peaks, least_time, roofs
-from .rank import ActivityClass, Analysis, AnalysisOptions, ProfilerRange, RankTrace, activity_rows, per_rank
-from .table import Columns, Quantity, Table, ints, pct, ratio, texts, us
+from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace, activity_rows, per_rank
+from .table import Columns, Quantity, Table, ints, pct, ratio, tabulate, texts, us
 
 NO_KERNELS = "no kernel computes anything"
 FROM_CACHE = "cache"
@@ -29,20 +30,23 @@ FLOPS = {
     for precision in "hfd"
     for operation, flops in OPERATIONS.items()
 }
-"""Floating-point operations per instruction that each counter counts; a fused multiply-add does two."""
+"""Floating-point operations, outside tensor cores, per instruction that each counter counts; a fused multiply-add does
+two.
+"""
 STACK = " > "
 NO_RANGES = "no hardware counters were recorded (cuda_profiler_range)"
 
 
 class _Work(NamedTuple):
-    """The rank's computing activities: their rows, the op whose work each does (-1 for none), their time (ns), and the
-    peaks of the devices.
+    """The rank's computing activities: their rows, the op whose work each does (-1 for none), and their time (ns). Of
+    the devices that ran something there are the names, "" if not recorded, and the peaks.
     """
 
     row: Rows
     op_row: OpRows
     time: Int64
     kernels: Kernels
+    devices: dict[int, str]
     peaks: dict[int, Peak]
 
     @property
@@ -58,21 +62,17 @@ def efficiency(rank: RankTrace, options: AnalysisOptions) -> Table:
     """
     work = _work(rank, options)
     kernels, ops, names, of_op = work.kernels, rank.linked.ops, work.kernels.name, work.op_row >= 0
-    label, shape = names.codes + len(ops.name.table), np.full(len(work.row), -1)
-    label[of_op], shape[of_op] = ops.name.codes[work.op_row[of_op]], rank.shapes.codes[work.op_row[of_op]]
+    label = np.where(of_op, RowMap(ops.name.codes.astype(np.int64))[work.op_row], names.codes + len(ops.name.table))
+    shape = np.where(of_op, RowMap(rank.shapes.codes.astype(np.int64))[work.op_row], -1)
     groups = groupby(kernels.device, label, shape, kernels.element)
     groups = groups.largest_first(groups.sum(work.time))
-
-    def summed(values: Int64) -> Floats:
-        return np.bincount(groups.number, np.where(values == ABSENT, np.nan, values), len(groups)).astype(np.float64)
-
+    operations, moved = (
+        np.bincount(groups.number, np.where(values == ABSENT, np.nan, values), len(groups)).astype(np.float64)
+        for values in (kernels.operations, kernels.bytes)
+    )
     first, time = groups.first, groups.sum(work.time)
     compute, memory = (roof[first] for roof in roofs(kernels, work.peaks))
-    seconds, operations, moved = (
-        np.where(time > 0, time, np.nan) / 1e9,
-        summed(kernels.operations),
-        summed(kernels.bytes),
-    )
+    seconds = np.where(time > 0, time, np.nan) / 1e9
     # what moves faster than memory can came from a cache, whose peak is not known
     from_cache, least = moved / seconds > memory, least_time(kernels, work.peaks)
     bounds = np.select([least.bound_by(bound) for bound in Bound], [bound.value for bound in Bound], "")
@@ -92,11 +92,8 @@ def efficiency(rank: RankTrace, options: AnalysisOptions) -> Table:
         "peak_speed": Quantity("TFLOP/s", compute / 1e12),
         "peak_bandwidth": Quantity("GB/s", memory / 1e9),
     }
-    details = (_by_step(rank, work),)
-    note = _note(rank, work)
-    return Table.from_columns(
-        "efficiency", "Efficiency of kernels", columns, note=note, empty=NO_KERNELS, details=details
-    )
+    by_step = _by_step(rank, work)
+    return tabulate("efficiency", "Efficiency of kernels", columns, _note(work), by_step, empty=NO_KERNELS)
 
 
 def _work(rank: RankTrace, options: AnalysisOptions) -> _Work:
@@ -112,16 +109,11 @@ def _work(rank: RankTrace, options: AnalysisOptions) -> _Work:
     numbers = [column[row] for column in (*columns, rank.durations)]
     kernels = Kernels(activities.name.take(row), activities.device[row], *numbers)
     op_row = OpRows(np.where(op_row >= 0, op_row, activities.op_row)[row])
-    return _Work(row, op_row, rank.durations[row], kernels, device_peaks(_device_names(rank), options.peaks))
+    devices = {device: rank.linked.info.devices.get(device, "") for device in np.unique(activities.device).tolist()}
+    return _Work(row, op_row, rank.durations[row], kernels, devices, device_peaks(devices, options.peaks))
 
 
-def _device_names(rank: RankTrace) -> dict[int, str]:
-    """Returns the name of every device that ran something, "" if it was not recorded."""
-    devices = np.unique(rank.linked.activities.device).tolist()
-    return {device: rank.linked.info.devices.get(device, "") for device in devices}
-
-
-def _note(rank: RankTrace, work: _Work) -> str:
+def _note(work: _Work) -> str:
     is_known = work.has_operations & (work.kernels.bytes != ABSENT)
     share = 100 * work.time[is_known].sum() / max(int(work.time.sum()), 1)
     notes = [f"the work of {is_known.sum():,} of {len(is_known):,} kernels is known, {share:.1f} % of their time"]
@@ -131,7 +123,7 @@ def _note(rank: RankTrace, work: _Work) -> str:
             f"{cached:,} kernels move more bytes than memory can: what they read came from a cache, which bounds their op "
             "instead of memory where its kernels together are faster than memory"
         )
-    names = _device_names(rank).items()
+    names = work.devices.items()
     without_peak = [f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks]
     if without_peak:
         notes.append(f"no peak is known of device {', '.join(without_peak)}: give {Remedy.PEAK}")
@@ -162,7 +154,7 @@ def _by_step(rank: RankTrace, work: _Work) -> Table:
         "counted": pct(counted_ns, kernel_ns),
     }
     note, title = PARTLY_COUNTED if (counted_ns < kernel_ns).any() else "", "Model FLOPs utilisation by step"
-    return Table.from_columns("efficiency_by_step", title, columns, note=note, empty=NO_KERNELS)
+    return tabulate("efficiency_by_step", title, columns, note, empty=NO_KERNELS)
 
 
 class KernelCounters(NamedTuple):
@@ -175,12 +167,8 @@ class KernelCounters(NamedTuple):
     counters: dict[str, float]
 
 
-class _Launch(NamedTuple):
-    """A kernel launch; `kernel` is "" if the profiler recorded no activities, which is usual."""
-
-    op_row: int
-    correlation: int
-    kernel: str
+Launch = tuple[int, int, str]
+"""The op, the correlation id and the kernel of a launch, "" if the profiler recorded no activities, which is usual."""
 
 
 def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCounters], str]:
@@ -190,9 +178,20 @@ def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCoun
     for device in devices:
         ranges = [range_ for range_ in rank.recorded.ranges if range_.device == device]
         launches = _kernel_launches(rank, device, several=len(devices) > 1)
-        if problem := _mismatch(ranges, launches):
+        pairs = enumerate(zip(ranges, launches, strict=False), 1)
+        problem = next(
+            (
+                f"range {number} is of {range_.name}, launch {number} of {kernel}"
+                for number, (range_, (_, _, kernel)) in pairs
+                if kernel and range_.name != kernel
+            ),
+            "",
+        )
+        if len(ranges) != len(launches):
+            problem = f"{len(ranges)} ranges were recorded and {len(launches)} kernel launches"
+        if problem:
             problems.append(f"device {device}: {problem}, so that no range could be attached to its op")
-            launches = [_Launch(-1, -1, "")] * len(ranges)
+            launches = [(-1, -1, "")] * len(ranges)
         measured += [
             KernelCounters(rank.rank, STACK.join(rank.op_path(op)), range_.name, correlation, range_.counters)
             for range_, (op, correlation, _) in zip(ranges, launches, strict=True)
@@ -200,53 +199,40 @@ def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCoun
     return measured, f"rank {rank.rank}: {'; '.join(problems)}" if problems else ""
 
 
-def _kernel_launches(rank: RankTrace, device: int, several: bool) -> list[_Launch]:
+def _kernel_launches(rank: RankTrace, device: int, several: bool) -> list[Launch]:
     """Returns the kernel launches of a device in order: from its recorded kernels, else from the launch calls.
 
     Calls do not record their device, so they are used only if ranges were recorded on a single device.
     """
+    table: Activities | Calls = rank.linked.activities
     activities, calls = rank.linked.activities, rank.linked.calls
     kernels = (activities.device == device) & (activities.call_row >= 0) & (rank.classes != ActivityClass.MEMORY)
     rows = np.flatnonzero(kernels)
-    if len(rows):
-        rows = rows[np.lexsort((activities.start[rows], calls.start[activities.call_row[rows]]))]
-        columns = activities.op_row[rows].tolist(), activities.correlation[rows].tolist(), activities.name[rows]
-        return [_Launch(*launch) for launch in zip(*columns, strict=True)]
-    rows = np.flatnonzero(calls.name.where(lambda name: bool(KERNEL_LAUNCH.search(name)) and not several))
-    rows = rows[np.argsort(calls.start[rows], kind="stable")]
-    columns = calls.op_row[rows].tolist(), calls.correlation[rows].tolist(), [""] * len(rows)
-    return [_Launch(*launch) for launch in zip(*columns, strict=True)]
-
-
-def _mismatch(ranges: Sequence[ProfilerRange], launches: Sequence[_Launch]) -> str:
-    if len(ranges) != len(launches):
-        return f"{len(ranges)} ranges were recorded and {len(launches)} kernel launches"
-    for number, (range_, launch) in enumerate(zip(ranges, launches, strict=True), 1):
-        if launch.kernel and range_.name != launch.kernel:
-            return f"range {number} is of {range_.name}, launch {number} of {launch.kernel}"
-    return ""
-
-
-def flops(counters: dict[str, float]) -> float:
-    """Returns the floating-point operations outside tensor cores, NaN if none of their counters was recorded."""
-    products = [counters[name] * each for name, each in FLOPS.items() if name in counters]
-    return sum(products) if products else float("nan")
+    rows = rows[np.lexsort((activities.start[rows], calls.start[activities.call_row[rows]]))]
+    names = activities.name[rows]
+    if not len(rows):
+        table = calls
+        rows = np.flatnonzero(calls.name.where(lambda name: bool(KERNEL_LAUNCH.search(name)) and not several))
+        rows = rows[np.argsort(calls.start[rows], kind="stable")]
+        names = [""] * len(rows)
+    return [*zip(table.op_row[rows].tolist(), table.correlation[rows].tolist(), names, strict=True)]
 
 
 def _counters(parts: Sequence[tuple[list[KernelCounters], str]], _: AnalysisOptions) -> Table:
-    """Returns a row for each kernel, with a column for each counter."""
+    """Returns a row for each kernel, with a column for each counter; `flops` are NaN if none of theirs was recorded."""
     rows = [row for measured, _ in parts for row in measured]
     names = dict.fromkeys(name for row in rows for name in row.counters)
+    flops = [[row.counters[name] * each for name, each in FLOPS.items() if name in row.counters] for row in rows]
     columns: Columns = {
         "rank": ints(row.rank for row in rows),
         "op_stack": [row.op_stack for row in rows],
         "kernel": [row.kernel for row in rows],
         "correlation": ints(row.correlation for row in rows),
-        "flops": np.array([flops(row.counters) for row in rows], np.float64),
+        "flops": np.array([sum(products) if products else np.nan for products in flops], np.float64),
         **{name: np.array([row.counters.get(name, np.nan) for row in rows], np.float64) for name in names},
     }
     note = "; ".join(filter(None, (note for _, note in parts)))
-    return Table.from_columns("cupti_counters", "CUPTI counters", columns, note=note, empty=NO_RANGES)
+    return tabulate("cupti_counters", "CUPTI counters", columns, note, empty=NO_RANGES)
 
 
 cupti_counters = Analysis("cupti_counters", _rank_counters, _counters)

@@ -11,8 +11,7 @@ During capture, launches do not run: the trace holds the calls and their ops but
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +21,6 @@ from ...linker.link import link
 from ...linker.readers import read_device_trace
 from ...schema.columns import (
     Bool,
-    CallRows,
     Categorical,
     Groups,
     Int64,
@@ -34,9 +32,9 @@ from ...schema.columns import (
     rows_by_number,
 )
 from ...schema.errors import Remedy, Words
-from ...schema.linked import Calls, integer
+from ...schema.linked import integer
 from .rank import ActivityClass, AnalysisOptions, Capture, Launched, RankTrace, per_rank
-from .table import Columns, Table, ints, pct, us
+from .table import Columns, Table, ints, pct, tabulate, texts, us
 
 NO_GRAPHS = "no call launched a graph"
 NO_CAPTURE = Words("no trace of the captures was given (", Remedy.CAPTURES, ")")
@@ -64,59 +62,22 @@ class Attribution(NamedTuple):
     others: int = 0
 
 
-@dataclass(slots=True)
-class _Replayed:
-    """The activities of graph launches, launch after launch: the row of each, its graph and position in it. By launch,
-    the row of its first activity among these, its graph, call, and span (ns); and what is known of each graph's ops.
+class _Replayed(NamedTuple):
+    """The activities of graph launches, launch after launch: the row, graph, position in it and op ("" if not known) of
+    each, and how long it took (ns); and how often each graph was launched.
     """
 
     row: Rows
     graph: Int64
     position: Int64
-    first: Rows
-    of_launch: Int64
-    call: CallRows
-    span: Int64
+    op: Categorical
+    duration: Int64
     launches: Int64
-    attributions: list[Attribution]
-
-    def ops(self) -> list[str]:
-        """Returns the op of each activity, "" if it is not known."""
-        pairs = zip(self.graph.tolist(), self.position.tolist(), strict=True)
-        return [self.attributions[graph].ops[position] for graph, position in pairs]
 
 
 @per_rank
 def graph_replays(rank: RankTrace, options: AnalysisOptions) -> Table:
-    """Returns a row for each graph, for each position in it, and for each op behind it."""
-    replays, calls = _replayed(rank, options), rank.linked.calls
-    count, duration = len(replays.launches), rank.durations[replays.row]
-    has_ops = bool(options.captures) or any(ops.known_by for ops in replays.attributions)
-    note = NO_GRAPHS if not count else "; ".join(_doubts(replays.attributions)) if has_ops else ""
-    span, example = (
-        group_sums(replays.of_launch, replays.span, count),
-        np.unique(replays.of_launch, return_index=True)[1],
-    )
-    columns: Columns = {
-        "graph": np.arange(count),
-        "api": calls.name.take(replays.call[example]),
-        "launches": replays.launches,
-        "activities": np.bincount(replays.graph, minlength=count) // np.maximum(replays.launches, 1),
-        "span": us(span),
-        "span_mean": us(span / np.maximum(replays.launches, 1)),
-        "time": us(group_sums(replays.graph, duration, count)),
-        "host_time": us(group_sums(replays.of_launch, (calls.end - calls.start)[replays.call], count)),
-        "ops_known": [ops.known_by for ops in replays.attributions],
-    }
-    details = (
-        _by_position(rank, replays, note),
-        _by_op(rank, replays, note if has_ops or note else str(NO_CAPTURE)),
-    )
-    return Table.from_columns("graph_replays", "Graph launches", columns, note=note, details=details)
-
-
-def _replayed(rank: RankTrace, options: AnalysisOptions) -> _Replayed:
-    """Finds the activities of graph launches; O(n log n) in activities.
+    """Returns a row for each graph, for each position in it, and for each op behind it; O(n log n) in activities.
 
     Where nodes of graphs are not recorded, a call launches a graph that launches several activities and says so by its
     name: a copy may be done in several pieces, too.
@@ -128,39 +89,48 @@ def _replayed(rank: RankTrace, options: AnalysisOptions) -> _Replayed:
     several &= calls.name.where(lambda name: "graph" in name.lower())
     row = row[several[call[row]] | (node[row] >= 0)]
     row = row[np.lexsort((activities.start[row], activities.stream[row], node[row], call[row]))]
-    of_call, first, launch, size = np.unique(call[row], return_index=True, return_inverse=True, return_counts=True)
+    of_call, first, launch = np.unique(call[row], return_index=True, return_inverse=True)
     names, graphs = activities.name.codes[row].astype(np.int32), dict[bytes, int]()
-    bounds = itertools.pairwise([*first.tolist(), len(row)])
+    bounds = [*itertools.pairwise([*first.tolist(), len(row)])]
     of_launch = ints(graphs.setdefault(names[begin:end].tobytes(), len(graphs)) for begin, end in bounds)
-    launched = Groups(launch, first)
+    launched, example = Groups(launch, first), np.unique(of_launch, return_index=True)[1]
+    count, launches = len(graphs), np.bincount(of_launch, minlength=len(graphs))
+    captures = [*options.captures, *captures_of(rank)] if count else []
+    known = [_attribution_of(rank, row[slice(*bounds[number])], captures) for number in example.tolist()]
+    has_ops = bool(options.captures) or any(ops.known_by for ops in known)
+    note = NO_GRAPHS if not count else "; ".join(_doubts(known)) if has_ops else ""
     span = launched.largest(activities.end[row]) - launched.smallest(activities.start[row])
-    examples = np.unique(of_launch, return_index=True)[1].tolist()
-    captures = [*options.captures, *captures_of(rank)] if examples else []
-    attributions = [
-        _attribution_of(rank, row[first[launch] : first[launch] + size[launch]], captures) for launch in examples
-    ]
-    return _Replayed(
-        row, of_launch[launch], np.arange(len(row)) - first[launch], first, of_launch, CallRows(of_call), span,
-        np.bincount(of_launch, minlength=len(graphs)), attributions,
-    )  # fmt: skip
+    span = group_sums(of_launch, span, count)
+    graph, position, duration = of_launch[launch], np.arange(len(row)) - first[launch], rank.durations[row]
+    op = Categorical.of(known[number].ops[at] for number, at in zip(graph.tolist(), position.tolist(), strict=True))
+    columns: Columns = {
+        "graph": np.arange(count),
+        "api": calls.name.take(of_call[example]),
+        "launches": launches,
+        "activities": np.bincount(graph, minlength=count) // np.maximum(launches, 1),
+        "span": us(span),
+        "span_mean": us(span / np.maximum(launches, 1)),
+        "time": us(group_sums(graph, duration, count)),
+        "host_time": us(group_sums(of_launch, (calls.end - calls.start)[of_call], count)),
+        "ops_known": [ops.known_by for ops in known],
+    }
+    replays = _Replayed(row, graph, position, op, duration, launches)
+    by_op = _by_op(replays, [bool(ops.known_by) for ops in known], note if has_ops or note else str(NO_CAPTURE))
+    return tabulate("graph_replays", "Graph launches", columns, note, _by_position(rank, replays, note), by_op)
 
 
 def _attribution_of(rank: RankTrace, rows: Rows, captures: Sequence[Capture]) -> Attribution:
     """Returns the ops of the activities of a graph's first launch: from captures, else from marks."""
     activities, marks = rank.linked.activities, rank.recorded.marks
-    kinds = _kinds_of(rank, rows)
-    nodes = activities.graph_node[rows].tolist()
-    graph = [
-        Launched(kind, name, node, "") for kind, name, node in zip(kinds, activities.name[rows], nodes, strict=True)
-    ]
+    columns = _kinds_of(rank, rows), activities.name[rows], activities.graph_node[rows].tolist()
+    graph = [Launched(*launch, "") for launch in zip(*columns, strict=True)]
     best = attribution(graph, captures)
     by_start = np.argsort(activities.start[rows], kind="stable")
     if not best.known_by and (by_start[1:] < by_start[:-1]).any():
         # several streams without graph nodes: assume that launches started in the order of their capture
         again = attribution([graph[position] for position in by_start.tolist()], captures)
-        ops = dict(zip(by_start.tolist(), again.ops, strict=True))
-        again = again._replace(ops=[ops[position] for position in range(len(rows))])
-        best = max(best, again, key=lambda candidate: candidate.agreeing)
+        ops = [again.ops[position] for position in np.argsort(by_start).tolist()]
+        best = max(best, again._replace(ops=ops), key=lambda candidate: candidate.agreeing)
     marked = [marks.get(launch.node, "") for launch in graph]
     return best if best.known_by or not any(marked) else Attribution(marked, BY_MARK)
 
@@ -180,15 +150,13 @@ def _doubts(attributions: list[Attribution]) -> Iterator[str]:
             yield f"graph {graph}: {attributed.others} other captures fit as well and name other ops; the first is taken"
 
 
-def _by_op(rank: RankTrace, replays: _Replayed, note: str) -> Table:
+def _by_op(replays: _Replayed, known: list[bool], note: str) -> Table:
     """Returns the time of the kernels captured from each op, over all launches."""
-    is_known = np.array([bool(attributed.known_by) for attributed in replays.attributions], np.bool_)[replays.graph]
-    duration, op = rank.durations[replays.row], Categorical.of(replays.ops())
-    graph_time = group_sums(replays.graph, duration, len(replays.launches))
-    graph, duration, op = replays.graph[is_known], duration[is_known], op.take(is_known)
+    is_known = np.array(known, np.bool_)[replays.graph]
+    graph_time = group_sums(replays.graph, replays.duration, len(known))
+    graph, duration, op = replays.graph[is_known], replays.duration[is_known], replays.op.take(is_known)
     groups = groupby(graph, op.codes)
-    time = groups.sum(duration)
-    groups = groups.in_order(np.lexsort((groups.first, -time, graph[groups.first])))
+    groups = groups.in_order(np.lexsort((groups.first, -groups.sum(duration), graph[groups.first])))
     graph, count, time = graph[groups.first], groups.count(), groups.sum(duration)
     columns: Columns = {
         "graph": graph,
@@ -198,14 +166,13 @@ def _by_op(rank: RankTrace, replays: _Replayed, note: str) -> Table:
         "time": us(time),
         "pct": pct(time, graph_time[graph]),
     }
-    return Table.from_columns("graph_replays_by_op", "Ops behind graphs", columns, note=note)
+    return tabulate("graph_replays_by_op", "Ops behind graphs", columns, note)
 
 
 def _by_position(rank: RankTrace, replays: _Replayed, note: str) -> Table:
-    activities, duration = rank.linked.activities, rank.durations[replays.row]
+    activities, duration = rank.linked.activities, replays.duration
     groups = groupby(replays.graph, replays.position)
     row, graph, time = replays.row[groups.first], replays.graph[groups.first], groups.sum(duration)
-    ops = replays.ops()
     columns: Columns = {
         "graph": graph,
         "position": replays.position[groups.first],
@@ -218,9 +185,9 @@ def _by_position(rank: RankTrace, replays: _Replayed, note: str) -> Table:
         "mean": us(groups.mean(duration)),
         "min": us(groups.smallest(duration)),
         "max": us(groups.largest(duration)),
-        "op": [ops[row] for row in groups.first.tolist()],
+        "op": replays.op.take(groups.first),
     }
-    return Table.from_columns("graph_replays_by_position", "Kernels of graphs by position", columns, note=note)
+    return tabulate("graph_replays_by_position", "Kernels of graphs by position", columns, note)
 
 
 def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:
@@ -267,27 +234,22 @@ def _whole(graph: Sequence[Launched], captures: Sequence[Capture], named: bool) 
 def _find_sequence(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
     """Yields where a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
     names = [launch.name for launch in graph]
-    back = _borders(names)
+    # of each prefix of the sequence the length of its longest border: a shorter prefix that it ends with
+    borders: list[int] = []
+
+    def longer(length: int, name: str) -> int:
+        while length and (length == len(names) or name != names[length]):
+            length = borders[length - 1]
+        return length + (name == names[length])
+
+    for name in names:
+        borders.append(longer(borders[-1], name) if borders else 0)
     for capture in captures:
         length = 0
         for position, launch in enumerate(capture.launches if names and not capture.whole else ()):
-            while length and (length == len(names) or launch.name != names[length]):
-                length = back[length - 1]
-            length += launch.name == names[length]
+            length = longer(length, launch.name)
             if length == len(names):
                 yield capture.launches[position + 1 - length : position + 1]
-
-
-def _borders(names: list[str]) -> list[int]:
-    """Returns for each prefix of the sequence the length of its longest border: a shorter prefix that it ends with."""
-    borders = [0] * len(names)
-    length = 0
-    for position in range(1, len(names)):
-        while length and names[position] != names[length]:
-            length = borders[length - 1]
-        length += names[position] == names[length]
-        borders[position] = length
-    return borders
 
 
 def _alike(a: Launched, b: Launched) -> bool:
@@ -309,73 +271,58 @@ CALLS = msgspec.json.Decoder(list[_Event])
 def read_captures(path: str) -> list[Capture]:
     """Returns the captures of a device trace, and the launches beside them. Raises DataError if it cannot be used."""
     names: dict[int, str] = {}
-    rank = RankTrace(0, link(None, read_device_trace(path, tee=partial(_add_names, names))))
+
+    def add_names(text: bytes) -> None:
+        for event in CALLS.decode(text) if NAMED.search(text) else ():
+            if event.args is not None and isinstance(event.args.kernel, str):
+                names[integer(event.args.correlation, 0)] = event.args.kernel
+
+    rank = RankTrace(0, link(None, read_device_trace(path, tee=add_names)))
     launch, count = np.unique(rank.linked.activities.call_row, return_counts=True)
     single = launch[(count == 1) & (launch >= 0)]
     single = single[np.argsort(rank.linked.calls.start[single], kind="stable")]
     return [*captures_of(rank, names), Capture(_launched(rank, single, names), False)]
 
 
-def _add_names(names: dict[int, str], text: bytes) -> None:
-    if NAMED.search(text) is None:
-        return
-    for event in CALLS.decode(text):
-        if event.args is not None and isinstance(event.args.kernel, str):
-            names[integer(event.args.correlation, 0)] = event.args.kernel
-
-
 def captures_of(rank: RankTrace, names: Mapping[int, str] | None = None) -> list[Capture]:
     """Returns the captures in order of time; `names` are kernel names by correlation id, for calls without
     activities.
+
+    A capture lasts from a thread's begin call to its next end call.
     """
     calls = rank.linked.calls
-    if not _named(calls.name, BEGIN).any():
+    begin_calls, end_calls, rows = (np.flatnonzero(_named(calls.name, pattern)) for pattern in (BEGIN, END, LAUNCH))
+    if not len(begin_calls):
         return []
     # driver calls within runtime calls are the same launch
-    rows = np.flatnonzero(_named(calls.name, LAUNCH))
     rows = rows[nest(ThreadIntervals(calls.thread[rows], calls.start[rows], calls.end[rows])).parent < 0]
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
-    capture_of = _captured_by(calls, rows)
-    captured = rows_by_number(np.flatnonzero(capture_of >= 0), capture_of)
+    capture = np.full(len(rows), -1, np.int64)
+    for number, begin in enumerate(begin_calls[np.argsort(calls.start[begin_calls], kind="stable")].tolist()):
+        ends = calls.start[end_calls[calls.thread[end_calls] == calls.thread[begin]]]
+        until = ends[ends >= calls.end[begin]].min(initial=calls.end.max())
+        capture[(calls.start[rows] >= calls.end[begin]) & (calls.start[rows] < until)] = number
+    captured = rows_by_number(np.flatnonzero(capture >= 0), capture)
     return [Capture(_launched(rank, rows[launches], names or {}), True) for launches in captured.values()]
 
 
 def _launched(rank: RankTrace, rows: Rows, names: Mapping[int, str]) -> list[Launched]:
     """Returns the launches of these calls."""
-    calls, activities = rank.linked.calls, rank.linked.activities
+    calls, activities, path = rank.linked.calls, rank.linked.activities, cache(lambda op: STACK.join(rank.op_path(op)))
     called = np.flatnonzero(activities.call_row >= 0)[::-1]
     first = np.full(len(calls), -1)
     first[activities.call_row[called]] = called
-    kinds = iter(_kinds_of(rank, first[rows][first[rows] >= 0]))
-
-    @cache
-    def path(op: int) -> str:
-        return STACK.join(rank.op_path(op))
-
-    def launched(call: int, row: int) -> Launched:
+    kinds, launches = iter(_kinds_of(rank, first[rows][first[rows] >= 0])), []
+    for call, row in zip(rows.tolist(), first[rows].tolist(), strict=True):
         op = path(int(calls.op_row[call]))
         if row >= 0:
-            return Launched(next(kinds), activities.name[row], int(activities.graph_node[row]), op)
-        api = calls.name[call]
-        kind = SET if OF_SET.search(api) else COPY if OF_COPY.search(api) else KERNEL
-        return Launched(kind, names.get(int(calls.correlation[call]), ""), -1, op)
-
-    return [*map(launched, rows.tolist(), first[rows].tolist())]
-
-
-def _captured_by(calls: Calls, rows: Rows) -> Int64:
-    """Returns the number of each launch's capture, from 0 on, -1 for none.
-
-    A capture lasts from a thread's begin call to its next end call.
-    """
-    begin_calls, end_calls = (np.flatnonzero(_named(calls.name, pattern)) for pattern in (BEGIN, END))
-    capture = np.full(len(rows), -1, np.int64)
-    for number, begin in enumerate(begin_calls[np.argsort(calls.start[begin_calls], kind="stable")].tolist()):
-        of_thread = end_calls[calls.thread[end_calls] == calls.thread[begin]]
-        ends = calls.start[of_thread][calls.start[of_thread] >= calls.end[begin]]
-        until = ends.min(initial=calls.end.max())
-        capture[(calls.start[rows] >= calls.end[begin]) & (calls.start[rows] < until)] = number
-    return capture
+            launch = Launched(next(kinds), activities.name[row], int(activities.graph_node[row]), op)
+        else:
+            api = calls.name[call]
+            kind = SET if OF_SET.search(api) else COPY if OF_COPY.search(api) else KERNEL
+            launch = Launched(kind, names.get(int(calls.correlation[call]), ""), -1, op)
+        launches.append(launch)
+    return launches
 
 
 def _named(names: Categorical, pattern: "re.Pattern[str]") -> Bool:
@@ -384,6 +331,5 @@ def _named(names: Categorical, pattern: "re.Pattern[str]") -> Bool:
 
 def _kinds_of(rank: RankTrace, rows: Rows) -> list[str]:
     """Returns KERNEL, COPY or SET for each of these activities."""
-    of_memory = np.where(_named(rank.linked.activities.name.take(rows), OF_SET), SET, COPY)
-    kinds: list[str] = np.where(rank.classes[rows] == ActivityClass.MEMORY, of_memory, KERNEL).tolist()
-    return kinds
+    kinds = np.where(_named(rank.linked.activities.name.take(rows), OF_SET), 2, 1)
+    return texts((KERNEL, COPY, SET), np.where(rank.classes[rows] == ActivityClass.MEMORY, kinds, 0))

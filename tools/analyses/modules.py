@@ -17,6 +17,8 @@ from ...schema.columns import (
     Floats,
     Int64,
     Keys,
+    OpRows,
+    RowMap,
     ThreadIntervals,
     Tree,
     asof_backward,
@@ -28,7 +30,7 @@ from ...schema.graph import ExecutionGraph
 from ...schema.linked import Activities, Calls, LinkedTrace, Ops, are_step_marks, op_tree
 from ..replay import pieces_of
 from .rank import USER_SCOPE, AnalysisOptions, RankTrace, are_annotations, per_rank
-from .table import Columns, Table, ints, pct, us
+from .table import Columns, Table, ints, named, pct, tabulate, us
 
 NO_PYTHON = Words("no calls of Python were read (", Remedy.MODULES, ")")
 BY_ANNOTATION = Words(*NO_PYTHON, ": the annotations of the user replace modules")
@@ -73,14 +75,9 @@ class ModuleTree(NamedTuple):
         return ModuleTree(tree, [row[prefixes[-1]] if prefixes else -1 for prefixes in above], [*map(len, above)])
 
     @property
-    def names(self) -> list[str]:
-        """The last parts of the paths."""
-        return [path.rpartition(SEPARATOR)[2] or OUTSIDE for path in self.path]
-
-    def rows(self, paths: list[str]) -> list[int]:
-        """Returns the row of each path."""
-        row = {path: row for row, path in enumerate(self.path)}
-        return [row[path] for path in paths]
+    def columns(self) -> Columns:
+        """The depths and the last parts of the paths."""
+        return {"depth": ints(self.depth), "name": [path.rpartition(SEPARATOR)[2] or OUTSIDE for path in self.path]}
 
     def subtree(self, self_values: Floats) -> Floats:
         """Returns for each module the sum over itself and all modules in it."""
@@ -96,26 +93,6 @@ def _prefixes(path: str) -> list[str]:
     return [*filter(None, accumulate(path.split(SEPARATOR), lambda above, name: f"{above}{SEPARATOR}{name}"))]
 
 
-class _Codes(NamedTuple):
-    """The labels of modules or functions, and the position of each row's label among them, their count for rows without
-    a label; `node` is None if the graph records no labels.
-    """
-
-    labels: list[str]
-    op: Int64
-    call: Int64
-    activity: Int64
-    node: Int64 | None
-
-    def sums(self, code: Int64, values: Int64 | Floats | None = None) -> Floats:
-        """Returns the sum of the values, or the number of rows, for each label."""
-        return np.bincount(code, values, len(self.labels) + 1).astype(np.float64)
-
-    def unknown(self) -> Floats:
-        """Returns NaN for each label."""
-        return np.full(len(self.labels) + 1, np.nan)
-
-
 NO_SHARES = Shares([], *np.empty((6, 0)))
 
 
@@ -128,12 +105,15 @@ def modules(rank: RankTrace, _: AnalysisOptions) -> Table:
     has_modules = any(sums.label)
     note = str(BY_ANNOTATION if has_modules else NO_ANNOTATION) if uses_annotations else "" if has_modules else NOTHING
     tree = ModuleTree.from_paths(sums.label if has_modules else [])
-    rows = tree.rows(sums.label) if has_modules else []
-    self_sums = Shares(tree.path, *(_scatter(column, rows, len(tree.path)) for column in sums[1:]))
-    device, operations, critical, host, ops, activities = map(tree.subtree, self_sums[1:])
+    row_of, columns_of_tree = {path: row for row, path in enumerate(tree.path)}, np.zeros((6, len(tree.path)))
+    rows = [row_of[label] for label in sums.label] if has_modules else []
+    for values, column in zip(columns_of_tree, sums[1:], strict=True):
+        values[rows] = column[: len(rows)]
+        values[:] = np.nan if np.isnan(column).all() else values
+    self_sums = Shares(tree.path, *columns_of_tree)
+    device, operations, critical, host, ops, activities = map(tree.subtree, columns_of_tree)
     columns: Columns = {
-        "depth": ints(tree.depth),
-        "name": tree.names,
+        **tree.columns,
         "device_self": us(self_sums.device),
         "device_subtree": us(device),
         "device_pct": pct(device, self_sums.device.sum()),
@@ -148,25 +128,15 @@ def modules(rank: RankTrace, _: AnalysisOptions) -> Table:
         "activities": activities.astype(np.int64),
         "path": tree.path,
     }
-    return Table.from_columns(
-        "modules", "Time by module", columns, note=note, details=(_functions(rank, uses_annotations),)
-    )
-
-
-def _scatter(column: Floats, rows: list[int], count: int) -> Floats:
-    """Returns the column with its values at these rows of a tree and 0 elsewhere; all NaN if no value is known."""
-    values = np.full(count, np.nan if np.isnan(column).all() else 0.0)
-    values[rows] = column[: len(rows)]
-    return values
+    return tabulate("modules", "Time by module", columns, note, _functions(rank, uses_annotations))
 
 
 def _functions(rank: RankTrace, uses_annotations: bool) -> Table:
     """Returns the Python functions, the most device time first, or host time if nothing ran on a device."""
     sums = NO_SHARES if uses_annotations else shares(rank.linked, "python_function", rank, annotations=False)
-    is_named = np.array([bool(text) for text in sums.label], np.bool_)
-    times = sums.device if sums.device.any() else sums.host
-    order = np.argsort(-np.nan_to_num(times), kind="stable")
-    order = order[is_named[order]]
+    times = np.nan_to_num(sums.device if sums.device.any() else sums.host)
+    named_rows = np.array([row for row, label in enumerate(sums.label) if label], np.int64)
+    order = named_rows[np.argsort(-times[named_rows], kind="stable")]
     columns: Columns = {
         "function": [sums.label[row] for row in order.tolist()],
         "device": us(sums.device[order]),
@@ -179,7 +149,7 @@ def _functions(rank: RankTrace, uses_annotations: bool) -> Table:
         "activities": sums.activities[order].astype(np.int64),
     }
     empty = str(NO_PYTHON) if uses_annotations else NOTHING
-    return Table.from_columns("modules_by_function", "Time by Python function", columns, empty=empty)
+    return tabulate("modules_by_function", "Time by Python function", columns, empty=empty)
 
 
 def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, annotations: bool) -> Shares:
@@ -190,62 +160,52 @@ def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, an
     the ops that they call, and of calls outside of ops. Host idle time on the critical path belongs to the innermost
     module that contains both the op before and the op after it on the thread.
     """
-    ops, calls, activities = linked.ops, linked.calls, linked.activities
-    codes = _codes(linked, field, rank.graph if rank else None)
-    if not codes.labels:
-        return NO_SHARES
-    counted = (ops.start != ABSENT) & ~are_step_marks(ops.name)
-    op = np.flatnonzero(counted if annotations else counted & ~are_annotations(ops))
-    call = np.flatnonzero(calls.op_row < 0)
-    in_calls = nest(ThreadIntervals(calls.thread[call], calls.start[call], calls.end[call])).exclusive
-    host = codes.sums(codes.op[op], ops.exclusive[op]) + codes.sums(codes.call[call], in_calls)
-    sums = (
-        codes.sums(codes.activity, activities.end - activities.start),
-        _operations(rank, codes) if rank else codes.unknown(),
-        critical := _critical_time(rank, codes) if rank else codes.unknown(),
-        host if len(ops) else codes.unknown(),
-        codes.sums(codes.op[op]),
-        codes.sums(codes.activity),
+    ops, calls, activities, graph = linked.ops, linked.calls, linked.activities, rank.graph if rank else None
+    nodes = _node_labels(graph, field) if graph is not None else None
+    labels, (op_code, call_code, activity_code, node_code) = _numbered(
+        *((getattr(table, field), len(table)) for table in (ops, calls, activities)), (nodes, len(graph or ()))
     )
-    first_start = np.full(len(codes.labels) + 1, np.inf)
-    for code, start in ((codes.op[op], ops.start[op]), (codes.call, calls.start), (codes.activity, activities.start)):
+    if len(labels) == 1:
+        return NO_SHARES
+
+    def sums(code: Int64, values: Int64 | Floats | None = None) -> Floats:
+        return np.bincount(code, values, len(labels)).astype(np.float64)
+
+    unknown = np.full(len(labels), np.nan)
+    counted = (ops.start != ABSENT) & ~are_step_marks(ops.name)
+    op, call = (
+        np.flatnonzero(counted if annotations else counted & ~are_annotations(ops)),
+        np.flatnonzero(calls.op_row < 0),
+    )
+    in_calls = nest(ThreadIntervals(calls.thread[call], calls.start[call], calls.end[call])).exclusive
+    host = sums(op_code[op], ops.exclusive[op]) + sums(call_code[call], in_calls) if len(ops) else unknown
+    operations = critical = unknown
+    if rank is not None:
+        # the nodes of a graph record their work, which takes long to compute
+        of_nodes = graph is not None and nodes is not None
+        work = graph.integers("num_ops") if graph is not None and nodes is not None else rank.work.operations
+        if (work != ABSENT).any():
+            operations = sums(node_code if of_nodes else activity_code, np.where(work != ABSENT, work, 0))
+        if nodes is not None and rank.replay is not None:
+            pieces = pieces_of(rank.replay)
+            critical = sums(node_code[pieces.node], pieces.time)
+    first_start = np.full(len(labels), np.inf)
+    for code, start in ((op_code[op], ops.start[op]), (call_code, calls.start), (activity_code, activities.start)):
         np.minimum.at(first_start, code, start)
     order = np.argsort(first_start, kind="stable")
     order = order[np.isfinite(first_start[order]) | (critical[order] > 0)]
-    labels = [*codes.labels, ""]
-    return Shares([labels[row] for row in order.tolist()], *(column[order] for column in sums))
+    device = sums(activity_code, activities.end - activities.start)
+    columns = device, operations, critical, host, sums(op_code[op]), sums(activity_code)
+    return Shares([labels[row] for row in order.tolist()], *(column[order] for column in columns))
 
 
-def _codes(linked: LinkedTrace, field: str, graph: ExecutionGraph | None) -> _Codes:
-    """Numbers the labels of ops, calls, activities and nodes together."""
-    tables = (linked.ops, linked.calls, linked.activities)
-    columns: list[Categorical | None] = [getattr(table, field) for table in tables]
-    columns.append(_node_labels(graph, field) if graph is not None else None)
-    sizes = [*(len(table) for table in tables), len(graph) if graph is not None else 0]
-    labels = Categorical.joined(
-        Categorical.nulls(size) if column is None else column for column, size in zip(columns, sizes, strict=True)
-    )
-    codes = np.where(labels.codes < 0, len(labels.table), labels.codes).astype(np.int64)
-    op, call, activity, node = np.split(codes, np.cumsum(sizes)[:-1])
-    return _Codes([*labels.table], op, call, activity, None if columns[-1] is None else node)
-
-
-def _operations(rank: RankTrace, codes: _Codes) -> Floats:
-    # the nodes of a graph record their work, which takes long to compute
-    if rank.graph is not None and codes.node is not None:
-        code, work = codes.node, rank.graph.integers("num_ops")
-    else:
-        code, work = codes.activity, rank.work.operations
-    is_known = work != ABSENT
-    return codes.sums(code, np.where(is_known, work, 0)) if is_known.any() else codes.unknown()
-
-
-def _critical_time(rank: RankTrace, codes: _Codes) -> Floats:
-    """Returns the critical path's time by the label of its nodes."""
-    if codes.node is None or (replay := rank.replayed()) is None:
-        return codes.unknown()
-    pieces = pieces_of(replay)
-    return codes.sums(codes.node[pieces.row], pieces.time)
+def _numbered(*columns: tuple[Categorical | None, int]) -> tuple[list[str], list[Int64]]:
+    """Returns the labels of columns of a length, "" last, and the position of each row's label among them; None stands
+    for a column without labels.
+    """
+    joined = Categorical.joined(Categorical.nulls(length) if column is None else column for column, length in columns)
+    codes = np.where(joined.codes < 0, len(joined.table), joined.codes).astype(np.int64)
+    return [*joined.table, ""], np.split(codes, np.cumsum([length for _, length in columns])[:-1])
 
 
 def _node_labels(graph: ExecutionGraph, field: str) -> Categorical | None:
@@ -265,11 +225,7 @@ def _node_labels(graph: ExecutionGraph, field: str) -> Categorical | None:
     gap = position[is_gap & (before >= 0) & (after < len(order))]
     around = order[np.stack((before[gap], after[gap]), axis=1)]
     on_thread = (thread[around] == thread[order[gap]][:, None]).all(axis=1)
-    return _with_common_paths(labels, order[gap[on_thread]], around[on_thread])
-
-
-def _with_common_paths(labels: Categorical, rows: Int64, around: Int64) -> Categorical:
-    """Gives each row the common path of the two rows around it, if there is one."""
+    rows, around = order[gap[on_thread]], around[on_thread]
     pairs, pair = np.unique(labels.codes[around], axis=0, return_inverse=True)
     paths = [common_path(labels.table[a], labels.table[b]) if min(a, b) >= 0 else "" for a, b in pairs.tolist()]
     table = [*labels.table, *(path for path in dict.fromkeys(paths) if path and path not in labels.table)]
@@ -297,33 +253,25 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     """
     if linked.activities.module is not None or not len(linked.ops):
         return linked
-    ops, calls, activities = linked.ops, linked.calls, linked.activities
-    code, paths = _annotations(linked)
-    of_ops = Categorical(np.append(code, -1).astype(np.int32), paths)
-    return replace(
-        linked,
-        ops=_add_module_column(ops, of_ops.take(np.arange(len(ops)))),
-        calls=_add_module_column(calls, of_ops.take(calls.op_row)),
-        activities=_add_module_column(activities, of_ops.take(activities.op_row)),
-    )
-
-
-def _add_module_column(table: TableT, module: Categorical) -> TableT:
-    return replace(table, module=module, python_function=Categorical.nulls(len(module)))
-
-
-def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
-    """Returns for each op the position of the path of its enclosing annotations, -1 for none, and the paths."""
     ops, tree, paths = linked.ops, op_tree(linked.ops), Paths()
-    annotates = are_annotations(ops)
-    code = np.full(len(ops), -1, np.int64)
+    annotates, code = are_annotations(ops), np.full(len(ops), -1, np.int64)
     for rows in tree.levels:
-        code[rows] = np.append(code, -1)[tree.parent[rows]]
+        code[rows] = RowMap(code)[tree.parent[rows]]
         annotations = rows[annotates[rows]]
         code[annotations] = paths.below(code[annotations], ops.name.codes[annotations].astype(np.int64), ops.name.table)
     if paths:
         _add_backward(linked, tree, code, np.flatnonzero(annotates))
-    return code, [*paths]
+    of_ops = Categorical(code.astype(np.int32), [*paths])
+
+    def labelled(table: TableT, rows: OpRows) -> TableT:
+        return replace(table, module=named(of_ops, rows), python_function=Categorical.nulls(len(rows)))
+
+    return replace(
+        linked,
+        ops=labelled(ops, OpRows(np.arange(len(ops)))),
+        calls=labelled(linked.calls, linked.calls.op_row),
+        activities=labelled(linked.activities, linked.activities.op_row),
+    )
 
 
 def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int64) -> None:
@@ -340,7 +288,7 @@ def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int
     nesting = nest(intervals)
     stack = Stack(intervals._replace(end=nesting.end), nesting.parent, code[annotations], [])
     enclosing = stack.enclosing(ThreadIntervals.at(handoffs.source_thread[called], handoffs.source_time[called]))
-    code[rows] = np.append(stack.code, -1)[enclosing]
+    code[rows] = RowMap(stack.code)[enclosing]
     nearest_forward = nearest(forward >= 0, tree.parent)
     remaining = np.flatnonzero((code < 0) & (nearest_forward >= 0))
     code[remaining] = code[forward[nearest_forward[remaining]]]

@@ -8,7 +8,6 @@ else as data loading, the optimizer, forward, backward, waiting for other thread
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +29,7 @@ from ...schema.columns import (
 from ...schema.linked import FOREVER, are_step_marks
 from ..phase_names import AUTOGRAD, BACKWARD, FORWARD, LOADER, OPTIMIZER
 from .rank import WHOLE_RUN, AnalysisOptions, RankTrace, are_annotations, per_rank
-from .table import Columns, Table, us
+from .table import Columns, Table, tabulate, us
 
 NO_OPS = "no host op with a time was recorded"
 NO_LAUNCHES = "no activity was launched by a recorded host op"
@@ -58,6 +57,10 @@ class OpKinds(NamedTuple):
         kind = group_ids(*(column.astype(np.int64) for column in numbers))
         return OpKinds(keys, row, groupby(kind[row]), rank.tree.is_outermost(kind)[row])
 
+    def largest_first(self, values: Int64) -> "OpKinds":
+        """Returns the kinds in the order of their values, the largest first."""
+        return self._replace(groups=self.groups.largest_first(values))
+
     def sum(self, values: Int64) -> Int64:
         """Returns the sum of a column of ops by kind."""
         return self.groups.sum(values[self.row])
@@ -72,13 +75,12 @@ class OpKinds(NamedTuple):
         return {name: key.take(row) if isinstance(key, Categorical) else key[row] for name, key in self.keys.items()}
 
 
-@dataclass(slots=True)
-class OpDeviceTime:
+class OpDeviceTime(NamedTuple):
     """For each op the device time (ns) of its own activities and of those of its subtree, and the latter's number."""
 
     self_time: Int64
     subtree: Int64
-    count: Int64
+    activities: Int64
 
 
 def device_time_of_ops(rank: RankTrace) -> OpDeviceTime:
@@ -94,27 +96,23 @@ def device_time_of_ops(rank: RankTrace) -> OpDeviceTime:
 def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
     """Returns the device time of each host op: of what it launched itself, and with everything that it called."""
     ops, times = rank.linked.ops, device_time_of_ops(rank)
-    rows = np.flatnonzero((times.count > 0) & (ops.start != ABSENT))
+    rows = np.flatnonzero((times.activities > 0) & (ops.start != ABSENT))
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
 
     def by(name: str, title: str, keys: Keys) -> Table:
         kinds = OpKinds.from_keys(rank, rows, keys)
-        kinds = kinds._replace(groups=kinds.groups.largest_first(kinds.sum_once(times.subtree)))
+        kinds = kinds.largest_first(kinds.sum_once(times.subtree))
         columns: Columns = {
             **kinds.key_columns(),
             "ops": kinds.groups.count(),
             "self": us(kinds.sum(times.self_time)),
             "subtree": us(kinds.sum_once(times.subtree)),
-            "count": kinds.sum_once(times.count),
+            "count": kinds.sum_once(times.activities),
         }
-        return Table.from_columns(
-            f"per_op_device_time_{name}", f"Device time per op {title}", columns, empty=NO_LAUNCHES
-        )
+        return tabulate(f"per_op_device_time_{name}", f"Device time per op {title}", columns, empty=NO_LAUNCHES)
 
-    details = (
-        by("by_name", "name", {"name": ops.name}),
-        by("by_shape", "name and input shapes", {"name": ops.name, "shape": rank.shapes}),
-    )
+    by_name = by("by_name", "name", {"name": ops.name})
+    by_shape = by("by_shape", "name and input shapes", {"name": ops.name, "shape": rank.shapes})
     columns: Columns = {
         "op": ops.id[rows],
         "name": ops.name.take(rows),
@@ -122,9 +120,9 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
         "start": us(rank.since_begin(ops.start[rows])),
         "self": us(times.self_time[rows]),
         "subtree": us(times.subtree[rows]),
-        "count": times.count[rows],
+        "count": times.activities[rows],
     }
-    return Table.from_columns("per_op_device_time", "Device time per op", columns, empty=NO_LAUNCHES, details=details)
+    return tabulate("per_op_device_time", "Device time per op", columns, "", by_name, by_shape, empty=NO_LAUNCHES)
 
 
 @per_rank
@@ -136,7 +134,7 @@ def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
 
     def by(name: str, title: str, keys: Keys, *details: Table) -> Table:
         kinds = OpKinds.from_keys(rank, rank.timed_ops, keys)
-        kinds = kinds._replace(groups=kinds.groups.largest_first(kinds.sum(ops.exclusive)))
+        kinds = kinds.largest_first(kinds.sum(ops.exclusive))
         columns: Columns = {
             **kinds.key_columns(),
             "count": kinds.groups.count(),
@@ -144,7 +142,7 @@ def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
             "self": us(kinds.sum(ops.exclusive)),
             "mean": us(kinds.groups.mean((ops.end - ops.start)[kinds.row])),
         }
-        return Table.from_columns(name, f"Host time per op name and {title}", columns, empty=NO_OPS, details=details)
+        return tabulate(name, f"Host time per op name and {title}", columns, "", *details, empty=NO_OPS)
 
     by_shape = by("host_time_per_op_by_shape", "input shapes", {"name": ops.name, "shape": rank.shapes})
     return by("host_time_per_op", "thread", {"name": ops.name, "thread": ops.thread}, by_shape)
@@ -156,11 +154,11 @@ def host_phases(rank: RankTrace, _: AnalysisOptions) -> Table:
     thread = _main_thread(rank)
     names, spans = _marked_spans(rank, thread)
     phases = _phase_intervals(rank, thread) if names else {}
-    so_far, before = Intervals(*np.empty((2, 0), np.int64)), np.zeros(len(names), np.int64)
+    so_far, before = [np.empty((2, 0), np.int64)], np.zeros(len(names), np.int64)
     times = dict.fromkeys(PHASES, before)
     for name in PHASES if phases else ():
-        so_far = union(_joined(so_far, phases[name]))
-        covered = covered_within(spans, so_far)
+        so_far.append(phases[name])
+        covered = covered_within(spans, union(Intervals(*np.concatenate(so_far, axis=1))))
         times[name], before = covered - before, covered
     length = spans.end - spans.start
     columns: Columns = {
@@ -170,7 +168,7 @@ def host_phases(rank: RankTrace, _: AnalysisOptions) -> Table:
         "waiting": us(times["for_device"] + times["for_threads"]),
         "between_ops": us(length - before),
     }
-    return Table.from_columns("host_phases", "Host time by phase of the step", columns, empty=NO_OPS)
+    return tabulate("host_phases", "Host time by phase of the step", columns, empty=NO_OPS)
 
 
 def _main_thread(rank: RankTrace) -> int:
@@ -196,14 +194,15 @@ def _marked_spans(rank: RankTrace, thread: int) -> tuple[list[str], Intervals]:
     return [WHOLE_RUN][:count], Intervals(np.array([rank.begin])[:count], np.array([rank.end])[:count])
 
 
-def _phase_intervals(rank: RankTrace, thread: int) -> dict[str, Intervals]:
+def _phase_intervals(rank: RankTrace, thread: int) -> dict[str, Int64]:
+    """Returns by phase the starts and the ends (ns) of what belongs to it."""
     linked, ops, timed = rank.linked, rank.linked.ops, rank.timed_ops
 
-    def named(pattern: "re.Pattern[str]") -> Bool:
+    def is_named(pattern: "re.Pattern[str]") -> Bool:
         return ops.name.where(lambda name: pattern.search(name) is not None)
 
-    def of(chosen: Bool) -> Intervals:
-        return Intervals(ops.start[chosen], ops.end[chosen])
+    def of(chosen: Bool) -> Int64:
+        return np.stack((ops.start[chosen], ops.end[chosen]))
 
     annotates = are_annotations(ops) | are_step_marks(ops.name)
     is_autograd = ops.name.where(lambda name: name.startswith(AUTOGRAD))
@@ -214,14 +213,20 @@ def _phase_intervals(rank: RankTrace, thread: int) -> dict[str, Intervals]:
     waits = np.unique(linked.host_waits.call_row)
     waits = waits[calls.thread[waits] == thread]
     is_blocked = (handoffs.target_thread == thread) & (handoffs.waiting_since != ABSENT)
-    passes = _backward_passes(rank, is_autograd, outermost)
+    # backward passes are from the first to the last autograd op without an op of the main thread between
+    rows = timed[is_autograd[timed]]
+    rows = rows[np.argsort(ops.start[rows], kind="stable")]
+    until, others = np.maximum.accumulate(ops.end[rows]), np.sort(ops.start[outermost])
+    apart = np.searchsorted(others, ops.start[rows[1:]]) > np.searchsorted(others, until[:-1])
+    first = np.flatnonzero(np.append(True, apart)[: len(rows)])
+    passes = np.stack((ops.start[rows[first]], until[np.append(first[1:], len(rows))[: len(first)] - 1]))
     return {
-        "for_device": Intervals(calls.start[waits], calls.end[waits]),
-        "for_threads": Intervals(handoffs.waiting_since[is_blocked], handoffs.target_time[is_blocked]),
-        "data_loading": of(on_main & named(LOADER)),
-        "optimizer": of(on_main & named(OPTIMIZER)),
-        "forward": of(outermost | (on_main & annotates & named(FORWARD))),
-        "backward": _joined(passes, of(on_main & annotates & named(BACKWARD))),
+        "for_device": np.stack((calls.start[waits], calls.end[waits])),
+        "for_threads": np.stack((handoffs.waiting_since[is_blocked], handoffs.target_time[is_blocked])),
+        "data_loading": of(on_main & is_named(LOADER)),
+        "optimizer": of(on_main & is_named(OPTIMIZER)),
+        "forward": of(outermost | (on_main & annotates & is_named(FORWARD))),
+        "backward": np.concatenate((passes, of(on_main & annotates & is_named(BACKWARD))), axis=1),
     }
 
 
@@ -238,18 +243,3 @@ def _inside_ops(rank: RankTrace, annotates: Bool) -> Bool:
         parent = tree.parent[rows]
         inside[rows] = (inside[parent] | is_op[parent]) & (ops.start[rows] < until[parent])
     return inside[:-1]
-
-
-def _joined(a: Intervals, b: Intervals) -> Intervals:
-    return Intervals(np.concatenate((a.start, b.start)), np.concatenate((a.end, b.end)))
-
-
-def _backward_passes(rank: RankTrace, is_autograd: Bool, outermost: Bool) -> Intervals:
-    """Returns the backward passes: from the first to the last autograd op without an op of the main thread between."""
-    ops = rank.linked.ops
-    rows = np.flatnonzero(is_autograd & (ops.start != ABSENT))
-    rows = rows[np.argsort(ops.start[rows], kind="stable")]
-    until, others = np.maximum.accumulate(ops.end[rows]), np.sort(ops.start[outermost])
-    apart = np.searchsorted(others, ops.start[rows[1:]]) > np.searchsorted(others, until[:-1])
-    first = np.flatnonzero(np.append(True, apart)[: len(rows)])
-    return Intervals(ops.start[rows[first]], until[np.append(first[1:], len(rows))[: len(first)] - 1])

@@ -28,7 +28,7 @@ from ...schema.columns import (
 )
 from ...schema.linked import streams_of
 from .rank import ActivityClass, Allocations, AnalysisOptions, RankTrace, per_rank
-from .table import Columns, Quantity, Table, ints, pct, texts, us
+from .table import Columns, Quantity, Table, ints, pct, tabulate, texts, us
 
 QUEUE_LENGTH = "queue length"
 ALL_STREAMS = -1
@@ -60,12 +60,21 @@ class Counter(NamedTuple):
 @per_rank
 def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
     """Returns the counters as series and in short."""
-    of_rank = counters_of(rank, options.queue_limit)
+    of_rank, copies = counters_of(rank, options.queue_limit), _copies(rank)
     series, length = [counter.series for counter in of_rank], ints(len(counter.series.time) for counter in of_rank)
-    row = np.repeat(np.arange(len(of_rank)), length)
+    row, names = np.repeat(np.arange(len(of_rank)), length), [counter.name for counter in of_rank]
     device, stream = (ints(getattr(counter, name) for counter in of_rank) for name in ("device", "stream"))
-    names = [counter.name for counter in of_rank]
-    note = _note_on_copies(rank) if of_rank else NO_COUNTERS
+    resolution_us, notes = rank.linked.info.machine.resolution_ns / 1000, list[str]()
+    count = len(copies.row) + copies.unknown + copies.short
+    if not of_rank:
+        notes = [NO_COUNTERS]
+    if of_rank and copies.unknown:
+        notes.append(f"{copies.unknown} of {count} copies have no bytes or no length and are in no bandwidth")
+    if of_rank and copies.short:
+        notes.append(
+            f"{copies.short} of {count} copies have no recorded bandwidth and are in none, as they last less than "
+            f"{KNOWN_LENGTH * resolution_us:g} µs: times known to {resolution_us:g} µs are too coarse to say how fast these are"
+        )
     columns: Columns = {
         "device": device[row],
         "counter": texts(names, row),
@@ -86,25 +95,21 @@ def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
         "active": us(active),
         "at_limit": us(at_limit),
     }
-    detail = Table.from_columns("counters_summary", "Counters in short, weighted by time", summary, note=note)
-    title = "Queue length and copy bandwidth (GB/s)"
-    return Table.from_columns("counters", title, columns, note=note, details=(detail,))
+    note, title = "; ".join(notes), "Queue length and copy bandwidth (GB/s)"
+    in_short = tabulate("counters_summary", "Counters in short, weighted by time", summary, note)
+    return tabulate("counters", title, columns, note, in_short)
 
 
 def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
     """Returns the queue length of each stream with launches, and the bandwidth of each kind of copy of known size."""
-    return [*_queues(rank, limit), *_bandwidths(rank)]
-
-
-def _queues(rank: RankTrace, limit: int) -> list[Counter]:
-    activities, streams = rank.linked.activities, streams_of(rank.linked.activities)
+    activities, streams, copies = rank.linked.activities, streams_of(rank.linked.activities), _copies(rank)
     row = np.flatnonzero(activities.call_row >= 0)
     row = row[np.argsort(activities.start[row], kind="stable")]
     first = row[groupby(activities.call_row[row], streams.number[row]).first]
     issued = rank.linked.calls.start[activities.call_row[first]]
     # an activity that seems to start before its call, as the clocks differ, was not queued
     queued = Intervals(issued, np.maximum(activities.start[first], issued))
-    return [
+    queues = [
         Counter(
             int(streams.device[stream]),
             QUEUE_LENGTH,
@@ -114,16 +119,10 @@ def _queues(rank: RankTrace, limit: int) -> list[Counter]:
         )
         for stream, rows in rows_of_each(streams.number[first]).items()
     ]
-
-
-def _bandwidths(rank: RankTrace) -> list[Counter]:
-    activities, copies = rank.linked.activities, _copies(rank)
     device = activities.device[copies.row]
     kind = Categorical(activities.name.codes[copies.row], [*map(copy_kind, activities.name.table)])
-    names = sorted(set(kind.table))
-    groups = groupby(device, kind.numbers(names.index))
-    ran = rank.intervals.take(copies.row)
-    return [
+    groups, ran = groupby(device, kind.numbers(sorted(set(kind.table)).index)), rank.intervals.take(copies.row)
+    return queues + [
         Counter(int(device[rows[0]]), kind[rows[0]], ALL_STREAMS, running_sum(ran.take(rows), copies.speed[rows]), None)
         for rows in groups.rows()
     ]
@@ -159,19 +158,6 @@ def copy_kind(name: str) -> str:
         return OTHER_COPY
     short, source, target, _ = match.groups()
     return short or (f"{source[0].upper()}to{target[0].upper()}" if source else "Memset")
-
-
-def _note_on_copies(rank: RankTrace) -> str:
-    copies, resolution_us = _copies(rank), rank.linked.info.machine.resolution_ns / 1000
-    count, notes = len(copies.row) + copies.unknown + copies.short, []
-    if copies.unknown:
-        notes.append(f"{copies.unknown} of {count} copies have no bytes or no length and are in no bandwidth")
-    if copies.short:
-        notes.append(
-            f"{copies.short} of {count} copies have no recorded bandwidth and are in none, as they last less than "
-            f"{KNOWN_LENGTH * resolution_us:g} µs: times known to {resolution_us:g} µs are too coarse to say how fast these are"
-        )
-    return "; ".join(notes)
 
 
 def _weighted_statistics(counter: Counter) -> tuple[float, ...]:
@@ -221,12 +207,16 @@ def curves_of(rank: RankTrace) -> list[Curve]:
 
 def _recorded(rows: Allocations, op_row: Rows) -> Curve:
     """Returns the curve of one device's allocations, without those of allocators that do not report a total."""
-    release = _release_rows(rows)
+    # of each allocation the row of its release, -1 for none
+    order = np.lexsort((np.arange(len(rows.time)), rows.address))
+    is_allocated = rows.size[order] > 0
+    same_address = np.append(~is_group_start(rows.address[order])[1:], False)
+    pair = np.flatnonzero(is_allocated & same_address & np.append(~is_allocated[1:], False))
+    release = np.full(len(order), -1)
+    release[order[pair]] = order[pair + 1]
     total_missing = (rows.size > 0) & (rows.allocated >= 0) & (rows.allocated < rows.size)
     total_missing[release[total_missing & (release >= 0)]] = True
-    kept = ~total_missing
-    if not kept.any():
-        kept = np.ones(len(kept), np.bool_)
+    kept = ~total_missing if not total_missing.all() else np.ones(len(order), np.bool_)
     position = np.cumsum(kept) - 1
     release = np.where(release >= 0, position[release], len(position))[kept]
     rows, op_row = rows.where(kept), op_row[kept]
@@ -245,17 +235,6 @@ def _recorded(rows: Allocations, op_row: Rows) -> Curve:
         before=max(int(allocated[peak]) - int(rows.size[live].sum()), 0),
         skipped=int((~kept).sum()),
     )
-
-
-def _release_rows(rows: Allocations) -> Rows:
-    """Returns for each allocation the row of its release, -1 for none."""
-    order = np.lexsort((np.arange(len(rows.time)), rows.address))
-    is_allocated = rows.size[order] > 0
-    same_address = np.append(~is_group_start(rows.address[order])[1:], False)
-    pair = is_allocated & same_address & np.append(~is_allocated[1:], False)
-    release = np.full(len(order), -1)
-    release[order[pair]] = order[np.flatnonzero(pair) + 1]
-    return release
 
 
 def _tensor_curve(storages: Lifetimes, end_ns: int) -> Curve:
@@ -306,8 +285,8 @@ def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
         "allocated": Quantity("B", allocated),
         "reserved": _whole_bytes(reserved),
     }
-    details = (_peaks(rank, curves, note), _live(rank, curves, note))
-    return Table.from_columns("memory_timeline", "Memory in use", columns, note=note, details=details)
+    peaks, live = _peaks(rank, curves, note), _live(rank, curves, note)
+    return tabulate("memory_timeline", "Memory in use", columns, note, peaks, live)
 
 
 def _step_names(rank: RankTrace, time: Int64) -> list[str]:
@@ -326,7 +305,7 @@ def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         "reserved": _whole_bytes(np.array([np.fmax.reduce(curve.reserved) for curve in curves], np.float64)),
         "known_by": [curve.source for curve in curves],
     }
-    return Table.from_columns("memory_timeline_peak", "Peaks of memory", columns, note=note)
+    return tabulate("memory_timeline_peak", "Peaks of memory", columns, note)
 
 
 def _whole_bytes(values: Floats) -> Quantity:
@@ -335,16 +314,19 @@ def _whole_bytes(values: Floats) -> Quantity:
 
 
 def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
-    """Returns the memory in use at each peak by op, the largest first."""
+    """Returns the memory in use at each peak by op, the largest first: by the outermost enclosing op and by the
+    innermost, which allocated it.
+    """
     rows: list[tuple[int, str, str, int, int, int]] = []
     for curve in curves:
-        by_op: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-        op_names = {row: _outer_and_inner_op(rank, row) for row in np.unique(curve.op_row).tolist()}
+        by_op, paths = (
+            defaultdict[tuple[str, str], list[int]](list),
+            {row: rank.op_path(row) for row in {*curve.op_row.tolist()}},
+        )
         for row, size in zip(curve.op_row.tolist(), curve.live.tolist(), strict=True):
-            by_op[op_names[row]][0] += 1
-            by_op[op_names[row]][1] += size
+            by_op[(paths[row][0], paths[row][-1]) if paths[row] else (NO_OP, "")].append(size)
         peak = int(curve.allocated[curve.peak])
-        live = [(curve.device, *names, blocks, size, peak) for names, (blocks, size) in by_op.items()]
+        live = [(curve.device, *names, len(sizes), sum(sizes), peak) for names, sizes in by_op.items()]
         live += [(curve.device, BEFORE, "", 0, curve.before, peak)] if curve.before else []
         rows += sorted(live, key=lambda row: -row[4])
     device, op, maker, blocks, size, peaks = zip(*rows, strict=True) if rows else ((),) * 6
@@ -356,10 +338,4 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         "size": Quantity("B", ints(size)),
         "pct": pct(ints(size), ints(peaks)),
     }
-    return Table.from_columns("memory_timeline_live", "What lives at the peak", columns, note=note)
-
-
-def _outer_and_inner_op(rank: RankTrace, row: int) -> tuple[str, str]:
-    """Returns the names of the outermost enclosing op and of the innermost, which allocated the memory."""
-    path = rank.op_path(row)
-    return (path[0], path[-1]) if path else (NO_OP, "")
+    return tabulate("memory_timeline_live", "What lives at the peak", columns, note)

@@ -7,7 +7,7 @@ Events are JSON objects in Chrome's trace format; times are on the device trace'
 import itertools
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
 import orjson
@@ -20,7 +20,7 @@ from ...schema.json_repair import opening_of, with_plain_letters
 from ...schema.json_stream import LONGEST_HEAD
 from ...schema.linked import HOST, LinkedTrace, exact_microseconds
 from ..replay import KINDS, pieces_of
-from .launches import patterns_of
+from .device_time import patterns_of
 from .over_time import ALL_STREAMS, counters_of, curves_of
 from .rank import AnalysisOptions, RankTrace
 
@@ -62,23 +62,21 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
 
     There are none without a graph. Nodes that have no event in the device trace, such as host idle time, are skipped.
     """
-    replay, graph = rank.replayed(), rank.graph
+    replay, graph = rank.replay, rank.graph
     if replay is None or graph is None:
         return
     pieces = pieces_of(replay)
     kind_of = dict(zip(pieces.row.tolist(), pieces.kind.tolist(), strict=True))
     tid, device, stream = (graph.integers(name, -1).tolist() for name in ("tid", "device", "stream"))
-    activity, start, duration = graph.is_activity.tolist(), graph.start_ns.tolist(), graph.duration_ns.tolist()
+    start, end = graph.start_ns, graph.start_ns + np.maximum(graph.duration_ns - 1, 0)
     has_event = graph.is_activity | _within_rows(graph, rank.linked)
-    rows = [row for row in kind_of if has_event[row]]
+    rows, name = [row for row in kind_of if has_event[row]], {"cat": CRITICAL_PATH, "name": CRITICAL_PATH}
     for number, (source, target) in enumerate(itertools.pairwise(rows), FIRST_FLOW):
-        ends = (("s", source, start[source] + max(duration[source] - 1, 0)), ("f", target, start[target]))
-        for phase, row, time in ends:
-            track = (device[row], stream[row]) if activity[row] else (rank.linked.info.pid, tid[row])
-            event: dict[str, Any] = {"ph": phase, "id": number, "cat": CRITICAL_PATH, "name": CRITICAL_PATH}
-            event |= {"pid": track[0], "tid": track[1], "ts": orjson.Fragment(exact_microseconds(time))}
-            extra = {"bp": "e", "args": {"kind": KINDS[kind_of[row]]}} if phase == "f" else {}
-            yield orjson.dumps(event | extra)
+        extra = {"bp": "e", "args": {"kind": KINDS[kind_of[target]]}}
+        for phase, row, time, more in (("s", source, int(end[source]), {}), ("f", target, int(start[target]), extra)):
+            pid, thread = (device[row], stream[row]) if graph.is_activity[row] else (rank.linked.info.pid, tid[row])
+            track = {"pid": pid, "tid": thread, "ts": orjson.Fragment(exact_microseconds(time))}
+            yield orjson.dumps({"ph": phase, "id": number, **name, **track, **more})
 
 
 def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
@@ -109,21 +107,25 @@ def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]
     """
     linked, patterns = rank.linked, patterns_of(rank, options)
     count, length = patterns.groups.count(), np.array([*map(len, patterns.kernels)], np.int64)
-    order = np.argsort(-patterns.device_times(rank), kind="stable")
+    order = np.argsort(-patterns.device_time, kind="stable")
     is_worth_it = (count >= RAREST_PATTERN) & (length >= SHORTEST_PATTERN)
     number = {pattern: place for place, pattern in enumerate(order[is_worth_it[order]][: options.top].tolist(), 1)}
     for row, pattern in zip(patterns.op_row.tolist(), patterns.groups.number.tolist(), strict=True):
         if pattern not in number:
             continue
         start, end = int(linked.ops.start[row]), int(linked.ops.end[row])
-        times = {
+        kernels = [linked.activities.name.table[code] for code in patterns.kernels[pattern]]
+        event = {
+            "ph": "X",
+            "cat": "kernel pattern",
+            "name": f"pattern {number[pattern]}: {linked.ops.name[row]}",
+            "pid": f"kernel patterns {linked.info.pid}",
+            "tid": int(linked.ops.thread[row]),
             "ts": orjson.Fragment(exact_microseconds(start)),
             "dur": orjson.Fragment(exact_microseconds(end - start)),
+            "args": {"kernels": kernels, "count": int(count[pattern])},
         }
-        kernels = [linked.activities.name.table[code] for code in patterns.kernels[pattern]]
-        head = {"ph": "X", "cat": "kernel pattern", "name": f"pattern {number[pattern]}: {linked.ops.name[row]}"}
-        track = {"pid": f"kernel patterns {linked.info.pid}", "tid": int(linked.ops.thread[row])}
-        yield orjson.dumps(head | track | times | {"args": {"kernels": kernels, "count": int(count[pattern])}})
+        yield orjson.dumps(event)
 
 
 def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:

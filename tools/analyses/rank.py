@@ -18,11 +18,11 @@ from ...schema.columns import (
     ABSENT,
     Bool,
     Categorical,
-    Int32,
     Int64,
     Intervals,
     NestedIntervals,
     OpRows,
+    RowMap,
     Rows,
     ThreadIntervals,
     Tree,
@@ -32,7 +32,7 @@ from ...schema.columns import (
     within,
 )
 from ...schema.graph import ExecutionGraph, NodeType
-from ...schema.linked import Activities, LinkedTrace, Ops, are_step_marks, argument_members, op_tree
+from ...schema.linked import LinkedTrace, Ops, are_step_marks, argument_members, op_tree
 from ..replay import Replay, moves_memory, replay
 from .table import Table, concat, of_rank
 
@@ -121,9 +121,7 @@ class Allocations(NamedTuple):
         return Allocations(*(column[chosen] for column in self))
 
 
-def no_allocations() -> Allocations:
-    """Returns columns without rows."""
-    return Allocations(*np.empty((8, 0), np.int64))
+NO_ALLOCATIONS = Allocations(*np.empty((8, 0), np.int64))
 
 
 @dataclass(slots=True)
@@ -135,7 +133,7 @@ class Recorded:
     """
 
     ranges: list[ProfilerRange] = field(default_factory=list)
-    allocations: Allocations = field(default_factory=no_allocations)
+    allocations: Allocations = NO_ALLOCATIONS
     marks: dict[int, str] = field(default_factory=dict)
 
 
@@ -143,7 +141,9 @@ class Recorded:
 class RankTrace:
     """One rank. Without `graph` the analyses that need it return no rows and say so.
 
-    `path` is that of the device trace, "" if the rank was not read from one.
+    `path` is that of the device trace, "" if the rank was not read from one. Times in tables count from `begin` (ns),
+    `end` is that of the recording. `timed_ops` are the ops that have a time: threads and the process are rows, too. Of
+    each activity there are its ActivityClass, `classes`, when it ran, `intervals`, and how long (ns), `durations`.
     """
 
     rank: int
@@ -152,12 +152,20 @@ class RankTrace:
     recorded: Recorded = field(default_factory=Recorded)
     path: str = ""
 
-    def replayed(self) -> Replay | None:
-        """Returns the replay of the graph alone, made once; None without a graph or with one that has no nodes."""
-        return self._replay
+    def __post_init__(self) -> None:
+        activities = self.linked.activities
+        self.begin, self.end = span_ns(self.linked)
+        self.timed_ops = np.flatnonzero(self.linked.ops.start != ABSENT)
+        self.intervals = Intervals(activities.start, activities.end)
+        self.durations = activities.end - activities.start
+        # communication is told by recorded arguments or library, memory by category or name
+        self.classes = np.full(len(activities), ActivityClass.COMPUTATION, np.int32)
+        self.classes[moves_memory(activities.name, activities.category)] = ActivityClass.MEMORY
+        self.classes[activities.communication_row >= 0] = ActivityClass.COMMUNICATION
 
     @cached_property
-    def _replay(self) -> Replay | None:
+    def replay(self) -> Replay | None:
+        """The replay of the graph alone; None without a graph or with one that has no nodes."""
         return replay(self.graph) if self.graph is not None and len(self.graph) else None
 
     @cached_property
@@ -182,41 +190,23 @@ class RankTrace:
     @cached_property
     def steps(self) -> Steps:
         """The steps marked by `ProfilerStep#N`; without marks the whole run is a step, without activities none."""
-        return _steps_of(self.linked, self.begin, self.end)
-
-    @cached_property
-    def _span(self) -> tuple[int, int]:
-        return span_ns(self.linked)
-
-    @property
-    def begin(self) -> int:
-        """The time (ns) from which the times in tables count."""
-        return self._span[0]
-
-    @property
-    def end(self) -> int:
-        """The end (ns) of the recording."""
-        return self._span[1]
-
-    @cached_property
-    def classes(self) -> Int32:
-        """The ActivityClass of each activity."""
-        return activity_classes(self.linked.activities)
-
-    @property
-    def durations(self) -> Int64:
-        """How long each activity took (ns)."""
-        return self.linked.activities.end - self.linked.activities.start
-
-    @property
-    def intervals(self) -> Intervals:
-        """When each activity ran."""
-        return Intervals(self.linked.activities.start, self.linked.activities.end)
-
-    @property
-    def timed_ops(self) -> Rows:
-        """The ops that have a time: threads and the process are rows, too."""
-        return np.flatnonzero(self.linked.ops.start != ABSENT)
+        ops, activities, calls = self.linked.ops, self.linked.activities, self.linked.calls
+        has_call = activities.call_row >= 0
+        launched = np.where(has_call, RowMap(calls.start)[activities.call_row], activities.start)
+        marks = np.flatnonzero(are_step_marks(ops.name) & (ops.start != ABSENT))
+        marks = marks[np.argsort(ops.start[marks], kind="stable")]
+        # of several threads that mark a step the first one counts
+        marks = marks[np.sort(np.unique(ops.name.codes[marks], return_index=True)[1])]
+        if not len(marks):
+            begin, end = np.array([[self.begin], [self.end]])[:, : len(launched)]
+            return Steps([WHOLE_RUN][: len(launched)], begin, end, np.zeros(len(launched), np.int64))
+        begun = ops.start[marks]
+        of_activity = np.searchsorted(begun, launched, side="right") - 1
+        until, inside = ops.end[marks].copy(), of_activity >= 0
+        np.maximum.at(until, of_activity[inside], activities.end[inside])
+        until = np.clip(np.maximum.accumulate(until), self.begin, max(self.end, self.begin))
+        start = np.clip(np.maximum(begun, np.append(begun[:1], until[:-1])), self.begin, until)
+        return Steps(ops.name[marks], start, until, of_activity)
 
     def innermost_ops(self, thread: Int64, time: Int64) -> OpRows:
         """Returns the innermost op that was running on each thread at a time, -1 for none."""
@@ -306,20 +296,7 @@ def per_rank(table_of: Callable[[RankTrace, AnalysisOptions], Table]) -> Analysi
     def extract(rank: RankTrace, options: AnalysisOptions) -> tuple[int, Table]:
         return rank.rank, of_rank(rank.rank, table_of(rank, options))
 
-    def over_ranks(parts: Sequence[tuple[int, Table]], _: AnalysisOptions) -> Table:
-        return concat(parts)
-
-    return Analysis(table_of.__name__, extract, over_ranks)
-
-
-def activity_classes(activities: Activities) -> Int32:
-    """Returns the ActivityClass of each activity: communication by recorded arguments or library, memory by category or
-    name.
-    """
-    classes = np.full(len(activities), ActivityClass.COMPUTATION, np.int32)
-    classes[moves_memory(activities.name, activities.category)] = ActivityClass.MEMORY
-    classes[activities.communication_row >= 0] = ActivityClass.COMMUNICATION
-    return classes
+    return Analysis(table_of.__name__, extract, lambda parts, _: concat(parts))
 
 
 def activity_rows(graph: ExecutionGraph) -> Rows:
@@ -352,29 +329,3 @@ def faster_step_us(linked: LinkedTrace) -> float:
     marks = int(are_step_marks(linked.ops.name).sum())
     (begin, end), without_ns = span_ns(linked), linked.info.step_without_profiler_ns
     return without_ns / 1000 if 0 < marks * without_ns < SLOWED * (end - begin) else 0.0
-
-
-def _steps_of(linked: LinkedTrace, first: int, last: int) -> Steps:
-    ops, activities, launched = linked.ops, linked.activities, launch_times(linked)
-    marks = np.flatnonzero(are_step_marks(ops.name) & (ops.start != ABSENT))
-    marks = marks[np.argsort(ops.start[marks], kind="stable")]
-    # of several threads that mark a step the first one counts
-    marks = marks[np.sort(np.unique(ops.name.codes[marks], return_index=True)[1])]
-    if not len(marks):
-        begin, end = np.array([[first], [last]])[:, : len(launched)]
-        return Steps([WHOLE_RUN][: len(launched)], begin, end, np.zeros(len(launched), np.int64))
-    begun = ops.start[marks]
-    of_activity = np.searchsorted(begun, launched, side="right") - 1
-    until, inside = ops.end[marks].copy(), of_activity >= 0
-    np.maximum.at(until, of_activity[inside], activities.end[inside])
-    until = np.clip(np.maximum.accumulate(until), first, max(last, first))
-    start = np.clip(np.maximum(begun, np.append(begun[:1], until[:-1])), first, until)
-    return Steps(ops.name[marks], start, until, of_activity)
-
-
-def launch_times(linked: LinkedTrace) -> Int64:
-    """Returns the start (ns) of each activity's launch call, or of the activity if the call is unknown."""
-    activities, calls = linked.activities, linked.calls
-    launched, has_call = activities.start.copy(), activities.call_row >= 0
-    launched[has_call] = calls.start[activities.call_row[has_call]]
-    return launched

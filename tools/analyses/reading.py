@@ -42,7 +42,7 @@ from ...schema.linked import (
 from ...schema.progress import OnProgress, unseen
 from ..replay import COMMUNICATION_TYPES
 from .modules import with_modules
-from .rank import Allocations, ProfilerRange, RankTrace, Recorded, activity_rows, no_allocations, span_ns
+from .rank import NO_ALLOCATIONS, Allocations, ProfilerRange, RankTrace, Recorded, activity_rows, span_ns
 
 READ_STAGES = 4
 """The host trace is read, the device trace is read, both are linked, and converted to a graph."""
@@ -94,7 +94,12 @@ def read_rank(
     linked = link(host, device, rank, window=window)
     on_progress(1)
     if window != EVERYTHING:
-        recorded.allocations = _allocations_of_part(recorded.allocations, linked)
+        # those between the first start and the last end on the host of the part
+        last, time = (
+            max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls)),
+            recorded.allocations.time,
+        )
+        recorded.allocations = recorded.allocations.where((time >= span_ns(linked)[0]) & (time <= last))
     read = RankTrace(max(linked.info.rank, 0), linked, recorded=recorded, path=device_path)
     if graph:
         read.graph = graph_of(linked, read.work)
@@ -112,10 +117,24 @@ def graph_of(linked: LinkedTrace, work: KernelWork | None = None) -> ExecutionGr
 
 def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
     """Returns the rank of a graph, 0 if none is recorded. Activities have their recorded, untrimmed durations."""
-    rows = activity_rows(graph)
+    rows, recorded = activity_rows(graph), graph.metadata
     communicates = np.isin(graph.type[rows], COMMUNICATION_TYPES)
+    pid, number, world_size = (integer(recorded.get(name), -1) for name in ("pid", "rank", "world_size"))
+    info = TraceInfo(
+        pid=pid,
+        rank=number,
+        world_size=world_size,
+        base_time_ns=integer(recorded.get("base_time_ns"), 0),
+        source_host=str(recorded.get("source_host", "")),
+        source_device=str(recorded.get("source_device", "")),
+        devices={
+            integer(key.removeprefix(DEVICE_NAME), -1): str(name)
+            for key, name in recorded.items()
+            if key.startswith(DEVICE_NAME)
+        },
+    )
     linked = LinkedTrace(
-        info=_info(graph.metadata),
+        info=info,
         ops=_empty(Ops),
         calls=_empty(Calls),
         activities=_activities(graph, rows, np.where(communicates, np.cumsum(communicates) - 1, -1)),
@@ -137,7 +156,7 @@ def read_recorded(
     With `of_ops` the arguments of ops are read, with `memory` allocations, with `modules` Python's calls. Raises
     DataError as reading and linking do.
     """
-    recorded, pieces = Recorded(), [no_allocations()]
+    recorded, pieces = Recorded(), [NO_ALLOCATIONS]
     every_rank = read_device_trace(
         path,
         tee=partial(_add, recorded, pieces if memory else None),
@@ -148,14 +167,13 @@ def read_recorded(
     device = one_rank(every_rank, rank)
     recorded.ranges.sort(key=lambda range_: (range_.device, range_.start))
     allocations = Allocations(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
-    recorded.allocations = _allocations_of_rank(allocations, every_rank, device, rank)
+    processes, time = device.processes, allocations.time
+    # a merged trace's times are moved back
+    if merged := next((record for record in every_rank.merged if record.rank == rank), None):
+        processes, time = [*merged.processes], time - merged.time_shift_ns
+    rows = np.flatnonzero(np.isin(allocations.process, processes))
+    recorded.allocations = allocations._replace(time=time).where(rows[np.argsort(time[rows], kind="stable")])
     return device, recorded
-
-
-def _allocations_of_part(allocations: Allocations, linked: LinkedTrace) -> Allocations:
-    """Returns the allocations between the first start and the last end on the host of a part of a trace."""
-    last = max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
-    return allocations.where((allocations.time >= span_ns(linked)[0]) & (allocations.time <= last))
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -198,37 +216,26 @@ MEMORY_ARGUMENTS, RANGE_ARGUMENTS = msgspec.json.Decoder(_Memory), msgspec.json.
 
 def _add(recorded: Recorded, allocations: list[Allocations] | None, text: bytes) -> None:
     """Adds the records in a list of events; most lists hold none and are not decoded a second time."""
-    if any(mark in text for mark in MARKS):
-        for event in NODES.decode(text):
-            arguments = event.args or _Node()
-            node, mark = integer(arguments.node, 0), arguments.text
-            mark = mark if isinstance(mark, str) else arguments.annotation
-            if node > 0 and isinstance(mark, str):
-                recorded.marks[node] = mark
+    for activity in NODES.decode(text) if any(mark in text for mark in MARKS) else ():
+        arguments = activity.args or _Node()
+        node, mark = integer(arguments.node, 0), arguments.text
+        mark = mark if isinstance(mark, str) else arguments.annotation
+        if node > 0 and isinstance(mark, str):
+            recorded.marks[node] = mark
     wants_memory = allocations is not None and MEMORY.encode() in text
     if not wants_memory and PROFILER_RANGE.encode() not in text:
         return
-    events = EVENTS.decode(text)
-    recorded.ranges += _ranges([event for event in events if str(event.cat or "").lower() == PROFILER_RANGE])
+    events = [event for event in EVENTS.decode(text) if bytes(event.args)]
+    ranges = [event for event in events if event.ph == "X" and str(event.cat or "").lower() == PROFILER_RANGE]
+    for event, start in zip(ranges, _times(ranges).tolist(), strict=True):
+        values = {
+            name: float(value)
+            for name, value in _decoded(RANGE_ARGUMENTS, event).items()
+            if type(value) in (int, float)
+        }
+        recorded.ranges.append(ProfilerRange(str(event.name), identity(event.pid), start, values))
     if allocations is not None and wants_memory:
-        allocations.append(_allocations([event for event in events if event.name == MEMORY and bytes(event.args)]))
-
-
-def _ranges(events: list[_Event]) -> list[ProfilerRange]:
-    events = [event for event in events if event.ph == "X" and bytes(event.args)]
-    return [
-        ProfilerRange(
-            str(event.name),
-            identity(event.pid),
-            start,
-            {
-                name: float(value)
-                for name, value in _decoded(RANGE_ARGUMENTS, event).items()
-                if type(value) in (int, float)
-            },
-        )
-        for event, start in zip(events, _times(events).tolist(), strict=True)
-    ]
+        allocations.append(_allocations([event for event in events if event.name == MEMORY]))
 
 
 def _times(events: list[_Event]) -> Int64:
@@ -246,49 +253,21 @@ def _decoded(decoder: "msgspec.json.Decoder[Arguments]", event: _Event) -> Argum
 def _allocations(events: list[_Event]) -> Allocations:
     """Returns the allocations that have a time and a size."""
     arguments = [_decoded(MEMORY_ARGUMENTS, event) for event in events]
-    device = integers([memory.device for memory in arguments], 0)
+
+    def column(name: str, missing: int) -> Int64:
+        return integers([getattr(memory, name) for memory in arguments], missing)
+
     rows = Allocations(
         time=_times(events),
         process=identities([event.pid for event in events]),
         thread=identities([event.tid for event in events]),
-        device=np.where(
-            integers([memory.type for memory in arguments], HOST_TYPE) == HOST_TYPE, HOST, np.maximum(device, 0)
-        ),
-        address=integers([memory.address for memory in arguments], 0),
-        size=integers([memory.size for memory in arguments], 0),
-        allocated=integers([memory.allocated for memory in arguments], -1),
-        reserved=integers([memory.reserved for memory in arguments], -1),
+        device=np.where(column("type", HOST_TYPE) == HOST_TYPE, HOST, np.maximum(column("device", 0), 0)),
+        address=column("address", 0),
+        size=column("size", 0),
+        allocated=column("allocated", -1),
+        reserved=column("reserved", -1),
     )
     return rows.where((rows.time != ABSENT) & (rows.size != 0))
-
-
-def _allocations_of_rank(
-    allocations: Allocations, every_rank: DeviceTrace, device: DeviceTrace, rank: int | None
-) -> Allocations:
-    """Returns the allocations of the rank's processes in order of time; a merged trace's times are moved back."""
-    merged = next((record for record in every_rank.merged if record.rank == rank), None)
-    if merged is not None:
-        processes, time = [*merged.processes], allocations.time - merged.time_shift_ns
-    else:
-        processes, time = device.processes, allocations.time
-    rows = np.flatnonzero(np.isin(allocations.process, processes))
-    return allocations._replace(time=time).where(rows[np.argsort(time[rows], kind="stable")])
-
-
-def _info(recorded: dict[str, str | int]) -> TraceInfo:
-    return TraceInfo(
-        pid=integer(recorded.get("pid"), -1),
-        rank=integer(recorded.get("rank"), -1),
-        world_size=integer(recorded.get("world_size"), -1),
-        base_time_ns=integer(recorded.get("base_time_ns"), 0),
-        source_host=str(recorded.get("source_host", "")),
-        source_device=str(recorded.get("source_device", "")),
-        devices={
-            integer(key.removeprefix(DEVICE_NAME), -1): str(name)
-            for key, name in recorded.items()
-            if key.startswith(DEVICE_NAME)
-        },
-    )
 
 
 def _empty(table: type) -> Any:
@@ -296,8 +275,7 @@ def _empty(table: type) -> Any:
 
 
 def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) -> Activities:
-    start = graph.start_ns[rows]
-    unknown = np.full(len(rows), -1)
+    start, unknown = graph.start_ns[rows], np.full(len(rows), -1)
     return Activities(
         id=graph.id[rows],
         name=graph.name.take(rows),
@@ -324,12 +302,14 @@ def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
     """Returns the communications of these nodes. Their sizes are in bytes, which count as elements without a dtype."""
     recorded, named, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")
     groups = recorded_groups(graph)
-    members = [*groups.lists, ()]
+    members, of_messages = [*groups.lists, ()], {NodeType.COMM_SEND: "send", NodeType.COMM_RECV: "recv"}
+    kinds = {int(kind): kind.name.lower() for kind in CollectiveType}
     names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
     columns = (graph.integers(name, -1)[rows].tolist() for name in names)
     return [
         Communication(
-            name=_name(graph.type[row], kind),
+            # as traces record it
+            name=of_messages.get(graph.type[row]) or kinds.get(kind, "coll"),
             in_elements=size,
             group=recorded[row] or named[row],
             description=purpose[row],
@@ -341,9 +321,3 @@ def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
         )
         for row, kind, size, sequence, source, target, tag in zip(rows.tolist(), *columns, strict=True)
     ]
-
-
-def _name(node: int, kind: int) -> str:
-    """Returns the name that traces record: `all_reduce`, `send`."""
-    is_collective = node == NodeType.COMM_COLL and kind in CollectiveType.__members__.values()
-    return (CollectiveType(kind).name if is_collective else NodeType(node).name.removeprefix("COMM_")).lower()

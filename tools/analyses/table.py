@@ -18,6 +18,7 @@ from ...schema.columns import (
     Floats,
     Groups,
     Int64,
+    Rows,
     Summary,
     Tabular,
     Values as FrameValues,
@@ -79,8 +80,12 @@ def ints(values: Iterable[int]) -> Int64:
 
 def texts(table: Sequence[str], code: npt.NDArray[np.integer]) -> list[str]:
     """Returns the text of each code, "" for -1."""
-    table = [*table, ""]
-    return [table[number] for number in code.tolist()]
+    return Categorical(np.asarray(code, np.int32), [*table]).tolist()
+
+
+def named(column: Categorical, rows: Rows) -> Categorical:
+    """Returns the texts of these rows, null for -1."""
+    return Categorical(np.append(column.codes, -1)[rows].astype(np.int32), column.table)
 
 
 def statistics(groups: Groups, durations: Int64, quantiles: Collection[float] = ()) -> dict[str, Cells]:
@@ -121,21 +126,6 @@ class Table(Tabular):
     columns: list[Column]
     note: str = ""
     details: tuple["Table", ...] = ()
-
-    @staticmethod
-    def from_columns(
-        name: str,
-        title: str,
-        columns: Columns,
-        *,
-        note: str = "",
-        empty: str = "",
-        details: tuple["Table", ...] = (),
-    ) -> "Table":
-        """Returns the table of these columns; without rows its note is `empty`, if that is given."""
-        table = Table(name, title, [_column(*column) for column in columns.items()], note, details)
-        table.note = note if len(table) or not empty else empty
-        return table
 
     def __len__(self) -> int:
         return len(self.columns[0].values) if self.columns else 0
@@ -184,10 +174,15 @@ class Table(Tabular):
         return {f"{name} [{unit}]" if unit else name: values for name, unit, values in self.columns}
 
 
-def _column(name: str, values: Cells) -> Column:
-    if isinstance(values, Quantity):
-        return Column(name, *values)
-    return Column(name, "", values.tolist() if isinstance(values, Categorical) else values)
+def tabulate(name: str, title: str, columns: Columns, note: str = "", *details: Table, empty: str = "") -> Table:
+    """Returns the table of these columns; without rows its note is `empty`, if that is given."""
+    of_table = []
+    for key, values in columns.items():
+        unit, values = values if isinstance(values, Quantity) else ("", values)
+        of_table.append(Column(key, unit, values.tolist() if isinstance(values, Categorical) else values))
+    made = Table(name, title, of_table, note, details)
+    made.note = note if len(made) or not empty else empty
+    return made
 
 
 def of_rank(rank: int, table: Table) -> Table:
@@ -206,7 +201,15 @@ def concat(tables: Sequence[tuple[int, Table]]) -> Table:
     not_empty = [table.columns for _, table in tables if len(table)] or [first.columns]
     columns = [_concat_columns(same) for same in zip(*not_empty, strict=True)]
     details = zip(*([(rank, detail) for detail in table.details] for rank, table in tables), strict=True)
-    return Table(first.name, first.title, columns, _notes(tables), tuple(map(concat, details)))
+    ranks_of = dict[str, list[int]]()
+    for rank, table in tables:
+        ranks_of.setdefault(table.note, []).append(rank)
+    notes = [
+        note if len(ranks) == len(tables) else f"rank {ranges(sorted(ranks))}: {note}"
+        for note, ranks in ranks_of.items()
+        if note
+    ]
+    return Table(first.name, first.title, columns, "; ".join(notes), tuple(map(concat, details)))
 
 
 def _concat_columns(columns: Sequence[Column]) -> Column:
@@ -214,13 +217,3 @@ def _concat_columns(columns: Sequence[Column]) -> Column:
     if isinstance(values, list):
         return Column(name, unit, [text for column in columns for text in column.values])
     return Column(name, unit, np.concatenate([np.asarray(column.values) for column in columns]))
-
-
-def _notes(tables: Sequence[tuple[int, Table]]) -> str:
-    ranks: dict[str, list[int]] = {}
-    for rank, table in tables:
-        if table.note:
-            ranks.setdefault(table.note, []).append(rank)
-    return "; ".join(
-        note if len(about) == len(tables) else f"rank {ranges(sorted(about))}: {note}" for note, about in ranks.items()
-    )

@@ -30,7 +30,6 @@ from .critical_path import (
     critical_path as critical_path,
     crossings as crossings,
     edge_weights as edge_weights,
-    path_nodes as path_nodes,
     pieces_of as pieces_of,
     time_by_kind as time_by_kind,
 )

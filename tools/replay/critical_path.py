@@ -6,7 +6,6 @@ pieces add up to the makespan exactly. It goes from one rank to another through 
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -83,16 +82,16 @@ def critical_path(replay: Replay) -> CriticalPath:
     return CriticalPath(path, binding[path])
 
 
-@dataclass(slots=True)
-class Pieces:
-    """The path in order of time: of each piece the row of the schedule, the kind as position in KINDS, and start and
-    length in ns.
+class Pieces(NamedTuple):
+    """The path in order of time: of each piece the row of the schedule, the kind as position in KINDS, start and length
+    in ns, and the node: a transfer between ranks is of the node that came last to it.
     """
 
     row: Int64
     kind: Int64
     start: Int64
     time: Int64
+    node: Rows
 
 
 def pieces_of(replay: Replay) -> Pieces:
@@ -120,7 +119,8 @@ def pieces_of(replay: Replay) -> Pieces:
     time[~is_node, 4] = replay.schedule.cost_ns[path.row[~is_node]]
     kind, time = kind.reshape(-1), time.reshape(-1)
     start, kept = np.cumsum(time) - time, time != 0
-    return Pieces(np.repeat(path.row, PIECES_OF_A_ROW)[kept], kind[kept], start[kept], time[kept])
+    row, node = (np.repeat(column, PIECES_OF_A_ROW)[kept] for column in (path.row, _nodes_of(replay, path.row)))
+    return Pieces(row, kind[kept], start[kept], time[kept], node)
 
 
 def edge_weights(graph: ExecutionGraph) -> Iterator[tuple[int, int, int]]:
@@ -145,27 +145,24 @@ def time_by_kind(pieces: Pieces) -> dict[str, int]:
     return {KINDS[kind]: int(total[kind]) for kind in order if total[kind]}
 
 
-def path_nodes(replay: Replay) -> tuple[Rows, Rows]:
-    """Returns the rows of the schedule on the critical path, and the node of each.
-
-    A transfer between ranks is of the node that came last to it.
-    """
+def _nodes_of(replay: Replay, path: Rows) -> Rows:
+    """Returns the node of each row of the schedule on the critical path."""
     schedule, count = replay.schedule, len(replay.work)
     node_of = np.full(len(schedule.end_ns), -1)
     shared = np.bincount(schedule.finish_row, minlength=len(node_of)) > 1
     node_of[schedule.finish_row] = np.arange(count)
     node_of[shared] = -1
     node_of[:count] = np.arange(count)
-    path = critical_path(replay).row
     last_known = np.maximum.accumulate(np.where(node_of[path] >= 0, np.arange(len(path)), 0))
-    return path, node_of[path[last_known]]
+    return np.asarray(node_of[path[last_known]])
 
 
 def crossings(replay: Replay) -> tuple[Rows, Int64, Int64]:
     """Returns where the critical path goes from rank to rank, in order of time: the communicating node, and the
     positions of the ranks before and after it. O(n + e).
     """
-    work, (path, node) = replay.work, path_nodes(replay)
+    work, path = replay.work, critical_path(replay).row
+    node = _nodes_of(replay, path)
     rank = work.ranks_of(node)
     before = np.flatnonzero(np.diff(rank))
     # on devices a rank goes on after the transfer; on hosts each member takes its own time after the last arrival

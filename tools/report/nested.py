@@ -139,7 +139,7 @@ def step_flow(rank: RankTrace) -> DataFlow | None:
     """Returns the data flow of a rank's step of median length, of the whole run if no steps are marked; None where
     there is nothing to show.
     """
-    graph, replay, ops = rank.graph, rank.replayed(), rank.linked.ops
+    graph, replay, ops = rank.graph, rank.replay, rank.linked.ops
     if graph is None or replay is None:
         return None
     step = median_step(graph)

@@ -362,7 +362,7 @@ class _RankCollector:
                 self.job_facts.append(facts_of(rank))
             if self.request.perfetto:
                 lay_over(rank, overlay_path(self.request.perfetto, rank.rank, self.ranks > 1), self.request.options)
-            if len(self.replays) < self.drawn and (replay := rank.replayed()):
+            if len(self.replays) < self.drawn and (replay := rank.replay):
                 self.data_flow = self.data_flow or step_flow(rank)
                 self.replays[rank.rank] = replay
                 self.ops[rank.rank] = host_ops(rank.linked.ops)

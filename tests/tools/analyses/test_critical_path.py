@@ -46,7 +46,7 @@ def test_the_path_leads_through_what_held_the_run_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize("job", ["simple", "ddp", "moe", "prefetch", "graph"])
 def test_pieces_fill_the_replayed_run(job: str) -> None:
     rank = RankTrace(0, linked_of([]), graphs_of(job)[0])
-    found, replay = analyse([rank], ["critical_path"]), rank.replayed()
+    found, replay = analyse([rank], ["critical_path"]), rank.replay
     assert replay is not None
     longest = replay.makespan_ns
     assert sum(row["time"] for row in found["critical_path"].rows()) == pytest.approx(longest / 1000)

@@ -87,7 +87,7 @@ def test_the_critical_path_is_shared_out_whole() -> None:
     linked = link_run(run(), modules=True)
     one = rank(linked, graph=True)
     rows = by_path(table_of(one))
-    replay = one.replayed()
+    replay = one.replay
     assert replay is not None
     assert sum(row["critical_self"] for row in rows.values()) * 1000 == pytest.approx(replay.makespan_ns)
     assert rows["Net_0"]["critical_pct"] + rows[""]["critical_pct"] == pytest.approx(100)

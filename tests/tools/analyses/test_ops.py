@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from execgraph.schema.linked import op_tree
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, analyse, trace_diff
-from execgraph.tools.analyses.launches import ARROW
+from execgraph.tools.analyses.device_time import ARROW
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
 from support.references import Act, Call, Op, began, below, exclusive, launched_below, linked_of, ops_of

@@ -29,7 +29,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     t.device_synchronize()
     t.write(folder)
     report = report_on(find_sources([folder]), ReportRequest(only=FEW))
-    played = {rank.rank: replay for rank in read_ranks(find_sources([folder]).ranks) if (replay := rank.replayed())}
+    played = {rank.rank: replay for rank in read_ranks(find_sources([folder]).ranks) if (replay := rank.replay)}
     report.timeline = timeline(played, bar_count=60, max_bytes=6000)
     page = folder / "report.html"
     page.write_text(render(report), "utf-8")

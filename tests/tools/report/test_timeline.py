@@ -172,7 +172,7 @@ def test_ranks_stand_on_one_clock_by_what_they_did_together() -> None:
 
 def test_times_in_tables_are_those_of_the_timeline(data: Path) -> None:
     for rank in read_ranks(find_sources([data / "training"]).ranks):
-        played = rank.replayed()
+        played = rank.replay
         found = timeline({rank.rank: played} if played else {}, 100)
         assert found is not None
         begun = {(bar["name"], bar["start"] / 1000) for bar in read_bars(json.loads(found.json)["ranks"][0])}
