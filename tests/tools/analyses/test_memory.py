@@ -136,7 +136,7 @@ def test_what_is_not_asked_for_is_not_read(tmp_path: Path) -> None:
     assert (
         read_device_trace(device).ignored == read_device_trace(device, keep_categories=("cpu_instant_event",)).ignored
     )
-    assert ReportRequest(only=["temporal_breakdown"]).memory is False
+    assert ReportRequest(only=["temporal_breakdown"]).to_read.memory is False
 
 
 @pytest.mark.parametrize("args", ["null", "[]", '{"Bytes": "many"}', '{"Bytes": null, "Addr": 3}', '{"Bytes": 0}'])
