@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from execgraph.tools.generate import Activity, Script, devices, instructions, record, simulation
+from execgraph.tools.generate import Activity, Script, instructions, record, simulation
 
 GRAPH_LAUNCH = "cudaGraphLaunch"
 GRAPH_LATENCY = 25 / 12
@@ -34,7 +34,7 @@ class GraphLaunch(NamedTuple):
         available = start + thread.host_ns(GRAPH_LAUNCH, self.submit_ns) + self.latency_ns
         stream = streams[self.stream]
         before, waits = stream.pending(), set(stream.waits.values())
-        nodes: list[devices.Running] = []
+        nodes: list[simulation.Running] = []
         for number, node in enumerate(self.nodes, 1):
             after = tuple(nodes[position] for position in node.after) or before
             tail = streams[node.stream].tail

@@ -14,12 +14,12 @@ from execgraph.tools.generate import (
     Tensor,
     backward,
     batch,
-    devices,
     gemm_us,
     item,
     layers,
     model,
     sgd_step,
+    simulation,
     size_bytes,
     steps,
     stream_us,
@@ -112,7 +112,7 @@ def queue(process: Process) -> Iterator[None]:
     main, x = process.main, process.tensor("x", 64, 64)
     for _ in steps(process):
         with main.op("aten::_foreach_add_", ((x,), (x,), 1), own_us=5.0):
-            for _ in range(devices.QUEUE_LIMIT + 150):
+            for _ in range(simulation.QUEUE_LIMIT + 150):
                 main.launch(layers.CLAMP, COMPUTE, 100.0)
         main.leaf("aten::randperm", (64,), (x,), us=3000.0)
         item(process, x)

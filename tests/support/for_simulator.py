@@ -8,11 +8,11 @@ from execgraph.converter.targets import for_astra_sim
 from execgraph.converter.targets.times import Lowering
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.generate import PRESETS, Job, RankRun, build_job
-from execgraph.tools.generate.devices import Rendezvous
 from execgraph.tools.generate.instructions import Launch
 from execgraph.tools.generate.job import Activity, Group, Instruction
 from execgraph.tools.generate.nccl import Communicator
 from execgraph.tools.generate.script import COMPUTE
+from execgraph.tools.generate.simulation import Rendezvous
 
 from support.graphs import STREAM_ORDER, GraphBuilder
 

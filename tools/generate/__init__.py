@@ -9,16 +9,17 @@ Jobs of other programs are built from a table of one's own, presets=PRESETS | {"
 `Process` that it is written for, and writes what the host threads of a rank do with kernels, layers and collectives.
 """
 
-from . import (
-    devices as devices,
-    instructions as instructions,
-    layers as layers,
-    record as record,
-    simulation as simulation,
-)
+from . import instructions as instructions, layers as layers, record as record, simulation as simulation
 from .files import makespans_of as makespans_of, sized_job as sized_job, write_traces as write_traces
 from .job import MEMORY as MEMORY, Activity as Activity, Job as Job, Tensor as Tensor
-from .jobs import PRESETS as PRESETS, Preset as Preset, build_job as build_job
+from .jobs import (
+    PRESETS as PRESETS,
+    Preset as Preset,
+    batch as batch,
+    build_job as build_job,
+    model as model,
+    steps as steps,
+)
 from .layers import backward as backward, item as item, sgd_step as sgd_step
 from .machine import (
     DEFAULT as DEFAULT,
@@ -28,7 +29,6 @@ from .machine import (
     scale_of as scale_of,
 )
 from .nccl import BYTES_PER_US as BYTES_PER_US, Communicator as Communicator, Work as Work, world as world
-from .programs import batch as batch, model as model, steps as steps
 from .record import (
     Edges as Edges,
     RankRun as RankRun,

@@ -9,7 +9,6 @@ calls with their activities, annotations on streams, names of processes and thre
 import json
 from collections.abc import Iterator
 from itertools import chain, cycle, islice
-from typing import NamedTuple
 
 from ...schema.io import open_output
 from .job import NONE, Collective, Opaque, Tensor, Value
@@ -74,21 +73,23 @@ FRAMES = (
 ROWS_AT_ONCE = 4096
 
 
-class SyncRecords(NamedTuple):
-    """Whether CUPTI records synchronisation (`on`), and where events were recorded (`resolved`)."""
-
-    on: bool = True
-    resolved: bool = True
-
-
 def write_device_trace(
-    run: RankRun, who: Identity, machine: Machine, path: str, *, sync: SyncRecords, stacks: int
+    run: RankRun, who: Identity, machine: Machine, path: str, sync_records: bool, resolved_events: bool, stacks: int
 ) -> None:
     """Writes the trace in pieces, in time linear in the events, with `stacks` calls of Python per called op.
 
-    Raises DataError when the file cannot be written.
+    CUPTI records synchronisation if `sync_records`, and where events were recorded if `resolved_events`. Raises
+    DataError when the file cannot be written.
     """
-    rows = _Profile(run, who, machine, sync).rows_of_trace(stacks)
+    profile = _Profile(run, who, machine)
+    rows = chain(
+        profile.ops(),
+        profile.python(stacks) if stacks else (),
+        profile.calls_and_activities(sync_records, resolved_events),
+        profile.stream_annotations(),
+        profile.names(),
+        profile.window(),
+    )
     separator = "\n"
     with open_output(path) as file:
         file.write(_head(who, machine, path, stacks).encode())
@@ -154,8 +155,8 @@ def collective_args(collective: Collective, sequence: int) -> str:
     group = collective.group
     args: dict[str, object] = {
         "Collective name": collective.name,
-        "In msg nelems": collective.in_elements,
-        "Out msg nelems": collective.out_elements,
+        "In msg nelems": collective.elements[0],
+        "Out msg nelems": collective.elements[1],
         "Group size": max(1, len(group.ranks)),
         "dtype": collective.dtype,
         "In split size": _shortened(collective.in_splits),
@@ -185,8 +186,8 @@ class _Profile:
     ids of ops.
     """
 
-    def __init__(self, run: RankRun, who: Identity, machine: Machine, sync: SyncRecords) -> None:
-        self.run, self.who, self.machine, self.sync = run, who, machine, sync
+    def __init__(self, run: RankRun, who: Identity, machine: Machine) -> None:
+        self.run, self.who, self.machine = run, who, machine
         self.clock = machine.clock(run.rank)
         self.is_recorded = is_recorded(run, machine).tolist()
         self.external: list[int] = []
@@ -198,16 +199,6 @@ class _Profile:
             number = EXTERNAL_IDS_PER_BLOCK * block[thread] + used[thread] % EXTERNAL_IDS_PER_BLOCK
             self.external.append(1 + number)
             used[thread] += 1
-
-    def rows_of_trace(self, stacks: int) -> Iterator[str]:
-        return chain(
-            self._ops(),
-            self._python(stacks) if stacks else (),
-            self._calls_and_activities(),
-            self._stream_annotations(),
-            self._names(),
-            self._window(),
-        )
 
     def _complete(self, category: str, name: str, track: str, start: int, end: int, args: str) -> str:
         """Returns a row from `start` to `end`; `track` as from track_fields(), `args` without their braces."""
@@ -231,7 +222,7 @@ class _Profile:
     def _micros(self, ns: int) -> str:
         return str(ns // 1000) if self.machine.whole_us else f"{ns // 1000}.{ns % 1000:03d}"
 
-    def _ops(self) -> Iterator[str]:
+    def ops(self) -> Iterator[str]:
         """Yields a row for each op, and one for each flow behind the op where it starts or ends."""
         run, ops = self.run, self.run.ops
         flows = self._forward_backward()
@@ -272,7 +263,7 @@ class _Profile:
                     flows[source], flows[row] = number, -number
         return flows
 
-    def _python(self, calls: int) -> Iterator[str]:
+    def python(self, calls: int) -> Iterator[str]:
         """Yields so many calls around each outermost op that Python called, which last as long as the op."""
         ops, op_table, number = self.run.ops, self.run.op_table, 0
         for row, parent in enumerate(ops.parent):
@@ -289,10 +280,10 @@ class _Profile:
                 yield self._complete("python_function", name, at, start, end, args)
                 caller = str(number)
 
-    def _calls_and_activities(self) -> Iterator[str]:
+    def calls_and_activities(self, sync_records: bool, resolved_events: bool) -> Iterator[str]:
         run, who, calls, activities = self.run, self.who, self.run.calls, self.run.activities
         linked = self._innermost(is_annotation=False)
-        syncs = {call: row for row, call in enumerate(run.syncs.call)} if self.sync.on else {}
+        syncs = {call: row for row, call in enumerate(run.syncs.call)} if sync_records else {}
         used = set(activities.stream)
         activity = 0
         for row, caller in enumerate(calls.op):
@@ -304,7 +295,7 @@ class _Profile:
                     yield from self._activity(activity, link)
                 activity += 1
             if row in syncs and (run.syncs.kind[syncs[row]] != STREAM_WAIT or run.syncs.stream[syncs[row]] in used):
-                yield from self._sync_record(syncs[row], link)
+                yield from self._sync_record(syncs[row], link, resolved_events)
             name, at = run.call_names[calls.name[row]], track_fields(who.pid, who.tids[calls.thread[row]])
             args = f'{link}"cbid": {CBIDS[name]}, "correlation": {correlation(row)}'
             yield self._complete("cuda_runtime", name, at, calls.start[row], calls.end[row], args)
@@ -344,7 +335,7 @@ class _Profile:
         yield self._complete(activity.category, activity.name, at, start, end, args)
         yield self._flow("ac2g", False, number, at, start)
 
-    def _sync_record(self, row: int, link: str) -> Iterator[str]:
+    def _sync_record(self, row: int, link: str, resolved: bool) -> Iterator[str]:
         """Yields CUPTI's record of a call that waits; it lies within the call and is timed on the host."""
         syncs, calls, device = self.run.syncs, self.run.calls, self.who.device
         call, kind, stream = syncs.call[row], syncs.kind[row], syncs.stream[row]
@@ -353,7 +344,7 @@ class _Profile:
         lane = stream + STREAM_SYNC_LANE if kind == STREAM_SYNC else stream if kind == STREAM_WAIT else WAIT_LANE
         args = f'{link}"cuda_sync_kind": "{SYNC_KINDS[kind]}", '
         if kind in (EVENT_SYNC, STREAM_WAIT):
-            is_known = self.sync.resolved and syncs.recorded_by[row] != NONE
+            is_known = resolved and syncs.recorded_by[row] != NONE
             args += (
                 f'"wait_on_stream": {syncs.recorded_on[row] if is_known else -1}, '
                 f'"wait_on_cuda_event_record_corr_id": {correlation(syncs.recorded_by[row]) if is_known else -1}, '
@@ -364,7 +355,7 @@ class _Profile:
         yield self._complete("cuda_sync", SYNC_KINDS[kind], at, start, end, args)
         yield self._flow("ac2g", False, correlation(call), at, start)
 
-    def _stream_annotations(self) -> Iterator[str]:
+    def stream_annotations(self) -> Iterator[str]:
         """Yields for each annotation that is the innermost one around launches a row on each of their streams."""
         run, activities = self.run, self.run.activities
         annotation_of = self._innermost(is_annotation=True)
@@ -380,7 +371,7 @@ class _Profile:
             at = track_fields(self.who.device, stream)
             yield self._complete("gpu_user_annotation", name, at, start - 1, end, args)
 
-    def _names(self) -> Iterator[str]:
+    def names(self) -> Iterator[str]:
         """Yields what processes and threads are called, and where they are shown."""
         who = self.who
         names: list[tuple[str, int, int, str, str | int]] = []
@@ -401,7 +392,7 @@ class _Profile:
                 f'"args": {{"{key}": {json.dumps(value)}}}}}'
             )
 
-    def _window(self) -> Iterator[str]:
+    def window(self) -> Iterator[str]:
         """Yields when the recording began and ended."""
         end, at = self.run.period().end, track_fields("Spans", "PyTorch Profiler")
         yield self._complete("Trace", "PyTorch Profiler (0)", at, 0, end, '"Op count": 0')

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from ...schema.errors import DataError
 from ...schema.io import make_folder, open_output
-from .device_trace import SyncRecords, write_device_trace
+from .device_trace import write_device_trace
 from .host_trace import write_host_trace
 from .job import NONE, Job
 from .jobs import build_job
@@ -124,8 +124,8 @@ def write_traces(
     for rank, paths in zip(run.ranks, files, strict=True):
         who = identify(run.job, rank.rank)
         write_host_trace(rank, who, str(paths.host))
-        sync = SyncRecords(sync_records, resolved_events)
-        write_device_trace(rank, who, run.job.machine, str(paths.device), sync=sync, stacks=stacks)
+        path, machine = str(paths.device), run.job.machine
+        write_device_trace(rank, who, machine, path, sync_records, resolved_events, stacks)
     _write_truth(run, target / "truth.json", makespans or {})
     return files
 

@@ -245,8 +245,8 @@ def _collective_attrs(collective: Collective) -> str:
     attrs: list[tuple[str, str, str | int]] = [
         ("collective_name", "string", collective.name),
         ("dtype", "string", collective.dtype),
-        ("in_msg_nelems", "uint64", collective.in_elements),
-        ("out_msg_nelems", "uint64", collective.out_elements),
+        ("in_msg_nelems", "uint64", collective.elements[0]),
+        ("out_msg_nelems", "uint64", collective.elements[1]),
         ("in_split_size", "string", str([*collective.in_splits])),
         ("out_split_size", "string", str([*collective.out_splits])),
     ]

@@ -5,10 +5,9 @@ Each says what it does to the thread that runs it. Programs may have others, wit
 
 from typing import NamedTuple
 
-from .devices import QUEUE_LIMIT, Rendezvous, Running
 from .job import HOST, NONE, Activity, Op
 from .record import CONTEXT_SYNC, EVENT_SYNC, STREAM_SYNC, STREAM_WAIT
-from .simulation import IDLE, RecordedEvent, Thread
+from .simulation import IDLE, QUEUE_LIMIT, RecordedEvent, Rendezvous, Running, Thread
 
 SYNC_CALLS = {
     EVENT_SYNC: "cudaEventSynchronize",
@@ -29,7 +28,7 @@ class Begin(NamedTuple):
         process, op, forward = thread.process, self.op, NONE
         if op.scope == 1 and self.forward_thread:
             forward = process.threads[self.forward_thread - 1].op
-        code = process.code(op, process.record.op_table)
+        code = process.ops[op]
         order = (self.sequence, self.forward_thread, forward, self.comm_sequence)
         thread.rows.append(process.record.ops.append(code, thread.index, thread.time, NONE, thread.op, *order))
         thread.factors.append(None if op.is_step else thread.simulation.factors.of(op.name, HOST))
@@ -116,13 +115,12 @@ class Launch(NamedTuple):
         if not self.blocking:
             return True
         thread.time = submitted
-        return thread.wait_in_call(call, (activity,), self.return_ns)
+        return thread.wait_in_call(self.call, call, (activity,), self.return_ns)
 
     def enqueue(self, thread: Thread, sources: tuple[Running, ...], origin: tuple[int, int], available: int) -> Running:
         """Appends the activity to its stream; `origin` is the launching call and the activity's number in a graph."""
         process, table = thread.process, thread.process.record.activities
-        code = process.code(self.activity, process.record.activity_table)
-        row = table.append(code, self.stream, NONE, NONE, *origin, self.comm_sequence)
+        row = table.append(process.activities[self.activity], self.stream, NONE, NONE, *origin, self.comm_sequence)
         ns = round(self.device_ns * thread.simulation.factors.of(self.activity.name, self.activity.kind))
         rank, gap = process.record.rank, self.gap_ns
         activity = Running(rank, table, row, self.stream, sources, available, gap, ns, self.rendezvous)
@@ -173,12 +171,14 @@ class Synchronize(NamedTuple):
 
     def run(self, thread: Thread) -> bool:
         process = thread.process
-        call = thread.call(SYNC_CALLS[self.kind], 0)
+        name = SYNC_CALLS[self.kind]
+        call = thread.call(name, 0)
         process.record_sync(self.kind, call, self.stream, self.event)
         if self.kind == EVENT_SYNC:
-            return thread.wait_in_call(call, process.events[self.event].sources, self.ns)
+            return thread.wait_in_call(name, call, process.events[self.event].sources, self.ns)
         streams = [process.streams[self.stream]] if self.kind == STREAM_SYNC else process.streams.values()
-        return thread.wait_in_call(call, [source for stream in streams for source in stream.pending()], self.ns)
+        pending = [source for stream in streams for source in stream.pending()]
+        return thread.wait_in_call(name, call, pending, self.ns)
 
 
 class Put(NamedTuple):

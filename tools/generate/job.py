@@ -5,9 +5,10 @@ only its instructions, which are made anew on each call.
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, tee
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from .machine import DEFAULT, Machine
@@ -41,6 +42,7 @@ class Opaque(NamedTuple):
 
 
 Value = Tensor | tuple[Tensor, ...] | tuple[int, ...] | bool | int | float | str | Opaque | None
+Values = tuple[Value, ...]
 
 
 class Group(NamedTuple):
@@ -67,8 +69,6 @@ class Collective:
     group: Group
     rank: int
     tensors: tuple[Tensor, ...]
-    in_elements: int
-    out_elements: int
     in_splits: tuple[int, ...] = ()
     out_splits: tuple[int, ...] = ()
 
@@ -76,6 +76,11 @@ class Collective:
     def is_p2p(self) -> bool:
         """Whether it is a send or a receive."""
         return self.name in ("send", "recv")
+
+    @property
+    def elements(self) -> tuple[int, ...]:
+        """How many elements go in and come out."""
+        return tuple(sum(tensor.numel for tensor in side) for side in (self.tensors[:1], self.tensors[-1:]))
 
     @property
     def dtype(self) -> str:
@@ -88,8 +93,8 @@ class Op:
     """A host op or, where `annotation`, a user annotation."""
 
     name: str
-    inputs: tuple[Value, ...] = ()
-    outputs: tuple[Value, ...] = ()
+    inputs: Values = ()
+    outputs: Values = ()
     schema: str = ""
     scope: int = 0
     annotation: bool = False
@@ -137,17 +142,5 @@ class Job:
 
     def instructions(self, rank: int) -> list[Iterator[Instruction]]:
         """Yields the instructions of each thread of a rank; a step is made when the first of them needs it."""
-        steps = self.program(rank)
-        waiting: list[deque[Sequence[Instruction]]] = [deque() for _ in self.threads]
-
-        def of_thread(pending: deque[Sequence[Instruction]]) -> Iterator[Instruction]:
-            while True:
-                if not pending:
-                    step = next(steps, None)
-                    if step is None:
-                        return
-                    for parts, part in zip(waiting, step, strict=True):
-                        parts.append(part)
-                yield from pending.popleft()
-
-        return [of_thread(pending) for pending in waiting]
+        copies = enumerate(tee(self.program(rank), len(self.threads)))
+        return [chain.from_iterable(map(itemgetter(thread), steps)) for thread, steps in copies]

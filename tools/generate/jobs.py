@@ -1,20 +1,36 @@
-"""The jobs by name, how to build one, and the programs whose ranks exchange gradients, tokens, borders or embeddings.
+"""The jobs by name, their programs, and how to build one.
 
 A program writes what one rank does and yields after each step. Every one has waits that cost nothing in the base run
 and hold the run up once durations change.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from .job import Group, Job, Step, Tensor
-from .layers import accumulate_into, add, concatenate, embedding, item, linear, linear_relu, mse_loss, relu
+from .layers import (
+    add,
+    backward,
+    begin_backward,
+    concatenate,
+    embedding,
+    end_backward,
+    item,
+    linear,
+    linear_relu,
+    mse_loss,
+    relu,
+    seed,
+    sgd_step,
+)
 from .machine import DEFAULT, Machine
 from .nccl import (
     Buckets,
     Communicator,
     Rows,
-    Work,
+    Shards,
+    exchange,
     expert_groups,
     hook_of,
     layer_buckets,
@@ -23,27 +39,174 @@ from .nccl import (
     second_world,
     world,
 )
-from .programs import (
-    REPLICAS,
-    STAGES,
-    batch,
-    event_sync,
-    hostbound,
-    pipeline,
-    pipeline_dp,
-    sharded,
-    simple,
-    steps,
-    towers,
-    train,
-)
-from .script import AUTOGRAD, MAIN, SECOND_AUTOGRAD, Process, Script, Size
+from .script import AUTOGRAD, COMPUTE, MAIN, SECOND_AUTOGRAD, Process, Size
 
-REDUCE_STREAM, EXCHANGE_STREAM = 24, 28
-EXPERTS = "expert_data_parallel"
-"""How groups of an expert's replicas are described."""
+SIDE_STREAM = UPSTREAM = REDUCE_STREAM = 24
+DOWNSTREAM = EXCHANGE_STREAM = 28
+MICRO_BATCHES = 4
+STAGES = 2
+"""Of a pipeline that has replicas."""
+REPLICAS, EXPERTS = "data_parallel", "expert_data_parallel"
+"""How groups of a stage's, and of an expert's, replicas are described."""
+HEAD = 4
+"""The last layer is so many times narrower than the others."""
 Program = Callable[[Process], Iterator[None]]
 """Writes one rank's program and yields after each step."""
+
+
+def steps(process: Process) -> Iterator[int]:
+    """Yields the training steps, each in its annotation; the profiler waits for the device after the last one."""
+    process.main.work(process.random.uniform(2.0, 4.0))
+    for step in range(process.size.steps):
+        with process.main.annotation(f"ProfilerStep#{step}", own_us=0.1):
+            yield step
+    process.main.synchronize_device()
+
+
+def model(process: Process, x: Tensor) -> Tensor:
+    """Returns a stack of linear layers with ReLU between, and the loss."""
+    size = process.size
+    with process.main.annotation("## forward ##"):
+        for layer in range(size.layers):
+            x = linear_relu(process, f"layers.{layer}", f"layers.{layer}.relu", x, size.hidden)
+        return mse_loss(process, x, process.tensor("target", *x.shape))
+
+
+def train(process: Process, step: int, loss: Tensor, buckets: Sequence[Buckets] = ()) -> None:
+    """Goes back from the loss, with the gradients in the buckets, and steps; looks at every second loss."""
+    backward(process, loss, [of_group.finish for of_group in buckets])
+    sgd_step(process)
+    if step % 2:
+        item(process, loss)
+
+
+def batch(process: Process, name: str = "batch") -> Tensor:
+    """Returns a batch of the job's size: tokens × hidden."""
+    return process.tensor(name, process.size.tokens, process.size.hidden)
+
+
+def simple(process: Process) -> Iterator[None]:
+    """One stream: forward, backward, optimizer; loss.item() in every second step."""
+    for step in steps(process):
+        train(process, step, model(process, batch(process)))
+        yield
+
+
+def hostbound(process: Process) -> Iterator[None]:
+    """As simple, with kernels so short that the device waits for the host."""
+    return simple(process)
+
+
+def event_sync(process: Process) -> Iterator[None]:
+    """The host waits for an event behind the forward pass before: long past, unless the device falls behind."""
+    main = process.main
+    for step in steps(process):
+        if step:
+            main.synchronize_event(f"forward {(step - 1) % 2}")
+        loss = model(process, batch(process))
+        main.record(f"forward {step % 2}", COMPUTE)
+        backward(process, loss)
+        sgd_step(process)
+        yield
+
+
+def towers(process: Process) -> Iterator[None]:
+    """Two models on streams of their own, whose backward passes run at once, on an autograd thread each."""
+    main, layers = process.main, process.size.layers
+    for step in steps(process):
+        main.record("stepped", COMPUTE)
+        main.wait(SIDE_STREAM, "stepped")
+        tapes = {}
+        for stream, thread, many in ((COMPUTE, AUTOGRAD, layers), (SIDE_STREAM, SECOND_AUTOGRAD, 1 + layers // 2)):
+            process.compute = stream
+            x = batch(process, thread)
+            for layer in range(many):
+                x = linear_relu(process, f"{thread}.{layer}", f"{thread}.{layer}.relu", x, process.size.hidden)
+            loss = mse_loss(process, x, batch(process, f"{thread}.target"), f"{thread}.loss")
+            seed(process, loss, stream)
+            tapes[thread], process.tape = process.tape, []
+        process.compute = COMPUTE
+        for thread, tape in tapes.items():
+            process.tape = tape
+            begin_backward(process, thread)
+        for thread in tapes:
+            end_backward(process, thread)
+        main.record("second done", SIDE_STREAM)
+        main.wait(COMPUTE, "second done")
+        sgd_step(process)
+        if step % 2:
+            item(process, loss)
+        yield
+
+
+def pipeline(process: Process) -> Iterator[None]:
+    """Pipeline parallel: the layers are split over the ranks, which send activations on and gradients back."""
+    yield from _pipelined(process, process.size.ranks)
+
+
+def pipeline_dp(process: Process) -> Iterator[None]:
+    """Pipeline of two stages, data parallel: replicas all-reduce their gradients with the last micro-batch."""
+    yield from _pipelined(process, STAGES)
+
+
+def _pipelined(process: Process, stages: int) -> Iterator[None]:
+    size, rank, group, main = process.size, process.rank, world(process.size.ranks), process.main
+    stage = rank % stages
+    is_last = stage == stages - 1
+    layers = range(stage * size.layers // stages, (stage + 1) * size.layers // stages)
+    buckets = replica_buckets(process, stages, REPLICAS, len(layers))
+    before, after = Communicator(process, group, UPSTREAM), Communicator(process, group, DOWNSTREAM)
+    for _ in steps(process):
+        tapes, sent = [], []
+        for micro in range(MICRO_BATCHES):
+            x = y = process.tensor(f"input {micro}", size.tokens // MICRO_BATCHES or 1, size.hidden)
+            if stage > 0:
+                before.receive(main, x, rank - 1).wait(main)
+            reduced = buckets[0] if buckets and micro == MICRO_BATCHES - 1 else None
+            for index, layer in enumerate(layers):
+                result = f"layers.{layer} of {micro}"
+                y = linear(process, f"layers.{layer}", y, size.hidden, hook_of(reduced, index), result=result)
+                y = relu(process, f"relu {layer} of {micro}", y)
+            if is_last:
+                y = mse_loss(process, y, process.tensor("target", *y.shape))
+            else:
+                sent.append(after.send(main, y, rank + 1))
+            tapes.append((process.tape, x, y))
+            process.tape = []
+        for micro, (process.tape, x, y) in enumerate(tapes, 1):
+            if not is_last:
+                after.receive(main, process.gradient(y), rank + 1).wait(main)
+            backward(process, y, [of_group.finish for of_group in buckets if micro == MICRO_BATCHES])
+            if stage > 0:
+                sent.append(before.send(main, process.gradient(x), rank - 1))
+        for work in sent:
+            work.wait(main)
+        sgd_step(process)
+        yield
+
+
+def sharded(process: Process) -> Iterator[None]:
+    """Sharded data parallel: layers are all-gathered before use, gradients reduce-scattered after, prefetched."""
+    size = process.size
+    widths = [*[size.hidden] * size.layers, max(1, size.hidden // HEAD)]
+    shards = Shards(Communicator(process, world(size.ranks), SIDE_STREAM), [(size.hidden, width) for width in widths])
+    for step in steps(process):
+        x = batch(process)
+        for layer, width in enumerate(widths):
+            with process.main.annotation("FullyShardedDataParallel.forward"):
+                shards.use(process.main, layer, layer + 1)
+                x = linear(process, f"layers.{layer}", x, width, shards.on_gradient(layer))
+                # before its backward the layer is gathered again, and the one before it beside that
+                gather = partial(shards.use, layer=layer, following=layer - 1)
+                process.differentiable("PreBackwardFunctionBackward", (process.gradient(x),), gather)
+                x = relu(process, f"relu {layer}", x)
+        loss = mse_loss(process, x, process.tensor("target", *x.shape))
+        backward(process, loss, [shards.finish])
+        process.parameters = [(unit.shard, unit.shard_gradients) for unit in shards.units]
+        sgd_step(process)
+        if step % 2:
+            item(process, loss)
+        yield
 
 
 def ddp(process: Process) -> Iterator[None]:
@@ -60,50 +223,6 @@ def ddp(process: Process) -> Iterator[None]:
         yield
 
 
-class Exchange:
-    """A differentiable all-to-all in two halves: what lies between request and wait runs beside it, in backward too.
-
-    `rows` are those that each member sends to each, equally many where they are not given.
-    """
-
-    def __init__(
-        self, process: Process, communicator: Communicator, name: str, sent: Tensor, rows: tuple[Rows, ...] = ()
-    ) -> None:
-        self._process, self._communicator, self._sent = process, communicator, sent
-        self._sent_rows = rows[communicator.group_rank] if rows else ()
-        self._received_rows = tuple(row[communicator.group_rank] for row in rows)
-        arrived = sum(self._received_rows) if rows else sent.shape[0]
-        self._received = process.tensor(f"{name}.received", arrived, *sent.shape[1:])
-        self._returned = process.tensor(f"{name}.returned", *sent.shape)
-
-    def request(self) -> None:
-        """Begins the exchange on the main thread, and writes to the tape how backward ends its own."""
-        process, sent, received = self._process, self._sent, self._received
-
-        def body(script: Script) -> None:
-            self._back.wait(script)
-            accumulate_into(script, process.gradient(sent), self._returned)
-
-        with process.main.op("All2All_Req", (sent,), (received,), sequence=process.sequence):
-            process.differentiable("All2All_ReqBackward", (process.gradient(sent),), body)
-            rows = self._sent_rows, self._received_rows
-            self._forth = self._communicator.all_to_all(process.main, received, sent, rows)
-
-    def wait(self) -> Tensor:
-        """Waits for the rows and returns them; writes to the tape how backward begins its own exchange."""
-        process, received = self._process, self._received
-        gradient = process.gradient(received)
-
-        def body(script: Script) -> None:
-            rows = self._received_rows, self._sent_rows
-            self._back: Work = self._communicator.all_to_all(script, self._returned, gradient, rows)
-
-        with process.main.op("All2All_Wait", (received,), (received,), sequence=process.sequence):
-            process.differentiable("All2All_WaitBackward", (gradient,), body)
-            self._forth.wait(process.main)
-        return received
-
-
 def moe(process: Process) -> Iterator[None]:
     """Mixture of experts: tokens go to their experts and back by all-to-all, beside a shared expert."""
     group = next(group for group in expert_groups(process.size.ranks) if process.rank in group.ranks)
@@ -112,7 +231,7 @@ def moe(process: Process) -> Iterator[None]:
 
 def uneven(process: Process) -> Iterator[None]:
     """Mixture of experts with uneven load: every rank sends every other as many tokens as it has for it."""
-    yield from _mixture(process, Communicator(process, world(process.size.ranks), EXCHANGE_STREAM), _spread)
+    yield from _mixture(process, Communicator(process, world(process.size.ranks), EXCHANGE_STREAM), is_uneven=True)
 
 
 def _spread(ranks: int, tokens: int, layer: int) -> tuple[Rows, ...]:
@@ -132,10 +251,7 @@ def moe_dp(process: Process) -> Iterator[None]:
 
 
 def _mixture(
-    process: Process,
-    communicator: Communicator,
-    spread: Callable[[int, int, int], tuple[Rows, ...]] | None = None,
-    buckets: Sequence[Buckets] = (),
+    process: Process, communicator: Communicator, *, is_uneven: bool = False, buckets: Sequence[Buckets] = ()
 ) -> Iterator[None]:
     """`buckets` are those of the gradients of what is shared, and of the experts, where these are reduced."""
     size, ranks = process.size, len(communicator.group.ranks)
@@ -143,16 +259,14 @@ def _mixture(
     for step in steps(process):
         x = batch(process)
         for layer in range(size.layers):
-            there = spread(ranks, x.shape[0], layer) if spread else ()
+            there = _spread(ranks, x.shape[0], layer) if is_uneven else ()
             back = tuple(zip(*there, strict=True))
-            dispatch = Exchange(process, communicator, f"dispatch {layer}", x, there)
-            dispatch.request()
+            dispatched = exchange(process, communicator, f"dispatch {layer}", x, there)
             shared = linear(process, f"shared.{layer}", x, size.hidden, hook_of(of_shared, layer))
-            expert = linear(process, f"experts.{layer}", dispatch.wait(), size.hidden, hook_of(of_experts, layer))
-            combine = Exchange(process, communicator, f"combine {layer}", expert, back)
-            combine.request()
+            expert = linear(process, f"experts.{layer}", dispatched(), size.hidden, hook_of(of_experts, layer))
+            combined = exchange(process, communicator, f"combine {layer}", expert, back)
             shared = relu(process, f"shared relu {layer}", shared)
-            x = add(process, f"sum {layer}", shared, combine.wait())
+            x = add(process, f"sum {layer}", shared, combined())
         train(process, step, mse_loss(process, x, batch(process, "target")), buckets)
         yield
 
@@ -189,13 +303,12 @@ def dlrm(process: Process) -> Iterator[None]:
     buckets = Buckets(reductions, [*shapes, *[(size.hidden, size.hidden)] * size.layers])
     for step in steps(process):
         looked_up = embedding(process, "tables", process.tensor("indices", size.tokens, dtype="long int"), size.hidden)
-        exchange = Exchange(process, exchanges, "pooled", looked_up)
-        exchange.request()
+        exchanged = exchange(process, exchanges, "pooled", looked_up)
         x = batch(process)
         for layer in range(size.layers):
             hook = buckets.layer(layer)
             x = linear_relu(process, f"bottom.{layer}", f"bottom relu {layer}", x, size.hidden, hook)
-        x = concatenate(process, "interaction", x, exchange.wait())
+        x = concatenate(process, "interaction", x, exchanged())
         for layer in range(size.layers, 2 * size.layers + 1):
             x = linear_relu(process, f"top.{layer}", f"top relu {layer}", x, size.hidden, buckets.layer(layer))
         train(process, step, mse_loss(process, x, batch(process, "target")), [buckets])
@@ -248,22 +361,17 @@ def build_job(
     name: str,
     *,
     presets: Mapping[str, Preset] = PRESETS,
-    ranks: int | None = None,
-    steps: int | None = None,
-    layers: int | None = None,
-    tokens: int | None = None,
-    hidden: int | None = None,
     seed: int = 0,
     machine: Machine = DEFAULT,
+    **sizes: int | None,
 ) -> Job:
-    """Yields a job of PRESETS, or of another table, on a machine, with its own size where none is given.
+    """Returns a job of PRESETS, or of another table, on a machine; its own sizes (see Size) where none are given.
 
     Raises ValueError for an unknown name or a size that the job cannot have.
     """
     if name not in presets:
         raise ValueError(f"{name}: no such job, there are {', '.join(presets)}")
     preset = presets[name]
-    sizes = {"ranks": ranks, "steps": steps, "layers": layers, "tokens": tokens, "hidden": hidden}
     size = preset.size._replace(**{key: value for key, value in sizes.items() if value is not None})
     if too_small := [f"{key} {value}" for key, value in size._asdict().items() if value < 1]:
         raise ValueError(f"{name}: {', '.join(too_small)}: give 1 or more")

@@ -46,13 +46,7 @@ TABLE_ROWS = 100_000
 
 
 def linear(
-    process: Process,
-    name: str,
-    x: Tensor,
-    outputs: int,
-    on_gradient: OnGradient | None = None,
-    *,
-    result: str | None = None,
+    process: Process, name: str, x: Tensor, outputs: int, on_gradient: OnGradient | None = None, result: str = ""
 ) -> Tensor:
     """x @ weight.T + bias: x is (rows, inputs), the result (rows, outputs), its name `result` where one is given."""
     rows, inputs = x.shape
@@ -65,13 +59,12 @@ def linear(
 
     def backward(script: Script) -> None:
         gradient, columns = process.gradient(y), process.view(f"{x.id} turned", x, inputs, rows, strides=(1, inputs))
-        with script.op("aten::mm", (gradient, weight), (process.gradient(x),)):
-            script.launch(GEMM_BACKWARD, stream, gemm_us(rows, inputs, outputs))
+        us, of_weight = gemm_us(rows, inputs, outputs), gemm_us(inputs, outputs, rows)
+        script.kernel("aten::mm", (gradient, weight), (process.gradient(x),), GEMM_BACKWARD, us, stream, 4.0)
         script.leaf("aten::t", (x,), (columns,))
-        with script.op("aten::mm", (columns, gradient), (turned_gradient,)):
-            script.launch(GEMM_WEIGHT, stream, gemm_us(inputs, outputs, rows))
-        with script.op("aten::sum", (gradient, (0,), True, None), (process.gradient(bias),)):
-            script.launch(REDUCE, stream, stream_us(gradient))
+        script.kernel("aten::mm", (columns, gradient), (turned_gradient,), GEMM_WEIGHT, of_weight, stream, 4.0)
+        of_bias = (process.gradient(bias),)
+        script.kernel("aten::sum", (gradient, (0,), True, None), of_bias, REDUCE, stream_us(gradient), stream, 4.0)
 
     with main.op("aten::linear", (x, weight, bias), (y,), sequence=process.sequence):
         accumulate(process, weight, weight_gradient, on_gradient)
@@ -90,14 +83,13 @@ def relu(process: Process, name: str, x: Tensor) -> Tensor:
     y, stream = process.tensor(f"{name}.y", *x.shape), process.compute
 
     def backward(script: Script) -> None:
-        gradient = process.gradient(y)
-        with script.op("aten::threshold_backward", (gradient, y, 0), (process.gradient(x),), own_us=8.0):
-            script.launch(THRESHOLD, stream, stream_us(gradient, y, x))
+        inputs = process.gradient(y), y, 0
+        us = stream_us(y, y, x)
+        script.kernel("aten::threshold_backward", inputs, (process.gradient(x),), THRESHOLD, us, stream)
 
     with process.main.op("aten::relu", (x,), (y,), sequence=process.sequence):
         process.differentiable("ReluBackward0", (process.gradient(y),), backward)
-        with process.main.op("aten::clamp_min", (x, 0), (y,), own_us=8.0):
-            process.main.launch(CLAMP, stream, stream_us(x, y))
+        process.main.kernel("aten::clamp_min", (x, 0), (y,), CLAMP, stream_us(x, y), stream)
     return y
 
 
@@ -119,8 +111,8 @@ def add(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:
 
 def accumulate_into(script: Script, gradient: Tensor, other: Tensor) -> None:
     """gradient += other, as the autograd engine does where a tensor was used twice."""
-    with script.op("aten::add_", (gradient, other, 1), (gradient,), own_us=8.0):
-        script.launch(ADD, COMPUTE, stream_us(gradient, other, gradient))
+    us = stream_us(gradient, other, gradient)
+    script.kernel("aten::add_", (gradient, other, 1), (gradient,), ADD, us, COMPUTE)
 
 
 def concatenate(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:
@@ -129,9 +121,8 @@ def concatenate(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor
 
     def backward(script: Script) -> None:
         for part, first in ((x, 0), (other, x.shape[1])):
-            gradient, whole = process.gradient(part), process.gradient(y)
-            with script.op("aten::narrow_copy", (whole, 1, first, part.shape[1]), (gradient,), own_us=8.0):
-                script.launch(COPY, COMPUTE, stream_us(gradient, gradient))
+            gradient, inputs = process.gradient(part), (process.gradient(y), 1, first, part.shape[1])
+            script.kernel("aten::narrow_copy", inputs, (gradient,), COPY, stream_us(part, part), COMPUTE)
 
     with process.main.op("aten::cat", ((x, other), 1), (y,), sequence=process.sequence, own_us=10.0):
         process.differentiable("CatBackward0", (process.gradient(y),), backward)
@@ -146,14 +137,13 @@ def embedding(process: Process, name: str, indices: Tensor, width: int) -> Tenso
 
     def backward(script: Script) -> None:
         inputs = (process.gradient(y), indices, TABLE_ROWS, -1, False)
-        with script.op("aten::embedding_dense_backward", inputs, (gradient,), own_us=12.0):
-            script.launch(EMBEDDING_BACKWARD, COMPUTE, stream_us(y, y))
+        us = stream_us(y, y)
+        script.kernel("aten::embedding_dense_backward", inputs, (gradient,), EMBEDDING_BACKWARD, us, COMPUTE, 12.0)
 
     with process.main.op("aten::embedding", (weight, indices, -1, False, False), (y,), sequence=process.sequence):
         accumulate(process, weight, gradient)
         process.differentiable("EmbeddingBackward0", (process.gradient(y),), backward)
-        with process.main.op("aten::index_select", (weight, 0, indices), (y,), own_us=8.0):
-            process.main.launch(INDEX_SELECT, COMPUTE, stream_us(y, y))
+        process.main.kernel("aten::index_select", (weight, 0, indices), (y,), INDEX_SELECT, stream_us(y, y), COMPUTE)
     return y
 
 
@@ -162,9 +152,8 @@ def mse_loss(process: Process, x: Tensor, target: Tensor, name: str = "loss") ->
     loss, stream = process.tensor(name), process.compute
 
     def backward(script: Script) -> None:
-        inputs = (process.gradient(loss), x, target, 1)
-        with script.op("aten::mse_loss_backward", inputs, (process.gradient(x),), own_us=8.0):
-            script.launch(MSE, stream, stream_us(x, target, x))
+        inputs, us = (process.gradient(loss), x, target, 1), stream_us(x, target, x)
+        script.kernel("aten::mse_loss_backward", inputs, (process.gradient(x),), MSE, us, stream)
 
     with process.main.op("aten::mse_loss", (x, target, 1), (loss,), sequence=process.sequence, own_us=10.0):
         process.differentiable("MseLossBackward0", (process.gradient(loss),), backward)
@@ -195,11 +184,8 @@ def backward(process: Process, loss: Tensor, at_end: Iterable[Callable[[Script],
 def seed(process: Process, loss: Tensor, stream: int) -> None:
     """Fills the gradient of the loss with ones."""
     ones = process.gradient(loss)
-    with (
-        process.main.op("aten::ones_like", (loss, 6, 0, None, False, 1), (ones,)),
-        process.main.op("aten::fill_", (ones, 1.0), (ones,)),
-    ):
-        process.main.launch(FILL, stream, stream_us(ones))
+    with process.main.op("aten::ones_like", (loss, 6, 0, None, False, 1), (ones,)):
+        process.main.kernel("aten::fill_", (ones, 1.0), (ones,), FILL, stream_us(ones), stream, 4.0)
 
 
 def begin_backward(process: Process, name: str, at_end: Iterable[Callable[[Script], None]] = ()) -> None:

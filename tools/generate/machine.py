@@ -7,6 +7,7 @@ clocks.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
@@ -154,29 +155,29 @@ class Factors:
     """
 
     def __init__(self, scale: Mapping[str, float]) -> None:
-        self._scale = [parse_scale(f"{selector}={factor}") for selector, factor in scale.items()]
-        self._unused = {scaled.spec for scaled in self._scale}
+        self._scale: list[tuple[re.Pattern[str] | NodeClass, Scale]] = []
+        for selector, factor in scale.items():
+            scaled = parse_scale(f"{selector}={factor}")
+            if isinstance(scaled.target, Bound):
+                raise ValueError(f"{scaled.spec!r}: a simulated job does not say what limits its kernels")
+            self._scale.append((scaled.target, scaled))
+        self._unused = {scaled.spec for _, scaled in self._scale}
         self._factor_of: dict[tuple[str, str], float] = {}
 
     def of(self, name: str, kind: str) -> float:
         """Returns the product of all factors that apply to a name of a class, 1 if none does."""
-        factor = self._factor_of.get((name, kind))
-        if factor is None:
-            applying = [scaled for scaled in self._scale if _applies(scaled, name, kind)]
-            self._unused.difference_update(scaled.spec for scaled in applying)
-            factor = self._factor_of[name, kind] = math.prod((scaled.factor for scaled in applying), start=1.0)
-        return factor
+        if (name, kind) not in self._factor_of:
+            self._factor_of[name, kind] = 1.0
+            for target, scaled in self._scale:
+                if target.search(name) if isinstance(target, re.Pattern) else target.label == kind:
+                    self._factor_of[name, kind] *= scaled.factor
+                    self._unused.discard(scaled.spec)
+        return self._factor_of[name, kind]
 
     def check_all_used(self) -> None:
         """Raises RequestError for what applied to nothing so far."""
         if self._unused:
             raise RequestError(f"scale {min(self._unused)}: nothing in the job is called so or of that class")
-
-
-def _applies(scale: Scale, name: str, kind: str) -> bool:
-    if isinstance(scale.target, Bound):
-        raise ValueError(f"{scale.spec!r}: a simulated job does not say what limits its kernels")
-    return scale.target.label == kind if isinstance(scale.target, NodeClass) else bool(scale.target.search(name))
 
 
 def scale_of(specifications: list[str]) -> dict[str, float]:

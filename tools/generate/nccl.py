@@ -1,18 +1,20 @@
-"""Collectives and messages as PyTorch's NCCL back end runs them, on a stream of their own, ordered by events; and
-DistributedDataParallel's reducer, which all-reduces gradients a bucket at a time while backward goes on.
+"""Collectives and messages as PyTorch's NCCL back end runs them, on a stream of their own, ordered by events; and what
+uses them: exchanges that are differentiable, DistributedDataParallel's reducer, which all-reduces gradients a bucket at
+a time while backward goes on, and shards of parameters that are gathered for use.
 
 The network: a ring of n ranks takes 2(n - 1) steps for an all-reduce and n - 1 for an all-gather or a reduce-scatter,
 each with a latency of its own; the messages of an all-to-all go at once. On top comes the time of the bytes that a rank
 puts on its link: nccl-tests' share of the size, (n - 1)/n and for an all-reduce twice that.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .devices import Rendezvous
-from .job import COMMUNICATION, Activity, Collective, Group, Opaque, Tensor, Value
-from .layers import OnGradient
+from .job import COMMUNICATION, Activity, Collective, Group, Opaque, Tensor, Values
+from .layers import CAT, OnGradient, accumulate_into
 from .script import COMPUTE, MESSAGE_KERNEL, Process, Script, size_bytes, stream_us
+from .simulation import Rendezvous
 
 BYTES_PER_US = 80_000
 STEP_US = 6.0
@@ -72,7 +74,7 @@ class Work(NamedTuple):
 
     def wait(self, script: Script) -> None:
         """What the compute stream is given from now on waits for the collective; the host does not."""
-        shared, _ = self.process.collective(Collective("wait", NO_GROUP, self.process.rank, (), 0, 0))
+        shared, _ = self.process.collective(Collective("wait", NO_GROUP, self.process.rank, ()))
         with script.op("record_param_comms", collective=shared, comm_sequence=self.sequence):
             script.wait(COMPUTE, self.done)
 
@@ -90,20 +92,18 @@ class Communicator:
     def all_reduce(self, script: Script, tensor: Tensor) -> Work:
         """c10d::allreduce_, in place; each rank sends and receives 2 (n-1)/n of the tensor."""
         inputs, outputs = ((tensor,), OBJECT, OBJECT, None, True, -1), ((tensor,), OBJECT)
-        collective = Collective("allreduce", self.group, self.group_rank, (tensor,), tensor.numel, tensor.numel)
+        collective = Collective("allreduce", self.group, self.group_rank, (tensor,))
         return self._begin(script, "c10d::allreduce_", collective, inputs, outputs, self._around_ring(tensor, 2))
 
     def all_gather(self, script: Script, whole: Tensor, shard: Tensor) -> Work:
         """c10d::_allgather_base_: every rank gets the shards of all, each sends and receives (n-1)/n of the whole."""
-        sizes = shard.numel, whole.numel
-        collective = Collective("_allgather_base", self.group, self.group_rank, (shard, whole), *sizes)
+        collective = Collective("_allgather_base", self.group, self.group_rank, (shard, whole))
         inputs, outputs = (whole, shard, OBJECT, True, -1), (whole, OBJECT)
         return self._begin(script, "c10d::_allgather_base_", collective, inputs, outputs, self._around_ring(whole))
 
     def reduce_scatter(self, script: Script, shard: Tensor, whole: Tensor) -> Work:
         """c10d::_reduce_scatter_base_: every rank gets its shard of the sum and moves (n-1)/n of the whole."""
-        sizes = whole.numel, shard.numel
-        collective = Collective("_reduce_scatter_base", self.group, self.group_rank, (whole, shard), *sizes)
+        collective = Collective("_reduce_scatter_base", self.group, self.group_rank, (whole, shard))
         inputs, outputs = (shard, whole, OBJECT, OBJECT, True, -1), (shard, OBJECT)
         return self._begin(script, "c10d::_reduce_scatter_base_", collective, inputs, outputs, self._around_ring(whole))
 
@@ -117,8 +117,7 @@ class Communicator:
             or (tensor.numel // ranks,) * ranks
             for recorded, tensor in sides
         )
-        sizes = (sent.numel, received.numel, in_splits, out_splits)
-        collective = Collective("all_to_allv", self.group, self.group_rank, (sent, received), *sizes)
+        collective = Collective("all_to_allv", self.group, self.group_rank, (sent, received), in_splits, out_splits)
         inputs = (received, sent, OBJECT, received_rows, sent_rows, True, -1)
         network = (MESSAGE_US, (1 - in_splits[self.group_rank] / max(sent.numel, 1)) * size_bytes(sent))
         return self._begin(script, "c10d::alltoall_base_", collective, inputs, (OBJECT,), network)
@@ -137,7 +136,7 @@ class Communicator:
         return self._begin(script, MESSAGE_OPS[name], message, inputs, (OBJECT,), network, own_us=12.0)
 
     def _recorded_message(self, name: str, tensor: Tensor, peer: int) -> Collective:
-        return Collective(name, self.group, self.group.ranks.index(peer), (tensor,), tensor.numel, tensor.numel)
+        return Collective(name, self.group, self.group.ranks.index(peer), (tensor,))
 
     def swap(self, script: Script, sent: Tensor, received: Tensor, peer: int) -> Work:
         """dist.batch_isend_irecv: a message to the peer and one from it, given one by one and run as one kernel."""
@@ -165,8 +164,8 @@ class Communicator:
         script: Script,
         op: str,
         collective: Collective,
-        inputs: tuple[Value, ...],
-        outputs: tuple[Value, ...],
+        inputs: Values,
+        outputs: Values,
         network: tuple[float, float],
         own_us: float = 15.0,
     ) -> Work:
@@ -217,6 +216,40 @@ class Communicator:
         return times * (self.step_us * (ranks - 1)), times * ((ranks - 1) / ranks) * size_bytes(whole)
 
 
+def exchange(
+    process: Process, communicator: Communicator, name: str, sent: Tensor, rows: tuple[Rows, ...] = ()
+) -> Callable[[], Tensor]:
+    """Begins a differentiable all-to-all on the main thread; returns what waits for it and gives the tensor received.
+
+    What is computed in between runs beside it, in backward too. `rows` are those that each member sends to each,
+    equally many where they are not given.
+    """
+    own = communicator.group_rank
+    there, back = (rows[own], tuple(row[own] for row in rows)) if rows else ((), ())
+    received = process.tensor(f"{name}.received", sum(back) if rows else sent.shape[0], *sent.shape[1:])
+    returned = process.tensor(f"{name}.returned", *sent.shape)
+    in_backward: list[Work] = []
+
+    def begin_backward(script: Script) -> None:
+        in_backward.append(communicator.all_to_all(script, returned, process.gradient(received), (back, there)))
+
+    def end_backward(script: Script) -> None:
+        in_backward.pop().wait(script)
+        accumulate_into(script, process.gradient(sent), returned)
+
+    with process.main.op("All2All_Req", (sent,), (received,), sequence=process.sequence):
+        process.differentiable("All2All_ReqBackward", (process.gradient(sent),), end_backward)
+        forth = communicator.all_to_all(process.main, received, sent, (there, back))
+
+    def wait() -> Tensor:
+        with process.main.op("All2All_Wait", (received,), (received,), sequence=process.sequence):
+            process.differentiable("All2All_WaitBackward", (process.gradient(received),), begin_backward)
+            forth.wait(process.main)
+        return received
+
+    return wait
+
+
 class Buckets:
     """Gradient buckets, each shared by LAYERS_PER_BUCKET layers of `inputs` × `outputs` weights and their biases."""
 
@@ -237,11 +270,8 @@ class Buckets:
             name, offset = f"bucket view {parameter.id}", self._filled.get(bucket, 0)
             self._filled[bucket] = offset + parameter.numel
             view = self._process.views[parameter] = self._process.view(name, flat, *parameter.shape, offset=offset)
-            with (
-                script.op("torch::distributed::reducer::mul_out", (view, gradient, 0.5), (view,)),
-                script.op("aten::mul", (gradient, 0.5, view), (view,), own_us=8.0),
-            ):
-                script.launch(SCALE, COMPUTE, stream_us(gradient, view))
+            with script.op("torch::distributed::reducer::mul_out", (view, gradient, 0.5), (view,)):
+                script.kernel("aten::mul", (gradient, 0.5, view), (view,), SCALE, stream_us(gradient, view), COMPUTE)
             if self._filled[bucket] == flat.numel:
                 self._works.append(self._communicator.all_reduce(script, flat))
 
@@ -270,3 +300,60 @@ def replica_buckets(process: Process, of: int, description: str, layers: int) ->
 def hook_of(buckets: Buckets | None, layer: int) -> OnGradient | None:
     """Returns the hook for the parameters of a layer, where there are buckets."""
     return buckets.layer(layer) if buckets else None
+
+
+class Unit(NamedTuple):
+    """A layer's parameters as one tensor padded to whole shards, this rank's shard, and the gradients of both."""
+
+    whole: Tensor
+    shard: Tensor
+    gradients: Tensor
+    shard_gradients: Tensor
+
+
+class Shards:
+    """The units of a process, from the first layer to the last, and what of their communication is under way."""
+
+    def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]]) -> None:
+        self._communicator, process, ranks = communicator, communicator.process, len(communicator.group.ranks)
+        self.units: list[Unit] = []
+        for layer, (inputs, outputs) in enumerate(shapes):
+            shard_size = -(-(inputs + 1) * outputs // ranks)
+            full = process.tensor(f"unit {layer}", shard_size * ranks)
+            process.view(f"layers.{layer}.weight", full, outputs, inputs)
+            process.view(f"layers.{layer}.bias", full, outputs, offset=inputs * outputs)
+            shard = process.tensor(f"shard {layer}", shard_size)
+            gradients = process.tensor(f"gradients {layer}", shard_size * ranks)
+            self.units.append(Unit(full, shard, gradients, process.tensor(f"shard of gradients {layer}", shard_size)))
+        self._gathering: dict[int, Work] = {}
+        self._scattering: list[Work] = []
+        self._filled: dict[int, list[Tensor]] = {}
+
+    def use(self, script: Script, layer: int, following: int) -> None:
+        """What is computed from now on has the layer; the one that is used next is on its way."""
+        for number in (layer, following):
+            if 0 <= number < len(self.units) and number not in self._gathering:
+                unit = self.units[number]
+                self._gathering[number] = self._communicator.all_gather(script, unit.whole, unit.shard)
+        self._gathering.pop(layer).wait(script)
+
+    def on_gradient(self, layer: int) -> OnGradient:
+        """Returns the hook for a layer's parameters: with the gradients of both, they are reduced and scattered."""
+        unit = self.units[layer]
+
+        def hook(script: Script, parameter: Tensor, gradient: Tensor) -> None:
+            self._filled.setdefault(layer, []).append(gradient)
+            if len(self._filled[layer]) < 2:
+                return
+            gradients = tuple(self._filled.pop(layer))
+            us = stream_us(*gradients, unit.gradients)
+            script.kernel("aten::cat", (gradients, 0), (unit.gradients,), CAT, us, COMPUTE, own_us=10.0)
+            self._scattering.append(self._communicator.reduce_scatter(script, unit.shard_gradients, unit.gradients))
+
+        return hook
+
+    def finish(self, script: Script) -> None:
+        """At the end of backward: the compute stream waits for every shard of gradients."""
+        for work in self._scattering:
+            work.wait(script)
+        self._scattering.clear()

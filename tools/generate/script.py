@@ -5,17 +5,18 @@ from the rank's own random numbers, so equal seeds give equal programs.
 """
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from .devices import Rendezvous
 from .instructions import Begin, Call, End, Get, HostWork, Launch, Put, RecordEvent, Synchronize, WaitEvent
-from .job import COMMUNICATION, ITEM_BYTES, MEMORY, Activity, Collective, Instruction, Op, Tensor, Value
+from .job import COMMUNICATION, ITEM_BYTES, MEMORY, Activity, Collective, Instruction, Op, Tensor, Values
 from .machine import Machine, stretched
 from .record import CONTEXT_SYNC, DEVICES_PER_NODE, EVENT_SYNC, STREAM_SYNC
+from .simulation import Rendezvous
 
 OPTIONS = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 GROUP, REDUCE_OP, WORK = (f"__torch__.torch.classes.c10d.{name}" for name in ("ProcessGroup", "ReduceOp", "Work"))
@@ -23,9 +24,7 @@ SCHEMAS = {
     name.partition("(")[0].partition(".")[0]: name
     for name in (
         "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()",
-        "aten::_foreach_zero_(Tensor(a!)[] self) -> ()",
         "aten::_local_scalar_dense(Tensor self) -> Scalar",
-        f"aten::_to_copy(Tensor self, *, {OPTIONS}, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
         "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
         "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
         "aten::matmul(Tensor self, Tensor other) -> Tensor",
@@ -49,16 +48,12 @@ SCHEMAS = {
         "aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor",
         "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
         "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor",
-        "aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
         f"aten::ones_like(Tensor self, *, {OPTIONS}, MemoryFormat? memory_format=None) -> Tensor",
         "aten::relu(Tensor self) -> Tensor",
         "aten::stack(Tensor[] tensors, int dim=0) -> Tensor",
         "aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         "aten::t(Tensor(a) self) -> Tensor(a)",
         "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-        f"aten::to.dtype_layout(Tensor(a) self, *, {OPTIONS}, bool non_blocking=False, bool copy=False, "
-        "MemoryFormat? memory_format=None) -> Tensor(a)",
-        "aten::zero_(Tensor(a!) self) -> Tensor(a!)",
         f"c10d::_allgather_base_(Tensor output_tensor, Tensor input_tensor, {GROUP} process_group, bool async_op=True, "
         f"int timeout=-1) -> (Tensor, {WORK})",
         f"c10d::_reduce_scatter_base_(Tensor output_tensor, Tensor input_tensor, {GROUP} process_group, "
@@ -111,8 +106,8 @@ class Script:
     def op(
         self,
         name: str,
-        inputs: tuple[Value, ...] = (),
-        outputs: tuple[Value, ...] = (),
+        inputs: Values = (),
+        outputs: Values = (),
         *,
         scope: int = 0,
         sequence: int = -1,
@@ -137,7 +132,7 @@ class Script:
         """Returns a user annotation around what is written within it."""
         return self.op(name, scope=USER_SCOPE, own_us=own_us)
 
-    def leaf(self, name: str, inputs: tuple[Value, ...] = (), outputs: tuple[Value, ...] = (), us: float = 3.0) -> None:
+    def leaf(self, name: str, inputs: Values = (), outputs: Values = (), us: float = 3.0) -> None:
         """Runs an op that does nothing on the device."""
         with self.op(name, inputs, outputs, own_us=us):
             pass
@@ -156,6 +151,13 @@ class Script:
         return self.draw_ns(self._machine.latency_ns * factor, self._machine.latency_spread)
 
     # launches
+
+    def kernel(
+        self, op: str, inputs: Values, outputs: Values, activity: Activity, us: float, stream: int, own_us: float = 8.0
+    ) -> None:
+        """Runs an op that launches one kernel."""
+        with self.op(op, inputs, outputs, own_us=own_us):
+            self.launch(activity, stream, us)
 
     def launch(self, activity: Activity, stream: int, device_us: float, call: str = "cudaLaunchKernel") -> None:
         """Launches an activity of about `device_us`."""
@@ -240,7 +242,7 @@ class Node:
 
     name: str
     sequence: int
-    inputs: tuple[Value, ...]
+    inputs: Values
     body: Callable[[Script], None]
     hook: Callable[[Script], None] | None = None
 
@@ -277,24 +279,21 @@ class Process:
 
     def tensor(self, name: str, *shape: int, dtype: str = "float", device: str | None = None) -> Tensor:
         """Returns the tensor of that name, allocated when it is first asked for, on the rank's device by default."""
-        existing = self._tensors.get(name)
-        if existing is None:
+        if name not in self._tensors:
             self._storages += 1
             where = f"cuda:{self.rank % DEVICES_PER_NODE}" if device is None else device
-            existing = Tensor(len(self._tensors), self._storages, shape, _contiguous(shape), 0, dtype, where)
-            self._tensors[name] = existing
-        return existing
+            number = len(self._tensors)
+            self._tensors[name] = Tensor(number, self._storages, shape, _contiguous(shape), 0, dtype, where)
+        return self._tensors[name]
 
     def view(
         self, name: str, of: Tensor, *shape: int, strides: tuple[int, ...] | None = None, offset: int = 0
     ) -> Tensor:
         """Returns a tensor on the storage of another one."""
-        existing = self._tensors.get(name)
-        if existing is None:
+        if name not in self._tensors:
             order = _contiguous(shape) if strides is None else strides
-            existing = of._replace(id=len(self._tensors), shape=shape, strides=order, offset=offset)
-            self._tensors[name] = existing
-        return existing
+            self._tensors[name] = of._replace(id=len(self._tensors), shape=shape, strides=order, offset=offset)
+        return self._tensors[name]
 
     def gradient(self, of: Tensor) -> Tensor:
         """Returns the gradient of a tensor, of the same shape."""
@@ -302,7 +301,7 @@ class Process:
 
     # the tape, and numbers
 
-    def differentiable(self, name: str, inputs: tuple[Value, ...], body: Callable[[Script], None]) -> None:
+    def differentiable(self, name: str, inputs: Values, body: Callable[[Script], None]) -> None:
         """Puts the backward node of an op on the tape."""
         self.tape.append(Node(name, self.sequence, inputs, body))
         self.sequence += 1
@@ -322,10 +321,7 @@ class Process:
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
-    return tuple(strides)
+    return tuple(math.prod(shape[axis:]) for axis in range(1, len(shape) + 1))
 
 
 # how long a device of the size of an A100 takes

@@ -3,21 +3,141 @@
 Host threads advance in the order of time, what they launch runs on the devices' streams, and a thread that waits for
 a device or for another thread stands still until it is woken. Equal input gives the equal run. Not modelled: kernels
 that slow each other down otherwise than by keeping each other from starting.
+
+A stream runs one activity after another in the order of submission. An activity is ready when its launch has reached
+the device and, a gap later, all it follows has ended; it starts then, or once fewer than the device runs at once are
+running. Members of a rendezvous end together; they always find room, or ranks could hold each other up for ever. Times
+are ns.
 """
 
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from .devices import Devices, Running, Stream
-from .job import HOST, NONE, Instruction, Job
+from ...schema.columns import Interner
+from .job import HOST, NONE, Activity, Instruction, Job, Op
 from .machine import Factors
-from .record import RankRun, Run
+from .record import Activities, RankRun, Run
 
 IDLE = "host idle"
-T = TypeVar("T")
+QUEUE_LIMIT = 1024
+"""Launches on a stream that may wait for their start; one more holds the host up."""
+
+
+# devices
+
+
+class Rendezvous(NamedTuple):
+    """Kernels with an equal `key` run together on `members` ranks: all end when the last has started and lasted."""
+
+    key: tuple[object, ...]
+    members: int
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """An activity from its launch on: a row of its rank's table. It reaches the device at `available` and takes `ns`.
+
+    It follows the `sources`, of which `open` are not known to have ended; `end` is NONE until it is known.
+    """
+
+    rank: int
+    table: Activities
+    row: int
+    stream: int
+    sources: "Sequence[Running]"
+    available: int
+    gap: int
+    ns: int
+    rendezvous: Rendezvous | None = None
+    open: int = 0
+    start: int = NONE
+    end: int = NONE
+    followers: "list[Running]" = field(default_factory=list)
+    waiters: list[Callable[[], None]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Stream:
+    """`tail` was enqueued last; the next activity also has to wait for `waits` (of events, one for each stream) and for
+    the `branches` of a graph that was launched on this stream. `queue` has the latest launches, each with the one
+    before it.
+    """
+
+    tail: Running | None = None
+    queue: deque[tuple[Running, Running | None]] = field(default_factory=lambda: deque(maxlen=QUEUE_LIMIT))
+    waits: dict[int, Running] = field(default_factory=dict)
+    branches: list[Running] = field(default_factory=list)
+
+    def pending(self) -> tuple[Running, ...]:
+        """Returns what has to end before all that was enqueued so far has happened."""
+        return (*((self.tail,) if self.tail else ()), *self.waits.values(), *self.branches)
+
+    def append(self, activity: Running) -> None:
+        """Enqueues an activity, which takes over what the stream had to wait for."""
+        self.queue.append((activity, self.tail))
+        self.tail, self.waits, self.branches = activity, {}, []
+
+
+class Devices:
+    """The devices of all ranks; each runs `at_once` activities at the same time. `ready` is a heap of those that are
+    ready, by time; `met` has the kernels of collectives that some members have not reached.
+    """
+
+    def __init__(self, ranks: int, at_once: int | None) -> None:
+        self.ready: list[tuple[int, int, int, Running]] = []
+        self.met: dict[tuple[object, ...], list[Running]] = {}
+        self._busy_until = [[0] * (at_once or 0) for _ in range(ranks)]
+        """When each slot of a device is free again, as a heap; none for a device without a concurrency limit."""
+
+    def submit(self, activity: Running) -> None:
+        """Enqueues an activity, which becomes ready at once, or when the last activity that it follows has its end."""
+        for source in activity.sources:
+            if source.end == NONE:
+                source.followers.append(activity)
+                activity.open += 1
+        if not activity.open:
+            self._is_ready(activity)
+
+    def _is_ready(self, activity: Running) -> None:
+        free = max((source.end + activity.gap for source in activity.sources), default=0)
+        activity.sources = ()
+        heapq.heappush(self.ready, (max(activity.available, free), activity.rank, activity.row, activity))
+
+    def start_next(self) -> None:
+        """Starts the activity that is ready next; none may be submitted later that would be ready before it."""
+        ready, _, _, activity = heapq.heappop(self.ready)
+        running = self._busy_until[activity.rank] if activity.rendezvous is None else []
+        activity.start = activity.table.start[activity.row] = max(ready, running[0]) if running else ready
+        members = [activity]
+        if activity.rendezvous is not None:
+            members = self.met.setdefault(activity.rendezvous.key, [])
+            members.append(activity)
+            if len(members) < activity.rendezvous.members:
+                return
+            del self.met[activity.rendezvous.key]
+        end = max(member.start for member in members) + max(member.ns for member in members)
+        for member in members:
+            member.end = member.table.end[member.row] = end
+        for member in members:
+            self._ended(member, running)
+
+    def _ended(self, activity: Running, running: list[int]) -> None:
+        """Lets what waited for an activity go on, now that its end is certain."""
+        if running:
+            heapq.heapreplace(running, activity.end)
+        for follower in activity.followers:
+            follower.open -= 1
+            if not follower.open:
+                self._is_ready(follower)
+        for on_end in activity.waiters:
+            on_end()
+        activity.followers, activity.waiters = [], []
+
+
+# host threads
 
 
 class RecordedEvent(NamedTuple):
@@ -46,15 +166,7 @@ class Process:
         self.events: dict[int, RecordedEvent] = {}
         self.queues: defaultdict[str, Queue] = defaultdict(Queue)
         self.threads: list[Thread] = []
-        self._codes: dict[object, int] = {}
-
-    def code(self, item: T, table: list[T]) -> int:
-        """Returns the position of an item in the table, to which it is added when it first comes."""
-        code = self._codes.get(item)
-        if code is None:
-            code = self._codes[item] = len(table)
-            table.append(item)
-        return code
+        self.ops, self.activities, self.calls = Interner[Op](), Interner[Activity](), Interner[str]()
 
     def record_sync(self, kind: int, call: int, stream: int = NONE, event: int = NONE) -> None:
         """Records a call that waits for an event, or makes a stream wait."""
@@ -94,19 +206,18 @@ class Simulation:
                 heapq.heappop(threads)[2].run()
 
 
+@dataclass(slots=True, eq=False)
 class Thread:
-    """A host thread: clock, program, rows of the open ops and the factors of their work."""
+    """A host thread: program, clock, rows of the open ops and the factors of their work."""
 
-    __slots__ = ("factors", "index", "instructions", "number", "process", "rows", "simulation", "time")
-
-    def __init__(
-        self, simulation: Simulation, process: Process, index: int, number: int, instructions: Iterator[Instruction]
-    ) -> None:
-        self.simulation, self.process = simulation, process
-        self.index, self.number, self.instructions = index, number, instructions
-        self.time = 0
-        self.rows: list[int] = []
-        self.factors: list[float | None] = []
+    simulation: Simulation
+    process: Process
+    index: int
+    number: int
+    instructions: Iterator[Instruction]
+    time: int = 0
+    rows: list[int] = field(default_factory=list)
+    factors: list[float | None] = field(default_factory=list)
 
     @property
     def op(self) -> int:
@@ -132,8 +243,7 @@ class Thread:
         """Records a call that starts now and lasts `ns` if nothing holds it up; returns its row."""
         start, record = self.time, self.process.record
         self.time += self.host_ns(name, ns)
-        code = self.process.code(name, record.call_names)
-        return record.calls.append(code, self.index, start, self.time, self.op)
+        return record.calls.append(self.process.calls[name], self.index, start, self.time, self.op)
 
     def when_known(self, sources: Sequence[Running], finish: Callable[[], None]) -> bool:
         """Calls `finish` once the ends of all sources are known; False if that is later, when it wakes the thread."""
@@ -149,10 +259,9 @@ class Thread:
         unknown.waiters.append(go_on)
         return False
 
-    def wait_in_call(self, call: int, sources: Sequence[Running], return_ns: int) -> bool:
+    def wait_in_call(self, name: str, call: int, sources: Sequence[Running], return_ns: int) -> bool:
         """Ends a call `return_ns` after the last source ends, or after now."""
         record = self.process.record
-        name = record.call_names[record.calls.name[call]]
         for source in sources:
             record.host_waits.append(call, source.row)
 
@@ -189,4 +298,8 @@ def simulate(job: Job, scale: Mapping[str, float] | None = None, *, refuse_unuse
         raise RuntimeError(f"job {job.name}: {unmet} collectives wait for members that never come")
     if refuse_unused:
         factors.check_all_used()
+    for process in simulation.processes:
+        record = process.record
+        record.op_table, record.activity_table = [*process.ops], [*process.activities]
+        record.call_names = [*process.calls]
     return Run(job, [process.record for process in simulation.processes])

@@ -1,6 +1,6 @@
 """A part of a graph in, a picture of it out: lanes over time, or its data flow, boxes with what flows between them."""
 
-from .boxes import Box as Box
+from .calls import Box as Box
 from .data_flow import DataFlow as DataFlow, ShownFlow as ShownFlow, data_flow as data_flow, path_times as path_times
 from .drawing import lane_names as lane_names, short_name as short_name
 from .flow_picture import draw_flow as draw_flow

@@ -16,8 +16,7 @@ from ...schema.graph import ExecutionGraph
 from ...schema.linked import Tensors
 from ..phase_names import PHASES
 from ..replay import WAITS, Replay, pieces_of
-from .boxes import Box, box_tree
-from .calls import DATA, Flows, calls_of, flows_of, recorded_tensors
+from .calls import DATA, Box, Flows, box_tree, calls_of, flows_of, recorded_tensors
 
 FEW = 12
 """Ops are opened only while fewer boxes than this are seen."""

@@ -7,7 +7,7 @@ or dark mode.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .boxes import Box
+from .calls import Box
 from .data_flow import DataFlow, ShownFlow
 from .drawing import curve, svg, xml_text
 

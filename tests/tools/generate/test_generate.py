@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from execgraph.tools.commands.trace_generate import main
 from execgraph.tools.generate import Job, Run, correlation, scale_of, simulate, write_traces
-from execgraph.tools.generate.devices import Rendezvous
 from execgraph.tools.generate.instructions import Get, HostWork, Put, RecordEvent, Synchronize, WaitEvent
 from execgraph.tools.generate.machine import FIRST_NS
 from execgraph.tools.generate.record import STREAM_SYNC, record_function
+from execgraph.tools.generate.simulation import Rendezvous
 from support.for_simulator import assert_storages_are_ordered, job_of, launch, spans
 
 from benchmarks.programs import JOBS, NAMED, RANDOM, build_job

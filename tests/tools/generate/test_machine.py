@@ -25,10 +25,10 @@ from execgraph.tools.generate import (
     simulate,
     write_traces,
 )
-from execgraph.tools.generate.devices import Rendezvous
 from execgraph.tools.generate.instructions import HostWork, Launch
 from execgraph.tools.generate.job import Instruction
 from execgraph.tools.generate.machine import BASE_NS, FIRST_NS, Clock, Stalls
+from execgraph.tools.generate.simulation import Rendezvous
 from support.folders import DATA
 from support.for_simulator import job_of, launch, spans
 
