@@ -68,7 +68,7 @@ def ended_by_signals(name: str) -> Iterator[None]:
     def end_late() -> None:
         with receiver:
             if receiver.recv(1) and not ended.wait(SECONDS_TO_CLEAN_UP):
-                say_stopped(name)
+                print(f"{name}: interrupted", file=sys.stderr)
                 sys.stderr.flush()
                 os._exit(STOPPED)
 
@@ -95,11 +95,6 @@ def end_without_reader() -> NoReturn:
     """Ends a command whose output nobody reads any more, before Python complains about it again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(1)
-
-
-def say_stopped(name: str) -> None:
-    """Prints the line of a command that was stopped."""
-    print(f"{name}: interrupted", file=sys.stderr)
 
 
 log = logging.getLogger("execgraph")
@@ -130,7 +125,7 @@ def run_command(
     except WrongUsage as error:
         refuse(str(error))
     except KeyboardInterrupt:
-        say_stopped(name)
+        print(f"{name}: interrupted", file=sys.stderr)
         sys.exit(STOPPED)
     except BrokenPipeError:
         end_without_reader()

@@ -113,7 +113,7 @@ class CommandParser(argparse.ArgumentParser):
         if inputs.spellings:
             settings |= {"dest": "named_inputs", "nargs": "+", "action": "extend", "default": []}
             groups[inputs.title].add_argument(*inputs.spellings, help=argparse.SUPPRESS, **settings)
-        for title, options, intro in COMMANDS[name]:
+        for title, options, intro, _ in COMMANDS[name]:
             group = groups[title] if title in groups else self.add_argument_group(title, intro)
             if output and title == "output":
                 read = output.read or str

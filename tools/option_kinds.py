@@ -60,8 +60,8 @@ class Option(NamedTuple):
     spellings: str
     help: str
     kind: Kind = FLAG
-    calls: str = ""
     metavar: str | tuple[str, ...] = ""
+    calls: str = ""
     name: str = ""
     default: Any = None
     choices: Callable[[], Iterable[Any]] | Iterable[Any] = ()
@@ -90,11 +90,12 @@ class Option(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Options under one title of the help."""
+    """Options under one title of the help; `calls` are those of all that name none."""
 
     title: str
     options: Sequence[Option]
     intro: str | None = None
+    calls: str = ""
 
 
 def _in_its_words(read: Callable[[str], T]) -> Callable[[str], T]:

@@ -5,7 +5,6 @@ meaning on the command line and another in Python.
 """
 
 from argparse import SUPPRESS
-from collections.abc import Iterator
 from typing import Any, get_args
 
 from ..schema.arguments import ASTRA_SIM, GOAL, TARGETS, Algorithm, InputsOutputs, Promotion, Simulator
@@ -40,25 +39,22 @@ MODULES = Option("--modules", "give each op and activity its nn.Module and Pytho
                  "record them with with_stack=True and with_modules=True", calls="link build report compare")
 WINDOW = Group("a part of a long trace", (
     Option("--steps", "profiler step A, or steps A up to but not including B; a step lasts until the next one begins",
-           kind.STEPS, "Window", "A[:B]"),
+           kind.STEPS, "A[:B]"),
     Option("--annotation", "the first annotation of this name; with :K the one after K others; with :all from the "
-           "first to the last", kind.TEXT, "Window", "NAME[:K|:all]"),
-    Option("--window", "from T0 to T1 µs after recording began, as viewers show it", kind.CLOCK, "Window", "T0:T1",
-           "clock"),
-), WINDOW_RULE)
+           "first to the last", kind.TEXT, "NAME[:K|:all]"),
+    Option("--window", "from T0 to T1 µs after recording began, as viewers show it", kind.CLOCK, "T0:T1", name="clock"),
+), WINDOW_RULE, calls="Window")
 GRAPH = (
     Option("--target", "what the graph is for: generic; astra-sim, which replaces what that simulator cannot run, and "
            "counts it; goal, one file for the whole job for LogGOPSim and ATLAHS, which only trace-build writes "
-           "(generic)", kind.TEXT, "Options to_graph", default=TARGETS[0], choices=TARGETS),
+           "(generic)", kind.TEXT, default=TARGETS[0], choices=TARGETS),
     Option("--promote", "sync: the host runs ahead of the device, as it did; all: the host waits for everything that "
-           "it launches (sync)", kind.TEXT, "Options to_graph", default="sync", choices=get_args(Promotion)),
-    Option("--no-host", "only device activities; host time that they waited for is added to them",
-           calls="Options to_graph"),
-    Option("--io", "keep the tensors of ops, or leave them out (full)", kind.TEXT, "Options to_graph", default="full",
+           "it launches (sync)", kind.TEXT, default="sync", choices=get_args(Promotion)),
+    Option("--no-host", "only device activities; host time that they waited for is added to them"),
+    Option("--io", "keep the tensors of ops, or leave them out (full)", kind.TEXT, default="full",
            choices=get_args(InputsOutputs)),
-    Option("--live-bytes", "add to each node how many bytes of tensors are in use while it runs",
-           calls="Options to_graph"),
-    Option("--no-inferred", "leave out edges that are known from timing alone", calls="Options to_graph"),
+    Option("--live-bytes", "add to each node how many bytes of tensors are in use while it runs"),
+    Option("--no-inferred", "leave out edges that are known from timing alone"),
 )
 
 
@@ -71,16 +67,16 @@ def _changes(calls: str, intro: str = "", end: str = "") -> tuple[Option, Option
     return (
         Option("--scale", f"{intro}REGEX=F multiplies the durations of nodes whose name matches; class:CLASS=F those "
                f"of a class ({', '.join(SCALABLE)}), bound:compute=F or bound:memory=F those of kernels limited by "
-               f"operations or bytes; repeatable{end}", kind.SCALES, calls, "SPEC", "changes"),
+               f"operations or bytes; repeatable{end}", kind.SCALES, "SPEC", calls, "changes"),
         Option("--peak", f"the peak of devices whose name is not known: TFLOP/s of {', '.join(Peak._fields[:-1])}, or "
-               f"GB/s of {Peak._fields[-1]}; repeatable", kind.PEAKS, "AnalysisOptions" if intro else "", "NAME=N",
+               f"GB/s of {Peak._fields[-1]}; repeatable", kind.PEAKS, "NAME=N", "AnalysisOptions" if intro else "",
                "peaks"),
     )
 
 
 LIMITS = (
     Option("--max-size", "the size to which a compressed file may grow, such as 20G; raise it for files that you trust "
-           "(default: far more than traces need)", kind.SIZE, metavar="SIZE"),
+           "(default: far more than traces need)", kind.SIZE, "SIZE"),
 )
 LOUDNESS = (
     Option("-v --verbose", "also say which files are read, which step runs and how long it took", name="verbose"),
@@ -90,11 +86,11 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
     "trace-link": (
         Group("input", (
             Option("--host-trace --chakra-host-trace", "the host trace, by name (PyTorch Execution Trace; the second "
-                   "spelling is Chakra's)", kind.TEXT, metavar="ET"),
+                   "spelling is Chakra's)", kind.TEXT, "ET"),
             Option("--device-trace --chakra-device-trace", "the device trace, by name (Kineto trace or rocpd database; "
-                   "- is stdin)", kind.TEXT, metavar="KINETO"),
+                   "- is stdin)", kind.TEXT, "KINETO"),
             Option("--rank", "the rank of a trace that records none, or the one to take from a folder or a merged "
-                   "trace", kind.WHOLE, "link", "N"),
+                   "trace", kind.WHOLE, "N", "link"),
             Option("--allow-mismatch", "link files that do not seem to be of one run and rank", calls="link"),
             Option("--strict", "refuse damaged files instead of using what can be read", calls="link"),
             MODULES,
@@ -106,15 +102,14 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
         Group("input", (
             Option("--simulate", SUPPRESS),
             Option("--comm-groups", "the numbers of the job's process groups, as trace-build writes them", kind.TEXT,
-                   metavar="FILE"),
+                   "FILE"),
         )),
         Group("what the graph holds", (
             *GRAPH,
-            Option("--no-delays", "leave out delays, which are device time that no dependency explains",
-                   calls="Options to_graph"),
-            Option("--shortest-slice", "make host slices that are shorter part of a neighbour (1)", kind.NS_OF_US,
-                   "Options to_graph", "µs", default=1_000),
-        )),
+            Option("--no-delays", "leave out delays, which are device time that no dependency explains"),
+            Option("--shortest-slice", "make host slices that are shorter part of a neighbour (1)", kind.NS_OF_US, "µs",
+                   default=1_000),
+        ), calls="Options to_graph"),
         Group("output", (_json("the summary"),)),
     ),
     "trace-build": (
@@ -130,35 +125,36 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
                    f"--target {ASTRA_SIM} and {GOAL})", calls="build"),
             Option("--no-excess-time", "leave out the time that collectives took beyond the fitted network (for "
                    f"--target {ASTRA_SIM} and {GOAL})", calls="build"),
-        )),
+        ), calls="Options to_graph"),
         Group(f"for --target {ASTRA_SIM}", (
-            Option("--bandwidth", "of a link, in 2**30 bytes per second (fitted)", kind.POSITIVE, "AstraSimOptions",
-                   "GIB/S", "bandwidth_gib_s"),
-            Option("--latency", "of a link (fitted)", kind.POSITIVE, "AstraSimOptions", "NS", "latency_ns"),
-            Option("--replay", "let every node take its recorded time, collectives included", calls="AstraSimOptions"),
+            Option("--bandwidth", "of a link, in 2**30 bytes per second (fitted)", kind.POSITIVE, "GIB/S",
+                   name="bandwidth_gib_s"),
+            Option("--latency", "of a link (fitted)", kind.POSITIVE, "NS", name="latency_ns"),
+            Option("--replay", "let every node take its recorded time, collectives included"),
             Option("--roofline", "let kernels of known work take its time at the peaks of a device, such as V100:fp32, "
-                   "or at TFLOPS:GB/S", kind.ROOFLINE, "AstraSimOptions", "DEVICE:FORMAT"),
+                   "or at TFLOPS:GB/S", kind.ROOFLINE, "DEVICE:FORMAT"),
             Option("--incomplete-groups", "if ranks of the job are missing: restrict groups to the ranks that are "
-                   "there, or keep them whole with measured times (restrict)", kind.TEXT, "AstraSimOptions",
-                   default="restrict", choices=("restrict", "keep")),
-        ), f"OUT/{ASTRA_SIM} gets the simulator's configuration: a network fitted to the measured collectives"),
+                   "there, or keep them whole with measured times (restrict)", kind.TEXT, default="restrict",
+                   choices=("restrict", "keep")),
+        ), f"OUT/{ASTRA_SIM} gets the simulator's configuration: a network fitted to the measured collectives",
+        calls="AstraSimOptions"),
         Group("for --target goal", (
             Option("--algorithm", "all-reduces and all-gathers by ring, or by recursive doubling if they have 2^n "
-                   "members (ring)", kind.TEXT, "GoalOptions", choices=get_args(Algorithm)),
-            Option("--chunk", "the longest message (524288)", kind.WHOLE, "GoalOptions", "BYTES", "chunk_bytes"),
+                   "members (ring)", kind.TEXT, choices=get_args(Algorithm)),
+            Option("--chunk", "the longest message (524288)", kind.WHOLE, "BYTES", name="chunk_bytes"),
             Option("--gpus-per-node", "how many ranks share a node; messages within it take nic 1 (1)", kind.WHOLE,
-                   "GoalOptions", "N"),
+                   "N"),
             Option("--measured-communication", "collectives and messages wait for all members, and then take their "
-                   "measured time", calls="GoalOptions", settings={"default": None}),
+                   "measured time", settings={"default": None}),
             Option("--simulator", "which simulator runs it; it decides how cpus wait for each other (loggopsim)",
-                   kind.TEXT, "GoalOptions", choices=get_args(Simulator)),
-        ), "OUT/job.goal gets the whole job, for LogGOPSim and ATLAHS"),
+                   kind.TEXT, choices=get_args(Simulator)),
+        ), "OUT/job.goal gets the whole job, for LogGOPSim and ATLAHS", calls="GoalOptions"),
         Group("where it runs", (
             Option("--jobs", "how many ranks to build at a time, each in a process (default: the number of cores)",
-                   kind.COUNT, "build scale", "N"),
-            Option("--scheduler", "build on the Dask cluster with this scheduler, tcp://…", kind.TEXT, "build", "ADDR"),
-            Option("--force", "build ranks that are up to date, too", calls="build"),
-        )),
+                   kind.COUNT, "N", "build scale"),
+            Option("--scheduler", "build on the Dask cluster with this scheduler, tcp://…", kind.TEXT, "ADDR"),
+            Option("--force", "build ranks that are up to date, too"),
+        ), calls="build"),
         Group("output", (Option("--strict", "exit with 1 for notes, too"), _json("the report"))),
     ),
     "trace-replay": (
@@ -172,44 +168,43 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
         )),
         Group("output", (
             Option("-o --output --timeline", "write the measured and the replayed run as a trace for Perfetto (--json "
-                   "prints the figures)", kind.JSON_FILE, metavar="TIMELINE.json[.gz]", name="output"),
+                   "prints the figures)", kind.JSON_FILE, "TIMELINE.json[.gz]", name="output"),
             _json("the figures"),
         )),
     ),
     "trace-report": (
         Group("input", (
-            Option("--diff", "compare two runs, files or folders", kind.PATH, metavar=("A", "B"),
-                   settings={"nargs": 2}),
-            Option("--ranks", "only these ranks, such as 0-3,8", kind.RANKS, "report", "A-B,C"),
+            Option("--diff", "compare two runs, files or folders", kind.PATH, ("A", "B"), settings={"nargs": 2}),
+            Option("--ranks", "only these ranks, such as 0-3,8", kind.RANKS, "A-B,C", "report"),
             Option("--capture-trace", "a device trace in which CUDA graphs were captured, or ran op by op; it names "
-                   "the ops behind the kernels of launched graphs; repeatable", kind.PATHS, "report", "TRACE",
+                   "the ops behind the kernels of launched graphs; repeatable", kind.PATHS, "TRACE", "report",
                    "captures"),
             MODULES,
         )),
         WINDOW,
         Group("which analyses", (
-            Option("--only", "only these analyses: {choices}; --diff has its own", kind.ONLY, "report", "ANALYSIS",
+            Option("--only", "only these analyses: {choices}; --diff has its own", kind.ONLY, "ANALYSIS", "report",
                    choices=kind.analysis_names, settings={"nargs": "+", "action": "extend", "default": None}),
             Option("--all", "print the first rows of all tables on the terminal"),
         )),
         Group("what the analyses count and show", (
             Option("--kernel-wait", "a shorter gap on a stream counts as the kernel's own wait, unless the host was "
-                   "late (default %(default)g)", kind.DURATION, "AnalysisOptions", "µs", "kernel_wait_us", 30),
-            Option("--slow-call", "a launch call that takes longer is slow (default %(default)g)", kind.DURATION,
-                   "AnalysisOptions", "µs", "slow_call_us", 50),
+                   "late (default %(default)g)", kind.DURATION, "µs", name="kernel_wait_us", default=30),
+            Option("--slow-call", "a launch call that takes longer is slow (default %(default)g)", kind.DURATION, "µs",
+                   name="slow_call_us", default=50),
             Option("--long-delay", "work that starts later after its call has a long delay (default %(default)g)",
-                   kind.DURATION, "AnalysisOptions", "µs", "long_delay_us", 100),
+                   kind.DURATION, "µs", name="long_delay_us", default=100),
             Option("--operator", "only kernel patterns of operators whose name contains this text (default: all)",
-                   kind.TEXT, "AnalysisOptions", "TEXT", default=""),
+                   kind.TEXT, "TEXT", default=""),
             Option("--top", "how many kernels of each class to name, and how many patterns --perfetto marks (default "
-                   "%(default)s)", kind.ROWS, "AnalysisOptions", "N", default=10),
-        ), "durations in µs"),
+                   "%(default)s)", kind.ROWS, "N", default=10),
+        ), "durations in µs", calls="AnalysisOptions"),
         Group("what if", _changes("report", "what a changed run would take, by replay: ")),
         Group("output", (
-            Option("--csv", "write a CSV file for each table", kind.PATH, metavar="DIR"),
+            Option("--csv", "write a CSV file for each table", kind.PATH, "DIR"),
             _json("all tables"),
             Option("--perfetto", "write the device trace for Perfetto, with counters, the critical path and kernel "
-                   "patterns; several ranks give TRACE.rankN.json", kind.JSON_FILE, "report", "TRACE.json"),
+                   "patterns; several ranks give TRACE.rankN.json", kind.JSON_FILE, "TRACE.json", "report"),
         )),
     ),
     "trace-diagnose": (
@@ -225,64 +220,63 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
         Group("output", ()),
         Group("a part of the graph: nodes that meet all conditions", (
             Option("--step", "the profiler's step with this number (default for data flow: the step of median length)",
-                   kind.WHOLE, "draw", "N"),
+                   kind.WHOLE, "N"),
             Option("--module", "a module, by its path or a part of it, such as Block_0; for graphs built with "
-                   "--modules", kind.TEXT, "draw", "NAME", default=""),
-            Option("--op", "an op, with what it reads and what reads its results", kind.TEXT, "draw", "NAME",
-                   default=""),
-            Option("--around", "the node with this id, and those near it", kind.WHOLE, "draw", "NODE"),
+                   "--modules", kind.TEXT, "NAME", default=""),
+            Option("--op", "an op, with what it reads and what reads its results", kind.TEXT, "NAME", default=""),
+            Option("--around", "the node with this id, and those near it", kind.WHOLE, "NODE"),
             Option("--hops", "how many tensors away from --op (1), or dependencies from --around (2), in both "
-                   "directions", kind.HOPS, "draw", "N"),
-            Option("--stream", "activities of this stream; repeatable", kind.NUMBERS, "draw", "S", "streams"),
-            Option("--time", "nodes that run between these times, in µs from the first start", kind.TIMES, "draw plot",
-                   "FROM:TO", "time_us"),
-        )),
+                   "directions", kind.HOPS, "N"),
+            Option("--stream", "activities of this stream; repeatable", kind.NUMBERS, "S", name="streams"),
+            Option("--time", "nodes that run between these times, in µs from the first start", kind.TIMES, "FROM:TO",
+                   "draw plot", "time_us"),
+        ), calls="draw"),
         Group("", (
             Option("--picture", "what an .svg shows: data flow, or threads and streams as lanes over time (lanes for "
-                   "--around, --stream and --time, else flow)", kind.TEXT, "draw", choices=(FLOW, LANES)),
+                   "--around, --stream and --time, else flow)", kind.TEXT, calls="draw", choices=(FLOW, LANES)),
         )),
     ),
     "trace-merge": (Group("output", (_json("the summary"),)),),
     "trace-scale": (
         Group("the other job", (
-            Option("--data-parallel", "how many copies of the job to make", kind.COUNT, "scale", "K"),
+            Option("--data-parallel", "how many copies of the job to make", kind.COUNT, "K"),
             Option("--data-parallel-group", "a data-parallel group, by its recorded name, description or ranks (0,1); "
                    "with =all_reduce (or other types) only these collectives of it; repeatable (default: groups "
-                   "described as such, or that reduce gradients)", kind.TEXTS, "scale", "NAME", "groups"),
-            Option("--remove-ranks", "leave out these ranks first, such as 4-7 or 0,2", kind.RANKS_OF_JOB, "scale",
-                   "RANKS", default=()),
+                   "described as such, or that reduce gradients)", kind.TEXTS, "NAME", name="groups"),
+            Option("--remove-ranks", "leave out these ranks first, such as 4-7 or 0,2", kind.RANKS_OF_JOB, "RANKS",
+                   default=()),
             Option("--bandwidth", "of the network of groups that grow, in 2**30 bytes per second (default: fitted)",
-                   kind.POSITIVE, "scale", "GIB/S", "bandwidth_gib_s"),
+                   kind.POSITIVE, "GIB/S", name="bandwidth_gib_s"),
             Option("--latency", "of a step there, such as from a rank to the next in a ring (default: fitted)",
-                   kind.POSITIVE, "scale", "NS", "latency_ns"),
-        )),
+                   kind.POSITIVE, "NS", name="latency_ns"),
+        ), calls="scale"),
         Group("refused, because this would be another program: trace that one",
-              tuple(Option(spelling, why, kind.TEXT, metavar="K") for spelling, why in REFUSED.items())),
+              tuple(Option(spelling, why, kind.TEXT, "K") for spelling, why in REFUSED.items())),
         Group("output", (
-            Option("--jobs", "how many processes (default: the number of cores)", kind.COUNT, "scale", "N"),
+            Option("--jobs", "how many processes (default: the number of cores)", kind.COUNT, "N", "scale"),
             _json("the report"),
         )),
     ),
     "trace-generate": (
         Group("the job", (
-            Option("--ranks", "ranks (default: the job's own)", kind.WHOLE, "generate", "N"),
-            Option("--steps", "training steps (default: the job's own)", kind.WHOLE, "generate", "N"),
-            Option("--layers", "layers of the model (default: the job's own)", kind.WHOLE, "generate", "N"),
+            Option("--ranks", "ranks (default: the job's own)", kind.WHOLE, "N"),
+            Option("--steps", "training steps (default: the job's own)", kind.WHOLE, "N"),
+            Option("--layers", "layers of the model (default: the job's own)", kind.WHOLE, "N"),
             Option("--size", "make as many steps as give about MB megabytes of uncompressed traces for each rank",
-                   kind.MEGABYTES, "generate", "MB", "size_mb"),
-            Option("--seed", "equal seeds give equal bytes (default: 0)", kind.WHOLE, "generate", "N", default=0),
+                   kind.MEGABYTES, "MB", name="size_mb"),
+            Option("--seed", "equal seeds give equal bytes (default: 0)", kind.WHOLE, "N", default=0),
             Option("--machine-seed", "draw the machine at random with this seed: latencies, gaps, stalls, clocks and "
-                   "concurrency (default: a machine without disturbances)", kind.WHOLE, "generate", "N"),
-        )),
+                   "concurrency (default: a machine without disturbances)", kind.WHOLE, "N"),
+        ), calls="generate"),
         Group("what is recorded", (
             Option("--stacks", "record Python's calls, like with_stack=True: N rows for each op that Python calls (8, "
-                   "like a small transformer; use 100 for large frameworks)", kind.WHOLE, "generate", "N", default=0,
+                   "like a small transformer; use 100 for large frameworks)", kind.WHOLE, "N", default=0,
                    settings={"nargs": "?", "const": 8}),
-            Option("--no-sync-records", "leave out cuda_sync rows, as PyTorch does by default", calls="generate"),
+            Option("--no-sync-records", "leave out cuda_sync rows, as PyTorch does by default"),
             Option("--scale", "add to the truth how long the job takes with REGEX=F or class:NAME=F (host, "
-                   "computation, communication, memory); the SPECs of one --scale are one change", kind.TEXTS,
-                   "generate", "SPEC", "changes", settings={"nargs": "+"}),
-        )),
+                   "computation, communication, memory); the SPECs of one --scale are one change", kind.TEXTS, "SPEC",
+                   name="changes", settings={"nargs": "+"}),
+        ), calls="generate"),
         Group("output", (
             Option("--gzip", "compress the traces", calls="generate", name="compress"),
             Option("--json", "print the summary as JSON on stdout"),
@@ -301,8 +295,12 @@ def form_of(path: str) -> str:
     return "." + path.removesuffix(".gz").rpartition(".")[2]
 
 
-def _rows() -> Iterator[Option]:
-    return (option for groups in COMMANDS.values() for group in groups for option in group.options)
+ROWS = [
+    option._replace(calls=option.calls or group.calls)
+    for groups in COMMANDS.values()
+    for group in groups
+    for option in group.options
+]
 
 
 def options_of(call: str) -> dict[str, Option]:
@@ -311,7 +309,7 @@ def options_of(call: str) -> dict[str, Option]:
     >>> [*options_of("Window")]
     ['steps', 'annotation', 'clock']
     """
-    return {option.key: option for option in _rows() if call in option.calls.split()}
+    return {option.key: option for option in ROWS if call in option.calls.split()}
 
 
 def chosen_for(call: str, options: Any) -> dict[str, Any]:

@@ -146,8 +146,18 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
     RequestError where the files are two of one kind or a folder holds several ranks, DataError where one cannot be
     read.
     """
-    if len(inputs) == 1 and Path(inputs[0]).is_dir():
-        return _pair_in_folder(Path(inputs[0]), rank)
+    if len(inputs) == 1 and (folder := Path(inputs[0])).is_dir():
+        pairs = find_pairs(folder, lambda _: False)
+        if not pairs.ranks:
+            raise DataError(f"{folder}: {'; '.join(pairs.failures)}")
+        chosen = pairs.ranks if len(pairs.ranks) == 1 else [pair for pair in pairs.ranks if pair.rank == rank]
+        if len(chosen) != 1:
+            there = list_names([str(pair.rank) for pair in pairs.ranks])
+            missing = "" if rank is None else f", not of rank {rank}"
+            choices = ": choose one with ", Remedy.RANK, ", or build all with ", Remedy.BUILD
+            raise RequestError(f"{folder}: holds the traces of ranks {there}{missing}", *choices)
+        [pair] = chosen
+        return OnePair(str(folder / pair.host) if pair.host else None, str(folder / pair.device))
     hosts = [path for path in inputs if path != STANDARD_STREAM and recognise(Path(path)).kind is InputKind.HOST]
     devices = [path for path in inputs if path not in hosts]
     for path in devices if len(devices) > 1 else ():
@@ -165,21 +175,3 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
                 Remedy.BUILD,
             )
     return OnePair(next(iter(hosts), None), next(iter(devices), None))
-
-
-def _pair_in_folder(folder: Path, rank: int | None) -> OnePair:
-    pairs = find_pairs(folder, lambda _: False)
-    if not pairs.ranks:
-        raise DataError(f"{folder}: {'; '.join(pairs.failures)}")
-    chosen = pairs.ranks if len(pairs.ranks) == 1 else [pair for pair in pairs.ranks if pair.rank == rank]
-    if len(chosen) != 1:
-        there = list_names([str(pair.rank) for pair in pairs.ranks])
-        missing = "" if rank is None else f", not of rank {rank}"
-        raise RequestError(
-            f"{folder}: holds the traces of ranks {there}{missing}: choose one with ",
-            Remedy.RANK,
-            ", or build all with ",
-            Remedy.BUILD,
-        )
-    host, device = chosen[0].host, chosen[0].device
-    return OnePair(str(folder / host) if host else None, str(folder / device))

@@ -13,8 +13,8 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from enum import Enum
 from itertools import islice
 from pathlib import Path
@@ -158,16 +158,15 @@ def recognise(path: Path) -> Recognised:
         return _recognise_database(path)
     with open_input(str(path)) as stream:
         head = _beginning(stream, path)
-        kind = _kind_of(head, path)
+        kind, text = _kind_of(head, path), _text(head)
         if kind is InputKind.DEVICE:
-            return _recognise_events(_text(head), stream)
-        return _recognise_nodes(_text(head), stream) if kind is InputKind.HOST else Recognised(kind)
-
-
-def kind_at_start(path: Path) -> InputKind:
-    """Returns what the file begins like, which takes less time to see. Raises DataError as `recognise` does."""
-    with open_input(str(path)) as stream:
-        return _kind_of(_beginning(stream, path), path)
+            recognised, is_certain = _recognise_events(text)
+            return recognised if is_certain else _recognise_events(text + _text(_last(stream)))[0]
+        if kind is InputKind.HOST:
+            if process := HOST_PROCESS.search(text) or HOST_PROCESS.search(_text(_last(stream))):
+                return Recognised(kind, int(process.group(1)))
+            return Recognised(kind if '"schema"' in text else InputKind.JSON)
+        return Recognised(kind)
 
 
 def _beginning(stream: BinaryIO, path: Path) -> bytes:
@@ -226,36 +225,8 @@ def _recognise_database(path: Path) -> Recognised:
     return Recognised(InputKind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None)
 
 
-def _recognise_nodes(head: str, stream: BinaryIO) -> Recognised:
-    process = HOST_PROCESS.search(head) or HOST_PROCESS.search(_text(_last(stream)))
-    if process:
-        return Recognised(InputKind.HOST, int(process.group(1)))
-    return Recognised(InputKind.HOST if '"schema"' in head else InputKind.JSON)
-
-
-class _Signs(NamedTuple):
-    """What the rows and keys of a Chrome trace say about who wrote it and of what process it is."""
-
-    by_profiler: bool
-    merged: bool
-    processes: Counter[int]
-    ranks: set[int]
-    rank_labels: set[int]
-
-
-def _recognise_events(head: str, stream: BinaryIO) -> Recognised:
-    signs = _signs(head)
-    if not (signs.processes and signs.ranks):
-        signs = _signs(head + _text(_last(stream)))
-    if not signs.by_profiler:
-        return Recognised(InputKind.OTHER_EVENTS)
-    if signs.merged or len(signs.ranks) > 1 or len(signs.rank_labels) > 1:
-        return Recognised(InputKind.MERGED)
-    pid = max(signs.processes, key=signs.processes.__getitem__, default=None)
-    return Recognised(InputKind.DEVICE, pid, next(iter(signs.ranks or signs.rank_labels), None))
-
-
-def _signs(text: str) -> _Signs:
+def _recognise_events(text: str) -> tuple[Recognised, bool]:
+    """Returns what the rows and keys of a Chrome trace tell of it, and whether they name a process and a rank."""
     from ..linker.readers import Role, role_of
 
     # what linking takes for no rank is none here
@@ -272,7 +243,14 @@ def _signs(text: str) -> _Signs:
         if pid >= 0 and (role in (Role.OP, Role.CALL) or labels == "{'labels': 'CPU'}"):
             processes[pid] += 1
         rank_labels.update(int(rank) for rank in RANK_LABEL.findall(labels))
-    return _Signs(by_profiler, bool(MERGED_RANKS.search(text)), processes, ranks, rank_labels)
+    if not by_profiler:
+        recognised = Recognised(InputKind.OTHER_EVENTS)
+    elif MERGED_RANKS.search(text) or len(ranks) > 1 or len(rank_labels) > 1:
+        recognised = Recognised(InputKind.MERGED)
+    else:
+        pid_of_most = max(processes, key=processes.__getitem__, default=None)
+        recognised = Recognised(InputKind.DEVICE, pid_of_most, next(iter(ranks or rank_labels), None))
+    return recognised, bool(processes and ranks)
 
 
 def _last(stream: BinaryIO) -> bytes:
@@ -290,15 +268,10 @@ def _last(stream: BinaryIO) -> bytes:
 def _pieces(stream: BinaryIO, limit: int = sys.maxsize) -> Iterator[bytes]:
     """Yields what the stream holds, up to `limit` bytes; of a damaged file what comes before the damage."""
     read = cast(io.BufferedIOBase, stream).read1
-    while limit > 0:
-        try:
-            piece = read(min(limit, PIECE))
-        except (OSError, EOFError, zlib.error):
-            return
-        if not piece:
-            return
-        yield piece
-        limit -= len(piece)
+    with suppress(OSError, EOFError, zlib.error):
+        while limit > 0 and (piece := read(min(limit, PIECE))):
+            yield piece
+            limit -= len(piece)
 
 
 def _text(piece: bytes) -> str:
@@ -332,7 +305,7 @@ def reading(path: str | None, expected: InputKind, here: Mapping[InputKind, str]
     standard input, can be read once only, and is left alone.
     """
     file = Path(path or "")
-    kind = kind_of(file, kind_at_start) if expected is InputKind.HOST else None
+    kind = kind_of(file, by_start=True) if expected is InputKind.HOST else None
     if kind and kind in READ_AS_HOST:
         raise DataError(instead(file, kind, expected, here))
     try:
@@ -391,9 +364,17 @@ def instead_of_folder(folder: Path, expected: InputKind) -> str:
     return " or ".join(ways)
 
 
-def kind_of(path: Path, look: Callable[[Path], InputKind] = lambda path: recognise(path).kind) -> InputKind | None:
-    """Returns the kind of a file; None for what is none, or cannot be read."""
+def kind_of(path: Path, *, by_start: bool = False) -> InputKind | None:
+    """Returns the kind of a file; None for what is none, or cannot be read.
+
+    What it begins like takes less time to see: `by_start` tells only that.
+    """
     try:
-        return look(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        if not by_start:
+            return recognise(path).kind
+        with open_input(str(path)) as stream:
+            return _kind_of(_beginning(stream, path), path)
     except DataError:
         return None

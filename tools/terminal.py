@@ -10,7 +10,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from ..schema.io import ACTING, BOLD, NORMAL, STANDARD_STREAM, open_output
 
@@ -113,32 +113,29 @@ def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: C
     rows = list(rows)
     if len(rows) > MOST_ROWS:
         groups: defaultdict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
-        same = [index for index, heading in enumerate(headings) if heading in alike]
         for row in rows:
-            groups[tuple(row[index] for index in same)].append(row)
-        rows = [_shared(group) for group in groups.values()]
+            groups[tuple(cell for heading, cell in zip(headings, row, strict=True) if heading in alike)].append(row)
+        rows = [
+            (_rank_names([row[0] for row in group]), *map(_cell_range, *(row[1:] for row in group)))
+            for group in groups.values()
+        ]
     cells = [tuple(map(in_one_line, row)) for row in (headings, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in cells]
 
 
-def _shared(rows: list[tuple[str, ...]]) -> tuple[str, ...]:
-    names, *columns = zip(*rows, strict=True)
-    numbers = sorted(int(name) for name in names if name.isdecimal())
-    ranks = ranges(numbers) if len(numbers) == len(names) else f"{names[0]} …"
-    if len(ranks) > LONGEST:
-        ranks = f"{ranks[:LONGEST].rpartition(',')[0]}, … {len(rows)} in all"
-    return (ranks, *map(_cell_range, columns))
+def _rank_names(names: Sequence[str]) -> str:
+    ranks = ranges(sorted(map(int, names))) if all(map(str.isdecimal, names)) else f"{names[0]} …"
+    return ranks if len(ranks) <= LONGEST else f"{ranks[:LONGEST].rpartition(',')[0]}, … {len(names)} in all"
 
 
-def _cell_range(cells: tuple[str, ...]) -> str:
+def _cell_range(*cells: str) -> str:
     if len(set(cells)) == 1:
         return cells[0]
     try:
-        low, high = min(cells, key=float), max(cells, key=float)
+        return f"{min(cells, key=float)}–{max(cells, key=float)}"
     except ValueError:
         return f"{cells[0]} …"
-    return f"{low}–{high}"
 
 
 def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
@@ -170,10 +167,7 @@ def ranges(numbers: Sequence[int], shortest: int = 3) -> str:
     >>> ranges([0, 1, 2, 5, 7, 8]), ranges([0, 1, 2, 5, 7, 8], shortest=2)
     ('0-2, 5, 7, 8', '0-2, 5, 7-8')
     """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
+    # a number less its position is the same for all of a run
+    by_run = groupby(enumerate(numbers), lambda item: item[1] - item[0])
+    runs = [[number for _, number in run] for _, run in by_run]
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) >= shortest else ", ".join(map(str, run)) for run in runs)

@@ -19,9 +19,8 @@ from contextvars import ContextVar
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnContext
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from ..schema.errors import Audience, DataError, Remedy, audience, require, speak_to
 from ..schema.io import MAX_SIZE
@@ -98,59 +97,53 @@ def _in_pool(
     Those that were running when a worker died are added to `lost`. Raises what the system says that gives no pool.
     """
     spawn, running = multiprocessing.get_context("spawn"), dict[Future[Result], Task]()
-
-    def submit_next() -> None:
-        future = pool.submit(function, waiting[0])
-        running[future] = waiting.popleft()
-
     hearing, saying = spawn.Pipe(duplex=False)
-    with hearing, saying, _pool(spawn, workers, saying) as pool:
+    others = {*multiprocessing.active_children()}
+    with hearing, saying:
+        pool = ProcessPoolExecutor(workers, spawn, _prepare_worker, (saying, audience()))
+
+        def submit_next() -> None:
+            future = pool.submit(function, waiting[0])
+            running[future] = waiting.popleft()
+
         try:
-            _check_threads()
-            with _ignoring_interrupts():
-                while waiting and len(running) < workers:
-                    submit_next()
-        except NO_POOL:
-            waiting.extendleft(running.values())
-            raise
-        while running:
-            done, _ = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
-            while hearing.poll():
-                on_progress(hearing.recv())
-            for future in done:
-                task, outcome = running.pop(future), _outcome(future.result)
-                if isinstance(outcome, BrokenProcessPool):
-                    lost.append(task)
-                    continue
-                # what is not taken now is given to another pool, when this one has done what it has
-                with suppress(*NO_POOL):
-                    if waiting:
+            try:
+                _check_threads()
+                with _ignoring_interrupts():
+                    while waiting and len(running) < workers:
                         submit_next()
-                yield task, outcome
-
-
-@contextmanager
-def _pool(spawn: SpawnContext, workers: int, saying: Connection) -> Iterator[ProcessPoolExecutor]:
-    """Worker processes, which are stopped at once, and clean up, when the block is left by an exception."""
-    before = {*multiprocessing.active_children()}
-    pool = ProcessPoolExecutor(workers, spawn, _prepare_worker, (saying, audience()))
-    try:
-        yield pool
-    except BaseException:
-        for process in {*multiprocessing.active_children()} - before:
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+            except NO_POOL:
+                waiting.extendleft(running.values())
+                raise
+            while running:
+                done, _ = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+                while hearing.poll():
+                    on_progress(hearing.recv())
+                for future in done:
+                    task, outcome = running.pop(future), _outcome(future.result)
+                    if isinstance(outcome, BrokenProcessPool):
+                        lost.append(task)
+                        continue
+                    # what is not taken now is given to another pool, when this one has done what it has
+                    with suppress(*NO_POOL):
+                        if waiting:
+                            submit_next()
+                    yield task, outcome
+        except BaseException:
+            # at once, and they clean up
+            for process in {*multiprocessing.active_children()} - others:
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _check_threads() -> None:
     """Raises RuntimeError where this process has no room for the threads of a pool."""
     is_checked = threading.Event()
-    threads = [threading.Thread(target=is_checked.wait) for _ in range(THREADS)]
     try:
-        for thread in threads:
-            thread.start()
+        for _ in range(THREADS):
+            threading.Thread(target=is_checked.wait).start()
     finally:
         is_checked.set()
 
@@ -222,18 +215,13 @@ def _prepare_worker(saying: Connection, readers: Audience) -> None:
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     for number in FROM_TERMINALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with suppress(RuntimeError):  # there may be no more threads
         start_new_thread(_end_with_parent, ())
 
 
-def _stop(*_: object) -> NoReturn:
-    sys.exit(1)
-
-
 def _end_with_parent() -> None:
     """At once: what a worker would clean up is cleaned up by the next run, which may have begun."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if parent := multiprocessing.parent_process():
         parent.join()
     os._exit(1)

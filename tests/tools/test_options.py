@@ -13,7 +13,7 @@ from execgraph.schema.errors import Remedy
 from execgraph.tools import replay
 from execgraph.tools.command_parser import CommandParser, Inputs, Output
 from execgraph.tools.option_kinds import FLAG, Option
-from execgraph.tools.options import COMMANDS, SCALABLE, checked, chosen_for, options_of
+from execgraph.tools.options import ROWS, SCALABLE, checked, chosen_for, options_of
 
 CALLS: dict[str, Callable[..., Any]] = {
     "link": eg.link,
@@ -50,7 +50,6 @@ OF_PYTHON_ALONE = {
 """What is a path or an object of Python, or was never asked for on a command line."""
 OTHER_DEFAULTS = {("AnalysisOptions", "peaks"), ("build", "jobs"), ("scale", "jobs"), ("scale", "data_parallel")}
 """Commands use all cores; `scale` of Python makes one copy; a default is made for each object."""
-ROWS = [option for groups in COMMANDS.values() for group in groups for option in group.options]
 
 
 def test_every_call_of_the_table_is_one() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast, overload
 import numpy as np
 
 from .converter.rewiring import recorded_edges
-from .pictures import Part, lane_strips, lanes_chart
+from .pictures import lane_strips, lanes_chart
 from .run import Replay, WhatIf, added_to_record, replay
 from .schema.arguments import FilePath, InputFile, whole_number
 from .schema.columns import (
@@ -293,7 +293,7 @@ class ExecutionGraph(GraphRecord):
             ValueError: There is no node in this part.
         """
         work = gather([self])
-        return lanes_chart(work, work.measured_start_ns, work.measured_end_ns, Part(stream, time_us, max_nodes))
+        return lanes_chart(work, work.measured_start_ns, work.measured_end_ns, stream, time_us, max_nodes)
 
     def _repr_html_(self) -> str:
         return f"{summary_html(self.summary())}{lane_strips(self)}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,33 +73,32 @@ def _busy_share(start: Int64, end: Int64, edges: "np.ndarray[tuple[int], np.dtyp
     return shares
 
 
-class Part(NamedTuple):
-    """What to draw of a run: one stream, a window in µs, and at the most so many nodes, the longest."""
-
-    stream: int | None = None
-    time_us: tuple[float, float] | None = None
-    max_nodes: int = 2_000
-
-
 def lanes_chart(
-    work: Workload, start_ns: Int64, end_ns: Int64, part: Part, critical: Rows | None = None
+    work: Workload,
+    start_ns: Int64,
+    end_ns: Int64,
+    stream: int | None,
+    time_us: tuple[float, float] | None,
+    max_nodes: int,
+    critical: Rows | None = None,
 ) -> "alt.Chart":
     """Returns a chart with a lane for each thread and stream, and a bar for each node.
 
-    Nodes beside the `critical` ones are faded, if any are given. Raises ValueError where the part holds no node.
+    It is of one stream, a time in µs and at the most so many nodes, the longest. Nodes beside the `critical` ones are
+    faded, if any are given. Raises ValueError where no node is left.
     """
     require("chart")
     import altair as alt
 
-    checked("plot", time_us=part.time_us)
+    checked("plot", time_us=time_us)
     is_chosen = ~np.isin(work.node_class, (NodeClass.METADATA, NodeClass.DELAY)) & (end_ns > start_ns)
-    if part.stream is not None:
-        of_stream = [lane.is_stream and lane.stream == part.stream for lane in work.lanes]
+    if stream is not None:
+        of_stream = [lane.is_stream and lane.stream == stream for lane in work.lanes]
         is_chosen &= np.array(of_stream, bool)[work.lane]
-    if part.time_us is not None:
-        is_chosen &= (end_ns > part.time_us[0] * 1000) & (start_ns < part.time_us[1] * 1000)
+    if time_us is not None:
+        is_chosen &= (end_ns > time_us[0] * 1000) & (start_ns < time_us[1] * 1000)
     chosen = np.flatnonzero(is_chosen)
-    rows = chosen[np.argsort(-(end_ns - start_ns)[chosen], kind="stable")][: part.max_nodes]
+    rows = chosen[np.argsort(-(end_ns - start_ns)[chosen], kind="stable")][:max_nodes]
     if not len(rows):
         streams = sorted({lane.stream for lane in work.lanes if lane.is_stream})
         raise ValueError(f"there is no node in this part of the run, which has the streams {streams}")

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from .linker.windows import EVERYTHING, Window, given_window
-from .pictures import Part, lanes_chart
+from .pictures import lanes_chart
 from .schema.arguments import FilePath, Paths, check_ending, given, given_path, given_paths, texts
 from .schema.columns import Frame, Summary, summary_html, summary_text as repr_text, time_text
 from .schema.errors import nearest
@@ -145,7 +145,7 @@ class Replay(ReplayRecord):
     ) -> "alt.Chart":
         """Returns an Altair chart of the replayed run, faded beside the critical path; see `ExecutionGraph.plot`."""
         critical = path_rows(self)
-        return lanes_chart(self.work, self.start_ns, self.end_ns, Part(stream, time_us, max_nodes), critical)
+        return lanes_chart(self.work, self.start_ns, self.end_ns, stream, time_us, max_nodes, critical)
 
     def write_timeline(self, path: FilePath) -> None:
         """Writes the measured and the replayed run as a trace for https://ui.perfetto.dev; .json or .json.gz.

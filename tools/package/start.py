@@ -25,11 +25,20 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
+    command = name.replace("_", "-")
+
+    def stop(*_: Any) -> None:
+        os.write(2, f"{command}: interrupted\n".encode())
+        os._exit(STOPPED)
+
     def start(arguments: Sequence[str] | None = None) -> NoReturn:
         # no sums here are worth more threads, each of which takes memory and may be one too many
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         _open_closed_streams()
-        _end_in_a_line(name.replace("_", "-"))
+        for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            # who starts a command in the background may have made it deaf to Ctrl-C
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, stop)
         # or Python looks for garbage among all objects of the libraries before the process ends
         atexit.register(gc.freeze)
         import importlib
@@ -40,9 +49,9 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
             # before the command works; `tools.command` says the same later
             if not isinstance(error, MemoryError) and UNMAPPED not in str(error):
                 raise
-            os.write(2, f"{name.replace('_', '-')}: error: {NO_MEMORY}\n".encode())
+            os.write(2, f"{command}: error: {NO_MEMORY}\n".encode())
             sys.exit(1)
-        raise AssertionError(f"{name} returned")
+        raise AssertionError(f"{command} returned")
 
     return start
 
@@ -60,14 +69,3 @@ def _open_closed_streams() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
-
-
-def _end_in_a_line(command: str) -> None:
-    def stop(*_: Any) -> None:
-        os.write(2, f"{command}: interrupted\n".encode())
-        os._exit(STOPPED)
-
-    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        # who starts a command in the background may have made it deaf to Ctrl-C
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, stop)
