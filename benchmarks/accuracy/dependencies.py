@@ -12,7 +12,7 @@ import numpy as np
 from execgraph.schema.columns import Bool, Int64, is_group_start
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.tools.generate import Edges, Job, Machine, RankRun, as_numpy, correlation, identify, is_recorded
+from execgraph.tools.generate import Job, Machine, RankRun, Table, as_numpy, correlation, identify, is_recorded
 from execgraph.tools.replay import gather
 
 from .partial_order import PartialOrder
@@ -108,7 +108,7 @@ class TrueOrder:
         return source, target
 
 
-def _pairs(edges: Edges) -> tuple[Int64, Int64]:
+def _pairs(edges: Table) -> tuple[Int64, Int64]:
     return as_numpy(edges.source), as_numpy(edges.target)
 
 

@@ -16,4 +16,5 @@ from .files import (
     protecting_inputs as protecting_inputs,
     put_in_place as put_in_place,
     state_of as state_of,
+    write_items as write_items,
 )

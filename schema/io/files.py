@@ -14,9 +14,10 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from gzip import GzipFile
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -36,6 +37,7 @@ LARGEST_RATIO = {GZIP_MAGIC: 200, ZSTD_MAGIC: 500}
 twice that.
 """
 LEAST_SUSPECT = 1 << 28
+ITEMS_AT_ONCE = 4096
 MAX_SIZE = "EXECGRAPH_MAX_SIZE"
 """The environment variable with the most bytes that a file may decompress to, as all processes of a command have it."""
 SIZE = re.compile(r"(\d{1,18})([KMGT]?)B?", re.IGNORECASE)
@@ -238,6 +240,14 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
     except OSError as error:
         remedy = WHEN_NOT_WRITTEN.get(error.errno or 0, "check that its folder is there and has room")
         raise DataError(f"{path}: cannot be written ({error.strerror or error}); {remedy}") from error
+
+
+def write_items(file: IO[bytes], items: Iterable[str]) -> None:
+    """Writes the items of a JSON list, each on a line of its own, many at once."""
+    pending, separator = iter(items), "\n"
+    while piece := [*islice(pending, ITEMS_AT_ONCE)]:
+        file.write((separator + ",\n".join(piece)).encode())
+        separator = ",\n"
 
 
 def put_in_place(made: Path, path: Path) -> None:

@@ -30,9 +30,9 @@ from .machine import (
 )
 from .nccl import BYTES_PER_US as BYTES_PER_US, Communicator as Communicator, Work as Work, world as world
 from .record import (
-    Edges as Edges,
     RankRun as RankRun,
     Run as Run,
+    Table as Table,
     as_numpy as as_numpy,
     correlation as correlation,
     identify as identify,

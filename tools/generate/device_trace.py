@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from itertools import chain, cycle, islice
 
-from ...schema.io import open_output
+from ...schema.io import open_output, write_items
 from .job import NONE, Collective, Opaque, Tensor, Value
 from .machine import BASE_NS, Machine
 from .record import (
@@ -70,7 +70,6 @@ FRAMES = (
     "<built-in function len>",
 )
 """What Python goes through before it calls an op."""
-ROWS_AT_ONCE = 4096
 
 
 def write_device_trace(
@@ -90,12 +89,9 @@ def write_device_trace(
         profile.names(),
         profile.window(),
     )
-    separator = "\n"
     with open_output(path) as file:
         file.write(_head(who, machine, path, stacks).encode())
-        while piece := [*islice(rows, ROWS_AT_ONCE)]:
-            file.write((separator + ",\n".join(piece)).encode())
-            separator = ",\n"
+        write_items(file, rows)
         file.write(b"\n  ]\n}\n")
 
 

@@ -29,7 +29,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ...schema.errors import DataError
-from ...schema.io import make_folder, open_output
+from ...schema.io import make_folder, open_output, write_items
 from .device_trace import write_device_trace
 from .host_trace import write_host_trace
 from .job import NONE, Job
@@ -55,10 +55,7 @@ def _write_truth(run: Run, path: Path, makespans: Mapping[str, int]) -> None:
             file.write(((",\n" if rank.rank else "\n") + json.dumps(of_rank)[:-1]).encode())
             for name, rows in _truth_of(rank, identify(run.job, rank.rank).tids):
                 file.write(f', "{name}": ['.encode())
-                separator = "\n"
-                for row in rows:
-                    file.write((separator + json.dumps(row)).encode())
-                    separator = ",\n"
+                write_items(file, map(json.dumps, rows))
                 file.write(b"]")
             file.write(b"}")
         file.write(b"\n]}\n")

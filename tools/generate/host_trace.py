@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...schema.io import open_output
+from ...schema.io import open_output, write_items
 from .job import ITEM_BYTES, NONE, Collective, Opaque, Tensor, Value
 from .record import Identity, RankRun, as_numpy, record_function
 
@@ -159,10 +159,7 @@ def write_host_trace(run: RankRun, who: Identity, path: str) -> None:
     )
     with open_output(path) as file:
         file.write(head.encode())
-        separator = b"\n"
-        for node in _nodes(run, who):
-            file.write(separator + node.encode())
-            separator = b",\n"
+        write_items(file, _nodes(run, who))
         file.write(f'\n  ],\n  "finish_ts": {1000 + run.period().end // 1_000_000}\n}}\n'.encode())
 
 

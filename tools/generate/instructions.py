@@ -5,7 +5,7 @@ Each says what it does to the thread that runs it. Programs may have others, wit
 
 from typing import NamedTuple
 
-from .job import HOST, NONE, Activity, Op
+from .job import HOST, NONE, STEP, Activity, Op
 from .record import CONTEXT_SYNC, EVENT_SYNC, STREAM_SYNC, STREAM_WAIT
 from .simulation import IDLE, QUEUE_LIMIT, RecordedEvent, Rendezvous, Running, Thread
 
@@ -31,7 +31,7 @@ class Begin(NamedTuple):
         code = process.ops[op]
         order = (self.sequence, self.forward_thread, forward, self.comm_sequence)
         thread.rows.append(process.record.ops.append(code, thread.index, thread.time, NONE, thread.op, *order))
-        thread.factors.append(None if op.is_step else thread.simulation.factors.of(op.name, HOST))
+        thread.factors.append(None if op.name.startswith(STEP) else thread.simulation.factors.of(op.name, HOST))
         return True
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from .machine import DEFAULT, Machine
 
 COMPUTATION, COMMUNICATION, MEMORY, HOST = "computation", "communication", "memory", "host"
+STEP = "ProfilerStep#"
 ITEM_BYTES = {"float": 4, "long int": 8}
 NONE = -1
 
@@ -90,7 +91,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
-    """A host op or, where `annotation`, a user annotation."""
+    """A host op or, where `annotation`, a user annotation. One that marks a training step owns no time."""
 
     name: str
     inputs: Values = ()
@@ -99,11 +100,6 @@ class Op:
     scope: int = 0
     annotation: bool = False
     collective: Collective | None = None
-
-    @property
-    def is_step(self) -> bool:
-        """Marks a training step: it owns no time."""
-        return self.name.startswith("ProfilerStep#")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

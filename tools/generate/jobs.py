@@ -4,11 +4,11 @@ A program writes what one rank does and yields after each step. Every one has wa
 and hold the run up once durations change.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from .job import Group, Job, Step, Tensor
+from .job import STEP, Group, Job, Step, Tensor
 from .layers import (
     add,
     backward,
@@ -32,7 +32,6 @@ from .nccl import (
     Shards,
     exchange,
     expert_groups,
-    hook_of,
     layer_buckets,
     replica_buckets,
     replica_groups,
@@ -58,7 +57,7 @@ def steps(process: Process) -> Iterator[int]:
     """Yields the training steps, each in its annotation; the profiler waits for the device after the last one."""
     process.main.work(process.random.uniform(2.0, 4.0))
     for step in range(process.size.steps):
-        with process.main.annotation(f"ProfilerStep#{step}", own_us=0.1):
+        with process.main.annotation(f"{STEP}{step}", own_us=0.1):
             yield step
     process.main.synchronize_device()
 
@@ -72,9 +71,10 @@ def model(process: Process, x: Tensor) -> Tensor:
         return mse_loss(process, x, process.tensor("target", *x.shape))
 
 
-def train(process: Process, step: int, loss: Tensor, buckets: Sequence[Buckets] = ()) -> None:
-    """Goes back from the loss, with the gradients in the buckets, and steps; looks at every second loss."""
-    backward(process, loss, [of_group.finish for of_group in buckets])
+def train(process: Process, step: int, loss: Tensor, parameters: list[tuple[Tensor, Tensor]] | None = None) -> None:
+    """Goes back from the loss and steps, `parameters` where the optimizer has others; looks at every second loss."""
+    backward(process, loss)
+    process.parameters = parameters or process.parameters
     sgd_step(process)
     if step % 2:
         item(process, loss)
@@ -162,10 +162,10 @@ def _pipelined(process: Process, stages: int) -> Iterator[None]:
             x = y = process.tensor(f"input {micro}", size.tokens // MICRO_BATCHES or 1, size.hidden)
             if stage > 0:
                 before.receive(main, x, rank - 1).wait(main)
-            reduced = buckets[0] if buckets and micro == MICRO_BATCHES - 1 else None
+            is_reduced = buckets is not None and micro == MICRO_BATCHES - 1
             for index, layer in enumerate(layers):
-                result = f"layers.{layer} of {micro}"
-                y = linear(process, f"layers.{layer}", y, size.hidden, hook_of(reduced, index), result=result)
+                hook, result = buckets.layer(index) if buckets and is_reduced else None, f"layers.{layer} of {micro}"
+                y = linear(process, f"layers.{layer}", y, size.hidden, hook, result)
                 y = relu(process, f"relu {layer} of {micro}", y)
             if is_last:
                 y = mse_loss(process, y, process.tensor("target", *y.shape))
@@ -173,10 +173,10 @@ def _pipelined(process: Process, stages: int) -> Iterator[None]:
                 sent.append(after.send(main, y, rank + 1))
             tapes.append((process.tape, x, y))
             process.tape = []
-        for micro, (process.tape, x, y) in enumerate(tapes, 1):
+        for process.tape, x, y in tapes:
             if not is_last:
                 after.receive(main, process.gradient(y), rank + 1).wait(main)
-            backward(process, y, [of_group.finish for of_group in buckets if micro == MICRO_BATCHES])
+            backward(process, y)
             if stage > 0:
                 sent.append(before.send(main, process.gradient(x), rank - 1))
         for work in sent:
@@ -201,11 +201,7 @@ def sharded(process: Process) -> Iterator[None]:
                 process.differentiable("PreBackwardFunctionBackward", (process.gradient(x),), gather)
                 x = relu(process, f"relu {layer}", x)
         loss = mse_loss(process, x, process.tensor("target", *x.shape))
-        backward(process, loss, [shards.finish])
-        process.parameters = [(unit.shard, unit.shard_gradients) for unit in shards.units]
-        sgd_step(process)
-        if step % 2:
-            item(process, loss)
+        train(process, step, loss, [(unit.shard, unit.shard_gradients) for unit in shards.units])
         yield
 
 
@@ -219,7 +215,7 @@ def ddp(process: Process) -> Iterator[None]:
         with process.main.annotation("DistributedDataParallel.forward"):
             for layer in range(size.layers):
                 x = linear_relu(process, f"layers.{layer}", f"relu {layer}", x, size.hidden, buckets.layer(layer))
-        train(process, step, mse_loss(process, x, batch(process, "target")), [buckets])
+        train(process, step, mse_loss(process, x, batch(process, "target")))
         yield
 
 
@@ -246,28 +242,34 @@ def moe_dp(process: Process) -> Iterator[None]:
     size, rank = process.size, process.rank
     experts = next(group for group in expert_groups(size.ranks) if rank in group.ranks)
     of_all = Communicator(process, world(size.ranks), REDUCE_STREAM)
-    buckets = [layer_buckets(of_all, size.layers), *replica_buckets(process, len(experts.ranks), EXPERTS, size.layers)]
-    yield from _mixture(process, Communicator(process, experts, EXCHANGE_STREAM), buckets=buckets)
+    buckets = layer_buckets(of_all, size.layers), replica_buckets(process, len(experts.ranks), EXPERTS, size.layers)
+    yield from _mixture(process, Communicator(process, experts, EXCHANGE_STREAM), *buckets)
 
 
 def _mixture(
-    process: Process, communicator: Communicator, *, is_uneven: bool = False, buckets: Sequence[Buckets] = ()
+    process: Process,
+    communicator: Communicator,
+    of_shared: Buckets | None = None,
+    of_experts: Buckets | None = None,
+    *,
+    is_uneven: bool = False,
 ) -> Iterator[None]:
-    """`buckets` are those of the gradients of what is shared, and of the experts, where these are reduced."""
+    """Gradients of what is shared, and of the experts, are reduced where there are buckets for them."""
     size, ranks = process.size, len(communicator.group.ranks)
-    of_shared, of_experts = [*buckets, None, None][:2]
     for step in steps(process):
         x = batch(process)
         for layer in range(size.layers):
             there = _spread(ranks, x.shape[0], layer) if is_uneven else ()
             back = tuple(zip(*there, strict=True))
             dispatched = exchange(process, communicator, f"dispatch {layer}", x, there)
-            shared = linear(process, f"shared.{layer}", x, size.hidden, hook_of(of_shared, layer))
-            expert = linear(process, f"experts.{layer}", dispatched(), size.hidden, hook_of(of_experts, layer))
+            hook = of_shared.layer(layer) if of_shared else None
+            shared = linear(process, f"shared.{layer}", x, size.hidden, hook)
+            received, hook = dispatched(), of_experts.layer(layer) if of_experts else None
+            expert = linear(process, f"experts.{layer}", received, size.hidden, hook)
             combined = exchange(process, communicator, f"combine {layer}", expert, back)
             shared = relu(process, f"shared relu {layer}", shared)
             x = add(process, f"sum {layer}", shared, combined())
-        train(process, step, mse_loss(process, x, batch(process, "target")), buckets)
+        train(process, step, mse_loss(process, x, batch(process, "target")))
         yield
 
 
@@ -311,7 +313,7 @@ def dlrm(process: Process) -> Iterator[None]:
         x = concatenate(process, "interaction", x, exchanged())
         for layer in range(size.layers, 2 * size.layers + 1):
             x = linear_relu(process, f"top.{layer}", f"top relu {layer}", x, size.hidden, buckets.layer(layer))
-        train(process, step, mse_loss(process, x, batch(process, "target")), [buckets])
+        train(process, step, mse_loss(process, x, batch(process, "target")))
         yield
 
 

@@ -1,7 +1,8 @@
 """Layers, loss, backward and optimizer as PyTorch runs them on one stream."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 
 from .job import Activity, Tensor
 from .script import (
@@ -171,13 +172,10 @@ def accumulate(process: Process, parameter: Tensor, gradient: Tensor, on_gradien
     process.tape.append(Node("torch::autograd::AccumulateGrad", -1, (gradient,), body, hook))
 
 
-def backward(process: Process, loss: Tensor, at_end: Iterable[Callable[[Script], None]] = ()) -> None:
-    """loss.backward(): the main thread seeds the gradient and stands still while the autograd thread runs the tape.
-
-    What comes `at_end` is of that thread too.
-    """
+def backward(process: Process, loss: Tensor) -> None:
+    """loss.backward(): the main thread seeds the gradient and stands still while the autograd thread runs the tape."""
     seed(process, loss, process.compute)
-    begin_backward(process, AUTOGRAD, at_end)
+    begin_backward(process, AUTOGRAD)
     end_backward(process, AUTOGRAD)
 
 
@@ -188,7 +186,7 @@ def seed(process: Process, loss: Tensor, stream: int) -> None:
         process.main.kernel("aten::fill_", (ones, 1.0), (ones,), FILL, stream_us(ones), stream, 4.0)
 
 
-def begin_backward(process: Process, name: str, at_end: Iterable[Callable[[Script], None]] = ()) -> None:
+def begin_backward(process: Process, name: str) -> None:
     """Hands the tape to an autograd thread, whose engine evaluates its nodes in reverse."""
     script = process.scripts[name]
     process.main.put(f"backward on {name}")
@@ -202,8 +200,9 @@ def begin_backward(process: Process, name: str, at_end: Iterable[Callable[[Scrip
             if node.hook is not None:
                 node.hook(script)
     process.tape.clear()
-    for finish in at_end:
-        finish(script)
+    for _, wait in sorted(process.at_end, key=itemgetter(0)):
+        wait(script)
+    process.at_end.clear()
     script.put(f"backward done on {name}")
 
 

@@ -21,18 +21,18 @@ STEP_US = 6.0
 """Of a ring."""
 MESSAGE_US = 12.0
 """Before the first byte of a message arrives, and of all those of an all-to-all."""
-ANNOTATIONS = {
-    "allreduce": "nccl:all_reduce",
-    "_allgather_base": "nccl:_all_gather_base",
-    "_reduce_scatter_base": "nccl:_reduce_scatter_base",
-    "all_to_allv": "nccl:all_to_all",
-    "send": "nccl:send",
-    "recv": "nccl:recv",
+NAMES = {
+    "allreduce": ("c10d::allreduce_", "nccl:all_reduce"),
+    "_allgather_base": ("c10d::_allgather_base_", "nccl:_all_gather_base"),
+    "_reduce_scatter_base": ("c10d::_reduce_scatter_base_", "nccl:_reduce_scatter_base"),
+    "all_to_allv": ("c10d::alltoall_base_", "nccl:all_to_all"),
+    "send": ("c10d::send", "nccl:send"),
+    "recv": ("c10d::recv_", "nccl:recv"),
 }
+"""The op that begins a collective, and the annotation around its launch."""
 EVENTS_IN_USE = 64
 """Events are pooled: after so many collectives the first one's event is recorded anew."""
 OBJECT = Opaque("Object")
-MESSAGE_OPS = {"send": "c10d::send", "recv": "c10d::recv_"}
 COALESCED = Activity(MESSAGE_KERNEL, kind=COMMUNICATION)
 """The kernel of messages that were launched together; no record is around it."""
 NO_GROUP = Group("", "", ())
@@ -93,19 +93,19 @@ class Communicator:
         """c10d::allreduce_, in place; each rank sends and receives 2 (n-1)/n of the tensor."""
         inputs, outputs = ((tensor,), OBJECT, OBJECT, None, True, -1), ((tensor,), OBJECT)
         collective = Collective("allreduce", self.group, self.group_rank, (tensor,))
-        return self._begin(script, "c10d::allreduce_", collective, inputs, outputs, self._around_ring(tensor, 2))
+        return self._begin(script, collective, inputs, outputs, self._around_ring(tensor, 2))
 
     def all_gather(self, script: Script, whole: Tensor, shard: Tensor) -> Work:
         """c10d::_allgather_base_: every rank gets the shards of all, each sends and receives (n-1)/n of the whole."""
         collective = Collective("_allgather_base", self.group, self.group_rank, (shard, whole))
         inputs, outputs = (whole, shard, OBJECT, True, -1), (whole, OBJECT)
-        return self._begin(script, "c10d::_allgather_base_", collective, inputs, outputs, self._around_ring(whole))
+        return self._begin(script, collective, inputs, outputs, self._around_ring(whole))
 
     def reduce_scatter(self, script: Script, shard: Tensor, whole: Tensor) -> Work:
         """c10d::_reduce_scatter_base_: every rank gets its shard of the sum and moves (n-1)/n of the whole."""
         collective = Collective("_reduce_scatter_base", self.group, self.group_rank, (whole, shard))
         inputs, outputs = (shard, whole, OBJECT, OBJECT, True, -1), (shard, OBJECT)
-        return self._begin(script, "c10d::_reduce_scatter_base_", collective, inputs, outputs, self._around_ring(whole))
+        return self._begin(script, collective, inputs, outputs, self._around_ring(whole))
 
     def all_to_all(self, script: Script, received: Tensor, sent: Tensor, rows: tuple[Rows, Rows] = ((), ())) -> Work:
         """c10d::alltoall_base_: `rows` are those sent to each member and received of each, by default equally many."""
@@ -120,7 +120,7 @@ class Communicator:
         collective = Collective("all_to_allv", self.group, self.group_rank, (sent, received), in_splits, out_splits)
         inputs = (received, sent, OBJECT, received_rows, sent_rows, True, -1)
         network = (MESSAGE_US, (1 - in_splits[self.group_rank] / max(sent.numel, 1)) * size_bytes(sent))
-        return self._begin(script, "c10d::alltoall_base_", collective, inputs, (OBJECT,), network)
+        return self._begin(script, collective, inputs, (OBJECT,), network)
 
     def send(self, script: Script, tensor: Tensor, to: int) -> Work:
         """Sends a tensor to a rank, numbered as in the job."""
@@ -131,12 +131,9 @@ class Communicator:
         return self._message(script, "recv", tensor, source)
 
     def _message(self, script: Script, name: str, tensor: Tensor, peer: int) -> Work:
-        message, inputs = self._recorded_message(name, tensor, peer), ((tensor,), OBJECT, peer, 0)
+        message = Collective(name, self.group, self.group.ranks.index(peer), (tensor,))
         network = (MESSAGE_US, size_bytes(tensor))
-        return self._begin(script, MESSAGE_OPS[name], message, inputs, (OBJECT,), network, own_us=12.0)
-
-    def _recorded_message(self, name: str, tensor: Tensor, peer: int) -> Collective:
-        return Collective(name, self.group, self.group.ranks.index(peer), (tensor,))
+        return self._begin(script, message, ((tensor,), OBJECT, peer, 0), (OBJECT,), network)
 
     def swap(self, script: Script, sent: Tensor, received: Tensor, peer: int) -> Work:
         """dist.batch_isend_irecv: a message to the peer and one from it, given one by one and run as one kernel."""
@@ -146,9 +143,10 @@ class Communicator:
         sequence = process.next_communication((self.group, "messages"))
         work = Work(process, sequence, f"swapped {self.stream} {sequence % EVENTS_IN_USE}")
         for name, tensor in (("send", sent), ("recv", received)):
-            collective, _ = process.collective(self._recorded_message(name, tensor, peer))
+            message = Collective(name, self.group, self.group.ranks.index(peer), (tensor,))
+            collective, _ = process.collective(message)
             with (
-                script.op(MESSAGE_OPS[name], ((tensor,), OBJECT, peer, 0), (OBJECT,), own_us=12.0),
+                script.op(NAMES[name][0], ((tensor,), OBJECT, peer, 0), (OBJECT,), own_us=12.0),
                 script.op("record_param_comms", (tensor,), (tensor,), collective=collective, comm_sequence=sequence),
             ):
                 script.call("cudaStreamIsCapturing")
@@ -160,42 +158,37 @@ class Communicator:
         return work
 
     def _begin(
-        self,
-        script: Script,
-        op: str,
-        collective: Collective,
-        inputs: Values,
-        outputs: Values,
-        network: tuple[float, float],
-        own_us: float = 15.0,
+        self, script: Script, collective: Collective, inputs: Values, outputs: Values, network: tuple[float, float]
     ) -> Work:
         """Begins a collective in its op; `network` are its latency in µs and the bytes that this rank moves."""
-        collective, activity = self.process.collective(collective)
-        sequence, rendezvous = self._next(collective)
-        work = Work(self.process, sequence, f"done {self.stream} {sequence % EVENTS_IN_USE}")
-        tensors = collective.tensors
+        process, group = self.process, self.group
+        collective, activity = process.collective(collective)
+        if collective.is_p2p:
+            # sender and receiver meet; a process numbers all its messages in a group, so the two sides of one seldom
+            # have the same number
+            peer = group.ranks[collective.rank]
+            way = (group, process.rank, peer) if collective.name == "send" else (group, peer, process.rank)
+            rendezvous = Rendezvous((*way, process.next_communication(way)), 2)
+            sequence = process.next_communication((group, "messages"))
+        else:
+            sequence = process.next_communication((group,))
+            rendezvous = Rendezvous((group, sequence), len(group.ranks))
+        work = Work(process, sequence, f"done {self.stream} {sequence % EVENTS_IN_USE}")
+        (op, annotation), tensors = NAMES[collective.name], collective.tensors
         with (
-            script.op(op, inputs, outputs, own_us=own_us),
+            script.op(op, inputs, outputs, own_us=12.0 if collective.is_p2p else 15.0),
             script.op("record_param_comms", tensors[:1], tensors[-1:], collective=collective, comm_sequence=sequence),
         ):
             script.call("cudaStreamIsCapturing")
             self._follow_compute(script)
-            with script.annotation(ANNOTATIONS[collective.name]):
+            with script.annotation(annotation):
                 script.rendezvous(activity, self.stream, self._ns(network), rendezvous, sequence)
             script.record(work.done, self.stream)
         return work
 
-    def _next(self, collective: Collective) -> tuple[int, Rendezvous]:
-        """Returns the sequence number, and where the members meet: all ranks of the group, or sender and receiver."""
-        group, process = collective.group, self.process
-        if not collective.is_p2p:
-            sequence = process.next_communication((group,))
-            return sequence, Rendezvous((group, sequence), len(group.ranks))
-        peer = group.ranks[collective.rank]
-        way = (group, process.rank, peer) if collective.name == "send" else (group, peer, process.rank)
-        rendezvous = Rendezvous((*way, process.next_communication(way)), 2)
-        # a process numbers all its messages in a group, so the two sides of one seldom have the same number
-        return process.next_communication((group, "messages")), rendezvous
+    def wait_at_end(self, work: Work) -> None:
+        """Lets backward end with a wait for the collective."""
+        self.process.at_end.append((self.stream, work.wait))
 
     def _follow_compute(self, script: Script) -> None:
         """Makes the communication stream wait for what the compute stream has been given so far."""
@@ -256,7 +249,6 @@ class Buckets:
     def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]]) -> None:
         self._communicator, self._process = communicator, communicator.process
         self._shapes = shapes
-        self._works: list[Work] = []
         self._filled: dict[int, int] = {}
 
     def layer(self, number: int) -> OnGradient:
@@ -273,16 +265,10 @@ class Buckets:
             with script.op("torch::distributed::reducer::mul_out", (view, gradient, 0.5), (view,)):
                 script.kernel("aten::mul", (gradient, 0.5, view), (view,), SCALE, stream_us(gradient, view), COMPUTE)
             if self._filled[bucket] == flat.numel:
-                self._works.append(self._communicator.all_reduce(script, flat))
+                del self._filled[bucket]
+                self._communicator.wait_at_end(self._communicator.all_reduce(script, flat))
 
         return on_gradient
-
-    def finish(self, script: Script) -> None:
-        """At the end of backward: the compute stream waits for every bucket."""
-        for work in self._works:
-            work.wait(script)
-        self._works.clear()
-        self._filled.clear()
 
 
 def layer_buckets(communicator: Communicator, layers: int) -> Buckets:
@@ -291,15 +277,10 @@ def layer_buckets(communicator: Communicator, layers: int) -> Buckets:
     return Buckets(communicator, [(width, width)] * layers)
 
 
-def replica_buckets(process: Process, of: int, description: str, layers: int) -> list[Buckets]:
-    """Returns the buckets that a rank shares with its replicas, one in every `of` ranks; none without replicas."""
+def replica_buckets(process: Process, of: int, description: str, layers: int) -> Buckets | None:
+    """Returns the buckets that a rank shares with its replicas, one in every `of` ranks; None without replicas."""
     group = replica_groups(process.size.ranks, of, description)[process.rank % of]
-    return [layer_buckets(Communicator(process, group, REPLICAS_STREAM), layers)] if len(group.ranks) > 1 else []
-
-
-def hook_of(buckets: Buckets | None, layer: int) -> OnGradient | None:
-    """Returns the hook for the parameters of a layer, where there are buckets."""
-    return buckets.layer(layer) if buckets else None
+    return layer_buckets(Communicator(process, group, REPLICAS_STREAM), layers) if len(group.ranks) > 1 else None
 
 
 class Unit(NamedTuple):
@@ -326,7 +307,6 @@ class Shards:
             gradients = process.tensor(f"gradients {layer}", shard_size * ranks)
             self.units.append(Unit(full, shard, gradients, process.tensor(f"shard of gradients {layer}", shard_size)))
         self._gathering: dict[int, Work] = {}
-        self._scattering: list[Work] = []
         self._filled: dict[int, list[Tensor]] = {}
 
     def use(self, script: Script, layer: int, following: int) -> None:
@@ -348,12 +328,7 @@ class Shards:
             gradients = tuple(self._filled.pop(layer))
             us = stream_us(*gradients, unit.gradients)
             script.kernel("aten::cat", (gradients, 0), (unit.gradients,), CAT, us, COMPUTE, own_us=10.0)
-            self._scattering.append(self._communicator.reduce_scatter(script, unit.shard_gradients, unit.gradients))
+            work = self._communicator.reduce_scatter(script, unit.shard_gradients, unit.gradients)
+            self._communicator.wait_at_end(work)
 
         return hook
-
-    def finish(self, script: Script) -> None:
-        """At the end of backward: the compute stream waits for every shard of gradients."""
-        for work in self._scattering:
-            work.wait(script)
-        self._scattering.clear()

@@ -6,13 +6,13 @@ Row i of a table is the i-th thing of its kind that began. Times are int64 ns fr
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from .job import Activity, Group, Job, Op
+from .job import STEP, Activity, Group, Job, Op
 from .machine import Machine
 
 Column: TypeAlias = "array[int]"
@@ -24,12 +24,14 @@ DEVICES_PER_NODE = 8
 
 
 class Table:
-    """Columns of equal length, by the names that a table declares."""
+    """Columns of equal length, each an attribute of its name."""
 
-    def __init__(self) -> None:
-        self._columns = tuple(array("q") for _ in type(self).__annotations__)
-        for name, column in zip(type(self).__annotations__, self._columns, strict=True):
-            setattr(self, name, column)
+    def __init__(self, *names: str) -> None:
+        self._columns = tuple(array("q") for _ in names)
+        self.__dict__.update(zip(names, self._columns, strict=True))
+
+    def __getattr__(self, name: str) -> Column:
+        raise AttributeError(f"no column is called {name}")
 
     def append(self, *values: int) -> int:
         """Adds a row with the values in the order of the columns and returns its number."""
@@ -45,91 +47,35 @@ class Table:
         return len(self._columns[0])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and self._columns == other._columns
+        return isinstance(other, Table) and self.__dict__ == other.__dict__
 
     __hash__ = None  # type: ignore[assignment]
 
 
-class Ops(Table):
-    """`op` is an index of RankRun.op_table, `forward_open` the open row on the thread of the differentiated op."""
-
-    op: Column
-    thread: Column
-    start: Column
-    end: Column
-    parent: Column
-    sequence: Column
-    forward_thread: Column
-    forward_open: Column
-    comm_sequence: Column
+OPS = ("op", "thread", "start", "end", "parent", "sequence", "forward_thread", "forward_open", "comm_sequence")
+CALLS = ("name", "thread", "start", "end", "op")
+ACTIVITIES = ("activity", "stream", "start", "end", "call", "node", "comm_sequence")
+SYNCS = ("kind", "call", "stream", "event", "recorded_on", "recorded_by")
+HANDOFFS = ("source", "given_ns", "target", "taken_ns", "waited")
 
 
-class Calls(Table):
-    """`name` is the position in RankRun.call_names, `op` the row of the innermost open op."""
-
-    name: Column
-    thread: Column
-    start: Column
-    end: Column
-    op: Column
-
-
-class Activities(Table):
-    """`activity` is an index of RankRun.activity_table, `node` the id in the launched graph (0: no graph)."""
-
-    activity: Column
-    stream: Column
-    start: Column
-    end: Column
-    call: Column
-    node: Column
-    comm_sequence: Column
-
-
-class Synchronisations(Table):
-    """CUPTI's record of a waiting call: `kind` in SYNC_KINDS, the waiting stream, the event and where it was made."""
-
-    kind: Column
-    call: Column
-    stream: Column
-    event: Column
-    recorded_on: Column
-    recorded_by: Column
-
-
-class Edges(Table):
-    """Pairs of rows: which tables they point into is said where the edges stand."""
-
-    source: Column
-    target: Column
-
-
-class ThreadHandoffs(Table):
-    """Thread `source` gave at `given_ns` what `target` took at `taken_ns`; `waited` is 1 if the target had to wait."""
-
-    source: Column
-    given_ns: Column
-    target: Column
-    taken_ns: Column
-    waited: Column
-
-
-@dataclass(slots=True)
 class RankRun:
-    """The run of one rank. `event_waits` and `graph_order` join activities, `host_waits` calls and activities."""
+    """The run of one rank.
 
-    rank: int
-    op_table: list[Op] = field(default_factory=list)
-    activity_table: list[Activity] = field(default_factory=list)
-    call_names: list[str] = field(default_factory=list)
-    ops: Ops = field(default_factory=Ops)
-    calls: Calls = field(default_factory=Calls)
-    activities: Activities = field(default_factory=Activities)
-    syncs: Synchronisations = field(default_factory=Synchronisations)
-    event_waits: Edges = field(default_factory=Edges)
-    graph_order: Edges = field(default_factory=Edges)
-    host_waits: Edges = field(default_factory=Edges)
-    handoffs: ThreadHandoffs = field(default_factory=ThreadHandoffs)
+    `op`, `activity` and `name` are positions in `op_table`, `activity_table` and `call_names`. An op's `forward_open`
+    is the open row on the thread of the differentiated op; a call's `op` the innermost open one; an activity's `node`
+    the id in the launched graph (0: no graph). `syncs` are CUPTI's records of waiting calls: `kind` in SYNC_KINDS, the
+    waiting stream, the event and where it was made. `event_waits` and `graph_order` join activities, `host_waits` calls
+    and activities. In `handoffs` thread `source` gave at `given_ns` what `target` took at `taken_ns`; `waited` is 1 if
+    the target had to wait.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.op_table, self.activity_table, self.call_names = list[Op](), list[Activity](), list[str]()
+        self.ops, self.calls, self.activities, self.syncs = (Table(*names) for names in (OPS, CALLS, ACTIVITIES, SYNCS))
+        self.event_waits, self.graph_order, self.host_waits = (Table("source", "target") for _ in range(3))
+        self.handoffs = Table(*HANDOFFS)
 
     @property
     def events(self) -> int:
@@ -138,13 +84,11 @@ class RankRun:
 
     def period(self) -> "TimeSpan":
         """Returns the time from the first start to the last end of ops, calls and activities, without step marks."""
-        is_op = ~np.array([op.is_step for op in self.op_table], bool)[as_numpy(self.ops.op)]
-        starts = [as_numpy(self.ops.start)[is_op], as_numpy(self.calls.start), as_numpy(self.activities.start)]
-        ends = [as_numpy(self.ops.end)[is_op], as_numpy(self.calls.end), as_numpy(self.activities.end)]
-        return TimeSpan(
-            min((int(times.min()) for times in starts if len(times)), default=0),
-            max((int(times.max()) for times in ends if len(times)), default=0),
-        )
+        is_op = np.array([not op.name.startswith(STEP) for op in self.op_table], bool)[as_numpy(self.ops.op)]
+        tables = [(as_numpy(table.start), as_numpy(table.end)) for table in (self.calls, self.activities)]
+        tables.append((as_numpy(self.ops.start)[is_op], as_numpy(self.ops.end)[is_op]))
+        spans = [(int(start.min()), int(end.max())) for start, end in tables if len(start)] or [(0, 0)]
+        return TimeSpan(min(start for start, _ in spans), max(end for _, end in spans))
 
 
 class TimeSpan(NamedTuple):

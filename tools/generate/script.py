@@ -252,7 +252,8 @@ class Process:
 
     `compute` is the stream on which layers run from now on, and their backward; `sequence` is the autograd sequence
     number that the next differentiable op takes. `parameters` are those of the step, each with its gradient; where
-    gradients are reduced in buckets, the optimizer takes the `views` of these.
+    gradients are reduced in buckets, the optimizer takes the `views` of these. Backward ends with the waits
+    `at_end`, of one communication stream after the other.
     """
 
     def __init__(self, rank: int, seed: int, size: Size, threads: tuple[str, ...], machine: Machine) -> None:
@@ -265,6 +266,7 @@ class Process:
         self.tape: list[Node] = []
         self.parameters: list[tuple[Tensor, Tensor]] = []
         self.views: dict[Tensor, Tensor] = {}
+        self.at_end: list[tuple[int, Callable[[Script], None]]] = []
         self._tensors: dict[str, Tensor] = {}
         self._storages = 0
         self._communications = Counter[tuple[object, ...]]()

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ...schema.columns import Interner
 from .job import HOST, NONE, Activity, Instruction, Job, Op
 from .machine import Factors
-from .record import Activities, RankRun, Run
+from .record import RankRun, Run, Table
 
 IDLE = "host idle"
 QUEUE_LIMIT = 1024
@@ -44,7 +44,7 @@ class Running:
     """
 
     rank: int
-    table: Activities
+    table: Table
     row: int
     stream: int
     sources: "Sequence[Running]"

@@ -83,7 +83,11 @@ class _Line(NamedTuple):
 
 def draw_flow(flow: DataFlow) -> str:
     """Returns the picture."""
-    return _Drawing(flow).picture()
+    drawing = _Drawing(flow)
+    place = drawing.put(MARGIN, TOP, flow.root)
+    heading, end_of_heading = drawing.heading()
+    width, height = max(place.right + OUTSIDE, end_of_heading) + MARGIN, place.bottom + MARGIN
+    return svg(width, height, STYLE, (*heading, *drawing.frames(), *drawing.arrows(), *drawing.closed_boxes()))
 
 
 class _Drawing:
@@ -97,14 +101,7 @@ class _Drawing:
         self.sizes: dict[Box, Size] = {}
         self.lines: dict[Box, list[_Line]] = {}
         self.places: dict[Box, Place] = {}
-
-    def picture(self) -> str:
-        """Returns the picture."""
         self._measure(self.root)
-        place = self._put(MARGIN, TOP, self.root)
-        heading, end_of_heading = self._heading()
-        width, height = max(place.right + OUTSIDE, end_of_heading) + MARGIN, place.bottom + MARGIN
-        return svg(width, height, STYLE, (*heading, *self._frames(), *self._arrows(), *self._closed_boxes()))
 
     # where boxes lie
 
@@ -140,7 +137,7 @@ class _Drawing:
                 line.append(box)
             yield self._line(line, ACROSS, DOWN)
 
-    def _put(self, x: float, y: float, box: Box) -> Place:
+    def put(self, x: float, y: float, box: Box) -> Place:
         """Places a box right of and below a point, and returns its place."""
         width, height = self.sizes[box]
         self.places[box] = Place(x, y, width, height)
@@ -148,13 +145,13 @@ class _Drawing:
         for line in self.lines.get(box, []):
             line_x = x + (width - line.width) / 2
             for inner in line.boxes:
-                line_x = self._put(line_x, y, inner).right + line.apart
+                line_x = self.put(line_x, y, inner).right + line.apart
             y += line.height + line.below
         return self.places[box]
 
     # what is drawn
 
-    def _heading(self) -> tuple[list[str], float]:
+    def heading(self) -> tuple[list[str], float]:
         """Returns the title and a line of the colours and arrows that occur, and where it ends."""
         parts = [f'<text class="title" x="{MARGIN}" y="22">{xml_text(self.flow.title)}</text>']
         x = float(MARGIN)
@@ -172,7 +169,7 @@ class _Drawing:
         parts.append(f'<text class="small" x="{x:.1f}" y="44">{last}</text>')
         return parts, x + SMALL_LETTER * len(last)
 
-    def _frames(self) -> Iterator[str]:
+    def frames(self) -> Iterator[str]:
         """Yields the open boxes, outer ones first."""
         for box in self.root.walk():
             if box in self.shown.opened and box is not self.root:
@@ -181,7 +178,7 @@ class _Drawing:
                 yield f'<text class="name" x="{place.x + PAD:.1f}" y="{place.y + 17:.1f}">{xml_text(box.title)} '
                 yield f'<tspan class="small">{self.flow.figures(box)}</tspan></text>'
 
-    def _closed_boxes(self) -> Iterator[str]:
+    def closed_boxes(self) -> Iterator[str]:
         """Yields the boxes that are not open."""
         for box in self.shown.closed:
             x, y, width, height = self.places[box]
@@ -201,7 +198,7 @@ class _Drawing:
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{round_}"'
         return f'<rect class="{look}" {place}><title>{xml_text(self.flow.full_text(box))}</title></rect>'
 
-    def _arrows(self) -> Iterator[str]:
+    def arrows(self) -> Iterator[str]:
         """Yields what flows between the closed boxes."""
         on_path = {box for box in self.shown.closed if self.flow.is_on_path(box)}
         critical = {ends for ends in self.shown.critical_links if {*ends} <= on_path}

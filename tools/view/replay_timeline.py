@@ -7,14 +7,13 @@ replay only, metadata nodes in neither.
 """
 
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 import orjson
 
 from ...schema.columns import ABSENT, Int64, is_group_start, rows_by_number
 from ...schema.graph import DependencyKind
-from ...schema.io import open_output
+from ...schema.io import open_output, write_items
 from ..replay import Classes, NodeClass, Replay
 from .drawing import lane_names
 
@@ -26,15 +25,13 @@ START_OF_FLOW, END_OF_FLOW = '"ph":"s"', '"ph":"f","bp":"e"'
 
 def write_timeline(replay: Replay, path: str) -> None:
     """Writes the complete trace or nothing, compressed if the name ends in .gz."""
-    names, separator = lane_names(replay.work), ""
+    names = lane_names(replay.work)
     # process 0 would be the kernel's idle task to Perfetto
     processes = enumerate(_processes(replay), start=1)
     events = (event for pid, process in processes for event in process.events(pid, names))
     with open_output(path) as stream:
-        stream.write(b'{"displayTimeUnit": "ns", "traceEvents": [\n')
-        while piece := [*islice(events, EVENTS_AT_ONCE)]:
-            stream.write((separator + ",\n".join(piece)).encode())
-            separator = ",\n"
+        stream.write(b'{"displayTimeUnit": "ns", "traceEvents": [')
+        write_items(stream, events)
         stream.write(b"\n]}\n")
 
 

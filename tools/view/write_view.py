@@ -111,23 +111,17 @@ def write_view(graph: ExecutionGraph, viewed: Viewed, path: str) -> None:
     selection, seen, picture, _ = viewed
     with open_output(path) as stream:
         if picture == LANES:
-            lanes = draw_lanes(seen.graph, seen.origin_ns, selection.centre, seen.time_us)
+            lanes = draw_lanes(seen.graph, seen.origin_ns, selection.centre, selection.time_us)
             stream.write(lanes.encode("utf-8", "replace"))
         elif picture == FLOW:
-            path_ns = path_times(replay(graph))[graph.rows_of(seen.graph.id)]
-            flow = data_flow(seen.graph, _title(graph, selection), path_ns, sought=seen.sought)
+            rank, path_ns = graph.number("rank", -1), path_times(replay(graph))[graph.rows_of(seen.graph.id)]
+            title = [f"rank {rank}" if rank >= 0 else "Execution graph"]
+            title += [f"step {selection.step}"] if selection.step is not None else []
+            title += [f"module {selection.module}"] if selection.module else []
+            title += [selection.op] if selection.op else []
+            flow = data_flow(seen.graph, ", ".join(title), path_ns, sought=seen.sought)
             stream.write(draw_flow(flow).encode("utf-8", "replace"))
         elif form_of(path) == ".dot":
             write_dot(seen.graph, stream)
         else:
             write_graphml(seen.graph, stream)
-
-
-def _title(graph: ExecutionGraph, selection: Selection) -> str:
-    """Returns what the picture shows, in words."""
-    rank = graph.number("rank", -1)
-    parts = [f"rank {rank}"] if rank >= 0 else ["Execution graph"]
-    parts += [f"step {selection.step}"] if selection.step is not None else []
-    parts += [f"module {selection.module}"] if selection.module else []
-    parts += [selection.op] if selection.op else []
-    return ", ".join(parts)
