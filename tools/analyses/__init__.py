@@ -41,7 +41,7 @@ from .device_time import (
 )
 from .differences import WHOLE as WHOLE, WITHOUT_PROFILER as WITHOUT_PROFILER, trace_diff as trace_diff
 from .efficiency import cupti_counters, efficiency
-from .findings import find as find, together as together
+from .findings import find as find, together as together, verdict as verdict
 from .graphs import graph_replays, read_captures as read_captures
 from .job import (
     Finding as Finding,
@@ -63,7 +63,6 @@ from .reading import (
     read_rank as read_rank,
 )
 from .table import Column as Column, Table as Table
-from .verdict import verdict as verdict
 
 ANALYSES: tuple[Analysis, ...] = (
     temporal_breakdown,

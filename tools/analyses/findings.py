@@ -1,17 +1,34 @@
-"""What holds a run up, and what to try: rules over one record of the job, each with its gain by a replay.
+"""What holds a run up, and what to try: rules over one record of the job, each with its gain by a replay; and what
+limits the run, in one sentence, or why that cannot be told.
 
 A rule is a function from the `Job` to findings. Those that would gain less than 2 % are left out; the others come in
 the order of their gain, then what limits the trust in them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from .job import Finding, Gain, Job
-from .rules_host import data_loader, heaviest_op, idle_between_steps, pauses, small_kernels
+from ...schema.columns import time_text
+from ...schema.errors import Remedy, Words
+from ...schema.machine import HOST_TRACE_US
+from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
+from ..terminal import ranges
+from .job import LEAST_PCT, Finding, Gain, Job, counted
+from .ops import HOST_PHASES
+from .rules_host import data_loader, heaviest_op, host_waits, idle_between_steps, pageable_copies, pauses, small_kernels
 from .rules_products import matrix_products
-from .rules_ranks import absent_ranks, exposed_communication, late_start, shared_device, straggler
-from .rules_records import lost_records, memory_peaks, missing_records, unexplained_time
-from .rules_waits import host_waits, pageable_copies
+from .rules_ranks import (
+    absent_ranks,
+    exposed_communication,
+    late_start,
+    latest_begin,
+    lost_records,
+    memory_peaks,
+    missing_records,
+    shared_device,
+    straggler,
+    unexplained_time,
+)
 
 ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
@@ -37,6 +54,24 @@ RULES: tuple[Rule, ...] = (
     shared_device,
     memory_peaks,
 )
+TWICE_AS_FAST = 0.5
+MOST_OF_PATH = 50.0
+"""What is less of the critical path is said by its gain."""
+WORST_ERROR_PCT = 1.0
+"""A replay that is further off the measured run says nothing about it."""
+MOST_UNEXPLAINED_PCT = 20.0
+"""If more of the critical path than this is unexplained, what limits the run may be in it."""
+TOLERANCE_PCT = 5.0
+"""By how much a gain may exceed the time in which the device does not compute."""
+LIMITS = {
+    NodeClass.HOST: ("host", "host delay", "launch", "hand-off", "program order", "unrecorded"),
+    NodeClass.COMPUTATION: ("computation",),
+    NodeClass.COMMUNICATION: ("communication", "collective"),
+    NodeClass.MEMORY: ("memory",),
+}
+"""What may limit a run, and the kinds of time on the critical path that it stands for."""
+GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
+GPU_CALLS = ("cuda", "cu", "hip")
 
 
 def find(job: Job) -> list[Finding]:
@@ -55,3 +90,165 @@ def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
         return None
     of_all = job.gain_together(changes)
     return of_all if of_all.us < ADD_UP * sum(gain.us for gain in gains) else None
+
+
+class _Words(NamedTuple):
+    """How a verdict names what limits a run, what would be faster, and what is left."""
+
+    limits: str
+    faster: str
+    rest: str
+
+
+WORDS = {
+    NodeClass.HOST: _Words("The CPU limits the run", "A CPU", "work of the CPU"),
+    NodeClass.COMPUTATION: _Words("Computation limits the run", "Kernels", "computation"),
+    NodeClass.COMMUNICATION: _Words("Communication limits the run", "Communication", "communication"),
+    NodeClass.MEMORY: _Words("Copies limit the run", "Copies", "copies"),
+}
+
+
+class Verdict(NamedTuple):
+    """What limits the run, or, with `doubts`, that this cannot be told and why; it ends with `recording_cost`."""
+
+    sentence: str
+    doubts: list[str]
+    recording_cost: str = ""
+
+
+def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
+    """Returns what limits the job, by how much and what to do; withdrawn where the figures contradict it. Says whether
+    that is the run without a profiler.
+    """
+    present = [node_class for node_class in LIMITS if (job.work.node_class == node_class).any()] or [NodeClass.HOST]
+    on_path = {limit: sum(job.path_us.get(kind, 0.0) for kind in kinds) for limit, kinds in LIMITS.items()}
+    gains = {node_class: job.gain_of_class(node_class, TWICE_AS_FAST) for node_class in present}
+    limit = max(present, key=lambda node_class: gains[node_class].us)
+    gain, largest = gains[limit], max(on_path, key=lambda node_class: on_path[node_class])
+    doubts = [*_doubts(job, limit, gain)]
+    best = next((finding for finding in findings if finding.gain is not None), None)
+    if doubts:
+        uncertain = " The gains below are as uncertain." if best else ""
+        rest = _otherwise(job, largest, on_path[largest])
+        said = f"What limits the run cannot be told: {'; '.join(doubts)}.{rest}{uncertain}"
+    else:
+        said = f"{_head(job, limit, gain, 100 * on_path[limit] / job.length_us)}. "
+        if best is None or best.gain is None:
+            said += f"{WORDS[limit].faster} twice as fast would save {gain.share} ({gain.time})."
+        else:
+            saves = f"{best.remedy} would save {best.gain.share} ({best.gain.time})"
+            said += f"{best.title}: {best.facts[0]}. {saves}."
+    if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
+        said = f"As recorded, {said[0].lower()}{said[1:]}"
+    cost = _recording_cost(job, largest if doubts else limit)
+    return Verdict(" ".join(filter(None, (said, cost))), doubts, cost)
+
+
+def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
+    if not job.is_on_device:
+        # the shares of the phases of the steps, the longest first, as far as they are known
+        rows = job.rows("host_phases")
+        whole = sum(row["time"] for row in rows)
+        shares = [(100 * sum(row[name] for row in rows) / whole, name) for name in HOST_PHASES] if whole else []
+        words = {"between_ops": "Python between ops", "data_loading": "data loading"}
+        longest = sorted((share, name) for share, name in shares if share >= 1)[::-1]
+        phases = ", ".join(f"{share:.0f} % {words.get(name, name)}" for share, name in longest)
+        return f"All work is on the CPU{phases and f': {phases}'}"
+    if limit is NodeClass.HOST:
+        calls = [name for rank in job.ranks for name in rank.graph.name.table]
+        word = "GPU" if any(name.startswith(GPU_CALLS) for name in calls) else "device"
+        devices = f"{word}{'s wait' if len(job.rows('temporal_breakdown')) > 1 else ' waits'}"
+        return f"The {devices} for the CPU: idle {100 - job.busy_pct:.0f} % of the time"
+    if path_pct < MOST_OF_PATH:
+        return f"{WORDS[limit].limits} most: twice as fast, it would make the run {gain.pct:.0f} % shorter"
+    return f"{WORDS[limit].limits}: {path_pct:.0f} % of the critical path"
+
+
+def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
+    """Yields what contradicts any verdict, or this one."""
+    yield from _unrelated(job)
+    error = job.recorded.error_pct
+    if error is None:
+        yield "no time of the run was measured"
+    elif abs(error) > WORST_ERROR_PCT:
+        yield f"the replay is {error:+.1f} % off the measured run"
+    if reason := off_by_target(job.recorded):
+        yield reason
+    if 100 * job.unexplained_us > MOST_UNEXPLAINED_PCT * job.length_us:
+        (rank, begin_us), time_us = latest_begin(job), job.unexplained_us
+        share = f"{time_text(time_us)}, {100 * time_us / job.length_us:.0f} % of the run,"
+        late = f"rank {rank} begins {share} after the first rank, and the traces do not show whether it or only its recording was late"
+        yield (
+            late if begin_us and begin_us >= 0.5 * time_us else f"for {share} the traces do not show what it waited for"
+        )
+    idle = 100 - max(job.device_shares("compute"), default=0.0)
+    if limit is NodeClass.HOST and job.is_on_device and gain.pct > idle + TOLERANCE_PCT:
+        yield (
+            f"a CPU twice as fast would save {gain.pct:.0f} % in the replay, but the device already computes for "
+            f"{100 - idle:.0f} % of the run: either kernels that run at once slow each other down, which the replay does not know, or "
+            "the CPU waits for the device in calls that are not recorded as waits"
+        )
+    if gain.pct < LEAST_PCT:
+        yield (
+            f"no kind of work at twice its speed would make the run more than {gain.pct:.1f} % shorter: either several "
+            "take as long side by side, or the traces do not show what waited for what"
+        )
+    if limit is NodeClass.COMMUNICATION and job.absent > 0:
+        absent = counted(job.absent, "rank")
+        yield f"it is communication, but without the traces of {absent}, waiting for them cannot be told from sending data"
+
+
+def _unrelated(job: Job) -> Iterator[str]:
+    """Yields why the ranks are not of one job, or that nothing shows that they are: no rank communicates, and not all
+    say of how many ranks the job is.
+    """
+    graphs = [rank.graph for rank in job.ranks]
+    if len(graphs) < 2:
+        return
+    ranks = f"ranks {ranges(sorted(rank.rank for rank in job.ranks))}"
+    is_joined = min(graph.number("world_size", -1) for graph in graphs) > 1
+    is_joined |= bool((job.work.node_class == NodeClass.COMMUNICATION).any())
+    if reason := why_not_one_job(graphs):
+        yield f"{ranks} do not fit together, as {reason}: {GIVE_ONE_RUN}"
+    elif job.world_size <= len(graphs) and not is_joined:
+        yield f"nothing shows that {ranks} are of one job, neither a collective nor a world size: {GIVE_ONE_RUN}"
+
+
+def _otherwise(job: Job, largest: NodeClass, largest_us: float) -> str:
+    """Returns a sentence on the largest part of the rest of the critical path."""
+    path_us = sum(job.path_us.values())
+    explained_us = path_us - job.unexplained_us
+    lead = "the rest of " if explained_us < 0.99 * path_us else ""
+    busy = f"; devices are busy for {job.busy_pct:.0f} % of the run" if job.rows("temporal_breakdown") else ""
+    if explained_us <= 0:
+        return ""
+    return f" Of {lead}the critical path, {100 * largest_us / explained_us:.0f} % is {WORDS[largest].rest}{busy}."
+
+
+def _recording_cost(job: Job, limit: NodeClass) -> str:
+    """Returns what recording did to the run that the verdict is on, in a sentence; "" if it hardly changed the run, or
+    nothing shows that it did.
+    """
+    recording = job.recording
+    if recording is not None:
+        recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
+        if recording.is_known:
+            return (
+                f"This is the run without a profiler, in which a step takes {without} and not {recorded} as recorded "
+                f"({recording.change_in_words}); tables, charts and the timeline show the recording."
+            )
+        return {
+            Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",
+            Cause.NOT_THE_HOST: f"A step takes {without} without a profiler and {recorded} as recorded, and a slower host alone does not "
+            "explain that: gains are of the recording, and may be smaller without a profiler.",
+        }.get(recording.cause, "")
+    # the profiler alone costs much less than a host trace
+    ops = sum(rank.recorded_ops for rank in job.ranks) / len(job.ranks)
+    if limit is not NodeClass.HOST or not job.is_on_device or not ops:
+        return ""
+    slowed_us = HOST_TRACE_US * ops
+    share = f", so {time_text(slowed_us)} of these {time_text(job.length_us)} may come from it ({ops:,.0f} ops)"
+    return (
+        f"Recording a host trace slows every op, by about {HOST_TRACE_US} µs on the machine where we measured it"
+        f"{share if slowed_us < job.length_us else ''}. To know, measure steps without a profiler: execgraph.capture does."
+    )

@@ -2,9 +2,8 @@
 replay; what its run would gain by a change; and a finding.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +15,6 @@ from ...schema.columns import (
     Floats,
     Int64,
     Ns,
-    OpRows,
-    Rows,
     Summary,
     summary_text,
     time_text,
@@ -43,7 +40,7 @@ from ..replay import (
 )
 from ..sync_records_advice import lacks_sync_records
 from .rank import RankTrace, activity_rows
-from .table import Table
+from .table import Table, named
 
 ATEN = "aten::"
 NO_TABLE = Table("", "", [])
@@ -103,21 +100,16 @@ class Gain(NamedTuple):
         >>> Gain(800.0, 40.0).time, Gain(800.0, 40.0, least_us=400.0, steps=2).time
         ('800.0 µs', '200.0 µs to 400.0 µs a step')
         """
-        shown = [self.us] if self._least_pct < LEAST_PCT else [self.least_us or 0.0, self.us]
-        times = dict.fromkeys(time_text(time_us / max(self.steps, 1)) for time_us in shown)
-        return f"{' to '.join(times)}{self._a_step}"
+        return self.in_its_unit(*([self.us] if self._least_pct < LEAST_PCT else [self.least_us or 0.0, self.us]))
 
-    def in_its_unit(self, us: float) -> str:
-        """Says a time of the run as `time` does.
+    def in_its_unit(self, *us: float) -> str:
+        """Says times of the run as `time` does.
 
         >>> Gain(800.0, 40.0, steps=2).in_its_unit(900.0)
         '450.0 µs a step'
         """
-        return f"{time_text(us / max(self.steps, 1))}{self._a_step}"
-
-    @property
-    def _a_step(self) -> str:
-        return " a step" if self.steps else ""
+        times = dict.fromkeys(time_text(time_us / max(self.steps, 1)) for time_us in us)
+        return f"{' to '.join(times)}{' a step' if self.steps else ''}"
 
     @property
     def _least_pct(self) -> float:
@@ -185,43 +177,10 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
     graph, linked, ops = rank.graph, rank.linked, rank.linked.ops
     if graph is None or not len(graph):
         return None
-    inner, outer, in_loader = _ops_of_host_nodes(graph, rank)
-    op_row = np.where(outer >= 0, outer, inner)
-    activities = _activity_nodes(graph, rank)
-    if len(activities) and len(ops):
-        work = rank.work.op_row
-        op_row[activities] = np.where(work >= 0, work, linked.activities.op_row)
-        inner[activities] = linked.activities.op_row
-
-    def of_ops(column: Categorical, row: Int64) -> Categorical:
-        return Categorical(np.append(column.codes, -1)[row].astype(np.int32), column.table)
-
-    function = Categorical.nulls(len(graph))
-    if "python_function" in graph.attributes:
-        function = graph.texts("python_function")
-    elif ops.python_function is not None:
-        function = of_ops(ops.python_function, inner)
-    shape = rank.shapes if len(ops) else Categorical.nulls(0)
-    return RankFacts(
-        rank.rank,
-        graph,
-        in_loader,
-        of_ops(ops.name, op_row),
-        of_ops(shape, op_row),
-        function,
-        np.unique(ops.start[are_step_marks(ops.name) & (ops.start != ABSENT)]),
-        linked.report.dropped,
-        lacks_sync_records(linked),
-        linked.report.host_ops,
+    tree, node = (
+        rank.tree,
+        np.flatnonzero(~graph.is_activity & ~graph.is_delay & (graph.integers("start_time_ns") != ABSENT)),
     )
-
-
-def _ops_of_host_nodes(graph: ExecutionGraph, rank: RankTrace) -> tuple[OpRows, OpRows, Bool]:
-    """Returns for each node the innermost op around it and the outermost one of PyTorch, -1 for none, and whether an op
-    that gets the next batch is around it. Activities have none.
-    """
-    ops, tree = rank.linked.ops, rank.tree
-    node = np.flatnonzero(~graph.is_activity & ~graph.is_delay & (graph.integers("start_time_ns") != ABSENT))
     inner = np.full(len(graph), -1)
     inner[node] = rank.innermost_ops(graph.integers("tid")[node], (graph.start_ns + graph.duration_ns // 2)[node])
     is_aten = ops.name.where(lambda name: name.startswith(ATEN))
@@ -231,18 +190,31 @@ def _ops_of_host_nodes(graph: ExecutionGraph, rank: RankTrace) -> tuple[OpRows, 
         above = tree.parent[rows]
         outermost[rows] = np.where((outermost[above] < 0) & is_aten[rows], rows, outermost[above])
         loading[rows] |= loading[above]
-    return OpRows(inner), OpRows(outermost[inner]), np.asarray(loading[inner])
-
-
-def _activity_nodes(graph: ExecutionGraph, rank: RankTrace) -> Rows:
-    """Returns the node of each activity of the trace; none if the graph has others."""
-    nodes, activities = activity_rows(graph), rank.linked.activities
-    if len(nodes) != len(activities):
-        return nodes[:0]
-    by_time = np.lexsort((graph.integers("stream")[nodes], graph.integers("device")[nodes], graph.start_ns[nodes]))
-    node = np.empty(len(nodes), np.int64)
-    node[np.lexsort((activities.stream, activities.device, activities.start))] = nodes[by_time]
-    return node
+    in_loader, op_row = np.asarray(loading[inner]), np.where(outermost[inner] >= 0, outermost[inner], inner)
+    # the node of each activity, unless the graph has others
+    activities, nodes = linked.activities, activity_rows(graph)
+    if len(nodes) == len(activities) and len(ops):
+        by_time = np.lexsort((graph.integers("stream")[nodes], graph.integers("device")[nodes], graph.start_ns[nodes]))
+        activity = np.lexsort((activities.stream, activities.device, activities.start))
+        work, launching = rank.work.op_row[activity], activities.op_row[activity]
+        op_row[nodes[by_time]], inner[nodes[by_time]] = np.where(work >= 0, work, launching), launching
+    function = Categorical.nulls(len(graph))
+    if "python_function" in graph.attributes:
+        function = graph.texts("python_function")
+    elif ops.python_function is not None:
+        function = named(ops.python_function, inner)
+    return RankFacts(
+        rank.rank,
+        graph,
+        in_loader,
+        named(ops.name, op_row),
+        named(rank.shapes if len(ops) else Categorical.nulls(0), op_row),
+        function,
+        np.unique(ops.start[are_step_marks(ops.name) & (ops.start != ABSENT)]),
+        linked.report.dropped,
+        lacks_sync_records(linked),
+        linked.report.host_ops,
+    )
 
 
 @dataclass(eq=False)
@@ -252,6 +224,13 @@ class Job:
     Where it is known how long a step takes without a profiler, `gathered` and `replay` are of the run without one; else
     they are as recorded, too. Where the devices limit that run, its host may be faster than in `gathered`, and
     `without_host` is the run in which it takes no time. Tables are as recorded.
+
+    `work` are the nodes of all ranks, rank after rank: of each there are the position of its rank in `ranks`,
+    `rank_of_node`, its name, and by `names`, `ops`, `shapes`, `functions` and `in_loader` what RankFacts say. The run
+    takes `length_us`, and took `recorded_us` while it was recorded. As far as that was recorded, the job had
+    `world_size` ranks, of which `absent` are not there. `launches` says which dependencies are from a host node to what
+    it launched. On the critical path `path_us` is the time by kind, the longest first; no dependency explains
+    `unexplained_us` of it.
     """
 
     ranks: list[RankFacts]
@@ -262,74 +241,20 @@ class Job:
     recording: Recording | None = None
     without_host: GatheredJob | None = None
 
-    @property
-    def work(self) -> Workload:
-        """The nodes of all ranks, rank after rank."""
-        return self.gathered.work
-
-    @property
-    def length_us(self) -> float:
-        """How long the run takes."""
-        return self.replay.makespan_ns / 1000
-
-    @property
-    def recorded_us(self) -> float:
-        """How long the run took while it was recorded."""
-        return self.recorded.makespan_ns / 1000
-
-    @property
-    def world_size(self) -> int:
-        """How many ranks the job had, as far as that was recorded."""
-        return max(len(self.ranks), *(rank.graph.number("world_size", 0) for rank in self.ranks))
-
-    @property
-    def absent(self) -> int:
-        """How many ranks of the job are not there."""
-        return self.world_size - len(self.ranks)
-
-    @property
-    def is_on_device(self) -> bool:
-        """Whether anything ran on a device."""
-        return bool(self.work.is_activity.any())
-
-    @cached_property
-    def rank_of_node(self) -> Int64:
-        """The position in `ranks` of each node."""
-        return self.work.ranks_of(np.arange(len(self.work)))
-
-    @cached_property
-    def in_loader(self) -> Bool:
-        """Which nodes run while the loop gets the next batch."""
-        return np.concatenate([rank.in_loader for rank in self.ranks])
-
-    @cached_property
-    def names(self) -> Categorical:
-        """The name of each node."""
-        return self.texts(lambda rank: rank.graph.name)
-
-    @cached_property
-    def ops(self) -> Categorical:
-        """The op of each node."""
-        return self.texts(lambda rank: rank.op)
-
-    @cached_property
-    def shapes(self) -> Categorical:
-        """The shapes of each node's op."""
-        return self.texts(lambda rank: rank.shape)
-
-    @cached_property
-    def functions(self) -> Categorical:
-        """The Python function that called each node's op."""
-        return self.texts(lambda rank: rank.function)
-
-    @cached_property
-    def launches(self) -> Bool:
-        """Which dependencies are from a host node to what it launched."""
-        return is_of_kind(self.work, DependencyKind.LAUNCH) & ~self.work.is_activity[self.work.source]
-
-    def texts(self, of_rank: Callable[[RankFacts], Categorical]) -> Categorical:
-        """Returns a column of texts of all nodes."""
-        return Categorical.joined([of_rank(rank) for rank in self.ranks])
+    def __post_init__(self) -> None:
+        self.work = self.gathered.work
+        self.length_us, self.recorded_us = self.replay.makespan_ns / 1000, self.recorded.makespan_ns / 1000
+        self.world_size = max(len(self.ranks), *(rank.graph.number("world_size", 0) for rank in self.ranks))
+        self.absent = self.world_size - len(self.ranks)
+        self.is_on_device = bool(self.work.is_activity.any())
+        self.rank_of_node = self.work.ranks_of(np.arange(len(self.work)))
+        self.in_loader = np.concatenate([rank.in_loader for rank in self.ranks])
+        self.names = Categorical.joined(rank.graph.name for rank in self.ranks)
+        self.ops, self.shapes = (Categorical.joined(getattr(rank, of) for rank in self.ranks) for of in ("op", "shape"))
+        self.functions = Categorical.joined(rank.function for rank in self.ranks)
+        self.launches = is_of_kind(self.work, DependencyKind.LAUNCH) & ~self.work.is_activity[self.work.source]
+        self.path_us = {kind: time / 1000 for kind, time in time_by_kind(pieces_of(self.replay)).items()}
+        self.unexplained_us = sum(time for kind, time in self.path_us.items() if kind in UNEXPLAINED)
 
     def integers(self, name: str, missing: int = 0) -> Int64:
         """Returns an attribute of all nodes."""
@@ -343,27 +268,22 @@ class Job:
         """Returns the words for where something is, "" if there is one rank."""
         return f" on rank {self.ranks[position].rank}" if len(self.ranks) > 1 else ""
 
-    def gain(self, factor: Floats, removed: Bool | None = None) -> Gain:
-        """Returns by how much sooner the run would end with each node's duration multiplied by a factor, then without
-        the dependencies that are `removed`.
+    def gain(self, factor: Floats, removed: Bool | None = None, of_host_delays: float = 1.0) -> Gain:
+        """Returns by how much sooner the run would end with each node's duration, and all host delays, multiplied by a
+        factor, then without the dependencies that are `removed`.
         """
 
-        def changed(work: Workload) -> Workload:
-            scaled = scale_nodes(work, factor)
-            return scaled if removed is None else scaled.without_dependencies(removed)
+        def makespan(job: GatheredJob) -> int:
+            work = scale_nodes(job.work, factor, of_host_delays)
+            return makespan_ns(job._replace(work=work if removed is None else work.without_dependencies(removed)))
 
-        return self._gain(changed)._replace(change=Change(factor, removed))
-
-    def _gain(self, changed: Callable[[Workload], Workload]) -> Gain:
-        def saved_us(job: GatheredJob, before_ns: int) -> float:
-            return (before_ns - makespan_ns(job._replace(work=changed(job.work)))) / 1000
-
-        steps = self.recording.steps if self.recording and self.recording.is_known else 0
-        saved = [saved_us(self.gathered, self.replay.makespan_ns)]
+        saved = [(self.replay.makespan_ns - makespan(self.gathered)) / 1000]
         if self.without_host:
-            saved.append(saved_us(self.without_host, makespan_ns(self.without_host)))
+            saved.append((makespan_ns(self.without_host) - makespan(self.without_host)) / 1000)
         least_us = min(saved) if self.without_host else None
-        return Gain(max(saved), 100 * max(saved) / max(self.length_us, 1e-3), None, least_us, steps)
+        steps = self.recording.steps if self.recording and self.recording.is_known else 0
+        pct = 100 * max(saved) / max(self.length_us, 1e-3)
+        return Gain(max(saved), pct, Change(factor, removed), least_us, steps)
 
     def gain_together(self, changes: Sequence[Change]) -> Gain:
         """Returns by how much sooner the run would end with all changes; of a node's factors the least holds."""
@@ -375,18 +295,7 @@ class Job:
     def gain_of_class(self, node_class: NodeClass, factor: float) -> Gain:
         """Returns by how much sooner the run would end with the durations of a class multiplied by a factor."""
         factors = np.where(self.work.node_class == node_class, factor, 1.0)
-        of_delays = factor if node_class == NodeClass.HOST else 1.0
-        return self._gain(lambda work: scale_nodes(work, factors, of_delays))
-
-    @cached_property
-    def path_us(self) -> dict[str, float]:
-        """The time on the critical path by kind, the longest first."""
-        return {kind: time / 1000 for kind, time in time_by_kind(pieces_of(self.replay)).items()}
-
-    @property
-    def unexplained_us(self) -> float:
-        """The time on the critical path that no dependency explains."""
-        return sum(time for kind, time in self.path_us.items() if kind in UNEXPLAINED)
+        return self.gain(factors, of_host_delays=factor if node_class == NodeClass.HOST else 1.0)
 
     def device_shares(self, column: str) -> list[float]:
         """Returns the share of the run that each device spends so; streams may overlap more than they were recorded."""

@@ -1,19 +1,36 @@
-"""Rules on the host's own work: launches of small kernels, between steps and in the data loader; and without a device
-the heaviest op and pauses.
+"""Rules on the host: its own work, launches of small kernels, between steps and in the data loader; without a device
+the heaviest op and pauses; and its waits for the device, so that it cannot launch ahead, and copies from pageable
+memory to the device, which the driver has to move twice.
+
+A copy back to the host is a wait for a result, whatever memory it goes to.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Floats, Int64, Rows, group_sums, groupby, rows_of_each, time_text
-from ...schema.graph import DependencyKind
-from ...schema.linked import NEVER
-from ..replay import NodeClass, Workload
-from .job import ATEN, Finding, Job, is_of_kind
+from ...schema.columns import (
+    Bool,
+    Categorical,
+    Floats,
+    Int64,
+    Ns,
+    Rows,
+    group_sums,
+    groupby,
+    rows_by_number,
+    rows_of_each,
+    time_text,
+)
+from ...schema.device_peaks import pinned_rate
+from ...schema.errors import Remedy, Words
+from ...schema.graph import DEVICE_NAME, DependencyKind
+from ...schema.linked import NEVER, STEP_MARK
+from ..replay import NodeClass
+from .job import ATEN, Finding, Job, counted, is_of_kind
 
 FEWEST_LAUNCHES = 20
 """Fewer launches than this are no loop over small kernels."""
@@ -34,19 +51,24 @@ FEWEST_CALLS = 5
 UNUSUAL = 20
 """A pause takes more than so many times the median of its op and shapes."""
 PAUSES_NAMED = 3
-
-
-class _Launches(NamedTuple):
-    """The launching nodes, with the host time since the launch before, and the device time of what they launch (ns).
-
-    `group` is the position of the launch that each host node leads to, -1 for none.
-    """
-
-    node: Rows
-    host: Int64
-    device: Int64
-    group: Int64
-    is_interrupted: Bool
+NAMED = 3
+ADVICE = (
+    "Read results less often: .item(), .cpu(), nonzero() and printing a loss wait for all work before; keep values on the "
+    "device, copy with non_blocking=True"
+)
+OF_TRANSFERS = ("gloo:", "c10d::")
+OF_GLOO = (
+    "gloo sends tensors of a GPU through the memory of the host, and waits for the copies: use NCCL where each rank has a GPU, or "
+    "start transfers earlier"
+)
+CALLED = {
+    "aten::item": ".item()",
+    "aten::_local_scalar_dense": ".item()",
+    "aten::is_nonzero": "bool(tensor)",
+    "aten::nonzero": "nonzero()",
+}
+"""What programs call the ops that read a result."""
+HOW_TO_NAME = Words(Remedy.REPORT_MODULES, " names the Python functions")
 
 
 def small_kernels(job: Job) -> Iterator[Finding]:
@@ -56,18 +78,35 @@ def small_kernels(job: Job) -> Iterator[Finding]:
     That is what a CUDA graph leaves out, and `torch.compile` for a part: kernels then follow each other as launched at
     once.
     """
-    launches = _launches(job)
-    median_ns = float(np.median(launches.host)) if len(launches.node) else 0.0
-    is_small = (launches.device < launches.host) & (launches.host <= INTERRUPTION * median_ns)
-    is_small &= ~launches.is_interrupted
+    work, length = job.work, len(job.work)
+    launched = job.launches & work.is_activity[work.target]
+    device_ns = group_sums(work.source[launched], work.duration_ns[work.target[launched]], length)
+    launches = np.zeros(length, np.bool_)
+    launches[work.source[launched]] = True
+    host = np.flatnonzero(~work.is_activity & work.is_timed & (work.node_class == NodeClass.HOST))
+    order = host[np.lexsort((work.measured_start_ns[host], work.lane[host]))]
+    # a node leads to the next launch on its thread: of each the position of that launch, -1 for none
+    node = order[launches[order]]
+    number: Int64 = np.cumsum(launches[order]) - launches[order]
+    leads: Bool = np.append(work.lane[node], -1)[number] == work.lane[order]
+    to_next: Int64 = number[leads]
+    leads_to = np.full(length, -1)
+    leads_to[order[leads]] = to_next
+    # the host time since the launch before, and the device time of what was launched
+    host_ns, work_ns = group_sums(to_next, work.duration_ns[order[leads]], len(node)), device_ns[node]
+    waits = job.in_loader.copy()
+    waits[work.target[is_of_kind(work, DependencyKind.HOST_SYNC)]] = True
+    interrupted = np.bincount(to_next, waits[order[leads]], len(node)) > 0
+    median_ns = float(np.median(host_ns)) if len(node) else 0.0
+    is_small = (work_ns < host_ns) & (host_ns <= INTERRUPTION * median_ns) & ~interrupted
     if is_small.sum() < FEWEST_LAUNCHES:
         return
-    apart, lasting = (float(np.median(column[is_small])) / 1000 for column in (launches.host, launches.device))
+    apart, lasting = (time_text(float(np.median(column[is_small])) / 1000) for column in (host_ns, work_ns))
     yield Finding(
         "The host launches small kernels more slowly than the device runs them",
-        job.gain(np.where(np.append(is_small, False)[launches.group], 0.0, 1.0)),
+        job.gain(np.where(np.append(is_small, False)[leads_to], 0.0, 1.0)),
         [
-            f"{is_small.sum():,} launches, each of which takes the host {time_text(apart)} and starts {time_text(lasting)} of work on the "
+            f"{is_small.sum():,} launches, each of which takes the host {apart} and starts {lasting} of work on the "
             "device (medians)"
         ],
         "Launch many at once: a CUDA graph (torch.cuda.graphs), torch.compile(mode='reduce-overhead'), or larger batches. "
@@ -75,27 +114,6 @@ def small_kernels(job: Job) -> Iterator[Finding]:
         "launch_statistics_short_kernels",
         "CUDA graphs or torch.compile",
     )
-
-
-def _launches(job: Job) -> _Launches:
-    work, length = job.work, len(job.work)
-    launched = job.launches & work.is_activity[work.target]
-    device = group_sums(work.source[launched], work.duration_ns[work.target[launched]], length)
-    launches = np.zeros(length, np.bool_)
-    launches[work.source[launched]] = True
-    host = np.flatnonzero(~work.is_activity & work.is_timed & (work.node_class == NodeClass.HOST))
-    order = host[np.lexsort((work.measured_start_ns[host], work.lane[host]))]
-    # a node leads to the next launch on its thread
-    number: Int64 = np.cumsum(launches[order]) - launches[order]
-    node, group = order[launches[order]], np.full(length, -1)
-    leads: Bool = np.append(work.lane[node], -1)[number] == work.lane[order]
-    group[order[leads]] = number[leads]
-    waits = np.zeros(length, np.bool_)
-    waits[work.target[is_of_kind(work, DependencyKind.HOST_SYNC)]] = True
-    interrupted = np.zeros(len(node), np.bool_)
-    interrupted[number[leads & (waits | job.in_loader)[order]]] = True
-    time = group_sums(number[leads], work.duration_ns[order[leads]], len(node))
-    return _Launches(node, time, device[node], group, interrupted)
 
 
 def data_loader(job: Job) -> Iterator[Finding]:
@@ -107,16 +125,17 @@ def data_loader(job: Job) -> Iterator[Finding]:
     if not in_loader.any():
         return
     launching = work.lane[work.source[is_of_kind(work, DependencyKind.LAUNCH)]]
-    # without a profiler the wait for them may be part of a time that was measured
-    handing = recorded.lane[recorded.source[_handed_over(recorded, in_loader)]]
+    # what other threads of the loader hand over; without a profiler the wait for it may be part of a measured time
+    handed_over, handing = (is_of_kind(run, DependencyKind.HANDOFF) & in_loader[run.target] for run in (work, recorded))
     pinning = work.lane[job.names.where(lambda name: PINS.match(name) is not None)]
-    threads = np.setdiff1d(np.append(handing, pinning), np.append(launching, work.lane[in_loader]))
+    others = np.append(recorded.lane[recorded.source[handing]], pinning)
+    threads = np.setdiff1d(others, np.append(launching, work.lane[in_loader]))
     loads = (in_loader | np.isin(work.lane, threads)) & (work.node_class == NodeClass.HOST)
     times_us, recorded_us = (
         np.bincount(job.rank_of_node[in_loader], run.duration_ns[in_loader]) / 1000 for run in (work, recorded)
     )
     longest = int(times_us.argmax())
-    gain = job.gain(np.where(loads, 0.0, 1.0), _handed_over(work, in_loader))
+    gain = job.gain(np.where(loads, 0.0, 1.0), handed_over)
     time = f"{gain.in_its_unit(times_us[longest])}{job.on_rank(longest)}"
     facts = [f"{time} are spent in the data loader, {100 * times_us[longest] / job.length_us:.0f} % of the run"]
     if recorded_us[longest] != times_us[longest]:
@@ -132,20 +151,27 @@ def data_loader(job: Job) -> Iterator[Finding]:
     )
 
 
-def _handed_over(work: Workload, in_loader: Bool) -> Bool:
-    """Returns which dependencies are of the loader on another thread."""
-    return is_of_kind(work, DependencyKind.HANDOFF) & in_loader[work.target]
-
-
 def idle_between_steps(job: Job) -> Iterator[Finding]:
     """Finds whether the run would be shorter without the host's work between the steps: the device has nothing to do
     from the last launch of a step to the first one of the next. What the data loader takes is not counted here.
     """
-    between = np.concatenate([_between_steps(job, position) for position in range(len(job.ranks))])
-    between &= ~job.in_loader & (job.work.node_class == NodeClass.HOST)
+    work, between = job.work, np.zeros(len(job.work), np.bool_)
+    launching = np.unique(work.source[job.launches])
+    for position, (rank, first_row) in enumerate(zip(job.ranks, work.first_row.tolist(), strict=True)):
+        of_rank, start = launching[job.rank_of_node[launching] == position], rank.graph.start_ns
+        lane = work.lane[first_row : first_row + len(start)]
+        for thread, nodes in rows_of_each(lane).items() if len(of_rank) and len(rank.step_starts) > 1 else ():
+            launches = np.sort(start[of_rank[work.lane[of_rank] == thread] - first_row])
+            following = np.searchsorted(launches, rank.step_starts[1:])
+            following = np.unique(following[(following > 0) & (following < len(launches))])
+            # between the launch before a mark and the one that follows it
+            next_launch = np.searchsorted(launches, start[nodes])
+            is_apart = np.append(launches, NEVER)[next_launch] != start[nodes]
+            between[first_row + nodes] = np.isin(next_launch, following) & is_apart
+    between &= ~job.in_loader & (work.node_class == NodeClass.HOST)
     if not between.any():
         return
-    time = np.bincount(job.rank_of_node[between], job.work.duration_ns[between], len(job.ranks)) / 1000
+    time = np.bincount(job.rank_of_node[between], work.duration_ns[between], len(job.ranks)) / 1000
     steps = max(len(rank.step_starts) for rank in job.ranks)
     yield Finding(
         "The device has nothing to do between steps",
@@ -158,26 +184,6 @@ def idle_between_steps(job: Job) -> Iterator[Finding]:
         "step_breakdown",
         "Less host work between steps",
     )
-
-
-def _between_steps(job: Job, position: int) -> Bool:
-    """Returns which nodes of a rank run between the last launch before a step's mark and the first one after it."""
-    work, rank, first_row = job.work, job.ranks[position], job.work.first_row[position]
-    lane, start = work.lane[first_row : first_row + len(rank.graph)], rank.graph.start_ns
-    between = np.zeros(len(start), np.bool_)
-    launching = np.unique(work.source[job.launches])
-    launching = launching[job.rank_of_node[launching] == position] - first_row
-    if not len(launching) or len(rank.step_starts) < 2:
-        return between
-    for thread, nodes in rows_of_each(lane).items():
-        launches = np.sort(start[launching[lane[launching] == thread]])
-        following = np.searchsorted(launches, rank.step_starts[1:])
-        following = np.unique(following[(following > 0) & (following < len(launches))])
-        # between the launch before a mark and the one that follows it
-        next_launch = np.searchsorted(launches, start[nodes])
-        is_apart = np.append(launches, NEVER)[next_launch] != start[nodes]
-        between[nodes] = np.isin(next_launch, following) & is_apart
-    return between
 
 
 def heaviest_op(job: Job) -> Iterator[Finding]:
@@ -198,21 +204,20 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
     heaviest = max(ops, key=lambda name: times[name])
     chosen = job.names.equal(heaviest) & (job.work.node_class == NodeClass.HOST) & ~is_pause
     time_us = float(job.work.duration_ns[chosen].sum()) / 1000
+    # it computes nothing if it returns a view of its input, by its schema, or memory without values
+    schemas = Categorical.joined(rank.graph.texts("op_schema") for rank in job.ranks)
+    with_schema = np.flatnonzero(chosen & (schemas.codes >= 0))
+    only_describes = heaviest.startswith(ALLOCATES) or (
+        len(with_schema) > 0 and schemas[int(with_schema[0])].endswith(VIEW)
+    )
     yield Finding(
         f"{heaviest} is the heaviest op",
         job.gain(np.where(chosen, TWICE_AS_FAST, 1.0)),
         [f"{100 * times[heaviest] / sum(times.values()):.0f} % of the time in ops, {time_text(time_us)}"],
-        DESCRIBES.format(int(chosen.sum())) if _only_describes(job, heaviest, chosen) else COMPUTES,
+        DESCRIBES.format(int(chosen.sum())) if only_describes else COMPUTES,
         "host_time_per_op",
         "That op at twice its speed",
     )
-
-
-def _only_describes(job: Job, op: str, chosen: Bool) -> bool:
-    """Returns whether an op returns a view of its input, by its schema, or memory without values."""
-    schemas = job.texts(lambda rank: rank.graph.texts("op_schema"))
-    with_schema = np.flatnonzero(chosen & (schemas.codes >= 0))
-    return op.startswith(ALLOCATES) or (len(with_schema) > 0 and schemas[int(with_schema[0])].endswith(VIEW))
 
 
 def pauses(job: Job) -> Iterator[Finding]:
@@ -259,3 +264,128 @@ def usual_ns(job: Job) -> tuple[Floats, Bool]:
     median_ns[nodes] = np.where(count >= FEWEST_CALLS, median, np.nan)[groups.number]
     is_pause: Bool = (median_ns > 0) & (work.duration_ns > UNUSUAL * median_ns)
     return median_ns, is_pause
+
+
+class _Site(NamedTuple):
+    """Where a program waits: the blocking call, the op that makes it as programs call it, and the Python function, ""
+    if not known.
+    """
+
+    call: str
+    op: str
+    function: str
+
+    @property
+    def text(self) -> str:
+        """The call in its op and function."""
+        return f"{self.call}{self.op and f' in {self.op}'}{self.function and f' ({self.function})'}"
+
+
+def host_waits(job: Job) -> Iterator[Finding]:
+    """Finds whether the run would be shorter without the waits of the host for its device.
+
+    A thread that launches nothing may wait as it likes. Waits at the end of the run cost nothing in a replay, either,
+    and those for copies from pageable memory are told by `pageable_copies`. If a profiler slowed the host, results that
+    are read are named even without a gain: a host that is ahead of its device waits longer for them.
+    """
+    work = job.work
+    launches = np.isin(work.lane, work.lane[work.source[job.launches]])
+    is_wait = is_of_kind(work, DependencyKind.HOST_SYNC) & ~work.is_activity[work.target] & launches[work.target]
+    is_wait &= ~are_pageable_copies(job)[work.source]
+    if not is_wait.any():
+        return
+    # how long after the end of the node before on its thread a node starts
+    before, order = np.zeros(len(work), np.int64), is_of_kind(work, DependencyKind.PROGRAM_ORDER)
+    np.maximum.at(before, work.target[order], job.replay.end_ns[work.source[order]])
+    waited_ns = np.maximum(np.where(before > 0, job.replay.start_ns - before, 0), 0)
+    sites = defaultdict[_Site, list[int]](list)
+    for node in np.unique(work.target[is_wait]).tolist():
+        op = "" if job.ops[node].startswith(STEP_MARK) else job.ops[node]
+        sites[_Site(job.names[node], CALLED.get(op, op), job.functions[node])].append(node)
+    gain = job.gain(np.ones(len(work)), is_wait)
+    if not gain.is_worth_it:
+        yield from _reads(job, {site: len(nodes) for site, nodes in sites.items()})
+        return
+    worst = {site: _worst_rank(job, np.array(nodes), waited_ns) for site, nodes in sites.items()}
+    longest = sorted((site for site in sites if worst[site][0]), key=lambda site: -worst[site][0])
+    parts = [f"{worst[site][1]} of {site.text}" for site in longest[:NAMED]]
+    more = f" and elsewhere ({len(longest) - NAMED} more)" if len(longest) > NAMED else ""
+    advice = OF_GLOO if longest and longest[0].op.startswith(OF_TRANSFERS) else ADVICE
+    yield Finding(
+        "The host stops to wait for the device",
+        gain,
+        [f"{', '.join(parts)}{more}"],
+        advice if (job.functions.codes >= 0).any() else f"{advice}. {HOW_TO_NAME}",
+        "idle_time_breakdown",
+        "Fewer synchronising calls",
+    )
+
+
+def _reads(job: Job, calls_at: Mapping[_Site, int]) -> Iterator[Finding]:
+    """Finds without a gain results that are read at least once a step, if a profiler slowed the host."""
+    reads = {site: count for site, count in calls_at.items() if site.op in CALLED.values()}
+    steps = max(len(rank.step_starts) for rank in job.ranks)
+    if job.recording is None or not job.recording.is_known or sum(reads.values()) < max(steps, 1):
+        return
+    most = sorted(reads.items(), key=lambda item: -item[1])[:NAMED]
+    yield Finding(
+        f"Each step reads results of the device: {', '.join(sorted({site.op for site in reads}))}",
+        None,
+        [
+            ", ".join(f"{counted(count, 'call')} of {site.text}" for site, count in most),
+            "the recording slowed the host, so that little was left to wait for. A host that is ahead "
+            "of its device waits for all that it launched",
+        ],
+        ADVICE,
+        "idle_time_breakdown",
+    )
+
+
+def _worst_rank(job: Job, nodes: Rows, waited: Ns) -> tuple[int, str]:
+    """Returns how long (ns) the rank that waited longest in these nodes did so, and that in words."""
+    ranks = job.rank_of_node[nodes]
+    waited_ns = group_sums(ranks, waited[nodes], len(job.ranks))
+    worst = int(waited_ns.argmax())
+    calls = counted(int((ranks == worst).sum()), "call")
+    return int(waited_ns[worst]), f"{time_text(waited_ns[worst] / 1000)}{job.on_rank(worst)} in {calls}"
+
+
+def pageable_copies(job: Job) -> Iterator[Finding]:
+    """Finds whether the run would be shorter with copies that the host need not stay with.
+
+    The calls then take as long as other launches, the host waits for none of these copies, and they are as fast as the
+    device's connection to the host, where that is known.
+    """
+    work, copies = job.work, are_pageable_copies(job)
+    if not copies.any():
+        return
+    calls = np.unique(work.source[job.launches & copies[work.target]])
+    others = np.setdiff1d(work.source[job.launches], calls)
+    other_call_ns = float(np.median(work.duration_ns[others])) if len(others) else 0.0
+    factor, moved, device = np.ones(len(work)), job.integers("tensor_size"), job.integers("device", -1)
+    has_size = copies & (moved > 0) & (work.duration_ns > 0)
+    for position, rank in enumerate(job.ranks):
+        of_rank = np.flatnonzero(has_size & (job.rank_of_node == position))
+        for number, rows in rows_by_number(of_rank, device).items():
+            if rate := pinned_rate(str(rank.graph.metadata.get(f"{DEVICE_NAME}{number}", ""))):
+                factor[rows] = np.minimum(moved[rows] / rate / work.duration_ns[rows], 1.0)
+    factor[calls] = np.minimum(other_call_ns / np.maximum(work.duration_ns[calls], 1), 1.0)
+    time = (work.duration_ns[copies].sum() + work.duration_ns[calls].sum()) / 1000
+    count = int(copies.sum())
+    yield Finding(
+        "Copies to the device use pageable memory",
+        job.gain(factor, is_of_kind(work, DependencyKind.HOST_SYNC) & copies[work.source]),
+        [
+            f"{'1 copy takes' if count == 1 else f'{count:,} copies take'} {time_text(time)} on the device and in the calls "
+            "that start them"
+        ],
+        "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True. "
+        "Measure it: beside workers of a DataLoader pinning takes time from them",
+        "counters_summary",
+        "Pinned memory",
+    )
+
+
+def are_pageable_copies(job: Job) -> Bool:
+    """Returns which nodes copy from pageable memory to a device."""
+    return np.asarray((job.work.node_class == NodeClass.MEMORY) & job.names.where(lambda name: "Pageable ->" in name))

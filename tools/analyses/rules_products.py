@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Rows, groupby, time_text
-from ...schema.graph import DEVICE_NAME
-from ..replay import Kernels, NodeClass, device_peaks, least_time, roofs
+from ..replay import Kernels, NodeClass, least_time, recorded_peaks, roofs
 from .job import Finding, Job, counted
 
 TENSOR = re.compile(r"\[\d+(?:,\d+)*\]")
@@ -48,26 +47,22 @@ ATTENTION = len(KINDS) - 1
 
 
 class _Products(NamedTuple):
-    """The matrix products of the job: their nodes, the least time (s) for their operations and for their bytes, the
-    peak FLOP/s of their format, and that of tf32 on their device, 0 where it has none.
+    """The matrix products of the job: their nodes, the least time (s) for their operations and for their bytes, how
+    long they took, the peak FLOP/s of their format, that of tf32 on their device, 0 where it has none, and the bytes of
+    their numbers.
     """
 
     node: Rows
     compute: Floats
     memory: Floats
+    seconds: Floats
     peak: Floats
     tf32: Floats
+    element: Int64
 
 
 def matrix_products(job: Job) -> Iterator[Finding]:
     """Finds products in fp32 that could use the matrix engines, and shapes that use little of them."""
-    products = _products(job)
-    if len(products.node):
-        yield from _without_engines(job, products)
-        yield from _low_use(job, products)
-
-
-def _products(job: Job) -> _Products:
     work, device = job.work, job.integers("device", -1)
     columns = [job.integers(name, ABSENT) for name in ("num_ops", "tensor_size", "element_size")]
     is_product = (_kinds(job.ops) >= 0) & (work.node_class == NodeClass.COMPUTATION)
@@ -75,24 +70,25 @@ def _products(job: Job) -> _Products:
     compute, memory, peak, tf32 = np.full((4, len(node)), np.nan)
     for position, rank in enumerate(job.ranks):
         chosen = np.flatnonzero(job.rank_of_node[node] == position)
-        rows, recorded = node[chosen], rank.graph.metadata
-        devices = np.unique(device[rows]).tolist()
-        peaks = device_peaks({number: str(recorded.get(f"{DEVICE_NAME}{number}", "")) for number in devices})
-        numbers = [column[rows] for column in (*columns, work.duration_ns)]
-        kernels = Kernels(job.names.take(rows), device[rows], *numbers)
+        rows, peaks = node[chosen], recorded_peaks(rank.graph)
+        kernels = Kernels(
+            job.names.take(rows), device[rows], *(column[rows] for column in (*columns, work.duration_ns))
+        )
         compute[chosen], memory[chosen] = least_time(kernels, peaks)
         peak[chosen] = roofs(kernels, peaks)[0]
         tf32[chosen] = [1e12 * peaks[number].tf32 if number in peaks else 0.0 for number in device[rows].tolist()]
-    has_peak = np.isfinite(compute)
-    return _Products(*(column[has_peak] for column in (node, compute, memory, peak, tf32)))
+    of_products = node, compute, memory, work.duration_ns[node] / 1e9, peak, tf32, columns[-1][node]
+    products = _Products(*(column[np.isfinite(compute)] for column in of_products))
+    if len(products.node):
+        yield from _without_engines(job, products)
+        yield from _low_use(job, products)
 
 
 def _without_engines(job: Job, products: _Products) -> Iterator[Finding]:
     """Finds fp32 products that run on the ordinary units of a device with tf32."""
-    slow = (job.integers("element_size", ABSENT)[products.node] == FLOAT32) & (products.tf32 > products.peak)
+    slow, seconds = (products.element == FLOAT32) & (products.tf32 > products.peak), products.seconds
     if not slow.any():
         return
-    seconds = job.work.duration_ns[products.node] / 1e9
     # as large a share of the new peak as of the old one, but no faster than memory allows
     new_peak = np.where(slow, products.tf32, products.peak)
     faster = np.fmax(seconds * products.peak / new_peak, np.nan_to_num(products.memory))
@@ -116,15 +112,10 @@ def _low_use(job: Job, products: _Products) -> Iterator[Finding]:
 
     Each would be as fast as that one at its own operations, unless memory limits it.
     """
-    op, shape, element = (
-        job.ops.take(products.node),
-        job.shapes.take(products.node),
-        job.integers("element_size", ABSENT),
-    )
-    element, kind, seconds = element[products.node], _kinds(op), job.work.duration_ns[products.node] / 1e9
-    groups = groupby(op.codes, shape.codes, element)
+    op, shape, element = job.ops.take(products.node), job.shapes.take(products.node), products.element
+    kind, groups = _kinds(op), groupby(op.codes, shape.codes, element)
     least = np.bincount(groups.number, np.fmax(products.compute, np.nan_to_num(products.memory)))
-    time = np.bincount(groups.number, seconds)
+    time = np.bincount(groups.number, products.seconds)
     use, best = least / time, np.zeros(len(groups))
     for rows in groupby(kind[groups.first], element[groups.first]).rows():
         best[rows] = use[rows].max()
@@ -133,14 +124,14 @@ def _low_use(job: Job, products: _Products) -> Iterator[Finding]:
         low = np.flatnonzero(is_low & (kind[groups.first] == number))
         if not len(low):
             continue
-        factor, nodes = np.ones(len(job.work)), np.isin(groups.number, low)
+        factor, nodes, facts = np.ones(len(job.work)), np.isin(groups.number, low), []
         factor[products.node[nodes]] = np.minimum(use / best, 1.0)[groups.number[nodes]]
-        facts = [
-            f"{op[row]}{_shapes(shape, row)} with {8 * element[row]}-bit numbers at {100 * use[group]:.0f} % of the peak, "
-            f"{time_text(1e6 * time[group])}"
-            for group in low[np.argsort(-time[low], kind="stable")][:NAMED].tolist()
-            for row in [int(groups.first[group])]
-        ]
+        for group in low[np.argsort(-time[low], kind="stable")][:NAMED].tolist():
+            row = int(groups.first[group])
+            # the shapes of tensors, each once, without arguments that have none
+            tensors = "".join(f" {tensor}" for tensor in [*dict.fromkeys(TENSOR.findall(shape[row]))][:TENSORS_NAMED])
+            share = f"{100 * use[group]:.0f} % of the peak, {time_text(1e6 * time[group])}"
+            facts.append(f"{op[row]}{tensors} with {8 * element[row]}-bit numbers at {share}")
         yield Finding(
             f"Some shapes of {words.words} use little of the device",
             job.gain(factor),
@@ -154,9 +145,3 @@ def _low_use(job: Job, products: _Products) -> Iterator[Finding]:
 def _kinds(ops: Categorical) -> Int64:
     """Returns the position of each op in KINDS, -1 for others."""
     return ops.numbers(lambda op: next((n for n, kind in enumerate(KINDS) if kind.ops.match(op)), -1), without=-1)
-
-
-def _shapes(shape: Categorical, row: int) -> str:
-    """Returns the shapes of the tensors of an op, each once, without arguments that have none."""
-    tensors = [*dict.fromkeys(TENSOR.findall(shape[row]))]
-    return "".join(f" {tensor}" for tensor in tensors[:TENSORS_NAMED])

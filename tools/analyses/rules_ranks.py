@@ -1,9 +1,10 @@
 """Rules on the ranks of a job: communication that it waits for, a rank that the others wait for, ranks that are absent,
-begin late, or may share a device.
+begin late, or may share a device; and on what their traces record and lack: time that nothing explains, what calls
+waited for, records that could not be used, and the most memory that was in use.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from ...schema.columns import (
     ABSENT,
     Bool,
     Categorical,
-    Int64,
     Ns,
     Rows,
     bytes_text,
@@ -20,10 +20,15 @@ from ...schema.columns import (
     rows_of_each,
     time_text,
 )
-from ...schema.graph import CollectiveType
+from ...schema.counts import Counts
+from ...schema.errors import Remedy
+from ...schema.graph import CollectiveType, Delay
+from ...schema.reasons import in_words
 from ..replay import NodeClass
+from ..sync_records_advice import SETTING
 from ..terminal import absent_in_words, ranges
 from .job import LEAST_PCT, Finding, Job, counted
+from .over_time import BEFORE
 
 FULL_SPEED = 0.5
 """A transfer below this share of the best bandwidth of its kind is too small for the network to reach its speed."""
@@ -37,6 +42,14 @@ SEVERAL = 2
 """A rank that comes last less often than this may have been late by chance."""
 NOTABLE = 1.05
 """A class of work that takes so many times the median over ranks is named as the reason."""
+CAUSES = {
+    Delay.LOST_RECORDS: "where records are missing",
+    Delay.CONTENTION: "in which the device was full",
+    Delay.START_OF_RECORDING: "in which work from before the recording was still running",
+    Delay.UNEXPLAINED: "for no known reason",
+}
+NAMED = 3
+LEAST_SHARE = 0.02
 
 
 def exposed_communication(job: Job) -> Iterator[Finding]:
@@ -48,7 +61,10 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
     communicates = job.work.node_class == NodeClass.COMMUNICATION
     if not communicates.any():
         return
-    labels, transfer_ns = _labels(job), _transfer_ns(job)
+    labels, members = _labels(job), job.gathered.members
+    # how long each transfer takes, without waiting for members that come late
+    transfer_ns = job.work.duration_ns.copy()
+    np.minimum.at(transfer_ns, members.row, members.shortest(job.work.duration_ns)[members.matched])
     absent = [f"this includes waiting for {counted(job.absent, 'absent rank')}"] if job.absent else []
     for code in np.unique(labels.codes[communicates]).tolist():
         chosen = communicates & (labels.codes == code)
@@ -64,13 +80,6 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
                 "collectives_over_ranks_by_group",
                 "Hiding that communication",
             )
-
-
-def _transfer_ns(job: Job) -> Ns:
-    """Returns how long each node's transfer takes, without waiting for members that come late."""
-    members, transfer_ns = job.gathered.members, job.work.duration_ns.copy()
-    np.minimum.at(transfer_ns, members.row, members.shortest(job.work.duration_ns)[members.matched])
-    return transfer_ns
 
 
 def _labels(job: Job) -> Categorical:
@@ -128,8 +137,12 @@ def straggler(job: Job) -> Iterator[Finding]:
     """
     if len(job.ranks) < 2:
         return
-    meetings = _meetings(job)
-    awaited_ns, last = _lateness(job, meetings)
+    meetings, (awaited_ns, last) = _meetings(job), np.zeros((2, len(job.ranks)), np.int64)
+    # by rank how long the others waited for it, and how often it came last
+    for nodes in meetings:
+        arrival, latest = job.replay.start_ns[nodes], int(job.replay.start_ns[nodes].argmax())
+        awaited_ns[job.rank_of_node[nodes[latest]]] += int(arrival[latest] - np.median(np.delete(arrival, latest)))
+        last[job.rank_of_node[nodes[latest]]] += 1
     slowest = int(awaited_ns.argmax())
     # ranks that are alike take turns in being late
     awaited = int(awaited_ns[slowest] - np.median(np.delete(awaited_ns, slowest)))
@@ -142,34 +155,23 @@ def straggler(job: Job) -> Iterator[Finding]:
     advice = (
         "Compare its host work with another rank's: data loading, logging, CPU pinning, other processes on that machine"
     )
-    if ratios.get(NodeClass.COMPUTATION, 0) >= NOTABLE:
+    if NodeClass.COMPUTATION in ratios:
         advice = "Balance the work (batch, sequence lengths, experts), or check that device: clocks, temperature, other users"
+    facts = [
+        f"its {node_class.label} work takes {ratio:.2f} times as long as that of the others"
+        for node_class, ratio in ratios.items()
+    ]
+    later = (
+        f"{time_text(awaited / 1000)} later than the others in all, at {len(meetings)} collectives without the first"
+    )
     yield Finding(
         f"The other ranks wait for rank {job.ranks[slowest].rank}, whose own work takes longer",
         job.gain(np.where(is_own_work, max(1 - awaited / max(span, 1), 0.0), 1.0)),
-        [
-            f"{time_text(awaited / 1000)} later than the others in all, at {len(meetings)} collectives without the first",
-            *(
-                f"its {node_class.label} work takes {ratio:.2f} times as long as that of the others"
-                for node_class, ratio in ratios.items()
-                if ratio >= NOTABLE
-            ),
-        ],
+        [later, *facts],
         advice,
         "collectives_over_ranks_waits_by_rank",
         "Balanced ranks",
     )
-
-
-def _lateness(job: Job, meetings: Sequence[Rows]) -> tuple[Ns, Int64]:
-    """Returns by rank how long the others waited for it (ns), and how often it came last."""
-    awaited, last = np.zeros((2, len(job.ranks)), np.int64)
-    for nodes in meetings:
-        arrival, ranks = job.replay.start_ns[nodes], job.rank_of_node[nodes]
-        latest = int(arrival.argmax())
-        awaited[ranks[latest]] += int(arrival[latest] - np.median(np.delete(arrival, latest)))
-        last[ranks[latest]] += 1
-    return awaited, last
 
 
 def _meetings(job: Job) -> list[Rows]:
@@ -187,14 +189,15 @@ def _meetings(job: Job) -> list[Rows]:
 
 
 def _ratios(job: Job, rank: int) -> dict[NodeClass, float]:
-    """Returns how many times the median of the other ranks each class of the rank's work takes."""
+    """Returns how many times the median of the other ranks each class of the rank's work takes, where it is notable."""
     ratios = {}
     for node_class in OWN_WORK:
         chosen = job.work.node_class == node_class
         times = group_sums(job.rank_of_node[chosen], job.work.duration_ns[chosen], len(job.ranks))
         median_ns = float(np.median(np.delete(times, rank)))
-        if median_ns and times[rank] > 0.01 * job.replay.makespan_ns:
-            ratios[node_class] = float(times[rank]) / median_ns
+        ratio = float(times[rank]) / median_ns if median_ns else 0.0
+        if times[rank] > 0.01 * job.replay.makespan_ns and ratio >= NOTABLE:
+            ratios[node_class] = ratio
     return ratios
 
 
@@ -260,3 +263,83 @@ def shared_device(job: Job) -> Iterator[Finding]:
                 "Give each rank a device of its own; if each has one, there is nothing to do",
                 "temporal_breakdown",
             )
+
+
+def unexplained_time(job: Job) -> Iterator[Finding]:
+    """Finds whether delays, or starts that depend on nothing, are much of the critical path of one rank."""
+    delays = job.path_us.get(NodeClass.DELAY.label, 0.0)
+    # what several ranks begin late is told by late_start
+    starts = job.unexplained_us - delays if len(job.ranks) == 1 else 0.0
+    if 100 * (delays + starts) < LEAST_PCT * job.length_us:
+        return
+    cause, causes = job.integers("delay"), Counter[int]()
+    for node in np.flatnonzero(job.work.node_class == NodeClass.DELAY).tolist():
+        causes[int(cause[node])] += int(job.work.duration_ns[node])
+    facts = [
+        f"{time_text(ns / 1000)} {CAUSES.get(Delay(code), '')}" for code, ns in causes.most_common() if code and ns
+    ]
+    if starts:
+        facts.append(
+            f"{time_text(starts)} before the first work of a thread or stream, which waits for nothing recorded"
+        )
+    yield Finding(
+        f"For {100 * (delays + starts) / job.length_us:.0f} % of the run the traces do not show what it waited for",
+        None,
+        facts,
+        "Record the host trace, synchronisation records and all threads (execgraph.capture does), for several steps",
+        "critical_path",
+    )
+
+
+def missing_records(job: Job) -> Iterator[Finding]:
+    """Finds ranks that have waits for events or streams, and no record that names these."""
+    if ranks := sorted(rank.rank for rank in job.ranks if rank.lacks_sync_records):
+        yield Finding(
+            f"The traces of rank{'s' * (len(ranks) > 1)} {ranges(ranks)} do not record what calls waited for",
+            None,
+            [
+                "It is inferred from the order and time of calls. Gains can then be off by several times as much as with records"
+            ],
+            f"Record with execgraph.capture, or give the profiler {SETTING}",
+            "idle_time_breakdown",
+        )
+
+
+def lost_records(job: Job) -> Iterator[Finding]:
+    """Finds whether many records could not be used."""
+    dropped = Counter(Counts().add(*(rank.dropped for rank in job.ranks)))
+    count = sum(dropped.values())
+    if 100 * count >= LEAST_PCT * len(job.work):
+        more = [f"and {len(dropped) - NAMED} more reasons"] if len(dropped) > NAMED else []
+        yield Finding(
+            f"{counted(count, 'record')} of the traces could not be used",
+            None,
+            [*(f"{in_words(reason)}: {number:,}" for reason, number in dropped.most_common(NAMED)), *more],
+            f"{Remedy.DIAGNOSE} says what is wrong with the files; a shorter recording loses less",
+            "notes",
+        )
+
+
+def memory_peaks(job: Job) -> Iterator[Finding]:
+    """Finds the device with the highest peak of allocated memory, if that was recorded, and who allocated it.
+
+    Memory that never grew has no peak: what a CUDA graph allocates, for one, it keeps from its capture on.
+    """
+    devices = [row for row in job.rows("memory_timeline_peak") if row["device"] >= 0 and row["peak"] != row["before"]]
+    if not devices:
+        return
+    highest = max(devices, key=lambda row: float(row["peak"]))
+    device, rank, peak = highest["device"], highest["rank"], float(highest["peak"])
+    live = [row for row in job.rows("memory_timeline_live") if (row["rank"], row["device"]) == (rank, device)]
+    shares = [
+        f"{'' if row['op'] == BEFORE else 'by '}{row['op']} {100 * row['size'] / peak:.0f} %"
+        for row in live[:NAMED]
+        if row["size"] > LEAST_SHARE * peak
+    ]
+    yield Finding(
+        f"Memory peaks at {bytes_text(peak)} on device {device} of rank {rank}",
+        None,
+        [f"Allocated {', '.join(shares)}" if shares else f"In {highest['step'] or 'no step'}"],
+        "If memory limits the batch: checkpoint activations, zero gradients to None, shard the optimizer's state",
+        "memory_timeline_live",
+    )
