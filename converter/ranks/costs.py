@@ -26,9 +26,7 @@ DIGITS = 9
 """So many digits of a factor are the same on every processor; the last ones are not."""
 Factors = npt.NDArray[np.float64]
 IN_RINGS = (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
-    int(kind) for kind in (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
-)
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = map(int, IN_RINGS)
 
 
 class Transfer(NamedTuple):
@@ -54,28 +52,20 @@ CostOf = Callable[[int, int], Cost]
 """The cost for so many members that each put in so many bytes."""
 
 
-def _of_shards(members: int, size: int) -> Cost:
-    return Cost(members - 1, (members - 1) * size)
-
-
-def _of_parts(members: int, size: int) -> Cost:
-    return Cost(members - 1, (members - 1) * size / members)
-
-
-def _of_one(members: int, size: int) -> Cost:
-    return Cost(members - 1, size)
-
-
 RING: dict[int, CostOf] = {
     int(CollectiveType.ALL_REDUCE): lambda members, size: Cost(2 * (members - 1), 2 * (members - 1) * size / members),
     int(CollectiveType.BARRIER): lambda members, size: Cost(2 * (members - 1), 0),
-    int(CollectiveType.ALL_GATHER): _of_shards,
-    int(CollectiveType.GATHER): _of_shards,
-    int(CollectiveType.REDUCE_SCATTER): _of_parts,
-    int(CollectiveType.REDUCE_SCATTER_BLOCK): _of_parts,
-    int(CollectiveType.SCATTER): _of_parts,
-    int(CollectiveType.BROADCAST): _of_one,
-    int(CollectiveType.REDUCE): _of_one,
+    **dict.fromkeys(
+        map(int, (CollectiveType.ALL_GATHER, CollectiveType.GATHER)),
+        lambda members, size: Cost(members - 1, (members - 1) * size),
+    ),
+    **dict.fromkeys(
+        map(int, (CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK, CollectiveType.SCATTER)),
+        lambda members, size: Cost(members - 1, (members - 1) * size / members),
+    ),
+    **dict.fromkeys(
+        map(int, (CollectiveType.BROADCAST, CollectiveType.REDUCE)), lambda members, size: Cost(members - 1, size)
+    ),
 }
 
 
@@ -99,7 +89,7 @@ def fitted_factors(relative: Factors) -> tuple[float, ...]:
 
 
 STEPS: dict[int, CostOf] = {
-    **{int(kind): RING[kind] for kind in IN_RINGS},
+    **{kind: RING[kind] for kind in (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)},
     int(CollectiveType.ALL_TO_ALL): lambda members, size: Cost(1, size / members),
     MESSAGE: lambda members, size: Cost(1, size),
     AWAITED_MESSAGE: lambda members, size: Cost(2, size),
@@ -112,11 +102,8 @@ def step_cost(kind: int, members: int, size: int, direct: bool) -> Cost:
     >>> step_cost(CollectiveType.ALL_GATHER, 4, 1000, direct=True)
     Cost(steps=3, bytes=3000)
     """
-    of_kind = STEPS[kind] if direct or kind != CollectiveType.ALL_TO_ALL else _ring_all_to_all
-    return of_kind(members, size)
-
-
-def _ring_all_to_all(members: int, size: int) -> Cost:
+    if direct or kind != CollectiveType.ALL_TO_ALL:
+        return STEPS[kind](members, size)
     steps = members * (members - 1) / 2
     return Cost(steps, steps * size / members)
 
@@ -148,11 +135,10 @@ def stages(kind: int, ranks: Sequence[int], size: int) -> Iterator[Stage]:
         return
     for dimension in reversed(used) if kind == ALL_GATHER else used:
         yield Stage(dimension, kind, size)
-        size = (
-            size * ranks[dimension]
-            if kind == ALL_GATHER
-            else size // (ranks[dimension] if kind == REDUCE_SCATTER else 1)
-        )
+        if kind == ALL_GATHER:
+            size *= ranks[dimension]
+        elif kind == REDUCE_SCATTER:
+            size //= ranks[dimension]
 
 
 def carried_excess(surplus: Iterable[tuple[Hashable, float]]) -> list[int]:

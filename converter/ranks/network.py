@@ -6,7 +6,7 @@ sends between two ranks within the node unless they have the same place in their
 a node, at one place of several nodes, or have all ranks.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +14,7 @@ import numpy as np
 
 from ...schema.columns import Int64, group_ids, split_groups
 from ...schema.graph import CollectiveType
-from .costs import STEPS, Cost, Factors, Transfer, fitted_factors, stages, step_cost
+from .costs import STEPS, Factors, Transfer, fitted_factors, stages, step_cost
 
 LEAST_SIZES = 3
 """Sizes that a fit needs to be judged: if one is left out, the other two still distinguish latency and bandwidth."""
@@ -44,17 +44,16 @@ def held_out_pct(relative: Factors, size: Int64) -> float | None:
         is_known = (relative[~part] > 0).any(axis=0)
         held_out = relative[part][((relative[part] > 0) <= is_known).all(axis=1)]
         if len(held_out):
-            errors.append(relative_errors(relative[~part], held_out))
-    return median_pct(errors)
+            errors.append(_relative_errors(relative[~part], held_out))
+    return _median_pct(errors)
 
 
-def relative_errors(fitted: Factors, held_out: Factors) -> Factors:
+def _relative_errors(fitted: Factors, held_out: Factors) -> Factors:
     """Returns how far off, relatively, the network that fits some transfers is for others."""
     return np.asarray(np.abs(held_out @ fitted_factors(fitted) - 1))
 
 
-def median_pct(errors: Sequence[Factors]) -> float | None:
-    """Returns the median of relative errors in %; None if there are none."""
+def _median_pct(errors: Sequence[Factors]) -> float | None:
     return round(100 * float(np.median(np.concatenate(errors))), 1) if errors else None
 
 
@@ -86,29 +85,22 @@ def node_sizes(groups: Iterable[Sequence[int]], ranks: int) -> list[int]:
     ]
 
 
-def has_neighbours_and_others(groups: Iterable[Sequence[int]], ranks: int) -> bool:
-    """Returns whether some groups are neighbouring ranks and others are not: their networks may differ."""
-    are_neighbours = {max(group) - min(group) == len(group) - 1 < ranks - 1 for group in groups}
-    return len(are_neighbours) == 2
-
-
 def costs(transfers: Sequence[Transfer], node: int, ranks: int, direct: bool) -> Factors:
-    """Returns a row for each transfer: steps and bytes within nodes, then across them."""
-    rows = np.zeros((len(transfers), 2, 2))
-    for row, transfer in zip(rows, transfers, strict=True):
-        where = place(transfer.ranks, node, ranks)
+    """Returns a row for each transfer: steps and bytes within nodes of so many ranks, then across them; in one
+    dimension where `node` is 0.
+    """
+    rows = np.zeros((len(transfers), 2 if node else 1, 2))
+    for row, (kind, members, size, _, group) in zip(rows, transfers, strict=True):
+        where = place(group, node, ranks) if node else WITHIN
         if where == ALL:
             counts = node, ranks // node
-            for dimension, kind, size in stages(transfer.kind, counts, transfer.size):
-                row[dimension] += step_cost(kind, counts[dimension], size, direct)
+            for dimension, stage, stage_size in stages(kind, counts, size):
+                row[dimension] += step_cost(stage, counts[dimension], stage_size, direct)
         elif where is not None:
-            row[where] += _cost_of_part(transfer)
-    return rows.reshape(len(transfers), 4)
-
-
-def _cost_of_part(transfer: Transfer) -> Cost:
-    """Returns the cost in a group of some ranks, all of whose collectives are rings in a network of two dimensions."""
-    return step_cost(transfer.kind, transfer.members, transfer.size, transfer.kind != CollectiveType.ALL_TO_ALL)
+            # in two dimensions all collectives of some ranks are rings
+            goes_directly = kind != CollectiveType.ALL_TO_ALL if node else direct
+            row[where] += step_cost(kind, members, size, goes_directly)
+    return rows.reshape(len(transfers), -1)
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -137,6 +129,15 @@ class TwoDimensions(msgspec.Struct, frozen=True):
     direct: bool
 
 
+class UsedNetwork(NamedTuple):
+    """The links of each dimension of a network, how all-to-alls go, and how well that fits how many sizes."""
+
+    links: tuple[Link, ...]
+    direct: bool
+    sizes: int
+    fit_error_pct: float | None
+
+
 class Network(msgspec.Struct, frozen=True):
     """A switch: `bandwidth_gib_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`.
 
@@ -159,6 +160,15 @@ class Network(msgspec.Struct, frozen=True):
     two_dimensions: TwoDimensions | None = None
     one_because: str = ""
 
+    def used(self, ranks: int, bandwidth_gib_s: float | None = None, latency_ns: float | None = None) -> UsedNetwork:
+        """Returns the network for so many ranks: as fitted, or of one dimension with what is given."""
+        two, bandwidth, latency = self.two_dimensions, bandwidth_gib_s, latency_ns
+        if two and bandwidth is None and latency is None:
+            return UsedNetwork((two.within, two.across), two.direct, two.sizes, two.fit_error_pct)
+        bandwidth = self.bandwidth_gib_s if bandwidth is None else bandwidth
+        link = Link(ranks, bandwidth, self.latency_ns if latency is None else latency)
+        return UsedNetwork((link,), self.direct, self.sizes, self.fit_error_pct)
+
 
 def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
     """Returns the network with the least squares of relative errors; the default network if nothing was measured.
@@ -172,20 +182,60 @@ def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
     ]
     if not usable:
         return Network()
-    single = _one_dimension(usable)
+    [link], direct, size, error_pct = _fit(usable)
+    ns, order = np.array([transfer.ns for transfer in usable], np.float64), np.argsort(size, kind="stable")
+    repeated = [ns[rows] for rows in split_groups(order, size) if len(rows) > 1]
+    single = Network(
+        *link,
+        transfers=len(usable),
+        sizes=int(size.max()) + 1,
+        fit_error_pct=error_pct,
+        repeat_error_pct=_median_pct([np.abs(times / np.median(times) - 1) for times in repeated]),
+        direct=direct,
+    )
     groups = {transfer.ranks for transfer in usable}
-    if () in groups or not has_neighbours_and_others(groups, ranks):
+    are_neighbours = {group != () and max(group) - min(group) == len(group) - 1 < ranks - 1 for group in groups}
+    # where all or none are neighbours there is one network
+    if () in groups or len(are_neighbours) < 2:
         return single
-    nodes = node_sizes(groups, ranks)
-    if not nodes:
-        return _single(
-            single, "no number of ranks per node puts every group within a node, across nodes or over all ranks"
-        )
-    two = min((_two_dimensions(usable, node, ranks) for node in nodes), key=_error)
+    fits = []
+    for node in node_sizes(groups, ranks):
+        (within, across), direct, size, error_pct = _fit(usable, node, ranks)
+        links = Link(node, *within), Link(ranks // node, *across)
+        fits.append(TwoDimensions(*links, int(size.max()) + 1, error_pct, direct))
+    if not fits:
+        why = "no number of ranks per node puts every group within a node, across nodes or over all ranks"
+        return msgspec.structs.replace(single, one_because=why)
+    two = min(fits, key=lambda fit: float("inf") if fit.fit_error_pct is None else fit.fit_error_pct)
     if two.fit_error_pct is None or single.fit_error_pct is None:
-        return _single(single, "there are too few sizes to distinguish links within nodes from links across them")
+        why = "there are too few sizes to distinguish links within nodes from links across them"
+        return msgspec.structs.replace(single, one_because=why)
     is_better = single.fit_error_pct > GOOD_PCT and two.fit_error_pct <= BETTER * single.fit_error_pct
     return msgspec.structs.replace(single, two_dimensions=two) if is_better else single
+
+
+def _fit(
+    usable: Sequence[Transfer], node: int = 0, ranks: int = 0
+) -> tuple[list[tuple[float, float]], bool, Int64, float | None]:
+    """Returns bandwidth and latency of a link of each dimension, whether all-to-alls go directly or in a ring, whichever
+    is closer (directly if there are none), the size of each transfer by number, and the median error in % of sizes
+    that the fit was made without.
+    """
+    ns = np.array([[transfer.ns] for transfer in usable], np.float64)
+    has_all_to_all = any(transfer.kind == CollectiveType.ALL_TO_ALL for transfer in usable)
+    cost = {direct: costs(usable, node, ranks, direct) for direct in ((True, False) if has_all_to_all else (True,))}
+    relative = {direct: of_all / ns for direct, of_all in cost.items()}
+    direct = min(relative, key=lambda direct: float(np.median(_relative_errors(relative[direct], relative[direct]))))
+    # the same bytes within and across nodes are two sizes
+    whole_bytes = np.round(cost[direct]).astype(np.int64)
+    size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T, *whole_bytes.T)
+    factors = fitted_factors(relative[direct])
+    links = [
+        # a step goes over two links
+        (max(round(1e9 / GIB / max(byte_ns, 1e-6), 3), LEAST_BANDWIDTH), round(step_ns / 2, 1))
+        for step_ns, byte_ns in zip(factors[::2], factors[1::2], strict=True)
+    ]
+    return links, direct, size, held_out_pct(relative[direct], size)
 
 
 def for_more_ranks(network: Network, groups: Iterable[Sequence[int]], ranks: int) -> Network:
@@ -197,10 +247,8 @@ def for_more_ranks(network: Network, groups: Iterable[Sequence[int]], ranks: int
         return network
     node = two.within.ranks
     if ranks % node or ranks == node or any(place(group, node, ranks) is None for group in groups):
-        single = msgspec.structs.replace(network, two_dimensions=None)
-        return _single(
-            single, f"nodes of {node} ranks do not put every group within a node, across nodes or over all ranks"
-        )
+        why = f"nodes of {node} ranks do not put every group within a node, across nodes or over all ranks"
+        return msgspec.structs.replace(network, two_dimensions=None, one_because=why)
     across = msgspec.structs.replace(two.across, ranks=ranks // node)
     return msgspec.structs.replace(network, two_dimensions=msgspec.structs.replace(two, across=across))
 
@@ -209,93 +257,12 @@ def network_time_ns(network: Network, transfer: Transfer) -> float | None:
     """Returns how long the fitted network takes for a transfer of known ranks; None for a kind without an algorithm."""
     if transfer.kind not in STEPS:
         return None
-    two = network.two_dimensions
-    links: tuple[Link, ...]
-    if two is None:
-        links = (Link(transfer.members, network.bandwidth_gib_s, network.latency_ns),)
-        cost = np.array(step_cost(transfer.kind, transfer.members, transfer.size, network.direct), np.float64)
-    else:
-        links = two.within, two.across
-        cost = costs([transfer], two.within.ranks, two.within.ranks * two.across.ranks, two.direct)
+    links, direct, *_ = network.used(transfer.members)
+    node = links[0].ranks if len(links) == 2 else 0
+    cost = costs([transfer], node, node * links[-1].ranks, direct)
     return float(
         sum(
             2 * steps * link.latency_ns + moved / link.bandwidth_gib_s / GIB * 1e9
             for link, (steps, moved) in zip(links, cost.reshape(-1, 2), strict=True)
         )
     )
-
-
-def _single(single: Network, why: str) -> Network:
-    return msgspec.structs.replace(single, one_because=why)
-
-
-def _error(two: TwoDimensions) -> float:
-    return float("inf") if two.fit_error_pct is None else two.fit_error_pct
-
-
-class _Fit(NamedTuple):
-    """Whether all-to-alls go directly, the factors for steps and bytes, the size of each transfer by number, and the
-    median error in % of sizes that the fit was made without.
-    """
-
-    direct: bool
-    factors: tuple[float, ...]
-    size: Int64
-    error_pct: float | None
-
-
-def _fit(usable: Sequence[Transfer], costs_of: Callable[[bool], Factors]) -> _Fit:
-    """Returns the fit of costs, a row for each transfer, with all-to-alls that go directly or in a ring, whichever is
-    closer; directly if there are none.
-    """
-    ns = np.array([[transfer.ns] for transfer in usable], np.float64)
-    has_all_to_all = any(transfer.kind == CollectiveType.ALL_TO_ALL for transfer in usable)
-    cost = {direct: costs_of(direct) for direct in ((True, False) if has_all_to_all else (True,))}
-    relative = {direct: of_all / ns for direct, of_all in cost.items()}
-    direct = min(relative, key=lambda direct: float(np.median(relative_errors(relative[direct], relative[direct]))))
-    # the same bytes within and across nodes are two sizes
-    whole_bytes = np.round(cost[direct]).astype(np.int64)
-    size = group_ids(*np.array([transfer[:3] for transfer in usable], np.int64).T, *whole_bytes.T)
-    return _Fit(direct, fitted_factors(relative[direct]), size, held_out_pct(relative[direct], size))
-
-
-def _one_dimension(usable: Sequence[Transfer]) -> Network:
-    direct, factors, size, error_pct = _fit(
-        usable,
-        lambda direct: np.array(
-            [step_cost(transfer.kind, transfer.members, transfer.size, direct) for transfer in usable], np.float64
-        ),
-    )
-    return Network(
-        *_link(*factors),
-        transfers=len(usable),
-        sizes=int(size.max()) + 1,
-        fit_error_pct=error_pct,
-        repeat_error_pct=median_pct(_repeat_errors(np.array([transfer.ns for transfer in usable], np.float64), size)),
-        direct=direct,
-    )
-
-
-def _two_dimensions(usable: Sequence[Transfer], node: int, ranks: int) -> TwoDimensions:
-    """Returns the network with nodes of so many ranks that fits best."""
-    direct, factors, size, error_pct = _fit(usable, lambda direct: costs(usable, node, ranks, direct))
-    step, byte, step_across, byte_across = factors
-    return TwoDimensions(
-        within=Link(node, *_link(step, byte)),
-        across=Link(ranks // node, *_link(step_across, byte_across)),
-        sizes=int(size.max()) + 1,
-        fit_error_pct=error_pct,
-        direct=direct,
-    )
-
-
-def _link(step_ns: float, byte_ns: float) -> tuple[float, float]:
-    """Returns bandwidth and latency of a link; a step goes over two."""
-    return max(round(1e9 / GIB / max(byte_ns, 1e-6), 3), LEAST_BANDWIDTH), round(step_ns / 2, 1)
-
-
-def _repeat_errors(time: Factors, size: Int64) -> list[Factors]:
-    """Returns how far, relatively, each time is from the median of its size, of sizes measured more than once."""
-    order = np.argsort(size, kind="stable")
-    times = [time[rows] for rows in split_groups(order, size) if len(rows) > 1]
-    return [np.abs(same / np.median(same) - 1) for same in times]

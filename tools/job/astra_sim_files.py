@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ...converter.ranks import Link, Network, links_text, ranks_of
+from ...converter.ranks import Network, UsedNetwork, links_text, ranks_of
 from ...converter.targets import GoalReport, Roofline, idle_rank
 from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS
 from ...schema.errors import Remedy
@@ -46,9 +46,10 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
     folder = output_dir / ASTRA_SIM_FILES
     folder.mkdir(exist_ok=True)
     if ranks == 1:
-        _copy(f"{output_dir / GRAPHS}.0.et", f"{folder / GRAPHS}.0.et")
+        with Path(f"{output_dir / GRAPHS}.0.et").open("rb") as graph, open_output(f"{folder / GRAPHS}.0.et") as out:
+            shutil.copyfileobj(graph, out)
         idle_rank(1).write(f"{folder / GRAPHS}.1.et")
-    network = used_network(fitted or Network(), simulation, max(ranks, 2))
+    network = _used(fitted, simulation, max(ranks, 2))
     links = network.links
     files = {
         "system.json": json.dumps(_system(network, simulation), indent=1) + "\n",
@@ -63,27 +64,8 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
             out.write(text.encode())
 
 
-class UsedNetwork(NamedTuple):
-    """The links of each dimension in network.yml, how all-to-alls go, and how well that fits how many sizes."""
-
-    links: tuple[Link, ...]
-    direct: bool
-    sizes: int
-    fit_error_pct: float | None
-
-
-def used_network(fitted: Network, simulation: Simulation, ranks: int) -> UsedNetwork:
-    """Returns the network for so many ranks: as fitted, or of one dimension with what is given."""
-    bandwidth, latency = simulation.bandwidth_gib_s, simulation.latency_ns
-    two = fitted.two_dimensions
-    if two and bandwidth is None and latency is None:
-        return UsedNetwork((two.within, two.across), two.direct, two.sizes, two.fit_error_pct)
-    link = Link(
-        ranks,
-        fitted.bandwidth_gib_s if bandwidth is None else bandwidth,
-        fitted.latency_ns if latency is None else latency,
-    )
-    return UsedNetwork((link,), fitted.direct, fitted.sizes, fitted.fit_error_pct)
+def _used(fitted: Network | None, simulation: Simulation, ranks: int) -> UsedNetwork:
+    return (fitted or Network()).used(ranks, simulation.bandwidth_gib_s, simulation.latency_ns)
 
 
 def simulator_command(output_dir: Path, ranks: int) -> str:
@@ -102,11 +84,6 @@ def simulator_command(output_dir: Path, ranks: int) -> str:
 def _listed(values: Iterable[object]) -> str:
     """Returns a list of the simulator's configuration, with an entry for each dimension."""
     return f"[ {', '.join(map(str, values))} ]"
-
-
-def _copy(source: str, target: str) -> None:
-    with Path(source).open("rb") as graph, open_output(target) as out:
-        shutil.copyfileobj(graph, out)
 
 
 def _system(network: UsedNetwork, simulation: Simulation) -> dict[str, object]:
@@ -134,7 +111,7 @@ def _system(network: UsedNetwork, simulation: Simulation) -> dict[str, object]:
 
 def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> str:
     """Returns the bandwidth and latency that network.yml has for so many ranks, and where they are from."""
-    used = used_network(fitted or Network(), simulation, ranks)
+    used = _used(fitted, simulation, ranks)
     link = links_text(used.links)
     if simulation.replay:
         return "not used, as every node takes its recorded time"
@@ -165,7 +142,7 @@ def poor_fit(fitted: Network | None, simulation: Simulation, *, lacks_members: b
     is_used = not simulation.replay and None in (simulation.bandwidth_gib_s, simulation.latency_ns)
     if not is_used or fitted is None:
         return None
-    used = used_network(fitted, simulation, 0)
+    used = _used(fitted, simulation, 0)
     if (used.fit_error_pct or 0.0) <= POOR_FIT_PCT:
         return None
     reasons = list(_reasons(used, fitted, lacks_members)) or ["its latency and bandwidth are not enough"]

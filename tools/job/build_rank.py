@@ -78,7 +78,7 @@ def build_rank(task: RankTask) -> RankResult:
     try:
         with _hashed_beside(task) as inputs:
             if task.earlier and is_up_to_date(task, inputs()):
-                return RankResult(task.earlier, unchanged=True)
+                return RankResult(msgspec.structs.replace(task.earlier, notes=task.pair.notes), unchanged=True)
             return _build(task, inputs)
     except Exception as error:
         return RankResult(failure_summary(task, error))
@@ -114,8 +114,8 @@ def is_up_to_date(task: RankTask, contents: Inputs | None = None) -> bool:
     earlier = task.earlier
     if earlier is None:
         return False
-    before, now = (earlier.status, earlier.device, earlier.host, earlier.notes), contents or _inputs(task)
-    return before == (BUILT, *now, task.pair.notes) and is_unchanged(task.graph, earlier.graph)
+    is_same = (earlier.status, earlier.device, earlier.host) == (BUILT, *(contents or _inputs(task)))
+    return is_same and is_unchanged(task.graph, earlier.graph)
 
 
 def _inputs(task: RankTask, is_given_up: Callable[[], bool] = lambda: False) -> Inputs:
