@@ -25,20 +25,18 @@ from .agreement import (
     with_values as with_values,
 )
 from .calls import (
+    EVER as EVER,
     Call as Call,
     Calls as Calls,
+    MatchedTimes as MatchedTimes,
     Matching as Matching,
+    MeasuredTimes as MeasuredTimes,
     awaits_all as awaits_all,
+    begin_of_ranks as begin_of_ranks,
     graph_calls as graph_calls,
     match as match,
-    recorded_calls as recorded_calls,
-)
-from .clocks import (
-    EVER as EVER,
-    MatchedTimes as MatchedTimes,
-    MeasuredTimes as MeasuredTimes,
-    begin_of_ranks as begin_of_ranks,
     measured_times as measured_times,
+    recorded_calls as recorded_calls,
 )
 from .costs import (
     AWAITED_MESSAGE as AWAITED_MESSAGE,

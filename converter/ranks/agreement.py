@@ -20,7 +20,7 @@ from ...schema.columns import (
     NodeNumbers,
     earliest_order,
     group_ids,
-    group_sums,
+    groupby,
     previous_in_group,
 )
 from ...schema.errors import DataError
@@ -28,8 +28,7 @@ from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, Node
 from ..device_only import COMMUNICATION, known_after
 from ..edges import Edges, deduplicated
 from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, spliced
-from .calls import Calls, graph_calls, match
-from .clocks import MatchedTimes, begin_of_ranks, measured_times, slack_ns
+from .calls import Calls, MatchedTimes, begin_of_ranks, graph_calls, match, measured_times, slack_ns
 from .groups import OUTSIDE, recorded_groups
 
 NAMED = 4
@@ -102,29 +101,33 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
     The graph must be in topological order, with coalesced messages as separate nodes. Communication with a member or
     peer that is not simulated (rank -1) is omitted, as no other rank has to know of it.
     """
-    rows = NodeNumbers(np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~_leads_outside(graph)))
-    groups, world_size = recorded_groups(graph), graph.number("world_size", -1)
-    # the last size is for nodes whose group is not known, -1
+    groups, world_size, is_message = (
+        recorded_groups(graph),
+        graph.number("world_size", -1),
+        graph.type != NodeType.COMM_COLL,
+    )
+    # the last of each list is for nodes whose group is not known, -1
+    is_incomplete = np.array([*(OUTSIDE in ranks for ranks in groups.lists), False])[groups.of_node]
     members = np.array([*map(len, groups.lists), max(world_size, 0)])[groups.of_node]
+    lacks_end = (np.stack([graph.integers(name) for name in ("comm_src", "comm_dst")]) == OUTSIDE).any(axis=0)
+    is_there = np.isin(graph.type, COMMUNICATION) & ~np.where(is_message, lacks_end, is_incomplete)
+    rows = NodeNumbers(np.flatnonzero(is_there))
     times, (transfer, kernel) = measured_times(graph), _transfers(graph)
-    columns = {
-        "node": graph.id,
-        "type": graph.type.astype(np.int64),
-        "kind": graph.collective_types(),
-        "members": np.where(graph.type == NodeType.COMM_COLL, members, 2),
-        "size": np.maximum(graph.integers("comm_size", 0), 0),
-        "start_ns": times.start_ns,
-        "end_ns": times.start_ns + graph.duration_ns,
-        "transfer_ns": transfer,
-        "kernel": kernel,
-        "on_host": ~graph.is_activity,
-        "slack_ns": slack_ns(graph, times),
-    }
     before, after = _follows(graph, rows)
     unmatched = MatchedCalls(
-        **{name: column[rows] for name, column in columns.items()},
         rank=np.zeros(len(rows), np.int64),
+        node=graph.id[rows],
+        type=graph.type[rows].astype(np.int64),
+        kind=graph.collective_types()[rows],
         matched=np.arange(len(rows)),
+        members=np.where(is_message, 2, members)[rows],
+        size=np.maximum(graph.integers("comm_size", 0), 0)[rows],
+        start_ns=times.start_ns[rows],
+        end_ns=(times.start_ns + graph.duration_ns)[rows],
+        transfer_ns=transfer[rows],
+        kernel=kernel[rows],
+        on_host=~graph.is_activity[rows],
+        slack_ns=slack_ns(graph, times)[rows],
         before=before,
         after=after,
         offset_ns=np.zeros(1, np.int64),
@@ -140,24 +143,14 @@ def _transfers(graph: ExecutionGraph) -> tuple[Int64, Int64]:
     """
     transfer, kernels = graph.duration_ns.copy(), np.full(len(graph), -1, np.int64)
     rows = np.flatnonzero(np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)))
-    kernel = group_ids(lanes_of(graph)[rows], graph.start_ns[rows])
-    same_way = group_ids(kernel, graph.type[rows].astype(np.int64))
+    of_kernel = groupby(lanes_of(graph)[rows], graph.start_ns[rows])
+    one_way = groupby(of_kernel.number, graph.type[rows] == NodeType.COMM_SEND)
     size = np.maximum(graph.integers("comm_size", 0)[rows], 0)
-    longest_ns, kernel_bytes = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    np.maximum.at(longest_ns, kernel, transfer[rows])
-    np.add.at(kernel_bytes, same_way, size)
+    longest_ns, way_bytes = of_kernel.largest(transfer[rows])[of_kernel.number], one_way.sum(size)[one_way.number]
     # the product of bytes and ns is beyond 64 bits
-    transfer[rows] = np.round(longest_ns[kernel] * (size / np.maximum(kernel_bytes[same_way], 1)))
-    kernels[rows] = kernel
+    transfer[rows] = np.round(longest_ns * (size / np.maximum(way_bytes, 1)))
+    kernels[rows] = of_kernel.number
     return transfer, kernels
-
-
-def _leads_outside(graph: ExecutionGraph) -> Bool:
-    groups = recorded_groups(graph)
-    incomplete = np.array([*(OUTSIDE in ranks for ranks in groups.lists), False])
-    peers = np.stack([graph.integers(name) for name in ("comm_src", "comm_dst")])
-    of_message = graph.type != NodeType.COMM_COLL
-    return np.asarray(np.where(of_message, (peers == OUTSIDE).any(axis=0), incomplete[groups.of_node]))
 
 
 def _follows(graph: ExecutionGraph, rows: Int64) -> tuple[Int64, Int64]:
@@ -182,13 +175,11 @@ def matched_calls(summaries: Sequence[CommunicationSummary]) -> MatchedCalls:
     first_row = np.cumsum([0, *map(len, matched)])
     of_ranks = [
         dataclasses.replace(
-            rank,
-            rank=rank.rank + position,
-            matched=numbers,
-            before=rank.before + first_row[position],
-            after=rank.after + first_row[position],
+            rank, rank=rank.rank + position, matched=numbers, before=rank.before + row, after=rank.after + row
         )
-        for position, ((_, rank), numbers) in enumerate(zip(summaries, matched, strict=True))
+        for position, ((_, rank), numbers, row) in enumerate(
+            zip(summaries, matched, first_row[:-1].tolist(), strict=True)
+        )
     ]
     names = [field.name for field in dataclasses.fields(MatchedCalls)]
     calls = MatchedCalls(**{name: np.concatenate([getattr(rank, name) for rank in of_ranks]) for name in names})
@@ -211,11 +202,9 @@ def common_sizes(calls: MatchedCalls) -> Int64:
 
     Gathered shards keep their sum; otherwise the largest size counts, as the others wait for the busiest member.
     """
-    count = np.bincount(calls.matched, minlength=1)
-    largest = np.zeros(len(count), np.int64)
-    np.maximum.at(largest, calls.matched, calls.size)
-    mean = -(-group_sums(calls.matched, calls.size, len(count)) // np.maximum(count, 1))
-    return np.where(np.isin(calls.kind, SHARDED), mean[calls.matched], largest[calls.matched])
+    matches = groupby(calls.matched)
+    mean, largest = -(-matches.sum(calls.size) // matches.count()), matches.largest(calls.size)
+    return np.where(np.isin(calls.kind, SHARDED), mean[matches.number], largest[matches.number])
 
 
 def with_deferred_ends(calls: MatchedCalls) -> MatchedCalls:
@@ -226,34 +215,23 @@ def with_deferred_ends(calls: MatchedCalls) -> MatchedCalls:
     short one so soon. So one that on all its members began within longer ones ends just after these now, if that makes
     no rank end later. It began when its last member came.
     """
-    count = int(calls.matched.max(initial=-1)) + 1
-    start, latest = np.zeros(count, np.int64), np.full(count, np.iinfo(np.int64).max)
-    np.maximum.at(start, calls.matched, calls.start_ns)
-    np.minimum.at(latest, calls.matched, calls.end_ns + calls.slack_ns)
-    within, until = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    for matched, end in _longer_ends(calls, start, latest):
-        within[matched] += 1
-        until[matched] = max(until[matched], end + 1)
-    until[within < np.bincount(calls.matched, minlength=count)] = 0
-    return dataclasses.replace(calls, end_ns=np.maximum(calls.end_ns, until[calls.matched]))
-
-
-def _longer_ends(calls: MatchedCalls, start_ns: Int64, latest_ns: Int64) -> list[tuple[int, int]]:
-    """Returns for the collectives of each rank that began within longer ones, by number, the last end of these that is
-    early enough.
-    """
+    matches = groupby(calls.matched)
+    start, latest = matches.largest(calls.start_ns), matches.smallest(calls.end_ns + calls.slack_ns)
     rows = np.flatnonzero((calls.kind >= 0) & ~calls.on_host)
-    rows = rows[np.lexsort((-calls.end_ns[rows], start_ns[calls.matched[rows]], calls.rank[rows]))]
-    matched = calls.matched[rows]
-    columns = (calls.rank[rows], matched, start_ns[matched], calls.end_ns[rows], latest_ns[matched])
-    longer_ends, running, last_rank = list[tuple[int, int]](), list[int](), -1
-    for rank, number, start, end, latest in zip(*(column.tolist() for column in columns), strict=True):
-        running = [other for other in running if other > start] if rank == last_rank else []
-        if longer := [other for other in running if end < other < latest]:
-            longer_ends.append((number, max(longer)))
+    rows = rows[np.lexsort((-calls.end_ns[rows], start[matches.number[rows]], calls.rank[rows]))]
+    matched = matches.number[rows]
+    columns = (calls.rank[rows], matched, start[matched], calls.end_ns[rows], latest[matched])
+    within, until = np.zeros(len(matches), np.int64), np.zeros(len(matches), np.int64)
+    running, last_rank = list[int](), -1
+    for rank, match_number, begin, end, last_end in zip(*(column.tolist() for column in columns), strict=True):
+        running = [longer for longer in running if longer > begin] if rank == last_rank else []
+        if early_enough := [longer for longer in running if end < longer < last_end]:
+            within[match_number] += 1
+            until[match_number] = max(until[match_number], max(early_enough) + 1)
         running.append(end)
         last_rank = rank
-    return longer_ends
+    until[within < matches.count()] = 0
+    return dataclasses.replace(calls, end_ns=np.maximum(calls.end_ns, until[matches.number]))
 
 
 def common_order(calls: MatchedCalls) -> list[list[int]]:
@@ -273,19 +251,17 @@ def common_positions(calls: MatchedCalls) -> Int64:
     """
     # a message has two events, as its send does not wait for the receive; a collective has one
     is_receive = calls.type == NodeType.COMM_RECV
-    _, first, event = np.unique(
-        group_ids(calls.matched, is_receive.astype(np.int64)), return_index=True, return_inverse=True
-    )
+    events = groupby(calls.matched, is_receive)
     # of those that end together the one that comes first in the calls goes first
-    event, first = np.argsort(np.argsort(first))[event], np.sort(first)
-    ended, sent = np.zeros(len(first), np.int64), np.full(int(calls.matched.max(initial=-1)) + 1, -1)
-    np.maximum.at(ended, event, calls.end_ns)
+    events = events.in_order(np.argsort(events.first))
+    event, first = events.number, events.first
+    sent = np.full(int(calls.matched.max(initial=-1)) + 1, -1)
     sent[calls.matched[~is_receive]] = event[~is_receive]
     received = np.flatnonzero(is_receive[first])
     source = np.concatenate((event[calls.before], sent[calls.matched[first[received]]]))
     target = np.concatenate((event[calls.after], received))
     edges = Edges.of(NodeNumbers(source), NodeNumbers(target), 0)
-    order, position = earliest_order(edges.source, edges.target, ended), np.full(len(first), -1)
+    order, position = earliest_order(edges.source, edges.target, events.largest(calls.end_ns)), np.full(len(first), -1)
     position[order] = np.arange(len(order))
     if len(order) < len(first):
         raise DataError(_contradiction(calls, first, edges.where(position[edges.source] < 0)))
@@ -302,51 +278,40 @@ def _contradiction(calls: MatchedCalls, first: Int64, stuck: Edges) -> str:
     while event not in walked:
         walked.append(event)
         event = before[event]
-    circle = [_words(calls, int(first[event])) for event in reversed(walked[walked.index(event) :])]
+    circle = []
+    for row in first[walked[walked.index(event) :]][::-1].tolist():
+        kind = CollectiveType(calls.kind[row]) if calls.kind[row] >= 0 else NodeType(calls.type[row])
+        circle.append(f"{kind.name.lower()} (node {calls.node[row]} of the rank at {calls.rank[row]})")
     more = f" -> {len(circle) - NAMED} more" if len(circle) > NAMED else ""
     return (
-        f"the ranks' communication depends on itself in a circle of {len(circle)}: "
-        f"{' -> '.join(circle[:NAMED])}{more}; "
+        f"the ranks' communication depends on itself in a circle of {len(circle)}: {' -> '.join(circle[:NAMED])}{more}; "
         "check that all traces are of one run"
     )
 
 
-def _words(calls: MatchedCalls, row: int) -> str:
-    kind = CollectiveType(calls.kind[row]) if calls.kind[row] >= 0 else NodeType(calls.type[row])
-    return f"{kind.name.lower()} (node {calls.node[row]} of the rank at {calls.rank[row]})"
-
-
-class SimulatedOrder(NamedTuple):
-    """For each call its position in the common order, of a receive that of its send, and the tag of the ready message
-    of each send that waits and of its receive, ABSENT for others.
-    """
-
-    position: Int64
-    ready_tag: Int64
-
-
-def simulated_order(calls: MatchedCalls, positions: Int64) -> SimulatedOrder:
-    """Returns what graphs keep of the common order of the calls for a simulator that models communication.
+def simulated_order(calls: MatchedCalls, positions: Int64) -> tuple[Int64, Int64]:
+    """Returns what graphs keep of the common order of the calls for a simulator that models communication: for each
+    call its position, of a receive that of its send, and the tag of the ready message of each send that waits and of
+    its receive, ABSENT for others.
 
     NCCL's send ends when its receiver has taken the data, so it waits for a receiver that comes late. A simulator that
     sends at once needs another message before: the receiver tells the sender that it is ready. A send waited for its
     receiver if it ended after the receiver's kernel had begun. It gets a ready message if all that the receiver's
     kernel depends on comes before the send in the common order: then no rank waits in a circle.
     """
-    _, first, kernel = np.unique(group_ids(calls.rank, calls.kernel), return_index=True, return_inverse=True)
-    kernel_end, latest_before = np.zeros(len(first), np.int64), np.full(len(calls), -1)
-    np.maximum.at(kernel_end, kernel, calls.end_ns)
+    kernels, latest_before = groupby(calls.rank, calls.kernel), np.full(len(calls), -1)
+    kernel, kernel_end = kernels.number, kernels.largest(calls.end_ns)
     np.maximum.at(latest_before, calls.after, positions[calls.before])
     send_of = np.full(int(calls.matched.max(initial=-1)) + 1, -1)
     sends, receives = (np.flatnonzero(calls.type == kind) for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV))
     send_of[calls.matched[sends]] = sends
     receives = receives[send_of[calls.matched[receives]] >= 0]
-    send, begun = send_of[calls.matched[receives]], first[kernel[receives]]
+    send, begun = send_of[calls.matched[receives]], kernels.first[kernel[receives]]
     waited = (kernel_end[kernel[send]] > calls.start_ns[begun]) & (latest_before[begun] < positions[send])
     is_ready = np.isin(calls.matched, calls.matched[receives[waited]])
     of_send = send_of[calls.matched]
     position = np.where(of_send >= 0, positions[of_send], positions)
-    return SimulatedOrder(position, np.where(is_ready, READY_TAGS + calls.matched, ABSENT))
+    return position, np.where(is_ready, READY_TAGS + calls.matched, ABSENT)
 
 
 def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionGraph:

@@ -1,12 +1,17 @@
-"""The communication of one rank as columns, small even for a large graph, and which calls of several ranks are one
-collective or message. Nothing else decides this.
+"""The communication of one rank as columns, small even for a large graph; which calls of several ranks are one
+collective or message (nothing else decides this); and when each rank began, on one clock.
 
 A collective matches those that other ranks recorded in the same group, of the same type, with the same sequence number;
 or in the same order, where sequence numbers are not recorded or cannot be the same. A send matches the receive of the
 same source, target and tag, in order. A call that a rank lacks, or that was not traced, is missing from its match; the
 other calls match all the same.
+
+Clocks of different machines differ, but a collective ends at the same time on all its ranks. The offset of two clocks
+is the median of the differences between ends that two ranks share, within the possible range: no member ends a
+collective that another one has not begun. Ranks that share nothing, not even through others, begin together.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,10 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, NodeNumbers, Ragged, cumcount, group_ids
+from ...schema.columns import Bool, Int64, Interner, NodeNumbers, Ragged, cumcount, groupby
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
-from ...schema.linked import Communication
+from ...schema.linked import FOREVER, Communication
 from ..communication import COALESCED, meaning, peers
+from ..rewiring import data_edges
 from .groups import Group, GroupNames, recognised, recorded_groups
 
 SAME_SIZE = (
@@ -27,6 +33,7 @@ SAME_SIZE = (
 """Collectives of which every member records the same bytes; the shards of other types may differ."""
 ROOTED = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
 DIGEST_BYTES = 8
+EVER = np.iinfo(np.int64).max
 FEW = 4
 """So few matches prove nothing."""
 
@@ -70,11 +77,8 @@ class Calls:
     @staticmethod
     def of(calls: Iterable[Call]) -> "Calls":
         """Returns the calls as columns; groups are numbered in the order in which they come first."""
-        numbers: dict[Group, int] = {}
-        rows = [
-            (row, type_, numbers.setdefault(group, len(numbers)) if group else -1, *facts)
-            for row, type_, group, *facts in calls
-        ]
+        numbers = Interner[Group]()
+        rows = [(row, type_, numbers[group] if group else -1, *facts) for row, type_, group, *facts in calls]
         return Calls(list(numbers), *np.array(rows, np.int64).reshape(-1, len(Call._fields)).T)
 
     @property
@@ -148,7 +152,7 @@ def graph_calls(graph: ExecutionGraph, rows: NodeNumbers, own_rank: int) -> Call
         # to find a list of very many ranks takes as long as it is
         return names.group_of(lists[listed], name, purpose)
 
-    def calls(row: int, node: NodeType) -> Iterable[Call]:
+    def calls(row: int, node: NodeType) -> list[Call]:
         if node is NodeType.COMM_COLL:
             group = group_of(int(groups.of_node[row]), recorded[row] or name[row], purpose[row])
             return [Call(row, node, group, kind[row], size[row], sequence[row])]
@@ -156,19 +160,10 @@ def graph_calls(graph: ExecutionGraph, rows: NodeNumbers, own_rank: int) -> Call
         if len(several) < len(coalesced) or not several[0]:
             return [Call(row, node, size=size[row], source=source[row], target=target[row], tag=tag[row])]
         message_sizes = sizes[row].tolist() if isinstance(sizes, Ragged) else [0] * len(several[0])
+        types = [(NodeType.COMM_RECV, NodeType.COMM_SEND)[start == own_rank] for start in several[0]]
         return [
-            Call(
-                row,
-                (NodeType.COMM_RECV, NodeType.COMM_SEND)[start == own_rank],
-                None,
-                -1,
-                message_size,
-                -1,
-                start,
-                end,
-                label,
-            )
-            for start, end, label, message_size in zip(*several, message_sizes, strict=True)
+            Call(row, type_, size=of_message, source=start, target=end, tag=label)
+            for type_, start, end, label, of_message in zip(types, *several, message_sizes, strict=True)
         ]
 
     types = graph.type[rows].tolist()
@@ -210,64 +205,141 @@ class Matching:
 def match(ranks: Sequence[Calls]) -> Matching:
     """Matches the calls of all ranks, by columns; graphs are not needed. O(n log n) in the calls."""
     lengths = [len(calls) for calls in ranks]
-    rank = np.repeat(np.arange(len(ranks)), lengths)
-    groups, group = _groups(ranks)
+    rank, numbers, nothing = np.repeat(np.arange(len(ranks)), lengths), Interner[Group](), np.empty(0, np.int64)
+    columns = [nothing]
+    for calls, group_of in zip(ranks, recognised([calls.done() for calls in ranks]), strict=True):
+        # the last number is for messages, whose group is -1
+        columns.append(np.array([*(numbers[group_of[group]] for group in calls.groups), -1], np.int64)[calls.group])
+    group = np.concatenate(columns)
     type_, kind, sequence, source, target, tag = (
-        np.concatenate([np.empty(0, np.int64), *(getattr(calls, name) for calls in ranks)])
+        np.concatenate([nothing, *(getattr(calls, name) for calls in ranks)])
         for name in ("type", "kind", "sequence", "source", "target", "tag")
     )
     message = type_ != NodeType.COMM_COLL
     ends = [np.where(message, column, -1) for column in (source, target, tag)]
     kind = np.where(message, -1, kind)
-    unnumbered = np.full(len(rank), -1)
     by_number, by_order = (
         (column, cumcount(rank, type_, group, kind, column, *ends))
-        for column in (np.where(message, -1, sequence), unnumbered)
+        for column in (np.where(message, -1, sequence), np.full(len(rank), -1))
     )
-    use_order = _order_matches_more(_GroupCalls(rank, group, kind), by_number, by_order)
+    use_order = _order_matches_more(rank, group, kind, by_number, by_order)
     number, nth = (np.where(use_order, second, first) for first, second in zip(by_number, by_order, strict=True))
-    matched = group_ids(group, kind, number, *ends, nth)
-    _, first = np.unique(matched, return_index=True)
+    matches = groupby(group, kind, number, *ends, nth)
     until = np.cumsum(lengths, dtype=np.int64).tolist()
     of_ranks = [slice(end - length, end) for end, length in zip(until, lengths, strict=True)]
     return Matching(
-        groups, [group[rows] for rows in of_ranks], [matched[rows] for rows in of_ranks], number[first], nth[first]
+        list(numbers),
+        [group[rows] for rows in of_ranks],
+        [matches.number[rows] for rows in of_ranks],
+        number[matches.first],
+        nth[matches.first],
     )
 
 
-def _groups(ranks: Sequence[Calls]) -> tuple[list[Group], Int64]:
-    """Returns the groups of the job, and the number of the group of each call of all ranks."""
-    numbers: dict[Group, int] = {}
-    columns = [np.empty(0, np.int64)]
-    for calls, group_of in zip(ranks, recognised([calls.done() for calls in ranks]), strict=True):
-        # the last number is for messages, whose group is -1
-        numbers_of_rank = [*(numbers.setdefault(group_of[group], len(numbers)) for group in calls.groups), -1]
-        columns.append(np.array(numbers_of_rank, np.int64)[calls.group])
-    return list(numbers), np.concatenate(columns)
-
-
-class _GroupCalls(NamedTuple):
-    """A row for each call of all ranks: its rank, its group (-1 for a message) and its type of collective."""
-
-    rank: Int64
-    group: Int64
-    kind: Int64
-
-
-def _order_matches_more(calls: _GroupCalls, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64]) -> Bool:
-    """Returns the collectives of groups in which order finds many more complete matches than sequence numbers do.
+def _order_matches_more(
+    rank: Int64, group: Int64, kind: Int64, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64]
+) -> Bool:
+    """Returns the collectives of groups in which order finds many more complete matches, of all ranks of the group,
+    than sequence numbers do. A row for each call of all ranks; the group of messages is -1.
 
     Sequence numbers are more reliable, as ranks may have begun to record at different calls; but they differ between
     ranks where messages count too.
     """
-    numbers, order = (_complete(calls, group_ids(calls.group, calls.kind, *key)) for key in (by_number, by_order))
-    return np.asarray((calls.group >= 0) & (order > 2 * numbers + FEW)[calls.group])
+    # messages count for the last group
+    count = int(group.max(initial=-1)) + 2
+    group_number = group % count
+    users = np.bincount(np.unique(rank * count + group_number) % count, minlength=count)
+    complete = []
+    for key in (by_number, by_order):
+        matches = groupby(group, kind, *key)
+        of_match = group_number[matches.first]
+        complete.append(np.bincount(of_match[matches.count() == users[of_match]], minlength=count))
+    return np.asarray((group >= 0) & (complete[1] > 2 * complete[0] + FEW)[group])
 
 
-def _complete(calls: _GroupCalls, key: Int64) -> Int64:
-    """Returns how many keys of each group all its ranks have; messages, of group -1, count for the last group."""
-    count = int(calls.group.max(initial=-1)) + 2
-    group_number = calls.group % count
-    users = np.bincount(np.unique(calls.rank * count + group_number) % count, minlength=count)
-    _, first, count_of_key = np.unique(key, return_index=True, return_counts=True)
-    return np.bincount(group_number[first][count_of_key == users[group_number[first]]], minlength=count)
+class MeasuredTimes(NamedTuple):
+    """When the rank began, in ns on the host's clock, and when each node started and ended, in ns since then."""
+
+    begin_ns: int
+    start_ns: Int64
+    end_ns: Int64
+
+
+def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
+    """Returns when each node ran as measured, including the overlap that was cut off its duration."""
+    start = graph.host_clock_start_ns
+    delay = graph.integers("host_delay_ns", 0)
+    # a graph without host begins with the host delay of its first activity
+    before = np.where((graph.data_deps.lengths() == 0) & (delay > 0), graph.integers("gap_ns", 0) + delay, 0)
+    timed = graph.type != NodeType.METADATA
+    begin = int((start - before)[timed].min(initial=FOREVER)) if timed.any() else 0
+    end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
+    return MeasuredTimes(begin, start - begin, end - begin)
+
+
+class MatchedTimes(NamedTuple):
+    """A row for each member of each match: the position of its rank, its times since that rank's first node, and its
+    CollectiveType, -1 where none is known.
+    """
+
+    rank: Int64
+    matched: Int64
+    start_ns: Int64
+    end_ns: Int64
+    is_message: Bool
+    kind: Int64
+
+
+def begin_of_ranks(ranks: int, times: MatchedTimes) -> Int64:
+    """Returns when each of so many ranks began, in ns; the earliest of those that share matches is 0. O(m log m) in the
+    rows.
+    """
+    begin, component = np.zeros(ranks, np.int64), np.arange(ranks)
+    for rank, peer, later in _differences(times):
+        if component[rank] != component[peer]:
+            # joining two components moves one of them
+            moved = component == component[peer]
+            begin[moved] += begin[rank] + later - begin[peer]
+            component[moved] = component[rank]
+    earliest = np.zeros(ranks, np.int64)
+    np.minimum.at(earliest, component, begin)
+    return begin - earliest[component]
+
+
+def _differences(times: MatchedTimes) -> list[tuple[int, int, int]]:
+    """Returns by how many ns each first member of a match began to record before each other member of it, by all their
+    matches: (rank, peer, ns). Differences by collectives come first, as a send may end before its receive.
+    """
+    order = np.argsort(times.matched, kind="stable")
+    rank, matched, start, end = (column[order] for column in times[:4])
+    is_message = times.is_message[order]
+    first, mutual = np.searchsorted(matched, matched), awaits_all(times.kind[order]) & ~is_message
+    low, high = np.where(mutual, start[first] - end, -EVER), np.where(mutual, end[first] - start, EVER)
+    bounds: dict[tuple[bool, int, int], list[list[int]]] = defaultdict(list)
+    columns = (is_message, rank[first], rank, end[first] - end, low, high)
+    for of_messages, of_first, peer, *bound in zip(*(column.tolist() for column in columns), strict=True):
+        if of_first != peer:
+            bounds[of_messages, of_first, peer].append(bound)
+    differences = []
+    for (_, of_first, peer), rows in sorted(bounds.items()):
+        differences_ns, lowest, highest = np.array(rows).T
+        later, least, most = int(np.median(differences_ns)), int(lowest.max()), int(highest.min())
+        # bounds that contradict each other leave the median
+        differences.append((of_first, peer, min(max(later, least), most) if least <= most else later))
+    return differences
+
+
+def slack_ns(graph: ExecutionGraph, times: MeasuredTimes) -> Int64:
+    """Returns the slack of each node of a graph in topological order, if all else takes as long as measured. O(n + e).
+
+    A node may end as late as the first of those that depend on it may start.
+    """
+    edges, end = data_edges(graph), times.end_ns
+    waited = graph.integers("gap_ns", 0) + graph.integers("host_delay_ns", 0)
+    durations_ns = (times.end_ns - times.start_ns + waited).tolist()
+    latest = np.full(len(graph), end.max(initial=0)).tolist()
+    # sorted by target, so that a node is final before its dependencies are reached
+    for source, target in zip(edges.source[::-1].tolist(), edges.target[::-1].tolist(), strict=True):
+        latest[source] = min(latest[source], latest[target] - durations_ns[target])
+    slack: Int64 = np.array(latest, np.int64) - end
+    return slack.clip(min=0)

@@ -9,7 +9,7 @@ the groups, as far as these agree between ranks.
 import dataclasses
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -38,7 +38,18 @@ def ranks_text(ranks: Sequence[int]) -> str:
     >>> ranks_text([0, 1, 2, 3, 8]), ranks_text(range(0, 64, 8)), ranks_text([5, 4, 9])
     ('0-3,8', '0-56:8', '5,4,9')
     """
-    return ",".join(_runs(ranks))
+    runs, start = list[str](), 0
+    while start < len(ranks):
+        first, end = ranks[start], start + 1
+        step = ranks[end] - first if end < len(ranks) else 0
+        while step and end < len(ranks) and ranks[end] - ranks[end - 1] == step:
+            end += 1
+        if end - start < 3:
+            end = start + 1
+        last = ranks[end - 1]
+        runs.append(str(first) if last == first else f"{first}-{last}" + (f":{step}" if step != 1 else ""))
+        start = end
+    return ",".join(runs)
 
 
 def given_ranks(text: str, limit: int) -> tuple[int, ...] | None:
@@ -75,20 +86,6 @@ def positions_in(text: str) -> dict[int, int]:
     {4: 0, 6: 1, 5: 2}
     """
     return {rank: position for position, rank in enumerate(ranks_of(text))}
-
-
-def _runs(ranks: Sequence[int]) -> Iterator[str]:
-    start = 0
-    while start < len(ranks):
-        first, end = ranks[start], start + 1
-        step = ranks[end] - first if end < len(ranks) else 0
-        while step and end < len(ranks) and ranks[end] - ranks[end - 1] == step:
-            end += 1
-        if end - start < 3:
-            end = start + 1
-        last = ranks[end - 1]
-        yield str(first) if last == first else f"{first}-{last}" + (f":{step}" if step != 1 else "")
-        start = end
 
 
 class Group(NamedTuple):
@@ -145,8 +142,14 @@ def recognised(ranks: Sequence[Used]) -> list[dict[Group, Group]]:
 
     A group of the job is described as the first rank that uses it knows it.
     """
+    lists: defaultdict[str, set[str]] = defaultdict(set)
+    for used in ranks:
+        for group in used:
+            for key in _keys(group) if group.ranks else ():
+                lists[key].add(group.ranks)
+    # the ranks recorded for a key count if they are the same everywhere
+    recorded = {key: next(iter(rank_texts)) for key, rank_texts in lists.items() if len(rank_texts) == 1}
     same_ranks: defaultdict[str, dict[Use, str]] = defaultdict(dict)
-    recorded = _recorded_lists(ranks)
     for position, used in enumerate(ranks):
         for group, done in used.items():
             recorded_ranks = (recorded[key] for key in _keys(group) if key in recorded)
@@ -168,19 +171,9 @@ def _keys(group: Group) -> list[str]:
     return [key for key in (group.name, group.description if group.description == DEFAULT else "") if key]
 
 
-def _recorded_lists(ranks: Iterable[Used]) -> dict[str, str]:
-    """Returns for each key the ranks that are recorded for it, if they are the same everywhere."""
-    lists: defaultdict[str, set[str]] = defaultdict(set)
-    for used in ranks:
-        for group in used:
-            for key in _keys(group) if group.ranks else ():
-                lists[key].add(group.ranks)
-    return {key: rank_texts.pop() for key, rank_texts in lists.items() if len(rank_texts) == 1}
-
-
 def _labels(members: str, uses: Mapping[Use, str]) -> dict[Use, Hashable]:
     """Returns labels that distinguish groups of the same ranks: names, or the one of READINGS that leaves the fewest
-    differences.
+    differences: kinds of work in all labels, then labels.
     """
     by_name: dict[Use, Hashable] = {(position, group): group.name for position, group in uses}
     names: defaultdict[int, set[str]] = defaultdict(set)
@@ -190,26 +183,20 @@ def _labels(members: str, uses: Mapping[Use, str]) -> dict[Use, Hashable]:
     # know another one
     if not members or set().union(*names.values()) in names.values():
         return by_name
-    return min((by_name, *(_read(uses, reading) for reading in READINGS)), key=lambda labels: _unlike(uses, labels))
-
-
-def _unlike(uses: Mapping[Use, str], labels: Mapping[Use, Hashable]) -> tuple[int, int]:
-    """Returns how many different kinds of work the labels have in all, and how many labels there are."""
-    return len({(label, uses[use]) for use, label in labels.items()}), len(set(labels.values()))
-
-
-def _read(uses: Mapping[Use, str], reading: Reading) -> dict[Use, Hashable]:
-    labels, counts = dict[Use, Hashable](), Counter[Hashable]()
-    for position, group in _as_made(uses):
-        label = reading(group, uses[position, group])
-        labels[position, group] = label, counts[position, label]
-        counts[position, label] += 1
-    return {use: labels[use] for use in uses}
-
-
-def _as_made(uses: Iterable[Use]) -> list[Use]:
-    """Returns each rank's groups in the order of creation, which numbered names tell, or else in that of first use."""
-    return sorted(uses, key=lambda use: (use[0], natural(use[1].name if use[1].name.isdecimal() else "")))
+    # each rank's groups in the order of creation, which numbered names tell, or else in that of first use
+    made = sorted(uses, key=lambda use: (use[0], natural(use[1].name if use[1].name.isdecimal() else "")))
+    readings = [by_name]
+    for reading in READINGS:
+        labels, counts = dict[Use, Hashable](), Counter[Hashable]()
+        for position, group in made:
+            label = reading(group, uses[position, group])
+            labels[position, group] = label, counts[position, label]
+            counts[position, label] += 1
+        readings.append({use: labels[use] for use in uses})
+    return min(
+        readings,
+        key=lambda labels: (len({(label, uses[use]) for use, label in labels.items()}), len({*labels.values()})),
+    )
 
 
 class Groups(NamedTuple):
@@ -240,23 +227,18 @@ def recorded_groups(graph: ExecutionGraph) -> Groups:
     listed, left_to_list = dict[str, int](), MOST_LISTED
     for name, value in graph.metadata.items():
         if name.startswith(RANKS_OF_GROUP):
-            members = _listed(name, str(value), min(left_to_list, LARGEST_JOB))
+            limit = min(left_to_list, LARGEST_JOB)
+            if (members := given_ranks(str(value), limit)) is None:
+                raise DataError(
+                    f"the metadata {name} of the graph is no list of ranks such as 0-3,8, or one of more than {limit}; "
+                    "scale the job again"
+                )
             left_to_list -= len(members)
             listed[name.removeprefix(RANKS_OF_GROUP)] = numbers.setdefault(members, len(numbers))
     if listed:
         by_name = graph.texts("pg_name").numbers(lambda name: listed.get(name, -1), -1)
         of_node = np.where(of_node < 0, by_name, of_node)
     return Groups(list(numbers), of_node, listed)
-
-
-def _listed(name: str, text: str, limit: int) -> RankList:
-    ranks = given_ranks(text, limit)
-    if ranks is None:
-        raise DataError(
-            f"the metadata {name} of the graph is no list of ranks such as 0-3,8, or one of more than {limit}; scale "
-            "the job again"
-        )
-    return ranks
 
 
 def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_groups: bool = False) -> ExecutionGraph:
@@ -282,20 +264,11 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_grou
     for name in ("coalesced_src", "coalesced_dst"):
         if isinstance(peers := attributes.get(name), Ragged):
             attributes[name] = Ragged(peers.starts, _renumbered(peers.values, kept_ranks))
-    metadata = {**graph.metadata, "rank": list(ranks).index(own_rank), "world_size": len(ranks)}
-    restricted = dataclasses.replace(graph, attributes=attributes, metadata=metadata)
-    return _with_groups(restricted, kept_ranks, whole_groups)
-
-
-def _with_groups(graph: ExecutionGraph, kept_ranks: Int64, whole: bool) -> ExecutionGraph:
-    """Returns the graph with the remaining members of its groups, at nodes and in the metadata; `whole` with all
-    members, removed ones as OUTSIDE.
-    """
-    groups, attributes = recorded_groups(graph), dict(graph.attributes)
+    groups = recorded_groups(graph)
     members = [_renumbered(np.array(group, np.int64), kept_ranks) for group in groups.lists]
-    if isinstance(splits := attributes.get("comm_split"), Ragged) and not whole:
-        attributes["comm_split"] = _without_removed(splits, members, groups.of_node)
-    if not whole:
+    if not whole_groups:
+        if isinstance(splits := attributes.get("comm_split"), Ragged):
+            attributes["comm_split"] = _without_removed(splits, members, groups.of_node)
         members = [group[group != OUTSIDE] for group in members]
     named = {name: members[number] for name, number in groups.named.items()}
     listed = {name: group for name, group in named.items() if len(group) and OUTSIDE not in group}
@@ -303,9 +276,11 @@ def _with_groups(graph: ExecutionGraph, kept_ranks: Int64, whole: bool) -> Execu
     at_node = recorded.lengths() > 0 if isinstance(recorded, Ragged) else np.zeros(len(graph), np.bool_)
     at_node |= (groups.of_node >= 0) & ~graph.texts("pg_name").equal(*listed)
     if len(rows := np.flatnonzero(at_node)):
-        own_members = [members[number] for number in groups.of_node[rows].tolist()]
-        attributes["pg_ranks"] = _ragged(own_members, rows, len(graph))
+        attributes["pg_ranks"] = _ragged(
+            [members[number] for number in groups.of_node[rows].tolist()], rows, len(graph)
+        )
     metadata = {key: value for key, value in graph.metadata.items() if not key.startswith(RANKS_OF_GROUP)}
+    metadata |= {"rank": list(ranks).index(own_rank), "world_size": len(ranks)}
     metadata |= {RANKS_OF_GROUP + name: ranks_text(group.tolist()) for name, group in listed.items()}
     return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
 
@@ -319,12 +294,9 @@ def _renumbered(column: Int64, kept_ranks: Int64) -> Int64:
 def _without_removed(column: Ragged, members: list[Int64], of_node: Int64) -> Ragged:
     """Returns a column with a value for each member of a node's group, without those of removed members."""
     rows = np.flatnonzero(column.lengths())
-    values = [column[row] for row in rows.tolist()]
-    groups = [members[number] if number >= 0 else NOBODY for number in of_node[rows].tolist()]
-    left = [
-        row_values[group != OUTSIDE] if len(row_values) == len(group) else row_values
-        for row_values, group in zip(values, groups, strict=True)
-    ]
+    of_rows = [members[number] if number >= 0 else NOBODY for number in of_node[rows].tolist()]
+    pairs = zip(column[rows], of_rows, strict=True)
+    left = [values[group != OUTSIDE] if len(values) == len(group) else values for values, group in pairs]
     return _ragged(left, rows, len(column))
 
 

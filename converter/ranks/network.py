@@ -217,9 +217,9 @@ def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
 def _fit(
     usable: Sequence[Transfer], node: int = 0, ranks: int = 0
 ) -> tuple[list[tuple[float, float]], bool, Int64, float | None]:
-    """Returns bandwidth and latency of a link of each dimension, whether all-to-alls go directly or in a ring, whichever
-    is closer (directly if there are none), the size of each transfer by number, and the median error in % of sizes
-    that the fit was made without.
+    """Returns bandwidth and latency of a link of each dimension, whether all-to-alls go directly (if there are any) or
+    in a ring, whichever is closer, the size of each transfer by number, and the median error in % of sizes that the fit
+    was made without.
     """
     ns = np.array([[transfer.ns] for transfer in usable], np.float64)
     has_all_to_all = any(transfer.kind == CollectiveType.ALL_TO_ALL for transfer in usable)

@@ -355,7 +355,7 @@ def message(
 def ready(*ranks: list[Issued]) -> list[dict[int, int]]:
     """The tags of ready messages by node, of each rank."""
     calls = job_of(*ranks)
-    tags = simulated_order(calls, common_positions(calls)).ready_tag
+    _, tags = simulated_order(calls, common_positions(calls))
     return calls.by_node(tags, tags != ABSENT)
 
 
@@ -369,7 +369,7 @@ def test_a_send_that_ended_after_the_receiver_began_gets_a_ready_message(sent_un
 def test_a_receive_stands_where_its_send_is() -> None:
     reduced = Issued(5, 1, 80, 90)
     calls = job_of([message(SEND, 1, 7, 0, 60), reduced], [message(RECV, 2, 7, 50, 100), reduced])
-    send, first, receive, second = simulated_order(calls, common_positions(calls)).position.tolist()
+    send, first, receive, second = simulated_order(calls, common_positions(calls))[0].tolist()
     assert send == receive < first == second
 
 

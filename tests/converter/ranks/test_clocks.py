@@ -7,7 +7,7 @@ How much later nodes could have ended without their rank ending later.
 
 import numpy as np
 import pytest
-from execgraph.converter.ranks.clocks import MatchedTimes, begin_of_ranks, measured_times, slack_ns
+from execgraph.converter.ranks.calls import MatchedTimes, begin_of_ranks, measured_times, slack_ns
 from execgraph.schema.graph import CollectiveType, NodeType
 from support.graphs import STREAM_ORDER, GraphBuilder
 
