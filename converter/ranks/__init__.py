@@ -38,18 +38,6 @@ from .calls import (
     measured_times as measured_times,
     recorded_calls as recorded_calls,
 )
-from .costs import (
-    AWAITED_MESSAGE as AWAITED_MESSAGE,
-    MESSAGE as MESSAGE,
-    RING as RING,
-    Cost as Cost,
-    Factors as Factors,
-    Transfer as Transfer,
-    carried_excess as carried_excess,
-    fitted_factors as fitted_factors,
-    stages as stages,
-    step_cost as step_cost,
-)
 from .groups import (
     Group as Group,
     GroupNames as GroupNames,
@@ -63,14 +51,24 @@ from .groups import (
     restrict_to_ranks as restrict_to_ranks,
 )
 from .network import (
+    AWAITED_MESSAGE as AWAITED_MESSAGE,
     GIB as GIB,
+    MESSAGE as MESSAGE,
+    RING as RING,
+    Cost as Cost,
+    Factors as Factors,
     Link as Link,
     Network as Network,
+    Transfer as Transfer,
     TwoDimensions as TwoDimensions,
     UsedNetwork as UsedNetwork,
+    carried_excess as carried_excess,
+    fitted_factors as fitted_factors,
     fitted_network as fitted_network,
     for_more_ranks as for_more_ranks,
     held_out_pct as held_out_pct,
     links_text as links_text,
     network_time_ns as network_time_ns,
+    stages as stages,
+    step_cost as step_cost,
 )

@@ -9,16 +9,16 @@ group, or of the job.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Int64
-from ...schema.graph import NodeType
-from ..ranks import RING, Cost, Factors, Matching, Transfer, fitted_factors
+from ...schema.graph import CollectiveType, NodeType
+from ..ranks import GIB, RING, Cost, Factors, Matching, Transfer, fitted_factors
 from ..targets import LEAST_BYTES
 from .facts import RankFacts
 from .roles import GATHERING, GroupRole
@@ -47,8 +47,7 @@ class Line(NamedTuple):
         return self.step_ns * cost.steps + self.byte_ns * cost.bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     """A line, the transfers to which it was fitted (`source` in words, and their number), and its median error in %.
 
     If not `identifiable`, other latencies and bandwidths fit nearly as well.
@@ -185,17 +184,22 @@ def sizes(rank: RankFacts, group: Int64, roles: list[GroupRole], new_members: li
     return size, undivided
 
 
-class Grown(NamedTuple):
-    """Collectives of a type in a group: their number, members before and after, and the fit, None if nothing determines
-    one.
+class Grown(msgspec.Struct, frozen=True):
+    """By which line the collectives of a type changed whose group has other members then, and how right that is; a line
+    that nothing determines has no `fitted_to`.
     """
 
-    kind: int
     group: str
+    collective: str
     collectives: int
     members: int
     scaled_members: int
-    fit: Fit | None
+    step_ns: float = 0.0
+    gib_s: float | None = None
+    fitted_to: str = ""
+    transfers: int = 0
+    fit_error_pct: float = 0.0
+    identifiable: bool = False
 
 
 def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[GroupRole]) -> dict[int, GroupTransfer]:
@@ -245,9 +249,13 @@ def longer(
             # nothing was measured in a group of one
             scaled = after if fits.is_given or not before else transfer.ns * after / before
             added[number] = round(scaled - transfer.ns)
-    grown = [
-        Grown(kind, use.group.text, count, len(use.members), new_members[group], fit_of[kind, group])
-        for (kind, group), count in sorted(counts.items())
-        for use in (roles[group].use,)
-    ]
+    grown = []
+    for (kind, group), count in sorted(counts.items()):
+        use, fit = roles[group].use, fit_of[kind, group]
+        figures = use.group.text, CollectiveType(kind).name.lower(), count, len(use.members), new_members[group]
+        if fit is None:
+            grown.append(Grown(*figures))
+        else:
+            gib_s = round(1e9 / GIB / fit.line.byte_ns, 3) if fit.line.byte_ns else None
+            grown.append(Grown(*figures, round(fit.line.step_ns, 1), gib_s, *fit[1:]))
     return added, grown

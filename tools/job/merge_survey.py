@@ -1,36 +1,32 @@
 """Looks at every device trace before a merge, for processes and for clocks that agree; and what a merge reports.
 
-A collective that waits for all its members ends on all of them at nearly the same time; the median over many is the
-difference of clocks.
+Clocks are compared by the collectives that wait for all their members: they end on all at nearly the same time.
 """
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Mapping, Sequence
-from statistics import median_low
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from ...converter.ranks import Calls, awaits_all, match, recorded_calls
+from ...converter.ranks import Calls, MatchedTimes, awaits_all, begin_of_ranks, match, recorded_calls
 from ...linker.communication import from_device, is_communication_kernel, process_groups, with_members
 from ...linker.readers import DeviceTrace, Role, read_device_trace
-from ...schema.columns import Int64, Summary, SummaryRepr
+from ...schema.columns import Int64, Summary, SummaryRepr, group_ids, groupby
 from ...schema.errors import DataError
 from ...schema.linked import FOREVER, Args
 from ...schema.progress import Progress
 from ...schema.reasons import Reason, in_words
 from ..trace_files import RankFile
 
-Shared = dict[Hashable, dict[int, int]]
-"""For each group the end of a rank's collectives (ns since the epoch) by the number of their match."""
 NS_PER_YEAR = 31_556_952 * 10**9
 
 
 class Ends(NamedTuple):
-    """A rank's collectives that all members wait for, and when each ended, in ns since the epoch."""
+    """A rank's collectives that all members wait for, and when each started and ended, in ns since the epoch."""
 
     calls: Calls
+    start: Int64
     end: Int64
 
 
@@ -47,46 +43,32 @@ def collective_ends(trace: DeviceTrace) -> tuple[Ends, int]:
     recorded = with_members([*map(from_device, args)], groups, trace.world_size or -1, unlisted)
     calls = recorded_calls(recorded, [rows.name[row] for row in kernels.tolist()], -1)
     calls = calls.take(np.flatnonzero(awaits_all(calls.kind)))
-    return Ends(calls, rows.end[kernels[calls.row]] + trace.base_time_ns), len(unlisted)
+    compared, base = kernels[calls.row], trace.base_time_ns
+    return Ends(calls, rows.start[compared] + base, rows.end[compared] + base), len(unlisted)
 
 
-def shared_ends(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
-    """Returns the ends that ranks may share; without recorded numbers only ranks with equally many share any."""
-    matches = match([issued.calls for issued in ranks.values()])
-    shared_by_rank: dict[int, Shared] = {}
-    for (rank, issued), groups, matched in zip(ranks.items(), matches.group, matches.matched, strict=True):
-        numbered = matches.sequence[matched] >= 0
-        alike = [*zip(groups.tolist(), np.where(numbered, -1, issued.calls.kind).tolist(), strict=True)]
-        count = Counter(alike)
-        shared: Shared = defaultdict(dict)
-        for kind, number, end in zip(alike, matched.tolist(), issued.end.tolist(), strict=True):
-            shared[(*kind, count[kind] if kind[1] >= 0 else -1)][number] = end
-        shared_by_rank[rank] = shared
-    return shared_by_rank
+def clock_corrections(ends: Sequence[Ends]) -> list[int]:
+    """Returns ns (0 or more) to add to the clock of each rank; a rank that shares no collective keeps its clock.
 
-
-def clock_corrections(ranks: Mapping[int, Shared]) -> dict[int, int]:
-    """Returns ns (0 or more) to add to each rank's clock; a rank that shares no collective keeps its clock."""
-    members: dict[Hashable, list[int]] = defaultdict(list)
-    for rank, groups in sorted(ranks.items()):
-        for group in groups:
-            members[group].append(rank)
-    correction: dict[int, int] = {}
-    for first in sorted(ranks):
-        if first in correction:
-            continue
-        correction[first], waiting = 0, deque([first])
-        while waiting:
-            corrected = waiting.popleft()
-            for group, ends in ranks[corrected].items():
-                for neighbour in members.pop(group, ()):
-                    shared = ends.keys() & ranks[neighbour][group].keys()
-                    if shared and neighbour not in correction:
-                        difference = median_low(ends[number] - ranks[neighbour][group][number] for number in shared)
-                        correction[neighbour] = correction[corrected] + difference
-                        waiting.append(neighbour)
-    earliest = min(correction.values(), default=0)
-    return {rank: value - earliest for rank, value in correction.items()}
+    Without recorded numbers only ranks with equally many collectives of a group and type share any.
+    """
+    matches = match([of_rank.calls for of_rank in ends])
+    rank = np.repeat(np.arange(len(ends)), [len(of_rank.calls) for of_rank in ends])
+    start, end, kind, group, matched = (
+        np.concatenate(columns)
+        for columns in zip(
+            *(
+                (of_rank.start, of_rank.end, of_rank.calls.kind, groups, matched)
+                for of_rank, groups, matched in zip(ends, matches.group, matches.matched, strict=True)
+            ),
+            strict=True,
+        )
+    )
+    is_numbered, alike = matches.sequence[matched] >= 0, groupby(rank, group, kind)
+    shared = group_ids(matched, np.where(is_numbered, -1, alike.count()[alike.number]))
+    times = MatchedTimes(rank, shared, start, end, np.zeros(len(rank), np.bool_), kind)
+    corrections: list[int] = begin_of_ranks(len(ends), times).tolist()
+    return corrections
 
 
 class RankClock(NamedTuple):
@@ -121,7 +103,7 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
         hosts[rank] = frozenset(trace.processes) - frozenset(devices.tolist())
         if unlisted:
             notes.append(f"{path}: {unlisted} {in_words(Reason.MANY_MEMBERS)}")
-    first, corrections = min(bases.values()), clock_corrections(shared_ends(ends))
+    first, corrections = min(bases.values()), dict(zip(ends, clock_corrections([*ends.values()]), strict=True))
     clocks = {
         rank: RankClock(base, round((base - first + corrections[rank]) / 1000) * 1000, corrections[rank])
         for rank, base in bases.items()

@@ -11,7 +11,7 @@ the shards of each collective fit.
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, permutations
 from typing import NamedTuple
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ...converter.communication import meaning, peers
 from ...converter.ranks import Group, GroupNames, ranks_of
-from ...schema.columns import ABSENT, ROUNDING, Int64, RowMap, is_group_start, nearest, rows_by_number
+from ...schema.columns import ABSENT, ROUNDING, Int64, RowMap, nearest, rows_by_number
 from ...schema.graph import CollectiveType, NodeType
 from ...schema.linked import STEP_MARK, Communication, LinkedTrace, Ops, op_parents
 
@@ -242,23 +242,14 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
 
 def _sharing_ranks(members: Sequence[Int64]) -> list[tuple[int, int]]:
     """Returns every two groups, by number, that share several ranks. Linear in the members."""
-    group = np.repeat(np.arange(len(members)), [len(ranks) for ranks in members])
-    rank = np.concatenate(members)
-    if not len(rank):
-        return []
-    order = np.argsort(rank, kind="stable")
-    group, first = group[order], np.flatnonzero(is_group_start(rank[order]))
-    count = np.diff(np.append(first, len(group)))
+    groups_of = defaultdict[int, list[int]](list)
+    for number, ranks in enumerate(members):
+        for rank in ranks.tolist():
+            groups_of[rank].append(number)
     # ranks that are in the same groups stand for each other; the rank itself, which is in all, tells nothing of which
     # share another one
-    digest = (group.astype(np.uint64) + np.uint64(1)) * np.uint64(MULTIPLIER)
-    digest = (digest ^ (digest >> np.uint64(32))) * np.uint64(MULTIPLIER)
-    same = np.add.reduceat(digest ^ (digest >> np.uint64(32)), first)
-    shared = np.flatnonzero((count > 1) & (np.arange(len(count)) != count.argmax()))
-    shared = shared[np.unique(same[shared], return_index=True)[1]]
-    pairs = {
-        pair for start in shared.tolist() for pair in permutations(group[first[start] :][: count[start]].tolist(), 2)
-    }
+    groups_of.pop(max(groups_of, key=lambda rank: len(groups_of[rank]), default=-1), None)
+    pairs = {pair for groups in {*map(tuple, groups_of.values())} for pair in permutations(groups, 2)}
     return sorted((left, right) for left, right in pairs if len(np.intersect1d(members[left], members[right])) > 1)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from ...converter.ranks import GIB, Network, fitted_network, for_more_ranks, ranks_text
+from ...converter.ranks import Network, fitted_network, for_more_ranks, ranks_text
 from ...converter.scaling import (
     Assumed,
     Grown,
@@ -95,22 +95,6 @@ class GroupLine(msgspec.Struct, frozen=True):
     scaled_members: int
 
 
-class LengthLine(msgspec.Struct, frozen=True):
-    """By which line the collectives of a type changed whose group has other members then, and how right that is."""
-
-    group: str
-    collective: str
-    collectives: int
-    members: int
-    scaled_members: int
-    step_ns: float
-    gib_s: float | None
-    fitted_to: str
-    transfers: int
-    fit_error_pct: float
-    identifiable: bool
-
-
 class ScaleReport(msgspec.Struct):
     """A scaled job: how many ranks it had and has, which traced rank stands in for each that was not, what became of
     its groups and collectives, and what is written. `network` is what the traced job's collectives fit, for graphs of a
@@ -123,7 +107,7 @@ class ScaleReport(msgspec.Struct):
     removed: list[int]
     stand_ins: dict[int, int]
     groups: list[GroupLine]
-    lengths: list[LengthLine]
+    lengths: list[Grown]
     notes: list[str]
     nodes: int = 0
     bytes: int = 0
@@ -144,19 +128,9 @@ def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
         removed=sorted(set(range(rank_copies.world_size)) - set(rank_copies.kept_ranks)),
         stand_ins=plan.assumed.source,
         groups=groups,
-        lengths=[_length(grown) for grown in plan.grown],
+        lengths=plan.grown,
         notes=list(_notes(plan, is_simulated)),
     )
-
-
-def _length(grown: Grown) -> LengthLine:
-    counts = CollectiveType(grown.kind).name.lower(), grown.collectives, grown.members, grown.scaled_members
-    fit = grown.fit
-    if fit is None:
-        return LengthLine(grown.group, *counts, 0.0, None, "", 0, 0.0, False)
-    gib_s = round(1e9 / GIB / fit.line.byte_ns, 3) if fit.line.byte_ns else None
-    measured = fit.source, fit.transfers, fit.fit_error_pct, fit.identifiable
-    return LengthLine(grown.group, *counts, round(fit.line.step_ns, 1), gib_s, *measured)
 
 
 def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
@@ -164,13 +138,12 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
         yield _assumption(plan.assumed)
         if not plan.assumed.same_work:
             yield "the traced ranks run different kernels, so the missing ranks may run yet others"
-    fits = [grown.fit for grown in plan.grown]
-    if not all(fit and fit.identifiable for fit in fits):
+    if not all(grown.identifiable for grown in plan.grown):
         yield (
             "latency and bandwidth cannot be distinguished, because too few sizes of collectives were measured; give "
             f"{Remedy.LATENCY} or {Remedy.BANDWIDTH}"
         )
-    if (worst := max((fit.fit_error_pct for fit in fits if fit), default=0.0)) > POOR_FIT_PCT:
+    if (worst := max((grown.fit_error_pct for grown in plan.grown), default=0.0)) > POOR_FIT_PCT:
         yield (
             f"half of the measured collectives are {worst:g} % or more off a latency and a bandwidth, so the lengths "
             f"among more members are uncertain; give {Remedy.LATENCY} and {Remedy.BANDWIDTH}"
@@ -225,7 +198,7 @@ def lines(report: ScaleReport) -> Iterator[str]:
         more_groups = f" and {more} more" if more else ""
         joined = f"joined, {first.joined}: {first.members} -> {first.scaled_members} members"
         yield summary_line("group", f"{first.group}{more_groups}; {joined if first.joined else 'in each copy'}")
-    of_kind = defaultdict[tuple[object, ...], list[LengthLine]](list)
+    of_kind = defaultdict[tuple[object, ...], list[Grown]](list)
     for length in report.lengths:
         of_kind[length.collective, length.members, length.scaled_members, length.fitted_to].append(length)
     for same in of_kind.values():
@@ -233,7 +206,7 @@ def lines(report: ScaleReport) -> Iterator[str]:
     yield summary_line("written", f"{report.scaled_ranks} graphs, {report.nodes:,} nodes, {report.bytes / 1e6:,.1f} MB")
 
 
-def _length_text(same: Sequence[LengthLine]) -> str:
+def _length_text(same: Sequence[Grown]) -> str:
     first = same[0]
     members = f"{first.members} -> {first.scaled_members} members"
     what = f"{sum(line.collectives for line in same)} {first.collective} of {members}"
@@ -280,11 +253,8 @@ def scale(
                 for first in copies[::COPIES_AT_ONCE]
                 for rank, of_rank in plan.ranks.items()
             ]
-            for nodes, size in _run_all(
-                run, write_copies, tasks, progress=progress, what="writing copies", unit="piece"
-            ):
-                report.nodes += nodes
-                report.bytes += size
+            written = _run_all(run, write_copies, tasks, progress=progress, what="writing copies", unit="piece")
+            report.nodes, report.bytes = (sum(counts) for counts in zip(*written, strict=True))
             groups, ranks = dict(all_groups(plan.numbering, plan.rank_copies)), plan.rank_copies.ranks
             write_groups(str(folder / GROUPS), groups)
             if is_simulated:

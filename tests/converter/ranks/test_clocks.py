@@ -72,6 +72,10 @@ def test_ranks_that_share_nothing_begin_together_with_the_first_of_the_others() 
     assert begins(2) == [0, 0]
 
 
+def test_clocks_are_compared_through_ranks_between() -> None:
+    assert begins(4, (0, 1, 90, 100), (1, 1, 80, 90), (1, 2, 40, 50), (2, 2, 70, 80)) == [20, 30, 0, 0]
+
+
 def test_collectives_come_before_messages_between_the_same_ranks() -> None:
     rows = (0, 5, 0, 100), (1, 5, 0, 90), (0, 6, 0, 100), (1, 6, 0, 10)
     broadcast = int(CollectiveType.BROADCAST)

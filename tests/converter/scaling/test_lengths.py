@@ -1,7 +1,7 @@
 """How long and how large collectives are when their group grows: fits, lengths and shards."""
 
 import pytest
-from execgraph.converter.ranks import Transfer
+from execgraph.converter.ranks import GIB, Transfer
 from execgraph.converter.scaling.lengths import SOURCES, Fits, GroupTransfer, Line, cost_of
 from execgraph.schema.graph import CollectiveType
 from execgraph.tools.replay import replay_ranks
@@ -174,17 +174,14 @@ def test_a_given_network_stands_instead_of_the_measured_one() -> None:
 def test_a_given_latency_leaves_the_bandwidth_to_be_fitted() -> None:
     graphs = data_parallel(2, sizes=(1_000_000,))
     [grown] = plan_of(graphs, latency_ns=1000.0).grown
-    assert grown.fit
-    assert grown.fit.line == pytest.approx((1000.0, 1.0), rel=1e-3)
+    assert (grown.step_ns, grown.gib_s) == pytest.approx((1000.0, 1e9 / GIB), rel=1e-3)
 
 
 def test_collectives_of_one_size_do_not_tell_latency_from_bandwidth() -> None:
     [grown] = plan_of(data_parallel(2, sizes=(1_000_000, 1_000_000))).grown
-    assert grown.fit
-    assert not grown.fit.identifiable
+    assert not grown.identifiable
     [known] = plan_of(data_parallel(2)).grown
-    assert known.fit
-    assert (known.fit.identifiable, known.fit.fit_error_pct) == (True, 0.0)
+    assert (known.identifiable, known.fit_error_pct) == (True, 0.0)
 
 
 def test_what_one_type_does_not_tell_others_do() -> None:
@@ -192,9 +189,9 @@ def test_what_one_type_does_not_tell_others_do() -> None:
     for one in job:
         one.meet(ALL_REDUCE, [0, 1], 1_000_000, line(ALL_REDUCE, 2, 1_000_000))
         one.meet(REDUCE_SCATTER, [0, 1], 1_000, line(REDUCE_SCATTER, 2, 1_000))
-    fits = [grown.fit for grown in plan_of([one.build() for one in job]).grown]
-    assert [fit and fit.source for fit in fits] == ["collectives of all types in this group"] * 2
-    assert all(fit and fit.line == pytest.approx((1000, 1), rel=1e-2) for fit in fits)
+    for grown in plan_of([one.build() for one in job]).grown:
+        assert grown.fitted_to == "collectives of all types in this group"
+        assert (grown.step_ns, grown.gib_s) == pytest.approx((1000, 1e9 / GIB), rel=1e-2)
 
 
 def test_a_scaled_job_takes_as_long_as_its_collectives_say() -> None:

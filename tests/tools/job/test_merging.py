@@ -28,7 +28,6 @@ from execgraph.linker.readers import DeviceTrace, one_rank, read_device_trace, r
 from execgraph.schema.errors import DataError
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import TABLES_AND_QUERIES, MergeReport, merge_for_counting, merge_for_viewing
-from execgraph.tools.job.merge_survey import clock_corrections
 from execgraph.tools.trace_files import RankFile
 from support.databases import DIALECTS, LITE, Op, write_database
 from support.folders import TESTS
@@ -264,21 +263,6 @@ def test_clocks_are_compared_by_the_ends_of_shared_collectives(jobs: Jobs, tmp_p
     assert max(abs(one - other) for one, other in zip(first, second, strict=True)) < 1.1
     assert [record["time_shift_ns"] for record in trace["mergedRanks"]] == [7_000_000, 7_000_000]
     assert trace["baseTimeNanoseconds"] == ahead["baseTimeNanoseconds"] - 7_000_000
-
-
-def test_clocks_are_compared_through_ranks_between() -> None:
-    ranks = {
-        0: {"a": {1: 100, 2: 200}},
-        1: {"a": {1: 90, 2: 190, 3: 7}, "b": {1: 50}},
-        2: {"b": {1: 80}},
-        3: {"c": {1: 1}},
-    }
-    assert clock_corrections(ranks) == {0: 20, 1: 30, 2: 0, 3: 20}
-
-
-def test_a_single_late_collective_does_not_move_a_clock() -> None:
-    ends = {number: 1000 * number for number in range(9)}
-    assert clock_corrections({0: {"a": ends}, 1: {"a": {**ends, 4: 999_999}}}) == {0: 0, 1: 0}
 
 
 def test_a_rank_taken_out_has_its_own_clock_and_ids_again(jobs: Jobs, tmp_path: Path) -> None:
