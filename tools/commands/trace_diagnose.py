@@ -1,6 +1,7 @@
 """The command trace-diagnose: what traces hold, what is wrong with them, why, and what to do, before any linking."""
 
 import argparse
+import os
 from pathlib import Path
 
 from ...schema.counts import to_builtins
@@ -18,9 +19,9 @@ from ..terminal import print_text
 )
 def main(options: argparse.Namespace) -> int:
     """Diagnoses traces; returns 1 where something is wrong with them, with --strict."""
-    from ..job import diagnose, in_parallel_if_large, report
+    from ..job import diagnose, report
 
-    diagnosis = diagnose([Path(path) for path in options.inputs], in_parallel_if_large, progress)
+    diagnosis = diagnose([Path(path) for path in options.inputs], os.cpu_count() or 1, progress)
     if options.json:
         print_json(to_builtins(diagnosis) | {"wrong": diagnosis.wrong})
     else:

@@ -25,12 +25,7 @@ from .build_report import (
     time_lines as time_lines,
 )
 from .building import BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
-from .diagnosis import (
-    Diagnosis as Diagnosis,
-    diagnose as diagnose,
-    in_parallel_if_large as in_parallel_if_large,
-    report as report,
-)
+from .diagnosis import Diagnosis as Diagnosis, diagnose as diagnose, report as report
 from .diagnosis_findings import Finding as Finding
 from .merge_survey import MergeReport as MergeReport
 from .merging import (

@@ -57,19 +57,16 @@ class RankTask(NamedTuple):
     window: Window = EVERYTHING
 
 
+Inputs = tuple[FileContent, FileContent | None]
+"""The device trace and the host trace that a rank is built from."""
+
+
 class RankResult(NamedTuple):
     """What is reported of a rank, whether its graph was up to date, and what other ranks have to know of it."""
 
     summary: RankSummary
     unchanged: bool = False
     communication: RankCommunication | None = None
-
-
-class Inputs(NamedTuple):
-    """What a rank is built from."""
-
-    device: FileContent
-    host: FileContent | None
 
 
 @no_garbage_collection()
@@ -121,12 +118,12 @@ def is_up_to_date(task: RankTask, contents: Inputs | None = None) -> bool:
 def _inputs(task: RankTask, is_given_up: Callable[[], bool] = lambda: False) -> Inputs:
     pair = task.pair
     device = content_of(task.folder / pair.device, pair.device, is_given_up)
-    return Inputs(device, content_of(task.folder / pair.host, pair.host, is_given_up) if pair.host else None)
+    return device, content_of(task.folder / pair.host, pair.host, is_given_up) if pair.host else None
 
 
 def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
-    contents = inputs()
+    device, host = inputs()
     stage_done()
     graph = build_generic_graph(linked, task.options)
     stage_done()
@@ -144,7 +141,8 @@ def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     summary = RankSummary(
         rank=pair.rank,
         status=BUILT,
-        **contents._asdict(),
+        device=device,
+        host=host,
         graph=content_of(task.waiting, task.graph.name) if task.options.target == GENERIC else None,
         edges=len(graph.data_deps.values),
         notes=pair.notes,

@@ -6,9 +6,7 @@ What is wrong with many processes is one line for each kind.
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,9 +27,6 @@ from .inspection import KERNELS_SHOWN, Inspection, KernelTime, ProcessFiles, ins
 NAMES_SHOWN = 4
 WORTH_PROCESSES = 32 << 20
 """So many bytes make up for starting processes."""
-Outcomes = Iterator[tuple[ProcessFiles, Inspection | Exception]]
-Runner = Callable[[Callable[[ProcessFiles], Inspection], Sequence[ProcessFiles]], Outcomes]
-"""Runs a function on tasks and yields each with what became of it, in any order."""
 HEADINGS = (
     "rank", "world", "process", "size", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices",
     "streams", "collectives", "syncs", "graphs", "graph activities", "files",
@@ -97,8 +92,10 @@ class Diagnosis(msgspec.Struct):
         return "\n".join([title, *(f"  {finding.severity:<6} {in_words(finding)}" for finding in self.findings)])
 
 
-def diagnose(paths: Sequence[Path], run: Runner | None = None, progress: Progress = unwatched) -> Diagnosis:
-    """Reads every trace among the files and folders once. Raises DataError when there is none."""
+def diagnose(paths: Sequence[Path], jobs: int = 0, progress: Progress = unwatched) -> Diagnosis:
+    """Reads every trace among the files and folders once, in up to `jobs` processes where the files are large enough to
+    make up for starting these. Raises DataError when there is none.
+    """
     files = find_traces(paths, progress=progress)
     if files.devices:
         # a merged trace among those that it was merged of is no process of its own, unless it was asked for by name
@@ -109,8 +106,9 @@ def diagnose(paths: Sequence[Path], run: Runner | None = None, progress: Progres
     processes = _processes(files)
     if not processes and not files.failures:
         raise DataError(f"{', '.join(map(str, paths))}: no traces there{list_counts(', but ', files.skipped)}")
+    size = sum(Path(path).stat().st_size for process in processes for path in (process.device, process.host) if path)
+    outcomes = in_processes(inspect, processes, jobs if size >= WORTH_PROCESSES else 0)
     inspections: dict[ProcessFiles, Inspection] = {}
-    outcomes = (run or in_turn)(inspect, processes)
     for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):
         failed = Inspection(process.device, process.host, rank=process.rank, error=str(outcome))
         inspections[process] = outcome if isinstance(outcome, Inspection) else failed
@@ -120,21 +118,13 @@ def diagnose(paths: Sequence[Path], run: Runner | None = None, progress: Progres
     compared, of_several_runs = compare(inspected)
     # that they are of different runs comes first: nothing else counts before that
     findings = compared + findings if of_several_runs else findings + compared
-    equal = defaultdict[tuple[str, str, str], list[Finding]](list)
-    for finding in findings:
-        equal[finding.severity, finding.what, finding.advice].append(finding)
-    merged = [
-        Finding(
-            severity,
-            [*chain(*(same.where for same in alike))],
-            what,
-            advice,
-            [*chain(*(same.counts for same in alike))],
-        )
-        for (severity, what, advice), alike in equal.items()
-    ]
-    merged.sort(key=lambda finding: finding.severity != WRONG)
-    return Diagnosis(inspected, merged, files.skipped, of_several_runs)
+    merged: dict[tuple[str, str, str], Finding] = {}
+    for severity, where, what, advice, counts in map(msgspec.structs.astuple, findings):
+        equal = merged.setdefault((severity, what, advice), Finding(severity, [], what, advice))
+        equal.where.extend(where)
+        equal.counts.extend(counts)
+    in_order = sorted(merged.values(), key=lambda finding: finding.severity != WRONG)
+    return Diagnosis(inspected, in_order, files.skipped, of_several_runs)
 
 
 def _processes(files: TraceFiles) -> list[ProcessFiles]:
@@ -156,19 +146,6 @@ def _processes(files: TraceFiles) -> list[ProcessFiles]:
     return sorted(pairs, key=lambda pair: (pair.rank is None, pair.rank or 0, pair.device, pair.host))
 
 
-def in_turn(function: Callable[[ProcessFiles], Inspection], tasks: Sequence[ProcessFiles]) -> Outcomes:
-    """Yields one after the other, here."""
-    for task in tasks:
-        yield task, function(task)
-
-
-def in_parallel_if_large(function: Callable[[ProcessFiles], Inspection], tasks: Sequence[ProcessFiles]) -> Outcomes:
-    """Yields in processes on all cores, where the files are large enough to make up for starting them."""
-    size = sum(Path(path).stat().st_size for task in tasks for path in (task.device, task.host) if path)
-    run = in_turn if size < WORTH_PROCESSES or len(tasks) < 2 else partial(in_processes, jobs=os.cpu_count() or 1)
-    yield from run(function, tasks)
-
-
 def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     """Returns processes, versions, longest kernels (with `every_process`, of each), what graphs lack, and findings.
 
@@ -185,11 +162,8 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
         return "\n".join(map(in_one_line, [apart, "", *_table(processes, 0)]))
     waiting = [process.name for process in processes if process.waits_without_record]
     lines = [*sync_records_advice(process_names(waiting)), ""] if waiting else []
-    lines += [
-        *_table(processes, 0 if diagnosis.of_several_runs else most_kernels(processes)),
-        "",
-        *_versions(processes),
-    ]
+    largest = 0 if diagnosis.of_several_runs else most_kernels(processes)
+    lines += [*_table(processes, largest), "", *_versions(processes)]
     groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
     for title, kernels in [*groups, ("all", _longest_of_all(processes))]:
         lines += ["", f"longest kernels, {title}"] if kernels else []
@@ -199,9 +173,8 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
     lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
     notes = len(findings) - diagnosis.wrong
-    return "\n".join(
-        [*map(in_one_line, [*lines, "", *texts]), f"{diagnosis.wrong} wrong, {notes} note{'s' * (notes != 1)}"]
-    )
+    last = f"{diagnosis.wrong} wrong, {notes} note{'s' * (notes != 1)}"
+    return "\n".join(map(in_one_line, [*lines, "", *texts, last]))
 
 
 def _table(processes: Sequence[Inspection], largest: int) -> list[str]:
@@ -219,9 +192,8 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
     if process.error:
         return (rank, world, pid, bytes_text(process.bytes), *["-"] * (len(HEADINGS) - 5), files)
     # rounded down: all but one is not 100 %
-    matched = (
-        f"{1000 * process.matched // process.host_ops / 10:g} %" if process.matched_by and process.host_ops else "-"
-    )
+    pct = 1000 * process.matched // (process.host_ops or 1) / 10
+    matched = f"{pct:g} %" if process.matched_by and process.host_ops else "-"
     mark = mark_of(process.kernels, largest) if process.device else ""
     counts = (
         process.copies, process.devices, process.streams, process.collectives, process.sync_records,
@@ -262,13 +234,10 @@ def _longest_of_all(processes: Iterable[Inspection]) -> list[KernelTime]:
 
 
 def _dropped(processes: Iterable[Inspection]) -> list[str]:
-    by_reason: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    where, counts = defaultdict[str, list[str]](list), defaultdict[str, list[int]](list)
     for process in processes:
         for reason, count in process.dropped.in_words().items():
-            by_reason[reason].append((process.name, count))
-    lines = [
-        f"{amount([count for _, count in occurrences]):>12} {reason} "
-        f"({process_names([name for name, _ in occurrences])})"
-        for reason, occurrences in by_reason.items()
-    ]
+            where[reason].append(process.name)
+            counts[reason].append(count)
+    lines = [f"{amount(counts[reason]):>12} {reason} ({process_names(names)})" for reason, names in where.items()]
     return lines or ["        none"]
