@@ -94,7 +94,7 @@ def longest_in_common(job: str, ranks: int, name: str) -> int:
     """How long the largest collective of a name takes once all members have come."""
     run = simulate(build_job(job, ranks=ranks, steps=1, layers=2))
     found = [
-        (activity.collective.in_elements, end - start)
+        (activity.collective.elements[0], end - start)
         for rank in run.ranks
         for code, start, end in zip(rank.activities.activity, rank.activities.start, rank.activities.end, strict=True)
         if (activity := rank.activity_table[code]).collective and activity.collective.name == name
