@@ -207,7 +207,7 @@ def test_bars_are_as_long_as_their_nodes_and_start_where_these_do() -> None:
 def test_a_picture_of_a_window_is_of_just_that_time() -> None:
     window = (0.012, 0.018)
     seen = view(training_step(), Selection(time_us=window))
-    picture = draw_lanes(seen.graph, seen.origin_ns, time_us=seen.time_us)
+    picture = draw_lanes(seen.graph, seen.origin_ns, time_us=window)
     tree = ElementTree.fromstring(picture)
     (plot,) = tree.iter(f"{SVG}clipPath")
     (gemm,) = (bar for bar in tree.iter(f"{SVG}rect") if (bar.findtext(f"{SVG}title") or "").startswith("sgemm"))
