@@ -81,20 +81,21 @@ def with_tensors(values: list[Any], shapes: Any, strides: Any) -> list[Any]:
     """
     # arguments that a launch added have no shapes or strides
     parallel = ([*(column if isinstance(column, list) else ()), *[None] * len(values)] for column in (shapes, strides))
-    return [_with_tensors(*parts) for parts in zip(values, *parallel, strict=False)]
-
-
-def _with_tensors(value: Any, shape: Any, strides: Any) -> Any:
-    if isinstance(value, dict):
-        return dict(zip(value, with_tensors([*value.values()], shape, strides), strict=True))
-    if not isinstance(value, list):
-        return value
-    if len(value) == 6 and isinstance(value[5], str):
-        numbers = zip(value[:5], TENSOR_LIMITS, strict=True)
-        if all(type(number) is int and 0 <= number < limit for number, limit in numbers):
-            tensor, storage, offset, elements, size, device = value
-            return RecordedTensor(tensor, storage, offset, elements, size, device, shape, strides)
-    return with_tensors(value, shape, strides)
+    arguments: list[Any] = []
+    for value, shape, steps in zip(values, *parallel, strict=False):
+        if isinstance(value, dict):
+            arguments.append(dict(zip(value, with_tensors([*value.values()], shape, steps), strict=True)))
+        elif not isinstance(value, list):
+            arguments.append(value)
+        elif (
+            len(value) == 6
+            and isinstance(value[5], str)
+            and all(type(n) is int and 0 <= n < limit for n, limit in zip(value, TENSOR_LIMITS, strict=False))
+        ):
+            arguments.append(RecordedTensor(*value, shape, steps))
+        else:
+            arguments.append(with_tensors(value, shape, steps))
+    return arguments
 
 
 def recorded_tensors(text: bytes) -> list[RecordedTensor]:
@@ -103,20 +104,19 @@ def recorded_tensors(text: bytes) -> list[RecordedTensor]:
     >>> [tensor.storage for tensor in recorded_tensors(b'{"values":[[3,4,0,6,4,"cuda:0"],5,[[7,8,0,1,8,"cpu"]]]}')]
     [4, 8]
     """
+
+    def flat(value: Any, number: int) -> Iterator[RecordedTensor]:
+        if isinstance(value, RecordedTensor):
+            yield value._replace(argument=number)
+        elif isinstance(value, list | dict):
+            for each in value if isinstance(value, list) else value.values():
+                yield from flat(each, number)
+
     try:
         values = with_tensors(*argument_lists(text, "values", "shapes", "strides"))
-        numbered = [(number, tensor) for number, value in enumerate(values) for tensor in _flat(value)]
+        return [tensor for number, value in enumerate(values) for tensor in flat(value, number)]
     except (msgspec.DecodeError, RecursionError):
         return []
-    return [tensor._replace(argument=number) for number, tensor in numbered]
-
-
-def _flat(value: Any) -> Iterator[RecordedTensor]:
-    if isinstance(value, RecordedTensor):
-        yield value
-    elif isinstance(value, list | dict):
-        for each in value if isinstance(value, list) else value.values():
-            yield from _flat(each)
 
 
 def usable_arguments(arguments: Sequence[bytes], skipped: Counts) -> Sequence[bytes]:
@@ -127,35 +127,35 @@ def usable_arguments(arguments: Sequence[bytes], skipped: Counts) -> Sequence[by
     >>> usable_arguments([b'{"values":[1],"shapes":5}'], Counts())
     [b'{"values":[1],"shapes":[]}']
     """
-    block = b",".join({*arguments})
-    if NO_LIST.search(block) or MANY_DIGITS in block.translate(AS_ANY_DIGIT):
-        return [_usable(text, skipped) for text in arguments]
+
+    def needs_check(text: bytes) -> bool:
+        return bool(NO_LIST.search(text)) or MANY_DIGITS in text.translate(AS_ANY_DIGIT)
+
+    if needs_check(b",".join({*arguments})):
+        return [_usable(text, skipped) if needs_check(text) else text for text in arguments]
     return arguments
 
 
 def _usable(text: bytes, skipped: Counts) -> bytes:
-    if not NO_LIST.search(text) and MANY_DIGITS not in text.translate(AS_ANY_DIGIT):
-        return text
-    recorded = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    usable = {name: _usable_member(name, bytes(recorded[name]), skipped) for name in MEMBERS if name in recorded}
-    changed = {name: msgspec.Raw(member) for name, member in usable.items() if member != bytes(recorded[name])}
-    return msgspec.json.encode(recorded | changed) if changed else text
-
-
-def _usable_member(name: str, text: bytes, skipped: Counts) -> bytes:
     def usable_tensor(match: re.Match[bytes]) -> bytes:
         if TENSOR.fullmatch(match[0]):
             return match[0]
         skipped[Reason.TENSORS_TOO_LARGE] += 1
         return bytes(EMPTY_LIST)
 
-    if not text.startswith(b"["):
-        skipped[Reason.ARGUMENTS_NO_LISTS] += 1
-        return bytes(EMPTY_LIST)
-    if name in MEASURES and LONG_NUMBER.search(text):
-        skipped[Reason.TENSORS_TOO_LARGE] += 1
-        return bytes(EMPTY_LIST)
-    return LIKE_A_TENSOR.sub(usable_tensor, text)
+    recorded = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    changed = {}
+    for name in recorded.keys() & {*MEMBERS}:
+        member = bytes(recorded[name])
+        if not member.startswith(b"["):
+            skipped[Reason.ARGUMENTS_NO_LISTS] += 1
+            changed[name] = EMPTY_LIST
+        elif name in MEASURES and LONG_NUMBER.search(member):
+            skipped[Reason.TENSORS_TOO_LARGE] += 1
+            changed[name] = EMPTY_LIST
+        elif (usable := LIKE_A_TENSOR.sub(usable_tensor, member)) != member:
+            changed[name] = msgspec.Raw(usable)
+    return msgspec.json.encode(recorded | changed) if changed else text
 
 
 def listed(text: msgspec.Raw) -> list[Any]:
@@ -217,14 +217,13 @@ def plain_escapes(text: bytes) -> bytes:
     >>> plain_escapes(rb'["\u0022\u003a\/\n\ud83d\ude00"]').decode()
     '["\\":/\\n\U0001f600"]'
     """
-    return ESCAPES.sub(_plain_escape, text) if b"\\" in text else text
 
+    def plain(match: re.Match[bytes]) -> bytes:
+        if match[0].startswith(rb"\u"):
+            return msgspec.json.encode(msgspec.json.decode(b'"%b"' % match[0]))[1:-1]
+        return b"/" if match[0] == rb"\/" else match[0]
 
-def _plain_escape(match: "re.Match[bytes]") -> bytes:
-    text = match.group()
-    if text == rb"\/":
-        return b"/"
-    return msgspec.json.encode(msgspec.json.decode(b'"%b"' % text))[1:-1] if text.startswith(rb"\u") else text
+    return ESCAPES.sub(plain, text) if b"\\" in text else text
 
 
 def _has_odd_blanks(block: bytes) -> bool:
@@ -245,16 +244,14 @@ def _has_odd_blanks(block: bytes) -> bool:
 def _plain(arguments: list[bytes]) -> list[bytes]:
     try:
         compact = msgspec.json.format(b"[%b]" % b",".join(map(plain_escapes, arguments)), indent=-1)
-        return [*map(_text, LISTS.decode(compact))]
+        texts = []
+        for lists in LISTS.decode(compact):
+            text = b'{"values": %b, "shapes": %b, "types": %b' % (lists.values, lists.shapes, lists.types)
+            text += b', "strides": %b}' % lists.strides if bytes(lists.strides) else b"}"
+            texts.append(NO_TENSORS if len(text) <= WITHOUT_TENSORS else text)
+        return texts
     except RecursionError:
         return arguments
-
-
-def _text(lists: _Lists) -> bytes:
-    three = b'{"values": %b, "shapes": %b, "types": %b' % (lists.values, lists.shapes, lists.types)
-    if strides := bytes(lists.strides):
-        return b'%b, "strides": %b}' % (three, strides)
-    return NO_TENSORS if len(three) < WITHOUT_TENSORS else three + b"}"
 
 
 @cache

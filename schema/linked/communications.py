@@ -37,9 +37,8 @@ class Communications(Sequence[Communication]):
     @overload
     def __getitem__(self, row: slice) -> list[Communication]: ...
     def __getitem__(self, row: int | slice) -> Communication | list[Communication]:
-        if isinstance(row, slice):
-            return [*map(self._communication, self.rows[row].tolist())]
-        return self._communication(self.rows[row].tolist())
+        rows = self.rows[row].tolist()
+        return [*map(self._communication, rows)] if isinstance(row, slice) else self._communication(rows)
 
     def __iter__(self) -> Iterator[Communication]:
         for first in range(0, len(self), AT_ONCE):
@@ -74,38 +73,27 @@ class Communications(Sequence[Communication]):
 
     @staticmethod
     def of(records: Iterable[Communication]) -> "Communications":
-        """Returns the communications as rows."""
-        records, interner, rows = iter(records), _ValueInterner(), IntegerBuilder()
-        while block := [*islice(records, AT_ONCE)]:
-            rows.add(np.array([*map(interner.row, block)], np.int64).reshape(-1))
-        return Communications(rows.column().reshape(-1, len(FIELDS)), interner.table)
-
-
-class _ValueInterner:
-    """Interns texts and lists: `table` holds each value once."""
-
-    def __init__(self) -> None:
-        self.table: list[Any] = []
-        self._positions: dict[Any, int] = {}
-        self._of_list: dict[int, int] = {}
+        """Returns the communications as rows; equal texts and lists are one."""
+        table: list[Any] = []
+        positions: dict[Any, int] = {}
+        of_list: dict[int, int] = {}
         """Positions by identity of lists in the table, so that long shared lists are not compared again."""
 
-    def row(self, record: Communication) -> list[int]:
-        """Returns the row of a communication."""
-        pairs = zip(msgspec.structs.astuple(record), IS_NUMBER, strict=True)
-        return [value if is_number else self._position(value) for value, is_number in pairs]
+        def position(value: Any) -> int:
+            if (known := of_list.get(id(value))) is not None:
+                return known
+            # lists of coalesced communications are never equal
+            is_plain = isinstance(value, str | range) or not (value and isinstance(value[0], Communication))
+            key = (value if isinstance(value, str | range) else tuple(value)) if is_plain else id(value)
+            number = positions.setdefault(key, len(table))
+            if number == len(table):
+                table.append(value)
+                of_list[id(value)] = number
+            return number
 
-    def _position(self, value: Any) -> int:
-        position = self._of_list.get(id(value))
-        if position is None:
-            key = value if isinstance(value, str | range) else _key(value)
-            position = self._positions.setdefault(key, len(self.table))
-            if position == len(self.table):
-                self.table.append(value)
-                self._of_list[id(value)] = position
-        return position
-
-
-def _key(values: Sequence[Any]) -> Any:
-    """Returns a key that is equal for equal lists; lists of coalesced communications are never equal."""
-    return id(values) if values and isinstance(values[0], Communication) else tuple(values)
+        records, rows = iter(records), IntegerBuilder()
+        while block := [*islice(records, AT_ONCE)]:
+            values = (zip(msgspec.structs.astuple(record), IS_NUMBER, strict=True) for record in block)
+            numbers = [value if is_number else position(value) for row in values for value, is_number in row]
+            rows.add(np.array(numbers, np.int64))
+        return Communications(rows.column().reshape(-1, len(FIELDS)), table)

@@ -56,6 +56,10 @@ INTEGER_ATTRIBUTES = (
 """The attributes of an op that have a column, in the order of the file."""
 
 
+ACTIVITY_NUMBERS = {"device": -1, "stream": -1, "correlation": 0, "graph_node": -1, "size": -1, "bandwidth": -1}
+"""The numbers of an activity that have a column, and what stands for a missing one, which is left out."""
+
+
 class Node(msgspec.Struct, gc=False):
     """An op, or an activity if it has a `cat`. `call` and `communication` are rows of the tables below."""
 

@@ -11,6 +11,7 @@ import warnings
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
@@ -102,20 +103,13 @@ def literal(text: str) -> Any:
     """
     if len(text) > LONGEST:
         return None
-    try:
+    with suppress(*FAILURES):
         return msgspec.json.decode(text)
-    except FAILURES:
-        return _python_literal(text) if len(text) <= LONGEST_PYTHON else None
-
-
-def _python_literal(text: str) -> Any:
-    try:
-        with warnings.catch_warnings():
-            # the parser warns of what is odd in a program
-            warnings.simplefilter("ignore")
-            return ast.literal_eval(text)
-    except FAILURES:
-        return None
+    with suppress(*FAILURES), warnings.catch_warnings():
+        # the parser warns of what is odd in a program
+        warnings.simplefilter("ignore")
+        return ast.literal_eval(text) if len(text) <= LONGEST_PYTHON else None
+    return None
 
 
 def integer_list(value: Any) -> list[int] | None:
@@ -156,6 +150,11 @@ def nanoseconds(stamps: Sequence[Stamp]) -> Int64:
 
     Raises InexactTime when a double among them has lost ns.
     """
+    if None in stamps:
+        times = np.full(len(stamps), ABSENT, np.int64)
+        rows = [row for row, stamp in enumerate(stamps) if stamp is not None]
+        times[rows] = nanoseconds([stamps[row] for row in rows])
+        return times
     try:
         column = np.array(stamps)
     except (OverflowError, ValueError):
@@ -186,18 +185,17 @@ def _nanoseconds(stamp: Stamp) -> int:
 
 def exact_times(stamps: Sequence[bytes]) -> ExactTimes:
     """Returns µs stamps as they stand in the JSON text, numbers or quoted ones."""
-    pairs = [_exact_time(text.strip(b'"')) for text in stamps]
-    columns = np.array(pairs, np.int64).reshape(-1, 2)
-    return ExactTimes(columns[:, 0], columns[:, 1])
-
-
-def _exact_time(text: bytes) -> tuple[int, int]:
-    match = DECIMAL_TEXT.fullmatch(text)
-    if match is None:
-        return _nanoseconds(text.decode("utf-8", "replace")), -1
-    sign, integer_part, fraction = match.groups(b"")
-    time = int(integer_part) * 1000 + int(fraction.ljust(3, b"0"))
-    return (-time if sign else time) if time < FOREVER else ABSENT, len(fraction)
+    times, digits = [], []
+    for text in (stamp.strip(b'"') for stamp in stamps):
+        if match := DECIMAL_TEXT.fullmatch(text):
+            sign, integer_part, fraction = match.groups(b"")
+            time = int(integer_part) * 1000 + int(fraction.ljust(3, b"0"))
+            times.append((-time if sign else time) if time < FOREVER else ABSENT)
+            digits.append(len(fraction))
+        else:
+            times.append(_nanoseconds(text.decode("utf-8", "replace")))
+            digits.append(-1)
+    return ExactTimes(np.array(times, np.int64), np.array(digits, np.int64))
 
 
 def lacks_padding(column: Iterable[ExactTimes]) -> bool:

@@ -139,9 +139,13 @@ def read_arguments(inputs: Sequence[bytes], outputs: Sequence[bytes]) -> Argumen
     codes, ids = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
     for texts in (inputs, outputs):
         for first in range(0, len(texts), AT_ONCE):
-            without_ids, ids_of_texts = _split(texts[first : first + AT_ONCE])
-            codes.append(forms.codes(without_ids, len(without_ids)))
-            ids.append(ids_of_texts)
+            some = texts[first : first + AT_ONCE]
+            block = LINE.join(some)
+            if block.count(LINE) >= len(some) or CUT in block:
+                block = LINE.join([text.replace(LINE, b" ").replace(CUT, b" ") for text in some])
+            pieces = IDS.split(block)
+            codes.append(forms.codes(CUT.join(pieces[::2]).split(LINE), len(some)))
+            ids.append(np.fromstring(b",".join(pieces[1::2]), np.int64, sep=","))
     form, op_count = np.concatenate(codes), len(inputs)
     examples = np.unique(form, return_index=True)[1].tolist()
     texts_of_forms = [inputs[at] if at < op_count else outputs[at - op_count] for at in examples]
@@ -149,15 +153,6 @@ def read_arguments(inputs: Sequence[bytes], outputs: Sequence[bytes]) -> Argumen
     is_output = tensors.row >= op_count
     tensors = tensors._replace(row=tensors.row - op_count * is_output, is_output=is_output)
     return Arguments(tensors.where(np.argsort(tensors.row, kind="stable")), form[:op_count], form[op_count:])
-
-
-def _split(texts: Sequence[bytes]) -> tuple[list[bytes], Int64]:
-    """Returns the texts without the ids and offsets of tensors, and these, one after the other."""
-    block = LINE.join(texts)
-    if block.count(LINE) >= len(texts) or CUT in block:
-        block = LINE.join([text.replace(LINE, b" ").replace(CUT, b" ") for text in texts])
-    pieces = IDS.split(block)
-    return CUT.join(pieces[::2]).split(LINE), np.fromstring(b",".join(pieces[1::2]), np.int64, sep=",")
 
 
 def _tensors(form: Int32, cuts: list[int], texts: list[bytes], ids: Int64) -> Tensors:

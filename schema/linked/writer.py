@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
 from typing import Any
@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 
 from ..arguments import FilePath, check_ending
-from ..columns import ABSENT, Categorical, Int64, RowMap
+from ..columns import ABSENT, Categorical, Int64, Keys, RowMap, asof_backward, asof_forward, nearest
 from ..counts import to_json
 from ..io import open_output
 from ..progress import OnProgress, unseen
 from .host import NO_TENSORS, Attr
-from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, as_record
+from .layout import ACTIVITY_NUMBERS, INTEGER_ATTRIBUTES, SCHEMA, CallTable, as_record
 from .linked_trace import Activities, LinkedTrace, Ops, op_parents
 
 NODES_AT_ONCE = 1 << 10
@@ -70,30 +70,21 @@ def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = 
     with open_output(os.fspath(path)) as out:
         out.write(encode(head)[:-1] + b',\n"nodes":[')
         before = b"\n"
-        for columns in _blocks(linked):
-            members = [columns.get(name, repeat(NOTHING)) for name in MEMBERS]
-            nodes = [*map(_Node, *members)]
-            lines = ENCODER.encode_lines(nodes)
-            # texts of the file may hold line ends of their own
-            is_plain = lines.count(b"\n") == len(nodes)
-            out.write(
-                before + (lines[:-1].replace(b"\n", SEPARATOR) if is_plain else SEPARATOR.join(map(encode, nodes)))
-            )
-            before = SEPARATOR
-            on_progress(len(nodes))
+        for table, columns_of in ((linked.ops, _op_columns(linked)), (linked.activities, _activity_columns(linked))):
+            for first in range(0, len(table), NODES_AT_ONCE):
+                columns = columns_of(slice(first, min(first + NODES_AT_ONCE, len(table))))
+                members = [columns.get(name, repeat(NOTHING)) for name in MEMBERS]
+                nodes = [*map(_Node, *members)]
+                lines = ENCODER.encode_lines(nodes)
+                # texts of the file may hold line ends of their own
+                is_plain = lines.count(b"\n") == len(nodes)
+                joined = lines[:-1].replace(b"\n", SEPARATOR) if is_plain else SEPARATOR.join(map(encode, nodes))
+                out.write(before + joined)
+                before = SEPARATOR
+                on_progress(len(nodes))
         out.write(b"],\n")
         out.write(SEPARATOR.join(encode(name) + b":" + to_json(table(linked)) for name, table in TABLES.items()))
         out.write(b"}\n")
-
-
-def _blocks(linked: LinkedTrace) -> Iterator[Columns]:
-    """Yields the members of the nodes of ops, then of activities, some nodes at a time."""
-    for columns_of, count in (
-        (_op_columns(linked), len(linked.ops)),
-        (_activity_columns(linked), len(linked.activities)),
-    ):
-        for first in range(0, count, NODES_AT_ONCE):
-            yield columns_of(slice(first, min(first + NODES_AT_ONCE, count)))
 
 
 def _op_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
@@ -101,8 +92,13 @@ def _op_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
     ops, released_by = linked.ops, _last_ops_before_handoffs(linked)
     waits, op_of_wait = linked.host_waits, linked.calls.op_row[linked.host_waits.call_row]
     awaited = _awaited(linked, op_of_wait, waits.source_row)
-    extra = dict(zip(ops.extra.rows.tolist(), map(_further_attributes, ops.extra.values()), strict=True))
-    attributes = _attributes_pattern()
+    extra: dict[int, bytes] = {}
+    for row, further in ops.extra.items():
+        kinds = ((name, "string" if isinstance(value, str) else "int64", value) for name, value in further.items())
+        extra[row] = b"".join(b"," + encode(Attr(*attribute)) for attribute in kinds)
+    # the attributes with a column, with places for their values, and for further ones
+    known = ",".join(f'{{"name":"{name}","type":"{kind}","value":%d}}' for name, kind, _ in INTEGER_ATTRIBUTES)
+    pattern = b"[" + known.encode() + b',{"name":"op_schema","type":"string","value":%b}%b]'
     schemas = [encode(text) for text in (*ops.op_schema.table, "")]
 
     def columns(block: slice) -> Columns:
@@ -116,7 +112,7 @@ def _op_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
             "ctrl_deps": ops.parent_id[block].tolist(),
             "inputs": [*map(msgspec.Raw, ops.inputs[block])],
             "outputs": [*map(msgspec.Raw, ops.outputs[block])],
-            "attrs": [msgspec.Raw(attributes % values) for values in zip(*numbers, schema, further)],  # noqa: B905
+            "attrs": [msgspec.Raw(pattern % values) for values in zip(*numbers, schema, further)],  # noqa: B905
             "ts": _where(timed, microsecond_numbers(ops.start[block])),
             "inclusive_dur": _where(timed, microsecond_numbers(ops.end[block] - ops.start[block])),
             "exclusive_dur": _where(timed, microsecond_numbers(ops.exclusive[block])),
@@ -131,37 +127,28 @@ def _op_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
     return columns
 
 
-def _attributes_pattern() -> bytes:
-    """Returns the attributes of an op, with places for its numbers, its schema and further attributes."""
-    known = ",".join(f'{{"name":"{name}","type":"{kind}","value":%d}}' for name, kind, _ in INTEGER_ATTRIBUTES)
-    return b"[" + known.encode() + b',{"name":"op_schema","type":"string","value":%b}%b]'
-
-
-def _further_attributes(attributes: dict[str, Any]) -> bytes:
-    """Returns attributes that have no column, as the rest of a list."""
-    kinds = ((name, "string" if isinstance(value, str) else "int64", value) for name, value in attributes.items())
-    return b"".join(b"," + encode(Attr(*attribute)) for attribute in kinds)
-
-
 def _activity_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
-    """Returns a function that returns the members of a block of activities."""
-    activities, waits, ids = linked.activities, linked.device_waits, linked.ops.id
-    groups = [communication.group for communication in linked.communications]
-    awaited, tensors = _awaited(linked, waits.target_row, waits.source_row), _tensors_around_launches(linked)
-    no_tensors = msgspec.Raw(NO_TENSORS)
+    """Returns a function that returns the members of a block of activities.
+
+    A communication has the tensors of the op that launched it, or of the innermost one around that which lists any:
+    Chakra's converter takes its size from them.
+    """
+    activities, waits, ops = linked.activities, linked.device_waits, linked.ops
+    groups = [*(communication.group for communication in linked.communications), NOTHING]
+    awaited, no_tensors = _awaited(linked, waits.target_row, waits.source_row), msgspec.Raw(NO_TENSORS)
+    lists_tensor = [A_TENSOR in text for text in ops.inputs] if len(groups) > 1 else [False] * len(ops)
+    listing = RowMap(nearest(np.array(lists_tensor, np.bool_), op_parents(ops)))
 
     def columns(block: slice) -> Columns:
-        count, op, communication = (
-            block.stop - block.start,
-            activities.op_row[block],
-            activities.communication_row[block],
-        )
+        count, op = block.stop - block.start, activities.op_row[block]
+        communication = activities.communication_row[block]
+        launching = listing[np.where(communication >= 0, op, -1)].tolist()
         duration = microsecond_numbers(activities.end[block] - activities.start[block])
         return {
             "id": activities.id[block].tolist(),
             "name": activities.name[block],
-            "ctrl_deps": _where(op >= 0, RowMap(ids)[op].tolist(), None),
-            "inputs": [*map(msgspec.Raw, tensors(op, communication))],
+            "ctrl_deps": _where(op >= 0, RowMap(ops.id)[op].tolist(), None),
+            "inputs": [msgspec.Raw(ops.inputs[row]) if row >= 0 else no_tensors for row in launching],
             "outputs": [no_tensors] * count,
             "attrs": [NO_ATTRIBUTES] * count,
             "cat": activities.category[block],
@@ -169,44 +156,15 @@ def _activity_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
             "ts": microsecond_numbers(activities.start[block]),
             "inclusive_dur": duration,
             "exclusive_dur": duration,
-            "device": _present(activities.device[block], -1),
-            "stream": _present(activities.stream[block], -1),
-            "correlation": _present(activities.correlation[block], 0),
-            "graph_node": _present(activities.graph_node[block], -1),
-            "size": _present(activities.size[block], -1),
-            "bandwidth": _present(activities.bandwidth[block], -1),
+            **{name: _present(getattr(activities, name)[block], none) for name, none in ACTIVITY_NUMBERS.items()},
             "call": activities.call_row[block].tolist(),
             "communication": _present(communication, -1),
-            "pg_name": [groups[row] if row >= 0 else NOTHING for row in communication.tolist()],
+            "pg_name": [groups[row] for row in communication.tolist()],
             "sync_dep": _sparse(awaited, block),
             **_python_columns(activities, block),
         }
 
     return columns
-
-
-def _tensors_around_launches(linked: LinkedTrace) -> Callable[[Int64, Int64], list[bytes]]:
-    """Returns a function that returns the tensors of the communication ops around launches, given the launching ops and
-    the communications of activities. Chakra's converter takes the size of a collective from them.
-    """
-    inputs, parent = linked.ops.inputs, op_parents(linked.ops)
-    listing: dict[int, int] = {}
-
-    def listing_op(op: int) -> int:
-        """Returns the op itself or the innermost one around it that lists a tensor, -1 for none; visits each once."""
-        visited = []
-        while op >= 0 and op not in listing and A_TENSOR not in inputs[op]:
-            visited.append(op)
-            op = int(parent[op])
-        found = listing.get(op, op)
-        listing.update(dict.fromkeys(visited, found))
-        return found
-
-    def tensors(op: Int64, communication: Int64) -> list[bytes]:
-        ops = [listing_op(row) if of >= 0 else -1 for row, of in zip(op.tolist(), communication.tolist(), strict=True)]
-        return [inputs[row] if row >= 0 else NO_TENSORS for row in ops]
-
-    return tensors
 
 
 def _python_columns(table: Ops | Activities, block: slice) -> Columns:
@@ -265,20 +223,13 @@ def _last_ops_before_handoffs(linked: LinkedTrace) -> dict[int, int]:
     """
     ops, handoffs = linked.ops, linked.handoffs
     timed = np.flatnonzero(ops.start != ABSENT)
-    row = timed[np.lexsort((ops.id[timed], -ops.end[timed], ops.start[timed], ops.thread[timed]))]
-    numbers, first = np.unique(ops.thread[row], return_index=True)
-    rows_of = dict(zip(numbers.tolist(), np.split(row, first[1:]), strict=False))
-    released_by: dict[int, int] = {}
-    columns = (handoffs.source_thread, handoffs.source_time, handoffs.target_thread, handoffs.target_time)
-    for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
-        if not {source, target} <= rows_of.keys():
-            continue  # in a part of a run all ops of a thread may be outside
-        before, released = rows_of[source], rows_of[target]
-        last = int(np.searchsorted(ops.start[before], source_ns)) - 1
-        position = int(np.searchsorted(ops.start[released], target_ns))
-        if last >= 0 and position < len(released):
-            released_by[int(released[position])] = int(ops.id[before[last]])
-    return released_by
+    order = timed[np.lexsort((ops.id[timed], -ops.end[timed], ops.start[timed], ops.thread[timed]))]
+    starts = Keys(ops.thread[order], ops.start[order])
+    # in a part of a run all ops of a thread may be outside
+    before = asof_backward(starts, Keys(handoffs.source_thread, handoffs.source_time - 1))
+    released = asof_forward(starts, Keys(handoffs.target_thread, handoffs.target_time))
+    both = (before >= 0) & (released >= 0)
+    return dict(zip(order[released[both]].tolist(), ops.id[order[before[both]]].tolist(), strict=True))
 
 
 def _call_table(linked: LinkedTrace) -> CallTable:
