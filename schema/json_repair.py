@@ -45,13 +45,13 @@ SWALLOWED = re.compile(rb'"(?:ph|cat|pid|tid|ts|dur|args|id|ctrl_deps|parent|inp
 """Keys of the elements themselves; a text that seems to hold one lost its own end."""
 JSON_NUMBER = re.compile(rb"-?(?:0|[1-9]\d{0,300})(?:\.\d+)?(?:[eE][-+]?\d{1,2})?")
 """Others (NaN, Infinity, -nan(ind), 1e400) are null."""
-FIX = {"backslash": b"\\\\", "quote": b'\\"', "half": b"\\ufffd"}
-KIND = {
-    "backslash": Reason.STRAY_BACKSLASHES,
-    "half": Reason.STRAY_BACKSLASHES,
-    "quote": Reason.UNESCAPED_QUOTES,
-    "control": Reason.CONTROL_CHARACTERS,
+REPAIRS = {
+    "backslash": (Reason.STRAY_BACKSLASHES, b"\\\\"),
+    "half": (Reason.STRAY_BACKSLASHES, b"\\ufffd"),
+    "quote": (Reason.UNESCAPED_QUOTES, b'\\"'),
+    "control": (Reason.CONTROL_CHARACTERS, b""),
 }
+"""What is wrong with the parts of a text that IN_TEXT finds, and what takes their place; an escape for none."""
 
 ESCAPED = b"__"
 QUOTE, COMMA = ord('"'), ord(",")
@@ -102,31 +102,25 @@ def mend(text: bytes) -> Mended:
         text = text.decode("utf-8", "replace").encode()
         repairs.add(Reason.WRONG_ENCODING)
 
+    def character(match: "re.Match[bytes]") -> bytes:
+        if match["valid"]:
+            return match[0]
+        reason, fixed = REPAIRS[match.lastgroup or ""]
+        repairs.add(reason)
+        return fixed or b"\\u%04x" % match[0][0]
+
     def token(match: "re.Match[bytes]") -> bytes:
-        kind, literal = match.lastgroup, match.group()
-        if kind in ("value", "text"):
-            return (match["lead"] or b"") + b'"' + _sound_text(match[kind], repairs) + b'"'
-        if JSON_NUMBER.fullmatch(literal):
-            return literal
-        repairs.add(Reason.NO_JSON_NUMBERS)
-        return b"null"
+        if match.lastgroup == "number":
+            if JSON_NUMBER.fullmatch(match[0]):
+                return match[0]
+            repairs.add(Reason.NO_JSON_NUMBERS)
+            return b"null"
+        body = match[match.lastgroup or 0]
+        # a quote may be missing rather than superfluous
+        sound = body if SWALLOWED.search(body) else IN_TEXT.sub(character, body)
+        return (match["lead"] or b"") + b'"' + sound + b'"'
 
     return Mended(TOKEN.sub(token, text), repairs)
-
-
-def _sound_text(body: bytes, repairs: set[Reason]) -> bytes:
-    """Returns the body of a text with all needed escapes; unchanged if a quote is missing rather than superfluous."""
-    if SWALLOWED.search(body):
-        return body
-
-    def character(match: "re.Match[bytes]") -> bytes:
-        kind = match.lastgroup or ""
-        if kind == "valid":
-            return match.group()
-        repairs.add(KIND[kind])
-        return FIX.get(kind) or b"\\u%04x" % match.group()[0]
-
-    return IN_TEXT.sub(character, body)
 
 
 def refusal(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> Exception | None:
@@ -188,20 +182,16 @@ def opening_of(text: bytes, key: str, ended: bool) -> int | None:
     if only := re.match(rb"\s*\[", text):
         return only.end()
     ends = np.array([match.end() for match in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)], np.int64)
-    outermost = ends[_depths_before(text, ends) == WITHIN_TOP_LEVEL]
+    if not len(ends):
+        return None
+    depth_before = np.zeros(len(ends), np.int64)
+    for first, block, _, depths in _blocks(text[: ends[-1]]):
+        in_block = slice(*np.searchsorted(ends, (first + 1, first + len(block) + 1)))
+        depth_before[in_block] = depths[ends[in_block] - first - 1]
+    outermost = ends[depth_before == WITHIN_TOP_LEVEL]
     if len(outermost) and not _syntax_error(text[: outermost[0]] + b"]}"):
         return int(outermost[0])
-    return int(ends[0]) if len(ends) and (ended or not is_sound(text)) else None
-
-
-def _depths_before(text: bytes, positions: Int64) -> Int64:
-    """Returns how many brackets are open before each position; positions ascend and are not 0."""
-    depth_at = np.zeros(len(positions), np.int64)
-    if len(positions):
-        for first, block, _, depths in _blocks(text[: positions[-1]]):
-            in_block = slice(*np.searchsorted(positions, (first + 1, first + len(block) + 1)))
-            depth_at[in_block] = depths[positions[in_block] - first - 1]
-    return depth_at
+    return int(ends[0]) if ended or not is_sound(text) else None
 
 
 def is_sound(text: bytes) -> bool:
@@ -223,11 +213,11 @@ def with_plain_letters(text: bytes) -> bytes:
     >>> with_plain_letters(rb'{"\u0069d":"\\u0069\u001b"}')
     b'{"id":"\\\\u0069\\u001b"}'
     """
-    return ESCAPE.sub(_letter, text) if ESCAPED_LETTER.search(text) else text
 
+    def letter(match: "re.Match[bytes]") -> bytes:
+        return bytes.fromhex(match[1].decode()) if match[1] else match[0]
 
-def _letter(match: "re.Match[bytes]") -> bytes:
-    return bytes.fromhex(match[1].decode()) if match[1] else match[0]
+    return ESCAPE.sub(letter, text) if ESCAPED_LETTER.search(text) else text
 
 
 class Elements:
@@ -246,7 +236,11 @@ class Elements:
         The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's
         end is left. Raises DataError for an element that cannot be mended.
         """
-        starts = _element_starts(text) if sound else self._starts(text)
+        if sound:
+            commas = structure_of(text).commas.tolist()
+            starts = [match.end() for after in (0, *(c + 1 for c in commas)) if (match := BLANKS.match(text, after))]
+        else:
+            starts = self._starts(text)
         if not starts and not last:
             return [], 0
         if not starts or text[: starts[0]].strip(BLANK):
@@ -274,43 +268,39 @@ class Elements:
         elements: list[bytes] = []
         index, final = 0, len(starts) - 1
         while index < final:
-            following, complete = self._next_start(text, starts, index)
-            if following:
-                element = text[starts[index] : starts[following]]
-                elements.append(element.strip(BLANK))
-                self._check_separator(element, b",", at + starts[index])
-            elif not complete and (not last or is_sound(b"[" + text[starts[index] :])):
+            start, refused = starts[index], None
+            # a start within a text of the element is passed over
+            for following in range(index + 1, min(index + 1 + JOINS, len(starts))):
+                refused = refusal(self._decoder, text[start : starts[following]].strip(BLANK))
+                if TRUNCATED not in str(refused):
+                    break
+            if refused is None:
+                elements.append(text[start : starts[following]].strip(BLANK))
+                self._check_separator(text[start : starts[following]], b",", at + start)
+            elif (
+                TRUNCATED in str(refused)
+                and following == final < index + JOINS
+                and (not last or is_sound(b"[" + text[start:]))
+            ):
                 break  # the element goes on beyond the text, or is cut off
             else:
                 following = index + 1
-                elements += self._read(text[starts[index] : starts[following]].strip(BLANK), at + starts[index])
-                self._refuse_noise(len(elements))
+                elements += self._read(text[start : starts[following]].strip(BLANK), at + start)
+                lost, count = (
+                    sum(count.rows for count in self.damage.lost.values()),
+                    self._element_count + len(elements),
+                )
+                if lost > MOST_LOST and lost > count:
+                    what = f"{lost} of the first {lost + count} {self.damage.rows} cannot be read"
+                    raise DataError(f"{self.damage.path}: {what}; is it the right file?")
             index = following
         self._element_count += len(elements)
         return elements, starts[index]
-
-    def _refuse_noise(self, element_count: int) -> None:
-        lost = sum(count.rows for count in self.damage.lost.values())
-        if lost > MOST_LOST and lost > self._element_count + element_count:
-            what = f"{lost} of the first {lost + self._element_count + element_count} {self.damage.rows} cannot be read"
-            raise DataError(f"{self.damage.path}: {what}; is it the right file?")
 
     def _check_separator(self, text: bytes, expected: bytes, at: int) -> None:
         """What follows an element in the text should be what usually does."""
         if (separator := text[text.rindex(b"}") + 1 :].strip()) != expected:
             self.damage.mend(Reason.MISPLACED_COMMAS, at, len(separator))
-
-    def _next_start(self, text: bytes, starts: list[int], index: int) -> tuple[int, bool]:
-        """Returns the index of the start after this element, 0 if it does not decode, and whether the text sufficed."""
-        for after in range(index + 1, index + 1 + JOINS):
-            if after >= len(starts):
-                return 0, False
-            refused = refusal(self._decoder, text[starts[index] : starts[after]].strip(BLANK))
-            if refused is None:
-                return after, True
-            if TRUNCATED not in str(refused):
-                break
-        return 0, True
 
     def _read(self, body: bytes, at: int) -> list[bytes]:
         """Returns an element, mended if needed; none where it is JSON of another kind, which is lost, as is what stands
@@ -366,10 +356,3 @@ class Elements:
             return self._read(text[: closed[0].start() + 1].strip(BLANK), at), closed[0].end() - 1
         self.damage.lose(Reason.CUT_OFF_ROWS, at, len(remainder))
         return [], len(text)
-
-
-def _element_starts(text: bytes) -> list[int]:
-    """Returns where elements start in a sound text."""
-    return [
-        match.end() for after in (0, *(structure_of(text).commas + 1).tolist()) if (match := BLANKS.match(text, after))
-    ]

@@ -11,7 +11,8 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from itertools import islice
+from contextlib import suppress
+from itertools import chain, islice
 from typing import Any, BinaryIO, Generic, TypeVar, cast
 
 import msgspec
@@ -89,7 +90,10 @@ class ArrayReader(Generic[T]):
         if not self.has_array:
             self.document = head
             return
-        boundary = _boundary(self._buffer)
+        # what stands between two elements, from how the first one begins
+        first = re.match(rb'\s*\{\s*"\w+"', self._buffer)
+        begin = re.escape(first.group().strip()) if first else rb"\{"
+        boundary = re.compile(rb"\},(?=\s*" + begin + rb")")
         while not self._ended:
             yield from self._take(boundary)
             self._fill()
@@ -104,17 +108,16 @@ class ArrayReader(Generic[T]):
             self.document.decode()
             return msgspec.json.decode(self.document, type=kind)
         except REFUSED as error:
-            names = (field.encode_name for field in msgspec.structs.fields(kind) if field.encode_name != self._name)
-            members = _valid(_known_keys(self.document, tuple(names)), kind)
-            readable = ", ".join(members) or "nothing"
-            self._damage.note(f"the text around its {self._damage.rows} is damaged ({error}); read there: {readable}")
-            return kind(
-                **{
-                    field.name: members[field.encode_name]
-                    for field in msgspec.structs.fields(kind)
-                    if field.encode_name in members
-                }
-            )
+            fields = [field for field in msgspec.structs.fields(kind) if field.encode_name != self._name]
+            found = _known_keys(self.document, tuple(field.encode_name for field in fields))
+            members, readable = {}, []
+            for field in fields:
+                with suppress(KeyError, msgspec.ValidationError):
+                    members[field.name] = msgspec.convert(found[field.encode_name], field.type)
+                    readable.append(field.encode_name)
+            what = f"is damaged ({error}); read there: {', '.join(readable) or 'nothing'}"
+            self._damage.note(f"the text around its {self._damage.rows} {what}")
+            return kind(**members)
 
     def _head(self) -> bytes:
         """Returns what stands before the elements, which is taken out of the buffer; all there is where
@@ -173,21 +176,18 @@ class ArrayReader(Generic[T]):
                 yield piece
                 return
         if cuts:
-            yield from self._take_exactly()
+            # an element is damaged, or holds what looks like starts of others; one that goes on is left
+            sound = is_sound(self._opening + self._buffer)
+            commas: list[int] = structure_of(self._buffer).commas.tolist() if sound else []
+            if commas and (piece := self._decoded(self._buffer[: commas[-1]])) is not None:
+                self._drop(commas[-1] + 1)
+                yield piece
+            elif self._elements is not None and (commas or not sound):
+                yield from self._saved(self._elements, last=False, sound=sound)
         if len(self._buffer) > LONGEST_ELEMENT:
             raise DataError(
                 f"{self.path}: an element of more than {LONGEST_ELEMENT >> 20} MB at byte {self._at}; is it a trace?"
             )
-
-    def _take_exactly(self) -> Iterator[tuple[bytes, list[T]]]:
-        """Yields elements where one is damaged or holds what looks like starts of others; leaves one that goes on."""
-        sound = is_sound(self._opening + self._buffer)
-        commas: list[int] = structure_of(self._buffer).commas.tolist() if sound else []
-        if commas and (piece := self._decoded(self._buffer[: commas[-1]])) is not None:
-            self._drop(commas[-1] + 1)
-            yield piece
-        elif self._elements is not None and (commas or not sound):
-            yield from self._saved(self._elements, last=False, sound=sound)
 
     def _saved(self, elements: Elements, last: bool, sound: bool) -> Iterator[tuple[bytes, list[T]]]:
         """Yields the elements of a damaged buffer, one by one, but for the last unless the file ends there."""
@@ -198,19 +198,16 @@ class ArrayReader(Generic[T]):
             yield piece, decode(piece, self._list, self.path)
 
     def _decoded(self, elements: bytes) -> tuple[bytes, list[T]] | None:
-        if self._skip_pattern is not None and self._holds_skipped(elements):
-            remaining_elements, count = self._skip_pattern.subn(b"", elements)
+        skipped = self._skip_pattern
+        # elements of a kind stand together: where none is needless at either end there are hardly any between
+        if skipped and (skipped.search(elements, 0, ENDS) or skipped.search(elements, max(0, len(elements) - ENDS))):
+            remaining_elements, count = skipped.subn(b"", elements)
             if count and (piece := self._decoded_whole(remaining_elements)) is not None:
                 self.skipped += count
                 # as much text at once as leaves a piece of what is needed
                 self._piece = PIECE * min(len(elements) // (len(remaining_elements) + 1) + 1, LARGEST_PIECE)
                 return piece
         return self._decoded_whole(elements)
-
-    def _holds_skipped(self, elements: bytes) -> bool:
-        """Elements of a kind stand together: where none is needless at either end there are hardly any between."""
-        search = cast("re.Pattern[bytes]", self._skip_pattern).search
-        return bool(search(elements, 0, ENDS) or search(elements, max(0, len(elements) - ENDS)))
 
     def _decoded_whole(self, elements: bytes) -> tuple[bytes, list[T]] | None:
         piece = b"[" + elements + b"]"
@@ -221,17 +218,15 @@ class ArrayReader(Generic[T]):
         except REFUSED:
             return None
 
-    def _ends(self) -> Iterator[int]:
-        """Yields the last positions in the text where an element may end."""
-        yield from (match.start() + 1 for match in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED))
-        yield from (end for end in [structure_of(self._buffer).end] if end > 0)
-
     def _close(self, head: bytes) -> Iterator[tuple[bytes, list[T]]]:
         """Yields the last element, and `document` from what stands around the elements."""
         if re.match(rb"\s*\]", self._buffer):
             self.document = head + self._buffer
             return
-        for end in self._ends():
+        likely = (match.start() + 1 for match in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED))
+        # is looked for last, as it takes longest
+        exact = (structure_of(text).end for text in [self._buffer])
+        for end in (end for end in chain(likely, exact) if end > 0):
             if (piece := self._decoded(self._buffer[:end])) is not None:
                 self.document = head + self._buffer[end:].lstrip()
                 yield piece
@@ -260,25 +255,6 @@ def _known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
             except (ValueError, RecursionError):
                 continue
     return values
-
-
-def _valid(keys: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Returns the values that have the type of the field of that name."""
-    valid = {}
-    for field in msgspec.structs.fields(kind):
-        if field.encode_name in keys:
-            try:
-                valid[field.encode_name] = msgspec.convert(keys[field.encode_name], field.type)
-            except msgspec.ValidationError:
-                continue
-    return valid
-
-
-def _boundary(elements: bytes) -> "re.Pattern[bytes]":
-    """Returns a pattern for the text between two elements, from how the first element begins."""
-    first = re.match(rb'\s*\{\s*"\w+"', elements)
-    begin = re.escape(first.group().strip()) if first else rb"\{"
-    return re.compile(rb"\},(?=\s*" + begin + rb")")
 
 
 def _cuts(boundary: "re.Pattern[bytes]", text: bytes) -> list[int]:

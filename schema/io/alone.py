@@ -27,23 +27,24 @@ def locked(path: Path, what: str) -> Iterator[None]:
     a file that is there and names a process counts as held, and a killed one leaves it behind.
     """
     descriptor = _locked(path, what)
+
+    def free() -> None:
+        # before the lock goes: who gets that of a file that has no name any more looks again
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            path.unlink(missing_ok=True)
+
     try:
         with contextlib.suppress(OSError):  # there may be no room for a name
             os.ftruncate(descriptor, 0)
-            os.write(descriptor, _this_process().encode())
+            since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+            os.write(descriptor, f"process {os.getpid()} on {platform.node()} since {since}".encode())
         yield
     finally:
         try:
-            _in_spite_of_interrupts(lambda: _remove_name(descriptor, path))
+            _in_spite_of_interrupts(free)
         finally:
             os.close(descriptor)
-
-
-def _remove_name(descriptor: int, path: Path) -> None:
-    """Comes before the lock goes: who gets that of a file that has no name any more looks again."""
-    with contextlib.suppress(OSError):
-        os.ftruncate(descriptor, 0)
-        path.unlink(missing_ok=True)
 
 
 def _in_spite_of_interrupts(remove: Callable[[], None]) -> None:
@@ -56,50 +57,32 @@ def _in_spite_of_interrupts(remove: Callable[[], None]) -> None:
 
 
 def _locked(path: Path, what: str) -> int:
+    """Returns the open lock file, which this process holds."""
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise DataError(f"{what}: cannot be written ({error.strerror or error})") from error
-        if _is_held(descriptor):
+        is_held, locks = False, bool(fcntl)
+        try:
+            if fcntl:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_held = True
+        except OSError:
+            locks = False  # a file system without locks
+        if is_held or (not locks and os.fstat(descriptor).st_size > 0):
             os.close(descriptor)
-            raise DataError(f"{what}: {_holder(path)} works on it; wait until it is done")
-        if _is(descriptor, path):
-            return descriptor
+            name = ""
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                name = file.read(LONGEST).decode("utf-8", "replace")
+            holder = (name or "another process") + ("" if fcntl else f" (remove {path} if that has ended)")
+            raise DataError(f"{what}: {holder} works on it; wait until it is done")
+        # an earlier owner may have removed the name of this file
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
         os.close(descriptor)
-
-
-def _is_held(descriptor: int) -> bool:
-    """Returns whether another process holds the file, which this one does otherwise."""
-    try:
-        if fcntl:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass  # a file system without locks
-    return os.fstat(descriptor).st_size > 0
-
-
-def _is(descriptor: int, path: Path) -> bool:
-    """Returns whether the descriptor's file still has its name, which an earlier owner may have removed."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except OSError:
-        return False
-
-
-def _this_process() -> str:
-    return f"process {os.getpid()} on {platform.node()} since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}"
-
-
-def _holder(path: Path) -> str:
-    named = ""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        named = file.read(LONGEST).decode("utf-8", "replace")
-    holder = named or "another process"
-    return holder if fcntl else f"{holder} (remove {path} if that has ended)"
 
 
 @contextlib.contextmanager

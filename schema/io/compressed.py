@@ -122,22 +122,21 @@ class _Content(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if not self._rest:
-            self._rest = memoryview(self._piece() if self._next is None else self._piece_ahead())
+            if self._next is None:
+                self._pieces.append(self._piece())
+            elif not self._pieces:
+                self._pieces.extend(self._next.result())
+                self._next = beside(self._read_some)
+            piece = self._pieces[0]
+            if isinstance(piece, Exception):
+                raise piece
+            # the end, or an error, stays the first of the pieces
+            if piece or self._next is None:
+                self._pieces.popleft()
+            self._rest = memoryview(piece)
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
-
-    def _piece_ahead(self) -> bytes:
-        if not self._pieces and self._next is not None:
-            self._pieces.extend(self._next.result())
-            self._next = beside(self._read_some)
-        piece = self._pieces[0]
-        if isinstance(piece, Exception):
-            raise piece
-        # the end, or an error, stays the first of the pieces
-        if piece:
-            self._pieces.popleft()
-        return piece
 
     def close(self) -> None:
         if self._next is not None:

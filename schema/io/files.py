@@ -19,12 +19,13 @@ from contextvars import ContextVar
 from gzip import GzipFile
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, TypeVar, cast
 
 from ..errors import DataError, RequestError
 from .alone import in_use, remove_abandoned
 from .compressed import GZIP_MAGIC, ZSTD_MAGIC, gunzipped, unzstd
 
+T = TypeVar("T")
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but line ends and tabs, characters that turn the direction of writing, halves of characters."""
 BOLD, NORMAL = "\x1b[1m", "\x1b[0m"
@@ -116,8 +117,10 @@ def open_input(path: str, protected: bool = False) -> BinaryIO:
     is not installed; its reads do when it decompresses to more than any trace, or was written to since it was opened.
     """
     try:
-        watched = path != STANDARD_STREAM
-        raw = cast(io.BufferedReader, io.BufferedReader(_Watched(path), PIECE)) if watched else _standard_input()
+        if path == STANDARD_STREAM and sys.stdin is None:
+            raise DataError("-: standard input is closed; give a file name")
+        opened = sys.stdin.buffer if path == STANDARD_STREAM else io.BufferedReader(_Watched(path), PIECE)
+        raw = cast(io.BufferedReader, opened)
         head = raw.peek(4)[:4]
         note_input(path, protected)
     except IsADirectoryError:
@@ -134,12 +137,6 @@ def open_input(path: str, protected: bool = False) -> BinaryIO:
     return unzstd(raw, _largest_content(path, ZSTD_MAGIC), path) if head == ZSTD_MAGIC else cast(BinaryIO, raw)
 
 
-def _standard_input() -> io.BufferedReader:
-    if sys.stdin is None:
-        raise DataError("-: standard input is closed; give a file name")
-    return cast(io.BufferedReader, sys.stdin.buffer)
-
-
 class _Watched(io.FileIO):
     """A file that raises at its end if somebody wrote to it since it was opened."""
 
@@ -149,18 +146,15 @@ class _Watched(io.FileIO):
 
     def readinto(self, buffer: Any) -> int | None:
         size = super().readinto(buffer)
-        if not size:
-            self._check()
-        return size
+        return size or self._checked(size)
 
     def readall(self) -> bytes:
-        content = super().readall()
-        self._check()
-        return content
+        return self._checked(super().readall())
 
-    def _check(self) -> None:
+    def _checked(self, last_read: T) -> T:
         if _state(os.fstat(self.fileno())) != self._state:
             raise DataError(f"{self._path}: was written to while it was read; run again when that is done")
+        return last_read
 
 
 def state_of(path: Path) -> tuple[int, ...]:
@@ -177,13 +171,11 @@ def _state(status: os.stat_result) -> tuple[int, ...]:
 
 def _largest_content(path: str, compressed_as: bytes) -> int:
     """Returns the most bytes that a file may decompress to: the limit asked for, or far beyond any trace."""
-    asked = os.environ.get(MAX_SIZE)
-    if asked:
+    if asked := os.environ.get(MAX_SIZE):
         return bytes_of(asked)
-    try:
+    size = 0
+    with contextlib.suppress(OSError):
         size = 0 if path == STANDARD_STREAM else Path(path).stat().st_size
-    except OSError:
-        size = 0
     return max(LARGEST_RATIO[compressed_as] * size, LEAST_SUSPECT) if size else sys.maxsize
 
 
@@ -231,9 +223,12 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
             return
         _refuse_input(path)
         target = Path(path).resolve()
-        with _direct(target) if _is_special(target) else _beside(target) as raw:
-            with _compressed(path, raw) as stream:
-                yield stream
+        with target.open("wb") if _is_special(target) else _beside(target) as raw:
+            if path.endswith(".gz"):
+                with GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as compressed:
+                    yield cast(IO[bytes], compressed)
+            else:
+                yield plain_on_terminals(raw)
             _refuse_input(path)  # what was read while the output was made
     except BrokenPipeError:
         raise
@@ -274,19 +269,17 @@ def _is_special(target: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _direct(target: Path) -> Iterator[IO[bytes]]:
-    with target.open("wb") as raw:
-        yield plain_on_terminals(raw)
-
-
-@contextlib.contextmanager
 def _beside(target: Path) -> Iterator[IO[bytes]]:
     hidden = f".{target.name[:200]}."
     remove_abandoned(target.parent, re.compile(rf"{re.escape(hidden)}[0-9a-f]{{8}}\.partial"))
     beside = target.with_name(f"{hidden}{os.urandom(4).hex()}.partial")
     with contextlib.ExitStack() as until_renamed:
         until_renamed.callback(beside.unlink, missing_ok=True)
-        unnamed = _unnamed(target.parent)
+        unnamed = None
+        # a file without a name, where the system has such, of which a killed process leaves no trace
+        with contextlib.suppress(AttributeError, OSError):
+            if Path("/proc/self/fd").is_dir():
+                unnamed = os.open(target.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
         with (
             beside.open("xb", buffering=PIECE) if unnamed is None else os.fdopen(unnamed, "wb", buffering=PIECE) as raw
         ):
@@ -298,20 +291,3 @@ def _beside(target: Path) -> Iterator[IO[bytes]]:
                 # use
                 os.link(f"/proc/self/fd/{unnamed}", beside, src_dir_fd=unnamed)
         _replace(beside, target)
-
-
-def _unnamed(folder: Path) -> int | None:
-    """Returns an open file without a name, which a killed process leaves no trace of; None if the system has none."""
-    try:
-        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666) if Path("/proc/self/fd").is_dir() else None
-    except (AttributeError, OSError):
-        return None
-
-
-@contextlib.contextmanager
-def _compressed(path: str, raw: IO[bytes]) -> Iterator[IO[bytes]]:
-    if not path.endswith(".gz"):
-        yield raw
-        return
-    with GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as stream:
-        yield cast(IO[bytes], stream)
