@@ -346,7 +346,7 @@ def tensor_flow(context: ConversionContext) -> Edges:
     np.minimum.at(first, activities.op_row[has_op], rank[has_op])
     np.maximum.at(last, activities.op_row[has_op], rank[has_op])
     by_rank = np.append(by_rank, -1)
-    first, last = by_rank[tree.subtree_least(first)], by_rank[tree.subtree_largest(last)]
+    first, last = by_rank[tree.subtrees(np.minimum, first)], by_rank[tree.subtrees(np.maximum, last)]
     op, storage, low, high, dense, written = _accesses(context, tree, first, last)
     activity = np.where(written, last[op], first[op])
     order = np.lexsort((written, rank[activity]))

@@ -83,19 +83,16 @@ def copy_spans(spans: Spans, target: Bytes, positions: Int64) -> None:
     for length in common.tolist():
         _copy_items(spans, target, positions, length, order[limits[length - 1] : limits[length]])
     seldom[:1] = False
-    _copy_singly(spans, target, positions, np.flatnonzero(seldom[lengths]))
+    # for lengths that few rows have, a step per row takes less time than the steps per length
+    singly = np.flatnonzero(seldom[lengths])
+    source, copies = spans.source.data, target.data
+    columns = (column[singly].tolist() for column in (spans.starts, spans.lengths, positions))
+    for start, length, position in zip(*columns, strict=True):
+        copies[position : position + length] = source[start : start + length]
 
 
 def _copy_items(spans: Spans, target: Bytes, positions: Int64, length: int, rows: Int64 | slice) -> None:
     _windows(target, length)[positions[rows]] = _windows(spans.source, length)[spans.starts[rows]]
-
-
-def _copy_singly(spans: Spans, target: Bytes, positions: Int64, rows: Int64) -> None:
-    """One step per row: for lengths that few rows have, that takes less time than the steps per length."""
-    source, copies = spans.source.data, target.data
-    columns = (spans.starts[rows], spans.lengths[rows], positions[rows])
-    for start, length, position in zip(*(column.tolist() for column in columns), strict=True):
-        copies[position : position + length] = source[start : start + length]
 
 
 def _windows(buffer: Bytes, length: int) -> npt.NDArray[np.void]:

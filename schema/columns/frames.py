@@ -47,10 +47,16 @@ class Tabular(SummaryRepr):
     def rows(self) -> list[dict[str, Any]]:
         """Returns one dict of Python values per row; None for what is not known."""
         columns = self.frame_columns()
-        return [
-            dict(zip(columns, row, strict=True))
-            for row in zip(*(_python_values(values) for values in columns.values()), strict=True)
-        ]
+        lists: list[list[Any]] = []
+        for values in columns.values():
+            plain = _plain(values)
+            items = plain.tolist() if isinstance(plain, np.ndarray) else plain
+            if isinstance(values, Ragged):
+                items = [value.tolist() for value in items]
+            elif isinstance(plain, np.ndarray) and plain.dtype.kind == "f":
+                items = [None if math.isnan(number) else number for number in items]
+            lists.append(items)
+        return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
     def to_pandas(self) -> Any:
         """Returns the table as a pandas.DataFrame; ImportError where pandas is not installed."""
@@ -118,18 +124,13 @@ class RowTable(Tabular):
 
     def frame_columns(self) -> Mapping[str, Values]:
         """Returns the columns of the table by name."""
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return {
-            f"{name}_ns" if name in TIMES else name: _with_nulls(column)
-            for name, column in columns.items()
-            if isinstance(column, np.ndarray | Categorical)
-        }
-
-
-def _with_nulls(column: Any) -> Values:
-    is_integer = isinstance(column, np.ndarray) and column.dtype == np.int64
-    values: Values = nullable(column) if is_integer else column
-    return values
+        columns: dict[str, Values] = {}
+        for name in (field.name for field in fields(self)):  # type: ignore[arg-type]
+            column = getattr(self, name)
+            if isinstance(column, np.ndarray | Categorical):
+                is_integer = isinstance(column, np.ndarray) and column.dtype == np.int64
+                columns[f"{name}_ns" if name in TIMES else name] = nullable(column) if is_integer else column
+        return columns
 
 
 def column_of(table: str, columns: Mapping[str, V], name: str) -> V:
@@ -176,14 +177,6 @@ def to_polars(columns: Mapping[str, Values]) -> Any:
     return polars.DataFrame({name: series(values) for name, values in columns.items()})
 
 
-def _python_values(values: Values) -> list[Any]:
-    plain = _plain(values)
-    if not isinstance(plain, np.ndarray):
-        return [value.tolist() for value in plain] if isinstance(values, Ragged) else plain
-    numbers: list[Any] = plain.tolist()
-    return [None if math.isnan(number) else number for number in numbers] if plain.dtype.kind == "f" else numbers
-
-
 def _plain(values: Values) -> npt.NDArray[Any] | list[Any]:
     if isinstance(values, Categorical):
         table = [*values.table, None]
@@ -203,7 +196,8 @@ def arrow_stream(columns: Mapping[str, Values], requested_schema: object = None)
         table = [text.encode("utf-8", "replace") for text in (*values.table, "")]
         lengths = np.array([*map(len, table)], np.int64)[values.codes]
         content = b"".join([table[code] for code in values.codes.tolist()])
-        return array(arrow.large_string(), values, [_bits(values.codes >= 0), _offsets(lengths), content])
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        return array(arrow.large_string(), values, [_bits(values.codes >= 0), offsets, content])
 
     def series(values: Values) -> Any:
         if isinstance(values, list) or (isinstance(values, np.ndarray) and values.dtype.kind == "U"):
@@ -230,10 +224,6 @@ def arrow_stream(columns: Mapping[str, Values], requested_schema: object = None)
 
 def _bits(valid: Bool) -> npt.NDArray[np.uint8]:
     return np.packbits(valid, bitorder="little")
-
-
-def _offsets(lengths: Int64) -> Int64:
-    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
 
 def rows_text(title: str, columns: Mapping[str, Values], note: str = "") -> str:

@@ -177,56 +177,39 @@ def nest(intervals: ThreadIntervals, tie: Int64 | None = None) -> Nesting:
     """Nests the intervals of each thread; cuts those that outlast their parent, and counts cuts above TOLERANCE.
 
     The parent is the last earlier interval that, itself cut, has not ended. O(n log n): a sort, and one sweep.
+
+    The sweep takes a step for each interval, as what encloses it depends on where all before it were cut. Over whole
+    columns it would take a round for each level of nesting and each overlap, of which a file may have as many as
+    intervals.
     """
     thread, start, end = intervals
     order = thread_order(intervals, tie)
     parent, cut = np.full((2, len(order)), -1, np.int64)
-    opens_thread, sweep = is_group_start(thread[order]), _Sweep()
+    opens_thread = is_group_start(thread[order])
+    # the row, start and end of those that have not ended
+    enclosing = [(-1, ABSENT, NEVER_ENDS)]
     # as Python's own numbers they take five times as much memory as in columns
-    for first in range(0, len(order), ROWS_AT_ONCE):
-        rows = order[first : first + ROWS_AT_ONCE]
-        columns = (rows, opens_thread[first : first + ROWS_AT_ONCE], start[rows], end[rows])
-        parent[rows], cut[rows] = sweep.nest(*(column.tolist() for column in columns))
-    return Nesting(parent, cut, _exclusive(cut - start, parent), int((end > cut + TOLERANCE).sum()))
-
-
-class _Sweep:
-    """Goes through the intervals of all threads in order and keeps the row, start and end of those that have not ended.
-
-    This takes a step for each interval, as what encloses it depends on where all before it were cut. Over whole columns
-    it would take a round for each level of nesting and each overlap, of which a file may have as many as intervals.
-    """
-
-    def __init__(self) -> None:
-        self._open = [(-1, ABSENT, NEVER_ENDS)]
-
-    def nest(
-        self, rows: list[int], opens_thread: list[bool], starts: list[int], ends: list[int]
-    ) -> tuple[list[int], list[int]]:
-        """Returns the parent and the end, cut to that of the parent, of each of the next intervals."""
-        parents, cut, enclosing = [], [], self._open
-        for row, is_first, start, end in zip(rows, opens_thread, starts, ends, strict=True):
+    for at in range(0, len(order), ROWS_AT_ONCE):
+        rows = order[at : at + ROWS_AT_ONCE]
+        columns = (rows, opens_thread[at : at + ROWS_AT_ONCE], start[rows], end[rows])
+        parents, cuts = [], []
+        for row, is_first, first, last in zip(*(column.tolist() for column in columns), strict=True):
             if is_first:
                 del enclosing[1:]
-            parent, parent_start, parent_end = enclosing[-1]
+            above, above_first, above_last = enclosing[-1]
             # of two that begin and end at the same moment, the earlier one encloses the other
-            while parent_end <= start and not parent_start == start == end:
+            while above_last <= first and not above_first == first == last:
                 enclosing.pop()
-                parent, parent_start, parent_end = enclosing[-1]
-            if end > parent_end:
-                end = parent_end
-            parents.append(parent)
-            cut.append(end)
-            enclosing.append((row, start, end))
-        return parents, cut
-
-
-def _exclusive(length: Int64, parent: Int64) -> Int64:
-    """Returns what is left of the length of each interval without those that it encloses."""
-    inside, remaining = parent >= 0, length.copy()
-    np.subtract.at(remaining, parent[inside], length[inside])
-    exclusive: Int64 = np.maximum(remaining, 0)
-    return exclusive
+                above, above_first, above_last = enclosing[-1]
+            if last > above_last:
+                last = above_last
+            parents.append(above)
+            cuts.append(last)
+            enclosing.append((row, first, last))
+        parent[rows], cut[rows] = parents, cuts
+    inside, exclusive = parent >= 0, cut - start
+    np.subtract.at(exclusive, parent[inside], (cut - start)[inside])
+    return Nesting(parent, cut, np.maximum(exclusive, 0), int((end > cut + TOLERANCE).sum()))
 
 
 def is_covered(thread: Int64, time: Int64, intervals: ThreadIntervals) -> Bool:
@@ -275,11 +258,6 @@ class NestedIntervals:
             active = active[row[active] >= 0]
             if not len(active):
                 return row
-        row[active] = self._lifted(row[active], end[active])
-        return row
-
-    def _lifted(self, row: Int64, end: Int64) -> Int64:
-        """Returns for each row the nearest one that lasts to `end`, itself or one that encloses it, -1 for none."""
         # the row -1, which encloses all others, is the last one and never ends
         above, last = [np.append(self._parent, -1)], [np.append(self._end, NEVER_ENDS)]
         while (above[-1] >= 0).any():
@@ -287,5 +265,5 @@ class NestedIntervals:
             last.append(np.maximum(last[-1], last[-1][above[-1]]))
             above.append(above[-1][above[-1]])
         for up, latest in zip(reversed(above), reversed(last), strict=True):
-            row = np.where(latest[row] < end, up[row], row)
+            row[active] = np.where(latest[row[active]] < end[active], up[row[active]], row[active])
         return row

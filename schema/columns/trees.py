@@ -69,7 +69,14 @@ class Tree:
     @staticmethod
     def of(parent: Rows, start: Int64) -> "Tree":
         """Returns the tree of rows that began at these times. O(n log n)."""
-        levels = _levels(parent, start)
+        children = np.lexsort((start, parent))
+        bounds = np.searchsorted(parent[children], np.arange(len(parent) + 1))
+        levels = [children[: int(bounds[0])]] if len(parent) else []
+        while levels and len(levels[-1]):
+            begin, count = bounds[levels[-1]], bounds[levels[-1] + 1] - bounds[levels[-1]]
+            within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+            levels.append(children[np.repeat(begin, count) + within])
+        levels = levels[:-1]
         size = np.ones(len(parent), np.int64)
         for rows in reversed(levels[1:]):
             np.add.at(size, parent[rows], size[rows])
@@ -81,19 +88,8 @@ class Tree:
             first[rows] = elder - eldest + np.where(above >= 0, first[above] + 1, 0)
         return Tree(parent, levels, first, first + size)
 
-    def subtree_sums(self, values: Int64) -> Int64:
-        """Returns for each row the sum of a column over its subtree."""
-        return self._subtrees(np.add, values)
-
-    def subtree_least(self, values: Int64) -> Int64:
-        """Returns for each row the smallest value of a column in its subtree."""
-        return self._subtrees(np.minimum, values)
-
-    def subtree_largest(self, values: Int64) -> Int64:
-        """Returns for each row the largest value of a column in its subtree."""
-        return self._subtrees(np.maximum, values)
-
-    def _subtrees(self, of_two: np.ufunc, values: Int64) -> Int64:
+    def subtrees(self, of_two: np.ufunc, values: Int64) -> Int64:
+        """Returns for each row the sum of a column over its subtree, or with `np.minimum` and its like the least."""
         totals = values.copy()
         for rows in reversed(self.levels[1:]):
             of_two.at(totals, self.parent[rows], totals[rows])
@@ -124,18 +120,6 @@ class Tree:
             rows.append(row)
             row = int(self.parent[row])
         return rows[::-1]
-
-
-def _levels(parent: Rows, start: Int64) -> list[Rows]:
-    children = np.lexsort((start, parent))
-    above = parent[children]
-    bounds = np.searchsorted(above, np.arange(len(parent) + 1))
-    levels = [children[: int(bounds[0])]] if len(parent) else []
-    while levels and len(levels[-1]):
-        begin, count = bounds[levels[-1]], bounds[levels[-1] + 1] - bounds[levels[-1]]
-        within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        levels.append(children[np.repeat(begin, count) + within])
-    return levels[:-1]
 
 
 def topological_order(source: Int64, target: Int64, count: int) -> Rows:

@@ -8,6 +8,7 @@ too: its activities are taken to be launched at the end of their op or at their 
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -177,7 +178,7 @@ def calls(table: CallTable, op_ids: Int64) -> Calls:
         start=np.array(table.start_ns, np.int64),
         end=np.array(table.end_ns, np.int64),
         correlation=np.array(table.correlation, np.int64),
-        op_row=OpRows(_rows_or_none(table.op, op_ids)),
+        op_row=OpRows(_rows(table.op, op_ids, or_none=True)),
         module=categorical(table.module),
         python_function=categorical(table.python_function),
     )
@@ -200,30 +201,22 @@ class _Kind(NamedTuple):
     read: Callable[[list[Any], Int64], Any]
 
 
-def _rows(keys: list[int], ids: Int64) -> Int64:
-    """Returns the rows of these ids. Raises KeyError for an id that is not there."""
-    rows = rows_of(ids, np.array(keys, np.int64))
-    if (missing := np.flatnonzero(rows < 0)).size:
+def _rows(keys: list[int], ids: Int64, or_none: bool = False) -> Int64:
+    """Returns the rows of these ids, -1 for a negative id if it stands for none.
+
+    Raises KeyError for an id that is not there.
+    """
+    wanted = np.array(keys, np.int64)
+    is_none = (wanted < 0) & or_none
+    rows = np.where(is_none, -1, rows_of(ids, wanted))
+    if (missing := np.flatnonzero((rows < 0) & ~is_none)).size:
         raise KeyError(keys[missing[0]])
     return rows
 
 
-def _rows_or_none(keys: list[int], ids: Int64) -> Int64:
-    """Returns the rows of these ids, -1 for a negative id."""
-    rows = np.full(len(keys), -1, np.int64)
-    present = [row for row, identity in enumerate(keys) if identity >= 0]
-    rows[present] = _rows([keys[row] for row in present], ids)
-    return rows
-
-
-def _ids(rows: Int64, ids: Int64) -> list[Any]:
-    """Returns the ids of rows, -1 for none."""
-    ids_or_none: list[Any] = RowMap(ids)[rows].tolist()
-    return ids_or_none
-
-
 NUMBER = _Kind(lambda column, _: column.tolist(), lambda values, _: np.array(values, np.int64))
-ACTIVITY, ACTIVITY_OR_NONE = _Kind(_ids, _rows), _Kind(_ids, _rows_or_none)
+ACTIVITY = _Kind(lambda rows, ids: RowMap(ids)[rows].tolist(), _rows)
+ACTIVITY_OR_NONE = ACTIVITY._replace(read=partial(_rows, or_none=True))
 TIME = _Kind(
     lambda column, _: [None if time == ABSENT else time for time in column.tolist()],
     lambda values, _: np.array([ABSENT if time is None else time for time in values], np.int64),

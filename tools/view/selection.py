@@ -150,7 +150,7 @@ def _of_calls(graph: ExecutionGraph, selection: Selection) -> tuple[Bool, Bool]:
     flows = flows_of(graph, calls, recorded_tensors(graph))
     near = _near(_with_inner(calls, sought), flows.source, flows.target, selection.hops or 0)
     near = _with_inner(calls, near)
-    with_callers = Tree.of(calls.parent, calls.first_row).subtree_largest(near.astype(np.int64)) > 0
+    with_callers = Tree.of(calls.parent, calls.first_row).subtrees(np.maximum, near.astype(np.int64)) > 0
     return is_selected & rows(with_callers), rows(sought)
 
 
