@@ -126,10 +126,12 @@ class RowTable(Tabular):
         """Returns the columns of the table by name."""
         columns: dict[str, Values] = {}
         for name in (field.name for field in fields(self)):  # type: ignore[arg-type]
-            column = getattr(self, name)
+            column: Any = getattr(self, name)
             if isinstance(column, np.ndarray | Categorical):
-                is_integer = isinstance(column, np.ndarray) and column.dtype == np.int64
-                columns[f"{name}_ns" if name in TIMES else name] = nullable(column) if is_integer else column
+                is_integer = not isinstance(column, Categorical) and column.dtype == np.int64
+                columns[f"{name}_ns" if name in TIMES else name] = (
+                    nullable(np.asarray(column)) if is_integer else column
+                )
         return columns
 
 

@@ -92,7 +92,8 @@ def with_tensors(values: list[Any], shapes: Any, strides: Any) -> list[Any]:
             and isinstance(value[5], str)
             and all(type(n) is int and 0 <= n < limit for n, limit in zip(value, TENSOR_LIMITS, strict=False))
         ):
-            arguments.append(RecordedTensor(*value, shape, steps))
+            tensor, storage, offset, elements, size, device = value
+            arguments.append(RecordedTensor(tensor, storage, offset, elements, size, device, shape, steps))
         else:
             arguments.append(with_tensors(value, shape, steps))
     return arguments

@@ -19,6 +19,8 @@ from ..columns import (
     Categorical,
     CategoricalBuilder,
     CommunicationRows,
+    Int32,
+    Int64,
     IntegerBuilder,
     JsonRecordsBuilder,
     OpRows,
@@ -80,14 +82,15 @@ def _wrong_rows(linked: LinkedTrace) -> Iterator[str]:
             yield f"the columns of {name} have {min(sizes)} to {max(sizes)} rows"
     activities, calls = linked.activities, linked.calls
     call_sites = (column for column in (calls.module, calls.python_function) if column)
-    for what, rows, count in (
+    references: list[tuple[str, Int64 | Int32, int]] = [
         ("calls", activities.call_row, len(calls)),
         ("calls", linked.host_waits.call_row, len(calls)),
         ("communications", activities.communication_row, len(linked.communications)),
         ("communications", linked.ops.communication_row, len(linked.communications)),
         ("names of calls", calls.name.codes, len(calls.name.table)),
         *(("call sites of calls", column.codes, len(column.table)) for column in call_sites),
-    ):
+    ]
+    for what, rows, count in references:
         if (wrong := rows[(rows < -1) | (rows >= count)]).size:
             yield f"row {wrong[0]} of the {what} is referred to, and there are {count}"
     if (calls.name.codes < 0).any():
@@ -140,7 +143,8 @@ class NodeTable:
     def __init__(self) -> None:
         self.count = 0
         self.integers: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
-        self.texts: dict[str, CategoricalBuilder | BytesColumnBuilder] = defaultdict(CategoricalBuilder)
+        self.texts: dict[str, CategoricalBuilder] = defaultdict(CategoricalBuilder)
+        self.arguments: dict[str, BytesColumnBuilder] = defaultdict(BytesColumnBuilder)
 
     def add(self, nodes: Sequence[Node], names: Sequence[str]) -> None:
         """Adds members of nodes that are integers to the columns of the same names."""
@@ -149,7 +153,8 @@ class NodeTable:
 
     def columns(self) -> dict[str, Any]:
         """Returns the columns."""
-        return {name: builder.column() for name, builder in (self.integers | self.texts).items()}
+        builders: dict[str, Any] = {**self.integers, **self.texts, **self.arguments}
+        return {name: builder.column() for name, builder in builders.items()}
 
 
 class LinkedNodes:
@@ -157,7 +162,6 @@ class LinkedNodes:
 
     def __init__(self) -> None:
         self.ops, self.activities = NodeTable(), NodeTable()
-        self.ops.texts |= {name: BytesColumnBuilder() for name in ARGUMENTS}
         self.timed = False
         self.extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
         self.unusable = 0
@@ -214,7 +218,7 @@ class LinkedNodes:
             for row in [row for row, text in enumerate(texts) if text[0] != OBJECT]:
                 self.unusable += 1
                 texts[row] = NO_TENSORS
-            self.ops.texts[name].add(plain_arguments(texts))
+            self.ops.arguments[name].add(plain_arguments(texts))
 
     def _add_activities(self, nodes: list[Node]) -> None:
         self.activities.add(nodes, ("call", *ACTIVITY_NUMBERS))

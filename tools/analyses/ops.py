@@ -89,7 +89,7 @@ def device_time_of_ops(rank: RankTrace) -> OpDeviceTime:
     launched = op_row >= 0
     self_time = group_sums(op_row[launched], rank.durations[launched], len(ops))
     count = group_sums(op_row[launched], 1, len(ops))
-    return OpDeviceTime(self_time, rank.tree.subtrees(np.add, self_time), rank.tree.subtree_sums(count))
+    return OpDeviceTime(self_time, rank.tree.subtrees(np.add, self_time), rank.tree.subtrees(np.add, count))
 
 
 @per_rank
