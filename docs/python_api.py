@@ -42,7 +42,7 @@ TYPES = {
     "schema.columns.column_types": "Categorical Ragged",
     "tools.analyses.job": "Finding Gain",
     "tools.analyses.table": "Table Column",
-    "tools.report.rank_groups": "RankGroup",
+    "tools.report.report": "RankGroup",
     "tools.replay.recording": "Recording",
     "tools.job.inspection": "Inspection",
     "tools.job.merge_survey": "RankReport",
