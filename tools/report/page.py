@@ -100,7 +100,8 @@ class _Page:
         report, tables = self.report, self.report.tables | {"ranks": self.report.ranks}
         groups = {group: [*filter(None, map(self.section, sections))] for group, sections in SECTIONS.items()}
         shown = {group: [section for section in sections if section["tables"]] for group, sections in groups.items()}
-        without_rows = [section["name"] for section in chain(*groups.values()) if not section["tables"]]
+        without_rows = [report.tables[section["name"]] for section in chain(*groups.values()) if not section["tables"]]
+        absent = absent_tables(without_rows, report.on_device)
         ranks = groups_table(report.groups, report.ranks) if report.groups else report.ranks
         return {
             "report": report,
@@ -117,7 +118,7 @@ class _Page:
             "overview": shown.pop(OVERVIEW),
             "groups": {group: sections for group, sections in shown.items() if sections or group == DETAILS},
             "details": DETAILS,
-            "empty": absent_tables(map(report.tables.__getitem__, without_rows), report.on_device),
+            "empty": [f"{reason}: {'; '.join(titles)}." for reason, titles in absent.items()],
             "words": WORDS,
         }
 

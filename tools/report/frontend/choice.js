@@ -21,51 +21,33 @@ class Choice {
 
   // a name, or a node as `rank/id`: how many bars there are of it, by themselves or else as ops around others
   find(name) {
-    const names = this.numbers((full) => full === name, name);
-    if (names.size) return { names, count: [...names].reduce((sum, [run, numbers]) => sum + [...numbers].reduce((all, number) => all + run.often[number], 0), 0) };
-    const [, rank, node] = /^(\d+)\/(\d+)$/.exec(name) ?? [];
-    const run = node && this.view.runs.find((one) => one.rank === Number(rank) && one.hasNode(Number(node)));
-    return run ? { names, count: 1, rank: Number(rank), node: Number(node) } : null;
-  }
-
-  // the numbers of the names of each rank that fit; of one whole name without going through all
-  numbers(fits, name) {
-    const found = new Map();
-    for (const run of this.view.runs) {
-      const numbers = name === undefined ? [...run.full.keys()].filter((number) => fits(run.full[number])) : run.number.has(name) ? [run.number.get(name)] : [];
-      if (numbers.length) found.set(run, new Set(numbers));
-    }
-    return found;
+    const names = new Map(this.view.runs.filter((run) => run.number.has(name)).map((run) => [run, new Set([run.number.get(name)])]));
+    if (names.size) return { names, count: [...names.keys()].reduce((sum, run) => sum + run.often[run.number.get(name)], 0) };
+    const [rank, node] = /^\d+\/\d+$/.test(name) ? name.split("/").map(Number) : [];
+    return this.view.runs.some((run) => run.rank === rank && run.hasNode(node)) ? { names, count: 1, rank, node } : null;
   }
 
   // where it is, in order of time: bars, and ops of names that no bar has
-  places({ names, rank, node }) {
-    const places = [];
-    for (const run of this.view.runs) {
-      const numbers = names.get(run);
+  items({ names, rank, node }) {
+    const items = [];
+    for (const lane of this.view.lanes) {
+      const { run, ops } = lane, numbers = names.get(run);
       if (!numbers && run.rank !== rank) continue;
-      for (const lane of run.lanes) {
-        for (let row = 0; row < lane.count; row++) if (numbers?.has(lane.name[row]) || (run.rank === rank && lane.node[row] === node)) places.push({ run, lane, row, start: lane.start[row], end: lane.end[row] });
-        const { ops } = lane;
-        for (let row = 0; row < ops.name.length; row++) if (numbers?.has(ops.name[row]) && !run.often[ops.name[row]]) places.push({ run, lane, op: row, start: ops.start[row], end: ops.end[row] });
-      }
+      for (let at = 0; at < lane.count; at++) if (numbers?.has(lane.name[at]) || (run.rank === rank && lane.node[at] === node)) items.push(lane.bar(at));
+      for (let at = 0; at < ops.count; at++) if (numbers?.has(ops.name[at]) && !run.often[ops.name[at]]) items.push(lane.op(at));
     }
-    return places.sort((a, b) => a.start - b.start);
+    return items.sort((a, b) => a.start - b.start);
   }
 
   choose(name, zoom) {
-    const found = name ? this.find(name) : null, [first] = found ? this.places(found) : [];
+    const found = name ? this.find(name) : null, [first] = found ? this.items(found) : [];
     if (!name) this.search.value = "";
     this.hits = [];
     this.view.selected = null;
     this.tell();
-    this.mark(found, name, first ? this.nameOf(first) : "");
+    this.mark(found, name, first?.short ?? "");
     this.chain.replaceChildren();
     if (zoom && first) this.zoomTo(first);
-  }
-
-  nameOf({ run, lane, row, op }) {
-    return run.short[op === undefined ? lane.name[row] : lane.ops.name[op]];
   }
 
   // what is found stands out on the timeline and in tables
@@ -81,16 +63,15 @@ class Choice {
     panel.children[0].textContent = title;
     panel.children[1].textContent = `${whole.format(found?.count || 1)} on this timeline, ${rows.reduce((sum, [, count]) => sum + count, 0)} rows in tables`;
     panel.querySelectorAll("a").forEach((link) => link.remove());
-    for (const section of new Set(rows.map(([{ details }]) => details.closest("section")))) {
-      this.chain.before(made("a", { href: `#${section.id}`, textContent: section.querySelector("h2, h3").textContent }));
-    }
+    const sections = new Set(rows.map(([{ details }]) => details.closest("section")));
+    this.chain.before(...[...sections].map((section) => made("a", { href: `#${section.id}`, textContent: section.querySelector("h2, h3").textContent })));
   }
 
-  zoomTo({ lane, row, op, start, end }) {
-    if (op === undefined) this.view.focusOn({ lane, row });
+  zoomTo(item) {
+    if (item.isBar) this.view.focusOn(item);
     else {
-      this.view.show(start - (end - start) / 4, end + (end - start) / 4);
-      this.view.reveal(lane);
+      this.view.show(item.start - item.time / 4, item.end + item.time / 4);
+      this.view.reveal(item.lane);
     }
     document.getElementById("run").scrollIntoView();
   }
@@ -98,10 +79,10 @@ class Choice {
   // By a part of names
 
   seek(text) {
-    const names = text ? this.numbers((full) => full.toLowerCase().includes(text)) : new Map(), found = text ? { names } : null;
-    Object.assign(this, { hits: found ? this.places(found) : [], hit: -1 });
-    this.view.selected = null;
-    this.view.chosen = found;
+    const numbers = (run) => new Set([...run.full.keys()].filter((number) => run.full[number].toLowerCase().includes(text)));
+    const names = new Map(text ? this.view.runs.map((run) => [run, numbers(run)]).filter(([, { size }]) => size) : []), found = text ? { names } : null;
+    Object.assign(this, { hits: found ? this.items(found) : [], hit: -1 });
+    Object.assign(this.view, { selected: null, chosen: found });
     this.panel.hidden = true;
     this.tell();
     this.view.redraw();
@@ -110,13 +91,13 @@ class Choice {
   next(by) {
     if (!this.hits.length) return;
     this.hit = (this.hit + by + this.hits.length + (this.hit < 0 && by < 0)) % this.hits.length;
-    const place = this.hits[this.hit], { chosen } = this.view;
-    if (place.op === undefined) this.select(place);
+    const item = this.hits[this.hit], { chosen } = this.view;
+    if (item.isBar) this.select(item);
     else this.view.selected = null;
-    this.panel.hidden = place.op !== undefined;
+    this.panel.hidden = !item.isBar;
     // all that was found still stands out
     this.view.chosen = chosen;
-    this.zoomTo(place);
+    this.zoomTo(item);
     this.tell();
   }
 
@@ -128,41 +109,29 @@ class Choice {
   // By a bar
 
   select(bar, move) {
-    const { run, lane, row } = bar, name = run.full[lane.name[row]];
-    this.mark(this.find(name), name, run.short[lane.name[row]]);
-    this.view.selected = bar;
-    const [before, after] = [this.released(bar), this.releases(bar)];
-    this.chain.replaceChildren(...this.listed("Released by", before, (other) => `${duration(lane.start[row] - other.lane.end[other.row], fourDigits)} before`),
-      ...this.listed("Releases", after, (other) => `${duration(other.lane.start[other.row] - lane.end[row], fourDigits)} later`));
-    if (move && (lane.end[row] < this.view.from || lane.start[row] > this.view.to)) this.view.focusOn(bar);
-    else this.view.reveal(lane);
+    const { view } = this;
+    this.mark(this.find(bar.full), bar.full, bar.short);
+    view.selected = bar;
+    // the one that ended last comes first, as that released it; those that wait for it by their start
+    const before = this.linked(bar, -1).sort(([a], [b]) => b.end - a.end), after = this.linked(bar, 1).sort(([a], [b]) => a.start - b.start);
+    this.chain.replaceChildren(...this.listed("Released by", before, (other) => `${duration(bar.start - other.end, fourDigits)} before`),
+      ...this.listed("Releases", after, (other) => `${duration(other.start - bar.end, fourDigits)} later`));
+    if (move && (bar.end < view.from || bar.start > view.to)) view.focusOn(bar);
+    else view.reveal(bar.lane);
   }
 
-  // the bars that it waits for, the one that ended last first, as that released it
-  released({ run, lane, row }) {
-    const { source, target, reason } = run.arrows, own = lane.first + row, found = [];
-    for (let index = firstAbove(target, own - 1); index < target.length && target[index] === own; index++) found.push({ ...run.barAt(source[index]), why: this.view.meta.reasons[reason[index]] });
-    if (row) found.push({ run, lane, row: row - 1, why: this.order(lane) });
-    return found.sort((a, b) => b.lane.end[b.row] - a.lane.end[a.row]);
-  }
-
-  // the bars that wait for it, by their start
-  releases({ run, lane, row }) {
-    const { source, target, reason } = run.arrows, own = lane.first + row, found = [];
-    source.forEach((from, index) => { if (from === own) found.push({ ...run.barAt(target[index]), why: this.view.meta.reasons[reason[index]] }); });
-    if (row + 1 < lane.count) found.push({ run, lane, row: row + 1, why: this.order(lane) });
-    return found.sort((a, b) => a.lane.start[a.row] - b.lane.start[b.row]);
-  }
-
-  order(lane) {
-    return / stream /.test(lane.label) ? "stream order" : "program order";
+  // the bars that it waits for (-1) or that wait for it (1), each with the reason: by an arrow, or next to it on its lane
+  linked({ run, lane, at, number }, way) {
+    const { source, target, reason } = run.arrows, [own, other] = way > 0 ? [source, target] : [target, source], found = [];
+    own.forEach((end, index) => { if (end === number) found.push([run.bar(other[index]), this.view.meta.reasons[reason[index]]]); });
+    if (lane.kind[at + way] !== undefined) found.push([lane.bar(at + way), / stream /.test(lane.label) ? "stream order" : "program order"]);
+    return found;
   }
 
   listed(title, bars, distance) {
     if (!bars.length) return [];
-    const buttons = bars.slice(0, LISTED).map((bar) => {
-      const { run, lane, row, why } = bar;
-      const textContent = `${run.short[lane.name[row]]} · ${why}, ${lane.label.replace(/^rank \d+ · /, "")}, ${distance(bar)}`;
+    const buttons = bars.slice(0, LISTED).map(([bar, why]) => {
+      const textContent = `${bar.short} · ${why}, ${bar.lane.label.replace(/^rank \d+ · /, "")}, ${distance(bar)}`;
       return made("button", { textContent, onclick: () => this.select(bar, true) });
     });
     return [made("div", {}, made("span", `${title} `), ...buttons, bars.length > LISTED ? `and ${whole.format(bars.length - LISTED)} more` : "")];

@@ -46,40 +46,29 @@ class FlowView {
   }
 
   way(source, target) {
-    const a = this.place(source), b = this.place(target);
-    const curve = (x, y, [dx, dy], tx, ty, [tdx, tdy], head) =>
-      `M${x} ${y}C${x + dx} ${y + dy} ${tx + tdx} ${ty + tdy} ${tx} ${ty}${HEADS[head]}`;
+    const a = this.place(source), b = this.place(target), beside = (a.y < b.bottom && b.y < a.bottom) || this.ofTwoPhases(source, target), gap = b.y - a.bottom;
     const look = source.parentElement === target.parentElement ? "near" : "between";
-    const beside = (a.y < b.bottom && b.y < a.bottom) || this.ofTwoPhases(source, target);
-    if (beside && a.right <= b.x) {
-      const bend = Math.max((b.x - a.right) / 2, 4);
-      return [curve(a.right, a.middle, [bend, 0], b.x, b.middle, [-bend, 0], "right"), look];
-    }
-    if (beside && b.right <= a.x) {
-      const bend = Math.max((a.x - b.right) / 2, 4);
-      return [curve(a.x, a.middle, [-bend, 0], b.right, b.middle, [bend, 0], "left"), look];
-    }
-    const gap = b.y - a.bottom;
-    if (gap > 0 && gap <= NEAR)
-      return [curve(a.x + a.width / 2, a.bottom, [0, gap / 2], b.x + b.width / 2, b.y, [0, -gap / 2], "down"), "near"];
+    // from a point to another, bent by so much at each end, in x or in y
+    const curve = (x, y, tx, ty, head, dx, dy, tdx = -dx) => `M${x} ${y}C${x + dx} ${y + dy} ${tx + tdx} ${ty - dy} ${tx} ${ty}${HEADS[head]}`;
+    if (beside && a.right <= b.x) return [curve(a.right, a.middle, b.x, b.middle, "right", Math.max((b.x - a.right) / 2, 4), 0), look];
+    if (beside && b.right <= a.x) return [curve(a.x, a.middle, b.right, b.middle, "left", -Math.max((a.x - b.right) / 2, 4), 0), look];
+    if (gap > 0 && gap <= NEAR) return [curve(a.x + a.width / 2, a.bottom, b.x + b.width / 2, b.y, "down", 0, gap / 2), "near"];
     const from = a.y + 0.7 * a.height, to = b.y + 0.3 * b.height;
     const out = Math.max(a.right, b.right) + 14 + Math.min(Math.abs(to - from) / 14, 44);
-    return [curve(a.right, from, [out - a.right, 0], b.right, to, [out - b.right, 0], "left"), "far"];
+    return [curve(a.right, from, b.right, to, "left", out - a.right, 0, out - b.right), "far"];
   }
 
   draw() {
-    const paths = [];
-    for (const { ends, kind, texts } of this.links()) {
-      const path = document.createElementNS("http://www.w3.org/2000/svg", "path"), [d, look] = this.way(...ends);
-      const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+    const element = (tag) => document.createElementNS("http://www.w3.org/2000/svg", tag);
+    this.svg.replaceChildren(...[...this.links()].map(({ ends, kind, texts }) => {
+      const path = element("path"), title = element("title"), [d, look] = this.way(...ends);
       title.textContent = `${ends.map((box) => box.querySelector("b").textContent).join(" → ")}\n${[...new Set(texts)].slice(0, 6).join("\n")}`;
       path.setAttribute("d", d);
       path.setAttribute("class", look);
       path.style.setProperty("--of", `var(--${this.kinds[kind].replaceAll(" ", "-")})`);
       path.append(title);
-      paths.push(path);
-    }
-    this.svg.replaceChildren(...paths);
+      return path;
+    }));
   }
 }
 

@@ -12,17 +12,17 @@ const timeline = { shows: () => false, chosen: "", choose: () => {}, select: () 
 
 class Column {
   constructor({ key, kind, values, texts, per }) {
-    Object.assign(this, { key, kind, values, per });
-    this.texts = texts?.map((text) => (Array.isArray(text) ? text : [text, text]));
+    Object.assign(this, { key, values, texts: texts?.map((text) => [text].flat()) });
+    this.format = per ? (value) => formats.exact(value / per) : formats[kind];
   }
 
   shown(row) {
     const value = this.values[row];
-    return value === null ? "" : this.texts ? this.texts[value][0] : this.per ? formats.exact(value / this.per) : formats[this.kind](value);
+    return value === null ? "" : this.texts ? this.texts[value][0] : this.format(value);
   }
 
   full(row) {
-    return this.texts ? this.texts[this.values[row]][1] : this.values[row] ?? "";
+    return this.texts ? this.texts[this.values[row]].at(-1) : this.values[row] ?? "";
   }
 
   compare(a, b) {
@@ -34,22 +34,17 @@ class Column {
 
 class Grid {
   constructor(details, { columns, rows }) {
-    this.details = details;
-    this.columns = columns.map((column) => new Column(column));
+    const [body, input, more] = ["tbody", "input", ".all"].map((name) => details.querySelector(name)), headings = [...details.querySelectorAll("th")];
+    Object.assign(this, { details, body, input, more, headings, most: FIRST, columns: columns.map((column) => new Column(column)) });
     this.rank = this.columns.find((column) => column.key === "rank");
     this.named = this.columns.filter((column) => NAMES.includes(column.key));
     this.order = Array.from({ length: rows }, (_, row) => row);
-    this.body = details.querySelector("tbody");
-    this.input = details.querySelector("input");
-    this.more = details.querySelector(".all");
-    this.headings = [...details.querySelectorAll("th")];
-    this.most = FIRST;
-    this.headings.forEach((heading, index) => { heading.firstChild.onclick = () => this.sort(heading, this.columns[index]); });
-    details.ontoggle = () => details.open && !this.body.rows.length && this.show();
+    headings.forEach((heading, index) => { heading.firstChild.onclick = () => this.sort(heading, this.columns[index]); });
+    details.ontoggle = () => details.open && !body.rows.length && this.show();
     details.querySelector(".csv").onclick = () => this.save();
-    this.more.onclick = () => { this.most = Infinity; this.show(); };
-    if (this.input) this.input.oninput = () => this.show();
-    this.body.onclick = ({ target }) => {
+    more.onclick = () => { this.most = Infinity; this.show(); };
+    if (input) input.oninput = () => this.show();
+    body.onclick = ({ target }) => {
       const cell = target.closest("td[data-name]");
       if (cell) timeline.choose(cell.dataset.name, true);
     };
@@ -101,22 +96,18 @@ class Grid {
 
   line(row) {
     const line = made("tr");
-    for (const column of this.columns) line.append(this.cell(column, row, line));
-    return line;
-  }
-
-  cell(column, row, line) {
-    const text = column.shown(row), full = String(column.full(row)), cell = made("td", text);
-    if (!column.texts) cell.className = "number";
-    else if (text.length > LONG) cell.className = "long";
-    if (column.texts && (full !== text || text.length > 40)) cell.title = full;
-    const name = this.named.includes(column) ? this.name(column, row) : "";
-    if (name && timeline.shows(name)) {
-      cell.dataset.name = name;
-      cell.replaceChildren(made("button", text));
-      if (name === timeline.chosen) line.classList.add("found");
+    for (const column of this.columns) {
+      const text = column.shown(row), full = String(column.full(row)), name = this.named.includes(column) ? this.name(column, row) : "";
+      const cell = made("td", { textContent: text, className: !column.texts ? "number" : text.length > LONG ? "long" : "" });
+      if (column.texts && (full !== text || text.length > 40)) cell.title = full;
+      if (name && timeline.shows(name)) {
+        cell.dataset.name = name;
+        cell.replaceChildren(made("button", text));
+        if (name === timeline.chosen) line.classList.add("found");
+      }
+      line.append(cell);
     }
-    return cell;
+    return line;
   }
 
   // all rows that match, in the order shown

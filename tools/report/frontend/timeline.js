@@ -16,16 +16,12 @@ class TimelineView extends TimelineDrawing {
     this.arrange();
     this.high = Math.max(64, Math.min(5 * this.lanes.length, 120));
     this.looks = meta.looks.map((look) => STACKED.indexOf(look));
-    this.legend(find(".legend"));
+    const looks = new Set(this.lanes.flatMap((lane) => [...new Set(lane.kind), ...(lane.rest?.spent.keys() ?? [])]).map((kind) => meta.looks[kind >> 1]));
+    const legend = (textContent, colour, className = "") => made("span", { textContent, className, style: `--of: var(--${colour})` });
+    find(".legend").append(...STACKED.filter((look) => looks.has(look)).map((look) => legend(look, look)), legend("critical path", "mark", "line"));
     element.hidden = false;
     this.showAll();
     this.listen(find);
-  }
-
-  legend(element) {
-    const looks = new Set(this.lanes.flatMap((lane) => [...lane.kind.reduce((seen, kind) => seen.add(kind >> 1), new Set()), ...[...(lane.rest?.spent.keys() ?? [])].map((kind) => kind >> 1)]));
-    element.append(...STACKED.filter((look) => looks.has(this.meta.looks.indexOf(look))).map((look) => made("span", { textContent: look, style: `--of: var(--${look})` })));
-    element.append(made("span", { textContent: "critical path", className: "line", style: "--of: var(--mark)" }));
   }
 
   // Lanes one below another
@@ -41,15 +37,15 @@ class TimelineView extends TimelineDrawing {
 
   // those of several ranks below a heading, beside which a folded rank is drawn in miniature
   arrange() {
-    const several = this.runs.length > 1, lines = [];
+    const several = this.runs.length > 1;
     let top = 0;
-    const add = (line, high) => { lines.push({ ...line, top, high }); top += high; };
+    this.lines = [];
+    const add = (line, high) => { this.lines.push({ ...line, top, high }); top += high; };
     for (const run of this.runs) {
       if (several) add({ run }, HEADING + (run.folded ? STRIP : 0));
       for (const lane of run.folded ? [] : run.lanes) add({ run, lane }, LABEL + lane.rows * BAR + FOOT);
     }
-    this.lines = lines;
-    this.labels.replaceChildren(...lines.map((line) => this.labelOf(line, several)));
+    this.labels.replaceChildren(...this.lines.map((line) => this.labelOf(line, several)));
     this.labels.style.height = `${top}px`;
     if (this.from !== undefined) this.redraw();
   }
@@ -63,10 +59,6 @@ class TimelineView extends TimelineDrawing {
       this.labels.children[this.lines.findIndex((line) => line.run === run)].focus();
     };
     return made("button", { style, onclick, textContent: `${run.folded ? "▸" : "▾"} ${prefix}`, ariaExpanded: String(!run.folded) });
-  }
-
-  lineAt(y) {
-    return this.lines.find(({ top, high }) => y >= top && y < top + high);
   }
 
   // Moving about
@@ -105,18 +97,25 @@ class TimelineView extends TimelineDrawing {
   get steps() {
     for (const { run, ops } of this.lanes) {
       const marks = [...ops.name.keys()].filter((row) => /^ProfilerStep#\d+$/.test(run.full[ops.name[row]]));
-      if (marks.length) return marks.map((row, index) => ({ from: ops.start[row], to: index + 1 < marks.length ? ops.start[marks[index + 1]] : ops.end[row] }));
+      if (marks.length) return marks.map((row, index) => [ops.start[row], index + 1 < marks.length ? ops.start[marks[index + 1]] : ops.end[row]]);
     }
     return [];
   }
 
   showMedianStep() {
-    const steps = this.steps.sort((a, b) => a.to - a.from - (b.to - b.from)), step = steps[(steps.length - 1) >> 1];
-    if (step) this.show(step.from, step.to);
+    const steps = this.steps.sort((a, b) => a[1] - a[0] - (b[1] - b[0]));
+    if (steps.length) this.show(...steps[(steps.length - 1) >> 1]);
   }
 
   listen(find) {
-    const keys = { ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.showAll(), w: () => this.zoom(0.5), s: () => this.zoom(2), a: () => this.pan(-0.2), d: () => this.pan(0.2), Home: () => this.showAll(), m: () => this.showMedianStep(), "/": () => find(".find").focus(), f: () => this.selected && this.focusOn(this.selected, true), Escape: () => timeline.choose("") };
+    const nearer = () => this.zoom(0.5), farther = () => this.zoom(2), left = () => this.pan(-0.2), right = () => this.pan(0.2), all = () => this.showAll(), step = () => this.showMedianStep();
+    const keys = {
+      w: nearer, "+": nearer, "=": nearer, s: farther, "-": farther, a: left, ArrowLeft: left, d: right, ArrowRight: right, 0: all, Home: all, m: step,
+      "/": () => find(".find").focus(), f: () => this.selected && this.focusOn(this.selected, true), Escape: () => timeline.choose(""),
+    };
+    const buttons = { in: nearer, out: farther, all, step, path: () => this.show(...this.meta.window) };
+    for (const [name, act] of Object.entries(buttons)) find(`.${name}`).onclick = act;
+    find(".step").hidden = !this.steps.length;
     // while the pointer is on the timeline or it has the focus, and nothing is typed elsewhere
     addEventListener("keydown", (event) => {
       const act = keys[event.key] ?? keys[event.key.toLowerCase()], isHere = this.element.matches(":hover") || this.scroller.matches(":focus");
@@ -124,22 +123,15 @@ class TimelineView extends TimelineDrawing {
       event.preventDefault();
       act();
     });
-    find(".in").onclick = () => this.zoom(0.5);
-    find(".out").onclick = () => this.zoom(2);
-    find(".all").onclick = () => this.showAll();
-    find(".path").onclick = () => this.show(...this.meta.window);
-    find(".step").onclick = () => this.showMedianStep();
-    find(".step").hidden = !this.steps.length;
     this.scroller.onscroll = () => this.redraw();
-    this.drawing.ondblclick = () => this.showAll();
+    this.drawing.ondblclick = all;
     this.drawing.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.dragging();
-    const move = ({ offsetX, buttons }) => {
+    this.overview.onpointerdown = this.overview.onpointermove = ({ type, pointerId, offsetX, buttons: pressed }) => {
       const middle = (offsetX / this.width) * this.length, half = (this.to - this.from) / 2;
-      if (buttons) this.show(middle - half, middle + half);
+      if (type === "pointerdown") this.overview.setPointerCapture(pointerId);
+      if (pressed) this.show(middle - half, middle + half);
     };
-    this.overview.onpointerdown = (event) => { this.overview.setPointerCapture(event.pointerId); move(event); };
-    this.overview.onpointermove = move;
     new ResizeObserver(() => this.redraw()).observe(this.scroller);
     // paper shows the whole run
     addEventListener("beforeprint", () => { this.showAll(); this.draw(); });
@@ -158,15 +150,15 @@ class TimelineView extends TimelineDrawing {
 
   // one finger or the mouse moves, two fingers zoom; what stayed in its place was a click
   dragging() {
-    const down = new Map();
+    const down = new Map(), { drawing } = this;
     let moved = 0;
     const spread = () => { const [a, b] = [...down.values()]; return Math.max(Math.abs(a - b), 1); };
-    this.drawing.onpointerdown = ({ pointerId, offsetX }) => {
+    drawing.onpointerdown = ({ pointerId, offsetX }) => {
       if (!down.size) moved = 0;
       down.set(pointerId, offsetX);
-      this.drawing.setPointerCapture(pointerId);
+      drawing.setPointerCapture(pointerId);
     };
-    this.drawing.onpointermove = (event) => {
+    drawing.onpointermove = (event) => {
       const { pointerId, offsetX } = event, last = down.get(pointerId);
       if (last === undefined) return this.hover(event);
       const before = down.size > 1 ? spread() : 0;
@@ -176,37 +168,36 @@ class TimelineView extends TimelineDrawing {
       else if (moved > 3) this.pan((last - offsetX) / this.width);
       return this.hideTip();
     };
-    this.drawing.onpointerup = (event) => {
-      const { bar, op } = (moved <= 3 && this.at(event.offsetX, event.offsetY)) || {};
-      if (!down.delete(event.pointerId)) return;
-      if (bar) timeline.select(bar);
-      else if (op) timeline.choose(op.run.full[op.lane.ops.name[op.row]]);
+    drawing.onpointerup = (event) => {
+      const { item } = (moved <= 3 && this.at(event.offsetX, event.offsetY)) || {};
+      if (!down.delete(event.pointerId) || !item) return;
+      if (item.isBar) timeline.select(item);
+      else timeline.choose(item.full);
     };
-    this.drawing.onpointercancel = ({ pointerId }) => down.delete(pointerId);
-    this.drawing.onpointerleave = () => this.hideTip();
+    drawing.onpointercancel = ({ pointerId }) => down.delete(pointerId);
+    drawing.onpointerleave = () => this.hideTip();
   }
 
-  // a bar and what is beside it
-  focusOn({ lane, row }, mayFill = false) {
-    const time = lane.end[row] - lane.start[row], middle = lane.start[row] + time / 2, around = Math.max(4 * time, 5000);
-    // if as little is shown already, the bar may fill the view
-    const half = !mayFill || this.to - this.from > 2 * around ? around : Math.max(0.55 * time, 500);
-    this.show(middle - half, middle + half);
+  // a bar and what is beside it; if as little is shown already, the bar may fill the view
+  focusOn({ lane, start, time }, mayFill = false) {
+    const around = Math.max(4 * time, 5000), half = !mayFill || this.to - this.from > 2 * around ? around : Math.max(0.55 * time, 500);
+    this.show(start + time / 2 - half, start + time / 2 + half);
     this.reveal(lane);
   }
 
   // Telling
 
   say() {
-    const sums = [...this.seen.values()].filter(({ fine }) => !fine).map(({ level }) => level.width), rests = [...this.seen.values()].some(({ fine, level }) => fine && level);
+    const seen = [...this.seen.values()], sums = seen.filter(({ fine }) => !fine).map(({ level }) => level.width), rests = seen.some(({ fine, level }) => fine && level);
     const how = sums.length ? `each column sums up ${duration(Math.max(...sums), fourDigits)}` : "bar by bar";
     this.range.textContent = `${stretch(this.from, this.to)} of ${duration(this.length, fourDigits)}: ${how}${rests ? "; pale blocks sum up what is not drawn one by one" : ""}`;
     Object.assign(this.element.dataset, { from: this.from / 1000, to: this.to / 1000, columns: sums.length });
   }
 
-  // the bar at a place, or the sums there
+  // the bar or op at a place, or the sums there
   at(x, y) {
-    const line = this.lineAt(y + this.scroller.scrollTop), lane = line?.lane, seen = this.seen.get(lane), time = this.time(x), near = 2 / this.scale;
+    const below = y + this.scroller.scrollTop, lane = this.lines.find(({ top, high }) => below >= top && below < top + high)?.lane;
+    const seen = this.seen.get(lane), time = this.time(x), near = 2 / this.scale;
     if (!seen) return null;
     const deep = Math.max(0, Math.min(lane.rows - 1, Math.floor((y - seen.y - LABEL) / BAR)));
     if (seen.fine) {
@@ -216,26 +207,26 @@ class TimelineView extends TimelineDrawing {
         const away = Math.max(lane.start[row] - time, time - lane.end[row], 0);
         if (lane.row[row] === deep && away <= near && away <= nearest) [best, nearest] = [row, away];
       }
-      if (best >= 0) return { bar: { run: lane.run, lane, row: best } };
+      if (best >= 0) return { item: lane.bar(best) };
     }
-    const [from, to] = lane.opsWithin(time, time);
-    for (let row = from; row < to; row++) if (lane.ops.row[row] === deep && lane.ops.end[row] >= time) return { op: { run: lane.run, lane, row } };
-    const index = seen.level?.index(time);
-    return seen.level && [...seen.level.spent.values()].some((times) => times[index]) ? { lane, level: seen.level, index, rest: seen.fine } : null;
+    const [from, to] = lane.ops.within(time, time);
+    for (let row = from; row < to; row++) if (lane.ops.row[row] === deep && lane.ops.end[row] >= time) return { item: lane.op(row) };
+    const { level, fine } = seen, index = level?.index(time);
+    return level && [...level.spent.values()].some((times) => times[index]) ? { lane, level, index, rest: fine } : null;
   }
 
   hover({ offsetX, offsetY, clientX, clientY }) {
-    const found = this.at(offsetX, offsetY), bar = found?.bar;
-    if (bar?.lane !== this.hovered?.lane || bar?.row !== this.hovered?.row) {
+    const found = this.at(offsetX, offsetY), bar = found?.item?.isBar ? found.item : null;
+    if (bar ? !bar.is(this.hovered) : this.hovered) {
       this.hovered = bar;
       this.redraw();
     }
     if (!found) return this.hideTip();
-    const told = bar ? this.ofBar(bar) : found.op ? this.ofOp(found.op) : this.ofSums(found);
-    this.tip.replaceChildren(made("table", {}, ...told.map(([key, value]) => made("tr", {}, made("td", { className: "key", textContent: key }), made("td", value)))));
-    this.tip.classList.add("visible");
-    const { offsetWidth, offsetHeight } = this.tip, left = clientX + 14 + offsetWidth < innerWidth ? clientX + 14 : clientX - 14 - offsetWidth;
-    Object.assign(this.tip.style, { left: `${Math.max(4, left)}px`, top: `${clientY + 14 + offsetHeight < innerHeight ? clientY + 14 : clientY - 14 - offsetHeight}px` });
+    const told = found.item ? this.ofItem(found.item) : this.ofSums(found), { tip } = this;
+    tip.replaceChildren(made("table", {}, ...told.map(([key, value]) => made("tr", {}, made("td", { className: "key", textContent: key }), made("td", value)))));
+    tip.classList.add("visible");
+    const beside = (at, size, room) => (at + 14 + size < room ? at + 14 : at - 14 - size);
+    Object.assign(tip.style, { left: `${Math.max(4, beside(clientX, tip.offsetWidth, innerWidth))}px`, top: `${beside(clientY, tip.offsetHeight, innerHeight)}px` });
     return undefined;
   }
 
@@ -243,27 +234,18 @@ class TimelineView extends TimelineDrawing {
     this.tip.classList.remove("visible");
   }
 
-  ofBar({ run, lane, row }) {
-    const kind = lane.kind[row];
-    return [
-      ["name", run.short[lane.name[row]]], ["lane", lane.label], ["kind", this.meta.looks[kind >> 1]], ["start", duration(lane.start[row])],
-      ["time", duration(lane.end[row] - lane.start[row])], ["critical", kind & 1 ? "yes" : "no"], ["node", `${run.rank}/${lane.node[row]}`],
-    ];
-  }
-
-  ofOp({ run, lane, row }) {
-    const { start, end, name } = lane.ops;
-    return [["name", run.short[name[row]]], ["lane", lane.label], ["kind", "op, with what it called"], ["start", duration(start[row])], ["time", duration(end[row] - start[row])]];
+  ofItem({ isBar, run, lane, at, short, kind, start, time }) {
+    const told = [["name", short], ["lane", lane.label], ["kind", isBar ? this.meta.looks[kind >> 1] : "op, with what it called"], ["start", duration(start)], ["time", duration(time)]];
+    return isBar ? [...told, ["critical", kind & 1 ? "yes" : "no"], ["node", `${run.rank}/${lane.node[at]}`]] : told;
   }
 
   ofSums({ lane, level, index, rest }) {
-    const shares = new Map();
+    const shares = new Map(), begin = index * level.width;
     for (const [kind, times] of level.spent) {
       const look = this.meta.looks[kind >> 1];
       if (times[index]) shares.set(look, (shares.get(look) ?? 0) + times[index] / level.width);
     }
     const busy = [...shares].reduce((sum, [look, share]) => sum + (AT_REST.has(look) ? 0 : share), 0);
-    const begin = index * level.width;
     return [
       ["sum of", stretch(begin, Math.min(begin + level.width, this.length))], ["lane", lane.label], [rest ? "not drawn one by one" : "begin in it", whole.format(level.begun[index])],
       ["busy", percent(busy)], ...[...shares].sort((a, b) => b[1] - a[1]).map(([look, share]) => [look, percent(share)]),

@@ -2,25 +2,20 @@
 
 const FACTOR = 4, BARS_PER_STRETCH = 8, FEWEST_STRETCHES = 1024, MOST_STRETCHES = 65536, COARSEST = 64;
 
-async function inflated(text) {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
-// columns of whole numbers, as the module `packed` describes them, and the texts behind them
-function unpacked(bytes, shapes) {
-  const columns = {};
+// columns of whole numbers, as `pack_columns` describes them, and the texts behind them
+async function unpacked({ data, columns: shapes }) {
+  const packed = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer()), columns = {};
   let at = 0;
   for (const [name, [length, planes]] of Object.entries(shapes)) {
-    const values = new Float64Array(length);
+    const values = (columns[name] = new Float64Array(length));
     for (let plane = planes - 1; plane >= 0; plane--)
       for (let row = 0, from = at + plane * length; row < length; row++) values[row] = values[row] * 256 + bytes[from + row];
     for (let row = 0; row < length; row++) values[row] = values[row] % 2 ? -(values[row] + 1) / 2 : values[row] / 2;
-    columns[name] = values;
     at += length * planes;
   }
-  return [columns, JSON.parse(new TextDecoder().decode(bytes.subarray(at)))];
+  return { ...columns, texts: JSON.parse(new TextDecoder().decode(bytes.subarray(at))) };
 }
 
 function summed(values) {
@@ -54,46 +49,65 @@ class Level {
     return Math.max(0, Math.min(this.count - 1, Math.floor(time / this.width)));
   }
 
-  add(kind, start, from, to) {
+  addBar(kind, start, from, to) {
     this.begun[this.index(start)]++;
     const times = this.timesOf(kind), last = this.index(Math.max(to - 1, from));
     for (let index = this.index(from); index <= last; index++)
       times[index] += Math.min(to, (index + 1) * this.width) - Math.max(from, index * this.width);
   }
 
-  coarser() {
-    const found = new Level(this.width * FACTOR, Math.ceil(this.count / FACTOR));
-    const into = (values, sums) => values.forEach((value, index) => { sums[Math.floor(index / FACTOR)] += value; });
-    into(this.begun, found.begun);
-    for (const [kind, times] of this.spent) into(times, found.timesOf(kind));
-    return found;
+  // another level, whose stretches are `factor` times shorter
+  addLevel({ begun, spent }, factor = 1) {
+    const into = (values, sums) => values.forEach((value, index) => { sums[Math.floor(index / factor)] += value; });
+    into(begun, this.begun);
+    for (const [kind, times] of spent) into(times, this.timesOf(kind));
+    return this;
   }
 }
 
-// the latest end up to each of some ends
-function reachOf(ends) {
-  const reach = ends.slice();
-  for (let row = 1; row < reach.length; row++) reach[row] = Math.max(reach[row], reach[row - 1]);
-  return reach;
-}
-
-// bars are in order of start, and so are the ops around them; `rows` is how many of these lie one below another
-class Lane {
-  constructor(run, label, first, columns, rest, ops, rows) {
-    Object.assign(this, { run, label, first, rest, ops, rows }, columns);
-    this.count = this.start.length;
-    this.reach = reachOf(this.end);
-    ops.reach = reachOf(ops.end);
+// bars or ops of a lane in order of start: columns of `start`, `end`, `name` and `row`, how far below the lane's top
+class Spans {
+  constructor(columns) {
+    Object.assign(this, columns, { count: columns.start.length, reach: columns.end.slice() });
+    for (let row = 1; row < this.count; row++) this.reach[row] = Math.max(this.reach[row], this.reach[row - 1]);
   }
 
-  // which bars lie at least partly between two times: from the first up to the second
+  // which lie at least partly between two times: from the first up to the second
   within(from, to) {
     return [firstAbove(this.reach, from), firstAbove(this.start, to)];
   }
+}
 
-  // which ops do
-  opsWithin(from, to) {
-    return [firstAbove(this.ops.reach, from), firstAbove(this.ops.start, to)];
+// one bar or op
+class Item {
+  constructor(lane, spans, at) {
+    Object.assign(this, { lane, run: lane.run, at, isBar: spans === lane, start: spans.start[at], end: spans.end[at], name: spans.name[at], row: spans.row[at] });
+  }
+
+  get time() { return this.end - this.start; }
+  get short() { return this.run.short[this.name]; }
+  get full() { return this.run.full[this.name]; }
+  get kind() { return this.lane.kind[this.at]; }
+  get number() { return this.lane.first + this.at; }
+
+  is(other) {
+    return this.lane === other?.lane && this.at === other.at && this.isBar === other.isBar;
+  }
+}
+
+// bars, and the ops around them; `rows` is how many of these lie one below another
+class Lane extends Spans {
+  constructor(run, label, first, columns, rest, ops, rows) {
+    super(columns);
+    Object.assign(this, { run, label, first, rest, ops: new Spans(ops), rows });
+  }
+
+  bar(at) {
+    return new Item(this, this, at);
+  }
+
+  op(at) {
+    return new Item(this, this.ops, at);
   }
 
   // of all bars, drawn one by one or not
@@ -101,11 +115,9 @@ class Lane {
     if (this.made) return this.made;
     const count = this.rest?.count ?? Math.max(FEWEST_STRETCHES, Math.min(MOST_STRETCHES, 2 ** Math.ceil(Math.log2(this.count / BARS_PER_STRETCH))));
     const finest = new Level(this.rest?.width ?? Math.ceil(this.run.length / count), count);
-    for (let row = 0; row < this.count; row++) finest.add(this.kind[row], this.start[row], this.alone[row], this.end[row]);
-    for (const [kind, times] of this.rest?.spent ?? []) times.forEach((time, index) => { finest.timesOf(kind)[index] += time; });
-    this.rest?.begun.forEach((number, index) => { finest.begun[index] += number; });
-    this.made = [finest];
-    while (this.made.at(-1).count > COARSEST) this.made.push(this.made.at(-1).coarser());
+    for (let row = 0; row < this.count; row++) finest.addBar(this.kind[row], this.start[row], this.alone[row], this.end[row]);
+    this.made = [this.rest ? finest.addLevel(this.rest) : finest];
+    for (let last = finest; last.count > COARSEST; last = this.made.at(-1)) this.made.push(new Level(last.width * FACTOR, Math.ceil(last.count / FACTOR)).addLevel(last, FACTOR));
     return this.made;
   }
 
@@ -120,20 +132,21 @@ class Lane {
   }
 }
 
-// the lanes of one rank; a bar's row counts over all of them
+// the lanes of one rank; a bar's number counts over all of them
 class RankRun {
-  static async of(meta, { rank, lanes, columns, sums, data, ops }) {
-    const run = new RankRun();
-    const [found, names] = unpacked(await inflated(data), columns), [around, opNames] = unpacked(await inflated(ops.data), ops.columns);
-    Object.assign(run, { rank, length: meta.length, short: [], full: [], number: new Map(), folded: false });
-    const [numbers, opNumbers] = [names, opNames].map((texts) => texts.map((text) => run.numberOf([text].flat())));
-    for (const [values, own] of [[found.name, numbers], [around.name, opNumbers]]) values.forEach((name, row) => { values[row] = own[name]; });
-    run.lanes = run.lanesOf(found, lanes, run.restsOf(found, sums), run.opsOf(around, ops));
-    run.arrows = { source: found.source, target: summed(found.target), reason: found.reason, step: found.step };
-    found.target.forEach((target, index) => { found.source[index] += target; });
+  static async of(meta, rank) {
+    const run = Object.assign(new RankRun(), { rank: rank.rank, length: meta.length, short: [], full: [], number: new Map(), folded: false });
+    const [bars, ops] = await Promise.all([unpacked(rank), unpacked(rank.ops)]);
+    for (const { name, texts } of [bars, ops]) {
+      const numbers = texts.map((text) => run.numberOf([text].flat()));
+      name.forEach((number, row) => { name[row] = numbers[number]; });
+    }
+    run.lanes = run.lanesOf(bars, ops, rank);
+    summed(bars.target).forEach((target, index) => { bars.source[index] += target; });
+    run.arrows = { source: bars.source, target: bars.target, reason: bars.reason, step: bars.step };
     run.often = new Uint32Array(run.full.length);
-    found.name.forEach((name) => { run.often[name]++; });
-    run.nodes = found.node.slice().sort();
+    bars.name.forEach((name) => { run.often[name]++; });
+    run.nodes = bars.node.slice().sort();
     return run;
   }
 
@@ -148,31 +161,22 @@ class RankRun {
     return this.number.get(full);
   }
 
-  // the ops of each lane
-  opsOf({ start, time, row, name }, { lanes, rows }) {
-    let first = 0;
-    return lanes.map((count, number) => {
-      const part = (values) => values.subarray(first, first + count), ops = { start: summed(part(start)), row: part(row), name: part(name), rows: rows[number] };
-      ops.end = ops.start.map((begin, index) => begin + time[first + index]);
-      first += count;
-      return ops;
-    });
-  }
-
-  lanesOf({ gap, time, shared, kind, name, node, row: rowOf }, lanes, rests, ops) {
-    const [start, end, alone] = [gap, time, shared];
-    let row = 0;
+  lanesOf({ gap: start, time: end, shared: alone, kind, name, node, row, ...spent }, ops, { lanes, sums, ops: { lanes: counts, rows } }) {
+    const rests = this.restsOf(spent, sums);
+    const part = (columns, first, count) => Object.fromEntries(Object.entries(columns).map(([key, values]) => [key, values.subarray(first, first + count)]));
+    let first = 0, firstOp = 0;
     summed(node);
-    return lanes.map(([label, detailed], number) => {
-      const first = row;
-      for (let before = 0; row < first + detailed; row++) {
-        start[row] += before;
-        alone[row] += start[row];
-        before = end[row] += start[row];
+    return lanes.map(([label, count], number) => {
+      const columns = part({ start, end, alone, kind, name, node, row }, first, count);
+      for (let at = 0, before = 0; at < count; at++) {
+        columns.start[at] += before;
+        columns.alone[at] += columns.start[at];
+        before = columns.end[at] += columns.start[at];
       }
-      const part = (values) => values.subarray(first, row);
-      const columns = { start: part(start), end: part(end), alone: part(alone), kind: part(kind), name: part(name), node: part(node), row: part(rowOf) };
-      return new Lane(this, label, first, columns, rests.get(number), ops[number], ops[number].rows);
+      const around = part({ start: ops.start, end: ops.time, name: ops.name, row: ops.row }, firstOp, counts[number]);
+      summed(around.start).forEach((begin, at) => { around.end[at] += begin; });
+      [first, firstOp] = [first + count, firstOp + counts[number]];
+      return new Lane(this, label, first - count, columns, rests.get(number), around, rows[number]);
     });
   }
 
@@ -192,9 +196,14 @@ class RankRun {
     return rests;
   }
 
-  // the lane of each bar, by its row over all lanes
+  // the lane of each bar, by its number
   get laneOf() {
-    return (this.laneOfRow ??= this.lanes.flatMap((lane) => Array(lane.count).fill(lane)));
+    return (this.laneOfBar ??= this.lanes.flatMap((lane) => Array(lane.count).fill(lane)));
+  }
+
+  bar(number) {
+    const lane = this.laneOf[number];
+    return lane.bar(number - lane.first);
   }
 
   // the time on the critical path
@@ -202,13 +211,7 @@ class RankRun {
     return this.lanes.reduce((sum, { kind, alone, end }) => kind.reduce((own, value, row) => own + (value & 1 ? end[row] - alone[row] : 0), sum), 0);
   }
 
-  barAt(row) {
-    const lane = this.laneOf[row];
-    return { run: this, lane, row: row - lane.first };
-  }
-
   hasNode(node) {
-    const index = firstAbove(this.nodes, node);
-    return index > 0 && this.nodes[index - 1] === node;
+    return this.nodes[firstAbove(this.nodes, node) - 1] === node;
   }
 }

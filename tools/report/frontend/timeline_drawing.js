@@ -67,8 +67,7 @@ class TimelineDrawing {
     const level = fine ? lane.rest : lane.levels.find(({ width }) => width * this.scale >= COLUMN) ?? lane.levels.at(-1);
     const bottom = y + LABEL + (lane.rows - 1) * BAR;
     this.seen.set(lane, { y, bottom, fine, level, first, last });
-    this.context.fillStyle = this.colour("line");
-    this.context.fillRect(0, bottom + BAR, this.width, 0.5);
+    this.fill("line", 0, bottom + BAR, this.width, 0.5);
     if (level) this.drawSums(level, bottom, (fine ? 0.55 : 0.85) * (this.chosen ? 0.25 : 1), fine ? lane.free : null);
     if (level && fine) this.drawCounts(lane, level, bottom);
     const named = this.drawOps(lane, y + LABEL, fine);
@@ -78,60 +77,64 @@ class TimelineDrawing {
 
   // the heading of a rank, and of a folded one its lanes in miniature
   drawHeading(run, y) {
-    this.context.fillStyle = this.colour("line");
-    this.context.fillRect(0, y, this.width, 1);
+    this.fill("line", 0, y, this.width, 1);
     const high = STRIP / run.lanes.length;
     if (run.folded) run.lanes.forEach((lane, number) => this.drawMiniature(this.context, lane, y + HEADING - 2 + number * high, high, this.from, this.to));
   }
 
+  fill(colour, x, y, width, high, alpha = 1) {
+    const { context } = this;
+    context.globalAlpha = alpha;
+    context.fillStyle = this.colour(colour);
+    context.fillRect(x, y, width, high);
+    context.globalAlpha = 1;
+  }
+
+  // from where to where a span is drawn
+  ends(spans, at) {
+    return [Math.max(this.x(spans.start[at]), -1), Math.min(this.x(spans.end[at]), this.width + 1)];
+  }
+
   // pale behind the bars that lie in them, unless the lowest row has only sums; returns where there is place for names
   drawOps(lane, y, fine) {
-    const { context } = this, { ops, run } = lane, [first, last] = lane.opsWithin(this.from, this.to), drawnTo = new Float64Array(lane.rows).fill(-1), named = [];
-    context.fillStyle = this.colour("host");
-    for (let row = first; row < last; row++) {
-      const deep = ops.row[row], x = Math.max(this.x(ops.start[row]), -1), end = Math.min(this.x(ops.end[row]), this.width + 1), top = y + deep * BAR;
+    const { ops, run } = lane, [first, last] = ops.within(this.from, this.to), drawnTo = new Float64Array(lane.rows).fill(-1), named = [];
+    for (let at = first; at < last; at++) {
+      const deep = ops.row[at], [x, end] = this.ends(ops, at), top = y + deep * BAR;
       if (end <= drawnTo[deep] || end - x < THINNEST || (!fine && deep === lane.rows - 1 && deep > 0)) continue;
-      const sought = !this.chosen || this.chosen.names.get(run)?.has(ops.name[row]);
-      context.globalAlpha = this.chosen ? (sought ? 0.75 : 0.1) : 0.4;
-      context.fillRect(x, top, Math.max(end - x - 0.5, THINNEST), BAR - 1);
+      const sought = this.chosen?.names.get(run)?.has(ops.name[at]);
+      this.fill("host", x, top, Math.max(end - x - 0.5, THINNEST), BAR - 1, !this.chosen ? 0.4 : sought ? 0.75 : 0.1);
       drawnTo[deep] = end;
-      if (end - x > 5 * LETTER) named.push({ text: run.short[ops.name[row]], x: Math.max(x, 0), y: top, width: Math.min(end, this.width) - Math.max(x, 0) });
+      if (end - x > 5 * LETTER) named.push({ text: run.short[ops.name[at]], x: Math.max(x, 0), y: top, width: Math.min(end, this.width) - Math.max(x, 0) });
     }
-    context.globalAlpha = 1;
     return named;
   }
 
   // as high as they fill the stretches, or what bars leave free of them
   drawSums(level, y, alpha, free) {
-    const { context } = this, from = level.index(this.from), to = level.index(this.to);
-    const low = new Float32Array(to - from + 1), path = new Float32Array(to - from + 1), px = level.width * this.scale;
-    const rows = [...level.spent].map(([kind, times]) => [this.looks[kind >> 1], kind & 1, times]).sort((a, b) => a[0] - b[0]);
-    context.globalAlpha = alpha;
-    for (const [look, critical, times] of rows) {
-      context.fillStyle = this.colour(STACKED[look]);
+    const from = level.index(this.from), to = level.index(this.to), low = new Float32Array(to - from + 1), path = new Float32Array(to - from + 1);
+    const left = (index) => Math.round(this.x(index * level.width));
+    for (const [kind, times] of [...level.spent].sort(([a], [b]) => this.looks[a >> 1] - this.looks[b >> 1])) {
       for (let index = from; index <= to; index++) {
         if (!times[index]) continue;
-        const share = times[index] / (free ? Math.max(free[index], times[index]) : level.width), high = Math.max(Math.min(share, 1 - low[index - from]) * BAR, 0.5);
-        const x = Math.round(this.x(index * level.width)), end = Math.round(this.x((index + 1) * level.width));
-        context.fillRect(x, y + BAR - low[index - from] * BAR - high, end - x, high);
+        const share = times[index] / (free ? Math.max(free[index], times[index]) : level.width), base = low[index - from];
+        const high = Math.max(Math.min(share, 1 - base) * BAR, 0.5);
+        this.fill(STACKED[this.looks[kind >> 1]], left(index), y + BAR - base * BAR - high, left(index + 1) - left(index), high, alpha);
         low[index - from] += share;
-        if (critical) path[index - from] += share;
+        if (kind & 1) path[index - from] += share;
       }
     }
-    context.fillStyle = this.colour("mark");
+    const wide = level.width * this.scale;
     path.forEach((share, index) => {
-      context.globalAlpha = alpha * Math.max(0.25, Math.min(share, 1));
-      const x = Math.round(this.x((from + index) * level.width));
-      if (share) context.fillRect(x, y + BAR + 2, Math.round(x + px) - x, RAIL);
+      const x = left(from + index);
+      if (share) this.fill("mark", x, y + BAR + 2, Math.round(x + wide) - x, RAIL, alpha * Math.max(0.25, Math.min(share, 1)));
     });
-    context.globalAlpha = 1;
   }
 
   // in blocks that no bar covers
   drawCounts(lane, level, y) {
-    const { begun, width } = level, px = width * this.scale;
+    const { begun, width } = level;
     this.context.fillStyle = this.colour("ink");
-    for (let index = level.index(this.from); px > 40 && index <= level.index(this.to); index++) {
+    for (let index = level.index(this.from); width * this.scale > 40 && index <= level.index(this.to); index++) {
       const [first, last] = lane.within(index * width, (index + 1) * width), text = `${whole.format(begun[index])} more`;
       const left = Math.max(this.x(index * width), 0), right = Math.min(this.x((index + 1) * width), this.width);
       if (begun[index] && first === last && (text.length + 1) * LETTER < right - left) this.context.fillText(text, left + 3, y + BAR / 2);
@@ -139,34 +142,28 @@ class TimelineDrawing {
   }
 
   // of what is too dense only what was chosen; without the names that the ops around have
-  drawBars(lane, y, first, last, all, named) {
-    const { context, chosen, selected } = this, names = chosen?.names.get(lane.run), { rank } = lane.run, top = y, rail = y + lane.rows * BAR + 2;
+  drawBars(lane, top, first, last, all, named) {
+    const { chosen, selected } = this, { run } = lane, names = chosen?.names.get(run), rail = top + lane.rows * BAR + 2;
     const drawnTo = new Float64Array(lane.rows).fill(-1), drawnAs = Array(lane.rows).fill("");
-    for (let row = first; row < last; row++) {
-      const sought = !chosen || names?.has(lane.name[row]) || (rank === chosen.rank && lane.node[row] === chosen.node), deep = lane.row[row];
+    for (let at = first; at < last; at++) {
+      const sought = !chosen || names?.has(lane.name[at]) || (run.rank === chosen.rank && lane.node[at] === chosen.node), deep = lane.row[at];
       if (!all && !(chosen && sought)) continue;
-      y = top + deep * BAR;
-      const look = this.meta.looks[lane.kind[row] >> 1], x = Math.max(this.x(lane.start[row]), -1), end = Math.min(this.x(lane.end[row]), this.width + 1);
+      const look = this.meta.looks[lane.kind[at] >> 1], [x, end] = this.ends(lane, at), y = top + deep * BAR, alpha = sought ? 1 : 0.15;
       if (end < drawnTo[deep] && look === drawnAs[deep] && sought) continue;
       const width = Math.max(end - x, chosen && sought ? 2 : THINNEST);
-      context.globalAlpha = sought ? 1 : 0.15;
-      context.fillStyle = this.colour(look);
-      context.fillRect(x, y, width > 3 ? width - 0.5 : width, lane.rows > 1 ? BAR - 1 : BAR);
-      if (lane.kind[row] & 1) {
-        context.fillStyle = this.colour("mark");
-        context.fillRect(x, rail, width, RAIL);
-      }
-      const text = lane.run.short[lane.name[row]];
+      this.fill(look, x, y, width > 3 ? width - 0.5 : width, lane.rows > 1 ? BAR - 1 : BAR, alpha);
+      if (lane.kind[at] & 1) this.fill("mark", x, rail, width, RAIL, alpha);
+      const text = run.short[lane.name[at]];
+      this.context.globalAlpha = alpha;
       if (width > 7 * LETTER && !named.some((op) => op.text === text && op.y === y && x < op.x + op.width)) this.drawName(text, look, x, y, width);
+      this.context.globalAlpha = 1;
       [drawnTo[deep], drawnAs[deep]] = [x + width, look];
-      if (selected?.lane === lane && selected.row === row) this.outline(x, y, width);
+      if (selected?.lane === lane && selected.at === at) this.outline("ink", 2, x - 1, y - 1, width + 2, BAR + 2);
     }
-    context.globalAlpha = 1;
   }
 
-  outline(x, y, width) {
-    Object.assign(this.context, { globalAlpha: 1, strokeStyle: this.colour("ink"), lineWidth: 2 });
-    this.context.strokeRect(x - 1, y - 1, width + 2, BAR + 2);
+  outline(colour, lineWidth, ...box) {
+    Object.assign(this.context, { strokeStyle: this.colour(colour), lineWidth }).strokeRect(...box);
   }
 
   drawName(name, look, x, y, width) {
@@ -179,41 +176,32 @@ class TimelineDrawing {
 
   // steps of the critical path between lanes; the dependencies of what is hovered or selected, and all that begin and end in view where they are few
   drawArrows() {
-    const { context } = this;
-    for (const run of this.runs) {
-      if (run.folded) continue;
+    for (const run of this.runs.filter(({ folded }) => !folded)) {
       const steps = [], others = [], { source, target, step } = run.arrows, { laneOf } = run;
-      const marked = [this.hovered, this.selected].filter((bar) => bar?.run === run).map(({ lane, row }) => lane.first + row);
+      const marked = [this.hovered, this.selected].filter((bar) => bar?.run === run).map(({ number }) => number);
       for (let index = 0; index < source.length; index++) {
-        const [one, other] = [laneOf[source[index]], laneOf[target[index]]];
-        const [begin, end] = [one.end[source[index] - one.first], other.start[target[index] - other.first]];
+        const [one, other] = [laneOf[source[index]], laneOf[target[index]]], [from, to] = [source[index] - one.first, target[index] - other.first];
+        const [begin, end] = [one.end[from], other.start[to]];
         if (Math.min(begin, end) > this.to || Math.max(begin, end) < this.from) continue;
-        const [above, below] = [this.seen.get(one), this.seen.get(other)];
-        const own = marked.includes(source[index]) || marked.includes(target[index]);
+        const [above, below] = [this.seen.get(one), this.seen.get(other)], own = marked.includes(source[index]) || marked.includes(target[index]);
         if (!above || !below || !(own || (above.fine && below.fine))) continue;
-        const arrow = { own, begin, end, above, below, from: one.row[source[index] - one.first], to: other.row[target[index] - other.first] };
-        if (step[index]) steps.push(arrow);
-        if (own || !step[index]) others.push(arrow);
+        const isWithin = begin >= this.from && end <= this.to, [x, toX] = [this.x(begin), this.x(end)], down = above.y < below.y;
+        if (step[index]) steps.push([x, above.bottom + BAR + 3.5, toX, below.bottom + BAR + 3.5]);
+        if (own || !step[index]) others.push({ own, isWithin, line: [x, above.y + LABEL + one.row[from] * BAR + (down ? BAR : 0), toX, below.y + LABEL + other.row[to] * BAR + (down ? 0 : BAR)] });
       }
-      context.strokeStyle = this.colour("mark");
-      context.lineWidth = 1.5;
-      if (steps.length <= MOST_STEPS) for (const { begin, end, above, below } of steps) this.line(this.x(begin), above.bottom + BAR + 3.5, this.x(end), below.bottom + BAR + 3.5);
-      context.strokeStyle = this.colour("ink");
-      for (const { own, begin, end, above, below, from, to } of others) {
-        if (!own && (others.length > MOST_ARROWS || begin < this.from || end > this.to)) continue;
-        Object.assign(context, { globalAlpha: own ? 1 : 0.3, lineWidth: own ? 1.4 : 0.8 });
-        const down = above.y < below.y;
-        this.line(this.x(begin), above.y + LABEL + from * BAR + (down ? BAR : 0), this.x(end), below.y + LABEL + to * BAR + (down ? 0 : BAR));
-      }
-      context.globalAlpha = 1;
+      for (const line of steps.length <= MOST_STEPS ? steps : []) this.line("mark", 1.5, 1, ...line);
+      for (const { own, isWithin, line } of others) if (own || (others.length <= MOST_ARROWS && isWithin)) this.line("ink", own ? 1.4 : 0.8, own ? 1 : 0.3, ...line);
     }
   }
 
-  line(x, y, toX, toY) {
-    this.context.beginPath();
-    this.context.moveTo(x, y);
-    this.context.lineTo(toX, toY);
-    this.context.stroke();
+  line(colour, lineWidth, globalAlpha, x, y, toX, toY) {
+    const { context } = this;
+    Object.assign(context, { strokeStyle: this.colour(colour), lineWidth, globalAlpha });
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(toX, toY);
+    context.stroke();
+    context.globalAlpha = 1;
   }
 
   drawAxis() {
@@ -221,12 +209,11 @@ class TimelineDrawing {
     const step = [1, 2, 5, 10].map((digit) => digit * power).find((one) => one >= rough);
     context.font = "11px system-ui, sans-serif";
     context.fillStyle = this.colour("muted");
-    this.context.fillStyle = this.colour("line");
     for (let number = Math.ceil(this.from / 1000 / step); number * step <= this.to / 1000; number++) {
       const x = this.x(number * step * 1000), text = `${sevenDigits.format((number * step * 1000) / length)} ${unit}`, half = context.measureText(text).width / 2;
       context.fillRect(x, AXIS - 5, 1, 5);
       if (x >= half && x + half <= this.width) context.fillText(text, x - half, AXIS - 8);
-      this.context.fillRect(x, 0, 0.5, this.scroller.clientHeight);
+      this.fill("line", x, 0, 0.5, this.scroller.clientHeight);
     }
   }
 
@@ -241,13 +228,10 @@ class TimelineDrawing {
     }
     context.drawImage(this.miniature, 0, 0, this.width, this.high);
     const from = (this.from / this.length) * this.width, to = (this.to / this.length) * this.width;
-    context.fillStyle = this.colour("paper");
-    context.globalAlpha = 0.6;
+    Object.assign(context, { fillStyle: this.colour("paper"), globalAlpha: 0.6, strokeStyle: this.colour("mark"), lineWidth: 1.5 });
     context.fillRect(0, 0, from, this.high);
     context.fillRect(to, 0, this.width - to, this.high);
     context.globalAlpha = 1;
-    context.strokeStyle = this.colour("mark");
-    context.lineWidth = 1.5;
     context.strokeRect(Math.min(from, this.width - 3) + 0.75, 0.75, Math.max(to - from - 1.5, 1.5), this.high - 1.5);
   }
 
