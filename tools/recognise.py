@@ -190,8 +190,10 @@ def _kind_of(head: bytes, path: Path) -> InputKind:
     if not text.startswith(JSON_START):
         if head.startswith(GZIP_MAGIC):
             raise DataError(f"{path}: is compressed twice; decompress it once")
-        if _is_text(head):
-            return next((kind for kind, start in OTHER_TEXT if start.match(text)), InputKind.TEXT)
+        with suppress(UnicodeDecodeError):  # what people write; it may end amid a character
+            letters = codecs.getincrementaldecoder("utf-8")().decode(head)
+            if all(letter.isprintable() or letter.isspace() for letter in letters):
+                return next((kind for kind, start in OTHER_TEXT if start.match(text)), InputKind.TEXT)
         return InputKind.GRAPH if GRAPH.match(head) or ".et" in path.suffixes else InputKind.OTHER
     if EVENTS.search(text):
         return InputKind.TIMELINE if REPLAYED.search(text) else InputKind.DEVICE
@@ -199,15 +201,6 @@ def _kind_of(head: bytes, path: Path) -> InputKind:
     kinds = [kind for kind, sign in of_nodes if sign.search(text)]
     kinds += [kind for kind, start in OTHER_JSON if start.match(text)]
     return next(iter(kinds), InputKind.HOST if of_nodes else InputKind.JSON)
-
-
-def _is_text(head: bytes) -> bool:
-    """Returns whether this is the beginning of a text that people write, which may end amid a character."""
-    try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return all(character.isprintable() or character.isspace() for character in text)
 
 
 def _recognise_database(path: Path) -> Recognised:

@@ -191,17 +191,21 @@ def assign_ranks(
     of_ranks = sorted((rank, traces) for rank, traces in of_rank.items() if rank is not None)
     single = [traces[0] for _, traces in of_ranks if len(traces) == 1]
     several = {rank: traces for rank, traces in of_ranks if len(traces) > 1}
-    if runs := _folders_of_runs(several, single):
-        line = f"{len(runs)} runs, each in a folder of its own ({list_names(runs)}); give one of them"
-        return AssignedRanks([], [line], [], of_several_runs=True)
+    folders_of_single = {_folder(trace) for trace in single}
+    for traces in several.values():
+        folders = {_folder(trace) for trace in traces}
+        if len(folders) == len(traces) and _common_origin(traces) == "run" and folders_of_single <= folders:
+            line = f"{len(folders)} runs, each in a folder of its own ({list_names(sorted(folders))}); give one of them"
+            return AssignedRanks([], [line], [], of_several_runs=True)
     failures = [*_without_rank(rankless, devices), *_of_one_rank(several)]
-    return AssignedRanks(single, failures, notes, any(map(_is_of_runs, several.values())))
+    are_of_runs = any(_common_origin(traces) == "run" for traces in several.values())
+    return AssignedRanks(single, failures, notes, are_of_runs)
 
 
-def _is_of_runs(same_rank: Sequence[Trace]) -> bool:
-    """Returns whether the traces of one rank are of different processes."""
-    processes = {trace.pid for trace in same_rank}
-    return len(processes) > 1 and None not in processes
+def _common_origin(traces: Sequence[Trace]) -> str:
+    """Returns "window" for traces of one process, "run" for those of different ones, "" where that is not known."""
+    processes = {trace.pid for trace in traces}
+    return "" if None in processes else "window" if len(processes) == 1 else "run"
 
 
 def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankFile], list[str]]:
@@ -271,25 +275,9 @@ def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterat
         )
         rankless = [trace for trace in rankless if trace.pid in ranked]
     for trace in rankless:
-        if trace.pid in ranked:
-            yield (
-                f"{trace.name}: records no rank, and is of process {trace.pid} like {ranked[trace.pid]}; move one of "
-                "them away"
-            )
-        else:
-            yield f"{trace.name}: records no rank and its name has none; rename it to …rank<N>.json, or move it away"
-
-
-def _folders_of_runs(several: Mapping[int, Sequence[Trace]], single: Sequence[Trace]) -> list[str]:
-    """Returns the folders of different runs, none if they are not: a rank has a trace of another process in each, and
-    all other traces are in one of these folders, too.
-    """
-    others = {_folder(trace) for trace in single}
-    for traces in several.values():
-        folders = {_folder(trace) for trace in traces}
-        if len(folders) == len(traces) and _is_of_runs(traces) and others <= folders:
-            return sorted(folders)
-    return []
+        same = f", and is of process {trace.pid} like {ranked[trace.pid]}" if trace.pid in ranked else ""
+        remedy = "move one of them away" if same else "rename it to …rank<N>.json, or move it away"
+        yield f"{trace.name}: records no rank{same or ' and its name has none'}; {remedy}"
 
 
 def _folder(trace: Trace) -> str:
@@ -297,23 +285,21 @@ def _folder(trace: Trace) -> str:
 
 
 def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
-    """Yields a line for all ranks with as many traces of one kind: of one process, of several, or of unknown ones."""
+    """Yields a line for all ranks with as many traces of one origin: of one process, of several, or of unknown ones."""
     ranks_by_case: dict[tuple[int, str], list[int]] = defaultdict(list)
     for rank, same_rank in several.items():
-        is_one_process = len({trace.pid for trace in same_rank}) == 1 and same_rank[0].pid is not None
-        kind = "window" if is_one_process else "run" if _is_of_runs(same_rank) else ""
-        ranks_by_case[len(same_rank), kind].append(rank)
-    for (count, kind), ranks in ranks_by_case.items():
+        ranks_by_case[len(same_rank), _common_origin(same_rank)].append(rank)
+    for (count, origin), ranks in ranks_by_case.items():
         same_rank = several[ranks[0]]
         plural, each, more = ("s", " each", ", …") if len(ranks) > 1 else ("", "", "")
-        names = f"({names_of(same_rank) if kind == 'window' else _with_processes(same_rank)}{more})"
-        traces = f"rank{plural} {ranges(ranks)}: {count} device traces"
-        yield {
-            "window": f"{traces} of one process{each} {names}: windows or copies of one recording; "
-            f"{_one_of(same_rank, kind)}",
-            "run": f"{traces} of different processes{each} {names}: different runs; {_one_of(same_rank, kind)}",
-            "": f"{traces}{each} {names}; keep one, or give those of one run",
-        }[kind]
+        names = f"({names_of(same_rank) if origin == 'window' else _with_processes(same_rank)}{more})"
+        processes, why = {
+            "window": (" of one process", ": windows or copies of one recording"),
+            "run": (" of different processes", ": different runs"),
+            "": ("", ""),
+        }[origin]
+        remedy = _one_of(same_rank, origin) if origin else "keep one, or give those of one run"
+        yield f"rank{plural} {ranges(ranks)}: {count} device traces{processes}{each} {names}{why}; {remedy}"
 
 
 def _one_of(traces: Sequence[Trace], what: str) -> str:

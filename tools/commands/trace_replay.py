@@ -12,20 +12,10 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, read_et
 from ...schema.io import STANDARD_STREAM
 from ...schema.linked import integer
+from .. import replay as replays
 from ..command import WrongUsage, log, log_notes, naming, print_json, progress, step
 from ..command_parser import Inputs, command
 from ..recognise import InputKind, reading
-from ..replay import (
-    describe,
-    gather_job,
-    graph_files,
-    off_by_target,
-    recording_of,
-    replay_job,
-    summarise,
-    why_not_one_job,
-    without_profiler,
-)
 from ..terminal import print_text
 
 NAME = "trace-replay"
@@ -47,13 +37,15 @@ def main(options: argparse.Namespace) -> None:
     if options.simulator and (options.output or options.changes):
         raise WrongUsage("--simulator plays the run as it was; leave --timeline and --scale out")
     paths = [
-        path for source in options.inputs for path in (graph_files(Path(source)) if Path(source).is_dir() else [source])
+        path
+        for source in options.inputs
+        for path in (replays.graph_files(Path(source)) if Path(source).is_dir() else [source])
     ]
     graphs = [_read(path) for path in progress(paths, "reading", unit="graph")]
     log_notes(NAME, (note for graph in graphs for note in graph.notes))
     # the order in which they are given makes no difference
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
-    reason = why_not_one_job(graphs)
+    reason = replays.why_not_one_job(graphs)
     if reason and not options.allow_mismatch:
         raise DataError(
             f"{paths[0]} and {len(paths) - 1} more: {reason}; give the graphs of one job (or --allow-mismatch)"
@@ -71,22 +63,22 @@ def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> No
     """Prints how the replay agrees with the measured run, or what the changes do."""
     scale = [replace(change, peaks=dict(options.peaks)) for change in options.changes]
     with step("replay"):
-        job = gather_job(graphs)
-        replayed = replay_job(job, scale)
-        recording = recording_of(job, replay_job(job) if scale else replayed)
-        without = without_profiler(job, recording, scale) if scale else ""
-    if not scale and (reason := off_by_target(replayed)):
+        job = replays.gather_job(graphs)
+        replayed = replays.replay_job(job, scale)
+        recording = replays.recording_of(job, replays.replay_job(job) if scale else replayed)
+        without = replays.without_profiler(job, recording, scale) if scale else ""
+    if not scale and (reason := replays.off_by_target(replayed)):
         log_notes(NAME, [f"{reason}; --simulator {ASTRA_SIM} says when that simulator finishes each rank"])
     if options.output:
         from ..view import write_timeline
 
         write_timeline(replayed, options.output)
         log.info(f"{options.output}: open it in https://ui.perfetto.dev")
-    summary = summarise(replayed, recording, scale)
+    summary = replays.summarise(replayed, recording, scale)
     if options.json:
         print_json(msgspec.to_builtins(summary))
     elif options.output != STANDARD_STREAM:
-        print_text(describe(replayed, summary, scale, without))
+        print_text(replays.describe(replayed, summary, scale, without))
 
 
 def _simulate(paths: Sequence[str], graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> None:

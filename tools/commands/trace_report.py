@@ -7,27 +7,12 @@ from pathlib import Path
 from ...linker.windows import Window
 from ...schema.errors import require
 from ...schema.io import STANDARD_STREAM, open_output
+from .. import report as reports
 from ..analyses import AnalysisOptions, read_captures
 from ..command import WrongUsage, log, log_notes, progress
 from ..command_parser import Inputs, Output, command
 from ..options import chosen_for
 from ..recognise import InputKind, reading
-from ..report import (
-    Report,
-    ReportRequest,
-    Sources,
-    find_sources,
-    is_page_name,
-    of_ranks,
-    overlay_path,
-    print_tables,
-    render,
-    report_on,
-    report_on_diff,
-    summary_text,
-    tables_text,
-    write_csv,
-)
 from ..terminal import print_text, summary_line
 
 NAME = "trace-report"
@@ -55,23 +40,23 @@ def main(options: argparse.Namespace) -> None:
     report = _compare(options) if options.diff else _analyse(options, analysis)
     log_notes(NAME, report.notes)
     if options.output:
-        page = render(report).encode("utf-8", "replace")
+        page = reports.render(report).encode("utf-8", "replace")
         with open_output(options.output) as stream:
             stream.write(page)
         log.info(summary_line("page", f"{options.output}, {len(page) / 1e6:.1f} MB"))
     if options.perfetto:
         ranks = report.ranks["rank"]
         for rank in ranks:
-            path = overlay_path(options.perfetto, int(rank), len(ranks) > 1)
+            path = reports.overlay_path(options.perfetto, int(rank), len(ranks) > 1)
             log.info(summary_line("perfetto", f"{path}, for https://ui.perfetto.dev"))
     if options.csv:
-        write_csv(report.tables.values(), options.csv, report.clock_of_tables)
+        reports.write_csv(report.tables.values(), options.csv, report.clock_of_tables)
         log.info(summary_line("tables", f"{options.csv}, {len(report.tables)} tables and notes"))
     if options.json:
-        print_tables(report.tables.values(), report.clock_of_tables)
+        reports.print_tables(report.tables.values(), report.clock_of_tables)
     elif not (options.output or options.csv or options.perfetto):
         is_short = not (options.all or options.only)
-        print_text(summary_text(report) if is_short else tables_text(report), answer_first=is_short)
+        print_text(reports.summary_text(report) if is_short else reports.tables_text(report), answer_first=is_short)
 
 
 def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
@@ -95,7 +80,7 @@ def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
         ),
         (options.perfetto == STANDARD_STREAM, "--perfetto writes files, not stdout"),
         (
-            page and not is_page_name(page),
+            page and not reports.is_page_name(page),
             f"argument -o/--output: {page} would hold an HTML page: name a file that ends in .html or .htm, or redirect "
             f"the text, > {page}",
         ),
@@ -105,22 +90,22 @@ def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
             raise WrongUsage(problem)
 
 
-def _sources(options: argparse.Namespace, paths: list[Path]) -> Sources:
-    sources = find_sources(paths, progress)
-    return sources if options.ranks is None else of_ranks(sources, options.ranks)
+def _sources(options: argparse.Namespace, paths: list[Path]) -> reports.Sources:
+    sources = reports.find_sources(paths, progress)
+    return sources if options.ranks is None else reports.of_ranks(sources, options.ranks)
 
 
-def _compare(options: argparse.Namespace) -> Report:
+def _compare(options: argparse.Namespace) -> reports.Report:
     before, after = (_sources(options, [path]) for path in options.diff)
-    return report_on_diff(before, after, progress, Window(**chosen_for("Window", options)), options.modules)
+    return reports.report_on_diff(before, after, progress, Window(**chosen_for("Window", options)), options.modules)
 
 
-def _analyse(options: argparse.Namespace, analysis: AnalysisOptions) -> Report:
+def _analyse(options: argparse.Namespace, analysis: AnalysisOptions) -> reports.Report:
     captures = []
     for path in map(str, options.captures):
         with reading(path, InputKind.DEVICE):
             captures += read_captures(path)
-    request = ReportRequest(
+    request = reports.ReportRequest(
         options.only,
         [replace(scale, peaks=analysis.peaks) for scale in options.changes],
         bool(options.output),
@@ -129,4 +114,4 @@ def _analyse(options: argparse.Namespace, analysis: AnalysisOptions) -> Report:
         Window(**chosen_for("Window", options)),
         options.modules,
     )
-    return report_on(_sources(options, [Path(path) for path in options.inputs]), request, progress)
+    return reports.report_on(_sources(options, [Path(path) for path in options.inputs]), request, progress)

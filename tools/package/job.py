@@ -34,17 +34,7 @@ from .schema.arguments import (
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
-from .tools.job import (
-    BuildOptions,
-    BuildReport,
-    Simulation,
-    build as build_folder,
-    lacks_members,
-    poor_fit,
-    poor_goal_fit,
-    scale as scale_folder,
-    write_astra_sim_files,
-)
+from .tools import job as building
 from .tools.options import checked
 from .tools.replay import Changes, Simulated, configuration_of, simulate_ranks
 from .tools.replay.workload import BUILT, graph_files, read_graph_file
@@ -75,7 +65,7 @@ class Job(SummaryRepr):
     def __init__(
         self,
         folder: Path,
-        build_report: BuildReport | None = None,
+        build_report: building.BuildReport | None = None,
         traces: Sequence[Path] = (),
         window: Window = EVERYTHING,
     ) -> None:
@@ -203,7 +193,7 @@ class Job(SummaryRepr):
         change = checked("scale", data_parallel=data_parallel, remove_ranks=remove_ranks, groups=groups, **network)
 
         def scaled(folder: Path) -> Job:
-            scale_folder(self.folder, folder, Growth(*change.values()), runner(_processes(jobs)))
+            building.scale(self.folder, folder, Growth(*change.values()), runner(_processes(jobs)))
             return Job(folder)
 
         return _job_in(output, "scale(output=…)", scaled)
@@ -284,9 +274,9 @@ class AstraSimOptions:
         return None if self.roofline is None else roofline_of(self.roofline)
 
     @property
-    def simulation(self) -> Simulation:
+    def simulation(self) -> building.Simulation:
         """What the simulator's configuration says."""
-        return Simulation(self.bandwidth_gib_s, self.latency_ns, self.replay, self.peaks)
+        return building.Simulation(self.bandwidth_gib_s, self.latency_ns, self.replay, self.peaks)
 
 
 BuildTarget = Target | AstraSimOptions | GoalOptions
@@ -345,12 +335,12 @@ def build(
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
     build_options = _combined(options or Options(), target, of_job)
-    simulation = target.simulation if isinstance(target, AstraSimOptions) else Simulation()
+    simulation = target.simulation if isinstance(target, AstraSimOptions) else building.Simulation()
 
     def built(folder: Path) -> Job:
         if build_options.target == ASTRA_SIM:
             check_simulators_read(folder)
-        report = build_folder(
+        report = building.build(
             inputs[0] if len(inputs) == 1 else inputs,
             folder,
             build_options,
@@ -362,7 +352,7 @@ def build(
         if not any(rank.graph for rank in report.ranks):
             raise DataError("; ".join(report.all_failures))
         if report.options.target == ASTRA_SIM and not report.all_failures:
-            write_astra_sim_files(folder, len(report.ranks), report.network, simulation)
+            building.write_astra_sim_files(folder, len(report.ranks), report.network, simulation)
         return Job(folder, report, inputs, window)
 
     job = _job_in(output, "build(traces, output)", built)
@@ -371,16 +361,18 @@ def build(
         return job
     problems = report.all_failures
     is_simulated = report.options.target == ASTRA_SIM
-    if is_simulated and (why := poor_fit(report.network, simulation, lacks_members=lacks_members(report))):
+    if is_simulated and (
+        why := building.poor_fit(report.network, simulation, lacks_members=building.lacks_members(report))
+    ):
         problems.append(f"{why}; AstraSimOptions(replay=True) keeps measured lengths")
-    if report.goal and (why := poor_goal_fit(report.goal)):
+    if report.goal and (why := building.poor_goal_fit(report.goal)):
         problems.append(why)
     for problem in problems:
         warnings.warn(problem, stacklevel=3)
     return job
 
 
-def _combined(options: Options, target: BuildTarget | None, of_job: dict[str, bool]) -> BuildOptions:
+def _combined(options: Options, target: BuildTarget | None, of_job: dict[str, bool]) -> building.BuildOptions:
     chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | of_job
     if isinstance(target, AstraSimOptions):
         if target.roofline and options.host:
@@ -394,7 +386,7 @@ def _combined(options: Options, target: BuildTarget | None, of_job: dict[str, bo
     for name in ("start_offsets", "excess_time"):
         if not of_job[name] and chosen["target"] == GENERIC:
             raise ValueError(f"build({name}=False) is for astra-sim and goal, whose graphs have these times")
-    return BuildOptions(**chosen)
+    return building.BuildOptions(**chosen)
 
 
 def _processes(jobs: int) -> int:

@@ -12,36 +12,11 @@ from .schema.columns import Frame, Summary, summary_html, summary_text as repr_t
 from .schema.errors import nearest
 from .schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS
 from .schema.io import open_output
+from .tools import replay as replays, report as reports
 from .tools.analyses import AnalysisOptions, Table, path_frame, path_rows, read_captures
 from .tools.options import checked
-from .tools.replay import (
-    Changes,
-    Replay as ReplayRecord,
-    ReplaySummary,
-    describe,
-    gather_job,
-    given_changes,
-    graphs_of_one_job,
-    matched,
-    recording,
-    replay_job,
-    replay_ranks,
-    summarise,
-)
+from .tools.replay import Changes, ReplaySummary
 from .tools.replay.workload import Graphs
-from .tools.report import (
-    Report as ReportRecord,
-    ReportRequest,
-    find_sources,
-    is_page_name,
-    of_ranks,
-    render,
-    report_on,
-    report_on_diff,
-    summary_text,
-    tables_text,
-    write_csv,
-)
 from .tools.view import write_timeline
 
 if TYPE_CHECKING:
@@ -84,7 +59,7 @@ def added_to_record(methods: type[T]) -> type[T]:
 
 
 @added_to_record
-class Replay(ReplayRecord):
+class Replay(replays.Replay):
     """When each node of one or several ranks starts and ends, beside the measured run.
 
     Results are in µs, as floats; columns and tables are in ns, as whole numbers. Of a changed run, `range` says how far
@@ -129,16 +104,16 @@ class Replay(ReplayRecord):
     @property
     def results(self) -> ReplaySummary:
         """The numbers that `trace-replay --json` prints, in µs where the name says so."""
-        return summarise(self, scale=self.changes)
+        return replays.summarise(self, scale=self.changes)
 
     def describe(self) -> str:
         """Returns what `trace-replay` prints."""
-        return describe(self, self.results, self.changes)
+        return replays.describe(self, self.results, self.changes)
 
     def what_if(self, changes: Changes) -> "WhatIf":
         """Predicts how long this run would take if durations were multiplied by factors; see `execgraph.what_if`."""
-        scales = [*self.changes, *given_changes(changes, "what_if(changes)")]
-        return WhatIf(self, cast("Replay", replay_ranks(self.work.graphs, scales)))
+        scales = [*self.changes, *replays.given_changes(changes, "what_if(changes)")]
+        return WhatIf(self, cast("Replay", replays.replay_ranks(self.work.graphs, scales)))
 
     def plot(
         self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, max_nodes: int = 2_000
@@ -187,11 +162,11 @@ class WhatIf(NamedTuple):
 
         Replays up to a dozen times to find it.
         """
-        graphs, recording_of_run = self.before.work.graphs, recording(self.before.work.graphs)
+        graphs, recording_of_run = self.before.work.graphs, replays.recording(self.before.work.graphs)
         if recording_of_run is None or not recording_of_run.is_known:
             return None
-        job = recording_of_run.without_profiler(gather_job(graphs))
-        return WhatIf(*(cast(Replay, replay_job(job, run.changes)) for run in self))
+        job = recording_of_run.without_profiler(replays.gather_job(graphs))
+        return WhatIf(*(cast(Replay, replays.replay_job(job, run.changes)) for run in self))
 
     def summary(self) -> Summary:
         """Returns how many times as fast the changed run is, how long the run takes without and with changes, and what
@@ -206,7 +181,7 @@ class WhatIf(NamedTuple):
             "saved": time_text(self.saved_us),
         }
         if new:
-            lines["changed"] = "; ".join(matched(self.before.work.graphs, change).text for change in new)
+            lines["changed"] = "; ".join(replays.matched(self.before.work.graphs, change).text for change in new)
         waits = self.after.range
         if waits is not None and not waits.is_clear:
             lines["between"] = f"{time_text(waits.low_ns / 1000)} and {time_text(waits.high_ns / 1000)}"
@@ -250,9 +225,9 @@ def replay(graphs: Graphs, changes: Changes = (), *, allow_mismatch: bool = Fals
         ValueError: A change cannot be made, or there is no graph.
         TypeError: `graphs` or `changes` are of another kind.
     """
-    scales = given_changes(changes, "replay(graphs, changes)")
-    ranks = graphs_of_one_job(graphs, "replay(graphs)", allow_mismatch=allow_mismatch)
-    return cast(Replay, replay_ranks(ranks, scales))
+    scales = replays.given_changes(changes, "replay(graphs, changes)")
+    ranks = replays.graphs_of_one_job(graphs, "replay(graphs)", allow_mismatch=allow_mismatch)
+    return cast(Replay, replays.replay_ranks(ranks, scales))
 
 
 def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
@@ -280,8 +255,8 @@ def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
         ValueError: A change cannot be made, or there is no graph.
         TypeError: `graphs` or `changes` are of another kind.
     """
-    scales = given_changes(changes, "what_if(graphs, changes)")
-    return replay(graphs_of_one_job(graphs, "what_if(graphs)"), allow_mismatch=True).what_if(scales)
+    scales = replays.given_changes(changes, "what_if(graphs, changes)")
+    return replay(replays.graphs_of_one_job(graphs, "what_if(graphs)"), allow_mismatch=True).what_if(scales)
 
 
 class TablesByName(dict[str, Table]):
@@ -292,7 +267,7 @@ class TablesByName(dict[str, Table]):
 
 
 @added_to_record
-class Report(ReportRecord):
+class Report(reports.Report):
     """What limits a run and what to do, or in what two runs differ: the `verdict`, the `findings`, and the `tables` by
     name.
 
@@ -308,10 +283,10 @@ class Report(ReportRecord):
 
     def write_csv(self, folder: FilePath) -> None:
         """Writes NAME.csv for every table to a folder; if one fails, none is written."""
-        write_csv(self.tables.values(), given_path(folder, "write_csv(folder)"), self.clock_of_tables)
+        reports.write_csv(self.tables.values(), given_path(folder, "write_csv(folder)"), self.clock_of_tables)
 
     def __repr__(self) -> str:
-        text = tables_text(self) if self.is_of_some else summary_text(self)
+        text = reports.tables_text(self) if self.is_of_some else reports.summary_text(self)
         return f"Report of {self.title}\n\n{text}"
 
     def _repr_html_(self) -> str:
@@ -364,17 +339,17 @@ def report(
     _check_name(path, "report(inputs, path)")
     given_window(window, "report(window=…)")
     chosen = checked("report", ranks=ranks, modules=modules)["ranks"]
-    sources = find_sources(given_paths(inputs, "report(inputs)"))
-    scales = given_changes(changes, "report(inputs, path, changes=…)")
+    sources = reports.find_sources(given_paths(inputs, "report(inputs)"))
+    scales = replays.given_changes(changes, "report(inputs, path, changes=…)")
     names = [only] if isinstance(only, str) else None if only is None else [*texts(only, "report(only=…)")]
     captured = [
         capture for trace in given_paths(captures, "report(captures=…)") for capture in read_captures(str(trace))
     ]
     options = given(options or AnalysisOptions(), AnalysisOptions, "report(options=…)", "AnalysisOptions")
     options = dataclasses.replace(options, captures=[*options.captures, *captured])
-    request = ReportRequest(names, scales, path is not None, str(perfetto or ""), options, window, modules)
-    read = sources if chosen is None else of_ranks(sources, chosen)
-    return _finished(report_on(read, request), path)
+    request = reports.ReportRequest(names, scales, path is not None, str(perfetto or ""), options, window, modules)
+    read = sources if chosen is None else reports.of_ranks(sources, chosen)
+    return _finished(reports.report_on(read, request), path)
 
 
 def compare(
@@ -412,18 +387,20 @@ def compare(
     _check_name(path, "compare(before, after, path)")
     given_window(window, "compare(window=…)")
     checked("compare", modules=modules)
-    first, second = (find_sources(given_paths(argument, "compare(before, after)")) for argument in (before, after))
-    return _finished(report_on_diff(first, second, window=window, modules=modules), path)
+    first, second = (
+        reports.find_sources(given_paths(argument, "compare(before, after)")) for argument in (before, after)
+    )
+    return _finished(reports.report_on_diff(first, second, window=window, modules=modules), path)
 
 
 def _check_name(path: FilePath | None, argument: str) -> None:
-    if path is not None and not is_page_name(given_path(path, argument)):
+    if path is not None and not reports.is_page_name(given_path(path, argument)):
         raise ValueError(f"{path}: the report is an HTML page; name it .html")
 
 
-def _finished(report: ReportRecord, path: FilePath | None) -> Report:
+def _finished(report: reports.Report, path: FilePath | None) -> Report:
     report.tables = TablesByName(report.tables)
     if path is not None:
         with open_output(str(path)) as stream:
-            stream.write(render(report).encode("utf-8", "replace"))
+            stream.write(reports.render(report).encode("utf-8", "replace"))
     return cast(Report, report)
