@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from execgraph.tools.capture.timers import LoaderTimer, StepTimer
+from execgraph.tools.capture.recorder import LoaderTimer, StepTimer
 from support.capturing import linked, load, train
 
 KEY = "execgraph_step_without_profiler_us"
@@ -18,7 +18,7 @@ KEY = "execgraph_step_without_profiler_us"
 def clock(monkeypatch, *seconds: float) -> None:
     """What the timer reads: at the beginning, as each step ends on the host, and when the device is done."""
     times = iter(seconds)
-    monkeypatch.setattr("execgraph.tools.capture.timers.perf_counter", lambda: next(times))
+    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: next(times))
 
 
 def test_the_device_trace_says_how_long_a_step_takes_without_a_profiler(torch, tmp_path, monkeypatch):
@@ -57,8 +57,8 @@ def test_a_profiler_that_takes_no_metadata_costs_the_length_of_a_step_alone(torc
 def timer_of_steps(monkeypatch, *steps: tuple[float, float], workers: int = 0) -> StepTimer:
     """A timer that saw steps of so many seconds, of which the loop waited so many for its data."""
     now = 0.0
-    monkeypatch.setattr("execgraph.tools.capture.timers.perf_counter", lambda: now)
-    monkeypatch.setattr("execgraph.tools.capture.timers.synchronise", lambda torch: None)
+    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: now)
+    monkeypatch.setattr("execgraph.tools.capture.recorder.synchronise", lambda torch: None)
     timer = StepTimer(None)
     loader = SimpleNamespace(total_s=0.0, workers=workers, start=lambda: None, stop=lambda: None)
     monkeypatch.setattr(timer, "_loader", loader)
@@ -129,7 +129,7 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> LoaderTimer:
         _BaseDataLoaderIter = Loader
 
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.data.dataloader", Module)
-    monkeypatch.setattr("execgraph.tools.capture.timers.perf_counter", lambda: Loader.clock)
+    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: Loader.clock)
     return LoaderTimer()
 
 
