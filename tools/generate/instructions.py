@@ -6,14 +6,11 @@ Each says what it does to the thread that runs it. Programs may have others, wit
 from typing import NamedTuple
 
 from .job import HOST, NONE, STEP, Activity, Op
-from .record import CONTEXT_SYNC, EVENT_SYNC, STREAM_SYNC, STREAM_WAIT
+from .record import EVENT_SYNC, STREAM_SYNC, STREAM_WAIT
 from .simulation import IDLE, QUEUE_LIMIT, RecordedEvent, Rendezvous, Running, Thread
 
-SYNC_CALLS = {
-    EVENT_SYNC: "cudaEventSynchronize",
-    STREAM_SYNC: "cudaStreamSynchronize",
-    CONTEXT_SYNC: "cudaDeviceSynchronize",
-}
+SYNC_CALLS = ("cudaEventSynchronize", "cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaDeviceSynchronize")
+"""By the kind of synchronisation."""
 
 
 class Begin(NamedTuple):

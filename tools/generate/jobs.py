@@ -32,7 +32,6 @@ from .nccl import (
     Shards,
     exchange,
     expert_groups,
-    layer_buckets,
     replica_buckets,
     replica_groups,
     second_world,
@@ -201,7 +200,7 @@ def sharded(process: Process) -> Iterator[None]:
                 process.differentiable("PreBackwardFunctionBackward", (process.gradient(x),), gather)
                 x = relu(process, f"relu {layer}", x)
         loss = mse_loss(process, x, process.tensor("target", *x.shape))
-        train(process, step, loss, [(unit.shard, unit.shard_gradients) for unit in shards.units])
+        train(process, step, loss, [(shard, gradients) for _, shard, _, gradients in shards.units])
         yield
 
 
@@ -209,7 +208,7 @@ def ddp(process: Process) -> Iterator[None]:
     """Data parallel: gradients are all-reduced in buckets while backward computes the next ones."""
     size = process.size
     communicator = Communicator(process, world(size.ranks), REDUCE_STREAM)
-    buckets = layer_buckets(communicator, size.layers)
+    buckets = Buckets(communicator, [size.hidden] * size.layers)
     for step in steps(process):
         x = batch(process)
         with process.main.annotation("DistributedDataParallel.forward"):
@@ -242,8 +241,9 @@ def moe_dp(process: Process) -> Iterator[None]:
     size, rank = process.size, process.rank
     experts = next(group for group in expert_groups(size.ranks) if rank in group.ranks)
     of_all = Communicator(process, world(size.ranks), REDUCE_STREAM)
-    buckets = layer_buckets(of_all, size.layers), replica_buckets(process, len(experts.ranks), EXPERTS, size.layers)
-    yield from _mixture(process, Communicator(process, experts, EXCHANGE_STREAM), *buckets)
+    of_shared = Buckets(of_all, [size.hidden] * size.layers)
+    of_experts = replica_buckets(process, len(experts.ranks), EXPERTS, size.layers)
+    yield from _mixture(process, Communicator(process, experts, EXCHANGE_STREAM), of_shared, of_experts)
 
 
 def _mixture(
@@ -301,8 +301,8 @@ def dlrm(process: Process) -> Iterator[None]:
     size = process.size
     exchanges = Communicator(process, second_world(size.ranks), EXCHANGE_STREAM)
     reductions = Communicator(process, world(size.ranks), REDUCE_STREAM)
-    shapes = [*[(size.hidden, size.hidden)] * size.layers, (2 * size.hidden, size.hidden)]
-    buckets = Buckets(reductions, [*shapes, *[(size.hidden, size.hidden)] * size.layers])
+    bottom = [size.hidden] * size.layers
+    buckets = Buckets(reductions, [*bottom, 2 * size.hidden, *bottom])
     for step in steps(process):
         looked_up = embedding(process, "tables", process.tensor("indices", size.tokens, dtype="long int"), size.hidden)
         exchanged = exchange(process, exchanges, "pooled", looked_up)

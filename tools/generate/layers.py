@@ -18,27 +18,23 @@ from .script import (
     stream_us,
 )
 
-ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::{0}, at::detail::Array<char*, {1}> >"
+NATIVE, UNNAMED = "void at::native::", "void at::native::(anonymous namespace)::"
+ELEMENTWISE = NATIVE + "vectorized_elementwise_kernel<4, at::native::{0}, at::detail::Array<char*, {1}> >"
 GEMM = Activity("ampere_sgemm_128x128_tn")
 GEMM_BACKWARD = Activity("ampere_sgemm_128x128_nn")
 GEMM_WEIGHT = Activity("ampere_sgemm_128x128_nt")
-REDUCE = Activity(
-    "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float, at::native::func_wrapper_t<float> > >"
-)
+REDUCE = Activity(f"{NATIVE}reduce_kernel<128, 4, at::native::ReduceOp<float, at::native::func_wrapper_t<float> > >")
 CLAMP = Activity(ELEMENTWISE.format("ClampFunctor<float>", 2))
 THRESHOLD = Activity(ELEMENTWISE.format("ThresholdFunctor<float>", 3))
 MSE = Activity(ELEMENTWISE.format("MseFunctor<float>", 3))
 FILL = Activity(ELEMENTWISE.format("FillFunctor<float>", 1))
 ADD = Activity(ELEMENTWISE.format("CUDAFunctor_add<float>", 3))
 COPY = Activity(ELEMENTWISE.format("CopyFunctor<float>", 2))
-CAT = Activity("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2, 64, 64>")
-INDEX_SELECT = Activity(
-    "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, true>"
-)
-EMBEDDING_BACKWARD = Activity(
-    "void at::native::(anonymous namespace)::embedding_backward_feature_kernel<float, float, long>"
-)
-MULTI_TENSOR = Activity("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<2> >")
+SCALE = Activity(f"{NATIVE}vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<float, MulFunctor<float> > >")
+CAT = Activity(f"{UNNAMED}CatArrayBatchedCopy<float, unsigned int, 2, 64, 64>")
+INDEX_SELECT = Activity(f"{UNNAMED}indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, true>")
+EMBEDDING_BACKWARD = Activity(f"{UNNAMED}embedding_backward_feature_kernel<float, float, long>")
+MULTI_TENSOR = Activity(f"{UNNAMED}multi_tensor_apply_kernel<TensorListMetadata<2> >")
 TENSORS_PER_KERNEL = 32
 
 OnGradient = Callable[[Script, Tensor, Tensor], None]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .job import COMMUNICATION, Activity, Collective, Group, Opaque, Tensor, Values
-from .layers import CAT, OnGradient, accumulate_into
+from .layers import CAT, SCALE, OnGradient, accumulate_into
 from .script import COMPUTE, MESSAGE_KERNEL, Process, Script, size_bytes, stream_us
 from .simulation import Rendezvous
 
@@ -39,9 +39,6 @@ NO_GROUP = Group("", "", ())
 Rows = tuple[int, ...]
 """Rows of a tensor for, or from, each member of a group."""
 REPLICAS_STREAM = 32
-SCALE = Activity(
-    "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<float, MulFunctor<float> > >"
-)
 LAYERS_PER_BUCKET = 2
 
 
@@ -244,18 +241,17 @@ def exchange(
 
 
 class Buckets:
-    """Gradient buckets, each shared by LAYERS_PER_BUCKET layers of `inputs` × `outputs` weights and their biases."""
+    """Gradient buckets, each shared by LAYERS_PER_BUCKET layers: of weights, from `inputs` to the job's width, and biases."""
 
-    def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]]) -> None:
-        self._communicator, self._process = communicator, communicator.process
-        self._shapes = shapes
+    def __init__(self, communicator: Communicator, inputs: list[int]) -> None:
+        self._communicator, self._process, self._inputs = communicator, communicator.process, inputs
         self._filled: dict[int, int] = {}
 
     def layer(self, number: int) -> OnGradient:
         """Returns the hook for the parameters of a layer."""
         bucket = number // LAYERS_PER_BUCKET
-        members = self._shapes[bucket * LAYERS_PER_BUCKET : (bucket + 1) * LAYERS_PER_BUCKET]
-        size = sum((inputs + 1) * outputs for inputs, outputs in members)
+        members = self._inputs[bucket * LAYERS_PER_BUCKET : (bucket + 1) * LAYERS_PER_BUCKET]
+        size = sum((inputs + 1) * self._process.size.hidden for inputs in members)
         flat = self._process.tensor(f"bucket {self._communicator.stream} {bucket}", size)
 
         def on_gradient(script: Script, parameter: Tensor, gradient: Tensor) -> None:
@@ -271,33 +267,22 @@ class Buckets:
         return on_gradient
 
 
-def layer_buckets(communicator: Communicator, layers: int) -> Buckets:
-    """Returns the buckets of so many layers of the job's width."""
-    width = communicator.process.size.hidden
-    return Buckets(communicator, [(width, width)] * layers)
-
-
 def replica_buckets(process: Process, of: int, description: str, layers: int) -> Buckets | None:
     """Returns the buckets that a rank shares with its replicas, one in every `of` ranks; None without replicas."""
     group = replica_groups(process.size.ranks, of, description)[process.rank % of]
-    return layer_buckets(Communicator(process, group, REPLICAS_STREAM), layers) if len(group.ranks) > 1 else None
-
-
-class Unit(NamedTuple):
-    """A layer's parameters as one tensor padded to whole shards, this rank's shard, and the gradients of both."""
-
-    whole: Tensor
-    shard: Tensor
-    gradients: Tensor
-    shard_gradients: Tensor
+    communicator = Communicator(process, group, REPLICAS_STREAM)
+    return Buckets(communicator, [process.size.hidden] * layers) if len(group.ranks) > 1 else None
 
 
 class Shards:
-    """The units of a process, from the first layer to the last, and what of their communication is under way."""
+    """The units of a process, from the first layer to the last, and what of their communication is under way.
+
+    A unit is a layer's parameters as one tensor padded to whole shards, this rank's shard, and the gradients of both.
+    """
 
     def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]]) -> None:
         self._communicator, process, ranks = communicator, communicator.process, len(communicator.group.ranks)
-        self.units: list[Unit] = []
+        self.units: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for layer, (inputs, outputs) in enumerate(shapes):
             shard_size = -(-(inputs + 1) * outputs // ranks)
             full = process.tensor(f"unit {layer}", shard_size * ranks)
@@ -305,7 +290,7 @@ class Shards:
             process.view(f"layers.{layer}.bias", full, outputs, offset=inputs * outputs)
             shard = process.tensor(f"shard {layer}", shard_size)
             gradients = process.tensor(f"gradients {layer}", shard_size * ranks)
-            self.units.append(Unit(full, shard, gradients, process.tensor(f"shard of gradients {layer}", shard_size)))
+            self.units.append((full, shard, gradients, process.tensor(f"shard of gradients {layer}", shard_size)))
         self._gathering: dict[int, Work] = {}
         self._filled: dict[int, list[Tensor]] = {}
 
@@ -313,22 +298,21 @@ class Shards:
         """What is computed from now on has the layer; the one that is used next is on its way."""
         for number in (layer, following):
             if 0 <= number < len(self.units) and number not in self._gathering:
-                unit = self.units[number]
-                self._gathering[number] = self._communicator.all_gather(script, unit.whole, unit.shard)
+                whole, shard, *_ = self.units[number]
+                self._gathering[number] = self._communicator.all_gather(script, whole, shard)
         self._gathering.pop(layer).wait(script)
 
     def on_gradient(self, layer: int) -> OnGradient:
         """Returns the hook for a layer's parameters: with the gradients of both, they are reduced and scattered."""
-        unit = self.units[layer]
+        *_, gradients, shard = self.units[layer]
 
         def hook(script: Script, parameter: Tensor, gradient: Tensor) -> None:
             self._filled.setdefault(layer, []).append(gradient)
             if len(self._filled[layer]) < 2:
                 return
-            gradients = tuple(self._filled.pop(layer))
-            us = stream_us(*gradients, unit.gradients)
-            script.kernel("aten::cat", (gradients, 0), (unit.gradients,), CAT, us, COMPUTE, own_us=10.0)
-            work = self._communicator.reduce_scatter(script, unit.shard_gradients, unit.gradients)
-            self._communicator.wait_at_end(work)
+            parts = tuple(self._filled.pop(layer))
+            us = stream_us(*parts, gradients)
+            script.kernel("aten::cat", (parts, 0), (gradients,), CAT, us, COMPUTE, own_us=10.0)
+            self._communicator.wait_at_end(self._communicator.reduce_scatter(script, shard, gradients))
 
         return hook

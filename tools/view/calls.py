@@ -282,7 +282,6 @@ def box_tree(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, label: str
         box.calls += 1
         boxes.append(box)
     _add_times(graph, calls, critical_ns, boxes)
-    _sum_up(root)
     _merge(root)
     return root, [box.shown() for box in boxes]
 
@@ -311,22 +310,16 @@ def _phases(graph: ExecutionGraph, calls: Calls) -> list[tuple[str, ...]]:
 
 
 def _add_times(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, boxes: list[Box]) -> None:
+    """Adds the times of each call to its box and all around it."""
     rows = np.flatnonzero(calls.of_row >= 0)
     call, count = calls.of_row[rows], len(NodeClass)
     cell = (2 * call + graph.is_activity[rows]) * count + node_classes(graph)[rows]
     times = group_sums(cell, graph.duration_ns[rows], 2 * len(calls) * count)
     critical = group_sums(call, critical_ns[rows], len(calls)).tolist()
     for box, time, on_path in zip(boxes, times.reshape(-1, 2, count), critical, strict=True):
-        box.time += time
-        box.critical_ns += on_path
-
-
-def _sum_up(box: Box) -> None:
-    """Adds the times of what is in each box to its own."""
-    for inner in box.inner:
-        _sum_up(inner)
-        box.time = box.time + inner.time
-        box.critical_ns += inner.critical_ns
+        for around in box.path():
+            around.time += time
+            around.critical_ns += on_path
 
 
 def _merge(box: Box) -> None:

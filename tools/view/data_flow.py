@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count, pairwise
+from itertools import count
 
 import numpy as np
 
@@ -163,11 +163,6 @@ class ShownFlow:
                 link.size += size
                 link.count += 1
         return dict(flow_links)
-
-    @cached_property
-    def critical_links(self) -> set[tuple[Box, Box]]:
-        """The pairs of seen boxes that follow each other on the critical path."""
-        return {*pairwise(self.seen_as(self.flow.boxes[call]) for call in self.flow.path.tolist())}
 
     @cached_property
     def layers(self) -> dict[Box, Rows]:

@@ -5,6 +5,7 @@ or dark mode.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from .calls import Box
@@ -201,12 +202,13 @@ class _Drawing:
     def arrows(self) -> Iterator[str]:
         """Yields what flows between the closed boxes."""
         on_path = {box for box in self.shown.closed if self.flow.is_on_path(box)}
-        critical = {ends for ends in self.shown.critical_links if {*ends} <= on_path}
+        path = pairwise(self.shown.seen_as(self.flow.boxes[call]) for call in self.flow.path.tolist())
+        critical = {ends for ends in path if {*ends} <= on_path}
         for (source, target), link in self.shown.links.items():
-            path, look = self._way(source, target)
+            way, look = self._way(source, target)
             look = f"{link.kind.replace(' ', '-')} {look}" + " critical" * ((source, target) in critical)
             title = xml_text(f"{source.title} → {target.title}\n{link.text}")
-            yield f'<path class="{look}" d="{path}"><title>{title}</title></path>'
+            yield f'<path class="{look}" d="{way}"><title>{title}</title></path>'
 
     def _way(self, source: Box, target: Box) -> tuple[str, str]:
         """Returns the path of an arrow, and how prominent it is: `near`, `far`, or `between` boxes of two groups."""
