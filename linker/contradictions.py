@@ -108,25 +108,29 @@ def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradi
     """Checks whether the process communicates in groups that it is not a member of."""
     if device.rank is None:
         return None
-    uses = _groups_used(device)
+    # most collectives are recorded twice, with their op and with their activity
+    of_activities, of_ops = (
+        Counter((name_of(args.group_name), str(args.group_ranks)) for args in arguments if args.group_name is not None)
+        for arguments in (device.communication[role].values() for role in (Role.ACTIVITY, Role.OP))
+    )
     members_of: dict[str, set[int]] = defaultdict(set)
-    for name, ranks in chain(_described(host, device), uses):
-        members_of[name].update(ranks)
+    for name, listed in _described(host, device):
+        members_of[name].update(listed)
     names = Counter[str]()
-    for (name, _), count in uses.items():
+    for (name, ranks), count in (of_activities | of_ops).items():
+        members_of[name].update(members(ranks))
         names[name] += count
     foreign = sorted(name for name in names if members_of[name] and device.rank not in members_of[name])
     if not foreign:
         return None
     first = foreign[0]
     ranks_in_words = ", ".join(map(str, sorted(members_of[first])[:RANKS_SHOWN]))
-    what = (
-        f"rank {device.rank} communicates in {len(foreign)} of {len(names)} process groups that it is not in (the "
-        f"first: group {first!r} of ranks {ranks_in_words}, {names[first]} times)"
-    )
-    meaning = "other ranks' collectives cannot be recognised as the same ones"
     return Contradiction(
-        device.path, what, meaning, "correct distributedInfo or the groups' ranks, if it is not another rank's trace"
+        device.path,
+        f"rank {device.rank} communicates in {len(foreign)} of {len(names)} process groups that it is not in (the "
+        f"first: group {first!r} of ranks {ranks_in_words}, {names[first]} times)",
+        "other ranks' collectives cannot be recognised as the same ones",
+        "correct distributedInfo or the groups' ranks, if it is not another rank's trace",
     )
 
 
@@ -137,25 +141,6 @@ def _described(host: HostTrace | None, device: DeviceTrace) -> list[tuple[str, t
     return [(name, ranks) for name, ranks in groups if ranks]
 
 
-def _groups_used(device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
-    """Returns how often the process communicates in each group; the ranks are () where they are not listed.
-
-    Most collectives are recorded twice, with their op and with their activity.
-    """
-    of_activities, of_ops = (
-        Counter(
-            (name_of(args.group_name), str(args.group_ranks))
-            for args in device.communication[role].values()
-            if args.group_name is not None
-        )
-        for role in (Role.ACTIVITY, Role.OP)
-    )
-    used = Counter[tuple[str, tuple[int, ...]]]()
-    for (name, ranks), count in (of_activities | of_ops).items():
-        used[name, tuple(members(ranks))] += count
-    return used
-
-
 def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
     """Checks whether the host trace, by its collectives or tensors, is of another rank than the device trace.
 
@@ -163,19 +148,19 @@ def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
     """
     if host.pid is not None and device.processes and host.pid not in device.processes:
         return None
-    rank, devices = _rank_of_host(host, device), _devices_of_host(host)
-    advice = "pair each host trace with the device trace of its own rank"
-    meaning = "ops of one rank are joined to the times of another"
-    if rank is not None and device.rank is not None and rank != device.rank:
-        what = f"is of rank {rank} by its collectives, {device.path} of rank {device.rank}"
-        return Contradiction(host.path, what, meaning, advice)
+    rank, texts = _rank_of_host(host, device), chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
+    devices = {int(number) for text in texts for number in TENSOR_DEVICE.findall(text)}
     ran_on = set(np.unique(device.activities.device).tolist())
     is_cuda = any(CUDA_CALL.search(name) for name in device.calls.name.table)
-    if not devices or not ran_on or not is_cuda or devices & ran_on:
+    if rank is not None and device.rank is not None and rank != device.rank:
+        what = f"is of rank {rank} by its collectives, {device.path} of rank {device.rank}"
+    elif devices and ran_on and is_cuda and not devices & ran_on:
+        of_host, of_device = (", ".join(map(str, sorted(numbers))) for numbers in (devices, ran_on))
+        what = f"its tensors are on device {of_host}, while all that {device.path} holds ran on device {of_device}"
+    else:
         return None
-    of_host, of_device = (", ".join(map(str, sorted(numbers))) for numbers in (devices, ran_on))
-    what = f"its tensors are on device {of_host}, while all that {device.path} holds ran on device {of_device}"
-    return Contradiction(host.path, what, meaning, advice)
+    meaning = "ops of one rank are joined to the times of another"
+    return Contradiction(host.path, what, meaning, "pair each host trace with the device trace of its own rank")
 
 
 def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
@@ -196,39 +181,24 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
     return None
 
 
-def _devices_of_host(host: HostTrace) -> set[int]:
-    """Returns the numbers of the devices that the tensors of the first nodes are on."""
-    arguments = chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
-    return {int(number) for text in arguments for number in TENSOR_DEVICE.findall(text)}
-
-
 def other_units(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> Contradiction | None:
     """Checks whether device times are a power of a thousand longer or shorter than other times of the trace."""
-    copies, starts = _unit_of_copies(device), _unit_of_starts(device, call_row, calibration)
+    rows, copies = device.activities, 0
+    length = rows.end - rows.start
+    measured = np.flatnonzero((rows.size > 0) & (rows.bandwidth > 0) & (length > 0))
+    if len(measured):
+        # by how much most copies last longer than by their bytes and bandwidth
+        longer = length[measured] * (rows.bandwidth[measured] / rows.size[measured])
+        copies = round(math.log(float(np.median(longer)) / SECOND, UNIT))
+    starts = _unit_of_starts(device, call_row, calibration)
     power = copies or starts
     if not power:
         return None
     factor = f"{UNIT ** abs(power):,} times too {'long' if power > 0 else 'short'}"
-    evidence = [
-        *(["the bytes and bandwidth recorded of copies"] if copies else []),
-        *(["the order of launches and waits"] if starts else []),
-    ]
-    what = f"device times are {factor}, by {' and by '.join(evidence)}"
+    evidence = {"the bytes and bandwidth recorded of copies": copies, "the order of launches and waits": starts}
+    what = f"device times are {factor}, by {' and by '.join(words for words, unit in evidence.items() if unit)}"
     meaning = "durations, gaps and what depends on them are wrong by as much"
     return Contradiction(device.path, what, meaning, "give ts and dur in µs, as Kineto writes them, or record again")
-
-
-def _unit_of_copies(device: DeviceTrace) -> int:
-    """Returns the power of UNIT by which copies last longer than by their bytes and bandwidth.
-
-    It is 0 where most are right, and where nothing is recorded.
-    """
-    rows = device.activities
-    length = rows.end - rows.start
-    copies = np.flatnonzero((rows.size > 0) & (rows.bandwidth > 0) & (length > 0))
-    if not len(copies):
-        return 0
-    return _power(float(np.median(length[copies] * (rows.bandwidth[copies] / rows.size[copies]))) / SECOND)
 
 
 def _unit_of_starts(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> int:
@@ -243,13 +213,9 @@ def _unit_of_starts(device: DeviceTrace, call_row: CallRows, calibration: Machin
     starts, launches = (int(times.max() - times.min()) for times in (start, launch))
     if not starts or not launches:
         return 0
-    power = _power(starts / launches)
+    power = round(math.log(starts / launches, UNIT))
     is_early = 2 * int((start < launch).sum()) > len(rows)
     return power if (power < 0 and is_early) or (power > 0 and calibration.clock_error_ns > launches) else 0
-
-
-def _power(ratio: float) -> int:
-    return round(math.log(ratio, UNIT))
 
 
 def clock_apart(device: DeviceTrace, calibration: MachineCalibration) -> Contradiction | None:
@@ -309,15 +275,11 @@ def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | N
     activities, calls = device.activities, device.calls
     rows = np.flatnonzero(call_row >= 0)
     of_activity, of_call = activities.external_id[rows], calls.external_id[call_row[rows]]
-    has_ids = (of_activity > 0) & (of_call > 0)
     is_copy = activities.category.equal(*MEMORY_CATEGORIES)[rows]
     by_kernel_launch = calls.name.where(lambda name: bool(KERNEL_LAUNCH.search(name)))[call_row[rows]]
+    other_id = "activities have an External id that is not that of the call with their correlation"
     for applies, is_wrong, which in (
-        (
-            has_ids,
-            of_activity != of_call,
-            "activities have an External id that is not that of the call with their correlation",
-        ),
+        ((of_activity > 0) & (of_call > 0), of_activity != of_call, other_id),
         (is_copy, by_kernel_launch, "copies and sets have the correlation of a kernel launch"),
     ):
         count, wrong = int(applies.sum()), np.flatnonzero(applies & is_wrong)
@@ -331,30 +293,24 @@ def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | N
 
 def other_order(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
     """Checks whether the activities of a stream mostly started against the order of their launches."""
-    activities = device.activities
+    activities, launched = device.activities, device.calls.start[call_row]
     order = stream_sorted(activities)
     order = order[(call_row[order] >= 0) & (activities.stream[order] >= 0)]
-    before, after = order[:-1], order[1:]
-    same = (activities.device[before] == activities.device[after]) & (
-        activities.stream[before] == activities.stream[after]
-    )
-    before, after = before[same], after[same]
-    launched = device.calls.start[call_row]
-    numbers = np.unique(np.stack((activities.device[after], activities.stream[after])), axis=1, return_inverse=True)
-    streams, stream = numbers[0], numbers[1].reshape(-1)
+    streams = group_ids(activities.device[order], activities.stream[order])
+    same = streams[1:] == streams[:-1]
+    before, after, stream = order[:-1][same], order[1:][same], streams[1:][same]
+    is_against = launched[after] < launched[before]
     against, along = (
-        np.bincount(stream[pairs], minlength=streams.shape[1])
-        for pairs in (launched[after] < launched[before], launched[after] > launched[before])
+        np.bincount(stream[pairs], minlength=len(order)) for pairs in (is_against, launched[after] > launched[before])
     )
     wrong = np.flatnonzero((against > along) & (against >= AGREEING))
     if not len(wrong):
         return None
-    worst = wrong[0]
-    first = after[np.argmax((stream == worst) & (launched[after] < launched[before]))]
+    first = after[np.argmax((stream == wrong[0]) & is_against)]
     what = (
-        f"activities of {len(wrong)} of {streams.shape[1]} streams start against the order of their launches (the "
-        f"first: {against[worst]} times on stream {streams[1, worst]}, correlation {activities.correlation[first]}, "
-        f"{activities.name[first][:40]})"
+        f"activities of {len(wrong)} of {len(np.unique(stream))} streams start against the order of their launches (the "
+        f"first: {against[wrong[0]]} times on stream {activities.stream[first]}, correlation "
+        f"{activities.correlation[first]}, {activities.name[first][:40]})"
     )
     return Contradiction(device.path, what, MEANING, ADVICE)
 

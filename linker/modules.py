@@ -19,7 +19,6 @@ from ..schema.columns import (
     Bool,
     CallRows,
     Categorical,
-    Int32,
     Int64,
     Interner,
     Keys,
@@ -53,6 +52,13 @@ class Stack(NamedTuple):
     code: Int64
     text: list[str]
 
+    @classmethod
+    def of(cls, rows: RecordedPython, chosen: Bool) -> "Stack":
+        """Returns the chosen calls of Python."""
+        calls = ThreadIntervals(*(column[chosen] for column in (rows.thread, rows.start, rows.end)))
+        nesting, names = nest(calls), rows.name.take(chosen)
+        return cls(calls._replace(end=nesting.end), nesting.parent, names.codes.astype(np.int64), names.table)
+
     def enclosing(self, spans: ThreadIntervals) -> Rows:
         """Returns for each span the row of the innermost call that encloses it, -1 for none. O(n log n)."""
         if not len(self.parent):
@@ -71,19 +77,16 @@ class Paths(Interner[str]):
         if not len(enclosing_path):
             return enclosing_path
         pairs, which = np.unique(np.stack((enclosing_path, name)), axis=1, return_inverse=True)
-        texts = [*self]
-        numbers = [self[_below(texts[path] if path >= 0 else "", names[code])] for path, code in pairs.T.tolist()]
+        texts, numbers = [*self, ""], []
+        for path, last in ((texts[path], names[code]) for path, code in pairs.T.tolist()):
+            is_same = path.rpartition(SEPARATOR)[2] == last
+            numbers.append(self[path if path and is_same else f"{path}{SEPARATOR}{last}" if path else last])
         return np.array(numbers, np.int64)[which.reshape(-1)]
 
 
-def _below(path: str, name: str) -> str:
-    return path if path and path.rpartition(SEPARATOR)[2] == name else f"{path}{SEPARATOR}{name}" if path else name
-
-
-def module_stack(rows: RecordedPython) -> Stack:
-    """Returns the calls of modules, named by their paths, as `Net_0/Sequential_0/Linear_2`."""
-    calls, paths = _nested(rows, rows.name.where(lambda name: name.startswith(MODULE))), Paths()
-    names = [name.removeprefix(MODULE) for name in calls.text]
+def module_stack(calls: Stack) -> Stack:
+    """Returns calls of modules named by their paths, as `Net_0/Sequential_0/Linear_2`."""
+    names, paths = [name.removeprefix(MODULE) for name in calls.text], Paths()
     code, remaining = np.full(len(calls.code), -1, np.int64), np.arange(len(calls.code))
     while len(remaining):  # once per level
         enclosing_path = RowMap(code)[calls.parent[remaining]]
@@ -91,18 +94,6 @@ def module_stack(rows: RecordedPython) -> Stack:
         code[remaining[ready]] = paths.below(enclosing_path[ready], calls.code[remaining[ready]], names)
         remaining = remaining[~ready]
     return calls._replace(code=code, text=[*paths])
-
-
-def function_stack(rows: RecordedPython) -> Stack:
-    """Returns the calls of functions, named as `train.py(12): forward`."""
-    return _nested(rows, ~rows.name.where(lambda name: name.startswith(MODULE)))
-
-
-def _nested(rows: RecordedPython, chosen: Bool) -> Stack:
-    calls = ThreadIntervals(*(column[chosen] for column in (rows.thread, rows.start, rows.end)))
-    nesting = nest(calls)
-    names: Categorical = rows.name.take(chosen)
-    return Stack(calls._replace(end=nesting.end), nesting.parent, names.codes.astype(np.int64), names.table)
 
 
 class PythonContext(NamedTuple):
@@ -115,66 +106,53 @@ class PythonContext(NamedTuple):
 
     def of_activities(self, call_row: CallRows, op_row: OpRows) -> tuple[Categorical, Categorical]:
         """Returns the modules and functions of the launch calls, of the ops for activities without a call."""
-        pairs = (self.op_module, self.call_module), (self.op_function, self.call_function)
-        module, function = (
-            Categorical(np.where(call_row >= 0, _codes_at(call, call_row), _codes_at(op, op_row)), op.table)
-            for op, call in pairs
-        )
-        return module, function
 
+        def at(op: Categorical, call: Categorical) -> Categorical:
+            of_call, of_op = (
+                np.append(column.codes, np.int32(-1))[rows] for column, rows in ((call, call_row), (op, op_row))
+            )
+            return Categorical(np.where(call_row >= 0, of_call, of_op), op.table)
 
-def _codes_at(column: Categorical, rows: Rows) -> Int32:
-    return np.append(column.codes, np.int32(-1))[rows]
-
-
-class _Spans(NamedTuple):
-    """The ops that have times, then the calls. `parent` is the position here of the op that encloses each, `forward`
-    that of the forward op that it differentiates, -1 for none.
-    """
-
-    times: ThreadIntervals
-    parent: Rows
-    forward: Rows
+        return at(self.op_module, self.call_module), at(self.op_function, self.call_function)
 
 
 def python_context(rows: RecordedPython, ops: Ops, op_parent: OpRows, calls: Calls) -> PythonContext:
     """Returns the modules and functions of ops and calls; `op_parent` is the op that encloses each op. O(n log n)."""
-    timed = np.flatnonzero(ops.start != ABSENT)
-    spans = _spans(ops, op_parent, calls, timed)
-    # the innermost op that encloses each span that differentiates another
-    backward = nearest(spans.forward >= 0, spans.parent)
+    timed, position = np.flatnonzero(ops.start != ABSENT), np.full(len(ops), -1, np.int64)
+    position[timed] = np.arange(len(timed))
+    # spans are the ops that have times, then the calls
+    columns = ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
+    spans = ThreadIntervals(*(np.concatenate((of_op[timed], of_call)) for of_op, of_call in columns))
+    parent = RowMap(position)[np.concatenate((op_parent[timed], calls.op_row))]
+    forward = np.concatenate((RowMap(position)[forward_ops(ops)[timed]], np.full(len(calls), -1)))
 
     def of_ops_and_calls(stack: Stack, join: JoinPaths) -> tuple[Categorical, Categorical]:
-        code, paths = _paths(stack, spans, backward, join)
+        code, paths = _paths(stack, spans, parent, forward, join)
         of_ops = np.full(len(ops), -1, np.int32)
         of_ops[timed] = code[: len(timed)]
         return Categorical(of_ops, paths), Categorical(code[len(timed) :].astype(np.int32), paths)
 
-    op_module, call_module = of_ops_and_calls(module_stack(rows), _join_modules)
-    op_function, call_function = of_ops_and_calls(function_stack(rows), _innermost)
+    is_module = rows.name.where(lambda name: name.startswith(MODULE))
+    op_module, call_module = of_ops_and_calls(module_stack(Stack.of(rows, is_module)), _join_modules)
+    # functions are named as `train.py(12): forward`
+    op_function, call_function = of_ops_and_calls(Stack.of(rows, ~is_module), lambda forward, backward, inner: inner)
     return PythonContext(op_module, op_function, call_module, call_function)
 
 
-def _spans(ops: Ops, op_parent: OpRows, calls: Calls, timed: Rows) -> _Spans:
-    position = np.full(len(ops), -1, np.int64)
-    position[timed] = np.arange(len(timed))
-    columns = ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
-    times = ThreadIntervals(*(np.concatenate((of_op[timed], of_call)) for of_op, of_call in columns))
-    parent = RowMap(position)[np.concatenate((op_parent[timed], calls.op_row))]
-    forward = np.concatenate((RowMap(position)[forward_ops(ops)[timed]], np.full(len(calls), -1)))
-    return _Spans(times, parent, forward)
-
-
-def _paths(stack: Stack, spans: _Spans, backward: Rows, join: JoinPaths) -> tuple[Int64, list[str]]:
-    """Returns the code of each span's path, -1 for none, and the paths. `backward` is the backward op that encloses a
-    span.
+def _paths(
+    stack: Stack, spans: ThreadIntervals, parent: Rows, forward_span: Rows, join: JoinPaths
+) -> tuple[Int64, list[str]]:
+    """Returns the code of each span's path, -1 for none, and the paths. `parent` is the span of the op that encloses
+    each, `forward_span` that of the forward op that it differentiates.
     """
-    enclosing = stack.enclosing(spans.times)
+    # the innermost op that encloses each span that differentiates another
+    backward = nearest(forward_span >= 0, parent)
+    enclosing = stack.enclosing(spans)
     on_thread = RowMap(stack.code)[enclosing]
     paths = Interner[str]()
     paths.codes(stack.text, len(stack.text))
     code = np.where(backward < 0, on_thread, -1)
-    forward, is_open = RowMap(spans.forward)[backward], backward >= 0
+    forward, is_open = RowMap(forward_span)[backward], backward >= 0
     # once per level of backward passes in each other
     while (ready := np.flatnonzero(is_open & ~is_open[forward])).size:
         code[ready] = code[forward[ready]]
@@ -199,10 +177,6 @@ def _join_modules(forward: str, backward: str, inner: str) -> str:
     below = inner.removeprefix(f"{backward}{SEPARATOR}") if backward else inner
     path, first = forward.split(SEPARATOR) if forward else [], below.partition(SEPARATOR)[0]
     return SEPARATOR.join([*(path[: path.index(first)] if first in path else path), below])
-
-
-def _innermost(_: str, __: str, inner: str) -> str:
-    return inner
 
 
 def forward_ops(ops: Ops) -> OpRows:

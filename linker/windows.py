@@ -5,13 +5,13 @@ Periods that follow each other neither overlap nor leave a gap.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from ..schema.arguments import WHOLE, given, two_ends
-from ..schema.columns import Bool
 from ..schema.errors import RequestError, nearest
 from ..schema.linked import FOREVER, NEVER, STEP_MARK
 from .match import Match
@@ -149,13 +149,11 @@ def step_span(device: DeviceTrace, first: int, end: int) -> Period:
 
 def _steps(device: DeviceTrace) -> dict[int, Period]:
     """Returns the steps by number; where several threads mark a step, the first mark counts."""
-    names = device.ops.name
-    numbers = {code: int(match.group(1)) for code, name in enumerate(names.table) if (match := STEP.match(name))}
-    rows = np.flatnonzero(names.where(lambda name: STEP.match(name) is not None))
-    steps: dict[int, Period] = {}
-    for row in rows[np.argsort(device.ops.start[rows], kind="stable")].tolist():
-        period = Period(int(device.ops.start[row]), int(device.ops.end[row]))
-        steps.setdefault(numbers[int(names.codes[row])], period)
+    ops, steps = device.ops, dict[int, Period]()
+    rows = np.flatnonzero(ops.name.where(lambda name: STEP.match(name) is not None))
+    for row in rows[np.argsort(ops.start[rows], kind="stable")].tolist():
+        number = int(ops.name[row].removeprefix(STEP_MARK))
+        steps.setdefault(number, Period(int(ops.start[row]), int(ops.end[row])))
     return steps
 
 
@@ -177,10 +175,10 @@ def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
     `NAME:K` is the one after K others of that name, `NAME:all` lasts from the first one to the end of the last. Raises
     DataError when there is none.
     """
-    periods = _annotations(device, name, within)
-    of_several = OF_SEVERAL.fullmatch(name)
+    annotations = _annotations(device, within)
+    periods, of_several = annotations.get(name, []), OF_SEVERAL.fullmatch(name)
     if not periods and of_several:
-        periods, which = _annotations(device, of_several[1], within), of_several[2]
+        periods, which = annotations.get(of_several[1], []), of_several[2]
         if which == ALL and periods:
             return Period(periods[0].start, max(period.end for period in periods))
         if periods and int(which) >= len(periods):
@@ -190,33 +188,22 @@ def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
             )
         periods = periods[int(which) :] if periods else []
     if not periods:
-        raise RequestError(
-            f"{device.path}: no annotation named {name!r} in that part of the trace{_suggestion(device, name, within)}"
-        )
+        suggestion = nearest(name, [*annotations]) or ": it has no annotations there"
+        raise RequestError(f"{device.path}: no annotation named {name!r} in that part of the trace{suggestion}")
     return periods[0]
 
 
-def _suggestion(device: DeviceTrace, name: str, within: Period) -> str:
-    """Returns the nearest names of annotations, as the end of a message."""
-    ops = device.ops
-    codes, first = np.unique(ops.name.codes[_are_annotations(device, within)], return_index=True)
-    names = [ops.name.table[code] for code in codes[np.argsort(first)].tolist()]
-    return nearest(name, names) or ": it has no annotations there"
-
-
-def _annotations(device: DeviceTrace, name: str, within: Period) -> list[Period]:
-    """Returns the periods of the annotations of a name that begin within a period, in order of time, cut to it."""
-    ops = device.ops
-    rows = np.flatnonzero(ops.name.equal(name) & _are_annotations(device, within))
-    rows = rows[np.argsort(ops.start[rows], kind="stable")]
-    times = zip(ops.start[rows].tolist(), ops.end[rows].tolist(), strict=True)
-    return [Period(start, min(end, within.end)) for start, end in times]
-
-
-def _are_annotations(device: DeviceTrace, within: Period) -> Bool:
-    """Returns which ops are annotations that begin within a period."""
-    ops = device.ops
-    return ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
+def _annotations(device: DeviceTrace, within: Period) -> dict[str, list[Period]]:
+    """Returns the periods of the annotations that begin within a period, cut to it, by name: the names in the order of
+    the file, the periods of one in that of time.
+    """
+    ops, annotations = device.ops, defaultdict[str, list[Period]](list)
+    rows = np.flatnonzero(ops.annotation & (ops.start >= within.start) & (ops.start < within.end))
+    for row in rows.tolist():
+        annotations[ops.name[row]].append(Period(int(ops.start[row]), min(int(ops.end[row]), within.end)))
+    for periods in annotations.values():
+        periods.sort(key=lambda period: period.start)
+    return annotations
 
 
 def host_period(device: DeviceTrace, match: Match) -> Period | None:
@@ -228,9 +215,7 @@ def host_period(device: DeviceTrace, match: Match) -> Period | None:
     matched[match.device_row] = True
     if not matched.any():
         return None
-    first, last = (
-        int(ops.start.min(where=matched, initial=FOREVER)), int(ops.end.max(where=matched, initial=NEVER)),
-    )  # fmt: skip
+    first, last = int(ops.start[matched].min()), int(ops.end[matched].max())
     before, after = ~matched & (ops.end <= first), ~matched & (ops.start >= last)
     if before.sum() + after.sum() <= SMALLEST_REST * len(matched):
         return None

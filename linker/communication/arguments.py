@@ -7,8 +7,9 @@ a process numbers its groups as it makes them, one name may come again for other
 a group is known by its ranks.
 """
 
+import math
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from functools import cache
 from typing import Any
@@ -34,6 +35,8 @@ from ...schema.linked import (
 )
 
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
+UNCOUNTED: MutableSequence[int] = deque(maxlen=0)
+"""Takes what nobody counts."""
 WAIT = "wait"
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
@@ -77,10 +80,7 @@ def _from_shapes(args: kineto.Args) -> Communication:
 
 
 def _product(shape: Any) -> int:
-    elements = 1
-    for size in shape if isinstance(shape, list) else ():
-        elements *= integer(size, 0)
-    return integer(elements, -1)
+    return integer(math.prod(integer(size, 0) for size in shape) if isinstance(shape, list) else 1, -1)
 
 
 def _positional(values: list[Any], types: list[str]) -> Communication:
@@ -94,7 +94,7 @@ def _positional(values: list[Any], types: list[str]) -> Communication:
     name_at = next((at for at, (_, kind) in enumerate(scalars) if kind == "String"), len(scalars))
     before = [integer(value, -1) for value, kind in scalars[:name_at] if kind == "Int"]
     after = [integer(value, -1) for value, kind in scalars[name_at:] if kind == "Int"]
-    tuples = [(_list(value), kind) for value, kind in scalars if kind.startswith("Tuple[")]
+    tuples = [(value if isinstance(value, list) else [], kind) for value, kind in scalars if kind.startswith("Tuple[")]
     sequence = next((value for value, kind in tuples if kind.startswith("Tuple[Int")), before)
     group = next((value for value, kind in tuples if kind.startswith("Tuple[String")), None)
     name, description = [*map(str, before[1:2] if group is None else group), "", ""][:2]
@@ -133,10 +133,6 @@ def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Comm
         group_size=size,
         ranks=regular_ranks(first, stride, size) or positional.ranks,
     )
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def merge(first: Communication, second: Communication) -> Communication:
@@ -183,7 +179,7 @@ def dtype_of(text: bytes) -> str:
 
 
 def groups_of_host(
-    names: Categorical, inputs: Sequence[bytes], unreadable: MutableSequence[int] | None = None
+    names: Categorical, inputs: Sequence[bytes], unreadable: MutableSequence[int] = UNCOUNTED
 ) -> Iterator[dict[str, Any]]:
     """Yields the descriptions of process groups in host ops with these names and inputs.
 
@@ -191,11 +187,16 @@ def groups_of_host(
     """
     nodes = np.flatnonzero(names.where(lambda name: GROUP_INIT in name))
     for node in nodes[np.argsort(names.codes[nodes], kind="stable")].tolist():
-        yield from _described(inputs[node], unreadable)
+        [values] = argument_lists(inputs[node], "values")
+        for entries in (literal(text) for text in values if isinstance(text, str)):
+            groups = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+            if not isinstance(entries, list) or len(groups) < len(entries):
+                unreadable.append(-1)
+            yield from groups
 
 
 def process_groups(
-    described: Iterable[dict[str, Any]], unlisted: MutableSequence[int] | None = None
+    described: Iterable[dict[str, Any]], unlisted: MutableSequence[int] = UNCOUNTED
 ) -> list[ProcessGroup]:
     """Returns the groups that either trace describes, each name and list of ranks once.
 
@@ -212,39 +213,21 @@ def process_groups(
                 continue
             seen.add((name, ranks))
             if len(ranks) > budget:
-                _note(unlisted)
+                unlisted.append(-1)
                 continue
             budget -= len(ranks)
         elif not ranks and size > LARGEST_JOB:
-            _note(unlisted)
+            unlisted.append(-1)
         group = ProcessGroup(name, name_of(entry.get("pg_desc", "")), list(ranks), size)
         groups.setdefault((name, tuple(ranks)), group)
     return list(groups.values())
-
-
-def _note(unlisted: MutableSequence[int] | None) -> None:
-    if unlisted is not None:
-        unlisted.append(-1)
-
-
-def _described(inputs: bytes, unreadable: MutableSequence[int] | None) -> Iterable[dict[str, Any]]:
-    """Yields the dicts in the text argument of a `process_group:init` node."""
-    [values] = argument_lists(inputs, "values")
-    for text in values:
-        if not isinstance(text, str):
-            continue
-        entries = literal(text)
-        groups = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-        if not isinstance(entries, list) or len(groups) < len(entries):
-            _note(unreadable)
-        yield from groups
 
 
 def with_members(
     communications: Sequence[Communication],
     groups: Sequence[ProcessGroup],
     world_size: int,
-    unlisted: MutableSequence[int] | None = None,
+    unlisted: MutableSequence[int] = UNCOUNTED,
 ) -> Communications:
     """Returns the communications with the global ranks of their groups, peers and roots, where these are known.
 
@@ -277,7 +260,7 @@ def with_members(
         sizes = frozenset({each.group_size, len(each.in_split), len(each.out_split)} - {-1, 0})
         ranks = each.ranks or described_ranks(each.group, sizes)
         if not ranks and each.group_size > LARGEST_JOB:
-            _note(unlisted)
+            unlisted.append(-1)
         parts = [msgspec.structs.replace(part, ranks=part.ranks or ranks) for part in each.coalesced]
         parts = [lists.write_out(_with_peer(part)) for part in parts]
         return lists.write_out(_with_peer(msgspec.structs.replace(each, ranks=ranks, coalesced=parts)))
@@ -288,21 +271,21 @@ def with_members(
 class _RankLists:
     """Writes ranges of ranks out as lists, each once for all that share it, within a budget of members."""
 
-    def __init__(self, budget: int, unlisted: MutableSequence[int] | None) -> None:
+    def __init__(self, budget: int, unlisted: MutableSequence[int]) -> None:
         self._budget, self._unlisted = budget, unlisted
         self._lists: dict[range, list[int]] = {}
 
     def write_out(self, communication: Communication) -> Communication:
         ranks = communication.ranks
         if len(ranks) > self._budget:
-            _note(self._unlisted)
-            return msgspec.structs.replace(communication, ranks=[])
+            self._unlisted.append(-1)
+            ranks = []
         self._budget -= len(ranks)
-        if not isinstance(ranks, range):
-            return communication
-        if ranks not in self._lists:
-            self._lists[ranks] = list(ranks)
-        return msgspec.structs.replace(communication, ranks=self._lists[ranks])
+        if isinstance(ranks, range):
+            if ranks not in self._lists:
+                self._lists[ranks] = list(ranks)
+            ranks = self._lists[ranks]
+        return msgspec.structs.replace(communication, ranks=ranks)
 
 
 def _with_peer(each: Communication) -> Communication:

@@ -89,18 +89,7 @@ class CollectiveOps:
         """Returns whether a record is of waiting for a collective."""
         return self.of(op).name == WAIT
 
-    def enclosing_communication(self, op: int) -> Communication:
-        """Returns the arguments of the record that encloses an op, completed by the annotations and c10d ops that
-        enclose it.
-        """
-        record = self.enclosing_record(op)
-        communication = self.of(record) if record >= 0 else Communication()
-        while op >= 0 and not (communication.name and communication.dtype):
-            communication = merge(communication, self._annotation(op))
-            op = int(self.parent[op])
-        return communication
-
-    def _annotation(self, op: int) -> Communication:
+    def of_annotation(self, op: int) -> Communication:
         """Returns what an op such as `nccl:all_reduce` tells: the collective's name, and its tensors where they are
         the rank's input.
         """
@@ -137,19 +126,13 @@ def collective_ops(
             yield merge(by_host, from_device(args)) if args else by_host
 
     collectives = CollectiveOps(rows, Communications.of(recorded()), parent, ops, arguments, device_row)
-    _name_barriers(collectives)
-    return collectives
-
-
-def _name_barriers(collectives: CollectiveOps) -> None:
-    """Names the all-reduce of one element a barrier that some versions record within the record of a barrier."""
+    # some versions record the all-reduce of one element within the record of a barrier: it is that barrier
     is_barrier = np.array([name == BARRIER for name in collectives.recorded.texts("name")], np.bool_)
-    if not is_barrier.any():
-        return
-    parent, named = collectives.parent_records(), is_barrier.copy()
-    for position in np.flatnonzero(parent >= 0).tolist():
-        is_barrier[position] |= is_barrier[collectives.number[parent[position]]]
+    enclosing, named = collectives.parent_records(), is_barrier.copy()
+    for position in np.flatnonzero(enclosing >= 0).tolist() if is_barrier.any() else ():
+        is_barrier[position] |= is_barrier[collectives.number[enclosing[position]]]
     collectives.recorded.rename(np.flatnonzero(is_barrier & ~named), BARRIER)
+    return collectives
 
 
 def is_communication_kernel(names: Categorical) -> Bool:
@@ -158,9 +141,7 @@ def is_communication_kernel(names: Categorical) -> Bool:
 
 
 class _Kernels(NamedTuple):
-    """Communication kernels by start. Each has the op that launched it, the launch call, and the record that encloses
-    them.
-    """
+    """Communication kernels by start: the op and the call that launched each, and the record that encloses them."""
 
     row: ActivityRows
     op: OpRows
@@ -176,7 +157,10 @@ def link_communications(
     Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around
     the launch; a communication kernel without either keeps an empty record.
     """
-    kernels = _communication_kernels(collectives, activities)
+    rows = np.flatnonzero(is_communication_kernel(activities.name) | activities.category.equal("collective_comm"))
+    rows = ActivityRows(rows[np.argsort(activities.start[rows], kind="stable")])
+    op = OpRows(activities.op_row[rows])
+    kernels = _Kernels(rows, op, CallRows(activities.call_row[rows]), collectives.enclosing_records(op))
     launched_later = _launched_later(collectives, activities, calls, kernels)
     communication_row = CommunicationRows(np.full(len(activities), -1, np.int64))
 
@@ -194,17 +178,15 @@ def link_communications(
     return Communications.of(communications()), communication_row
 
 
-def _communication_kernels(collectives: CollectiveOps, activities: Activities) -> _Kernels:
-    of_library = activities.category.equal("collective_comm")
-    rows = np.flatnonzero(is_communication_kernel(activities.name) | of_library)
-    rows = ActivityRows(rows[np.argsort(activities.start[rows], kind="stable")])
-    op = OpRows(activities.op_row[rows])
-    return _Kernels(rows, op, CallRows(activities.call_row[rows]), collectives.enclosing_records(op))
-
-
 def _recorded(collectives: CollectiveOps, kernel: int, op: int) -> Communication:
-    """Returns the arguments on a kernel, completed by those recorded around the op that launched it."""
-    enclosing, args = collectives.enclosing_communication(op), collectives.arguments[Role.ACTIVITY].get(kernel)
+    """Returns the arguments on a kernel, completed by the record that encloses the op that launched it, and that by the
+    annotations and c10d ops that enclose it.
+    """
+    record, args = collectives.enclosing_record(op), collectives.arguments[Role.ACTIVITY].get(kernel)
+    enclosing = collectives.of(record) if record >= 0 else Communication()
+    while op >= 0 and not (enclosing.name and enclosing.dtype):
+        enclosing = merge(enclosing, collectives.of_annotation(op))
+        op = int(collectives.parent[op])
     if not args:
         return enclosing
     complete = merge(from_device(args), enclosing)
@@ -277,15 +259,11 @@ def _joined(parts: list[Communication]) -> Communication:
     """
     first = parts[0]
     if len({part.name for part in parts}) == 1 and not first.name.startswith(("send", "recv", "isend", "irecv")):
-        sizes = {
-            name: integer(sum(max(getattr(part, name), 0) for part in parts), -1)
-            for name in ("in_elements", "out_elements")
-        }
-        return msgspec.structs.replace(first, **sizes)
-    shared = {
-        name: getattr(first, name) for name in ("dtype", "group", "description", "group_size", "ranks", "sequence")
-    }
-    return Communication(name=COALESCED, **shared, coalesced=parts)
+        in_elements = integer(sum(max(part.in_elements, 0) for part in parts), -1)
+        out_elements = integer(sum(max(part.out_elements, 0) for part in parts), -1)
+        return msgspec.structs.replace(first, in_elements=in_elements, out_elements=out_elements)
+    shared = ("dtype", "group", "description", "group_size", "ranks", "sequence")
+    return Communication(name=COALESCED, **{name: getattr(first, name) for name in shared}, coalesced=parts)
 
 
 def awaited_collectives(collectives: CollectiveOps, activities: Activities, communications: Communications) -> Lookup:
@@ -296,27 +274,17 @@ def awaited_collectives(collectives: CollectiveOps, activities: Activities, comm
     """
     group, sequence = communications.texts("group"), communications.numbers("sequence")
     communicating = np.flatnonzero((activities.communication_row >= 0) & (activities.op_row >= 0))
-    communication = activities.communication_row[communicating]
-    start = collectives.ops.start
-    launched: dict[int, list[_Launched]] = defaultdict(list)
+    communication, start = activities.communication_row[communicating], collectives.ops.start
+    # by sequence number: when the op began that launched each activity, the activity, and its group
+    launched: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
     for row, of_row in zip(communicating.tolist(), communication.tolist(), strict=True):
         if sequence[of_row] >= 0:
-            launched[int(sequence[of_row])].append(_Launched(int(start[activities.op_row[row]]), row, group[of_row]))
+            launched[int(sequence[of_row])].append((int(start[activities.op_row[row]]), row, group[of_row]))
     pairs = []
     is_wait = [name == WAIT for name in collectives.recorded.texts("name")]
     for op in collectives.rows[is_wait].tolist():
         wait = collectives.of(op)
-        before = [launch for launch in launched.get(wait.sequence, []) if launch.op_start < start[op]]
-        if before:
-            latest = max(before, key=lambda launch: (launch.group == wait.group, launch.op_start))
-            pairs.append((op, latest.activity))
+        if before := [launch for launch in launched.get(wait.sequence, []) if launch[0] < start[op]]:
+            pairs.append((op, max(before, key=lambda launch: (launch[2] == wait.group, launch[0]))[1]))
     waits, awaited = np.array(pairs, np.int64).reshape(-1, 2).T
     return Lookup(waits, awaited)
-
-
-class _Launched(NamedTuple):
-    """A communicating activity, and when the op that launched it began."""
-
-    op_start: int
-    activity: int
-    group: str

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, OpRows, rows_by_number
-from ...schema.linked import FOREVER, Calls, Ops, Provenance, Tensors, are_step_marks, argument_lists, listed
+from ...schema.columns import ABSENT, Int64, OpRows, rows_by_number
+from ...schema.linked import FOREVER, Calls, Ops, Provenance, Tensors, are_step_marks
 from ...schema.reasons import AnyReason, Reason
 from ..threads import Gap, ThreadActivity, Wait, thread_activities
-from .transfers import FIRST_LANE, TRANSFER, Transfers, plain
+from .transfers import FIRST_LANE, TRANSFER, Transfers, plain, scalars
 
 WRITES_NOTHING = ("send", "barrier")
 WAITS = "_c10d_functional::wait_tensor"
@@ -51,7 +51,8 @@ class Users:
     def __init__(self, ops: Ops, written: Iterable[ByteRanges], transfer_threads: Int64) -> None:
         storages = {storage for ranges in written for storage in ranges}
         self._uses: dict[int, list[Use]] = defaultdict(list)
-        uses = ~ops.op_schema.where(_is_view) & ~ops.name.where(lambda name: name.startswith(TRANSFER))
+        only_views = ops.op_schema.where(lambda schema: "(a)" in schema and "!" not in schema)
+        uses = ~only_views & ~ops.name.where(lambda name: name.startswith(TRANSFER))
         uses &= ~np.isin(ops.thread, transfer_threads)
         uses &= (ops.start != ABSENT) & ops.recorded_by_host
         if storages:
@@ -87,11 +88,6 @@ def _covered(tensors: Tensors) -> Iterator[tuple[int, int, Bytes]]:
     yield from ((row, storage, range_) for (row, storage), range_ in covered.items())
 
 
-def _is_view(schema: str) -> bool:
-    """Returns whether an op only returns a view of its input."""
-    return "(a)" in schema and "!" not in schema
-
-
 class TransferWaits(NamedTuple):
     """The hand-offs, and what stays unknown: a row of -1 for each, as no call belongs to a transfer."""
 
@@ -99,24 +95,19 @@ class TransferWaits(NamedTuple):
     oddities: dict[AnyReason, list[int]]
 
 
-class _Requested(NamedTuple):
-    """A transfer on another thread than its request; rows of ops."""
-
-    op: int
-    request: int
-    has_request_id: bool
-
-
 def transfer_waits(transfers: Transfers, op_parent: OpRows, calls: Calls) -> TransferWaits:
     """Returns the waits around all transfers of a process, O(n log n) in ops and calls."""
-    waits = _Waits(transfers, thread_gaps(transfers.ops, op_parent, calls))
-    begun = [waits.of_transfer(requested) for requested in waits.requested]
-    awaited = [wait for wait in map(waits.for_transfer, waits.requested) if wait is not None]
-    unknown = {
-        Reason.UNKNOWN_REQUEST: int((~_is_timed(transfers)).sum()),
-        Reason.TRANSFER_WITHOUT_WAIT: len(begun) - len(awaited),
-    }
-    return TransferWaits([*begun, *awaited], {reason: [-1] * count for reason, count in unknown.items()})
+    ops, request = transfers.ops, transfers.request
+    is_timed = (request >= 0) & (ops.start[request] != ABSENT)
+    on_another = np.flatnonzero(is_timed & (ops.thread[transfers.op] != ops.thread[request]))
+    pairs = [*zip(transfers.op[on_another].tolist(), request[on_another].tolist(), strict=True)]
+    waits = _Waits(transfers, thread_gaps(ops, op_parent, calls), [requested for _, requested in pairs])
+    has_id = transfers.has_request_id[on_another].tolist()
+    begun = [waits.of_transfer(*pair, known) for pair, known in zip(pairs, has_id, strict=True)]
+    awaited = [wait for pair in pairs if (wait := waits.for_transfer(*pair)) is not None]
+    unknown, unawaited = int((~is_timed).sum()), len(begun) - len(awaited)
+    oddities = {Reason.UNKNOWN_REQUEST: [-1] * unknown, Reason.TRANSFER_WITHOUT_WAIT: [-1] * unawaited}
+    return TransferWaits([*begun, *awaited], {**oddities})
 
 
 def thread_gaps(ops: Ops, op_parent: OpRows, calls: Calls) -> Callable[[int], ThreadActivity]:
@@ -127,69 +118,46 @@ def thread_gaps(ops: Ops, op_parent: OpRows, calls: Calls) -> Callable[[int], Th
 
 
 class _Waits:
-    """The waits of the threads of a process around its transfers."""
+    """The waits of the threads of a process around its transfers, each on another thread than its request."""
 
-    def __init__(self, transfers: Transfers, gaps: Callable[[int], ThreadActivity]) -> None:
-        self._transfers, self._ops, ops = transfers, transfers.ops, transfers.ops
-        is_timed = _is_timed(transfers)
-        columns = (column[is_timed].tolist() for column in (transfers.op, transfers.request, transfers.has_request_id))
-        rows = (_Requested(*row) for row in zip(*columns, strict=True))
-        self.requested = [row for row in rows if ops.thread[row.op] != ops.thread[row.request]]
-        self._written = {requested.request: _written(ops, requested.request) for requested in self.requested}
-        self._users = Users(ops, self._written.values(), transfers.threads)
-        self._gaps = gaps
+    def __init__(self, transfers: Transfers, gaps: Callable[[int], ThreadActivity], requests: Iterable[int]) -> None:
+        self._transfers, self._ops, self._gaps = transfers, transfers.ops, gaps
+        self._written = {request: _written(transfers.ops, request) for request in requests}
+        self._users = Users(transfers.ops, self._written.values(), transfers.threads)
 
-    def of_transfer(self, requested: _Requested) -> Wait:
+    def of_transfer(self, op: int, request: int, has_request_id: bool) -> Wait:
         """Returns the wait of a transfer's thread for the request, from when the thread was free.
 
         Time between the request and the transfer is the thread's own idle time.
         """
-        start = int(self._ops.start[requested.op])
-        requested_at = min(self._end(requested.request), start)
-        source, target = self._thread(requested.request), self._thread(requested.op)
-        free = min(self._gaps(target).gap_at(start - 1).begin, start)
-        known_by = Provenance.RECORD if requested.has_request_id else Provenance.CALL_ORDER
-        return Wait(source, requested_at, target, max(requested_at, free), free, known_by.value)
+        start = int(self._ops.start[op])
+        requested_at = min(self._end(request), start)
+        free = min(self._gaps(self._thread(op)).gap_at(start - 1).begin, start)
+        known_by = Provenance.RECORD if has_request_id else Provenance.CALL_ORDER
+        return Wait(
+            self._thread(request), requested_at, self._thread(op), max(requested_at, free), free, known_by.value
+        )
 
-    def for_transfer(self, requested: _Requested) -> Wait | None:
+    def for_transfer(self, op: int, request: int) -> Wait | None:
         """Returns the wait for a transfer, None for none: by the request, the message's end, or the first user."""
-        if _blocks(self._transfers, requested.request):
-            return self._of_blocking_request(requested)
-        if self._thread(requested.op) <= FIRST_LANE:
-            return self._for_message(requested)
-        return self._of_first_user(requested)
-
-    def _of_blocking_request(self, requested: _Requested) -> Wait:
-        """Returns the wait of a thread whose request records that it blocks: it is idle from then on."""
-        thread = self._thread(requested.request)
-        gap = self._gaps(thread).gap_at(self._end(requested.request))
-        return self._wait(requested.op, thread, gap, Provenance.RECORD)
-
-    def _for_message(self, requested: _Requested) -> Wait | None:
-        """Returns the wait that ends with a message's row, if the thread that requested it was idle then."""
-        thread = self._thread(requested.request)
-        gap = self._gaps(thread).gap_at(self._end(requested.op))
-        since = max(gap.begin, self._end(requested.request))
-        return self._wait(requested.op, thread, Gap(since, gap.end), Provenance.RECORD) if since < gap.end else None
-
-    def _of_first_user(self, requested: _Requested) -> Wait | None:
-        """Returns the wait of the first user of what was transferred, or else of the thread that requested it, in an
-        idle gap; None where there is no gap.
-        """
-        since, end = self._end(requested.request), self._end(requested.op)
-        user = self._users.first(self._written[requested.request], since)
+        thread, since, end = self._thread(request), self._end(request), self._end(op)
+        if scalars(self._transfers, request, "Bool")[-1:] in ([False], ["False"]):
+            # the request records that it is not asynchronous; before PyTorch 2.6 most do not record it
+            return self._wait(op, thread, self._gaps(thread).gap_at(since), Provenance.RECORD)
+        if self._thread(op) <= FIRST_LANE:
+            # a message's row ends with the wait for it, if the thread that requested it was idle then
+            gap = self._gaps(thread).gap_at(end)
+            gap = Gap(max(gap.begin, since), gap.end)
+            return self._wait(op, thread, gap, Provenance.RECORD) if gap.begin < gap.end else None
+        # the first user of what was transferred waited, or else the thread that requested it, in an idle gap
+        user, known_by, used_at = self._users.first(self._written[request], since), Provenance.TIMING, FOREVER
         if user >= 0:
-            thread, known_by, used_at = self._thread(user), Provenance.RECORD, self._used_from(user)
-        else:
-            thread, known_by, used_at = self._thread(requested.request), Provenance.TIMING, FOREVER
-        gap = self._gaps(thread).waiting_for(end, since, used_at)
-        if gap is None and user >= 0 and end <= used_at:
-            gap = Gap(used_at, used_at)
-        return self._wait(requested.op, thread, gap, known_by) if gap is not None else None
-
-    def _used_from(self, user: int) -> int:
-        """Returns when an op must have what it uses, ns."""
-        return self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])
+            thread, known_by = self._thread(user), Provenance.RECORD
+            used_at = self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])
+        waited = self._gaps(thread).waiting_for(end, since, used_at)
+        if waited is None and user >= 0 and end <= used_at:
+            waited = Gap(used_at, used_at)
+        return self._wait(op, thread, waited, known_by) if waited is not None else None
 
     def _wait(self, op: int, thread: int, gap: Gap, known_by: Provenance) -> Wait:
         """Returns the wait from the start of the gap to the transfer's end, or to the gap's: a row may end late."""
@@ -202,26 +170,6 @@ class _Waits:
 
     def _end(self, op: int) -> int:
         return int(self._ops.end[op])
-
-
-def _is_timed(transfers: Transfers) -> Bool:
-    """Returns which transfers have a request that the device trace holds."""
-    return np.asarray((transfers.request >= 0) & (transfers.ops.start[transfers.request] != ABSENT))
-
-
-def _blocks(transfers: Transfers, request: int) -> bool:
-    """Returns whether a request records that it is not asynchronous: the last truth value among its arguments.
-
-    Before PyTorch 2.6 most do not record it.
-    """
-    ops, args = transfers.ops, transfers.recorded.get(request)
-    if ops.recorded_by_host[request]:
-        values, types = argument_lists(ops.inputs[request], "values", "types")
-        flags = [value for value, kind in zip(values, types, strict=False) if kind == "Bool"]
-    else:
-        concrete = listed(args.concrete_inputs) if args else []
-        flags = [text == "True" for text in concrete if text in ("True", "False")]
-    return flags[-1:] == [False]
 
 
 def _written(ops: Ops, request: int) -> ByteRanges:

@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,6 +31,8 @@ REQUEST = "c10d::"
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 """Requests whose first number is the root. Of a message the first number is its peer, the second its tag."""
 
+SCALARS = {"Int": re.compile(r"-?\d+"), "Bool": re.compile("True|False")}
+"""How the device trace writes the values of arguments that are no tensors."""
 UNKNOWN = Communication()
 
 
@@ -99,15 +102,20 @@ class Transfers:
 def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfers:
     """Returns the transfers that the device trace holds. O(n log n).
 
-    `device_op` is the row in `ops` of each op of the device trace.
+    `device_op` is the row in `ops` of each op of the device trace. A request makes its transfers before anything else:
+    that of a transfer has the last smaller record function id.
     """
     op = _timed(ops, TRANSFER)
     by_device_row = device.communication[Role.OP] if len(op) else {}
     recorded = {int(device_op[row]): args for row, args in by_device_row.items()}
     counterparts = _unmatched_counterparts(ops, op)
     node = OpRows(np.array([counterparts.get(row, row) for row in op.tolist()], np.int64))
-    number = ops.rf_id[node]
-    transfers = Transfers(ops, recorded, op, node, _requests_by_number(ops, number), number > 0)
+    number, requests = ops.rf_id[node], _named(ops, REQUEST)
+    requests = OpRows(requests[ops.rf_id[requests] > 0])
+    requests = OpRows(requests[np.argsort(ops.rf_id[requests], kind="stable")])
+    last = np.searchsorted(ops.rf_id[requests], number, side="right") - 1
+    request = RowMap(requests)[np.where(number > 0, last, -1)]
+    transfers = Transfers(ops, recorded, op, node, request, number > 0)
     transfers.request[~transfers.has_request_id] = _requests_by_order(transfers)[~transfers.has_request_id]
     return transfers
 
@@ -149,18 +157,6 @@ def _unmatched_counterparts(ops: Ops, transfers: OpRows) -> dict[int, int]:
     return counterparts
 
 
-def _requests_by_number(ops: Ops, number: Int64) -> OpRows:
-    """Returns for each transfer's record function id the last request with a smaller one, -1 for none.
-
-    A request makes its transfers before anything else.
-    """
-    requests = _named(ops, REQUEST)
-    requests = OpRows(requests[ops.rf_id[requests] > 0])
-    requests = OpRows(requests[np.argsort(ops.rf_id[requests], kind="stable")])
-    last = np.searchsorted(ops.rf_id[requests], number, side="right") - 1
-    return RowMap(requests)[np.where(number > 0, last, -1)]
-
-
 def _requests_by_order(transfers: Transfers) -> OpRows:
     """Returns for each transfer the earliest request of its name that began before it and has no other, -1 for none."""
     ops, requests = transfers.ops, _timed(transfers.ops, REQUEST).tolist()
@@ -181,58 +177,42 @@ def _requests_by_order(transfers: Transfers) -> OpRows:
 def host_communications(
     transfers: Transfers, groups: list[ProcessGroup]
 ) -> tuple[list[Communication], CommunicationRows]:
-    """Returns the communications of the host, and for each op the row of its own, -1 for none. O(n)."""
+    """Returns the communications of the host, and for each op the row of its own, -1 for none. O(n).
+
+    The tensors of a transfer are those of its host node if that has any. Its request tells the peer or root, the tag
+    and the output.
+    """
     ops, recorded = transfers.ops, transfers.recorded
     row = CommunicationRows(np.full(len(ops), -1, np.int64))
     row[transfers.op] = np.arange(len(transfers))
     columns = (transfers.op.tolist(), transfers.node.tolist(), transfers.request.tolist(), transfers.names)
+    group = groups[0] if groups else ProcessGroup("")
+    of_group = {"group": group.name, "description": group.description, "group_size": group.size, "ranks": group.ranks}
     communications: list[Communication] = []
     for op, node, request, name in zip(*columns, strict=True):
-        of_transfer = _from_tensors(ops, node) or (from_device(recorded[op]) if op in recorded else UNKNOWN)
+        count = elements(ops.inputs[node]) if ops.recorded_by_host[node] else -1
+        transfer = from_device(recorded[op]) if count < 0 and op in recorded else UNKNOWN
+        if count >= 0:
+            transfer = Communication(dtype=dtype_of(ops.inputs[node]), in_elements=count)
         if request >= 0:
-            of_transfer = _with_request(of_transfer, ops, request, name, recorded.get(request))
-        communications.append(_in_group(of_transfer, name, groups))
+            kind, numbers = plain(ops.name[request]), scalars(transfers, request, "Int")
+            message, rooted = kind.startswith(("send", "recv")), kind.startswith(ROOTED) and kind.startswith(name)
+            transfer = msgspec.structs.replace(
+                transfer,
+                out_elements=elements(ops.outputs[request]),
+                group_rank=integer(numbers[0], -1) if numbers and (message or rooted) else -1,
+                tag=integer(numbers[1], -1) if message and len(numbers) > 1 else -1,
+            )
+        in_elements = 0 if name == "barrier" else transfer.in_elements
+        communications.append(msgspec.structs.replace(transfer, name=name, in_elements=in_elements, **of_group))
     return communications, row
 
 
-def _from_tensors(ops: Ops, node: int) -> Communication | None:
-    """Returns dtype and elements of the tensors of a transfer's host node; None where it has none."""
-    count = elements(ops.inputs[node]) if ops.recorded_by_host[node] else -1
-    return Communication(dtype=dtype_of(ops.inputs[node]), in_elements=count) if count >= 0 else None
-
-
-def _with_request(
-    transfer: Communication, ops: Ops, request: int, name: str, args: kineto.Args | None
-) -> Communication:
-    """Returns the arguments of a transfer, completed by its request: peer or root, tag, and output elements."""
-    kind = plain(ops.name[request])
-    numbers = _numbers_of(ops, request, args)
-    message, rooted = kind.startswith(("send", "recv")), kind.startswith(ROOTED) and kind.startswith(name)
-    return msgspec.structs.replace(
-        transfer,
-        out_elements=elements(ops.outputs[request]),
-        group_rank=numbers[0] if numbers and (message or rooted) else -1,
-        tag=numbers[1] if message and len(numbers) > 1 else -1,
-    )
-
-
-def _numbers_of(ops: Ops, request: int, args: kineto.Args | None) -> list[int]:
-    """Returns the whole numbers among a request's arguments, in order."""
+def scalars(transfers: Transfers, request: int, kind: str) -> list[Any]:
+    """Returns the values of a kind ("Int" or "Bool") among a request's arguments, in order; some are texts."""
+    ops, args = transfers.ops, transfers.recorded.get(request)
     if ops.recorded_by_host[request]:
         values, types = argument_lists(ops.inputs[request], "values", "types")
-        return [integer(value, -1) for value, kind in zip(values, types, strict=False) if kind == "Int"]
-    concrete = listed(args.concrete_inputs) if args else []
-    return [integer(text, -1) for text in concrete if isinstance(text, str) and re.fullmatch(r"-?\d+", text)]
-
-
-def _in_group(transfer: Communication, name: str, groups: list[ProcessGroup]) -> Communication:
-    group = groups[0] if groups else ProcessGroup("")
-    return msgspec.structs.replace(
-        transfer,
-        name=name,
-        in_elements=0 if name == "barrier" else transfer.in_elements,
-        group=group.name,
-        description=group.description,
-        group_size=group.size,
-        ranks=group.ranks,
-    )
+        return [value for value, of_kind in zip(values, types, strict=False) if of_kind == kind]
+    texts = listed(args.concrete_inputs) if args else []
+    return [text for text in texts if isinstance(text, str) and SCALARS[kind].fullmatch(text)]
