@@ -7,7 +7,7 @@ Times are in ns, on the trace's own clock.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from functools import partial
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
@@ -33,13 +33,7 @@ from ...schema.linked import (
 from ...schema.reasons import Reason
 from .device_rows import (
     ANNOTATIONS,
-    RecordedActivities,
-    RecordedCalls,
-    RecordedEvents,
-    RecordedOps,
-    RecordedPython,
-    RecordedQueueEvents,
-    RecordedSyncs,
+    TABLES,
     Role,
     role_of,
 )
@@ -56,48 +50,30 @@ GIGA, FASTEST = 10**9, 10**9
 ALL_STREAMS = (1 << 32) - 1
 BUILT_IN = "<built-in"
 """The start of names of functions that are not Python; they hold addresses, which differ from run to run."""
-RECORDS = {
-    Role.OP: RecordedOps,
-    Role.CALL: RecordedCalls,
-    Role.ACTIVITY: RecordedActivities,
-    Role.SYNC: RecordedSyncs,
-    Role.EVENT_RECORD: RecordedEvents,
-    Role.DEVICE_WAIT: RecordedQueueEvents,
-    Role.PYTHON: RecordedPython,
-}
+
+
+def _arguments(*same: str, **renamed: str) -> dict[str, str]:
+    return {name: name for name in same} | renamed
+
+
 INTEGERS = {
-    Role.OP: {
-        "external_id": ("external_id", 0),
-        "rf_id": ("record_function_id", 0),
-        "event_index": ("ev_idx", -1),
-        "sequence": ("sequence", -1),
-        "forward_thread": ("forward_thread", 0),
-    },
-    Role.CALL: {"correlation": ("correlation", 0), "external_id": ("external_id", 0)},
-    Role.ACTIVITY: {"correlation": ("correlation", 0), "external_id": ("external_id", 0)}
-    | {name: (name, -1) for name in ("device", "stream", "graph_node", "bytes", "size")},
-    Role.SYNC: {
-        "correlation": ("correlation", 0),
-        "device": ("device", -1),
-        "stream": ("stream", -1),
-        "wait_stream": ("wait_stream", -1),
-        "record_correlation": ("wait_record", -1),
-        "event": ("wait_event", -1),
-    },
-    Role.EVENT_RECORD: {"correlation": ("correlation", 0), "stream": ("stream", -1), "event": ("event", -1)},
-    Role.DEVICE_WAIT: {
-        "device": ("device", -1),
-        "stream": ("stream", -1),
-        "awaited": ("wait_stream", -1),
-        "sequence": ("queue_sequence", -1),
-    },
+    Role.OP: _arguments("external_id", "sequence", "forward_thread", rf_id="record_function_id", event_index="ev_idx"),
+    Role.CALL: _arguments("correlation", "external_id"),
+    Role.ACTIVITY: _arguments("correlation", "external_id", "device", "stream", "graph_node", "bytes", "size"),
+    Role.SYNC: _arguments(
+        "correlation", "device", "stream", "wait_stream", record_correlation="wait_record", event="wait_event"
+    ),
+    Role.EVENT_RECORD: _arguments("correlation", "stream", "event"),
+    Role.DEVICE_WAIT: _arguments("device", "stream", awaited="wait_stream", sequence="queue_sequence"),
 }
-"""The columns that are arguments, by role: the argument, and the value of a missing one."""
+"""The columns that are arguments, by role, and which argument each is."""
+ZERO_IF_MISSING = ("correlation", "external_id", "rf_id", "forward_thread")
+"""Columns whose values are 0 where the argument is missing; others are -1 there."""
 LAUNCH = "ac2g"
 STARTS = "s"
 REPEATED = 0.1
 """Share of flows above which the file holds several processes: one process may use an id again."""
-TABLES = (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD, Role.DEVICE_WAIT)
+NO_WORK = (Role.PYTHON, Role.IGNORED, Role.UNKNOWN)
 LABELS = ("process_labels", "process_name")
 RECORDING = "Trace"
 """The category of the profiler's own row, which lasts as long as it recorded."""
@@ -144,17 +120,18 @@ class EventRows:
             self._columns["lane"].add(integers([event.tid for event in events], -1))
             self._columns["bandwidth"].add(_bytes_per_second([args.bandwidth for args in arguments]))
         sources = INTEGERS[self._role]
-        values = zip(*map(attrgetter(*(argument for argument, _ in sources.values())), arguments), strict=True)
-        for (name, (_, missing)), column in zip(sources.items(), values, strict=True):
-            self._columns[name].add(integers(column, missing))
+        for name, column in zip(sources, zip(*map(attrgetter(*sources.values()), arguments), strict=True), strict=True):
+            self._columns[name].add(integers(column, 0 if name in ZERO_IF_MISSING else -1))
         names = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
         communicating = {
             row: args
             for row, (event, args) in enumerate(zip(events, arguments, strict=True), self.count)
             if args.collective is not None or args.group_name is not None or event.name in names
         }
-        for args in communicating.values():
-            _read_lists(args, oddities)
+        for args, name in product(communicating.values(), LISTS):
+            numbers = integer_list(getattr(args, name))
+            oddities[Reason.UNREADABLE_LISTS] += numbers is None
+            setattr(args, name, numbers or None)
         self.communication.add(communicating)
         oddities[Reason.STILL_RUNNING] += sum(args.finished is False for args in arguments)
 
@@ -167,7 +144,7 @@ class EventRows:
         return ExactTimes(self.column(name), self.column(f"digits of {name}"))
 
     def table(self, pad: dict[str, bool]) -> Any:
-        """Returns the record of the role, of `RECORDS`.
+        """Returns the record of the role, of `TABLES`.
 
         `pad` says which of `start` and `duration` were written without the zeros before their ns.
         """
@@ -177,61 +154,38 @@ class EventRows:
         end = start + np.where(duration == ABSENT, 0, np.maximum(duration, 0))
         columns: dict[str, Any] = {"name": self.name.column(), "start": start, "end": end}
         columns |= {name: self.column(name) for name in ("process", "thread", *INTEGERS.get(self._role, ()))}
-        if derived := DERIVED.get(self._role):
-            columns |= derived(self, columns)
-        record = RECORDS[self._role]
+        self._derive(columns)
+        record = TABLES[self._role].record
         return record(**{field.name: columns[field.name] for field in fields(record)})
 
+    def _derive(self, columns: dict[str, Any]) -> None:
+        """Adds, in place, the columns that are not as the file says. A stream of -1 means all or unknown."""
 
-def _of_ops(rows: EventRows, columns: dict[str, Any]) -> dict[str, Any]:
-    annotation = rows.category.column().where(lambda name: name.lower() in ANNOTATIONS)
-    none = Categorical(np.zeros(rows.count, np.int32), [""])
-    return {"annotation": annotation, "arguments": rows.arguments.column() if rows.keeps_arguments else none}
+        def known(name: str, otherwise: Int64) -> Int64:
+            return np.where(columns[name] < 0, otherwise, columns[name])
 
-
-def _of_activities(rows: EventRows, columns: dict[str, Any]) -> dict[str, Any]:
-    category, bandwidth = rows.category.column(), rows.column("bandwidth")
-    lowered = Categorical.of(name.lower() for name in category.table)
-    return {
-        "category": Categorical(lowered.codes[category.codes], lowered.table),
-        "bandwidth": bandwidth,
-        "device": np.where(columns["device"] < 0, columns["process"], columns["device"]),
-        "stream": np.where(columns["stream"] < 0, rows.column("lane"), columns["stream"]),
-        "size": np.where(columns["bytes"] < 0, columns["size"], columns["bytes"]),
-    }
-
-
-def _of_syncs(rows: EventRows, columns: dict[str, Any]) -> dict[str, Any]:
-    """A stream of -1 means all or unknown."""
-    streams = {name: columns[name] for name in ("stream", "wait_stream", "event")}
-    known = {name: np.where(column == ALL_STREAMS, -1, column) for name, column in streams.items()}
-    return {"kind": rows.sync_kind.column(), **known}
-
-
-def _of_queues(rows: EventRows, columns: dict[str, Any]) -> dict[str, Any]:
-    return {"device": np.where(columns["device"] < 0, columns["process"], columns["device"])}
-
-
-def _of_python(rows: EventRows, columns: dict[str, Any]) -> dict[str, Any]:
-    """Without calls of built-in functions."""
-    names = columns["name"]
-    is_chosen = ~names.where(lambda name: name.startswith(BUILT_IN))
-    used, code = np.unique(names.codes[is_chosen], return_inverse=True)
-    chosen = {name: column[is_chosen] for name, column in columns.items() if name != "name"}
-    return {
-        **chosen,
-        "name": Categorical(code.reshape(-1).astype(np.int32), [names.table[used_code] for used_code in used.tolist()]),
-    }
-
-
-DERIVED: dict[Role, Callable[[EventRows, dict[str, Any]], dict[str, Any]]] = {
-    Role.OP: _of_ops,
-    Role.ACTIVITY: _of_activities,
-    Role.SYNC: _of_syncs,
-    Role.DEVICE_WAIT: _of_queues,
-    Role.PYTHON: _of_python,
-}
-"""What the columns of a role are beside, or in place of, what the file says."""
+        if self._role in (Role.ACTIVITY, Role.DEVICE_WAIT):
+            columns["device"] = known("device", columns["process"])
+        if self._role is Role.OP:
+            columns["annotation"] = self.category.column().where(lambda name: name.lower() in ANNOTATIONS)
+            none = Categorical(np.zeros(self.count, np.int32), [""])
+            columns["arguments"] = self.arguments.column() if self.keeps_arguments else none
+        elif self._role is Role.ACTIVITY:
+            category = self.category.column()
+            lowered = Categorical.of(name.lower() for name in category.table)
+            columns["category"] = Categorical(lowered.codes[category.codes], lowered.table)
+            columns["stream"], columns["size"] = known("stream", self.column("lane")), known("bytes", columns["size"])
+            columns["bandwidth"] = self.column("bandwidth")
+        elif self._role is Role.SYNC:
+            columns["kind"] = self.sync_kind.column()
+            for name in ("stream", "wait_stream", "event"):
+                columns[name] = np.where(columns[name] == ALL_STREAMS, -1, columns[name])
+        elif self._role is Role.PYTHON:
+            is_python = ~columns["name"].where(lambda name: name.startswith(BUILT_IN))
+            columns |= {name: column[is_python] for name, column in columns.items() if name != "name"}
+            used, code = np.unique(columns["name"].codes[is_python], return_inverse=True)
+            names = [columns["name"].table[name] for name in used.tolist()]
+            columns["name"] = Categorical(code.reshape(-1).astype(np.int32), names)
 
 
 def _bytes_per_second(values: Sequence[Any]) -> Int64:
@@ -241,14 +195,6 @@ def _bytes_per_second(values: Sequence[Any]) -> Int64:
     bytes_per_second = np.full(len(values), -1, np.int64)
     bytes_per_second[is_valid] = np.rint(speeds[is_valid] * GIGA)
     return bytes_per_second
-
-
-def _read_lists(args: kineto.Args, oddities: Counts) -> None:
-    """Replaces the texts of recorded lists by lists. Counts those that cannot be read in `oddities`."""
-    for name in LISTS:
-        numbers = integer_list(getattr(args, name))
-        oddities[Reason.UNREADABLE_LISTS] += numbers is None
-        setattr(args, name, numbers or None)
 
 
 def _argument_lists(args: kineto.Args, oddities: Counts) -> str:
@@ -307,12 +253,14 @@ class DeviceEvents:
     """
 
     def __init__(self, arguments: bool, modules: bool = False) -> None:
-        tables = (*TABLES, Role.PYTHON) if modules else TABLES
-        self.rows = {role: EventRows(role, arguments and role is Role.OP) for role in tables}
+        self.rows = {
+            role: EventRows(role, arguments and role is Role.OP)
+            for role in TABLES
+            if modules or role is not Role.PYTHON
+        }
         self.flows = LaunchFlows()
         self.labels: list[tuple[int, str]] = []
-        self.skipped = Counts()
-        self.oddities = Counts()
+        self.skipped, self.oddities = Counts(), Counts()
         self.read = self.ignored = 0
         self.recording_start: int | None = None
         self._exact = False
@@ -351,14 +299,17 @@ class DeviceEvents:
         for event in events:
             if event.ph == "X":
                 if event.cat not in append_to:
-                    append_to[event.cat] = _append_for(event.cat, by_role)
+                    append_to[event.cat] = by_role[role_of(event.cat)].append
                 append_to[event.cat](event)
-            elif event.ph in BEGIN_AND_END and role_of(event.cat) in TABLES:
+            elif event.ph in BEGIN_AND_END and role_of(event.cat) not in NO_WORK:
                 self.skipped[Reason.BEGIN_AND_END_ROWS] += 1
             else:
                 self.ignored += 1
                 if event.ph == "M" and event.name in LABELS and event.args:
                     self.labels.append((identity(event.pid), str(event.args.name or event.args.labels or "")))
+        activities = by_role[Role.ACTIVITY]
+        for role in (Role.ACTIVITY, Role.DEVICE_WAIT):
+            by_role[role] = [event for event in activities if role_of(event.cat, event.name) is role]
         self.flows.add(events)
         self.read += len(events)
         return by_role
@@ -376,17 +327,6 @@ class DeviceEvents:
             events = [event for event, is_usable in zip(events, usable.tolist(), strict=True) if is_usable]
             start, duration = (ExactTimes(times.ns[usable], times.digits[usable]) for times in (start, duration))
         table.add(events, start, duration, self.oddities)
-
-
-def _append_for(category: str | None, by_role: dict[Role, list[Event]]) -> Callable[[Event], None]:
-    """Returns a function that appends a row of a category to the rows of its role."""
-    role = role_of(category)
-    # the role of an activity may depend on its name
-    return by_role[role].append if role is not Role.ACTIVITY else partial(_append_by_name, by_role)
-
-
-def _append_by_name(by_role: dict[Role, list[Event]], event: Event) -> None:
-    by_role[role_of(event.cat, event.name)].append(event)
 
 
 def _times(stamps: list[Any], exact: bool) -> ExactTimes:

@@ -73,7 +73,7 @@ _ROLES = {
     ),
 }  # fmt: skip
 
-_SKIPPED_PHASES = {PYTHON: "X", INSTANT: "i"}
+_PHASES = {PYTHON: b"X", INSTANT: b"i"}
 
 
 def skip_categories(*read: str) -> "re.Pattern[bytes] | None":
@@ -82,16 +82,10 @@ def skip_categories(*read: str) -> "re.Pattern[bytes] | None":
     It matches rows as profilers write them, with the comma after them. It does not match rows of the categories that
     are `read`, and is None where all are.
     """
-    rows = b"|".join(
-        rb'"%b"\s*,\s*"cat"\s*:\s*"%b"' % (phase.encode(), category.encode())
-        for category, phase in _SKIPPED_PHASES.items()
-        if category not in read
-    )
-    if not rows:
-        return None
-    return re.compile(
-        rb'\{\s*"ph"\s*:\s*(?:' + rows + rb')[^{]*(?:(?<="args":)|(?<="args": ))\{[^}]*\}\s*\}\s*,',
-    )
+    skipped = [(phase, category.encode()) for category, phase in _PHASES.items() if category not in read]
+    rows = b"|".join(rb'"%b"\s*,\s*"cat"\s*:\s*"%b"' % row for row in skipped)
+    pattern = rb'\{\s*"ph"\s*:\s*(?:' + rows + rb')[^{]*(?:(?<="args":)|(?<="args": ))\{[^}]*\}\s*\}\s*,'
+    return re.compile(pattern) if rows else None
 
 
 ROLE_OF_CATEGORY = {category: role for role, categories in _ROLES.items() for category in categories}
@@ -222,21 +216,22 @@ class RecordedPython(SummaryRepr):
     end: Int64
 
 
-TABLE_OF_ROLE = {
-    Role.OP: "ops",
-    Role.CALL: "calls",
-    Role.ACTIVITY: "activities",
-    Role.SYNC: "syncs",
-    Role.EVENT_RECORD: "event_records",
-    Role.DEVICE_WAIT: "queue_events",
-    Role.PYTHON: "python",
+class Table(NamedTuple):
+    """The table of a device trace that holds the rows of a role: its name there, and its record."""
+
+    name: str
+    record: type[SummaryRepr]
+
+
+TABLES = {
+    Role.OP: Table("ops", RecordedOps),
+    Role.CALL: Table("calls", RecordedCalls),
+    Role.ACTIVITY: Table("activities", RecordedActivities),
+    Role.SYNC: Table("syncs", RecordedSyncs),
+    Role.EVENT_RECORD: Table("event_records", RecordedEvents),
+    Role.DEVICE_WAIT: Table("queue_events", RecordedQueueEvents),
+    Role.PYTHON: Table("python", RecordedPython),
 }
-"""The table of a device trace that holds the rows of a role."""
-
-
-def no_queue_events() -> RecordedQueueEvents:
-    """Returns a table without rows."""
-    return RecordedQueueEvents(*np.empty((6, 0), np.int64))
 
 
 @dataclass(slots=True, repr=False)
@@ -266,7 +261,7 @@ class DeviceTrace(SummaryRepr):
     syncs: RecordedSyncs
     event_records: RecordedEvents
     communication: dict[Role, JsonRecords[kineto.Args]]
-    queue_events: RecordedQueueEvents = field(default_factory=no_queue_events)
+    queue_events: RecordedQueueEvents = field(default_factory=lambda: RecordedQueueEvents(*np.empty((6, 0), np.int64)))
     python: RecordedPython | None = None
     labels: list[tuple[int, str]] = field(default_factory=list)
     merged: list[MergedRank] = field(default_factory=list)
@@ -284,11 +279,8 @@ class DeviceTrace(SummaryRepr):
 
     def summary(self) -> Summary:
         """Returns the path of the file and the numbers of its rows."""
-        ops, calls, activities = len(self.ops.start), len(self.calls.start), len(self.activities.start)
-        lines = {
-            "rows": format_counts({"ops": ops, "calls": calls, "activities": activities}),
-            "notes": str(len(self.notes)),
-        }
+        rows = {name: len(getattr(self, name).start) for name in ("ops", "calls", "activities")}
+        lines = {"rows": format_counts(rows), "notes": str(len(self.notes))}
         return Summary(f"DeviceTrace: {self.path}", lines)
 
     @property
@@ -309,12 +301,11 @@ def select(device: DeviceTrace, **masks: Bool) -> DeviceTrace:
     """Returns the rows that the masks keep; nothing is counted.
 
     The masks are named as the tables of a device trace are: `ops`, `calls`, `activities`, `syncs`, `event_records`,
-    `python`. Of tables without a mask all rows are kept.
+    `queue_events`, `python`. Of tables without a mask all rows are kept.
     """
     tables = {name: select_rows(getattr(device, name), mask) for name, mask in masks.items()}
-    mask_of = {Role.OP: masks.get("ops"), Role.ACTIVITY: masks.get("activities")}
     communication = {
-        role: records if (mask := mask_of[role]) is None else records.take(mask)
+        role: records.take(mask) if (mask := masks.get(TABLES[role].name)) is not None else records
         for role, records in device.communication.items()
     }
     return replace(device, **tables, communication=communication)
@@ -322,36 +313,31 @@ def select(device: DeviceTrace, **masks: Bool) -> DeviceTrace:
 
 def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
-    op, call = OpRows(_new_rows(kept_rows.ops)), CallRows(_new_rows(kept_rows.calls))
-    activity = ActivityRows(_new_rows(kept_rows.activities))
     ops = replace(linked.ops, **columns_at(linked.ops, kept_rows.ops), extra=linked.ops.extra.take(kept_rows.ops))
     calls = select_rows(linked.calls, kept_rows.calls)
     activities = select_rows(linked.activities, kept_rows.activities)
     used = np.zeros(len(linked.communications), np.bool_)
     for rows in (ops.communication_row, activities.communication_row):
         used[rows[rows >= 0]] = True
-    communication = CommunicationRows(_new_rows(used))
-    device, host = linked.device_waits, linked.host_waits
-    device = select_rows(device, kept_rows.activities[device.target_row])
-    host = select_rows(host, kept_rows.calls[host.call_row])
+    new_rows = (np.where(kept, np.cumsum(kept) - 1, -1) for kept in (*kept_rows, used))
+    op, call, activity, communication = next(new_rows), next(new_rows), next(new_rows), next(new_rows)
+    of_op, of_call, of_activity = RowMap(OpRows(op)), RowMap(CallRows(call)), RowMap(ActivityRows(activity))
+    of_communication = RowMap(CommunicationRows(communication))
+    device = select_rows(linked.device_waits, kept_rows.activities[linked.device_waits.target_row])
+    host = select_rows(linked.host_waits, kept_rows.calls[linked.host_waits.call_row])
     return replace(
         linked,
-        ops=replace(ops, communication_row=RowMap(communication)[ops.communication_row]),
-        calls=replace(calls, op_row=RowMap(op)[calls.op_row]),
+        ops=replace(ops, communication_row=of_communication[ops.communication_row]),
+        calls=replace(calls, op_row=of_op[calls.op_row]),
         activities=replace(
             activities,
-            call_row=RowMap(call)[activities.call_row],
-            op_row=RowMap(op)[activities.op_row],
-            communication_row=RowMap(communication)[activities.communication_row],
+            call_row=of_call[activities.call_row],
+            op_row=of_op[activities.op_row],
+            communication_row=of_communication[activities.communication_row],
         ),
         device_waits=replace(
-            device, source_row=RowMap(activity)[device.source_row], target_row=RowMap(activity)[device.target_row]
+            device, source_row=of_activity[device.source_row], target_row=of_activity[device.target_row]
         ),
-        host_waits=replace(host, call_row=RowMap(call)[host.call_row], source_row=RowMap(activity)[host.source_row]),
+        host_waits=replace(host, call_row=of_call[host.call_row], source_row=of_activity[host.source_row]),
         communications=[linked.communications[row] for row in np.flatnonzero(used).tolist()],
     )
-
-
-def _new_rows(is_kept: Bool) -> Int64:
-    """Returns for each row its number among the kept ones, -1 for the others."""
-    return np.where(is_kept, np.cumsum(is_kept) - 1, -1)

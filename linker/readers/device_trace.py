@@ -25,7 +25,7 @@ from ...schema.reasons import Reason
 from .device_events import DeviceEvents, unpadded
 from .device_rows import (
     PYTHON,
-    TABLE_OF_ROLE,
+    TABLES,
     DeviceTrace,
     RecordedActivities,
     RecordedCalls,
@@ -58,7 +58,6 @@ KEYS = {
     "queue_events": ("device", "stream", "awaited", "sequence"),
 }  # fmt: skip
 """The columns by which rows of equal starts are sorted, after their length: longer ops enclose shorter ones."""
-ROLES = {"ops": Role.OP, "activities": Role.ACTIVITY}
 Table = RecordedOps | RecordedCalls | RecordedActivities | RecordedSyncs | RecordedQueueEvents
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMING = b'_raw"'
@@ -106,11 +105,9 @@ def within_a_recording(device: DeviceTrace) -> DeviceTrace:
     middle = int(work[len(work) // 2])
     if device.recording_start is not None and abs(device.recording_start - middle) > LONGEST_RECORDING:
         device = replace(device, recording_start=None)
-    near = {name: _near(getattr(device, name).start, middle) for name in ("ops", "calls", "activities", "syncs")}
-    if device.python is not None:
-        near["python"] = _near(device.python.start, middle)
-    queued = _near(device.queue_events.start, middle)
-    dropped = sum(int((~rows).sum()) for rows in (*near.values(), queued))
+    names = ("ops", "calls", "activities", "syncs", "queue_events", *(["python"] if device.python is not None else []))
+    near = {name: np.abs(getattr(device, name).start - middle) <= LONGEST_RECORDING for name in names}
+    dropped = sum(int((~rows).sum()) for rows in near.values())
     if not dropped:
         return device
     device.skipped[Reason.UNUSABLE_TIME] += dropped
@@ -118,11 +115,7 @@ def within_a_recording(device: DeviceTrace) -> DeviceTrace:
         f"{device.path}: {dropped} events begin more than a year from the middle of the trace and are left out; "
         "their times are in another unit, or of another clock; give ts in µs of one clock"
     )
-    return select(replace(device, queue_events=select_rows(device.queue_events, queued)), **near)
-
-
-def _near(start: Int64, middle: int) -> Bool:
-    return np.abs(start - middle) <= LONGEST_RECORDING
+    return select(device, **near)
 
 
 def without_duplicates(device: DeviceTrace) -> DeviceTrace:
@@ -137,7 +130,8 @@ def without_duplicates(device: DeviceTrace) -> DeviceTrace:
     copied["calls"] &= calls.correlation != 0
     copied["activities"] &= activities.correlation != 0
     if not (activities.start % 1000).any():
-        copied["activities"] &= ~_launched_with_others(activities.correlation, copied["activities"])
+        launched, times = np.unique(activities.correlation[~copied["activities"]], return_counts=True)
+        copied["activities"] &= ~np.isin(activities.correlation, launched[times > 1])
     count = sum(int(rows.sum()) for rows in copied.values())
     if not count:
         return device
@@ -161,24 +155,19 @@ def _repeated(table: Any, names: Sequence[str]) -> Bool:
     return repeated
 
 
-def _launched_with_others(correlation: Int64, copied: Bool) -> Bool:
-    """Returns which rows share their correlation with several rows that are no duplicates."""
-    launched, count = np.unique(correlation[~copied], return_counts=True)
-    return np.isin(correlation, launched[count > 1])
-
-
 def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
     """Returns the trace with rows of equal starts in the order of `KEYS`. O(n log n), linear if starts are nearly
     sorted.
     """
     tables, communication = dict[str, Any](), dict(device.communication)
     for name, keys in KEYS.items():
-        table = getattr(device, name)
-        order = _order(table, keys)
-        if order is not None:
-            tables[name] = select_rows(table, order)
-            if (role := ROLES.get(name)) in communication:
-                communication[role] = _moved(communication[role], order)
+        if (order := _order(getattr(device, name), keys)) is not None:
+            tables[name] = select_rows(getattr(device, name), order)
+            for role, records in device.communication.items():
+                if TABLES[role].name == name:
+                    new_row = np.argsort(order)[records.rows]
+                    by_row = np.argsort(new_row)
+                    communication[role] = JsonRecords(new_row[by_row], records.encoded.take(by_row), records.kind)
     return replace(device, **tables, communication=communication)
 
 
@@ -205,15 +194,6 @@ def _numbers(column: Int64 | Categorical, rows: Int64) -> Int64:
     used, code = np.unique(column.codes[rows], return_inverse=True)
     by_text = sorted(range(len(used)), key=lambda position: column.table[used[position]])
     return np.argsort(np.array(by_text, np.int64))[code.reshape(-1)]
-
-
-def _moved(records: "JsonRecords[kineto.Args]", order: Int64) -> "JsonRecords[kineto.Args]":
-    """Returns the records by the new numbers of their rows."""
-    new_row = np.empty(len(order), np.int64)
-    new_row[order] = np.arange(len(order))
-    rows = new_row[records.rows]
-    by_row = np.argsort(rows)
-    return JsonRecords(rows[by_row], records.encoded.take(by_row), records.kind)
 
 
 def read_device_trace(
@@ -253,76 +233,47 @@ def read_device_trace(
         if is_database(path):
             return within_a_recording(read_rocpd(path))
         damage = Damage(path, "device events", strict)
-        events = DeviceEvents(arguments, modules)
+        events, is_renamed = DeviceEvents(arguments, modules), False
         with open_input(path, protected=True) as stream:
             skipped = None if strict else skip_categories(*keep_categories, *([PYTHON] if modules else []))
             reader: ArrayReader[kineto.Event] = ArrayReader(
                 stream, path, "traceEvents", kineto.Event, on_progress, damage=damage, skip_pattern=skipped
             )
-            is_renamed = _collect(events, reader, tee)
-        top = _top_level(reader)
-        _check_content(events, damage)
-        trace = with_ties_in_order(without_duplicates(within_a_recording(_trace(path, top, events))))
-        trace.skipped.add(damage.dropped)
-        trace.oddities.add(damage.oddities)
-        trace.notes += damage.notes
-        trace.ends_early = damage.ends_early
-        trace.merge_marks += _merge_marks(events, reader.document, is_renamed)
-        return trace
+            for piece, decoded in reader:
+                is_renamed = is_renamed or (RENAMING in piece and RENAMED.search(piece) is not None)
+                events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
+                if tee is not None:
+                    tee(piece)
+        events.ignore(reader.skipped)
+        return _trace(events, reader, damage, is_renamed)
 
 
-def _collect(events: DeviceEvents, reader: ArrayReader[kineto.Event], tee: Callable[[bytes], object] | None) -> bool:
-    """Adds all events of the file. Returns whether a merging tool renamed arguments of any."""
-    is_renamed = False
-    for piece, decoded in reader:
-        is_renamed = is_renamed or (RENAMING in piece and RENAMED.search(piece) is not None)
-        events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], reader.path))
-        if tee is not None:
-            tee(piece)
-    events.ignore(reader.skipped)
-    return is_renamed
-
-
-def _top_level(reader: ArrayReader[kineto.Event]) -> kineto.DeviceFile:
-    """Returns what the file holds beside its events. Raises DataError for another file."""
+def _top_level(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Damage) -> kineto.DeviceFile:
+    """Returns what the file holds beside its events. Raises DataError for another file, and for one that has neither
+    ops nor activities.
+    """
+    document = reader.document
     if not reader.has_array:
-        what = _what_it_is(reader.document)
+        is_host = HOST_NODES.search(document)
+        what = "a host trace (it has nodes)" if is_host else kind_of_text(document, "traceEvents")
         raise DataError(f"{reader.path}: {what}; expected a Kineto device trace, as the PyTorch profiler writes it")
-    is_bare = reader.document.lstrip()[:1] == b"["
-    return kineto.DeviceFile() if is_bare else reader.top_level(kineto.DeviceFile)
-
-
-def _check_content(events: DeviceEvents, damage: Damage) -> None:
-    """Raises DataError where the file has neither ops nor activities."""
+    top = kineto.DeviceFile() if document.lstrip()[:1] == b"[" else reader.top_level(kineto.DeviceFile)
     if not events.rows[Role.OP].count and not events.rows[Role.ACTIVITY].count:
-        path = damage.path
         seen = f"; {damage.findings[0]}" if damage.findings else ""
         raise DataError(
-            f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
+            f"{reader.path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
         )
+    return top
 
 
-def _merge_marks(events: DeviceEvents, document: bytes, is_renamed: bool) -> list[str]:
-    """Returns what shows that several ranks were merged into the file."""
-    repeated = events.flows.repeated()
-    marks = (
-        ("several distributedInfo", len(DISTRIBUTED.findall(document)) > 1),
-        ("arguments renamed by a merging tool", is_renamed or RENAMED.search(document) is not None),
-        (f"{repeated} flows that start more than once", repeated > 0),
-    )
-    return [mark for mark, is_there in marks if is_there]
-
-
-def _what_it_is(document: bytes) -> str:
-    return "a host trace (it has nodes)" if HOST_NODES.search(document) else kind_of_text(document, "traceEvents")
-
-
-def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTrace:
+def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Damage, is_renamed: bool) -> DeviceTrace:
+    """Returns the trace of a file that was read. `is_renamed` says whether a merging tool renamed arguments."""
+    path, document, top = reader.path, reader.document, _top_level(events, reader, damage)
     pad = unpadded(events.rows.values())
     trace = DeviceTrace(
         path=path,
         **described(top),
-        **{TABLE_OF_ROLE[role]: rows.table(pad) for role, rows in events.rows.items()},
+        **{TABLES[role].name: rows.table(pad) for role, rows in events.rows.items()},
         communication={role: events.rows[role].communication.column() for role in (Role.OP, Role.ACTIVITY)},
         labels=events.labels,
         merged=top.merged,
@@ -331,7 +282,19 @@ def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTra
         recording_start=events.recording_start,
         read=events.read,
         ignored=events.ignored,
+        ends_early=damage.ends_early,
     )
     if any(pad.values()):
         trace.notes.append(f"{path}: its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so")
+    trace = with_ties_in_order(without_duplicates(within_a_recording(trace)))
+    trace.skipped.add(damage.dropped)
+    trace.oddities.add(damage.oddities)
+    trace.notes += damage.notes
+    repeated = events.flows.repeated()
+    marks = (
+        ("several distributedInfo", len(DISTRIBUTED.findall(document)) > 1),
+        ("arguments renamed by a merging tool", is_renamed or RENAMED.search(document) is not None),
+        (f"{repeated} flows that start more than once", repeated > 0),
+    )
+    trace.merge_marks += [mark for mark, is_there in marks if is_there]
     return trace
