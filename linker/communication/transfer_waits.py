@@ -106,8 +106,11 @@ def transfer_waits(transfers: Transfers, op_parent: OpRows, calls: Calls) -> Tra
     begun = [waits.of_transfer(*pair, known) for pair, known in zip(pairs, has_id, strict=True)]
     awaited = [wait for pair in pairs if (wait := waits.for_transfer(*pair)) is not None]
     unknown, unawaited = int((~is_timed).sum()), len(begun) - len(awaited)
-    oddities = {Reason.UNKNOWN_REQUEST: [-1] * unknown, Reason.TRANSFER_WITHOUT_WAIT: [-1] * unawaited}
-    return TransferWaits([*begun, *awaited], {**oddities})
+    oddities: dict[AnyReason, list[int]] = {
+        Reason.UNKNOWN_REQUEST: [-1] * unknown,
+        Reason.TRANSFER_WITHOUT_WAIT: [-1] * unawaited,
+    }
+    return TransferWaits([*begun, *awaited], oddities)
 
 
 def thread_gaps(ops: Ops, op_parent: OpRows, calls: Calls) -> Callable[[int], ThreadActivity]:

@@ -155,7 +155,7 @@ class EventRows:
         columns: dict[str, Any] = {"name": self.name.column(), "start": start, "end": end}
         columns |= {name: self.column(name) for name in ("process", "thread", *INTEGERS.get(self._role, ()))}
         self._derive(columns)
-        record = TABLES[self._role].record
+        record: Any = TABLES[self._role].record
         return record(**{field.name: columns[field.name] for field in fields(record)})
 
     def _derive(self, columns: dict[str, Any]) -> None:

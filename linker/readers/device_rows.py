@@ -5,6 +5,7 @@ a device or linked trace is a trace of its own, whose columns that refer to rows
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
@@ -220,7 +221,7 @@ class Table(NamedTuple):
     """The table of a device trace that holds the rows of a role: its name there, and its record."""
 
     name: str
-    record: type[SummaryRepr]
+    record: Callable[..., SummaryRepr]
 
 
 TABLES = {

@@ -97,10 +97,8 @@ class HostTrace(SummaryRepr):
     @staticmethod
     def without_nodes() -> "HostTrace":
         """Returns an empty trace, for a device trace that has no host trace."""
-        none, no_text = np.empty(0, np.int64), Categorical.of(())
-        return HostTrace(
-            "", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, BytesColumn.of(()), BytesColumn.of(())
-        )
+        none, no_text, no_bytes = np.empty(0, np.int64), Categorical.of(()), BytesColumn.of(())
+        return HostTrace("", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, no_bytes, no_bytes)
 
     def summary(self) -> Summary:
         """Returns the path of the file and the number of its nodes."""
@@ -126,17 +124,16 @@ def read_host_trace(path: InputFile, *, strict: bool = False, on_progress: OnPro
         DataError: The file is no host trace or holds no node; or it is damaged, with `strict`.
     """
     with path_of(path) as path:
-        damage = Damage(path, "host nodes", strict)
-        nodes = _Nodes()
+        damage, nodes = Damage(path, "host nodes", strict), _Nodes()
         with open_input(path, protected=True) as stream:
             reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, on_progress, damage=damage)
             for _, piece in reader:
                 nodes.add(piece)
-        if not reader.has_array or reader.document.lstrip()[:1] == b"[":
-            raise DataError(
-                f"{path}: {_what_it_is(reader.document)}; expected a PyTorch Execution Trace, as "
-                "ExecutionTraceObserver writes it"
-            )
+        is_list = reader.document.lstrip()[:1] == b"["
+        if not reader.has_array or is_list:
+            is_device = is_list or DEVICE_EVENTS.search(reader.document)
+            what = "a device trace (it has traceEvents)" if is_device else kind_of_text(reader.document, "nodes")
+            raise DataError(f"{path}: {what}; expected a PyTorch Execution Trace, as ExecutionTraceObserver writes it")
         if not len(nodes):
             seen = f" {damage.findings[0]}" if damage.findings else ""
             raise DataError(f"{path}: the host trace has no nodes; was anything recorded?{seen}")
@@ -144,24 +141,13 @@ def read_host_trace(path: InputFile, *, strict: bool = False, on_progress: OnPro
         trace = nodes.trace(path, top)
         trace.skipped.add(damage.dropped)
         trace.oddities.add(damage.oddities)
-        trace.notes += [*damage.notes, *_schema_notes(path, top.schema)]
+        trace.notes += damage.notes
+        version = re.match(r"(\d+)\.(\d+)\.(\d+)", top.schema)
+        if not version or tuple(map(int, version.groups())) > NEWEST_SCHEMA:
+            what = f"schema {top.schema[:40]!r} is not known here" if top.schema else "says no schema version"
+            trace.notes.append(f"{path}: {what}; read by the rules of {'.'.join(map(str, NEWEST_SCHEMA))}")
         trace.ends_early = damage.ends_early
         return trace
-
-
-def _what_it_is(document: bytes) -> str:
-    is_device = DEVICE_EVENTS.search(document) or document.lstrip()[:1] == b"["
-    return "a device trace (it has traceEvents)" if is_device else kind_of_text(document, "nodes")
-
-
-def _schema_notes(path: str, schema: str) -> list[str]:
-    """Returns a note on a schema newer than all known ones, which is read as the newest known one."""
-    version = re.match(r"(\d+)\.(\d+)\.(\d+)", schema)
-    if version and tuple(map(int, version.groups())) <= NEWEST_SCHEMA:
-        return []
-    newest = ".".join(map(str, NEWEST_SCHEMA))
-    what = f"schema {schema[:40]!r} is not known here" if schema else "says no schema version"
-    return [f"{path}: {what}; read by the rules of {newest}"]
 
 
 class _Nodes:
@@ -169,31 +155,39 @@ class _Nodes:
 
     def __init__(self) -> None:
         self._integers: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
-        self._categoricals = {"name": CategoricalBuilder(), "op_schema": CategoricalBuilder()}
+        self._names, self._schemas = CategoricalBuilder(), CategoricalBuilder()
         self._inputs, self._outputs = BytesColumnBuilder(), BytesColumnBuilder()
         self._extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
         self._oddities = Counts()
 
     def __len__(self) -> int:
-        return len(self._categoricals["name"])
+        return len(self._names)
 
     def add(self, nodes: list[host.Node]) -> None:
         attributes = self._attributes(nodes)
         for name, missing in INTEGERS.items():
             self._integers[name].add(integers(attributes[name], missing))
         self._integers["id"].add(integers([node.id for node in nodes], ABSENT))
-        self._integers["parent"].add(integers([_parent(node) for node in nodes], -1))
-        self._categoricals["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
-        self._categoricals["name"].add([node.name or "" for node in nodes])
-        inputs, outputs = [bytes(node.inputs) for node in nodes], [bytes(node.outputs) for node in nodes]
-        for row, (node, of_inputs, of_outputs) in enumerate(zip(nodes, inputs, outputs, strict=True)):
-            if of_inputs[:1] != b"{":
-                inputs[row] = self._arguments(of_inputs, node.input_shapes, node.input_types)
-            if of_outputs[:1] != b"{":
-                outputs[row] = self._arguments(of_outputs, node.output_shapes, node.output_types)
+        parents = [node.ctrl_deps if node.ctrl_deps is not None else node.parent for node in nodes]
+        parents = [parent[0] if isinstance(parent, list) and parent else parent for parent in parents]
+        self._integers["parent"].add(integers(parents, -1))
+        self._schemas.add([text if type(text) is str else "" for text in attributes[SCHEMA]])
+        self._names.add([node.name or "" for node in nodes])
+        inputs = [self._arguments(node.inputs, node.input_shapes, node.input_types) for node in nodes]
+        outputs = [self._arguments(node.outputs, node.output_shapes, node.output_types) for node in nodes]
         arguments = plain_arguments(inputs + outputs)
         self._inputs.add(usable_arguments(arguments[: len(nodes)], self._oddities))
         self._outputs.add(usable_arguments(arguments[len(nodes) :], self._oddities))
+
+    def _arguments(self, recorded: host.Raw, shapes: host.Raw, types: host.Raw) -> bytes:
+        """Returns the arguments as one JSON object; in a flat node three lists are recorded."""
+        values = bytes(recorded)
+        if values[:1] == b"{":
+            return values
+        if values[:1] == b"[":
+            return b'{"values":%b,"shapes":%b,"types":%b}' % (values, bytes(shapes), bytes(types))
+        self._oddities[Reason.NODES_WITHOUT_ARGUMENT_LISTS] += bool(values)
+        return NO_TENSORS
 
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
         """Returns the attributes that every node has, by name, and adds those that only some nodes have to `extra`."""
@@ -206,34 +200,26 @@ class _Nodes:
         self._extra.add({len(self) + row: attributes for row, attributes in further.items()})
         return columns
 
-    def _arguments(self, values: bytes, shapes: host.Raw, types: host.Raw) -> bytes:
-        """Returns the three lists of a flat node as one JSON object."""
-        if values[:1] == b"[":
-            return b'{"values":%b,"shapes":%b,"types":%b}' % (values, bytes(shapes), bytes(types))
-        self._oddities[Reason.NODES_WITHOUT_ARGUMENT_LISTS] += bool(values)
-        return NO_TENSORS
-
     def trace(self, path: str, top: host.HostFile) -> HostTrace:
-        def column(name: str) -> Int64:
-            return self._integers[name].column()
-
-        ids, parents, renumbered = _unique_ids(column("id"), column("parent"))
-        in_circles = rows_in_circles(ids, parents)
-        parents[in_circles] = -1
-        attributes: dict[str, Any] = {name: column(name) for name in INTEGERS}
+        columns: dict[str, Any] = {name: column.column() for name, column in self._integers.items()}
+        columns["id"], columns["parent"], renumbered = _unique_ids(columns["id"], columns["parent"])
+        in_circles = rows_in_circles(columns["id"], columns["parent"])
+        columns["parent"][in_circles] = -1
+        # times in ms, 0 for none and for times beyond any clock
+        start, finish = (
+            stamp if stamp is not None and abs(stamp) < FOREVER else 0 for stamp in (top.start_ts, top.finish_ts)
+        )
         pid = integer(top.pid, -1)
         return HostTrace(
             path=path,
             schema=top.schema,
             pid=pid if pid >= 0 else None,
             time=top.time,
-            start_ts=_clock(top.start_ts),
-            finish_ts=_clock(top.finish_ts),
-            id=ids,
-            parent=parents,
-            name=self._categoricals["name"].column(),
-            schema_text=self._categoricals["op_schema"].column(),
-            **attributes,
+            start_ts=start,
+            finish_ts=finish,
+            name=self._names.column(),
+            schema_text=self._schemas.column(),
+            **columns,
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
             extra=self._extra.column(),
@@ -241,16 +227,6 @@ class _Nodes:
                 {Reason.NODES_WITHOUT_ID: renumbered, Reason.NODES_IN_CIRCLES: len(in_circles)}
             ),
         )
-
-
-def _clock(stamp: float | None) -> float:
-    """Returns a time in ms, 0 for none and for times beyond any clock."""
-    return stamp if stamp is not None and abs(stamp) < FOREVER else 0
-
-
-def _parent(node: host.Node) -> Any:
-    parent = node.ctrl_deps if node.ctrl_deps is not None else node.parent
-    return parent[0] if isinstance(parent, list) and parent else parent
 
 
 def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:

@@ -8,11 +8,11 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Bool, Categorical, Int64, SummaryRepr
+from ...schema.columns import Bool, Categorical, Int64
 from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.json_stream import decode
 from ...schema.linked import LARGEST_ID, DeviceFile, MergedRank
@@ -28,8 +28,6 @@ OWN_FILES = "link each rank's own file"
 TIMES = ("start", "end")
 IDS = ("correlation", "record_correlation")
 
-AnyTable = TypeVar("AnyTable", bound=SummaryRepr)
-
 
 def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
     """Returns the ranks of each process or device of a merged trace, by its records or labels.
@@ -37,12 +35,12 @@ def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
     Several ranks may have the same device.
     """
     ranks: defaultdict[int, set[int]] = defaultdict(set)
-    for record in device.merged:
-        for process in record.processes:
-            ranks[process].add(record.rank)
-    for process, text in () if device.merged else device.labels:
-        if match := RANK.search(text):
-            ranks[process].add(int(match.group(1)))
+    pairs = [(process, record.rank) for record in device.merged for process in record.processes]
+    if not device.merged:
+        matches = ((process, RANK.search(text)) for process, text in device.labels)
+        pairs = [(process, int(match.group(1))) for process, match in matches if match]
+    for process, rank in pairs:
+        ranks[process].add(rank)
     return dict(ranks)
 
 
@@ -57,11 +55,9 @@ def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
         return device
     ranks = ranks_of_processes(device)
     labelled = sorted(set().union(*ranks.values()))
-    listing = (
-        f"ranks {', '.join(map(str, labelled[:16]))}{' …' if len(labelled) > 16 else ''}"
-        if labelled
-        else "ranks that it does not label"
-    )
+    listing = f"ranks {', '.join(map(str, labelled[:16]))}{' …' if len(labelled) > 16 else ''}"
+    if not labelled:
+        listing = "ranks that it does not label"
     if rank is None:
         raise DataError(
             f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); {OWN_FILES}",
@@ -104,24 +100,21 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
     hosts = np.concatenate((device.ops.process, device.calls.process))
     shared = hosts[np.isin(hosts, _processes_of(ranks, lambda of: rank in of and len(of) > 1))]
     _refuse_shared(device, rank, shared, "several ranks have the process")
-    tables = (
-        "ops",
-        "calls",
-        "activities",
-        "syncs",
-        "event_records",
-        *(("python",) if device.python is not None else ()),
-    )
-    masks = {name: np.isin(getattr(device, name).process, processes) for name in tables}
-    for name in ("activities", "syncs"):
-        masks[name] |= _launched(device, rank, ranks, masks["calls"], getattr(device, name))
-    notes = (
-        [f"{device.path}: what was left out of it is counted over all its ranks"]
-        if any(device.skipped.values())
-        else []
-    )
-    selected = select(device, **masks)
-    return replace(selected, rank=rank, labels=[], merged=[], merge_marks=[], notes=device.notes + notes)
+    tables = _tables(device)
+    masks = {name: np.isin(table.process, processes) for name, table in tables.items()}
+    for table, mask in ((device.activities, masks["activities"]), (device.syncs, masks["syncs"])):
+        mask |= _launched(device, rank, ranks, masks["calls"], table)
+    counted = f"{device.path}: what was left out of it is counted over all its ranks"
+    notes = [*device.notes, *([counted] if any(device.skipped.values()) else [])]
+    return replace(select(device, **masks), rank=rank, labels=[], merged=[], merge_marks=[], notes=notes)
+
+
+def _tables(device: DeviceTrace) -> dict[str, Any]:
+    """Returns the tables with rows of processes, by name."""
+    tables = {
+        name: getattr(device, name) for name in ("ops", "calls", "activities", "syncs", "event_records", "python")
+    }
+    return {name: table for name, table in tables.items() if table is not None}
 
 
 def _launched(
@@ -155,44 +148,34 @@ def _refuse_shared(device: DeviceTrace, rank: int, processes: Int64, why: str) -
 def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
     """Returns the rank's rows with the processes, times and ids of its own file, and with the top level of that."""
     top = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {record.rank}")
+    tables = {name: _undo_in(table, record) for name, table in _tables(device).items()}
+    start = device.recording_start
     return replace(
-        device,
-        **described(top),
-        ops=_undo_in(device.ops, record),
-        calls=_undo_in(device.calls, record),
-        activities=_undo_in(device.activities, record),
-        syncs=_undo_in(device.syncs, record),
-        event_records=_undo_in(device.event_records, record),
-        python=None if device.python is None else _undo_in(device.python, record),
-        recording_start=None if device.recording_start is None else device.recording_start - record.time_shift_ns,
+        device, **described(top), **tables, recording_start=None if start is None else start - record.time_shift_ns
     )
 
 
-def _undo_in(table: AnyTable, record: MergedRank) -> AnyTable:
-    columns = {field.name: getattr(table, field.name) for field in fields(table)}  # type: ignore[arg-type]
-    categoricals = {name: column for name, column in columns.items() if isinstance(column, Categorical)}
-    # without the texts of other ranks
-    columns |= {
-        name: Categorical.of(map(column.__getitem__, range(len(column)))) for name, column in categoricals.items()
-    }
-    columns |= {name: columns[name] - record.time_shift_ns for name in TIMES if name in columns}
-    columns |= {name: _without_offset(columns[name], record.id_offset) for name in IDS if name in columns}
+def _undo_in(table: Any, record: MergedRank) -> Any:
+    columns = {field.name: getattr(table, field.name) for field in fields(table)}
+    for name, column in columns.items():
+        if isinstance(column, Categorical):
+            # without the texts of other ranks
+            columns[name] = Categorical.of(column[row] for row in range(len(column)))
+        elif name in TIMES:
+            columns[name] = column - record.time_shift_ns
+        elif name in IDS:
+            is_moved = (column > record.id_offset) & (column <= record.id_offset + LARGEST_ID)
+            columns[name] = np.where(is_moved, column - record.id_offset, column)
+    process = _mapped(columns["process"], record.processes)
     if "device" in columns:
         # rows that name no device are on that of their process
-        of_process = columns["device"] == columns["process"]
-        columns["device"] = np.where(of_process, _mapped(columns["process"], record.processes), columns["device"])
+        columns["device"] = np.where(columns["device"] == columns["process"], process, columns["device"])
     if "thread" in columns:
         columns["thread"] = _mapped(columns["thread"], record.threads)
     if "stream" in columns:
         # a row without a stream, whose number is that of a thread
         columns["stream"] = np.where(np.isin(columns["stream"], [*record.threads]), -1, columns["stream"])
-    table_of: Callable[..., AnyTable] = type(table)
-    return table_of(**columns | {"process": _mapped(columns["process"], record.processes)})
-
-
-def _without_offset(ids: Int64, offset: int) -> Int64:
-    moved = (ids > offset) & (ids <= offset + LARGEST_ID)
-    return np.where(moved, ids - offset, ids)
+    return type(table)(**columns | {"process": process})
 
 
 def _mapped(numbers: Int64, original: dict[int, int]) -> Int64:

@@ -59,12 +59,10 @@ class Database:
     """The real tables of one file."""
 
     def __init__(self, path: str, connection: sqlite3.Connection) -> None:
-        self.path = path
-        self._connection = connection
+        self.path, self._connection, self._steps = path, connection, 0
         file = Path(path).resolve()
         log = _beside(file, "-wal")
         self._size = file.stat().st_size + (log.stat().st_size if log.exists() else 0)
-        self._steps = 0
         connection.set_progress_handler(self._is_too_long, STEPS_BETWEEN_LOOKS)
         # virtual tables have no page of their own
         self.tables = self._names("type = 'table' AND rootpage > 0")
@@ -148,11 +146,20 @@ class Database:
 
 @contextmanager
 def opened(path: str) -> Iterator[Database]:
-    """Opens the database at `path`. Errors of SQLite while it is open become a DataError."""
+    """Opens the database at `path`, without what the schema of the file could make SQLite do.
+
+    Errors of SQLite while it is open become a DataError.
+    """
     file = Path(path).resolve()
     try:
         with _address(file) as address, closing(sqlite3.connect(address, uri=True)) as connection:
-            _distrust(connection)
+            connection.text_factory = lambda text: text.decode("utf-8", "replace")
+            if sys.version_info >= (3, 11):
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
+                connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+                connection.execute(f"PRAGMA {setting}")
+            connection.set_authorizer(_authorize)
             yield Database(path, connection)
     except (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError, MemoryError) as error:
         if _holds_something(_beside(file, "-journal")):
@@ -160,17 +167,6 @@ def opened(path: str) -> Iterator[Database]:
                 f"{path}: amid a change ({error}); its writer is at work, or was killed: then sqlite3 undoes the change"
             ) from error
         raise DataError(f"{path}: damaged database ({error}); was its writer killed? copy it again") from error
-
-
-def _distrust(connection: sqlite3.Connection) -> None:
-    """Disables what the schema of the file could make SQLite do."""
-    connection.text_factory = lambda text: text.decode("utf-8", "replace")
-    if sys.version_info >= (3, 11):
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
-        connection.execute(f"PRAGMA {setting}")
-    connection.set_authorizer(_authorize)
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:

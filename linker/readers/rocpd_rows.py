@@ -50,45 +50,34 @@ def nesting_lanes(start: Int64, end: Int64) -> Int64:
     >>> nesting_lanes(np.array([0, 1, 2, 9]), np.array([5, 3, 8, 10])).tolist()
     [0, 0, 1, 0]
     """
-    lane_of, latest_end = np.zeros_like(start), _LatestEnds(len(start))
+    lane_of = np.zeros_like(start)
     open_on: list[list[int]] = [[] for _ in range(len(start))]
     # open ranges on all lanes, by their ends
     opened: list[tuple[int, int]] = []
+    # the latest end that a new range may have on each lane, as a binary tree of maxima
+    first_leaf = 1 << max(len(start) - 1, 0).bit_length()
+    latest = [FOREVER] * (2 * first_leaf)
+
+    def set_latest(lane: int, until: int) -> None:
+        node = first_leaf + lane
+        latest[node] = until
+        while node > 1:
+            node //= 2
+            latest[node] = max(latest[2 * node], latest[2 * node + 1])
+
     for row, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         while opened and opened[0][0] <= begin:
             lane = heapq.heappop(opened)[1]
             open_on[lane].pop()
-            latest_end.set(lane, open_on[lane][-1] if open_on[lane] else FOREVER)
-        lane_of[row] = lane = latest_end.first(finish)
+            set_latest(lane, open_on[lane][-1] if open_on[lane] else FOREVER)
+        node = 1
+        while node < first_leaf:
+            node = 2 * node + (latest[2 * node] < finish)
+        lane_of[row] = lane = node - first_leaf
         open_on[lane].append(finish)
-        latest_end.set(lane, finish)
+        set_latest(lane, finish)
         heapq.heappush(opened, (finish, lane))
     return lane_of
-
-
-class _LatestEnds:
-    """The latest end that a new range may have on each lane, as a binary tree of maxima."""
-
-    def __init__(self, count: int) -> None:
-        self._first_leaf = 1 << max(count - 1, 0).bit_length()
-        self._until = [FOREVER] * (2 * self._first_leaf)
-
-    def set(self, lane: int, until: int) -> None:
-        """Changes the latest end of a lane."""
-        node = self._first_leaf + lane
-        self._until[node] = until
-        while node > 1:
-            node //= 2
-            self._until[node] = max(self._until[2 * node], self._until[2 * node + 1])
-
-    def first(self, until: int) -> int:
-        """Returns the lowest lane for a range that lasts until then; there always is one."""
-        node = 1
-        while node < self._first_leaf:
-            node *= 2
-            if self._until[node] < until:
-                node += 1
-        return node - self._first_leaf
 
 
 class Links(NamedTuple):
@@ -98,13 +87,6 @@ class Links(NamedTuple):
     api: Int64
     caller: Int64
     pid: Int64
-
-
-class Ranges(NamedTuple):
-    """roctx ranges: rows of (process, thread or -1, start, end), and their messages."""
-
-    rows: Int64
-    message: list[str]
 
 
 def read_rocpd(path: str) -> DeviceTrace:
@@ -128,14 +110,18 @@ def read_rocpd(path: str) -> DeviceTrace:
         traced = processes(database)
     process = traced[0] if len(traced) == 1 else -1
     on_device = ops[:, 1] >= 0
-    marks = _api_ranges(api[marker], messages), _op_ranges(ops[~on_device], names, process)
+    # ranges recorded as ops of no device are of the file's process, on an unknown thread
+    marks = np.concatenate((api[marker, 1:5], ops[~on_device, 1:5]))
+    marks[marker.sum() :, :2] = process, -1
+    texts = [messages.get(code, "") for code in api[marker, 6].tolist()]
+    texts += [names.get(code, "") for code in ops[~on_device, 5].tolist()]
     trace = DeviceTrace(
         path=path,
         rank=None,
         world_size=None,
         base_time_ns=0,
         groups=[],
-        ops=_annotations(*marks, skipped),
+        ops=_annotations(marks, texts, skipped),
         calls=_calls(api[~marker], names, skipped),
         activities=_activities(
             ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process=process, skipped=skipped
@@ -178,35 +164,36 @@ def _hardware_queues(database: Database) -> dict[int, int]:
     return {int(str(code)): integer(queue.group(1), 0) for code, queue in queues if queue}
 
 
-def _named(codes: Int64, names: dict[int, str], types: Int64) -> Categorical:
-    """Returns the names of codes; a row without one has that of its type."""
-    pairs = zip(codes.tolist(), types.tolist(), strict=True)
-    return Categorical.of(names.get(code) or names.get(kind) or "unknown" for code, kind in pairs)
-
-
-# calls and activities
-
-
 def _calls(api: Int64, names: dict[int, str], skipped: Counts) -> RecordedCalls:
     ended = (api[:, 3] >= 0) & (api[:, 4] >= api[:, 3]) & (api[:, 4] < FOREVER)
     skipped[Reason.API_ROWS_WITHOUT_END] += int((~ended).sum())
     number, process, thread, start, end, name, _ = api[ended].T
-    return RecordedCalls(_named(name, names, name), process, thread, start, end, number, np.zeros_like(number))
+    texts = Categorical.of(names.get(code) or "unknown" for code in name.tolist())
+    return RecordedCalls(texts, process, thread, start, end, number, np.zeros_like(number))
 
 
 def _activities(
     ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], *, process: int, skipped: Counts
 ) -> RecordedActivities:
-    category = _categories(ops[:, 6], names)
+    types, row_of = np.unique(ops[:, 6], return_inverse=True)
+    type_names = [names.get(code, "") for code in types.tolist()]
+    kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in type_names)
+    category = kinds.take(row_of.reshape(-1).astype(np.int64))
     work, timed = category.equal(*WORK), (ops[:, 3] >= 0) & (ops[:, 4] > ops[:, 3]) & (ops[:, 4] < FOREVER)
-    _count_others(category.take(~work), ops[~work, 6], names, skipped)
+    skipped[Reason.DEVICE_ROWS_OF_WAITING] += int(category.equal(WAIT).sum())
+    unknown = ops[~work & ~category.equal(WAIT), 6]
+    for code, count in zip(*np.unique(unknown, return_counts=True), strict=True):
+        type_name = names.get(int(code), "").rstrip()
+        skipped[Reason.UNKNOWN_OP_TYPE.of(type_name) if type_name else Reason.UNKNOWN_OP_TYPE] += int(count)
     skipped[Reason.ZERO_LENGTH_OPS] += int((work & ~timed).sum())
     number, device, queue, start, end, name, kind = ops[work & timed].T
     launch_call = _launch_calls(number, ops[:, 0], links, skipped)
-    pairs = zip(number.tolist(), queue.tolist(), strict=True)
-    stream = np.array([queues.get(op, queue_id) for op, queue_id in pairs], np.int64)
+    numbers = zip(number.tolist(), queue.tolist(), strict=True)
+    stream = np.array([queues.get(op, queue_id) for op, queue_id in numbers], np.int64)
+    # a row without a name has that of its type
+    codes = zip(name.tolist(), kind.tolist(), strict=True)
     return RecordedActivities(
-        name=_named(name, names, kind),
+        name=Categorical.of(names.get(code) or names.get(of_type) or "unknown" for code, of_type in codes),
         category=category.take(work & timed),
         process=_processes(device, launch_call, links, process),
         device=device,
@@ -219,22 +206,6 @@ def _activities(
         size=np.full_like(number, -1),
         bandwidth=np.full_like(number, -1),
     )
-
-
-def _categories(types: Int64, names: dict[int, str]) -> Categorical:
-    """Returns the category of every op, "" where its type is unknown."""
-    codes, rows = np.unique(types, return_inverse=True)
-    type_names = [names.get(code, "") for code in codes.tolist()]
-    kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in type_names)
-    return kinds.take(rows.astype(np.int64))
-
-
-def _count_others(category: Categorical, types: Int64, names: dict[int, str], skipped: Counts) -> None:
-    waits = category.equal(WAIT)
-    skipped[Reason.DEVICE_ROWS_OF_WAITING] += int(waits.sum())
-    for code, count in zip(*np.unique(types[~waits], return_counts=True), strict=True):
-        name = names.get(int(code), "").rstrip()
-        skipped[Reason.UNKNOWN_OP_TYPE.of(name) if name else Reason.UNKNOWN_OP_TYPE] += int(count)
 
 
 def _launch_calls(number: Int64, op_ids: Int64, links: Links, skipped: Counts) -> Int64:
@@ -268,22 +239,8 @@ def _real_queues(device: Int64, queue: Int64, skipped: Counts) -> Int64:
     return queue
 
 
-# roctx ranges
-
-
-def _api_ranges(api: Int64, messages: dict[int, str]) -> Ranges:
-    return Ranges(api[:, 1:5], [messages.get(code, "") for code in api[:, 6].tolist()])
-
-
-def _op_ranges(ops: Int64, names: dict[int, str], process: int) -> Ranges:
-    """Returns ranges recorded as ops of no device, whose process is that of the file and whose thread is unknown."""
-    rows = ops[:, 1:5].copy()
-    rows[:, 0], rows[:, 1] = process, -1
-    return Ranges(rows, [names.get(code, "") for code in ops[:, 5].tolist()])
-
-
-def _annotations(first: Ranges, second: Ranges, skipped: Counts) -> RecordedOps:
-    rows, messages = np.concatenate((first.rows, second.rows)), first.message + second.message
+def _annotations(rows: Int64, messages: list[str], skipped: Counts) -> RecordedOps:
+    """Returns the roctx ranges, given as rows of (process, thread or -1, start, end)."""
     lasting: Bool = (rows[:, 2] >= 0) & (rows[:, 3] > rows[:, 2]) & (rows[:, 3] < FOREVER)
     skipped[Reason.ROCTX_MARKS] += int((~lasting).sum())
     order = np.lexsort((-rows[:, 3], rows[:, 2]))
