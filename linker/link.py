@@ -1,5 +1,5 @@
-"""Joins a host and a device trace of one process into a linked trace. Reads linked traces of any linker, too, and adds
-the communications that another one leaves out.
+"""Joins a host and a device trace of one process into a linked trace, and reports what became of every row. Reads
+linked traces of any linker, too, and adds the communications that another one leaves out.
 """
 
 from dataclasses import replace
@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.arguments import InputFile, is_file, path_of, wrong_argument
-from ..schema.columns import CallRows, CommunicationRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
+from ..schema.columns import ABSENT, CallRows, CommunicationRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
+from ..schema.counts import Counts
 from ..schema.errors import DataError
 from ..schema.linked import (
     NO_TENSORS,
@@ -18,6 +19,7 @@ from ..schema.linked import (
     Calls,
     Communications,
     LinkedTrace,
+    LinkReport,
     Ops,
     TraceInfo,
     are_step_marks,
@@ -26,7 +28,7 @@ from ..schema.linked import (
     read_linked as read_linked_file,
 )
 from ..schema.progress import OnProgress, unseen
-from ..schema.reasons import Reason
+from ..schema.reasons import AnyReason, Reason
 from .communication import (
     CollectiveOps,
     awaited_collectives,
@@ -41,16 +43,14 @@ from .communication import (
     with_members,
 )
 from .contradictions import Contradiction, contradictions
-from .cut import TracePart, cut, of_both
 from .joined_ops import activities_of, cut_circles, join_ops
-from .link_report import report_of
 from .machine import machine_of
-from .match import Match, enclosing_ops, launching_calls, launching_ops, match_ops
+from .match import Match, are_ops, enclosing_ops, launching_calls, launching_ops, match_ops
 from .modules import python_context
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs
-from .waits import Process, Synchronisation, synchronise
-from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
+from .waits import Findings, Process, Synchronisation, synchronise
+from .windows import EVERYTHING, TracePart, Window, cut, host_period, of_both, period_of, trace_start, whole
 
 CALL = "link(host, device)"
 NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"
@@ -292,3 +292,81 @@ def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrac
     linked.report.oddities.update({reason: len(rows) for reason, rows in found.items() if rows})
     activities = replace(linked.activities, communication_row=row)
     return replace(linked, communications=communications, groups=groups, activities=activities)
+
+
+def report_of(
+    host: HostTrace | None,
+    device: DeviceTrace,
+    match: Match | None,
+    *,
+    sync: Synchronisation,
+    whole: LinkedTrace,
+    part: TracePart,
+    clipped: int,
+) -> LinkReport:
+    """Returns the report of a part of a linked trace.
+
+    Its rows and those counted as outside the linked part add up to all rows of both files. `clipped` counts ops that
+    were cut to the end of the op around them.
+    """
+    linked, sizes, called = part.linked, _sizes(part.linked), part.linked.activities.call_row >= 0
+    read = [trace for trace in (host, device) if trace is not None]
+    # gloo does not record the group of a communication of the host
+    several_groups = len({tuple(group.ranks) for group in linked.groups}) > 1
+    on_host = int((linked.ops.communication_row >= 0).sum())
+    oddities: dict[AnyReason, int] = {
+        Reason.DEVICE_ONLY_OPS: sizes["device_ops"] - sizes["matched"],
+        Reason.ACTIVITIES_WITHOUT_CALL: int((~called).sum()),
+        Reason.ACTIVITIES_OUTSIDE_OPS: int((called & (linked.activities.op_row < 0)).sum()),
+        Reason.CLIPPED_OPS: clipped,
+        Reason.SHORTENED_OPS: part.shortened,
+        Reason.MISNAMED_OPS: match.misnamed if match is not None else 0,
+    }
+
+    def inside(findings: Findings) -> dict[AnyReason, int]:
+        # findings of no call (-1) count in every window
+        is_inside = np.append(part.calls, True)
+        return {reason: int(is_inside[rows].sum()) for reason, rows in findings.items()}
+
+    return LinkReport(
+        world_size=device.world_size or -1,
+        matched_by=match.by if match is not None else "",
+        agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0,
+        **sizes,
+        linked=int(called.sum()),
+        dropped=Counts().add(*(trace.skipped for trace in read), _lost(device, whole, part), inside(sync.dropped)),
+        guessed=Counts().add(inside(sync.guessed), {Reason.DEFAULT_GROUP: on_host * several_groups}),
+        oddities=Counts().add(oddities, inside(sync.oddities), *(trace.oddities for trace in read)),
+        waits=Counts().add(inside(sync.resolved)),
+        notes=[note for trace in read for note in trace.notes],
+    )
+
+
+def _sizes(linked: LinkedTrace) -> dict[str, int]:
+    """Returns the numbers of ops of the host trace, of the device trace and of both, and of calls and activities."""
+    by_host, timed = linked.ops.recorded_by_host & are_ops(linked.ops.name), linked.ops.start != ABSENT
+    return {
+        "host_ops": int(by_host.sum()),
+        "device_ops": int(timed.sum()),
+        "matched": int((by_host & timed).sum()),
+        "calls": len(linked.calls),
+        "activities": len(linked.activities),
+    }
+
+
+def _lost(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> Counts:
+    """Returns how many rows of each table are outside the part, without times, or lost at its borders."""
+    all_rows, rows_of_part, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
+    has_call, inside = (np.isin(recorded, linked.calls.correlation) for linked in (whole, part.linked))
+    has_call &= recorded != 0
+    counts: dict[AnyReason, int] = {Reason.HOST_OPS_WITHOUT_TIMES: rows_of_part["host_ops"] - rows_of_part["matched"]}
+    for reason, table in (
+        (Reason.HOST_OPS_OUTSIDE, "host_ops"),
+        (Reason.OPS_OUTSIDE, "device_ops"),
+        (Reason.CALLS_OUTSIDE, "calls"),
+        (Reason.ACTIVITIES_OUTSIDE, "activities"),
+    ):
+        counts[reason] = all_rows[table] - rows_of_part[table]
+    counts[Reason.SYNC_RECORDS_OUTSIDE] = int((has_call & ~inside).sum())
+    counts[Reason.SYNC_RECORDS_WITHOUT_CALL] = int((~has_call).sum())
+    return Counts(counts).add(part.lost)

@@ -1,21 +1,39 @@
-"""Finds the part of a trace to link: the period of steps, of an annotation or by the clock, and the one that both files
-cover.
+"""Finds the part of a trace to link, and cuts it out: the period of steps, of an annotation or by the clock, and that
+which both files cover. Periods that follow each other neither overlap nor leave a gap.
 
-Periods that follow each other neither overlap nor leave a gap.
+The whole trace is linked first, so that a part keeps what only the whole trace can tell: which event a wait is for,
+which op called which, which collective an op waits for. The borders never cut a call: in a period from 100 to 200 µs, a
+thread with a call from 190 to 215 has the part up to 215, and a thread without a call at the border the part up to 200.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from copy import copy
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ..schema.arguments import WHOLE, given, two_ends
+from ..schema.columns import ABSENT, Bool, Int64, Lookup
+from ..schema.counts import Counts
 from ..schema.errors import RequestError, nearest
-from ..schema.linked import FOREVER, NEVER, STEP_MARK
-from .match import Match
-from .readers import DeviceTrace
+from ..schema.linked import (
+    FOREVER,
+    NEVER,
+    STEP_MARK,
+    Calls,
+    LinkedTrace,
+    Ops,
+    are_step_marks,
+    op_parents,
+    previous_on_stream,
+    select_rows,
+)
+from ..schema.reasons import Reason
+from .match import Match, are_ops
+from .readers import DeviceTrace, KeptRows, select_linked
 
 STEP = re.compile(re.escape(STEP_MARK) + r"(\d{1,18})$")
 SMALLEST_REST = 0.05
@@ -221,3 +239,184 @@ def host_period(device: DeviceTrace, match: Match) -> Period | None:
         return None
     trace = whole(device)
     return Period(first if before.any() else trace.start, int(ops.start[after].min(initial=trace.end)))
+
+
+class ThreadParts:
+    """Each thread's part of a period, from `first` up to but without `last`, for columns of threads and times (ns)."""
+
+    def __init__(self, calls: Calls, period: Period) -> None:
+        self._threads, self._period = np.unique(calls.thread), period
+        self._first, self._last = (self._returns(calls, time) for time in period)
+
+    def _returns(self, calls: Calls, time: int) -> Int64:
+        """Returns each thread's border at `time`: the return of the call that runs then, `time` where none does."""
+        borders = np.full(len(self._threads) + 1, time, np.int64)
+        running = np.flatnonzero((calls.start < time) & (calls.end > time))
+        np.maximum.at(borders, np.searchsorted(self._threads, calls.thread[running]), calls.end[running])
+        return borders
+
+    def first(self, thread: Int64) -> Int64:
+        """Returns the start of each thread's part, ns."""
+        return self._border(thread, self._first)
+
+    def last(self, thread: Int64) -> Int64:
+        """Returns the end of each thread's part, ns."""
+        return self._border(thread, self._last)
+
+    def starts(self, thread: Int64, time: Int64) -> Bool:
+        """Returns which times are in the part, as starts are: its start is in it, its end is not."""
+        return (time >= self.first(thread)) & (time < self.last(thread))
+
+    def ends(self, thread: Int64, time: Int64) -> Bool:
+        """Returns which times are in the part, as ends are: its end is in it, its start is not."""
+        return (time > self.first(thread)) & (time <= self.last(thread))
+
+    def since(self, thread: Int64, time: Int64) -> Int64:
+        """Returns the times, those before the part moved to its start; ABSENT stays."""
+        return np.where(time == ABSENT, ABSENT, np.maximum(time, self.first(thread)))
+
+    def _border(self, thread: Int64, borders: Int64) -> Int64:
+        """Returns the border of each thread; the last one is that of threads without calls."""
+        number = np.searchsorted(self._threads, thread)
+        return borders[np.where(np.append(self._threads, ABSENT)[number] == thread, number, -1)]
+
+
+class TracePart(NamedTuple):
+    """A part of a linked trace.
+
+    Attributes:
+        linked: The part.
+        calls: Which calls of the whole trace are in it.
+        lost: What was lost at its borders, counted by reason.
+        shortened: How many ops were cut at its borders.
+    """
+
+    linked: LinkedTrace
+    calls: Bool
+    lost: Counts
+    shortened: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing ran in it, though there may be step marks."""
+        ops = self.linked.ops
+        ran = (ops.end > ops.start) & ~are_step_marks(ops.name)
+        return not len(self.linked.activities) and not len(self.linked.calls) and not ran.any()
+
+
+def of_both(linked: LinkedTrace) -> TracePart:
+    """Returns the trace without the host ops before the first and after the last one that the device trace holds, and
+    that called none that it holds, if these are many.
+    """
+    calls, activities = (np.ones(len(table), np.bool_) for table in (linked.calls, linked.activities))
+    ops, timed = linked.ops, linked.ops.start != ABSENT
+    untimed, in_both = ~timed & are_ops(ops.name), timed & ops.recorded_by_host
+    if in_both.any():
+        first, last = ops.id[in_both].min(), ops.id[in_both].max()
+        beyond = untimed & ((ops.id < first) | (ops.id > last))
+        if beyond.sum() > SMALLEST_REST * (untimed.sum() + in_both.sum()):
+            is_kept = _with_callers(ops, ~beyond)
+            linked = linked if is_kept.all() else select_linked(linked, KeptRows(is_kept, calls, activities))
+    return TracePart(linked, calls, Counts())
+
+
+def cut(linked: LinkedTrace, period: Period) -> TracePart:
+    """Returns the part of a trace that belongs to a period. O(n log n).
+
+    A call belongs to the period that it starts in, even if it returns later: a thread's part of the period begins and
+    ends when the call that runs at the border returns. Ops that overlap that part are kept and cut to it. Activities
+    belong to their launch call, whenever they ran; activities without a call to the time of their start. An op without
+    times goes with the op before it by id. Waits and hand-offs across the borders are lost: what they blocked starts as
+    measured.
+    """
+    parts, activities = ThreadParts(linked.calls, period), linked.activities
+    calls = parts.starts(linked.calls.thread, linked.calls.start)
+    in_period = (activities.start >= period.start) & (activities.start < period.end)
+    kept_activities = np.where(activities.call_row >= 0, np.append(calls, False)[activities.call_row], in_period)
+    kept_rows = KeptRows(_ops(linked.ops, parts), calls, kept_activities)
+    part = select_linked(linked, kept_rows)
+    ops, shortened = _shortened(part.ops, parts)
+    waits, handoffs, lost = part.host_waits, part.handoffs, _crossing(linked, kept_rows)
+    info = copy(part.info)
+    info.backlog_until = _backlog(linked, kept_rows)
+    source_inside = parts.ends(handoffs.source_thread, handoffs.source_time)
+    target_inside = parts.starts(handoffs.target_thread, handoffs.target_time)
+    waits_inside = (handoffs.waiting_since != ABSENT) & (handoffs.waiting_since < parts.last(handoffs.target_thread))
+    waits_inside &= handoffs.target_time > parts.first(handoffs.target_thread)
+    is_inside = source_inside & target_inside
+    lost[Reason.CROSSING_HANDOFFS] = int(((source_inside | target_inside | waits_inside) & ~is_inside).sum())
+    handoffs = select_rows(handoffs, is_inside)
+    since = parts.since(handoffs.target_thread, handoffs.waiting_since)
+    part = replace(
+        part,
+        info=info,
+        ops=ops,
+        host_waits=replace(waits, since=parts.since(part.calls.thread[waits.call_row], waits.since)),
+        handoffs=replace(handoffs, waiting_since=since),
+    )
+    return TracePart(part, calls, lost, shortened)
+
+
+def _ops(ops: Ops, parts: ThreadParts) -> Bool:
+    """Returns which ops overlap the part or, without times, belong to it, and which nodes are no ops."""
+    timed, first = ops.start != ABSENT, parts.first(ops.thread)
+    is_kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
+    untimed, in_both = ~timed & are_ops(ops.name), np.flatnonzero(timed & ops.recorded_by_host)
+    in_both = in_both[np.argsort(ops.id[in_both], kind="stable")]
+    if len(in_both):
+        before = in_both[np.maximum(np.searchsorted(ops.id[in_both], ops.id[untimed]) - 1, 0)]
+        is_kept[untimed] = is_kept[before]
+    return _with_callers(ops, is_kept | ~(timed | untimed))
+
+
+def _with_callers(ops: Ops, is_kept: Bool) -> Bool:
+    """Adds to the kept ops those without times that called them."""
+    untimed = ops.start == ABSENT
+    row_of, rows = Lookup(ops.id, np.arange(len(ops))), np.flatnonzero(is_kept)
+    while untimed.any() and len(rows):
+        rows = np.unique(row_of.of(ops.parent_id[rows]))
+        rows = rows[(rows >= 0) & untimed[rows] & ~is_kept[rows]]
+        is_kept[rows] = True
+    return is_kept
+
+
+def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
+    """Returns the ops with the times that they have inside the part, and how many were cut."""
+    timed = ops.start != ABSENT
+    start = np.where(timed, np.maximum(ops.start, parts.first(ops.thread)), ABSENT)
+    end = np.where(timed, np.minimum(ops.end, parts.last(ops.thread)), ABSENT)
+    shorter = (start > ops.start) | (end < ops.end)
+    parent = op_parents(ops)
+    child = np.flatnonzero(timed & (parent >= 0))
+    child = child[shorter[parent[child]] & (ops.thread[parent[child]] == ops.thread[child])]
+    inner = np.zeros(len(ops), np.int64)
+    np.add.at(inner, parent[child], end[child] - start[child])
+    exclusive = np.where(shorter, np.maximum(end - start - inner, 0), ops.exclusive)
+    return replace(ops, start=start, end=end, exclusive=exclusive), int(shorter.sum())
+
+
+def _backlog(linked: LinkedTrace, kept_rows: KeptRows) -> dict[int, int]:
+    """Returns for kept activities that waited for work outside the part, by id, when the last of it ended (ns).
+
+    They waited for the activity before them on their stream, or because the stream had to wait.
+    """
+    activities, waits = linked.activities, linked.device_waits
+    before, outside = previous_on_stream(activities), ~kept_rows.activities
+    rows = np.flatnonzero(kept_rows.activities & (before >= 0))
+    has_source = waits.source_row >= 0
+    source = np.concatenate((before[rows], waits.source_row[has_source]))
+    target = np.concatenate((rows, waits.target_row[has_source]))
+    crossing = outside[source] & kept_rows.activities[target]
+    until = np.full(len(activities), -1, np.int64)
+    np.maximum.at(until, target[crossing], activities.end[source[crossing]])
+    blocked = np.flatnonzero(until >= 0)
+    return dict(zip(activities.id[blocked].tolist(), until[blocked].tolist(), strict=True))
+
+
+def _crossing(linked: LinkedTrace, kept_rows: KeptRows) -> Counts:
+    """Returns how many waits of the device and of the host have one end in the part and one outside."""
+    device, host, activities = linked.device_waits, linked.host_waits, kept_rows.activities
+    has_source = host.source_row >= 0
+    between = activities[device.source_row] ^ activities[device.target_row]
+    awaited = activities[host.source_row[has_source]] ^ kept_rows.calls[host.call_row[has_source]]
+    return Counts({Reason.CROSSING_DEVICE_WAITS: int(between.sum()), Reason.CROSSING_HOST_WAITS: int(awaited.sum())})

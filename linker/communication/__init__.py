@@ -20,9 +20,9 @@ from .collectives import (
     is_communication_kernel as is_communication_kernel,
     link_communications as link_communications,
 )
-from .transfer_waits import transfer_waits as transfer_waits
 from .transfers import (
     host_communications as host_communications,
     host_transfers as host_transfers,
     messages_in_flight as messages_in_flight,
+    transfer_waits as transfer_waits,
 )

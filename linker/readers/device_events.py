@@ -31,12 +31,7 @@ from ...schema.linked import (
     with_padding,
 )
 from ...schema.reasons import Reason
-from .device_rows import (
-    ANNOTATIONS,
-    TABLES,
-    Role,
-    role_of,
-)
+from .device_rows import ANNOTATIONS, TABLES, Role, role_of
 
 Event = kineto.Event | kineto.ExactEvent
 

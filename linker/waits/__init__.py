@@ -2,7 +2,6 @@
 order and times of calls.
 """
 
-from .events import Findings as Findings
-from .process import Process as Process
+from .process import Findings as Findings, Process as Process
 from .submissions import MOST_STREAMS as MOST_STREAMS, submitted_streams as submitted_streams
 from .synchronisation import Synchronisation as Synchronisation, synchronise as synchronise

@@ -15,8 +15,7 @@ from ...schema.linked import FOREVER, NEVER, Provenance
 from ...schema.machine import latency_stats
 from ...schema.reasons import Reason
 from .candidates import TRIED, Candidate, Candidates
-from .events import EventRecord, no_findings
-from .process import Process
+from .process import EventRecord, Process, no_findings
 from .submissions import MOST_STREAMS, StreamKey, StreamTails
 from .unresolved_waits import BlockedWork, UnresolvedWait
 

@@ -15,15 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    Int64,
-    Interner,
-    is_group_start,
-    previous_in_group,
-    rows_by_number,
-    split_groups,
-)
+from ...schema.columns import ABSENT, Int64, Interner, is_group_start, previous_in_group, rows_by_number, split_groups
 from ...schema.linked import NEVER, Activities, Calls, Ops, are_step_marks, stream_sorted
 
 NOTHING = np.empty(0, np.int64).data

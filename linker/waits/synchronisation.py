@@ -15,7 +15,6 @@ from ...schema.linked import NEVER, DeviceWaits, HostWaits, Provenance, SyncCall
 from ...schema.machine import MachineCalibration
 from ...schema.reasons import Reason
 from ..readers import DeviceTrace
-from .events import Findings, no_findings
 from .implicit_waits import (
     ImplicitHostWaits,
     blocking_copies,
@@ -26,7 +25,7 @@ from .implicit_waits import (
     unexplained_waits,
 )
 from .inferred_sources import InferredSource, InferredSources
-from .process import Process
+from .process import Findings, Process, no_findings
 from .submissions import StreamKey
 from .unresolved_waits import EventQueryLoops, event_query_loops, stream_syncs_behind, unresolved_waits, waiting_stream
 

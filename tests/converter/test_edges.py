@@ -5,14 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from execgraph.converter.edges import (
-    ROUNDS,
-    Edges,
-    check,
-    deduplicated,
-    order_through_circles,
-    topological_order,
-)
+from execgraph.converter.edges import ROUNDS, Edges, check, deduplicated, order_through_circles, topological_order
 from execgraph.schema.columns import Bool, Categorical, Int64
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind

@@ -11,7 +11,7 @@ from execgraph.converter.ranks import Calls, Group, Matching
 from execgraph.converter.scaling.roles import group_uses
 from execgraph.converter.targets import separate_messages
 from execgraph.converter.timeline.delays import _busy
-from execgraph.linker.communication.transfer_waits import thread_gaps
+from execgraph.linker.communication.transfers import thread_gaps
 from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers.rocpd_rows import _real_queues
 from execgraph.schema.columns import Categorical, Intervals

@@ -18,10 +18,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.cut import ThreadParts, cut, of_both
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
-from execgraph.linker.windows import EVERYTHING, Period, Window, period_of, trace_start, whole
+from execgraph.linker.windows import (
+    EVERYTHING,
+    Period,
+    ThreadParts,
+    Window,
+    cut,
+    of_both,
+    period_of,
+    trace_start,
+    whole,
+)
 from execgraph.schema.columns import ABSENT, Categorical, intervals as nesting
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, ThreadHandoffs, write_linked

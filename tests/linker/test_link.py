@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.cut import TracePart
-from execgraph.linker.link import NO_PYTHON, link
-from execgraph.linker.link_report import report_of
+from execgraph.linker.link import NO_PYTHON, link, report_of
 from execgraph.linker.match import are_ops
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.linker.waits import Synchronisation
-from execgraph.linker.windows import Window
+from execgraph.linker.windows import TracePart, Window
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, LinkReport, ProcessGroup

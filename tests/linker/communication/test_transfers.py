@@ -14,8 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.linker.communication import host_communications, host_transfers, messages_in_flight, transfer_waits
-from execgraph.linker.communication.transfer_waits import WAITS, Bytes, TransferWaits, Users, byte_ranges, thread_gaps
-from execgraph.linker.communication.transfers import Transfers
+from execgraph.linker.communication.transfers import (
+    WAITS,
+    Bytes,
+    Transfers,
+    TransferWaits,
+    Users,
+    byte_ranges,
+    thread_gaps,
+)
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.linker.threads import Gap, ThreadActivity, Wait

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from execgraph.linker.communication import CollectiveOps
 from execgraph.linker.readers import RecordedEvents, RecordedSyncs
-from execgraph.linker.waits.events import EventRecord, EventRecordCalls, SyncRecord, SyncRecords
+from execgraph.linker.waits.process import EventRecord, EventRecordCalls, SyncRecord, SyncRecords
 from execgraph.linker.waits.submissions import CallSites, StreamKey, StreamQueues, ThreadLaunches
 from execgraph.schema.columns import Categorical, Int64
 from execgraph.schema.linked import Communication, Communications, Provenance, SyncCall, sync_calls
