@@ -241,7 +241,7 @@ def exchange(
 
 
 class Buckets:
-    """Gradient buckets, each shared by LAYERS_PER_BUCKET layers: of weights, from `inputs` to the job's width, and biases."""
+    """Gradient buckets, of LAYERS_PER_BUCKET layers each: weights from `inputs` to the job's width, and biases."""
 
     def __init__(self, communicator: Communicator, inputs: list[int]) -> None:
         self._communicator, self._process, self._inputs = communicator, communicator.process, inputs
