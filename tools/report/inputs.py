@@ -28,11 +28,7 @@ MADE = (InputKind.LINKED, InputKind.GRAPH)
 """What is made from traces. Of a folder without device traces, the first of these kinds that it holds is used."""
 DIFF = Words("compare two runs with ", Remedy.DIFF)
 REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED, InputKind.MERGED_DATABASE, *MADE)
-FACTS = (
-    "rank", "process", "device_trace", "host_trace", "host_ops", "matched", "calls", "activities", "linked", "dropped",
-    "nodes",
-)  # fmt: skip
-FILES = ("device_trace", "host_trace")
+TEXTS = ("run", "device_trace", "host_trace")
 
 
 class Source(NamedTuple):
@@ -188,20 +184,28 @@ def _add_files(files: list[Path], sources: Sources) -> None:
     )
 
 
-def recorded_counts(rank: RankTrace) -> tuple[int | str, ...]:
+def recorded_counts(rank: RankTrace) -> dict[str, int | str]:
     """Returns the files of a rank and what they hold, the row of the rank in the table of ranks."""
     linked, report = rank.linked, rank.linked.report
-    nodes = len(rank.graph) if rank.graph is not None else 0
-    files = Path(linked.info.source_device).name, Path(linked.info.source_host).name
-    ops = report.host_ops or report.device_ops
-    counts = ops, report.matched, len(linked.calls), len(linked.activities), report.linked
-    return rank.rank, linked.info.pid, *files, *counts, sum(report.dropped.values()), nodes
+    return {
+        "rank": rank.rank,
+        "process": linked.info.pid,
+        "device_trace": Path(linked.info.source_device).name,
+        "host_trace": Path(linked.info.source_host).name,
+        "host_ops": report.host_ops or report.device_ops,
+        "matched": report.matched,
+        "calls": len(linked.calls),
+        "activities": len(linked.activities),
+        "linked": report.linked,
+        "dropped": sum(report.dropped.values()),
+        "nodes": len(rank.graph) if rank.graph is not None else 0,
+    }
 
 
-def ranks_table(facts: list[tuple[int | str, ...]], runs: list[str] | None = None) -> Table:
-    """Returns a row per rank, with the column `run` if there are two runs."""
-    columns = [
-        Column(name, "", list(map(str, values)) if name in FILES else np.array(values, np.int64))
-        for name, values in zip(FACTS, zip(*facts, strict=True), strict=True)
-    ]
-    return Table("ranks", "What was recorded", [*([Column("run", "", runs)] if runs else []), *columns])
+def ranks_table(ranks: Sequence[dict[str, int | str]]) -> Table:
+    """Returns a row per rank."""
+    columns = []
+    for name in ranks[0]:
+        cells = [rank[name] for rank in ranks]
+        columns.append(Column(name, "", [*map(str, cells)] if name in TEXTS else np.array(cells, np.int64)))
+    return Table("ranks", "What was recorded", columns)

@@ -22,10 +22,10 @@ from .cells import FEWEST, MAX_BYTES, embed_tables
 from .charts import CHARTS, gains, limits, spent
 from .drawing import Chart
 from .nested import FlowSection, module_tree
+from .output import absent_tables
 from .report import Report, groups_table, in_words
 from .sections import DETAILS, LARGEST, OF_NO_RECORDING, OVERVIEW, SECTIONS, WORDS, Section
 from .statements import STATEMENTS, facts, key_figures, overlap
-from .text import absent_tables
 
 if TYPE_CHECKING:
     import jinja2
@@ -37,16 +37,10 @@ FEW = 10
 """Tables of more rows than this have a search field."""
 HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
 """The configuration of charts on half of the page, where it differs from charts.js."""
-SCRIPTS = (
-    "common.js",
-    "tables.js",
-    "timeline_data.js",
-    "timeline_drawing.js",
-    "timeline.js",
-    "choice.js",
-    "flow.js",
-    "charts.js",
-)
+SCRIPTS = [
+    f"{name}.js"
+    for name in ("common", "tables", "timeline_data", "timeline_drawing", "timeline", "choice", "flow", "charts")
+]
 
 
 def is_page_name(path: FilePath) -> bool:

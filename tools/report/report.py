@@ -8,6 +8,7 @@ the number of ranks.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -32,16 +33,17 @@ from ..analyses import (
     faster_step_us,
     find,
     job_of,
+    overlay_events,
     together,
     trace_diff,
     verdict,
+    write_overlay,
 )
 from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..terminal import ranges
 from ..view import DataFlow
 from .bars import Slices, host_ops
-from .files import FINDINGS, findings_table, lay_over, overlay_path
 from .inputs import ReadOptions, Sources, ranks_table, read_ranks, recorded_counts
 from .nested import step_flow
 from .statements import diff_verdict
@@ -135,6 +137,7 @@ def in_words(groups: Sequence[RankGroup]) -> str:
 
 
 RANKS_DRAWN, SHOWN_FIRST = 8, 3000
+FINDINGS = "findings"
 OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
 OF_JOB = "critical_path"
@@ -328,9 +331,46 @@ def report_on_diff(
     read = (of.collect(read_ranks(sources.ranks, options, stages.on_progress)) for sources, of in runs.values())
     tables = {table.name: table for table in trace_diff(*read).with_details()}
     notes = [f"{run}: {note}" for run, (sources, of) in runs.items() for note in sources.notes + of.notes()]
-    facts = [(run, fact) for run, (_, of) in runs.items() for fact in of.facts]
-    ranks = ranks_table([fact for _, fact in facts], [run for run, _ in facts])
+    ranks = ranks_table([{"run": run, **fact} for run, (_, of) in runs.items() for fact in of.facts])
     return Report(f"{before.title} → {after.title}", tables, ranks, notes, diff_verdict(tables | {"ranks": ranks}))
+
+
+def findings_table(findings: Sequence[Finding], verdict: str) -> Table:
+    """Returns the findings as a table, whose note is the verdict; NaN where no gain is known."""
+    gains = [finding.gain for finding in findings]
+    columns = [
+        Column("finding", "", [finding.title for finding in findings]),
+        Column("gain", "µs", np.array([gain.us if gain else np.nan for gain in gains], np.float64)),
+        Column("gain_pct", "%", np.array([gain.pct if gain else np.nan for gain in gains], np.float64)),
+        Column("evidence", "", [finding.evidence for finding in findings]),
+        Column("advice", "", [finding.advice for finding in findings]),
+        Column("table", "", [finding.table for finding in findings]),
+    ]
+    return Table(FINDINGS, "Findings", columns, verdict)
+
+
+def overlay_path(path: str, rank: int, several: bool) -> str:
+    """Returns the file of a rank's overlay: `path`, or one beside it for each of several ranks.
+
+    >>> overlay_path("out/run.json.gz", 3, several=True)
+    'out/run.rank3.json.gz'
+    """
+    if not several:
+        return path
+    stem, dot, ending = Path(path).name.partition(".")
+    return str(Path(path).with_name(f"{stem}.rank{rank}{dot}{ending}"))
+
+
+def lay_over(rank: RankTrace, path: str, options: AnalysisOptions) -> None:
+    """Writes the rank's device trace with counters, the critical path and kernel patterns.
+
+    Raises DataError if it has no device trace.
+    """
+    if not rank.path:
+        raise DataError(
+            f"rank {rank.rank}: has no device trace to lay anything over; give it in place of what was made from it"
+        )
+    write_overlay(rank.path, path, overlay_events(rank, options))
 
 
 class _RankCollector:
@@ -343,7 +383,7 @@ class _RankCollector:
         self.replays: dict[int, Replay] = {}
         self.ops: dict[int, Slices] = {}
         self.data_flow: DataFlow | None = None
-        self.facts: list[tuple[int | str, ...]] = []
+        self.facts: list[dict[str, int | str]] = []
         self.job_facts: list[RankFacts | None] = []
         self.linker_notes: list[tuple[int, str]] = []
         self.without_sync_records: list[int] = []

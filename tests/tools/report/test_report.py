@@ -23,9 +23,9 @@ from execgraph.tools.job import BuildOptions, build
 from execgraph.tools.replay import KINDS, describe, parse_scale, recording, replay_ranks, summarise
 from execgraph.tools.report import ReportRequest, find_sources, page, read_ranks, render, report_on, report_on_diff
 from execgraph.tools.report.cells import largest
+from execgraph.tools.report.output import ROWS, as_text
 from execgraph.tools.report.sections import OF_NO_RECORDING, SECTIONS, WORDS
 from execgraph.tools.report.statements import key_figures
-from execgraph.tools.report.text import ROWS, as_text
 from execgraph.tools.view import LOOKS
 from support.builder.timeline import TraceBuilder
 from support.folders import ROOT

@@ -1,22 +1,27 @@
 """Formats a report for a terminal: the verdict, the findings and one table, in 100 columns; or all tables, by their
-first rows, and why others have none.
+first rows, and why others have none. Writes tables as JSON or CSV.
 """
 
+import csv
+import io
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import orjson
 
 from ...schema.columns import time_text
 from ...schema.errors import Remedy, Spelled
+from ...schema.io import fresh_folder, locked, make_folder, open_output, put_in_place
 from ...schema.linked import STEP_MARK
 from ..analyses import Column, Table
-from ..terminal import in_one_line
+from ..terminal import in_one_line, plain, print_json
 from .cells import cell, heading, shortened
-from .files import FINDINGS
-from .report import Report
+from .report import FINDINGS, Report
 from .statements import overlap
 
 OF_HOST = (
@@ -38,6 +43,10 @@ ALL_TABLES = Spelled(
     "All tables by name: report.tables; page with charts and timeline: eg.report(inputs, 'report.html')",
 )
 """Where there is more of them."""
+WAITING = ".tables"
+"""The folder in which tables are written until all are complete."""
+FORMULA = (*"=+-@\t\r\n", *"＝＋－＠")
+"""The characters that a formula begins with, in half and full width."""
 
 
 def absent_tables(tables: Iterable[Table], on_device: bool) -> dict[str, list[str]]:
@@ -170,3 +179,57 @@ def _cells(column: Column, widest: int) -> Iterable[str]:
     values = column.values[:ROWS].tolist()
     cells = [heading(column.name, column.unit), *(cell(value, column.name, column.unit) for value in values)]
     return [text.rjust(max(map(len, cells))) for text in cells]
+
+
+def with_notes(tables: Iterable[Table], note: str = "") -> Iterator[Table]:
+    """Yields the tables, and a table of their notes, with a note on all of them."""
+    notes = {"all tables": note} if note else {}
+    for table in tables:
+        notes |= {table.name: table.note} if table.note else {}
+        yield table
+    yield Table("notes", "Notes", [Column("table", "", [*notes]), Column("note", "", [*notes.values()])])
+
+
+def print_tables(tables: Iterable[Table], note: str = "") -> None:
+    """Prints one JSON object: the rows of every table by the table's name, null for unknown numbers."""
+
+    def pieces() -> Iterator[bytes]:
+        separator = b"{"
+        for table in with_notes(tables, note):
+            yield separator + orjson.dumps(table.name) + b":"
+            yield from table.json_pieces()
+            separator = b",\n"
+        yield b"}\n"
+
+    print_json(pieces())
+
+
+def write_csv(tables: Iterable[Table], folder: Path, note: str = "") -> None:
+    """Writes NAME.csv for every table; if one fails, none is written."""
+    make_folder(folder)
+    with locked(folder / f"{WAITING}.lock", str(folder)), fresh_folder(folder / WAITING) as waiting:
+        names = []
+        for table in with_notes(tables, note):
+            names.append(f"{table.name}.csv")
+            with open_output(str(waiting / names[-1])) as stream:
+                stream.write(_lines([[column.name for column in table.columns]]))
+                for piece in table.pieces():
+                    stream.write(_lines(row.values() for row in piece.rows()))
+        for name in names:
+            put_in_place(waiting / name, folder / name)
+
+
+def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
+    r"""Returns rows as CSV; a text that a spreadsheet would take for a formula gets a ' in front, as when typed.
+
+    Control characters of terminals become escapes.
+
+    >>> print(_lines([["=1+1", "gemm\x1b[2J", -1.5]]).decode().rstrip())
+    '=1+1,gemm\x1b[2J,-1.5
+    """
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(
+        [plain("'" * value.startswith(FORMULA) + value) if isinstance(value, str) else value for value in row]
+        for row in rows
+    )
+    return text.getvalue().encode("utf-8", "replace")
