@@ -63,6 +63,17 @@ class Rank(GraphBuilder):
         return graph
 
 
+def meeting(
+    ranks: int, *collectives: tuple[CollectiveType, int, int] | tuple[CollectiveType, int, int, dict[str, Any]]
+) -> list[Rank]:
+    """Ranks that all meet in collectives: of which type, how many bytes, how many ns, and what else is told of each."""
+    job = [Rank(rank, ranks) for rank in range(ranks)]
+    for one in job:
+        for kind, size, ns, *more in collectives:
+            one.meet(kind, **{"ranks": range(ranks), "size": size, "ns": ns} | (more[0] if more else {}))
+    return job
+
+
 def plan_of(graphs: Sequence[ExecutionGraph], copies: int = 2, **growth: Any) -> ScalePlan:
     return plan_scaling([rank_facts(graph) for graph in graphs], Growth(copies, **growth))
 

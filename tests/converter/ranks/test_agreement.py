@@ -1,4 +1,7 @@
-"""What ranks have to know of each other, and what they agree on: one order, one size of each, who waits for whom."""
+"""What ranks have to know of each other, and what they agree on: one order, one size of each, who waits for whom.
+
+When nodes and ranks began, and how much later nodes could have ended without their rank ending later.
+"""
 
 from typing import Any
 
@@ -7,6 +10,8 @@ import pytest
 from execgraph.converter.device_only import without_host
 from execgraph.converter.ranks import (
     MatchedCalls,
+    MatchedTimes,
+    begin_of_ranks,
     common_order,
     common_positions,
     common_sizes,
@@ -14,11 +19,13 @@ from execgraph.converter.ranks import (
     compute_instead,
     lacks_members,
     matched_calls,
+    measured_times,
     order_collectives,
     simulated_order,
     with_deferred_ends,
     with_values,
 )
+from execgraph.converter.ranks.calls import slack_ns
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
@@ -29,6 +36,8 @@ from support.matched_calls import Issued, follows, job_of
 
 COLL, SEND, RECV = NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV
 LONG, SHORT = 0, 1
+Row = tuple[int, int, int, int]
+"""A rank, the number of its match, and when it started and ended that, since the rank's first node."""
 
 
 def entry(node: int, matched: int, end: int = 0, follows: tuple[int, ...] = (), **more: Any) -> Issued:
@@ -283,64 +292,46 @@ def at(matched: int, start_ns: int, end_ns: int, slack_ns: int = 0, **more: Any)
     return Issued(matched, matched, start_ns, end_ns, slack_ns=slack_ns, **more)
 
 
-def ends(*ranks: list[Issued]) -> list[dict[int, int]]:
+def short(slack: int = 70, start_ns: int = 20, **more: Any) -> Issued:
+    return at(SHORT, start_ns, 40, slack_ns=slack, **more)
+
+
+WAITING, AT_ONCE = {LONG: 100, SHORT: 101}, {LONG: 100, SHORT: 40}
+MESSAGE: dict[str, Any] = {"type": SEND, "kind": -1}
+DEFERRED: dict[str, tuple[list[list[Issued]], list[dict[int, int]]]] = {
+    "waits if nobody needs it sooner": ([[at(LONG, 0, 100), short()]] * 2, [WAITING] * 2),
+    "does not if a rank needs it sooner": ([[at(LONG, 0, 100), short(slack)] for slack in (70, 50)], [AT_ONCE] * 2),
+    "does not if a member ran it by itself": ([[at(LONG, 0, 100), short()], [short()]], [AT_ONCE, {SHORT: 40}]),
+    "began when its last member came": (
+        [[short(start_ns=start), at(LONG, 10, 100)] for start in (0, 20)],
+        [WAITING] * 2,
+    ),
+    "began before the longer one": ([[short(start_ns=0), at(LONG, 10, 100)]] * 2, [AT_ONCE] * 2),
+    "host threads do not wait": ([[at(LONG, 0, 100, on_host=True), short(on_host=True)]] * 2, [AT_ONCE] * 2),
+    "waits for the last that is early enough": (
+        [[at(0, 0, 100), at(1, 5, 150), at(2, 10, 200), at(3, 20, 40, slack_ns=150)]] * 2,
+        [{0: 100, 1: 150, 2: 200, 3: 151}] * 2,
+    ),
+    "may just end later": ([[at(LONG, 0, 100), short(61)]] * 2, [WAITING] * 2),
+    "may end no later": ([[at(LONG, 0, 100), short(60)]] * 2, [AT_ONCE] * 2),
+    "those that follow or end at once do not wait": (
+        [[at(0, 0, 20), at(1, 20, 40, slack_ns=70), at(2, 40, 60, slack_ns=70), at(3, 45, 60)]] * 2,
+        [{0: 20, 1: 40, 2: 60, 3: 60}] * 2,
+    ),
+    "messages are not awaited": ([[at(LONG, 0, 100, **MESSAGE), short()]] * 2, [AT_ONCE] * 2),
+    "messages are not deferred": ([[at(LONG, 0, 100), short(**MESSAGE)]] * 2, [AT_ONCE] * 2),
+    "waits for the last member of the longer one": (
+        [[at(LONG, 0, end), short(90)] for end in (100, 104)],
+        [{LONG: 100, SHORT: 105}, {LONG: 104, SHORT: 105}],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DEFERRED)
+def test_a_collective_within_a_longer_one(case: str) -> None:
+    ranks, expected = DEFERRED[case]
     calls = with_deferred_ends(job_of(*ranks))
-    return calls.by_node(calls.end_ns, np.ones(len(calls), np.bool_))
-
-
-def test_one_that_nobody_needs_before_the_longer_one_ends_waits_for_it() -> None:
-    rank = [at(LONG, 0, 100), at(SHORT, 20, 40, slack_ns=70)]
-    assert ends(rank, rank) == [{LONG: 100, SHORT: 101}] * 2
-
-
-def test_one_that_a_rank_needs_sooner_does_not_wait() -> None:
-    patient, hasty = ([at(LONG, 0, 100), at(SHORT, 20, 40, slack_ns=slack)] for slack in (70, 50))
-    assert ends(patient, hasty) == [{LONG: 100, SHORT: 40}] * 2
-
-
-def test_one_that_another_member_ran_by_itself_does_not_wait() -> None:
-    beside, alone = [at(LONG, 0, 100), at(SHORT, 20, 40, slack_ns=70)], [at(SHORT, 20, 40, slack_ns=70)]
-    assert ends(beside, alone) == [{LONG: 100, SHORT: 40}, {SHORT: 40}]
-
-
-def test_it_began_when_its_last_member_came() -> None:
-    early, late = ([at(SHORT, start, 40, slack_ns=70), at(LONG, 10, 100)] for start in (0, 20))
-    assert ends(early, late) == [{SHORT: 101, LONG: 100}] * 2
-    assert ends(early, early) == [{SHORT: 40, LONG: 100}] * 2
-
-
-def test_host_threads_do_not_wait() -> None:
-    rank = [at(LONG, 0, 100, on_host=True), at(SHORT, 20, 40, slack_ns=70, on_host=True)]
-    assert ends(rank, rank) == [{LONG: 100, SHORT: 40}] * 2
-
-
-def test_of_several_longer_ones_it_waits_for_the_last_that_is_early_enough() -> None:
-    rank = [at(0, 0, 100), at(1, 5, 150), at(2, 10, 200), at(3, 20, 40, slack_ns=150)]
-    assert ends(rank, rank)[0] == {0: 100, 1: 150, 2: 200, 3: 151}
-
-
-def test_one_that_may_end_no_later_than_the_longer_one_does_not_wait() -> None:
-    for slack_ns, end_ns in ((61, 101), (60, 40)):
-        rank = [at(LONG, 0, 100), at(SHORT, 20, 40, slack_ns=slack_ns)]
-        assert ends(rank, rank)[0] == {LONG: 100, SHORT: end_ns}
-
-
-def test_collectives_that_follow_each_other_or_end_at_once_do_not_wait() -> None:
-    rank = [at(0, 0, 20), at(1, 20, 40, slack_ns=70), at(2, 40, 60, slack_ns=70), at(3, 45, 60)]
-    assert ends(rank, rank)[0] == {0: 20, 1: 40, 2: 60, 3: 60}
-
-
-def test_messages_are_neither_deferred_nor_awaited() -> None:
-    sent: dict[str, Any] = {"type": SEND, "kind": -1}
-    rank = [at(LONG, 0, 100, **sent), at(SHORT, 20, 40, slack_ns=70)]
-    assert ends(rank, rank)[0] == {LONG: 100, SHORT: 40}
-    rank = [at(LONG, 0, 100), at(SHORT, 20, 40, slack_ns=70, **sent)]
-    assert ends(rank, rank)[0] == {LONG: 100, SHORT: 40}
-
-
-def test_the_longer_one_ends_with_its_last_member() -> None:
-    ranks = ([at(LONG, 0, end), at(SHORT, 20, 40, slack_ns=90)] for end in (100, 104))
-    assert ends(*ranks) == [{LONG: 100, SHORT: 105}, {LONG: 104, SHORT: 105}]
+    assert calls.by_node(calls.end_ns, np.ones(len(calls), np.bool_)) == expected
 
 
 # Sends that waited for their receiver
@@ -425,3 +416,123 @@ def test_what_lacks_a_partner_is_computed() -> None:
     graph = communicating()
     assert compute_instead(graph, [2]).type.tolist() == [NodeType.COMP, NodeType.COMP]
     assert (value(graph, "comm_size"), graph.type[1]) == (4096, NodeType.COMM_COLL)
+
+
+# When ranks and nodes began
+
+
+def begins(
+    ranks: int, *rows: Row, kind: int = int(CollectiveType.ALL_REDUCE), messages: tuple[bool, ...] = ()
+) -> list[int]:
+    rank, matched, start, end = np.array(rows, np.int64).reshape(-1, 4).T
+    is_message = np.array(messages or [kind < 0] * len(rows), np.bool_)
+    times = MatchedTimes(rank, matched, start, end, is_message, np.full(len(rows), kind))
+    return begin_of_ranks(ranks, times).tolist()
+
+
+def test_ranks_that_end_a_collective_at_once_began_that_much_apart() -> None:
+    assert begins(2, (0, 5, 70, 100), (1, 5, 10, 30)) == [0, 70]
+    assert begins(2, (0, 5, 10, 30), (1, 5, 70, 100)) == [70, 0]
+
+
+def test_the_median_of_all_shared_ends_counts() -> None:
+    assert begins(2, *shared(40), *shared(60, match=6), *shared(50, match=7)) == [0, 50]
+
+
+def shared(later: int, match: int = 5, lasts: int = 100) -> tuple[Row, Row]:
+    """A collective that ended so much earlier after the beginning of rank 1."""
+    return (0, match, 1_000 - lasts, 1_000), (1, match, 1_000 - later - lasts, 1_000 - later)
+
+
+def test_no_member_ends_before_another_has_begun() -> None:
+    """Rank 1 begins the first one 300 ns before rank 0 ends it, and ends it 199 ns before rank 0 begins it."""
+    first = (0, 5, 999, 1_000), (1, 5, 700, 800)
+    later, at_once = ([row for match in (6, 7) for row in shared(ns, match, lasts=400)] for ns in (500, 0))
+    assert begins(2, *first, *later) == [0, 300]
+    assert begins(2, *first, *at_once) == [0, 199]
+
+
+@pytest.mark.parametrize(
+    ("kind", "later"), [(CollectiveType.ALL_REDUCE, 300), (CollectiveType.BROADCAST, 500), (-1, 500)]
+)
+def test_only_a_collective_without_a_root_cannot_end_before_all_have_begun(kind: int, later: int) -> None:
+    rows = (0, 5, 999, 1_000), (1, 5, 700, 800), *shared(500, 6, lasts=400), *shared(500, 7, lasts=400)
+    assert begins(2, *rows, kind=int(kind)) == [0, later]
+
+
+def test_bounds_that_contradict_each_other_leave_the_median() -> None:
+    apart = (*shared(500, 5, lasts=1), *shared(10, 6, lasts=1), *shared(20, 7, lasts=1))
+    assert begins(2, *apart) == [0, 20]
+
+
+def test_ranks_are_on_one_clock_through_others() -> None:
+    """Two pairs, then one of each pair: the second pair moves as a whole."""
+    pairs = ((0, 1, 90, 100), (1, 1, 70, 80), (2, 2, 90, 100), (3, 2, 40, 50))
+    assert begins(4, *pairs) == [0, 20, 0, 50]
+    assert begins(4, *pairs, (1, 3, 190, 200), (2, 3, 90, 100)) == [0, 20, 120, 170]
+    assert begins(4, *pairs, (1, 3, 90, 100), (2, 3, 190, 200)) == [80, 100, 0, 50]
+
+
+def test_ranks_that_share_nothing_begin_together_with_the_first_of_the_others() -> None:
+    assert begins(3, (0, 5, 10, 30), (2, 5, 70, 100)) == [70, 0, 0]
+    assert begins(2) == [0, 0]
+
+
+def test_collectives_come_before_messages_between_the_same_ranks() -> None:
+    rows = (0, 5, 0, 100), (1, 5, 0, 90), (0, 6, 0, 100), (1, 6, 0, 10)
+    broadcast = int(CollectiveType.BROADCAST)
+    assert begins(2, *rows, kind=broadcast, messages=(False, False, True, True)) == [0, 10]
+
+
+def test_a_rank_that_takes_part_twice_in_a_match_says_nothing_of_others() -> None:
+    assert begins(2, (0, 5, 0, 100), (0, 5, 0, 30), (1, 5, 0, 60)) == [0, 40]
+
+
+def test_times_count_from_the_first_start_on_the_hosts_clock() -> None:
+    g = GraphBuilder(rank=0, clock_offset_ns=1_000)
+    g.host("op", 5_000, 10)
+    g.activity("kernel", 4_300, 20, overlap_ns=7)
+    begin, start, end = measured_times(g.build())
+    assert (begin, start.tolist(), end.tolist()) == (5_000, [0, 300], [10, 327])
+
+
+def test_a_rank_without_a_host_begins_with_the_delay_of_its_first_activity() -> None:
+    """A gap alone, and the delay of an activity that follows another one, come later."""
+    g = GraphBuilder(rank=0)
+    first = g.activity("first", 1_000, 10, gap=30, host_delay_ns=200)
+    g.activity("second", 1_100, 10, gap=50, host_delay_ns=900, after=[(first, STREAM_ORDER)])
+    g.activity("alone", 1_000, 10, stream=8, gap=500)
+    assert measured_times(g.build()).begin_ns == 1_000 - 230
+
+
+def test_metadata_has_no_time() -> None:
+    g = GraphBuilder(rank=0)
+    g.host("group", 0, 0, type=NodeType.METADATA)
+    assert measured_times(g.build()).begin_ns == 0
+    g.host("op", 5_000, 10)
+    assert measured_times(g.build()).begin_ns == 5_000
+
+
+def test_a_graph_without_nodes_begins_at_zero() -> None:
+    assert measured_times(GraphBuilder(rank=0).build()).begin_ns == 0
+
+
+def test_a_node_may_end_when_the_first_that_needs_it_must_begin() -> None:
+    g = GraphBuilder(rank=0)
+    needed = g.activity("needed", 0, 10, stream=7)
+    early = g.activity("early", 0, 4, stream=8)
+    idle = g.activity("idle", 0, 2, stream=9)
+    g.activity("last", 10, 20, stream=7, after=[(needed, STREAM_ORDER), (early, STREAM_ORDER)])
+    g.activity("short", 5, 3, stream=9, gap_ns=1, after=[(early, STREAM_ORDER), (idle, STREAM_ORDER)])
+    graph = g.build()
+    slack = dict(zip(graph.name.tolist(), slack_ns(graph, measured_times(graph)).tolist(), strict=True))
+    assert slack == {"needed": 0, "early": 6, "idle": 24, "last": 0, "short": 22}
+
+
+def test_a_node_that_another_one_overtook_has_no_slack() -> None:
+    """By the times measured the second began before the first, on which it depends, had ended."""
+    g = GraphBuilder(rank=0)
+    first = g.activity("first", 0, 10)
+    g.activity("second", 7, 10, after=[(first, STREAM_ORDER)])
+    graph = g.build()
+    assert slack_ns(graph, measured_times(graph)).tolist() == [0, 0]

@@ -18,6 +18,7 @@ from execgraph.converter.ranks import (
     Group,
     GroupNames,
     awaits_all,
+    given_ranks,
     graph_calls,
     match,
     ranks_of,
@@ -28,9 +29,10 @@ from execgraph.converter.ranks import (
 )
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
 from execgraph.schema.linked import Communication
 from hypothesis import given, strategies as st
+from support.for_simulator import UNKNOWN, communicating, report, value
 from support.graphs import GraphBuilder
 from support.tables import column
 
@@ -203,6 +205,11 @@ def test_runs_of_three_ranks_and_more_are_told_by_their_ends_and_step(ranks: lis
     assert list(ranks_of(text)) == ranks
 
 
+@given(st.lists(st.integers(0, 40), max_size=12))
+def test_ranks_as_text_are_the_same_ranks(ranks: list[int]) -> None:
+    assert ranks_of(ranks_text(ranks)) == tuple(ranks)
+
+
 # Matches
 
 
@@ -269,12 +276,56 @@ def test_groups_that_the_metadata_lists_are_restricted_too() -> None:
     assert told(whole) == (inside, [[], [1, -1, 0], [0, -1]], [[1, 2], [1, 2, 3], [4, 5]])
 
 
-def test_a_graph_that_does_not_know_its_rank_is_none_of_the_ranks() -> None:
-    with pytest.raises(DataError, match="of rank -1, which is not one of the 2"):
-        restrict_to_ranks(GraphBuilder().build(), [0, 1])
+@pytest.mark.parametrize("graph", [GraphBuilder().build(), communicating(rank=5)])
+def test_a_graph_of_none_of_the_ranks_or_that_does_not_know_its_rank_is_refused(graph: ExecutionGraph) -> None:
+    own_rank = graph.metadata.get("rank", -1)
+    with pytest.raises(DataError, match=f"of rank {own_rank}, which is not one of the 2"):
+        restrict_to_ranks(graph, [0, 1])
 
 
-WORLD = Group("0,1", "0")
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        ("4", (4,)),
+        ("0-3", (0, 1, 2, 3)),
+        ("0-10:5,1", (0, 5, 10, 1)),
+        ("9-4:-3", (9, 6)),
+        ("0-7:5", (0, 5)),
+        ("3-2", ()),
+    ],
+)
+def test_a_given_list_has_no_more_ranks_than_the_limit(text: str, ranks: tuple[int, ...]) -> None:
+    assert given_ranks(text, len(ranks)) == ranks_of(text) == ranks
+    if ranks:
+        assert given_ranks(text, len(ranks) - 1) is None
+
+
+@pytest.mark.parametrize("text", ["", "all", "-1", "1,", "0-3:0", "0-3:", "0-1-2", "0-9999999999"])
+def test_other_texts_are_no_list(text: str) -> None:
+    assert given_ranks(text, 1_000) is None
+
+
+def test_a_subset_of_ranks_is_numbered_from_zero_and_its_groups_are_reduced() -> None:
+    graph = communicating(rank=3, pg_ranks=[0, 3, 2, 1])
+    part = restrict_to_ranks(graph, [1, 3])
+    assert (part.metadata["rank"], part.metadata["world_size"]) == (1, 2)
+    groups = part.attributes["pg_ranks"]
+    assert isinstance(groups, Ragged)
+    assert groups[1].tolist() == [1, 0]
+
+
+def test_groups_that_are_not_complete_can_keep_their_measured_time() -> None:
+    part = restrict_to_ranks(communicating(rank=1, pg_ranks=[0, 1, 2]), [0, 1], whole_groups=True)
+    assert report(part).reasons(Change.AS_COMPUTATION) == {"in a group with ranks that are not simulated": 1}
+    whole = restrict_to_ranks(communicating(rank=1, pg_ranks=[0, 1]), [0, 1], whole_groups=True)
+    assert report(whole).reasons(Change.AS_COMPUTATION) == {}
+
+
+def test_messages_to_ranks_outside_become_computation() -> None:
+    inside = communicating(type=NodeType.COMM_SEND, rank=2, comm_src=2, comm_dst=3)
+    part = restrict_to_ranks(inside, [2, 3])
+    assert [value(part, name) for name in ("comm_src", "comm_dst")] == [0, 1]
+    assert report(restrict_to_ranks(inside, [1, 2])).reasons(Change.AS_COMPUTATION) == {UNKNOWN: 1}
 
 
 def calls(*sequences: int, kind: int = 0, name: str = "0", members: str = "0,1", size: int = 0) -> list[Call]:
@@ -294,32 +345,54 @@ def met(*ranks: list[Call]) -> int:
 # by number or by order
 
 
-def test_the_same_numbers_meet() -> None:
-    assert met(calls(5, 6, 7), calls(5, 6, 7)) == 3
+MEETINGS: dict[str, tuple[int, list[Call], list[Call]]] = {
+    "the same numbers": (3, calls(5, 6, 7), calls(5, 6, 7)),
+    "what has no number, in order": (2, calls(-1, -1), calls(-1, -1, -1)),
+    "numbers that differ throughout are not used": (30, calls(*range(30)), calls(*range(0, 90, 3))),
+    "a few numbers that differ are believed": (0, calls(7), calls(8)),
+    "not other types": (0, calls(1, kind=0), calls(1, kind=2)),
+    "a rank that is not traced is not needed": (2, calls(1, 2, members="0-7"), calls(1, 2, members="0-7")),
+    "groups of the same members by name": (
+        2,
+        [*calls(1, name="0"), *calls(1, name="3")],
+        [*calls(1, name="3"), *calls(1, name="0")],
+    ),
+    "names that agree are believed whatever was done in them": (
+        0,
+        [*calls(1, name="0"), *calls(1, name="3", kind=2)],
+        [*calls(1, name="0", kind=2), *calls(1, name="3")],
+    ),
+    "names that every rank counts for itself, in order": (
+        3,
+        [*calls(1, 2, name="9"), *calls(1, name="10", kind=2)],
+        [*calls(1, name="4", kind=2), *calls(1, 2, name="3")],
+    ),
+    "a group that a rank does not use leaves the names of the others": (
+        2,
+        [*calls(1, name="0", kind=0), *calls(1, name="1", kind=1), *calls(1, name="3", kind=2)],
+        [*calls(1, name="0", kind=0), *calls(1, name="3", kind=2)],
+    ),
+    "a name is of other groups on other ranks": (
+        0,
+        calls(1, name="1", members="0,1"),
+        calls(1, name="1", members="2,3"),
+    ),
+    "who is in a group is known from the ranks that recorded it": (2, calls(1, 2), calls(1, 2, members="")),
+    "groups without ranks of one name": (1, calls(1, members=""), calls(1, members="")),
+    "not groups without ranks of other names": (0, calls(1, members="", name="1"), calls(1, members="", name="2")),
+}
+
+
+@pytest.mark.parametrize("meeting", MEETINGS)
+def test_collectives_meet(meeting: str) -> None:
+    count, first, second = MEETINGS[meeting]
+    assert met(first, second) == count
 
 
 def test_a_rank_that_began_to_record_later_meets_from_there_on() -> None:
     first, second = matched(calls(5, 6, 7, 8), calls(7, 8, 9))
     assert first[2:] == second[:2]
     assert len({*first, *second}) == 5
-
-
-def test_what_has_no_number_meets_in_order() -> None:
-    assert met(calls(-1, -1), calls(-1, -1, -1)) == 2
-
-
-def test_numbers_that_differ_throughout_are_not_used() -> None:
-    # where messages are counted too, ranks that send more have higher numbers
-    assert met(calls(*range(30)), calls(*range(0, 90, 3))) == 30
-    assert set(match([Calls.of(calls(*range(30))), Calls.of(calls(*range(0, 90, 3)))]).sequence.tolist()) == {-1}
-
-
-def test_a_few_numbers_that_differ_are_believed() -> None:
-    assert met(calls(7), calls(8)) == 0
-
-
-def test_other_types_do_not_meet() -> None:
-    assert met(calls(1, kind=0), calls(1, kind=2)) == 0
 
 
 def test_equal_numbers_meet_in_order() -> None:
@@ -333,11 +406,6 @@ def test_equal_numbers_meet_in_order() -> None:
 def test_who_lacks_a_collective_leaves_the_others_to_meet() -> None:
     first, second, third = matched(calls(1, 2, 3), calls(1, 3), calls(1, 2, 3))
     assert first == third and second == [first[0], first[2]]
-
-
-def test_a_rank_that_is_not_traced_is_not_needed() -> None:
-    members = {"members": "0-7"}
-    assert met(calls(1, 2, **members), calls(1, 2, **members)) == 2
 
 
 def test_nothing_meets_nobody() -> None:
@@ -375,33 +443,10 @@ def test_messages_are_no_collectives() -> None:
 # groups
 
 
-def test_groups_of_the_same_members_are_told_apart_by_name() -> None:
-    assert met([*calls(1, name="0"), *calls(1, name="3")], [*calls(1, name="3"), *calls(1, name="0")]) == 2
-
-
-def test_names_that_agree_are_believed_whatever_was_done_in_them() -> None:
-    mine, theirs = (
-        [*calls(1, name="0"), *calls(1, name="3", kind=2)],
-        [*calls(1, name="0", kind=2), *calls(1, name="3")],
-    )
-    assert met(mine, theirs) == 0
-
-
-def test_names_that_every_rank_counts_for_itself_are_taken_in_order() -> None:
-    mine = [*calls(1, 2, name="9"), *calls(1, name="10", kind=2)]
-    theirs = [*calls(1, name="4", kind=2), *calls(1, 2, name="3")]
-    assert met(mine, theirs) == 3
-
-
 def test_a_renamed_group_is_known_by_what_was_done_in_it() -> None:
     mine = [*calls(1, name="0", size=4), *calls(1, name="1", size=8)]
     theirs = [*calls(1, name="0", size=4), *calls(1, name="!", size=8)]
     assert matched(mine, theirs, mine) == [[0, 1]] * 3
-
-
-def test_a_group_that_a_rank_does_not_use_leaves_the_names_of_the_others() -> None:
-    mine = [*calls(1, name="0", kind=0), *calls(1, name="1", kind=1), *calls(1, name="3", kind=2)]
-    assert met(mine, [mine[0], mine[2]]) == 2
 
 
 def test_groups_in_which_the_same_was_done_are_known_by_description() -> None:
@@ -419,10 +464,6 @@ def test_where_all_differs_groups_are_one_in_the_order_of_their_making() -> None
     assert known[1] == {theirs[0]: mine[1], theirs[1]: mine[0]}
 
 
-def test_a_name_stands_for_other_groups_on_other_ranks() -> None:
-    assert met(calls(1, name="1", members="0,1"), calls(1, name="1", members="2,3")) == 0
-
-
 def test_two_groups_of_a_job_never_go_by_one_name() -> None:
     one, two, three, four = (Group("0,1", name) for name in "5678")
     known = recognised([{one: "a", three: "c"}, {two: "a", one: "b", four: "c"}])
@@ -430,16 +471,10 @@ def test_two_groups_of_a_job_never_go_by_one_name() -> None:
     assert known[1][one] not in (one, three)
 
 
-def test_who_is_in_a_group_is_known_from_the_ranks_that_recorded_it() -> None:
-    assert met(calls(1, 2), calls(1, 2, members="")) == 2
+def test_the_default_group_is_known_by_its_description() -> None:
     default = Group("", "elsewhere", "default_pg"), Group("0,1", "0", "default_pg")
     assert len({*matched(*([Call(0, COLL, group)] for group in default))[0]}) == 1
     assert met([Call(0, COLL, default[0])], [Call(0, COLL, default[1])]) == 1
-
-
-def test_of_groups_without_ranks_only_those_of_one_name_are_one() -> None:
-    assert met(calls(1, members=""), calls(1, members="")) == 1
-    assert met(calls(1, members="", name="1"), calls(1, members="", name="2")) == 0
 
 
 # any job

@@ -1,41 +1,38 @@
-"""Scaled jobs: who sends to whom, ranks that are removed, and what is refused."""
+"""Scaled jobs: who sends to whom, which ranks are removed, what is refused, how long and large collectives are."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.ranks import graph_calls, match, recorded_groups
+from execgraph.converter.ranks import GIB, Transfer, graph_calls, match, recorded_groups
 from execgraph.converter.scaling import rank_facts
+from execgraph.converter.scaling.lengths import SOURCES, Fit, Fits, GroupTransfer, Line, cost_of
 from execgraph.converter.scaling.roles import NamedGroup
 from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.errors import DataError, RequestError
-from execgraph.schema.graph import ExecutionGraph, NodeType
+from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.replay import replay_ranks
 from hypothesis import given, strategies as st
 from support.graphs import GraphBuilder
 from support.scaled_jobs import (
+    ALL_GATHER,
     ALL_REDUCE,
     ALL_TO_ALL,
+    BROADCAST,
     KB,
     REDUCE_SCATTER,
     Rank,
     data_parallel,
     lengths,
     line,
+    meeting,
     plan_of,
     scaled,
+    sizes,
     stages,
     tensor_by_data,
 )
-
-
-def test_ranks_of_two_jobs_are_refused() -> None:
-    graphs = data_parallel(4)
-    graphs[3].metadata["world_size"] = 8
-    with pytest.raises(DataError, match="rank 2 is of a job of 4 ranks, rank 3 of one of 8: build each job by itself"):
-        plan_of(graphs, 2)
 
 
 def test_a_group_may_be_named_with_the_only_type_that_it_has() -> None:
@@ -61,9 +58,12 @@ def test_every_message_has_two_ends_and_every_group_its_members(replicas: int, c
     calls = [graph_calls(graph, own, rank) for rank, (graph, own) in enumerate(zip(graphs, rows, strict=True))]
     found = match(calls)
     ends = Counter(number for own in found.matched for number in own.tolist())
-    messages, collectives = ends_by_type(calls, found.matched, ends)
-    assert set(messages) == {2}
-    assert set(collectives) == {(replicas + 1) * copies * more}
+    of_collective = [
+        (kind == NodeType.COMM_COLL, ends[number])
+        for own, numbers in zip(calls, found.matched, strict=True)
+        for kind, number in zip(own.type.tolist(), numbers.tolist(), strict=True)
+    ]
+    assert {*of_collective} == {(False, 2), (True, (replicas + 1) * copies * more)}
     told = Counter(
         (int(call[0]), int(call[1]), int(call[2]), int(call[3]))
         for own in calls
@@ -75,16 +75,6 @@ def test_every_message_has_two_ends_and_every_group_its_members(replicas: int, c
         known = recorded_groups(graph)
         assert all(rank in ranks and max(ranks) < len(graphs) for ranks in known.lists)
         assert graph.metadata["rank"] == rank
-
-
-def ends_by_type(calls: Sequence[Any], matched: Sequence[Any], ends: Counter[int]) -> tuple[list[int], list[int]]:
-    """How many ends each message has, and how many members each collective."""
-    of = [
-        (int(kind) == NodeType.COMM_COLL, ends[number])
-        for own, numbers in zip(calls, matched, strict=True)
-        for kind, number in zip(own.type.tolist(), numbers.tolist(), strict=True)
-    ]
-    return [count for is_collective, count in of if not is_collective], [count for is_one, count in of if is_one]
 
 
 # fewer ranks
@@ -116,24 +106,51 @@ def test_what_would_be_another_program_is_refused(
         plan_of(job, 1, removed=removed)
 
 
-@pytest.mark.parametrize(("ranks", "text"), [([0, 0], "0,0"), ([0, 2], "0,2"), ([-1, 1], "-1,1")])
-def test_graphs_of_one_rank_or_of_none_of_the_job_are_refused(ranks: list[int], text: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "values", "why"),
+    [
+        ("rank", [0, 0], "the ranks of the graphs, 0,0, are no ranks of a job of 2: build the whole"),
+        ("rank", [0, 2], "the ranks of the graphs, 0,2, are no ranks of a job of 2: build the whole"),
+        ("rank", [-1, 1], "the ranks of the graphs, -1,1, are no ranks of a job of 2: build the whole"),
+        ("world_size", [2, 8], "rank 0 is of a job of 2 ranks, rank 1 of one of 8: build each job by itself"),
+    ],
+)
+def test_graphs_of_one_rank_of_none_or_of_two_jobs_are_refused(key: str, values: list[int], why: str) -> None:
     graphs = data_parallel(2)
-    for graph, rank in zip(graphs, ranks, strict=True):
-        graph.metadata["rank"] = rank
-    with pytest.raises(
-        DataError, match=f"the ranks of the graphs, {text}, are no ranks of a job of 2: build the whole"
-    ):
+    for graph, value in zip(graphs, values, strict=True):
+        graph.metadata[key] = value
+    with pytest.raises(DataError, match=why):
         plan_of(graphs)
 
 
-def test_a_group_without_recorded_ranks_is_refused() -> None:
-    job = [Rank(rank, 2) for rank in range(2)]
-    for one in job:
-        one.meet(ALL_REDUCE, [0, 1], 1_000_000, 100 * KB, pg_desc="dp")
-        one.meet(ALL_REDUCE, [], 1000, 9 * KB, pg_name="other")
-    with pytest.raises(DataError, match="it is not recorded which ranks are in group"):
-        plan_of([one.build() for one in job])
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [
+        (
+            meeting(
+                2,
+                (ALL_REDUCE, 1_000_000, 100 * KB, {"pg_desc": "dp"}),
+                (ALL_REDUCE, 1000, 9 * KB, {"ranks": [], "pg_name": "other"}),
+            ),
+            "it is not recorded which ranks are in group",
+        ),
+        (
+            meeting(2, (ALL_REDUCE, 1000, 9 * KB, {"ranks": [0, 1, 2]})),
+            "has ranks that are not of the job, which has 2",
+        ),
+        (
+            meeting(2, (ALL_REDUCE, 1000, 9 * KB, {"ranks": [0, 1, 7]})),
+            "has ranks that are not of the job, which has 2",
+        ),
+        (
+            [*meeting(4, (ALL_REDUCE, 1000, 9 * KB, {"ranks": [0, 1]}))[:2], Rank(2, 4), Rank(3, 4)],
+            "ranks 2,3 are in no",
+        ),
+    ],
+)
+def test_members_of_groups_are_known_and_of_the_job_and_every_rank_has_replicas(job: list[Rank], why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        plan_of([one.build() for one in job], groups=("dp",))
 
 
 @pytest.mark.parametrize("text", ["dp", "a=b", "a=all_reduce,b", "=all_reduce"])
@@ -193,31 +210,15 @@ def test_ranks_do_the_same_work_whose_kernels_are_the_same_as_often() -> None:
     assert work("gemm", "relu", "gemm") == work("relu", "gemm", "gemm", copies=1) != work("relu", "gemm")
 
 
-@pytest.mark.parametrize("outside", [2, 7])
-def test_a_group_has_ranks_of_the_job_alone(outside: int) -> None:
-    job = [Rank(rank, 2) for rank in range(2)]
-    for one in job:
-        one.meet(ALL_REDUCE, [0, 1, outside], 1000, 9 * KB)
-    with pytest.raises(DataError, match="has ranks that are not of the job, which has 2"):
-        plan_of([one.build() for one in job], groups=("dp",))
-
-
 def test_one_copy_of_all_ranks_is_refused() -> None:
     with pytest.raises(RequestError, match="the scaled job would be the same; give data_parallel above 1"):
         scaled(stages(2), 1)
 
 
-def test_copies_of_a_job_have_no_more_ranks_than_a_file_can_name() -> None:
-    with pytest.raises(DataError, match=f"copies of 2 ranks are more than {LARGEST_JOB}; make fewer"):
-        plan_of(data_parallel(2), LARGEST_JOB // 2 + 1)
-
-
-def test_a_group_whose_parts_depend_on_its_members_does_not_grow() -> None:
-    job = [Rank(rank, 2) for rank in range(2)]
-    for one in job:
-        one.meet(ALL_TO_ALL, [0, 1], 1_000_000, 100 * KB)
-    with pytest.raises(DataError, match="carries all_to_all, whose parts depend on how many members there are"):
-        plan_of([one.build() for one in job], groups=("dp",))
+@pytest.mark.parametrize("copies", [LARGEST_JOB // 2 + 1, 1_000_000_000])
+def test_more_ranks_than_a_file_can_name_are_refused_at_once(copies: int) -> None:
+    with pytest.raises(DataError, match=f"{copies} copies of 2 ranks are more than {LARGEST_JOB}; make fewer"):
+        plan_of(data_parallel(2), copies)
 
 
 def test_of_a_mesh_of_two_data_parallel_dimensions_the_user_names_one() -> None:
@@ -228,15 +229,238 @@ def test_of_a_mesh_of_two_data_parallel_dimensions_the_user_names_one() -> None:
     graphs = [one.build() for one in job]
     with pytest.raises(DataError, match="are two dimensions of data parallelism, of which one can grow"):
         plan_of(graphs)
-    assert [role.use.group.name for role in plan_of(graphs, groups=("dp_replicate",)).roles if role.joined] == [
-        "r",
-        "r",
-    ]
+    named = plan_of(graphs, groups=("dp_replicate",)).roles
+    assert [role.use.group.name for role in named if role.joined] == ["r", "r"]
 
 
-def test_every_rank_has_replicas() -> None:
+@pytest.mark.parametrize("text", ["all", "0-99999999999999999999", "9" * 5000, "0-999999999", "0-5:0", "3-", ""])
+def test_metadata_that_list_no_ranks_are_one_line(text: str) -> None:
+    graph = scaled(data_parallel(2))[0]
+    graph.metadata["ranks_of_group_1"] = text
+    with pytest.raises(DataError, match="the metadata ranks_of_group_1 of the graph is no list of ranks"):
+        recorded_groups(graph)
+
+
+def test_metadata_list_no_more_ranks_in_all_than_a_few_jobs_have() -> None:
+    graph = scaled(data_parallel(2))[0]
+    graph.metadata |= {f"ranks_of_group_{number}": f"{number}-{number + (1 << 18) - 1}" for number in range(2, 6)}
+    with pytest.raises(
+        DataError, match="ranks_of_group_5 of the graph is no list of ranks such as 0-3,8, or one of more"
+    ):
+        recorded_groups(graph)
+
+
+# lengths and sizes
+
+REDUCED, GATHERED = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
+STEP, BYTE = 1_000, 2
+"""ns of a step, and of a byte."""
+STEPS_OF = {REDUCED: 2, GATHERED: 1}
+"""Of two members."""
+
+
+def measured(size: int, group: int = 0, kind: CollectiveType = REDUCED, off: int = 0) -> GroupTransfer:
+    """A collective of two, `off` ns longer than steps and bytes take."""
+    return GroupTransfer(Transfer(kind, 2, size, STEPS_OF[kind] * STEP + size * BYTE + off), group)
+
+
+def fit_of(*transfers: GroupTransfer, given: tuple[float | None, float | None] = (None, None)) -> Fit:
+    """The fit of an all-reduce of the first group."""
+    fit = Fits(transfers, *given).of(REDUCED, 0)
+    assert fit is not None
+    return fit
+
+
+def test_two_sizes_tell_both() -> None:
+    fit = fit_of(measured(1_000), measured(50_000))
+    assert fit.line == pytest.approx((STEP, BYTE))
+    assert (fit.source, fit.transfers, fit.fit_error_pct, fit.identifiable) == (SOURCES[0], 2, 0.0, True)
+
+
+@pytest.mark.parametrize(
+    ("other", "source", "transfers"),
+    [
+        (measured(50_000, 1), SOURCES[1], 2),
+        (measured(50_000, 0, GATHERED), SOURCES[2], 2),
+        (measured(50_000, 1, GATHERED), SOURCES[3], 2),
+    ],
+    ids=["of the type", "of the group", "of the job"],
+)
+def test_what_collectives_of_a_type_and_group_do_not_tell_others_do(
+    other: GroupTransfer, source: str, transfers: int
+) -> None:
+    fit = fit_of(measured(1_000), other)
+    assert (fit.source, fit.transfers) == (source, transfers)
+    assert fit.line == pytest.approx((STEP, BYTE))
+
+
+def test_a_type_that_was_not_measured_in_a_group_has_the_line_of_others() -> None:
+    fit = Fits([measured(1_000), measured(50_000)]).of(GATHERED, 7)
+    assert fit is not None
+    assert fit.source == SOURCES[3]
+
+
+def test_what_nothing_tells_has_no_line_unless_both_factors_are_given() -> None:
+    assert Fits([]).of(REDUCED, 0) is None
+    assert Fits([], STEP).of(REDUCED, 0) is Fits([], None, BYTE).of(REDUCED, 0) is None
+    given = Fits([], STEP, BYTE).of(REDUCED, 0)
+    assert given is not None
+    assert (given.line, given.source, given.transfers, given.fit_error_pct) == (Line(STEP, BYTE), "given", 0, 0.0)
+    assert given.identifiable
+
+
+@pytest.mark.parametrize(
+    "transfer",
+    [
+        Transfer(REDUCED, 2, 1_000, 0),
+        Transfer(REDUCED, 1, 1_000, 5),
+        Transfer(CollectiveType.ALL_TO_ALL, 2, 1_000, 5),
+    ],
+    ids=["no time", "one member", "not by ring"],
+)
+def test_what_takes_no_time_alone_or_not_by_ring_tells_nothing(transfer: Transfer) -> None:
+    assert Fits([GroupTransfer(transfer, 0)]).of(transfer.kind, 0) is None
+
+
+@pytest.mark.parametrize(("step_ns", "byte_ns"), [(STEP, None), (None, BYTE), (STEP, BYTE)])
+def test_a_given_factor_leaves_the_other_one_to_be_fitted(step_ns: float | None, byte_ns: float | None) -> None:
+    fit = fit_of(measured(1_000), given=(step_ns, byte_ns))
+    assert Fits([], step_ns, byte_ns).is_given and not Fits([]).is_given
+    assert fit.line == pytest.approx((STEP, BYTE))
+    assert (fit.source, fit.transfers, fit.fit_error_pct) == (f"as given; {SOURCES[0]}", 1, 0.0)
+
+
+def test_a_fitted_factor_is_never_below_zero() -> None:
+    for factors, fitted in (((10 * STEP, None), (10 * STEP, 0)), ((None, 10 * BYTE), (0, 10 * BYTE))):
+        assert fit_of(measured(1_000), given=factors).line == fitted
+
+
+def test_of_one_size_the_line_has_the_least_latency_and_others_would_do() -> None:
+    fit = fit_of(measured(1_000), measured(1_000))
+    assert (fit.identifiable, fit.source, fit.transfers) == (False, SOURCES[0], 2)
+    assert fit.line.ns(cost_of(measured(1_000).transfer)) == pytest.approx(2 * STEP + 1_000 * BYTE)
+
+
+def test_a_latency_within_the_scatter_of_the_times_is_not_known() -> None:
+    """It is measured with 1,000 ns, but so are the differences between alike collectives."""
+    scattered = [measured(size, off=off) for size in (20_000, 40_000) for off in (-900, 900)]
+    assert not fit_of(*scattered).identifiable
+    steady = [measured(size, off=off) for size in (20_000, 40_000) for off in (-9, 9)]
+    assert fit_of(*steady).identifiable
+
+
+def test_the_error_is_that_of_the_median() -> None:
+    transfers = measured(1_000), measured(1_000), measured(1_000, off=3_000)
+    assert fit_of(*transfers, given=(STEP, BYTE)).fit_error_pct == 0.0
+
+
+@pytest.mark.parametrize("copies", [2, 4, 16])
+def test_lengths_follow_the_line_that_was_measured(copies: int) -> None:
+    assert lengths(scaled(data_parallel(2), copies)[0]) == pytest.approx(
+        [line(ALL_REDUCE, 2 * copies, size) for size in (1_000_000, 4_000_000)], rel=1e-3
+    )
+
+
+def test_the_time_that_members_wait_for_each_other_does_not_grow() -> None:
+    late = 3_000 * KB
+    graphs, alone = scaled(data_parallel(2, late=late), 8), scaled(data_parallel(2), 8)
+    assert lengths(graphs[1]) == lengths(alone[1])
+    assert lengths(graphs[0]) == [length + late for length in lengths(alone[0])]
+
+
+def test_collectives_of_groups_that_do_not_grow_stay_as_they_are() -> None:
+    before, after = tensor_by_data()[0], scaled(tensor_by_data(), 4)[0]
+    assert lengths(after)[:2] == lengths(before)[:2]
+    assert all(then > now for then, now in zip(lengths(after)[2:], lengths(before)[2:], strict=True))
+
+
+def test_whole_microseconds_stay_right_in_sum() -> None:
+    graphs = data_parallel(2, sizes=(100_333, 200_777, 300_111))
+    before, after = graphs[0], scaled(graphs, 3)[0]
+    longer_ns = int((after.duration_ns - before.duration_ns).sum())
+    assert int((after.duration_micros - before.duration_micros).sum()) == pytest.approx(longer_ns / 1000, abs=1)
+    unchanged = after.duration_ns == before.duration_ns
+    assert unchanged[0]
+    assert (after.duration_micros[unchanged] == before.duration_micros[unchanged]).all()
+
+
+def test_whole_microseconds_of_long_collectives_are_those_of_their_nanoseconds() -> None:
+    before = data_parallel(2, sizes=(100_000_000, 400_000_000))
+    for short, long in zip(before, scaled(before, 3), strict=False):
+        added = long.duration_ns - short.duration_ns
+        assert (long.duration_micros - short.duration_micros).tolist() == pytest.approx((added / 1000).tolist(), abs=1)
+
+
+def test_a_given_network_stands_instead_of_the_measured_one() -> None:
+    gib = 1 << 30
+    graphs = scaled(data_parallel(2), 2, bandwidth_gib_s=10 * 1e9 / gib, latency_ns=500.0)
+    assert lengths(graphs[0]) == pytest.approx([6 * 500 + 1.5 * size / 10 for size in (1_000_000, 4_000_000)], abs=1)
+
+
+def test_a_given_latency_leaves_the_bandwidth_to_be_fitted() -> None:
+    graphs = data_parallel(2, sizes=(1_000_000,))
+    [grown] = plan_of(graphs, latency_ns=1000.0).grown
+    assert (grown.step_ns, grown.gib_s) == pytest.approx((1000.0, 1e9 / GIB), rel=1e-3)
+
+
+def test_collectives_of_one_size_do_not_tell_latency_from_bandwidth() -> None:
+    [grown] = plan_of(data_parallel(2, sizes=(1_000_000, 1_000_000))).grown
+    assert not grown.identifiable
+    [known] = plan_of(data_parallel(2)).grown
+    assert (known.identifiable, known.fit_error_pct) == (True, 0.0)
+
+
+def test_what_one_type_does_not_tell_others_do() -> None:
+    told = [(kind, size, line(kind, 2, size)) for kind, size in ((ALL_REDUCE, 1_000_000), (REDUCE_SCATTER, 1_000))]
+    job = meeting(2, *told)
+    for grown in plan_of([one.build() for one in job]).grown:
+        assert grown.fitted_to == "collectives of all types in this group"
+        assert (grown.step_ns, grown.gib_s) == pytest.approx((1000, 1e9 / GIB), rel=1e-2)
+
+
+def test_a_scaled_job_takes_as_long_as_its_collectives_say() -> None:
+    graphs = data_parallel(2, late=0)
+    grown = sum(line(ALL_REDUCE, 8, size) - line(ALL_REDUCE, 2, size) for size in (1_000_000, 4_000_000))
+    longer = replay_ranks(scaled(graphs, 4)).makespan_ns - replay_ranks(graphs).makespan_ns
+    assert longer == pytest.approx(grown, rel=1e-3)
+
+
+def test_shards_get_smaller_where_the_whole_stays() -> None:
+    gathered, scattered = (ALL_GATHER, 500_001, 100 * KB, {"backward": False}), (REDUCE_SCATTER, 1_000_002, 100 * KB)
+    job = meeting(2, gathered, scattered, (ALL_REDUCE, 7, 10 * KB))
+    assert sizes(scaled([one.build() for one in job], 4)[5]) == [125_001, 1_000_002, 7]
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"), [("generic", [1, 75, 500]), ("astra-sim", [2, 128, 500])], ids=["generic", "astra-sim"]
+)
+def test_shards_for_astra_sim_keep_the_bytes_without_which_it_never_ends(target: str, expected: list[int]) -> None:
+    """What was smaller before stays as it is."""
+    gathered = [(ALL_GATHER, size, 10 * KB, {"backward": False}) for size in (2, 150, 1000)]
+    job = meeting(2, (REDUCE_SCATTER, 4, 10 * KB), *gathered)
+    for one in job:
+        one.metadata["target"] = target
+    assert sizes(scaled([one.build() for one in job])[0])[1:] == expected
+
+
+def test_what_is_gathered_without_being_scattered_grows_with_the_group() -> None:
+    job = meeting(2, (ALL_REDUCE, 1_000_000, 100 * KB), (ALL_GATHER, 64, 10 * KB, {"backward": False}))
+    graphs = [one.build() for one in job]
+    assert sizes(scaled(graphs)[0]) == [1_000_000, 64]
+    assert plan_of(graphs).undivided == 2
+
+
+def test_the_root_of_a_joined_group_is_one_for_all() -> None:
+    job = meeting(2, (ALL_REDUCE, 1_000_000, 100 * KB), (BROADCAST, 1000, 10 * KB, {"comm_src": 1}))
+    graphs = scaled([one.build() for one in job], 3)
+    assert {int(graph.integers("comm_src").max()) for graph in graphs} == {1}
+
+
+def test_groups_that_stay_as_they_are_keep_what_they_gather() -> None:
     job = [Rank(rank, 4) for rank in range(4)]
-    for one in job[:2]:
-        one.meet(ALL_REDUCE, [0, 1], 1000, 9 * KB)
-    with pytest.raises(DataError, match="ranks 2,3 are in no data-parallel group"):
-        plan_of([one.build() for one in job])
+    for one in job:
+        one.meet(ALL_REDUCE, range(4), 1_000_000, 100 * KB, pg_name="0", pg_desc="dp")
+        one.meet(ALL_GATHER, [one.rank // 2 * 2, one.rank // 2 * 2 + 1], 64, 10 * KB, backward=False, pg_name="tp")
+    graphs = [one.build() for one in job]
+    assert sizes(scaled(graphs)[0]) == [1_000_000, 64]
+    assert plan_of(graphs).undivided == 0

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from execgraph.converter.ranks import Group as RankGroup, ranks_of, ranks_text
+from execgraph.converter.ranks import Group as RankGroup, ranks_text
 from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.linked import Communication
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.job import BuildOptions, BuildReport, build, table
 from execgraph.tools.job.cross_rank import verify
 from execgraph.tools.job.rank_comms import RankComms, group_summary
-from hypothesis import given, strategies as st
 from support.builder.records import Group
 from support.builder.timeline import TraceBuilder
 from support.disagreements import ALL_TO_ALL, FAULTS, RANKS, SPLITS, Rank, SilentMember, WrongSize, did, write
@@ -262,8 +261,3 @@ def test_two_thousand_ranks_take_little_memory() -> None:
         tracemalloc.stop()
     assert [one.ranks for one in found.disagreements] == [(1999, 7)]
     assert peak < 64 * 2**20
-
-
-@given(st.lists(st.integers(0, 40), max_size=12))
-def test_ranks_as_text_are_the_same_ranks(ranks: list[int]) -> None:
-    assert ranks_of(ranks_text(ranks)) == tuple(ranks)

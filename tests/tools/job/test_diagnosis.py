@@ -33,6 +33,12 @@ def command(*arguments: object) -> int:
     return int(stopped.value.code or 0)
 
 
+@pytest.fixture
+def folder(jobs: Callable[[int], Path], tmp_path: Path) -> Path:
+    """The traces of two ranks, which a test may change."""
+    return Path(shutil.copytree(jobs(2), tmp_path / "job"))
+
+
 # what each process holds
 
 
@@ -207,10 +213,7 @@ def test_every_fault_among_many_processes_is_found_on_its_rank(jobs: Callable[[i
     }
 
 
-def test_a_file_that_cannot_be_read_is_wrong_and_the_others_are_looked_at(
-    jobs: Callable[[int], Path], tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+def test_a_file_that_cannot_be_read_is_wrong_and_the_others_are_looked_at(folder: Path) -> None:
     an_empty_file(folder / "device_rank1.json", folder)
     diagnosis = diagnose([folder])
     assert any("device_rank1.json: is empty" in line for line in lines(diagnosis))
@@ -218,9 +221,8 @@ def test_a_file_that_cannot_be_read_is_wrong_and_the_others_are_looked_at(
 
 
 def test_the_share_of_matched_ops_is_of_the_host_trace_if_that_has_any(
-    jobs: Callable[[int], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
     device, empty = (folder / name for name in ("device_rank0.json", "host_rank1.json"))
     trace = json.loads(device.read_text())
     ops = [row for row in trace["traceEvents"] if row.get("cat") == "cpu_op"]
@@ -233,10 +235,7 @@ def test_the_share_of_matched_ops_is_of_the_host_trace_if_that_has_any(
     assert 40 < float(shares[0][0]) < 60 and shares[1][0] == "-"
 
 
-def test_a_file_that_breaks_off_is_wrong_and_what_was_lost_is_counted(
-    jobs: Callable[[int], Path], tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+def test_a_file_that_breaks_off_is_wrong_and_what_was_lost_is_counted(folder: Path) -> None:
     path = folder / "device_rank1.json"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     diagnosis = diagnose([folder])
@@ -246,8 +245,7 @@ def test_a_file_that_breaks_off_is_wrong_and_what_was_lost_is_counted(
     assert diagnosis.processes[1].dropped[Reason.CUT_OFF_ROWS.of("device events")] == 1
 
 
-def test_swapped_names_are_told_as_only_the_process_exposes_them(jobs: Callable[[int], Path], tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+def test_swapped_names_are_told_as_only_the_process_exposes_them(folder: Path) -> None:
     (folder / "host_rank0.json").rename(folder / "aside")
     (folder / "host_rank1.json").rename(folder / "host_rank0.json")
     (folder / "aside").rename(folder / "host_rank1.json")
@@ -273,8 +271,7 @@ def test_ranks_of_the_world_that_have_no_trace_are_named(jobs: Callable[[int], P
     assert any(line.startswith("note ranks 3-5: absent from a job of 8 ranks") for line in lines(diagnose([folder])))
 
 
-def test_two_traces_of_one_rank_are_wrong(jobs: Callable[[int], Path], tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+def test_two_traces_of_one_rank_are_wrong(folder: Path) -> None:
     shutil.copy(folder / "device_rank0.json", folder / "again_rank0.json")
     assert any("rank 0: 2 device traces of one process" in line for line in lines(diagnose([folder])))
 
@@ -290,8 +287,7 @@ def test_equal_findings_of_many_ranks_are_one_line(jobs: Callable[[int], Path], 
 # synchronisation records
 
 
-def test_a_trace_without_synchronisation_records_is_told_of_first(jobs: Callable[[int], Path], tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+def test_a_trace_without_synchronisation_records_is_told_of_first(folder: Path) -> None:
     no_sync_records(folder / "device_rank1.json", folder)
     text = report(diagnose([folder])).splitlines()
     assert text[:3] == sync_records_advice("rank 1") and text[3] == ""
@@ -304,8 +300,7 @@ def test_a_trace_with_synchronisation_records_gets_no_advice(jobs: Callable[[int
     assert not [process for process in diagnosis.processes if process.waits_without_record]
 
 
-def test_a_trace_without_waits_lacks_no_synchronisation_records(jobs: Callable[[int], Path], tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+def test_a_trace_without_waits_lacks_no_synchronisation_records(folder: Path) -> None:
     for rank in (0, 1):
         no_sync_records(folder / f"device_rank{rank}.json", folder)
         without(folder / f"device_rank{rank}.json", lambda row: "Synchronize" in row["name"] or "Wait" in row["name"])
@@ -313,10 +308,7 @@ def test_a_trace_without_waits_lacks_no_synchronisation_records(jobs: Callable[[
     assert "synchronisation records" not in report(diagnosis)
 
 
-def test_a_trace_without_activities_lacks_no_synchronisation_records(
-    jobs: Callable[[int], Path], tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+def test_a_trace_without_activities_lacks_no_synchronisation_records(folder: Path) -> None:
     no_sync_records(folder / "device_rank1.json", folder)
     no_kernels(folder / "device_rank1.json", folder)
     assert "synchronisation records" not in report(diagnose([folder]))
@@ -343,10 +335,7 @@ def test_databases_are_diagnosed_with_their_dialect_and_processes(tmp_path: Path
 # the command
 
 
-def test_strict_exits_1_for_what_is_wrong_and_0_for_notes(
-    jobs: Callable[[int], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+def test_strict_exits_1_for_what_is_wrong_and_0_for_notes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     no_sync_records(folder / "device_rank1.json", folder)
     assert command(folder, "--strict") == 0
     no_kernels(folder / "device_rank1.json", folder)
@@ -364,8 +353,7 @@ def test_json_is_one_object_with_processes_and_findings(
     assert (summary["wrong"], summary["findings"]) == (0, [])
 
 
-def test_the_report_marks_asymmetry_and_lists_kernels(jobs: Callable[[int], Path], tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+def test_the_report_marks_asymmetry_and_lists_kernels(folder: Path) -> None:
     few_kernels(folder / "device_rank1.json", folder)
     text = report(diagnose([folder]))
     assert [line for line in text.splitlines() if "device_rank1.json" in line and "LOW" in line]

@@ -1,4 +1,4 @@
-"""What a build for ASTRA-sim writes beside the graphs, ready to start.
+"""What a build for a simulator writes beside the graphs, ready to start: for ASTRA-sim a folder, for GOAL one file.
 
 What is said of the network in the simulator's configuration: its figures, and how well they describe the job.
 
@@ -8,6 +8,7 @@ How long collectives took from the last arrival on, and what of that is more tha
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.ranks import GIB, Link, Network, TwoDimensions
-from execgraph.converter.targets import LEAST_BYTES
+from execgraph.converter.targets import LEAST_BYTES, GoalReport, MessageNetwork, lower_for_target
+from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.commands import trace_convert
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
-from execgraph.tools.job import Simulation, network_text, poor_fit, write_astra_sim_files
+from execgraph.tools.job import Simulation, network_text, poor_fit, poor_goal_fit, write_astra_sim_files
 from execgraph.tools.job.job_plan import ExcessTime, complete_transfers, excess_times
 from execgraph.tools.replay import configuration_of, simulate_ranks
 from support.for_simulator import ACROSS, RANKS, WITHIN, two_networks
+from support.goal_simulator import Waits, others, parse, run, troubles
 from support.graph_file import read_nodes
+from support.graphs import training_step
 from support.matched_calls import Issued, job_of
 from support.simulator import Generation, read_files, simulate as simulate_files
 
@@ -32,32 +37,19 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 WORK = (("num_ops", "int64_val"), ("tensor_size", "uint64_val"))
 
 
+Said = pytest.CaptureFixture[str]
+
+
 def built(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    more: str = "",
-    job: str = "ddp",
-    ranks: int = 2,
-    status: int = 0,
+    tmp_path: Path, capsys: Said, more: str = "", job: str = "ddp", ranks: int = 2, status: int = 0
 ) -> tuple[Path, str]:
     """The output folder, and what was said."""
     folder, out = tmp_path / "traces", tmp_path / "graphs"
     if not folder.exists():
         write_traces(simulate(build_job(job, ranks=ranks, steps=1, layers=2, seed=1)), folder)
+    arguments = f"--target astra-sim --jobs 1 {more}".split()
     with pytest.raises(SystemExit) as left:
-        main(
-            [
-                "--input-dir",
-                str(folder),
-                "--output-dir",
-                str(out),
-                "--target",
-                "astra-sim",
-                "--jobs",
-                "1",
-                *more.split(),
-            ]
-        )
+        main(["--input-dir", str(folder), "--output-dir", str(out), *arguments])
     assert left.value.code == status
     return out, capsys.readouterr().err
 
@@ -68,9 +60,7 @@ def configuration(said: str) -> dict[str, str]:
     return dict(option.removeprefix("--").split("-configuration=") for option in options)
 
 
-def test_the_command_that_is_printed_names_files_that_are_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_that_is_printed_names_files_that_are_there(tmp_path: Path, capsys: Said) -> None:
     out, said = built(tmp_path, capsys)
     given = configuration(said)
     assert given.pop("workload") == str(out / "graph")
@@ -80,7 +70,7 @@ def test_the_command_that_is_printed_names_files_that_are_there(
     assert json.loads(Path(given["system"]).read_text())["replay-only"] == 0
 
 
-def test_the_network_is_what_the_measured_collectives_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_network_is_what_the_measured_collectives_fit(tmp_path: Path, capsys: Said) -> None:
     out, said = built(tmp_path, capsys)
     fitted = re.search(r"network +(\S+) GiB/s, (\S+) ns a link, fitted to (\d+) collectives and messages", said)
     assert fitted
@@ -88,9 +78,7 @@ def test_the_network_is_what_the_measured_collectives_fit(tmp_path: Path, capsys
     assert [float(found) for found in re.findall(r": \[ ([\d.]+) \]  #", text)] == [float(fitted[1]), float(fitted[2])]
 
 
-def test_what_is_given_stands_and_is_what_a_build_that_is_up_to_date_prints(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_given_stands_and_is_what_a_build_that_is_up_to_date_prints(tmp_path: Path, capsys: Said) -> None:
     out, first = built(tmp_path, capsys)
     fitted = re.search(r"network +\S+ GiB/s, (\S+) ns a link", first)
     _, again = built(tmp_path, capsys, "--bandwidth 12.5")
@@ -108,9 +96,7 @@ def test_without_communication_the_network_is_the_default_one(tmp_path: Path) ->
     assert "latency: [ 0.0 ]" in text
 
 
-def test_links_within_nodes_and_across_them_are_two_dimensions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_links_within_nodes_and_across_them_are_two_dimensions(tmp_path: Path, capsys: Said) -> None:
     write_traces(simulate(two_networks()), tmp_path / "traces")
     out, said = built(tmp_path, capsys)
     fitted = re.search(
@@ -149,7 +135,7 @@ def late_job(tmp_path: Path) -> int:
 
 @pytest.mark.parametrize("host", ["", "--no-host"], ids=["host", "no host"])
 def test_a_job_whose_ranks_began_at_different_times_ends_when_it_did(
-    host: str, late_job: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    host: str, late_job: int, tmp_path: Path, capsys: Said
 ) -> None:
     out, said = built(tmp_path, capsys, host)
     (offset,) = re.findall(r"^offset +rank 1 (\S+) µs later than the first rank", said, re.MULTILINE)
@@ -166,16 +152,14 @@ def test_a_job_whose_ranks_began_at_different_times_ends_when_it_did(
     assert max(finished.values()) > LATE_US * 1000
 
 
-def test_start_offsets_can_be_left_out(late_job: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_offsets_can_be_left_out(late_job: int, tmp_path: Path, capsys: Said) -> None:
     out, said = built(tmp_path, capsys, "--no-start-offsets")
     assert "later than the first rank" not in said
     assert "start offset" not in {node.name for node in read_nodes(out / "graph.1.et")}
 
 
 @pytest.mark.parametrize("generation", Generation)
-def test_a_rank_alone_runs_beside_one_that_has_no_work(
-    generation: Generation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rank_alone_runs_beside_one_that_has_no_work(generation: Generation, tmp_path: Path, capsys: Said) -> None:
     out, said = built(tmp_path, capsys, job="simple", ranks=1)
     given = configuration(said)
     assert Path(given["workload"] + ".0.et").read_bytes() == (out / "graph.0.et").read_bytes()
@@ -185,9 +169,7 @@ def test_a_rank_alone_runs_beside_one_that_has_no_work(
     assert outcome.good and outcome.finished_ns[1] == 1_000 < outcome.finished_ns[0]
 
 
-def test_roofline_mode_gets_the_peaks_that_the_graphs_were_made_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_roofline_mode_gets_the_peaks_that_the_graphs_were_made_for(tmp_path: Path, capsys: Said) -> None:
     out, _ = built(tmp_path, capsys, "--no-host")
     before = (out / "graph.0.et").read_bytes()
     _, said = built(tmp_path, capsys, "--no-host --roofline V100:fp32")
@@ -198,7 +180,7 @@ def test_roofline_mode_gets_the_peaks_that_the_graphs_were_made_for(
     assert all(int(node.read(*what)) > 0 for node in computations for what in WORK)
 
 
-def test_a_job_that_lacks_a_graph_has_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_lacks_a_graph_has_no_command(tmp_path: Path, capsys: Said) -> None:
     built(tmp_path, capsys)
     (tmp_path / "traces" / "device_rank1.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 1}}')
     _, said = built(tmp_path, capsys, status=1)
@@ -214,25 +196,36 @@ def test_a_job_that_lacks_a_graph_has_no_command(tmp_path: Path, capsys: pytest.
     ],
 )
 def test_roofline_mode_is_for_devices_that_are_known_alone(
-    options: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: str, said: str, tmp_path: Path, capsys: Said
 ) -> None:
     assert said in built(tmp_path, capsys, options, status=2)[1]
 
 
-@pytest.mark.parametrize("option", ["--bandwidth=5", "--latency=5", "--replay", "--roofline=1:1"])
-def test_other_targets_have_no_simulation(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        *(
+            (option, "are for --target astra-sim")
+            for option in ("--bandwidth=5", "--latency=5", "--replay", "--roofline=1:1")
+        ),
+        *(
+            (f"--target astra-sim --bandwidth={value}", f"{value} is not a number above 0")
+            for value in ("0", "-1", "inf", "nan", "fast")
+        ),
+        ("--chunk 100", "--chunk is for --target goal"),
+        ("--measured-communication", "--measured-communication is for --target goal"),
+        ("--no-start-offsets", "--no-start-offsets is for --target astra-sim and goal"),
+        ("--target goal --chunk 0", "--chunk is 0, not 1 or more"),
+        ("--target goal --gpus-per-node -1", "--gpus-per-node is -1, not 1 or more"),
+    ],
+)
+def test_options_of_a_simulator_are_for_its_target_and_have_values_that_mean_something(
+    options: str, said: str, capsys: Said
+) -> None:
     with pytest.raises(SystemExit) as left:
-        main(["--input-dir", "a", "--output-dir", "b", option])
+        main(["--input-dir", "a", "--output-dir", "b", *options.split()])
     assert left.value.code == 2
-    assert "are for --target astra-sim" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan", "fast"])
-def test_a_bandwidth_is_a_number_above_0(value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["--input-dir", "a", "--output-dir", "b", "--target", "astra-sim", f"--bandwidth={value}"])
-    assert left.value.code == 2
-    assert f"{value} is not a number above 0" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
 
 
 GOOD = Network(50.0, 10.0, transfers=30, sizes=12, fit_error_pct=3.1, repeat_error_pct=1.0)
@@ -276,33 +269,28 @@ def test_a_rank_alone_has_a_network_that_it_does_not_use() -> None:
     assert network_text(None, Simulation(), 1) == "100 GiB/s, 500 ns a link, not used, as a rank alone sends nothing"
 
 
-def test_a_poor_fit_is_said_with_reasons() -> None:
-    said = poor_fit(POOR, Simulation(), lacks_members=True)
-    assert said is not None
-    assert "59.3 % (members of groups are absent; only 7 sizes; transfers of one size differ by 20.5 %" in said
-
-
-def test_a_given_bandwidth_leaves_one_network_where_two_fit_and_the_warning_says_so() -> None:
-    said = poor_fit(NODES, Simulation(30.0), lacks_members=False)
-    assert said is not None
-    assert "88 % (one network for all groups, as a given bandwidth or latency describes one)" in said
-
-
 @pytest.mark.parametrize(
-    ("network", "simulation"),
+    ("network", "simulation", "said"),
     [
-        (GOOD, Simulation()),
-        (NODES, Simulation()),
-        (None, Simulation()),
-        (Network(transfers=6, sizes=1), Simulation()),
-        (POOR, Simulation(replay=True)),
-        (POOR, Simulation(400.0, 700.0)),
+        (
+            POOR,
+            Simulation(),
+            "59.3 % (members of groups are absent; only 7 sizes; transfers of one size differ by 20.5 %",
+        ),
+        (NODES, Simulation(30.0), "one network for all groups, as a given bandwidth or latency describes one)"),
+        (GOOD, Simulation(), ""),
+        (NODES, Simulation(), ""),
+        (None, Simulation(), ""),
+        (Network(transfers=6, sizes=1), Simulation(), ""),
+        (POOR, Simulation(replay=True), ""),
+        (POOR, Simulation(400.0, 700.0), ""),
     ],
 )
-def test_a_fit_that_is_good_unknown_or_not_used_gets_no_warning(
-    network: Network | None, simulation: Simulation
+def test_a_poor_fit_is_said_with_reasons_and_one_that_is_good_unknown_or_not_used_is_not(
+    network: Network | None, simulation: Simulation, said: str
 ) -> None:
-    assert poor_fit(network, simulation, lacks_members=False) is None
+    warning = poor_fit(network, simulation, lacks_members=network is POOR)
+    assert warning is None if not said else warning is not None and said in warning
 
 
 KB = 1_000
@@ -320,21 +308,43 @@ def excess(*ranks: list[Issued], order: list[int] | None = None, network: Networ
     return excess_times(calls, positions, complete_transfers(calls, calls.node < 0), network)
 
 
-def test_the_excess_is_what_the_last_to_come_took_beyond_the_network() -> None:
-    early, late = [entry(0, 0, 5_000)], [entry(0, 1_500, 5_000)]
-    assert excess(early, late) == [ExcessTime({10: 2_500}, 3_500, {})] * 2
-    assert excess([entry(0, 0, KB)], [entry(0, 0, KB)]) == [ExcessTime({}, KB, {})] * 2
+BESIDE = [entry(0, 0, 4_000, size=4_000), entry(1, 1_000, 2_000)]
+EXCESS: dict[str, tuple[list[list[Issued]], list[int], list[ExcessTime]]] = {
+    "what the last to come took beyond the network": (
+        [[entry(0, 0, 5_000)], [entry(0, 1_500, 5_000)]],
+        [0],
+        [ExcessTime({10: 2_500}, 3_500, {})] * 2,
+    ),
+    "none": ([[entry(0, 0, KB)]] * 2, [0], [ExcessTime({}, KB, {})] * 2),
+    "what ran at the same time counts once": (
+        [[entry(0, 0, 3_000), entry(1, 0, 5_000)]] * 2,
+        [0, 1],
+        [ExcessTime({10: 2_000, 11: 1_000}, 5_000, {})] * 2,
+    ),
+    "bytes of the time that others leave": ([BESIDE] * 2, [1, 0], [ExcessTime({}, 3_000, {10: 2_000})] * 2),
+    "least bytes": ([BESIDE] * 2, [0, 1], [ExcessTime({}, 4_000, {11: LEAST_BYTES})] * 2),
+    "bytes that fit the time between others stay": (
+        [[entry(0, 0, 4_000, size=1_500), entry(1, 1_000, 2_000)]] * 2,
+        [1, 0],
+        [ExcessTime({10: 500}, 3_000, {})] * 2,
+    ),
+    "too much is taken off the next of the group": (
+        [[entry(0, 0, 400), entry(1, 1_000, 2_500), entry(2, 3_000, 4_800)]] * 2,
+        [0, 1, 2],
+        [ExcessTime({12: 700}, 3_700, {})] * 2,
+    ),
+    "host threads end each by itself": (
+        [[entry(0, 0, 5_000, on_host=True)], [entry(0, 1_000, 2_500, on_host=True)]],
+        [0],
+        [ExcessTime({10: 3_000}, 4_000, {}), ExcessTime({10: 500}, 1_500, {})],
+    ),
+}
 
 
-def test_what_ran_at_the_same_time_counts_once() -> None:
-    both = [entry(0, 0, 3_000), entry(1, 0, 5_000)]
-    assert excess(both, both) == [ExcessTime({10: 2_000, 11: 1_000}, 5_000, {})] * 2
-
-
-def test_a_collective_beside_others_has_the_bytes_of_the_time_that_these_leave_it() -> None:
-    both = [entry(0, 0, 4_000, size=4_000), entry(1, 1_000, 2_000)]
-    assert excess(both, both, order=[1, 0]) == [ExcessTime({}, 3_000, {10: 2_000})] * 2
-    assert excess(both, both, order=[0, 1]) == [ExcessTime({}, 4_000, {11: LEAST_BYTES})] * 2
+@pytest.mark.parametrize("case", EXCESS)
+def test_the_excess_of_collectives(case: str) -> None:
+    ranks, order, expected = EXCESS[case]
+    assert excess(*ranks, order=order) == expected
 
 
 def test_a_collective_of_all_ranks_that_others_hide_for_longer_than_its_latency_keeps_its_time() -> None:
@@ -346,21 +356,6 @@ def test_a_collective_of_all_ranks_that_others_hide_for_longer_than_its_latency_
     assert [of.hidden for of in excess(both, both, [], network=slow)] == [()] * 3, "all ranks have to leave it out"
 
 
-def test_bytes_that_fit_the_time_between_others_stay() -> None:
-    both = [entry(0, 0, 4_000, size=1_500), entry(1, 1_000, 2_000)]
-    assert excess(both, both, order=[1, 0]) == [ExcessTime({10: 500}, 3_000, {})] * 2
-
-
-def test_what_the_network_gives_too_much_is_taken_off_the_next_of_the_group() -> None:
-    one = [entry(0, 0, 400), entry(1, 1_000, 2_500), entry(2, 3_000, 4_800)]
-    assert excess(one, one) == [ExcessTime({12: 700}, 3_700, {})] * 2
-
-
-def test_host_threads_end_each_by_itself() -> None:
-    first, second = [entry(0, 0, 5_000, on_host=True)], [entry(0, 1_000, 2_500, on_host=True)]
-    assert excess(first, second) == [ExcessTime({10: 3_000}, 4_000, {}), ExcessTime({10: 500}, 1_500, {})]
-
-
 def test_messages_and_what_no_network_was_fitted_for_have_no_excess() -> None:
     send, receive = (
         entry(0, 0, 9_000, type=node_type, kind=-1) for node_type in (NodeType.COMM_SEND, NodeType.COMM_RECV)
@@ -369,3 +364,68 @@ def test_messages_and_what_no_network_was_fitted_for_have_no_excess() -> None:
     barrier = entry(2, 20_000, 21_000, kind=int(CollectiveType.BARRIER), size=0)
     assert excess([send, rooted, barrier], [receive, rooted, barrier]) == [ExcessTime({12: 1_000}, 1_000, {})] * 2
     assert excess([entry(0, 0, 9_000)]) == [ExcessTime({}, 0, {})]
+
+
+# --target goal: one file for the whole job, all or nothing
+
+
+@pytest.fixture(scope="module")
+def goal_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("traces")
+    write_traces(simulate(build_job("uneven", ranks=2, steps=1, layers=1, seed=3)), folder)
+    return folder
+
+
+def command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([*map(str, arguments), "--jobs", "1"])
+    return int(stopped.value.code or 0)
+
+
+def test_the_file_runs_as_measured_and_the_report_tells_what_is_in_it(goal_traces: Path, tmp_path: Path) -> None:
+    arguments = ("--input-dir", goal_traces, "--output-dir", tmp_path, "--target", "goal")
+    assert command(*arguments, "--measured-communication") == 0
+    report = json.loads((tmp_path / "report.json").read_text())["goal"]
+    ranks = parse((tmp_path / "job.goal").read_text())
+    assert troubles(ranks) == []
+    for waits in Waits:
+        for finish, rank in zip(run(ranks, waits), report["ranks"], strict=True):
+            assert finish == pytest.approx(rank["end_ns"], rel=0.005)
+    assert command(*arguments, "--chunk", 100_000, "--simulator", "atlahs") == 0
+    assert max(op.amount for _, op in others(parse((tmp_path / "job.goal").read_text()), "send")) == 100_000
+
+
+def test_the_same_traces_give_the_same_bytes(goal_traces: Path, tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        assert command("--input-dir", goal_traces, "--output-dir", tmp_path / folder, "--target", "goal") == 0
+    assert (tmp_path / "one" / "job.goal").read_bytes() == (tmp_path / "two" / "job.goal").read_bytes()
+
+
+def test_without_all_graphs_there_is_no_file(goal_traces: Path, tmp_path: Path, capsys: Said) -> None:
+    job, out = Path(shutil.copytree(goal_traces, tmp_path / "job")), tmp_path / "out"
+    arguments = ("--input-dir", job, "--output-dir", out, "--target", "goal")
+    assert command(*arguments) == 0
+    assert (out / "job.goal").is_file()
+    (job / "device_rank1.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 1}}')
+    assert command(*arguments) == 1
+    assert not (out / "job.goal").exists()
+    said = capsys.readouterr().err
+    assert "note: job.goal is not written: it needs the graphs of all ranks" in said
+    assert said.count("trace-build: error: ") == 1
+
+
+def test_one_ranks_graph_is_no_job(tmp_path: Path, capsys: Said) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        trace_convert.main(["--input", "linked.json", "--output", str(tmp_path / "g.et"), "--target", "goal"])
+    assert stopped.value.code == 2
+    assert "trace-build --target goal" in capsys.readouterr().err
+    with pytest.raises(DataError, match="of a whole job"):
+        lower_for_target(training_step(), "goal")
+
+
+@pytest.mark.parametrize(("error_pct", "is_poor"), [(None, False), (10.0, False), (69.4, True)])
+def test_a_network_that_does_not_describe_the_messages_is_warned_of(error_pct: float | None, is_poor: bool) -> None:
+    warning = poor_goal_fit(GoalReport([], {}, network=MessageNetwork(500, 0.25, 8, error_pct)))
+    assert (warning is not None) == is_poor
+    assert warning is None or "69.4 %; GoalOptions(measured_communication=True) keeps" in warning
+    assert poor_goal_fit(GoalReport([], {})) is None
