@@ -76,9 +76,7 @@ Part = tuple[int, Calls, int, Arrivals]
 
 
 def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
-    """Returns the rank's communications, on the device or on the host; on the host it is exposed while no device
-    computes.
-    """
+    """Returns the rank's communications; one on the host is exposed while no device computes."""
     linked, spans = rank.linked, list[tuple[int, int, int, str, Communication]]()
     computes = rank.classes == ActivityClass.COMPUTATION
     for table in (linked.activities, linked.ops):

@@ -37,15 +37,11 @@ OF_DEVICE = (*(node_class.label for node_class in WORK), "stream order", "event 
 """The kinds of time on the critical path for which the device is the limit: its work, and its waits for other work."""
 OUTLIERS_NAMED = 6
 FAR, LEAST = 5.0, 0.05
-"""A step is an outlier if it is more than FAR median absolute deviations, and more than LEAST of the median, away from
-the median.
-"""
+"""Outliers are more than FAR median absolute deviations, and more than LEAST of the median, away from the median."""
 
 
 def _over_ranks(parts: Sequence[tuple[int, ExecutionGraph | None]], _: AnalysisOptions) -> Table:
-    """Returns the path's time by rank and kind; the replay's error, the path by rank and from rank to rank, and each
-    piece of it.
-    """
+    """Returns the path's time by rank and kind; the replay's error, the path by rank, between ranks, and by piece."""
     ranks = ints(rank for rank, graph in parts if graph is not None and len(graph))
     graphs, replays, note = [graph for _, graph in parts if graph is not None and len(graph)], list[Replay](), NO_GRAPH
     if graphs:
@@ -181,9 +177,7 @@ def reliability(replay: Replay) -> str:
 
 @per_rank
 def step_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
-    """Returns how long each step took on each device: busy time, exposed communication, host or device bound,
-    outliers.
-    """
+    """Returns for each step and device its length, busy time, exposed communication, what limits it, and outliers."""
     steps, devices = rank.steps, rank.linked.activities.device
     inside = np.flatnonzero(steps.of_activity >= 0)
     first = inside[groupby(steps.of_activity[inside], devices[inside]).first]

@@ -26,12 +26,9 @@ from ...schema.columns import (
     cumcount,
     group_sums,
     groupby,
-    intersection,
-    rows_by_number,
     rows_of_each,
     sequence,
     time_by_set,
-    union,
 )
 from ...schema.linked import NEVER, LinkedTrace, guessed, streams_of
 from .rank import LABELS, NO_ACTIVITIES, USER_SCOPE, ActivityClass, Analysis, AnalysisOptions, RankTrace, per_rank
@@ -55,41 +52,42 @@ BUCKETS = 1000 * np.concatenate(([0], 1 << np.arange(53)))
 ARROW = " → "
 
 
-class DeviceUsage(NamedTuple):
-    """Times (ns) of one device: `busy` is the union of its activities, `compute` that of its computation."""
+class DeviceTimes(NamedTuple):
+    """How long (ns) each set of classes ran at once on each device with activities, in `by_set` a column for each, with
+    a bit for each class; in column 0 the time between the first start and the last end in which nothing ran.
+    """
 
-    device: int
-    activities: int
-    span: int
-    busy: int
-    compute: int
+    device: Int64
+    activities: Int64
+    by_set: Int64
+
+    def of(self, *classes: ActivityClass) -> Int64:
+        """Returns how long activities of all these classes ran at once."""
+        bits = sum(1 << activity_class for activity_class in classes)
+        return np.asarray(self.by_set[:, np.arange(self.by_set.shape[1]) & bits == bits].sum(axis=1))
 
 
-def device_times(rank: RankTrace) -> list[DeviceUsage]:
+def device_times(rank: RankTrace) -> DeviceTimes:
     """Returns the times of each device with activities."""
-    computes, times = rank.classes == ActivityClass.COMPUTATION, []
-    for device, rows in rows_of_each(rank.linked.activities.device).items():
-        ran = rank.intervals.take(rows)
-        busy, compute = union(ran).length(), union(ran.take(computes[rows])).length()
-        times.append(DeviceUsage(device, len(rows), int(ran.end.max() - ran.start.min()), busy, compute))
-    return times
+    rows_of = rows_of_each(rank.linked.activities.device)
+    sets = [time_by_set(rank.intervals.take(rows), rank.classes[rows], len(LABELS)) for rows in rows_of.values()]
+    by_set = np.array(sets, np.int64).reshape(-1, 1 << len(LABELS))
+    return DeviceTimes(ints(rows_of), ints(map(len, rows_of.values())), by_set)
 
 
 @per_rank
 def temporal_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
-    """Returns how each device spent the time from its first to its last activity: computing, busy otherwise, or
-    idle.
-    """
-    rows = np.array(device_times(rank), np.int64).reshape(-1, len(DeviceUsage._fields)).T
-    device, activities, span, busy, compute = rows
-    parts = {"idle": span - busy, "compute": compute, "non_compute": busy - compute}
+    """Returns how each device spent the time from its first to its last activity: computing, busy or idle."""
+    times = device_times(rank)
+    span, idle, compute = times.of(), times.by_set[:, 0], times.of(ActivityClass.COMPUTATION)
+    parts = {"idle": idle, "compute": compute, "non_compute": span - idle - compute}
     columns: Columns = {
-        "device": device,
+        "device": times.device,
         "span": us(span),
-        "busy": us(busy),
+        "busy": us(span - idle),
         **{name: us(time) for name, time in parts.items()},
         **{f"{name}_pct": pct(time, span) for name, time in parts.items()},
-        "activities": activities,
+        "activities": times.activities,
     }
     # the note is the same for all ranks, to be said once
     is_shorter = span.min(initial=np.iinfo(np.int64).max) < NEARLY_ALL * (rank.end - rank.begin)
@@ -100,17 +98,13 @@ def temporal_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
 @per_rank
 def communication_computation_overlap(rank: RankTrace, _: AnalysisOptions) -> Table:
     """Returns how much of each device's communication was hidden behind computation, and how much was exposed."""
-    communicating, computing = (
-        rows_by_number(np.flatnonzero(rank.classes == activity_class), rank.linked.activities.device)
-        for activity_class in (ActivityClass.COMMUNICATION, ActivityClass.COMPUTATION)
-    )
-    whole, hidden = np.zeros((2, len(communicating)), np.int64)
-    for position, (device, rows) in enumerate(communicating.items()):
-        communication = union(rank.intervals.take(rows))
-        computation = union(rank.intervals.take(computing.get(device, rows[:0])))
-        whole[position], hidden[position] = communication.length(), intersection(communication, computation)
+    times = device_times(rank)
+    devices = np.unique(rank.linked.activities.device[rank.classes == ActivityClass.COMMUNICATION])
+    row = np.searchsorted(times.device, devices)
+    whole = times.of(ActivityClass.COMMUNICATION)[row]
+    hidden = times.of(ActivityClass.COMMUNICATION, ActivityClass.COMPUTATION)[row]
     columns: Columns = {
-        "device": ints(communicating),
+        "device": devices,
         "communication": us(whole),
         "overlap": us(hidden),
         "exposed_communication": us(whole - hidden),
@@ -123,16 +117,19 @@ def communication_computation_overlap(rank: RankTrace, _: AnalysisOptions) -> Ta
 @per_rank
 def kernel_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     """Returns the time of classes of activities and of their overlaps, and the kernels of each class by time."""
-    table_rows: list[tuple[int, int, int, int]] = []
-    for device, rows in rows_of_each(rank.linked.activities.device).items():
-        times = time_by_set(rank.intervals.take(rows), rank.classes[rows], len(LABELS))[1:].tolist()
-        table_rows += [(device, classes, time, sum(times)) for classes, time in enumerate(times, 1) if time]
-    devices, classes_at_once, time, busy = np.array(table_rows, np.int64).reshape(-1, 4).T
+    times = device_times(rank)
+    row, classes_at_once = np.nonzero(times.by_set * (np.arange(times.by_set.shape[1]) > 0))
     # of each set of classes that ran at once, a bit for each
-    labels = [
-        " + ".join(label for bit, label in enumerate(LABELS) if one >> bit & 1) for one in classes_at_once.tolist()
+    names = [
+        " + ".join(label for bit, label in enumerate(LABELS) if bits >> bit & 1) for bits in range(1 << len(LABELS))
     ]
-    columns: Columns = {"device": devices, "class": labels, "time": us(time), "pct": pct(time, busy)}
+    time = times.by_set[row, classes_at_once]
+    columns: Columns = {
+        "device": times.device[row],
+        "class": texts(names, classes_at_once),
+        "time": us(time),
+        "pct": pct(time, (times.of() - times.by_set[:, 0])[row]),
+    }
     empty = NO_LENGTH if len(rank.classes) else NO_ACTIVITIES
     return tabulate("kernel_breakdown", "Kernel breakdown", columns, "", _kernels(rank, options.top), empty=empty)
 

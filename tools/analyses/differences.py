@@ -17,7 +17,7 @@ from ...schema.columns import ABSENT, Categorical, Int64, groupby
 from .device_time import device_times
 from .modules import BY_ANNOTATION, NOTHING, ModuleTree, shares, with_modules
 from .ops import HOST_PHASES, device_time_of_ops, host_phases
-from .rank import WHOLE_RUN, AnalysisOptions, RankTrace
+from .rank import WHOLE_RUN, ActivityClass, AnalysisOptions, RankTrace
 from .table import Columns, Quantity, Table, ints, named, ratio, tabulate, us
 
 OP, CALL, KERNEL = "op", "call", "kernel"
@@ -111,10 +111,12 @@ class RunTotals:
         self.step_without_profiler = max(self.step_without_profiler, rank.linked.info.step_without_profiler_ns)
         if rank.steps.name != [WHOLE_RUN]:
             self.steps += (rank.steps.end - rank.steps.start).tolist()
-        for device in device_times(rank):
-            self.parts["device: computing"] += device.compute
-            self.parts["device: communication and copies"] += device.busy - device.compute
-            self.parts["device: idle"] += length - device.busy
+        times = device_times(rank)
+        busy_ns, compute_ns = times.of() - times.by_set[:, 0], times.of(ActivityClass.COMPUTATION)
+        for busy, compute in zip(busy_ns.tolist(), compute_ns.tolist(), strict=True):
+            self.parts["device: computing"] += compute
+            self.parts["device: communication and copies"] += busy - compute
+            self.parts["device: idle"] += length - busy
         _, phases = host_phases.of_rank(rank, AnalysisOptions())
         for name in HOST_PHASES:
             self.parts[f"host: {name.replace('_', ' ')}"] += 1000 * float(np.sum(phases[name]))

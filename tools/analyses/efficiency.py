@@ -30,9 +30,7 @@ FLOPS = {
     for precision in "hfd"
     for operation, flops in OPERATIONS.items()
 }
-"""Floating-point operations, outside tensor cores, per instruction that each counter counts; a fused multiply-add does
-two.
-"""
+"""Floating-point operations outside tensor cores per counted instruction; a fused multiply-add does two."""
 STACK = " > "
 NO_RANGES = "no hardware counters were recorded (cuda_profiler_range)"
 
@@ -57,9 +55,7 @@ class _Work(NamedTuple):
 
 @per_rank
 def efficiency(rank: RankTrace, options: AnalysisOptions) -> Table:
-    """Returns a row for each device, op, shape and number format, the longest first; kernels that no op launched go by
-    their own names.
-    """
+    """Returns a row for each device, op (or kernel that no op launched), shape and number format, the longest first."""
     work = _work(rank, options)
     kernels, ops, names, of_op = work.kernels, rank.linked.ops, work.kernels.name, work.op_row >= 0
     label = np.where(of_op, RowMap(ops.name.codes.astype(np.int64))[work.op_row], names.codes + len(ops.name.table))

@@ -8,6 +8,8 @@ the order of their gain, then what limits the trust in them.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
 from ...schema.machine import HOST_TRACE_US
@@ -15,45 +17,14 @@ from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
 from .job import LEAST_PCT, Finding, Gain, Job, counted
 from .ops import HOST_PHASES
-from .rules_host import data_loader, heaviest_op, host_waits, idle_between_steps, pageable_copies, pauses, small_kernels
+from .rules_host import RULES as HOST_RULES
 from .rules_products import matrix_products
-from .rules_ranks import (
-    absent_ranks,
-    exposed_communication,
-    late_start,
-    latest_begin,
-    lost_records,
-    memory_peaks,
-    missing_records,
-    shared_device,
-    straggler,
-    unexplained_time,
-)
+from .rules_ranks import RULES as RANK_RULES, latest_begin
 
 ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
 
-Rule = Callable[[Job], Iterable[Finding]]
-
-RULES: tuple[Rule, ...] = (
-    small_kernels,
-    host_waits,
-    data_loader,
-    idle_between_steps,
-    pageable_copies,
-    matrix_products,
-    exposed_communication,
-    straggler,
-    heaviest_op,
-    pauses,
-    late_start,
-    unexplained_time,
-    lost_records,
-    missing_records,
-    absent_ranks,
-    shared_device,
-    memory_peaks,
-)
+RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (*HOST_RULES, matrix_products, *RANK_RULES)
 TWICE_AS_FAST = 0.5
 MOST_OF_PATH = 50.0
 """What is less of the critical path is said by its gain."""
@@ -88,7 +59,11 @@ def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
     changes = [gain.change for gain in gains if gain.change is not None]
     if len(changes) < 2:
         return None
-    of_all = job.gain_together(changes)
+    removed = np.zeros(len(job.work.source), np.bool_)
+    for change in changes:
+        removed |= removed if change.removed is None else change.removed
+    # of a node's factors the least holds
+    of_all = job.gain(np.minimum.reduce([change.factor for change in changes]), removed)
     return of_all if of_all.us < ADD_UP * sum(gain.us for gain in gains) else None
 
 
@@ -117,12 +92,16 @@ class Verdict(NamedTuple):
 
 
 def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
-    """Returns what limits the job, by how much and what to do; withdrawn where the figures contradict it. Says whether
-    that is the run without a profiler.
-    """
+    """Returns what limits the run, with a profiler or without, and what to do, unless figures contradict it."""
     present = [node_class for node_class in LIMITS if (job.work.node_class == node_class).any()] or [NodeClass.HOST]
     on_path = {limit: sum(job.path_us.get(kind, 0.0) for kind in kinds) for limit, kinds in LIMITS.items()}
-    gains = {node_class: job.gain_of_class(node_class, TWICE_AS_FAST) for node_class in present}
+    gains = {
+        node_class: job.gain(
+            np.where(job.work.node_class == node_class, TWICE_AS_FAST, 1.0),
+            of_host_delays=TWICE_AS_FAST if node_class is NodeClass.HOST else 1.0,
+        )
+        for node_class in present
+    }
     limit = max(present, key=lambda node_class: gains[node_class].us)
     gain, largest = gains[limit], max(on_path, key=lambda node_class: on_path[node_class])
     doubts = [*_doubts(job, limit, gain)]
@@ -226,9 +205,7 @@ def _otherwise(job: Job, largest: NodeClass, largest_us: float) -> str:
 
 
 def _recording_cost(job: Job, limit: NodeClass) -> str:
-    """Returns what recording did to the run that the verdict is on, in a sentence; "" if it hardly changed the run, or
-    nothing shows that it did.
-    """
+    """Returns a sentence on what recording did to the run; "" if that is little, or nothing shows that it did."""
     recording = job.recording
     if recording is not None:
         recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))

@@ -26,7 +26,6 @@ from ..phase_names import LOADER
 from ..replay import (
     UNEXPLAINED,
     GatheredJob,
-    NodeClass,
     Recording,
     Replay,
     Workload,
@@ -284,18 +283,6 @@ class Job:
         steps = self.recording.steps if self.recording and self.recording.is_known else 0
         pct = 100 * max(saved) / max(self.length_us, 1e-3)
         return Gain(max(saved), pct, Change(factor, removed), least_us, steps)
-
-    def gain_together(self, changes: Sequence[Change]) -> Gain:
-        """Returns by how much sooner the run would end with all changes; of a node's factors the least holds."""
-        removed = np.zeros(len(self.work.source), np.bool_)
-        for change in changes:
-            removed |= removed if change.removed is None else change.removed
-        return self.gain(np.minimum.reduce([change.factor for change in changes]), removed)
-
-    def gain_of_class(self, node_class: NodeClass, factor: float) -> Gain:
-        """Returns by how much sooner the run would end with the durations of a class multiplied by a factor."""
-        factors = np.where(self.work.node_class == node_class, factor, 1.0)
-        return self.gain(factors, of_host_delays=factor if node_class == NodeClass.HOST else 1.0)
 
     def device_shares(self, column: str) -> list[float]:
         """Returns the share of the run that each device spends so; streams may overlap more than they were recorded."""

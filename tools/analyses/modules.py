@@ -56,9 +56,7 @@ class Shares(NamedTuple):
 
 
 class ModuleTree(NamedTuple):
-    """Modules, each after its parent, siblings as they were given, what is outside of them last: their paths, the rows
-    of their parents (-1 for none) and their depths.
-    """
+    """Modules, each after its parent, what is outside of them last: paths, rows of parents (-1 for none) and depths."""
 
     path: list[str]
     parent: list[int]
@@ -200,9 +198,7 @@ def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, an
 
 
 def _numbered(*columns: tuple[Categorical | None, int]) -> tuple[list[str], list[Int64]]:
-    """Returns the labels of columns of a length, "" last, and the position of each row's label among them; None stands
-    for a column without labels.
-    """
+    """Returns the labels of columns (or None) of a length, "" last, and the position of each row's label among them."""
     joined = Categorical.joined(Categorical.nulls(length) if column is None else column for column, length in columns)
     codes = np.where(joined.codes < 0, len(joined.table), joined.codes).astype(np.int64)
     return [*joined.table, ""], np.split(codes, np.cumsum([length for _, length in columns])[:-1])

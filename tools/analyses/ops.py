@@ -41,9 +41,7 @@ Keys = Mapping[str, Categorical | Int64]
 
 
 class OpKinds(NamedTuple):
-    """Ops by kind, those that are equal in all `keys`: their rows, the group of each, and whether it is `outermost`, in
-    no other op of its kind.
-    """
+    """Ops by kind, equal in all `keys`: their rows and groups, and which lie in no other op of their kind."""
 
     keys: Keys
     row: Rows

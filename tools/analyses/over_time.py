@@ -314,9 +314,7 @@ def _whole_bytes(values: Floats) -> Quantity:
 
 
 def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
-    """Returns the memory in use at each peak by op, the largest first: by the outermost enclosing op and by the
-    innermost, which allocated it.
-    """
+    """Returns the memory in use at each peak, the largest first, by the outermost op and the innermost one."""
     rows: list[tuple[int, str, str, int, int, int]] = []
     for curve in curves:
         by_op, paths = (

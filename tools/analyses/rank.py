@@ -75,9 +75,7 @@ class Steps(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """One launch: KERNEL, COPY or SET, the name of what it runs and its graph node ("" and -1 if not recorded), and the
-    path of the enclosing ops.
-    """
+    """A launch: KERNEL, COPY or SET, what it runs and its graph node ("" and -1: not recorded), and its op's path."""
 
     kind: str
     name: str
@@ -216,9 +214,7 @@ class RankTrace:
         return OpRows(np.append(timed, -1)[nested.innermost(ThreadIntervals.at(thread, time))])
 
     def op_path(self, row: int) -> list[str]:
-        """Returns the names of an op and of the ops that enclose it, outermost first, without annotations of the
-        user.
-        """
+        """Returns the names of an op and of those that enclose it, outermost first, without the user's annotations."""
         ops = self.linked.ops
         return [ops.name[op] for op in self.tree.path(row) if ops.scope[op] != USER_SCOPE]
 
@@ -274,9 +270,7 @@ class AnalysisOptions:
 
 
 class Analysis(NamedTuple):
-    """An analysis in two steps: `of_rank` extracts what it needs of a rank, `over_ranks` makes the table of all
-    ranks.
-    """
+    """An analysis in two steps: `of_rank` extracts what it needs of a rank, `over_ranks` makes the table of all."""
 
     name: str
     of_rank: Callable[[RankTrace, AnalysisOptions], Any]
@@ -289,9 +283,7 @@ class Analysis(NamedTuple):
 
 
 def per_rank(table_of: Callable[[RankTrace, AnalysisOptions], Table]) -> Analysis:
-    """Makes an analysis of each rank by itself of a function of that name: its tables, one below the other, get a
-    column `rank`.
-    """
+    """Makes an analysis of a function of that name, whose tables of single ranks get a column `rank`."""
 
     def extract(rank: RankTrace, options: AnalysisOptions) -> tuple[int, Table]:
         return rank.rank, of_rank(rank.rank, table_of(rank, options))
@@ -323,9 +315,7 @@ def span_ns(linked: LinkedTrace) -> tuple[int, int]:
 
 
 def faster_step_us(linked: LinkedTrace) -> float:
-    """Returns how long a step takes without a profiler (µs); 0 where that is not known, or recorded steps take about
-    as long.
-    """
+    """Returns how long a step takes without a profiler (µs); 0 if not known, or recorded steps take about as long."""
     marks = int(are_step_marks(linked.ops.name).sum())
     (begin, end), without_ns = span_ns(linked), linked.info.step_without_profiler_ns
     return without_ns / 1000 if 0 < marks * without_ns < SLOWED * (end - begin) else 0.0

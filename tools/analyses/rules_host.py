@@ -267,9 +267,7 @@ def usual_ns(job: Job) -> tuple[Floats, Bool]:
 
 
 class _Site(NamedTuple):
-    """Where a program waits: the blocking call, the op that makes it as programs call it, and the Python function, ""
-    if not known.
-    """
+    """Where a program waits: the blocking call, its op as programs call it, the Python function, "" if not known."""
 
     call: str
     op: str
@@ -389,3 +387,6 @@ def pageable_copies(job: Job) -> Iterator[Finding]:
 def are_pageable_copies(job: Job) -> Bool:
     """Returns which nodes copy from pageable memory to a device."""
     return np.asarray((job.work.node_class == NodeClass.MEMORY) & job.names.where(lambda name: "Pageable ->" in name))
+
+
+RULES = (small_kernels, host_waits, data_loader, idle_between_steps, pageable_copies, heaviest_op, pauses)

@@ -108,9 +108,7 @@ def _transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> str:
 
 
 def _advice_on_transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> str:
-    """Returns what helps: fewer and larger transfers where these are too small for the network, else overlap or
-    bandwidth.
-    """
+    """Returns what helps: larger transfers where these are too small for the network, else overlap or bandwidth."""
     work, size = job.work, job.integers("comm_size", ABSENT)
     has_size = chosen & (size > 0) & (transfer_ns > 0)
     bandwidth = size[has_size] / transfer_ns[has_size]
@@ -216,9 +214,7 @@ def absent_ranks(job: Job) -> Iterator[Finding]:
 
 
 def late_start(job: Job) -> Iterator[Finding]:
-    """Finds whether a rank's first record is much later than that of the first rank, which may only be its
-    recording.
-    """
+    """Finds whether a rank's first record is much later than the first rank's, which may only be its recording."""
     rank, begin_us = latest_begin(job)
     if begin_us and 100 * begin_us >= LEAST_PCT * job.recorded_us:
         yield Finding(
@@ -343,3 +339,16 @@ def memory_peaks(job: Job) -> Iterator[Finding]:
         "If memory limits the batch: checkpoint activations, zero gradients to None, shard the optimizer's state",
         "memory_timeline_live",
     )
+
+
+RULES = (
+    exposed_communication,
+    straggler,
+    late_start,
+    unexplained_time,
+    lost_records,
+    missing_records,
+    absent_ranks,
+    shared_device,
+    memory_peaks,
+)

@@ -10,7 +10,6 @@ from .changes import (
     Bound as Bound,
     Changes as Changes,
     Kernels as Kernels,
-    Matched as Matched,
     Scale as Scale,
     device_peaks as device_peaks,
     given_changes as given_changes,
@@ -36,7 +35,6 @@ from .critical_path import (
 from .execution import (
     MakespanRange as MakespanRange,
     Replay as Replay,
-    StartOffset as StartOffset,
     makespan_ns as makespan_ns,
     replay as replay,
     replay_job as replay_job,

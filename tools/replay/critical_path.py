@@ -27,9 +27,7 @@ WAITS = (
     (DependencyKind.STREAM_ORDER, "stream order"),
     (DependencyKind.PROGRAM_ORDER, "program order"),
 )
-"""The label of the wait after a dependency, by its reason. Of several reasons the first here, the most specific,
-counts.
-"""
+"""The label of the wait after a dependency, by its reason. Of several the first here, the most specific, counts."""
 
 GAP, HOST_DELAY, START_OFFSET, UNKNOWN_START = "gap", "host delay", "start offset", "unknown start"
 KINDS = (
@@ -47,9 +45,7 @@ began later than the first one, and the time from there to the first node of a t
 UNEXPLAINED = (NodeClass.DELAY.label, START_OFFSET, UNKNOWN_START)
 """Kinds of time that no dependency explains."""
 PIECES_OF_A_ROW = 5
-"""A row's time after its dependency, the offset of a row without one, its host delay, the start of a row without a
-dependency, and its own time.
-"""
+"""Its time after its dependency, the offset and the start of a row without one, its host delay, and its own time."""
 
 
 class CriticalPath(NamedTuple):
@@ -158,9 +154,7 @@ def _nodes_of(replay: Replay, path: Rows) -> Rows:
 
 
 def crossings(replay: Replay) -> tuple[Rows, Int64, Int64]:
-    """Returns where the critical path goes from rank to rank, in order of time: the communicating node, and the
-    positions of the ranks before and after it. O(n + e).
-    """
+    """Returns where the path goes from rank to rank: communicating nodes, and the ranks before and after. O(n + e)."""
     work, path = replay.work, critical_path(replay).row
     node = _nodes_of(replay, path)
     rank = work.ranks_of(node)

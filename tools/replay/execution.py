@@ -43,7 +43,7 @@ from .gathered_job import (
     is_rooted,
     late_rank,
 )
-from .player import Problem, ends
+from .player import Problem, Slots, earliest_ends, play
 from .workload import Graphs, NodeClass, Workload
 
 RANKS_NAMED = 8
@@ -310,11 +310,14 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
         raise DataError(_never_ready(work, np.flatnonzero(~ready[finish_row])))
     problem = Problem(source, target, lag, cost)
     try:
-        end, slot_after = ends(order, problem, work)
+        if work.slot_pool.max(initial=-1) < 0:
+            end, slot_after = earliest_ends(order, problem), np.full(len(cost), -1)
+        else:
+            slots = Slots(cost, work.slot_pool, work.slot_pools)
+            end, slot_after = play(problem, slots), np.array(slots.slot_after, np.int64)
     except OverflowError as error:
-        raise DataError(
-            "the times of the graphs add up to more than any clock shows; convert the traces again"
-        ) from error
+        reason = "the times of the graphs add up to more than any clock shows"
+        raise DataError(f"{reason}; convert the traces again") from error
     return Schedule(*problem, end, finish_row, slot_after)
 
 

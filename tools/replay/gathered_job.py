@@ -161,9 +161,7 @@ def absence(work: Workload) -> str:
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:
-    """Returns the first rank of whose collectives with other given ranks none matches, and how many these are; "" if
-    there is none.
-    """
+    """Returns the first rank of whose collectives with other given ranks none matches, "" if there is none."""
     if len(graphs) < 2 or -1 in ranks:
         return ""
     matches = match([communication_of(graph, position) for position, graph in enumerate(graphs)])

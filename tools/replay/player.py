@@ -12,7 +12,7 @@ takes events in the order of time, and rules say what they settle:
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ...converter.rewiring import control_edges, data_edges
 from ...schema.columns import Int64, Ragged, Rows, numbers
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
-from .workload import SlotPool, Workload
+from .workload import SlotPool
 
 Event = tuple[int, int]
 """A time in ns, and the row that it is about."""
@@ -43,23 +43,12 @@ class Problem(NamedTuple):
     cost_ns: Int64
 
 
-class Rules(Protocol):
-    """What events mean; `events` is a heap of those to come."""
+def play(problem: Problem, rules: "Slots | OneOfAKind") -> Int64:
+    """Returns when each row ends, -1 for rows that never do. O((n + e) log n).
 
-    events: list[Event]
-
-    def release(self, row: int, ready_ns: int) -> None:
-        """Takes a row whose dependencies have all ended, or will at a known time."""
-
-    def settle(self, event: Event) -> Event | None:
-        """Returns the row whose end is known by an event, and when that is; None if there is none."""
-
-    def go_on(self, event: Event) -> None:
-        """Starts what can start after an event, when all that it released is known."""
-
-
-def play(problem: Problem, rules: Rules) -> Int64:
-    """Returns when each row ends, -1 for rows that never do. O((n + e) log n)."""
+    Rules keep a heap of the events to come. They are told which rows are released, as their dependencies have ended or
+    will at a known time, settle which row's end is known by an event, if any, and go on with what can start then.
+    """
     count = len(problem.cost_ns)
     by_source = np.argsort(problem.source, kind="stable")
     dependents = Ragged.grouped(problem.source[by_source], problem.target[by_source], count)
@@ -84,14 +73,6 @@ def play(problem: Problem, rules: Rules) -> Int64:
                 rules.release(follower, ready[follower])
         rules.go_on(event)
     return np.array(end, np.int64)
-
-
-def ends(order: Rows, problem: Problem, work: Workload) -> tuple[Int64, Rows]:
-    """Returns when each row ends, and the row whose slot it waited for, -1 for none."""
-    if work.slot_pool.max(initial=-1) < 0:
-        return earliest_ends(order, problem), np.full(len(problem.cost_ns), -1)
-    rules = Slots(problem.cost_ns, work.slot_pool, work.slot_pools)
-    return play(problem, rules), np.array(rules.slot_after, np.int64)
 
 
 def earliest_ends(order: Rows, problem: Problem) -> Int64:

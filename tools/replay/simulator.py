@@ -163,9 +163,7 @@ def ring_ends(arrival: Times, hop_ns: Times, steps: int) -> Times:
 
 
 def direct_ends(arrival: Times, message_ns: Times) -> Times:
-    """Returns when each member has its message from every other one; `message_ns[..., i, j]` is how long one from i to
-    j takes.
-    """
+    """Returns when each member has its message from every other one; one from i to j takes `message_ns[..., i, j]`."""
     received = arrival[..., :, None] + message_ns
     count = arrival.shape[-1]
     received[..., np.arange(count), np.arange(count)] = arrival
@@ -313,9 +311,7 @@ def _calls(graphs: Sequence[ExecutionGraph]) -> dict[int, _Call]:
 
 
 def _lengths(graphs: Sequence[ExecutionGraph], peaks: Roofline | None) -> Int64:
-    """Returns how long (ns) each node takes that does not communicate: computation of the device by its work, if peaks
-    are given.
-    """
+    """Returns how long (ns) nodes take that do not communicate: on the device by their work, if peaks are given."""
     lengths = recorded_lengths(graphs)
     if peaks is None:
         return lengths
