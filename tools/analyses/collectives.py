@@ -171,6 +171,9 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
     if shared.any() and apart > np.median(latency[shared]):
         clocks = "the ranks' clocks disagree, do not trust skews and stragglers"
         note = f"{note}{note and '; '}members end {apart / 1000:,.0f} µs apart (median): {clocks}"
+    # of each collective the ratio of the largest split of any member to the mean one
+    splits = [[*chain.from_iterable(arrivals.splits[row] for row in rows.tolist())] for rows in groups.rows()]
+    imbalance = [max(each) * len(each) / sum(each) if sum(each) else np.nan for each in splits]
     bandwidth = ratio(size, latency, where=(latency > 0) & (size > 0))
     bus_bandwidth = bandwidth * bus_share(arrivals.kind[groups.first], arrivals.members[groups.first])
     columns: Columns = {
@@ -188,7 +191,7 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
         "straggler": np.where(shared, arrivals.rank[collectives.last], -1),
         "algorithm_bandwidth": Quantity("GB/s", bandwidth),
         "bus_bandwidth": Quantity("GB/s", bus_bandwidth),
-        "imbalance": _imbalance(collectives),
+        "imbalance": np.array(imbalance, np.float64),
     }
     table = tabulate(NAME, "Collectives over ranks", columns, note)
     by_size, by_group = _by_size(table, len(parts)), _by_group(collectives, note)
@@ -208,15 +211,6 @@ def bus_share(kind: npt.ArrayLike, members: npt.ArrayLike) -> Floats:
     members = np.asarray(members)
     others, kind = (members - 1) / members, np.asarray(kind)
     return np.where(kind == CollectiveType.ALL_REDUCE, 2 * others, np.where(np.isin(kind, PARTS_OF_ALL), others, 1.0))
-
-
-def _imbalance(collectives: Collectives) -> Floats:
-    """Returns the ratio of the largest split of any member to the mean one; NaN if none were recorded."""
-    splits = defaultdict[int, list[int]](list)
-    for number, sizes in zip(collectives.groups.number.tolist(), collectives.arrivals.splits, strict=True):
-        splits[number] += sizes
-    of_each = (splits[number] for number in range(len(collectives.groups)))
-    return np.array([max(each) * len(each) / sum(each) if sum(each) else np.nan for each in of_each], np.float64)
 
 
 def _by_size(table: Table, ranks: int) -> Table:

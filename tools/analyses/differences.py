@@ -7,13 +7,13 @@ device time for kernels.
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import ABSENT, Categorical, Int64, groupby
+from ...schema.columns import ABSENT, Categorical, Int64, Interner, groupby
 from .device_time import device_times
 from .modules import BY_ANNOTATION, NOTHING, ModuleTree, shares, with_modules
 from .ops import HOST_PHASES, device_time_of_ops, host_phases
@@ -33,20 +33,10 @@ Key = TypeVar("Key", bound=Hashable)
 Sums = Mapping[Key, Sequence[float]]
 
 
-class Item(NamedTuple):
-    """The ops, runtime calls or kernels of one name and shape; calls have no shape."""
-
-    kind: str
-    name: str
-    shape: str
-
-
-class CallTreeNode(NamedTuple):
-    """A node of the merged call tree: its kind and name below the node number `above`."""
-
-    above: int
-    kind: str
-    name: str
+Item = tuple[str, str, str]
+"""The kind, name and shape of ops, runtime calls or kernels; calls have no shape."""
+CallTreeNode = tuple[int, str, str]
+"""A node of the merged call tree: the number of the node above it, its kind and its name."""
 
 
 class RunTotals:
@@ -57,7 +47,7 @@ class RunTotals:
     lengths of ranks and steps, `step_without_profiler` is 0 where no rank knows it.
     """
 
-    def __init__(self, nodes: dict[CallTreeNode, int]) -> None:
+    def __init__(self, nodes: Interner[CallTreeNode]) -> None:
         self.nodes = nodes
         self.items = defaultdict[Item, list[float]](lambda: [0, 0])
         self.tree = defaultdict[int, list[float]](lambda: [0, 0, 0])
@@ -92,14 +82,13 @@ class RunTotals:
 
     def _add_items(self, kind: str, name: Categorical, shape: Categorical, time: Int64) -> None:
         groups = groupby(name.codes, shape.codes)
-        items = map(Item, [kind] * len(groups), name[groups.first], shape[groups.first])
+        items = zip([kind] * len(groups), name[groups.first], shape[groups.first], strict=True)
         _add(self.items, items, groups.count(), groups.sum(time))
 
     def _nodes_below(self, kind: str, parents: Int64, name: Categorical) -> Int64:
         groups = groupby(parents, name.codes)
-        pairs = zip(parents[groups.first].tolist(), name[groups.first], strict=True)
-        keys = (CallTreeNode(above, kind, text) for above, text in pairs)
-        return ints(self.nodes.setdefault(key, len(self.nodes)) for key in keys)[groups.number]
+        keys = zip(parents[groups.first].tolist(), [kind] * len(groups), name[groups.first], strict=True)
+        return ints(self.nodes[key] for key in keys)[groups.number]
 
     def _add_nodes(self, node: Int64, device: Int64, host: Int64) -> None:
         groups = groupby(node)
@@ -148,7 +137,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     The detail `trace_diff_runs` compares the runs and their steps as a whole, `trace_diff_tree` has a row for each call
     path of either run, depth first, `trace_diff_modules` a row for each module.
     """
-    nodes: dict[CallTreeNode, int] = {}
+    nodes = Interner[CallTreeNode]()
     a, b = RunTotals(nodes), RunTotals(nodes)
     for run, ranks in ((a, before), (b, after)):
         for rank in ranks:
@@ -156,11 +145,11 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     items = sorted(a.items.keys() | b.items.keys())
     counts, times = _side_by_side(items, a.items, b.items, 2)
     order = np.argsort(-np.abs(times[:, 1] - times[:, 0]), kind="stable")
-    items = [items[row] for row in order.tolist()]
+    kind, name, shape = zip(*(items[row] for row in order.tolist()), strict=True) if items else ((),) * 3
     columns: Columns = {
-        "kind": [item.kind for item in items],
-        "name": [item.name for item in items],
-        "shape": [item.shape for item in items],
+        "kind": [*kind],
+        "name": [*name],
+        "shape": [*shape],
         **_compared(counts[order], times[order], time=times[order]),
     }
     details = _tree(nodes, a, b), _modules(a, b), _runs(a, b)
@@ -184,31 +173,26 @@ def _compared(
     }
 
 
-def _tree(nodes: dict[CallTreeNode, int], a: RunTotals, b: RunTotals) -> Table:
-    rows, keys = list(_depth_first(nodes)), list(nodes)
+def _tree(nodes: Interner[CallTreeNode], a: RunTotals, b: RunTotals) -> Table:
+    """Returns a row for each node of the call tree, depth first."""
+    children, keys, rows = defaultdict[int, list[int]](list), list(nodes), list[tuple[int, int, str]]()
+    for node, (above, _, _) in enumerate(keys):
+        children[above].append(node)
+    pending = [(0, node, keys[node][2]) for node in reversed(children[ROOT])]
+    while pending:
+        rows.append(pending.pop())
+        depth, node, path = rows[-1]
+        pending += [(depth + 1, child, f"{path}{PATH}{keys[child][2]}") for child in reversed(children[node])]
     counts, device, host = _side_by_side([node for _, node, _ in rows], a.tree, b.tree, 3)
     columns: Columns = {
         "depth": ints(depth for depth, _, _ in rows),
-        "kind": [keys[node].kind for _, node, _ in rows],
-        "name": [keys[node].name for _, node, _ in rows],
+        "kind": [keys[node][1] for _, node, _ in rows],
+        "name": [keys[node][2] for _, node, _ in rows],
         **_compared(counts, device, device_time=device, host_time=host),
         "path": [path for _, _, path in rows],
     }
     title = "Trace diff by call path (difference of device time)"
     return tabulate("trace_diff_tree", title, columns, empty=NO_ITEMS)
-
-
-def _depth_first(nodes: dict[CallTreeNode, int]) -> Iterator[tuple[int, int, str]]:
-    """Yields (depth, node, path) of every node of the call tree, each after its parent."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for key, node in nodes.items():
-        children[key.above].append(node)
-    names = [key.name for key in nodes]
-    pending = [(0, node, names[node]) for node in reversed(children[ROOT])]
-    while pending:
-        depth, node, path = pending.pop()
-        yield depth, node, path
-        pending += [(depth + 1, child, f"{path}{PATH}{names[child]}") for child in reversed(children[node])]
 
 
 def _modules(a: RunTotals, b: RunTotals) -> Table:

@@ -149,8 +149,7 @@ def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
 @per_rank
 def host_phases(rank: RankTrace, _: AnalysisOptions) -> Table:
     """Returns what the main thread did in each step: forward, backward, optimizer, data loading, Python between ops."""
-    thread = _main_thread(rank)
-    names, spans = _marked_spans(rank, thread)
+    thread, names, spans = _main_thread(rank)
     phases = _phase_intervals(rank, thread) if names else {}
     so_far, before = [np.empty((2, 0), np.int64)], np.zeros(len(names), np.int64)
     times = dict.fromkeys(PHASES, before)
@@ -169,27 +168,24 @@ def host_phases(rank: RankTrace, _: AnalysisOptions) -> Table:
     return tabulate("host_phases", "Host time by phase of the step", columns, empty=NO_OPS)
 
 
-def _main_thread(rank: RankTrace) -> int:
-    """Returns the thread that marks steps, else the one of most of the time in ops, 0 without any."""
+def _main_thread(rank: RankTrace) -> tuple[int, list[str], Intervals]:
+    """Returns the thread that marks steps, else the one of most of the time in ops, 0 without any; and its steps, from
+    each mark to the next, or the whole run, none without ops.
+    """
     ops, timed = rank.linked.ops, rank.timed_ops
-    marks = timed[are_step_marks(ops.name)[timed]]
-    if len(marks) or not len(timed):
-        return int(ops.thread[marks[0]]) if len(marks) else 0
-    groups = groupby(ops.thread[timed])
-    return int(ops.thread[timed[groups.first[groups.sum(ops.exclusive[timed]).argmax()]]])
-
-
-def _marked_spans(rank: RankTrace, thread: int) -> tuple[list[str], Intervals]:
-    """Returns the steps of the main thread, from each mark to the next, or the whole run; none without ops."""
-    ops, timed = rank.linked.ops, rank.timed_ops
-    marks = timed[(ops.thread[timed] == thread) & are_step_marks(ops.name)[timed]]
-    marks = marks[np.argsort(ops.start[marks], kind="stable")]
+    marks, thread = timed[are_step_marks(ops.name)[timed]], 0
     if len(marks):
+        thread = int(ops.thread[marks[0]])
+        marks = marks[ops.thread[marks] == thread]
+        marks = marks[np.argsort(ops.start[marks], kind="stable")]
         start = np.clip(ops.start[marks], rank.begin, max(rank.end, rank.begin))
         end = np.minimum(np.append(start[1:], ops.end[marks[-1:]]), rank.end)
-        return ops.name[marks], Intervals(start, np.maximum(end, start))
+        return thread, ops.name[marks], Intervals(start, np.maximum(end, start))
+    if len(timed):
+        groups = groupby(ops.thread[timed])
+        thread = int(ops.thread[timed[groups.first[groups.sum(ops.exclusive[timed]).argmax()]]])
     count = min(len(timed), 1)
-    return [WHOLE_RUN][:count], Intervals(np.array([rank.begin])[:count], np.array([rank.end])[:count])
+    return thread, [WHOLE_RUN][:count], Intervals(np.array([rank.begin])[:count], np.array([rank.end])[:count])
 
 
 def _phase_intervals(rank: RankTrace, thread: int) -> dict[str, Int64]:
