@@ -9,17 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...converter.ranks import recorded_groups
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    Categorical,
-    Ns,
-    Rows,
-    bytes_text,
-    group_sums,
-    rows_of_each,
-    time_text,
-)
+from ...schema.columns import ABSENT, Bool, Categorical, Ns, Rows, bytes_text, group_sums, rows_of_each, time_text
 from ...schema.counts import Counts
 from ...schema.errors import Remedy
 from ...schema.graph import CollectiveType, Delay

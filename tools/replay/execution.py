@@ -34,15 +34,7 @@ from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from .changes import Changes, Scale, given_changes, scale_workload
-from .gathered_job import (
-    WHY,
-    GatheredJob,
-    MatchedNodes,
-    gather_job,
-    graphs_of_one_job,
-    is_rooted,
-    late_rank,
-)
+from .gathered_job import WHY, GatheredJob, MatchedNodes, gather_job, graphs_of_one_job, is_rooted, late_rank
 from .player import Problem, Slots, earliest_ends, play
 from .workload import Graphs, NodeClass, Workload
 
