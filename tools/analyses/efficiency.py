@@ -163,17 +163,28 @@ class KernelCounters(NamedTuple):
     counters: dict[str, float]
 
 
-Launch = tuple[int, int, str]
-"""The op, the correlation id and the kernel of a launch, "" if the profiler recorded no activities, which is usual."""
-
-
 def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCounters], str]:
-    """Returns the counters of a rank's kernels, and why some could not be attached to ops."""
+    """Returns the counters of a rank's kernels, and why some could not be attached to ops.
+
+    The launches of a device are its recorded kernels in order, else the launch calls. Calls do not record their device,
+    so they are used only if ranges were recorded on a single device.
+    """
+    activities, calls = rank.linked.activities, rank.linked.calls
+    is_kernel = (activities.call_row >= 0) & (rank.classes != ActivityClass.MEMORY)
     measured, problems = list[KernelCounters](), list[str]()
     devices = sorted({range_.device for range_ in rank.recorded.ranges})
     for device in devices:
         ranges = [range_ for range_ in rank.recorded.ranges if range_.device == device]
-        launches = _kernel_launches(rank, device, several=len(devices) > 1)
+        table: Activities | Calls = activities
+        rows = np.flatnonzero(is_kernel & (activities.device == device))
+        rows = rows[np.lexsort((activities.start[rows], calls.start[activities.call_row[rows]]))]
+        kernels = activities.name[rows]
+        if not len(rows):
+            table, is_launch = calls, calls.name.where(lambda name: KERNEL_LAUNCH.search(name) is not None)
+            rows = np.flatnonzero(is_launch & (len(devices) == 1))
+            rows = rows[np.argsort(calls.start[rows], kind="stable")]
+            kernels = [""] * len(rows)
+        launches = [*zip(table.op_row[rows].tolist(), table.correlation[rows].tolist(), kernels, strict=True)]
         pairs = enumerate(zip(ranges, launches, strict=False), 1)
         problem = next(
             (
@@ -193,25 +204,6 @@ def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCoun
             for range_, (op, correlation, _) in zip(ranges, launches, strict=True)
         ]
     return measured, f"rank {rank.rank}: {'; '.join(problems)}" if problems else ""
-
-
-def _kernel_launches(rank: RankTrace, device: int, several: bool) -> list[Launch]:
-    """Returns the kernel launches of a device in order: from its recorded kernels, else from the launch calls.
-
-    Calls do not record their device, so they are used only if ranges were recorded on a single device.
-    """
-    table: Activities | Calls = rank.linked.activities
-    activities, calls = rank.linked.activities, rank.linked.calls
-    kernels = (activities.device == device) & (activities.call_row >= 0) & (rank.classes != ActivityClass.MEMORY)
-    rows = np.flatnonzero(kernels)
-    rows = rows[np.lexsort((activities.start[rows], calls.start[activities.call_row[rows]]))]
-    names = activities.name[rows]
-    if not len(rows):
-        table = calls
-        rows = np.flatnonzero(calls.name.where(lambda name: bool(KERNEL_LAUNCH.search(name)) and not several))
-        rows = rows[np.argsort(calls.start[rows], kind="stable")]
-        names = [""] * len(rows)
-    return [*zip(table.op_row[rows].tolist(), table.correlation[rows].tolist(), names, strict=True)]
 
 
 def _counters(parts: Sequence[tuple[list[KernelCounters], str]], _: AnalysisOptions) -> Table:

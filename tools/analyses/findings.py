@@ -108,7 +108,13 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     best = next((finding for finding in findings if finding.gain is not None), None)
     if doubts:
         uncertain = " The gains below are as uncertain." if best else ""
-        rest = _otherwise(job, largest, on_path[largest])
+        # the largest part of the rest of the critical path
+        path_us, rest = sum(job.path_us.values()), ""
+        if (explained_us := path_us - job.unexplained_us) > 0:
+            lead = "the rest of " if explained_us < 0.99 * path_us else ""
+            busy = f"; devices are busy for {job.busy_pct:.0f} % of the run" if job.rows("temporal_breakdown") else ""
+            share = f"{100 * on_path[largest] / explained_us:.0f} % is {WORDS[largest].rest}"
+            rest = f" Of {lead}the critical path, {share}{busy}."
         said = f"What limits the run cannot be told: {'; '.join(doubts)}.{rest}{uncertain}"
     else:
         said = f"{_head(job, limit, gain, 100 * on_path[limit] / job.length_us)}. "
@@ -145,8 +151,15 @@ def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
 
 def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
     """Yields what contradicts any verdict, or this one."""
-    yield from _unrelated(job)
-    error = job.recorded.error_pct
+    graphs, error = [rank.graph for rank in job.ranks], job.recorded.error_pct
+    ranks = f"ranks {ranges(sorted(rank.rank for rank in job.ranks))}"
+    # a rank communicates, or all say of how many ranks the job is
+    is_joined = min(graph.number("world_size", -1) for graph in graphs) > 1
+    is_joined |= bool((job.work.node_class == NodeClass.COMMUNICATION).any())
+    if len(graphs) > 1 and (reason := why_not_one_job(graphs)):
+        yield f"{ranks} do not fit together, as {reason}: {GIVE_ONE_RUN}"
+    elif len(graphs) > 1 and job.world_size <= len(graphs) and not is_joined:
+        yield f"nothing shows that {ranks} are of one job, neither a collective nor a world size: {GIVE_ONE_RUN}"
     if error is None:
         yield "no time of the run was measured"
     elif abs(error) > WORST_ERROR_PCT:
@@ -175,33 +188,6 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
     if limit is NodeClass.COMMUNICATION and job.absent > 0:
         absent = counted(job.absent, "rank")
         yield f"it is communication, but without the traces of {absent}, waiting for them cannot be told from sending data"
-
-
-def _unrelated(job: Job) -> Iterator[str]:
-    """Yields why the ranks are not of one job, or that nothing shows that they are: no rank communicates, and not all
-    say of how many ranks the job is.
-    """
-    graphs = [rank.graph for rank in job.ranks]
-    if len(graphs) < 2:
-        return
-    ranks = f"ranks {ranges(sorted(rank.rank for rank in job.ranks))}"
-    is_joined = min(graph.number("world_size", -1) for graph in graphs) > 1
-    is_joined |= bool((job.work.node_class == NodeClass.COMMUNICATION).any())
-    if reason := why_not_one_job(graphs):
-        yield f"{ranks} do not fit together, as {reason}: {GIVE_ONE_RUN}"
-    elif job.world_size <= len(graphs) and not is_joined:
-        yield f"nothing shows that {ranks} are of one job, neither a collective nor a world size: {GIVE_ONE_RUN}"
-
-
-def _otherwise(job: Job, largest: NodeClass, largest_us: float) -> str:
-    """Returns a sentence on the largest part of the rest of the critical path."""
-    path_us = sum(job.path_us.values())
-    explained_us = path_us - job.unexplained_us
-    lead = "the rest of " if explained_us < 0.99 * path_us else ""
-    busy = f"; devices are busy for {job.busy_pct:.0f} % of the run" if job.rows("temporal_breakdown") else ""
-    if explained_us <= 0:
-        return ""
-    return f" Of {lead}the critical path, {100 * largest_us / explained_us:.0f} % is {WORDS[largest].rest}{busy}."
 
 
 def _recording_cost(job: Job, limit: NodeClass) -> str:

@@ -160,9 +160,13 @@ def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, an
     """
     ops, calls, activities, graph = linked.ops, linked.calls, linked.activities, rank.graph if rank else None
     nodes = _node_labels(graph, field) if graph is not None else None
-    labels, (op_code, call_code, activity_code, node_code) = _numbered(
-        *((getattr(table, field), len(table)) for table in (ops, calls, activities)), (nodes, len(graph or ()))
-    )
+    tables, sizes = (ops, calls, activities), [len(ops), len(calls), len(activities), len(graph or ())]
+    columns = zip([*(getattr(table, field) for table in tables), nodes], sizes, strict=True)
+    joined = Categorical.joined(Categorical.nulls(size) if labels is None else labels for labels, size in columns)
+    labels = [*joined.table, ""]
+    # of each row the position of its label, the last for none
+    codes = np.where(joined.codes < 0, len(joined.table), joined.codes).astype(np.int64)
+    op_code, call_code, activity_code, node_code = np.split(codes, np.cumsum(sizes)[:-1])
     if len(labels) == 1:
         return NO_SHARES
 
@@ -171,37 +175,34 @@ def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, an
 
     unknown = np.full(len(labels), np.nan)
     counted = (ops.start != ABSENT) & ~are_step_marks(ops.name)
-    op, call = (
-        np.flatnonzero(counted if annotations else counted & ~are_annotations(ops)),
-        np.flatnonzero(calls.op_row < 0),
-    )
+    op = np.flatnonzero(counted if annotations else counted & ~are_annotations(ops))
+    call = np.flatnonzero(calls.op_row < 0)
     in_calls = nest(ThreadIntervals(calls.thread[call], calls.start[call], calls.end[call])).exclusive
     host = sums(op_code[op], ops.exclusive[op]) + sums(call_code[call], in_calls) if len(ops) else unknown
-    operations = critical = unknown
-    if rank is not None:
-        # the nodes of a graph record their work, which takes long to compute
-        of_nodes = graph is not None and nodes is not None
-        work = graph.integers("num_ops") if graph is not None and nodes is not None else rank.work.operations
-        if (work != ABSENT).any():
-            operations = sums(node_code if of_nodes else activity_code, np.where(work != ABSENT, work, 0))
-        if nodes is not None and rank.replay is not None:
-            pieces = pieces_of(rank.replay)
-            critical = sums(node_code[pieces.node], pieces.time)
+    work_code, work = _operations(rank, activity_code, node_code if nodes is not None else None)
+    operations = sums(work_code, np.where(work != ABSENT, work, 0)) if (work != ABSENT).any() else unknown
+    critical = unknown
+    if rank is not None and nodes is not None and rank.replay is not None:
+        pieces = pieces_of(rank.replay)
+        critical = sums(node_code[pieces.node], pieces.time)
     first_start = np.full(len(labels), np.inf)
     for code, start in ((op_code[op], ops.start[op]), (call_code, calls.start), (activity_code, activities.start)):
         np.minimum.at(first_start, code, start)
     order = np.argsort(first_start, kind="stable")
     order = order[np.isfinite(first_start[order]) | (critical[order] > 0)]
     device = sums(activity_code, activities.end - activities.start)
-    columns = device, operations, critical, host, sums(op_code[op]), sums(activity_code)
-    return Shares([labels[row] for row in order.tolist()], *(column[order] for column in columns))
+    all_sums = device, operations, critical, host, sums(op_code[op]), sums(activity_code)
+    return Shares([labels[row] for row in order.tolist()], *(column[order] for column in all_sums))
 
 
-def _numbered(*columns: tuple[Categorical | None, int]) -> tuple[list[str], list[Int64]]:
-    """Returns the labels of columns (or None) of a length, "" last, and the position of each row's label among them."""
-    joined = Categorical.joined(Categorical.nulls(length) if column is None else column for column, length in columns)
-    codes = np.where(joined.codes < 0, len(joined.table), joined.codes).astype(np.int64)
-    return [*joined.table, ""], np.split(codes, np.cumsum([length for _, length in columns])[:-1])
+def _operations(rank: RankTrace | None, of_activity: Int64, of_node: Int64 | None) -> tuple[Int64, Int64]:
+    """Returns labels and operations of the graph's nodes, if it has labels, else of activities; none without a rank."""
+    if rank is None:
+        return of_activity[:0], of_activity[:0]
+    # the work of activities takes long to compute
+    if rank.graph is not None and of_node is not None:
+        return of_node, rank.graph.integers("num_ops")
+    return of_activity, rank.work.operations
 
 
 def _node_labels(graph: ExecutionGraph, field: str) -> Categorical | None:

@@ -202,7 +202,15 @@ def _phase_intervals(rank: RankTrace, thread: int) -> dict[str, Int64]:
     is_autograd = ops.name.where(lambda name: name.startswith(AUTOGRAD))
     on_main = np.zeros(len(ops), np.bool_)
     on_main[timed] = ops.thread[timed] == thread
-    outermost = on_main & ~_inside_ops(rank, annotates) & ~annotates & ~is_autograd
+    # which ops another op is around, annotations and steps aside; host traces name an op that had ended as the parent
+    # of the step after it: that one is around nothing later
+    is_timed, tree = ops.start != ABSENT, rank.tree
+    until = np.append(np.where(is_timed, ops.end, FOREVER), FOREVER)
+    is_op, inside = np.append(~annotates & is_timed, False), np.zeros(len(ops) + 1, np.bool_)
+    for rows in tree.levels:
+        parent = tree.parent[rows]
+        inside[rows] = (inside[parent] | is_op[parent]) & (ops.start[rows] < until[parent])
+    outermost = on_main & ~inside[:-1] & ~annotates & ~is_autograd
     calls, handoffs = linked.calls, linked.handoffs
     waits = np.unique(linked.host_waits.call_row)
     waits = waits[calls.thread[waits] == thread]
@@ -222,18 +230,3 @@ def _phase_intervals(rank: RankTrace, thread: int) -> dict[str, Int64]:
         "forward": of(outermost | (on_main & annotates & is_named(FORWARD))),
         "backward": np.concatenate((passes, of(on_main & annotates & is_named(BACKWARD))), axis=1),
     }
-
-
-def _inside_ops(rank: RankTrace, annotates: Bool) -> Bool:
-    """Returns which ops another op is around, annotations and steps aside.
-
-    Host traces name an op that had ended as the parent of the step after it: that one is around nothing later.
-    """
-    ops, tree = rank.linked.ops, rank.tree
-    is_timed = ops.start != ABSENT
-    until = np.append(np.where(is_timed, ops.end, FOREVER), FOREVER)
-    is_op, inside = np.append(~annotates & is_timed, False), np.zeros(len(ops) + 1, np.bool_)
-    for rows in tree.levels:
-        parent = tree.parent[rows]
-        inside[rows] = (inside[parent] | is_op[parent]) & (ops.start[rows] < until[parent])
-    return inside[:-1]

@@ -285,27 +285,23 @@ def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
         "allocated": Quantity("B", allocated),
         "reserved": _whole_bytes(reserved),
     }
-    peaks, live = _peaks(rank, curves, note), _live(rank, curves, note)
-    return tabulate("memory_timeline", "Memory in use", columns, note, peaks, live)
-
-
-def _step_names(rank: RankTrace, time: Int64) -> list[str]:
-    """Returns the step that contains each time, "" before the first step."""
-    return texts(rank.steps.name, np.searchsorted(rank.steps.start, time, side="right") - 1)
-
-
-def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
-    time = ints(curve.time[curve.peak] for curve in curves)
-    columns: Columns = {
+    at_peak = ints(curve.time[curve.peak] for curve in curves)
+    of_peaks: Columns = {
         "device": ints(curve.device for curve in curves),
-        "step": _step_names(rank, time),
-        "ts": us(rank.since_begin(time)),
+        "step": _step_names(rank, at_peak),
+        "ts": us(rank.since_begin(at_peak)),
         "peak": Quantity("B", ints(curve.allocated[curve.peak] for curve in curves)),
         "before": Quantity("B", ints(curve.before for curve in curves)),
         "reserved": _whole_bytes(np.array([np.fmax.reduce(curve.reserved) for curve in curves], np.float64)),
         "known_by": [curve.source for curve in curves],
     }
-    return tabulate("memory_timeline_peak", "Peaks of memory", columns, note)
+    peaks = tabulate("memory_timeline_peak", "Peaks of memory", of_peaks, note)
+    return tabulate("memory_timeline", "Memory in use", columns, note, peaks, _live(rank, curves, note))
+
+
+def _step_names(rank: RankTrace, time: Int64) -> list[str]:
+    """Returns the step that contains each time, "" before the first step."""
+    return texts(rank.steps.name, np.searchsorted(rank.steps.start, time, side="right") - 1)
 
 
 def _whole_bytes(values: Floats) -> Quantity:

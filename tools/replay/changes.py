@@ -279,7 +279,14 @@ def scale_nodes(work: Workload, factor: Factors, host_delay_factor: float = 1.0)
     # what was cut off is in the gaps, and scales with the duration
     cut_off = np.concatenate([np.where(graph.is_activity, cut_off_ns(graph), 0) for graph in graphs])
     duration = np.maximum(np.rint((work.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
-    slot_pool = _slot_pools(graphs, work.node_class) if bool((factor != 1).any()) else work.slot_pool
+    slot_pool, first_pool = work.slot_pool.copy(), 0
+    for graph, first_row in zip(graphs, work.first_row.tolist(), strict=True) if (factor != 1).any() else ():
+        # the full devices whose slots activities take are counted over all ranks
+        pool_of = {number: position for position, number in enumerate(slot_pools_by_device(graph), first_pool)}
+        first_pool += len(pool_of)
+        for number, rows in rows_by_number(np.flatnonzero(graph.is_activity), graph.integers("device")).items():
+            slot_pool[first_row + rows] = pool_of.get(number, -1)
+    slot_pool[work.node_class == NodeClass.COMMUNICATION] = -1
     if slot_pool.max(initial=-1) >= 0:
         # the replay itself makes nodes wait for a free slot
         duration[np.concatenate([graph.integers("delay", 0) for graph in graphs]) == Delay.CONTENTION] = 0
@@ -288,19 +295,3 @@ def scale_nodes(work: Workload, factor: Factors, host_delay_factor: float = 1.0)
     is_call = (work.node_class[work.target] == NodeClass.HOST) & (work.kind & DependencyKind.HOST_SYNC == 0)
     lag = np.where(is_call, np.rint(work.lag_ns * factor[work.target]).astype(np.int64), work.lag_ns)
     return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, lag_ns=lag, slot_pool=slot_pool)
-
-
-def _slot_pools(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
-    """Returns for each node the number of the full device whose slots it takes, counted over all ranks; -1 for none."""
-    pools, first_pool = [], 0
-    for graph in graphs:
-        pool, device = np.full(len(graph), -1), graph.integers("device")
-        pool_of = {number: position for position, number in enumerate(slot_pools_by_device(graph), first_pool)}
-        first_pool += len(pool_of)
-        for number, rows in rows_by_number(np.flatnonzero(graph.is_activity), device).items():
-            if number in pool_of:
-                pool[rows] = pool_of[number]
-        pools.append(pool)
-    pool = np.concatenate(pools)
-    pool[node_class == NodeClass.COMMUNICATION] = -1
-    return pool

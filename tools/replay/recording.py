@@ -212,16 +212,15 @@ def _factor(job: GatheredJob, measured_ns: int) -> tuple[float | None, Cause]:
         return None, Cause.NOT_THE_HOST
     is_limit = devices_ns >= low * measured_ns
     longest_ns = max(devices_ns, measured_ns) * (1 + 2 * CLOSE) if is_limit else measured_ns
-    return _largest_factor(job, longest_ns), Cause.DEVICES_LIMIT if is_limit else Cause.HOST_SLOWED
-
-
-def _largest_factor(job: GatheredJob, longest_ns: float) -> float:
-    """Returns the largest factor for the host with which the run takes about this long, by bisection."""
-    low, high = 0, PRECISION
-    while high - low > 1:
-        middle = (low + high) // 2
+    # the largest factor with which the run takes about this long, by bisection
+    low_factor, high_factor = 0, PRECISION
+    while high_factor - low_factor > 1:
+        middle = (low_factor + high_factor) // 2
         makespan = makespan_ns(_unrecorded(job, middle / PRECISION))
         if abs(makespan - longest_ns) < CLOSE * longest_ns:
-            return middle / PRECISION
-        low, high = (low, middle) if makespan > longest_ns else (middle, high)
-    return low / PRECISION
+            low_factor = high_factor = middle
+        elif makespan > longest_ns:
+            high_factor = middle
+        else:
+            low_factor = middle
+    return low_factor / PRECISION, Cause.DEVICES_LIMIT if is_limit else Cause.HOST_SLOWED

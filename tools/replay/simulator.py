@@ -246,7 +246,16 @@ class Transfers:
 
     def __init__(self, graphs: Sequence[ExecutionGraph], configuration: Configuration) -> None:
         self._network = SimulatedNetwork(configuration)
-        self._lengths = _lengths(graphs, configuration.peaks).tolist()
+        lengths, peaks = recorded_lengths(graphs), configuration.peaks
+        if peaks is not None:
+            # computation of the device takes the time of its work
+            computing = np.concatenate([computes(graph) for graph in graphs])
+            operations, moved = (
+                np.concatenate([graph.integers(name, 0) for graph in graphs]) for name in ("num_ops", "tensor_size")
+            )
+            by_work = np.maximum(operations / (peaks.tflops * 1e3), moved / peaks.memory_gb_s).astype(np.int64)
+            lengths = np.where(computing, by_work, lengths)
+        self._lengths = lengths.tolist()
         self._calls = _calls(graphs)
         every_rank = tuple(range(len(graphs)))
         self._members = defaultdict(lambda: every_rank, configuration.groups)
@@ -308,19 +317,6 @@ def _calls(graphs: Sequence[ExecutionGraph]) -> dict[int, _Call]:
             calls[row] = _Call(rank, *call)
         first_row += len(graph)
     return calls
-
-
-def _lengths(graphs: Sequence[ExecutionGraph], peaks: Roofline | None) -> Int64:
-    """Returns how long (ns) nodes take that do not communicate: on the device by their work, if peaks are given."""
-    lengths = recorded_lengths(graphs)
-    if peaks is None:
-        return lengths
-    computing = np.concatenate([computes(graph) for graph in graphs])
-    operations, moved = (
-        np.concatenate([graph.integers(name, 0) for graph in graphs]) for name in ("num_ops", "tensor_size")
-    )
-    by_work = np.maximum(operations / (peaks.tflops * 1e3), moved / peaks.memory_gb_s).astype(np.int64)
-    return np.where(computing, by_work, lengths)
 
 
 class SimulatedRank(msgspec.Struct, frozen=True):
