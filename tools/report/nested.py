@@ -1,8 +1,6 @@
-"""What a reader of the page can open and close: the table of modules as a tree, also drawn as an icicle graph, each
-module below the one that calls it, as wide as its time; and the data flow of one step, as boxes in boxes.
+"""What lies in each other on the page: modules as an icicle graph, each below the one that calls it, as wide as its
+time; and the data flow of one step, as boxes that open and close.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -10,84 +8,27 @@ import orjson
 from ...schema.columns import ABSENT, OpRows, rows_of
 from ..analyses import RankTrace, Table
 from ..view import Box, DataFlow, Selection, ShownFlow, data_flow, median_step, path_times, view
-from .cells import Row, cell
+from .cells import Row
 from .drawing import SERIES, Chart, axis, chart, data, hover
 
 MOST = 2000
-OPEN_TO = 2
-"""Branches of less depth are open from the start."""
 NARROWEST, MOST_RANKS = 0.001, 4
 MODULE, LETTER = 22, 6.4
 """Sizes in px: the height of a module in the graph, the width of a letter."""
-
-
-class Branch(NamedTuple):
-    """A module: its name and path, its share of the total in percent, the texts of its columns, and its children."""
-
-    name: str
-    path: str
-    share: float
-    cells: list[str]
-    open: bool
-    inner: "list[Branch]"
-
-
-class ModuleTree(NamedTuple):
-    """The headings of the columns, and the outermost modules."""
-
-    headings: list[str]
-    branches: list[Branch]
-
-
-def _rows_by_rank(table: Table) -> tuple[dict[int, list[Row]], str]:
-    """Returns the rows of each rank, with their `time` and `self` on the device, or on the host without a device."""
-    of = "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
-    of_rank: dict[int, list[Row]] = {}
-    for row in table.rows():
-        times = {"time": row[f"{of}_subtree"] or 0.0, "self": row[f"{of}_self"]}
-        of_rank.setdefault(row["rank"], []).append(row | times)
-    return of_rank, of
-
-
-def module_tree(table: Table) -> ModuleTree:
-    """Returns the tree of a table of modules, rank after rank; of a very long table only the largest modules."""
-    of_rank, of = _rows_by_rank(table)
-    columns = {
-        f"{of} [µs]": (f"{of}_subtree", "µs"), "self [µs]": (f"{of}_self", "µs"), "of all [%]": ("share", "%"),
-        "critical path [%]": ("critical_pct", "%"), "GFLOP": ("gflop", ""),
-    }  # fmt: skip
-    for rows in of_rank.values():
-        total = sum(row["time"] for row in rows if not row["depth"])
-        for row in rows:
-            row["share"] = 100 * row["time"] / total if total else 0.0
-            row["gflop"] = None if row["operations_subtree"] is None else row["operations_subtree"] / 1e9
-    every = [row for rows in of_rank.values() for row in rows]
-    # a module's parent is at least as large and comes before it
-    longest = np.argsort([-row["time"] for row in every], kind="stable")[:MOST]
-    largest, several = [every[position] for position in sorted(longest.tolist())], len(of_rank) > 1
-    outer = [row for row in largest if not row["depth"]]
-    shown = {title: of for title, of in columns.items() if any(cell(row[of[0]]) for row in outer)}
-    above: list[list[Branch]] = [[]]
-    for row in largest:
-        depth = row["depth"]
-        name = f"rank {row['rank']} · {row['name']}" if several and not depth else row["name"]
-        texts = [cell(row[column], column, unit) for column, unit in shown.values()]
-        branch = Branch(name, row["path"], row["share"], texts, depth < OPEN_TO and not several, [])
-        above[depth].append(branch)
-        above[depth + 1 :] = [branch.inner]
-    return ModuleTree([*shown], above[0])
 
 
 def modules(table: Table) -> list[Chart]:
     """Returns a graph of device time, or of host time without a device, for each of the first ranks whose modules take
     time.
     """
-    of_rank, of = _rows_by_rank(table)
-    charts = []
-    for rank, rows in [*of_rank.items()][:MOST_RANKS]:
-        title = f"rank {rank}, time on the {of}" if len(of_rank) > 1 else f"time on the {of}"
-        charts += _icicles(rows, title)
-    return charts
+    of = "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
+    of_rank: dict[int, list[Row]] = {}
+    for row in table.rows():
+        times = {"time": row[f"{of}_subtree"] or 0.0, "self": row[f"{of}_self"]}
+        of_rank.setdefault(row["rank"], []).append(row | times)
+    ranks = [*of_rank.items()][:MOST_RANKS]
+    prefix = "rank {}, " if len(of_rank) > 1 else ""
+    return [chart for rank, rows in ranks for chart in _icicles(rows, f"{prefix.format(rank)}time on the {of}")]
 
 
 def _icicles(rows: list[Row], title: str) -> list[Chart]:

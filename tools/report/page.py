@@ -21,7 +21,7 @@ from ..terminal import plain, plain_json
 from .cells import FEWEST, MAX_BYTES, embed_tables
 from .charts import CHARTS, gains, limits, spent
 from .drawing import Chart
-from .nested import FlowSection, module_tree
+from .nested import FlowSection
 from .output import absent_tables
 from .report import Report, groups_table, in_words
 from .sections import DETAILS, LARGEST, OF_NO_RECORDING, OVERVIEW, SECTIONS, WORDS, Section
@@ -86,7 +86,6 @@ class _Page:
             "charts": [*chain.from_iterable(charts)],
             "tables": [*map(self.add_table, shown)],
             "notes": notes + ([f"{note[0].upper()}{note[1:]}."] if note else []),
-            "modules": next((module_tree(table) for table in shown if table.name == "modules"), None),
         }
 
     def content(self) -> dict[str, Any]:

@@ -21,9 +21,7 @@ class Column {
     return value === null ? "" : this.texts ? this.texts[value][0] : this.format(value);
   }
 
-  full(row) {
-    return this.texts ? this.texts[this.values[row]].at(-1) : this.values[row] ?? "";
-  }
+  full(row) { return this.texts ? this.texts[this.values[row]].at(-1) : this.values[row] ?? ""; }
 
   compare(a, b) {
     if (!this.texts) return (this.values[a] ?? -Infinity) - (this.values[b] ?? -Infinity) || 0;
@@ -125,3 +123,38 @@ class Grid {
 
 const tables = given("rows");
 const grids = [...document.querySelectorAll("details.table")].map((details) => new Grid(details, tables[details.dataset.table]));
+
+// The table of modules as a tree, whose branches open and close, each with its share of the rank's time
+
+const MOST_BRANCHES = 2000, OPEN_TO = 2;
+
+function drawTree(element, { columns }) {
+  const { rank, depth, name, path, critical_pct, operations_subtree, ...times } = Object.fromEntries(columns.map((column) => [column.key, column]));
+  const of = times.device_subtree.values.some(Boolean) ? "device" : "host", [subtree, self] = [times[`${of}_subtree`], times[`${of}_self`]];
+  // a module's parent is at least as large and comes before it
+  const time = (row) => subtree.values[row] ?? 0, outer = [...depth.values.keys()].filter((row) => !depth.values[row]), totals = new Map();
+  const largest = [...depth.values.keys()].sort((a, b) => time(b) - time(a)).slice(0, MOST_BRANCHES).sort((a, b) => a - b);
+  for (const row of outer) totals.set(rank.values[row], (totals.get(rank.values[row]) ?? 0) + time(row));
+  const share = (row) => 100 * (time(row) / (totals.get(rank.values[row]) || 1)), number = (value) => (value === null ? "" : formats.number(value));
+  const shown = Object.entries({
+    [`${of} [µs]`]: (row) => number(subtree.values[row]), "self [µs]": (row) => number(self.values[row]), "of all [%]": (row) => number(share(row)),
+    "critical path [%]": (row) => number(critical_pct.values[row]), GFLOP: (row) => number(operations_subtree.values[row] && operations_subtree.values[row] / 1e9),
+  }).filter(([, text]) => outer.some(text));
+  const numbers = (texts) => texts.map((textContent) => made("span", { className: "number", textContent }));
+  element.style.setProperty("--columns", shown.length);
+  element.append(made("p", {}, made("span"), ...numbers(shown.map(([title]) => title))));
+  const above = [element];
+  largest.forEach((row, index) => {
+    const deep = depth.values[row], isOuter = totals.size > 1 && !deep, title = `${isOuter ? `rank ${rank.values[row]} · ` : ""}${name.full(row)}`;
+    const line = [
+      made("span", { className: "share", style: `width: ${share(row).toFixed(1)}%` }),
+      made("span", { className: "name", style: `padding-left: ${2 * deep}ch`, title: path.full(row), textContent: title }), ...numbers(shown.map(([, text]) => text(row))),
+    ];
+    const isBranch = depth.values[largest[index + 1]] > deep, open = deep < OPEN_TO && totals.size === 1;
+    above[deep + 1] = isBranch ? made("details", { open }, made("summary", {}, ...line)) : made("div", {}, ...line);
+    above[deep].append(above[deep + 1]);
+  });
+}
+
+const tree = document.querySelector(".tree");
+if (tree) drawTree(tree, grids.find(({ details }) => details.dataset.table === "modules"));

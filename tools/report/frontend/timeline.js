@@ -63,9 +63,7 @@ class TimelineView extends TimelineDrawing {
 
   // Moving about
 
-  showAll() {
-    this.show(0, this.length);
-  }
+  showAll() { this.show(0, this.length); }
 
   show(from, to) {
     const length = Math.min(Math.max(to - from, NARROWEST), this.length), middle = (from + to) / 2;
@@ -230,9 +228,7 @@ class TimelineView extends TimelineDrawing {
     return undefined;
   }
 
-  hideTip() {
-    this.tip.classList.remove("visible");
-  }
+  hideTip() { this.tip.classList.remove("visible"); }
 
   ofItem({ isBar, run, lane, at, short, kind, start, time }) {
     const told = [["name", short], ["lane", lane.label], ["kind", isBar ? this.meta.looks[kind >> 1] : "op, with what it called"], ["start", duration(start)], ["time", duration(time)]];

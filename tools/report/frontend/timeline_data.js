@@ -45,9 +45,7 @@ class Level {
     return this.spent.get(kind);
   }
 
-  index(time) {
-    return Math.max(0, Math.min(this.count - 1, Math.floor(time / this.width)));
-  }
+  index(time) { return Math.max(0, Math.min(this.count - 1, Math.floor(time / this.width))); }
 
   addBar(kind, start, from, to) {
     this.begun[this.index(start)]++;
@@ -73,9 +71,7 @@ class Spans {
   }
 
   // which lie at least partly between two times: from the first up to the second
-  within(from, to) {
-    return [firstAbove(this.reach, from), firstAbove(this.start, to)];
-  }
+  within(from, to) { return [firstAbove(this.reach, from), firstAbove(this.start, to)]; }
 }
 
 // one bar or op
@@ -90,9 +86,7 @@ class Item {
   get kind() { return this.lane.kind[this.at]; }
   get number() { return this.lane.first + this.at; }
 
-  is(other) {
-    return this.lane === other?.lane && this.at === other.at && this.isBar === other.isBar;
-  }
+  is(other) { return this.lane === other?.lane && this.at === other.at && this.isBar === other.isBar; }
 }
 
 // bars, and the ops around them; `rows` is how many of these lie one below another
@@ -102,13 +96,9 @@ class Lane extends Spans {
     Object.assign(this, { run, label, first, rest, ops: new Spans(ops), rows });
   }
 
-  bar(at) {
-    return new Item(this, this, at);
-  }
+  bar(at) { return new Item(this, this, at); }
 
-  op(at) {
-    return new Item(this, this.ops, at);
-  }
+  op(at) { return new Item(this, this.ops, at); }
 
   // of all bars, drawn one by one or not
   get levels() {
@@ -197,9 +187,7 @@ class RankRun {
   }
 
   // the lane of each bar, by its number
-  get laneOf() {
-    return (this.laneOfBar ??= this.lanes.flatMap((lane) => Array(lane.count).fill(lane)));
-  }
+  get laneOf() { return (this.laneOfBar ??= this.lanes.flatMap((lane) => Array(lane.count).fill(lane))); }
 
   bar(number) {
     const lane = this.laneOf[number];
@@ -211,7 +199,5 @@ class RankRun {
     return this.lanes.reduce((sum, { kind, alone, end }) => kind.reduce((own, value, row) => own + (value & 1 ? end[row] - alone[row] : 0), sum), 0);
   }
 
-  hasNode(node) {
-    return this.nodes[firstAbove(this.nodes, node) - 1] === node;
-  }
+  hasNode(node) { return this.nodes[firstAbove(this.nodes, node) - 1] === node; }
 }

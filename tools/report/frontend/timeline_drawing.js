@@ -18,13 +18,9 @@ function canvas2d(element, width, height) {
 
 // what the view shows of `lines`, ranks and their lanes one below another, from one time to another
 class TimelineDrawing {
-  time(x) {
-    return this.from + (x / this.width) * (this.to - this.from);
-  }
+  time(x) { return this.from + (x / this.width) * (this.to - this.from); }
 
-  x(time) {
-    return ((time - this.from) / (this.to - this.from)) * this.width;
-  }
+  x(time) { return ((time - this.from) / (this.to - this.from)) * this.width; }
 
   redraw() {
     this.frame ??= requestAnimationFrame(() => { this.frame = null; this.draw(); });
