@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from .counts import Counts
-from .reasons import Reason, in_words
+from .reasons import WORDS, Reason, in_words
 
 BEGINNING, END = 1000, 300
 LISTED = 12
@@ -269,7 +269,7 @@ class Damage:
         self._add(self.mended, reason, at, size, "")
 
     def _add(self, counts: dict[Reason, DamageCount], reason: Reason, at: int, size: int, error: str) -> None:
-        kind = in_words(reason.of(self.rows)).removesuffix(", mended")
+        kind = WORDS[reason].replace("{}", self.rows)
         self._refuse(f"{kind} at byte {at}" + (f" ({error})" if error else ""))
         count = counts.setdefault(reason, DamageCount(0, 0, at, error))
         count.rows += 1

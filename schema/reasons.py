@@ -24,12 +24,12 @@ class Reason(Enum):
     UNREADABLE_ROWS = "{} that cannot be read"
     CUT_OFF_ROWS = "{} cut off by the end of the file"
     # what was read after a repair (of the kind of rows)
-    STRAY_BACKSLASHES = "{} with backslashes that escape nothing, mended"
-    WRONG_ENCODING = "{} with bytes that are not UTF-8, mended"
-    CONTROL_CHARACTERS = "{} with control characters in a text, mended"
-    MISPLACED_COMMAS = "{} with misplaced commas, mended"
-    NO_JSON_NUMBERS = "{} with numbers that JSON does not have, mended"
-    UNESCAPED_QUOTES = "{} with unescaped quotes, mended"
+    STRAY_BACKSLASHES = "{} with backslashes that escape nothing"
+    WRONG_ENCODING = "{} with bytes that are not UTF-8"
+    CONTROL_CHARACTERS = "{} with control characters in a text"
+    MISPLACED_COMMAS = "{} with misplaced commas"
+    NO_JSON_NUMBERS = "{} with numbers that JSON does not have"
+    UNESCAPED_QUOTES = "{} with unescaped quotes"
     # device traces
     UNKNOWN_CATEGORY = "unknown category {}"  # of the category
     BEGIN_AND_END_ROWS = "device events whose begin and end are rows of their own"
@@ -148,6 +148,13 @@ class ReasonOf(NamedTuple):
 
 
 AnyReason = Reason | ReasonOf
+MENDED = frozenset(
+    {
+        Reason.STRAY_BACKSLASHES, Reason.WRONG_ENCODING, Reason.CONTROL_CHARACTERS, Reason.MISPLACED_COMMAS,
+        Reason.NO_JSON_NUMBERS, Reason.UNESCAPED_QUOTES,
+    }
+)  # fmt: skip
+"""What is wrong with rows that can be mended, and were where it is counted."""
 WORDS: dict[Reason, str] = {reason: reason.value for reason in Reason}
 """What each reason is called; `{}` is what it is about."""
 
@@ -159,7 +166,8 @@ def in_words(reason: AnyReason) -> str:
     ('unknown category sorcery', 'unknown opType')
     """
     words = WORDS[reason.reason]
-    return words.replace("{}", reason.subject, 1) if isinstance(reason, ReasonOf) else words.replace("{}", "").strip()
+    subject = reason.subject if isinstance(reason, ReasonOf) else ""
+    return words.replace("{}", subject, 1).strip() + (", mended" if reason.reason in MENDED else "")
 
 
 def reason_called(words: str) -> AnyReason:
@@ -179,7 +187,6 @@ def reason_called(words: str) -> AnyReason:
 def _reasons(*words: str) -> tuple[dict[str, Reason], list[tuple[Reason, "re.Pattern[str]"]]]:
     """Returns the reasons by their words, and the patterns of those that are about something; OTHER is the last."""
     plain: dict[str, Reason] = {in_words(reason): reason for reason in Reason if reason is not Reason.OTHER}
-    patterns = (
-        (reason, re.escape(text).replace(re.escape("{}"), "(.*)")) for reason, text in WORDS.items() if "{}" in text
-    )
-    return plain, [(reason, re.compile(pattern, re.DOTALL)) for reason, pattern in patterns]
+    about = {reason: in_words(reason.of("{}")) for reason, text in WORDS.items() if "{}" in text}
+    patterns = {reason: re.escape(text).replace(re.escape("{}"), "(.*)") for reason, text in about.items()}
+    return plain, [(reason, re.compile(pattern, re.DOTALL)) for reason, pattern in patterns.items()]

@@ -13,8 +13,8 @@ import numpy as np
 
 from ..arguments import FilePath, InputFile, check_ending, path_of
 from ..columns import (
-    ABSENT,
     Categorical,
+    Frame,
     Ragged,
     Summary,
     Values,
@@ -160,7 +160,7 @@ class ExecutionGraph(NodeColumns):
         columns: dict[str, Values] = {
             "id": self.id,
             "name": self.name,
-            "type": Categorical(self.type.astype(np.int32), [kind.name for kind in NodeType]),
+            "type": _type_names(self),
             "start_ns": self.start_ns,
             "duration_ns": self.duration_ns,
         }
@@ -178,23 +178,22 @@ class ExecutionGraph(NodeColumns):
         return digraph_of(self)
 
 
+def _type_names(graph: NodeColumns) -> Categorical:
+    return Categorical(graph.type.astype(np.int32), [kind.name for kind in NodeType])
+
+
 def digraph_of(graph: ExecutionGraph) -> "nx.DiGraph[int]":
     """Returns a graph for networkx as `to_networkx` describes it, without what the Python API adds there."""
     import networkx as nx
 
     digraph: nx.DiGraph[int] = nx.DiGraph()
     digraph.graph.update(graph.metadata)
-    scalars = {
-        name: graph.attributes[name] for name in graph.attributes if not isinstance(graph.attributes[name], Ragged)
-    }
-    for row, node in enumerate(graph.id.tolist()):
-        digraph.add_node(node, name=graph.name[row], type=NodeType(int(graph.type[row])).name)
-        for name, column in scalars.items():
-            if isinstance(column, Categorical):
-                if column.codes[row] >= 0:
-                    digraph.nodes[node][name] = column[row]
-            elif isinstance(column, np.ndarray) and column[row] != ABSENT:
-                digraph.nodes[node][name] = int(column[row])
+    columns: dict[str, Values] = {"name": graph.name, "type": _type_names(graph)}
+    for name, column in graph.attributes.items():
+        if not isinstance(column, Ragged):
+            columns[name] = column if isinstance(column, Categorical) else nullable(column)
+    for node, row in zip(graph.id.tolist(), Frame("", columns).rows(), strict=True):
+        digraph.add_node(node, **{name: value for name, value in row.items() if value is not None})
     targets = np.repeat(graph.id, graph.data_deps.lengths())
     kinds = graph.attributes.get("data_dep_kinds")
     labels = kinds.values.tolist() if isinstance(kinds, Ragged) else [0] * len(targets)

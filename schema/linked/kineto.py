@@ -101,18 +101,11 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
-class ExactEvent(msgspec.Struct):
+class ExactEvent(Event, gc=True):
     """The same with times as text, for files whose fractions a double cannot hold."""
 
-    ph: str
-    cat: str | None = None
-    name: str | None = ""
-    pid: Number = None
-    tid: Number = None
-    id: Number = None
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
-    args: Args | None = None
+    ts: Raw = NOTHING  # type: ignore[assignment]
+    dur: Raw = NOTHING  # type: ignore[assignment]
 
 
 class DistributedInfo(msgspec.Struct):

@@ -24,11 +24,15 @@ CAPTURES = ("training", "gpu/gloo", "gpu/nccl")
 
 
 def word_tables() -> Iterator[dict[Any, str]]:
-    """The tables of words of all modules that are loaded: `…WORDS…`, of texts."""
+    """The tables of words of all modules that are loaded, each once: `…WORDS…`, of texts."""
+    seen: set[int] = set()
     for name, module in sorted(sys.modules.items()):
         if name.startswith("execgraph."):
             tables = (value for word, value in vars(module).items() if "WORDS" in word and isinstance(value, dict))
-            yield from (table for table in tables if table and all(isinstance(text, str) for text in table.values()))
+            for table in tables:
+                if table and id(table) not in seen and all(isinstance(text, str) for text in table.values()):
+                    seen.add(id(table))
+                    yield table
 
 
 def reversed_text(text: str) -> str:
