@@ -53,7 +53,7 @@ LONGEST = [
     "benchmarks/test_benchmarks.py",
     "fuzz/test_claims.py",
     "cli/test_link_and_convert.py",
-    "fuzz/test_readers.py",
+    "fuzz/test_cases.py",
     "tools/generate/test_generate.py",
     "integration/test_real_traces.py",
     "integration/test_words_decide_nothing.py",

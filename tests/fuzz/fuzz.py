@@ -3,7 +3,7 @@
     python tests/fuzz/fuzz.py device -max_total_time=600     (or another of `readers.CHECKS`; then libFuzzer's options)
 
 A case that fails is written by libFuzzer as crash-…; it becomes a line of `FOUND` in
-tests/fuzz/test_readers.py, or a file in found/.
+tests/fuzz/test_cases.py, or a file in found/.
 """
 
 import gzip

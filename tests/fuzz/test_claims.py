@@ -1,15 +1,31 @@
-"""What a command takes follows from how large its files are, not from the numbers in them."""
+"""What a command takes follows from how large its files are, not from the numbers in them.
 
+Parents in a circle are cut where they are first known, and counted; every command then ends as always.
+"""
+
+import gzip
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+from execgraph.converter.convert import convert
+from execgraph.converter.scaling import rank_facts
+from execgraph.linker.link import link, read_linked
+from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.schema.columns import Tree, nearest, parent_rows, rows_in_circles
+from execgraph.schema.linked import LinkedTrace, Ops, write_linked
 from execgraph.schema.reasons import Reason, in_words
+from hypothesis import given, strategies as st
+from support.runs import link_run, rich_run
 
+from fuzz.running import run
 from fuzz.samples import played
 
 SECONDS, MEGABYTES = 6, 400
@@ -181,3 +197,211 @@ def test_a_job_whose_groups_claim_very_many_members_is_built(tmp_path: Path) -> 
     assert took({"build": [building]})["build"].little
     report = json.loads((tmp_path / "graphs" / "report.json").read_bytes())
     assert in_words(Reason.MANY_MEMBERS) in json.dumps(report)
+
+
+Json = dict[str, Any]
+OPS = ("cpu_op", "user_annotation")
+
+
+def document_of(data: Path, name: str) -> Json:
+    found: Json = json.loads(gzip.decompress((data / "training" / f"{name}.json.gz").read_bytes()))
+    return found
+
+
+def write(folder: Path, host: Json, device: Json) -> tuple[Path, Path]:
+    paths = folder / "host.json", folder / "device.json"
+    for path, document in zip(paths, (host, device), strict=True):
+        path.write_text(json.dumps(document))
+    return paths
+
+
+def linked_files(host: Path, device: Path) -> LinkedTrace:
+    return link(read_host_trace(str(host)), read_device_trace(str(device)))
+
+
+def goes_round(ops: Ops) -> bool:
+    """Whether any op comes to itself, by walking up from each until an op comes again."""
+    above = dict(zip(ops.id.tolist(), ops.parent_id.tolist(), strict=True))
+    for op in above:
+        passed = {op}
+        while above.get(op, op) != op:
+            op = above[op]
+            if op in passed:
+                return True
+            passed.add(op)
+    return False
+
+
+# What a host trace and a device trace may say
+
+
+def of_one_id(host: Json) -> None:
+    for node in host["nodes"]:
+        node["id"] = 1
+
+
+def without_inputs(host: Json) -> None:
+    for node in host["nodes"]:
+        node["inputs"] = {"values": [], "shapes": [], "types": []}
+
+
+def with_random_parents(host: Json, seed: int) -> None:
+    draw, ids = random.Random(seed), [node["id"] for node in host["nodes"]]
+    for node in host["nodes"]:
+        node["ctrl_deps"] = draw.choice(ids)
+
+
+def in_reverse(device: Json) -> None:
+    """Ops in the times of others, the first in those of the last."""
+    ops = [event for event in device["traceEvents"] if event.get("cat") in OPS]
+    times = [(event["ts"], event["dur"]) for event in ops]
+    for event, time in zip(ops, reversed(times), strict=True):
+        event["ts"], event["dur"] = time
+
+
+def with_reversed_times(device: Json) -> None:
+    ops = [event for event in device["traceEvents"] if event.get("cat") == "cpu_op"]
+    both = min(event["ts"] for event in ops) + max(event["ts"] for event in ops)
+    for event in ops:
+        event["ts"] = both - event["ts"]
+
+
+def unchanged(_: Json) -> None:
+    pass
+
+
+RANDOM = [partial(with_random_parents, seed=seed) for seed in range(6)]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("host_change", "device_change"),
+    [(change, unchanged) for change in (of_one_id, *RANDOM)]
+    + [(change, device) for device in (in_reverse, with_reversed_times) for change in (unchanged, without_inputs)]
+    + [(change, in_reverse) for change in (of_one_id, RANDOM[0])],
+)
+def test_commands_end_whatever_two_traces_say_of_parents(
+    tmp_path: Path, data: Path, rank: int, host_change: Callable[[Json], None], device_change: Callable[[Json], None]
+) -> None:
+    host, device = (document_of(data, f"{kind}_rank{rank}") for kind in ("host", "device"))
+    host_change(host)
+    device_change(device)
+    pair, linked = write(tmp_path, host, device), tmp_path / "linked.json"
+    assert run("link", *pair, "-o", linked)[0] == 0
+    assert not goes_round(read_linked(str(linked)).ops)
+    assert run("convert", linked, "-o", tmp_path / "graph.et")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["build", "report", "diagnose"])
+def test_commands_end_on_traces_that_contradict_each_other_about_parents(
+    tmp_path: Path, data: Path, command: str
+) -> None:
+    host, device = (document_of(data, f"{kind}_rank1") for kind in ("host", "device"))
+    in_reverse(device)
+    write(tmp_path, host, device)
+    assert run(command, tmp_path, *(() if command == "diagnose" else ("-o", tmp_path / "output")))[0] == 0
+
+
+@pytest.fixture(scope="module")
+def linked_in_a_circle(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A linked trace in which two ops of step 0 call each other, and nothing has inputs."""
+    path = tmp_path_factory.mktemp("linked") / "linked.json"
+    host, device = (str(data / "training" / f"{kind}_rank0.json.gz") for kind in ("host", "device"))
+    write_linked(link(read_host_trace(host), read_device_trace(device)), str(path))
+    document = json.loads(path.read_bytes())
+    without_inputs(document)
+    [op] = [node for node in document["nodes"] if node["id"] == 5]
+    op["ctrl_deps"] = 6
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("options", [("convert", "-o"), ("report", "--output")])
+def test_commands_end_on_a_linked_trace_whose_parents_go_round(
+    tmp_path: Path, linked_in_a_circle: Path, options: tuple[str, str]
+) -> None:
+    command, output = options
+    assert run(command, linked_in_a_circle, output, tmp_path / "output")[0] == 0
+
+
+def test_a_linked_trace_whose_parents_go_round_is_read_without_the_circle_and_says_so(linked_in_a_circle: Path) -> None:
+    linked = read_linked(str(linked_in_a_circle))
+    assert not goes_round(linked.ops)
+    assert "parents that go round in a circle: 2 ops became outermost" in linked.report.notes
+
+
+def test_a_linked_trace_whose_parents_go_round_can_be_written_again(tmp_path: Path, linked_in_a_circle: Path) -> None:
+    linked, again = read_linked(str(linked_in_a_circle)), str(tmp_path / "again.json")
+    write_linked(linked, again)
+    assert read_linked(again).ops.parent_id.tolist() == linked.ops.parent_id.tolist()
+
+
+def test_what_the_device_trace_nests_stays_and_the_rest_of_the_circle_is_counted(tmp_path: Path, data: Path) -> None:
+    host, device = (document_of(data, f"{kind}_rank0") for kind in ("host", "device"))
+    nodes = {node["id"]: node for node in host["nodes"]}
+    # the step is around its forward pass in the device trace, and in it by the host trace
+    step, forward, thread = 5, 6, 2
+    nodes[step]["ctrl_deps"], nodes[forward]["ctrl_deps"] = forward, thread
+    linked = linked_files(*write(tmp_path, host, device))
+    assert linked.report.oddities[Reason.OPS_IN_CIRCLES] == 1
+    parents = dict(zip(linked.ops.id.tolist(), linked.ops.parent_id.tolist(), strict=True))
+    assert (parents[step], parents[forward]) == (-1, step)
+
+
+# Columns of parents
+
+PARENTS = st.lists(st.integers(-1, 9), max_size=10).map(lambda parents: [min(p, len(parents) - 1) for p in parents])
+
+
+def ancestors(parents: list[int], row: int) -> list[int]:
+    """The rows around a row, the innermost first, up to one that comes again."""
+    found: list[int] = []
+    while (row := parents[row]) >= 0 and row not in found:
+        found.append(row)
+    return found
+
+
+@given(PARENTS, st.randoms(use_true_random=False))
+def test_rows_in_circles_are_those_among_their_own_ancestors(parents: list[int], random: random.Random) -> None:
+    ids = np.array(random.sample(range(100), len(parents)), np.int64)
+    parent_ids = np.append(ids, -1)[np.array(parents, np.int64)]
+    rows = [row for row, parent in enumerate(parents) if row in ancestors(parents, row) and parent != row]
+    assert rows_in_circles(ids, parent_ids).tolist() == rows
+    parent_ids[rows] = -1
+    assert len(rows_in_circles(ids, parent_ids)) == 0
+    assert parent_rows(ids, parent_ids).tolist() == [
+        -1 if row in rows or row == parent else parent for row, parent in enumerate(parents)
+    ]
+
+
+ACYCLIC = st.lists(st.integers(-1, 8), max_size=10).map(
+    lambda parents: [min(p, row - 1) for row, p in enumerate(parents)]
+)
+
+
+@given(ACYCLIC, st.randoms(use_true_random=False))
+def test_the_nearest_row_is_the_first_chosen_one_on_the_way_up(parents: list[int], random: random.Random) -> None:
+    chosen = [random.random() < 0.4 for _ in parents]
+    found = nearest(np.array(chosen, np.bool_), np.array(parents, np.int64))
+    ways = [[row, *ancestors(parents, row)] for row in range(len(parents))]
+    assert found.tolist() == [next((row for row in way if chosen[row]), -1) for way in ways]
+
+
+@given(ACYCLIC, st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), max_size=12))
+def test_a_pair_encloses_its_kind_where_one_of_a_row_below_is_of_that_kind(
+    parents: list[int], pairs: list[tuple[int, int]]
+) -> None:
+    pairs = [(row, kind) for row, kind in pairs if row < len(parents)]
+    tree = Tree.of(np.array(parents, np.int64), np.zeros(len(parents), np.int64))
+    rows, kinds = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
+    expected = [any(kind == other and row in ancestors(parents, r) for r, other in pairs) for row, kind in pairs]
+    assert tree.encloses_its_kind(rows, kinds).tolist() == expected
+
+
+def test_a_job_is_surveyed_whose_graphs_name_callers_that_go_round() -> None:
+    graph = convert(link_run(rich_run()))
+    before = rank_facts(graph)
+    rows = graph.ctrl_deps.rows()
+    graph.ctrl_deps.values[:] = graph.id[np.roll(rows, 1)]
+    assert not rank_facts(graph).phase.any()
+    assert len(before.phase) == len(before.calls.row)
