@@ -48,11 +48,6 @@ class Counts(UserDict[AnyReason, int]):
         return Counts({reason: count for reason, count in self.items() if count})
 
 
-def counts_called(counts: Mapping[str, int]) -> Counts:
-    """Returns counts of a file by their reasons."""
-    return Counts({reason_called(words): count for words, count in counts.items()})
-
-
 def to_json(value: Any) -> bytes:
     """Returns the JSON of a value; counts in it are in words."""
     import msgspec
@@ -85,5 +80,5 @@ def decoded(kind: type[Any], value: Any) -> Any:
     import msgspec
 
     if kind is Counts:
-        return counts_called(msgspec.convert(value, dict[str, int]))
+        return Counts({reason_called(words): count for words, count in msgspec.convert(value, dict[str, int]).items()})
     raise NotImplementedError(f"{kind.__name__} is no record of a file")

@@ -74,12 +74,39 @@ class Tabular(SummaryRepr):
         return arrow_stream(self.frame_columns(), requested_schema)
 
     def __repr__(self) -> str:
-        title, lines = self.summary()
-        return rows_text(title, self._shown_columns(), lines.get("note", ""))
+        # the first rows, of as many columns as fit, and below them what else there is
+        (title, lines), columns = self.summary(), self._shown_columns()
+        count = len(next(iter(columns.values()), ()))
+        shown: list[list[str]] = []
+        width = 0
+        for name, values in columns.items():
+            cells = [name, *(_printed(_cell(values, row)) for row in range(min(count, ROWS_SHOWN)))]
+            column_width = max(map(len, cells))
+            width += 2 + column_width
+            if shown and width > WIDEST:
+                break
+            justify = str.ljust if _is_text(values) else str.rjust
+            shown.append([justify(cell, column_width) for cell in cells])
+        table = [f"  {'  '.join(row)}".rstrip() for row in zip(*shown, strict=True)]
+        more = f"… {count - ROWS_SHOWN:,} more rows" if count > ROWS_SHOWN else ""
+        others = [*columns][len(shown) :]
+        further = f"further columns: {', '.join(others)}" if others else ""
+        note = _printed(lines.get("note", ""), None)
+        below = [line for text in (more, further, note) for line in wrap(text, WIDEST - 2)]
+        return "\n".join([title, *table, *(f"  {line}" for line in below)])
 
     def _repr_html_(self) -> str:
-        title, lines = self.summary()
-        return rows_html(title, self._shown_columns(), lines.get("note", ""))
+        (title, lines), columns = self.summary(), self._shown_columns()
+        count = len(next(iter(columns.values()), ()))
+        shown = range(min(count, ROWS_SHOWN))
+        head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(_cell(values, row))}</td>' for values in columns.values())}</tr>"
+            for row in shown
+        )
+        more = f"{count - len(shown):,} more rows" if count > len(shown) else ""
+        below = "".join(f"<p>{escape(text)}</p>" for text in (more, lines.get("note", "")) if text)
+        return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -228,27 +255,6 @@ def _bits(valid: Bool) -> npt.NDArray[np.uint8]:
     return np.packbits(valid, bitorder="little")
 
 
-def rows_text(title: str, columns: Mapping[str, Values], note: str = "") -> str:
-    """Returns the first rows as text, of as many columns as fit, and below them what else there is."""
-    count = len(next(iter(columns.values()), ()))
-    shown: list[list[str]] = []
-    width = 0
-    for name, values in columns.items():
-        cells = [name, *(_printed(_cell(values, row)) for row in range(min(count, ROWS_SHOWN)))]
-        column_width = max(map(len, cells))
-        width += 2 + column_width
-        if shown and width > WIDEST:
-            break
-        justify = str.ljust if _is_text(values) else str.rjust
-        shown.append([justify(cell, column_width) for cell in cells])
-    lines = [f"  {'  '.join(row)}".rstrip() for row in zip(*shown, strict=True)]
-    more = f"… {count - ROWS_SHOWN:,} more rows" if count > ROWS_SHOWN else ""
-    others = [*columns][len(shown) :]
-    further = f"further columns: {', '.join(others)}" if others else ""
-    below = [line for text in (more, further, _printed(note, None)) for line in wrap(text, WIDEST - 2)]
-    return "\n".join([title, *lines, *(f"  {line}" for line in below)])
-
-
 def _is_text(values: Values) -> bool:
     return isinstance(values, list | Categorical) or (isinstance(values, np.ndarray) and values.dtype.kind == "U")
 
@@ -257,21 +263,6 @@ def _printed(text: str, longest: int | None = LETTERS_PRINTED) -> str:
     """Returns a text of a file as a terminal can take it: in one line, and without control characters."""
     plain = text if text.isprintable() else repr(text)[1:-1]
     return plain if longest is None or len(plain) <= longest else f"{plain[: longest - 1]}…"
-
-
-def rows_html(title: str, columns: Mapping[str, Values], note: str = "") -> str:
-    """Returns the first rows as an HTML table, and below them how many more there are."""
-    count = len(next(iter(columns.values()), ()))
-    shown = range(min(count, ROWS_SHOWN))
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(_cell(values, row))}</td>' for values in columns.values())}</tr>" for row in shown
-    )
-    more = f"{count - len(shown):,} more rows" if count > len(shown) else ""
-    below = "".join(f"<p>{escape(text)}</p>" for text in (more, note) if text)
-    return (
-        f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
-    )
 
 
 def _cell(values: Values, row: int) -> str:

@@ -331,19 +331,14 @@ def _attributes(
             again = np.bincount(all_values.message, minlength=len(ids)) > 1
             what = f"nodes with {name} more than once; the last one counts, write the graph again"
             problems[what] = NodeProblem.of(ids, again)
-        usable = np.isin(last_values.number, _usable_values(kind))
+        # integers may be of any type
+        integers = INTEGER_LISTS if kind.endswith("_list") else INTEGER_VALUES
+        usable = np.isin(last_values.number, [VALUES[kind]] if kind == "string_val" else [*integers])
         if not usable.all():
             wrong = np.isin(np.arange(len(ids)), last_values.message[~usable])
             what = f"{name} that are no {kind}; they count as missing, write the graph again"
             problems[what] = NodeProblem.of(ids, wrong)
     return columns, problems
-
-
-def _usable_values(kind: str) -> list[int]:
-    """Returns the numbers of the values that an attribute of a kind may have: integers may be of any type."""
-    if kind == "string_val":
-        return [VALUES[kind]]
-    return [*(INTEGER_LISTS if kind.endswith("_list") else INTEGER_VALUES)]
 
 
 def _attribute(nodes: Messages, values: Fields, kind: str, table: StringTable) -> Column:
