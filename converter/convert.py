@@ -17,10 +17,10 @@ from ..schema.linked import GROUP_INIT, LinkedTrace, on_host_clock, without_gues
 from ..schema.machine import of_name
 from ..schema.reasons import Reason
 from .dependencies import LOOKED_BACK, RULES, calling_slices, inferred, launch, with_synchronous_launches
-from .device_only import HOST_TIME_AFTER, without_host
 from .edges import Edges, check, deduplicated, order_through_circles
 from .graph_columns import BuiltGraph, GraphEdges, graph_of
 from .options import Options
+from .rewiring import HOST_TIME_AFTER, without_host
 from .targets import lower_for_target
 from .timeline import (
     ConversionContext,

@@ -22,9 +22,8 @@ from ...schema.columns import Bool, Int64, NodeNumbers, RowMap, nearest, rows_in
 from ...schema.comm_groups import RankList
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
-from ..device_only import COMMUNICATION
 from ..ranks import Calls, Group, graph_calls, ranks_of, ranks_text
-from ..rewiring import data_edges
+from ..rewiring import COMMUNICATION, data_edges
 
 ENGINE = "autograd::engine::evaluate_function"
 BACKWARD_SCOPE = 1

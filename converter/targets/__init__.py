@@ -4,6 +4,7 @@ A generic graph in, one for the target out (`lower_for_target`); for ASTRA-sim `
 why. Graphs of all ranks of a job in, one file in the GOAL language out, which LogGOPSim and ATLAHS run (`write_goal`).
 """
 
+from .algorithms import MessageNetwork as MessageNetwork
 from .astra_sim import for_astra_sim as for_astra_sim, lower_for_target as lower_for_target
 from .communication import (
     AWAITED as AWAITED,
@@ -13,7 +14,6 @@ from .communication import (
     simulated_as as simulated_as,
 )
 from .goal_job import GoalOptions as GoalOptions
-from .goal_network import MessageNetwork as MessageNetwork
 from .goal_program import GoalReport as GoalReport, write_goal as write_goal
 from .times import (
     EXCESS_TIME as EXCESS_TIME,

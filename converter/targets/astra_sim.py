@@ -15,10 +15,9 @@ from ...schema.columns import Bool, Int64, Ragged, previous_in_group
 from ...schema.comm_groups import RankList
 from ...schema.errors import DataError
 from ...schema.graph import Change, DependencyKind, ExecutionGraph, NodeType, TargetChanges
-from ..device_only import COMMUNICATION, SILENT
 from ..edges import Edges
 from ..ranks import recorded_groups
-from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, spliced, used
+from ..rewiring import COMMUNICATION, SILENT, control_edges, data_edges, edited_graph, lanes_of, spliced, used
 from .communication import (
     complete_messages,
     compute_unplayable,

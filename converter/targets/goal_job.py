@@ -16,10 +16,9 @@ from ...schema.arguments import Algorithm as GivenAlgorithm, Simulator
 from ...schema.columns import ABSENT, Int64, NodeNumbers, Ragged
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
-from ..device_only import COMMUNICATION
 from ..ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls, match, measured_times, positions_in, ranks_of
-from .algorithms import Algorithm, CollectiveMember
-from .goal_network import Collective, MessageNetwork, excess_times, fitted_messages, links_of
+from ..rewiring import COMMUNICATION
+from .algorithms import Algorithm, Collective, CollectiveMember, MessageNetwork, excess_times, fitted_messages, links_of
 
 RING: dict[int, Algorithm] = {
     CollectiveType.ALL_REDUCE: Algorithm.ALL_REDUCE_RING,

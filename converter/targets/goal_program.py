@@ -20,13 +20,11 @@ from ...schema.columns import ABSENT, Int64, Ragged
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.io import open_output
-from ..device_only import SILENT
 from ..edges import Edges
 from ..ranks import MeasuredTimes, measured_times
-from ..rewiring import data_edges, lanes_of, spliced
-from .algorithms import steps_of
+from ..rewiring import SILENT, data_edges, lanes_of, spliced
+from .algorithms import MessageNetwork, steps_of
 from .goal_job import GoalOptions, RecordedJob, job_of, rank_communication
-from .goal_network import MessageNetwork
 from .times import chain_gaps
 
 NETWORK, NODE, WITHIN_RANK, READY = 0, 1, 2, 3

@@ -20,10 +20,10 @@ from ...schema.comm_groups import RankList
 from ...schema.device_peaks import peak_of
 from ...schema.errors import Remedy
 from ...schema.graph import Change, CollectiveType, DependencyKind, ExecutionGraph, NodeType, TargetChanges
-from ..device_only import COMMUNICATION
 from ..edges import Edges, topological_order
 from ..ranks import measured_times
 from ..rewiring import (
+    COMMUNICATION,
     control_edges,
     data_edges,
     edited_graph,

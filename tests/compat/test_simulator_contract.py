@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.converter.device_only import without_host
 from execgraph.converter.ranks import (
     common_order,
     common_sizes,
@@ -17,6 +16,7 @@ from execgraph.converter.ranks import (
     recorded_groups,
     with_values,
 )
+from execgraph.converter.rewiring import without_host
 from execgraph.converter.scaling import Growth
 from execgraph.converter.targets import for_astra_sim, separate_messages
 from execgraph.schema.arguments import ASTRA_SIM

@@ -5,7 +5,7 @@ from itertools import groupby
 
 import numpy as np
 import pytest
-from execgraph.converter.device_only import HOST_TIME_AFTER, without_host
+from execgraph.converter.rewiring import HOST_TIME_AFTER, without_host
 from execgraph.schema.columns import Categorical, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph, NodeType

@@ -5,12 +5,13 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from execgraph.converter.device_only import joined, known_after
 from execgraph.converter.edges import Edges
 from execgraph.converter.rewiring import (
     control_edges,
     data_edges,
     edited_graph,
+    joined,
+    known_after,
     lanes_of,
     rows_of_graph,
     spliced,

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.converter.device_only import HOST_TIME_AFTER
 from execgraph.converter.options import Options
 from execgraph.converter.ranks import with_values
+from execgraph.converter.rewiring import HOST_TIME_AFTER
 from execgraph.converter.scaling import Growth, copied, plan_scaling, rank_facts, resized
 from execgraph.converter.targets import EXCESS_TIME, START_OFFSET, lower_for_target
 from execgraph.converter.timeline import IDLE, UNRECORDED

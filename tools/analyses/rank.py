@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...converter.device_only import HOST_TIME_AFTER
+from ...converter.rewiring import HOST_TIME_AFTER
 from ...converter.work import KernelWork, kernel_work
 from ...schema.columns import (
     ABSENT,

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...converter.device_only import COMMUNICATION
 from ...converter.ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls, match, ranks_of
+from ...converter.rewiring import COMMUNICATION
 from ...schema.columns import ABSENT, Bool, Int64, NodeNumbers, Ns
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType

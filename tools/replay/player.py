@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...converter.device_only import COMMUNICATION
-from ...converter.rewiring import control_edges, data_edges
+from ...converter.rewiring import COMMUNICATION, control_edges, data_edges
 from ...schema.columns import Int64, Ragged, Rows, numbers
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType

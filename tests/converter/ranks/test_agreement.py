@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.device_only import without_host
 from execgraph.converter.ranks import (
     MatchedCalls,
     MatchedTimes,
@@ -26,6 +25,7 @@ from execgraph.converter.ranks import (
     with_values,
 )
 from execgraph.converter.ranks.calls import slack_ns
+from execgraph.converter.rewiring import without_host
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType

@@ -11,13 +11,15 @@ import pytest
 from execgraph.converter.targets.algorithms import (
     ALGORITHMS,
     Algorithm,
+    Collective,
     CollectiveMember,
+    MessageNetwork,
     Step,
     blocks,
     cost_of,
+    fitted_messages,
     steps_of,
 )
-from execgraph.converter.targets.goal_network import Collective, MessageNetwork, fitted_messages
 from hypothesis import given, strategies as st
 from support.goal_simulator import Op, run, troubles
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.device_only import without_host
 from execgraph.converter.edges import NO_EDGES, Edges, topological_order
-from execgraph.converter.rewiring import edited_graph
+from execgraph.converter.rewiring import edited_graph, without_host
 from execgraph.converter.targets import for_astra_sim, lower_for_target
 from execgraph.converter.targets.astra_sim import widest_ready_set
 from execgraph.converter.targets.communication import lower_collectives, pad_all_gathers

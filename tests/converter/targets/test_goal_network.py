@@ -2,10 +2,11 @@
 
 import pytest
 from execgraph.converter.ranks import measured_times
-from execgraph.converter.targets.algorithms import Algorithm, CollectiveMember
-from execgraph.converter.targets.goal_network import (
+from execgraph.converter.targets.algorithms import (
     LAST_LINK,
+    Algorithm,
     Collective,
+    CollectiveMember,
     Links,
     MessageNetwork,
     excess_times,

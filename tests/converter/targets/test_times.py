@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.convert import build_generic_graph
-from execgraph.converter.device_only import without_host
 from execgraph.converter.options import Options
 from execgraph.converter.ranks import communication_summary, matched_calls, measured_times, with_values
-from execgraph.converter.rewiring import data_edges, rows_of_graph
+from execgraph.converter.rewiring import data_edges, rows_of_graph, without_host
 from execgraph.converter.targets import Roofline, for_astra_sim, lower_for_target, roofline_of
 from execgraph.converter.targets.times import with_start_offset
 from execgraph.schema.columns import ABSENT

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph.converter.device_only import without_host
+from execgraph.converter.rewiring import without_host
 from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import Delay, ExecutionGraph, NodeType
