@@ -121,9 +121,7 @@ def _kind_of_kernel(kernel: str) -> NodeType | CollectiveType | None:
 
 
 def _elements(recorded: Communication, kind: NodeType | CollectiveType) -> int:
-    """Returns the number of elements that the rank sends, on which the simulated time depends; by those that it
-    receives where the sent ones are not recorded.
-    """
+    """Returns how many elements the rank sends, which decide the time; by those received where that is not recorded."""
     sent, received = max(recorded.in_elements, 0), max(recorded.out_elements, 0)
     members = len(recorded.ranks) or max(recorded.group_size, 1)
     if kind is NodeType.COMM_RECV:
@@ -144,9 +142,7 @@ class CommunicationNode(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A send or receive; messages of one channel from one rank to another arrive in the order in which
-    they are sent.
-    """
+    """A send or receive; those of a channel from one rank to another arrive in the order in which they are sent."""
 
     node: int
     type: NodeType
@@ -157,9 +153,7 @@ class Message(NamedTuple):
 
 
 class CommunicationColumns(NamedTuple):
-    """The types and communication attributes of a graph's nodes, and how many communications have an unknown type or
-    dtype.
-    """
+    """Node types and communication attributes of a graph, and how many types and dtypes are unknown."""
 
     types: npt.NDArray[np.uint8]
     attributes: dict[str, Column]

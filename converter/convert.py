@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..schema.arguments import GENERIC, wrong_argument
-from ..schema.columns import ActivityRows, NodeNumbers, OpRows, Ragged
+from ..schema.columns import ActivityRows, OpRows, Ragged
 from ..schema.comm_groups import RankList
 from ..schema.counts import Counts
 from ..schema.graph import CONCURRENCY_LIMIT, ConvertReport, DependencyKind, ExecutionGraph
@@ -18,7 +18,7 @@ from ..schema.machine import of_name
 from ..schema.reasons import Reason
 from .dependencies import LOOKED_BACK, RULES, calling_slices, inferred, launch, with_synchronous_launches
 from .edges import Edges, check, deduplicated, order_through_circles
-from .graph_columns import BuiltGraph, GraphEdges, graph_of
+from .graph_columns import BuiltGraph, graph_of
 from .options import Options
 from .rewiring import HOST_TIME_AFTER, without_host
 from .targets import lower_for_target
@@ -94,8 +94,8 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     nodes = GraphNodes(context, kept_delays, OpRows(np.flatnonzero(is_group)))
     if options.promote == "all":
         edges = deduplicated(with_synchronous_launches(context, edges), len(nodes))
-    graph_edges, in_circles = _ordered(nodes, Edges.joined([edges, nodes.edges()]))
-    built = graph_of(nodes, timing, graph_edges, options=options, work=work)
+    nodes, data, control, in_circles = _ordered(nodes, Edges.joined([edges, nodes.edges()]))
+    built = graph_of(nodes, timing, data, control, options=options, work=work)
     graph = built.graph
     if options.host:
         graph.metadata |= {f"{CONCURRENCY_LIMIT}{device}": count for device, count in limit.slot_counts.items()}
@@ -125,10 +125,8 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
     return deduplicated(Edges.joined([edges, inferred_edges]), context.node_count), dropped
 
 
-def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphEdges, Counts]:
-    """Returns the nodes in the order of the graph, with the edges between its rows, and how many data dependencies were
-    dropped as they form circles.
-    """
+def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphNodes, Edges, Edges, Counts]:
+    """Returns the nodes in order, their edges, and how many data dependencies were dropped as they form circles."""
     control = Edges.joined([launch(nodes.context), calling_slices(nodes.context)])
     order, backward = order_through_circles(nodes.start, Edges.joined([edges, control]))
     dropped = Counts()
@@ -136,11 +134,11 @@ def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphEdges, Counts]:
         in_circles, in_control = np.split(backward, [len(edges.source)])
         dropped[Reason.DEPENDENCIES_IN_CIRCLES] = int(in_circles.sum())
         edges, control = edges.where(~in_circles), control.where(~in_control)
-    row_of = NodeNumbers(np.empty(len(order), np.int64))
+    row_of = np.empty(len(order), np.int64)
     row_of[order] = np.arange(len(order))
-    graph_edges = GraphEdges(NodeNumbers(order), edges.renumbered(row_of), control.renumbered(row_of))
-    check(graph_edges.data, graph_edges.control, len(order))
-    return graph_edges, dropped
+    edges, control = edges.renumbered(row_of), control.renumbered(row_of)
+    check(edges, control, len(order))
+    return replace(nodes, order=order), edges, control, dropped
 
 
 def _report(context: ConversionContext, built: BuiltGraph, delays: Delays) -> ConvertReport:

@@ -163,9 +163,7 @@ def _inside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
 
 
 def _outside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
-    """Yields edges from the stream's work before the graph to its branches, and from all branches to the stream's work
-    after; -1 where there is none.
-    """
+    """Yields edges from the stream's earlier work to the branches, and from these to its later work; -1 for none."""
     activities, end = context.linked.activities, context.activity_end
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -402,9 +400,7 @@ def _extents(tensors: Tensors, is_changed: Bool) -> tuple[Int64, Bool]:
 
 
 def _is_changed(ops: Ops, tensors: Tensors) -> Bool:
-    """Returns which tensors are inputs that their op writes: those that its schema marks, or all buffers of an in-place
-    collective.
-    """
+    """Returns which inputs their op writes: those that its schema marks, or all buffers of an in-place collective."""
     marks = [mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
     is_marked = np.zeros((len(marks), 1 + max((position for mark in marks for position in mark), default=0)), np.bool_)
     for number, mark in enumerate(marks):
@@ -418,9 +414,7 @@ def _is_changed(ops: Ops, tensors: Tensors) -> Bool:
 
 
 def _flows(context: ConversionContext, *accesses: Int64 | Bool) -> list[tuple[int, int]]:
-    """Returns (writer, reader) pairs from one pass over the accesses of activities, in launch order; an op reads before
-    it writes.
-    """
+    """Returns (writer, reader) pairs from one pass over accesses in launch order; an op reads before it writes."""
     # the activities that last wrote bytes [low, high) of a storage
     writers: dict[int, list[tuple[int, int, int]]] = {}
     pairs: set[tuple[int, int]] = set()

@@ -5,13 +5,12 @@ awaited, where calls that have nothing to wait for take 2 µs, has a gap of 6 µ
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ..schema.arguments import GENERIC
-from ..schema.columns import ABSENT, Categorical, Int64, NodeIds, NodeNumbers, OpRows, Ragged, cumcount, rows_by_number
+from ..schema.columns import ABSENT, Categorical, Int64, NodeIds, OpRows, Ragged, cumcount, rows_by_number
 from ..schema.counts import Counts
 from ..schema.graph import (
     DATA_WAIT_WITHOUT_PROFILER_NS,
@@ -33,14 +32,6 @@ from .timeline import ConversionContext, GraphNodes, StartTiming
 from .work import KernelWork, highest_within, kernel_work, lifetimes, live_bytes
 
 
-class GraphEdges(NamedTuple):
-    """The nodes of a graph in its order, and the dependencies between its rows; `order[row]` is a node's number."""
-
-    order: NodeNumbers
-    data: Edges
-    control: Edges
-
-
 class BuiltGraph(NamedTuple):
     """A graph, its communication and kernel work, and the number of unusable arguments of ops by reason."""
 
@@ -51,26 +42,28 @@ class BuiltGraph(NamedTuple):
 
 
 def graph_of(
-    nodes: GraphNodes, timing: StartTiming, edges: GraphEdges, *, options: Options, work: KernelWork | None
+    nodes: GraphNodes, timing: StartTiming, data: Edges, control: Edges, *, options: Options, work: KernelWork | None
 ) -> BuiltGraph:
-    """Returns the graph with these nodes and edges; ids are rows + 1. `work` is computed if it is None."""
-    context, count = nodes.context, len(edges.order)
-    columns = _Columns(replace(nodes, order=edges.order), edges.order)
+    """Returns the graph with these nodes in their order and edges between its rows; ids are rows + 1. `work` is
+    computed if it is None.
+    """
+    context, columns = nodes.context, _Columns(nodes)
+    count = len(columns.order)
     communication = communication_columns(context.linked, count, columns.communications())
-    communication.types[edges.order >= nodes.first_group] = NodeType.METADATA
+    communication.types[columns.order >= nodes.first_group] = NodeType.METADATA
     work = kernel_work(context.linked, context.op_parent) if work is None else work
-    data, control = (part.where(np.lexsort((part.source, part.target))) for part in (edges.data, edges.control))
+    data, control = (edges.where(np.lexsort((edges.source, edges.target))) for edges in (data, control))
     dependencies = Ragged.grouped(data.target, data.source + 1, count)
-    attributes: dict[str, Column] = dict(columns.times(timing, edges.data))
+    attributes: dict[str, Column] = dict(columns.times(timing, data))
     attributes.update(columns.of_ops())
     attributes.update(columns.of_python())
     attributes.update(columns.of_activities(work))
     if options.live_bytes:
-        attributes["live_bytes"] = columns.nodes.column(*_most_live_bytes(context))
+        attributes["live_bytes"] = nodes.column(*_most_live_bytes(context))
     attributes.update(communication.attributes)
     graph = ExecutionGraph(
         id=NodeIds(np.arange(1, count + 1, dtype=np.int64)),
-        name=columns.nodes.names,
+        name=nodes.names,
         type=communication.types,
         data_deps=dependencies,
         ctrl_deps=Ragged.grouped(control.target, control.source + 1, count),
@@ -89,8 +82,8 @@ def graph_of(
 class _Columns:
     """Columns of nodes in the order of the graph."""
 
-    def __init__(self, nodes: GraphNodes, order: NodeNumbers) -> None:
-        self.nodes, self.context, self.order = nodes, nodes.context, order
+    def __init__(self, nodes: GraphNodes) -> None:
+        self.nodes, self.context, self.order = nodes, nodes.context, np.arange(len(nodes))[nodes.order]
         timeline = self.context.timeline
         # waits and idle time belong to no op
         self.op_of_slice = np.where(timeline.is_wait, -1, timeline.op_row)
@@ -176,9 +169,7 @@ class _Columns:
         yield "element_size", self.nodes.column(activities=work.element)
 
     def communications(self) -> list[CommunicationNode]:
-        """Returns the nodes that communicate, in graph order: activities, and the longest slice of each host op that
-        does.
-        """
+        """Returns the nodes that communicate, in order: activities, and the longest slice of each host op that does."""
         linked = self.context.linked
         of_activity = self.nodes.column(activities=linked.activities.communication_row, missing=-1)
         activity = self.order - self.context.activities_from
@@ -194,9 +185,7 @@ class _Columns:
         return sorted(nodes)
 
     def tensors(self, unusable: Counts) -> TensorText:
-        """Returns the tensors of each op, on its first slice, and of the metadata; counts in `unusable` those that
-        cannot be used.
-        """
+        """Returns the tensors of each op, on its first slice, and of metadata; counts in `unusable` what is no list."""
         ops = self.context.linked.ops
         rows = np.flatnonzero((self.slice == 0) | (self.order >= self.nodes.first_group))
         op = self.nodes.column(self.op_of_slice, groups=self.nodes.groups, missing=-1)[rows]

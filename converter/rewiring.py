@@ -46,9 +46,7 @@ def control_edges(graph: ExecutionGraph) -> Edges:
 
 
 def recorded_edges(graph: ExecutionGraph) -> Edges:
-    """Returns the data dependencies as the file has them, sorted by target; the source is -1 where the
-    graph lacks it.
-    """
+    """Returns the data dependencies as the file has them, by target; the source is -1 where the graph lacks it."""
     kinds, edges = graph.attributes.get("data_dep_kinds"), _between_rows(graph, graph.data_deps)
     parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, graph.data_deps.starts)
     return edges._replace(kind=kinds.values) if isinstance(kinds, Ragged) and parallel else edges
@@ -113,9 +111,7 @@ def edited_graph(
 
 
 def rows_of_graph(graph: ExecutionGraph, rows: Int64) -> ExecutionGraph:
-    """Returns the graph of these rows with ids 1 to n, without dependencies and without attributes that none of them
-    has.
-    """
+    """Returns the graph of these rows with ids 1 to n, without dependencies and attributes that none of them has."""
     none = Ragged(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.int64))
     columns = {name: _take(column, rows) for name, column in graph.attributes.items() if name != "data_dep_kinds"}
     return ExecutionGraph(

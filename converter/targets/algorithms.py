@@ -193,9 +193,7 @@ def _awaited_message(member: CollectiveMember) -> list[Step]:
 
 
 def _messages(messages: Sequence[tuple[bool, int, int]], chunk: int) -> list[Step]:
-    """Returns the pieces of each message, (sends, peer, bytes), received one after the other; different messages at
-    once.
-    """
+    """Returns the pieces of messages (sends, peer, bytes); those of one are received one after the other."""
     steps: list[Step] = []
     for sends, peer, size in messages:
         after: tuple[int, ...] = ()
@@ -356,21 +354,15 @@ def fitted_messages(collectives: Iterable[Collective]) -> MessageNetwork | None:
     return MessageNetwork(round(latency), round(byte, 6), len(measured), held_out_pct(relative, size))
 
 
-class Links(NamedTuple):
-    """The number of the link of each collective, and for how many ns it waited for others on that link."""
-
-    number: list[int]
-    waited_ns: list[int]
-
-
-def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) -> Links:
-    """Returns one link for all collectives, or as many as a rank had collectives at the same time, by what describes
-    the measured times better. Messages and barriers take the first link. O(n log n) in the members of all collectives,
+def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) -> tuple[list[int], list[int]]:
+    """Returns the number of each collective's link, and for how many ns it waited for others on that: one link for all,
+    or as many as a rank had collectives at the same time, by what describes the measured times better. Messages and
+    barriers take the first link. O(n log n) in the members of all collectives,
     times how many of a rank run at once.
     """
-    links = Links([0] * len(collectives), [0] * len(collectives))
+    links, waits = [0] * len(collectives), [0] * len(collectives)
     if network is None:
-        return links
+        return links, waits
     given_ns = {
         number: network.time_ns(cost)
         for number, collective in enumerate(collectives)
@@ -384,19 +376,19 @@ def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) 
     shared_error = sum(abs(taken - waited_ns[number] - given_ns[number]) / taken for number, taken in beside.items())
     if alone_error >= shared_error:
         for number in beside:
-            links.waited_ns[number] = round(waited_ns[number])
-        return links
+            waits[number] = round(waited_ns[number])
+        return links, waits
     # those of a rank at the same time get links of different numbers, the smallest first
     free_ns = defaultdict[tuple[int, int], int](int)
     for number in sorted(given_ns, key=lambda number: collectives[number].start_ns):
         collective, link = collectives[number], 0
         while link < LAST_LINK and any(free_ns[rank, link] > collective.start_ns for rank in collective.members):
             link += 1
-        links.number[number] = link
+        links[number] = link
         free_ns |= dict.fromkeys(
             ((rank, link) for rank in collective.members), collective.start_ns + collective.taken_ns
         )
-    return links
+    return links, waits
 
 
 def _waits_on_one_link(collectives: Sequence[Collective], chosen: Collection[int]) -> defaultdict[int, float]:

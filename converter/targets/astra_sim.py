@@ -142,15 +142,8 @@ def for_astra_sim(
 ) -> ExecutionGraph:
     """Returns the graph for ASTRA-sim, with its `changes`; the graph passed in stays as it is. O((n + e) log n).
 
-    Args:
-        graph: a generic graph.
-        groups: the numbers of all rank lists of the job.
-        roofline: the peaks of the simulator's roofline mode. Computation of known work then takes the time of that
-            work, all else its measured time.
-        start_offset_ns: how much later than the first rank this one began.
-
-    Raises:
-        DataError: the graph has no nodes, a dependency on a missing node or a cycle, or a group that `groups` lacks.
+    The parameters and what is raised are those of `lower_for_target`. With `roofline` computation of known work takes
+    the time of that work, all else its measured time.
     """
     lowering = Lowering(groups, roofline, start_offset_ns, defaultdict[tuple[Change, str], float](int), [])
     played = graph

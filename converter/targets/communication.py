@@ -297,9 +297,7 @@ def _without_plan(graph: ExecutionGraph) -> ExecutionGraph:
 
 
 def _with_answers(graph: ExecutionGraph, messages: Int64, like: Int64, name: str) -> ExecutionGraph:
-    """Returns the graph with a node for each of the messages that goes the other way, at the start of the rows
-    `like`.
-    """
+    """Returns the graph with a node for each message that goes the other way, at the start of rows `like`."""
     values = {
         "start_time_ns": graph.integers("start_time_ns")[like],
         "comm_src": graph.integers("comm_dst")[messages],

@@ -104,9 +104,7 @@ class Member(NamedTuple):
 
 
 class RankCommunication(NamedTuple):
-    """The calls of a rank as columns, and what each has the rank do; and when the rank's last node ended, in ns since
-    its first.
-    """
+    """The calls of a rank, what each has it do, and when its last node ended, in ns since its first."""
 
     rank: int
     calls: Calls
@@ -175,15 +173,15 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_t
             nodes[member.position].append((member.row, len(collectives)))
         collectives.append(collective)
     network = fitted_messages(collectives)
-    links = links_of(collectives, network)
-    chooser.counts[APART] = sum(link > 0 for link in links.number)
+    links, waited_ns = links_of(collectives, network)
+    chooser.counts[APART] = sum(link > 0 for link in links)
     if excess_time and network and not options.measured_communication:
-        excess = excess_times(collectives, links.waited_ns, network)
+        excess = excess_times(collectives, waited_ns, network)
     else:
         excess = [(0,) * len(collective.members) for collective in collectives]
     collectives = [
         collective._replace(link=link, excess_ns=excess_ns)
-        for collective, link, excess_ns in zip(collectives, links.number, excess, strict=True)
+        for collective, link, excess_ns in zip(collectives, links, excess, strict=True)
     ]
     ends = begin + np.array([rank.last_end_ns for rank in ranks], np.int64)
     return RecordedJob(numbers, begin, ends, collectives, nodes, +chooser.counts, network)
@@ -194,9 +192,7 @@ def _alone(member: Member) -> str:
 
 
 def _matches(ranks: Sequence[RankCommunication]) -> tuple[Int64, list[tuple[list[Member], str]]]:
-    """Returns when each rank began, and the matches of several ranks, each with its members by rank, and the ranks of
-    its group as text.
-    """
+    """Returns when each rank began, and each match's members by rank, with the ranks of its group as text."""
     matching = match([rank.calls for rank in ranks])
     position, call, matched = matching.met()
     calls = [*zip(position.tolist(), call.tolist(), strict=True)]
@@ -214,9 +210,7 @@ def _matches(ranks: Sequence[RankCommunication]) -> tuple[Int64, list[tuple[list
 
 
 class _Chooser(NamedTuple):
-    """Chooses how each match of the ranks, which began at `begin_ns`, is done, and counts in `counts` how many are done
-    in which way.
-    """
+    """Chooses how each match of the ranks, which began at `begin_ns`, is done, and counts that in `counts`."""
 
     ranks: tuple[int, ...]
     begin_ns: list[int]

@@ -239,9 +239,7 @@ def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cp
 
 
 def _without_overlap(start: Int64, end: Int64) -> Int64:
-    """Returns a number for each interval such that overlapping ones differ; the number that is free for longest is
-    reused first.
-    """
+    """Returns a number for each interval; overlapping ones differ, and what is free for longest is reused."""
     number, running = np.zeros(len(start), np.int64), list[tuple[int, int]]()
     for row in np.argsort(start, kind="stable").tolist():
         if running and running[0][0] <= start[row]:

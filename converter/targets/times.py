@@ -223,9 +223,7 @@ def with_node_after_messages(graph: ExecutionGraph, _: Lowering) -> ExecutionGra
 
 
 def in_order_of_ends(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
-    """Returns the graph with ids in the order of measured ends: of several ready nodes the simulator takes the lowest
-    id.
-    """
+    """Returns the graph with ids by measured ends: of several ready nodes the simulator takes the lowest id."""
     data, control = data_edges(graph), control_edges(graph)
     order = topological_order(graph.start_ns + graph.duration_ns, Edges.joined([data, control]))
     return edited_graph(graph, data, control, order)

@@ -366,9 +366,7 @@ class GraphNodes:
         return np.concatenate((recorded, delays, metadata))[self.order]
 
     def edges(self) -> Edges:
-        """Returns edges that put each delay between the node that released its activity and the activity, and edges
-        that chain the metadata into a thread.
-        """
+        """Returns edges from what released a delayed activity to the delay to it, and a chain of the metadata."""
         context, delays = self.context, self.delays
         delay, group = np.split(np.arange(context.node_count, len(self)), [len(delays)])
         kind = np.where(delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))

@@ -111,18 +111,6 @@ WITH_LISTS = (
     "add sub mul div neg abs sqrt rsqrt exp log pow reciprocal addcmul addcdiv lerp "
     "maximum minimum clamp_min clamp_max sign erf tanh sigmoid round floor ceil"
 )
-COPIES = (
-    "_to_copy cat _cat stack repeat tril_ triu_ constant_pad_nd reflection_pad1d reflection_pad2d replication_pad2d "
-    "pixel_shuffle im2col masked_select nonzero sort topk argsort _unique2 unique_consecutive unique_dim kthvalue "
-    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _foreach_copy_ _chunk_cat _pack_padded_sequence "
-    "split_with_sizes_copy slice_scatter select_scatter diag_embed diag channel_shuffle _local_scalar_dense _pin_memory "
-    "expand_copy permute_copy view_copy searchsorted bucketize masked_scatter fbgemm::permute_2D_sparse_data "
-    "fbgemm::permute_1D_sparse_data fbgemm::bounds_check_indices"
-)
-SETS = (
-    "zeros ones full full_like zeros_like ones_like new_zeros arange eye linspace bernoulli_ random_ exponential_ "
-    "geometric_ log_normal_ cauchy_ randperm randn rand randint _foreach_zero_ scalar_tensor logspace"
-)
 POOLS = "max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d"
 ADAPTIVE = "_adaptive_avg_pool2d _adaptive_avg_pool3d"
 TRAINING, WINDOW, MOMENTUM, GRADIENTS = 5, 1, 2, 1
@@ -170,9 +158,7 @@ def _broadcast(op: RecordedOp) -> list[Tensor]:
 
 
 def _reduced(op: RecordedOp) -> list[Tensor]:
-    """Returns one result without the reduced dimensions. Raises Unknown for integers, whose result may have another
-    type.
-    """
+    """Returns a result without the reduced dimensions. Raises Unknown for integers, which may change their type."""
     x, dimensions = op.tensor(0), op.integers(1) if len(op.inputs) > 1 and op.inputs[1] is not None else ()
     reduced = {_axis(x, dimension) for dimension in dimensions} or set(range(len(x.shape)))
     shape = tuple(extent for axis, extent in enumerate(x.shape) if axis not in reduced)
@@ -191,9 +177,7 @@ def _axis(x: Tensor, dimension: int) -> int:
 
 
 def _layer_normed(op: RecordedOp) -> list[Tensor]:
-    """Returns one result like the input, and mean and deviation of each row in single precision, or
-    double for doubles.
-    """
+    """Returns a result like the input, and mean and deviation of each row in at least single precision."""
     x, row = op.tensor(0), prod(op.integers(1))
     if not row:
         raise Unknown("rows")
@@ -257,9 +241,7 @@ def _stepped(op: RecordedOp) -> int:
 
 
 def _scatter(values: int, accumulate: int | None, *, always: bool = False) -> Rule:
-    """Returns the rule of an op that puts the tensor at position `values` in place, and adds it `always`, or if the
-    argument at `accumulate` says so.
-    """
+    """Returns the rule of putting the tensor at `values` in place, adding it `always` or if `accumulate` says so."""
 
     def is_added(op: RecordedOp) -> bool:
         return always or (accumulate is not None and bool(op.argument(accumulate)))
@@ -329,9 +311,17 @@ RULES = rules_by_name(
         ADAPTIVE: Rule(POOLING, of_elements(1)),
         " ".join(f"{name}_backward" for name in f"{POOLS} {ADAPTIVE}".split()): Rule(POOLING, of_elements(1, 1)),
         "copy_ clone contiguous flip roll tril triu": _moves(COPY, _copied, like_first),
-        COPIES: _moves(COPY, _copied),
+        "_to_copy cat _cat stack repeat tril_ triu_ constant_pad_nd reflection_pad1d reflection_pad2d replication_pad2d "
+        "pixel_shuffle im2col masked_select nonzero sort topk argsort _unique2 unique_consecutive unique_dim kthvalue "
+        "upsample_nearest1d upsample_nearest2d upsample_nearest3d _foreach_copy_ _chunk_cat _pack_padded_sequence "
+        "split_with_sizes_copy slice_scatter select_scatter diag_embed diag channel_shuffle _local_scalar_dense _pin_memory "
+        "expand_copy permute_copy view_copy searchsorted bucketize masked_scatter fbgemm::permute_2D_sparse_data "
+        "fbgemm::permute_1D_sparse_data fbgemm::bounds_check_indices": _moves(COPY, _copied),
         "fill_ zero_ uniform_ normal_": _moves(SET, _written, like_first),
-        SETS: _moves(SET, _written),
+        "zeros ones full full_like zeros_like ones_like new_zeros arange eye linspace bernoulli_ random_ exponential_ "
+        "geometric_ log_normal_ cauchy_ randperm randn rand randint _foreach_zero_ scalar_tensor logspace": _moves(
+            SET, _written
+        ),
         "index_put_ _index_put_impl_": _scatter(2, 3),
         "scatter_ index_copy_": _scatter(3, None),
         "put_": _scatter(2, None),

@@ -64,9 +64,7 @@ def work_of(op: RecordedOp) -> Work:
 
 
 class OpWorks:
-    """The work of ops, by row. `has_rule` is whether the table has a rule for each op, `family` a number
-    of its family.
-    """
+    """The work of ops, by row: whether the table has a rule for each op, and a number of its family."""
 
     def __init__(self, ops: Ops) -> None:
         self._ops = ops
@@ -202,9 +200,7 @@ def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
 def _kernels_of_ops(
     linked: LinkedTrace, op_parent: OpRows, works: OpWorks, chosen: Bool
 ) -> tuple[ActivityRows, OpRows]:
-    """Returns the kernels that do the work of an op, by op, and that op. Those that the op itself launched come first,
-    each op's in order of time.
-    """
+    """Returns the kernels that do the work of an op, and that op; by op, those that it launched itself first."""
     rows = np.flatnonzero(chosen)
     # whole numbers are divided among kernels in order of time, independent of the order of the file
     rows = rows[np.lexsort([getattr(linked.activities, key)[rows] for key in ("correlation", "end", "start")])]

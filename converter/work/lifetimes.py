@@ -71,9 +71,7 @@ def _named(ops: Ops, is_timed: Bool) -> Tensors:
 
 
 def _makes(named: Tensors, start: Int64, end: Int64) -> Bool:
-    """Returns which rows make a storage: a result that is neither an input of the op nor a result of an op that it
-    called.
-    """
+    """Returns which rows make a storage: results that are no inputs of the op and no results of a called op."""
     order = np.lexsort((named.is_output, named.storage, named.row))
     is_given = np.zeros(len(order), np.bool_)
     is_given[order] = ~is_group_start(named.row[order], named.storage[order])

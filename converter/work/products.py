@@ -161,9 +161,7 @@ def _convolved(op: RecordedOp) -> int:
 
 
 def _applied(weight: Shape, positions: Shape) -> int:
-    """Returns the operations of applying the weight at each position of a tensor, which may lack the
-    batch dimension.
-    """
+    """Returns the operations of a weight at each position of a tensor, which may lack the batch dimension."""
     if len(positions) not in (len(weight), len(weight) - 1):
         raise Unknown("a convolution's shapes")
     batch = positions[0] if len(positions) == len(weight) else 1
@@ -242,10 +240,7 @@ ATTENTIONS = rules_by_name(
         "_flash_attention_forward": AttentionLayout(0, 8, heads_first=False, lengths=3),
         "_efficient_attention_forward": AttentionLayout(0, 9, heads_first=False, lengths=4, argument=MASK_TYPE),
         "flash_attn::_flash_attn_forward": AttentionLayout(0, 5, False, None, BOTTOM, "causal"),
-    }
-)
-BACKWARD_ATTENTIONS = rules_by_name(
-    {
+        # backward, where the query follows the gradient
         "_scaled_dot_product_flash_attention_backward": AttentionLayout(1, 11, lengths=6),
         "_scaled_dot_product_flash_attention_for_cpu_backward": AttentionLayout(1, 7),
         "_scaled_dot_product_efficient_attention_backward": AttentionLayout(1, 11),
@@ -259,17 +254,10 @@ BACKWARD_ATTENTIONS = rules_by_name(
 )
 
 
-class Sizes(NamedTuple):
-    """The heads of all sequences together, the queries and keys of each head, and the widths of queries and values."""
-
-    heads: int
-    queries: int
-    keys: int
-    width: int
-    value_width: int
-
-
-def _sizes(op: RecordedOp, layout: AttentionLayout) -> Sizes:
+def _sizes(op: RecordedOp, layout: AttentionLayout) -> tuple[int, int, int, int, int]:
+    """Returns the heads of all sequences together, the queries and keys of each head, and the widths of queries and
+    values.
+    """
     query, key, value = (list(op.shape(layout.query + offset)) for offset in range(3))
     lengths = layout.lengths
     if lengths is not None and isinstance(op.argument(lengths), Tensor):
@@ -284,7 +272,7 @@ def _sizes(op: RecordedOp, layout: AttentionLayout) -> Sizes:
     batch, heads, queries, width = query
     if key[:1] + key[3:] != [batch, width] or value[:3] != key[:3] or not key[1] or heads % key[1]:
         raise Unknown("queries, keys and values that fit")
-    return Sizes(batch * heads, queries, key[2], width, value[3])
+    return batch * heads, queries, key[2], width, value[3]
 
 
 def _as_batch(shape: list[int], sequences: int, length: Value) -> list[int]:
@@ -324,40 +312,25 @@ def _corner(op: RecordedOp, layout: AttentionLayout) -> str | None:
     return layout.corner if flag else None
 
 
-def _attended(layout: AttentionLayout, of_query: int, of_value: int) -> Callable[[RecordedOp], int]:
-    def operations(op: RecordedOp) -> int:
-        sizes = _sizes(op, layout)
-        each = of_query * sizes.width + of_value * sizes.value_width
-        return 2 * sizes.heads * pairs(sizes.queries, sizes.keys, _corner(op, layout)) * each
-
-    return operations
+def _attended(op: RecordedOp) -> int:
+    layout = ATTENTIONS[op.name]
+    heads, queries, keys, width, value_width = _sizes(op, layout)
+    each = 3 * width + 2 * value_width if layout.query else width + value_width
+    return 2 * heads * pairs(queries, keys, _corner(op, layout)) * each
 
 
-def _attention_results(layout: AttentionLayout) -> Callable[[RecordedOp], list[Tensor]]:
-    """Returns the result, which is like the query but as wide as values, and the logarithm of each query's sum in
-    single precision.
+def _attention_results(op: RecordedOp) -> list[Tensor]:
+    """Returns a result like the query but as wide as values, and the logarithm of each query's sum (float); backward
+    the gradients of query, key and value.
     """
-
-    def results(op: RecordedOp) -> list[Tensor]:
-        sizes, query = _sizes(op, layout), op.tensor(layout.query)
-        shape = (*query.shape[:-1], sizes.value_width)
-        sums = Tensor.of((sizes.heads, sizes.queries), 4, NEW + 1)
-        return [Tensor.of(shape, query.item, NEW, query.dtype), sums]
-
-    return results
+    layout = ATTENTIONS[op.name]
+    if layout.query:
+        return [Tensor.of(op.shape(position), op.tensor(position).item, NEW + position) for position in (1, 2, 3)]
+    query, (heads, queries, _, _, value_width) = op.tensor(0), _sizes(op, layout)
+    result = Tensor.of((*query.shape[:-1], value_width), query.item, NEW, query.dtype)
+    return [result, Tensor.of((heads, queries), 4, NEW + 1)]
 
 
-def _attention_gradients(op: RecordedOp) -> list[Tensor]:
-    """Returns the gradients of query, key and value."""
-    return [Tensor.of(op.shape(position), op.tensor(position).item, NEW + position) for position in (1, 2, 3)]
-
-
-ATTENTION_RULES = {
-    name: Rule(ATTENTION, _attended(layout, 1, 1), everything, _attention_results(layout))
-    for name, layout in ATTENTIONS.items()
-} | {
-    name: Rule(ATTENTION, _attended(layout, 3, 2), everything, _attention_gradients)
-    for name, layout in BACKWARD_ATTENTIONS.items()
-}
+ATTENTION_RULES = dict.fromkeys(ATTENTIONS, Rule(ATTENTION, _attended, everything, _attention_results))
 
 RULES: dict[str, Rule] = MATRIX_RULES | CONVOLUTION_RULES | ATTENTION_RULES

@@ -112,9 +112,7 @@ class RecordedOp:
         return value
 
     def shape(self, index: int, dimensions: int | None = None) -> Shape:
-        """Returns the extents of the tensor at this position. Raises Unknown, also for other than
-        `dimensions` of them.
-        """
+        """Returns the extents of the tensor at this position. Raises Unknown, also for other `dimensions`."""
         shape = self.tensor(index).shape
         if dimensions is not None and len(shape) != dimensions:
             raise Unknown(f"{dimensions} dimensions of tensor {index}")
@@ -152,9 +150,7 @@ class RecordedOp:
         return self._moved([*self.results, *(value for index, value in enumerate(self.inputs) if index in marked)])
 
     def _moved(self, values: Sequence[Value]) -> list[Tensor]:
-        """Returns the tensors among the values, without host tensors if there are any on a device: these are launch
-        arguments.
-        """
+        """Returns the tensors among the values; host tensors of an op on a device are only launch arguments."""
         every = _tensors([*self.inputs, *(self.recorded_results or ())])
         on_device = any(not tensor.on_host for tensor in every)
         return [tensor for tensor in _tensors(values) if not (on_device and tensor.on_host)]
@@ -269,9 +265,7 @@ def everything(op: RecordedOp) -> int:
 
 
 def moved(read: list[Tensor], written: list[Tensor]) -> int:
-    """Returns the bytes of tensors read and of tensors written; the same memory counts once for each.
-    Raises Unknown.
-    """
+    """Returns the bytes read and written; the same memory counts once for each. Raises Unknown."""
     return sum(sum({tensor.memory: tensor.bytes for tensor in tensors}.values()) for tensors in (read, written))
 
 
