@@ -98,7 +98,12 @@ def meaning(recorded: Communication, kernel: str) -> Meaning | None:
         parts = [part for part in (meaning(part, "") for part in recorded.coalesced) if part]
         return max(parts, key=lambda part: part.node is NodeType.COMM_RECV, default=None)
     kind = _kind(recorded.name)
-    kind = _kind_of_kernel(kernel) if kind is None else kind
+    if kind is None:
+        # else by the part of a kernel's name before its parameters
+        name = re.split(r"[(<]", kernel.removeprefix("void "), maxsplit=1)[0]
+        plain = re.sub(r"[^a-z0-9]", "", name.lower())
+        kind = _kind(name) if "::" in name else None
+        kind = next((kind for text, kind in _IN_KERNEL if text in plain), None) if kind is None else kind
     if kind is None:
         return None
     size = min(_elements(recorded, kind) * bytes_per_element(recorded.dtype), LARGEST)
@@ -110,14 +115,6 @@ def _kind(name: str) -> NodeType | CollectiveType | None:
     plain = re.sub(r"[^a-z0-9]", "", name.lower().rpartition(":")[2]).removeprefix("nccl")
     kinds = (kind for prefix, kind in (*_MESSAGES, *_COLLECTIVES) if plain.startswith(prefix))
     return next(kinds, None)
-
-
-def _kind_of_kernel(kernel: str) -> NodeType | CollectiveType | None:
-    """Returns the type for the part of a kernel's name before its parameters."""
-    name = re.split(r"[(<]", kernel.removeprefix("void "), maxsplit=1)[0]
-    plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    kind = _kind(name) if "::" in name else None
-    return next((kind for text, kind in _IN_KERNEL if text in plain), None) if kind is None else kind
 
 
 def _elements(recorded: Communication, kind: NodeType | CollectiveType) -> int:

@@ -142,11 +142,6 @@ def _doubling(member: CollectiveMember, size: Callable[[int, int], int]) -> list
     return _in_rounds(((own ^ bit, size(own, bit), own ^ bit, size(own ^ bit, bit)) for bit in bits), member.chunk)
 
 
-def _gathered(member: CollectiveMember) -> list[Step]:
-    """Swaps data that doubles in each round."""
-    return _doubling(member, lambda rank, bit: sum(member.sizes[rank & -bit : (rank & -bit) + bit]))
-
-
 def _along_ring(member: CollectiveMember, direction: int, before: int, size: int) -> list[Step]:
     """Passes pieces along the ring, each as soon as it has arrived; `before` members pass them on before this one."""
     position = before % member.members
@@ -240,8 +235,10 @@ ALGORITHMS = {
         lambda member: _ring(member, member.members - 1, 0, member.sizes),
         lambda member: Cost(member.members - 1, sum(member.sizes) - min(member.sizes)),
     ),
+    # the data doubles in each round
     Algorithm.ALL_GATHER_DOUBLING: Facts(
-        _gathered, lambda member: Cost(member.members.bit_length() - 1, sum(member.sizes) - min(member.sizes))
+        lambda member: _doubling(member, lambda rank, bit: sum(member.sizes[rank & -bit : (rank & -bit) + bit])),
+        lambda member: Cost(member.members.bit_length() - 1, sum(member.sizes) - min(member.sizes)),
     ),
     # each member receives its own block last
     Algorithm.REDUCE_SCATTER_RING: Facts(

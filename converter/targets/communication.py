@@ -272,7 +272,14 @@ def with_ready_messages(graph: ExecutionGraph, lowering: Lowering) -> ExecutionG
     receives, sends = (np.flatnonzero((tags != ABSENT) & (graph.type == kind)) for kind in reversed(MESSAGES))
     if not len(receives) and not len(sends):
         return _without_plan(graph)
-    data, first = data_edges(graph), _first_messages(graph)[receives]
+    # the messages of a kernel begin together on its stream
+    data, messages = data_edges(graph), np.flatnonzero(np.isin(graph.type, MESSAGES))
+    kernel, earliest = (
+        group_ids(lanes_of(graph)[messages], graph.start_ns[messages]),
+        np.full(len(messages), len(graph)),
+    )
+    np.minimum.at(earliest, kernel, messages)
+    first = earliest[kernel[np.searchsorted(messages, receives)]]
     ready, awaited = np.split(len(graph) + np.arange(len(receives) + len(sends)), [len(receives)])
     widened = _with_answers(_with_answers(graph, receives, first, READY), sends, sends, AWAITED)
     widened.type[ready], widened.type[awaited] = MESSAGES
@@ -312,16 +319,6 @@ def all_ranks(graph: ExecutionGraph) -> RankList | None:
     """Returns the ranks of the job by the metadata, None if their number is not known or too large."""
     size = graph.number("world_size", -1)
     return (tuple(range(size)) if size <= LARGEST_JOB else None) or None
-
-
-def _first_messages(graph: ExecutionGraph) -> Int64:
-    """Returns for each row of a message the first message of its kernel, which begin together on its stream."""
-    rows, first = np.flatnonzero(np.isin(graph.type, MESSAGES)), np.arange(len(graph))
-    kernel = group_ids(lanes_of(graph)[rows], graph.start_ns[rows])
-    earliest = np.full(len(rows), len(graph))
-    np.minimum.at(earliest, kernel, rows)
-    first[rows] = earliest[kernel]
-    return first
 
 
 def _same_dependencies(data: Edges, like: Int64, rows: Int64, count: int) -> Edges:

@@ -102,7 +102,14 @@ def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool
     ended, elapsed, median, upper = np.where(by_launch, launch, chain)
     is_late = (elapsed > upper) | waited_for_slot
     delay = np.where(is_late, np.maximum(elapsed - median, 0), 0)
-    delay -= _behind_others(context, delay, waited_for_slot=waited_for_slot, spread=upper - median)
+    # those that wait for a slot of a full device start in the order in which they became ready
+    on_full_device = np.isin(context.linked.activities.device, context.linked.activities.device[waited_for_slot])
+    not_ready = np.zeros(len(start), np.int64)
+    for rows in rows_by_number(np.flatnonzero(on_full_device), context.linked.activities.device).values():
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        ready_ns = start[rows] - np.where(waited_for_slot[rows], delay[rows], 0)
+        not_ready[rows] = np.maximum.accumulate(ready_ns) - ready_ns
+    delay -= np.where(not_ready <= upper - median, not_ready, 0)
     expected = elapsed - delay
     # the node whose end released each activity
     into = edges.where((edges.target >= first) & (edges.target < context.unrecorded_from))
@@ -117,21 +124,6 @@ def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool
         after=NodeNumbers(after),
         by_launch=by_launch,
     )
-
-
-def _behind_others(context: ConversionContext, delay: Int64, *, waited_for_slot: Bool, spread: Int64) -> Int64:
-    """Returns by how many ns of its delay each activity was not ready yet: those that wait for a slot of a full device
-    start in the order in which they became ready.
-
-    0 where that is beyond the usual `spread` of times.
-    """
-    activities, later = context.linked.activities, np.zeros(len(delay), np.int64)
-    on_full_device = np.flatnonzero(np.isin(activities.device, activities.device[waited_for_slot]))
-    for rows in rows_by_number(on_full_device, activities.device).values():
-        rows = rows[np.argsort(activities.start[rows], kind="stable")]
-        ready = activities.start[rows] - np.where(waited_for_slot[rows], delay[rows], 0)
-        later[rows] = np.maximum.accumulate(ready) - ready
-    return np.where(later <= spread, later, 0)
 
 
 def _typical_latencies(

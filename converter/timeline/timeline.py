@@ -231,8 +231,16 @@ def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
     thread, start, end = thread[row], time[row], time[row + 1]
     nested = NestedIntervals(ThreadIntervals(spans.thread, spans.start, spans.end), spans.parent)
     span = nested.innermost(ThreadIntervals(thread, start, end))
-    first, last = _extent(thread, spans, linked)
-    return HostNodes.of(ThreadIntervals(thread, start, end), span).take((start >= first) & (end <= last))
+    # outside of a thread's first op or hand-off to it and its last work or hand-off it has no idle time
+    threads = np.unique(np.concatenate((spans.thread, handoffs.source_thread, handoffs.target_thread)))
+    first, last = np.full(len(threads), FOREVER, np.int64), np.full(len(threads), NEVER, np.int64)
+    for earliest, times in ((spans.thread, spans.start), (handoffs.target_thread, handoffs.target_time)):
+        np.minimum.at(first, np.searchsorted(threads, earliest), times)
+    for latest, times in ((spans.thread, spans.end), (handoffs.source_thread, handoffs.source_time)):
+        np.maximum.at(last, np.searchsorted(threads, latest), times)
+    position = np.minimum(np.searchsorted(threads, thread), max(len(threads) - 1, 0))
+    is_inside = (start >= first[position]) & (end <= last[position])
+    return HostNodes.of(ThreadIntervals(thread, start, end), span).take(is_inside)
 
 
 def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
@@ -257,24 +265,6 @@ def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
     thread, time = thread[order], time[order]
     is_first = is_group_start(thread, time)
     return thread[is_first], time[is_first]
-
-
-def _extent(thread: Int64, spans: HostSpans, linked: LinkedTrace) -> tuple[Int64, Int64]:
-    """Returns, for each row, when its thread's first op or hand-off to it begins, and when its last work or hand-off
-    ends.
-
-    Outside of this a thread has no idle time.
-    """
-    handoffs = linked.handoffs
-    threads = np.unique(np.concatenate((spans.thread, handoffs.source_thread, handoffs.target_thread)))
-    first = np.full(len(threads), FOREVER, np.int64)
-    last = np.full(len(threads), NEVER, np.int64)
-    np.minimum.at(first, np.searchsorted(threads, spans.thread), spans.start)
-    np.minimum.at(first, np.searchsorted(threads, handoffs.target_thread), handoffs.target_time)
-    np.maximum.at(last, np.searchsorted(threads, spans.thread), spans.end)
-    np.maximum.at(last, np.searchsorted(threads, handoffs.source_thread), handoffs.source_time)
-    position = np.minimum(np.searchsorted(threads, thread), max(len(threads) - 1, 0))
-    return first[position], last[position]
 
 
 def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, work: HostNodes) -> HostNodes:

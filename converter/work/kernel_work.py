@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, ActivityRows, Bool, Int64, Interner, OpRows, SummaryRepr, nearest
+from ...schema.columns import ABSENT, Bool, Int64, Interner, OpRows, SummaryRepr, nearest
 from ...schema.linked import LinkedTrace, Ops
 from . import families, products
 from .recorded_op import LARGEST, Family, RecordedOp, Rule, Unknown, moved, recorded_by_device, recorded_by_host
@@ -179,7 +179,15 @@ def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
     columns[sized, 0], columns[sized, 1] = 0, (activities.size * both_ways)[sized]
     computing, length = activities.communication_row < 0, activities.end - activities.start
     works = OpWorks(linked.ops)
-    kernel, op = _kernels_of_ops(linked, op_parent, works, computing & ~sized & (activities.op_row >= 0))
+    rows = np.flatnonzero(computing & ~sized & (activities.op_row >= 0))
+    # whole numbers are divided among kernels in order of time, independent of the order of the file
+    rows = rows[np.lexsort([getattr(activities, key)[rows] for key in ("correlation", "end", "start")])]
+    launching, first, launch = np.unique(activities.op_row[rows], return_index=True, return_inverse=True)
+    op = working_ops(OpRows(launching), op_parent, works)[launch]
+    # the kernels of an op, those that it launched itself first
+    order = np.lexsort((first[launch], launching[launch] != op, op))
+    order = order[op[order] >= 0]
+    kernel, op = rows[order], OpRows(op[order])
     shared, has_work = _shared_work(works, op, length[kernel])
     columns[kernel[has_work]], op_row[kernel[has_work]] = shared[has_work], op[has_work]
     lacking = computing & (columns[:, :2] == ABSENT).any(axis=1)
@@ -195,20 +203,6 @@ def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
         with_work_ns=int(length[computing & ~lacking].sum()),
         total_ns=int(length[computing].sum()),
     )
-
-
-def _kernels_of_ops(
-    linked: LinkedTrace, op_parent: OpRows, works: OpWorks, chosen: Bool
-) -> tuple[ActivityRows, OpRows]:
-    """Returns the kernels that do the work of an op, and that op; by op, those that it launched itself first."""
-    rows = np.flatnonzero(chosen)
-    # whole numbers are divided among kernels in order of time, independent of the order of the file
-    rows = rows[np.lexsort([getattr(linked.activities, key)[rows] for key in ("correlation", "end", "start")])]
-    launching, first, launch = np.unique(linked.activities.op_row[rows], return_index=True, return_inverse=True)
-    op = working_ops(OpRows(launching), op_parent, works)[launch]
-    order = np.lexsort((first[launch], launching[launch] != op, op))
-    order = order[op[order] >= 0]
-    return ActivityRows(rows[order]), OpRows(op[order])
 
 
 def _shared_work(works: OpWorks, op: OpRows, times: Int64) -> tuple[Int64, Bool]:

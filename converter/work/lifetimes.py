@@ -37,7 +37,11 @@ class Lifetimes(NamedTuple):
 def lifetimes(ops: Ops) -> Lifetimes:
     """Returns the storages that timed ops name. O(n log n) in the names."""
     is_timed = (ops.start != ABSENT) & ops.recorded_by_host
-    named = _named(ops, is_timed)
+    tensors = ops.arguments.tensors
+    tensors = tensors.where(is_timed[tensors.row] & tensors.in_memory)
+    # one for each op and storage among its inputs or results, the one that reaches furthest
+    tensors = tensors.where(np.lexsort((-tensors.high, tensors.storage, tensors.row, tensors.is_output)))
+    named = tensors.where(is_group_start(tensors.is_output, tensors.row, tensors.storage))
     start, end = ops.start[named.row], ops.end[named.row]
     makes = _makes(named, start, end)
     # inputs are there when an op starts, results that it did not make when it ends
@@ -60,14 +64,6 @@ def lifetimes(ops: Ops) -> Lifetimes:
         until=np.maximum(until, begin),
         op_row=np.where(made, named.row[first], BEFORE),
     )
-
-
-def _named(ops: Ops, is_timed: Bool) -> Tensors:
-    """Returns one tensor for each op and storage among its inputs or results, the one that reaches furthest."""
-    tensors = ops.arguments.tensors
-    tensors = tensors.where(is_timed[tensors.row] & tensors.in_memory)
-    tensors = tensors.where(np.lexsort((-tensors.high, tensors.storage, tensors.row, tensors.is_output)))
-    return tensors.where(is_group_start(tensors.is_output, tensors.row, tensors.storage))
 
 
 def _makes(named: Tensors, start: Int64, end: Int64) -> Bool:

@@ -76,12 +76,6 @@ def _product_rule(shapes: Callable[[RecordedOp], tuple[Shape, Shape]], same_type
     return Rule(MATRIX_PRODUCT, lambda op: product(*shapes(op))[0], everything, known)
 
 
-def _linear(op: RecordedOp) -> tuple[Shape, Shape]:
-    """Returns the shapes of input and weight, which is recorded as (outputs, inputs)."""
-    outputs, inputs = op.shape(1, 2)
-    return op.shape(0), (inputs, outputs)
-
-
 def _packed(op: RecordedOp) -> tuple[Shape, Shape]:
     """Returns the shapes of input and weight; the weight has a layout of its own, so the result gives its outputs."""
     x = op.shape(0)
@@ -110,7 +104,10 @@ MATRIX_RULES = rules_by_name(
             lambda op: (op.shape(1), op.shape(2))
         ),
         "_scaled_mm _scaled_mm_v2 _int_mm": _product_rule(lambda op: (op.shape(0), op.shape(1)), same_type=False),
-        "linear mkldnn::_linear_pointwise _weight_int8pack_mm": _product_rule(_linear),
+        # the weight is recorded as (outputs, inputs)
+        "linear mkldnn::_linear_pointwise _weight_int8pack_mm": _product_rule(
+            lambda op: (op.shape(0), op.shape(1, 2)[::-1])
+        ),
         "_weight_int4pack_mm _weight_int4pack_mm_with_scales_and_zeros quantized::linear quantized::linear_relu "
         "quantized::linear_dynamic quantized::linear_relu_dynamic": _product_rule(_packed, same_type=False),
         "_grouped_mm _scaled_grouped_mm": Rule(MATRIX_PRODUCT, _grouped),
