@@ -1,14 +1,35 @@
-"""Every command line in the pages runs, in an empty folder per page, and prints what is shown; every link is valid."""
+"""Every command line in the pages runs, in an empty folder per page, and prints what is shown; every link is valid.
 
+The examples in docstrings are right.
+
+docs/tables.md explains every table that the report can write, and every column of it, and no others.
+
+docs/summary-lines.md explains every line that the commands' summaries may have, and no others.
+"""
+
+import ast
+import csv
+import doctest
+import importlib
 import json
 import re
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import execgraph
 import pytest
-from support.folders import ROOT, TESTS
+from execgraph.converter.convert import convert
+from execgraph.linker.link import link
+from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.schema.reasons import WORDS, Reason
+from execgraph.tools.job.build_report import HEADINGS as BUILT
+from execgraph.tools.job.diagnosis import HEADINGS as DIAGNOSED
+from execgraph.tools.replay import describe, replay_ranks, summarise
+from support.folders import DATA, ROOT, TESTS
 from support.pages import PAGES, PROMPT, agrees, blocks, examples, run
+from support.reports import run as run_report
 
 SAMPLES = TESTS
 RUN = ("console", "sh", "python")
@@ -98,14 +119,14 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name: str) -> None:
     page = PAGES[name]
-    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
-        target, _, anchor = link.partition("#")
+    for address in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        target, _, anchor = address.partition("#")
         if "://" in target:
             continue
         aim = (page.parent / target).resolve() if target else page
-        assert aim.exists(), link
-        assert name == "README.md" or aim.is_relative_to(ROOT / "docs"), f"{link} is not on the site"
-        assert not anchor or anchor in anchors(aim), link
+        assert aim.exists(), address
+        assert name == "README.md" or aim.is_relative_to(ROOT / "docs"), f"{address} is not on the site"
+        assert not anchor or anchor in anchors(aim), address
 
 
 def test_the_index_and_the_site_name_every_page() -> None:
@@ -134,3 +155,206 @@ def test_a_notebook_prints_what_it_says(monkeypatch: pytest.MonkeyPatch, name: s
 def outputs_of(notebook: str) -> list[list[object]]:
     cells = [cell for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
     return [[output.get("text") or sorted(output["data"]) for output in cell["outputs"]] for cell in cells]
+
+
+PACKAGES = ("schema", "linker", "converter", "tools")
+ROOT_PACKAGE = ("tools", "package")
+"""The folder that is installed as `execgraph` itself."""
+
+
+def modules_with_examples() -> list[str]:
+    """Names of the modules in whose text there is one."""
+    paths = [
+        path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")) if ">>> " in path.read_text()
+    ]
+    parts = [path.relative_to(ROOT).with_suffix("").parts for path in paths]
+    inner = [path[len(ROOT_PACKAGE) :] if path[: len(ROOT_PACKAGE)] == ROOT_PACKAGE else path for path in parts]
+    return [".".join(("execgraph", *(part for part in path if part != "__init__"))) for path in inner]
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_give_what_they_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    ran = doctest.testmod(importlib.import_module(name), optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
+    assert ran.attempted and not ran.failed
+
+
+def test_examples_of_the_page_run_as_they_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by itself: a reader copies one, not what its module imports."""
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
+    runner = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
+    for example in re.finditer(r"```pycon\n(.*?)```", text, re.DOTALL):
+        line = text[: example.start()].count("\n") + 1
+        runner.run(doctest.DocTestParser().get_doctest(example[1], {}, "python-api.md", "python-api.md", line))
+    assert runner.tries > 40 and not runner.failures
+
+
+def test_every_name_of_the_api_has_an_example() -> None:
+    texts = {name: getattr(execgraph, name).__doc__ or "" for name in execgraph.__all__}
+    assert [name for name, text in texts.items() if ">>> " not in text] == ["capture"], "that one needs PyTorch"
+
+
+PLACES = {"rank", "device"}
+"""Columns that the page explains once for all tables; others that repeat are named where they are."""
+RUNS = {
+    "job": [DATA / "training", "--modules"],
+    "modules": [DATA / "gpu" / "attention_modules", "--modules"],
+    "difference": ["--diff", DATA / "training", DATA / "gpu" / "attention_modules"],
+}
+
+
+def explained() -> dict[str, set[str]]:
+    """The columns that the page names, by table."""
+    rows = re.findall(r"^\| `(\w+)` \| .*? \| (.*) \|$", PAGES["tables.md"].read_text(encoding="utf-8"), re.MULTILINE)
+    return {
+        table: {name for item in columns.split(";") for name in names_before_colon(item)} for table, columns in rows
+    }
+
+
+def names_before_colon(item: str) -> list[str]:
+    return re.findall(r"`(\w+)`", item.split(":")[0])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The columns that the report writes, by table."""
+    tables: dict[str, set[str]] = {}
+    for name, arguments in RUNS.items():
+        folder: Path = tmp_path_factory.mktemp(name)
+        assert run_report(*arguments, "--csv", folder, "-q") == 0
+        for path in folder.glob("*.csv"):
+            with path.open(newline="", encoding="utf-8") as file:
+                tables[path.stem] = set(next(csv.reader(file)))
+    return tables
+
+
+def test_every_table_is_explained_and_no_other(written: dict[str, set[str]]) -> None:
+    assert explained().keys() == written.keys()
+
+
+def test_every_column_is_explained_and_no_other(written: dict[str, set[str]]) -> None:
+    page = explained()
+    assert {table: columns - PLACES for table, columns in written.items()} == {
+        table: columns - PLACES for table, columns in page.items()
+    }
+
+
+PAGE = PAGES["summary-lines.md"].read_text(encoding="utf-8")
+WHERE = {
+    "trace-link": ("tools/commands/trace_link.py",),
+    "trace-convert": ("tools/commands/trace_convert.py",),
+    "trace-build": (
+        "tools/commands/trace_build.py",
+        "tools/job/build_report.py",
+    ),
+    "trace-scale": ("tools/commands/trace_scale.py", "tools/job/scaling.py"),
+    "trace-merge": ("tools/commands/trace_merge.py",),
+    "trace-report": ("tools/commands/trace_report.py",),
+}
+"""The modules that make a command's summary."""
+US = re.compile(r"(?<![\w`])us\b")
+IN_COLUMNS = {"trace-merge": {"rank"}}
+"""Titles of lines that are set in columns of their own."""
+
+
+def section(command: str) -> str:
+    found = re.search(rf"^## {command}$(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert found, command
+    return found[1]
+
+
+def explained_in(command: str, head: str) -> set[str]:
+    """What stands first in the rows of a section's tables with that head."""
+    tables = re.findall(rf"^\| {head} \|.*?\|\n\|---\|---\|\n((?:\|.*\n)+)", section(command), re.MULTILINE)
+    return {
+        name for table in tables for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])
+    }
+
+
+def calls(module: str) -> Iterator[ast.Call]:
+    return (one for one in ast.walk(ast.parse((ROOT / module).read_text())) if isinstance(one, ast.Call))
+
+
+def titles(module: str) -> set[str]:
+    """The titles of the lines that a module makes; they are written out where the line is made."""
+    made = [
+        one
+        for one in calls(module)
+        if isinstance(one.func, ast.Name) and one.func.id in ("summary_line", "format_counts")
+    ]
+    assert all(isinstance(one.args[0], ast.Constant) for one in made), module
+    return {ast.literal_eval(one.args[0]) for one in made}
+
+
+@pytest.mark.parametrize("command", WHERE)
+def test_every_line_is_explained(command: str) -> None:
+    made = set().union(*map(titles, WHERE[command])) | IN_COLUMNS.get(command, set())
+    assert explained_in(command, "line") == made
+
+
+def test_every_line_is_made_in_a_module_that_is_looked_at() -> None:
+    looked_at = {module for modules in WHERE.values() for module in modules}
+    makers = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tools").rglob("*.py")
+        if re.search(r"terminal import .*(format_counts|summary_line)\b", path.read_text())
+    }
+    assert makers == looked_at
+
+
+@pytest.mark.parametrize(("command", "headings"), [("trace-build", BUILT), ("trace-diagnose", DIAGNOSED)])
+def test_every_column_is_explained(command: str, headings: tuple[str, ...]) -> None:
+    assert {heading for heading in headings if heading} == explained_in(command, "column") & set(headings)
+
+
+@pytest.mark.parametrize("sample", ["training", "attention"], ids=["device", "host alone"])
+def test_every_line_of_a_replay_is_explained(sample: str) -> None:
+    host, device = (ROOT / f"tests/data/{sample}/{kind}_rank0.json.gz" for kind in ("host", "device"))
+    replayed = replay_ranks([convert(link(read_host_trace(str(host)), read_device_trace(str(device))))])
+    text = describe(replayed, summarise(replayed))
+    lines = {line[:15].strip() for line in text.splitlines() if not line.startswith(" ")}
+    other = "thread busy" if sample == "training" else "stream busy"
+    assert explained_in("trace-replay", "line") == lines | {
+        other,
+        "absent",
+        "range",
+        "changed",
+        "recording",
+        "start offset",
+        "rank to rank",
+    }
+
+
+OF_DIAGNOSES = {
+    Reason.ACTIVITIES_OF_ZERO_LENGTH,
+    Reason.GRAPH_LAUNCHES_WITHOUT_ACTIVITIES,
+    Reason.LAUNCHES_WITHOUT_ACTIVITY,
+    Reason.OPS_OUTSIDE_HOST_WINDOW,
+    Reason.OPS_NOT_IN_DEVICE_TRACE,
+    Reason.OPS_OF_TWO_NAMES,
+    Reason.SYNC_RECORDS,
+    Reason.EVENT_RECORDS,
+}
+"""Reasons that no summary of linking or converting names."""
+
+
+def test_everything_that_is_counted_is_explained() -> None:
+    explained_elsewhere = {reason for reason in Reason if WORDS[reason].startswith("{}")} | OF_DIAGNOSES
+    beginnings = {words.split("{}")[0].split(" (")[0].strip() for words in WORDS.values()}
+    beginnings -= {WORDS[reason].split("{}")[0].strip() for reason in explained_elsewhere}
+    assert len(beginnings) > 60
+    assert {beginning for beginning in beginnings if f"`{beginning}" not in PAGE} == set()
+
+
+def test_microseconds_are_written_with_a_mu() -> None:
+    texts = {
+        (str(path.relative_to(ROOT)), node.lineno)
+        for layer in ("schema", "linker", "converter", "tools", "benchmarks")
+        for path in (ROOT / layer).rglob("*.py")
+        for text in [path.read_text(encoding="utf-8")]
+        if US.search(text)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and US.search(str(node.value))
+    }
+    assert texts == set()

@@ -1,24 +1,34 @@
 """The package as pip installs it: commands work without any extra; what needs an extra names it, and it is enough.
 
 And libraries are loaded by what uses them: docs/performance.md says which.
+
+What users install: all of the code and nothing else, the same bytes whenever it is built; and of what versions.
+
+What `make` and `make demo` show to people who have just cloned the project.
 """
 
 import gzip
 import json
+import os
 import re
+import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+import tarfile
+from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import ZipFile
 
 import pytest
 from execgraph.tools.commands.execgraph import COMMANDS
 from support.environments import Environment, Environments
-from support.folders import DATA
-from support.lower_bounds import PROJECT
+from support.folders import DATA, ROOT
+from support.lower_bounds import PROJECT, lower_bounds
 from support.pages import PAGES
 
-ROOT = PROJECT.parent
+CLONE = PROJECT.parent
 TRAINING = DATA / "training"
 HOST, DEVICE = TRAINING / "host_rank0.json.gz", TRAINING / "device_rank0.json.gz"
 USES: dict[str, tuple[object, ...]] = {
@@ -96,7 +106,7 @@ for words in json.loads(sys.argv.pop()):
 def test_the_module_works_in_the_clone(plain: Environment, tmp_path: Path) -> None:
     """Where Python imports from first."""
     lines = json.dumps([[name, *arguments_of(name, tmp_path)] for name in USES])
-    done = plain.run(plain.python, "-c", IN_CLONE, lines, cwd=ROOT)
+    done = plain.run(plain.python, "-c", IN_CLONE, lines, cwd=CLONE)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "scaled" / "graph.3.et").exists() and (tmp_path / "generated").exists()
 
@@ -117,7 +127,7 @@ for ask in (*ways, lambda: execgraph.capture("traces")):
 
 @pytest.mark.parametrize("in_clone", [False, True], ids=["in an empty folder", "in the clone"])
 def test_python_has_all_of_it(plain: Environment, in_clone: bool, tmp_path: Path) -> None:
-    done = plain.run(plain.python, "-c", FROM_PYTHON, HOST, DEVICE, cwd=ROOT if in_clone else tmp_path)
+    done = plain.run(plain.python, "-c", FROM_PYTHON, HOST, DEVICE, cwd=CLONE if in_clone else tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "a pandas.DataFrame needs pandas, which is not installed; run: pip install pandas",
@@ -236,3 +246,123 @@ def test_a_command_loads_what_the_page_says(name: str, plain: Environment, uses:
     helped = plain.run(*python, *([] if name == "execgraph" else [name]), "--help", cwd=tmp_path)
     use = uses.done.get(name, helped)
     assert [libraries(helped), libraries(use)] == SAID[name]
+
+
+LAYERS = ("schema", "linker", "converter", "tools")
+
+
+class Built(NamedTuple):
+    """The source packages and the wheels, by whom files of the tree that they were built in let read them."""
+
+    sdists: Mapping[str, Path]
+    wheels: Mapping[str, Path]
+
+
+@pytest.fixture(scope="module")
+def built(packages: Callable[[int], Path]) -> Built:
+    """In two copies of the tree, whose files are all new and which others may read, or not."""
+    folders = {"open": packages(0o022), "private": packages(0o077)}
+    sdists, wheels = (
+        {name: next(folder.glob(pattern)) for name, folder in folders.items()} for pattern in ("*.tar.gz", "*.whl")
+    )
+    return Built(sdists, wheels)
+
+
+# What is in them
+
+
+def test_the_wheel_holds_the_code_and_nothing_else(built: Built) -> None:
+    files = {path.relative_to(CLONE) for layer in LAYERS for path in (CLONE / layer).rglob("*")}
+    code = {path.as_posix() for path in files if (CLONE / path).is_file() and "__pycache__" not in path.parts}
+    expected = {f"execgraph/{name.removeprefix('tools/package/')}" for name in code}
+    names = set(ZipFile(built.wheels["open"]).namelist())
+    assert {name for name in names if ".dist-info/" not in name} == expected
+    assert {f"execgraph/{layer}/py.typed" for layer in LAYERS} < names
+    assert "execgraph/schema/graph/execution_graph.proto" in names
+    assert [name for name in names if name.endswith("/LICENSE")] != []
+
+
+def test_the_source_package_holds_neither_tests_documentation_nor_benchmarks(built: Built) -> None:
+    with tarfile.open(built.sdists["open"]) as archive:
+        folders = {name.split("/")[1] for name in archive.getnames() if "/" in name}
+    assert {*LAYERS, "pyproject.toml", "README.md", "LICENSE"} <= folders
+    assert folders.isdisjoint({"tests", "docs", "benchmarks"})
+
+
+@pytest.mark.parametrize("what", Built._fields)
+def test_packages_are_the_same_bytes_whenever_and_wherever_they_are_built(built: Built, what: str) -> None:
+    one, other = getattr(built, what).values()
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_packages_say_nothing_of_who_built_them(built: Built) -> None:
+    with tarfile.open(built.sdists["private"]) as archive:
+        members = archive.getmembers()
+    assert [one.name for one in members] == sorted(one.name for one in members)
+    assert {(one.mtime, one.uid, one.gid, one.uname, one.gname) for one in members} == {(1700000000, 0, 0, "", "")}
+
+
+# Of what versions
+
+
+def test_every_requirement_has_a_lower_bound_or_is_types_alone() -> None:
+    text = PROJECT.read_text("utf-8")
+    project = pytest.importorskip("tomllib").loads(text)["project"]
+    required = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    names = {re.split(r"[\[>]", one)[0] for one in required}
+    assert {name for name in names - lower_bounds(text).keys() if not name.startswith("types-")} == set()
+
+
+def test_of_two_lower_bounds_the_higher_counts() -> None:
+    assert lower_bounds('["a>=1.9", "b[c]>=2"]\n["a>=1.10"]\nrequires-python = ">=3.10"') == {"a": "1.10", "b": "2"}
+
+
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+if not shutil.which("make"):
+    pytest.skip("make is not installed", allow_module_level=True)
+
+
+def make(*arguments: str) -> str:
+    """What a target prints; as of the shell, not of a make that runs these tests."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"
+    }
+    command = ["make", "--no-print-directory", *arguments]
+    ran = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert not ran.returncode, ran.stdout
+    return ran.stdout
+
+
+def test_make_alone_lists_every_target_in_a_line() -> None:
+    [targets] = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    listed = [line.split(maxsplit=1) for line in make().splitlines()]
+    assert sorted(target for target, _ in listed) == sorted(targets.split())
+    assert {len(what) > 5 for _, what in listed} == {True}
+
+
+def test_the_demo_ends_with_an_answer_a_picture_a_page_and_what_to_do_next(tmp_path: Path) -> None:
+    """With what is installed here in place of a new environment."""
+    pytest.importorskip("altair")
+    binaries = Path(sys.executable).parent
+    printed = make("demo", "-o", ".venv/.report", f"BIN={binaries}", f"OUT={tmp_path}")
+    lines = printed.splitlines()
+    assert len(lines) < 40
+    commands = [line.split()[0] for line in lines if line.startswith(f"{binaries}/trace-")]
+    assert [Path(command).name for command in commands] == [
+        "trace-build",
+        "trace-replay",
+        "trace-replay",
+        "trace-view",
+        "trace-report",
+    ]
+    assert (
+        "\nIf all computation were twice as fast, the run would take 2.73 ms instead of 4.50 ms, 39 % less: " in printed
+    )
+    for name in ("graph.svg", "report.html"):
+        assert (tmp_path / name).stat().st_size > 10_000
+        assert str(tmp_path / name) in lines[-3]
+    assert (ROOT / lines[-2].split()[-1]).is_file()  # the page about recording
+    assert {path.name for path in (tmp_path / "graphs").glob("*.et")} == {"graph.0.et", "graph.1.et"}

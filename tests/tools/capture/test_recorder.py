@@ -1,10 +1,19 @@
-"""A block leaves one pair of traces of exactly the same ops and of whole steps, or warns why it did not."""
+"""A block leaves one pair of traces of exactly the same ops and of whole steps, or warns why it did not.
+
+The device trace says how long the steps before recording took, without the first one.
+
+The wait for PyTorch's data loader is measured in the loop's own thread, and its `next` is put back.
+"""
 
 import shutil
 import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from execgraph import capture
+from execgraph.tools.capture.recorder import LoaderTimer, StepTimer
 from support.capturing import device_ops, host_ops, linked, load, said_by, train, written
 
 
@@ -102,3 +111,193 @@ def test_a_rank_that_was_not_asked_for_is_not_warned_of(torch, tmp_path, recwarn
 def test_steps_that_cannot_be_are_refused(torch, tmp_path, window):
     with pytest.raises(ValueError, match="active is 1 or more"), capture(tmp_path, **window):
         pass
+
+
+KEY = "execgraph_step_without_profiler_us"
+
+
+def clock(monkeypatch, *seconds: float) -> None:
+    """What the timer reads: at the beginning, as each step ends on the host, and when the device is done."""
+    times = iter(seconds)
+    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: next(times))
+
+
+def test_the_device_trace_says_how_long_a_step_takes_without_a_profiler(torch, tmp_path, monkeypatch):
+    clock(monkeypatch, 100.0, 100.001, 100.002, 100.006)
+    train(torch, tmp_path, steps=6, wait=3)
+    assert load(tmp_path / "device_rank0.json.gz")[KEY] == pytest.approx(3000)
+
+
+def test_steps_of_which_one_compiles_have_no_length(torch, tmp_path, monkeypatch):
+    clock(monkeypatch, 100.0, 100.9, 101.0, 101.1)
+    with pytest.warns(UserWarning, match="one took 900.0 ms and most 100.0 ms, .* raise wait") as warned:
+        train(torch, tmp_path, steps=7, wait=4)
+    assert [one.filename for one in warned if "raise wait" in str(one.message)] == [train.__code__.co_filename]
+    assert KEY not in load(tmp_path / "device_rank0.json.gz")
+
+
+def test_the_first_step_alone_is_not_measured(torch, tmp_path):
+    train(torch, tmp_path, steps=4, wait=1)
+    assert KEY not in load(tmp_path / "device_rank0.json.gz")
+
+
+def test_a_profiler_that_takes_no_metadata_costs_the_length_of_a_step_alone(torch, tmp_path, monkeypatch):
+    original = torch.profiler._KinetoProfile.add_metadata_json
+
+    def add(profiler, key: str, value: str) -> None:
+        if key == KEY:
+            raise RuntimeError("no metadata")
+        original(profiler, key, value)
+
+    monkeypatch.setattr(torch.profiler._KinetoProfile, "add_metadata_json", add)
+    with pytest.warns(UserWarning, match="how long a step takes without a profiler: .*no metadata"):
+        train(torch, tmp_path, steps=6, wait=2)
+    linked(tmp_path)
+
+
+def timer_of_steps(monkeypatch, *steps: tuple[float, float], workers: int = 0) -> StepTimer:
+    """A timer that saw steps of so many seconds, of which the loop waited so many for its data."""
+    now = 0.0
+    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: now)
+    monkeypatch.setattr("execgraph.tools.capture.recorder.synchronise", lambda torch: None)
+    timer = StepTimer(None)
+    loader = SimpleNamespace(total_s=0.0, workers=workers, start=lambda: None, stop=lambda: None)
+    monkeypatch.setattr(timer, "_loader", loader)
+    timer.start()
+    for number, (length, data_wait) in enumerate(steps, 1):
+        now += length
+        loader.total_s += data_wait
+        timer.lap() if number < len(steps) else timer.stop()
+    return timer
+
+
+def metadata(timer: StepTimer) -> dict[str, str]:
+    kept: dict[str, str] = {}
+    timer.add_to(SimpleNamespace(add_metadata_json=kept.__setitem__))
+    return kept
+
+
+def test_batches_that_arrive_together_do_not_make_steps_uneven(monkeypatch):
+    burst = [(0.4, 0.39), (0.01, 0), (0.01, 0), (0.02, 0)]
+    timer = timer_of_steps(monkeypatch, *burst, workers=4)
+    assert metadata(timer) == {KEY: "110000.0", "execgraph_data_wait_without_profiler_us": "97500.0"}
+
+
+def test_a_long_step_is_uneven_although_the_loop_waited_in_others(monkeypatch):
+    with pytest.warns(UserWarning, match="one took 900.0 ms and most 100.0 ms"):
+        timer = timer_of_steps(monkeypatch, (0.1, 0.09), (0.9, 0), (0.1, 0.09))
+    assert metadata(timer) == {}
+
+
+def test_a_long_step_among_the_last_is_no_reason_to_skip_more(monkeypatch):
+    """More steps on a machine that others use make such a step more likely."""
+    with pytest.warns(UserWarning, match="one took 900.0 ms and most 100.0 ms, .* record again"):
+        timer = timer_of_steps(monkeypatch, (0.1, 0), (0.1, 0), (0.1, 0), (0.9, 0))
+    assert metadata(timer) == {}
+
+
+def test_fewer_steps_than_workers_are_warned_of_and_kept(monkeypatch):
+    with pytest.warns(UserWarning, match="8 workers, and 3 steps .*; give wait=10"):
+        timer = timer_of_steps(monkeypatch, (0.1, 0), (0.1, 0), (0.1, 0), workers=8)
+    assert metadata(timer)[KEY] == "100000.0"
+
+
+WAIT_KEY = "execgraph_data_wait_without_profiler_us"
+
+
+class Loader:
+    """Stands for PyTorch's iterator: getting a batch takes so many seconds of the clock."""
+
+    clock = 0.0
+
+    def __init__(self, *seconds: float, source: Iterator[Any] | None = None, workers: int = 0) -> None:
+        self._seconds, self._source, self._num_workers = iter(seconds), source, workers
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._source) if self._source else 0
+        Loader.clock += next(self._seconds)
+        return batch
+
+
+@pytest.fixture
+def timer(monkeypatch: pytest.MonkeyPatch) -> LoaderTimer:
+    """A timer of Loader, on its clock."""
+
+    class Module:
+        _BaseDataLoaderIter = Loader
+
+    monkeypatch.setitem(__import__("sys").modules, "torch.utils.data.dataloader", Module)
+    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: Loader.clock)
+    return LoaderTimer()
+
+
+def test_only_what_is_between_start_and_stop_counts(timer: LoaderTimer) -> None:
+    batches, own = Loader(1, 2, 4, 8), Loader.__next__
+    next(batches)
+    timer.start()
+    next(batches), next(batches)
+    timer.stop()
+    next(batches)
+    assert timer.total_s == 6
+    assert Loader.__next__ is own
+    timer.stop()
+    assert Loader.__next__ is own
+
+
+def test_a_loader_that_reads_another_one_counts_once(timer: LoaderTimer) -> None:
+    timer.start()
+    next(Loader(1, source=Loader(2)))
+    timer.stop()
+    assert timer.total_s == 3
+
+
+def test_the_end_of_the_data_is_waited_for_too(timer: LoaderTimer) -> None:
+    timer.start()
+    assert list(Loader(3)) == [0]
+    timer.stop()
+    assert timer.total_s == 3
+
+
+def test_the_loader_with_the_most_workers_says_how_many_there_are(timer: LoaderTimer) -> None:
+    timer.start()
+    next(Loader(1, workers=8)), next(Loader(1, workers=2))
+    timer.stop()
+    assert timer.workers == 8
+
+
+def test_other_threads_do_not_count(timer: LoaderTimer) -> None:
+    timer.start()
+    thread = threading.Thread(target=lambda: next(Loader(5)))
+    thread.start()
+    thread.join()
+    timer.stop()
+    assert timer.total_s == 0
+
+
+def test_without_a_loader_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(__import__("sys").modules, "torch.utils.data.dataloader", raising=False)
+    timer = LoaderTimer()
+    timer.start()
+    timer.stop()
+    assert timer.total_s == 0
+
+
+def test_the_device_trace_says_how_long_the_loop_waits_for_data(torch, tmp_path) -> None:
+    from torch.utils.data import dataloader
+
+    own = dataloader._BaseDataLoaderIter.__next__
+    train(torch, tmp_path, steps=6, wait=3)
+    assert load(tmp_path / "device_rank0.json.gz")[WAIT_KEY] == 0
+    assert dataloader._BaseDataLoaderIter.__next__ is own
+
+
+def test_a_block_that_ends_early_leaves_the_loader_as_it_was(torch, tmp_path) -> None:
+    from torch.utils.data import dataloader
+
+    own = dataloader._BaseDataLoaderIter.__next__
+    with pytest.warns(UserWarning, match="no complete step"):
+        train(torch, tmp_path, steps=2, wait=4)
+    assert dataloader._BaseDataLoaderIter.__next__ is own

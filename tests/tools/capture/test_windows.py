@@ -1,8 +1,19 @@
 """A handler in a profiler of one's own leaves a pair of every window, or says what it lacks.
 
 Where a rank's traces go, by which names, and the messages about them; impossible names and folders are refused.
+
+What the installed PyTorch can record of waits is asked for; what it cannot is warned of, and all else recorded.
+
+Beside another profiler, observer or capture a block is refused, or records nothing, and leaves them alone.
+
+What fails while training runs costs the traces alone: training goes on, with its own errors, and says so.
 """
 
+import json
+import sys
+import tempfile
+import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -107,3 +118,245 @@ def test_ranks_are_several(torch, tmp_path, ranks):
 def test_a_file_is_no_folder_for_traces(torch, tmp_path):
     with pytest.raises(ValueError, match="not a folder"):
         capture(Path(__file__))
+
+
+def test_missing_torch_is_named_with_its_remedy(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match="pip install torch"), capture(tmp_path):
+        pass
+
+
+@pytest.fixture
+def switched(torch, monkeypatch) -> list[bool]:
+    """What the switch for synchronisation records was set to."""
+    values: list[bool] = []
+    monkeypatch.setattr(torch._C._profiler, "_set_cuda_sync_enabled_val", values.append)
+    return values
+
+
+def test_a_capture_asks_for_synchronisation_records(torch, tmp_path, monkeypatch):
+    configs, original = [], torch._C._profiler._ExperimentalConfig
+
+    def config(**options):
+        configs.append(options)
+        return original(**options)
+
+    monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", config)
+    train(torch, tmp_path, steps=4)
+    assert configs[-1]["enable_cuda_sync_events"] is True
+    linked(tmp_path)  # a machine without a GPU records all else as before
+
+
+@pytest.mark.parametrize("is_config_given", [False, True])
+def test_a_handler_switches_synchronisation_records_on_and_leaves_the_config_alone(
+    torch, tmp_path, switched, is_config_given
+):
+    config = torch._C._profiler._ExperimentalConfig(verbose=True) if is_config_given else None
+    handler = trace_handler(tmp_path, name="{trace}_rank{rank}")
+    assert switched == [True]
+    with torch.profiler.profile(
+        on_trace_ready=handler, execution_trace_observer=handler, experimental_config=config
+    ) as profiler:
+        torch.ones(3).cumsum(0)
+    assert profiler.experimental_config is config
+    linked(tmp_path)
+
+
+def test_a_handler_really_sets_the_switch_of_the_installed_pytorch(torch, tmp_path, recwarn):
+    profiled(torch, trace_handler(tmp_path, name="{trace}_rank{rank}"), steps=2)
+    torch._C._profiler._set_cuda_sync_enabled_val(False)
+    assert said_by(recwarn) == []
+    linked(tmp_path)
+
+
+def test_a_pytorch_without_the_switch_is_warned_of_and_records_all_else(torch, tmp_path, monkeypatch):
+    monkeypatch.delattr(torch._C._profiler, "_set_cuda_sync_enabled_val")
+    with pytest.warns(
+        UserWarning, match="synchronisation records were not switched on .*experimental_config"
+    ) as warned:
+        handler = trace_handler(tmp_path, name="{trace}_rank{rank}")
+    assert [Path(one.filename).name for one in warned] == [Path(__file__).name]
+    profiled(torch, handler, steps=2)
+    linked(tmp_path)
+
+
+def test_a_pytorch_without_the_option_is_warned_of_and_records_all_else(torch, tmp_path, monkeypatch):
+    original = torch._C._profiler._ExperimentalConfig
+
+    def config(*, enable_cuda_sync_events=None, **options):
+        if enable_cuda_sync_events is not None:
+            raise TypeError("incompatible constructor arguments")
+        return original(**options)
+
+    monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", config)
+    with pytest.warns(UserWarning, match="no synchronisation records"):
+        train(torch, tmp_path, steps=4)
+    linked(tmp_path)
+
+
+def test_a_pytorch_without_experimental_configs_is_warned_of_and_records_all_else(torch, tmp_path, monkeypatch):
+    monkeypatch.delattr(torch._C._profiler, "_ExperimentalConfig")
+    with pytest.warns(UserWarning, match="without synchronisation records"):
+        train(torch, tmp_path, steps=4)
+    linked(tmp_path)
+
+
+def refused(torch, folder: Path, what: str) -> None:
+    with pytest.raises(RuntimeError, match=what), capture(folder):
+        pytest.fail("nothing begins")
+
+
+def test_a_block_in_a_profiler_is_refused(torch, tmp_path):
+    with torch.profiler.profile() as profiler:
+        refused(torch, tmp_path, "another profiler is active in this process")
+        torch.ones(3).cumsum(0)
+    assert "aten::cumsum" in {one.key for one in profiler.key_averages()}
+
+
+def test_a_block_beside_the_profiler_of_another_thread_is_refused(torch, tmp_path):
+    begun, refusing = threading.Event(), threading.Event()
+
+    def profile():
+        with torch.profiler.profile():
+            begun.set()
+            refusing.wait(60)
+
+    thread = threading.Thread(target=profile)
+    thread.start()
+    begun.wait(60)
+    refused(torch, tmp_path, "another profiler is active in this process")
+    refusing.set()
+    thread.join()
+
+
+def test_a_block_in_a_profiler_that_waits_for_its_steps_is_refused(torch, tmp_path):
+    schedule = torch.profiler.schedule(wait=9, warmup=1, active=1)
+    with torch.profiler.profile(schedule=schedule) as profiler:
+        refused(torch, tmp_path, "another profiler is active in this process")
+    train(torch, tmp_path, steps=4)  # once its block has ended it is in nobody's way
+    assert profiler.step_num == 0
+    linked(tmp_path)
+
+
+def test_a_block_in_a_block_is_refused(torch, tmp_path):
+    with capture(tmp_path, wait=1) as recorder:
+        refused(torch, tmp_path, "another capture is open")
+        for _ in range(4):
+            torch.ones(3).cumsum(0)
+            recorder.step()
+        train(torch, tmp_path / "next", steps=4)  # that one has its steps
+    linked(tmp_path)
+    linked(tmp_path / "next")
+
+
+def test_a_block_beside_another_observer_is_refused_and_leaves_it_alone(torch, tmp_path):
+    observer = other_observer(torch, tmp_path)
+    observer.start()
+    refused(torch, tmp_path, "another ExecutionTraceObserver")
+    torch.ones(3).cumsum(0)
+    observer.unregister_callback()
+    nodes = json.loads((tmp_path / "other.json").read_text())["nodes"]
+    assert "aten::cumsum" in {node["name"] for node in nodes}
+
+
+def test_a_profiler_that_begins_before_recording_keeps_it_from_beginning(torch, tmp_path):
+    with (
+        pytest.warns(UserWarning, match="training goes on: another profiler is active"),
+        capture(tmp_path, wait=1) as recorder,
+    ):
+        with torch.profiler.profile() as profiler:
+            for _ in range(4):
+                torch.ones(3).cumsum(0)
+                recorder.step()
+        assert recorder.steps == 4
+    assert "aten::cumsum" in {one.key for one in profiler.key_averages()}
+    assert written(tmp_path) == []
+    train(torch, tmp_path, steps=4)
+    linked(tmp_path)
+
+
+def test_an_observer_that_comes_before_recording_keeps_it_from_beginning(torch, tmp_path):
+    with pytest.warns(UserWarning, match="another ExecutionTraceObserver"), capture(tmp_path, wait=1) as recorder:
+        observer = other_observer(torch, tmp_path)
+        for _ in range(4):
+            recorder.step()
+        observer.unregister_callback()
+    assert written(tmp_path) == []
+
+
+def test_a_failing_loop_keeps_its_own_error_and_its_traces(torch, tmp_path):
+    with pytest.raises(ZeroDivisionError), capture(tmp_path, wait=0, warmup=0):
+        torch.ones(3).cumsum(0)
+        _ = 1 / 0
+    assert "aten::cumsum" in device_ops(tmp_path).values()
+
+
+def test_a_loop_that_fails_before_it_is_recorded_keeps_its_own_error(torch, tmp_path):
+    with warnings.catch_warnings(), pytest.raises(StopIteration, match="mine"), capture(tmp_path):
+        warnings.simplefilter("error")
+        raise StopIteration("mine")
+    train(torch, tmp_path, steps=4)  # nor does it stand in the way of the next
+    linked(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_costs_the_traces_alone(torch, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match=r"recording stopped, training goes on: .*file") as warned:
+        train(torch, tmp_path, steps=5, name="file/{trace}{rank}")
+    caller = train.__code__.co_filename
+    assert [one.filename for one in warned if "execgraph" in str(one.message)] == [caller]
+
+
+@pytest.mark.parametrize("steps", [0, 5])
+def test_a_rank_that_is_no_number_costs_the_traces_alone(torch, tmp_path, monkeypatch, steps):
+    monkeypatch.setenv("RANK", "first")
+    with pytest.warns(UserWarning, match="training goes on: .*'first'"):
+        train(torch, tmp_path, steps, ranks=[0])
+
+
+def test_no_room_for_temporary_files_costs_the_traces_alone(torch, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.warns(UserWarning, match="training goes on: .*absent"):
+        train(torch, tmp_path, steps=5)
+
+
+@pytest.mark.parametrize("left", [None, '{"traceEvents": ['])
+def test_a_trace_that_is_not_whole_is_not_kept(torch, tmp_path, monkeypatch, left):
+    """PyTorch does not raise where a disk is full."""
+
+    def export(_, path: str) -> None:
+        if left:
+            Path(path).write_text(left)
+
+    monkeypatch.setattr(torch.profiler._KinetoProfile, "export_chrome_trace", export)
+    with pytest.warns(UserWarning, match="could not write the whole device trace"):
+        train(torch, tmp_path, steps=5)
+    assert written(tmp_path) == []
+
+
+@pytest.mark.parametrize("method", ["prepare_trace", "start_trace", "stop_trace", "export_chrome_trace"])
+def test_a_profiler_that_fails_costs_the_traces_alone(torch, tmp_path, monkeypatch, method):
+    original = getattr(torch.profiler._KinetoProfile, method)
+
+    def fail(*arguments):
+        if method == "stop_trace":
+            original(*arguments)
+        raise RuntimeError("CUPTI is not\nin the mood")
+
+    monkeypatch.setattr(torch.profiler._KinetoProfile, method, fail)
+    with pytest.warns(UserWarning, match="training goes on: CUPTI is not in the mood"):
+        train(torch, tmp_path, steps=5)
+    monkeypatch.undo()
+    train(torch, tmp_path, steps=4)  # nothing is left of it
+    linked(tmp_path)
+
+
+def test_a_failing_loop_keeps_its_own_error_when_its_traces_cannot_be_kept(torch, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.profiler._KinetoProfile, "export_chrome_trace", lambda *_: None)
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(ZeroDivisionError),
+        capture(tmp_path, wait=0, warmup=0),
+    ):
+        warnings.simplefilter("error")
+        _ = 1 / 0

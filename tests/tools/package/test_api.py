@@ -1,22 +1,31 @@
 """What `import execgraph` gives.
 
 A script of a user uses everything that `import execgraph` gives; its types are checked by `make types`.
+
+A call with a wrong argument is answered with what it takes, in place of an error from within.
 """
 
 import inspect
+import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import execgraph
 import pytest
 from execgraph import ExecutionGraph, what_if
+from execgraph.schema.errors import Audience, Remedy, said_to
 from support import every_call
 from support.builder.timeline import TraceBuilder
 from support.folders import ROOT
+from support.graphs import training_step
 from support.runs import convert_run
+
+SAMPLE = ROOT / "tests" / "data" / "training"
 
 LIGHT = ("numpy", "execgraph.api", "execgraph.linker")
 
@@ -106,7 +115,6 @@ def test_a_graph_is_read_as_it_was_written(graph: ExecutionGraph, tmp_path: Path
     assert list(execgraph.read_graph(tmp_path / "graph.0.et").id) == list(graph.id)
 
 
-FOLDER = ROOT / "tests" / "data" / "training"
 TEXT = Path(every_call.__file__).read_text()
 OBJECTS = (
     execgraph.LinkedTrace,
@@ -119,16 +127,16 @@ OBJECTS = (
 
 
 def test_the_script_works(tmp_path: Path) -> None:
-    graph = every_call.graphs(every_call.traces(FOLDER, tmp_path), tmp_path)
+    graph = every_call.graphs(every_call.traces(SAMPLE, tmp_path), tmp_path)
     every_call.runs(graph, tmp_path)
-    every_call.jobs(FOLDER, tmp_path)
+    every_call.jobs(SAMPLE, tmp_path)
     every_call.before_linking(tmp_path)
 
 
 def test_its_pictures_are_drawn() -> None:
     for library in ("altair", "polars", "pandas"):
         pytest.importorskip(library)
-    every_call.pictures(FOLDER)
+    every_call.pictures(SAMPLE)
 
 
 def test_it_uses_every_name_and_every_method() -> None:
@@ -136,3 +144,163 @@ def test_it_uses_every_name_and_every_method() -> None:
     members = [(name, value) for cls in OBJECTS for name, value in vars(cls).items() if not name.startswith("_")]
     own = {name for name, value in members if not inspect.ismemberdescriptor(value)}
     assert {name for name in own if not re.search(rf"\.{name}\b", TEXT)} == set()
+
+
+eg: Any = execgraph
+"""Without types, as careless callers have none."""
+FOLDER = "tests/data/training"
+HOST, DEVICE = f"{FOLDER}/host_rank0.json.gz", f"{FOLDER}/device_rank0.json.gz"
+GRAPH: Any = training_step()
+Call = Callable[[], object]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A job of one rank."""
+    folder = tmp_path_factory.mktemp("graphs")
+    GRAPH.write(folder / "graph.0.et")
+    return eg.read_job(folder)
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (
+            lambda: eg.link(HOST, DEVICE, window=(0, 100)),
+            "link(window=…) takes a Window, such as Window(steps=(1, 2)), n",
+        ),
+        (lambda: eg.link(FOLDER, rank="0"), "link(rank=…) takes a whole number, not str"),
+        (lambda: eg.link(HOST, DEVICE, modules="no"), "link(modules=…) takes True or False, not str"),
+        (
+            lambda: eg.Window(steps=1),
+            "Window(steps=…) takes the first step and the one after the last, as (1, 2), not 1",
+        ),
+        (
+            lambda: eg.Window(clock=("0", "1")),
+            "Window(clock=…) takes start and end in µs, as (0, 1500), not ('0', '1')",
+        ),
+        (lambda: eg.build(FOLDER, jobs="4"), "build(jobs=…) takes a whole number, not str"),
+        (lambda: eg.build(FOLDER, window=1), "build(window=…) takes a Window"),
+        (lambda: eg.report(FOLDER, ranks=0), "report(ranks=…) takes whole numbers in a list, such as [0, 1], not int"),
+        (
+            lambda: eg.report(FOLDER, ranks="0"),
+            "report(ranks=…) takes whole numbers in a list, such as [0, 1], not str",
+        ),
+        (lambda: eg.report(FOLDER, options={"top": 1}), "report(options=…) takes AnalysisOptions, not dict"),
+        (lambda: eg.compare(FOLDER, FOLDER, window=1), "compare(window=…) takes a Window"),
+        (lambda: eg.generate("ddp", "nowhere", ranks="2"), "generate(ranks=…) takes a whole number, not str"),
+        (lambda: eg.AstraSimOptions(latency_ns="9"), "AstraSimOptions(latency_ns=…) takes a number, not str"),
+        (
+            lambda: eg.Scale("x", "gemm", 0.5),
+            'Scale(target=…) takes a compiled regular expression, as re.compile("gemm"), not s',
+        ),
+        (lambda: GRAPH.what_if({"gemm": "0.5"}), "what_if(changes) for 'gemm' takes a number, not str"),
+        (lambda: GRAPH.draw("part.svg", streams=7), "graph.draw(streams=…) takes whole numbers in a list"),
+        (
+            lambda: eg.what_if(3, {"gemm": 0.5}),
+            "what_if(graphs) takes an ExecutionGraph (trace.to_graph() makes one), a",
+        ),
+        (lambda: GRAPH["aten::mm"], "graph[position] takes a whole number, not str"),
+        (lambda: GRAPH.node("3"), "graph.node(id) takes a whole number, not str"),
+    ],
+)
+def test_a_type_error_says_what_the_call_takes(call: Call, answer: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(answer)):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (lambda: eg.Window(clock=(100, 0)), "100 is not before 0"),
+        (lambda: eg.Scale("x", re.compile("gemm"), -3), "Scale(factor=…) takes a number of 0 or more, not -3"),
+        (lambda: eg.build(FOLDER, jobs=0), "build(jobs=…) takes 1 or more, not 0"),
+        (lambda: GRAPH.what_if({"gemm": -1}), "what_if(changes) for 'gemm' takes a number of 0 or more, not -1"),
+    ],
+)
+def test_a_value_error_says_which_values_there_are(call: Call, answer: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(answer)):
+        call()
+
+
+def test_a_job_takes_positions_ranks_and_lists(job: Any) -> None:
+    calls: list[Call] = [
+        lambda: job["0"],
+        lambda: job.graph("0"),
+        lambda: job.scale(data_parallel=1.5),
+        lambda: job.scale(2, groups="0"),
+        lambda: job.scale(2, remove_ranks=1),
+        lambda: job.scale(2, latency_ns="9"),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"^(job|scale)\S* takes .+, not (str|float|int)$"):
+            call()
+
+
+def test_a_job_is_not_written_over_what_is_there(job: Any, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").touch()
+    for path, answer in ((tmp_path, "is there and not empty"), (tmp_path / "notes.md", "is a file")):
+        with pytest.raises(execgraph.DataError, match=f"{answer}; name a new folder"):
+            job.write(path)
+
+
+def test_paths_are_linked_in_either_order_as_by_the_command() -> None:
+    assert eg.link(DEVICE, HOST).info == eg.link(Path(HOST), Path(DEVICE)).info
+    with pytest.raises(TypeError, match="these two are swapped"):
+        eg.link(eg.read_device_trace(DEVICE), eg.read_host_trace(HOST))
+
+
+def test_nothing_is_written_under_a_name_that_says_another_thing(tmp_path: Path) -> None:
+    trace, run = eg.link(FOLDER, rank=0), GRAPH.replay()
+    for write, names in ((trace.write, "x.et x.txt"), (GRAPH.write, "x.txt x.svg.gz"), (run.write_timeline, "x.txt")):
+        for name in names.split():
+            with pytest.raises(ValueError, match=rf"{name} ends in \.\w+; name a file that ends in \."):
+                write(tmp_path / name)
+    GRAPH.write(tmp_path / "rank0")
+    assert [path.name for path in tmp_path.iterdir()] == ["rank0"]
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (lambda: eg.report([FOLDER, "tests/data/ddp"]), "execgraph.compare compares two"),
+        (lambda: eg.read_linked(HOST), "is a host trace, not a linked trace: pass it to execgraph.link"),
+        (lambda: eg.convert(DEVICE), "is a device trace, not a linked trace: pass it to execgraph.link"),
+        (lambda: eg.read_graph("README.md"), "one that ExecutionGraph.write or execgraph.build wrote"),
+        (lambda: GRAPH.what_if({"gemmm": 0.5}), "the table `nodes` of a graph has the names"),
+    ],
+)
+def test_advice_names_calls_in_place_of_commands(call: Call, advice: str) -> None:
+    with pytest.raises(execgraph.DataError, match=advice) as raised:
+        call()
+    assert not re.search(r"\btrace-|--", str(raised.value))
+
+
+def test_an_error_carries_its_remedy_which_each_audience_reads_in_its_own_words() -> None:
+    with pytest.raises(execgraph.RequestError) as raised:
+        eg.link(FOLDER, rank=7)
+    assert {Remedy.RANK, Remedy.BUILD} < set(raised.value.args)
+    assert str(raised.value).endswith("choose one with rank=N, or build all with execgraph.build")
+    again = pickle.loads(pickle.dumps(raised.value))
+    with said_to(Audience.TERMINAL):
+        assert str(again).endswith("choose one with --rank N, or build all with trace-build")
+
+
+@pytest.mark.parametrize("remedy", Remedy)
+def test_a_remedy_is_an_option_or_command_to_one_and_none_to_the_other(remedy: Remedy) -> None:
+    assert re.search(r"\btrace-|--", remedy.value.in_terminal) and not re.search(r"\btrace-|--", remedy.value.in_python)
+
+
+def test_a_graph_is_no_linked_trace(tmp_path: Path) -> None:
+    GRAPH.write(tmp_path / "graph.0.et")
+    for read in (eg.read_linked, eg.convert):
+        with pytest.raises(execgraph.DataError, match="is a graph, not a linked trace: pass it to "):
+            read(tmp_path / "graph.0.et")
+
+
+def test_a_missing_table_or_column_names_those_that_are_there() -> None:
+    tables = eg.report(FOLDER, only="temporal_breakdown").tables
+    with pytest.raises(KeyError, match="no table 'temporal_brakdown': did you mean 'temporal_breakdown'"):
+        _ = tables["temporal_brakdown"]
+    with pytest.raises(KeyError, match="temporal_breakdown: no column 'ranks'; there are rank, "):
+        _ = tables["temporal_breakdown"]["ranks"]

@@ -1,17 +1,44 @@
 """A graph is a sequence of nodes with tables and the next steps as methods.
 
 Nodes and dependencies are views of a graph's columns, in both directions.
+
+A linked trace has tables of what was recorded, and becomes a graph by a method.
+
+Traces are diagnosed, merged and made up by one call each.
+
+A graph shows in notebooks when each of its lanes is busy.
+
+Charts show the nodes of a part of a run, by lane, and the work of each rank.
 """
 
+import io
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import pytest
-from execgraph import DependencyKind, NodeType, read_graph, replay
+from execgraph import (
+    DataError,
+    DependencyKind,
+    NodeType,
+    Options,
+    build,
+    convert,
+    diagnose,
+    generate,
+    link,
+    merge,
+    read_graph,
+    read_linked,
+    replay,
+)
+from execgraph.pictures import COLUMNS, lane_strips
 from execgraph.schema.columns import Ragged
+from support.builder.timeline import TraceBuilder
 from support.generated import graphs_of
-from support.graphs import EVENT_WAIT, PROGRAM_ORDER, GraphBuilder, training_step
+from support.graphs import EVENT_WAIT, PROGRAM_ORDER, GraphBuilder, rank_with_collective, training_step
 
 GRAPH = training_step()
 
@@ -117,3 +144,160 @@ def test_nodes_are_equal_if_they_are_the_same_node_of_one_graph() -> None:
 def test_a_dependency_on_a_node_that_the_graph_lacks_leads_nowhere() -> None:
     graph = replace(training_step(), data_deps=Ragged.of([[99], *[[]] * 6]))
     assert graph[0].dependencies == [] and len(graph.edges) == 0
+
+
+FOLDER = Path("tests/data/training")
+
+
+def two_kernels_and_a_copy(folder: Path) -> tuple[Path, Path]:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("gemm", duration=100)
+        t.launch("add", duration=20)
+        t.memcpy("HtoD", duration=5)
+    host, device = t.write(folder)
+    return Path(host), Path(device)
+
+
+def test_kernels_are_a_table_that_names_who_launched_them(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    kernels = link(*two_kernels_and_a_copy(tmp_path)).kernels.to_polars()
+    assert kernels.select("name", "duration_ns", "op").rows() == [
+        ("gemm", 100_000, "aten::mm"),
+        ("add", 20_000, "aten::mm"),
+    ]
+    assert kernels["start_ns"].dtype == polars.Int64 and kernels["call"].to_list() == ["cudaLaunchKernel"] * 2
+
+
+def test_recorded_rows_are_tables_with_units_in_their_names(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    trace = link(*two_kernels_and_a_copy(tmp_path))
+    assert {"start_ns", "end_ns", "exclusive_ns"} <= {*trace.ops.to_polars().columns}
+    assert trace.activities.to_polars()["end_ns"].to_list() == trace.activities.end.tolist()
+
+
+def test_a_folder_or_open_files_link_as_the_files(tmp_path: Path) -> None:
+    host, device = two_kernels_and_a_copy(tmp_path)
+    streams = io.BytesIO(host.read_bytes()), io.BytesIO(device.read_bytes())
+    assert len(link(tmp_path).kernels) == len(link(*streams).kernels) == 2
+
+
+def test_of_a_folder_with_several_ranks_one_is_chosen_and_the_answer_says_how() -> None:
+    assert link(FOLDER, rank=1).info.rank == 1
+    with pytest.raises(DataError, match="holds the traces of ranks 0, 1: choose one with rank=N") as raised:
+        link(FOLDER)
+    assert "--" not in str(raised.value)
+
+
+def test_a_trace_becomes_a_graph_and_a_file(tmp_path: Path) -> None:
+    trace = link(*two_kernels_and_a_copy(tmp_path))
+    trace.write(tmp_path / "linked.json")
+    for graph in (trace.to_graph(host=False), convert(tmp_path / "linked.json", Options(host=False))):
+        assert [node.name for node in graph if node.attributes.get("cat") == "kernel"] == ["gemm", "add"]
+    assert len(read_linked(tmp_path / "linked.json").kernels) == 2
+
+
+def test_options_that_are_none_are_named(tmp_path: Path) -> None:
+    trace = link(*two_kernels_and_a_copy(tmp_path))
+    with pytest.raises(TypeError, match=r'takes Options, such as Options\(target="astra-sim"\), not str'):
+        convert(trace, "astra-sim")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="target is 'astra'"):
+        trace.to_graph("astra")  # type: ignore[arg-type]
+
+
+TRAINING = Path("tests/data/training")
+
+
+def test_a_trace_without_its_host_trace_is_found_wrong_or_odd() -> None:
+    [finding, *_] = diagnose([TRAINING / "device_rank0.json.gz"]).findings
+    assert finding.where and finding.advice
+
+
+def test_ranks_are_merged_by_the_name_of_the_output(tmp_path: Path) -> None:
+    assert [rank.rank for rank in merge(TRAINING, tmp_path / "merged.db").ranks] == [0, 1]
+    with pytest.raises(ValueError, match=r"end it in \.db, \.json, \.json\.gz"):
+        merge(TRAINING, tmp_path / "merged.txt")
+    with pytest.raises(DataError, match="no such file or folder"):
+        merge(tmp_path / "nowhere", tmp_path / "merged.json")
+
+
+def test_a_job_that_was_made_up_is_built_as_a_recorded_one(tmp_path: Path) -> None:
+    files = generate("ddp", tmp_path, ranks=2, steps=1, layers=2, machine_seed=3, compress=True)
+    assert [host.name for host, _ in files] == ["host_rank0.json.gz", "host_rank1.json.gz"]
+    assert abs(build(tmp_path).replay().error_pct or 0) < 1
+    with pytest.raises(ValueError, match="no such job"):
+        generate("nonsense", tmp_path)
+
+
+def test_every_lane_has_a_strip_as_high_as_it_is_busy() -> None:
+    g = GraphBuilder()
+    g.activity("first", 0, 100)
+    g.activity("last", 300, 100)
+    heights = [float(height) for height in re.findall(r"V([\d.]+)", lane_strips(g.build()))]
+    quarter = COLUMNS // 4
+    assert heights[:quarter] == [0.0] * quarter and heights[quarter : 3 * quarter] == [16.0] * 2 * quarter
+
+
+def test_overlaps_count_once_and_idle_time_not() -> None:
+    g = GraphBuilder()
+    op = g.host("aten::mm", 0, 50)
+    idle = g.host("host idle", 50, 30, after=[(op, PROGRAM_ORDER)])
+    g.host("aten::add", 40, 60, after=[(idle, PROGRAM_ORDER)])
+    heights = [float(height) for height in re.findall(r"V([\d.]+)", lane_strips(g.build()))]
+    assert heights[:COLUMNS] == [0.0] * COLUMNS
+
+
+def test_notebooks_show_the_picture_below_the_figures() -> None:
+    html = training_step()._repr_html_()
+    assert html.startswith("<table>") and html.count("<path") == 3 and html.endswith("</svg>")
+    assert lane_strips(GraphBuilder().build()) == ""
+
+
+pytest.importorskip("altair")
+STEP = training_step()
+
+
+def drawn(chart: Any) -> list[dict[str, Any]]:
+    """The rows of a chart, which its JSON holds."""
+    [rows] = chart.to_dict()["datasets"].values()
+    return [*rows]
+
+
+def test_a_graph_has_a_bar_for_each_node_that_takes_time() -> None:
+    assert sorted(bar["name"] for bar in drawn(STEP.plot())) == sorted(node.name for node in STEP)
+
+
+def test_one_stream_a_time_and_the_longest_nodes_are_chosen() -> None:
+    assert {bar["lane"] for bar in drawn(STEP.plot(stream=7))} == {"device 0 stream 7"}
+    assert [bar["name"] for bar in drawn(STEP.plot(time_us=(0.0, 0.004)))] == ["aten::mm"]
+    chart = STEP.plot(max_nodes=1)
+    assert [bar["name"] for bar in drawn(chart)] == ["sgemm"]
+    assert chart.to_dict()["title"] == "the 1 longest of 7 nodes"
+
+
+def test_a_part_that_holds_nothing_or_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no node in this part of the run, which has the streams \[7, "):
+        STEP.plot(stream=99)
+    with pytest.raises(TypeError, match="takes start and end in µs"):
+        STEP.plot(time_us=5)  # type: ignore[arg-type]
+
+
+def test_a_run_shows_what_is_on_its_critical_path() -> None:
+    bars = {bar["name"]: bar["critical"] for bar in drawn(replay(STEP).plot())}
+    assert bars["sgemm"] and not bars["aten::add"]
+
+
+def test_lanes_of_several_ranks_are_told_apart() -> None:
+    ranks = [rank_with_collective(rank, work=10, collective=5, clock=0) for rank in (0, 1)]
+    assert {bar["lane"].split(" · ")[0] for bar in drawn(replay(ranks).plot())} == {"rank 0", "rank 1"}
+
+
+def test_a_job_has_a_bar_for_each_rank_by_class() -> None:
+    bars = drawn(build("tests/data/training").plot())
+    assert {(bar["rank"], bar["class"]) for bar in bars} >= {("0", "computation"), ("1", "communication")}
+    assert all(bar["time"] > 0 for bar in bars)
+
+
+def test_a_job_without_a_device_has_bars_of_its_threads() -> None:
+    bars = drawn(build("tests/data/gloo_slow").plot())
+    assert {(bar["rank"], bar["class"]) for bar in bars} >= {("0", "host"), ("1", "host")}

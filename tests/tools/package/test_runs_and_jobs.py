@@ -1,16 +1,154 @@
 """A replayed run tells its results in µs, its tables in ns, and what a further change would bring.
 
 A job is a sequence of graphs in a folder, which are replayed, scaled and reported on together.
+
+A job is built from the traces of all its ranks, for a simulator by what that is to do.
+
+Options of simulators are checked when they are made.
+
+A run is reported on, and two are compared, by one call each.
 """
 
 import gc
 import tempfile
+import warnings
+from html import escape
 from pathlib import Path
+from typing import Any
 
 import pytest
-from execgraph import DataError, Job, Options, RequestError, build, read_job, replay, report, what_if
+from execgraph import (
+    AstraSimOptions,
+    DataError,
+    GoalOptions,
+    Job,
+    Options,
+    RequestError,
+    build,
+    compare,
+    read_job,
+    replay,
+    report,
+    what_if,
+)
 from execgraph.schema.graph import DependencyKind
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, rank_with_collective, training_step
+from support.reports import run
+
+
+def test_a_rank_that_cannot_be_built_is_a_warning_beside_others_and_an_error_alone(tmp_path: Path) -> None:
+    (tmp_path / "device_rank1.json").write_text(
+        '{"schemaVersion": 1, "distributedInfo": {"rank": 1}, "traceEvents": []}'
+    )
+    with pytest.raises(DataError, match="device_rank1"):
+        build(tmp_path)
+    for name in ("host_rank0.json.gz", "device_rank0.json.gz"):
+        (tmp_path / name).write_bytes((TRAINING / name).read_bytes())
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        built = build(tmp_path)
+    assert built.ranks == [0] and [str(one.message) for one in given] == built.failures
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(TypeError, match=r"build\(traces\) takes a path, or a list of paths, not int"):
+        build(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"takes Options, such as"):
+        build(TRAINING, None, "goal")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"build\(traces, output\) takes a folder as output, not Options"):
+        build(TRAINING, Options())  # type: ignore[arg-type]
+    for name in ("start_offsets", "excess_time"):
+        with pytest.raises(ValueError, match=rf"build\({name}=False\) is for astra-sim and goal"):
+            build(TRAINING, **{name: False})  # type: ignore[arg-type]
+
+
+def test_the_configuration_of_astra_sim_has_what_was_given() -> None:
+    given = build(TRAINING, target=AstraSimOptions(bandwidth_gib_s=50, latency_ns=700))
+    [link] = given.simulate().network
+    assert (link.bandwidth_gib_s, link.latency_ns) == (50, 700)
+    replayed = build(TRAINING, target=AstraSimOptions(replay=True))
+    assert replayed.simulate().mode == "replay" and abs(replayed.simulate().worst_error_pct) < 0.1
+
+
+def test_peaks_need_graphs_of_devices_alone() -> None:
+    peaks = AstraSimOptions(roofline="V100:fp32")
+    assert build(TRAINING, options=Options(host=False), target=peaks).simulate().mode == "roofline"
+    with pytest.raises(ValueError, match=r"roofline needs Options\(host=False\)"):
+        build(TRAINING, target=peaks)
+
+
+def test_ranks_begin_at_once_if_start_offsets_are_left_out(data: Path) -> None:
+    offsets = [
+        [rank.start_offset_us for rank in build(data / "gloo_slow", target=options, **chosen).simulate().ranks.values()]
+        for options, chosen in (
+            (AstraSimOptions(replay=True), {}),
+            (AstraSimOptions(replay=True), {"start_offsets": False}),
+        )
+    ]
+    assert max(offsets[0]) > 0 and offsets[1] == [0, 0]
+
+
+def test_a_file_of_goal_is_written_as_its_options_say(tmp_path: Path) -> None:
+    measured = build(TRAINING, tmp_path / "measured", target=GoalOptions(measured_communication=True))
+    assert measured.build_report is not None and measured.build_report.goal is not None
+    build(TRAINING, tmp_path / "messages", target=GoalOptions(chunk_bytes=4096))
+    written = [(tmp_path / folder / "job.goal").read_text() for folder in ("measured", "messages")]
+    assert "send 4096b" in written[1] and "send 4096b" not in written[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*fit error")
+def test_time_beyond_the_fitted_network_is_left_out_for_either_simulator(data: Path) -> None:
+    jobs = [build(data / "gloo_slow", target="goal", excess_time=excess_time) for excess_time in (True, False)]
+    reports = [job.build_report for job in jobs]
+    excess = [report.goal.ranks[0].excess_ns for report in reports if report and report.goal]
+    assert excess[0] > 0 == excess[1]
+    ends = [
+        build(data / "gloo_slow", target="astra-sim", excess_time=excess_time).simulate().ranks["0"].finish_us
+        for excess_time in (True, False)
+    ]
+    assert ends[0] > ends[1]
+
+
+def test_a_network_that_does_not_describe_the_job_is_a_warning(data: Path) -> None:
+    with pytest.warns(UserWarning, match=r"may not describe this job: .*; AstraSimOptions\(replay=True\) keeps"):
+        build(data / "gloo_slow", target="astra-sim")
+
+
+def test_ranks_that_are_up_to_date_are_built_again_if_forced(tmp_path: Path) -> None:
+    graph = tmp_path / "graphs" / "graph.0.et"
+    written = []
+    for forced in (False, False, True):
+        build(TRAINING, tmp_path / "graphs", force=forced)
+        written.append(graph.stat().st_mtime_ns)
+    assert written[0] == written[1] < written[2]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer"),
+    [
+        ({"bandwidth_gib_s": 0}, r"bandwidth_gib_s=0\): give a number above 0"),
+        ({"latency_ns": -1.0}, r"latency_ns=-1\.0\): give a number above 0"),
+        ({"incomplete_groups": "drop"}, 'is "restrict" or "keep", not \'drop\''),
+        ({"roofline": "V100:fp32", "replay": True}, "replay has no use for roofline"),
+        ({"roofline": "nonsense"}, "'nonsense' is not DEVICE:FORMAT"),
+    ],
+)
+def test_what_makes_no_sense_to_astra_sim_is_refused(wrong: dict[str, Any], answer: str) -> None:
+    with pytest.raises(ValueError, match=answer):
+        AstraSimOptions(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer"),
+    [
+        ({"chunk_bytes": 0}, "numbers from 1 on"),
+        ({"algorithm": "tree"}, "algorithm is 'tree', not one of"),
+        ({"simulator": "ns-3"}, "simulator is 'ns-3', not one of"),
+    ],
+)
+def test_what_makes_no_sense_in_goal_is_refused(wrong: dict[str, Any], answer: str) -> None:
+    with pytest.raises(ValueError, match=answer):
+        GoalOptions(**wrong)
 
 
 def test_results_are_in_us_and_tables_in_ns() -> None:
@@ -165,3 +303,72 @@ def test_a_folder_without_graphs_is_no_job() -> None:
         read_job([])  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no such folder"):
         read_job("nowhere")
+
+
+RANKS = [TRAINING / f"device_rank{rank}.json.gz" for rank in (0, 1)]
+
+
+def test_a_report_has_what_was_asked_for() -> None:
+    made = report(TRAINING, only=["critical_path"], changes={"class:host": 0.5}, ranks=[1])
+    assert made.tables["critical_path"].rows()[0]["rank"] == 1 and len(made.tables["what_if"]) == 1
+    with pytest.raises(ValueError, match="there is no analysis 'kernel_breakdwon': did you mean 'kernel_breakdown'"):
+        report(TRAINING, only=["kernel_breakdwon"])
+
+
+def test_a_finding_is_printed_in_a_few_lines() -> None:
+    first = report(TRAINING).findings[0]
+    title, *lines = repr(first).splitlines()
+    assert title == f"Finding: {first.title}"
+    assert [line.split()[0] for line in lines] == ["gain", "evidence", "advice", "table"]
+    assert repr(first.gain) == "Gain: up to 19 %, 863.3 µs" and lines[0].endswith("up to 19 %, 863.3 µs")
+
+
+def test_two_runs_are_compared(tmp_path: Path) -> None:
+    pytest.importorskip("altair")
+    made = compare(*RANKS, tmp_path / "diff.html")
+    assert made.verdict and (tmp_path / "diff.html").stat().st_size > 100_000
+
+
+def test_what_is_no_path_or_no_trace_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"compare\(before, after\) takes a path, or a list of paths, not int"):
+        compare(TRAINING, 3)  # type: ignore[arg-type]
+    with pytest.raises(DataError):
+        report(tmp_path)
+
+
+def test_a_report_prints_what_the_terminal_says_and_notebooks_show_it(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = report(data / "training")
+    assert run("-q", data / "training") == 0
+    said = capfd.readouterr().out.rstrip().rpartition("\n\nTables: ")[0].replace("--all says", "report.findings says")
+    assert str(made) == repr(made) and len(repr(made)) < 2_000
+    assert repr(made).startswith(f"Report of training\n\n{said}\n\nAll tables by name: report.tables")
+    assert escape(made.verdict.split(".")[0]) in made._repr_html_() and made._repr_html_().startswith("<pre")
+    compared = compare(data / "gloo_slow", data / "gloo_fast")
+    assert repr(compared).split("\n")[2].startswith("Run B is faster than run A")
+
+
+def test_a_report_of_some_analyses_prints_these_alone(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    made = report(data / "training", only=["temporal_breakdown", "critical_path"])
+    assert "The critical path" in repr(made) and "Busy by class" not in repr(made)
+    alone = report(data / "training", only="kernel_breakdown")
+    assert run("-q", "--only", "kernel_breakdown", "--", data / "training") == 0
+    assert repr(alone) == f"Report of training\n\n{capfd.readouterr().out.rstrip()}".replace(
+        "--csv DIR", "write_csv(folder)"
+    )
+
+
+def test_one_analysis_is_asked_for_by_its_name_alone() -> None:
+    assert (
+        report(TRAINING, only="critical_path").tables.keys() == report(TRAINING, only=["critical_path"]).tables.keys()
+    )
+
+
+def test_a_page_under_another_name_is_refused_before_any_work() -> None:
+    with pytest.raises(ValueError, match=r"run\.pdf: the report is an HTML page"):
+        report(TRAINING, "run.pdf")
+    with pytest.raises(ValueError, match=r"run\.pdf"):
+        compare(*RANKS, "run.pdf")
+    with pytest.raises(TypeError, match="takes a path, not int"):
+        report(TRAINING, 5)  # type: ignore[arg-type]
