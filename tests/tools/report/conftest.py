@@ -1,7 +1,7 @@
 """Inputs of trace-report of every kind, and its page in a browser."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,21 @@ def training(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
 
 
 @pytest.fixture
-def page(browser: Any, training: Path) -> Iterator[Any]:
+def show(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages for one test; none may say anything on its console or ask for anything from the network."""
+    said, pages = list[str](), list[Any]()
+
+    def open_page(file: Path, **how: Any) -> Any:
+        pages.append(opened(browser, file, said, **how))
+        return pages[-1]
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert said == []
+
+
+@pytest.fixture
+def page(show: Any, training: Path) -> Any:
     """The page of a small run, for one test."""
-    page = opened(browser, training, [])
-    yield page
-    page.close()
+    return show(training)
