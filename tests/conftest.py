@@ -46,7 +46,7 @@ LONGEST = [
     "tools/job/test_cross_rank.py",
     "cli/test_trace_scale.py",
     "schema/linked/test_numbers.py",
-    "integration/test_stopped_at_every_step.py",
+    "integration/test_damage.py",
     "benchmarks/test_accuracy.py",
     "tools/job/test_merging.py",
     "benchmarks/test_benchmarks.py",

@@ -28,13 +28,11 @@ from execgraph.tools.generate import build_job, simulate as simulated, write_tra
 from execgraph.tools.job import BuildOptions, build, scale
 from execgraph.tools.replay import replay
 from hypothesis import assume, given, strategies as st
-from support import programs
+from support import runs as programs
 from support.disagreements import FAULTS as CROSS_RANK_FAULTS, RANKS, write
 from support.generated import ALONE, TOGETHER, built_job, graphs_of, here
-from support.graph_file import read_nodes
-from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
-from support.programs import Step, one_thread
-from support.runs import convert_run
+from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, read_nodes
+from support.runs import Step, convert_run, one_thread
 from support.simulator import COLL, COMMUNICATION, RECV, SEND, Generation, Outcome, read_files, simulate
 
 V1, V3 = Generation.V1, Generation.V3

@@ -22,10 +22,21 @@ from execgraph.schema.reasons import Reason
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay import replay
 from hypothesis import example, given, strategies as st
-from support.builder.layouts import LAYOUTS
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
-from support.programs import VERSIONS, Step, one_thread, play, two_threads
-from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run, link_without_host
+from support.runs import (
+    VERSIONS,
+    Nodes,
+    Step,
+    broken_rules,
+    convert_linked,
+    convert_run,
+    link_run,
+    link_without_host,
+    one_thread,
+    play,
+    two_threads,
+)
 
 LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER
 PROGRAM_ORDER, EVENT_WAIT = DependencyKind.PROGRAM_ORDER, DependencyKind.EVENT_WAIT

@@ -10,7 +10,7 @@ from execgraph.schema.columns import Bool, Categorical, Int64
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from hypothesis import given, strategies as st
-from support.builder.layouts import LAYOUTS
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.runs import broken_rules, convert_run
 

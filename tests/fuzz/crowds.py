@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from support.builder.layouts import LAYOUTS
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 
 SMALLEST, LARGEST = 30, 4000

@@ -14,7 +14,7 @@ from random import Random
 
 from execgraph.tools.generate import simulate, write_traces
 from google.protobuf.message import DecodeError
-from support.builder.layouts import LAYOUTS
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.databases import DIALECTS, Api, Op, Range, write_database
 

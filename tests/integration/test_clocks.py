@@ -11,8 +11,19 @@ from execgraph.schema.linked import LinkedTrace, on_host_clock
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
 from support.builder.timeline import SYNC_CALL_US, TraceBuilder
-from support.programs import MAIN, WORKER, Step, go_on, one_thread, with_backwards
-from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run
+from support.runs import (
+    MAIN,
+    WORKER,
+    Nodes,
+    Step,
+    broken_rules,
+    convert_linked,
+    convert_run,
+    go_on,
+    link_run,
+    one_thread,
+    with_backwards,
+)
 
 OFFSETS = [-5, -3, 3, 5]
 EARLIEST = 4.65

@@ -11,8 +11,7 @@ from execgraph.schema.columns import Ragged
 from execgraph.schema.comm_groups import natural
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph
 from execgraph.tools.replay import replay, replay_ranks
-from support.builder.layouts import LAYOUTS
-from support.builder.records import Comms, Group, Tensor
+from support.builder.records import LAYOUTS, Comms, Group, Tensor
 from support.builder.timeline import TraceBuilder
 from support.for_simulator import lowered
 from support.runs import (

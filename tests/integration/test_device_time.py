@@ -21,8 +21,7 @@ from execgraph.tools.replay import parse_scale, replay, summarise
 from hypothesis import given
 from support.builder.records import Event
 from support.builder.timeline import CALL_US, TraceBuilder, ns
-from support.programs import Step, play, with_delays
-from support.runs import Nodes, broken_rules, convert_run, device_waits, host_waits, link_run
+from support.runs import Nodes, Step, broken_rules, convert_run, device_waits, host_waits, link_run, play, with_delays
 
 LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]
 

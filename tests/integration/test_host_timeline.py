@@ -15,10 +15,9 @@ from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
-from support.builder.layouts import LAYOUTS
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
-from support.programs import VERSIONS, Step, one_thread, play, two_threads
-from support.runs import Nodes, convert_linked, convert_run, link_run
+from support.runs import VERSIONS, Nodes, Step, convert_linked, convert_run, link_run, one_thread, play, two_threads
 
 MAIN, WORKER = 1000, 1001
 

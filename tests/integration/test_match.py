@@ -20,7 +20,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.linked import NO_TENSORS, plain_arguments, read_linked, write_linked
 from execgraph.schema.reasons import Reason
 from fuzz.texts import spelled_in_every_way, with_rows_shuffled
-from support.builder.layouts import LAYOUTS
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.folders import DATA
 from support.runs import convert_linked, read_pair

@@ -18,8 +18,7 @@ from execgraph.schema.reasons import Reason
 from execgraph.tools.generate import simulate, write_traces
 from hypothesis import example, given, strategies as st
 from support.builder.timeline import TraceBuilder
-from support.programs import VERSIONS, Step, play, two_threads
-from support.runs import broken_rules, convert_linked, read_pair
+from support.runs import VERSIONS, Step, broken_rules, convert_linked, play, read_pair, two_threads
 
 from benchmarks.programs import build_job
 

@@ -37,9 +37,8 @@ from execgraph.schema.linked import LinkedTrace, ThreadHandoffs, write_linked
 from execgraph.schema.reasons import Reason
 from hypothesis import given, settings, strategies as st
 from support.builder.timeline import TraceBuilder
-from support.programs import VERSIONS, Step, backward, launch_in_op, play, two_threads
 from support.references import Act, Call, Op, linked_of
-from support.runs import read_pair
+from support.runs import VERSIONS, Step, backward, launch_in_op, play, read_pair, two_threads
 from support.tables import Called, calls, column
 
 HOST_WAITS = Reason.CROSSING_HOST_WAITS

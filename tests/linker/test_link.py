@@ -22,11 +22,10 @@ from execgraph.schema.linked import LinkedTrace, LinkReport, ProcessGroup
 from execgraph.schema.reasons import AnyReason, Reason
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
-from support.builder.layouts import LAYOUTS
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
-from support.programs import VERSIONS, Step, play, two_threads
 from support.references import Call, Op, linked_of
-from support.runs import convert_linked, convert_run, launchers, link_run, read_pair
+from support.runs import VERSIONS, Step, convert_linked, convert_run, launchers, link_run, play, read_pair, two_threads
 from support.tables import NodeRow, OpRow, column, device_trace, host_trace
 
 LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER

@@ -24,7 +24,6 @@ from execgraph.linker.match import (
 from execgraph.schema.columns import Int64, ThreadIntervals, nest
 from execgraph.schema.errors import DataError
 from hypothesis import given, strategies as st
-from support.effort import growth
 from support.tables import (
     ActivityRow,
     CallRow,
@@ -34,6 +33,7 @@ from support.tables import (
     call_rows,
     column,
     device_trace,
+    growth,
     host_trace,
     op_rows,
 )

@@ -11,8 +11,7 @@ from execgraph.linker.threads import thread_handoffs
 from execgraph.schema.columns import ABSENT, TOLERANCE
 from execgraph.schema.linked import Provenance, ThreadHandoffs
 from execgraph.schema.machine import ANY_THREAD
-from support.effort import Counted, counting_columns, growth
-from support.tables import Called, Op, calls, column, ops
+from support.tables import Called, Counted, Op, calls, column, counting_columns, growth, ops
 
 MAIN, WORKER, OTHER = 1, 2, 3
 BACKWARD = "autograd::engine::evaluate_function: MmBackward0"

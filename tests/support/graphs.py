@@ -6,20 +6,30 @@ g.activity("sgemm", start=9, duration=20, gap=4, after=[(op, LAUNCH)])
 graph = g.build()
 
 Also the edges that one dependency rule makes, and the work of an op by its arguments.
+
+Reads graph files without the package: by field number and wire type, so the file itself is judged.
+
+Jobs from graphs by hand, and the same jobs scaled.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import Any
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from execgraph.converter.dependencies import Rule
 from execgraph.converter.edges import Edges
+from execgraph.converter.scaling import Growth, ScalePlan, copied, plan_scaling, rank_facts, resized
 from execgraph.converter.timeline import slice_host
 from execgraph.converter.timeline.context import ConversionContext
 from execgraph.converter.work import RecordedOp, Tensor, Work, work_of
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
-from execgraph.schema.graph import ATTRIBUTES, Column, Delay, DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.graph import ATTRIBUTES, CollectiveType, Column, Delay, DependencyKind, ExecutionGraph, NodeType
 from execgraph.schema.linked import LinkedTrace
 from execgraph.schema.machine import LatencyStats, MachineCalibration
 
@@ -168,3 +178,255 @@ def work(name: str, inputs: list[Any], results: list[Tensor] | None, schema: str
 def ordered(names: str, **values: Any) -> list[Any]:
     """Arguments in the order of their names, None where no value is given."""
     return [values.get(name) for name in names.split()]
+
+
+class Value(NamedTuple):
+    """An attribute's value and the field of the oneof that carried it."""
+
+    kind: str
+    value: int | str
+
+
+SCALARS = (
+    ("double", 3), ("float", 5), ("int32", 7), ("int64", 9), ("uint32", 11), ("uint64", 13), ("sint32", 15), ("sint64", 17),
+    ("fixed32", 19), ("fixed64", 21), ("sfixed32", 23), ("sfixed64", 25), ("bool", 27), ("string", 29), ("bytes", 31),
+)  # fmt: skip
+KINDS = {number: f"{name}_val" for name, number in SCALARS} | {number + 1: f"{name}_list" for name, number in SCALARS}
+PLAIN = {1: "id", 3: "type", 7: "duration_us"}
+
+
+@dataclass
+class Node:
+    id: int = 0
+    name: str = ""
+    type: int = 0
+    control: list[int] = field(default_factory=list)
+    data: list[int] = field(default_factory=list)
+    duration_us: int = 0
+    attributes: dict[str, Value] = field(default_factory=dict)
+
+    def read(self, name: str, kind: str, default: int | str = 0) -> int | str:
+        """The attribute if it has exactly this value type."""
+        found = self.attributes.get(name)
+        return found.value if found and found.kind == kind else default
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    if data[at] < 0x80:
+        return data[at], at + 1
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """(field number, value) of a message: numbers as unsigned, the rest as bytes."""
+    at, length = 0, len(data)
+    while at < length:
+        # nearly all of these numbers take one byte, for which a call would take longer than the rest
+        tag, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == 2:
+            size, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
+            yield number, data[at : at + size]
+            at += size
+        elif wire == 0:
+            value, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
+            yield number, value
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+            yield number, struct.unpack("<Q" if wire == 1 else "<I", data[at : at + size])[0]
+            at += size
+        else:
+            raise ValueError(f"no wire type {wire}")
+
+
+def numbers(value: int | bytes) -> list[int]:
+    """One number of a repeated field, or a packed run of them."""
+    if isinstance(value, int):
+        return [value]
+    found, at = [], 0
+    while at < len(value):
+        number, at = varint(value, at)
+        found.append(number)
+    return found
+
+
+@cache
+def attribute(data: bytes) -> tuple[str, Value]:
+    name, value = "", Value("none", 0)
+    for number, content in fields(data):
+        if number == 1:
+            name = bytes(content).decode()  # type: ignore[arg-type]
+        elif isinstance(content, bytes):
+            value = Value(KINDS[number], content.decode("utf-8", "replace"))
+        elif number in KINDS:
+            signed = content - (1 << 64) if content >= 1 << 63 else content
+            value = Value(KINDS[number], signed)
+    return name, value
+
+
+def node(data: bytes) -> Node:
+    found = Node()
+    for number, content in fields(data):
+        if number == 10 and isinstance(content, bytes):
+            name, value = attribute(content)
+            found.attributes[name] = value
+        elif number in (4, 5):
+            (found.control if number == 4 else found.data).extend(numbers(content))
+        elif number == 2 and isinstance(content, bytes):
+            found.name = content.decode()
+        elif number in PLAIN and isinstance(content, int):
+            setattr(found, PLAIN[number], content)
+    return found
+
+
+def read_nodes(path: Path) -> list[Node]:
+    """The nodes of a file, whose first message is the metadata, whatever it holds."""
+    data, at, messages = path.read_bytes(), 0, []
+    while at < len(data):
+        size, at = varint(data, at)
+        messages.append(data[at : at + size])
+        at += size
+    return [node(message) for message in messages[1:]]
+
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.REDUCE_SCATTER,
+)
+ALL_TO_ALL, BROADCAST, BARRIER = CollectiveType.ALL_TO_ALL, CollectiveType.BROADCAST, CollectiveType.BARRIER
+KB = 1000
+PARAMETER = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+FUNCTION = "autograd::engine::evaluate_function: MmBackward0"
+
+
+class Rank(GraphBuilder):
+    """A rank of a job: a kernel, then what it is told, on one stream, one after the other; dependencies follow the
+    stream.
+    """
+
+    def __init__(self, rank: int, ranks: int, work: int = 50 * KB, kernel: str = "gemm") -> None:
+        super().__init__(rank=rank, world_size=ranks, target="generic")
+        self.rank, self.now, self.seq = rank, 0, Counter[tuple[int, ...]]()
+        self.last = self.activity(kernel, 0, work)
+        self.now = work
+
+    def meet(
+        self,
+        kind: CollectiveType,
+        ranks: Sequence[int],
+        size: int,
+        ns: int,
+        *,
+        backward: bool = True,
+        frame: str = PARAMETER,
+        **more: Any,
+    ) -> None:
+        launch = self.host(frame if backward else "forward", self.now, 1, id=1000 + len(self.nodes))
+        self.seq[tuple(ranks)] += 1
+        told = {"comm_type": int(kind), "comm_size": size, "comm_seq": self.seq[tuple(ranks)], "pg_name": "dp", **more}
+        after = [(launch, LAUNCH), (self.last, STREAM_ORDER)]
+        self.last = self.collective(self.now, ns, ranks=list(ranks), after=after, **told)
+        self.nodes[-1]["caller"] = launch
+        self.now += ns
+
+    def message(self, source: int, target: int, size: int = 8, tag: int = 0, ns: int = 10 * KB) -> None:
+        kind = NodeType.COMM_SEND if source == self.rank else NodeType.COMM_RECV
+        told = {"comm_src": source, "comm_dst": target, "comm_tag": tag, "comm_size": size}
+        self.last = self.activity("SendRecv", self.now, ns, type=kind, after=[(self.last, STREAM_ORDER)], **told)
+        self.now += ns
+
+    def build(self) -> ExecutionGraph:
+        graph = super().build()
+        graph.ctrl_deps = Ragged.of([[node["caller"]] if "caller" in node else [] for node in self.nodes])
+        return graph
+
+
+def meeting(
+    ranks: int, *collectives: tuple[CollectiveType, int, int] | tuple[CollectiveType, int, int, dict[str, Any]]
+) -> list[Rank]:
+    """Ranks that all meet in collectives: of which type, how many bytes, how many ns, and what else is told of each."""
+    job = [Rank(rank, ranks) for rank in range(ranks)]
+    for one in job:
+        for kind, size, ns, *more in collectives:
+            one.meet(kind, **{"ranks": range(ranks), "size": size, "ns": ns} | (more[0] if more else {}))
+    return job
+
+
+def plan_of(graphs: Sequence[ExecutionGraph], copies: int = 2, **growth: Any) -> ScalePlan:
+    return plan_scaling([rank_facts(graph) for graph in graphs], Growth(copies, **growth))
+
+
+def scaled(graphs: Sequence[ExecutionGraph], copies: int = 2, **growth: Any) -> list[ExecutionGraph]:
+    """The graphs of the scaled job, by rank."""
+    plan = plan_of(graphs, copies, **growth)
+    found = [
+        copied(resized(graphs[rank], plan.ranks[rank]), plan, copy) for copy in range(copies) for rank in plan.ranks
+    ]
+    return sorted(found, key=lambda graph: int(graph.metadata["rank"]))
+
+
+def data_parallel(ranks: int = 2, sizes: Sequence[int] = (1_000_000, 4_000_000), late: int = 0) -> list[ExecutionGraph]:
+    """All-reduces of gradients among all ranks, 1 µs a step and 1 ns a byte; the others wait for the last rank, `late`
+    ns each time.
+    """
+    job = []
+    for rank in range(ranks):
+        one, waits = Rank(rank, ranks), 0 if rank == ranks - 1 else late
+        for size in sizes:
+            one.meet(ALL_REDUCE, range(ranks), size, waits + line(ALL_REDUCE, ranks, size), pg_name="0")
+        job.append(one.build())
+    return job
+
+
+def line(kind: CollectiveType, members: int, size: int) -> int:
+    """1 µs a step and 1 ns a byte."""
+    around = members - 1
+    steps, sent = {
+        ALL_REDUCE: (2 * around, 2 * around * size / members),
+        ALL_GATHER: (around, around * size),
+        REDUCE_SCATTER: (around, around * size / members),
+    }[kind]
+    return round(KB * steps + sent)
+
+
+def lengths(graph: ExecutionGraph) -> list[int]:
+    return graph.duration_ns[graph.type == NodeType.COMM_COLL].tolist()
+
+
+def sizes(graph: ExecutionGraph) -> list[int]:
+    return graph.integers("comm_size")[graph.type == NodeType.COMM_COLL].tolist()
+
+
+def tensor_by_data(description: str = "") -> list[ExecutionGraph]:
+    """Pairs (0, 1) and (2, 3) that reduce activations both ways, and their replicas (0, 2) and (1, 3), which reduce
+    gradients.
+    """
+    job = []
+    for rank in range(4):
+        one, pair, replicas = Rank(rank, 4), [rank // 2 * 2, rank // 2 * 2 + 1], [rank % 2, rank % 2 + 2]
+        for backward in (False, True):
+            one.meet(ALL_REDUCE, pair, 64_000, 70 * KB, backward=backward, pg_name="tp")
+        for size in (80_000, 800_000):
+            one.meet(ALL_REDUCE, replicas, size, line(ALL_REDUCE, 2, size), pg_name="dp", pg_desc=description)
+        job.append(one.build())
+    return job
+
+
+def stages(replicas: int = 1) -> list[ExecutionGraph]:
+    """Two stages, the first sends the second two messages; replicas of a stage reduce gradients."""
+    job = []
+    for rank in range(2 * replicas):
+        one, first = Rank(rank, 2 * replicas), rank // 2 * 2
+        one.message(first, first + 1, tag=0)
+        one.message(first, first + 1, tag=1)
+        for size in (1_000_000, 2_000_000):
+            one.meet(ALL_REDUCE, range(rank % 2, 2 * replicas, 2), size, line(ALL_REDUCE, replicas, size))
+        job.append(one.build())
+    return job

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.builder.layouts import LAYOUTS
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 
 

@@ -8,10 +8,9 @@ import pytest
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace
 from hypothesis import given, strategies as st
-from support.builder.layouts import LAYOUTS
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
-from support.programs import BACKWARD, STEPS, VERSIONS, Step, play
-from support.runs import broken_rules, convert_linked, convert_run, link_run
+from support.runs import BACKWARD, STEPS, VERSIONS, Step, broken_rules, convert_linked, convert_run, link_run, play
 
 MAIN, WORKER = 1000, 1001
 HANDOFF, INFERRED = DependencyKind.HANDOFF, DependencyKind.INFERRED

@@ -13,9 +13,8 @@ from execgraph.schema.linked import DeviceWaits, HostWaits, LinkedTrace, Provena
 from hypothesis import assume, given, strategies as st
 from support.builder.timeline import TraceBuilder
 from support.graphs import Named, edges_of, named, run_of
-from support.programs import Step, one_thread, play
 from support.references import Act, Call, Op, linked_of
-from support.runs import Nodes, broken_rules, convert_run
+from support.runs import Nodes, Step, broken_rules, convert_run, one_thread, play
 from support.tables import Called, Ran, column
 
 

@@ -12,8 +12,7 @@ from execgraph.converter.timeline.context import ConversionContext
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace
 from hypothesis import given, strategies as st
-from support.builder.layouts import LAYOUTS
-from support.builder.records import Tensor
+from support.builder.records import LAYOUTS, Tensor
 from support.builder.timeline import TraceBuilder
 from support.references import Act, linked_of
 from support.runs import Nodes, convert_run

@@ -29,10 +29,9 @@ from execgraph.converter.rewiring import without_host
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
-from support.for_simulator import ALL_GATHER, ALL_REDUCE, communicating, value
+from support.for_simulator import ALL_GATHER, ALL_REDUCE, Issued, communicating, follows, matched_job, value
 from support.generated import graphs_of
 from support.graphs import STREAM_ORDER, GraphBuilder
-from support.matched_calls import Issued, follows, job_of
 
 COLL, SEND, RECV = NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV
 LONG, SHORT = 0, 1
@@ -127,7 +126,7 @@ def test_dependencies_between_collectives_are_found_through_other_nodes() -> Non
 
 
 def test_what_followed_a_call_that_is_left_out_follows_those_before_it() -> None:
-    calls = job_of([entry(1, 0), entry(2, 1, 0, (0,)), entry(3, 2, 0, (1,))], [entry(4, 0)])
+    calls = matched_job([entry(1, 0), entry(2, 1, 0, (0,)), entry(3, 2, 0, (1,))], [entry(4, 0)])
     kept = calls.without(calls.node == 2)
     assert kept.node.tolist() == [1, 3, 4]
     assert follows(kept) == [[], [0], []]
@@ -165,14 +164,14 @@ def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> Non
 
 def test_communication_comes_in_the_order_in_which_it_ended_for_the_last_member() -> None:
     first, second = [entry(1, 0, 10), entry(2, 1, 20)], [entry(3, 1, 21), entry(4, 0, 30)]
-    assert common_order(job_of(first, second)) == [[2, 1], [3, 4]]
-    assert common_order(job_of(second, first)) == [[3, 4], [2, 1]]
-    assert common_order(job_of([entry(1, 0, 1), entry(2, 1, 0)])) == [[2, 1]]
-    assert common_order(job_of()) == []
+    assert common_order(matched_job(first, second)) == [[2, 1], [3, 4]]
+    assert common_order(matched_job(second, first)) == [[3, 4], [2, 1]]
+    assert common_order(matched_job([entry(1, 0, 1), entry(2, 1, 0)])) == [[2, 1]]
+    assert common_order(matched_job()) == []
 
 
 def test_an_order_keeps_what_each_rank_depends_on() -> None:
-    calls = job_of([entry(1, 0), entry(2, 1, 10), entry(3, 2, 5, (1,))], [entry(7, 2), entry(8, 0, 20)])
+    calls = matched_job([entry(1, 0), entry(2, 1, 10), entry(3, 2, 5, (1,))], [entry(7, 2), entry(8, 0, 20)])
     assert common_order(calls) == [[2, 3, 1], [7, 8]]
 
 
@@ -194,19 +193,19 @@ def test_ends_of_ranks_that_began_at_different_times_are_compared_on_one_clock()
 
 def test_a_receive_comes_after_its_send_however_early_it_ended() -> None:
     send, receive = entry(1, 0, 50, type=SEND), entry(1, 0, 0, type=RECV)
-    assert common_order(job_of([send, entry(2, 1, 40)], [receive, entry(2, 1, 40)])) == [[2, 1], [2, 1]]
-    assert common_order(job_of([receive, entry(2, 1, 40)], [entry(2, 1, 40)])) == [[1, 2], [2]]
+    assert common_order(matched_job([send, entry(2, 1, 40)], [receive, entry(2, 1, 40)])) == [[2, 1], [2, 1]]
+    assert common_order(matched_job([receive, entry(2, 1, 40)], [entry(2, 1, 40)])) == [[1, 2], [2]]
 
 
 def test_two_ranks_that_each_send_before_they_receive_do_not_contradict() -> None:
     ranks = ([entry(1, own, 0, type=SEND), entry(2, 1 - own, 5, (0,), type=RECV)] for own in range(2))
-    assert common_order(job_of(*ranks)) == [[1, 2], [1, 2]]
+    assert common_order(matched_job(*ranks)) == [[1, 2], [1, 2]]
 
 
 def test_a_contradiction_between_ranks_is_refused_with_the_circle() -> None:
     forth, back = [entry(1, 0), entry(2, 1, 5, (0,))], [entry(1, 1), entry(2, 0, 5, (0,))]
     with pytest.raises(DataError, match=r"circle of 2: .*node 1 of .*node 2 of|circle of 2: .*node 2 of .*node 1 of"):
-        common_order(job_of(forth, back))
+        common_order(matched_job(forth, back))
 
 
 @pytest.mark.parametrize(("ranks", "more"), [(4, ""), (5, " -> 1 more"), (6, " -> 2 more")])
@@ -217,14 +216,14 @@ def test_a_circle_is_named_by_four_of_it(ranks: int, more: str) -> None:
     ]
     node = r"all_reduce \(node [23] of the rank at \d\)"
     with pytest.raises(DataError, match=rf"a circle of {ranks}: {node} -> {node} -> {node} -> {node}{more}; check"):
-        common_order(job_of(*ring))
+        common_order(matched_job(*ring))
 
 
 def test_a_message_in_a_circle_is_named_by_its_type() -> None:
     one = [entry(1, 0, type=SEND, kind=-1), entry(2, 1, 0, (0,))]
     two = [entry(1, 1), entry(2, 0, 0, (0,), type=SEND, kind=-1)]
     with pytest.raises(DataError, match=r"comm_send \(node 1 of the rank at 0\)"):
-        common_order(job_of(one, two))
+        common_order(matched_job(one, two))
 
 
 # Sizes and partners
@@ -242,15 +241,15 @@ def test_a_message_in_a_circle_is_named_by_its_type() -> None:
 )
 def test_shards_keep_their_sum_and_the_largest_decides_else(kind: CollectiveType, common: int) -> None:
     ranks = [[entry(1, 0, size=size, kind=int(kind)), entry(2, 1)] for size in (10, 1, common)]
-    assert changed_sizes(job_of(*ranks)) == [{} if size == common else {1: common} for size in (10, 1, common)]
+    assert changed_sizes(matched_job(*ranks)) == [{} if size == common else {1: common} for size in (10, 1, common)]
 
 
 def test_a_match_lacks_somebody_where_fewer_took_part_than_its_members() -> None:
-    assert lacking(job_of([entry(1, 0)], [entry(1, 0), entry(2, 1), entry(3, 2, members=1)])) == [[], [2]]
-    assert lacking(job_of([entry(1, 0, members=0)], [entry(2, 0, members=0)], [])) == [[1], [2], []]
-    assert lacking(job_of([entry(1, 0, members=0)], [entry(2, 0, members=0)])) == [[], []]
+    assert lacking(matched_job([entry(1, 0)], [entry(1, 0), entry(2, 1), entry(3, 2, members=1)])) == [[], [2]]
+    assert lacking(matched_job([entry(1, 0, members=0)], [entry(2, 0, members=0)], [])) == [[1], [2], []]
+    assert lacking(matched_job([entry(1, 0, members=0)], [entry(2, 0, members=0)])) == [[], []]
     both = [entry(1, 0, type=SEND), entry(2, 0, type=RECV)]
-    assert (lacking(job_of(both)), lacking(job_of(both[:1]))) == ([[]], [[1]])
+    assert (lacking(matched_job(both)), lacking(matched_job(both[:1]))) == ([[]], [[1]])
 
 
 def test_communication_without_its_counterparts_is_found() -> None:
@@ -330,7 +329,7 @@ DEFERRED: dict[str, tuple[list[list[Issued]], list[dict[int, int]]]] = {
 @pytest.mark.parametrize("case", DEFERRED)
 def test_a_collective_within_a_longer_one(case: str) -> None:
     ranks, expected = DEFERRED[case]
-    calls = with_deferred_ends(job_of(*ranks))
+    calls = with_deferred_ends(matched_job(*ranks))
     assert calls.by_node(calls.end_ns, np.ones(len(calls), np.bool_)) == expected
 
 
@@ -345,7 +344,7 @@ def message(
 
 def ready(*ranks: list[Issued]) -> list[dict[int, int]]:
     """The tags of ready messages by node, of each rank."""
-    calls = job_of(*ranks)
+    calls = matched_job(*ranks)
     _, tags = simulated_order(calls, common_positions(calls))
     return calls.by_node(tags, tags != ABSENT)
 
@@ -359,7 +358,7 @@ def test_a_send_that_ended_after_the_receiver_began_gets_a_ready_message(sent_un
 
 def test_a_receive_stands_where_its_send_is() -> None:
     reduced = Issued(5, 1, 80, 90)
-    calls = job_of([message(SEND, 1, 7, 0, 60), reduced], [message(RECV, 2, 7, 50, 100), reduced])
+    calls = matched_job([message(SEND, 1, 7, 0, 60), reduced], [message(RECV, 2, 7, 50, 100), reduced])
     send, first, receive, second = simulated_order(calls, common_positions(calls))[0].tolist()
     assert send == receive < first == second
 

@@ -14,14 +14,14 @@ from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.replay import replay_ranks
 from hypothesis import given, strategies as st
-from support.graphs import GraphBuilder
-from support.scaled_jobs import (
+from support.graphs import (
     ALL_GATHER,
     ALL_REDUCE,
     ALL_TO_ALL,
     BROADCAST,
     KB,
     REDUCE_SCATTER,
+    GraphBuilder,
     Rank,
     data_parallel,
     lengths,

@@ -12,14 +12,16 @@ from execgraph.converter.scaling.roles import FEW_BYTES, GROWING, WHOLE
 from execgraph.schema.columns import Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph, NodeType
-from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder
-from support.scaled_jobs import (
+from support.graphs import (
     ALL_REDUCE,
     ALL_TO_ALL,
     BROADCAST,
     FUNCTION,
     KB,
+    LAUNCH,
     PARAMETER,
+    PROGRAM_ORDER,
+    GraphBuilder,
     Rank,
     data_parallel,
     lengths,

@@ -21,7 +21,7 @@ from execgraph.converter.targets.algorithms import (
     steps_of,
 )
 from hypothesis import given, strategies as st
-from support.goal_simulator import Op, run, troubles
+from support.simulator import Op, run, troubles
 
 POWERS_ALONE = (Algorithm.ALL_REDUCE_DOUBLING, Algorithm.ALL_GATHER_DOUBLING)
 

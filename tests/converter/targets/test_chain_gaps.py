@@ -10,7 +10,7 @@ from execgraph.converter.targets import GoalOptions, for_astra_sim, write_goal
 from execgraph.converter.targets.times import chain_gaps
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.replay import parse_scale, replay_ranks, simulated_ends
-from support import goal_simulator
+from support import simulator as goal_simulator
 from support.graphs import HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 
 KERNEL = 4_000

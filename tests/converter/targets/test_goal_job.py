@@ -18,8 +18,8 @@ from execgraph.schema.columns import Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, Delay, ExecutionGraph, NodeType
 from support.generated import built_job
-from support.goal_simulator import Op, StandsStill, Waits, others, parse, run, troubles
 from support.graphs import EVENT_WAIT, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
+from support.simulator import Op, StandsStill, Waits, others, parse, run, troubles
 
 PLAIN = GoalOptions(simulator="atlahs")
 MEASURED = GoalOptions(measured_communication=True)

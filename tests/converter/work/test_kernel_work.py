@@ -13,7 +13,7 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import read_linked, write_linked
 from execgraph.tools.commands.trace_convert import summary
 from support.builder.timeline import TraceBuilder
-from support.graph_file import read_nodes
+from support.graphs import read_nodes
 from support.runs import Nodes, convert_linked, convert_run, link_run, link_without_host
 
 OPERATIONS, BYTES = 2 * 30 * 40 * 50, 4 * (1200 + 2000 + 1500)

@@ -18,8 +18,7 @@ from execgraph.schema.columns import Categorical
 from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.schema.linked import GROUP_INIT, Args, Communication, ProcessGroup
-from support.builder.layouts import boxed
-from support.builder.records import ITEM_SIZE, Tensor
+from support.builder.records import ITEM_SIZE, Tensor, boxed
 from support.builder.timeline import TraceBuilder
 
 OWN, WORLD, UNKNOWN = 1, 4, -7

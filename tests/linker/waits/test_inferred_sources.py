@@ -21,9 +21,8 @@ from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
 from execgraph.schema.reasons import Reason
 from support.builder.records import Collective
 from support.builder.timeline import TraceBuilder
-from support.effort import growth
 from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run
-from support.tables import Called, Ran, activities, calls, process
+from support.tables import Called, Ran, activities, calls, growth, process
 
 LONG = 500
 """µs after which all that was launched before is over."""

@@ -19,8 +19,7 @@ from execgraph.linker.waits.submissions import (
 )
 from execgraph.schema.columns import ABSENT, Int64
 from execgraph.schema.linked import Activities, Calls
-from support.effort import growth
-from support.tables import Called, Op, Ran, activities, calls, column, ops
+from support.tables import Called, Op, Ran, activities, calls, column, growth, ops
 
 FIRST, SECOND, OTHER = StreamKey(0, 7), StreamKey(0, 20), StreamKey(1, 7)
 CALLED = [Called(100 * number, 100 * number + 50) for number in range(6)]

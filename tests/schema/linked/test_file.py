@@ -15,11 +15,10 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, read_linked, write_linked, writer as linked_writer
 from hypothesis import given
-from support.builder.layouts import LAYOUTS
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
-from support.graph_file import read_nodes
-from support.programs import VERSIONS, Step, one_thread, play
-from support.runs import convert_linked, link_run, rich_run
+from support.graphs import read_nodes
+from support.runs import VERSIONS, Step, convert_linked, link_run, one_thread, play, rich_run
 
 
 def et_bytes(linked: LinkedTrace, path: Path) -> bytes:

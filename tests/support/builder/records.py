@@ -1,9 +1,12 @@
-"""What happened in a played run: a record per op, call, activity and wait; times are ns since the run's start."""
+"""What happened in a played run: a record per op, call, activity and wait; times are ns since the run's start.
+
+What tells the files of one PyTorch version from those of another, and what both traces say about an argument.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 FUNCTION, USER_SCOPE = 0, 7
 UNKNOWN = -1
@@ -152,3 +155,82 @@ class Collective:
     group: Group
     seq: int
     done: Event
+
+
+COMMS_DTYPE = {
+    "float": "Float",
+    "double": "Double",
+    "c10::Half": "Half",
+    "c10::BFloat16": "BFloat16",
+    "long int": "Long",
+    "int": "Int",
+    "bool": "Bool",
+}
+
+
+class Layout(NamedTuple):
+    schema: str
+    flat: bool = False  # node keys at top level instead of in `attrs`
+    integer_us: bool = False  # device times in whole µs since the epoch, with no base
+    record_function_id: bool = True
+    comms_attributes: bool = True  # collective attributes on host nodes, `process_group:init` nodes
+    strides: bool = True
+    tensor_range: bool = True
+    sequence_tuple: bool = True  # record_param_comms has (seq, is_p2p)
+    async_flag: bool = True  # and at its end whether anybody waits for it
+    group_address: bool = False  # and for its group where that lies in memory
+    unlinked_external_id: bool = False  # GPU rows without an op repeat the correlation
+    sync_tid: int = 1
+
+    @property
+    def origin_us(self) -> float:
+        """Where a run's time 0 is on the device trace's clock; between two µs where times are more exact than that."""
+        return 1_700_000_000_000_000 if self.integer_us else 4_000_000_000.5
+
+
+EPOCH: dict[str, Any] = {"integer_us": True, "record_function_id": False, "unlinked_external_id": True, "sync_tid": -1}
+BEFORE_2_6 = {"tensor_range": False, "sequence_tuple": False, "async_flag": False}
+LAYOUTS = {
+    "2.1": Layout("1.0.1", flat=True, group_address=True, comms_attributes=False, strides=False, **BEFORE_2_6, **EPOCH),
+    "2.2": Layout(
+        "1.0.2-chakra.0.0.4", group_address=True, comms_attributes=False, strides=False, **BEFORE_2_6, **EPOCH
+    ),
+    "2.3": Layout("1.0.2-chakra.0.0.4", comms_attributes=False, strides=False, **BEFORE_2_6, **EPOCH),
+    "2.4": Layout("1.1.0-chakra.0.0.4", strides=False, unlinked_external_id=True, sync_tid=-1, **BEFORE_2_6),
+    "2.5": Layout("1.1.1-chakra.0.0.4", **BEFORE_2_6),
+    "2.7": Layout("1.1.1-chakra.0.0.4", async_flag=False),
+    "2.13": Layout("1.1.1-chakra.0.0.4"),
+}
+
+
+class Boxed(NamedTuple):
+    value: Any
+    shape: Any
+    type: str
+    strides: Any
+
+
+def boxed(argument: Any) -> Boxed:
+    """One argument as the host trace shows it: a tensor, a number, a string, None, a list or a tuple."""
+    if isinstance(argument, Tensor):
+        place = [argument.id, argument.storage, argument.offset]
+        value = [*place, argument.elements, argument.item_size, argument.device]
+        strides = _contiguous_strides(argument.shape) if argument.strides is None else list(argument.strides)
+        return Boxed(value, list(argument.shape), f"Tensor({argument.dtype})", strides)
+    if isinstance(argument, list | tuple):
+        parts = [boxed(element) for element in argument]
+        values, shapes, types, strides = ([part[column] for part in parts] for column in range(4))
+        kind = "Tuple" if isinstance(argument, tuple) else "GenericList"
+        return Boxed(values, shapes, f"{kind}[{','.join(types)}]", strides)
+    if argument is None:
+        return Boxed("<None>", [], "None", [])
+    return Boxed(argument, [], {bool: "Bool", int: "Int", float: "Double", str: "String"}[type(argument)], [])
+
+
+def _contiguous_strides(shape: Sequence[int]) -> list[int]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step *= size
+    return strides

@@ -21,10 +21,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from support.builder.device import device_trace
-from support.builder.host import host_trace
-from support.builder.layouts import LAYOUTS
 from support.builder.records import (
+    LAYOUTS,
     USER_SCOPE,
     Activity,
     Call,
@@ -38,6 +36,7 @@ from support.builder.records import (
     Sync,
     Tensor,
 )
+from support.builder.traces import device_trace, host_trace
 
 ALL_STREAMS = -1
 CALL_US = 4

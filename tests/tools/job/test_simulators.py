@@ -25,12 +25,9 @@ from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
 from execgraph.tools.job import Simulation, network_text, poor_fit, poor_goal_fit, write_astra_sim_files
 from execgraph.tools.job.job_plan import ExcessTime, complete_transfers, excess_times
 from execgraph.tools.replay import configuration_of, simulate_ranks
-from support.for_simulator import ACROSS, RANKS, WITHIN, two_networks
-from support.goal_simulator import Waits, others, parse, run, troubles
-from support.graph_file import read_nodes
-from support.graphs import training_step
-from support.matched_calls import Issued, job_of
-from support.simulator import Generation, read_files, simulate as simulate_files
+from support.for_simulator import ACROSS, RANKS, WITHIN, Issued, matched_job, two_networks
+from support.graphs import read_nodes, training_step
+from support.simulator import Generation, Waits, others, parse, read_files, run, simulate as simulate_files, troubles
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -303,7 +300,7 @@ def entry(matched: int, start_ns: int, end_ns: int, size: int = KB, **more: Any)
 
 
 def excess(*ranks: list[Issued], order: list[int] | None = None, network: Network = NETWORK) -> list[ExcessTime]:
-    calls = job_of(*ranks)
+    calls = matched_job(*ranks)
     positions = np.array([position for rank in ranks for position in order or range(len(rank))], np.int64)
     return excess_times(calls, positions, complete_transfers(calls, calls.node < 0), network)
 

@@ -1,15 +1,22 @@
-"""Runs of very many threads, devices, streams, groups or names: the effort grows linearly with what was recorded."""
+"""Runs of very many threads, devices, streams, groups or names: the effort grows linearly with what was recorded.
+
+Names of process groups for a simulator, by the effort that they take.
+
+The order of every two groups that share several ranks, beside a reference that looks at all pairs.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.ranks import Calls, Group, Matching
+from execgraph.converter.ranks import Calls, Group, Groups, Matching, ranks_of
 from execgraph.converter.scaling.roles import group_uses
 from execgraph.converter.targets import separate_messages
+from execgraph.converter.targets.communication import name_groups
 from execgraph.converter.timeline.delays import _busy
 from execgraph.linker.communication.transfers import thread_gaps
 from execgraph.linker.modules import forward_ops
@@ -24,14 +31,15 @@ from execgraph.tools.analyses import AnalysisOptions, RankTrace
 from execgraph.tools.analyses.critical_path import step_breakdown
 from execgraph.tools.analyses.device_time import communication_computation_overlap, kernel_breakdown, temporal_breakdown
 from execgraph.tools.analyses.overlay import _within_rows
+from execgraph.tools.job.rank_comms import _digest, _orders
 from execgraph.tools.replay import Kernels, roofs
 from execgraph.tools.replay.player import Problem, Slots, play
 from execgraph.tools.replay.workload import SlotPool
+from hypothesis import given, strategies as st
 from support import references
-from support.effort import Counted, counting_columns, growth
-from support.graphs import GraphBuilder
+from support.graphs import LAUNCH, GraphBuilder
 from support.references import COMMUNICATION, COMPUTATION, MEMORY, Act, Call, linked_of
-from support.tables import Called, Op, Ran, activities, calls, ops
+from support.tables import Called, Counted, Op, Ran, activities, calls, counting_columns, growth, ops
 
 Work = Callable[[], object]
 
@@ -183,3 +191,60 @@ WORKS = {
 @pytest.mark.parametrize("name", WORKS)
 def test_the_effort_grows_with_the_rows_and_not_with_their_square(name: str) -> None:
     assert growth(WORKS[name], 50) < 2.5
+
+
+class Ranks(tuple[int, ...]):
+    """A rank list whose comparisons count, as they are calls."""
+
+    __hash__ = tuple.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return tuple.__eq__(self, other)  # type: ignore[arg-type]
+
+
+def many_groups(count: int) -> Callable[[], object]:
+    g = GraphBuilder()
+    op = g.host("op", 0, 10)
+    for number in range(count):
+        g.activity("nccl", 10 + number, 1, type=NodeType.COMM_COLL, after=[(op, LAUNCH)])
+    graph: Any = g.build()
+    lists = [Ranks((0, rank)) for rank in range(1, count + 1)]
+    of_node = np.cumsum(graph.type == NodeType.COMM_COLL) - 1
+    return lambda: name_groups(graph, Groups(lists, of_node, {}), None, None)
+
+
+def test_the_effort_grows_with_the_groups_and_not_with_their_square() -> None:
+    assert growth(many_groups, 50) < 2.5
+
+
+RANKS = st.sampled_from(["0", "0-1", "0,2", "0-3", "1-2", "0-7:7", ""])
+
+
+def reference(groups: list[Group], in_order: list[Group]) -> list[tuple[int, int, str]]:
+    members = [{*ranks_of(group.ranks)} for group in groups]
+    return [
+        (one, other, _digest(group == groups[one] for group in in_order if group in (groups[one], groups[other])))
+        for one, other in permutations(range(len(groups)), 2)
+        if len(members[one] & members[other]) > 1 and (one < other or groups[one].ranks == groups[other].ranks)
+    ]
+
+
+@given(st.lists(st.builds(Group, RANKS, st.sampled_from("ab"), st.just("")), max_size=6, unique=True), st.data())
+def test_groups_that_share_several_ranks_have_an_order(groups: list[Group], data: st.DataObject) -> None:
+    in_order = data.draw(st.lists(st.sampled_from(groups), max_size=9)) if groups else []
+    assert _orders(groups, in_order) == reference(groups, in_order)
+
+
+def groups_of_two(count: int) -> Callable[[], object]:
+    groups = [Group(f"0,{rank}", str(rank), "") for rank in range(1, count)]
+    return lambda: _orders(groups, groups)
+
+
+def overlapping_groups(count: int) -> Callable[[], object]:
+    groups = [Group(f"0,{rank}-{rank + 2}", str(rank), "") for rank in range(1, count)]
+    return lambda: _orders(groups, groups)
+
+
+def test_the_effort_of_orders_grows_with_the_groups_and_not_with_their_square() -> None:
+    assert growth(groups_of_two, 50) < 2.5
+    assert growth(overlapping_groups, 50) < 2.5
