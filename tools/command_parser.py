@@ -143,6 +143,7 @@ class CommandParser(argparse.ArgumentParser):
             del words[0]
         self._refuse_unknown_options(words)
         options, unused = self.parse_known_intermixed_args(words, namespace)
+        options.prog = self.prog
         if unused:
             self.error(f"unexpected argument {unused[0]!r}")
         if self._input:

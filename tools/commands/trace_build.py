@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from ...converter.targets import GoalReport
     from ..job import BuildReport, BuiltJob
 
-NAME = "trace-build"
-
 
 @command(
-    NAME,
+    "trace-build",
     "Builds the execution graphs of a whole job: finds the host and device trace of every rank in a folder, links and\n"
     "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what changed.",
     "traces -o graphs --jobs 8",
@@ -46,9 +44,9 @@ def main(options: argparse.Namespace) -> int:
         check_simulators_read(options.output)
     begun = time.monotonic()
     job = _build(options)
-    _print_report(job, options.json)
+    _print_report(job, options)
     if options.output.resolve() in (Path(path).resolve() for path in options.inputs):
-        log_notes(NAME, [f"{options.output}: holds the traces, too; give the graphs a folder of their own"])
+        log_notes(options.prog, [f"{options.output}: holds the traces, too; give the graphs a folder of their own"])
     report = job.report
     built = sum(rank.status == BUILT for rank in report.ranks)
     ranks = f"{built} of {len(report.ranks)} ranks" if report.ranks else "no rank was built"
@@ -116,7 +114,7 @@ def _build(options: argparse.Namespace) -> "BuiltJob":
     )
 
 
-def _print_report(job: "BuiltJob", as_json: bool) -> None:
+def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
     """Prints a line for each rank and everything that the report says of all ranks."""
     from ...schema.graph import Change
     from ..job import poor_goal_fit, table, time_lines
@@ -126,7 +124,7 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
     for rank in report.ranks:
         read = " and ".join(file.file for file in (rank.host, rank.device) if file)
         log.debug(f"rank {rank.rank}: {rank.status} from {read}")
-    if as_json:
+    if options.json:
         print_json(to_builtins(report))
     if report.ranks:
         log.info(table(report.ranks, job.unchanged))
@@ -139,16 +137,18 @@ def _print_report(job: "BuiltJob", as_json: bool) -> None:
     for line in (*time_lines(report), *(_goal_lines(report.goal) if report.goal else ())):
         log.info(line)
     if report.goal and (warning := poor_goal_fit(report.goal)):
-        log.warning(f"{NAME}: warning: {warning}")
+        log.warning(f"{options.prog}: warning: {warning}")
     stale = [summary_line("stale", sentence) for sentence in job.stale]
     for line in (*format_counts("skipped", report.skipped), *stale):
         log.info(line)
     unrecorded = sorted(rank.rank for rank in report.ranks if rank.lacks_sync_records)
-    log_notes(NAME, [*report.all_notes, *([f"rank {ranges(unrecorded)}: {UNRECORDED_WAITS}"] if unrecorded else [])])
+    log_notes(
+        options.prog, [*report.all_notes, *([f"rank {ranges(unrecorded)}: {UNRECORDED_WAITS}"] if unrecorded else [])]
+    )
     for disagreement in report.disagreements:
-        log.warning(f"{NAME}: ranks disagree: {disagreement}")
+        log.warning(f"{options.prog}: ranks disagree: {disagreement}")
     for failure in report.all_failures:
-        log.error(f"{NAME}: error: {failure}")
+        log.error(f"{options.prog}: error: {failure}")
 
 
 def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> None:
@@ -161,7 +161,7 @@ def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> Non
     log.info(summary_line("network", network_text(report.network, simulation, rank_count)))
     if warning := poor_fit(report.network, simulation, lacks_members=lacks_members(report)):
         log.warning(
-            f"{NAME}: warning: {warning}; --replay or --target goal --measured-communication keeps measured lengths"
+            f"{options.prog}: warning: {warning}; --replay or --target goal --measured-communication keeps measured lengths"
         )
     log.info(summary_line("simulate", simulator_command(options.output, rank_count)))
 

@@ -35,14 +35,8 @@ def main(options: argparse.Namespace) -> None:
         run = simulate(job)
         makespans = makespans_of(run.job, scalings)
     with step("write traces"):
-        files = write_traces(
-            run,
-            options.output,
-            sync_records=options.sync_records,
-            stacks=options.stacks,
-            compress=options.compress,
-            makespans=makespans,
-        )
+        settings = {name: getattr(options, name) for name in ("sync_records", "stacks", "compress")}
+        files = write_traces(run, options.output, makespans=makespans, **settings)
     if options.json:
         figures = {"ranks": job.ranks, "events": run.events, "makespan_ns": run.makespan_ns, "makespans_ns": makespans}
         names = {"job": job.name, "seed": job.seed, "machine": asdict(job.machine)}

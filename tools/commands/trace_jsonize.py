@@ -7,11 +7,11 @@ from ..command import WrongUsage, log, log_notes, print_json, progress_bar
 from ..command_parser import Inputs, Output, command
 from ..option_kinds import ends_as
 
-NAME = "trace-jsonize"
+FORMS = {".et": "et", ".json": "json"}
 
 
 @command(
-    NAME,
+    "trace-jsonize",
     "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the same "
     "bytes.",
     "graph.0.et -o graph.0.json",
@@ -34,7 +34,7 @@ def main(options: argparse.Namespace) -> None:
     what = f"to {'json' if to_json else 'et'}"
     with progress_bar(what, total) as on_progress, reading(path, expected, by_option):
         converted = convert(path, output, on_progress)
-    log_notes(NAME, converted.notes)
+    log_notes(options.prog, converted.notes)
     if options.json:
         print_json({"output": output, "nodes": converted.nodes, "bytes": converted.bytes})
     log.info(f"{output}: {converted.nodes} nodes, {converted.bytes} bytes")
@@ -44,16 +44,12 @@ def _form_to_write(source: str, target: str, given: str | None) -> str:
     """Returns the form that is given, or else what the names of the files say."""
     from ..recognise import InputKind, wrong_kind
 
-    of_source, of_target = (Path(name.removesuffix(".gz")).suffix.removeprefix(".") for name in (source, target))
-    is_known = [form in ("et", "json") for form in (of_source, of_target)]
-    if given or (is_known[1] and of_source != of_target):
-        return given or of_target
-    if is_known[0] and not is_known[1]:
-        return "et" if of_source == "json" else "json"
+    of_source, of_target = (FORMS.get(Path(name.removesuffix(".gz")).suffix, "") for name in (source, target))
+    if given or of_source != of_target:
+        return given or of_target or ("et" if of_source == "json" else "json")
     if problem := wrong_kind(Path(source), InputKind.GRAPH) and wrong_kind(Path(source), InputKind.GRAPH_JSON):
         raise WrongUsage(problem)
-    if is_known[0]:
-        raise WrongUsage(
-            f"{source} and {target} are both .{of_source} by their names; give --to to convert all the same"
-        )
+    if of_source:
+        both = f"{source} and {target} are both .{of_source} by their names"
+        raise WrongUsage(f"{both}; give --to to convert all the same")
     raise WrongUsage("the file names do not say what to write; give --to et or --to json")

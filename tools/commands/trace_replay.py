@@ -18,11 +18,9 @@ from ..command_parser import Inputs, command
 from ..recognise import InputKind, reading
 from ..terminal import print_text
 
-NAME = "trace-replay"
-
 
 @command(
-    NAME,
+    "trace-replay",
     "Replays execution graphs and compares the replay with the measured run. With --scale it predicts a changed run.",
     "graphs --scale 'gemm=0.5' --timeline replay.json.gz",
     Inputs(
@@ -42,7 +40,7 @@ def main(options: argparse.Namespace) -> None:
         for path in (replays.graph_files(Path(source)) if Path(source).is_dir() else [source])
     ]
     graphs = [_read(path) for path in progress(paths, "reading", unit="graph")]
-    log_notes(NAME, (note for graph in graphs for note in graph.notes))
+    log_notes(options.prog, (note for graph in graphs for note in graph.notes))
     # the order in which they are given makes no difference
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
     reason = replays.why_not_one_job(graphs)
@@ -68,7 +66,7 @@ def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> No
         recording = replays.recording_of(job, replays.replay_job(job) if scale else replayed)
         without = replays.without_profiler(job, recording, scale) if scale else ""
     if not scale and (reason := replays.off_by_target(replayed)):
-        log_notes(NAME, [f"{reason}; --simulator {ASTRA_SIM} says when that simulator finishes each rank"])
+        log_notes(options.prog, [f"{reason}; --simulator {ASTRA_SIM} says when that simulator finishes each rank"])
     if options.output:
         from ..view import write_timeline
 
@@ -87,6 +85,6 @@ def _simulate(paths: Sequence[str], graphs: Sequence[ExecutionGraph], options: a
 
     configuration, unknown = configuration_of(paths)
     if unknown:
-        log_notes(NAME, [f"{unknown}: each rank is played alone, as in replay mode"])
+        log_notes(options.prog, [f"{unknown}: each rank is played alone, as in replay mode"])
     result = simulate_ranks(graphs, configuration)
     print_json(msgspec.to_builtins(result)) if options.json else print_text(describe_simulated(result))

@@ -15,11 +15,9 @@ from ..options import chosen_for
 from ..recognise import InputKind, reading
 from ..terminal import print_text, summary_line
 
-NAME = "trace-report"
-
 
 @command(
-    NAME,
+    "trace-report",
     "Says what limits a run over all its ranks, by how much, and what to do, with the tables behind the answer.\n"
     "Without an option for output it prints the verdict, the findings and one table.",
     "traces -o report.html --scale 'class:computation=0.5'",
@@ -38,7 +36,7 @@ def main(options: argparse.Namespace) -> None:
     if options.output:
         require("report", "--output")
     report = _compare(options) if options.diff else _analyse(options, analysis)
-    log_notes(NAME, report.notes)
+    log_notes(options.prog, report.notes)
     if options.output:
         page = reports.render(report).encode("utf-8", "replace")
         with open_output(options.output) as stream:
@@ -105,13 +103,8 @@ def _analyse(options: argparse.Namespace, analysis: AnalysisOptions) -> reports.
     for path in map(str, options.captures):
         with reading(path, InputKind.DEVICE):
             captures += read_captures(path)
-    request = reports.ReportRequest(
-        options.only,
-        [replace(scale, peaks=analysis.peaks) for scale in options.changes],
-        bool(options.output),
-        options.perfetto or "",
-        replace(analysis, captures=captures),
-        Window(**chosen_for("Window", options)),
-        options.modules,
-    )
+    scales = [replace(scale, peaks=analysis.peaks) for scale in options.changes]
+    outputs = bool(options.output), options.perfetto or ""
+    window, analysis = Window(**chosen_for("Window", options)), replace(analysis, captures=captures)
+    request = reports.ReportRequest(options.only, scales, *outputs, analysis, window, options.modules)
     return reports.report_on(_sources(options, [Path(path) for path in options.inputs]), request, progress)

@@ -12,11 +12,9 @@ from ..options import REFUSED
 from ..terminal import print_text, summary_line
 from ..workers import runner
 
-NAME = "trace-scale"
-
 
 @command(
-    NAME,
+    "trace-scale",
     "Makes graphs of the same program on more ranks, or fewer, from the graphs of a traced job. Copies of the job join "
     "its\ndata-parallel groups. Members wait for each other in a collective as they did. Its transfer takes a latency "
     "for each\nstep and a time for each byte, fitted to the job's collectives.",
@@ -50,11 +48,11 @@ def main(options: argparse.Namespace) -> None:
         print_json(msgspec.to_builtins(report))
     else:
         print_text("\n".join(lines(report)))
-    log_notes(NAME, report.notes)
+    log_notes(options.prog, report.notes)
     log.info(f"{time.monotonic() - begun:.1f} s; see {options.output / SCALE_REPORT}")
     if report.network:
         simulation, fitted = simulation_of(growth), report.network
         log.info(summary_line("network", network_text(fitted, simulation, report.scaled_ranks)))
         if warning := poor_fit(fitted, simulation, lacks_members=bool(report.stand_ins)):
-            log.warning(f"{NAME}: warning: {warning}; give --latency and --bandwidth")
+            log.warning(f"{options.prog}: warning: {warning}; give --latency and --bandwidth")
         log.info(summary_line("simulate", simulator_command(options.output, report.scaled_ranks)))

@@ -6,11 +6,9 @@ from ..command import WrongUsage, log, log_notes, naming, step
 from ..command_parser import Inputs, Output, command
 from ..options import FORMS, form_of
 
-NAME = "trace-view"
-
 
 @command(
-    NAME,
+    "trace-view",
     "Draws an execution graph or a part of it. An .svg shows the data flow of a step by module and op, or lanes over\n"
     "time. A .dot is for Graphviz, and a .graphml has all attributes.",
     "graph.0.et -o graph.svg --step 2 --module Block_0",
@@ -30,19 +28,12 @@ def main(options: argparse.Namespace) -> None:
     path = options.inputs[0]
     with step("read graph"), reading(path, InputKind.GRAPH):
         graph = read_et(path)
-    log_notes(NAME, graph.notes)
-    selection = Selection(
-        centre=options.around,
-        hops=options.hops,
-        step=options.step,
-        module=options.module,
-        op=options.op,
-        streams=tuple(options.streams),
-        time_us=options.time_us,
-    )
+    log_notes(options.prog, graph.notes)
+    what = options.step, options.module, options.op, tuple(options.streams), options.time_us
+    selection = Selection(options.around, options.hops, *what)
     with naming(path):
         viewed = select(graph, selection, options.output, options.picture or "")
-    log_notes(NAME, filter(None, [viewed.note]))
+    log_notes(options.prog, filter(None, [viewed.note]))
     with step("write"):
         write_view(graph, viewed, options.output)
     seen = viewed.seen
