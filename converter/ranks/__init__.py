@@ -61,7 +61,6 @@ from .network import (
     Network as Network,
     Transfer as Transfer,
     TwoDimensions as TwoDimensions,
-    UsedNetwork as UsedNetwork,
     carried_excess as carried_excess,
     fitted_factors as fitted_factors,
     fitted_network as fitted_network,

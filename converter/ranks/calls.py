@@ -108,9 +108,7 @@ class Calls:
 
 
 def awaits_all(kind: Int64) -> Bool:
-    """Returns for which kinds no member can end before all have begun: those without a root; not for messages and
-    unknown kinds, -1.
-    """
+    """Returns for which kinds no member ends before all have begun: those without a root; not for -1 (unknown)."""
     return np.asarray((kind >= 0) & ~np.isin(kind, ROOTED))
 
 
@@ -291,9 +289,7 @@ class MatchedTimes(NamedTuple):
 
 
 def begin_of_ranks(ranks: int, times: MatchedTimes) -> Int64:
-    """Returns when each of so many ranks began, in ns; the earliest of those that share matches is 0. O(m log m) in the
-    rows.
-    """
+    """Returns when each rank began, in ns; the earliest of those that share matches is 0. O(m log m) in the rows."""
     begin, component = np.zeros(ranks, np.int64), np.arange(ranks)
     for rank, peer, later in _differences(times):
         if component[rank] != component[peer]:

@@ -116,9 +116,7 @@ READINGS: tuple[Reading, ...] = (
 
 
 class GroupNames:
-    """The groups of a rank as other ranks can know them: addresses mean nothing elsewhere, but all make their groups in
-    one order.
-    """
+    """The groups of a rank as others know them: addresses mean nothing elsewhere, but the order of making does."""
 
     def __init__(self) -> None:
         self._group_of_name: dict[tuple[tuple[int, ...], str], Group] = {}

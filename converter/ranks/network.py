@@ -277,15 +277,6 @@ class TwoDimensions(msgspec.Struct, frozen=True):
     direct: bool
 
 
-class UsedNetwork(NamedTuple):
-    """The links of each dimension of a network, how all-to-alls go, and how well that fits how many sizes."""
-
-    links: tuple[Link, ...]
-    direct: bool
-    sizes: int
-    fit_error_pct: float | None
-
-
 class Network(msgspec.Struct, frozen=True):
     """A switch: `bandwidth_gib_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`.
 
@@ -308,14 +299,17 @@ class Network(msgspec.Struct, frozen=True):
     two_dimensions: TwoDimensions | None = None
     one_because: str = ""
 
-    def used(self, ranks: int, bandwidth_gib_s: float | None = None, latency_ns: float | None = None) -> UsedNetwork:
-        """Returns the network for so many ranks: as fitted, or of one dimension with what is given."""
+    def used(
+        self, ranks: int, bandwidth_gib_s: float | None = None, latency_ns: float | None = None
+    ) -> "tuple[tuple[Link, ...], Network | TwoDimensions]":
+        """Returns the links of each dimension for so many ranks, and how well they fit: as fitted, or of one dimension
+        with what is given.
+        """
         two, bandwidth, latency = self.two_dimensions, bandwidth_gib_s, latency_ns
         if two and bandwidth is None and latency is None:
-            return UsedNetwork((two.within, two.across), two.direct, two.sizes, two.fit_error_pct)
+            return (two.within, two.across), two
         bandwidth = self.bandwidth_gib_s if bandwidth is None else bandwidth
-        link = Link(ranks, bandwidth, self.latency_ns if latency is None else latency)
-        return UsedNetwork((link,), self.direct, self.sizes, self.fit_error_pct)
+        return (Link(ranks, bandwidth, self.latency_ns if latency is None else latency),), self
 
 
 def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
@@ -405,9 +399,9 @@ def network_time_ns(network: Network, transfer: Transfer) -> float | None:
     """Returns how long the fitted network takes for a transfer of known ranks; None for a kind without an algorithm."""
     if transfer.kind not in STEPS:
         return None
-    links, direct, *_ = network.used(transfer.members)
+    links, fit = network.used(transfer.members)
     node = links[0].ranks if len(links) == 2 else 0
-    cost = costs([transfer], node, node * links[-1].ranks, direct)
+    cost = costs([transfer], node, node * links[-1].ranks, fit.direct)
     return float(
         sum(
             2 * steps * link.latency_ns + moved / link.bandwidth_gib_s / GIB * 1e9

@@ -195,9 +195,7 @@ def _sources(traced: Sequence[int], missing: Sequence[int], first_traced: int) -
 
 
 def _stand_in(traced: RankFacts, rank: int) -> RankFacts:
-    """Returns the facts of a missing rank, which does what a traced one does. Raises DataError where there is no group
-    in place of one of its groups.
-    """
+    """Returns the facts of a missing rank, which does what a traced one does. Raises DataError where it cannot."""
     distance, calls = rank - traced.rank, traced.calls
     groups, is_moved = list[Group](), list[bool]()
     for group in calls.groups:

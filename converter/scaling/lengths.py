@@ -141,9 +141,7 @@ def _completed(transfers: Sequence[Transfer], step_ns: float | None, byte_ns: fl
 
 
 def _solved(transfers: Sequence[Transfer], sure: float) -> Line | None:
-    """Returns the line by least squares of relative errors, if both of its factors are above so many times their
-    standard error.
-    """
+    """Returns the line of least relative squares, if both of its factors are above `sure` standard errors."""
     relative = _relative(transfers)
     scale = np.abs(relative).max(axis=0)
     if not scale.all():
@@ -169,9 +167,7 @@ def shard(size: int, role: GroupRole, kind: int, members: int) -> int:
 
 
 def sizes(rank: RankFacts, group: Int64, roles: list[GroupRole], new_members: list[int]) -> tuple[Int64, int]:
-    """Returns the new size of each call, and how many calls gather data that may not be shards, which
-    keep their size.
-    """
+    """Returns each call's new size, and how many gather what may not be shards, which keep their size."""
     size, undivided = rank.calls.size.copy(), 0
     # an all-gather of nothing, or of fewer bytes than its data set is split into, never ends in ASTRA-sim
     least = LEAST_BYTES if rank.target == ASTRA_SIM else 1

@@ -201,9 +201,7 @@ def roles_of(
 
 
 def _listing(uses: Sequence[GroupUse], is_alone: bool | None = None) -> str:
-    """Returns the groups in words, groups that are alike once; and why none is recognised, if it is known whether they
-    are alone.
-    """
+    """Returns the groups in words, alike ones once; and why none is recognised, if `is_alone` is known."""
     alike = defaultdict[str, list[GroupUse]](list)
     for use in uses:
         # the first of the reasons
@@ -267,9 +265,7 @@ def _reasons_against(use: GroupUse, is_alone: bool) -> Iterator[str]:
 
 
 def _check(joined: Sequence[GroupUse], ranks: int) -> None:
-    """Raises DataError unless every rank is in a joined group, these are nested, and their collectives work for any
-    number of ranks.
-    """
+    """Raises DataError unless joined groups hold every rank, are nested, and work for any number of ranks."""
     for use in joined:
         if wrong := use.kinds - {*GROWING}:
             kinds = kinds_text(wrong) or "a collective of unknown type"

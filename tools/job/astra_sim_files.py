@@ -6,11 +6,11 @@ Says of the network in it what its figures are, and whether it describes the job
 import json
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...converter.ranks import Network, UsedNetwork, links_text, ranks_of
+from ...converter.ranks import Link, Network, TwoDimensions, links_text, ranks_of
 from ...converter.targets import GoalReport, Roofline, idle_rank
 from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS
 from ...schema.errors import Remedy
@@ -49,10 +49,9 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
         with Path(f"{output_dir / GRAPHS}.0.et").open("rb") as graph, open_output(f"{folder / GRAPHS}.0.et") as out:
             shutil.copyfileobj(graph, out)
         idle_rank(1).write(f"{folder / GRAPHS}.1.et")
-    network = _used(fitted, simulation, max(ranks, 2))
-    links = network.links
+    links, fit = _used(fitted, simulation, max(ranks, 2))
     files = {
-        "system.json": json.dumps(_system(network, simulation), indent=1) + "\n",
+        "system.json": json.dumps(_system(len(links), fit.direct, simulation), indent=1) + "\n",
         "network.yml": f"topology: {_listed('Switch' for _ in links)}\n"
         f"npus_count: {_listed(link.ranks for link in links)}\n"
         f"bandwidth: {_listed(link.bandwidth_gib_s for link in links)}  # 2**30 bytes/s of each link\n"
@@ -64,7 +63,9 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
             out.write(text.encode())
 
 
-def _used(fitted: Network | None, simulation: Simulation, ranks: int) -> UsedNetwork:
+def _used(
+    fitted: Network | None, simulation: Simulation, ranks: int
+) -> tuple[tuple[Link, ...], Network | TwoDimensions]:
     return (fitted or Network()).used(ranks, simulation.bandwidth_gib_s, simulation.latency_ns)
 
 
@@ -86,12 +87,12 @@ def _listed(values: Iterable[object]) -> str:
     return f"[ {', '.join(map(str, values))} ]"
 
 
-def _system(network: UsedNetwork, simulation: Simulation) -> dict[str, object]:
+def _system(dimensions: int, direct: bool, simulation: Simulation) -> dict[str, object]:
     """Returns system.json: one chunk at a time, no cost but the network's, and endpoints of 1 ns (0 stops its clock).
 
     In roofline mode memory is the device's, which adding up in collectives waits for, too.
     """
-    peaks, dimensions = simulation.roofline, len(network.links)
+    peaks = simulation.roofline
     return {
         "scheduling-policy": "LIFO",
         "endpoint-delay": 1,
@@ -100,7 +101,7 @@ def _system(network: UsedNetwork, simulation: Simulation) -> dict[str, object]:
         "all-reduce-implementation": ["ring"] * dimensions,
         "all-gather-implementation": ["ring"] * dimensions,
         "reduce-scatter-implementation": ["ring"] * dimensions,
-        "all-to-all-implementation": ["direct" if network.direct else "ring"] * dimensions,
+        "all-to-all-implementation": ["direct" if direct else "ring"] * dimensions,
         "collective-optimization": "localBWAware",
         "local-mem-bw": peaks.memory_gb_s if peaks else 100000,
         "boost-mode": 0,
@@ -111,8 +112,8 @@ def _system(network: UsedNetwork, simulation: Simulation) -> dict[str, object]:
 
 def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> str:
     """Returns the bandwidth and latency that network.yml has for so many ranks, and where they are from."""
-    used = _used(fitted, simulation, ranks)
-    link = links_text(used.links)
+    links, used = _used(fitted, simulation, ranks)
+    link = links_text(links)
     if simulation.replay:
         return "not used, as every node takes its recorded time"
     if ranks == 1:
@@ -122,7 +123,7 @@ def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> 
         return f"{link}, as given"
     if fitted is None or not fitted.transfers:
         return f"{link}; no collective or message was measured to fit a network to"
-    why = "; ".join(["", *_one_network(used, fitted)]) if used.fit_error_pct is None else ""
+    why = "".join(f"; {why}" for why in _one_network(links, fitted)) if used.fit_error_pct is None else ""
     fit = f"fitted to {fitted.transfers} collectives and messages, {fit_error_text(used.fit_error_pct)}{why}"
     if any(is_given):
         return f"{link}; the {'bandwidth as given, the latency' if is_given[0] else 'latency as given, the bandwidth'} {fit}"
@@ -142,10 +143,15 @@ def poor_fit(fitted: Network | None, simulation: Simulation, *, lacks_members: b
     is_used = not simulation.replay and None in (simulation.bandwidth_gib_s, simulation.latency_ns)
     if not is_used or fitted is None:
         return None
-    used = _used(fitted, simulation, 0)
+    links, used = _used(fitted, simulation, 0)
     if (used.fit_error_pct or 0.0) <= POOR_FIT_PCT:
         return None
-    reasons = list(_reasons(used, fitted, lacks_members)) or ["its latency and bandwidth are not enough"]
+    reasons = ["members of groups are absent"] if lacks_members else []
+    if used.sizes < FEW_SIZES:
+        reasons.append(f"only {used.sizes} sizes")
+    if (repeat_pct := fitted.repeat_error_pct or 0.0) > POOR_FIT_PCT / 2:
+        reasons.append(f"transfers of one size differ by {repeat_pct:g} % from their median: they wait or share links")
+    reasons = [*reasons, *_one_network(links, fitted)] or ["its latency and bandwidth are not enough"]
     return f"the fitted network may not describe this job: {fit_error_text(used.fit_error_pct)} ({'; '.join(reasons)})"
 
 
@@ -167,20 +173,8 @@ def lacks_members(report: BuildReport) -> bool:
     return any(not present.issuperset(ranks_of(group.group.ranks)) for group in groups)
 
 
-def _reasons(used: UsedNetwork, fitted: Network, lacks_members: bool) -> Iterator[str]:
-    if lacks_members:
-        yield "members of groups are absent"
-    if used.sizes < FEW_SIZES:
-        yield f"only {used.sizes} sizes"
-    if (fitted.repeat_error_pct or 0.0) > POOR_FIT_PCT / 2:
-        yield f"transfers of one size differ by {fitted.repeat_error_pct:g} % from their median: they wait or share links"
-    yield from _one_network(used, fitted)
-
-
-def _one_network(used: UsedNetwork, fitted: Network) -> Iterator[str]:
-    """Yields why groups that may have two networks get one; nothing for others."""
-    why = fitted.one_because
-    if fitted.two_dimensions and len(used.links) != TWO:
-        why = "a given bandwidth or latency describes one"
-    if why:
-        yield f"one network for all groups, as {why}"
+def _one_network(links: Sequence[Link], fitted: Network) -> list[str]:
+    """Returns why groups that may have two networks get one; nothing for others."""
+    is_given = fitted.two_dimensions and len(links) != TWO
+    why = "a given bandwidth or latency describes one" if is_given else fitted.one_because
+    return [f"one network for all groups, as {why}"] if why else []

@@ -225,9 +225,7 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
 
 
 def time_lines(report: BuildReport) -> Iterator[str]:
-    """Yields what was added to the ranks' own activities: start offsets, host time at the end, and what collectives
-    took beyond the fitted network.
-    """
+    """Yields what was added to ranks' activities: start offsets, host time at the end, excess of collectives."""
     goal, ranks = report.goal, report.ranks
     offsets = {rank.rank: rank.target[Change.START_OFFSET] for rank in ranks if Change.START_OFFSET in rank.target}
     if goal and report.options.start_offsets:

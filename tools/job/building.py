@@ -95,9 +95,7 @@ def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
 
 
 class BuiltJob(NamedTuple):
-    """The report, the ranks whose graph was up to date, sentences about what earlier builds left, and whether anything
-    was written.
-    """
+    """The report, ranks that were up to date, sentences on what earlier builds left, and whether it is written."""
 
     report: BuildReport
     unchanged: set[int]

@@ -51,7 +51,16 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
     disagreements += _orders(
         ranks, group_names, {group for disagreement in disagreements for group in disagreement.groups}
     )
-    disagreements += [*_messages(ranks), *_overlapping(ranks)]
+    disagreements += _messages(ranks)
+    for rank, comms in ranks.items():
+        # on host threads that run several communications at once the order is unknown
+        another = next((another for another in ranks if another != rank), None)
+        if comms.overlapping and another is not None:
+            what = (
+                f"rank {rank} began {comms.overlapping} communications while its host thread was still in another one"
+            )
+            advice = "so that their order is not known; check the times in its traces"
+            disagreements.append(Disagreement((rank, another), (), f"{what}, {advice}"))
     return Findings(disagreements, _notes(ranks, members, world_size), group_names)
 
 
@@ -152,18 +161,6 @@ def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
     for pair, sentences in sorted(unmatched.items()):
         if set(pair) <= set(ranks):
             yield Disagreement(pair, (), "; ".join(sentences))
-
-
-def _overlapping(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
-    """Yields ranks whose host threads run several communications at once, so that their order is unknown."""
-    for rank, comms in ranks.items():
-        another = next((another for another in ranks if another != rank), None)
-        if comms.overlapping and another is not None:
-            what = (
-                f"rank {rank} began {comms.overlapping} communications while its host thread was still in another "
-                "one, so that their order is not known; check the times in its traces"
-            )
-            yield Disagreement((rank, another), (), what)
 
 
 def _notes(

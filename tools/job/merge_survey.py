@@ -31,9 +31,7 @@ class Ends(NamedTuple):
 
 
 def collective_ends(trace: DeviceTrace) -> tuple[Ends, int]:
-    """Returns the ends by which a rank's clock is compared, and how many communications and groups have too many
-    members to know them.
-    """
+    """Returns a rank's ends, and how many communications and groups have too many members to know them."""
     rows = trace.activities
     kernels = np.flatnonzero(is_communication_kernel(rows.name))
     kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]

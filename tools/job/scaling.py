@@ -73,9 +73,7 @@ def survey_rank(source: Path) -> RankFacts:
 
 
 def write_copies(task: CopyTask) -> tuple[int, int]:
-    """Writes the graphs of a rank's copies, one after the other; the rank's own is read once. Returns how many nodes
-    and bytes they have.
-    """
+    """Writes the graphs of a rank's copies, whose own is read once. Returns how many nodes and bytes they have."""
     graph = resized(ExecutionGraph.read(str(task.source)), task.plan.ranks[task.rank])
     size = 0
     for copy in task.copies:
@@ -270,9 +268,7 @@ def scale(
 
 
 def _graph_files(folder: Path) -> dict[int, Path]:
-    """Returns the graph of each rank. Raises DataError for graphs that a build gave times or bytes which hold for the
-    traced ranks alone.
-    """
+    """Returns the graph of each rank. Raises DataError if times or bytes in them hold for the traced ranks alone."""
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, InputKind.GRAPH))
     try:
