@@ -6,8 +6,8 @@ numbers of their matches. Everything else is a column over these calls, and `wit
 `compute_instead` apply it to a rank's graph, whose nodes are identified by id; they do not change the graphs they take.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ READY_TAGS = 1 << 30
 """The tags of ready messages begin here, above those of recorded ones."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class MatchedCalls:
     """The collectives and messages of a job, rank after rank; `offset_ns` is when each rank began on the job's clock.
 
@@ -80,10 +80,10 @@ class MatchedCalls:
         row = np.cumsum(~removed) - 1
         edges = spliced(Edges.of(NodeNumbers(self.before), NodeNumbers(self.after), 0), removed)
         kept = {name: getattr(self, name)[~removed] for name in COLUMNS}
-        return dataclasses.replace(self, **kept, before=row[edges.source], after=row[edges.target])
+        return replace(self, **kept, before=row[edges.source], after=row[edges.target])
 
 
-COLUMNS = [field.name for field in dataclasses.fields(MatchedCalls)][:-3]
+COLUMNS = [field.name for field in fields(MatchedCalls)][:-3]
 """The fields with a value for each call."""
 
 
@@ -100,14 +100,10 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
     The graph must be in topological order, with coalesced messages as separate nodes. Communication with a member or
     peer that is not simulated (rank -1) is omitted, as no other rank has to know of it.
     """
-    groups, world_size, is_message = (
-        recorded_groups(graph),
-        graph.number("world_size", -1),
-        graph.type != NodeType.COMM_COLL,
-    )
+    groups, is_message = recorded_groups(graph), graph.type != NodeType.COMM_COLL
     # the last of each list is for nodes whose group is not known, -1
     is_incomplete = np.array([*(OUTSIDE in ranks for ranks in groups.lists), False])[groups.of_node]
-    members = np.array([*map(len, groups.lists), max(world_size, 0)])[groups.of_node]
+    members = np.array([*map(len, groups.lists), max(graph.number("world_size", -1), 0)])[groups.of_node]
     lacks_end = (np.stack([graph.integers(name) for name in ("comm_src", "comm_dst")]) == OUTSIDE).any(axis=0)
     is_there = np.isin(graph.type, COMMUNICATION) & ~np.where(is_message, lacks_end, is_incomplete)
     rows = NodeNumbers(np.flatnonzero(is_there))
@@ -171,22 +167,18 @@ def _follows(graph: ExecutionGraph, rows: Int64) -> tuple[Int64, Int64]:
 def matched_calls(summaries: Sequence[CommunicationSummary]) -> MatchedCalls:
     """Returns the calls of all ranks, matched and on one clock. O(n log n) in all calls."""
     matched = match([summary.calls for summary in summaries]).matched
-    first_row = np.cumsum([0, *map(len, matched)])
+    first_row = np.cumsum([0, *map(len, matched)][:-1], dtype=np.int64).tolist()
     of_ranks = [
-        dataclasses.replace(
-            rank, rank=rank.rank + position, matched=numbers, before=rank.before + row, after=rank.after + row
-        )
-        for position, ((_, rank), numbers, row) in enumerate(
-            zip(summaries, matched, first_row[:-1].tolist(), strict=True)
-        )
+        replace(rank, rank=rank.rank + position, matched=numbers, before=rank.before + row, after=rank.after + row)
+        for position, ((_, rank), numbers, row) in enumerate(zip(summaries, matched, first_row, strict=True))
     ]
-    names = [field.name for field in dataclasses.fields(MatchedCalls)]
+    names = [field.name for field in fields(MatchedCalls)]
     calls = MatchedCalls(**{name: np.concatenate([getattr(rank, name) for rank in of_ranks]) for name in names})
     is_message = calls.type != NodeType.COMM_COLL
     times = MatchedTimes(calls.rank, calls.matched, calls.start_ns, calls.end_ns, is_message, calls.kind)
     offset = begin_of_ranks(len(summaries), times)
     start, end = calls.start_ns + offset[calls.rank], calls.end_ns + offset[calls.rank]
-    return dataclasses.replace(calls, start_ns=start, end_ns=end, offset_ns=offset)
+    return replace(calls, start_ns=start, end_ns=end, offset_ns=offset)
 
 
 def lacks_members(calls: MatchedCalls) -> Bool:
@@ -230,7 +222,7 @@ def with_deferred_ends(calls: MatchedCalls) -> MatchedCalls:
         running.append(end)
         last_rank = rank
     until[within < matches.count()] = 0
-    return dataclasses.replace(calls, end_ns=np.maximum(calls.end_ns, until[matches.number]))
+    return replace(calls, end_ns=np.maximum(calls.end_ns, until[matches.number]))
 
 
 def common_order(calls: MatchedCalls) -> list[list[int]]:
@@ -330,11 +322,11 @@ def with_values(graph: ExecutionGraph, attribute: str, values: Mapping[int, int]
         return graph
     column = graph.integers(attribute)
     column[graph.rows_of(NodeIds(np.fromiter(values, np.int64, len(values))))] = list(values.values())
-    return dataclasses.replace(graph, attributes={**graph.attributes, attribute: column})
+    return replace(graph, attributes={**graph.attributes, attribute: column})
 
 
 def compute_instead(graph: ExecutionGraph, nodes: Sequence[int]) -> ExecutionGraph:
     """Returns the graph with these nodes as computation of their measured duration."""
     types = graph.type.copy()
     types[graph.rows_of(NodeIds(np.array(nodes, np.int64)))] = NodeType.COMP
-    return dataclasses.replace(graph, type=types)
+    return replace(graph, type=types)

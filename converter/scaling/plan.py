@@ -183,9 +183,7 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
             columns = rank.calls.row[rows], group.reshape(-1), size[rows], longer_ns, rank.moved_by[rows]
             ranks[rank.rank] = RankPlan(rank.rank, rank.source, groups, *columns)
     numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
-    measured_transfers = [
-        transfer._replace(ranks=tuple(roles[group].use.members)) for transfer, group in transfers.values()
-    ]
+    measured_transfers = [transfer._replace(ranks=roles[group].use.members) for transfer, group in transfers.values()]
     return ScalePlan(rank_copies, numbering, ranks, roles, grown, measured_transfers, undivided, assumed)
 
 
@@ -291,7 +289,8 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
     distinguish messages between two ranks.
     """
     rank_plan = plan.ranks[graph.number("rank", -1)]
-    rank_copies, renumbered = plan.rank_copies, plan.rank_copies.renumbered(copy)
+    rank_copies = plan.rank_copies
+    first, renumbered = rank_copies.renumbered(0), rank_copies.renumbered(copy)
     names, lists = list[str](), dict[str, str]()
     for ranks, is_joined in rank_plan.groups:
         members = rank_copies.members(ranks, is_joined, copy)
@@ -311,9 +310,7 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
         if name in attributes:
             column = graph.integers(name)
             # all copies share one root
-            attributes[name] = np.where(
-                of_first, _renumbered(column, rank_copies.renumbered(0)), _renumbered(column, renumbered)
-            )
+            attributes[name] = np.where(of_first, _renumbered(column, first), _renumbered(column, renumbered))
     for name in COALESCED_ENDS:
         if isinstance(ends := attributes.get(name), Ragged):
             attributes[name] = Ragged(ends.starts, renumbered[ends.values])

@@ -28,13 +28,8 @@ from ...schema.graph import CollectiveType
 from ..ranks import Group, Matching, given_ranks, ranks_of, ranks_text
 from .facts import Phase, RankFacts
 
-REDUCING = (
-    CollectiveType.ALL_REDUCE,
-    CollectiveType.REDUCE,
-    CollectiveType.REDUCE_SCATTER,
-    CollectiveType.REDUCE_SCATTER_BLOCK,
-)
 SCATTERING = (CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK)
+REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, *SCATTERING)
 GATHERING = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 DATA_WORDS = {"dp", "ddp", "fsdp", "hsdp", "edp", "replicate"}
 OTHER_WORDS = {
@@ -152,12 +147,10 @@ def separated(facts: Sequence[RankFacts], matching: Matching, named: Sequence[Na
     groups, numbers = list(matching.groups), list(matching.group)
     for number, group in enumerate(matching.groups):
         kinds = [*frozenset[int]().union(*(choice.kinds for choice in named if choice.names(group)))]
-        of_ranks = [
-            (of, of == number, np.isin(rank.calls.kind, kinds)) for rank, of in zip(facts, numbers, strict=True)
-        ]
-        is_chosen = np.concatenate([chosen[of_group] for _, of_group, chosen in of_ranks])
+        calls = [(of, of == number, np.isin(rank.calls.kind, kinds)) for rank, of in zip(facts, numbers, strict=True)]
+        is_chosen = np.concatenate([chosen[of_group] for _, of_group, chosen in calls])
         if is_chosen.any() and not is_chosen.all():
-            numbers = [np.where(of_group & ~chosen, len(groups), of) for of, of_group, chosen in of_ranks]
+            numbers = [np.where(of_group & ~chosen, len(groups), of) for of, of_group, chosen in calls]
             groups.append(group)
     return replace(matching, groups=groups, group=numbers)
 
@@ -169,9 +162,7 @@ class GroupRole(NamedTuple):
     joined: str = ""
 
 
-def roles_of(
-    uses: Sequence[GroupUse], ranks: int, named: Sequence[NamedGroup] = (), has_messages: bool = False
-) -> list[GroupRole]:
+def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[NamedGroup], has_messages: bool) -> list[GroupRole]:
     """Returns the role of each group of a job of so many ranks, which may have messages as well.
 
     Raises DataError if no group is found, or if those found contradict each other or omit a rank.

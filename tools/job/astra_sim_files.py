@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...converter.ranks import Link, Network, TwoDimensions, links_text, ranks_of
+from ...converter.ranks import Link, Network, links_text, ranks_of
 from ...converter.targets import GoalReport, Roofline, idle_rank
 from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS
 from ...schema.errors import Remedy
@@ -49,7 +49,7 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
         with Path(f"{output_dir / GRAPHS}.0.et").open("rb") as graph, open_output(f"{folder / GRAPHS}.0.et") as out:
             shutil.copyfileobj(graph, out)
         idle_rank(1).write(f"{folder / GRAPHS}.1.et")
-    links, fit = _used(fitted, simulation, max(ranks, 2))
+    links, fit = (fitted or Network()).used(max(ranks, 2), *simulation[:2])
     files = {
         "system.json": json.dumps(_system(len(links), fit.direct, simulation), indent=1) + "\n",
         "network.yml": f"topology: {_listed('Switch' for _ in links)}\n"
@@ -61,12 +61,6 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
     for name, text in files.items():
         with open_output(str(folder / name)) as out:
             out.write(text.encode())
-
-
-def _used(
-    fitted: Network | None, simulation: Simulation, ranks: int
-) -> tuple[tuple[Link, ...], Network | TwoDimensions]:
-    return (fitted or Network()).used(ranks, simulation.bandwidth_gib_s, simulation.latency_ns)
 
 
 def simulator_command(output_dir: Path, ranks: int) -> str:
@@ -112,7 +106,7 @@ def _system(dimensions: int, direct: bool, simulation: Simulation) -> dict[str, 
 
 def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> str:
     """Returns the bandwidth and latency that network.yml has for so many ranks, and where they are from."""
-    links, used = _used(fitted, simulation, ranks)
+    links, used = (fitted or Network()).used(ranks, *simulation[:2])
     link = links_text(links)
     if simulation.replay:
         return "not used, as every node takes its recorded time"
@@ -143,7 +137,7 @@ def poor_fit(fitted: Network | None, simulation: Simulation, *, lacks_members: b
     is_used = not simulation.replay and None in (simulation.bandwidth_gib_s, simulation.latency_ns)
     if not is_used or fitted is None:
         return None
-    links, used = _used(fitted, simulation, 0)
+    links, used = fitted.used(0, *simulation[:2])
     if (used.fit_error_pct or 0.0) <= POOR_FIT_PCT:
         return None
     reasons = ["members of groups are absent"] if lacks_members else []

@@ -349,10 +349,8 @@ def _of_another_job(folder: Path, earlier: BuildReport | None, report: BuildRepo
     before, now = (
         {rank.device.blake2b: rank.device.file for rank in of.ranks if rank.device.blake2b} for of in (earlier, report)
     )
-    is_replaced = before and now and not before.keys() & now.keys()
-    return (
-        [f"the folder held a job of other traces, {_some([*before.values()])}; it is replaced"] if is_replaced else []
-    )
+    told = f"the folder held a job of other traces, {_some([*before.values()])}; it is replaced" if before else ""
+    return [told] if before and now and not before.keys() & now.keys() else []
 
 
 def _some(names: list[str]) -> str:

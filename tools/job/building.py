@@ -258,9 +258,8 @@ def _finish(
     except DataError as error:
         # without a common plan no graph can be what the simulator needs
         for rank in communication:
-            results[rank] = RankResult(
-                msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
-            )
+            failed = msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
+            results[rank] = RankResult(failed)
         return None, None
     write_groups(str(work.scratch / GROUPS), plan.numbers)
     groups = content_of(work.scratch / GROUPS, GROUPS)
@@ -291,10 +290,8 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
 
     @lru_cache(maxsize=2)
     def issued(rank: int) -> list[Issued]:
-        names = findings.group_names[rank]
-        return [
-            call._replace(group=call.group and names.get(call.group)) for call in issued_by(linked_rank(tasks[rank]))
-        ]
+        names, linked = findings.group_names[rank], linked_rank(tasks[rank])
+        return [call._replace(group=call.group and names.get(call.group)) for call in issued_by(linked)]
 
     for number, disagreement in enumerate(findings.disagreements):
         groups = " and ".join(group.text for group in disagreement.groups)

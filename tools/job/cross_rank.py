@@ -48,9 +48,8 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
     disagreements: list[Disagreement] = []
     for group, summaries in sorted(members.items()):
         disagreements += _disagreements_in_group(group, summaries, ranks)
-    disagreements += _orders(
-        ranks, group_names, {group for disagreement in disagreements for group in disagreement.groups}
-    )
+    disagreeing = {group for disagreement in disagreements for group in disagreement.groups}
+    disagreements += _orders(ranks, group_names, disagreeing)
     disagreements += _messages(ranks)
     for rank, comms in ranks.items():
         # on host threads that run several communications at once the order is unknown
@@ -216,18 +215,17 @@ def _cut(text: str) -> str:
 
 def first_difference(disagreement: Disagreement, issued_by: Callable[[int], Sequence[Issued]]) -> str:
     """Returns the first collective in which two ranks differ, with both sides; else what their summaries say."""
-    if not disagreement.groups:
-        return disagreement.what
-    left, right = (
-        [call for call in issued_by(rank) if call.group in disagreement.groups] for rank in disagreement.ranks
-    )
-    if len(disagreement.groups) == 1:
-        return next(_differences(disagreement, left, right), disagreement.what)
+    ranks, groups, what = disagreement
+    if not groups:
+        return what
+    left, right = ([call for call in issued_by(rank) if call.group in groups] for rank in ranks)
+    if len(groups) == 1:
+        return next(_differences(disagreement, left, right), what)
     for position, sides in enumerate(zip(left, right, strict=False), 1):
         if sides[0].group != sides[1].group:
             issued = _both_sides(disagreement, sides, [f" in {side.group.text}" for side in sides if side.group])
             return f"collective {position} of both: {issued}"
-    return disagreement.what
+    return what
 
 
 def _differences(disagreement: Disagreement, left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[str]:

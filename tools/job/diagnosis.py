@@ -204,9 +204,8 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
 
 
 def _common_folder(processes: Iterable[Inspection]) -> str:
-    folders = {
-        str(Path(path).absolute().parent) for process in processes for path in (process.device, process.host) if path
-    }
+    paths = (path for process in processes for path in (process.device, process.host) if path)
+    folders = {str(Path(path).absolute().parent) for path in paths}
     return os.path.commonpath(folders) if folders else "."
 
 

@@ -275,16 +275,11 @@ def _steps(names: Categorical) -> int:
 
 
 def _top_kernels(device: DeviceTrace, kernels: Bool) -> list[KernelTime]:
-    rows = device.activities
+    rows, names = device.activities, device.activities.name.table
     codes, time = rows.name.codes[kernels], (rows.end - rows.start)[kernels]
-    count = np.bincount(codes, minlength=len(rows.name.table))
-    total = np.bincount(codes, time.astype(np.float64), len(rows.name.table))
+    count, total = np.bincount(codes, minlength=len(names)), np.bincount(codes, time.astype(np.float64), len(names))
     longest = np.argsort(-total, kind="stable")[:KERNELS_SHOWN].tolist()
-    return [
-        KernelTime(rows.name.table[code], int(count[code]), float(total[code]) / 1000)
-        for code in longest
-        if count[code]
-    ]
+    return [KernelTime(names[code], int(count[code]), float(total[code]) / 1000) for code in longest if count[code]]
 
 
 def _groups(device: DeviceTrace) -> tuple[list[GroupCount], int]:

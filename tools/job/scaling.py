@@ -65,10 +65,9 @@ class CopyTask(NamedTuple):
 def survey_rank(source: Path) -> RankFacts:
     """Returns the facts of a graph file. Raises DataError, naming it, where it is none."""
     graph = ExecutionGraph.read(str(source), tensors=False)
-    if graph.metadata.get("rank") != int(source.name.split(".")[1]):
-        raise DataError(
-            f"{source}: its graph is of rank {graph.metadata.get('rank', 'unknown')}; build the whole job again"
-        )
+    recorded = graph.metadata.get("rank", "unknown")
+    if recorded != int(source.name.split(".")[1]):
+        raise DataError(f"{source}: its graph is of rank {recorded}; build the whole job again")
     return rank_facts(graph)
 
 
