@@ -15,10 +15,10 @@ from ...schema.errors import Remedy, Words
 from ...schema.machine import HOST_TRACE_US
 from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
+from .efficiency import matrix_products
 from .job import LEAST_PCT, Finding, Gain, Job, counted
 from .ops import HOST_PHASES
 from .rules_host import RULES as HOST_RULES
-from .rules_products import matrix_products
 from .rules_ranks import RULES as RANK_RULES, latest_begin
 
 ADD_UP = 0.9
