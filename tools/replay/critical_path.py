@@ -4,14 +4,13 @@ It goes back from the node that ends last, through the dependency that each node
 pieces add up to the makespan exactly. It goes from one rank to another through a collective or a message of both.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from ...converter.rewiring import recorded_edges
-from ...schema.columns import Categorical, Int64, Rows, group_sums
+from ...schema.columns import Int64, Rows, group_sums
 from ...schema.graph import DependencyKind, ExecutionGraph
 from .execution import Replay
 from .gathered_job import is_rooted
@@ -162,9 +161,3 @@ def crossings(replay: Replay) -> tuple[Rows, Int64, Int64]:
     # on devices a rank goes on after the transfer; on hosts each member takes its own time after the last arrival
     ends_itself = (path[before + 1] >= len(work)) & (replay.schedule.cost_ns[path[before + 1]] > 0)
     return np.where(ends_itself, node[before + 1], node[before]), rank[before], rank[before + 1]
-
-
-def crossing_names(replay: Replay) -> dict[str, int]:
-    """Returns how often the critical path goes from rank to rank by the name of what both shared, most often first."""
-    names = Categorical.joined([graph.name for graph in replay.work.graphs])
-    return dict(Counter(map(names.__getitem__, crossings(replay)[0].tolist())).most_common())

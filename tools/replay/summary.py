@@ -3,13 +3,14 @@ changed durations and what limits the gain. Times are in µs.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import ABSENT, Intervals, busy_until, group_sums, time_text
+from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, time_text
 from ...schema.graph import CollectiveType, DependencyKind
 from .changes import Bound, Matched, Scale, matched
 from .critical_path import (
@@ -18,7 +19,7 @@ from .critical_path import (
     START_OFFSET,
     UNEXPLAINED,
     UNKNOWN_START,
-    crossing_names,
+    crossings,
     pieces_of,
     time_by_kind,
 )
@@ -231,7 +232,9 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
 
 def _crossings(replay: Replay) -> list[str]:
     """Returns the line that says by what the critical path goes from rank to rank, if it does."""
-    counts = list(crossing_names(replay).items())
+    names = Categorical.joined(graph.name for graph in replay.work.graphs)
+    # by the name of what both ranks shared, most often first
+    counts = Counter(map(names.__getitem__, crossings(replay)[0].tolist())).most_common()
     shown = [f"{name.partition('(')[0]} {count:,}" for name, count in counts[:NAMES_SHOWN]]
     if others := sum(count for _, count in counts[NAMES_SHOWN:]):
         shown.append(f"others {others:,}")
