@@ -120,9 +120,8 @@ def kernel_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     times = device_times(rank)
     row, classes_at_once = np.nonzero(times.by_set * (np.arange(times.by_set.shape[1]) > 0))
     # of each set of classes that ran at once, a bit for each
-    names = [
-        " + ".join(label for bit, label in enumerate(LABELS) if bits >> bit & 1) for bits in range(1 << len(LABELS))
-    ]
+    sets = range(1 << len(LABELS))
+    names = [" + ".join(label for bit, label in enumerate(LABELS) if bits >> bit & 1) for bits in sets]
     time = times.by_set[row, classes_at_once]
     columns: Columns = {
         "device": times.device[row],

@@ -289,9 +289,8 @@ def matrix_products(job: Job) -> Iterator[Finding]:
     for position, rank in enumerate(job.ranks):
         chosen = np.flatnonzero(job.rank_of_node[node] == position)
         rows, peaks = node[chosen], recorded_peaks(rank.graph)
-        kernels = Kernels(
-            job.names.take(rows), device[rows], *(column[rows] for column in (*columns, work.duration_ns))
-        )
+        numbers = (column[rows] for column in (*columns, work.duration_ns))
+        kernels = Kernels(job.names.take(rows), device[rows], *numbers)
         compute[chosen], memory[chosen] = least_time(kernels, peaks)
         peak[chosen] = roofs(kernels, peaks)[0]
         tf32[chosen] = [1e12 * peaks[number].tf32 if number in peaks else 0.0 for number in device[rows].tolist()]

@@ -170,9 +170,8 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
         (rank, begin_us), time_us = latest_begin(job), job.unexplained_us
         share = f"{time_text(time_us)}, {100 * time_us / job.length_us:.0f} % of the run,"
         late = f"rank {rank} begins {share} after the first rank, and the traces do not show whether it or only its recording was late"
-        yield (
-            late if begin_us and begin_us >= 0.5 * time_us else f"for {share} the traces do not show what it waited for"
-        )
+        is_late = begin_us and begin_us >= 0.5 * time_us
+        yield late if is_late else f"for {share} the traces do not show what it waited for"
     idle = 100 - max(job.device_shares("compute"), default=0.0)
     if limit is NodeClass.HOST and job.is_on_device and gain.pct > idle + TOLERANCE_PCT:
         yield (

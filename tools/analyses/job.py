@@ -166,10 +166,8 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
     graph, linked, ops = rank.graph, rank.linked, rank.linked.ops
     if graph is None or not len(graph):
         return None
-    tree, node = (
-        rank.tree,
-        np.flatnonzero(~graph.is_activity & ~graph.is_delay & (graph.integers("start_time_ns") != ABSENT)),
-    )
+    has_time = graph.integers("start_time_ns") != ABSENT
+    tree, node = rank.tree, np.flatnonzero(~graph.is_activity & ~graph.is_delay & has_time)
     inner = np.full(len(graph), -1)
     inner[node] = rank.innermost_ops(graph.integers("tid")[node], (graph.start_ns + graph.duration_ns // 2)[node])
     is_aten = ops.name.where(lambda name: name.startswith(ATEN))

@@ -87,9 +87,8 @@ def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
         np.concatenate((of_ops[timed], of_calls))
         for of_ops, of_calls in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
     )
-    covered_on = {
-        thread: union(Intervals(begin[rows], until[rows])) for thread, rows in rows_of_each(of_thread).items()
-    }
+    rows_of = rows_of_each(of_thread)
+    covered_on = {thread: union(Intervals(begin[rows], until[rows])) for thread, rows in rows_of.items()}
     thread, start = graph.integers("tid"), graph.start_ns
     end = start + np.maximum(graph.duration_ns - 1, 0)
     within, nothing = np.zeros(len(graph), np.bool_), Intervals(start[:0], end[:0])

@@ -95,10 +95,8 @@ def read_rank(
     on_progress(1)
     if window != EVERYTHING:
         # those between the first start and the last end on the host of the part
-        last, time = (
-            max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls)),
-            recorded.allocations.time,
-        )
+        last = max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
+        time = recorded.allocations.time
         recorded.allocations = recorded.allocations.where((time >= span_ns(linked)[0]) & (time <= last))
     read = RankTrace(max(linked.info.rank, 0), linked, recorded=recorded, path=device_path)
     if graph:

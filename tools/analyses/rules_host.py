@@ -207,9 +207,8 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
     # it computes nothing if it returns a view of its input, by its schema, or memory without values
     schemas = Categorical.joined(rank.graph.texts("op_schema") for rank in job.ranks)
     with_schema = np.flatnonzero(chosen & (schemas.codes >= 0))
-    only_describes = heaviest.startswith(ALLOCATES) or (
-        len(with_schema) > 0 and schemas[int(with_schema[0])].endswith(VIEW)
-    )
+    is_view = len(with_schema) > 0 and schemas[int(with_schema[0])].endswith(VIEW)
+    only_describes = is_view or heaviest.startswith(ALLOCATES)
     yield Finding(
         f"{heaviest} is the heaviest op",
         job.gain(np.where(chosen, TWICE_AS_FAST, 1.0)),

@@ -149,9 +149,8 @@ def straggler(job: Job) -> Iterator[Finding]:
         f"its {node_class.label} work takes {ratio:.2f} times as long as that of the others"
         for node_class, ratio in ratios.items()
     ]
-    later = (
-        f"{time_text(awaited / 1000)} later than the others in all, at {len(meetings)} collectives without the first"
-    )
+    count = f"{len(meetings)} collectives without the first"
+    later = f"{time_text(awaited / 1000)} later than the others in all, at {count}"
     yield Finding(
         f"The other ranks wait for rank {job.ranks[slowest].rank}, whose own work takes longer",
         job.gain(np.where(is_own_work, max(1 - awaited / max(span, 1), 0.0), 1.0)),

@@ -130,9 +130,8 @@ def _dimensions(path: Path) -> tuple[tuple[Link, ...], tuple[int, ...]]:
     listed = {name: [value.strip() for value in values.split(",")] for name, values in LISTED.findall(path.read_text())}
     try:
         columns = [listed[name] for name in ("npus_count", "bandwidth", "latency")]
-        links = tuple(
-            Link(int(ranks), float(gib_s), float(latency)) for ranks, gib_s, latency in zip(*columns, strict=True)
-        )
+        rows = zip(*columns, strict=True)
+        links = tuple(Link(int(ranks), float(gib_s), float(latency)) for ranks, gib_s, latency in rows)
         hops = tuple(HOPS[topology] for topology, _ in zip(listed["topology"], links, strict=True))
     except (KeyError, ValueError) as error:
         raise DataError(
@@ -219,9 +218,8 @@ class SimulatedNetwork:
         if algorithm == DIRECT:
             return direct_ends(arrival, self.message_ns(members[..., :, None], members[..., None, :], message))
         hops = self.message_ns(members, np.roll(members, -1, axis=-1), message)
-        added = (
-            MEMORY_PASSES * int(message / self._memory_gb_s) * cost.steps * ADDED_SHARE.get(CollectiveType(kind), 0.0)
-        )
+        share = ADDED_SHARE.get(CollectiveType(kind), 0.0)
+        added = MEMORY_PASSES * int(message / self._memory_gb_s) * cost.steps * share
         return ring_ends(arrival, hops, int(cost.steps)) + int(added)
 
 

@@ -247,10 +247,8 @@ def _busy(replay: Replay, summary: ReplaySummary) -> list[str]:
     work, busy = replay.work, summary.busy_us
     unit, head = "streams", f"stream busy    {'rank/' if len(work.graphs) > 1 else ''}device/stream"
     if not any(lane.is_stream and lane.number != ABSENT for lane in work.lanes):
-        unit, head = (
-            "threads",
-            "thread busy     in ops and calls; on the critical path, host is Python between them, too",
-        )
+        unit = "threads"
+        head = "thread busy     in ops and calls; on the critical path, host is Python between them, too"
         idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
         # a transfer between hosts may take less time than measured, as all come together
         lasted = np.minimum(work.duration_ns, replay.end_ns - replay.start_ns)
