@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.rewiring import without_host
 from execgraph.converter.ranks import GIB, Link, Network
+from execgraph.converter.rewiring import without_host
 from execgraph.converter.targets import Roofline, for_astra_sim
 from execgraph.schema.comm_groups import write_groups
 from execgraph.schema.errors import DataError
