@@ -5,7 +5,7 @@ the page: by columns, each text once, as many of the largest rows as fit.
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -130,57 +130,39 @@ def sums(rows: Sequence[Row], key: str, value: str) -> dict[Any, float]:
     return dict(sorted(total.items(), key=lambda item: -item[1]))
 
 
-class EmbeddedTable(NamedTuple):
-    """A table, its rows on the page as JSON, and their number; if `by` names a column, they have its largest values."""
-
-    table: Table
-    json: bytes
-    rows: int
-    by: str
-
-    @property
-    def headings(self) -> list[tuple[str, bool]]:
-        """The headings of the columns, and whether these are numbers."""
-        columns = self.table.columns
-        return [
-            (heading(column.name, shown_unit(column)[0]), not isinstance(column.values, list)) for column in columns
-        ]
-
-    @property
-    def largest(self) -> str:
-        """The heading of the column whose largest values the rows have, "" where that says nothing."""
-        return heading(self.by, "") if self.rows < len(self.table) else ""
-
-
-def embed_tables(tables: Mapping[str, tuple[Table, str]], max_bytes: int = MAX_BYTES) -> dict[str, EmbeddedTable]:
-    """Packs the tables, each given with the column by whose largest values rows are selected, "" for the first rows.
+def embed_tables(tables: Mapping[str, tuple[Table, str]], max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
+    """Packs the tables as JSON, each given with the column by whose largest values rows are selected, "" for the first
+    rows.
 
     Small tables are complete; large ones share the remaining room equally.
     """
-    by_name: dict[str, EmbeddedTable] = {}
+    packed: dict[str, bytes] = {}
     for name, (table, by) in sorted(tables.items(), key=lambda item: len(item[1][0]) * len(item[1][0].columns)):
-        by_name[name] = _largest_fitting(table, by, max_bytes // (len(tables) - len(by_name)))
-        max_bytes -= len(by_name[name].json)
-    return by_name
+        packed[name] = _largest_fitting(table, by, max_bytes // (len(tables) - len(packed)))
+        max_bytes -= len(packed[name])
+    return packed
 
 
-def _largest_fitting(table: Table, by: str, max_bytes: int) -> EmbeddedTable:
+def _largest_fitting(table: Table, by: str, max_bytes: int) -> bytes:
     # a value and its comma take two bytes at least
     rows = min(len(table), max(max_bytes // (2 * len(table.columns) or 1), FEWEST))
-    shown_in = [shown_unit(column)[1] for column in table.columns]
+    shown_in = [*map(shown_unit, table.columns)]
     while True:
         chosen = largest(table, by, rows) if by else table.take(slice(rows))
-        json = orjson.dumps({"rows": rows, "columns": [*map(_packed, chosen.columns, shown_in)]})
+        of = {"title": table.title, "rows": rows, "of": len(table), "largest": heading(by, "")}
+        json = orjson.dumps(of | {"columns": [*map(_packed, chosen.columns, shown_in)]})
         if len(json) <= max_bytes or rows <= FEWEST:
-            return EmbeddedTable(table, json, rows, by)
+            return json
         rows = max(int(0.9 * rows * max_bytes / len(json)), FEWEST)
 
 
-def _packed(column: Column, shown_in: float) -> dict[str, Any]:
+def _packed(column: Column, shown_in: tuple[str, float]) -> dict[str, Any]:
     """Returns a column with its recorded values, and by what the page divides them: times to the ns, other fractions to
     six digits, None for unknown numbers, texts as numbers of those that follow.
     """
-    described = {"key": column.name, "kind": kind(column)} | ({"per": shown_in} if shown_in != 1 else {})
+    unit, per = shown_in
+    described: dict[str, Any] = {"key": column.name, "heading": heading(column.name, unit), "kind": kind(column)}
+    described |= {"per": per} if per != 1 else {}
     if isinstance(column.values, list):
         number: dict[str, int] = {}
         values = [number.setdefault(text, len(number)) for text in column.values]

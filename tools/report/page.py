@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 UNIT = re.compile(r"(?<=\d) (?=%|[nµm]s\b|s\b|[KMGT]iB\b)")
 MOST_BYTES = 9_400_000
 """The most bytes of rows, charts, timeline and library together, so that pages stay below 10 MB."""
-FEW = 10
-"""Tables of more rows than this have a search field."""
 HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
 """The configuration of charts on half of the page, where it differs from charts.js."""
 SCRIPTS = [
@@ -108,6 +106,7 @@ class _Page:
             "limits": self.add_charts("limits", limits(report), half=True),
             "gains": self.add_charts("gains", gains(report), half=True),
             "ranks": self.add_table(ranks),
+            "rank_count": len(ranks),
             "overview": shown.pop(OVERVIEW),
             "groups": {group: sections for group, sections in shown.items() if sections or group == DETAILS},
             "details": DETAILS,
@@ -132,7 +131,7 @@ def render(report: Report) -> str:
     embedded = {name: _in_script(text) for name, text in json.items()}
     room = MOST_BYTES - sum(map(len, (scripts[0], of_flow, *embedded.values())))
     tables = embed_tables(page.tables, min(MAX_BYTES, room))
-    rows = ",".join(f'"{name}":{_in_script(table.json)}' for name, table in tables.items())
+    rows = ",".join(f'"{name}":{_in_script(table)}' for name, table in tables.items())
     digests = " ".join(f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
     return _template("page.html").render(
         content,
@@ -141,8 +140,6 @@ def render(report: Report) -> str:
         style=_text("page.css"),
         scripts=scripts,
         embedded=embedded | {"rows": f"{{{rows}}}"},
-        tables=tables,
-        few=FEW,
     )
 
 

@@ -1,6 +1,6 @@
 // Tables: rows come as JSON, are sorted by a click on a heading, filtered by text, shown in part until more are asked for, and saved as CSV
 
-const FIRST = 200, AT_ONCE = 2000, LONG = 24; // rows; letters for the last
+const FIRST = 200, AT_ONCE = 2000, FEW = 10, LONG = 24; // rows; letters for the last
 const NAMES = ["name", "kernel", "op", "node"]; // columns whose cells lead to the timeline where it shows what they name
 const formats = {
   exact: (value) => (value !== 0 && Math.abs(value) < 0.001 ? String(Number(value.toPrecision(1))) : thousandths.format(value)),
@@ -31,17 +31,26 @@ class Column {
 }
 
 class Grid {
-  constructor(details, { columns, rows }) {
-    const [body, input, more] = ["tbody", "input", ".all"].map((name) => details.querySelector(name)), headings = [...details.querySelectorAll("th")];
-    Object.assign(this, { details, body, input, more, headings, most: FIRST, columns: columns.map((column) => new Column(column)) });
+  constructor(details, table) {
+    const { rows, of, largest } = table, title = details.dataset.below === table.title ? "Table" : table.title, [some, all] = [rows, of].map((count) => whole.format(count));
+    const part = largest ? `the ${some} of ${all} rows with the largest ${largest}` : `the first ${some} of ${all} rows`;
+    const button = (className, textContent, more) => made("button", { className, textContent, ...more });
+    const input = made("input", { type: "search", placeholder: "filter", ariaLabel: `Filter ${title}`, hidden: rows <= FEW }), body = made("tbody");
+    const more = button("all", "show all", { hidden: true }), csv = button("csv", "CSV", { title: "save the rows as a file of comma-separated values" });
+    const headings = table.columns.map(({ heading, texts }) => made("th", { className: texts ? "" : "number" }, made("button", heading)));
+    const status = made("span", { className: "count", role: "status" }), scroll = { className: "scroll", role: "region", tabIndex: 0, ariaLabel: title };
+    details.append(made("summary", {}, `${title} `, made("small", rows < of ? `${part}; --csv writes all` : `${all} row${of === 1 ? "" : "s"}`)),
+      made("div", { className: "tools" }, input, " ", csv, " ", more, " ", status),
+      made("div", scroll, made("table", {}, made("thead", {}, made("tr", {}, ...headings)), body)));
+    Object.assign(this, { details, body, input, more, status, headings, most: FIRST, columns: table.columns.map((column) => new Column(column)) });
     this.rank = this.columns.find((column) => column.key === "rank");
     this.named = this.columns.filter((column) => NAMES.includes(column.key));
     this.order = Array.from({ length: rows }, (_, row) => row);
     headings.forEach((heading, index) => { heading.firstChild.onclick = () => this.sort(heading, this.columns[index]); });
     details.ontoggle = () => details.open && !body.rows.length && this.show();
-    details.querySelector(".csv").onclick = () => this.save();
+    csv.onclick = () => this.save();
     more.onclick = () => { this.most = Infinity; this.show(); };
-    if (input) input.oninput = () => this.show();
+    input.oninput = () => this.show();
     body.onclick = ({ target }) => {
       const cell = target.closest("td[data-name]");
       if (cell) timeline.choose(cell.dataset.name, true);
@@ -60,7 +69,7 @@ class Grid {
   }
 
   matching() {
-    const wanted = this.input?.value.trim().toLowerCase();
+    const wanted = this.input.value.trim().toLowerCase();
     if (!wanted) return this.order;
     this.searched ??= this.order.slice().sort((a, b) => a - b).map((row) =>
       this.columns.map((column) => `${column.shown(row)}\n${column.full(row)}`).join("\n").toLowerCase());
@@ -87,7 +96,7 @@ class Grid {
     this.body.replaceChildren();
     add(0);
     const of = filtered ? `${whole.format(rows.length)} that match` : whole.format(rows.length);
-    this.details.querySelector(".count").textContent =
+    this.status.textContent =
       shown.length < rows.length ? `${whole.format(shown.length)} of ${of} shown` : filtered ? of : "";
     this.more.hidden = shown.length === rows.length;
   }
