@@ -1,38 +1,66 @@
 """Turns a linked trace into an execution graph.
 
-The steps: cut the host timeline into nodes, apply the dependency rules, order the nodes, fill the columns.
+The steps: cut the host timeline into nodes, apply the dependency rules, order the nodes, fill the columns in the order
+of ids. A kernel that starts 2 µs after the one before it has a gap of 2 µs. A wait that returns 8 µs after the end of
+what it awaited, where calls that have nothing to wait for take 2 µs, has a gap of 6 µs and lasts 2.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from ..schema.arguments import GENERIC, wrong_argument
-from ..schema.columns import ActivityRows, OpRows, Ragged
+from ..schema.columns import ABSENT, ActivityRows, Categorical, Int64, NodeIds, OpRows, Ragged, cumcount, rows_by_number
 from ..schema.comm_groups import RankList
 from ..schema.counts import Counts
-from ..schema.graph import CONCURRENCY_LIMIT, ConvertReport, DependencyKind, ExecutionGraph
-from ..schema.linked import GROUP_INIT, LinkedTrace, on_host_clock, without_guesses
+from ..schema.graph import (
+    CONCURRENCY_LIMIT,
+    DATA_WAIT_WITHOUT_PROFILER_NS,
+    DEVICE_NAME,
+    STEP_START,
+    STEP_WITHOUT_PROFILER_NS,
+    STEPS,
+    Column,
+    ConvertReport,
+    DependencyKind,
+    ExecutionGraph,
+    NodeType,
+    TensorText,
+)
+from ..schema.linked import (
+    FOREVER,
+    GROUP_INIT,
+    HOST,
+    NEVER,
+    NO_TENSORS,
+    LinkedTrace,
+    member_texts,
+    on_host_clock,
+    step_count,
+    step_starts,
+    without_guesses,
+)
 from ..schema.machine import of_name
 from ..schema.reasons import Reason
+from .communication import CommunicationColumns, CommunicationNode, communication_columns
 from .dependencies import LOOKED_BACK, RULES, calling_slices, inferred, launch, with_synchronous_launches
 from .edges import Edges, check, deduplicated, order_through_circles
-from .graph_columns import BuiltGraph, graph_of
 from .options import Options
-from .rewiring import HOST_TIME_AFTER, without_host
+from .rewiring import HOST_TIME_AFTER, lanes_of, used, whole_microseconds, without_host
 from .targets import lower_for_target
 from .timeline import (
     ConversionContext,
     Delays,
     GraphNodes,
+    StartTiming,
     by_cause,
     concurrency_limit,
     find_delays,
     slice_host,
     start_timing,
 )
-from .work import KernelWork
+from .work import KernelWork, highest_within, kernel_work, lifetimes, live_bytes
 
 
 def convert(
@@ -95,14 +123,13 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     if options.promote == "all":
         edges = deduplicated(with_synchronous_launches(context, edges), len(nodes))
     nodes, data, control, in_circles = _ordered(nodes, Edges.joined([edges, nodes.edges()]))
-    built = graph_of(nodes, timing, data, control, options=options, work=work)
-    graph = built.graph
+    graph, communication, work, unusable = _graph_of(nodes, timing, data, control, options=options, work=work)
     if options.host:
         graph.metadata |= {f"{CONCURRENCY_LIMIT}{device}": count for device, count in limit.slot_counts.items()}
     else:
         graph = without_host(graph)
-    dropped.add(in_circles, built.unusable_arguments)
-    graph.report = replace(_report(context, built._replace(graph=graph), kept_delays), dropped=dropped)
+    report = _report(context, graph, communication, work, kept_delays)
+    graph.report = replace(report, dropped=dropped.add(in_circles, unusable))
     return graph
 
 
@@ -141,8 +168,13 @@ def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphNodes, Edges, Edges,
     return replace(nodes, order=order), edges, control, dropped
 
 
-def _report(context: ConversionContext, built: BuiltGraph, delays: Delays) -> ConvertReport:
-    graph, communication, work, _ = built
+def _report(
+    context: ConversionContext,
+    graph: ExecutionGraph,
+    communication: CommunicationColumns,
+    work: KernelWork,
+    delays: Delays,
+) -> ConvertReport:
     kinds = graph.attributes["data_dep_kinds"]
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
     edges = {kind.label: int((values & int(kind) != 0).sum()) for kind in DependencyKind}
@@ -167,3 +199,212 @@ def _report(context: ConversionContext, built: BuiltGraph, delays: Delays) -> Co
         unknown_communications=communication.unknown_types,
         unknown_dtypes=communication.unknown_dtypes,
     )
+
+
+def _graph_of(
+    nodes: GraphNodes, timing: StartTiming, data: Edges, control: Edges, *, options: Options, work: KernelWork | None
+) -> tuple[ExecutionGraph, CommunicationColumns, KernelWork, Counts]:
+    """Returns the graph with these nodes in their order and edges between its rows (ids are rows + 1), its
+    communication, its work, which is computed if it is None, and the number of unusable arguments of ops by reason.
+    """
+    context, columns = nodes.context, _Columns(nodes)
+    count = len(columns.order)
+    communication = communication_columns(context.linked, count, columns.communications())
+    communication.types[columns.order >= nodes.first_group] = NodeType.METADATA
+    work = kernel_work(context.linked, context.op_parent) if work is None else work
+    data, control = (edges.where(np.lexsort((edges.source, edges.target))) for edges in (data, control))
+    dependencies = Ragged.grouped(data.target, data.source + 1, count)
+    attributes: dict[str, Column] = dict(columns.times(timing, data))
+    attributes.update(columns.of_ops())
+    attributes.update(columns.of_python())
+    attributes.update(columns.of_activities(work))
+    if options.live_bytes:
+        attributes["live_bytes"] = nodes.column(*_most_live_bytes(context))
+    attributes.update(communication.attributes)
+    graph = ExecutionGraph(
+        id=NodeIds(np.arange(1, count + 1, dtype=np.int64)),
+        name=nodes.names,
+        type=communication.types,
+        data_deps=dependencies,
+        ctrl_deps=Ragged.grouped(control.target, control.source + 1, count),
+        start_time_micros=np.asarray(attributes["start_time_ns"]) // 1000,
+        duration_micros=np.zeros(count, np.int64),
+        attributes=used(attributes) | {"data_dep_kinds": Ragged(dependencies.starts, data.kind)},
+        metadata=_metadata(context),
+    )
+    graph.duration_micros = whole_microseconds(graph.duration_ns + graph.integers("gap_ns", 0), lanes_of(graph))
+    unusable = Counts()
+    if options.io == "full":
+        graph.tensors = columns.tensors(unusable)
+    return graph, communication, work, unusable.without_zeros()
+
+
+class _Columns:
+    """Columns of nodes in the order of the graph."""
+
+    def __init__(self, nodes: GraphNodes) -> None:
+        self.nodes, self.context, self.order = nodes, nodes.context, np.arange(len(nodes))[nodes.order]
+        timeline = self.context.timeline
+        # waits and idle time belong to no op
+        self.op_of_slice = np.where(timeline.is_wait, -1, timeline.op_row)
+        self.op = OpRows(nodes.column(self.op_of_slice, missing=-1))
+        self.slice = np.where(self.op >= 0, cumcount(self.op), ABSENT)
+        """The number of each slice within its op, from 0; ABSENT for a node without an op."""
+
+    def times(self, timing: StartTiming, data: Edges) -> Iterator[tuple[str, Column]]:
+        """Yields the columns of all nodes' times, and of what the time before an activity or the end of a wait is.
+
+        `latency_ns` after a launch and `chain_gap_ns` after other dependencies are the least ones, where they differ
+        from the `gap_ns` of the run.
+        """
+        context, timeline, order = self.context, self.context.timeline, self.order
+        start, end = self.nodes.start, self.nodes.end
+        # the time from the end of each row's last dependency, or from the trace's start, to its own start
+        ready = np.full(len(start), start.min(initial=FOREVER))
+        ready[data.target] = NEVER
+        np.maximum.at(ready, data.target, end[data.source])
+        is_activity = (order >= context.activities_from) & (order < context.unrecorded_from)
+        has_gap = (timeline.return_ns > 0) | (timeline.call_ns > 0)
+        of_waits, call_ns = (np.where(has_gap, column, ABSENT) for column in (timeline.return_ns, timeline.call_ns))
+        gap = np.where(is_activity, np.maximum(start - ready, 0), self.nodes.column(of_waits))
+        latency, chain = self.nodes.column(activities=timing.latency), self.nodes.column(call_ns, timing.gap)
+        is_delay = (order >= context.node_count) & (order < self.nodes.first_group)
+        yield "is_cpu_op", (~is_activity & ~is_delay).astype(np.int64)
+        yield "start_time_ns", start - self.nodes.column(activities=context.clock_shift, missing=0)
+        yield "duration_ns", end - start
+        yield "gap_ns", gap
+        yield "latency_ns", np.where(latency == gap, ABSENT, latency)
+        yield "chain_gap_ns", np.where(chain == gap, ABSENT, chain)
+        yield "delay", self.nodes.column(delays=self.nodes.delays.cause)
+        yield "overlap_ns", self.nodes.column(activities=context.linked.activities.end - context.activity_end)
+
+    def of_ops(self) -> Iterator[tuple[str, Column]]:
+        """Yields the columns of what is recorded of ops, on their slices; of activities the op that launched them."""
+        ops, activities = self.context.linked.ops, self.context.linked.activities
+        by_host = ops.recorded_by_host
+
+        def of_op(values: Int64, rows: OpRows = self.op) -> Int64:
+            # the row -1, of nodes without an op, takes the last value: ABSENT
+            return np.append(values, ABSENT)[rows]
+
+        launched_by = OpRows(self.nodes.column(self.op_of_slice, activities.op_row, missing=-1))
+        schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[self.op]
+        yield "op_id", of_op(np.where(by_host, ops.id, ABSENT), launched_by)
+        yield "slice", self.slice
+        yield "tid", self.nodes.threads
+        yield "rf_id", of_op(ops.rf_id)
+        yield "fw_parent", of_op(np.where(by_host, ops.fw_parent, ABSENT))
+        yield "seq_id", of_op(ops.seq_id)
+        yield "scope", of_op(ops.scope)
+        yield "fw_tid", of_op(ops.fw_tid)
+        yield "op_schema", Categorical(schema.astype(np.int32), ops.op_schema.table)
+
+    def of_python(self) -> Iterator[tuple[str, Column]]:
+        """Yields the columns of the modules and functions of host nodes, by their op or call, and of activities."""
+        linked, timeline = self.context.linked, self.context.timeline
+        for name in ("module", "python_function"):
+            of_op, of_call, of_activity = (
+                getattr(table, name) for table in (linked.ops, linked.calls, linked.activities)
+            )
+            if of_op is None or of_call is None or of_activity is None:
+                continue
+            names = Categorical.joined((of_op, of_call, of_activity))
+            ops, calls, activities = np.split(names.codes.astype(np.int64), np.cumsum([len(of_op), len(of_call)]))
+            of_called = np.append(calls, -1)[timeline.call_row]
+            of_host = np.where(self.op_of_slice >= 0, np.append(ops, -1)[self.op_of_slice], of_called)
+            codes = self.nodes.column(of_host, activities, missing=-1)
+            yield name, Categorical(codes.astype(np.int32), names.table)
+
+    def of_activities(self, work: KernelWork) -> Iterator[tuple[str, Column]]:
+        """Yields the columns of where activities ran, and of the operations, bytes and sizes of elements of kernels."""
+        activities = self.context.linked.activities
+        category = self.nodes.column(activities=activities.category.codes.astype(np.int64), missing=-1)
+        correlation = np.where(activities.correlation != 0, activities.correlation, ABSENT)
+        yield "device", self.nodes.column(activities=activities.device)
+        yield "stream", self.nodes.column(activities=activities.stream)
+        yield "correlation", self.nodes.column(activities=correlation)
+        yield "cat", Categorical(category.astype(np.int32), activities.category.table)
+        yield "num_ops", self.nodes.column(activities=work.operations)
+        yield "tensor_size", self.nodes.column(activities=work.bytes)
+        yield "element_size", self.nodes.column(activities=work.element)
+
+    def communications(self) -> list[CommunicationNode]:
+        """Returns the nodes that communicate, in order: activities, and the longest slice of each host op that does."""
+        linked = self.context.linked
+        of_activity = self.nodes.column(activities=linked.activities.communication_row, missing=-1)
+        activity = self.order - self.context.activities_from
+        nodes = [
+            CommunicationNode(row, int(of_activity[row]), linked.activities.name[int(activity[row])])
+            for row in np.flatnonzero(of_activity >= 0).tolist()
+        ]
+        slices = np.flatnonzero(self.op >= 0)
+        slices = slices[linked.ops.communication_row[self.op[slices]] >= 0]
+        length = (self.nodes.end - self.nodes.start)[slices]
+        longest = {int(self.op[row]): row for row in slices[np.argsort(length, kind="stable")].tolist()}
+        nodes += [CommunicationNode(row, int(linked.ops.communication_row[op]), "") for op, row in longest.items()]
+        return sorted(nodes)
+
+    def tensors(self, unusable: Counts) -> TensorText:
+        """Returns the tensors of each op, on its first slice, and of metadata; counts in `unusable` what is no list."""
+        ops = self.context.linked.ops
+        rows = np.flatnonzero((self.slice == 0) | (self.order >= self.nodes.first_group))
+        op = self.nodes.column(self.op_of_slice, groups=self.nodes.groups, missing=-1)[rows]
+        has_lists = ops.inputs.take(op).differ(NO_TENSORS) | ops.outputs.take(op).differ(NO_TENSORS)
+        rows, op, arguments = rows[has_lists], op[has_lists], ops.arguments
+        return TensorText(
+            rows,
+            *member_texts(ops.inputs.take(op), arguments.input_form[op], unusable),
+            *member_texts(ops.outputs.take(op), arguments.output_form[op], unusable),
+        )
+
+
+def _most_live_bytes(context: ConversionContext) -> tuple[Int64, Int64]:
+    """Returns the most bytes that are live on the host during each slice of an op, and the bytes that are live on the
+    device when each activity is launched; ABSENT where no tensors are recorded. O(n log n).
+
+    The host allocates and frees memory in its own order, ahead of the device.
+    """
+    storages, timeline = lifetimes(context.linked.ops), context.timeline
+    host, activities = (np.full(count, ABSENT) for count in (len(timeline), len(context.linked.activities)))
+    slices = np.flatnonzero((timeline.op_row >= 0) & ~timeline.is_wait)
+    on_host = storages.where(storages.device == HOST)
+    if len(on_host.storage):
+        host[slices] = highest_within(live_bytes(on_host), timeline.start[slices], timeline.end[slices])
+    has_call = np.flatnonzero(context.linked.activities.call_row >= 0)
+    # PyTorch numbers the devices that a process sees, some profilers those of the machine; a single device is the same
+    device = context.linked.activities.device
+    ran, named = np.unique(device), np.unique(storages.device[storages.device != HOST])
+    launched = rows_by_number(has_call, np.broadcast_to(named, device.shape) if len(ran) == len(named) == 1 else device)
+    for number, living in rows_by_number(np.flatnonzero(storages.device != HOST), storages.device).items():
+        if (rows := launched.get(number)) is not None:
+            at = context.launched[rows]
+            activities[rows] = highest_within(live_bytes(storages.where(living)), at, at)
+    return host, activities
+
+
+def _metadata(context: ConversionContext) -> dict[str, str | int]:
+    import importlib.metadata  # slow to load
+
+    info, ops = context.linked.info, context.linked.ops
+    steps: dict[str, str | int] = {}
+    count = step_count(ops.name, ops.end - ops.start)
+    if count and info.step_without_profiler_ns > 0:
+        steps = {STEPS: count, STEP_WITHOUT_PROFILER_NS: info.step_without_profiler_ns}
+        if info.data_wait_without_profiler_ns > 0:
+            steps[DATA_WAIT_WITHOUT_PROFILER_NS] = info.data_wait_without_profiler_ns
+    return {
+        "tool": f"execgraph {importlib.metadata.version('execgraph')}",
+        "schema": info.schema,
+        "rank": info.rank,
+        "world_size": info.world_size,
+        "pid": info.pid,
+        "base_time_ns": info.base_time_ns,
+        "target": GENERIC,
+        "resolution_ns": info.machine.resolution_ns,
+        "clock_offset_ns": info.machine.clock_offset_ns + info.machine.clock_drift_ns // 2,
+        "source_host": info.source_host,
+        "source_device": info.source_device,
+        **{f"{STEP_START}{number}": start for number, start in step_starts(ops.name, ops.start).items()},
+        **{f"{DEVICE_NAME}{device}": name for device, name in info.devices.items()},
+        **steps,
+    }

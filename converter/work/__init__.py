@@ -6,14 +6,12 @@ The input is a linked trace with the caller of each op, the output a column of e
 from .kernel_work import (
     RULES as RULES,
     KernelWork as KernelWork,
-    Work as Work,
-    kernel_work as kernel_work,
-    work_of as work_of,
-)
-from .lifetimes import (
     Lifetimes as Lifetimes,
+    Work as Work,
     highest_within as highest_within,
+    kernel_work as kernel_work,
     lifetimes as lifetimes,
     live_bytes as live_bytes,
+    work_of as work_of,
 )
 from .recorded_op import RecordedOp as RecordedOp, Tensor as Tensor, Unknown as Unknown

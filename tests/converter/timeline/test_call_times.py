@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.converter.timeline import slice_host
-from execgraph.converter.timeline.call_times import submit_times
+from execgraph.converter.timeline.timeline import submit_times
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.machine import LONGEST

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from execgraph.converter.work import Lifetimes, highest_within, lifetimes, live_bytes
-from execgraph.converter.work.lifetimes import BEFORE
+from execgraph.converter.work.kernel_work import BEFORE
 from execgraph.schema.columns import Series
 from execgraph.schema.linked import HOST
 from hypothesis import given, strategies as st
