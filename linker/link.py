@@ -29,19 +29,7 @@ from ..schema.linked import (
 )
 from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Reason
-from .communication import (
-    CollectiveOps,
-    awaited_collectives,
-    collective_ops,
-    groups_of_host,
-    host_communications,
-    host_transfers,
-    link_communications,
-    messages_in_flight,
-    process_groups,
-    transfer_waits,
-    with_members,
-)
+from . import communication
 from .contradictions import Contradiction, contradictions
 from .joined_ops import activities_of, cut_circles, join_ops
 from .machine import machine_of
@@ -82,7 +70,7 @@ def link(
             f"{device.path}: is of rank {device.rank}, not {rank}; leave the rank out or pass that rank's file"
         )
     match = match_ops(host, device, allow_mismatch) if host is not None else None
-    device = messages_in_flight(device)
+    device = communication.messages_in_flight(device)
     nesting = nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
     linked, sync, contradicting = _link_all(nodes, device, match, nesting, rank)
@@ -166,7 +154,7 @@ class _Joined(NamedTuple):
     calls: Calls
     activities: Activities
     communications: Communications
-    collectives: CollectiveOps
+    collectives: communication.CollectiveOps
     cut_circles: int
 
 
@@ -179,7 +167,7 @@ def _link_all(
     info.machine = machine_of(activities, calls, device.syncs)
     contradicting = contradictions(host, device, activities.call_row, info.machine)
     on_clock = on_host_clock(activities, info.machine)
-    awaited = awaited_collectives(collectives, activities, recorded)
+    awaited = communication.awaited_collectives(collectives, activities, recorded)
     process = Process(device, calls, on_clock, collectives=collectives, awaited=awaited, calibration=info.machine)
     sync = synchronise(process, device, info.machine)
     unresolved = [*sync.guessed.values(), sync.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT]]
@@ -189,12 +177,14 @@ def _link_all(
     oddities[Reason.ENDED_BEFORE_LAUNCH].extend(call_row[began_after_end].tolist())
     oddities[Reason.OPS_IN_CIRCLES].extend([-1] * cut)
     many_members, unreadable = oddities[Reason.MANY_MEMBERS], oddities[Reason.UNREADABLE_GROUPS]
-    groups = process_groups([*groups_of_host(host.name, host.inputs, unreadable), *device.groups], many_members)
-    transfers = host_transfers(ops, device, device_op)
-    on_host, row = host_communications(transfers, groups)
+    groups = communication.process_groups(
+        [*communication.groups_of_host(host.name, host.inputs, unreadable), *device.groups], many_members
+    )
+    transfers = communication.host_transfers(ops, device, device_op)
+    on_host, row = communication.host_communications(transfers, groups)
     ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(recorded), -1))
     communications = Communications.of(chain(recorded, on_host))
-    waits = transfer_waits(transfers, op_parent, calls)
+    waits = communication.transfer_waits(transfers, op_parent, calls)
     oddities.update(waits.oddities)
     linked = LinkedTrace(
         info=info,
@@ -204,7 +194,7 @@ def _link_all(
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, waits.handoffs, transfers.threads),
-        communications=with_members(communications, groups, device.world_size or -1, many_members),
+        communications=communication.with_members(communications, groups, device.world_size or -1, many_members),
         groups=groups,
     )
     return _with_modules(linked, device, op_parent), sync, contradicting
@@ -223,8 +213,8 @@ def _joined(host: HostTrace, device: DeviceTrace, match: Match | None, nesting: 
     calls, call_row = Calls(*columns, RowMap(device_op)[call_op]), launching_calls(device.activities, of_calls)
     launching_op = launching_ops(device.activities, call_row, call_op, device.ops)
     activities = activities_of(device, call_row, RowMap(device_op)[launching_op], int(ops.id.max(initial=0)))
-    collectives = collective_ops(ops, op_parent, device.communication, device_op)
-    communications, communication_row = link_communications(collectives, activities, calls)
+    collectives = communication.collective_ops(ops, op_parent, device.communication, device_op)
+    communications, communication_row = communication.link_communications(collectives, activities, calls)
     activities = replace(activities, communication_row=communication_row)
     return _Joined(ops, op_parent, device_op, calls, activities, communications, collectives, circles)
 
@@ -283,12 +273,12 @@ def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrac
     if linked.communications:
         return linked
     ops, no_device_ops = linked.ops, OpRows(np.empty(0, np.int64))
-    collectives = collective_ops(ops, op_parents(ops), {role: {} for role in Role}, no_device_ops)
-    recorded, row = link_communications(collectives, linked.activities, linked.calls)
+    collectives = communication.collective_ops(ops, op_parents(ops), {role: {} for role in Role}, no_device_ops)
+    recorded, row = communication.link_communications(collectives, linked.activities, linked.calls)
     found: dict[Reason, list[int]] = {Reason.MANY_MEMBERS: [], Reason.UNREADABLE_GROUPS: []}
     unlisted, unreadable = found.values()
-    groups = process_groups(groups_of_host(ops.name, ops.inputs, unreadable), unlisted)
-    communications = with_members(recorded, groups, -1, unlisted)
+    groups = communication.process_groups(communication.groups_of_host(ops.name, ops.inputs, unreadable), unlisted)
+    communications = communication.with_members(recorded, groups, -1, unlisted)
     linked.report.oddities.update({reason: len(rows) for reason, rows in found.items() if rows})
     activities = replace(linked.activities, communication_row=row)
     return replace(linked, communications=communications, groups=groups, activities=activities)

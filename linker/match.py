@@ -11,27 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import (
-    ABSENT,
-    ROUNDING,
-    TOLERANCE,
-    Bool,
-    CallRows,
-    Categorical,
-    DeviceOpRows,
-    Int64,
-    Interner,
-    Intervals,
-    Lookup,
-    NestedIntervals,
-    Nesting,
-    RowMap,
-    SummaryRepr,
-    ThreadIntervals,
-    rows_by_number,
-    thread_order,
-    within,
-)
+from ..schema import columns
+from ..schema.columns import Bool, CallRows, Categorical, DeviceOpRows, Int64, Lookup, RowMap, ThreadIntervals
 from ..schema.errors import DataError, Remedy
 from ..schema.linked import FOREVER, GROUP_INIT, are_step_marks
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedActivities, RecordedCalls, RecordedOps
@@ -47,7 +28,7 @@ ANCHOR = 24
 
 
 @dataclass(slots=True, repr=False)
-class Match(SummaryRepr):
+class Match(columns.SummaryRepr):
     """Pairs of rows that are the same op.
 
     Attributes:
@@ -136,8 +117,8 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
     largest, shows where.
     """
     candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
-    order = thread_order(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
-    of_thread, unpaired = rows_by_number(candidates, host.tid), rows_by_number(order, ops.thread)
+    order = columns.thread_order(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
+    of_thread, unpaired = columns.rows_by_number(candidates, host.tid), columns.rows_by_number(order, ops.thread)
     # threads that ran the same ops, such as the workers of a pool, are compared once
     alike: dict[bytes, list[int]] = defaultdict(list)
     for number in reversed(unpaired):
@@ -155,7 +136,7 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
         nodes, rows = nodes[overlap.holds_ids(host.id[nodes])], rows[overlap.holds_times(ops.start[rows])]
         alignment = align_steps(names.host[nodes], names.device[rows], marks_step=names.is_step_mark)
         if len(pairs) == 1 and len(alignment.left):
-            overlap = _overlap(host.id[nodes], Intervals(ops.start[rows], ops.end[rows]), alignment)
+            overlap = _overlap(host.id[nodes], columns.Intervals(ops.start[rows], ops.end[rows]), alignment)
             alignment_count, host_is_longer = alignment.alignment_count, len(nodes) > len(rows)
         pairs.append((nodes[alignment.left], rows[alignment.right]))
     host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
@@ -186,9 +167,9 @@ def _most_alike(
 class _Overlap(NamedTuple):
     """The range of host ids, and of times of the device trace (ns), in which the files overlap; ends are excluded."""
 
-    first_id: int = ABSENT
+    first_id: int = columns.ABSENT
     end_id: int = np.iinfo(np.int64).max
-    start: int = ABSENT
+    start: int = columns.ABSENT
     end: int = FOREVER
 
     def holds_ids(self, ids: Int64) -> Bool:
@@ -198,7 +179,7 @@ class _Overlap(NamedTuple):
         return (times >= self.start) & (times < self.end)
 
 
-def _overlap(ids: Int64, times: Intervals, alignment: "Alignment") -> _Overlap:
+def _overlap(ids: Int64, times: columns.Intervals, alignment: "Alignment") -> _Overlap:
     """Returns the overlap by an aligned thread: from its first matched op to the first op after the last matched one.
 
     Ops that enclose all matched ones do not count.
@@ -228,7 +209,7 @@ class _Names(NamedTuple):
 
 def _shared_names(host: Categorical, device: Categorical) -> _Names:
     """Returns the names as Kineto writes them, which replaces quotes, backslashes and control characters."""
-    table = Interner[str]()
+    table = columns.Interner[str]()
 
     def number(name: str) -> int:
         return table["unknown" if UNPRINTABLE.search(name) else name.replace('"', "'").replace("\\", "/")]
@@ -379,14 +360,14 @@ def launching_ops(
     return row
 
 
-def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, nesting: Nesting, is_step: Bool) -> DeviceOpRows:
+def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, nesting: columns.Nesting, is_step: Bool) -> DeviceOpRows:
     """Returns for each call the row of the innermost op that encloses it on its thread, -1 for none.
 
     Step marks do not count: they enclose everything and launch nothing. `nesting` is that of the ops.
     """
     real = np.flatnonzero(~is_step)
     intervals = ThreadIntervals(ops.thread[real], ops.start[real], nesting.end[real])
-    nested = NestedIntervals(intervals, within(real, nesting.parent))
+    nested = columns.NestedIntervals(intervals, columns.within(real, nesting.parent))
     spans = ThreadIntervals(calls.thread, calls.start, calls.end)
-    row = nested.innermost(spans, rounding=ROUNDING, tolerance=TOLERANCE)
+    row = nested.innermost(spans, rounding=columns.ROUNDING, tolerance=columns.TOLERANCE)
     return DeviceOpRows(RowMap(real)[row])

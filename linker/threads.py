@@ -17,22 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import (
-    ABSENT,
-    TOLERANCE,
-    Bool,
-    Categorical,
-    Int64,
-    NestedIntervals,
-    SummaryRepr,
-    ThreadIntervals,
-    cumcount,
-    is_covered,
-    is_group_start,
-    rows_by_number,
-    rows_of_each,
-    split_groups,
-)
+from ..schema import columns
+from ..schema.columns import ABSENT, Bool, Categorical, Int64, ThreadIntervals
 from ..schema.linked import FOREVER, NEVER, Calls, Ops, Provenance, ThreadHandoffs, are_step_marks
 from ..schema.machine import LatencyStats, wake_latency
 
@@ -51,7 +37,7 @@ class Gap(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class ThreadActivity(SummaryRepr):
+class ThreadActivity(columns.SummaryRepr):
     """The activity of a thread. Times in ns.
 
     `boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` are of
@@ -111,7 +97,7 @@ def thread_activities(
         of_thread: The rows of the ops of each thread that count.
         computes: Which ops are work; a thread may have been blocked in all others, which annotate or wait.
     """
-    calls_of, none = rows_of_each(calls.thread), np.empty(0, np.int64)
+    calls_of, none = columns.rows_of_each(calls.thread), np.empty(0, np.int64)
     position = np.full(len(ops), -1, np.int64)
 
     def of_one(start: Int64, end: Int64) -> ThreadIntervals:
@@ -127,11 +113,11 @@ def thread_activities(
         start, end, called_at, returned = ops.start[rows], ops.end[rows], calls.start[called], calls.end[called]
         boundaries = np.concatenate(([NEVER], start, end, called_at, returned, [FOREVER]))
         boundaries.sort(kind="stable")  # fastest for what is mostly in order
-        boundaries = boundaries[is_group_start(boundaries)]
+        boundaries = boundaries[columns.is_group_start(boundaries)]
         thread_of = np.zeros(len(boundaries), np.int64)
-        in_call = is_covered(thread_of, boundaries, of_one(called_at, returned))[:-1]
+        in_call = columns.is_covered(thread_of, boundaries, of_one(called_at, returned))[:-1]
         middle = (boundaries[:-1] + boundaries[1:]) // 2
-        innermost = NestedIntervals(of_one(start, end), enclosing).innermost(of_one(middle, middle))
+        innermost = columns.NestedIntervals(of_one(start, end), enclosing).innermost(of_one(middle, middle))
         # no op (-1) computes nothing
         may_wait, idle = ~np.append(computes[rows], False)[innermost] & ~in_call, (innermost < 0) & ~in_call
         top = np.flatnonzero(enclosing < 0)
@@ -148,11 +134,11 @@ class ForwardThreads:
         forward = forward[ops.seq_id[forward] >= 0]
         sequence, thread = ops.seq_id[forward], ops.thread[forward]
         order = np.lexsort((forward, thread, sequence))
-        starts = np.flatnonzero(is_group_start(sequence[order], thread[order]))
+        starts = np.flatnonzero(columns.is_group_start(sequence[order], thread[order]))
         count, first = np.diff(np.append(starts, len(order))), order[starts]
         # within each number in the order of the threads' first ops
         order = np.lexsort((forward[first], sequence[first]))
-        order = order[cumcount(sequence[first[order]]) < SHARED]
+        order = order[columns.cumcount(sequence[first[order]]) < SHARED]
         self._count, first = count[order], first[order]
         self._sequence, self._thread, self._row = sequence[first], thread[first], forward[first]
 
@@ -215,7 +201,7 @@ def thread_handoffs(
     O(n log n) in ops and calls, whatever the number of threads.
     """
     work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads)
-    of_thread = rows_by_number(np.flatnonzero(work), ops.thread)
+    of_thread = columns.rows_by_number(np.flatnonzero(work), ops.thread)
     if len(of_thread) < 2:
         return _handoff_table(transfers)
     computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
@@ -260,11 +246,11 @@ def _segments(thread: int, caller: int, worker: ThreadActivity, calling: ThreadA
     boundaries, is_gap = calling.boundaries, calling.may_wait
     gap = np.full(len(worker.top_start), -1, np.int64)
     # an op that begins or ends slightly outside a gap belongs to it, as two threads read their clocks
-    for early in (0, TOLERANCE):
+    for early in (0, columns.TOLERANCE):
         interval = np.searchsorted(boundaries, worker.top_start + early, side="right") - 1
-        inside = is_gap[interval] & (worker.top_end - TOLERANCE <= boundaries[interval + 1])
+        inside = is_gap[interval] & (worker.top_end - columns.TOLERANCE <= boundaries[interval + 1])
         gap = np.where((gap < 0) & inside, interval, gap)
-    for rows in split_groups(np.arange(len(gap)), gap):
+    for rows in columns.split_groups(np.arange(len(gap)), gap):
         interval = gap[rows[0]]
         if interval < 0:
             continue
@@ -317,7 +303,7 @@ def _by_timing(
     ends = np.concatenate([begin[:0], *(worker.top_end for worker in workers.values())])
     order = np.argsort(ends, kind="stable")
     threads, ends = threads[order], ends[order]
-    until = np.searchsorted(ends, end + TOLERANCE, side="right")
+    until = np.searchsorted(ends, end + columns.TOLERANCE, side="right")
     last = np.minimum(np.append(ends, NEVER)[until - 1], end)
     returned = calling.may_wait[1:-1] & long_enough & (np.maximum(begin, end - latency.upper) < last)
     since = np.searchsorted(ends, last)

@@ -17,22 +17,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ...schema import linked
 from ...schema.columns import Categorical
 from ...schema.comm_groups import INT32_MAX, LARGEST_JOB, MEMBERS_EACH
-from ...schema.linked import (
-    GROUP_INIT,
-    Communication,
-    Communications,
-    ProcessGroup,
-    argument_lists,
-    integer,
-    integer_list,
-    kineto,
-    listed,
-    literal,
-    name_of,
-    recorded_tensors,
-)
+from ...schema.linked import Communication, Communications, ProcessGroup, integer, kineto
 
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 UNCOUNTED: MutableSequence[int] = deque(maxlen=0)
@@ -70,7 +58,7 @@ def from_device(args: kineto.Args) -> Communication:
 
 def _from_shapes(args: kineto.Args) -> Communication:
     """Returns the first tensors among an op's arguments: they are the rank's input."""
-    shapes, types = listed(args.input_dims), listed(args.input_types)
+    shapes, types = linked.listed(args.input_dims), linked.listed(args.input_types)
     for shape, kind in zip(shapes, types, strict=False):
         if kind == "TensorList" and shape:
             return Communication(in_elements=integer(sum(map(_product, shape)), -1))
@@ -115,7 +103,7 @@ def _positional(values: list[Any], types: list[str]) -> Communication:
 
 def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Communication:
     """Returns the arguments of a `record_param_comms` host node: its attributes, else its positional inputs."""
-    values, kinds = argument_lists(inputs, "values", "types")
+    values, kinds = linked.argument_lists(inputs, "values", "types")
     types = [str(kind) for kind in kinds]
     positional = _positional(values, types)
     size = integer(attributes.get("pg_size"), positional.group_size)
@@ -143,7 +131,7 @@ def merge(first: Communication, second: Communication) -> Communication:
 
 def integers(value: Any) -> list[int]:
     """Returns a recorded list of integers, empty where it is unknown."""
-    return integer_list(value) or []
+    return linked.integer_list(value) or []
 
 
 def members(value: Any) -> list[int]:
@@ -167,13 +155,13 @@ def regular_ranks(first: int, stride: int, size: int) -> Sequence[int]:
 
 def elements(text: bytes) -> int:
     """Returns the elements of all tensors in an op's arguments as the host trace writes them; -1 if there is none."""
-    counts = [tensor.elements for tensor in recorded_tensors(text)]
+    counts = [tensor.elements for tensor in linked.recorded_tensors(text)]
     return integer(sum(counts), -1) if counts else -1
 
 
 def dtype_of(text: bytes) -> str:
     """Returns the dtype of the first tensor in an op's arguments as the host trace writes them."""
-    [types] = argument_lists(text, "types")
+    [types] = linked.argument_lists(text, "types")
     tensor = TENSOR_TYPE.search(" ".join(map(str, types)))
     return tensor.group(1) if tensor else ""
 
@@ -185,10 +173,10 @@ def groups_of_host(
 
     For each description that cannot be read, -1 is added to `unreadable`.
     """
-    nodes = np.flatnonzero(names.where(lambda name: GROUP_INIT in name))
+    nodes = np.flatnonzero(names.where(lambda name: linked.GROUP_INIT in name))
     for node in nodes[np.argsort(names.codes[nodes], kind="stable")].tolist():
-        [values] = argument_lists(inputs[node], "values")
-        for entries in (literal(text) for text in values if isinstance(text, str)):
+        [values] = linked.argument_lists(inputs[node], "values")
+        for entries in (linked.literal(text) for text in values if isinstance(text, str)):
             groups = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
             if not isinstance(entries, list) or len(groups) < len(entries):
                 unreadable.append(-1)
@@ -200,14 +188,14 @@ def process_groups(
 ) -> list[ProcessGroup]:
     """Returns the groups that either trace describes, each name and list of ranks once.
 
-    A group without listed ranks has the ranks 0 to size - 1. All such groups together have at most LARGEST_JOB
+    A group without linked.listed ranks has the ranks 0 to size - 1. All such groups together have at most LARGEST_JOB
     members; for each group beyond that limit, -1 is added to `unlisted`.
     """
     groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
     budget, seen = LARGEST_JOB, set[tuple[str, range]]()
     for entry in described:
         size = integer(entry.get("group_size", entry.get("pg_size")), -1)
-        name, ranks = name_of(entry.get("pg_name", "")), members(entry.get("ranks")) or regular_ranks(0, 1, size)
+        name, ranks = linked.name_of(entry.get("pg_name", "")), members(entry.get("ranks")) or regular_ranks(0, 1, size)
         if isinstance(ranks, range):
             if (name, ranks) in seen:
                 continue
@@ -218,7 +206,7 @@ def process_groups(
             budget -= len(ranks)
         elif not ranks and size > LARGEST_JOB:
             unlisted.append(-1)
-        group = ProcessGroup(name, name_of(entry.get("pg_desc", "")), list(ranks), size)
+        group = ProcessGroup(name, linked.name_of(entry.get("pg_desc", "")), list(ranks), size)
         groups.setdefault((name, tuple(ranks)), group)
     return list(groups.values())
 

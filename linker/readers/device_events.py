@@ -13,23 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ...schema import linked
 from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder, JsonRecordsBuilder
 from ...schema.counts import Counts
-from ...schema.linked import (
-    FOREVER,
-    LONGEST_RECORDING,
-    ExactTimes,
-    InexactTime,
-    exact_times,
-    identities,
-    identity,
-    integer_list,
-    integers,
-    kineto,
-    lacks_padding,
-    nanoseconds,
-    with_padding,
-)
+from ...schema.linked import ExactTimes, InexactTime, kineto
 from ...schema.reasons import Reason
 from .device_rows import ANNOTATIONS, TABLES, Role, role_of
 
@@ -73,7 +60,7 @@ LABELS = ("process_labels", "process_name")
 RECORDING = "Trace"
 """The category of the profiler's own row, which lasts as long as it recorded."""
 BEGIN_AND_END = ("B", "E")
-LATEST = FOREVER - LONGEST_RECORDING
+LATEST = linked.FOREVER - linked.LONGEST_RECORDING
 """A row that begins earlier ends within 64 bits."""
 NO_DURATION = (None, b"", b"null")
 
@@ -93,8 +80,8 @@ class EventRows:
     def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, oddities: Counts) -> None:
         """Adds events with their times (ns), and counts decisions about them in `oddities`."""
         self.name.add([event.name or "" for event in events])
-        self._columns["process"].add(identities([event.pid for event in events]))
-        self._columns["thread"].add(identities([event.tid for event in events]))
+        self._columns["process"].add(linked.identities([event.pid for event in events]))
+        self._columns["thread"].add(linked.identities([event.tid for event in events]))
         for name, column in (("start", start), ("duration", duration)):
             self._columns[name].add(column.ns)
             self._columns[f"digits of {name}"].add(column.digits)
@@ -112,11 +99,11 @@ class EventRows:
             pairs = zip(events, arguments, strict=True)
             self.sync_kind.add([str(args.sync_kind or event.name or "") for event, args in pairs])
         if self._role is Role.ACTIVITY:
-            self._columns["lane"].add(integers([event.tid for event in events], -1))
+            self._columns["lane"].add(linked.integers([event.tid for event in events], -1))
             self._columns["bandwidth"].add(_bytes_per_second([args.bandwidth for args in arguments]))
         sources = INTEGERS[self._role]
         for name, column in zip(sources, zip(*map(attrgetter(*sources.values()), arguments), strict=True), strict=True):
-            self._columns[name].add(integers(column, 0 if name in ZERO_IF_MISSING else -1))
+            self._columns[name].add(linked.integers(column, 0 if name in ZERO_IF_MISSING else -1))
         names = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
         communicating = {
             row: args
@@ -124,14 +111,14 @@ class EventRows:
             if args.collective is not None or args.group_name is not None or event.name in names
         }
         for args, name in product(communicating.values(), LISTS):
-            numbers = integer_list(getattr(args, name))
+            numbers = linked.integer_list(getattr(args, name))
             oddities[Reason.UNREADABLE_LISTS] += numbers is None
             setattr(args, name, numbers or None)
         self.communication.add(communicating)
         oddities[Reason.STILL_RUNNING] += sum(args.finished is False for args in arguments)
 
     def column(self, name: str) -> Int64:
-        """Returns a column of integers."""
+        """Returns a column of linked.integers."""
         return self._columns[name].column()
 
     def times(self, name: str) -> ExactTimes:
@@ -144,7 +131,7 @@ class EventRows:
         `pad` says which of `start` and `duration` were written without the zeros before their ns.
         """
         start, duration = (
-            with_padding(self.times(name)) if pad[name] else self.column(name) for name in ("start", "duration")
+            linked.with_padding(self.times(name)) if pad[name] else self.column(name) for name in ("start", "duration")
         )
         end = start + np.where(duration == ABSENT, 0, np.maximum(duration, 0))
         columns: dict[str, Any] = {"name": self.name.column(), "start": start, "end": end}
@@ -209,7 +196,7 @@ def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
     """Returns whether a file's starts and durations were written without zeros before their ns."""
     rows = list(tables)
     return {
-        name: lacks_padding(
+        name: linked.lacks_padding(
             ExactTimes(*(column[first : first + AT_ONCE] for column in times))
             for times in (table.times(name) for table in rows)
             for first in range(0, len(times.ns), AT_ONCE)
@@ -228,9 +215,9 @@ class LaunchFlows:
         """Adds the events that start a flow from a launch."""
         starts = [event for event in events if event.ph == STARTS and event.cat == LAUNCH]
         columns = (
-            integers([event.id for event in starts], -1),
-            identities([event.pid for event in starts]),
-            identities([event.tid for event in starts]),
+            linked.integers([event.id for event in starts], -1),
+            linked.identities([event.pid for event in starts]),
+            linked.identities([event.tid for event in starts]),
         )
         self._starts.append(np.stack(columns))
 
@@ -269,7 +256,7 @@ class DeviceEvents:
             return
         if not self._exact:
             try:
-                nanoseconds([event.ts for event in events if event.ph == "X"])
+                linked.nanoseconds([event.ts for event in events if event.ph == "X"])
             except InexactTime:
                 self._exact = True
         by_role = self._by_role(exactly() if self._exact else events)
@@ -301,7 +288,7 @@ class DeviceEvents:
             else:
                 self.ignored += 1
                 if event.ph == "M" and event.name in LABELS and event.args:
-                    self.labels.append((identity(event.pid), str(event.args.name or event.args.labels or "")))
+                    self.labels.append((linked.identity(event.pid), str(event.args.name or event.args.labels or "")))
         activities = by_role[Role.ACTIVITY]
         for role in (Role.ACTIVITY, Role.DEVICE_WAIT):
             by_role[role] = [event for event in activities if role_of(event.cat, event.name) is role]
@@ -314,7 +301,7 @@ class DeviceEvents:
             return
         starts, durations = ([getattr(event, name) for event in events] for name in ("ts", "dur"))
         start, duration = (_times(stamps, self._exact) for stamps in (starts, durations))
-        usable = (start.ns > -LATEST) & (start.ns < LATEST) & (duration.ns < LONGEST_RECORDING)
+        usable = (start.ns > -LATEST) & (start.ns < LATEST) & (duration.ns < linked.LONGEST_RECORDING)
         for row in np.flatnonzero(duration.ns == ABSENT).tolist():
             usable[row] &= (bytes(durations[row]) if self._exact else durations[row]) in NO_DURATION
         if not usable.all():
@@ -326,10 +313,10 @@ class DeviceEvents:
 
 def _times(stamps: list[Any], exact: bool) -> ExactTimes:
     if exact:
-        return exact_times([bytes(stamp) for stamp in stamps])
+        return linked.exact_times([bytes(stamp) for stamp in stamps])
     try:
-        times = nanoseconds(stamps)
+        times = linked.nanoseconds(stamps)
     except InexactTime:
         # starts are exact here; only durations of centuries are not
-        return exact_times([str(stamp).encode() for stamp in stamps])
+        return linked.exact_times([str(stamp).encode() for stamp in stamps])
     return ExactTimes(times, np.zeros(len(times), np.int64))

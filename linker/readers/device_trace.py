@@ -23,19 +23,7 @@ from ...schema.linked import FOREVER, LONGEST_RECORDING, integer, kineto, select
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
 from .device_events import DeviceEvents, unpadded
-from .device_rows import (
-    PYTHON,
-    TABLES,
-    DeviceTrace,
-    RecordedActivities,
-    RecordedCalls,
-    RecordedOps,
-    RecordedQueueEvents,
-    RecordedSyncs,
-    Role,
-    select,
-    skip_categories,
-)
+from .device_rows import PYTHON, TABLES, DeviceTrace, Role, select, skip_categories
 from .rocpd_database import is_database
 from .rocpd_rows import read_rocpd
 
@@ -58,7 +46,6 @@ KEYS = {
     "queue_events": ("device", "stream", "awaited", "sequence"),
 }  # fmt: skip
 """The columns by which rows of equal starts are sorted, after their length: longer ops enclose shorter ones."""
-Table = RecordedOps | RecordedCalls | RecordedActivities | RecordedSyncs | RecordedQueueEvents
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMING = b'_raw"'
 RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
@@ -171,7 +158,7 @@ def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
     return replace(device, **tables, communication=communication)
 
 
-def _order(table: Table, keys: tuple[str, ...]) -> Int64 | None:
+def _order(table: Any, keys: tuple[str, ...]) -> Int64 | None:
     """Returns the rows in their new order, None if it is the same."""
     start = table.start
     order = np.argsort(start, kind="stable")

@@ -15,15 +15,7 @@ from ...schema.linked import NEVER, DeviceWaits, HostWaits, Provenance, SyncCall
 from ...schema.machine import MachineCalibration
 from ...schema.reasons import Reason
 from ..readers import DeviceTrace
-from .implicit_waits import (
-    ImplicitHostWaits,
-    blocking_copies,
-    full_queue,
-    observer_waits,
-    on_observer_threads,
-    queue_waits,
-    unexplained_waits,
-)
+from . import implicit_waits
 from .inferred_sources import InferredSource, InferredSources
 from .process import Findings, Process, no_findings
 from .submissions import StreamKey
@@ -50,7 +42,7 @@ class Synchronisation:
 def synchronise(process: Process, device: DeviceTrace, calibration: MachineCalibration) -> Synchronisation:
     """Returns all waits of one process. O(n log n) in the calls."""
     calls, activities = process.calls, process.activities
-    queries = event_query_loops(process, on_observer_threads(calls, activities, device.ops.thread))
+    queries = event_query_loops(process, implicit_waits.on_observer_threads(calls, activities, device.ops.thread))
     rows = np.flatnonzero(process.kinds != SyncCall.NONE)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
     unresolved = list(unresolved_waits(process, queries, rows.tolist()))
@@ -58,20 +50,22 @@ def synchronise(process: Process, device: DeviceTrace, calibration: MachineCalib
     waits = _Waits(process, queries, sources.by_call())
     for row in rows.tolist():
         waits.resolve(row)
-    for source, target in queue_waits(device.queue_events, process.queues, device.activities.start.tolist()):
+    for source, target in implicit_waits.queue_waits(
+        device.queue_events, process.queues, device.activities.start.tolist()
+    ):
         if source < 0 or target < 0:
             waits.dropped[Reason.QUEUE_WAIT_WITHOUT_RECORD].append(-1)
         else:
             waits.add_device_wait(int(activities.call_row[target]), source, target, Provenance.RECORD)
     waits.oddities.update(sources.oddities)
     behind_unresolved = stream_syncs_behind(process, unresolved)
-    unexplained = unexplained_waits(process, waits.of_host(), calibration, behind_unresolved)
+    unexplained = implicit_waits.unexplained_waits(process, waits.of_host(), calibration, behind_unresolved)
     sources.findings[Reason.ENDED_RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
     for reason, implicit in (
         (Reason.ENDED_RIGHT_BEFORE_RETURN, unexplained),
-        (Reason.BLOCKING_COPIES, blocking_copies(activities, calls, calibration, process.call_sites)),
-        (Reason.FULL_QUEUE, full_queue(activities, calls)),
-        (Reason.OBSERVER_CALLS, observer_waits(calls, activities, queries.by_observer)),
+        (Reason.BLOCKING_COPIES, implicit_waits.blocking_copies(activities, calls, calibration, process.call_sites)),
+        (Reason.FULL_QUEUE, implicit_waits.full_queue(activities, calls)),
+        (Reason.OBSERVER_CALLS, implicit_waits.observer_waits(calls, activities, queries.by_observer)),
     ):
         waits.add_implicit(reason, implicit)
     host_waits, submitted = waits.of_host(), np.append(process.queues.submitted_until, NEVER)
@@ -229,7 +223,7 @@ class _Waits:
         elif not pending:
             self.oddities[Reason.WAITS_FOR_NOTHING].append(call)
 
-    def add_implicit(self, reason: Reason, waits: ImplicitHostWaits) -> None:
+    def add_implicit(self, reason: Reason, waits: implicit_waits.ImplicitHostWaits) -> None:
         """Adds waits of the host that no synchronising call makes."""
         self._of_host.extend(*waits[:-1], np.full(len(waits.call_row), CODE[waits.provenance]))
         if len(waits.call_row):
