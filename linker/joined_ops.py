@@ -16,7 +16,6 @@ from ..schema.columns import (
     Nesting,
     OpRows,
     RowMap,
-    rows_in_circles,
 )
 from ..schema.linked import NO_TENSORS, Activities, Ops, plain_escapes
 from .match import Match
@@ -91,18 +90,6 @@ def _arguments(recorded: Categorical) -> BytesColumn:
         msgspec.json.format(plain_escapes(text.encode()), indent=-1) if text else NO_TENSORS for text in recorded.table
     ]
     return BytesColumn.of([arguments[code] for code in recorded.codes.tolist()])
-
-
-def cut_circles(ops: Ops, nested_in: OpRows) -> int:
-    """Makes ops outermost whose parents, by both traces, go round in a circle. Returns how many.
-
-    Only ops that the device trace nests in none (`nested_in` is -1) are changed: its nesting is measured and never goes
-    round.
-    """
-    rows = rows_in_circles(ops.id, ops.parent_id)
-    rows = rows[nested_in[rows] < 0]
-    ops.parent_id[rows] = -1
-    return len(rows)
 
 
 def activities_of(device: DeviceTrace, call_row: CallRows, op_row: OpRows, largest_id: int = 0) -> Activities:

@@ -10,7 +10,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.arguments import InputFile, is_file, path_of, wrong_argument
-from ..schema.columns import ABSENT, CallRows, CommunicationRows, Nesting, OpRows, RowMap, ThreadIntervals, nest
+from ..schema.columns import (
+    ABSENT,
+    CallRows,
+    CommunicationRows,
+    Nesting,
+    OpRows,
+    RowMap,
+    ThreadIntervals,
+    nest,
+    rows_in_circles,
+)
 from ..schema.counts import Counts
 from ..schema.errors import DataError
 from ..schema.linked import (
@@ -31,7 +41,7 @@ from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Reason
 from . import communication
 from .contradictions import Contradiction, contradictions
-from .joined_ops import activities_of, cut_circles, join_ops
+from .joined_ops import activities_of, join_ops
 from .machine import machine_of
 from .match import Match, are_ops, enclosing_ops, launching_calls, launching_ops, match_ops
 from .modules import python_context
@@ -207,16 +217,20 @@ def _joined(host: HostTrace, device: DeviceTrace, match: Match | None, nesting: 
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent = OpRows(np.full(len(ops), -1, np.int64))
     op_parent[device_op] = RowMap(device_op)[nesting.parent]
-    circles, of_calls = cut_circles(ops, op_parent), device.calls
+    # ops that the device trace nests in none: its nesting is measured and never goes round
+    circles = rows_in_circles(ops.id, ops.parent_id)
+    circles = circles[op_parent[circles] < 0]
+    ops.parent_id[circles] = -1
+    of_calls = device.calls
     call_op = enclosing_ops(of_calls, device.ops, nesting, are_step_marks(device.ops.name))
-    columns = of_calls.name, of_calls.thread, of_calls.start, of_calls.end, of_calls.correlation
-    calls, call_row = Calls(*columns, RowMap(device_op)[call_op]), launching_calls(device.activities, of_calls)
+    recorded = of_calls.name, of_calls.thread, of_calls.start, of_calls.end, of_calls.correlation
+    calls, call_row = Calls(*recorded, RowMap(device_op)[call_op]), launching_calls(device.activities, of_calls)
     launching_op = launching_ops(device.activities, call_row, call_op, device.ops)
     activities = activities_of(device, call_row, RowMap(device_op)[launching_op], int(ops.id.max(initial=0)))
     collectives = communication.collective_ops(ops, op_parent, device.communication, device_op)
     communications, communication_row = communication.link_communications(collectives, activities, calls)
     activities = replace(activities, communication_row=communication_row)
-    return _Joined(ops, op_parent, device_op, calls, activities, communications, collectives, circles)
+    return _Joined(ops, op_parent, device_op, calls, activities, communications, collectives, len(circles))
 
 
 def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: OpRows) -> LinkedTrace:

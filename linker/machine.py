@@ -33,9 +33,7 @@ WHOLE = 1_000
 WINDOWS = 32
 """Equal parts of the trace, each of which gives its tightest bounds to the line through them."""
 STEEPEST = 0.9
-"""The largest drift, as a share of the time. A larger one comes from a single wrong time, which must not reorder all
-others.
-"""
+"""The largest drift, as a share of the time: a single wrong time gives a larger one, which must not reorder others."""
 SAME_RETURN = ANY_MACHINE.upper // 2
 """ns. Returns after waits that differ by no more may be of one kind: they take 1 to 10 µs, and vary by half of that."""
 SYNCHRONOUS_COPY = ("DtoH", "Pageable")

@@ -86,9 +86,7 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
 
 
 def are_ops(names: Categorical) -> Bool:
-    """Returns which names are of ops, not of process and thread nodes or process groups, which only host
-    traces hold.
-    """
+    """Returns which names are of ops, not of the process, thread and group nodes that only host traces hold."""
     return ~names.where(lambda name: bool(ROOT_NODE.search(name)) or GROUP_INIT in name)
 
 

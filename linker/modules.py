@@ -39,9 +39,7 @@ from .threads import ForwardThreads
 MODULE = "nn.Module: "
 SEPARATOR = "/"
 JoinPaths = Callable[[str, str, str], str]
-"""Returns the path of a call inside a backward op, from the path of the forward op, and from the paths around the
-backward op and around the call on their thread.
-"""
+"""Returns the path of a call inside a backward op, from those of the forward op, around the backward op, and inside."""
 
 
 class Stack(NamedTuple):
@@ -71,9 +69,7 @@ class Paths(Interner[str]):
     """The paths of nested modules, numbered as they come. A module that calls itself keeps its path."""
 
     def below(self, enclosing_path: Int64, name: Int64, names: list[str]) -> Int64:
-        """Returns for each pair the number of the path of `names[name]` below the path `enclosing_path`, -1 for
-        outermost.
-        """
+        """Returns for each pair the path of `names[name]` below the path `enclosing_path` (-1 for none), by number."""
         if not len(enclosing_path):
             return enclosing_path
         pairs, which = np.unique(np.stack((enclosing_path, name)), axis=1, return_inverse=True)

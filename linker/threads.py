@@ -24,9 +24,7 @@ from ..schema.machine import LatencyStats, wake_latency
 
 AUTOGRAD = "autograd::engine::evaluate_function"
 SHARED = 256
-"""Threads that count of those whose forward ops share a sequence number; each thread counts its own, so a usual run has
-few.
-"""
+"""Threads that count of those whose forward ops share a sequence number; each counts its own, so a run has few."""
 
 
 class Gap(NamedTuple):

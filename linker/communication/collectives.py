@@ -90,9 +90,7 @@ class CollectiveOps:
         return self.of(op).name == WAIT
 
     def of_annotation(self, op: int) -> Communication:
-        """Returns what an op such as `nccl:all_reduce` tells: the collective's name, and its tensors where they are
-        the rank's input.
-        """
+        """Returns what an op such as `nccl:all_reduce` tells: the collective's name, and tensors that are its input."""
         ops = self.ops
         match = ANNOTATION.match(ops.name[op])
         library, name = match.groups() if match else ("", "")

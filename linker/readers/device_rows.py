@@ -111,18 +111,24 @@ def _role_of_category(category: str | None) -> Role:
 
 
 @dataclass(slots=True, repr=False)
-class RecordedOps(SummaryRepr):
-    """Host ops and annotations as the device trace recorded them. `rf_id` 0 and `sequence` -1 mean not recorded.
-
-    `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where they were not
-    recorded or not requested.
-    """
+class RecordedRows(SummaryRepr):
+    """Rows of host threads: what they were, and from when to when."""
 
     name: Categorical
     process: Int64
     thread: Int64
     start: Int64
     end: Int64
+
+
+@dataclass(slots=True, repr=False)
+class RecordedOps(RecordedRows):
+    """Host ops and annotations as the device trace recorded them. `rf_id` 0 and `sequence` -1 mean not recorded.
+
+    `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where they were not
+    recorded or not requested.
+    """
+
     annotation: Bool
     rf_id: Int64
     external_id: Int64
@@ -133,14 +139,9 @@ class RecordedOps(SummaryRepr):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedCalls(SummaryRepr):
+class RecordedCalls(RecordedRows):
     """Runtime and driver calls. `correlation` 0 means none."""
 
-    name: Categorical
-    process: Int64
-    thread: Int64
-    start: Int64
-    end: Int64
     correlation: Int64
     external_id: Int64
 
@@ -194,9 +195,7 @@ class RecordedEvents(SummaryRepr):
 
 @dataclass(slots=True, repr=False)
 class RecordedQueueEvents(SummaryRepr):
-    """Events on device queues: `stream` recorded number `sequence` (`awaited` -1), or waited for that number of stream
-    `awaited`.
-    """
+    """Events on device queues: `stream` recorded number `sequence` (`awaited` -1), or waited for that of `awaited`."""
 
     device: Int64
     stream: Int64
@@ -207,14 +206,8 @@ class RecordedQueueEvents(SummaryRepr):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedPython(SummaryRepr):
+class RecordedPython(RecordedRows):
     """Calls of Python: of modules, as `nn.Module: Linear_0`, and of functions, as `file.py(12): forward`."""
-
-    name: Categorical
-    process: Int64
-    thread: Int64
-    start: Int64
-    end: Int64
 
 
 class Table(NamedTuple):

@@ -143,9 +143,7 @@ def _repeated(table: Any, names: Sequence[str]) -> Bool:
 
 
 def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace with rows of equal starts in the order of `KEYS`. O(n log n), linear if starts are nearly
-    sorted.
-    """
+    """Returns the trace with rows of equal starts in the order of `KEYS`. O(n log n), linear if they nearly are."""
     tables, communication = dict[str, Any](), dict(device.communication)
     for name, keys in KEYS.items():
         if (order := _order(getattr(device, name), keys)) is not None:
@@ -236,9 +234,7 @@ def read_device_trace(
 
 
 def _top_level(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Damage) -> kineto.DeviceFile:
-    """Returns what the file holds beside its events. Raises DataError for another file, and for one that has neither
-    ops nor activities.
-    """
+    """Returns what the file holds beside its events. Raises DataError for another file, or one without any work."""
     document = reader.document
     if not reader.has_array:
         is_host = HOST_NODES.search(document)

@@ -125,9 +125,7 @@ class Database:
         return strings
 
     def read(self, query: str, at_a_time: int = ROWS_AT_A_TIME) -> Iterator[list[tuple[object, ...]]]:
-        """Yields the rows of a query in pieces. Raises DataError for more rows, or steps, than the file's size
-        explains.
-        """
+        """Yields the rows of a query in pieces. Raises DataError for more rows, or steps, than the size explains."""
         self._steps = 0
         try:
             cursor, count = self._connection.execute(query), 0
@@ -244,9 +242,7 @@ def dialect(database: Database) -> Dialect:
 
 
 def processes(database: Database) -> list[int]:
-    """Returns the traced processes, ascending: those recorded as such, else those that launched, else all
-    with calls.
-    """
+    """Returns the traced processes, ascending: those recorded as such, else those that launched, else all callers."""
     recorded: list[int] = []
     if {"tag", "value"} <= database.columns("rocpd_metadata"):
         recorded = database.different("value", "rocpd_metadata", "tag = 'pid'")

@@ -111,17 +111,16 @@ def read_rocpd(path: str) -> DeviceTrace:
     process = traced[0] if len(traced) == 1 else -1
     on_device = ops[:, 1] >= 0
     # ranges recorded as ops of no device are of the file's process, on an unknown thread
+    ops[~on_device, 1:3] = process, -1
     marks = np.concatenate((api[marker, 1:5], ops[~on_device, 1:5]))
-    marks[marker.sum() :, :2] = process, -1
     texts = [messages.get(code, "") for code in api[marker, 6].tolist()]
-    texts += [names.get(code, "") for code in ops[~on_device, 5].tolist()]
     trace = DeviceTrace(
         path=path,
         rank=None,
         world_size=None,
         base_time_ns=0,
         groups=[],
-        ops=_annotations(marks, texts, skipped),
+        ops=_annotations(marks, texts + [names.get(code, "") for code in ops[~on_device, 5].tolist()], skipped),
         calls=_calls(api[~marker], names, skipped),
         activities=_activities(
             ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process=process, skipped=skipped
@@ -132,7 +131,7 @@ def read_rocpd(path: str) -> DeviceTrace:
         skipped=skipped,
         read=len(api) + len(ops),
     )
-    if not len(trace.activities.start) and not len(trace.calls.start) and not len(trace.ops.start):
+    if not any(len(table.start) for table in (trace.activities, trace.calls, trace.ops)):
         raise DataError(f"{path}: holds no device op, API row or roctx range; was anything recorded?")
     _mark_merged(trace, traced)
     trace.skipped = skipped.without_zeros()

@@ -13,13 +13,12 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.linked import NEVER
+from ...schema.linked import NEVER, SyncCall
 from ...schema.reasons import Reason
 from .process import Process
 from .submissions import StreamKey, StreamTails
@@ -122,9 +121,7 @@ class EventIds:
 
 
 class EventNumbers:
-    """What the numbers of events say about the waits of a process: which event records each may be for, and which
-    streams wait for each event.
-    """
+    """What the numbers of events say: which event records each wait may be for, and which streams wait for an event."""
 
     def __init__(self, process: Process, waits: Sequence[UnresolvedWait]) -> None:
         """`waits` are in the order of time."""
@@ -152,9 +149,7 @@ class EventNumbers:
         return self._ids.is_possible(record, wait.event, is_first_wait=is_first_wait)
 
     def waiters(self, record: int, event: int) -> set[StreamKey | None]:
-        """Returns the streams that wait for an event as of an event record, until it is recorded anew; None for the
-        host.
-        """
+        """Returns the streams (None for the host) that wait for an event as of an event record, until the next one."""
         return self._waiters.get(self._recording(event, self._time[record]), set())
 
     def _recording(self, event: int, time: int) -> tuple[int, int]:
@@ -226,16 +221,11 @@ class Candidates:
 
     def of_call_site(self, waits: list[UnresolvedWait]) -> list[Candidate]:
         """Returns the options of the first wait for which the order of the calls favours one, else of the first one."""
-        of_first = self._options(waits[0])
-        for options in chain([of_first], map(self._options, islice(waits, 1, None))):
-            if any(option.is_ranked for option in options):
-                return options
-        return of_first
+        ranked = (options for options in map(self._options, waits) if any(option.is_ranked for option in options))
+        return next(ranked, None) or self._options(waits[0])
 
     def before(self, wait: UnresolvedWait) -> dict[int, Candidate]:
-        """Returns the last event records before a wait by number, the last one first, as options of which only times
-        can tell.
-        """
+        """Returns the last event records before a wait by number, the last one first, as options without a rank."""
         kinds, kind_counts = self._records.kind, Counter[int]()
         until = bisect_left(self._records.time, self._process.start(wait.call_row))
         candidates = {}
@@ -252,9 +242,9 @@ class Candidates:
             if option.basis.reason is Reason.RECORD_RIGHT_BEFORE:
                 rows[number] = [self._records.right_before(wait.call_row) for wait in waits]
             elif option.kind >= 0:
-                kind = self._records.kinds[option.kind]
-                position = kind.time.searchsorted(starts) - option.back
-                rows[number] = np.where(position >= 0, kind.row[np.maximum(position, 0)], -1)
+                row, time = self._records.kinds[option.kind]
+                position = time.searchsorted(starts) - option.back
+                rows[number] = np.where(position >= 0, row[np.maximum(position, 0)], -1)
         return rows
 
     def possible_streams(self, waiting: StreamKey | None) -> Bool:
@@ -338,7 +328,8 @@ class Candidates:
         rows = self._records_of_event[wait.event] if wait.event >= 0 else []
         if wait.is_query and wait.event < 0:
             previous = self._records.previous_event_call(wait.call_row)
-            rows = self._records_of_call[previous] if self._records.is_event_sync(previous) else []
+            is_sync = previous >= 0 and self._process.kinds[previous] == SyncCall.EVENT_SYNC
+            rows = self._records_of_call[previous] if is_sync else []
         time, waiting = self._process.start(wait.call_row), None if self._is_single_stream else wait.blocked[0].stream
         earlier = (row for row in rows if self._records.time[row] < time)
         return max((row for row in earlier if waiting is None or self._stream_of_record[row] != waiting), default=-1)

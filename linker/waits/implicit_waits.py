@@ -17,9 +17,7 @@ from .submissions import CallSites, StreamKey, StreamQueues
 
 NO_ROWS = np.empty(0, np.int64)
 FULL_QUEUE = 500
-"""Launches in flight above which one more may have to wait for a slot: drivers queue about a thousand, event calls
-among them.
-"""
+"""Launches in flight above which one more may wait for a slot: drivers queue about a thousand, event calls too."""
 
 
 def queue_waits(rows: RecordedQueueEvents, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:

@@ -45,20 +45,11 @@ Findings = dict[AnyReason, MutableSequence[int]]
 """The calls by what was resolved, inferred or dropped, one entry per time."""
 
 
-class RecordGroup(NamedTuple):
-    """Event records of one thread that were made from the same ops after the same launch, in the order of time.
-
-    `row` are their numbers, `time` their times in ns.
-    """
-
-    row: Int64
-    time: Int64
-
-
 class EventRecordCalls:
     """All event records in the order of time. The number of an event record is its position in `rows`, the calls.
 
-    `kind` is the position of each one's group in `kinds`, `streams` are those that it may be on, the likeliest first.
+    `kind` is the position of each one's group in `kinds`, which has the numbers and times (ns) of those that one thread
+    made from the same ops after the same launch. `streams` are those that it may be on, the likeliest first.
     """
 
     def __init__(
@@ -97,7 +88,7 @@ class EventRecordCalls:
         kind, time = np.array(self.kind, np.int64), np.asarray(self.time)
         by_kind = np.argsort(kind, kind="stable")
         parts = np.split(by_kind, np.searchsorted(kind[by_kind], np.arange(1, len(kind_numbers))))
-        self.kinds = [RecordGroup(part, time[part]) for part in parts]
+        self.kinds = [(part, time[part]) for part in parts]
 
     def _likely_streams(self, call: int) -> list[StreamKey]:
         """Returns the streams that a call may have recorded on, the likeliest first.
@@ -116,10 +107,6 @@ class EventRecordCalls:
     def previous_event_call(self, call: int) -> int:
         """Returns the previous call on the thread that recorded an event or waited for one, -1 for none."""
         return self._previous.get(call)
-
-    def is_event_sync(self, call: int) -> bool:
-        """Returns whether a call makes the host wait for an event."""
-        return call >= 0 and bool(self._kinds[call] == SyncCall.EVENT_SYNC)
 
     def right_before(self, call: int) -> int:
         """Returns the event record that is the previous call for events on the thread of a wait, -1 for none."""
@@ -376,9 +363,7 @@ class Process:
         awaited: Lookup,
         calibration: MachineCalibration,
     ) -> None:
-        """`activities` have their times on the host's clock, `awaited` is the activity that each wait op of a
-        collective names.
-        """
+        """`activities` have times of the host's clock. `awaited` is what each wait op of a collective names."""
         self.calls, self.activities, self.collectives, self.awaited = calls, activities, collectives, awaited
         self.timing = TimingModel(activities, calls, calibration)
         self.origins = DataOrigins(collectives.ops, activities, calls)
@@ -408,30 +393,18 @@ class Process:
         """Returns when the last of the activities ended, ns; NEVER for none."""
         return max((int(self.activities.end[row]) for row in activities), default=NEVER)
 
-    def sync_record(self, call: int) -> SyncRecord | None:
-        """Returns the cuda_sync row of a call."""
-        return self.sync_records.of(call)
-
     def recorded_stream(self, call: int) -> StreamKey | None:
         """Returns the stream that a call's cuda_sync row names."""
-        record = self.sync_record(call)
+        record = self.sync_records.of(call)
         return self.queues.find(record.device, record.stream) if record is not None else None
-
-    def is_named(self, call: int) -> bool:
-        """Returns whether the trace names the event record that a call waits for."""
-        return self.sync_records.recorder(call) >= 0
 
     def named_record(self, call: int) -> EventRecord | None:
         """Returns the event record that the trace names for a call, None also where its stream is unknown."""
         return self.sync_records.event_record(call, self.event_record_calls)
 
-    def enclosing_collective(self, call: int) -> int:
-        """Returns the collective in whose op a call was made, -1 for none."""
-        return self.event_record_calls.enclosing_collective(call)
-
     def awaited_by_collective(self, call: int) -> int:
         """Returns the activity that the collective's wait op that encloses a call names, -1 for none."""
-        return self.awaited.get(self.enclosing_collective(call))
+        return self.awaited.get(self.event_record_calls.enclosing_collective(call))
 
     def pending(self, device: int, call: int) -> tuple[int, ...]:
         """Returns the last activities that had been submitted to the streams of a device (of all for -1) at a call."""

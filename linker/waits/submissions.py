@@ -39,8 +39,9 @@ class StreamKey(NamedTuple):
 
 
 def submitted_streams(activities: Activities, call_time: Int64) -> Iterator[tuple[StreamKey, Int64, Int64]]:
-    """Yields the streams of a process: the key, the activities in the order they ran in, and the times (ns) by which
-    each of them, and all before it, had been submitted. A call submits its activities at its `call_time` (ns).
+    """Yields each stream, its activities in their order, and when each and all before it had been submitted (ns).
+
+    A call counts as submitting its activities at its `call_time` (ns).
     """
     submitted = np.full(len(activities), NEVER, np.int64)
     called = activities.call_row >= 0

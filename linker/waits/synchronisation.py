@@ -117,7 +117,7 @@ class _Waits:
             self.dropped[reason].append(row)
             return
         sources, provenance = event
-        if inferred is None and process.sync_record(row) is None:
+        if inferred is None and process.sync_records.of(row) is None:
             waiting = self._stream_that_can_wait(row, waiting, sources)
         target = process.queues.add_wait(waiting, process.start(row), sources)
         elsewhere = [source for source in sources if StreamKey.of(process.activities, source) != waiting]
@@ -140,12 +140,10 @@ class _Waits:
         return likeliest
 
     def _event(self, row: int) -> tuple[tuple[int, ...], Provenance] | None:
-        """Returns the activities that an event wait is for: as recorded, else as the enclosing collective says, else as
-        inferred.
-        """
+        """Returns the activities that an event wait is for: as recorded, or by its collective, or as inferred."""
         process, inferred = self._process, self._inferred.get(row)
         awaited = process.awaited_by_collective(row)
-        if process.is_named(row):
+        if process.sync_records.recorder(row) >= 0:
             event_record = process.named_record(row)
         elif awaited >= 0 and not process.sync_records.is_before_trace(row):
             return (awaited,), Provenance.RECORD
@@ -180,14 +178,14 @@ class _Waits:
     def _stream_sync(self, row: int) -> None:
         process, inferred = self._process, self._inferred.get(row)
         time, stream = process.start(row), process.recorded_stream(row)
-        provenance = Provenance.RECORD if process.sync_record(row) is not None else Provenance.TIMING
+        provenance = Provenance.RECORD if process.sync_records.of(row) is not None else Provenance.TIMING
         if inferred is not None:
             _, time, stream, provenance = inferred.event_record
         sources = process.queues.sources(stream, time) if stream is not None else ()
         self._add_host_waits(row, sources, provenance)
 
     def _device_sync(self, row: int) -> None:
-        record = self._process.sync_record(row)
+        record = self._process.sync_records.of(row)
         sources = self._process.pending(record.device if record is not None else -1, row)
         self._add_host_waits(row, sources, Provenance.RECORD if record is not None else Provenance.CALL_ORDER)
 

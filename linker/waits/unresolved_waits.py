@@ -79,7 +79,7 @@ def _is_repeated(process: Process, queues: StreamQueues, row: int, following: in
     op = process.calls.op_row
     if process.kinds[row] != SyncCall.EVENT_QUERY or op[row] != op[following]:
         return False
-    if process.sync_record(row) != process.sync_record(following):
+    if process.sync_records.of(row) != process.sync_records.of(following):
         return False
     event_record = process.named_record(row)
     if event_record is None:
@@ -125,12 +125,12 @@ def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable
     """Yields the unresolved waits among `calls`, in their order."""
     busiest = process.queues.busiest()
     for row in calls:
-        record, kind = process.sync_record(row), process.kinds[row]
+        record, kind = process.sync_records.of(row), process.kinds[row]
         event = record.event if record is not None else -1
         is_answered = not queries.by_observer[row] and row not in queries.repeated
         if kind == SyncCall.STREAM_SYNC and record is None:
             yield _host_wait(process, queries, row, -1)._replace(of_stream=True)
-        elif process.is_named(row) or process.sync_records.is_before_trace(row):
+        elif process.sync_records.recorder(row) >= 0 or process.sync_records.is_before_trace(row):
             continue
         elif kind == SyncCall.STREAM_WAIT and process.awaited_by_collective(row) < 0:
             if blocked := tuple(_blocked_work(process, row, busiest)):
@@ -159,7 +159,7 @@ def stream_syncs_behind(process: Process, waits: Sequence[UnresolvedWait]) -> Bo
 
 def waiting_stream(process: Process, row: int) -> StreamKey | None:
     """Returns the stream that waits: the recorded one, else that of the next launch of the thread; None for unknown."""
-    if process.sync_record(row) is not None:
+    if process.sync_records.of(row) is not None:
         return process.recorded_stream(row)
     time, collectives = process.start(row), process.collectives
     launch = process.launches.next_launch(int(process.calls.thread[row]), time)
@@ -169,7 +169,7 @@ def waiting_stream(process: Process, row: int) -> StreamKey | None:
     if process.sync_records.has_stream_waits and process.queues.position(waiting, time):
         # if waits are recorded at all, only those of streams that nothing ran on yet are missing
         return None
-    collective = process.enclosing_collective(row)
+    collective = process.event_record_calls.enclosing_collective(row)
     is_launching = collective >= 0 and not collectives.is_wait(collective)
     if is_launching and collectives.enclosing_record(int(process.activities.op_row[launch])) != collective:
         # after its kernel a communication library synchronises internal streams
@@ -198,7 +198,7 @@ def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> I
     if waiting is None:
         return
     yield BlockedWork(waiting, queues.next(waiting, process.start(row)))
-    if process.sync_record(row) is None and process.enclosing_collective(row) < 0:
+    if process.sync_records.of(row) is None and process.event_record_calls.enclosing_collective(row) < 0:
         others = [BlockedWork(key, queues.next(key, process.start(row))) for key in busiest if key != waiting]
         others = [work for work in others if work.target >= 0]
         soonest = {*sorted(others, key=lambda work: int(process.activities.start[work.target]))[:MOST_BLOCKED]}
