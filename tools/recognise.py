@@ -171,7 +171,7 @@ def recognise(path: Path) -> Recognised:
 
 def _beginning(stream: BinaryIO, path: Path) -> bytes:
     """Returns the first bytes; of JSON up to where its rows begin and as many more."""
-    head = b"".join(_pieces(stream, END))
+    head = b"".join(pieces(stream, END))
     if not head:
         raise DataError(f"{path}: nothing in it decompresses: it is empty or damaged; copy it again")
     start = head.lstrip(BLANK)[:1]
@@ -179,9 +179,9 @@ def _beginning(stream: BinaryIO, path: Path) -> bytes:
         head = with_plain_letters(head)
     if start != b"{":
         return head
-    while not ROWS.search(head) and len(head) < LONGEST_HEAD and (more := b"".join(_pieces(stream, len(head)))):
+    while not ROWS.search(head) and len(head) < LONGEST_HEAD and (more := b"".join(pieces(stream, len(head)))):
         head = with_plain_letters(head + more)
-    return head + b"".join(_pieces(stream, END)) if len(head) > END else head
+    return head + b"".join(pieces(stream, END)) if len(head) > END else head
 
 
 def _kind_of(head: bytes, path: Path) -> InputKind:
@@ -251,14 +251,14 @@ def _last(stream: BinaryIO) -> bytes:
     if stream.seekable():
         stream.seek(max(stream.tell(), os.fstat(stream.fileno()).st_size - END))
     last = bytearray()
-    for piece in _pieces(stream):
+    for piece in pieces(stream):
         last += piece
         if len(last) > 8 * END:
             del last[:-END]
     return with_plain_letters(bytes(last[-END:]))
 
 
-def _pieces(stream: BinaryIO, limit: int = sys.maxsize) -> Iterator[bytes]:
+def pieces(stream: BinaryIO, limit: int = sys.maxsize) -> Iterator[bytes]:
     """Yields what the stream holds, up to `limit` bytes; of a damaged file what comes before the damage."""
     read = cast(io.BufferedIOBase, stream).read1
     with suppress(OSError, EOFError, zlib.error):

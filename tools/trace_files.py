@@ -6,10 +6,8 @@ of its recording, never ranks.
 """
 
 import re
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple, TypeVar
@@ -17,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from ..schema.errors import DataError, MissingLibrary, Remedy
 from ..schema.io import open_input
 from ..schema.progress import Progress, unwatched
-from .recognise import TRACE, InputKind, instead, recognise
+from .recognise import TRACE, InputKind, instead, pieces, recognise
 from .terminal import ranges
 
 K = TypeVar("K", bound=Hashable)
@@ -30,7 +28,7 @@ RANK_IN_NAME = (
 )
 """Strongest first."""
 NAMES_SHOWN = 4
-PIECE, LONGEST_SIGN = 1 << 20, 64
+LONGEST_SIGN = 64
 COMMUNICATION = re.compile(
     rb'"(record_param_comms|Collective name)"|process_group:init|"(gloo|mpi|ucc|c10d|\w{,4}ccl)::?\w'
     rb"|ncclKernel|ncclDevKernel|rcclGenericKernel|mscclKernel"
@@ -220,19 +218,16 @@ def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communic
     """Returns a function that says whether a device trace below `folder`, or its host trace, records communication."""
 
     def look(trace: Trace) -> bool:
-        paths = (trace.name, host_of.get(trace.name))
-        return any(COMMUNICATION.search(piece) for path in paths if path for piece in _pieces(folder / path))
+        for path in filter(None, (trace.name, host_of.get(trace.name))):
+            with open_input(str(folder / path)) as stream:
+                text = b""
+                for piece in pieces(stream):
+                    text = text[-LONGEST_SIGN:] + piece
+                    if COMMUNICATION.search(text):
+                        return True
+        return False
 
     return look
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    """Yields a file's content up to any damage, in pieces that overlap by LONGEST_SIGN bytes."""
-    text = b""
-    with open_input(str(path)) as stream, suppress(OSError, EOFError, zlib.error):
-        while piece := stream.read(PIECE):
-            text = text[-LONGEST_SIGN:] + piece
-            yield text
 
 
 def grouped(key: Callable[[Trace], K], traces: Iterable[Trace]) -> dict[K, list[Trace]]:

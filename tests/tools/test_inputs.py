@@ -379,7 +379,7 @@ def test_the_host_trace_shows_that_a_process_communicates_too(tmp_path: Path) ->
 
 
 def test_what_lies_across_two_pieces_of_a_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "PIECE", 7)
+    monkeypatch.setattr(json_parts, "PIECE", 7)
     communicates, device = ranks.communicating({}), ranks.Trace(str(tmp_path / "a.json"), 41, None, False)
     for name, communicating in (("record_param_comms", True), ("aten::mm", False)):
         Path(device.name).write_text(json.dumps({"traceEvents": [{"name": name}]}))

@@ -193,7 +193,7 @@ class Job(SummaryRepr):
         change = checked("scale", data_parallel=data_parallel, remove_ranks=remove_ranks, groups=groups, **network)
 
         def scaled(folder: Path) -> Job:
-            building.scale(self.folder, folder, Growth(*change.values()), runner(_processes(jobs)))
+            building.scale(self.folder, folder, Growth(*change.values()), runner(jobs if jobs > 1 else 0))
             return Job(folder)
 
         return _job_in(output, "scale(output=…)", scaled)
@@ -344,7 +344,7 @@ def build(
             inputs[0] if len(inputs) == 1 else inputs,
             folder,
             build_options,
-            runner(_processes(jobs), scheduler),
+            runner(jobs if jobs > 1 else 0, scheduler),
             anew=force,
             window=window,
             allow_mismatch=allow_mismatch,
@@ -387,11 +387,6 @@ def _combined(options: Options, target: BuildTarget | None, of_job: dict[str, bo
         if not of_job[name] and chosen["target"] == GENERIC:
             raise ValueError(f"build({name}=False) is for astra-sim and goal, whose graphs have these times")
     return building.BuildOptions(**chosen)
-
-
-def _processes(jobs: int) -> int:
-    """Returns how many processes to start: none for one job, which this process does."""
-    return jobs if jobs > 1 else 0
 
 
 def _job_in(output: FilePath | None, argument: str, make: Callable[[Path], Job]) -> Job:

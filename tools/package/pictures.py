@@ -110,21 +110,17 @@ def lanes_chart(
     values = _bars(work, start_ns, end_ns, rows, is_critical, names)
     left_out = f"the {len(rows):,} longest of {len(chosen):,} nodes" if len(rows) < len(chosen) else ""
     lanes = sorted({*work.lane[rows].tolist()}, key=lambda lane: (work.lanes[lane].rank, work.lanes[lane].is_stream))
-    chart: alt.Chart = (
-        alt.Chart(alt.InlineData(values=values), title=left_out)
-        .mark_bar()
-        .encode(
-            alt.X("start:Q", title="time [µs]", scale=alt.Scale(zero=False)),
-            alt.X2("end:Q"),
-            alt.Y("lane:N", title=None, sort=[names[lane] for lane in lanes]),
-            _colour(alt, values),
-            opacity=alt.condition("datum.critical", alt.value(1), alt.value(FADED)),
-            tooltip=["name:N", "class:N", "id:Q", *(alt.Tooltip(f"{time}:Q", format=US) for time in ("start", "time"))],
-        )
-        .properties(width=WIDTH, height=alt.Step(LANE_HEIGHT))
-        .interactive(bind_y=False)
+    chart = _bar_chart(
+        values,
+        LANE_HEIGHT,
+        title=left_out,
+        x=alt.X("start:Q", title="time [µs]", scale=alt.Scale(zero=False)),
+        x2=alt.X2("end:Q"),
+        y=alt.Y("lane:N", title=None, sort=[names[lane] for lane in lanes]),
+        opacity=alt.condition("datum.critical", alt.value(1), alt.value(FADED)),
+        tooltip=["name:N", "class:N", "id:Q", *(alt.Tooltip(f"{time}:Q", format=US) for time in ("start", "time"))],
     )
-    return chart
+    return chart.interactive(bind_y=False)
 
 
 def _bars(
@@ -164,23 +160,25 @@ def ranks_chart(work: Workload, start_ns: Int64, end_ns: Int64) -> "alt.Chart":
         for kind in kinds
         if (chosen := is_counted & (position == number) & (work.node_class == kind)).any()
     ]
-    chart: alt.Chart = (
-        alt.Chart(alt.InlineData(values=values))
-        .mark_bar()
-        .encode(
-            alt.X("time:Q", title=f"work of all {'streams' if on_device.any() else 'threads'} [µs]"),
-            alt.Y("rank:N", sort=work.rank_labels()),
-            _colour(alt, values),
-            alt.Order("order:Q"),
-            tooltip=["rank:N", "class:N", alt.Tooltip("time:Q", format=US)],
-        )
-        .properties(width=WIDTH, height=alt.Step(RANK_HEIGHT))
+    return _bar_chart(
+        values,
+        RANK_HEIGHT,
+        x=alt.X("time:Q", title=f"work of all {'streams' if on_device.any() else 'threads'} [µs]"),
+        y=alt.Y("rank:N", sort=work.rank_labels()),
+        order=alt.Order("order:Q"),
+        tooltip=["rank:N", "class:N", alt.Tooltip("time:Q", format=US)],
     )
-    return chart
 
 
-def _colour(alt: Any, values: list[dict[str, Any]]) -> Any:
+def _bar_chart(values: list[dict[str, Any]], height: int, *, title: str | None = None, **channels: Any) -> "alt.Chart":
+    """Returns a chart of bars, coloured by their class, with rows of this height."""
+    import altair as alt
+
     present = {value["class"] for value in values}
     colours = {kind.label: colour for kind, colour in COLOURS.items() if kind.label in present}
     scale = alt.Scale(domain=[*colours], range=[*colours.values()])
-    return alt.Color("class:N", scale=scale, legend=alt.Legend(orient="top", title=None))
+    colour = alt.Color("class:N", scale=scale, legend=alt.Legend(orient="top", title=None))
+    settings: dict[str, Any] = {} if title is None else {"title": title}
+    bars = alt.Chart(alt.InlineData(values=values), **settings).mark_bar().encode(color=colour, **channels)
+    chart: alt.Chart = bars.properties(width=WIDTH, height=alt.Step(height))
+    return chart
