@@ -1,5 +1,6 @@
 """What host threads do in the jobs of developers alone: they launch CUDA graphs, and ask for events again and again."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from execgraph.tools.generate import Activity, Script, instructions, record, simulation
@@ -19,7 +20,8 @@ class GraphNode(NamedTuple):
     after: tuple[int, ...]
 
 
-class GraphLaunch(NamedTuple):
+@dataclass(slots=True)
+class GraphLaunch:
     """Enqueues a graph on `stream`: its first nodes follow the stream's tail, later work follows all of it."""
 
     stream: int
@@ -28,7 +30,8 @@ class GraphLaunch(NamedTuple):
     submit_ns: int
     latency_ns: int
 
-    def run(self, thread: simulation.Thread) -> bool:
+    def __call__(self, thread: simulation.Thread) -> bool:
+        """Submits all nodes of the graph."""
         start, streams = thread.time, thread.process.streams
         call = thread.call(GRAPH_LAUNCH, self.host_ns)
         available = start + thread.host_ns(GRAPH_LAUNCH, self.submit_ns) + self.latency_ns
@@ -45,21 +48,23 @@ class GraphLaunch(NamedTuple):
                 if source.stream != node.stream:
                     (edges.event_waits if source in waits else edges.graph_order).append(source.row, activity.row)
             nodes.append(activity)
-            thread.simulation.devices.submit(activity)
+            thread.simulation.submit(activity)
         used = {position for node in self.nodes for position in node.after}
         stream.waits = {}
         stream.branches = [nodes[i] for i, node in enumerate(nodes) if i not in used and node is not stream.tail]
         return True
 
 
-class QueryEvent(NamedTuple):
+@dataclass(slots=True)
+class QueryEvent:
     """Asks for the event until it has happened, `pause_ns` of work between the calls."""
 
     event: int
     ns: int
     pause_ns: int
 
-    def run(self, thread: simulation.Thread) -> bool:
+    def __call__(self, thread: simulation.Thread) -> bool:
+        """Asks once it is known when the event happens."""
         event = thread.process.events[self.event]
 
         def ask() -> None:

@@ -7,7 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools.generate import DEFAULT, Job, Machine, RankRun, Run, draw_machine, is_recorded, simulate
-from execgraph.tools.generate.instructions import Get, HostWork, Launch, Put, RecordEvent, Synchronize, WaitEvent
+from execgraph.tools.generate.instructions import Launch, get, put, record_event, synchronize, wait_event, work
 from execgraph.tools.generate.job import Activity, Instruction
 from execgraph.tools.generate.record import STREAM_SYNC
 from execgraph.tools.replay import MakespanRange
@@ -74,20 +74,23 @@ def followers(*threads: list[Instruction]) -> set[tuple[int, int]]:
 
 
 def test_streams_alone_order_nothing_between_them() -> None:
-    assert followers([launch(7), launch(8), HostWork(5000), launch(8)]) == {(1, 2)}
+    assert followers([launch(7), launch(8), partial(work, 5000), launch(8)]) == {(1, 2)}
 
 
 def test_an_event_orders_what_comes_after_the_wait_and_before_the_recording() -> None:
-    program = [launch(7), RecordEvent(1, 7, 1), launch(7), launch(8), WaitEvent(8, 1, 1), launch(8)]
+    program = [launch(7), partial(record_event, 1, 7, 1), launch(7), launch(8), partial(wait_event, 8, 1, 1), launch(8)]
     assert followers(program) == {(0, 1), (2, 3), (0, 3)}
 
 
 def test_the_host_orders_what_it_launches_after_what_it_waited_for() -> None:
-    assert followers([launch(7), Synchronize(STREAM_SYNC, 1, stream=7), launch(8)]) == {(0, 1)}
+    assert followers([launch(7), partial(synchronize, STREAM_SYNC, 7, -1, 1), launch(8)]) == {(0, 1)}
 
 
 def test_the_order_leads_over_threads() -> None:
-    assert followers([launch(7), Synchronize(STREAM_SYNC, 1, stream=7), Put("q")], [Get("q", 5), launch(8)]) == {(0, 1)}
+    assert followers(
+        [launch(7), partial(synchronize, STREAM_SYNC, 7, -1, 1), partial(put, "q", 0)],
+        [partial(get, "q", 5), launch(8)],
+    ) == {(0, 1)}
 
 
 # dependencies of graphs
@@ -183,7 +186,7 @@ def test_activities_are_found_whatever_the_clock_shows(name: str, whole_us: bool
 
 
 def test_a_thread_is_known_as_exactly_as_its_times_are_written() -> None:
-    run = simulate(job_of([launch(7), Synchronize(STREAM_SYNC, 300, stream=7), launch(8)]))
+    run = simulate(job_of([launch(7), partial(synchronize, STREAM_SYNC, 7, -1, 300), launch(8)]))
     exact, coarse = (TrueOrder(run.ranks[0], replace(DEFAULT, whole_us=whole_us)) for whole_us in (False, True))
     ended = int(run.ranks[0].calls.end[1])
     assert exact.from_then(rows(0), rows(ended), 0).tolist() == [exact.call_end[1]]
@@ -406,12 +409,17 @@ def test_a_change_by_one_is_none(job: Job) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_steps_and_ranks_resemble_each_other(seed: int) -> None:
     job = build_job(RANDOM, seed=seed, steps=4)
-    steps = [[Counter(map(type, part)) for part in step] for rank in range(job.ranks) for step in job.program(rank)]
+    steps = [
+        [Counter(getattr(one, "func", type(one)) for one in part) for part in step]
+        for rank in range(job.ranks)
+        for step in job.program(rank)
+    ]
     # the first step has nothing behind it to wait for, and the device is waited for after the last one
     middle = [step for number, step in enumerate(steps) if number % 5 in (1, 2, 3)]
     assert all(step == middle[0] for step in middle)
     first, second, *_ = (
-        [one.ns for part in step for one in part if isinstance(one, HostWork)] for step in list(job.program(0))[1:]
+        [one.args[0] for part in step for one in part if getattr(one, "func", None) is work]
+        for step in list(job.program(0))[1:]
     )
     assert first != second
 

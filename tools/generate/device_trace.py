@@ -7,9 +7,11 @@ calls with their activities, annotations on streams, names of processes and thre
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, cycle, islice
 
+from ...schema.columns import Interner
 from ...schema.io import open_output, write_items
 from .job import NONE, Collective, Opaque, Tensor, Value
 from .machine import BASE_NS, Machine
@@ -188,12 +190,10 @@ class _Profile:
         self.is_recorded = is_recorded(run, machine).tolist()
         self.external: list[int] = []
         # Kineto's own ids of ops are from 1, in blocks of 512 that belong to one thread each
-        used, block, blocks = [0] * len(who.tids), [0] * len(who.tids), 0
+        used, blocks = Counter[int](), Interner[tuple[int, int]]()
         for thread in run.ops.thread:
-            if used[thread] % EXTERNAL_IDS_PER_BLOCK == 0:
-                block[thread], blocks = blocks, blocks + 1
-            number = EXTERNAL_IDS_PER_BLOCK * block[thread] + used[thread] % EXTERNAL_IDS_PER_BLOCK
-            self.external.append(1 + number)
+            block, position = divmod(used[thread], EXTERNAL_IDS_PER_BLOCK)
+            self.external.append(1 + EXTERNAL_IDS_PER_BLOCK * blocks[thread, block] + position)
             used[thread] += 1
 
     def _complete(self, category: str, name: str, track: str, start: int, end: int, args: str) -> str:

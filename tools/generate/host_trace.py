@@ -32,6 +32,16 @@ MemoryObject: TypeAlias = tuple[bool, int]
 Argument: TypeAlias = tuple[object, object, str, object]
 """An argument as the host trace has it: its value and shape, the name of its type, its strides."""
 TYPES = {bool: "Bool", int: "Int", float: "Double", str: "String"}
+ATTRS = ",".join(
+    f'{{"name": "{name}", "type": "{kind}", "value": %s}}'
+    for kind, names in (
+        ("uint64", ("rf_id", "fw_parent")),
+        ("int64", ("seq_id",)),
+        ("uint64", ("scope", "tid", "fw_tid")),
+        ("string", ("op_schema", "kernel_backend", "kernel_file", "tensor_range")),
+    )
+    for name in names
+)
 
 
 def argument(value: Value) -> Argument:
@@ -212,18 +222,7 @@ def _node(number: int, name: str, parent: int, attrs: str, inputs: str = NOTHING
 def _attrs(
     *, rf_id: int = 0, fw_parent: int = 0, seq_id: int = -1, scope: int, tid: int, fw_tid: int = 0, op_schema: str = ""
 ) -> str:
-    return (
-        f'{{"name": "rf_id", "type": "uint64", "value": {rf_id}}},'
-        f'{{"name": "fw_parent", "type": "uint64", "value": {fw_parent}}},'
-        f'{{"name": "seq_id", "type": "int64", "value": {seq_id}}},'
-        f'{{"name": "scope", "type": "uint64", "value": {scope}}},'
-        f'{{"name": "tid", "type": "uint64", "value": {tid}}},'
-        f'{{"name": "fw_tid", "type": "uint64", "value": {fw_tid}}},'
-        f'{{"name": "op_schema", "type": "string", "value": "{op_schema}"}},'
-        '{"name": "kernel_backend", "type": "string", "value": ""},'
-        '{"name": "kernel_file", "type": "string", "value": ""},'
-        '{"name": "tensor_range", "type": "string", "value": ""}'
-    )
+    return ATTRS % (rf_id, fw_parent, seq_id, scope, tid, fw_tid, f'"{op_schema}"', '""', '""', '""')
 
 
 def _collective_arguments(collective: Collective, sequence: int) -> Iterator[Argument]:

@@ -1,9 +1,9 @@
 """What a host thread can do: open and close ops, work, call the CUDA runtime, hand off to other threads.
 
-Each says what it does to the thread that runs it. Programs may have others, with a method `run` alike.
+An instruction is one of these functions with all arguments but the thread, or a Launch. Programs may have others.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from .job import HOST, NONE, STEP, Activity, Op
 from .record import EVENT_SYNC, STREAM_SYNC, STREAM_WAIT
@@ -13,56 +13,38 @@ SYNC_CALLS = ("cudaEventSynchronize", "cudaStreamWaitEvent", "cudaStreamSynchron
 """By the kind of synchronisation."""
 
 
-class Begin(NamedTuple):
+def begin(op: Op, sequence: int, forward_thread: int, comm_sequence: int, thread: Thread) -> bool:
     """Opens an op. `sequence` is its autograd sequence number, `forward_thread` the thread of the differentiated op."""
-
-    op: Op
-    sequence: int = -1
-    forward_thread: int = 0
-    comm_sequence: int = 0
-
-    def run(self, thread: Thread) -> bool:
-        process, op, forward = thread.process, self.op, NONE
-        if op.scope == 1 and self.forward_thread:
-            forward = process.threads[self.forward_thread - 1].op
-        code = process.ops[op]
-        order = (self.sequence, self.forward_thread, forward, self.comm_sequence)
-        thread.rows.append(process.record.ops.append(code, thread.index, thread.time, NONE, thread.op, *order))
-        thread.factors.append(None if op.name.startswith(STEP) else thread.simulation.factors.of(op.name, HOST))
-        return True
+    process, forward = thread.process, NONE
+    if op.scope == 1 and forward_thread:
+        forward = process.threads[forward_thread - 1].op
+    row = process.ops[op], thread.index, thread.time, NONE, thread.op, sequence, forward_thread, forward, comm_sequence
+    thread.rows.append(process.record.ops.append(*row))
+    thread.factors.append(None if op.name.startswith(STEP) else thread.simulation.factors.of(op.name, HOST))
+    return True
 
 
-class End(NamedTuple):
+def end(thread: Thread) -> bool:
     """Closes the innermost open op."""
-
-    def run(self, thread: Thread) -> bool:
-        thread.process.record.ops.end[thread.rows.pop()] = thread.time
-        thread.factors.pop()
-        return True
+    thread.process.record.ops.end[thread.rows.pop()] = thread.time
+    thread.factors.pop()
+    return True
 
 
-class HostWork(NamedTuple):
-    """Host work of the innermost open op."""
-
-    ns: int
-
-    def run(self, thread: Thread) -> bool:
-        thread.time += thread.host_ns(IDLE, self.ns)
-        return True
+def work(ns: int, thread: Thread) -> bool:
+    """Works for the innermost open op."""
+    thread.time += thread.host_ns(IDLE, ns)
+    return True
 
 
-class Call(NamedTuple):
-    """A runtime call without effect on any queue."""
-
-    name: str
-    ns: int
-
-    def run(self, thread: Thread) -> bool:
-        thread.call(self.name, self.ns)
-        return True
+def call(name: str, ns: int, thread: Thread) -> bool:
+    """Makes a runtime call without effect on any queue."""
+    thread.call(name, ns)
+    return True
 
 
-class Launch(NamedTuple):
+@dataclass(slots=True)
+class Launch:
     """A call that enqueues an activity: the device has it `submit_ns` into the call plus `latency_ns`; after its
     predecessor the activity starts with a gap of `gap_ns`. A blocking call returns `return_ns` after the activity's
     end.
@@ -81,7 +63,7 @@ class Launch(NamedTuple):
     blocking: bool = False
     return_ns: int = 0
 
-    def run(self, thread: Thread) -> bool:
+    def __call__(self, thread: Thread) -> bool:
         """Submits the activity once there is room in the stream's queue, and waits for the end of a blocking copy."""
         queue = thread.process.streams[self.stream].queue
         if len(queue) < QUEUE_LIMIT or self.blocking:
@@ -108,7 +90,7 @@ class Launch(NamedTuple):
             record.event_waits.append(source.row, activity.row)
         for source in branches:
             record.graph_order.append(source.row, activity.row)
-        thread.simulation.devices.submit(activity)
+        thread.simulation.submit(activity)
         if not self.blocking:
             return True
         thread.time = submitted
@@ -125,90 +107,58 @@ class Launch(NamedTuple):
         return activity
 
 
-class RecordEvent(NamedTuple):
-    """The event stands for everything enqueued on the stream so far."""
-
-    event: int
-    stream: int
-    ns: int
-
-    def run(self, thread: Thread) -> bool:
-        call = thread.call("cudaEventRecord", self.ns)
-        pending = thread.process.streams[self.stream].pending()
-        thread.process.events[self.event] = RecordedEvent(pending, self.stream, call)
-        return True
+def record_event(event: int, stream: int, ns: int, thread: Thread) -> bool:
+    """Lets the event stand for everything enqueued on the stream so far."""
+    row, pending = thread.call("cudaEventRecord", ns), thread.process.streams[stream].pending()
+    thread.process.events[event] = RecordedEvent(pending, stream, row)
+    return True
 
 
-class WaitEvent(NamedTuple):
-    """What is enqueued on the stream later waits for the event as recorded now."""
-
-    stream: int
-    event: int
-    ns: int
-
-    def run(self, thread: Thread) -> bool:
-        process = thread.process
-        process.record_sync(STREAM_WAIT, thread.call("cudaStreamWaitEvent", self.ns), self.stream, self.event)
-        waits = process.streams[self.stream].waits
-        for source in process.events[self.event].sources:
-            # of several sources on one stream the last one says all
-            earlier = waits.get(source.stream)
-            if source.stream != self.stream and (earlier is None or earlier.row < source.row):
-                waits[source.stream] = source
-        return True
+def wait_event(stream: int, event: int, ns: int, thread: Thread) -> bool:
+    """Lets what is enqueued on the stream later wait for the event as recorded now."""
+    process = thread.process
+    process.record_sync(STREAM_WAIT, thread.call("cudaStreamWaitEvent", ns), stream, event)
+    waits = process.streams[stream].waits
+    for source in process.events[event].sources:
+        # of several sources on one stream the last one says all
+        earlier = waits.get(source.stream)
+        if source.stream != stream and (earlier is None or earlier.row < source.row):
+            waits[source.stream] = source
+    return True
 
 
-class Synchronize(NamedTuple):
+def synchronize(kind: int, stream: int, event: int, ns: int, thread: Thread) -> bool:
     """Waits for an event as recorded now, or for all that was enqueued on the stream, or on any; returns `ns` later."""
-
-    kind: int
-    ns: int
-    stream: int = NONE
-    event: int = NONE
-
-    def run(self, thread: Thread) -> bool:
-        process = thread.process
-        name = SYNC_CALLS[self.kind]
-        call = thread.call(name, 0)
-        process.record_sync(self.kind, call, self.stream, self.event)
-        if self.kind == EVENT_SYNC:
-            return thread.wait_in_call(name, call, process.events[self.event].sources, self.ns)
-        streams = [process.streams[self.stream]] if self.kind == STREAM_SYNC else process.streams.values()
-        pending = [source for stream in streams for source in stream.pending()]
-        return thread.wait_in_call(name, call, pending, self.ns)
+    process, name = thread.process, SYNC_CALLS[kind]
+    row = thread.call(name, 0)
+    process.record_sync(kind, row, stream, event)
+    if kind == EVENT_SYNC:
+        return thread.wait_in_call(name, row, process.events[event].sources, ns)
+    streams = [process.streams[stream]] if kind == STREAM_SYNC else process.streams.values()
+    return thread.wait_in_call(name, row, [source for each in streams for source in each.pending()], ns)
 
 
-class Put(NamedTuple):
+def put(name: str, capacity: int, thread: Thread) -> bool:
     """Gives an item to another host thread; blocks while the queue holds `capacity` items (0: unbounded)."""
-
-    queue: str
-    capacity: int = 0
-
-    def run(self, thread: Thread) -> bool:
-        queue = thread.process.queues[self.queue]
-        if queue.getters:
-            getter, wake_ns = queue.getters.popleft()
-            getter.resume(wake_ns, by=thread)
-            return True
-        queue.items.append((thread, thread.time))
-        is_full = 0 < self.capacity < len(queue.items)
-        if is_full:
-            queue.putters.append(thread)
-        return not is_full
-
-
-class Get(NamedTuple):
-    """Takes an item from a queue; a thread that had to wait runs `wake_ns` after the item came."""
-
-    queue: str
-    wake_ns: int
-
-    def run(self, thread: Thread) -> bool:
-        queue = thread.process.queues[self.queue]
-        if not queue.items:
-            queue.getters.append((thread, self.wake_ns))
-            return False
-        thread.take(*queue.items.popleft(), waited=False)
-        if queue.putters:
-            queue.putters.popleft().resume(self.wake_ns, by=thread)
+    queue = thread.process.queues[name]
+    if queue.getters:
+        getter, wake_ns = queue.getters.popleft()
+        getter.resume(wake_ns, by=thread)
         return True
+    queue.items.append((thread, thread.time))
+    is_full = 0 < capacity < len(queue.items)
+    if is_full:
+        queue.putters.append(thread)
+    return not is_full
+
+
+def get(name: str, wake_ns: int, thread: Thread) -> bool:
+    """Takes an item from a queue; a thread that had to wait runs `wake_ns` after the item came."""
+    queue = thread.process.queues[name]
+    if not queue.items:
+        queue.getters.append((thread, wake_ns))
+        return False
+    thread.take(*queue.items.popleft(), waited=False)
+    if queue.putters:
+        queue.putters.popleft().resume(wake_ns, by=thread)
+    return True

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, tee
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from .machine import DEFAULT, Machine
 
@@ -113,13 +113,8 @@ class Activity:
     collective: Collective | None = None
 
 
-class Instruction(Protocol):
-    """Something that a host thread does."""
-
-    def run(self, thread: Any) -> bool:
-        """Lets a `simulation.Thread` do it; returns False if that has to wait, and is woken later."""
-
-
+Instruction = Callable[[Any], bool]
+"""Something that a host thread, a `simulation.Thread`, does; False if it has to wait, and is woken later."""
 Step = Sequence[Sequence[Instruction]]
 """One training step of one rank: the instructions of each of its threads, in the order of `Job.threads`."""
 

@@ -48,8 +48,6 @@ REPLICAS, EXPERTS = "data_parallel", "expert_data_parallel"
 """How groups of a stage's, and of an expert's, replicas are described."""
 HEAD = 4
 """The last layer is so many times narrower than the others."""
-Program = Callable[[Process], Iterator[None]]
-"""Writes one rank's program and yields after each step."""
 
 
 def steps(process: Process) -> Iterator[int]:
@@ -324,7 +322,7 @@ def _one_group(ranks: int) -> tuple[Group, ...]:
 class Preset(NamedTuple):
     """A job's program, its default size, its host threads, and its process groups for a number of ranks."""
 
-    program: Program
+    program: Callable[[Process], Iterator[None]]
     size: Size
     threads: tuple[str, ...] = (MAIN, AUTOGRAD)
     groups: Callable[[int], tuple[Group, ...]] = lambda _: ()

@@ -106,12 +106,6 @@ def add(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:
     return y
 
 
-def accumulate_into(script: Script, gradient: Tensor, other: Tensor) -> None:
-    """gradient += other, as the autograd engine does where a tensor was used twice."""
-    us = stream_us(gradient, other, gradient)
-    script.kernel("aten::add_", (gradient, other, 1), (gradient,), ADD, us, COMPUTE)
-
-
 def concatenate(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:
     """Returns the columns of x and then of the other one."""
     y = process.tensor(f"{name}.y", x.shape[0], x.shape[1] + other.shape[1])

@@ -9,7 +9,7 @@ clocks.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
@@ -118,7 +118,7 @@ DEFAULT = Machine()
 def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
     """Returns a machine drawn from the seed, as they are found in practice; records are lost only if asked for."""
     random = Random(f"machine {seed}")
-    machine = Machine(
+    return Machine(
         name=f"machine {seed}",
         latency_ns=round(1000 * _log_uniform(random, 1.0, 25.0)),
         gap_ns=round(20_000 * random.random() ** 2),
@@ -128,8 +128,8 @@ def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
         clocks=tuple(Clock(random.randint(-5000, 5000), random.randint(-200_000, 200_000)) for _ in range(CLOCKS)),
         whole_us=random.random() < 0.5,
         at_once=random.choice((2, 3, 4)) if random.random() < 0.25 else None,
+        lost=random.uniform(0.01, 0.05) if lost_records else 0.0,
     )
-    return replace(machine, lost=random.uniform(0.01, 0.05)) if lost_records else machine
 
 
 def _log_uniform(random: Random, low: float, high: float) -> float:

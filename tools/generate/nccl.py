@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .job import COMMUNICATION, Activity, Collective, Group, Opaque, Tensor, Values
-from .layers import CAT, SCALE, OnGradient, accumulate_into
+from .layers import ADD, CAT, SCALE, OnGradient
 from .script import COMPUTE, MESSAGE_KERNEL, Process, Script, size_bytes, stream_us
 from .simulation import Rendezvous
 
@@ -225,7 +225,10 @@ def exchange(
 
     def end_backward(script: Script) -> None:
         in_backward.pop().wait(script)
-        accumulate_into(script, process.gradient(sent), returned)
+        # the autograd engine adds up where a tensor was used twice
+        gradient = process.gradient(sent)
+        us = stream_us(gradient, returned, gradient)
+        script.kernel("aten::add_", (gradient, returned, 1), (gradient,), ADD, us, COMPUTE)
 
     with process.main.op("All2All_Req", (sent,), (received,), sequence=process.sequence):
         process.differentiable("All2All_ReqBackward", (process.gradient(sent),), end_backward)

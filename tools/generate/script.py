@@ -8,12 +8,13 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from .instructions import Begin, Call, End, Get, HostWork, Launch, Put, RecordEvent, Synchronize, WaitEvent
-from .job import COMMUNICATION, ITEM_BYTES, MEMORY, Activity, Collective, Instruction, Op, Tensor, Values
+from .instructions import Launch, begin, call, end, get, put, record_event, synchronize, wait_event, work
+from .job import COMMUNICATION, ITEM_BYTES, MEMORY, NONE, Activity, Collective, Instruction, Op, Tensor, Values
 from .machine import Machine, stretched
 from .record import CONTEXT_SYNC, DEVICES_PER_NODE, EVENT_SYNC, STREAM_SYNC
 from .simulation import Rendezvous
@@ -122,11 +123,11 @@ class Script:
         if op is None:
             annotation = scope == USER_SCOPE
             op = self._ops[key] = Op(name, inputs, outputs, SCHEMAS.get(name, ""), scope, annotation, collective)
-        self.instructions.append(Begin(op, sequence, forward_thread, comm_sequence))
+        self.instructions.append(partial(begin, op, sequence, forward_thread, comm_sequence))
         self.work(own_us * 0.7)
         yield
         self.work(own_us * 0.3)
-        self.instructions.append(End())
+        self.instructions.append(end)
 
     def annotation(self, name: str, own_us: float = 2.0) -> contextlib.AbstractContextManager[None]:
         """Returns a user annotation around what is written within it."""
@@ -139,7 +140,8 @@ class Script:
 
     def work(self, us: float) -> None:
         """Host work of about `us`, and sometimes a stall behind it."""
-        self.instructions.append(HostWork(stretched(self._stalls, self._machine.stalls, self.draw_ns(us * 1000))))
+        ns = stretched(self._stalls, self._machine.stalls, self.draw_ns(us * 1000))
+        self.instructions.append(partial(work, ns))
 
     def draw_ns(self, ns: float, spread: float | None = None) -> int:
         """Returns a duration near `ns`, with the spread of host work unless another one is given."""
@@ -166,14 +168,14 @@ class Script:
     def copy(self, activity: Activity, stream: int, device_us: float, blocking: bool = False) -> None:
         """Launches a copy; a blocking copy blocks its thread until it has ended, as a copy to pageable memory does."""
         launch = self._launch(activity, stream, self.draw_ns(device_us * 1000, 0.03), "cudaMemcpyAsync")
-        self.instructions.append(launch._replace(blocking=blocking, return_ns=self._draw_return_ns(3)))
+        self.instructions.append(replace(launch, blocking=blocking, return_ns=self._draw_return_ns(3)))
 
     def rendezvous(
         self, activity: Activity, stream: int, device_ns: int, rendezvous: Rendezvous, comm_sequence: int
     ) -> None:
         """Launches a kernel that runs together with others; its duration has to be the same on all ranks."""
         launch = self._launch(activity, stream, device_ns, "cudaLaunchKernelExC")
-        self.instructions.append(launch._replace(rendezvous=rendezvous, comm_sequence=comm_sequence))
+        self.instructions.append(replace(launch, rendezvous=rendezvous, comm_sequence=comm_sequence))
 
     def _launch(self, activity: Activity, stream: int, device_ns: int, call: str) -> Launch:
         host = self.draw_ns(5000)
@@ -183,7 +185,7 @@ class Script:
 
     def call(self, name: str, us: float = 1.0) -> None:
         """Makes a runtime call that neither launches nor waits."""
-        self.instructions.append(Call(name, self.draw_ns(us * 1000)))
+        self.instructions.append(partial(call, name, self.draw_ns(us * 1000)))
 
     # events and synchronisation
 
@@ -193,23 +195,23 @@ class Script:
 
     def record(self, event: str, stream: int) -> None:
         """Records the event on the stream."""
-        self.instructions.append(RecordEvent(self.event(event), stream, self.draw_ns(1500)))
+        self.instructions.append(partial(record_event, self.event(event), stream, self.draw_ns(1500)))
 
     def wait(self, stream: int, event: str) -> None:
         """Makes the stream wait for the event."""
-        self.instructions.append(WaitEvent(stream, self.event(event), self.draw_ns(1200)))
+        self.instructions.append(partial(wait_event, stream, self.event(event), self.draw_ns(1200)))
 
     def synchronize_event(self, event: str) -> None:
         """Waits on the host for the event."""
-        self.instructions.append(Synchronize(EVENT_SYNC, self._draw_return_ns(2.5), event=self.event(event)))
+        self.instructions.append(partial(synchronize, EVENT_SYNC, NONE, self.event(event), self._draw_return_ns(2.5)))
 
     def synchronize_stream(self, stream: int) -> None:
         """Waits on the host for the stream."""
-        self.instructions.append(Synchronize(STREAM_SYNC, self._draw_return_ns(2.5), stream=stream))
+        self.instructions.append(partial(synchronize, STREAM_SYNC, stream, NONE, self._draw_return_ns(2.5)))
 
     def synchronize_device(self) -> None:
         """Waits on the host for all streams."""
-        self.instructions.append(Synchronize(CONTEXT_SYNC, self._draw_return_ns(4)))
+        self.instructions.append(partial(synchronize, CONTEXT_SYNC, NONE, NONE, self._draw_return_ns(4)))
 
     def _draw_return_ns(self, us: float) -> int:
         """Returns how long a call that waited takes to return."""
@@ -219,11 +221,11 @@ class Script:
 
     def put(self, queue: str, capacity: int = 0) -> None:
         """Puts an item into a queue of threads, and waits where there are more than `capacity` then (0: never)."""
-        self.instructions.append(Put(queue, capacity))
+        self.instructions.append(partial(put, queue, capacity))
 
     def get(self, queue: str, wake_us: float = 8.0) -> None:
         """Takes an item out of a queue of threads; a thread that had to wait goes on about `wake_us` after it came."""
-        self.instructions.append(Get(queue, self.draw_ns(wake_us * 1000)))
+        self.instructions.append(partial(get, queue, self.draw_ns(wake_us * 1000)))
 
 
 class Size(NamedTuple):

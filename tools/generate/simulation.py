@@ -81,62 +81,6 @@ class Stream:
         self.tail, self.waits, self.branches = activity, {}, []
 
 
-class Devices:
-    """The devices of all ranks; each runs `at_once` activities at the same time. `ready` is a heap of those that are
-    ready, by time; `met` has the kernels of collectives that some members have not reached.
-    """
-
-    def __init__(self, ranks: int, at_once: int | None) -> None:
-        self.ready: list[tuple[int, int, int, Running]] = []
-        self.met: dict[tuple[object, ...], list[Running]] = {}
-        self._busy_until = [[0] * (at_once or 0) for _ in range(ranks)]
-        """When each slot of a device is free again, as a heap; none for a device without a concurrency limit."""
-
-    def submit(self, activity: Running) -> None:
-        """Enqueues an activity, which becomes ready at once, or when the last activity that it follows has its end."""
-        for source in activity.sources:
-            if source.end == NONE:
-                source.followers.append(activity)
-                activity.open += 1
-        if not activity.open:
-            self._is_ready(activity)
-
-    def _is_ready(self, activity: Running) -> None:
-        free = max((source.end + activity.gap for source in activity.sources), default=0)
-        activity.sources = ()
-        heapq.heappush(self.ready, (max(activity.available, free), activity.rank, activity.row, activity))
-
-    def start_next(self) -> None:
-        """Starts the activity that is ready next; none may be submitted later that would be ready before it."""
-        ready, _, _, activity = heapq.heappop(self.ready)
-        running = self._busy_until[activity.rank] if activity.rendezvous is None else []
-        activity.start = activity.table.start[activity.row] = max(ready, running[0]) if running else ready
-        members = [activity]
-        if activity.rendezvous is not None:
-            members = self.met.setdefault(activity.rendezvous.key, [])
-            members.append(activity)
-            if len(members) < activity.rendezvous.members:
-                return
-            del self.met[activity.rendezvous.key]
-        end = max(member.start for member in members) + max(member.ns for member in members)
-        for member in members:
-            member.end = member.table.end[member.row] = end
-        for member in members:
-            self._ended(member, running)
-
-    def _ended(self, activity: Running, running: list[int]) -> None:
-        """Lets what waited for an activity go on, now that its end is certain."""
-        if running:
-            heapq.heapreplace(running, activity.end)
-        for follower in activity.followers:
-            follower.open -= 1
-            if not follower.open:
-                self._is_ready(follower)
-        for on_end in activity.waiters:
-            on_end()
-        activity.followers, activity.waiters = [], []
-
-
 # host threads
 
 
@@ -175,11 +119,18 @@ class Process:
 
 
 class Simulation:
-    """A run on its way. `ready` is a heap of the threads that can go on, by their time."""
+    """A run on its way, with the devices of all ranks.
+
+    `ready` is a heap of the threads that can go on, `ready_activities` one of the activities that are ready, by time;
+    `met` has the kernels of collectives that some members have not reached.
+    """
 
     def __init__(self, job: Job, factors: Factors) -> None:
         self.factors = factors
-        self.devices = Devices(job.ranks, job.machine.at_once)
+        self.ready_activities: list[tuple[int, int, int, Running]] = []
+        self.met: dict[tuple[object, ...], list[Running]] = {}
+        self._busy_until = [[0] * (job.machine.at_once or 0) for _ in range(job.ranks)]
+        """When each slot of a device is free again, as a heap; none for a device without a concurrency limit."""
         self.processes = [Process(rank) for rank in range(job.ranks)]
         self.ready: list[tuple[int, int, Thread]] = []
         for rank, process in enumerate(self.processes):
@@ -198,12 +149,56 @@ class Simulation:
         What a thread submits reaches its device later than the thread's own time, so activities that are ready by then
         come in order.
         """
-        threads, devices = self.ready, self.devices
-        while threads or devices.ready:
-            if devices.ready and (not threads or devices.ready[0][0] <= threads[0][0]):
-                devices.start_next()
+        threads, activities = self.ready, self.ready_activities
+        while threads or activities:
+            if activities and (not threads or activities[0][0] <= threads[0][0]):
+                self.start_next()
             else:
                 heapq.heappop(threads)[2].run()
+
+    def submit(self, activity: Running) -> None:
+        """Enqueues an activity, which becomes ready at once, or when the last activity that it follows has its end."""
+        for source in activity.sources:
+            if source.end == NONE:
+                source.followers.append(activity)
+                activity.open += 1
+        if not activity.open:
+            self._is_ready(activity)
+
+    def _is_ready(self, activity: Running) -> None:
+        free = max((source.end + activity.gap for source in activity.sources), default=0)
+        activity.sources = ()
+        heapq.heappush(self.ready_activities, (max(activity.available, free), activity.rank, activity.row, activity))
+
+    def start_next(self) -> None:
+        """Starts the activity that is ready next; none may be submitted later that would be ready before it."""
+        ready, _, _, activity = heapq.heappop(self.ready_activities)
+        running = self._busy_until[activity.rank] if activity.rendezvous is None else []
+        activity.start = activity.table.start[activity.row] = max(ready, running[0]) if running else ready
+        members = [activity]
+        if activity.rendezvous is not None:
+            members = self.met.setdefault(activity.rendezvous.key, [])
+            members.append(activity)
+            if len(members) < activity.rendezvous.members:
+                return
+            del self.met[activity.rendezvous.key]
+        end = max(member.start for member in members) + max(member.ns for member in members)
+        for member in members:
+            member.end = member.table.end[member.row] = end
+        for member in members:
+            self._ended(member, running)
+
+    def _ended(self, activity: Running, running: list[int]) -> None:
+        """Lets what waited for an activity go on, now that its end is certain."""
+        if running:
+            heapq.heapreplace(running, activity.end)
+        for follower in activity.followers:
+            follower.open -= 1
+            if not follower.open:
+                self._is_ready(follower)
+        for on_end in activity.waiters:
+            on_end()
+        activity.followers, activity.waiters = [], []
 
 
 @dataclass(slots=True, eq=False)
@@ -228,7 +223,7 @@ class Thread:
         """Runs until the thread waits or another one is behind it in time."""
         ready = self.simulation.ready
         for instruction in self.instructions:
-            if not instruction.run(self):
+            if not instruction(self):
                 return
             if ready and ready[0][0] < self.time:
                 self.simulation.wake(self)
@@ -294,7 +289,7 @@ def simulate(job: Job, scale: Mapping[str, float] | None = None, *, refuse_unuse
     factors = Factors(scale or {})
     simulation = Simulation(job, factors)
     simulation.run()
-    if unmet := len(simulation.devices.met):
+    if unmet := len(simulation.met):
         raise RuntimeError(f"job {job.name}: {unmet} collectives wait for members that never come")
     if refuse_unused:
         factors.check_all_used()

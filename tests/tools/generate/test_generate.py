@@ -6,7 +6,7 @@ The files of a run: alone in their folder, as large as asked for, with arguments
 import gzip
 import json
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands.trace_generate import main
 from execgraph.tools.generate import Job, Run, correlation, scale_of, simulate, sized_job, write_traces
-from execgraph.tools.generate.instructions import Get, HostWork, Put, RecordEvent, Synchronize, WaitEvent
+from execgraph.tools.generate.instructions import get, put, record_event, synchronize, wait_event, work
 from execgraph.tools.generate.machine import FIRST_NS
 from execgraph.tools.generate.record import STREAM_SYNC, record_function
 from execgraph.tools.generate.simulation import Rendezvous
@@ -57,21 +57,39 @@ def test_a_free_stream_starts_a_kernel_when_its_launch_has_arrived_and_a_busy_on
 
 
 def test_an_event_holds_later_work_of_the_waiting_stream_only() -> None:
-    program = [launch(7, 1000), RecordEvent(1, 7, 10), launch(8, 20), WaitEvent(8, 1, 10), launch(8, 30), launch(7, 40)]
+    program = [
+        launch(7, 1000),
+        partial(record_event, 1, 7, 10),
+        launch(8, 20),
+        partial(wait_event, 8, 1, 10),
+        launch(8, 30),
+        launch(7, 40),
+    ]
     run = simulate(job_of(program))
     assert spans(run.ranks[0]) == [(110, 1110), (220, 240), (1115, 1145), (1115, 1155)]
     assert list(zip(*run.ranks[0].event_waits.columns(), strict=True)) == [(0, 2)]
 
 
 def test_an_event_recorded_behind_a_wait_stands_for_what_was_waited_for() -> None:
-    chained = [RecordEvent(1, 7, 0), WaitEvent(8, 1, 0), RecordEvent(2, 8, 0), WaitEvent(9, 2, 0)]
+    chained = [
+        partial(record_event, 1, 7, 0),
+        partial(wait_event, 8, 1, 0),
+        partial(record_event, 2, 8, 0),
+        partial(wait_event, 9, 2, 0),
+    ]
     run = simulate(job_of([launch(7, 1000), *chained, launch(9, 10)]))
     assert spans(run.ranks[0])[1] == (1115, 1125)
 
 
 def test_a_synchronisation_returns_after_the_stream_and_at_once_when_the_stream_is_done() -> None:
     run = simulate(
-        job_of([launch(7, 1000), Synchronize(STREAM_SYNC, 20, stream=7), Synchronize(STREAM_SYNC, 20, stream=7)])
+        job_of(
+            [
+                launch(7, 1000),
+                partial(synchronize, STREAM_SYNC, 7, -1, 20),
+                partial(synchronize, STREAM_SYNC, 7, -1, 20),
+            ]
+        )
     )
     assert list(run.ranks[0].calls.end) == [100, 1130, 1150]
 
@@ -82,13 +100,13 @@ def test_a_blocking_copy_returns_after_its_end() -> None:
 
 
 def test_an_event_is_queried_until_it_has_happened() -> None:
-    run = simulate(job_of([launch(7, 300), RecordEvent(1, 7, 0), QueryEvent(1, 100, 50)]))
+    run = simulate(job_of([launch(7, 300), partial(record_event, 1, 7, 0), QueryEvent(1, 100, 50)]))
     assert list(run.ranks[0].calls.start)[2:] == [100, 250, 400, 550]
 
 
 def test_members_of_a_collective_end_together_after_the_last_has_come() -> None:
     meeting = Rendezvous(("all",), 2)
-    late = [HostWork(500), launch(7, 200, meeting)]
+    late = [partial(work, 500), launch(7, 200, meeting)]
     job = Job("test", 0, 2, ("main",), (), lambda rank: iter([[[launch(7, 200, meeting)] if rank == 0 else late]]))
     first, second = simulate(job).ranks
     assert spans(first) == [(110, 810)]
@@ -132,15 +150,15 @@ def test_a_collective_without_all_members_is_an_error() -> None:
 
 
 def test_a_thread_waits_for_an_item_and_a_full_queue_for_room() -> None:
-    giver = [HostWork(10), Put("q", 1), Put("q", 1), Put("q", 1), HostWork(1)]
-    taker = [Get("q", 5), HostWork(100), Get("q", 5), Get("q", 5)]
+    giver = [partial(work, 10), partial(put, "q", 1), partial(put, "q", 1), partial(put, "q", 1), partial(work, 1)]
+    taker = [partial(get, "q", 5), partial(work, 100), partial(get, "q", 5), partial(get, "q", 5)]
     run = simulate(job_of(giver, taker))
     given = list(zip(*run.ranks[0].handoffs.columns(), strict=True))
     assert given == [(0, 10, 1, 15, 1), (0, 10, 1, 115, 0), (1, 115, 0, 120, 1), (0, 10, 1, 115, 0)]
 
 
 def test_scaling_the_host_leaves_waiting_alone() -> None:
-    program = [launch(7, 1000), Synchronize(STREAM_SYNC, 20, stream=7), HostWork(30)]
+    program = [launch(7, 1000), partial(synchronize, STREAM_SYNC, 7, -1, 20), partial(work, 30)]
     assert simulate(job_of(program)).ranks[0].calls.end[1] == 1130
     assert simulate(job_of(program), {"class:host": 2.0}).ranks[0].calls.end[1] == 1210 + 40
 

@@ -25,7 +25,7 @@ from execgraph.tools.generate import (
     simulate,
     write_traces,
 )
-from execgraph.tools.generate.instructions import HostWork, Launch
+from execgraph.tools.generate.instructions import Launch, work
 from execgraph.tools.generate.job import Instruction
 from execgraph.tools.generate.machine import BASE_NS, FIRST_NS, Clock, Stalls
 from execgraph.tools.generate.simulation import Rendezvous
@@ -113,7 +113,7 @@ def test_stalls_lengthen_some_host_work_and_nothing_else() -> None:
     usual, stalled = program(DEFAULT), program(replace(DEFAULT, stalls=Stalls(20.0, 100.0, 200.0)))
     launches, same = ([one for one in of if isinstance(one, Launch)] for of in (usual, stalled))
     assert launches == same
-    works, longer = ([one.ns for one in of if isinstance(one, HostWork)] for of in (usual, stalled))
+    works, longer = ([one.args[0] for one in of if getattr(one, "func", None) is work] for of in (usual, stalled))
     stalls = [after - before for before, after in zip(works, longer, strict=True) if after != before]
     assert all(100_000 <= stall <= 200_000 for stall in stalls)
     assert 0.01 < len(stalls) / len(works) < 0.03
