@@ -63,7 +63,7 @@ LONGEST = [
     "docs/test_formats.py",
     "integration/test_clocks.py",
     "linker/waits/test_candidates.py",
-    "converter/test_device_only.py",
+    "converter/test_rewiring.py",
     "tools/job/test_folder.py",
     "tools/package/test_api.py",
     "schema/linked/test_file.py",
