@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -54,8 +54,13 @@ class Period(NamedTuple):
         return " to ".join(f"{(time - zero) / 1000:.3f}" for time in self) + " µs"
 
 
-@dataclass(frozen=True)
-class Window:
+class _Parts(NamedTuple):
+    steps: tuple[int, int] | None = None
+    annotation: str | None = None
+    clock: tuple[float, float] | None = None
+
+
+class Window(_Parts):
     """The part of a trace that was requested; with several fields, what they have in common.
 
     Attributes:
@@ -73,17 +78,22 @@ class Window:
         ValueError: The window ends before it begins.
     """
 
-    steps: tuple[int, int] | None = None
-    annotation: str | None = None
-    clock: tuple[float, float] | None = None
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        if self.steps is not None:
-            two_ends(self.steps, "Window(steps=…)", "the first step and the one after the last, as (1, 2)", WHOLE)
-        if self.clock is not None:
-            two_ends(self.clock, "Window(clock=…)", "start and end in µs, as (0, 1500)")
-        if self.annotation is not None:
-            given(self.annotation, str, "Window(annotation=…)", "the name of an annotation")
+    def __new__(
+        cls,
+        steps: tuple[int, int] | None = None,
+        annotation: str | None = None,
+        clock: tuple[float, float] | None = None,
+    ) -> "Window":
+        """Checks that each part begins before it ends."""
+        if steps is not None:
+            two_ends(steps, "Window(steps=…)", "the first step and the one after the last, as (1, 2)", WHOLE)
+        if clock is not None:
+            two_ends(clock, "Window(clock=…)", "start and end in µs, as (0, 1500)")
+        if annotation is not None:
+            given(annotation, str, "Window(annotation=…)", "the name of an annotation")
+        return super().__new__(cls, steps, annotation, clock)
 
     @property
     def is_of_steps(self) -> bool:
