@@ -12,7 +12,7 @@ import numpy as np
 from execgraph.schema.columns import Bool, Int64, is_group_start
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.tools.generate import Job, Machine, RankRun, Table, as_numpy, correlation, identify, is_recorded
+from execgraph.tools.generate import Job, Machine, RankRun, Table, as_numpy, is_recorded, record
 from execgraph.tools.replay import gather
 
 from .partial_order import PartialOrder
@@ -134,7 +134,7 @@ class GraphOrder:
 
     def _nodes(self, rank: RankRun, machine: Machine, graph: ExecutionGraph) -> Int64:
         nodes, rows = np.flatnonzero(graph.is_activity), np.flatnonzero(is_recorded(rank, machine))
-        numbers = np.array([correlation(call) for call in rank.activities.call], np.int64)
+        numbers = np.array([record.correlation(call) for call in rank.activities.call], np.int64)
         written = machine.cut(machine.clock(rank.rank).read(as_numpy(rank.activities.start)))
         ran = [column[rows] for column in (written, as_numpy(rank.activities.stream), numbers)]
         in_graph = [column[nodes] for column in (self.begin, graph.integers("stream"), graph.integers("correlation"))]
@@ -157,7 +157,7 @@ def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[
     O((n + e) lanes). Raises DataError where the graph is of another run.
     """
     machine = job.machine
-    true, derived = TrueOrder(rank, machine), GraphOrder(rank, machine, identify(job, rank.rank).tids, graph)
+    true, derived = TrueOrder(rank, machine), GraphOrder(rank, machine, record.identify(job, rank.rank).tids, graph)
     on_host = CUT_NS if machine.whole_us else 0
     clocks_apart = abs(machine.clock(rank.rank).read(rank.period().end) - rank.period().end)
     return {

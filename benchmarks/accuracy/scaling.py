@@ -17,7 +17,7 @@ from execgraph.converter.scaling import Growth, copied, plan_scaling, rank_facts
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.command import print_json, progress, run_command
 from execgraph.tools.command_parser import CommandParser
-from execgraph.tools.generate import DEFAULT, Job, Machine, Stalls, build_job, draw_machine, simulate
+from execgraph.tools.generate import DEFAULT, Job, Machine, build_job, draw_machine, simulate
 from execgraph.tools.replay import replay_ranks
 from execgraph.tools.workers import in_processes
 
@@ -56,7 +56,7 @@ class Traced(NamedTuple):
         if self.kind == UNDISTURBED:
             return DEFAULT
         drawn = draw_machine(self.seed)
-        return drawn if self.kind == STALLING else replace(drawn, stalls=Stalls())
+        return drawn if self.kind == STALLING else replace(drawn, stalls=DEFAULT.stalls)
 
     def on(self, ranks: int) -> Job:
         """Returns the same job on so many ranks."""

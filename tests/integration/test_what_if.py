@@ -18,8 +18,9 @@ from execgraph.linker.windows import EVERYTHING, Window
 from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.graph import DependencyKind, ExecutionGraph, read_et
 from execgraph.schema.linked import write_linked
-from execgraph.tools.generate import Job, RankRun, Run, as_numpy, correlation, simulate
+from execgraph.tools.generate import Job, RankRun, Run, as_numpy, simulate
 from execgraph.tools.generate.machine import FIRST_NS
+from execgraph.tools.generate.record import correlation
 from execgraph.tools.replay import parse_scale, replay_ranks
 from hypothesis import HealthCheck, given, settings, strategies as st
 from support.builder.timeline import TraceBuilder

@@ -21,23 +21,9 @@ from .jobs import (
     steps as steps,
 )
 from .layers import backward as backward, item as item, sgd_step as sgd_step
-from .machine import (
-    DEFAULT as DEFAULT,
-    Machine as Machine,
-    Stalls as Stalls,
-    draw_machine as draw_machine,
-    scale_of as scale_of,
-)
+from .machine import DEFAULT as DEFAULT, Machine as Machine, draw_machine as draw_machine, scale_of as scale_of
 from .nccl import BYTES_PER_US as BYTES_PER_US, Communicator as Communicator, Work as Work, world as world
-from .record import (
-    RankRun as RankRun,
-    Run as Run,
-    Table as Table,
-    as_numpy as as_numpy,
-    correlation as correlation,
-    identify as identify,
-    is_recorded as is_recorded,
-)
+from .record import RankRun as RankRun, Run as Run, Table as Table, as_numpy as as_numpy, is_recorded as is_recorded
 from .script import (
     AUTOGRAD as AUTOGRAD,
     COMPUTE as COMPUTE,

@@ -147,16 +147,15 @@ def sized_job(
     of_steps = partial(build_job, name, ranks=ranks, layers=layers, seed=seed, machine=machine)
     if size_mb is None:
         return of_steps(steps=steps)
-    two, four = (_size(of_steps(steps=count), stacks) for count in (2, 4))
+    sizes = []
+    for count in (2, 4):
+        with TemporaryDirectory(prefix="execgraph-generate-") as folder:
+            first_rank = write_traces(simulate(of_steps(steps=count)), folder, stacks=stacks)[0]
+            sizes.append(sum(path.stat().st_size for path in first_rank))
+    two, four = sizes
     return of_steps(steps=max(1, round(2 + 2 * (size_mb * MB - two) / (four - two))))
 
 
 def makespans_of(job: Job, changes: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
     """Returns how long the job takes with each of these changes. Raises ValueError for one that applies to nothing."""
     return {name: simulate(job, factors, refuse_unused=True).makespan_ns for name, factors in changes.items()}
-
-
-def _size(job: Job, stacks: int) -> int:
-    """Returns the bytes of the first rank's traces."""
-    with TemporaryDirectory(prefix="execgraph-generate-") as folder:
-        return sum(path.stat().st_size for path in write_traces(simulate(job), folder, stacks=stacks)[0])

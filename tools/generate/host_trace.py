@@ -75,17 +75,15 @@ def _columns(arguments: list[Argument]) -> Sequence[tuple[object, ...]]:
 NOTHING = text([]) % ()
 
 
-def tensors_in(values: Iterable[Value]) -> Iterator[Tensor]:
-    """Yields the tensors in the order in which the observer lists them."""
+def _memory_objects(values: Iterable[object]) -> list[MemoryObject]:
+    """Returns the tensors, each with its storage, in the order in which the observer lists them."""
+    found: list[MemoryObject] = []
     for value in values:
         if isinstance(value, Tensor):
-            yield value
+            found += (False, value.id), (True, value.storage)
         elif isinstance(value, tuple):
-            yield from tensors_in(value)
-
-
-def _memory_objects(values: Iterable[Value]) -> list[MemoryObject]:
-    return [each for tensor in tensors_in(values) for each in ((False, tensor.id), (True, tensor.storage))]
+            found += _memory_objects(value)
+    return found
 
 
 class TensorIds:
@@ -206,7 +204,7 @@ def _nodes(run: RankRun, who: Identity) -> Iterator[str]:
             attrs += _collective_attrs(op.collective)
             inputs = text([*inputs_of[code], *_collective_arguments(op.collective, ops.comm_sequence[row])])
         above = ids.op[parent] if parent != NONE else threads[ops.thread[row]]
-        first_output = 2 * sum(1 for _ in tensors_in(op.inputs))
+        first_output = len(_memory_objects(op.inputs))
         sides = inputs % numbers[:first_output], outputs % numbers[first_output:]
         yield _node(ids.op[row], op.name, above, attrs, *sides)
     yield _node(ROOT, "[pytorch|profiler|execution_trace|process]", ROOT, _attrs(scope=USER_SCOPE, tid=0))

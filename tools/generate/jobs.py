@@ -34,7 +34,6 @@ from .nccl import (
     expert_groups,
     replica_buckets,
     replica_groups,
-    second_world,
     world,
 )
 from .script import AUTOGRAD, COMPUTE, MAIN, SECOND_AUTOGRAD, Process, Size
@@ -44,6 +43,8 @@ DOWNSTREAM = EXCHANGE_STREAM = 28
 MICRO_BATCHES = 4
 STAGES = 2
 """Of a pipeline that has replicas."""
+EXCHANGE = "1", "exchange"
+"""Name and description of a second group of all ranks."""
 REPLICAS, EXPERTS = "data_parallel", "expert_data_parallel"
 """How groups of a stage's, and of an expert's, replicas are described."""
 HEAD = 4
@@ -297,7 +298,7 @@ def halo(process: Process) -> Iterator[None]:
 def dlrm(process: Process) -> Iterator[None]:
     """Recommendation: embeddings by all-to-all beside the bottom layers, data-parallel top and bottom by all-reduce."""
     size = process.size
-    exchanges = Communicator(process, second_world(size.ranks), EXCHANGE_STREAM)
+    exchanges = Communicator(process, world(size.ranks, *EXCHANGE), EXCHANGE_STREAM)
     reductions = Communicator(process, world(size.ranks), REDUCE_STREAM)
     bottom = [size.hidden] * size.layers
     buckets = Buckets(reductions, [*bottom, 2 * size.hidden, *bottom])
@@ -340,7 +341,7 @@ PRESETS = {
     "uneven": Preset(uneven, Size(ranks=4, layers=2), groups=_one_group),
     "pipeline": Preset(pipeline, Size(ranks=2), groups=_one_group),
     "halo": Preset(halo, Size(ranks=4), groups=_one_group),
-    "dlrm": Preset(dlrm, Size(ranks=4), groups=lambda ranks: (world(ranks), second_world(ranks))),
+    "dlrm": Preset(dlrm, Size(ranks=4), groups=lambda ranks: (world(ranks), world(ranks, *EXCHANGE))),
     "sharded": Preset(sharded, Size(ranks=2), groups=_one_group),
     "pipeline_dp": Preset(
         pipeline_dp,

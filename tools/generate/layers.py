@@ -5,18 +5,7 @@ from functools import partial
 from operator import itemgetter
 
 from .job import Activity, Tensor
-from .script import (
-    AUTOGRAD,
-    BACKWARD_SCOPE,
-    COMPUTE,
-    DEVICE_TO_HOST,
-    FORWARD_THREAD,
-    Node,
-    Process,
-    Script,
-    gemm_us,
-    stream_us,
-)
+from .script import AUTOGRAD, COMPUTE, DEVICE_TO_HOST, Node, Process, Script, gemm_us, stream_us
 
 NATIVE, UNNAMED = "void at::native::", "void at::native::(anonymous namespace)::"
 ELEMENTWISE = NATIVE + "vectorized_elementwise_kernel<4, at::native::{0}, at::detail::Array<char*, {1}> >"
@@ -36,6 +25,7 @@ INDEX_SELECT = Activity(f"{UNNAMED}indexSelectLargeIndex<float, long, unsigned i
 EMBEDDING_BACKWARD = Activity(f"{UNNAMED}embedding_backward_feature_kernel<float, float, long>")
 MULTI_TENSOR = Activity(f"{UNNAMED}multi_tensor_apply_kernel<TensorListMetadata<2> >")
 TENSORS_PER_KERNEL = 32
+BACKWARD_SCOPE, FORWARD_THREAD = 1, 1
 
 OnGradient = Callable[[Script, Tensor, Tensor], None]
 """What happens on the autograd thread when a parameter has its gradient: called with the parameter and the gradient."""

@@ -14,7 +14,6 @@ from random import Random
 from typing import TypeVar
 
 from ...schema.columns import Int64
-from ...schema.errors import RequestError
 from ..replay import Bound, NodeClass, Scale, parse_scale
 
 Times = TypeVar("Times", int, Int64)
@@ -120,9 +119,9 @@ def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
     random = Random(f"machine {seed}")
     return Machine(
         name=f"machine {seed}",
-        latency_ns=round(1000 * _log_uniform(random, 1.0, 25.0)),
+        latency_ns=round(1000 * log_uniform(random, 1.0, 25.0)),
         gap_ns=round(20_000 * random.random() ** 2),
-        return_factor=_log_uniform(random, 0.5, 4.0),
+        return_factor=log_uniform(random, 0.5, 4.0),
         host_spread=random.uniform(0.1, 0.4),
         stalls=Stalls(random.choice((0.0, 1.0, 2.0, 4.0))),
         clocks=tuple(Clock(random.randint(-5000, 5000), random.randint(-200_000, 200_000)) for _ in range(CLOCKS)),
@@ -132,20 +131,14 @@ def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
     )
 
 
-def _log_uniform(random: Random, low: float, high: float) -> float:
+def log_uniform(random: Random, low: float, high: float) -> float:
     """Draws a number of which any order of magnitude is as likely as any other."""
     return math.exp(random.uniform(math.log(low), math.log(high)))
 
 
-def stretched(random: Random, stalls: Stalls, ns: int) -> int:
-    """Returns how long a piece of host work takes that may be held up."""
-    if not stalls.per_thousand or random.random() >= stalls.per_thousand / 1000:
-        return ns
-    return ns + round(1000 * _log_uniform(random, stalls.shortest_us, stalls.longest_us))
-
-
 class Factors:
     """Factors by name and class: `scale` has `class:NAME` or a regular expression as keys; factors multiply.
+    `unused` are those that applied to nothing so far.
 
     Raises ValueError for a class, an expression or a factor that is none.
 
@@ -161,7 +154,7 @@ class Factors:
             if isinstance(scaled.target, Bound):
                 raise ValueError(f"{scaled.spec!r}: a simulated job does not say what limits its kernels")
             self._scale.append((scaled.target, scaled))
-        self._unused = {scaled.spec for _, scaled in self._scale}
+        self.unused = {scaled.spec for _, scaled in self._scale}
         self._factor_of: dict[tuple[str, str], float] = {}
 
     def of(self, name: str, kind: str) -> float:
@@ -171,13 +164,8 @@ class Factors:
             for target, scaled in self._scale:
                 if target.search(name) if isinstance(target, re.Pattern) else target.label == kind:
                     self._factor_of[name, kind] *= scaled.factor
-                    self._unused.discard(scaled.spec)
+                    self.unused.discard(scaled.spec)
         return self._factor_of[name, kind]
-
-    def check_all_used(self) -> None:
-        """Raises RequestError for what applied to nothing so far."""
-        if self._unused:
-            raise RequestError(f"scale {min(self._unused)}: nothing in the job is called so or of that class")
 
 
 def scale_of(specifications: list[str]) -> dict[str, float]:

@@ -42,14 +42,9 @@ REPLICAS_STREAM = 32
 LAYERS_PER_BUCKET = 2
 
 
-def world(ranks: int) -> Group:
-    """Returns the default process group."""
-    return Group("0", "default_pg", tuple(range(ranks)))
-
-
-def second_world(ranks: int) -> Group:
-    """Another group of all ranks, with a sequence of its own."""
-    return Group("1", "exchange", tuple(range(ranks)))
+def world(ranks: int, name: str = "0", description: str = "default_pg") -> Group:
+    """Returns the default process group, or another one of all ranks, with a sequence of its own."""
+    return Group(name, description, tuple(range(ranks)))
 
 
 def replica_groups(ranks: int, of: int, description: str) -> tuple[Group, ...]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .instructions import Launch, begin, call, end, get, put, record_event, synchronize, wait_event, work
 from .job import COMMUNICATION, ITEM_BYTES, MEMORY, NONE, Activity, Collective, Instruction, Op, Tensor, Values
-from .machine import Machine, stretched
+from .machine import Machine, log_uniform
 from .record import CONTEXT_SYNC, DEVICES_PER_NODE, EVENT_SYNC, STREAM_SYNC
 from .simulation import Rendezvous
 
@@ -71,7 +71,6 @@ DEVICE_TO_HOST = Activity("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", MEMO
 COMPUTE = 7
 """The default stream, as CUPTI numbers it."""
 MAIN, AUTOGRAD, SECOND_AUTOGRAD = "main", "autograd", "autograd of a second device"
-FORWARD_THREAD = 1
 RING = "ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)"
 COLLECTIVE_KERNELS = {
     "allreduce": RING.format("AllReduce_Sum_f32_RING_LL"),
@@ -79,7 +78,7 @@ COLLECTIVE_KERNELS = {
     "_reduce_scatter_base": RING.format("ReduceScatter_Sum_f32_RING_LL"),
 }
 MESSAGE_KERNEL = RING.format("SendRecv")
-USER_SCOPE, BACKWARD_SCOPE = 7, 1
+USER_SCOPE = 7
 EARLY_START = 0.1
 """The share of launches that reach the device before the call has returned."""
 
@@ -140,7 +139,9 @@ class Script:
 
     def work(self, us: float) -> None:
         """Host work of about `us`, and sometimes a stall behind it."""
-        ns = stretched(self._stalls, self._machine.stalls, self.draw_ns(us * 1000))
+        ns, stalls = self.draw_ns(us * 1000), self._machine.stalls
+        if stalls.per_thousand and self._stalls.random() < stalls.per_thousand / 1000:
+            ns += round(1000 * log_uniform(self._stalls, stalls.shortest_us, stalls.longest_us))
         self.instructions.append(partial(work, ns))
 
     def draw_ns(self, ns: float, spread: float | None = None) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...schema.columns import Interner
+from ...schema.errors import RequestError
 from .job import HOST, NONE, Activity, Instruction, Job, Op
 from .machine import Factors
 from .record import RankRun, Run, Table
@@ -291,8 +292,8 @@ def simulate(job: Job, scale: Mapping[str, float] | None = None, *, refuse_unuse
     simulation.run()
     if unmet := len(simulation.met):
         raise RuntimeError(f"job {job.name}: {unmet} collectives wait for members that never come")
-    if refuse_unused:
-        factors.check_all_used()
+    if refuse_unused and factors.unused:
+        raise RequestError(f"scale {min(factors.unused)}: nothing in the job is called so or of that class")
     for process in simulation.processes:
         record = process.record
         record.op_table, record.activity_table = [*process.ops], [*process.activities]

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands.trace_generate import main
-from execgraph.tools.generate import Job, Run, correlation, scale_of, simulate, sized_job, write_traces
+from execgraph.tools.generate import Job, Run, scale_of, simulate, sized_job, write_traces
 from execgraph.tools.generate.instructions import get, put, record_event, synchronize, wait_event, work
 from execgraph.tools.generate.machine import FIRST_NS
-from execgraph.tools.generate.record import STREAM_SYNC, record_function
+from execgraph.tools.generate.record import STREAM_SYNC, correlation, record_function
 from execgraph.tools.generate.simulation import Rendezvous
 from support.folders import DATA
 from support.for_simulator import assert_storages_are_ordered, job_of, launch, spans
