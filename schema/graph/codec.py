@@ -67,6 +67,12 @@ TENSOR_SIDES = (Node.INPUTS_FIELD_NUMBER, Node.OUTPUTS_FIELD_NUMBER)
 TENSOR_PARTS = [(side, part.number) for side in TENSOR_SIDES for part in IOInfo.DESCRIPTOR.fields]
 """The columns of `TensorText` behind its rows, in their order."""
 ATTRIBUTE_WIRES = wire_types(AttributeProto)
+INTEGERS = {kind: INTEGER_LISTS if kind.endswith("_list") else INTEGER_VALUES for _, kind, _ in ATTRIBUTES}
+USABLE = {
+    kind: np.isin(np.arange(LAST_VALUE + 1), [VALUES[kind]] if kind == "string_val" else [*integers])
+    for kind, integers in INTEGERS.items()
+}
+"""By an attribute's kind, whether a value of each number is of it: integers may be of any type."""
 FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 """Masks for the first 0 to 8 bytes of a word."""
 
@@ -331,9 +337,7 @@ def _attributes(
             again = np.bincount(all_values.message, minlength=len(ids)) > 1
             what = f"nodes with {name} more than once; the last one counts, write the graph again"
             problems[what] = NodeProblem.of(ids, again)
-        # integers may be of any type
-        integers = INTEGER_LISTS if kind.endswith("_list") else INTEGER_VALUES
-        usable = np.isin(last_values.number, [VALUES[kind]] if kind == "string_val" else [*integers])
+        usable = USABLE[kind][last_values.number]
         if not usable.all():
             wrong = np.isin(np.arange(len(ids)), last_values.message[~usable])
             what = f"{name} that are no {kind}; they count as missing, write the graph again"

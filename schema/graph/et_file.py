@@ -90,9 +90,9 @@ def _whole_messages(data: bytes) -> tuple[list[int], list[int]]:
     ends: list[int] = []
     at, size = 0, len(data)
     while at < size:
-        start, length, shift = at + 1, data[at], 7
+        start, length = at + 1, data[at]
         if length > 0x7F:
-            length &= 0x7F
+            length, shift = length & 0x7F, 7
             while start < size and data[start] > 0x7F and start < at + LONGEST_LENGTH:
                 length |= (data[start] & 0x7F) << shift
                 start, shift = start + 1, shift + 7
