@@ -29,7 +29,16 @@ from execgraph.converter.timeline import slice_host
 from execgraph.converter.timeline.context import ConversionContext
 from execgraph.converter.work import RecordedOp, Tensor, Work, work_of
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
-from execgraph.schema.graph import ATTRIBUTES, CollectiveType, Column, Delay, DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.graph import (
+    ATTRIBUTES,
+    CollectiveType,
+    Column,
+    Delay,
+    DependencyKind,
+    ExecutionGraph,
+    NodeType,
+    varint as encoded_varint,
+)
 from execgraph.schema.linked import LinkedTrace
 from execgraph.schema.machine import LatencyStats, MachineCalibration
 
@@ -430,3 +439,9 @@ def stages(replicas: int = 1) -> list[ExecutionGraph]:
             one.meet(ALL_REDUCE, range(rank % 2, 2 * replicas, 2), size, line(ALL_REDUCE, replicas, size))
         job.append(one.build())
     return job
+
+
+def framed(*messages: Any) -> bytes:
+    """The bytes of a graph file of these messages, protobuf's or their bytes."""
+    contents = [m if isinstance(m, bytes) else m.SerializeToString(deterministic=True) for m in messages]
+    return b"".join(encoded_varint(len(content)) + content for content in contents)

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from execgraph.schema import json_stream
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import et_file as framing, execution_graph_pb2 as pb, varint
+from execgraph.schema.graph import et_file as framing, execution_graph_pb2 as pb
 from execgraph.schema.graph.json_files import graph_to_json, json_to_graph
 from execgraph.tools.commands import trace_jsonize
 from hypothesis import given, settings, strategies as st
+from support.graphs import framed
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
 UNSIGNED32, SIGNED32 = st.integers(0, (1 << 32) - 1), st.integers(-(1 << 31), (1 << 31) - 1)
@@ -70,11 +71,6 @@ NODES = st.builds(
     attr=st.lists(attributes(), max_size=5),
 )
 METADATA = st.builds(pb.GlobalMetadata, version=TEXT, attr=st.lists(attributes(), max_size=3))
-
-
-def framed(*messages):
-    contents = [m if isinstance(m, bytes) else m.SerializeToString(deterministic=True) for m in messages]
-    return b"".join(varint(len(content)) + content for content in contents)
 
 
 def to_json(folder, content):
