@@ -2,8 +2,9 @@
 time; and the data flow of one step, as boxes that open and close.
 """
 
+from typing import Any
+
 import numpy as np
-import orjson
 
 from ...schema.columns import ABSENT, OpRows, rows_of
 from ..analyses import RankTrace, Table
@@ -99,31 +100,30 @@ def step_flow(rank: RankTrace) -> DataFlow | None:
     return flow if len(flow.boxes) else None
 
 
-class FlowSection:
-    """What the page shows of a data flow: boxes by number, those of the `opened` ones that are open at first, and the
-    kinds of arrows between the boxes that are seen.
+def flow_boxes(flow: DataFlow) -> dict[str, Any]:
+    """Returns what the page shows of a data flow: boxes by number in layers, those that are `open` at first and all
+    with the layers of what is seen in them; arrows, each the numbers of its boxes, the position of its kind, its text.
     """
+    shown, open_at_first = ShownFlow(flow, flow.open_boxes(ON_PAGE, ON_PAGE)), flow.open_boxes(OPEN)
+    number = {box: position for position, box in enumerate(flow.root.walk())}
+    kinds = sorted({link.kind for link in shown.links.values()})
 
-    def __init__(self, flow: DataFlow) -> None:
-        self.flow, self.shown = flow, ShownFlow(flow, flow.open_boxes(ON_PAGE, ON_PAGE))
-        self.number = {box: number for number, box in enumerate(flow.root.walk())}
-        self.open_at_first = flow.open_boxes(OPEN)
-        self.kinds = sorted({link.kind for link in self.shown.links.values()})
+    def layers(box: Box) -> list[list[dict[str, Any]]]:
+        return [[*map(described, layer)] for layer in shown.layers.get(box, ())] if box in shown.opened else []
 
-    def layers(self, box: Box) -> list[list[Box]]:
-        """Returns the layers of what is seen in a box."""
-        return self.shown.layers.get(box, []) if box in self.shown.opened else []
+    def described(box: Box) -> dict[str, Any]:
+        looks = "box", box.kind.label, "heavy" * (box in shown.heavy), "on-path" * flow.is_on_path(box)
+        return {
+            "number": number[box],
+            "title": box.title,
+            "figures": flow.figures(box),
+            "text": flow.full_text(box),
+            "share": flow.share(box),
+            "look": " ".join(filter(None, looks)),
+            "open": box in open_at_first,
+            "layers": layers(box),
+        }
 
-    def look(self, box: Box) -> str:
-        """Returns the classes of a box in the page's style."""
-        looks = box.kind.label, "heavy" * (box in self.shown.heavy), "on-path" * self.flow.is_on_path(box)
-        return " ".join(filter(None, looks))
-
-    @property
-    def arrows(self) -> bytes:
-        """The arrows as JSON, each the numbers of its boxes, the position of its kind, and its text."""
-        arrows = [
-            [self.number[source], self.number[target], self.kinds.index(link.kind), link.text]
-            for (source, target), link in self.shown.links.items()
-        ]
-        return orjson.dumps({"kinds": self.kinds, "arrows": arrows})
+    links = shown.links.items()
+    arrows = [[number[source], number[target], kinds.index(link.kind), link.text] for (source, target), link in links]
+    return {"title": flow.title, "kinds": kinds, "arrows": arrows, "layers": layers(flow.root)}

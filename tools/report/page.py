@@ -9,7 +9,7 @@ from base64 import b64encode
 from contextlib import suppress
 from itertools import chain
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -21,14 +21,11 @@ from ..terminal import plain, plain_json
 from .cells import FEWEST, MAX_BYTES, embed_tables
 from .charts import CHARTS, gains, limits, spent
 from .drawing import Chart
-from .nested import FlowSection
+from .nested import flow_boxes
 from .output import absent_tables
 from .report import Report, groups_table, in_words
 from .sections import DETAILS, LARGEST, OF_NO_RECORDING, OVERVIEW, SECTIONS, WORDS, Section
 from .statements import STATEMENTS, facts, key_figures, overlap
-
-if TYPE_CHECKING:
-    import jinja2
 
 UNIT = re.compile(r"(?<=\d) (?=%|[nµm]s\b|s\b|[KMGT]iB\b)")
 MOST_BYTES = 9_400_000
@@ -118,8 +115,10 @@ class _Page:
 def render(report: Report) -> str:
     """Returns the page as HTML. Raises MissingLibrary if the libraries that draw it are not installed."""
     require("report")
-    page, flow = _Page(report), FlowSection(report.data_flow) if report.data_flow else None
-    content, of_flow = page.content(), _template("flow.html").render(section=flow, flow=flow.flow) if flow else ""
+    import jinja2
+
+    page, flow = _Page(report), flow_boxes(report.data_flow) if report.data_flow else None
+    content = page.content()
     # `</script` would end a script even inside a string
     scripts = [
         text.replace("</script", "<\\/script").replace("\r\n", "\n")
@@ -127,25 +126,13 @@ def render(report: Report) -> str:
     ]
     json = {"specs": orjson.dumps(page.charts, option=orjson.OPT_SERIALIZE_NUMPY)}
     json |= {"timeline-data": report.timeline.json} if report.timeline else {}
-    json |= {"flow-data": flow.arrows} if flow else {}
+    json |= {"flow-data": orjson.dumps(flow)} if flow else {}
     embedded = {name: _in_script(text) for name, text in json.items()}
-    room = MOST_BYTES - sum(map(len, (scripts[0], of_flow, *embedded.values())))
+    room = MOST_BYTES - sum(map(len, (scripts[0], *embedded.values())))
     tables = embed_tables(page.tables, min(MAX_BYTES, room))
     rows = ",".join(f'"{name}":{_in_script(table)}' for name, table in tables.items())
+    embedded["rows"] = f"{{{rows}}}"
     digests = " ".join(f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
-    return _template("page.html").render(
-        content,
-        flow=of_flow,
-        digests=digests,
-        style=_text("page.css"),
-        scripts=scripts,
-        embedded=embedded | {"rows": f"{{{rows}}}"},
-    )
-
-
-def _template(name: str) -> "jinja2.Template":
-    import jinja2
-
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
@@ -155,7 +142,9 @@ def _template(name: str) -> "jinja2.Template":
         finalize=lambda value: UNIT.sub("\u00a0", plain(value)) if type(value) is str else value,
     )
     environment.filters["thousands"] = "{:,}".format
-    return environment.from_string(_text(name))
+    template, style = environment.from_string(_text("page.html")), _text("page.css")
+    made: str = template.render(content, flow=flow, digests=digests, style=style, scripts=scripts, embedded=embedded)
+    return made
 
 
 def _in_script(json: bytes) -> str:

@@ -2,7 +2,6 @@
 as compact JSON, and the data flow of one step; and what a change would save.
 """
 
-import json
 import re
 from importlib.resources import files
 from importlib.util import find_spec
@@ -19,7 +18,7 @@ from execgraph.tools.replay import parse_scale
 from execgraph.tools.report import ReportRequest, find_sources, page, report_on
 from execgraph.tools.report.cells import FEWEST, LONGEST, MAX_BYTES, embed_tables
 from execgraph.tools.report.drawing import MOST_STEPS, axis, hover, memory_timeline, value_lanes
-from execgraph.tools.report.nested import FlowSection, step_flow
+from execgraph.tools.report.nested import flow_boxes, step_flow
 from execgraph.tools.report.page import SCRIPTS
 from execgraph.tools.report.report import Report
 from execgraph.tools.report.statements import STATEMENTS, diff_verdict, facts, key_figures
@@ -426,8 +425,8 @@ def rank_of(t: TraceBuilder) -> RankTrace:
     return RankTrace(0, linked, graph_of(linked))
 
 
-def titles(section: FlowSection) -> list[list[str]]:
-    return [[box.title for box in layer] for layer in section.layers(section.flow.root)]
+def titles(section: dict[str, Any]) -> list[list[str]]:
+    return [[box["title"] for box in layer] for layer in section["layers"]]
 
 
 def test_an_op_lies_below_the_one_that_made_what_it_reads() -> None:
@@ -441,12 +440,11 @@ def test_an_op_lies_below_the_one_that_made_what_it_reads() -> None:
         t.launch("reduce", duration=50)
     flow = step_flow(rank_of(t))
     assert flow is not None
-    section = FlowSection(flow)
+    section = flow_boxes(flow)
     assert titles(section) == [["aten::relu"], ["aten::mm", "aten::sum"]]
-    relu, mm, total = (box for layer in section.layers(flow.root) for box in layer)
-    arrows = [arrow[:2] for arrow in json.loads(section.arrows)["arrows"]]
-    assert arrows == [[section.number[relu], section.number[end]] for end in (mm, total)]
-    assert [flow.share(box) for box in (relu, mm, total)] == [0.25, 0.5, 0.25]
+    relu, mm, total = (box for layer in section["layers"] for box in layer)
+    assert [arrow[:2] for arrow in section["arrows"]] == [[relu["number"], end["number"]] for end in (mm, total)]
+    assert [box["share"] for box in (relu, mm, total)] == [0.25, 0.5, 0.25]
 
 
 def test_one_step_is_shown() -> None:
@@ -456,13 +454,13 @@ def test_one_step_is_shown() -> None:
             t.work(10 * (step + 1))
     flow = step_flow(rank_of(t))
     assert flow is not None and flow.title == "rank 0, step 1"
-    assert titles(FlowSection(flow)) == [["op of step 1"]]
+    assert titles(flow_boxes(flow)) == [["op of step 1"]]
 
 
 def test_a_graph_alone_is_shown_by_its_dependencies() -> None:
     flow = step_flow(rank_of_graph(training_step()))
     assert flow is not None
-    assert FlowSection(flow).kinds == ["event wait", "host sync", "launch", "program order", "stream order"]
+    assert flow_boxes(flow)["kinds"] == ["event wait", "host sync", "launch", "program order", "stream order"]
 
 
 def test_without_a_graph_there_is_no_data_flow() -> None:
@@ -476,9 +474,9 @@ FRONTEND = files("execgraph.tools.report").joinpath("frontend")
 
 def test_the_page_uses_every_file_of_its_front_end_and_every_rule_of_its_style() -> None:
     texts = {file.name: file.read_text("utf-8") for file in FRONTEND.iterdir()}
-    assert texts.keys() == {*SCRIPTS, "page.css", "page.html", "flow.html"}
+    assert texts.keys() == {*SCRIPTS, "page.css", "page.html"}
     style = texts.pop("page.css")
     selectors = re.sub(r"\{[^}]*\}", "{}", style[style.index("* {") :])
     # boxes are called as classes of work are
-    used = "".join(texts.values()) + " ".join([*LOOKS, "heavy", "on-path"])
+    used = "".join(texts.values()) + " ".join([*LOOKS, "box", "heavy", "on-path"])
     assert {name for name in re.findall(r"[.#]([A-Za-z][\w-]*)", selectors) if name not in used} == set()

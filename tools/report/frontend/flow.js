@@ -1,14 +1,28 @@
-// Arrows between the boxes of the data flow: from and to the outermost closed box around each end
+// The boxes of the data flow, and arrows between them: from and to the outermost closed box around each end
 
 const HEADS = { down: "m-3 -5l3 5 3 -5", right: "m-5 -3l5 3 -5 3", left: "m5 -3l-5 3 5 3" };
 const NEAR = 84;
 
 class FlowView {
-  constructor(element, { kinds, arrows }) {
-    Object.assign(this, { element, kinds, arrows, svg: element.querySelector(".arrows") });
-    this.boxes = new Map([...element.querySelectorAll("[data-box]")].map((box) => [Number(box.dataset.box), box]));
+  constructor(element, { kinds, arrows, layers }) {
+    Object.assign(this, { element, kinds, arrows, svg: element.querySelector(".arrows"), boxes: new Map() });
+    element.append(...this.layersOf(layers));
     element.addEventListener("toggle", () => this.draw(), true);
     new ResizeObserver(() => this.draw()).observe(element);
+  }
+
+  layersOf(layers) {
+    return layers.map((layer) => made("div", { className: "layer" }, ...layer.map((box) => this.boxOf(box))));
+  }
+
+  boxOf({ number, title, figures, text, share, look: className, open, layers }) {
+    // a line does not end between a number and its unit
+    const small = made("small", figures.replace(/(?<=\d) (?=%|[nµm]?s\b)/g, "\u00a0"));
+    const inside = [made("span", { className: "share", style: `width: ${(100 * share).toFixed(1)}%` }), made("b", title), " ", small];
+    const box = layers.length ? made("details", { className, open }, made("summary", { title: text }, ...inside), ...this.layersOf(layers)) : made("div", { className, title: text }, ...inside);
+    box.dataset.box = number;
+    this.boxes.set(number, box);
+    return box;
   }
 
   seen(number) {
