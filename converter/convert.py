@@ -111,11 +111,11 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     context = ConversionContext(linked, slice_host(linked, options.shortest_slice), shift)
     edges, dropped = _dependencies(context, options)
     timing = start_timing(context, edges)
-    limit = concurrency_limit(context, timing)
-    if limit.slot_counts:
+    slot_counts, waited_for_slot = concurrency_limit(context, timing)
+    if slot_counts:
         # usual latencies and gaps are those of activities that did not wait for a slot of a full device
-        timing = start_timing(context, edges, limit.waited_for_slot)
-    delays = find_delays(context, timing, limit)
+        timing = start_timing(context, edges, waited_for_slot)
+    delays = find_delays(context, timing, waited_for_slot)
     kept_delays = delays if options.delays else delays.none()
     # ops that only describe process groups: simulators read these from a separate file
     is_group = linked.ops.name.where(lambda name: options.target == GENERIC and GROUP_INIT in name)
@@ -125,7 +125,7 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     nodes, data, control, in_circles = _ordered(nodes, Edges.joined([edges, nodes.edges()]))
     graph, communication, work, unusable = _graph_of(nodes, timing, data, control, options=options, work=work)
     if options.host:
-        graph.metadata |= {f"{CONCURRENCY_LIMIT}{device}": count for device, count in limit.slot_counts.items()}
+        graph.metadata |= {f"{CONCURRENCY_LIMIT}{device}": count for device, count in slot_counts.items()}
     else:
         graph = without_host(graph)
     report = _report(context, graph, communication, work, kept_delays)

@@ -6,7 +6,6 @@ With it what passed between the release of each device activity and its start: t
 from .context import ConversionContext as ConversionContext
 from .delays import (
     UNRECORDED as UNRECORDED,
-    ConcurrencyLimit as ConcurrencyLimit,
     Delays as Delays,
     GraphNodes as GraphNodes,
     StartTiming as StartTiming,

@@ -151,20 +151,12 @@ def _typical_latencies(
     return of_each(latencies or calibration.launch, api), of_each(gaps or calibration.gap, activities.category)
 
 
-@dataclass(slots=True)
-class ConcurrencyLimit:
-    """How many activities each full device runs at once (`slot_counts`), and which activities were ready and waited for
-    one of its slots.
+def concurrency_limit(context: ConversionContext, timing: StartTiming) -> tuple[dict[int, int], Bool]:
+    """Returns how many activities each full device runs at once, and which activities were ready and waited for one of
+    its slots. O(n log n).
     """
-
-    slot_counts: dict[int, int]
-    waited_for_slot: Bool
-
-
-def concurrency_limit(context: ConversionContext, timing: StartTiming) -> ConcurrencyLimit:
-    """Returns the limits of all devices that were full. O(n log n)."""
     activities, slack = context.linked.activities, context.slack
-    limit = ConcurrencyLimit({}, np.zeros(len(activities), np.bool_))
+    slot_counts, waited_for_slot = dict[int, int](), np.zeros(len(activities), np.bool_)
     computing = np.isin(activities.device, activities.device[timing.delay > 0]) & (activities.communication_row < 0)
     for device, rows in rows_by_number(np.flatnonzero(computing), activities.device).items():
         start, delay = activities.start[rows], timing.delay[rows]
@@ -180,9 +172,9 @@ def concurrency_limit(context: ConversionContext, timing: StartTiming) -> Concur
         # the share of the device's time just after an end is the probability that one starts there by chance
         by_chance = min(3 * slack * len(ends) / max(int(ends[-1] - starts[0]), 1), 1.0)
         if waited_count > 1 and waited_count >= CROWDED * full_count and by_chance**waited_count <= BY_CHANCE:
-            limit.slot_counts[device] = slot_count
-            limit.waited_for_slot[rows[after_an_end]] = True
-    return limit
+            slot_counts[device] = slot_count
+            waited_for_slot[rows[after_an_end]] = True
+    return slot_counts, waited_for_slot
 
 
 def _running(starts: Int64, ends: Int64, time: Int64) -> Int64:
@@ -212,13 +204,13 @@ class Delays:
         return Delays(*(getattr(self, column)[:0] for column in Delays.__slots__))
 
 
-def find_delays(context: ConversionContext, timing: StartTiming, limit: ConcurrencyLimit) -> Delays:
+def find_delays(context: ConversionContext, timing: StartTiming, waited_for_slot: Bool) -> Delays:
     """Returns the delays of a run, in the order in which their activities began.
 
     A delay by the start of recording lasts from the trace's start on. O(n log n).
     """
     late = _in_time(context, timing.delay > 0)
-    cause = _causes(context, timing, limit, late)
+    cause = _causes(context, timing, waited_for_slot, late)
     backlog_until = _backlog_until(context, timing, late, cause)
     # in a part of a trace an activity may have waited for a backlog, and after its launch for something else as well
     separate = (backlog_until[late] < 0) | (timing.by_launch[late] & (context.backlog_until is not None))
@@ -248,13 +240,13 @@ def _ready(context: ConversionContext, timing: StartTiming) -> Int64:
     return context.linked.activities.start - np.where(timing.by_launch, timing.latency, timing.gap) - timing.delay
 
 
-def _causes(context: ConversionContext, timing: StartTiming, limit: ConcurrencyLimit, late: ActivityRows) -> Int64:
+def _causes(context: ConversionContext, timing: StartTiming, waited_for_slot: Bool, late: ActivityRows) -> Int64:
     """Returns the cause of each delay as far as the trace shows one, apart from the start of recording."""
     activities, calls, delay = context.linked.activities, context.linked.calls, timing.delay[late]
     expected_ns, ready = np.where(timing.by_launch, timing.latency, timing.gap)[late], _ready(context, timing)[late]
     busy = _busy(context, Intervals(ready, ready + delay), activities.device[late])
     cause = np.full(len(late), int(Delay.UNEXPLAINED), np.int64)
-    cause[(busy >= delay - expected_ns) | limit.waited_for_slot[late]] = Delay.CONTENTION
+    cause[(busy >= delay - expected_ns) | waited_for_slot[late]] = Delay.CONTENTION
     # launch calls whose activities are not recorded
     has_activity = np.zeros(len(calls), np.bool_)
     has_activity[activities.call_row[activities.call_row >= 0]] = True

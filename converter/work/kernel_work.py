@@ -82,47 +82,27 @@ def work_of(op: RecordedOp) -> Work:
     return Work(operations, size, max(max(tensors, key=lambda tensor: tensor.stored).item, 0))
 
 
-class OpWorks:
-    """The work of ops, by row: whether the table has a rule for each op, and a number of its family."""
-
-    def __init__(self, ops: Ops) -> None:
-        self._ops = ops
-        self._triton = ops.name.where(lambda name: name.startswith(PREFIX))
-        self._triton[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON_BACKEND]] = True
-        families = {rule.family.name: number for number, rule in enumerate(RULES.values())}
-        named = ops.name.numbers(lambda name: families[RULES[name].family.name] if name in RULES else -1, -1)
-        self.has_rule: Bool = (named >= 0) | self._triton
-        self.family: Int64 = named
-
-    def works(self, rows: OpRows) -> tuple[list[Work | None], Int64]:
-        """Returns the distinct works of these ops, None where not known, and which of them each op has.
-
-        All the ops must have a rule.
-        """
-        ops, numbers = self._ops, Interner[Hashable]()
-        columns = (column[rows].tolist() for column in (ops.name.codes, ops.op_schema.codes, ops.recorded_by_host))
-        number = numbers.codes(zip(*columns, ops.arguments.alike(rows), strict=True), len(rows))
-        first = np.unique(number, return_index=True)[1]
-        return [*map(self._work, rows[first].tolist())], number.astype(np.int64)
-
-    def _work(self, row: int) -> Work | None:
-        ops = self._ops
-        try:
-            if not ops.recorded_by_host[row]:
-                return work_of(recorded_by_device(ops.name[row], ops.inputs[row]))
-            return work_of(recorded_by_host(ops.name[row], ops.op_schema[row], ops.inputs[row], ops.outputs[row]))
-        except (Unknown, RecursionError):
-            return None
+def _work_at(ops: Ops, row: int) -> Work | None:
+    try:
+        if not ops.recorded_by_host[row]:
+            return work_of(recorded_by_device(ops.name[row], ops.inputs[row]))
+        return work_of(recorded_by_host(ops.name[row], ops.op_schema[row], ops.inputs[row], ops.outputs[row]))
+    except (Unknown, RecursionError):
+        return None
 
 
-def working_ops(launching: OpRows, parent: OpRows, works: OpWorks) -> OpRows:
+def working_ops(launching: OpRows, parent: OpRows, ops: Ops) -> OpRows:
     """Returns, for each launching op, the op whose work its kernels do, -1 where there is none. Linear.
 
     `parent` is the row of the op that encloses each op, -1 for none.
     """
-    has_rule = works.has_rule[launching]
+    numbers = {rule.family.name: number for number, rule in enumerate(RULES.values())}
+    family_of = ops.name.numbers(lambda name: numbers[RULES[name].family.name] if name in RULES else -1, -1)
+    op_has_rule = (family_of >= 0) | ops.name.where(lambda name: name.startswith(PREFIX))
+    op_has_rule[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON_BACKEND]] = True
+    has_rule = op_has_rule[launching]
     with_rule, without_rule = OpRows(launching[has_rule]), OpRows(launching[~has_rule])
-    families = works.family[with_rule]
+    families = family_of[with_rule]
     # an op that encloses others of its family delegates its work to them
     encloses_family = np.zeros(len(with_rule), np.bool_)
     for family in np.unique(families).tolist():
@@ -131,7 +111,7 @@ def working_ops(launching: OpRows, parent: OpRows, works: OpWorks) -> OpRows:
         encloses_family[of_family] = _enclosing(members, parent)[members]
     is_worker = np.zeros(len(parent), np.bool_)
     is_worker[with_rule[~encloses_family]] = True
-    above = nearest(works.has_rule, parent)[without_rule]
+    above = nearest(op_has_rule, parent)[without_rule]
     does_work_of_above = is_worker[above] | ~_enclosing(with_rule, parent)[above]
     working_op = OpRows(np.empty_like(launching))
     working_op[has_rule] = np.where(encloses_family, -1, with_rule)
@@ -197,17 +177,16 @@ def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
     both_ways = np.where(activities.name.where(lambda name: WITHIN_DEVICE.search(name) is not None), 2, 1)
     columns[sized, 0], columns[sized, 1] = 0, (activities.size * both_ways)[sized]
     computing, length = activities.communication_row < 0, activities.end - activities.start
-    works = OpWorks(linked.ops)
     rows = np.flatnonzero(computing & ~sized & (activities.op_row >= 0))
     # whole numbers are divided among kernels in order of time, independent of the order of the file
     rows = rows[np.lexsort([getattr(activities, key)[rows] for key in ("correlation", "end", "start")])]
     launching, first, launch = np.unique(activities.op_row[rows], return_index=True, return_inverse=True)
-    op = working_ops(OpRows(launching), op_parent, works)[launch]
+    op = working_ops(OpRows(launching), op_parent, linked.ops)[launch]
     # the kernels of an op, those that it launched itself first
     order = np.lexsort((first[launch], launching[launch] != op, op))
     order = order[op[order] >= 0]
     kernel, op = rows[order], OpRows(op[order])
-    shared, has_work = _shared_work(works, op, length[kernel])
+    shared, has_work = _shared_work(linked.ops, op, length[kernel])
     columns[kernel[has_work]], op_row[kernel[has_work]] = shared[has_work], op[has_work]
     lacking = computing & (columns[:, :2] == ABSENT).any(axis=1)
     names = [linked.ops.name[row] if row >= 0 else NO_OP for row in activities.op_row[lacking].tolist()]
@@ -224,22 +203,27 @@ def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
     )
 
 
-def _shared_work(works: OpWorks, op: OpRows, times: Int64) -> tuple[Int64, Bool]:
+def _shared_work(ops: Ops, op: OpRows, times: Int64) -> tuple[Int64, Bool]:
     """Returns operations, bytes and bytes of an element of each kernel, given its op and time, and which are known."""
-    ops, start, count = np.unique(op, return_index=True, return_counts=True)
-    distinct_works, number = works.works(OpRows(ops))
+    rows, start, count = np.unique(op, return_index=True, return_counts=True)
+    # ops that were recorded alike have one work
+    columns = (column[rows].tolist() for column in (ops.name.codes, ops.op_schema.codes, ops.recorded_by_host))
+    alike = zip(*columns, ops.arguments.alike(OpRows(rows)), strict=True)
+    number = Interner[Hashable]().codes(alike, len(rows))
+    first_rows = rows[np.unique(number, return_index=True)[1]]
+    distinct_works = [_work_at(ops, row) for row in first_rows.tolist()]
     absent = [Work(ABSENT, ABSENT, ABSENT)]
     written = [
         work._replace(operations=ABSENT if work.operations is None else work.operations, element=work.element or ABSENT)
         for work in [work or absent[0] for work in distinct_works]
     ]
-    columns = np.array(written, np.int64).reshape(-1, 3)[np.repeat(number, count)]
+    shared = np.array(written, np.int64).reshape(-1, 3)[np.repeat(number, count)]
     several = count > 1
     for first, end in zip(start[several].tolist(), (start + count)[several].tolist(), strict=True):
         kernel_times = times[first:end].tolist()
-        for column in np.flatnonzero(columns[first, :2] != ABSENT).tolist():
-            columns[first:end, column] = shares(int(columns[first, column]), kernel_times)
-    return columns, columns[:, 1] != ABSENT
+        for column in np.flatnonzero(shared[first, :2] != ABSENT).tolist():
+            shared[first:end, column] = shares(int(shared[first, column]), kernel_times)
+    return shared, shared[:, 1] != ABSENT
 
 
 class Lifetimes(NamedTuple):

@@ -7,7 +7,6 @@ import pytest
 from execgraph.converter.dependencies import RULES
 from execgraph.converter.edges import Edges
 from execgraph.converter.timeline import (
-    ConcurrencyLimit,
     Delays,
     StartTiming,
     by_cause,
@@ -18,6 +17,7 @@ from execgraph.converter.timeline import (
 )
 from execgraph.converter.timeline.context import ConversionContext
 from execgraph.converter.timeline.delays import release
+from execgraph.schema.columns import Bool
 from execgraph.schema.graph import Delay
 from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import LatencyStats, MachineCalibration
@@ -45,7 +45,7 @@ def split(
 
 def explained(ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None) -> Delays:
     run, time = split(ran, called, backlog_until)
-    return find_delays(run, time, concurrency_limit(run, time))
+    return find_delays(run, time, concurrency_limit(run, time)[1])
 
 
 CALLS = [Called(0, 1_000), Called(2_000, 3_000)]
@@ -154,7 +154,7 @@ def test_a_late_activity_is_delayed_from_when_its_release_usually_had_passed(
     """A delay follows what released it, and begins as that ends."""
     ran, called = last_of_seven(end, 59_000)
     run, time = split(ran, called)
-    found = find_delays(run, time, concurrency_limit(run, time))
+    found = find_delays(run, time, concurrency_limit(run, time)[1])
     released = 3_000 if by_launch else end
     assert found.cause.tolist() == [Delay.UNEXPLAINED]
     assert (found.activity.tolist(), found.by_launch.tolist()) == ([13], [by_launch])
@@ -168,7 +168,7 @@ def test_a_placed_activity_waited_for_room_whatever_is_usual() -> None:
     waited_for_slot = np.array([False, True])
     time = start_timing(run, edges, waited_for_slot)
     assert (time.gap[1], time.delay[1]) == (500, 150)
-    assert find_delays(run, time, ConcurrencyLimit({0: 1}, waited_for_slot)).cause.tolist() == [Delay.CONTENTION]
+    assert find_delays(run, time, waited_for_slot).cause.tolist() == [Delay.CONTENTION]
 
 
 @pytest.mark.parametrize(("ended", "gap", "delay"), [(8_900, 600, 3_000), (8_800, 700, 3_000), (8_799, 500, 3_201)])
@@ -258,7 +258,7 @@ def test_delays_are_counted_and_timed_by_cause() -> None:
 # A full device
 
 
-def in_turn(count: int, streams: int, late: int, gap: int = 0) -> ConcurrencyLimit:
+def in_turn(count: int, streams: int, late: int, gap: int = 0) -> tuple[dict[int, int], Bool]:
     """Activities of 1 µs, one after the other on streams in turn, the last ones `late`, each ready 500 ns before it
     started.
     """
@@ -271,24 +271,24 @@ def in_turn(count: int, streams: int, late: int, gap: int = 0) -> ConcurrencyLim
 @pytest.mark.parametrize("gap", [-2, 0, 2])
 def test_a_device_on_which_late_activities_start_as_others_end_is_full(gap: int) -> None:
     """As far as times in whole ns tell: start and length are rounded, each by up to one."""
-    limit = in_turn(9, 2, 5, gap)
-    assert limit.slot_counts == {0: 1}
-    assert limit.waited_for_slot[1:].all()
+    slot_counts, waited_for_slot = in_turn(9, 2, 5, gap)
+    assert slot_counts == {0: 1}
+    assert waited_for_slot[1:].all()
 
 
 @pytest.mark.parametrize(
     ("streams", "late", "gap"), [(1, 5, 0), (2, 1, 0), (2, 0, 0), (2, 5, 3)], ids=["one stream", "one", "none", "gaps"]
 )
 def test_no_device_is_full_of_which_less_is_known(streams: int, late: int, gap: int) -> None:
-    limit = in_turn(9, streams, late, gap)
-    assert (limit.slot_counts, limit.waited_for_slot.any()) == ({}, False)
+    slot_counts, waited_for_slot = in_turn(9, streams, late, gap)
+    assert (slot_counts, waited_for_slot.any()) == ({}, False)
 
 
 def test_starts_as_others_end_prove_nothing_where_most_of_the_time_is_as_others_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MACHINE, "resolution_ns", 200)
-    assert in_turn(9, 2, 5).slot_counts == {}
+    assert in_turn(9, 2, 5)[0] == {}
 
 
 def test_what_delays_an_activity_after_earlier_work_had_ended_is_kept_beside_the_carry_in() -> None:
