@@ -100,15 +100,8 @@ def test_bars_are_by_lane_and_time_with_what_the_critical_path_is() -> None:
     assert found.lanes == ["rank 0 · thread 1", "rank 0 · device 0 stream 7", "rank 0 · device 0 stream 8"]
     names = [found.name[row] for row in range(len(found))]
     assert names == ["aten::mm", "aten::add", "cudaDeviceSynchronize", "host idle", "sgemm", "vector_add", "Memcpy"]
-    assert [LOOKS[look] for look in found.look] == [
-        "host",
-        "host",
-        "waiting",
-        "idle",
-        "computation",
-        "computation",
-        "memory",
-    ]
+    looks = "host host waiting idle computation computation memory"
+    assert [LOOKS[look] for look in found.look] == looks.split()
     assert [name for name, critical in zip(names, found.critical, strict=True) if not critical] == ["aten::add"]
     assert found.start_ns.tolist() == [0, 5, 46, 47, 8, 28, 40]
 
