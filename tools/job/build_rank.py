@@ -22,7 +22,7 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, Target
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError, Remedy
-from ...schema.graph import Change, CollectiveType, ExecutionGraph, TargetChanges
+from ...schema.graph import Change, ExecutionGraph, TargetChanges
 from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
 from ...schema.progress import beside, give_up
@@ -206,24 +206,21 @@ def finish_rank(task: FinishTask) -> RankResult:
     build, plan = task.task, task.plan
     try:
         if build.options.target == ASTRA_SIM:
-            graph = _keep_plan(pickle.loads(pickle_path(build).read_bytes()), plan, build.options)
+            graph = compute_instead(pickle.loads(pickle_path(build).read_bytes()), plan.unpartnered)
+            for attribute, values in plan.values:
+                graph = with_values(graph, attribute, values)
+            if build.options.replay:
+                graph = order_collectives(graph, plan.order)
         else:
             # one that was up to date stands in its place
             graph = ExecutionGraph.read(str(build.waiting if build.waiting.exists() else build.graph))
-        keeps_time = build.options.target == ASTRA_SIM and build.options.excess_time and not build.options.replay
         offset = plan.start_offset_ns if build.options.start_offsets else 0
         graph = lower_for_target(graph, build.options.target, plan.numbers, build.options.roofline, offset)
         graph.write(str(build.waiting))
         changes = graph.changes or TargetChanges()
         if Change.EXCESS in changes.counts:
-            changes.counts[Change.COLLECTIVES] = plan.excess.collectives_ns / 1000
-        planned = {
-            Change.RESIZED: len(plan.sizes),
-            Change.SHRUNK: keeps_time and len(plan.excess.sizes),
-            Change.HIDDEN: keeps_time and len(plan.excess.hidden),
-            Change.WITHOUT_PARTNER: len(plan.unpartnered),
-        }
-        changes.counts |= {change: count for change, count in planned.items() if count}
+            changes.counts[Change.COLLECTIVES] = plan.collectives_ns / 1000
+        changes.counts |= {change: count for change, count in plan.changes.items() if count}
         if plan.unpartnered:
             changes.notes.append(f"{len(plan.unpartnered)} {Change.WITHOUT_PARTNER}")
         return RankResult(
@@ -237,20 +234,6 @@ def finish_rank(task: FinishTask) -> RankResult:
         )
     except Exception as error:
         return RankResult(failure_summary(build, error))
-
-
-def _keep_plan(graph: ExecutionGraph, plan: RankPlan, options: BuildOptions) -> ExecutionGraph:
-    """Returns the graph with what all ranks of a simulated job agree on."""
-    graph = with_values(compute_instead(graph, plan.unpartnered), "comm_size", plan.sizes)
-    if options.replay:
-        return order_collectives(graph, plan.order)
-    graph = with_values(with_values(graph, "comm_order", plan.positions), "ready_tag", plan.ready_tags)
-    if not options.excess_time:
-        return graph
-    graph = with_values(graph, "comm_size", plan.excess.sizes)
-    # ASTRA-sim runs a broadcast for its measured time
-    graph = with_values(graph, "comm_type", dict.fromkeys(plan.excess.hidden, int(CollectiveType.BROADCAST)))
-    return with_values(graph, "excess_ns", plan.excess.of_node)
 
 
 def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:

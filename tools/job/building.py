@@ -254,31 +254,30 @@ def _finish(
     for rank in unchanged:
         communication[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
     try:
-        plan = plan_job(communication)
+        plans, network = plan_job(communication, replay=work.options.replay, excess_time=work.options.excess_time)
     except DataError as error:
         # without a common plan no graph can be what the simulator needs
         for rank in communication:
             failed = msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             results[rank] = RankResult(failed)
         return None, None
-    write_groups(str(work.scratch / GROUPS), plan.numbers)
+    numbers = next(iter(plans.values())).numbers
+    write_groups(str(work.scratch / GROUPS), numbers)
     groups = content_of(work.scratch / GROUPS, GROUPS)
     # a rank that was built now numbered its groups by itself, one that is up to date has the earlier build's numbers
     has_earlier_numbers = earlier is not None and earlier.groups == groups
     finishing = [
-        FinishTask(tasks[rank], results[rank].summary, plan.ranks[rank])
+        FinishTask(tasks[rank], results[rank].summary, plans[rank])
         for rank, to_share in sorted(communication.items())
         if tasks[rank].options.target == ASTRA_SIM
-        or not (
-            has_earlier_numbers if rank in unchanged else number_groups(to_share.groups).items() <= plan.numbers.items()
-        )
+        or not (has_earlier_numbers if rank in unchanged else number_groups(to_share.groups).items() <= numbers.items())
     ]
     if finishing:
         with closing(work.run(finish_rank, finishing, unseen)) as outcomes:
             for task, outcome in work.progress(outcomes, "finishing ranks", len(finishing), "rank"):
                 result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task.task, outcome))
                 results[task.task.pair.rank] = result
-    return plan.network if plan.network.transfers else None, groups
+    return network if network.transfers else None, groups
 
 
 def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:

@@ -170,7 +170,13 @@ def compare(processes: Sequence[Inspection]) -> tuple[list[Finding], bool]:
             findings.append(Finding(NOTE, [process.name], what, advice))
     else:
         findings += [*_asymmetry(recorded), *_missing_collectives(recorded)]
-    return [*findings, *_absent_ranks(recorded)], False
+    world = max((process.world_size or 0 for process in recorded), default=0)
+    absent = absent_ranks((process.rank for process in recorded if process.rank is not None), world)
+    if absent and any(process.records_rank for process in recorded):
+        runs = [f"rank{'s' * (count > 1)} {run}" for run, count in absent.items()]
+        what, advice = f"absent from a job of {world} ranks", "only these ranks' graphs will be missing"
+        findings.append(Finding(NOTE, runs, what, advice))
+    return findings, False
 
 
 def most_kernels(processes: Sequence[Inspection]) -> int:
@@ -215,11 +221,3 @@ def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
 def _collectives(group: GroupCount) -> str:
     numbers = f" (numbers {group.first} to {group.last})" if group.first >= 0 else ""
     return f"{group.count} collectives{numbers}"
-
-
-def _absent_ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    world = max((process.world_size or 0 for process in processes), default=0)
-    absent = absent_ranks((process.rank for process in processes if process.rank is not None), world)
-    if absent and any(process.records_rank for process in processes):
-        runs = [f"rank{'s' * (count > 1)} {run}" for run, count in absent.items()]
-        yield Finding(NOTE, runs, f"absent from a job of {world} ranks", "only these ranks' graphs will be missing")

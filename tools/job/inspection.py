@@ -15,7 +15,7 @@ import numpy as np
 
 from ...linker.communication import RECORD, from_device, is_communication_kernel, process_groups, with_members
 from ...linker.contradictions import Contradiction, contradictions_in_traces
-from ...linker.match import Match, are_ops, launching_calls, match_ops
+from ...linker.match import are_ops, launching_calls, match_ops
 from ...linker.readers import (
     DeviceTrace,
     HostTrace,
@@ -202,7 +202,14 @@ def inspect(files: ProcessFiles) -> Inspection:
             _describe_device(inspection, device)
             _describe_reading(inspection, device)
         if host is not None and device is not None:
-            _describe_match(inspection, device, match_ops(host, device, allow_mismatch=True))
+            match, outside = match_ops(host, device, allow_mismatch=True), ~are_step_marks(device.ops.name)
+            outside[match.device_row] = False
+            inspection.matched, inspection.matched_by = len(match.host_row), match.by
+            inspection.alignment_count = match.alignment_count
+            inspection.agreement_pct = round(100 * match.agreement, 2)
+            inspection.dropped[Reason.OPS_OUTSIDE_HOST_WINDOW] = int(outside.sum())
+            inspection.dropped[Reason.OPS_NOT_IN_DEVICE_TRACE] = inspection.host_ops - inspection.matched
+            inspection.dropped[Reason.OPS_OF_TWO_NAMES] = match.misnamed
         if device is not None and not inspection.merged:
             inspection.contradictions = contradictions_in_traces(host, device) or msgspec.UNSET
     except DataError as error:
@@ -258,16 +265,6 @@ def _describe_launches(inspection: Inspection, call_row: Int64, calls: RecordedC
     inspection.dropped[Reason.ACTIVITIES_WITHOUT_CALL] = int((call_row < 0).sum())
     inspection.dropped[Reason.GRAPH_LAUNCHES_WITHOUT_ACTIVITIES] = inspection.graph_launches_alone
     inspection.dropped[Reason.LAUNCHES_WITHOUT_ACTIVITY] = int((launching & (launched == 0)).sum())
-
-
-def _describe_match(inspection: Inspection, device: DeviceTrace, match: Match) -> None:
-    outside = ~are_step_marks(device.ops.name)
-    outside[match.device_row] = False
-    inspection.matched, inspection.matched_by = len(match.host_row), match.by
-    inspection.alignment_count, inspection.agreement_pct = match.alignment_count, round(100 * match.agreement, 2)
-    inspection.dropped[Reason.OPS_OUTSIDE_HOST_WINDOW] = int(outside.sum())
-    inspection.dropped[Reason.OPS_NOT_IN_DEVICE_TRACE] = inspection.host_ops - inspection.matched
-    inspection.dropped[Reason.OPS_OF_TWO_NAMES] = match.misnamed
 
 
 def _steps(names: Categorical) -> int:

@@ -34,7 +34,7 @@ from ...converter.targets import LEAST_BYTES, simulated_as
 from ...schema.arguments import ASTRA_SIM, Target
 from ...schema.columns import ABSENT, Bool, Int64, Keys, asof_backward, group_sums, groupby, rows_by_number
 from ...schema.comm_groups import RankList, number_groups
-from ...schema.graph import ExecutionGraph
+from ...schema.graph import Change, CollectiveType, ExecutionGraph
 
 
 class RankCommunication(NamedTuple):
@@ -57,27 +57,18 @@ class ExcessTime(NamedTuple):
 
 
 class RankPlan(NamedTuple):
-    """What one rank's graph has to keep: ids of communication without partners; sizes, positions in the common order
-    and tags of ready messages by id; ids in the common order for replay mode; how much later than the first rank it
-    began, in ns; and what collectives took beyond the fitted network.
+    """What one rank's graph has to keep: the numbers of groups; ids of communication without partners; values of
+    attributes by id, later ones instead of earlier ones; for replay mode ids in the common order; how much later than
+    the first rank it began, in ns; how long its collectives took; and how many nodes change, and how.
     """
 
     numbers: dict[RankList, int]
     unpartnered: list[int]
-    sizes: dict[int, int]
+    values: list[tuple[str, dict[int, int]]]
     order: list[int]
-    positions: dict[int, int]
-    ready_tags: dict[int, int]
     start_offset_ns: int
-    excess: ExcessTime
-
-
-class JobPlan(NamedTuple):
-    """What each rank has to keep, the numbers of all groups, and the network that what was measured fits."""
-
-    ranks: dict[int, RankPlan]
-    numbers: dict[RankList, int]
-    network: Network
+    collectives_ns: int
+    changes: dict[Change, int]
 
 
 def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
@@ -86,14 +77,15 @@ def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
     return RankCommunication(recorded_groups(graph).lists, summary)
 
 
-def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
-    """Returns what the ranks' communication needs. Raises DataError where it contradicts itself."""
+def plan_job(
+    communication_of: Mapping[int, RankCommunication], *, replay: bool, excess_time: bool
+) -> tuple[dict[int, RankPlan], Network]:
+    """Returns each rank's plan, and the network that what was measured fits. Raises DataError for contradictions."""
     numbers = number_groups(group for rank in communication_of.values() for group in rank.groups)
     present = sorted(communication_of)
     summaries = [summary for rank in present if (summary := communication_of[rank].summary)]
     if not summaries:
-        only_numbers = RankPlan(numbers, [], {}, [], {}, {}, 0, ExcessTime({}, 0, {}))
-        return JobPlan(dict.fromkeys(present, only_numbers), numbers, Network())
+        return dict.fromkeys(present, RankPlan(numbers, [], [], [], 0, 0, {})), Network()
     issued = matched_calls(summaries)
     is_lacking = lacks_members(issued)
     calls = issued.without(is_lacking)
@@ -102,6 +94,7 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
     transfers = complete_transfers(calls, ready_tag != ABSENT)
     network = fitted_network([*transfers.values()], len(present))
     columns = zip(
+        present,
         map(list, issued.by_node(issued.node, is_lacking)),
         calls.by_node(sizes, sizes != calls.size),
         common_order(calls),
@@ -111,8 +104,20 @@ def plan_job(communication_of: Mapping[int, RankCommunication]) -> JobPlan:
         excess_times(calls, positions, transfers if network.transfers else {}, network),
         strict=True,
     )
-    plans = {rank: RankPlan(numbers, *kept) for rank, kept in zip(present, columns, strict=True)}
-    return JobPlan(plans, numbers, network)
+    plans = {}
+    for rank, unpartnered, resized, order, position_of, tags, offset_ns, (excess, taken_ns, smaller, hidden) in columns:
+        values = [("comm_size", resized)]
+        changes = {Change.RESIZED: len(resized)}
+        if not replay:
+            values += [("comm_order", position_of), ("ready_tag", tags)]
+        if not replay and excess_time:
+            # ASTRA-sim runs a broadcast for its measured time
+            broadcasts = dict.fromkeys(hidden, int(CollectiveType.BROADCAST))
+            values += [("comm_size", smaller), ("comm_type", broadcasts), ("excess_ns", excess)]
+            changes |= {Change.SHRUNK: len(smaller), Change.HIDDEN: len(hidden)}
+        changes[Change.WITHOUT_PARTNER] = len(unpartnered)
+        plans[rank] = RankPlan(numbers, unpartnered, values, order, offset_ns, taken_ns, changes)
+    return plans, network
 
 
 def complete_transfers(calls: MatchedCalls, is_awaited: Bool) -> dict[int, Transfer]:

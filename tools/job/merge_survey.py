@@ -22,16 +22,10 @@ from ..trace_files import RankFile
 NS_PER_YEAR = 31_556_952 * 10**9
 
 
-class Ends(NamedTuple):
-    """A rank's collectives that all members wait for, and when each started and ended, in ns since the epoch."""
-
-    calls: Calls
-    start: Int64
-    end: Int64
-
-
-def collective_ends(trace: DeviceTrace) -> tuple[Ends, int]:
-    """Returns a rank's ends, and how many communications and groups have too many members to know them."""
+def collective_times(trace: DeviceTrace) -> tuple[Calls, Int64, int]:
+    """Returns a rank's collectives that all members wait for, two rows of when they started and ended (ns since the
+    epoch), and how many communications and groups have too many members to know them.
+    """
     rows = trace.activities
     kernels = np.flatnonzero(is_communication_kernel(rows.name))
     kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]
@@ -41,31 +35,21 @@ def collective_ends(trace: DeviceTrace) -> tuple[Ends, int]:
     recorded = with_members([*map(from_device, args)], groups, trace.world_size or -1, unlisted)
     calls = recorded_calls(recorded, [rows.name[row] for row in kernels.tolist()], -1)
     calls = calls.take(np.flatnonzero(awaits_all(calls.kind)))
-    compared, base = kernels[calls.row], trace.base_time_ns
-    return Ends(calls, rows.start[compared] + base, rows.end[compared] + base), len(unlisted)
+    times = np.stack((rows.start, rows.end))[:, kernels[calls.row]] + trace.base_time_ns
+    return calls, times, len(unlisted)
 
 
-def clock_corrections(ends: Sequence[Ends]) -> list[int]:
+def clock_corrections(calls: Sequence[Calls], times: Sequence[Int64]) -> list[int]:
     """Returns ns (0 or more) to add to the clock of each rank; a rank that shares no collective keeps its clock.
 
     Without recorded numbers only ranks with equally many collectives of a group and type share any.
     """
-    matches = match([of_rank.calls for of_rank in ends])
-    rank = np.repeat(np.arange(len(ends)), [len(of_rank.calls) for of_rank in ends])
-    start, end, kind, group, matched = (
-        np.concatenate(columns)
-        for columns in zip(
-            *(
-                (of_rank.start, of_rank.end, of_rank.calls.kind, groups, matched)
-                for of_rank, groups, matched in zip(ends, matches.group, matches.matched, strict=True)
-            ),
-            strict=True,
-        )
-    )
-    is_numbered, alike = matches.sequence[matched] >= 0, groupby(rank, group, kind)
-    shared = group_ids(matched, np.where(is_numbered, -1, alike.count()[alike.number]))
-    times = MatchedTimes(rank, shared, start, end, np.zeros(len(rank), np.bool_), kind)
-    corrections: list[int] = begin_of_ranks(len(ends), times).tolist()
+    matches, rank = match(calls), np.repeat(np.arange(len(calls)), [*map(len, calls)])
+    kind, (start, end) = np.concatenate([of_rank.kind for of_rank in calls]), np.concatenate(times, axis=1)
+    matched, alike = np.concatenate(matches.matched), groupby(rank, np.concatenate(matches.group), kind)
+    shared = group_ids(matched, np.where(matches.sequence[matched] >= 0, -1, alike.count()[alike.number]))
+    shared_times = MatchedTimes(rank, shared, start, end, np.zeros(len(rank), np.bool_), kind)
+    corrections: list[int] = begin_of_ranks(len(calls), shared_times).tolist()
     return corrections
 
 
@@ -91,20 +75,22 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
 
     Raises DataError for a trace that cannot be read, or whose clock is too far from the others' for 64 bits.
     """
-    bases, hosts, ends = dict[int, int](), dict[int, frozenset[int]](), dict[int, Ends]()
-    notes: list[str] = []
+    bases, hosts, notes = dict[int, int](), dict[int, frozenset[int]](), list[str]()
+    calls, times = list[Calls](), list[Int64]()
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):
         trace = read_device_trace(str(path))
-        bases[rank], (ends[rank], unlisted) = trace.base_time_ns, collective_ends(trace)
+        bases[rank], (of_rank, times_of_rank, unlisted) = trace.base_time_ns, collective_times(trace)
+        calls.append(of_rank)
+        times.append(times_of_rank)
         # some profilers show calls on devices too
         devices = np.setdiff1d(trace.activities.device, trace.ops.process)
         hosts[rank] = frozenset(trace.processes) - frozenset(devices.tolist())
         if unlisted:
             notes.append(f"{path}: {unlisted} {in_words(Reason.MANY_MEMBERS)}")
-    first, corrections = min(bases.values()), dict(zip(ends, clock_corrections([*ends.values()]), strict=True))
+    first = min(bases.values())
     clocks = {
-        rank: RankClock(base, round((base - first + corrections[rank]) / 1000) * 1000, corrections[rank])
-        for rank, base in bases.items()
+        rank: RankClock(base, round((base - first + correction) / 1000) * 1000, correction)
+        for (rank, base), correction in zip(bases.items(), clock_corrections(calls, times), strict=True)
     }
     for rank, path in ranks:
         if abs(shift := clocks[rank].shift_ns) >= FOREVER:
