@@ -107,14 +107,10 @@ def _in_pool(
             running[future] = waiting.popleft()
 
         try:
-            try:
-                _check_threads()
-                with _ignoring_interrupts():
-                    while waiting and len(running) < workers:
-                        submit_next()
-            except NO_POOL:
-                waiting.extendleft(running.values())
-                raise
+            _check_threads()
+            with _ignoring_interrupts():
+                while waiting and len(running) < workers:
+                    submit_next()
             while running:
                 done, _ = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
                 while hearing.poll():
@@ -129,7 +125,9 @@ def _in_pool(
                         if waiting:
                             submit_next()
                     yield task, outcome
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, NO_POOL):
+                waiting.extendleft(running.values())
             # at once, and they clean up
             for process in {*multiprocessing.active_children()} - others:
                 process.terminate()

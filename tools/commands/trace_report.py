@@ -103,8 +103,13 @@ def _analyse(options: argparse.Namespace, analysis: AnalysisOptions) -> reports.
     for path in map(str, options.captures):
         with reading(path, InputKind.DEVICE):
             captures += read_captures(path)
-    scales = [replace(scale, peaks=analysis.peaks) for scale in options.changes]
-    outputs = bool(options.output), options.perfetto or ""
-    window, analysis = Window(**chosen_for("Window", options)), replace(analysis, captures=captures)
-    request = reports.ReportRequest(options.only, scales, *outputs, analysis, window, options.modules)
+    request = reports.ReportRequest(
+        options.only,
+        [replace(scale, peaks=analysis.peaks) for scale in options.changes],
+        bool(options.output),
+        options.perfetto or "",
+        replace(analysis, captures=captures),
+        Window(**chosen_for("Window", options)),
+        options.modules,
+    )
     return reports.report_on(_sources(options, [Path(path) for path in options.inputs]), request, progress)

@@ -29,8 +29,15 @@ def main(options: argparse.Namespace) -> None:
     with step("read graph"), reading(path, InputKind.GRAPH):
         graph = read_et(path)
     log_notes(options.prog, graph.notes)
-    what = options.step, options.module, options.op, tuple(options.streams), options.time_us
-    selection = Selection(options.around, options.hops, *what)
+    selection = Selection(
+        centre=options.around,
+        hops=options.hops,
+        step=options.step,
+        module=options.module,
+        op=options.op,
+        streams=tuple(options.streams),
+        time_us=options.time_us,
+    )
     with naming(path):
         viewed = select(graph, selection, options.output, options.picture or "")
     log_notes(options.prog, filter(None, [viewed.note]))

@@ -356,20 +356,20 @@ def build(
         return Job(folder, report, inputs, window)
 
     job = _job_in(output, "build(traces, output)", built)
-    report = job.build_report
-    if not report:
-        return job
-    problems = report.all_failures
-    is_simulated = report.options.target == ASTRA_SIM
-    if is_simulated and (
-        why := building.poor_fit(report.network, simulation, lacks_members=building.lacks_members(report))
-    ):
-        problems.append(f"{why}; AstraSimOptions(replay=True) keeps measured lengths")
-    if report.goal and (why := building.poor_goal_fit(report.goal)):
-        problems.append(why)
-    for problem in problems:
-        warnings.warn(problem, stacklevel=3)
+    if job.build_report:
+        for problem in (*job.failures, *_poor_fits(job.build_report, simulation)):
+            warnings.warn(problem, stacklevel=3)
     return job
+
+
+def _poor_fits(built: building.BuildReport, simulation: building.Simulation) -> Iterator[str]:
+    """Yields why communication in the simulator will take other times than measured, and what keeps these."""
+    if built.options.target == ASTRA_SIM:
+        lacks_members = building.lacks_members(built)
+        if why := building.poor_fit(built.network, simulation, lacks_members=lacks_members):
+            yield f"{why}; AstraSimOptions(replay=True) keeps measured lengths"
+    if built.goal and (why := building.poor_goal_fit(built.goal)):
+        yield why
 
 
 def _combined(options: Options, target: BuildTarget | None, of_job: dict[str, bool]) -> building.BuildOptions:

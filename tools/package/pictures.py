@@ -103,10 +103,7 @@ def lanes_chart(
         streams = sorted({lane.stream for lane in work.lanes if lane.is_stream})
         raise ValueError(f"there is no node in this part of the run, which has the streams {streams}")
     is_critical = np.ones(len(work), bool) if critical is None else np.isin(np.arange(len(work)), critical)
-    names = lane_names(work)
-    if len(work.graphs) > 1:
-        ranks = work.rank_labels()
-        names = [f"rank {ranks[lane.rank]} · {name}" for lane, name in zip(work.lanes, names, strict=True)]
+    names = _lane_labels(work)
     values = _bars(work, start_ns, end_ns, rows, is_critical, names)
     left_out = f"the {len(rows):,} longest of {len(chosen):,} nodes" if len(rows) < len(chosen) else ""
     lanes = sorted({*work.lane[rows].tolist()}, key=lambda lane: (work.lanes[lane].rank, work.lanes[lane].is_stream))
@@ -121,6 +118,13 @@ def lanes_chart(
         tooltip=["name:N", "class:N", "id:Q", *(alt.Tooltip(f"{time}:Q", format=US) for time in ("start", "time"))],
     )
     return chart.interactive(bind_y=False)
+
+
+def _lane_labels(work: Workload) -> list[str]:
+    names, ranks = lane_names(work), work.rank_labels()
+    if len(work.graphs) == 1:
+        return names
+    return [f"rank {ranks[lane.rank]} · {name}" for lane, name in zip(work.lanes, names, strict=True)]
 
 
 def _bars(
