@@ -39,10 +39,9 @@ def main(options: argparse.Namespace) -> None:
         time_us=options.time_us,
     )
     with naming(path):
-        viewed = select(graph, selection, options.output, options.picture or "")
-    log_notes(options.prog, filter(None, [viewed.note]))
+        seen = select(graph, selection, options.output, options.picture or "")
+    log_notes(options.prog, filter(None, [seen.note]))
     with step("write"):
-        write_view(graph, viewed, options.output)
-    seen = viewed.seen
+        write_view(graph, seen, options.output)
     edges = len(seen.graph.data_deps.values)
     log.info(f"nodes {len(seen.graph):,} of {len(graph):,}, dependencies {edges:,}, to nodes outside {seen.cut:,}")

@@ -273,10 +273,10 @@ class ExecutionGraph(GraphRecord):
         numbers = {"around": around, "hops": hops, "step": step}
         chosen = checked("draw", "graph.", streams=streams, time_us=time_us, **numbers)["streams"]
         selection = Selection(around, hops, step, module, op, chosen, time_us)
-        viewed = select(self, selection, str(path), picture)
-        if viewed.note:
-            warnings.warn(viewed.note, stacklevel=2)
-        write_view(self, viewed, str(path))
+        seen = select(self, selection, str(path), picture)
+        if seen.note:
+            warnings.warn(seen.note, stacklevel=2)
+        write_view(self, seen, str(path))
 
     def plot(
         self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, max_nodes: int = 2_000

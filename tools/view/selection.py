@@ -59,14 +59,17 @@ class Selection(NamedTuple):
 
 
 class View(NamedTuple):
-    """The selected nodes as a graph, the first start of the whole graph, how many dependencies were cut, and the ids
-    of the nodes of the sought op.
+    """The selected nodes as a graph, the first start of the whole graph, how many dependencies were cut, the ids of the
+    nodes of the sought op, what a picture shows of it, "" for other forms, and a note on that.
     """
 
+    selection: Selection
     graph: ExecutionGraph
     origin_ns: int
     cut: int
-    sought: tuple[int, ...] = ()
+    sought: tuple[int, ...]
+    picture: str = ""
+    note: str = ""
 
 
 def view(graph: ExecutionGraph, selection: Selection) -> View:
@@ -94,7 +97,7 @@ def view(graph: ExecutionGraph, selection: Selection) -> View:
     origin = int(graph.start_ns[work.is_timed].min()) if work.is_timed.any() else 0
     cut = int((is_selected[work.source] != is_selected[work.target]).sum())
     ids = tuple(graph.id[sought & is_selected].tolist())
-    return View(_subgraph(graph, is_selected), origin, cut, ids)
+    return View(selection, _subgraph(graph, is_selected), origin, cut, ids)
 
 
 def _near(chosen: Bool, source: Int64, target: Int64, hops: int) -> Bool:

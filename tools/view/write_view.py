@@ -3,7 +3,7 @@ with all attributes as GraphML, for networkx, yEd and Gephi.
 """
 
 from collections import defaultdict
-from typing import IO, NamedTuple
+from typing import IO
 
 from ...schema.columns import Categorical
 from ...schema.errors import DataError, Spelled
@@ -72,19 +72,10 @@ def _quoted(text: str) -> str:
     return f'"{NOT_XML.sub("?", escaped)}"'
 
 
-class Viewed(NamedTuple):
-    """A selected part of a graph, what a picture shows of it, "" for other forms, and a note if that was not asked."""
-
-    selection: Selection
-    seen: View
-    picture: str
-    note: str
-
-
-def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str = "") -> Viewed:
+def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str = "") -> View:
     """Returns the selected part of the graph for a file of that name; of data flow the median step by default.
 
-    Raises DataError if it is too large for the picture.
+    A note says what the picture shows if that was not asked. Raises DataError if it is too large for the picture.
     """
     asked = picture
     if form_of(path) != ".svg":
@@ -95,7 +86,7 @@ def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str 
         selection = selection._replace(step=median_step(graph))
     seen = view(graph, selection)
     if picture == FLOW or form_of(path) == ".graphml" or len(seen.graph) <= PICTURED:
-        return Viewed(selection, seen, picture, "")
+        return seen._replace(picture=picture)
     if form_of(path) != ".svg" or asked:
         raise DataError(
             f"{len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; narrow it with ",
@@ -103,12 +94,12 @@ def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str 
             ", or write .graphml",
         )
     note = f"{len(seen.graph):,} nodes are too many for lanes: the picture is of their data flow"
-    return Viewed(selection, seen, FLOW, note)
+    return seen._replace(picture=FLOW, note=note)
 
 
-def write_view(graph: ExecutionGraph, viewed: Viewed, path: str) -> None:
+def write_view(graph: ExecutionGraph, seen: View, path: str) -> None:
     """Writes the selected part of the graph in the form that the name of the file tells, whole or not at all."""
-    selection, seen, picture, _ = viewed
+    selection, picture = seen.selection, seen.picture
     with open_output(path) as stream:
         if picture == LANES:
             lanes = draw_lanes(seen.graph, seen.origin_ns, selection.centre, selection.time_us)
