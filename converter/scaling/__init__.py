@@ -2,7 +2,7 @@
 
 `rank_facts` is all that has to be known of each rank's graph: small, so the graphs need not be in memory at once.
 Traced ranks stand in for missing ones that must be like them (`Assumed`).
-`plan_scaling` decides from these which groups grow (`GroupRole`), how sizes change, and by which lines (`Fit`) the
+`plan_scaling` decides from these which groups grow (`GroupUse`), how sizes change, and by which lines (`Fit`) the
 measured lengths of collectives in growing groups change. `resized` and `copied` make the graph of each copy of a rank,
 one at a time.
 """

@@ -21,7 +21,7 @@ from ...schema.graph import CollectiveType, NodeType
 from ..ranks import GIB, RING, Cost, Factors, Matching, Transfer, fitted_factors
 from ..targets import LEAST_BYTES
 from .facts import RankFacts
-from .roles import GATHERING, GroupRole
+from .roles import GATHERING, GroupUse
 
 SURE = 2.0
 """A factor is determined if it is at least this many standard errors above 0 (a confidence of 95 %)."""
@@ -156,27 +156,27 @@ def _solved(transfers: Sequence[Transfer], sure: float) -> Line | None:
     return Line(float(step), float(byte)) if (solution > sure * error).all() else None
 
 
-def shard(size: int, role: GroupRole, kind: int, members: int) -> int:
+def shard(size: int, use: GroupUse, kind: int, members: int) -> int:
     """Returns the bytes that a member puts in when there are so many members.
 
     If the group scatters what it reduces, it gathers shards of a whole that stays, so these shrink, rounded up.
     """
-    if kind not in GATHERING or not role.use.scatters:
+    if kind not in GATHERING or not use.scatters:
         return size
-    return -(-size * len(role.use.members) // members)
+    return -(-size * len(use.members) // members)
 
 
-def sizes(rank: RankFacts, group: Int64, roles: list[GroupRole], new_members: list[int]) -> tuple[Int64, int]:
+def sizes(rank: RankFacts, group: Int64, uses: list[GroupUse], new_members: list[int]) -> tuple[Int64, int]:
     """Returns each call's new size, and how many gather what may not be shards, which keep their size."""
     size, undivided = rank.calls.size.copy(), 0
     # an all-gather of nothing, or of fewer bytes than its data set is split into, never ends in ASTRA-sim
     least = LEAST_BYTES if rank.target == ASTRA_SIM else 1
     for row in np.flatnonzero((group >= 0) & np.isin(rank.calls.kind, GATHERING)).tolist():
-        role, members = roles[group[row]], new_members[group[row]]
-        if members != len(role.use.members):
+        use, members = uses[group[row]], new_members[group[row]]
+        if members != len(use.members):
             before, kind = int(size[row]), int(rank.calls.kind[row])
-            size[row] = max(shard(before, role, kind, members), min(before, least))
-            undivided += not role.use.scatters
+            size[row] = max(shard(before, use, kind, members), min(before, least))
+            undivided += not use.scatters
     return size, undivided
 
 
@@ -198,7 +198,7 @@ class Grown(msgspec.Struct, frozen=True):
     identifiable: bool = False
 
 
-def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[GroupRole]) -> dict[int, GroupTransfer]:
+def measured(facts: Sequence[RankFacts], matching: Matching, uses: Sequence[GroupUse]) -> dict[int, GroupTransfer]:
     """Returns each collective by the number of its match. Its length is that of the member that came last, as all end
     together. If that one may be missing, the length is the shortest of those that are alike.
     """
@@ -210,9 +210,9 @@ def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[Gro
             if number in transfers:
                 before = transfers[number].transfer
                 kind, size, ns = before.kind, max(size, before.size), min(ns, before.ns)
-            transfers[number] = GroupTransfer(Transfer(kind, len(roles[group].use.members), size, ns), group)
+            transfers[number] = GroupTransfer(Transfer(kind, len(uses[group].members), size, ns), group)
     traced = {rank.rank for rank in facts if rank.source == rank.rank}
-    is_partial = [not traced.issuperset(role.use.members) for role in roles]
+    is_partial = [not traced.issuperset(use.members) for use in uses]
     shortest = dict[tuple[int, int, int], int]()
     for transfer, group in transfers.values():
         alike = group, transfer.kind, transfer.size
@@ -225,7 +225,7 @@ def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[Gro
 
 
 def longer(
-    transfers: Mapping[int, GroupTransfer], roles: Sequence[GroupRole], new_members: Sequence[int], fits: Fits
+    transfers: Mapping[int, GroupTransfer], uses: Sequence[GroupUse], new_members: Sequence[int], fits: Fits
 ) -> tuple[dict[int, int], list[Grown]]:
     """Returns how many ns longer each collective takes, by the number of its match, if its group has `new_members`; and
     the fits. A group that keeps no member has neither.
@@ -239,7 +239,7 @@ def longer(
     added: dict[int, int] = {}
     for number, (transfer, group) in transfers.items():
         if fit := fit_of.get((transfer.kind, group)):
-            size = shard(transfer.size, roles[group], transfer.kind, new_members[group])
+            size = shard(transfer.size, uses[group], transfer.kind, new_members[group])
             before = fit.line.ns(cost_of(transfer))
             after = fit.line.ns(cost_of(transfer._replace(members=new_members[group], size=size)))
             # nothing was measured in a group of one
@@ -247,7 +247,7 @@ def longer(
             added[number] = round(scaled - transfer.ns)
     grown = []
     for (kind, group), count in sorted(counts.items()):
-        use, fit = roles[group].use, fit_of[kind, group]
+        use, fit = uses[group], fit_of[kind, group]
         figures = use.group.text, CollectiveType(kind).name.lower(), count, len(use.members), new_members[group]
         if fit is None:
             grown.append(Grown(*figures))

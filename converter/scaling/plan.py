@@ -28,7 +28,7 @@ from ...schema.graph import (
 from ..ranks import GIB, Transfer, match, ranks_text
 from .facts import Assumed, RankFacts, completed
 from .lengths import Fits, Grown, longer, measured, sizes
-from .roles import GroupRole, NamedGroup, group_uses, roles_of, separated
+from .roles import GroupUse, NamedGroup, group_uses, separated, with_roles
 
 GONE = -1
 ANOTHER = "that is another program"
@@ -134,7 +134,7 @@ class RankPlan(NamedTuple):
 
 
 class ScalePlan(NamedTuple):
-    """Where the ranks go (`rank_copies`), how groups are numbered, the plan of each kept rank, the role of each group,
+    """Where the ranks go (`rank_copies`), how groups are numbered, the plan of each kept rank, the use of each group,
     what grew, the measured transfers, how many collectives gather data that may not be shards (`undivided`), and what
     is assumed of ranks that were not traced.
     """
@@ -142,7 +142,7 @@ class ScalePlan(NamedTuple):
     rank_copies: RankCopies
     numbering: GroupNumbering
     ranks: dict[int, RankPlan]
-    roles: list[GroupRole]
+    uses: list[GroupUse]
     grown: list[Grown]
     measured: list[Transfer]
     undivided: int
@@ -150,7 +150,7 @@ class ScalePlan(NamedTuple):
 
     def for_rank(self, rank: int) -> "ScalePlan":
         """Returns the part of the plan that the copies of one rank need."""
-        return self._replace(ranks={rank: self.ranks[rank]}, roles=[], grown=[], measured=[])
+        return self._replace(ranks={rank: self.ranks[rank]}, uses=[], grown=[], measured=[])
 
 
 def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
@@ -163,28 +163,28 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
     named = [NamedGroup.of(text) for text in growth.groups]
     matching = separated(facts, match([rank.calls for rank in facts]), named)
     has_messages = any((rank.calls.type != NodeType.COMM_COLL).any() for rank in facts)
-    roles = roles_of(group_uses(facts, matching), rank_copies.world_size, named, has_messages)
-    _check_groups(roles, rank_copies)
+    uses = with_roles(group_uses(facts, matching), rank_copies.world_size, named, has_messages)
+    _check_groups(uses, rank_copies)
     _check_messages(facts, rank_copies)
-    new_members = [len(rank_copies.members(use.members, bool(joined), 0)) for use, joined in roles]
-    transfers = measured(facts, matching, roles)
+    new_members = [len(rank_copies.members(use.members, bool(use.joined), 0)) for use in uses]
+    transfers = measured(facts, matching, uses)
     byte_ns = None if growth.bandwidth_gib_s is None else 1e9 / GIB / growth.bandwidth_gib_s
-    added, grown = longer(transfers, roles, new_members, Fits(transfers.values(), growth.latency_ns, byte_ns))
+    added, grown = longer(transfers, uses, new_members, Fits(transfers.values(), growth.latency_ns, byte_ns))
     ranks, undivided = dict[int, RankPlan](), 0
     for rank, group_of_job, matched in zip(facts, matching.group, matching.matched, strict=True):
         if rank.rank in rank_copies.kept_ranks:
-            size, whole = sizes(rank, group_of_job, roles, new_members)
+            size, whole = sizes(rank, group_of_job, uses, new_members)
             undivided += whole
             # messages, whose group is -1, stay as they are
             rows = np.flatnonzero(group_of_job >= 0)
             used, group = np.unique(group_of_job[rows], return_inverse=True)
-            groups = tuple((roles[number].use.members, bool(roles[number].joined)) for number in used.tolist())
+            groups = tuple((uses[number].members, bool(uses[number].joined)) for number in used.tolist())
             longer_ns = np.array([added.get(number, 0) for number in matched[rows].tolist()], np.int64)
             columns = rank.calls.row[rows], group.reshape(-1), size[rows], longer_ns, rank.moved_by[rows]
             ranks[rank.rank] = RankPlan(rank.rank, rank.source, groups, *columns)
     numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
-    measured_transfers = [transfer._replace(ranks=roles[group].use.members) for transfer, group in transfers.values()]
-    return ScalePlan(rank_copies, numbering, ranks, roles, grown, measured_transfers, undivided, assumed)
+    measured_transfers = [transfer._replace(ranks=uses[group].members) for transfer, group in transfers.values()]
+    return ScalePlan(rank_copies, numbering, ranks, uses, grown, measured_transfers, undivided, assumed)
 
 
 def _rank_copies(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
@@ -216,9 +216,9 @@ def _rank_copies(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
     return RankCopies(kept_ranks, growth.copies, size)
 
 
-def _check_groups(roles: Sequence[GroupRole], rank_copies: RankCopies) -> None:
+def _check_groups(uses: Sequence[GroupUse], rank_copies: RankCopies) -> None:
     """Raises DataError unless each group keeps all its members or none, and data-parallel ones at least two."""
-    for use, joined in roles:
+    for use in uses:
         if not use.members:
             raise DataError(
                 f"it is not recorded which ranks are in {use.text}; record the job with all arguments of collectives"
@@ -229,7 +229,7 @@ def _check_groups(roles: Sequence[GroupRole], rank_copies: RankCopies) -> None:
                 f"{rank_copies.world_size}; build the whole job"
             )
         kept_count, members = len(rank_copies.members(use.members, False, 0)), len(use.members)
-        if 0 < kept_count < members and not joined:
+        if 0 < kept_count < members and not use.joined:
             raise DataError(f"{use.group.text} would lose members and is no data-parallel one; {ANOTHER}")
         if 0 < kept_count * rank_copies.copies < 2 <= members:
             raise DataError(

@@ -52,7 +52,7 @@ GRADIENTS, BACKWARD = "by the gradients that it reduces", "by its all-reduces, w
 class GroupUse:
     """A group, its members and the types of its collectives; a row for each member's call in `kind`, `size` in bytes
     and `phase` of the step. `same_work` is whether all members run the same kernels, `has_host` whether their graphs
-    hold the host ops that tell the phase.
+    hold the host ops that tell the phase. `joined` is the reason for which copies join it; empty if they do not.
     """
 
     group: Group
@@ -63,6 +63,7 @@ class GroupUse:
     phase: Int64
     same_work: bool
     has_host: bool
+    joined: str = ""
 
     @property
     def scatters(self) -> bool:
@@ -155,15 +156,8 @@ def separated(facts: Sequence[RankFacts], matching: Matching, named: Sequence[Na
     return replace(matching, groups=groups, group=numbers)
 
 
-class GroupRole(NamedTuple):
-    """The use of a group, and the reason for which copies join it; empty if they do not."""
-
-    use: GroupUse
-    joined: str = ""
-
-
-def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[NamedGroup], has_messages: bool) -> list[GroupRole]:
-    """Returns the role of each group of a job of so many ranks, which may have messages as well.
+def with_roles(uses: Sequence[GroupUse], ranks: int, named: Sequence[NamedGroup], has_messages: bool) -> list[GroupUse]:
+    """Returns which groups the copies of a job of so many ranks join, and why; the job may have messages as well.
 
     Raises DataError if no group is found, or if those found contradict each other or omit a rank.
     """
@@ -186,8 +180,8 @@ def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[NamedGroup], 
     roles = []
     for reason, use in zip(reasons, uses, strict=True):
         is_default = use.group.description in ("", DEFAULT) and len(use.members) == ranks
-        roles.append(GroupRole(use, reason or (OF_ALL if is_default and use.kinds <= {*WHOLE} else "")))
-    _check([role.use for role in roles if role.joined], ranks)
+        roles.append(replace(use, joined=reason or (OF_ALL if is_default and use.kinds <= {*WHOLE} else "")))
+    _check([use for use in roles if use.joined], ranks)
     return roles
 
 

@@ -115,8 +115,8 @@ def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
     """Returns the report of a plan, before anything is written."""
     rank_copies = plan.rank_copies
     groups = [
-        GroupLine(use.text, joined, len(use.members), len(rank_copies.members(use.members, bool(joined), 0)))
-        for use, joined in plan.roles
+        GroupLine(use.text, use.joined, len(use.members), len(rank_copies.members(use.members, bool(use.joined), 0)))
+        for use in plan.uses
     ]
     return ScaleReport(
         ranks=rank_copies.world_size,
@@ -150,12 +150,12 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
             f"{plan.undivided} gathers of groups that scatter nothing: each rank puts in as much as before, so that "
             "the whole grows with the group"
         )
-    if any(role.joined and role.use.scatters for role in plan.roles):
+    if any(use.joined and use.scatters for use in plan.uses):
         yield "kernels that work on a rank's shard, as the optimizer's, keep their measured time"
-    joined = [{*role.use.members} for role in plan.roles if role.joined]
-    for use, reason in plan.roles:
+    joined = [{*use.members} for use in plan.uses if use.joined]
+    for use in plan.uses:
         members = {*use.members}
-        is_exchange = CollectiveType.ALL_TO_ALL in use.kinds and not reason and plan.rank_copies.copies > 1
+        is_exchange = CollectiveType.ALL_TO_ALL in use.kinds and not use.joined and plan.rank_copies.copies > 1
         # each copy has parts of a model of which there was but one
         if is_exchange and all(members <= others for others in joined if not members.isdisjoint(others)):
             yield (

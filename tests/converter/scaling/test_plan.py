@@ -37,7 +37,7 @@ from support.graphs import (
 
 def test_a_group_may_be_named_with_the_only_type_that_it_has() -> None:
     named, typed = (plan_of(data_parallel(2), 2, groups=(group,)) for group in ("0", "0=all_reduce"))
-    assert [role.joined for role in typed.roles] == [role.joined for role in named.roles] != [""]
+    assert [use.joined for use in typed.uses] == [use.joined for use in named.uses] != [""]
 
 
 # messages
@@ -229,8 +229,8 @@ def test_of_a_mesh_of_two_data_parallel_dimensions_the_user_names_one() -> None:
     graphs = [one.build() for one in job]
     with pytest.raises(DataError, match="are two dimensions of data parallelism, of which one can grow"):
         plan_of(graphs)
-    named = plan_of(graphs, groups=("dp_replicate",)).roles
-    assert [role.use.group.name for role in named if role.joined] == ["r", "r"]
+    named = plan_of(graphs, groups=("dp_replicate",)).uses
+    assert [use.group.name for use in named if use.joined] == ["r", "r"]
 
 
 @pytest.mark.parametrize("text", ["all", "0-99999999999999999999", "9" * 5000, "0-999999999", "0-5:0", "3-", ""])

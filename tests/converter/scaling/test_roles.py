@@ -224,8 +224,7 @@ def test_other_groups_are_copied(description: str) -> None:
 
 def test_a_group_is_known_by_the_gradients_that_it_reduces_and_by_its_description() -> None:
     of_behaviour, described = (
-        {role.use.group.name: role.joined for role in plan_of(tensor_by_data(description)).roles}
-        for description in ("", "dp")
+        {use.group.name: use.joined for use in plan_of(tensor_by_data(description)).uses} for description in ("", "dp")
     )
     assert of_behaviour == {"tp": "", "dp": "by the gradients that it reduces"}
     assert described == {"tp": "", "dp": "by its description"}
@@ -233,7 +232,7 @@ def test_a_group_is_known_by_the_gradients_that_it_reduces_and_by_its_descriptio
 
 def test_a_loss_that_is_reduced_outside_the_backward_pass_is_no_activation() -> None:
     job = meeting(2, (ALL_REDUCE, 1_000_000, 100 * KB), (ALL_REDUCE, 4, 20 * KB, {"backward": False}))
-    assert plan_of([one.build() for one in job]).roles[0].joined
+    assert plan_of([one.build() for one in job]).uses[0].joined
 
 
 def why_refused(job: Sequence[Rank]) -> str:
@@ -252,7 +251,7 @@ def reducing(frame: str, ranks: int = 2, kernels: Sequence[str] = ("gemm",), **m
 
 def reason(job: Sequence[Rank]) -> str:
     """Why the first group is joined."""
-    return plan_of([one.build() for one in job]).roles[0].joined
+    return plan_of([one.build() for one in job]).uses[0].joined
 
 
 def test_the_only_group_is_known_by_its_all_reduces_in_the_backward_pass_where_nothing_is_exchanged_before() -> None:
@@ -387,7 +386,7 @@ def test_named_types_of_collectives_span_all_copies_and_the_others_stay_in_their
 def test_what_the_user_names_is_joined_and_nothing_else() -> None:
     for names in (("dp",), ("0,2", "1,3")):
         named = plan_of(tensor_by_data(), groups=names)
-        assert [role.use.group.name for role in named.roles if role.joined] == ["dp", "dp"]
+        assert [use.group.name for use in named.uses if use.joined] == ["dp", "dp"]
     with pytest.raises(DataError, match="groups nobody: no group has that name"):
         plan_of(tensor_by_data(), groups=("nobody",))
 
