@@ -3,18 +3,16 @@
 Every other package builds on these. Also here: short reprs of large records, and data frames of columns.
 """
 
-from .builders import (
+from .byte_strings import (
+    Bytes as Bytes,
+    BytesColumn as BytesColumn,
     BytesColumnBuilder as BytesColumnBuilder,
     CategoricalBuilder as CategoricalBuilder,
     IntegerBuilder as IntegerBuilder,
     JsonRecords as JsonRecords,
     JsonRecordsBuilder as JsonRecordsBuilder,
-    RowBuilder as RowBuilder,
-)
-from .byte_strings import (
-    Bytes as Bytes,
-    BytesColumn as BytesColumn,
     Part as Part,
+    RowBuilder as RowBuilder,
     Spans as Spans,
     first_not_utf8 as first_not_utf8,
     join as join,

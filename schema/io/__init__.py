@@ -1,10 +1,10 @@
 """Files: what is read and written whole or not at all, compressed or not."""
 
 from .alone import fresh_folder as fresh_folder, locked as locked, make_folder as make_folder
-from .compressed import GZIP_MAGIC as GZIP_MAGIC
 from .files import (
     ACTING as ACTING,
     BOLD as BOLD,
+    GZIP_MAGIC as GZIP_MAGIC,
     MAX_SIZE as MAX_SIZE,
     NORMAL as NORMAL,
     STANDARD_STREAM as STANDARD_STREAM,

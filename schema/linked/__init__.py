@@ -77,16 +77,14 @@ from .numbers import (
 )
 from .reader import read_linked as read_linked
 from .streams import (
+    SYNC_RECORDS as SYNC_RECORDS,
+    SyncCall as SyncCall,
     last_ended as last_ended,
     previous_on_stream as previous_on_stream,
     stream_sorted as stream_sorted,
     streams_of as streams_of,
-    took_over as took_over,
-)
-from .sync_calls import (
-    SYNC_RECORDS as SYNC_RECORDS,
-    SyncCall as SyncCall,
     sync_calls as sync_calls,
+    took_over as took_over,
     waits_without_record as waits_without_record,
 )
 from .tensors import (

@@ -22,7 +22,7 @@ import zstandard
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.io import GZIP_MAGIC, bytes_of, decompressing_at_most, open_output
-from execgraph.schema.io.compressed import ZSTD_MAGIC
+from execgraph.schema.io.files import ZSTD_MAGIC
 from execgraph.schema.linked import read_linked
 from execgraph.tools.command import run_command
 from execgraph.tools.commands import trace_build, trace_convert, trace_jsonize, trace_link

@@ -24,7 +24,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph, varint
 from execgraph.schema.graph.json_files import graph_to_json, json_to_graph
 from execgraph.schema.io import GZIP_MAGIC
-from execgraph.schema.io.compressed import ZSTD_MAGIC
+from execgraph.schema.io.files import ZSTD_MAGIC
 from execgraph.schema.linked import LARGEST_ID, read_arguments, read_linked, usable_arguments
 from execgraph.schema.reasons import Reason
 from execgraph.tools.commands import trace_convert, trace_jsonize, trace_link, trace_replay

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import zstandard
-from execgraph.schema.io.compressed import ZSTD_MAGIC
+from execgraph.schema.io.files import ZSTD_MAGIC
 from execgraph.tools.commands import trace_link
 
 SAMPLE = Path(__file__).parents[1] / "data" / "compiled"
