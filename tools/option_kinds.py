@@ -161,7 +161,7 @@ def _ranks(wrong: str) -> Callable[[str], tuple[int, ...]]:
     def ranks_of(text: str) -> tuple[int, ...]:
         from ..converter.ranks import given_ranks
 
-        if (ranks := given_ranks(text, LARGEST_JOB)) is None:
+        if not (ranks := given_ranks(text, LARGEST_JOB)):
             raise ValueError(wrong.format(text))
         return ranks
 
