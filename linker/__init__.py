@@ -4,10 +4,5 @@
 reads one from a file.
 """
 
-from .link import link as link, read_linked as read_linked
-from .readers import (
-    DeviceTrace as DeviceTrace,
-    HostTrace as HostTrace,
-    read_device_trace as read_device_trace,
-    read_host_trace as read_host_trace,
-)
+from .link import link, read_linked
+from .readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace

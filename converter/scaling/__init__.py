@@ -7,13 +7,6 @@ measured lengths of collectives in growing groups change. `resized` and `copied`
 one at a time.
 """
 
-from .facts import Assumed as Assumed, RankFacts as RankFacts, rank_facts as rank_facts
-from .lengths import Grown as Grown
-from .plan import (
-    Growth as Growth,
-    ScalePlan as ScalePlan,
-    all_groups as all_groups,
-    copied as copied,
-    plan_scaling as plan_scaling,
-    resized as resized,
-)
+from .facts import Assumed, RankFacts, rank_facts
+from .lengths import Grown
+from .plan import Growth, ScalePlan, all_groups, copied, plan_scaling, resized

@@ -3,15 +3,6 @@
 With it what passed between the release of each device activity and its start: the usual latency or gap, and delays.
 """
 
-from .context import ConversionContext as ConversionContext
-from .delays import (
-    UNRECORDED as UNRECORDED,
-    Delays as Delays,
-    GraphNodes as GraphNodes,
-    StartTiming as StartTiming,
-    by_cause as by_cause,
-    concurrency_limit as concurrency_limit,
-    find_delays as find_delays,
-    start_timing as start_timing,
-)
-from .timeline import IDLE as IDLE, Timeline as Timeline, names_of as names_of, slice_host as slice_host
+from .context import ConversionContext
+from .delays import UNRECORDED, Delays, GraphNodes, StartTiming, by_cause, concurrency_limit, find_delays, start_timing
+from .timeline import IDLE, Timeline, names_of, slice_host

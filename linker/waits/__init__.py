@@ -2,6 +2,6 @@
 order and times of calls.
 """
 
-from .process import Findings as Findings, Process as Process
-from .submissions import MOST_STREAMS as MOST_STREAMS, submitted_streams as submitted_streams
-from .synchronisation import Synchronisation as Synchronisation, synchronise as synchronise
+from .process import Findings, Process
+from .submissions import MOST_STREAMS, submitted_streams
+from .synchronisation import Synchronisation, synchronise

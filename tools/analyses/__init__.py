@@ -23,13 +23,7 @@ from typing import Any
 from ...schema.errors import nearest
 from ...schema.progress import OnProgress, unseen
 from .collectives import collectives_over_ranks
-from .critical_path import (
-    critical_path,
-    path_frame as path_frame,
-    path_rows as path_rows,
-    reliability as reliability,
-    step_breakdown,
-)
+from .critical_path import critical_path, path_frame, path_rows, reliability, step_breakdown
 from .device_time import (
     communication_computation_overlap,
     frequent_kernel_patterns,
@@ -39,30 +33,18 @@ from .device_time import (
     launch_statistics,
     temporal_breakdown,
 )
-from .differences import WHOLE as WHOLE, WITHOUT_PROFILER as WITHOUT_PROFILER, trace_diff as trace_diff
+from .differences import WHOLE, WITHOUT_PROFILER, trace_diff
 from .efficiency import cupti_counters, efficiency
-from .findings import find as find, together as together, verdict as verdict
-from .graphs import graph_replays, read_captures as read_captures
-from .job import (
-    Finding as Finding,
-    Gain as Gain,
-    Job as Job,
-    RankFacts as RankFacts,
-    facts_of as facts_of,
-    job_of as job_of,
-)
+from .findings import find, together, verdict
+from .graphs import graph_replays, read_captures
+from .job import Finding, Gain, Job, RankFacts, facts_of, job_of
 from .modules import modules
 from .ops import host_phases, host_time_per_op, per_op_device_time
 from .over_time import counters, memory_timeline
-from .overlay import overlay_events as overlay_events, write_overlay as write_overlay
-from .rank import Analysis, AnalysisOptions as AnalysisOptions, RankTrace as RankTrace, faster_step_us as faster_step_us
-from .reading import (
-    READ_STAGES as READ_STAGES,
-    graph_of as graph_of,
-    rank_of_graph as rank_of_graph,
-    read_rank as read_rank,
-)
-from .table import Column as Column, Table as Table
+from .overlay import overlay_events, write_overlay
+from .rank import Analysis, AnalysisOptions, RankTrace, faster_step_us
+from .reading import READ_STAGES, graph_of, rank_of_graph, read_rank
+from .table import Column, Table
 
 ANALYSES: tuple[Analysis, ...] = (
     temporal_breakdown,

@@ -4,5 +4,5 @@ needs.
 `capture` is for loops without a profiler (`execgraph.capture` is the same), `trace_handler` for those that have one.
 """
 
-from .recorder import capture as capture
-from .windows import experimental_config as experimental_config, trace_handler as trace_handler
+from .recorder import capture
+from .windows import experimental_config, trace_handler

@@ -25,17 +25,7 @@ from .layers import (
     sgd_step,
 )
 from .machine import DEFAULT, Machine
-from .nccl import (
-    Buckets,
-    Communicator,
-    Rows,
-    Shards,
-    exchange,
-    expert_groups,
-    replica_buckets,
-    replica_groups,
-    world,
-)
+from .nccl import Buckets, Communicator, Rows, Shards, exchange, expert_groups, replica_buckets, replica_groups, world
 from .script import AUTOGRAD, COMPUTE, MAIN, SECOND_AUTOGRAD, Process, Size
 
 SIDE_STREAM = UPSTREAM = REDUCE_STREAM = 24

@@ -13,17 +13,7 @@ from .converter.rewiring import recorded_edges
 from .pictures import lane_strips, lanes_chart
 from .run import Replay, WhatIf, added_to_record, replay
 from .schema.arguments import FilePath, InputFile, whole_number
-from .schema.columns import (
-    ABSENT,
-    Categorical,
-    Frame,
-    Int64,
-    NodeIds,
-    NodeNumbers,
-    Ragged,
-    summary_html,
-    time_text,
-)
+from .schema.columns import ABSENT, Categorical, Frame, Int64, NodeIds, NodeNumbers, Ragged, summary_html, time_text
 from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord, NodeType, digraph_of
 from .tools.options import FORMS, checked, form_of
 from .tools.replay import Changes, edge_weights, gather
