@@ -191,14 +191,8 @@ def _by_step(rank: RankTrace, work: _Work) -> Table:
     return tabulate("efficiency_by_step", title, columns, note, empty=NO_KERNELS)
 
 
-class KernelCounters(NamedTuple):
-    """The counters of a kernel; if its launch is unknown, `correlation` is -1 and `op_stack` is ""."""
-
-    rank: int
-    op_stack: str
-    kernel: str
-    correlation: int
-    counters: dict[str, float]
+KernelCounters = tuple[int, str, str, int, dict[str, float]]
+"""The rank, op stack, name, correlation id and counters of a kernel; "" and -1 if its launch is unknown."""
 
 
 def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCounters], str]:
@@ -238,7 +232,7 @@ def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCoun
             problems.append(f"device {device}: {problem}, so that no range could be attached to its op")
             launches = [(-1, -1, "")] * len(ranges)
         measured += [
-            KernelCounters(rank.rank, STACK.join(rank.op_path(op)), range_.name, correlation, range_.counters)
+            (rank.rank, STACK.join(rank.op_path(op)), range_.name, correlation, range_.counters)
             for range_, (op, correlation, _) in zip(ranges, launches, strict=True)
         ]
     return measured, f"rank {rank.rank}: {'; '.join(problems)}" if problems else ""
@@ -247,15 +241,16 @@ def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCoun
 def _counters(parts: Sequence[tuple[list[KernelCounters], str]], _: AnalysisOptions) -> Table:
     """Returns a row for each kernel, with a column for each counter; `flops` are NaN if none of theirs was recorded."""
     rows = [row for measured, _ in parts for row in measured]
-    names = dict.fromkeys(name for row in rows for name in row.counters)
-    flops = [[row.counters[name] * each for name, each in FLOPS.items() if name in row.counters] for row in rows]
+    ranks, stacks, kernels, correlations, counters = zip(*rows, strict=True) if rows else ((),) * 5
+    names = dict.fromkeys(name for measured in counters for name in measured)
+    flops = [[measured[name] * each for name, each in FLOPS.items() if name in measured] for measured in counters]
     columns: Columns = {
-        "rank": ints(row.rank for row in rows),
-        "op_stack": [row.op_stack for row in rows],
-        "kernel": [row.kernel for row in rows],
-        "correlation": ints(row.correlation for row in rows),
+        "rank": ints(ranks),
+        "op_stack": [*stacks],
+        "kernel": [*kernels],
+        "correlation": ints(correlations),
         "flops": np.array([sum(products) if products else np.nan for products in flops], np.float64),
-        **{name: np.array([row.counters.get(name, np.nan) for row in rows], np.float64) for name in names},
+        **{name: np.array([measured.get(name, np.nan) for measured in counters], np.float64) for name in names},
     }
     note = "; ".join(filter(None, (note for _, note in parts)))
     return tabulate("cupti_counters", "CUPTI counters", columns, note, empty=NO_RANGES)

@@ -198,17 +198,19 @@ def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attri
     as many launches of the same kinds, and of the same names if recorded. In launches outside of captures, such as
     warm-ups, the same sequence of names is searched.
     """
+    whole = [capture.launches for capture in captures if capture.whole]
+    alike = [each for each in whole if len(each) == len(graph) and all(map(_alike, graph, each))]
+    has_names = [all(launch.name for launch in each if launch.kind == KERNEL) for each in alike]
     for known_by, fitting in (
         (BY_NODE, _captures_of_nodes(graph, captures)),
-        (BY_NAME, _whole(graph, captures, named=True)),
+        (BY_NAME, itertools.compress(alike, has_names)),
         (BY_NAME, _find_sequence(graph, captures)),
-        (BY_ORDER, _whole(graph, captures, named=False)),
+        (BY_ORDER, iter(alike)),
     ):
         ops = [[launch.op for launch in launches] for launches in fitting]
         if ops:
             return Attribution(ops[0], known_by, len(graph), sum(other_ops != ops[0] for other_ops in ops[1:]))
-    wholes = (capture.launches for capture in captures if capture.whole)
-    agreeing = (sum(1 for _ in itertools.takewhile(bool, map(_alike, graph, launches))) for launches in wholes)
+    agreeing = (sum(1 for _ in itertools.takewhile(bool, map(_alike, graph, launches))) for launches in whole)
     return Attribution([""] * len(graph), "", max(agreeing, default=0))
 
 
@@ -221,14 +223,6 @@ def _captures_of_nodes(graph: Sequence[Launched], captures: Sequence[Capture]) -
         recorded = [launch for launch in launches if launch is not None]
         if len(recorded) == len(graph) and all(map(_alike, graph, recorded)):
             yield recorded
-
-
-def _whole(graph: Sequence[Launched], captures: Sequence[Capture], named: bool) -> Iterator[list[Launched]]:
-    for capture in captures:
-        launches = capture.launches
-        fits = capture.whole and len(launches) == len(graph) and all(map(_alike, graph, launches))
-        if fits and named == all(launch.name for launch in launches if launch.kind == KERNEL):
-            yield launches
 
 
 def _find_sequence(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:

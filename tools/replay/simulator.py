@@ -223,20 +223,10 @@ class SimulatedNetwork:
         return ring_ends(arrival, hops, int(cost.steps)) + int(added)
 
 
-class _Call(NamedTuple):
-    """A node that communicates: the CollectiveType, group and bytes of a collective, the ends of a message.
-
-    By its last four a send and its receive are matched.
-    """
-
-    rank: int
-    type: int
-    kind: int
-    group: str
-    size: int
-    source: int
-    target: int
-    tag: int
+Call = tuple[int, int, int, str, int, int, int, int]
+"""The rank, NodeType, CollectiveType and group of a node that communicates; then, by which a send and its receive are
+matched, bytes, the ends and the tag.
+"""
 
 
 class Transfers:
@@ -271,37 +261,41 @@ class Transfers:
         call = self._calls.get(row)
         if call is None:
             yield now + self._lengths[row], row
-        elif call.type == NodeType.COMM_COLL:
+            return
+        type_, message = call[1], call[4:]
+        size, source, target, _ = message
+        if type_ == NodeType.COMM_COLL:
             yield from self._arrive(start, call)
-        elif call.type == NodeType.COMM_SEND:
-            end = now + int(self._network.message_ns(np.array(call.source), np.array(call.target), call.size))
+        elif type_ == NodeType.COMM_SEND:
+            end = now + int(self._network.message_ns(np.array(source), np.array(target), size))
             yield end, row
-            if awaited := self._awaited[call[4:]]:
+            if awaited := self._awaited[message]:
                 yield end, awaited.popleft()
             else:
-                self._sent[call[4:]].append(end)
-        elif sent := self._sent[call[4:]]:
+                self._sent[message].append(end)
+        elif sent := self._sent[message]:
             yield max(now, sent.popleft()), row
         else:
-            self._awaited[call[4:]].append(row)
+            self._awaited[message].append(row)
 
-    def _arrive(self, start: Event, call: _Call) -> Iterator[Event]:
+    def _arrive(self, start: Event, call: Call) -> Iterator[Event]:
         """Yields the ends of all members when the last one comes; the n-th collective of each in a group is one."""
-        number, members = self._issued[call.rank, call.group], self._members[call.group]
-        self._issued[call.rank, call.group] += 1
-        arrived = self._arrived[call.group, number]
-        arrived[call.rank] = start
+        caller, _, kind, group, size, *_ = call
+        number, members = self._issued[caller, group], self._members[group]
+        self._issued[caller, group] += 1
+        arrived = self._arrived[group, number]
+        arrived[caller] = start
         if len(arrived) == len(members):
             arrival = np.array([arrived[rank][0] for rank in members], np.int64)
-            ends = self._network.collective_ends(call.kind, np.array(members), call.size, arrival)
-            del self._arrived[call.group, number]
+            ends = self._network.collective_ends(kind, np.array(members), size, arrival)
+            del self._arrived[group, number]
             for rank, end in zip(members, ends.tolist(), strict=True):
                 yield end, arrived[rank][1]
 
 
-def _calls(graphs: Sequence[ExecutionGraph]) -> dict[int, _Call]:
+def _calls(graphs: Sequence[ExecutionGraph]) -> dict[int, Call]:
     """Returns the nodes that communicate, by row over all graphs; a broadcast takes its measured time."""
-    calls, first_row = dict[int, _Call](), 0
+    calls, first_row = dict[int, Call](), 0
     for rank, graph in enumerate(graphs):
         kind = graph.collective_types()
         communicates = np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))
@@ -311,8 +305,8 @@ def _calls(graphs: Sequence[ExecutionGraph]) -> dict[int, _Call]:
         columns += [graph.integers(name, -1) for name in ("comm_src", "comm_dst", "comm_tag")]
         of_message = (column[rows].tolist() for column in columns)
         types, kinds, groups = graph.type[rows].tolist(), kind[rows].tolist(), graph.texts("pg_name")[rows]
-        for row, *call in zip((rows + first_row).tolist(), types, kinds, groups, *of_message, strict=True):
-            calls[row] = _Call(rank, *call)
+        ranks, numbers = [rank] * len(rows), (rows + first_row).tolist()
+        calls |= zip(numbers, zip(ranks, types, kinds, groups, *of_message, strict=True), strict=True)
         first_row += len(graph)
     return calls
 
