@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from .counts import Counts
-from .reasons import WORDS, Reason, in_words
+from .reasons import MENDED, WORDS, Reason, in_words
 
 BEGINNING, END = 1000, 300
 LISTED = 12
@@ -260,17 +260,11 @@ class Damage:
     ends_early: bool = False
     of_file: list[str] = field(default_factory=list)
 
-    def lose(self, reason: Reason, at: int, size: int, error: str = "") -> None:
-        """One row, or a stretch in which no rows can be distinguished, was left out."""
-        self._add(self.lost, reason, at, size, error)
-
-    def mend(self, reason: Reason, at: int, size: int) -> None:
-        """One row was read after a repair."""
-        self._add(self.mended, reason, at, size, "")
-
-    def _add(self, counts: dict[Reason, DamageCount], reason: Reason, at: int, size: int, error: str) -> None:
+    def count(self, reason: Reason, at: int, size: int, error: str = "") -> None:
+        """One row was read after a repair; or it, or a stretch in which no rows can be distinguished, was left out."""
         kind = WORDS[reason].replace("{}", self.rows)
         self._refuse(f"{kind} at byte {at}" + (f" ({error})" if error else ""))
+        counts = self.mended if reason in MENDED else self.lost
         count = counts.setdefault(reason, DamageCount(0, 0, at, error))
         count.rows += 1
         count.bytes += size

@@ -300,7 +300,7 @@ class Elements:
     def _check_separator(self, text: bytes, expected: bytes, at: int) -> None:
         """What follows an element in the text should be what usually does."""
         if (separator := text[text.rindex(b"}") + 1 :].strip()) != expected:
-            self.damage.mend(Reason.MISPLACED_COMMAS, at, len(separator))
+            self.damage.count(Reason.MISPLACED_COMMAS, at, len(separator))
 
     def _read(self, body: bytes, at: int) -> list[bytes]:
         """Returns an element, mended if needed; none where it is JSON of another kind, which is lost, as is what stands
@@ -319,7 +319,7 @@ class Elements:
                 "record or copy the file again, or take that part out"
             )
         lost = body[closing:]
-        self.damage.lose(Reason.UNREADABLE_ROWS, at + closing, len(lost), str(refusal(self._decoder, lost)))
+        self.damage.count(Reason.UNREADABLE_ROWS, at + closing, len(lost), str(refusal(self._decoder, lost)))
         return [] if sound is None else [sound]
 
     def _decodable(self, body: bytes, at: int) -> bytes | None:
@@ -333,7 +333,7 @@ class Elements:
         if refusal(self._decoder, text):
             return None
         for repair in (reason for reason in Reason if reason in repairs):
-            self.damage.mend(repair, at, len(body))
+            self.damage.count(repair, at, len(body))
         return text
 
     def _last_element(self, text: bytes, at: int) -> tuple[list[bytes], int]:
@@ -354,5 +354,5 @@ class Elements:
                 if (sound := self._decodable(text[: match.start() + 1].strip(BLANK), at)) is not None:
                     return [sound], match.end() - 1
             return self._read(text[: closed[0].start() + 1].strip(BLANK), at), closed[0].end() - 1
-        self.damage.lose(Reason.CUT_OFF_ROWS, at, len(remainder))
+        self.damage.count(Reason.CUT_OFF_ROWS, at, len(remainder))
         return [], len(text)

@@ -138,24 +138,22 @@ class ArrayReader(Generic[T]):
         """Reads on, at least as much as the buffer holds, so that a long element is not looked at too often."""
         size, parts = max(self._piece, len(self._buffer)), [self._buffer]
         while size > 0 and not self._ended:
-            part = self._part(min(size, READ))
+            try:
+                part = self._stream.read1(min(size, READ))
+            except (OSError, EOFError, zlib.error) as error:
+                if self._damage is None:
+                    what = f"damaged compressed file ({error}); decompress or copy it again"
+                    raise DataError(f"{self.path}: {what}") from error
+                self._damage.note(
+                    f"damaged compressed file: {self._read} bytes decompress, the rest does not ({error})"
+                )
+                part = b""
             self._ended = not part
             self._read += len(part)
             self._on_bytes(len(part))
             size -= len(part)
             parts.append(part)
         self._buffer = with_plain_letters(b"".join(parts))
-
-    def _part(self, size: int) -> bytes:
-        try:
-            return self._stream.read1(size)
-        except (OSError, EOFError, zlib.error) as error:
-            if self._damage is None:
-                raise DataError(
-                    f"{self.path}: damaged compressed file ({error}); decompress or copy it again"
-                ) from error
-            self._damage.note(f"damaged compressed file: {self._read} bytes decompress, the rest does not ({error})")
-            return b""
 
     def _drop(self, size: int) -> bytes:
         """Takes the buffer's first bytes out of it."""

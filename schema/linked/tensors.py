@@ -6,14 +6,14 @@ text is decoded, and ids and offsets are read in columns. Linear in the bytes.
 
 import re
 from collections.abc import Hashable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ..columns import Bool, BytesColumn, Int32, Int64, Interner, OpRows, group_ids
 from ..counts import Counts
-from .arguments import MEMBERS, RecordedTensor, argument_members, recorded_tensors, usable_arguments
+from .arguments import MEMBERS, argument_members, recorded_tensors, usable_arguments
 
 AT_ONCE = 1 << 12
 LINE, CUT = b"\n", b"\1"
@@ -166,17 +166,15 @@ def _tensors(form: Int32, cuts: list[int], texts: list[bytes], ids: Int64) -> Te
     is_tensor = (kind_count == cut_count)[form[row]]
     row = row[is_tensor]
     kind = (np.cumsum(kind_count) - kind_count)[form[row]] + np.arange(len(row)) - np.searchsorted(row, row)
-    columns = np.array([_kind(tensor) for tensors in kinds for tensor in tensors], np.int64).reshape(-1, 5)
+    rows = []
+    for listed in chain.from_iterable(kinds):
+        digits = DEVICE_NUMBER.search(listed.device)
+        device = DEVICES.get(listed.device.strip().partition(":")[0], int(digits[1]) if digits else 0)
+        spanned = listed.spanned if listed.elements and listed.spanned < LARGEST else 0
+        rows.append((listed.argument, listed.elements, listed.size, device, max(spanned, 0)))
+    columns = np.array(rows, np.int64).reshape(-1, len(_Kinds._fields))
     tensor, storage, offset = np.ascontiguousarray(ids[is_tensor].T)
     return Tensors(_Kinds(*columns.T), row, is_tensor[is_tensor], tensor, storage, offset, kind)
-
-
-def _kind(tensor: RecordedTensor) -> tuple[int, ...]:
-    """Returns a row of _Kinds."""
-    number = DEVICE_NUMBER.search(tensor.device)
-    device = DEVICES.get(tensor.device.strip().partition(":")[0], int(number[1]) if number else 0)
-    spanned = tensor.spanned if tensor.elements else 0
-    return tensor.argument, tensor.elements, tensor.size, device, spanned if 0 < spanned < LARGEST else 0
 
 
 def member_texts(texts: BytesColumn, form: Int32, skipped: Counts) -> list[BytesColumn]:
