@@ -55,7 +55,7 @@ LONGEST = [
     "fuzz/test_cases.py",
     "tools/generate/test_generate.py",
     "integration/test_real_traces.py",
-    "integration/test_words_decide_nothing.py",
+    "integration/test_outputs.py",
     "schema/graph/test_json_files.py",
     "tools/test_terminal.py",
     "integration/test_match.py",

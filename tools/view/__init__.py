@@ -6,5 +6,4 @@ from .drawing import lane_names, short_name
 from .flow_picture import draw_flow
 from .lane_picture import LOOKS, REASONS, draw_lanes, looks
 from .replay_timeline import write_timeline
-from .selection import Selection, median_step, view
-from .write_view import PICTURED, select, write_view
+from .views import PICTURED, Selection, median_step, select, view, write_view
