@@ -73,21 +73,14 @@ def _disagreements_in_group(
         what = f"{ranks_in_words(silent)} issued no collective, rank {rank} {summary.collectives}"
         disagreements.append(Disagreement((rank, silent[0]), groups, what))
     issued = {rank: (summary.collectives, summary.common) for rank, summary in summaries.items()}
-    disagreements += _deviating(
-        groups, issued, lambda common, deviating: f"{common[0]} and {deviating[0]} collectives that differ"
-    )
-    ordered = next((rank for rank, summary in summaries.items() if not summary.out_of_sequence), None)
+    differing = "{0[0]} and {1[0]} collectives that differ".format
+    disagreements += _deviating(groups, issued, differing)
+    counts = {rank: summary.out_of_sequence for rank, summary in summaries.items()}
+    ordered = next((rank for rank, count in counts.items() if not count), None)
     if not disagreements and ordered is not None:
-        disagreements += [
-            Disagreement(
-                (ordered, rank),
-                groups,
-                f"rank {rank} issued {summary.out_of_sequence} collectives against their sequence numbers, rank "
-                f"{ordered} all in order",
-            )
-            for rank, summary in summaries.items()
-            if summary.out_of_sequence
-        ]
+        for rank, count in counts.items():
+            what = f"rank {rank} issued {count} collectives against their sequence numbers, rank {ordered} all in order"
+            disagreements += [Disagreement((ordered, rank), groups, what)] if count else []
     if disagreements:
         return disagreements
     has_all = len(summaries) >= len(ranks_of(group.ranks))
