@@ -142,10 +142,8 @@ def _described(host: HostTrace | None, device: DeviceTrace) -> list[tuple[str, t
 
 
 def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
-    """Checks whether the host trace, by its collectives or tensors, is of another rank than the device trace.
-
-    Traces of different processes are not checked: they were refused before, or allowed by the user.
-    """
+    """Checks whether the host trace, by its collectives or tensors, is of another rank than the device trace."""
+    # traces of different processes are not checked: they were refused before, or allowed by the user
     if host.pid is not None and device.processes and host.pid not in device.processes:
         return None
     rank, texts = _rank_of_host(host, device), chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
@@ -164,10 +162,8 @@ def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
 
 
 def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
-    """Returns the rank of a host trace, None if unknown.
-
-    It is known from a collective that records the process's own group rank, in a group whose ranks are listed.
-    """
+    """Returns the rank of a host trace, None if unknown."""
+    # it is known from a collective that records the process's own group rank, in a group whose ranks are listed
     members_of = dict(_described(host, device))
     for row in np.flatnonzero(host.name.equal(RECORD)).tolist():
         args = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
@@ -202,10 +198,8 @@ def other_units(device: DeviceTrace, call_row: CallRows, calibration: MachineCal
 
 
 def _unit_of_starts(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> int:
-    """Returns the power of UNIT by which the starts of activities span more time than their launches.
-
-    It is 0 where the order of launches and waits allows that.
-    """
+    """Returns the power of UNIT by which the starts of activities span more time than their launches."""
+    # it is 0 where the order of launches and waits allows that
     rows = np.flatnonzero(call_row >= 0)
     start, launch = device.activities.start[rows], device.calls.start[call_row[rows]]
     if len(rows) <= AGREEING:
@@ -219,10 +213,8 @@ def _unit_of_starts(device: DeviceTrace, call_row: CallRows, calibration: Machin
 
 
 def clock_apart(device: DeviceTrace, calibration: MachineCalibration) -> Contradiction | None:
-    """Checks whether the clocks are further apart than the recording is long, by the order of launches and waits.
-
-    Activities that only start long after their launches may have waited for earlier work.
-    """
+    """Checks whether the clocks are further apart than the recording is long, by the order of launches and waits."""
+    # activities that only start long after their launches may have waited for earlier work
     of_host = [table for table in (device.ops, device.calls) if len(table.start)]
     if not calibration.clock_offset_ns or not of_host:
         return None
@@ -237,10 +229,8 @@ def clock_apart(device: DeviceTrace, calibration: MachineCalibration) -> Contrad
 
 
 def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
-    """Checks whether several activities run on a stream for longer than one does.
-
-    Activities of a CUDA graph do not count: they may run at the same time.
-    """
+    """Checks whether several activities run on a stream for longer than one does."""
+    # activities of a CUDA graph do not count: they may run at the same time
     rows = device.activities
     launched_by_call = np.bincount(call_row + 1)
     of_graph = (rows.graph_node > 0) | ((call_row >= 0) & (launched_by_call[call_row + 1] > 1))

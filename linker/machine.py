@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Bool, Int64, is_group_start, rows_by_number
+from ..schema.columns import Int64, is_group_start, rows_by_number
 from ..schema.linked import (
     NEVER,
     SYNC_RECORDS,
@@ -45,6 +45,10 @@ class Awaited(NamedTuple):
 
     call_row: Int64
     end: Int64
+
+
+StreamEnds = tuple[Int64, Int64]
+"""When the activities of a stream had been submitted, and when each and all before it had ended (ns)."""
 
 
 class _Bounds(NamedTuple):
@@ -86,10 +90,8 @@ def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineC
 
 
 def _late_returns(calls: Calls, awaited: Awaited, upper: _Bounds) -> int:
-    """Returns how much later than usual for their API calls returned after the awaited end (ns), negative for sooner.
-
-    Usual is the median duration of calls that began long after what they awaited had ended.
-    """
+    """Returns how much later than usual for their API calls returned after the awaited end (ns); negative: sooner."""
+    # usual is the median duration of calls that began long after what they awaited had ended
     begun, duration = calls.start[awaited.call_row], calls.end[awaited.call_row] - calls.start[awaited.call_row]
     waited = awaited.end > begun
     is_idle = begun - awaited.end - duration > 2.0 * np.abs(upper.value[upper.value < 0]).max(initial=0)
@@ -142,11 +144,12 @@ def awaited_ends(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> 
     # a copy that began more than its call's duration after the call's end did not block it, whatever the clocks
     call = activities.call_row[rows]
     rows = rows[activities.start[rows] - calls.end[call] < calls.end[call] - calls.start[call]]
-    streams = _stream_ends(activities, calls)
-    parts = [
-        Awaited(activities.call_row[rows], activities.end[rows]),
-        *_synchronised(activities, calls, syncs, streams),
-    ]
+    streams = defaultdict[int, list[StreamEnds]](list)
+    # an activity counts as submitted once its call has returned
+    for key, on_stream, submitted in submitted_streams(activities, calls.end):
+        streams[key.stream].append((submitted, np.maximum.accumulate(activities.end[on_stream])))
+    parts = [Awaited(activities.call_row[rows], activities.end[rows])]
+    parts += _synchronised(activities, calls, syncs, streams)
     if not len(syncs.start):
         parts.append(_commonly_returning(activities, calls, [*chain(*streams.values())]))
     call_row, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
@@ -154,7 +157,7 @@ def awaited_ends(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> 
 
 
 def _synchronised(
-    activities: Activities, calls: Calls, syncs: RecordedSyncs, streams: "dict[int, list[_StreamEnds]]"
+    activities: Activities, calls: Calls, syncs: RecordedSyncs, streams: dict[int, list[StreamEnds]]
 ) -> Iterator[Awaited]:
     """Yields the synchronisations of the only device and, by record, of streams and events."""
     kinds = sync_calls(calls.name)
@@ -183,11 +186,14 @@ def _synchronised(
         # a number that streams of several devices have names none of them
         if len(streams.get(stream, ())) == 1:
             call_rows, times = np.array(pairs, np.int64).T
-            is_certain = ~_has_pending_wait(times, streams[stream][0].submitted, stream_waits[stream])
+            told = streams[stream][0][0], np.sort(np.array(stream_waits[stream], np.int64))
+            last = [np.append(since, NEVER)[np.searchsorted(since, times, side="right") - 1] for since in told]
+            # what a stream has to wait for since its last submission may end after all of its own activities
+            is_certain = last[1] <= last[0]
             yield _last_ends(call_rows[is_certain], times[is_certain], streams[stream])
 
 
-def _commonly_returning(activities: Activities, calls: Calls, streams: "list[_StreamEnds]") -> Awaited:
+def _commonly_returning(activities: Activities, calls: Calls, streams: list[StreamEnds]) -> Awaited:
     """Returns long synchronisations of streams, with the stream's last end that is at the common distance from them.
 
     The stream is not recorded, but every call returns as soon after the end of its own. Of the ends of all streams'
@@ -219,22 +225,7 @@ def _commonly_returning(activities: Activities, calls: Calls, streams: "list[_St
     return Awaited(rows[position[latest]], end[latest])
 
 
-class _StreamEnds(NamedTuple):
-    """When the activities of a stream had been submitted, and when each and all before it had ended (ns)."""
-
-    submitted: Int64
-    ended: Int64
-
-
-def _stream_ends(activities: Activities, calls: Calls) -> dict[int, list[_StreamEnds]]:
-    """Returns the streams of all devices by number. An activity counts as submitted once its call has returned."""
-    streams: dict[int, list[_StreamEnds]] = {}
-    for key, rows, submitted in submitted_streams(activities, calls.end):
-        streams.setdefault(key.stream, []).append(_StreamEnds(submitted, np.maximum.accumulate(activities.end[rows])))
-    return streams
-
-
-def _last_ends(call: Int64, time: Int64, streams: list[_StreamEnds]) -> Awaited:
+def _last_ends(call: Int64, time: Int64, streams: list[StreamEnds]) -> Awaited:
     """Returns when all that had been submitted to the streams at each time had ended, without calls before anything."""
     last = np.full(len(call), NEVER, np.int64)
     for submitted, ended in streams:
@@ -242,18 +233,6 @@ def _last_ends(call: Int64, time: Int64, streams: list[_StreamEnds]) -> Awaited:
         last = np.maximum(last, np.append(ended, NEVER)[position])
     waited = last > NEVER
     return Awaited(call[waited], last[waited])
-
-
-def _has_pending_wait(time: Int64, submitted: Int64, stream_waits: list[int]) -> Bool:
-    """Says at which times a stream had been told to wait after the last activity that had been submitted to it.
-
-    What the stream then waits for may end after all of its own activities.
-    """
-    last_submitted, last_wait = (
-        np.append(times, NEVER)[np.searchsorted(times, time, side="right") - 1]
-        for times in (submitted, np.sort(np.array(stream_waits, np.int64)))
-    )
-    return np.asarray(last_wait > last_submitted)
 
 
 def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> MachineCalibration:

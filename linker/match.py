@@ -91,10 +91,8 @@ def are_ops(names: Categorical) -> Bool:
 
 
 def _by_record_function(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
-    """Matches ops by record function id.
-
-    Ids grow over a process's life, so ops outside the range of ids that both files hold do not count as unmatched.
-    """
+    """Matches ops by record function id."""
+    # ids grow over a process's life, so ops outside the range of ids that both files hold do not count as unmatched
     host_rows = candidates[host.rf_id[candidates] > 0]
     device_rows = np.flatnonzero(ops.rf_id > 0)
     ids = host.rf_id[host_rows], ops.rf_id[device_rows]
@@ -148,10 +146,8 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
 def _most_alike(
     names: Int64, alike: dict[bytes, list[int]], rows: dict[int, Int64], name_of_row: Int64
 ) -> bytes | None:
-    """Returns which threads, of those `alike`, have most names in common, repetitions included; None if none has any.
-
-    Of several it is those with the thread of the smallest number.
-    """
+    """Returns which threads, of those `alike`, have most names in common, with repetitions; None if none has any."""
+    # of several it is those with the thread of the smallest number
     common: dict[bytes, int] = {}
     for key, numbers in alike.items():
         if numbers:
@@ -178,10 +174,8 @@ class _Overlap(NamedTuple):
 
 
 def _overlap(ids: Int64, times: columns.Intervals, alignment: "Alignment") -> _Overlap:
-    """Returns the overlap by an aligned thread: from its first matched op to the first op after the last matched one.
-
-    Ops that enclose all matched ones do not count.
-    """
+    """Returns the overlap by an aligned thread: from its first matched op to the first after the last matched one."""
+    # ops that enclose all matched ones do not count
     everything, (start, end) = _Overlap(), times
     (first, last), (begin, stop) = ((int(side.min()), int(side.max())) for side in (alignment.left, alignment.right))
     later = start[stop + 1 :][start[stop + 1 :] >= end[stop]]
@@ -270,10 +264,8 @@ def align(left: Int64, right: Int64) -> Alignment:
 
 
 def _window(left: Int64, right: Int64) -> tuple[int, int, int]:
-    """Returns the range of a much longer `right` that `left` was taken from, and in how many ranges it would fit.
-
-    They are those that hold the middle of `left`.
-    """
+    """Returns the range of a much longer `right` that `left` was taken from, and in how many ranges it would fit."""
+    # they are those that hold the middle of `left`
     middle = len(left) // 2
     anchor = left[middle : middle + ANCHOR]
     in_left, in_right = occurrences(anchor, left), occurrences(anchor, right)
@@ -330,11 +322,9 @@ def _walk_back(trace: list[dict[int, int]], x: int, y: int) -> Int64:
 
 
 def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> CallRows:
-    """Returns for each activity the row of the call with its correlation, -1 for none.
-
-    Any runtime or driver call may launch, whatever its name, and may launch several activities (graphs). Where a
-    runtime call and the driver call inside it share the correlation, the earlier one is the launch.
-    """
+    """Returns for each activity the row of the call with its correlation, -1 for none."""
+    # any runtime or driver call may launch, whatever its name, and may launch several activities (graphs). Where a
+    # runtime call and the driver call inside it share the correlation, the earlier one is the launch
     latest_first = np.argsort(calls.start, kind="stable")[::-1]
     latest_first = latest_first[calls.correlation[latest_first] != 0]
     return CallRows(Lookup(calls.correlation[latest_first], latest_first).of(activities.correlation))
@@ -343,11 +333,10 @@ def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> Cal
 def launching_ops(
     activities: RecordedActivities, call_row: CallRows, call_op: DeviceOpRows, ops: RecordedOps
 ) -> DeviceOpRows:
-    """Returns for each activity the row of the op that launched it, -1 for none.
-
-    It is the op that encloses the launch call. For an activity without a call it is the op with its external id, except
-    in traces until early 2024: there external ids of activities repeat the correlation, and name other ops by chance.
-    """
+    """Returns for each activity the row of the op that launched it, -1 for none."""
+    # it is the op that encloses the launch call. For an activity without a call it is the op with its external id,
+    # except in traces until early 2024: there external ids of activities repeat the correlation, and name other ops
+    # by chance
     row = RowMap(call_op)[call_row]
     recorded = (activities.external_id != 0) & (activities.correlation != 0)
     are_ids_of_ops = (activities.external_id[recorded] != activities.correlation[recorded]).any()

@@ -141,10 +141,8 @@ class ForwardThreads:
         self._sequence, self._thread, self._row = sequence[first], thread[first], forward[first]
 
     def most_frequent(self, sequences: Int64) -> int | None:
-        """Returns the thread that ran most forward ops with any of the distinct numbers, None for no such op.
-
-        Of several threads with equally many ops it is the one that ran the first of them.
-        """
+        """Returns the thread that ran most forward ops with any of the distinct numbers, None for no such op."""
+        # of several threads with equally many ops it is the one that ran the first of them
         begin, end = (np.searchsorted(self._sequence, sequences, side) for side in ("left", "right"))
         length = end - begin
         rows = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())
@@ -262,11 +260,9 @@ def _segments(thread: int, caller: int, worker: ThreadActivity, calling: ThreadA
 
 
 def _recorded(segments: list[WorkerSegment]) -> Iterable[Wait]:
-    """Yields the call and the return of each segment.
-
-    One call starts all workers of a gap: workers that begin at 30 and 34 µs were both called at 30, and the second one
-    was idle for 4 µs, if it was idle before.
-    """
+    """Yields the call and the return of each segment."""
+    # one call starts all workers of a gap: workers that begin at 30 and 34 µs were both called at 30, and the second
+    # one was idle for 4 µs, if it was idle before
     by_gap: dict[tuple[int, int], list[WorkerSegment]] = defaultdict(list)
     for segment in segments:
         by_gap[segment.caller, segment.gap_start].append(segment)

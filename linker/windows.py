@@ -396,10 +396,8 @@ def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
 
 
 def _backlog(linked: LinkedTrace, kept_rows: KeptRows) -> dict[int, int]:
-    """Returns for kept activities that waited for work outside the part, by id, when the last of it ended (ns).
-
-    They waited for the activity before them on their stream, or because the stream had to wait.
-    """
+    """Returns for kept activities that waited for work outside the part, by id, when the last of it ended (ns)."""
+    # they waited for the activity before them on their stream, or because the stream had to wait
     activities, waits = linked.activities, linked.device_waits
     before, outside = previous_on_stream(activities), ~kept_rows.activities
     rows = np.flatnonzero(kept_rows.activities & (before >= 0))

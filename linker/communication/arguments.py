@@ -188,7 +188,7 @@ def process_groups(
 ) -> list[ProcessGroup]:
     """Returns the groups that either trace describes, each name and list of ranks once.
 
-    A group without linked.listed ranks has the ranks 0 to size - 1. All such groups together have at most LARGEST_JOB
+    A group without listed ranks has the ranks 0 to size - 1. All such groups together have at most LARGEST_JOB
     members; for each group beyond that limit, -1 is added to `unlisted`.
     """
     groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}

@@ -194,11 +194,9 @@ def _recorded(collectives: CollectiveOps, kernel: int, op: int) -> Communication
 def _launched_later(
     collectives: CollectiveOps, activities: Activities, calls: Calls, kernels: _Kernels
 ) -> dict[int, list[int]]:
-    """Returns for kernels that were launched outside any record, by activity row, the records that they belong to.
-
-    These are the records before the launch, on its thread, since the launch before: any launch ends the group that
-    communications were given in. Further kernels of the same op belong to the same records.
-    """
+    """Returns for kernels that were launched outside any record, by activity row, the records that they belong to."""
+    # these are the records before the launch, on its thread, since the launch before: any launch ends the group that
+    # communications were given in. Further kernels of the same op belong to the same records
     is_outside = _is_launched_outside(collectives, activities, kernels)
     records = _records_without_launch(collectives, kernels) if is_outside.any() else OpRows(np.empty(0, np.int64))
     records_of: dict[int, list[int]] = {}
@@ -225,10 +223,8 @@ def _launched_later(
 
 
 def _is_launched_outside(collectives: CollectiveOps, activities: Activities, kernels: _Kernels) -> Bool:
-    """Returns which kernels no record is around, neither on the kernel itself nor around its launch.
-
-    A call with several activities launches what was captured before, not what was just given.
-    """
+    """Returns which kernels no record is around, neither on the kernel itself nor around its launch."""
+    # a call with several activities launches what was captured before, not what was just given
     launched = np.bincount(activities.call_row + 1)
     is_outside: Bool = (kernels.record < 0) & (kernels.call >= 0) & (launched[kernels.call + 1] == 1)
     for number in np.flatnonzero(is_outside).tolist():
@@ -251,10 +247,8 @@ def _records_without_launch(collectives: CollectiveOps, kernels: _Kernels) -> Op
 
 
 def _joined(parts: list[Communication]) -> Communication:
-    """Returns the communications of one kernel as one.
-
-    Collectives of one kind become one of their summed sizes; messages stay side by side.
-    """
+    """Returns the communications of one kernel as one."""
+    # collectives of one kind become one of their summed sizes; messages stay side by side
     first = parts[0]
     if len({part.name for part in parts}) == 1 and not first.name.startswith(("send", "recv", "isend", "irecv")):
         in_elements = integer(sum(max(part.in_elements, 0) for part in parts), -1)

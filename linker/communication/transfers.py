@@ -160,11 +160,9 @@ def _named(ops: Ops, prefix: str) -> OpRows:
 
 
 def _unmatched_counterparts(ops: Ops, transfers: OpRows) -> dict[int, int]:
-    """Returns the host trace's node of each transfer that only order joins to one.
-
-    Up to PyTorch 2.3 the host trace has it on the thread that requested it, the device trace on the one that did it.
-    Transfers start in the order of their requests.
-    """
+    """Returns the host trace's node of each transfer that only order joins to one."""
+    # up to PyTorch 2.3 the host trace has it on the thread that requested it, the device trace on the one that did it.
+    # Transfers start in the order of their requests
     nodes: dict[str, list[int]] = defaultdict(list)
     unmatched: dict[str, list[int]] = defaultdict(list)
     for op in _named(ops, TRANSFER).tolist():
@@ -350,10 +348,8 @@ class _Waits:
         self._users = Users(transfers.ops, self._written.values(), transfers.threads)
 
     def of_transfer(self, op: int, request: int, has_request_id: bool) -> Wait:
-        """Returns the wait of a transfer's thread for the request, from when the thread was free.
-
-        Time between the request and the transfer is the thread's own idle time.
-        """
+        """Returns the wait of a transfer's thread for the request, from when the thread was free."""
+        # time between the request and the transfer is the thread's own idle time
         start = int(self._ops.start[op])
         requested_at = min(self._end(request), start)
         free = min(self._gaps(self._thread(op)).gap_at(start - 1).begin, start)

@@ -118,7 +118,7 @@ class EventRows:
         oddities[Reason.STILL_RUNNING] += sum(args.finished is False for args in arguments)
 
     def column(self, name: str) -> Int64:
-        """Returns a column of linked.integers."""
+        """Returns a column of integers."""
         return self._columns[name].column()
 
     def times(self, name: str) -> ExactTimes:
@@ -137,7 +137,7 @@ class EventRows:
         columns: dict[str, Any] = {"name": self.name.column(), "start": start, "end": end}
         columns |= {name: self.column(name) for name in ("process", "thread", *INTEGERS.get(self._role, ()))}
         self._derive(columns)
-        record: Any = TABLES[self._role].record
+        record = TABLES[self._role][1]
         return record(**{field.name: columns[field.name] for field in fields(record)})
 
     def _derive(self, columns: dict[str, Any]) -> None:
@@ -248,10 +248,8 @@ class DeviceEvents:
         self._exact = False
 
     def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
-        """Adds a piece of the file.
-
-        Once a double has lost ns, this and all later pieces are decoded again by `exactly`, with times as text.
-        """
+        """Adds a piece of the file."""
+        # once a double has lost ns, this and all later pieces are decoded again by `exactly`, with times as text
         if not events:
             return
         if not self._exact:

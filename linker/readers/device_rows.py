@@ -5,7 +5,6 @@ a device or linked trace is a trace of its own, whose columns that refer to rows
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
@@ -210,22 +209,16 @@ class RecordedPython(RecordedRows):
     """Calls of Python: of modules, as `nn.Module: Linear_0`, and of functions, as `file.py(12): forward`."""
 
 
-class Table(NamedTuple):
-    """The table of a device trace that holds the rows of a role: its name there, and its record."""
-
-    name: str
-    record: Callable[..., SummaryRepr]
-
-
-TABLES = {
-    Role.OP: Table("ops", RecordedOps),
-    Role.CALL: Table("calls", RecordedCalls),
-    Role.ACTIVITY: Table("activities", RecordedActivities),
-    Role.SYNC: Table("syncs", RecordedSyncs),
-    Role.EVENT_RECORD: Table("event_records", RecordedEvents),
-    Role.DEVICE_WAIT: Table("queue_events", RecordedQueueEvents),
-    Role.PYTHON: Table("python", RecordedPython),
+TABLES: dict[Role, tuple[str, Any]] = {
+    Role.OP: ("ops", RecordedOps),
+    Role.CALL: ("calls", RecordedCalls),
+    Role.ACTIVITY: ("activities", RecordedActivities),
+    Role.SYNC: ("syncs", RecordedSyncs),
+    Role.EVENT_RECORD: ("event_records", RecordedEvents),
+    Role.DEVICE_WAIT: ("queue_events", RecordedQueueEvents),
+    Role.PYTHON: ("python", RecordedPython),
 }
+"""The table of a device trace that holds the rows of a role: its name there, and its record."""
 
 
 @dataclass(slots=True, repr=False)
@@ -299,7 +292,7 @@ def select(device: DeviceTrace, **masks: Bool) -> DeviceTrace:
     """
     tables = {name: select_rows(getattr(device, name), mask) for name, mask in masks.items()}
     communication = {
-        role: records.take(mask) if (mask := masks.get(TABLES[role].name)) is not None else records
+        role: records.take(mask) if (mask := masks.get(TABLES[role][0])) is not None else records
         for role, records in device.communication.items()
     }
     return replace(device, **tables, communication=communication)

@@ -106,11 +106,9 @@ def within_a_recording(device: DeviceTrace) -> DeviceTrace:
 
 
 def without_duplicates(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace without duplicate rows, which are counted. O(n log n), linear where starts are nearly in order.
-
-    Rows without any id are never duplicates. In whole-µs traces activities of one launch may be equal without being
-    duplicates.
-    """
+    """Returns the trace without duplicate rows, which are counted. O(n log n), linear if starts nearly are in order."""
+    # rows without any id are never duplicates. In whole-µs traces activities of one launch may be equal without being
+    # duplicates
     ops, calls, activities = device.ops, device.calls, device.activities
     copied = {name: _repeated(getattr(device, name), columns) for name, columns in IDENTITY.items()}
     copied["ops"] &= (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
@@ -149,7 +147,7 @@ def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
         if (order := _order(getattr(device, name), keys)) is not None:
             tables[name] = select_rows(getattr(device, name), order)
             for role, records in device.communication.items():
-                if TABLES[role].name == name:
+                if TABLES[role][0] == name:
                     new_row = np.argsort(order)[records.rows]
                     by_row = np.argsort(new_row)
                     communication[role] = JsonRecords(new_row[by_row], records.encoded.take(by_row), records.kind)
@@ -256,7 +254,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     trace = DeviceTrace(
         path=path,
         **described(top),
-        **{TABLES[role].name: rows.table(pad) for role, rows in events.rows.items()},
+        **{TABLES[role][0]: rows.table(pad) for role, rows in events.rows.items()},
         communication={role: events.rows[role].communication.column() for role in (Role.OP, Role.ACTIVITY)},
         labels=events.labels,
         merged=top.merged,

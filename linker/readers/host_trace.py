@@ -230,11 +230,9 @@ class _Nodes:
 
 
 def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
-    """Returns unique ids from 0 to LARGEST_ID, the parents by these ids, and how many ids are new. O(n log n).
-
-    Ids out of range, and all but the first of equal ids, are replaced by new ones beyond the largest. Children follow a
-    parent whose id was out of range; children of equal ids stay with the first.
-    """
+    """Returns unique ids from 0 to LARGEST_ID, the parents by these ids, and how many ids are new. O(n log n)."""
+    # ids out of range, and all but the first of equal ids, are replaced by new ones beyond the largest. Children
+    # follow a parent whose id was out of range; children of equal ids stay with the first
     order = np.argsort(ids, kind="stable")
     out_of_range = (ids < 0) | (ids > LARGEST_ID)
     needs_new = out_of_range.copy()

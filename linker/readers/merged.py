@@ -30,10 +30,8 @@ IDS = ("correlation", "record_correlation")
 
 
 def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
-    """Returns the ranks of each process or device of a merged trace, by its records or labels.
-
-    Several ranks may have the same device.
-    """
+    """Returns the ranks of each process or device of a merged trace, by its records or labels."""
+    # several ranks may have the same device
     ranks: defaultdict[int, set[int]] = defaultdict(set)
     pairs = [(process, record.rank) for record in device.merged for process in record.processes]
     if not device.merged:

@@ -216,10 +216,8 @@ def _launch_calls(number: Int64, op_ids: Int64, links: Links, skipped: Counts) -
 
 
 def _processes(device: Int64, launch_call: Int64, links: Links, process: int) -> Int64:
-    """Returns the process that launched each activity.
-
-    An activity without a launch has the process of the file, or the device where that is unknown (`process` -1).
-    """
+    """Returns the process that launched each activity."""
+    # an activity without a launch has the process of the file, or the device where that is unknown (`process` -1)
     launching = np.full_like(device, process) if process >= 0 else device.copy()
     if len(links.caller):
         row = np.minimum(np.searchsorted(links.caller, launch_call), len(links.caller) - 1)
@@ -265,10 +263,8 @@ def _annotations(rows: Int64, messages: list[str], skipped: Counts) -> RecordedO
 
 
 def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:
-    """Marks a trace of several processes as merged.
-
-    Processes that launched are labelled as ranks, in ascending order, as launchers start them.
-    """
+    """Marks a trace of several processes as merged."""
+    # processes that launched are labelled as ranks, in ascending order, as launchers start them
     if len(traced) > 1:
         launched = trace.activities.correlation > 0
         trace.activities.process[~launched] = -1

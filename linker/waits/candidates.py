@@ -98,10 +98,8 @@ class EventIds:
         self._event_of = {anchor.record: anchor.event for anchor in self._anchors}
 
     def is_possible(self, record: int, event: int, *, is_first_wait: bool) -> bool:
-        """Returns whether an event record may be of an event, by the order of numbers alone.
-
-        Only the first wait for an event is for its first record; it may have been recorded again since.
-        """
+        """Returns whether an event record may be of an event, by the order of numbers alone."""
+        # only the first wait for an event is for its first record; it may have been recorded again since
         if not self._anchors or event < 0:
             return True
         if self._event_of.get(record, event) != event:
@@ -288,10 +286,8 @@ class Candidates:
         return [*options, self._wait_itself(wait)]
 
     def _unused(self, wait: UnresolvedWait, rows: Iterable[int]) -> set[int]:
-        """Returns the event records that nothing waits for yet.
-
-        Those made by collectives are left to waits of collectives, unless there are no others.
-        """
+        """Returns the event records that nothing waits for yet."""
+        # those made by collectives are left to waits of collectives, unless there are no others
         unused = [row for row in rows if self._event_of[row] == UNUSED_YET]
         of_program = [row for row in unused if not self._records.in_collective[row]]
         return set(of_program if of_program and not self._records.is_in_collective(wait.call_row) else unused)
@@ -320,11 +316,9 @@ class Candidates:
         return OrderBasis.UNUSED_AND_MARKED if is_marked else OrderBasis.UNUSED, position
 
     def _known_record(self, wait: UnresolvedWait) -> int:
-        """Returns the latest event record before a wait that another wait for its event was for, -1 for none.
-
-        A query right after a wait of the host is for the event of that wait. An event record on the stream that waits
-        is not the one: the event has been recorded anew.
-        """
+        """Returns the latest event record before a wait that another wait for its event was for, -1 for none."""
+        # a query right after a wait of the host is for the event of that wait. An event record on the stream that waits
+        # is not the one: the event has been recorded anew
         rows = self._records_of_event[wait.event] if wait.event >= 0 else []
         if wait.is_query and wait.event < 0:
             previous = self._records.previous_event_call(wait.call_row)
@@ -335,10 +329,8 @@ class Candidates:
         return max((row for row in earlier if waiting is None or self._stream_of_record[row] != waiting), default=-1)
 
     def _likely_streams(self, row: int, wait: UnresolvedWait, context: _Context) -> tuple[int, ...]:
-        """Returns the streams that an event record may be on, the likeliest first, streams whose data is used in front.
-
-        No stream waits for itself, or twice for the same work, unless there is no other stream.
-        """
+        """Returns the streams that an event record may be on, the likeliest first, those with data in use in front."""
+        # no stream waits for itself, or twice for the same work, unless there is no other stream
         streams, waiting = self._records.streams[row], wait.blocked[0].stream
         waiters = self._numbers.waiters(row, wait.event)
         if waiting is None:
@@ -352,10 +344,8 @@ class Candidates:
         return tuple(number for number in numbers if (waiting, int(self.tails[row, number])) not in self._awaited)
 
     def _data_streams(self, call: int, waiting: StreamKey) -> list[StreamKey]:
-        """Returns the streams whose data the waiting one uses between this wait and its next one.
-
-        Only data that was touched since the stream's previous wait counts.
-        """
+        """Returns the streams whose data the waiting one uses between this wait and its next one."""
+        # only data that was touched since the stream's previous wait counts
         time, wait_times = self._process.start(call), self._wait_times[waiting]
         if waiting not in self._positions:
             self._positions[waiting] = [self._queues.position(waiting, wait_time) for wait_time in wait_times]
@@ -371,10 +361,8 @@ class Candidates:
         return tuple(self._number[stream] for stream in streams if stream in self._number)
 
     def _wait_itself(self, wait: UnresolvedWait) -> Candidate:
-        """Returns the option that a wait is for all that a stream had been given when the wait was called.
-
-        That is likely for synchronisations of a stream, and for a collective if nothing records events.
-        """
+        """Returns the option that a wait is for all that a stream had been given when the wait was called."""
+        # that is likely for synchronisations of a stream, and for a collective if nothing records events
         records, basis = self._records, OrderBasis.NONE
         streams = self._stream_numbers(records.streams_in_use(wait.call_row, wait.blocked[0].stream))
         if streams and wait.of_stream:

@@ -59,10 +59,8 @@ class TimingScorer:
         self.max_reaction_ns = max(self._timing.max_gap_ns, usual)
 
     def score(self, waits: list[UnresolvedWait], ends: Int64, blocked: BlockedWork) -> Score:
-        """Returns how well ends, by option, wait and stream, fit waits that block some work.
-
-        Where they explain fewer than half of the late waits, they explain none.
-        """
+        """Returns how well ends, by option, wait and stream, fit waits that block some work."""
+        # where they explain fewer than half of the late waits, they explain none
         rows, timing, quantum = [], self._timing, self._timing.timestamp_quantum_ns
         for wait in waits:
             if blocked.stream is None:
@@ -152,11 +150,9 @@ class InferredSources:
         return self._inferred
 
     def _infer(self, waits: list[UnresolvedWait], by_order: bool) -> bool:
-        """Infers what the waits of a call site are for, and returns whether there was a candidate.
-
-        Without `by_order` only a candidate that times explain is taken. Waits that the best candidate contradicts are
-        resolved one by one.
-        """
+        """Infers what the waits of a call site are for, and returns whether there was a candidate."""
+        # without `by_order` only a candidate that times explain is taken. Waits that the best candidate contradicts are
+        # resolved one by one
         site = self._call_site(waits, self._candidates.of_call_site(waits))
         best = self._best(site)
         if waits[0].of_stream and not (best is not None and best.explained_count):
@@ -182,11 +178,9 @@ class InferredSources:
         return True
 
     def _passed_on(self, waits: list[UnresolvedWait]) -> _CallSite | None:
-        """Returns waits for a stream as waits for the event that this stream was told to wait for.
-
-        None if no event record explains when the calls returned. Only SAMPLE of the calls are checked, as all event
-        records are tried.
-        """
+        """Returns waits for a stream as waits for the event that this stream was told to wait for."""
+        # None if no event record explains when the calls returned. Only SAMPLE of the calls are checked, as all event
+        # records are tried
         late = [wait for wait in waits if self._process.end(wait.call_row) > wait.since + wait.max_reaction_ns][:SAMPLE]
         records = [*self._candidates.before(late[0]).values()] if late else []
         best = self._best(self._call_site(late, records)) if records else None

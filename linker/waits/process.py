@@ -91,10 +91,8 @@ class EventRecordCalls:
         self.kinds = [(part, time[part]) for part in parts]
 
     def _likely_streams(self, call: int) -> list[StreamKey]:
-        """Returns the streams that a call may have recorded on, the likeliest first.
-
-        A call right after another event record, with no launch between them, probably records on another stream.
-        """
+        """Returns the streams that a call may have recorded on, the likeliest first."""
+        # a call right after another event record, with no launch between them, probably records on another stream
         streams, before = self.streams_in_use(call, None), self.previous_event_call(call)
         if before < 0 or self._kinds[before] != SyncCall.EVENT_RECORD or self.is_in_collective(call):
             return streams
@@ -121,10 +119,8 @@ class EventRecordCalls:
         return self.enclosing_collective(call) >= 0
 
     def streams_in_use(self, call: int, other_than: StreamKey | None) -> list[StreamKey]:
-        """Returns the streams that the thread had been using at a call, the last used one first.
-
-        In a collective that has launched this is the stream of that launch, elsewhere those that compute.
-        """
+        """Returns the streams that the thread had been using at a call, the last used one first."""
+        # in a collective that has launched this is the stream of that launch, elsewhere those that compute
         collective, last, activities = self.enclosing_collective(call), self._last_launch(call), self._activities
         launched_in = self._collectives.enclosing_record(int(activities.op_row[last])) if last >= 0 else -1
         if collective >= 0 and launched_in == collective:
@@ -242,10 +238,8 @@ class SyncRecords:
         return of_event[position - 1][1] if position else -1
 
     def event_record(self, call: int, event_record_calls: EventRecordCalls) -> EventRecord | None:
-        """Returns the event record that the trace names for a call, None also where its stream is unknown.
-
-        The stream is the recorded one, else the one that its thread was using.
-        """
+        """Returns the event record that the trace names for a call, None also where its stream is unknown."""
+        # the stream is the recorded one, else the one that its thread was using
         record, recorder = self.of(call), self.recorder(call)
         if record is None or recorder < 0:
             return None

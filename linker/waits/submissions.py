@@ -151,10 +151,8 @@ class StreamQueues:
 
 
 def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
-    """Returns, for each call that launched to several streams, the last activity on each of them.
-
-    Such a call launches a graph, which has ended when all its branches have.
-    """
+    """Returns, for each call that launched to several streams, the last activity on each of them."""
+    # such a call launches a graph, which has ended when all its branches have
     order = np.lexsort((activities.start, activities.stream, activities.device, activities.call_row))
     order = order[activities.call_row[order] >= 0]
     keys = (activities.call_row[order], activities.device[order], activities.stream[order])
@@ -255,10 +253,8 @@ class ThreadLaunches:
         return launches.rows[position] if position >= 0 else -1
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
-        """Returns the streams that were launched to before `time`, without launches of communication.
-
-        The streams of the thread come first, the last used one at the front, then those of other threads.
-        """
+        """Returns the streams that were launched to before `time`, without launches of communication."""
+        # the streams of the thread come first, the last used one at the front, then those of other threads
         of_thread = self._of_thread.get(thread, _Launches())
         return list(dict.fromkeys(of_thread.last_used(time) + self._of_all.last_used(time)))[:MOST_STREAMS]
 

@@ -97,8 +97,8 @@ class _Waits:
         self._resolvers: dict[int, Callable[[int], None]] = {
             SyncCall.STREAM_WAIT: self._stream_wait,
             SyncCall.EVENT_SYNC: self._event_sync,
-            SyncCall.STREAM_SYNC: self._stream_sync,
-            SyncCall.DEVICE_SYNC: self._device_sync,
+            SyncCall.STREAM_SYNC: self._sync,
+            SyncCall.DEVICE_SYNC: self._sync,
             SyncCall.EVENT_QUERY: self._event_query,
             SyncCall.FREE: self._free,
         }
@@ -175,19 +175,18 @@ class _Waits:
         else:
             self._add_host_waits(row, *event, since=loop.since if loop else ABSENT)
 
-    def _stream_sync(self, row: int) -> None:
-        process, inferred = self._process, self._inferred.get(row)
+    def _sync(self, row: int) -> None:
+        """Adds the waits of a call that waits for a stream or a device."""
+        process, inferred, record = self._process, self._inferred.get(row), self._process.sync_records.of(row)
+        if process.kinds[row] == SyncCall.DEVICE_SYNC:
+            sources = process.pending(record.device if record is not None else -1, row)
+            self._add_host_waits(row, sources, Provenance.RECORD if record is not None else Provenance.CALL_ORDER)
+            return
         time, stream = process.start(row), process.recorded_stream(row)
-        provenance = Provenance.RECORD if process.sync_records.of(row) is not None else Provenance.TIMING
+        provenance = Provenance.RECORD if record is not None else Provenance.TIMING
         if inferred is not None:
             _, time, stream, provenance = inferred.event_record
-        sources = process.queues.sources(stream, time) if stream is not None else ()
-        self._add_host_waits(row, sources, provenance)
-
-    def _device_sync(self, row: int) -> None:
-        record = self._process.sync_records.of(row)
-        sources = self._process.pending(record.device if record is not None else -1, row)
-        self._add_host_waits(row, sources, Provenance.RECORD if record is not None else Provenance.CALL_ORDER)
+        self._add_host_waits(row, process.queues.sources(stream, time) if stream is not None else (), provenance)
 
     def _free(self, row: int) -> None:
         """Adds the waits of a call that frees memory: for all devices whose pending work had ended when it returned."""
@@ -207,10 +206,8 @@ class _Waits:
         self.resolved[Reason.STREAM_WAITS.of(provenance.value)].append(call)
 
     def _add_host_waits(self, call: int, pending: tuple[int, ...], provenance: Provenance, since: int = ABSENT) -> None:
-        """Adds that a call waits for activities.
-
-        The call is kept even where nothing is pending (source -1): in a slower run the host would wait there.
-        """
+        """Adds that a call waits for activities."""
+        # the call is kept even where nothing is pending (source -1): in a slower run the host would wait there
         limit = self._process.calls.end[call] + self._process.timing.max_clock_lead_ns
         possible = [source for source in pending if self._process.activities.end[source] <= limit]
         self.dropped[Reason.HOST_WAIT_AGAINST_CLOCK].extend([call] * (len(pending) - len(possible)))

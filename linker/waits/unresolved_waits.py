@@ -60,10 +60,8 @@ def event_query_loops(process: Process, by_observer: Bool) -> EventQueryLoops:
 
 
 def _with_named_waits(process: Process) -> StreamQueues:
-    """Returns the queues with the stream waits whose event the trace names.
-
-    An event that is recorded on a stream later covers what the stream waited for.
-    """
+    """Returns the queues with the stream waits whose event the trace names."""
+    # an event that is recorded on a stream later covers what the stream waited for
     queues = StreamQueues(process.activities, process.calls)
     waits = np.flatnonzero(process.kinds == SyncCall.STREAM_WAIT)
     for row in waits[np.argsort(process.calls.start[waits], kind="stable")].tolist():
@@ -190,10 +188,8 @@ def _host_wait(process: Process, queries: EventQueryLoops, row: int, event: int)
 
 
 def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> Iterator[BlockedWork]:
-    """Yields what a stream wait may block: the next work of the stream that waits.
-
-    Where the stream is not recorded, this is followed by the next work of the `busiest` other streams.
-    """
+    """Yields what a stream wait may block: the next work of the stream that waits."""
+    # where the stream is not recorded, this is followed by the next work of the `busiest` other streams
     waiting, queues = waiting_stream(process, row), process.queues
     if waiting is None:
         return
