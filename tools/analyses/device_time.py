@@ -252,8 +252,7 @@ def _awaited_activities(linked: LinkedTrace, gaps: _Gaps) -> Rows:
 def _behind_host_sync(linked: LinkedTrace, gaps: _Gaps) -> Bool:
     """Returns which gaps are due to a blocked host, which launched only after it returned from a wait.
 
-    That is the launch call itself if it waits, as copies may; without a launch call it is any blocking call that
-    returned within the gap.
+    That is the launch call itself if it waits, as copies may; without one, any blocking call that returned in the gap.
     """
     calls, waits, activities = linked.calls, linked.host_waits, linked.activities
     start, call = activities.start[gaps.row], activities.call_row[gaps.row]
@@ -357,8 +356,7 @@ class Patterns(NamedTuple):
 
     Operator i, `op_row[i]`, launched the activities from `first[i]` up to `first[i + 1]` - 1, in launch order. `groups`
     are its distinct pairs of name and kernels, as they come, each with a `device_time` (ns) over its operators;
-    `kernels` are the codes of each one's names. `longer` is the number of operators with more activities than the
-    limit.
+    `kernels` are the codes of each one's names. `longer` counts operators of more activities.
     """
 
     op_row: Rows

@@ -1,8 +1,8 @@
 """Two runs compared: how long they and their steps took and what that time was spent on, by name and shape, by call
 path, which shows where a kernel was moved or fused, and by module.
 
-Runs may have any number of ranks, which are read one by one and summed. Times are host time for ops and runtime calls,
-device time for kernels.
+Runs may have any number of ranks, which are read one by one and summed. Times of ops and calls are host time, of
+kernels device time.
 """
 
 import re

@@ -52,8 +52,7 @@ NAMED = re.compile(rb'"kernel"\s*:')
 class Attribution(NamedTuple):
     """The ops of a graph's launches in their order, and how they are known, "" if they are not.
 
-    In the nearest capture the first `agreeing` launches agree. `others` is the number of captures that fit as well but
-    have other ops.
+    In the nearest capture the first `agreeing` launches agree. `others` counts captures that fit, with other ops.
     """
 
     ops: list[str]
@@ -279,8 +278,7 @@ def read_captures(path: str) -> list[Capture]:
 
 
 def captures_of(rank: RankTrace, names: Mapping[int, str] | None = None) -> list[Capture]:
-    """Returns the captures in order of time; `names` are kernel names by correlation id, for calls without
-    activities.
+    """Returns the captures in order of time; `names` are kernel names by id, for calls without activities.
 
     A capture lasts from a thread's begin call to its next end call.
     """

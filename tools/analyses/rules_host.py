@@ -75,8 +75,7 @@ def small_kernels(job: Job) -> Iterator[Finding]:
     """Finds whether the run would be shorter without the host work between the launches of small kernels, which take
     less time than the host needs to launch the next one.
 
-    That is what a CUDA graph leaves out, and `torch.compile` for a part: kernels then follow each other as launched at
-    once.
+    That is what a CUDA graph leaves out, and `torch.compile` for a part: kernels then follow each other at once.
     """
     work, length = job.work, len(job.work)
     launched = job.launches & work.is_activity[work.target]

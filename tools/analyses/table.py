@@ -91,8 +91,7 @@ def named(column: Categorical, rows: Rows) -> Categorical:
 def statistics(groups: Groups, durations: Int64, quantiles: Collection[float] = ()) -> dict[str, Cells]:
     """Returns for each group the columns count, sum, mean, std, min, the quantiles (q05 …) and max of durations in ns.
 
-    The standard deviation is that of a sample (divided by n - 1), 0 for a single duration. Quantiles are interpolated
-    linearly, as numpy does it.
+    The standard deviation is that of a sample (divided by n - 1), 0 for a single duration. Quantiles are as numpy's.
     """
     order = np.lexsort((durations, groups.number))
     ordered, number, count = durations[order], groups.number[order], groups.count()

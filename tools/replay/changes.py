@@ -246,8 +246,7 @@ def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
     """Returns the measured workload with changed durations.
 
     Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured. Raises
-    RequestError for a name or a resource that matches no node, which it may be misspelled to do. A class that the
-    graphs lack changes nothing.
+    RequestError for a name or a resource that matches no node, which it may be misspelled to do. A class may be absent.
     """
     factor, classes = np.ones(len(work)), np.split(work.node_class, work.first_row[1:])
     for change in scale:

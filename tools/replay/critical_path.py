@@ -92,8 +92,7 @@ class Pieces(NamedTuple):
 def pieces_of(replay: Replay) -> Pieces:
     """Returns the pieces of the critical path, which fill the makespan without gap or overlap. O(n + e).
 
-    A node contributes the wait before it, by its reason, and its own time, by its class. A transfer between ranks is a
-    piece of its own.
+    A node contributes the wait before it, by its reason, and its own time, by its class. A transfer has its own piece.
     """
     work, path = replay.work, critical_path(replay)
     is_node = path.row < len(work)

@@ -45,8 +45,7 @@ MEMORY_PASSES = 3
 
 
 class Configuration(NamedTuple):
-    """What a simulation reads besides the graphs; `hops` from rank to rank and `algorithms` of each type of collective
-    are by dimension.
+    """What a simulation reads besides the graphs; `hops` from rank to rank and `algorithms` by type are by dimension.
 
     Adding up in collectives goes through a memory of `memory_gb_s` (10**9 bytes/s). With `peaks`, computation takes the
     time of its work.

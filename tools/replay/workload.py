@@ -123,8 +123,7 @@ class SlotPool(NamedTuple):
 @dataclass(slots=True, repr=False)
 class Workload(SummaryRepr):
     """The n nodes and e dependencies of all ranks; the rows of a rank begin at its `first_row`. It began to record
-    `start_offset_ns` later than the first rank. `source` and `target` are rows of nodes, dependencies are sorted by
-    target.
+    `start_offset_ns` later than the first rank. Dependencies, from `source` to `target`, are sorted by target.
 
     A node starts at least `lag_ns` after the end of each dependency: an activity a launch latency after its launch, a
     gap after others; a wait the latency of a return after what it awaited, the rest of an idle call after the node
