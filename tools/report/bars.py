@@ -117,15 +117,9 @@ class Bars:
         ]
 
 
-class RankOnClock(NamedTuple):
-    """When a rank's first timed node started (ns), and the nodes of the rank on the critical path, in its order."""
-
-    begin_ns: int
-    path: Rows
-
-
-def on_one_clock(replays: Sequence[Replay]) -> list[RankOnClock]:
-    """Returns for each rank its start on the clock aligned by shared communication, and its part of the critical path.
+def on_one_clock(replays: Sequence[Replay]) -> list[tuple[int, Rows]]:
+    """Returns for each rank when its first timed node started (ns), on the clock aligned by shared communication, and
+    its nodes on the critical path, in the order of the path.
 
     The ranks are replayed together.
     """
@@ -137,14 +131,14 @@ def on_one_clock(replays: Sequence[Replay]) -> list[RankOnClock]:
     path = path[path < len(work)]
     rank = work.ranks_of(path)
     return [
-        RankOnClock(int(begin - first.min()), path[rank == number] - int(work.first_row[number]))
+        (int(begin - first.min()), path[rank == number] - int(work.first_row[number]))
         for number, begin in enumerate(first.tolist())
     ]
 
 
-def bars_of(rank: int, replay: Replay, on_clock: RankOnClock, ops: Slices = NO_OPS) -> Bars:
+def bars_of(rank: int, replay: Replay, on_clock: tuple[int, Rows], ops: Slices = NO_OPS) -> Bars:
     """Returns the bars of a rank on the shared clock, in its ops. O(n log n)."""
-    work, graph, begin_ns = replay.work, replay.work.graphs[0], on_clock.begin_ns
+    work, graph, (begin_ns, path) = replay.work, replay.work.graphs[0], on_clock
     timed = np.flatnonzero(work.is_timed)
     spent = np.bincount(work.lane[timed], (work.measured_end_ns - work.measured_start_ns)[timed], len(work.lanes))
     # without threads on which nothing takes time, unless nothing does at all
@@ -157,7 +151,7 @@ def bars_of(rank: int, replay: Replay, on_clock: RankOnClock, ops: Slices = NO_O
     rows = timed[np.lexsort((work.measured_start_ns[timed], position[work.lane[timed]]))]
     lane, start, end = position[work.lane[rows]], work.measured_start_ns[rows], work.measured_end_ns[rows]
     start, end = start + begin_ns, end + begin_ns
-    path = on_clock.path[work.is_timed[on_clock.path]]
+    path = path[work.is_timed[path]]
     slices = _on_lanes(ops, work, lanes, begin_ns)
     # the innermost op around a bar's middle
     middle = start + (end - start) // 2

@@ -15,12 +15,6 @@ from ..view import short_name
 
 Row = dict[str, Any]
 BYTES = "B"
-LARGER_UNITS = {
-    "µs": (("s", 1e6), ("ms", 1e3)),
-    BYTES: (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)),
-    "": (("10^12", 1e12), ("10^9", 1e9)),
-}
-"""The units, with their sizes, in which large values are shown on the page."""
 ARROW = " → "
 IDENTITIES = {
     "rank", "to_rank", "device", "on_device", "stream", "tid", "thread", "node", "op", "correlation", "sequence",
@@ -44,20 +38,6 @@ def heading(name: str, unit: str) -> str:
     """
     label = name.removesuffix("pct").replace("_", " ").strip()
     return f"{label} [{unit}]" if label and unit else label or unit
-
-
-def shown_unit(column: Column) -> tuple[str, float]:
-    """Returns the unit in which the page shows a column, by its largest value, and what to divide by.
-
-    >>> shown_unit(Column("time", "µs", np.array([3.0, 4560.0]))), shown_unit(Column("count", "", np.array([10])))
-    (('ms', 1000.0), ('', 1.0))
-    """
-    if isinstance(column.values, list) or kind(column) == "identity" or not len(column):
-        return column.unit, 1.0
-    largest = np.abs(np.nan_to_num(np.asarray(column.values, np.float64))).max()
-    larger = (item for item in LARGER_UNITS.get(column.unit, ()) if largest >= item[1])
-    unit, size = next(larger, (column.unit, 1.0))
-    return unit, float(size)
 
 
 def kind(column: Column) -> str:
@@ -146,23 +126,20 @@ def embed_tables(tables: Mapping[str, tuple[Table, str]], max_bytes: int = MAX_B
 def _largest_fitting(table: Table, by: str, max_bytes: int) -> bytes:
     # a value and its comma take two bytes at least
     rows = min(len(table), max(max_bytes // (2 * len(table.columns) or 1), FEWEST))
-    shown_in = [*map(shown_unit, table.columns)]
     while True:
         chosen = largest(table, by, rows) if by else table.take(slice(rows))
         of = {"title": table.title, "rows": rows, "of": len(table), "largest": heading(by, "")}
-        json = orjson.dumps(of | {"columns": [*map(_packed, chosen.columns, shown_in)]})
+        json = orjson.dumps(of | {"columns": [*map(_packed, chosen.columns)]})
         if len(json) <= max_bytes or rows <= FEWEST:
             return json
         rows = max(int(0.9 * rows * max_bytes / len(json)), FEWEST)
 
 
-def _packed(column: Column, shown_in: tuple[str, float]) -> dict[str, Any]:
-    """Returns a column with its recorded values, and by what the page divides them: times to the ns, other fractions to
-    six digits, None for unknown numbers, texts as numbers of those that follow.
+def _packed(column: Column) -> dict[str, Any]:
+    """Returns a column with its recorded values: times to the ns, other fractions to six digits, None for unknown
+    numbers, texts as numbers of those that follow.
     """
-    unit, per = shown_in
-    described: dict[str, Any] = {"key": column.name, "heading": heading(column.name, unit), "kind": kind(column)}
-    described |= {"per": per} if per != 1 else {}
+    described = {"key": column.name, "label": heading(column.name, ""), "unit": column.unit, "kind": kind(column)}
     if isinstance(column.values, list):
         number: dict[str, int] = {}
         values = [number.setdefault(text, len(number)) for text in column.values]

@@ -62,30 +62,25 @@ def timeline(
     if not timed:
         return None
     clock = dict(zip(timed, on_one_clock([*timed.values()]), strict=True))
-    length = max(int(item.work.measured_end_ns.max()) + clock[rank].begin_ns for rank, item in timed.items())
+    length = max(int(item.work.measured_end_ns.max()) + clock[rank][0] for rank, item in timed.items())
 
     def bars_of_rank(rank: int) -> Bars:
         return bars_of(rank, timed[rank], clock[rank], ops.get(rank, NO_OPS))
 
     *smaller, last = sorted(timed, key=lambda rank: (len(timed[rank].work), -rank))
-    largest, packed = bars_of_rank(last), dict[int, tuple[PackedRank, int, list[Row]]]()
+    largest = bars_of_rank(last)
     window = window_around_path(largest, bar_count // len(timed))
+    packed: dict[int, tuple[bytes, int, int, int, list[Row]]] = {}
     for rank in (*smaller, last):
         bars = largest if rank == last else bars_of_rank(rank)
         of_rank = pack_rank(bars, length, window, max_bytes // (len(timed) - len(packed)))
-        packed[rank] = of_rank, len(bars), bars.lane_times()
-        max_bytes -= len(of_rank.json)
+        packed[rank] = *of_rank, len(bars), bars.lane_times()
+        max_bytes -= len(of_rank[0])
     ranks = sorted(packed)
-    of_ranks, counts, times = zip(*(packed[rank] for rank in ranks), strict=True)
+    json, single, widths, counts, times = zip(*(packed[rank] for rank in ranks), strict=True)
     meta = orjson.dumps({"length": length, "window": window, "looks": LOOKS, "reasons": REASONS})
-    return Timeline(
-        ranks,
-        sum(counts),
-        sum(item.bars for item in of_ranks),
-        max(item.width_ns for item in of_ranks) / 1000,
-        b'{"meta":%s,"ranks":[%s]}' % (meta, b",".join(item.json for item in of_ranks)),
-        [*chain.from_iterable(times)],
-    )
+    whole = b'{"meta":%s,"ranks":[%s]}' % (meta, b",".join(json))
+    return Timeline(ranks, sum(counts), sum(single), max(widths) / 1000, whole, [*chain.from_iterable(times)])
 
 
 def window_around_path(bars: Bars, bar_count: int) -> tuple[int, int]:
@@ -177,19 +172,10 @@ def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> BarSums:
     return BarSums(width, keys // KINDS, keys % KINDS, time, begun)
 
 
-class PackedRank(NamedTuple):
-    """A rank on the page: its packed columns, the number of single bars, and the length of the stretches over which the
-    others are summed, 0 for none.
-    """
-
-    json: bytes
-    bars: int
-    width_ns: int
-
-
-def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes: int) -> PackedRank:
-    """Returns as many bars as about `max_bytes` bytes hold, of a run of `length_ns`, with all in the window if that
-    leaves half of the bytes.
+def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes: int) -> tuple[bytes, int, int]:
+    """Packs as many bars as about `max_bytes` bytes hold, of a run of `length_ns`, with all in the window if that
+    leaves half of the bytes. Returns the JSON, the number of single bars, and the length (ns) of the stretches over
+    which the others are summed, 0 for none.
     """
     ops = _packed_ops(bars, max_bytes // OPS)
     max_bytes -= len(orjson.dumps(ops))
@@ -207,7 +193,7 @@ def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes:
         packed_bars = _packed_bars(bars, chosen, sums)
         json = orjson.dumps(packed_bars)
         if len(json) <= max_bytes or bar_count <= FEWEST:
-            return PackedRank(orjson.dumps(packed_bars | ops), int(chosen.sum()), sums.width_ns if sums else 0)
+            return orjson.dumps(packed_bars | ops), int(chosen.sum()), sums.width_ns if sums else 0
         # the sums keep their size, and fewer bars compress less well
         share = (max_bytes - max_bytes // SUMS) / (len(json) - (max_bytes // SUMS if sums else 0))
         bar_count = max(min(int(0.97 * bar_count * share), int(chosen.sum()) - 1), FEWEST)

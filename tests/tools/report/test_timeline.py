@@ -124,7 +124,7 @@ def test_ops_around_bars_take_a_part_of_the_room_and_the_longest_go_first() -> N
     name = Categorical.of(["long" if row == 700 else "short" for row in range(count)])
     length = np.where(start == 7000, 9, 5)
     found.ops = Slices(np.zeros(count, np.int64), start, start + length, name, start % 3)
-    rank = json.loads(pack_rank(found, int(found.end_ns.max()), (0, 0), 4000).json)
+    rank = json.loads(pack_rank(found, int(found.end_ns.max()), (0, 0), 4000)[0])
     columns, names = numbers(rank["ops"]["data"], rank["ops"]["columns"])
     assert 50 < len(columns["time"]) < 200 and "long" in json.loads(names)
     assert rank["ops"]["lanes"] == [len(columns["time"]), 0, 0] and rank["ops"]["rows"] == [3, 1, 1]
@@ -306,8 +306,8 @@ def test_told_are_the_window_the_longest_of_each_name_and_then_of_each_lane() ->
 def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, max_bytes: int) -> None:
     found = many_bars(count, seed)
     length = int(found.end_ns.max())
-    made = pack_rank(found, length, (0, 0), max_bytes)
-    rank = json.loads(made.json)
+    packed, singly, width_ns = pack_rank(found, length, (0, 0), max_bytes)
+    rank = json.loads(packed)
     told, sums = read_bars(rank), read_sums(rank)
     spent = Counter[tuple[str, str]]()
     for bar in told:
@@ -319,9 +319,9 @@ def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, 
         expected[found.lanes[lane], LOOKS[look]] += int(time)
     assert spent == expected
     columns, _ = numbers(rank["data"], rank["columns"])
-    assert len(told) == made.bars == sum(told for _, told, _ in rank["lanes"])
+    assert len(told) == singly == sum(told for _, told, _ in rank["lanes"])
     assert len(told) + sum(columns.get("begun", [])) == count
-    assert (made.width_ns > 0) == (len(told) < count)
+    assert (width_ns > 0) == (len(told) < count)
     original = {int(node): row for row, node in enumerate(found.node)}
     for bar in told:
         row = original[bar["node"]]
@@ -331,9 +331,9 @@ def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, 
 @pytest.mark.parametrize("max_bytes", [30_000, 60_000, 200_000])
 def test_a_rank_takes_no_more_room_than_it_has_and_makes_use_of_it(max_bytes: int) -> None:
     found = many_bars(100_000)
-    made = pack_rank(found, int(found.end_ns.max()), (0, 1000), max_bytes)
-    assert 0.6 * max_bytes < len(made.json) <= max_bytes
-    assert made.bars < 100_000
+    packed, singly, _ = pack_rank(found, int(found.end_ns.max()), (0, 1000), max_bytes)
+    assert 0.6 * max_bytes < len(packed) <= max_bytes
+    assert singly < 100_000
 
 
 def test_small_ranks_are_shown_whole_and_leave_their_bytes_to_the_large_ones() -> None:
@@ -369,7 +369,7 @@ def test_arrows_lead_between_told_bars() -> None:
         call = g.host("call", 100 * number, 10 + number % 50)
         g.activity("kernel", 100 * number + 60, 5 + number % 30, after=[(call, LAUNCH)])
     found = bars(g.build())
-    rank = json.loads(pack_rank(found, int(found.end_ns.max()), (0, 0), 6000).json)
+    rank = json.loads(pack_rank(found, int(found.end_ns.max()), (0, 0), 6000)[0])
     columns, _ = numbers(rank["data"], rank["columns"])
     told = read_bars(rank)
     targets = np.cumsum(columns["target"]).tolist()
@@ -409,7 +409,7 @@ def test_bars_lie_in_the_ops_that_called_theirs() -> None:
     ))  # fmt: skip
     played = replay(g.build())
     ops = host_ops(SimpleNamespace(thread=thread, start=start, end=end, name=names))  # type: ignore[arg-type]
-    found = bars_of(0, played, on_one_clock([played])[0]._replace(begin_ns=500), ops)
+    found = bars_of(0, played, (500, on_one_clock([played])[0][1]), ops)
     rows = {(found.name[row], int(found.row[row])) for row in range(len(found))}
     assert rows == {("outer", 1), ("inner", 2), ("leaf", 1), ("kernel", 0)}
     around = zip(found.ops.start_ns.tolist(), found.ops.end_ns.tolist(), found.ops.row.tolist(), strict=True)

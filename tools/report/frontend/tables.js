@@ -10,10 +10,16 @@ const formats = {
 };
 const timeline = { shows: () => false, chosen: "", choose: () => {}, select: () => {} }; // until it is drawn
 
+// the units, with their sizes, in which large values are shown
+const LARGER = { µs: [["s", 1e6], ["ms", 1e3]], B: [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]], "": [["10^12", 1e12], ["10^9", 1e9]] };
+
 class Column {
-  constructor({ key, kind, values, texts, per }) {
+  constructor({ key, label, unit, kind, values, texts }) {
     Object.assign(this, { key, values, texts: texts?.map((text) => [text].flat()) });
-    this.format = per ? (value) => formats.exact(value / per) : formats[kind];
+    const most = texts || kind === "identity" ? 0 : values.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0);
+    const [shown, size] = LARGER[unit]?.find((larger) => most >= larger[1]) ?? [unit, 1];
+    this.heading = label && shown ? `${label} [${shown}]` : label || shown;
+    this.format = size === 1 ? formats[kind] : (value) => formats.exact(value / size);
   }
 
   shown(row) {
@@ -37,12 +43,12 @@ class Grid {
     const button = (className, textContent, more) => made("button", { className, textContent, ...more });
     const input = made("input", { type: "search", placeholder: "filter", ariaLabel: `Filter ${title}`, hidden: rows <= FEW }), body = made("tbody");
     const more = button("all", "show all", { hidden: true }), csv = button("csv", "CSV", { title: "save the rows as a file of comma-separated values" });
-    const headings = table.columns.map(({ heading, texts }) => made("th", { className: texts ? "" : "number" }, made("button", heading)));
+    const columns = table.columns.map((column) => new Column(column)), headings = columns.map(({ heading, texts }) => made("th", { className: texts ? "" : "number" }, made("button", heading)));
     const status = made("span", { className: "count", role: "status" }), scroll = { className: "scroll", role: "region", tabIndex: 0, ariaLabel: title };
     details.append(made("summary", {}, `${title} `, made("small", rows < of ? `${part}; --csv writes all` : `${all} row${of === 1 ? "" : "s"}`)),
       made("div", { className: "tools" }, input, " ", csv, " ", more, " ", status),
       made("div", scroll, made("table", {}, made("thead", {}, made("tr", {}, ...headings)), body)));
-    Object.assign(this, { details, body, input, more, status, headings, most: FIRST, columns: table.columns.map((column) => new Column(column)) });
+    Object.assign(this, { details, body, input, more, status, headings, most: FIRST, columns });
     this.rank = this.columns.find((column) => column.key === "rank");
     this.named = this.columns.filter((column) => NAMES.includes(column.key));
     this.order = Array.from({ length: rows }, (_, row) => row);
