@@ -176,7 +176,7 @@ LARGEST_RATIO = {GZIP_MAGIC: 200, ZSTD_MAGIC: 500}
 twice that.
 """
 LEAST_SUSPECT = 1 << 28
-ITEMS_AT_ONCE = 4096
+ITEMS_AT_ONCE = 512
 MAX_SIZE = "EXECGRAPH_MAX_SIZE"
 """The environment variable with the most bytes that a file may decompress to, as all processes of a command have it."""
 SIZE = re.compile(r"(\d{1,18})([KMGT]?)B?", re.IGNORECASE)

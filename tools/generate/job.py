@@ -5,10 +5,9 @@ only its instructions, which are made anew on each call.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, tee
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from .machine import DEFAULT, Machine
@@ -133,5 +132,16 @@ class Job:
 
     def instructions(self, rank: int) -> list[Iterator[Instruction]]:
         """Yields the instructions of each thread of a rank; a step is made when the first of them needs it."""
-        copies = enumerate(tee(self.program(rank), len(self.threads)))
-        return [chain.from_iterable(map(itemgetter(thread), steps)) for thread, steps in copies]
+        steps = self.program(rank)
+        waiting: list[deque[Sequence[Instruction]]] = [deque() for _ in self.threads]
+
+        def of_thread(pending: deque[Sequence[Instruction]]) -> Iterator[Instruction]:
+            while True:
+                if not pending:
+                    for parts, part in zip(waiting, next(steps, ()), strict=False):
+                        parts.append(part)
+                if not pending:
+                    return
+                yield from pending.popleft()
+
+        return [of_thread(pending) for pending in waiting]
