@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 from execgraph.tools.commands import execgraph
 from support.folders import DATA
-from support.pages import PAGES
+from support.reports import PAGES
 
 SAMPLE = DATA / "training"
 DEVICE, HOST = SAMPLE / "device_rank0.json.gz", SAMPLE / "host_rank0.json.gz"

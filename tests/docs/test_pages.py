@@ -28,8 +28,7 @@ from execgraph.tools.job.build_report import HEADINGS as BUILT
 from execgraph.tools.job.diagnosis import HEADINGS as DIAGNOSED
 from execgraph.tools.replay import describe, replay_ranks, summarise
 from support.folders import DATA, ROOT, TESTS
-from support.pages import PAGES, PROMPT, agrees, blocks, examples, run
-from support.reports import run as run_report
+from support.reports import PAGES, PROMPT, agrees, blocks, examples, run as run_report, run_example
 
 SAMPLES = TESTS
 RUN = ("console", "sh", "python")
@@ -77,7 +76,7 @@ def test_what_the_page_tells_to_run_prints_what_it_says(
         if block.language == "python":
             exec(block.text, names)
         for example in examples(block):
-            printed = run(example, capsys)
+            printed = run_example(example, capsys)
             if example.printed is not None and not agrees(printed, example.printed):
                 assert printed == example.printed, example.command
 

@@ -26,7 +26,7 @@ from execgraph.tools.commands.execgraph import COMMANDS
 from support.environments import Environment, Environments
 from support.folders import DATA, ROOT
 from support.lower_bounds import PROJECT, lower_bounds
-from support.pages import PAGES
+from support.reports import PAGES
 
 CLONE = PROJECT.parent
 TRAINING = DATA / "training"

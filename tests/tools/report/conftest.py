@@ -10,8 +10,7 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import write_linked
-from support.pages import BROWSER, FEW, opened, written
-from support.reports import small_run
+from support.reports import BROWSER, FEW, opened, small_run, written
 
 
 @pytest.fixture

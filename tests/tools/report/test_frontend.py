@@ -15,7 +15,7 @@ from execgraph.tools.report import ReportRequest, find_sources, read_ranks, rend
 from execgraph.tools.view import draw_lanes
 from support.builder.timeline import TraceBuilder
 from support.graphs import GraphBuilder
-from support.pages import FEW, LAPTOP, PHONE, cells, needs_browser, opened, place_on, shown, told_at, written
+from support.reports import FEW, LAPTOP, PHONE, cells, needs_browser, opened, place_on, shown, told_at, written
 
 pytestmark = needs_browser
 
