@@ -16,7 +16,7 @@ together.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from enum import StrEnum
+from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ LAST_LINK = 99
 """A nic is eight bits in GOAL, and each link has two."""
 
 
-class Algorithm(StrEnum):
+class Algorithm(str, Enum):
     """How a collective or message is done, in the words of the report."""
 
     ALL_REDUCE_RING = "all-reduce by ring"
@@ -47,6 +47,7 @@ class Algorithm(StrEnum):
     BARRIER = "barrier by dissemination"
     MESSAGE = "message"
     AWAITED_MESSAGE = "message when its receiver is ready"
+    __str__ = str.__str__
 
     @property
     def is_message(self) -> bool:

@@ -6,7 +6,7 @@ written by this project has ids 1 … n in topological order; a graph from elsew
 
 import os
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +63,7 @@ class ConvertReport:
     dropped: Counts = field(default_factory=Counts)
 
 
-class Change(StrEnum):
+class Change(str, Enum):
     """What is counted of a graph that was made for a target; µs where the words say so."""
 
     REMOVED = "removed"
@@ -84,6 +84,7 @@ class Change(StrEnum):
     SHRUNK = "collectives that ran beside others, given the bytes of the time they had alone"
     HIDDEN = "collectives that ran beside others, given the time they had alone, which is less than their latency"
     WITHOUT_PARTNER = "communications without a partner, as computation"
+    __str__ = str.__str__
 
 
 @dataclass(slots=True)

@@ -155,7 +155,7 @@ def _in_script(json: bytes) -> str:
 def _text(name: str) -> str:
     from importlib.resources import files  # of which only the page has a need
 
-    return files(__package__).joinpath("frontend", name).read_text("utf-8")
+    return (files(__package__) / "frontend" / name).read_text("utf-8")
 
 
 def drawing_library() -> str:
