@@ -109,8 +109,8 @@ class Launch:
 
 def record_event(event: int, stream: int, ns: int, thread: Thread) -> bool:
     """Lets the event stand for everything enqueued on the stream so far."""
-    row, pending = thread.call("cudaEventRecord", ns), thread.process.streams[stream].pending()
-    thread.process.events[event] = RecordedEvent(pending, stream, row)
+    row = thread.call("cudaEventRecord", ns)
+    thread.process.events[event] = RecordedEvent(thread.process.streams[stream].pending(), stream, row)
     return True
 
 

@@ -150,10 +150,10 @@ def _pipelined(process: Process, stages: int) -> Iterator[None]:
             x = y = process.tensor(f"input {micro}", size.tokens // MICRO_BATCHES or 1, size.hidden)
             if stage > 0:
                 before.receive(main, x, rank - 1).wait(main)
-            is_reduced = buckets is not None and micro == MICRO_BATCHES - 1
+            reducing = buckets if micro == MICRO_BATCHES - 1 else None
             for index, layer in enumerate(layers):
-                hook, result = buckets.layer(index) if buckets and is_reduced else None, f"layers.{layer} of {micro}"
-                y = linear(process, f"layers.{layer}", y, size.hidden, hook, result)
+                hook = reducing.layer(index) if reducing else None
+                y = linear(process, f"layers.{layer}", y, size.hidden, hook, result=f"layers.{layer} of {micro}")
                 y = relu(process, f"relu {layer} of {micro}", y)
             if is_last:
                 y = mse_loss(process, y, process.tensor("target", *y.shape))
@@ -253,7 +253,8 @@ def _mixture(
             dispatched = exchange(process, communicator, f"dispatch {layer}", x, there)
             hook = of_shared.layer(layer) if of_shared else None
             shared = linear(process, f"shared.{layer}", x, size.hidden, hook)
-            received, hook = dispatched(), of_experts.layer(layer) if of_experts else None
+            received = dispatched()
+            hook = of_experts.layer(layer) if of_experts else None
             expert = linear(process, f"experts.{layer}", received, size.hidden, hook)
             combined = exchange(process, communicator, f"combine {layer}", expert, back)
             shared = relu(process, f"shared relu {layer}", shared)

@@ -279,7 +279,8 @@ class Shards:
     """
 
     def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]]) -> None:
-        self._communicator, process, ranks = communicator, communicator.process, len(communicator.group.ranks)
+        self._communicator = communicator
+        process, ranks = communicator.process, len(communicator.group.ranks)
         self.units: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for layer, (inputs, outputs) in enumerate(shapes):
             shard_size = -(-(inputs + 1) * outputs // ranks)

@@ -127,9 +127,10 @@ class _Scene:
     def bars(self, outlined: int | None) -> Iterator[str]:
         """Yields the nodes, named as far as the name fits in."""
         for row in self.drawn:
-            name, number, lane, begin = self.graph.name[row], self.graph.id[row], self.lane[row], self.start[row]
-            lasts = self.end[row] - begin
-            x, y, width = self.x(begin), self.middle[lane] - BAR / 2, max(lasts * self.scale, THINNEST)
+            name, number, lane = self.graph.name[row], self.graph.id[row], self.lane[row]
+            begin, lasts = self.start[row], self.end[row] - self.start[row]
+            x, y = self.x(begin), self.middle[lane] - BAR / 2
+            width = max(lasts * self.scale, THINNEST)
             look = self.look[row]
             node = f"{look}, node {number}, {self.names[lane]}"
             title = f"<title>{xml_text(name)}\n{node}\n{begin:,.3f} µs + {lasts:,.3f} µs</title>"

@@ -314,7 +314,8 @@ def write_view(graph: ExecutionGraph, seen: View, path: str) -> None:
             lanes = draw_lanes(seen.graph, seen.origin_ns, selection.centre, selection.time_us)
             stream.write(lanes.encode("utf-8", "replace"))
         elif picture == FLOW:
-            rank, path_ns = graph.number("rank", -1), path_times(replay(graph))[graph.rows_of(seen.graph.id)]
+            path_ns = path_times(replay(graph))[graph.rows_of(seen.graph.id)]
+            rank = graph.number("rank", -1)
             title = [f"rank {rank}" if rank >= 0 else "Execution graph"]
             title += [f"step {selection.step}"] if selection.step is not None else []
             title += [f"module {selection.module}"] if selection.module else []
