@@ -213,17 +213,21 @@ def device_waits(linked: LinkedTrace) -> set[tuple[str, str]]:
     return {(name[source], name[target]) for source, target in rows if source >= 0}
 
 
-def test_handoffs_across_a_border_are_counted() -> None:
+def called_backward(behind: float) -> TraceBuilder:
+    """A thread of its own runs the backward pass, from 15 to 65 µs, and the caller goes on for a while behind it."""
     t = TraceBuilder()
-    backward = {"seq_id": 5, "fw_thread": 1}
     t.leaf("aten::mm", 10, seq_id=5)
     with t.annotation("## backward ##"):
         t.work(5)
-        with t.thread(9), t.op("autograd::engine::evaluate_function: MmBackward0", **backward):
+        with t.thread(9), t.op("autograd::engine::evaluate_function: MmBackward0", seq_id=5, fw_thread=1):
             t.work(50)
         t.join_thread(9)
-        t.work(5)
-    pair = read_pair(t)
+        t.work(behind)
+    return t
+
+
+def test_handoffs_across_a_border_are_counted() -> None:
+    pair = read_pair(called_backward(behind=5))
     assert len(link(*pair).handoffs.source_time) == 2
     for clock, lost in (((0, 30), 1), ((30, 70), 0), ((0, 12), 0), ((20, 60), 1)):
         linked = part(pair, clock=clock)
@@ -243,14 +247,7 @@ def test_collectives_keep_their_place_in_the_run() -> None:
 
 
 def test_a_handoff_at_a_border_is_lost_to_both_parts() -> None:
-    t = TraceBuilder()
-    backward = {"seq_id": 5, "fw_thread": 1}
-    t.leaf("aten::mm", 10, seq_id=5)
-    with t.annotation("## backward ##"):
-        t.work(5)
-        with t.thread(9), t.op("autograd::engine::evaluate_function: MmBackward0", **backward):
-            t.work(50)
-        t.join_thread(9)
+    t = called_backward(behind=0)
     t.leaf("aten::add", 10)
     pair = read_pair(t)
     assert ((link(*pair).handoffs.source_time - t.origin_ns) / 1000).tolist() == [15, 65]

@@ -278,24 +278,8 @@ def attribute(node: Node, name: str) -> AttributeProto:
     return found
 
 
-def negative_duration(node: Node) -> None:
-    attribute(node, "duration_ns").int64_val = -5_000
-
-
-def duration_as_text(node: Node) -> None:
-    attribute(node, "duration_ns").string_val = "5000"
-
-
-def attribute_twice(node: Node) -> None:
-    node.attr.add(name="duration_ns", int64_val=77)
-
-
 def dangling_caller(node: Node) -> None:
     node.ctrl_deps[:] = [999_999]
-
-
-def no_collective(node: Node) -> None:
-    node.attr.add(name="comm_type", int64_val=99)
 
 
 class GraphLie(NamedTuple):
@@ -306,10 +290,10 @@ class GraphLie(NamedTuple):
 
 
 GRAPHS = (
-    GraphLie("durations below 0", negative_duration),
-    GraphLie("durations that are texts", duration_as_text),
-    GraphLie("attributes that are given twice", attribute_twice),
-    GraphLie("a `comm_type` that is none", no_collective),
+    GraphLie("durations below 0", lambda node: setattr(attribute(node, "duration_ns"), "int64_val", -5_000)),
+    GraphLie("durations that are texts", lambda node: setattr(attribute(node, "duration_ns"), "string_val", "5000")),
+    GraphLie("attributes that are given twice", lambda node: node.attr.add(name="duration_ns", int64_val=77)),
+    GraphLie("a `comm_type` that is none", lambda node: node.attr.add(name="comm_type", int64_val=99)),
     GraphLie("`ctrl_deps` on nodes that are not there", dangling_caller),
 )
 

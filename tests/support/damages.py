@@ -109,24 +109,13 @@ def noise(size: int) -> bytes:
     return random.Random(1).randbytes(size)
 
 
-def events_as_list(text: bytes) -> bytes:
-    return json.dumps(json.loads(text)["traceEvents"]).encode()
-
-
 def everything_twice(text: bytes) -> bytes:
     document = json.loads(text)
     document["traceEvents"] *= 2
     return json.dumps(document).encode()
 
 
-def numbers_as_text(text: bytes) -> bytes:
-    return re.sub(rb'("(?:pid|tid|ts|dur|External id|Record function id|Ev Idx)": )([\d.]+)', rb'\1"\2"', text)
-
-
-def negative_ids(text: bytes) -> bytes:
-    return re.sub(rb'("(?:id|ctrl_deps)": )(\d+)', rb"\1-\2", text)
-
-
+NUMBER = rb'("(?:pid|tid|ts|dur|External id|Record function id|Ev Idx)": )([\d.]+)'
 NESTED = b"[" * 100_000 + b"]" * 100_000
 GZIP_AGAIN = packed(lambda text: gzip.compress(text, mtime=0))
 
@@ -176,7 +165,7 @@ DAMAGES = (
     Damage(DEVICE, "a time of 5000 digits", put(TIME, b'"ts": ' + b"9" * 5000), "some"),
     Damage(DEVICE, "a duration of 1e17 µs", put(b'"dur": 94.961', b'"dur": 1e17'), "some"),
     Damage(DEVICE, "Python's True and None", put(b'"Ev Idx": 1\n', b'"Ev Idx": 1, "a": True, "b": None\n'), "none"),
-    Damage(DEVICE, "numbers as texts", numbers_as_text),
+    Damage(DEVICE, "numbers as texts", lambda text: re.sub(NUMBER, rb'\1"\2"', text)),
     # commas and missing things
     Damage(DEVICE, "a comma after the last event", put(b"  }\n  ],", b"  },\n  ],")),
     Damage(DEVICE, "two commas between events", before(EVENT, b",\n")),
@@ -193,10 +182,10 @@ DAMAGES = (
     Damage(DEVICE, "every event twice", everything_twice),
     Damage(DEVICE, "a category nobody knows", put(b'"cat": "cpu_op"', b'"cat": "sorcery"'), "some"),
     Damage(DEVICE, "an event in two rows, begin and end", put(b'"ph": "X",\n    "cat": "cpu_op"', b'"ph": "B", "cat": "cpu_op"'), "some"),
-    Damage(DEVICE, "a bare list of events", events_as_list),
+    Damage(DEVICE, "a bare list of events", lambda text: json.dumps(json.loads(text)["traceEvents"]).encode()),
     Damage(HOST, "a node without an id", put(b'"id": 5, ', b""), "some"),
     Damage(HOST, "two nodes of one id", put(b'"id": 8,', b'"id": 5,')),
-    Damage(HOST, "negative ids", negative_ids),
+    Damage(HOST, "negative ids", lambda text: re.sub(rb'("(?:id|ctrl_deps)": )(\d+)', rb"\1-\2", text)),
     Damage(HOST, "parents in a circle", put(b'"ctrl_deps": 1,', b'"ctrl_deps": 5,')),
     Damage(HOST, "inputs that are no lists", put(b'"inputs": {"values": [[4,16,32]', b'"inputs": 7, "x": {"values": [[4,16,32]')),
     Damage(HOST, "a schema of the future", put(b"1.1.1-chakra.0.0.4", b"2.0.0-chakra.9")),
