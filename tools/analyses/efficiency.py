@@ -43,33 +43,26 @@ LOW_PCT = 60.0
 """A product that reaches more than this share of the best one of its format can hardly be made faster by its shape."""
 
 
-class _Kind(NamedTuple):
-    """Ops that multiply matrices, and what makes the shapes that use little of a device faster."""
-
-    words: str
-    ops: re.Pattern[str]
-    advice: str
-
-
 KINDS = (
-    _Kind(
+    (
         "matrix products",
         re.compile(r"aten::_?(addmm|mm|bmm|baddbmm|linear|matmul|scaled_mm)"),
         "Make dimensions multiples of 8 (fp16, bf16) or 16, join small products into batched or larger ones, use a larger batch",
     ),
-    _Kind(
+    (
         "convolutions",
         re.compile(r"aten::_?(conv|cudnn_conv|miopen_conv)"),
         "Use memory_format=torch.channels_last, channels that are multiples of 8, torch.backends.cudnn.benchmark = True, or a "
         "larger batch",
     ),
-    _Kind(
+    (
         "attention",
         re.compile(r"aten::_?.*attention"),
         "Compare the kernels that torch.nn.attention.sdpa_kernel chooses from, use fp16 or bf16, heads of 64 or 128, or a larger "
         "batch",
     ),
 )
+"""Ops that multiply matrices: their name, which these are, and what makes shapes that use little of a device faster."""
 ATTENTION = len(KINDS) - 1
 
 
@@ -332,7 +325,7 @@ def _low_use(job: Job, products: _Products) -> Iterator[Finding]:
     for rows in groupby(kind[groups.first], element[groups.first]).rows():
         best[rows] = use[rows].max()
     is_low: Bool = 100 * use < LOW_PCT * best
-    for number, words in enumerate(KINDS):
+    for number, (words, _, advice) in enumerate(KINDS):
         low = np.flatnonzero(is_low & (kind[groups.first] == number))
         if not len(low):
             continue
@@ -345,10 +338,10 @@ def _low_use(job: Job, products: _Products) -> Iterator[Finding]:
             share = f"{100 * use[group]:.0f} % of the peak, {time_text(1e6 * time[group])}"
             facts.append(f"{op[row]}{tensors} with {8 * element[row]}-bit numbers at {share}")
         yield Finding(
-            f"Some shapes of {words.words} use little of the device",
+            f"Some shapes of {words} use little of the device",
             job.gain(factor),
             [*facts, f"the best shape reaches {min(100 * best[low].max(), 100):.0f} %"],
-            words.advice,
+            advice,
             "efficiency",
             "Shapes that fit the device",
         )
@@ -356,4 +349,4 @@ def _low_use(job: Job, products: _Products) -> Iterator[Finding]:
 
 def _kinds(ops: Categorical) -> Int64:
     """Returns the position of each op in KINDS, -1 for others."""
-    return ops.numbers(lambda op: next((n for n, kind in enumerate(KINDS) if kind.ops.match(op)), -1), without=-1)
+    return ops.numbers(lambda op: next((n for n, (_, ops, _) in enumerate(KINDS) if ops.match(op)), -1), without=-1)

@@ -67,20 +67,13 @@ def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
     return of_all if of_all.us < ADD_UP * sum(gain.us for gain in gains) else None
 
 
-class _Words(NamedTuple):
-    """How a verdict names what limits a run, what would be faster, and what is left."""
-
-    limits: str
-    faster: str
-    rest: str
-
-
 WORDS = {
-    NodeClass.HOST: _Words("The CPU limits the run", "A CPU", "work of the CPU"),
-    NodeClass.COMPUTATION: _Words("Computation limits the run", "Kernels", "computation"),
-    NodeClass.COMMUNICATION: _Words("Communication limits the run", "Communication", "communication"),
-    NodeClass.MEMORY: _Words("Copies limit the run", "Copies", "copies"),
+    NodeClass.HOST: ("The CPU limits the run", "A CPU", "work of the CPU"),
+    NodeClass.COMPUTATION: ("Computation limits the run", "Kernels", "computation"),
+    NodeClass.COMMUNICATION: ("Communication limits the run", "Communication", "communication"),
+    NodeClass.MEMORY: ("Copies limit the run", "Copies", "copies"),
 }
+"""How a verdict names what limits a run, what would be faster, and what is left."""
 
 
 class Verdict(NamedTuple):
@@ -113,13 +106,13 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         if (explained_us := path_us - job.unexplained_us) > 0:
             lead = "the rest of " if explained_us < 0.99 * path_us else ""
             busy = f"; devices are busy for {job.busy_pct:.0f} % of the run" if job.rows("temporal_breakdown") else ""
-            share = f"{100 * on_path[largest] / explained_us:.0f} % is {WORDS[largest].rest}"
+            share = f"{100 * on_path[largest] / explained_us:.0f} % is {WORDS[largest][2]}"
             rest = f" Of {lead}the critical path, {share}{busy}."
         said = f"What limits the run cannot be told: {'; '.join(doubts)}.{rest}{uncertain}"
     else:
         said = f"{_head(job, limit, gain, 100 * on_path[limit] / job.length_us)}. "
         if best is None or best.gain is None:
-            said += f"{WORDS[limit].faster} twice as fast would save {gain.share} ({gain.time})."
+            said += f"{WORDS[limit][1]} twice as fast would save {gain.share} ({gain.time})."
         else:
             saves = f"{best.remedy} would save {best.gain.share} ({best.gain.time})"
             said += f"{best.title}: {best.facts[0]}. {saves}."
@@ -145,8 +138,8 @@ def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
         devices = f"{word}{'s wait' if len(job.rows('temporal_breakdown')) > 1 else ' waits'}"
         return f"The {devices} for the CPU: idle {100 - job.busy_pct:.0f} % of the time"
     if path_pct < MOST_OF_PATH:
-        return f"{WORDS[limit].limits} most: twice as fast, it would make the run {gain.pct:.0f} % shorter"
-    return f"{WORDS[limit].limits}: {path_pct:.0f} % of the critical path"
+        return f"{WORDS[limit][0]} most: twice as fast, it would make the run {gain.pct:.0f} % shorter"
+    return f"{WORDS[limit][0]}: {path_pct:.0f} % of the critical path"
 
 
 def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:

@@ -16,7 +16,6 @@ from ...schema.columns import (
     ABSENT,
     Bool,
     Categorical,
-    Groups,
     Int64,
     Intervals,
     Rows,
@@ -40,37 +39,28 @@ PHASES = ("for_device", "data_loading", "optimizer", "forward", "backward", "for
 Keys = Mapping[str, Categorical | Int64]
 
 
-class OpKinds(NamedTuple):
-    """Ops by kind, equal in all `keys`: their rows and groups, and which lie in no other op of their kind."""
+class OpKinds:
+    """Ops by kind, equal in all `keys`, which are columns over all ops: the `groups` of these rows, and their keys."""
 
-    keys: Keys
-    row: Rows
-    groups: Groups
-    outermost: Bool
-
-    @staticmethod
-    def from_keys(rank: RankTrace, row: Rows, keys: Keys) -> "OpKinds":
-        """Returns the kinds of these ops; keys are columns over all ops."""
+    def __init__(self, rank: RankTrace, row: Rows, keys: Keys) -> None:
         numbers = (key.codes if isinstance(key, Categorical) else key for key in keys.values())
         kind = group_ids(*(column.astype(np.int64) for column in numbers))
-        return OpKinds(keys, row, groupby(kind[row]), rank.tree.is_outermost(kind)[row])
-
-    def largest_first(self, values: Int64) -> "OpKinds":
-        """Returns the kinds in the order of their values, the largest first."""
-        return self._replace(groups=self.groups.largest_first(values))
+        self._keys, self._row, self._outermost = keys, row, rank.tree.is_outermost(kind)[row]
+        self.groups = groupby(kind[row])
 
     def sum(self, values: Int64) -> Int64:
         """Returns the sum of a column of ops by kind."""
-        return self.groups.sum(values[self.row])
+        return self.groups.sum(values[self._row])
 
     def sum_once(self, values: Int64) -> Int64:
         """Returns the sum by kind of values that include called ops: ops within an op of their kind do not add."""
-        return self.groups.sum(np.where(self.outermost, values[self.row], 0))
+        return self.groups.sum(np.where(self._outermost, values[self._row], 0))
 
-    def key_columns(self) -> Columns:
-        """Returns the keys of each kind."""
-        row = self.row[self.groups.first]
-        return {name: key.take(row) if isinstance(key, Categorical) else key[row] for name, key in self.keys.items()}
+    def largest_first(self, values: Int64) -> Columns:
+        """Puts the kinds in the order of their values, the largest first, and returns the keys of each."""
+        self.groups = self.groups.largest_first(values)
+        row = self._row[self.groups.first]
+        return {name: key.take(row) if isinstance(key, Categorical) else key[row] for name, key in self._keys.items()}
 
 
 class OpDeviceTime(NamedTuple):
@@ -98,10 +88,9 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
 
     def by(name: str, title: str, keys: Keys) -> Table:
-        kinds = OpKinds.from_keys(rank, rows, keys)
-        kinds = kinds.largest_first(kinds.sum_once(times.subtree))
+        kinds = OpKinds(rank, rows, keys)
         columns: Columns = {
-            **kinds.key_columns(),
+            **kinds.largest_first(kinds.sum_once(times.subtree)),
             "ops": kinds.groups.count(),
             "self": us(kinds.sum(times.self_time)),
             "subtree": us(kinds.sum_once(times.subtree)),
@@ -131,14 +120,13 @@ def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
     ops = rank.linked.ops
 
     def by(name: str, title: str, keys: Keys, *details: Table) -> Table:
-        kinds = OpKinds.from_keys(rank, rank.timed_ops, keys)
-        kinds = kinds.largest_first(kinds.sum(ops.exclusive))
+        kinds = OpKinds(rank, rank.timed_ops, keys)
         columns: Columns = {
-            **kinds.key_columns(),
+            **kinds.largest_first(kinds.sum(ops.exclusive)),
             "count": kinds.groups.count(),
             "total": us(kinds.sum_once(ops.end - ops.start)),
             "self": us(kinds.sum(ops.exclusive)),
-            "mean": us(kinds.groups.mean((ops.end - ops.start)[kinds.row])),
+            "mean": us(kinds.groups.mean((ops.end - ops.start)[rank.timed_ops])),
         }
         return tabulate(name, f"Host time per op name and {title}", columns, "", *details, empty=NO_OPS)
 

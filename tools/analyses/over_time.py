@@ -60,19 +60,19 @@ class Counter(NamedTuple):
 @per_rank
 def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
     """Returns the counters as series and in short."""
-    of_rank, copies = counters_of(rank, options.queue_limit), _copies(rank)
+    of_rank, (copied, _, unknown, short) = counters_of(rank, options.queue_limit), _copies(rank)
     series, length = [counter.series for counter in of_rank], ints(len(counter.series.time) for counter in of_rank)
     row, names = np.repeat(np.arange(len(of_rank)), length), [counter.name for counter in of_rank]
     device, stream = (ints(getattr(counter, name) for counter in of_rank) for name in ("device", "stream"))
     resolution_us, notes = rank.linked.info.machine.resolution_ns / 1000, list[str]()
-    count = len(copies.row) + copies.unknown + copies.short
+    count = len(copied) + unknown + short
     if not of_rank:
         notes = [NO_COUNTERS]
-    if of_rank and copies.unknown:
-        notes.append(f"{copies.unknown} of {count} copies have no bytes or no length and are in no bandwidth")
-    if of_rank and copies.short:
+    if of_rank and unknown:
+        notes.append(f"{unknown} of {count} copies have no bytes or no length and are in no bandwidth")
+    if of_rank and short:
         notes.append(
-            f"{copies.short} of {count} copies have no recorded bandwidth and are in none, as they last less than "
+            f"{short} of {count} copies have no recorded bandwidth and are in none, as they last less than "
             f"{KNOWN_LENGTH * resolution_us:g} µs: times known to {resolution_us:g} µs are too coarse to say how fast these are"
         )
     columns: Columns = {
@@ -102,7 +102,7 @@ def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
 
 def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
     """Returns the queue length of each stream with launches, and the bandwidth of each kind of copy of known size."""
-    activities, streams, copies = rank.linked.activities, streams_of(rank.linked.activities), _copies(rank)
+    activities, streams, (copied, speed, *_) = rank.linked.activities, streams_of(rank.linked.activities), _copies(rank)
     row = np.flatnonzero(activities.call_row >= 0)
     row = row[np.argsort(activities.start[row], kind="stable")]
     first = row[groupby(activities.call_row[row], streams.number[row]).first]
@@ -119,32 +119,24 @@ def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
         )
         for stream, rows in rows_of_each(streams.number[first]).items()
     ]
-    device = activities.device[copies.row]
-    kind = Categorical(activities.name.codes[copies.row], [*map(copy_kind, activities.name.table)])
-    groups, ran = groupby(device, kind.numbers(sorted(set(kind.table)).index)), rank.intervals.take(copies.row)
+    device = activities.device[copied]
+    kind = Categorical(activities.name.codes[copied], [*map(copy_kind, activities.name.table)])
+    groups, ran = groupby(device, kind.numbers(sorted(set(kind.table)).index)), rank.intervals.take(copied)
     return queues + [
-        Counter(int(device[rows[0]]), kind[rows[0]], ALL_STREAMS, running_sum(ran.take(rows), copies.speed[rows]), None)
+        Counter(int(device[rows[0]]), kind[rows[0]], ALL_STREAMS, running_sum(ran.take(rows), speed[rows]), None)
         for rows in groups.rows()
     ]
 
 
-class _Copies(NamedTuple):
-    """The copies and sets whose bandwidth (GB/s) is known, and how many lack bytes or are too short."""
-
-    row: Rows
-    speed: Floats
-    unknown: int
-    short: int
-
-
-def _copies(rank: RankTrace) -> _Copies:
+def _copies(rank: RankTrace) -> tuple[Rows, Floats, int, int]:
+    """Returns the copies and sets whose bandwidth (GB/s) is known, and how many lack bytes or are too short."""
     activities = rank.linked.activities
     row = np.flatnonzero(rank.classes == ActivityClass.MEMORY)
     length, size, recorded = rank.durations[row], activities.size[row], activities.bandwidth[row]
     has_bandwidth = (length > 0) & ((size >= 0) | (recorded > 0))
     is_known = has_bandwidth & ((recorded > 0) | (length >= KNOWN_LENGTH * rank.linked.info.machine.resolution_ns))
     speed = np.where(recorded > 0, recorded / GIGA, size / np.maximum(length, 1))
-    return _Copies(row[is_known], speed[is_known], int((~has_bandwidth).sum()), int((has_bandwidth & ~is_known).sum()))
+    return row[is_known], speed[is_known], int((~has_bandwidth).sum()), int((has_bandwidth & ~is_known).sum())
 
 
 def copy_kind(name: str) -> str:

@@ -102,8 +102,11 @@ class Slots:
         self._costs, self._pools = cost_ns.tolist(), pools
         self._pool = [*pool.tolist(), *[-1] * (len(cost_ns) - len(pool))]
         self._free = [[(0, -1)] * of_device.slot_count for of_device in pools]
-        # None for devices whose clock tells the order, and last for rows that take no slot
-        self._ties = [*(_Ties(4 * of_device.cut_off_ns) if of_device.cut_off_ns else None for of_device in pools), None]
+        # rows that are ready within so many ns count as ready at the same time; 0 where the clock of a device tells the
+        # order, and last for rows that take no slot
+        self._resolutions = [*(4 * of_device.cut_off_ns for of_device in pools), 0]
+        self._later: list[list[Event]] = [[] for _ in pools]
+        self._tied: list[list[int]] = [[] for _ in pools]
         self._ready, self._begun = [0] * len(cost_ns), bytearray(len(cost_ns))
         self.slot_after = [-1] * len(cost_ns)
 
@@ -111,8 +114,8 @@ class Slots:
         """Notes when the row is ready."""
         self._ready[row] = ready_ns
         heapq.heappush(self.events, (ready_ns, row))
-        if ties := self._ties[self._pool[row]]:
-            ties.add(ready_ns, row)
+        if self._resolutions[self._pool[row]]:
+            heapq.heappush(self._later[self._pool[row]], (ready_ns, row))
 
     def settle(self, event: Event) -> Event | None:
         """Lets the row begin in the slot that is free first, or one that is ready at the same time and is lower."""
@@ -120,7 +123,7 @@ class Slots:
         if self._begun[row]:
             return None
         device = self._pool[row]
-        if (ties := self._ties[device]) and (first := ties.first(begin)) != row:
+        if self._resolutions[device] and (first := self._first(device, begin)) != row:
             # this one comes again after it
             heapq.heappush(self.events, event)
             begin, row = self._ready[first], first
@@ -134,27 +137,15 @@ class Slots:
         heapq.heapreplace(self._free[device], (ended + self._pools[device].cut_off_ns, row))
         return ended, row
 
+    def _first(self, device: int, begin: int) -> int:
+        """Takes out the lowest row of those ready at `begin`, when the first is: it started first when measured."""
+        later, tied = self._later[device], self._tied[device]
+        while later and later[0][0] <= begin + self._resolutions[device]:
+            heapq.heappush(tied, heapq.heappop(later)[1])
+        return heapq.heappop(tied)
+
     def go_on(self, event: Event) -> None:
         """Has nothing to start: ready rows are events."""
-
-
-class _Ties:
-    """The ready rows of a device, of which those ready within `resolution_ns` count as ready at the same time."""
-
-    def __init__(self, resolution_ns: int) -> None:
-        self._resolution_ns = resolution_ns
-        self._later: list[Event] = []
-        self._tied: list[int] = []
-
-    def add(self, ready_ns: int, row: int) -> None:
-        """Adds a row with the time at which it is ready."""
-        heapq.heappush(self._later, (ready_ns, row))
-
-    def first(self, begin: int) -> int:
-        """Takes out the lowest row of those ready at `begin`, when the first is: it started first when measured."""
-        while self._later and self._later[0][0] <= begin + self._resolution_ns:
-            heapq.heappush(self._tied, heapq.heappop(self._later)[1])
-        return heapq.heappop(self._tied)
 
 
 class OneOfAKind:
