@@ -133,7 +133,7 @@ class GraphOrder:
         self.thread[self.lane[self.lane >= 0]] = np.flatnonzero(self.lane >= 0)
 
     def _nodes(self, rank: RankRun, machine: Machine, graph: ExecutionGraph) -> Int64:
-        nodes, rows = np.flatnonzero(graph.is_activity), np.flatnonzero(is_recorded(rank, machine))
+        nodes, rows = np.flatnonzero(graph.is_activity), np.flatnonzero(is_recorded(rank))
         numbers = np.array([record.correlation(call) for call in rank.activities.call], np.int64)
         written = machine.cut(machine.clock(rank.rank).read(as_numpy(rank.activities.start)))
         ran = [column[rows] for column in (written, as_numpy(rank.activities.stream), numbers)]
@@ -157,7 +157,7 @@ def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[
     O((n + e) lanes). Raises DataError where the graph is of another run.
     """
     machine = job.machine
-    true, derived = TrueOrder(rank, machine), GraphOrder(rank, machine, record.identify(job, rank.rank).tids, graph)
+    true, derived = TrueOrder(rank, machine), GraphOrder(rank, machine, rank.tids, graph)
     on_host = CUT_NS if machine.whole_us else 0
     clocks_apart = abs(machine.clock(rank.rank).read(rank.period().end) - rank.period().end)
     return {

@@ -146,7 +146,7 @@ def true_outcomes(job: Job, changes: Sequence[Change] = CHANGES) -> dict[Change,
     written = replace(job, program=lambda rank: iter(steps[rank]))
     runs = ((change, simulate(written, scale_of(list(change.specs)))) for change in changes)
     base, run = next(runs)
-    kept = [is_recorded(rank, job.machine)[_by_stream(rank)] for rank in run.ranks]
+    kept = [is_recorded(rank)[_by_stream(rank)] for rank in run.ranks]
     return {base: _of_run(run, kept), **{change: _of_run(changed, kept) for change, changed in runs}}
 
 

@@ -172,7 +172,7 @@ def any_machine(seed: int, *, whole_us: bool, lost: float) -> Machine:
 def test_activities_are_found_whatever_the_clock_shows(name: str, whole_us: bool, lost: float) -> None:
     job = build_job(name, seed=1, steps=2, machine=any_machine(3, whole_us=whole_us, lost=lost))
     run = simulate(job)
-    tallies, kept = tallies_of(run, graphs_of(run, RESOLVED)), [is_recorded(rank, job.machine) for rank in run.ranks]
+    tallies, kept = tallies_of(run, graphs_of(run, RESOLVED)), [is_recorded(rank) for rank in run.ranks]
     waits = [
         (of_rank[row], of_rank[other])
         for rank, of_rank in zip(run.ranks, kept, strict=True)

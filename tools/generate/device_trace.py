@@ -14,18 +14,8 @@ from itertools import chain, cycle, islice
 from ...schema.columns import Interner
 from ...schema.io import open_output, write_items
 from .job import NONE, Collective, Opaque, Tensor, Value
-from .machine import BASE_NS, Machine
-from .record import (
-    EVENT_SYNC,
-    STREAM_SYNC,
-    STREAM_WAIT,
-    SYNC_KINDS,
-    Identity,
-    RankRun,
-    correlation,
-    is_recorded,
-    record_function,
-)
+from .machine import BASE_NS
+from .record import EVENT_SYNC, STREAM_SYNC, STREAM_WAIT, SYNC_KINDS, RankRun, correlation, is_recorded, record_function
 
 CONTEXT = 1
 WAIT_LANE, STREAM_SYNC_LANE = 1, 1_000_000
@@ -74,15 +64,13 @@ FRAMES = (
 """What Python goes through before it calls an op."""
 
 
-def write_device_trace(
-    run: RankRun, who: Identity, machine: Machine, path: str, sync_records: bool, resolved_events: bool, stacks: int
-) -> None:
+def write_device_trace(run: RankRun, path: str, sync_records: bool, resolved_events: bool, stacks: int) -> None:
     """Writes the trace in pieces, in time linear in the events, with `stacks` calls of Python per called op.
 
     CUPTI records synchronisation if `sync_records`, and where events were recorded if `resolved_events`. Raises
     DataError when the file cannot be written.
     """
-    profile = _Profile(run, who, machine)
+    profile = _Profile(run)
     rows = chain(
         profile.ops(),
         profile.python(stacks) if stacks else (),
@@ -92,14 +80,14 @@ def write_device_trace(
         profile.window(),
     )
     with open_output(path) as file:
-        file.write(_head(who, machine, path, stacks).encode())
+        file.write(_head(run, path, stacks).encode())
         write_items(file, rows)
         file.write(b"\n  ]\n}\n")
 
 
-def _head(who: Identity, machine: Machine, path: str, stacks: int) -> str:
-    head: dict[str, object] = {"schemaVersion": 1, "deviceProperties": [{"id": who.device, **DEVICE}]}
-    if who.ranks > 1:
+def _head(run: RankRun, path: str, stacks: int) -> str:
+    head: dict[str, object] = {"schemaVersion": 1, "deviceProperties": [{"id": run.device, **DEVICE}]}
+    if run.job.ranks > 1:
         groups = [
             {
                 "pg_name": group.name,
@@ -108,13 +96,13 @@ def _head(who: Identity, machine: Machine, path: str, stacks: int) -> str:
                 "pg_size": len(group.ranks),
                 "ranks": group.ranks,
             }
-            for group in who.groups
+            for group in run.groups
         ]
-        who_else = {"rank": who.rank, "world_size": who.ranks, "pg_count": len(groups), "pg_config": groups}
-        head["distributedInfo"] = {"backend": "nccl", **who_else, "nccl_version": "2.27.5"}
+        identity = {"rank": run.rank, "world_size": run.job.ranks, "pg_count": len(groups), "pg_config": groups}
+        head["distributedInfo"] = {"backend": "nccl", **identity, "nccl_version": "2.27.5"}
     head |= {"with_stack": 1} if stacks else {}
     head |= {"record_shapes": 1, "displayTimeUnit": "ms"}
-    if not machine.whole_us:
+    if not run.job.machine.whole_us:
         head["baseTimeNanoseconds"] = BASE_NS
     head["traceName"] = path.rpartition("/")[2]
     return json.dumps(head)[:-1] + ', "traceEvents": ['
@@ -184,10 +172,10 @@ class _Profile:
     ids of ops.
     """
 
-    def __init__(self, run: RankRun, who: Identity, machine: Machine) -> None:
-        self.run, self.who, self.machine = run, who, machine
-        self.clock = machine.clock(run.rank)
-        self.is_recorded = is_recorded(run, machine).tolist()
+    def __init__(self, run: RankRun) -> None:
+        self.run, self.machine = run, run.job.machine
+        self.clock = self.machine.clock(run.rank)
+        self.is_recorded = is_recorded(run).tolist()
         self.external: list[int] = []
         # Kineto's own ids of ops are from 1, in blocks of 512 that belong to one thread each
         used, blocks = Counter[int](), Interner[tuple[int, int]]()
@@ -224,8 +212,8 @@ class _Profile:
         flows = self._forward_backward()
         inputs = [input_args(op.inputs) for op in run.op_table]
         position = 0
-        for thread, tid in enumerate(self.who.tids):
-            at = track_fields(self.who.pid, tid)
+        for thread, tid in enumerate(self.run.tids):
+            at = track_fields(self.run.pid, tid)
             for row in (row for row, of in enumerate(ops.thread) if of == thread):
                 op = run.op_table[ops.op[row]]
                 args = f'"External id": {self.external[row]}, "Record function id": {record_function(row)}, '
@@ -267,7 +255,7 @@ class _Profile:
             is_outermost = parent == NONE or op_table[ops.op[parent]].annotation
             if op.annotation or ops.forward_thread[row] or not is_outermost:
                 continue
-            at, caller = track_fields(self.who.pid, self.who.tids[ops.thread[row]]), "null"
+            at, caller = track_fields(self.run.pid, self.run.tids[ops.thread[row]]), "null"
             called = f"<built-in method {op.name.rpartition(':')[2]} of type object at 0x7f84d8c4ea40>"
             start, end = self.machine.cut(ops.start[row]), self.machine.cut(ops.end[row])
             for name in (*islice(cycle(FRAMES), calls - 1), called):
@@ -277,7 +265,7 @@ class _Profile:
                 caller = str(number)
 
     def calls_and_activities(self, sync_records: bool, resolved_events: bool) -> Iterator[str]:
-        run, who, calls, activities = self.run, self.who, self.run.calls, self.run.activities
+        run, calls, activities = self.run, self.run.calls, self.run.activities
         linked = self._innermost(is_annotation=False)
         syncs = {call: row for row, call in enumerate(run.syncs.call)} if sync_records else {}
         used = set(activities.stream)
@@ -292,7 +280,7 @@ class _Profile:
                 activity += 1
             if row in syncs and (run.syncs.kind[syncs[row]] != STREAM_WAIT or run.syncs.stream[syncs[row]] in used):
                 yield from self._sync_record(syncs[row], link, resolved_events)
-            name, at = run.call_names[calls.name[row]], track_fields(who.pid, who.tids[calls.thread[row]])
+            name, at = run.call_names[calls.name[row]], track_fields(run.pid, run.tids[calls.thread[row]])
             args = f'{link}"cbid": {CBIDS[name]}, "correlation": {correlation(row)}'
             yield self._complete("cuda_runtime", name, at, calls.start[row], calls.end[row], args)
             is_start = activity > first or name in FLOW_STARTS
@@ -312,7 +300,7 @@ class _Profile:
         return self.clock.read(activities.start[activity]), self.clock.read(activities.end[activity])
 
     def _activity(self, row: int, link: str) -> Iterator[str]:
-        device, activities = self.who.device, self.run.activities
+        device, activities = self.run.device, self.run.activities
         activity, number = self.run.activity_table[activities.activity[row]], correlation(activities.call[row])
         start, end = self._device_span(row)
         args = (
@@ -333,7 +321,7 @@ class _Profile:
 
     def _sync_record(self, row: int, link: str, resolved: bool) -> Iterator[str]:
         """Yields CUPTI's record of a call that waits; it lies within the call and is timed on the host."""
-        syncs, calls, device = self.run.syncs, self.run.calls, self.who.device
+        syncs, calls, device = self.run.syncs, self.run.calls, self.run.device
         call, kind, stream = syncs.call[row], syncs.kind[row], syncs.stream[row]
         margin = min(600, (calls.end[call] - calls.start[call]) // 4)
         start, end = calls.start[call] + margin, calls.end[call] - margin
@@ -364,22 +352,22 @@ class _Profile:
                 spans[key] = min(start, first), max(end, last)
         for (op, stream), (start, end) in spans.items():
             name, args = run.op_table[run.ops.op[op]].name, f'"External id": {self.external[op]}'
-            at = track_fields(self.who.device, stream)
+            at = track_fields(self.run.device, stream)
             yield self._complete("gpu_user_annotation", name, at, start - 1, end, args)
 
     def names(self) -> Iterator[str]:
         """Yields what processes and threads are called, and where they are shown."""
-        who = self.who
+        run = self.run
         names: list[tuple[str, int, int, str, str | int]] = []
         for process, labels, order in (
-            (who.pid, "CPU", who.pid),
-            (who.device, f"GPU {who.device}", 16_777_216 + who.device),
+            (run.pid, "CPU", run.pid),
+            (run.device, f"GPU {run.device}", 16_777_216 + run.device),
         ):
             names.append(("process_name", process, 0, "name", "python"))
             names.append(("process_labels", process, 0, "labels", labels))
             names.append(("process_sort_index", process, 0, "sort_index", order))
-        tracks = [(who.device, stream, f"stream {stream} ") for stream in sorted(set(self.run.activities.stream))]
-        for process, thread, name in (*tracks, *((who.pid, tid, f"thread {tid} (python)") for tid in who.tids)):
+        tracks = [(run.device, stream, f"stream {stream} ") for stream in sorted(set(run.activities.stream))]
+        for process, thread, name in (*tracks, *((run.pid, tid, f"thread {tid} (python)") for tid in run.tids)):
             names.append(("thread_name", process, thread, "name", name))
             names.append(("thread_sort_index", process, thread, "sort_index", thread))
         for kind, process, thread, key, value in names:

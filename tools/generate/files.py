@@ -35,7 +35,7 @@ from .host_trace import write_host_trace
 from .job import NONE, Job
 from .jobs import build_job
 from .machine import DEFAULT, draw_machine
-from .record import RankRun, Run, correlation, identify, record_function
+from .record import RankRun, Run, correlation, record_function
 from .simulation import simulate
 
 OF_A_RANK = re.compile(r"(host|device)_rank\d+\.json(\.gz)?")
@@ -53,7 +53,7 @@ def _write_truth(run: Run, path: Path, makespans: Mapping[str, int]) -> None:
         for rank in run.ranks:
             of_rank = {"rank": rank.rank, "makespan_ns": rank.period().ns, "events": rank.events}
             file.write(((",\n" if rank.rank else "\n") + json.dumps(of_rank)[:-1]).encode())
-            for name, rows in _truth_of(rank, identify(run.job, rank.rank).tids):
+            for name, rows in _truth_of(rank):
                 file.write(f', "{name}": ['.encode())
                 write_items(file, map(json.dumps, rows))
                 file.write(b"]")
@@ -61,9 +61,9 @@ def _write_truth(run: Run, path: Path, makespans: Mapping[str, int]) -> None:
         file.write(b"\n]}\n")
 
 
-def _truth_of(rank: RankRun, tids: tuple[int, ...]) -> Iterator[tuple[str, Iterable[object]]]:
+def _truth_of(rank: RankRun) -> Iterator[tuple[str, Iterable[object]]]:
     """Yields the tables of a rank. Activities are known by the correlation of their launch, and their number there."""
-    activities, ops = rank.activities, rank.calls.op
+    activities, ops, tids = rank.activities, rank.calls.op, rank.tids
     keys: list[tuple[int, int]] = [(0, 0)] * len(activities)
     call, index = NONE, 0
     for row in sorted(range(len(keys)), key=lambda row: (activities.call[row], activities.start[row], row)):
@@ -119,10 +119,8 @@ def write_traces(
     if mixed := [name for name in present if name not in written]:
         raise DataError(f"{folder}: holds traces of another job, such as {mixed[0]}; name a new folder")
     for rank, paths in zip(run.ranks, files, strict=True):
-        who = identify(run.job, rank.rank)
-        write_host_trace(rank, who, str(paths.host))
-        path, machine = str(paths.device), run.job.machine
-        write_device_trace(rank, who, machine, path, sync_records, resolved_events, stacks)
+        write_host_trace(rank, str(paths.host))
+        write_device_trace(rank, str(paths.device), sync_records, resolved_events, stacks)
     _write_truth(run, target / "truth.json", makespans or {})
     return files
 

@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ...schema.io import open_output, write_items
-from .job import ITEM_BYTES, NONE, Collective, Opaque, Tensor, Value
-from .record import Identity, RankRun, as_numpy, record_function
+from .job import ITEM_BYTES, NONE, Collective, Group, Opaque, Tensor, Value
+from .record import RankRun, as_numpy, record_function
 
 ID = "%d"
 SCHEMA = "1.1.1-chakra.0.0.4"
@@ -160,26 +160,26 @@ def _encloses(run: RankRun, caller: int, row: int) -> bool:
     return row == caller != NONE
 
 
-def write_host_trace(run: RankRun, who: Identity, path: str) -> None:
+def write_host_trace(run: RankRun, path: str) -> None:
     """Writes the trace node by node, O(n log n) in the ops. Raises DataError when the file cannot be written."""
     head = (
-        f'{{\n  "schema": "{SCHEMA}", "pid": {who.pid}, "time": "2026-01-31 00:00:00", "start_ts": 1000,\n  "nodes": ['
+        f'{{\n  "schema": "{SCHEMA}", "pid": {run.pid}, "time": "2026-01-31 00:00:00", "start_ts": 1000,\n  "nodes": ['
     )
     with open_output(path) as file:
         file.write(head.encode())
-        write_items(file, _nodes(run, who))
+        write_items(file, _nodes(run))
         file.write(f'\n  ],\n  "finish_ts": {1000 + run.period().end // 1_000_000}\n}}\n'.encode())
 
 
-def _nodes(run: RankRun, who: Identity) -> Iterator[str]:
+def _nodes(run: RankRun) -> Iterator[str]:
     """Yields the nodes of a rank. Texts of arguments are made once for each distinct op, but for the tensors' ids."""
-    threads = [*range(ROOT + 1, ROOT + 1 + len(who.tids))]
+    threads = [*range(ROOT + 1, ROOT + 1 + len(run.tids))]
     for number, node in enumerate(threads, 1):
         yield _node(node, "[pytorch|profiler|execution_trace|thread]", ROOT, _attrs(scope=USER_SCOPE, tid=number))
     groups_id = threads[-1] + 1
-    if who.groups:
+    if run.groups:
         attrs = _attrs(rf_id=GROUP_ANNOTATION, scope=USER_SCOPE, tid=1)
-        groups = text([argument(_groups_text(who))]) % ()
+        groups = text([argument(_groups_text(run.groups))]) % ()
         yield _node(groups_id, "## process_group:init ##", threads[0], attrs, groups)
     ids, ops, ends = TensorIds(run, groups_id), run.ops, as_numpy(run.ops.end)
     inputs_of = [[*map(argument, op.inputs)] for op in run.op_table]
@@ -255,16 +255,16 @@ def _collective_attrs(collective: Collective) -> str:
     return "".join("," + json.dumps({"name": name, "type": kind, "value": value}) for name, kind, value in attrs)
 
 
-def _groups_text(who: Identity) -> str:
-    groups = [
+def _groups_text(groups: tuple[Group, ...]) -> str:
+    listed = [
         {
             "pg_name": group.name,
             "pg_desc": group.description,
             "backend_config": "cuda:nccl",
             "ranks": group.ranks,
             "group_size": len(group.ranks),
-            "group_count": len(who.groups),
+            "group_count": len(groups),
         }
-        for group in who.groups
+        for group in groups
     ]
-    return json.dumps(groups)
+    return json.dumps(listed)

@@ -12,8 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from .job import STEP, Activity, Group, Job, Op
-from .machine import Machine
+from .job import STEP, Activity, Job, Op
 
 Column: TypeAlias = "array[int]"
 SYNC_KINDS = ("Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
@@ -60,7 +59,8 @@ HANDOFFS = ("source", "given_ns", "target", "taken_ns", "waited")
 
 
 class RankRun:
-    """The run of one rank.
+    """The run of one rank; its process by pid, device index, the OS ids of its threads (the main thread's is the pid),
+    and its groups.
 
     `op`, `activity` and `name` are positions in `op_table`, `activity_table` and `call_names`. An op's `forward_open`
     is the open row on the thread of the differentiated op; a call's `op` the innermost open one; an activity's `node`
@@ -70,8 +70,12 @@ class RankRun:
     the target had to wait.
     """
 
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
+    def __init__(self, job: Job, rank: int) -> None:
+        self.job, self.rank, self.device = job, rank, rank % DEVICES_PER_NODE
+        # ids as an operating system might have given them; no two ranks share a pid
+        self.pid = 41_000 + 64 * rank
+        self.tids = (self.pid, *(self.pid + 20 + thread for thread in range(1, len(job.threads))))
+        self.groups = tuple(group for group in job.groups if rank in group.ranks)
         self.op_table, self.activity_table, self.call_names = list[Op](), list[Activity](), list[str]()
         self.ops, self.calls, self.activities, self.syncs = (Table(*names) for names in (OPS, CALLS, ACTIVITIES, SYNCS))
         self.event_waits, self.graph_order, self.host_waits = (Table("source", "target") for _ in range(3))
@@ -131,25 +135,6 @@ def as_numpy(column: "array[int]") -> Int64:
     return np.frombuffer(column, np.int64) if len(column) else np.empty(0, np.int64)
 
 
-class Identity(NamedTuple):
-    """A rank's process: pid, device index, the OS ids of its threads (the main thread's is the pid), and its groups."""
-
-    rank: int
-    ranks: int
-    pid: int
-    device: int
-    tids: tuple[int, ...]
-    groups: tuple[Group, ...]
-
-
-def identify(job: Job, rank: int) -> Identity:
-    """Returns ids as an operating system might have given them; no two ranks share a pid."""
-    pid = 41_000 + 64 * rank
-    tids = (pid, *(pid + 20 + thread for thread in range(1, len(job.threads))))
-    groups = tuple(group for group in job.groups if rank in group.ranks)
-    return Identity(rank, job.ranks, pid, rank % DEVICES_PER_NODE, tids, groups)
-
-
 def correlation(call: int) -> int:
     """Returns the correlation id of the call in that row."""
     return 1 + CORRELATION_STEP * (call + 1)
@@ -160,13 +145,13 @@ def record_function(op: int) -> int:
     return op + 2
 
 
-def is_recorded(run: RankRun, machine: Machine) -> Bool:
+def is_recorded(run: RankRun) -> Bool:
     """Returns which activities are shown: all but a lost share, which ended one after the other within the run.
 
     Their launch calls are shown, as the profiler keeps records of calls and of activities apart.
     """
     by_end = np.argsort(as_numpy(run.activities.end), kind="stable")
-    lost = round(machine.lost * len(by_end))
+    lost = round(run.job.machine.lost * len(by_end))
     first = (len(by_end) - lost) * (run.rank + 1) // (run.rank + 2)
     kept = np.ones(len(by_end), bool)
     kept[by_end[first : first + lost]] = False

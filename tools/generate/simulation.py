@@ -105,8 +105,8 @@ class Queue:
 class Process:
     """A rank: its streams, events and queues, and the record of its run."""
 
-    def __init__(self, rank: int) -> None:
-        self.record = RankRun(rank)
+    def __init__(self, job: Job, rank: int) -> None:
+        self.record = RankRun(job, rank)
         self.streams: defaultdict[int, Stream] = defaultdict(Stream)
         self.events: dict[int, RecordedEvent] = {}
         self.queues: defaultdict[str, Queue] = defaultdict(Queue)
@@ -132,7 +132,7 @@ class Simulation:
         self.met: dict[tuple[object, ...], list[Running]] = {}
         self._busy_until = [[0] * (job.machine.at_once or 0) for _ in range(job.ranks)]
         """When each slot of a device is free again, as a heap; none for a device without a concurrency limit."""
-        self.processes = [Process(rank) for rank in range(job.ranks)]
+        self.processes = [Process(job, rank) for rank in range(job.ranks)]
         self.ready: list[tuple[int, int, Thread]] = []
         for rank, process in enumerate(self.processes):
             for index, instructions in enumerate(job.instructions(rank)):

@@ -201,7 +201,7 @@ def test_lost_records_are_a_run_of_activities_whose_calls_are_there(name: str, t
     run = run_of(name, replace(DEFAULT, lost=0.1))
     assert run.ranks[0].activities.columns() == run_of(name, DEFAULT).ranks[0].activities.columns()
     for number, rank in enumerate(run.ranks):
-        kept = is_recorded(rank, run.job.machine)
+        kept = is_recorded(rank)
         by_end = kept[np.argsort(column(rank, "end"), kind="stable")]
         lost = np.flatnonzero(~by_end)
         assert len(lost) == round(0.1 * len(kept)) and lost[-1] - lost[0] == len(lost) - 1
@@ -219,7 +219,7 @@ def test_traces_of_drawn_machines_can_be_read_and_linked(name: str, seed: int, t
     files = write_traces(run, tmp_path)[0]
     linked = link(read_host_trace(str(files.host)), read_device_trace(str(files.device)))
     assert linked.report.matched == linked.report.host_ops
-    assert len(linked.activities) == is_recorded(run.ranks[0], run.job.machine).sum()
+    assert len(linked.activities) == is_recorded(run.ranks[0]).sum()
 
 
 def test_equal_machines_give_equal_runs() -> None:
