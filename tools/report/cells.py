@@ -40,15 +40,6 @@ def heading(name: str, unit: str) -> str:
     return f"{label} [{unit}]" if label and unit else label or unit
 
 
-def kind(column: Column) -> str:
-    """Returns how the values of a column are formatted: `text`, `identity`, `whole` or `number`."""
-    if isinstance(column.values, list):
-        return "text"
-    if column.name in IDENTITIES and not column.unit:
-        return "identity"
-    return "whole" if column.values.dtype.kind in "iub" or column.unit == BYTES else "number"
-
-
 def cell(value: Any, column: str = "", unit: str = "") -> str:
     """Returns the text of a value: numbers with separators and few decimals, identifiers unchanged, names shortened.
 
@@ -139,14 +130,16 @@ def _packed(column: Column) -> dict[str, Any]:
     """Returns a column with its recorded values: times to the ns, other fractions to six digits, None for unknown
     numbers, texts as numbers of those that follow.
     """
-    described = {"key": column.name, "label": heading(column.name, ""), "unit": column.unit, "kind": kind(column)}
+    described = {"key": column.name, "label": heading(column.name, ""), "unit": column.unit}
     if isinstance(column.values, list):
         number: dict[str, int] = {}
-        values = [number.setdefault(text, len(number)) for text in column.values]
-        return described | {"values": values, "texts": [short_and_full(text) for text in number]}
+        codes = [number.setdefault(text, len(number)) for text in column.values]
+        return described | {"values": codes, "texts": [*map(short_and_full, number)]}
     exact = np.asarray(column.values)
+    kind = "whole" if exact.dtype.kind in "iub" or column.unit == BYTES else "number"
+    described["kind"] = "identity" if column.name in IDENTITIES and not column.unit else kind
     if exact.dtype.kind != "f":
-        return described | {"values": [int(value) for value in exact.tolist()]}
+        return described | {"values": [*map(int, exact.tolist())]}
     rounded = exact.round(3).tolist() if column.unit == "µs" else [float(f"{value:.6g}") for value in exact.tolist()]
     shown = [int(value) if value.is_integer() else value if value == value else None for value in rounded]
     return described | {"values": shown}

@@ -6,7 +6,7 @@ from ...schema.linked import STEP_MARK
 from ..analyses import Table
 from ..terminal import ranges
 from ..view import short_name
-from .cells import Row, largest, shortened
+from .cells import Row, largest, shortened, sums
 from .drawing import (
     COLOUR,
     LOGARITHMIC,
@@ -94,17 +94,19 @@ def _launches(table: Table) -> list[Chart]:
 
 def _short_kernels(table: Table) -> list[Chart]:
     """Returns a histogram of kernel durations over all ranks; short kernels are often not worth their launch."""
-    buckets: dict[tuple[float, float], Row] = {}
-    for row in table.rows():
-        begin, end = row["from"], row["to"]
-        empty = {"duration": f"{begin:,.0f} to {end:,.0f}", "begin": begin, "kernels": 0, "time": 0.0}
-        bucket = buckets.setdefault((begin, end), empty)
-        bucket["kernels"] += row["kernels"]
-        bucket["time"] += row["time"]
+    rows = table.rows()
+    ends, kernels, time = (
+        {row["from"]: row["to"] for row in rows},
+        sums(rows, "from", "kernels"),
+        sums(rows, "from", "time"),
+    )
+    buckets = [
+        {"duration": f"{begin:,.0f} to {end:,.0f}", "begin": begin, "kernels": int(kernels[begin]), "time": time[begin]}
+        for begin, end in sorted(ends.items())
+    ]
     x = axis("begin [µs]", "duration, up to the next", "ordinal", axis={"labelAngle": 0})
     y = axis("kernels", "kernels", axis={"tickCount": 5})
-    rows = [buckets[key] for key in sorted(buckets)]
-    return [chart(150, **marks({"type": "bar"}, rows, hover("duration", "kernels []", "time [µs]"), x=x, y=y))]
+    return [chart(150, **marks({"type": "bar"}, buckets, hover("duration", "kernels []", "time [µs]"), x=x, y=y))]
 
 
 def _counters(table: Table) -> list[Chart]:

@@ -22,7 +22,7 @@ from ..analyses import Column, Table
 from ..terminal import in_one_line, plain, print_json
 from .cells import cell, heading, shortened
 from .report import FINDINGS, Report
-from .statements import overlap
+from .statements import PHASES, overlap
 
 OF_HOST = (
     "host_phases", "host_time_per_op", "critical_path", "modules", "memory_timeline", "collectives_over_ranks", "trace_diff", "what_if",
@@ -35,8 +35,6 @@ COLUMNS, INDENT = 100, "     "
 FINDINGS_SHOWN = 5
 NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=%|µs|ms|s\b)")
 TOGETHER = "\xa0"
-PHASES = {"forward": "", "backward": "", "optimizer": "", "data_loading": "", "waiting": "", "between_ops": "python"}
-"""The phases of a step in the short table, and what they are called there where that is shorter."""
 ALL_FINDINGS = Spelled("--all", "report.findings")
 ALL_TABLES = Spelled(
     "Tables: --all or --only NAME; all rows: --csv DIR; page with charts and timeline: -o report.html",
@@ -131,8 +129,12 @@ def _phases(table: Table, clock: str) -> Table:
     """Returns the shares of the phases of each step in percent, in a title and not in each heading, to be narrow."""
     time = np.asarray(table["time"], np.float64)
     shares = [
-        Column(short or name, "", np.round(100 * np.asarray(table[name], np.float64) / np.where(time > 0, time, 1), 1))
-        for name, short in PHASES.items()
+        Column(
+            "python" if name == "between_ops" else name,
+            "",
+            np.round(100 * np.asarray(table[name], np.float64) / np.where(time > 0, time, 1), 1),
+        )
+        for name in PHASES
     ]
     title = f"Time of the host by phase of each step, in % (python: between ops){clock}"
     return Table(table.name, title, [*table.columns[:2], Column("time", "ms", time / 1000), *shares])

@@ -219,7 +219,14 @@ def _name(name: str) -> str:
 
 
 def _share(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f} %"
+    return f"{100 * part / (whole or 1):.0f} %"
+
+
+def _largest(rows: list[Row], key: str, value: str) -> tuple[Any, float, float]:
+    """Returns the key with the largest sum of values, that sum, and the sum over all keys."""
+    spent = sums(rows, key, value)
+    largest, time = next(iter(spent.items()), ("", 0.0))
+    return largest, time, sum(spent.values())
 
 
 @_of("what_if")
@@ -242,7 +249,7 @@ def _difference(work: list[Row], runs: list[Row]) -> str:
 @_of("temporal_breakdown")
 def _busy_devices(rows: list[Row]) -> str:
     span = _sum(rows, "span")
-    busy, computing = (_share(_sum(rows, column), span or 1) for column in ("busy", "compute"))
+    busy, computing = (_share(_sum(rows, column), span) for column in ("busy", "compute"))
     text = f"From first to last activity devices are busy for {busy} of the time, computing for {computing}."
     return text if span else ""
 
@@ -261,29 +268,23 @@ def _host_phases(rows: list[Row]) -> str:
     whole = _sum(rows, "time")
     times = {name: _sum(rows, name) for name in PHASES}
     largest = sorted(times, key=lambda name: -times[name])[:2]
-    spent = (f"{_share(times[name], whole or 1)} with {PHASES[name]}" for name in largest)
+    spent = (f"{_share(times[name], whole)} with {PHASES[name]}" for name in largest)
     return f"Of its time the main thread spends {', '.join(spent)}." if whole else ""
 
 
 @_of("idle_time_breakdown", "launch_statistics_by_api")
 def _idle_cause(rows: list[Row], launches: list[Row]) -> str:
-    spent = sums(rows, "category", "idle")
-    whole = sum(spent.values())
-    if not whole or not launches:
-        return ""
-    category, time = next(iter(spent.items()))
-    return f"Streams are idle mostly because {IDLE_CAUSES[category]} ({_share(time, whole)} of their idle time)."
+    category, time, whole = _largest(rows, "category", "idle")
+    why = f"{IDLE_CAUSES.get(category)} ({_share(time, whole)} of their idle time)"
+    return f"Streams are idle mostly because {why}." if whole and launches else ""
 
 
 @_of("kernel_breakdown_kernels", section="kernel_breakdown")
 def _heaviest_kernel(rows: list[Row]) -> str:
     kernels = [row for row in rows if row["class"] == "computation"]
-    spent = sums([row for row in kernels if row["name"] != "others"], "name", "sum")
-    whole = _sum(kernels, "sum")
-    if not whole or not spent:
-        return ""
-    name, time = next(iter(spent.items()))
-    return f"The heaviest kernel is {_name(name)} with {_share(time, whole)} of the computation."
+    name, time, named = _largest([row for row in kernels if row["name"] != "others"], "name", "sum")
+    share = _share(time, _sum(kernels, "sum"))
+    return f"The heaviest kernel is {_name(name)} with {share} of the computation." if named else ""
 
 
 def _path_text(rows: list[Row]) -> str:
@@ -296,29 +297,24 @@ def _path_text(rows: list[Row]) -> str:
 
 @_of("critical_path", "critical_path_between_ranks")
 def _critical_path(rows: list[Row], between_ranks: list[Row]) -> str:
-    kinds = sums(rows, "kind", "time")
-    kind, time = next(iter(kinds.items()))
-    share = _share(time, sum(kinds.values()) or 1.0)
+    kind, time, whole = _largest(rows, "kind", "time")
+    share, crossings = _share(time, whole), _sum(between_ranks, "crossings")
     consists = _path_text(rows) or f"{'All' if share == '100 %' else share} of the critical path is {kind} time."
-    crossings = _sum(between_ranks, "crossings")
     return f"{consists} It goes from rank to rank {times_text(crossings)}." if crossings else consists
 
 
 @_of("communication_computation_overlap")
 def _hidden_communication(rows: list[Row]) -> str:
     whole = _sum(rows, "communication")
-    hidden = _share(_sum(rows, "overlap"), whole) if whole else ""
-    return f"{hidden} of the communication is hidden behind computation." if whole else ""
+    return f"{_share(_sum(rows, 'overlap'), whole)} of the communication is hidden behind computation." if whole else ""
 
 
 @_of("collectives_over_ranks", "collectives_over_ranks_waits_by_rank")
 def _collectives(rows: list[Row], waits: list[Row]) -> str:
     waited = _sum(waits, "waited")
-    if not waited:
-        return f"{len(rows):,} collectives were recorded."
-    rank, awaited = next(iter(sums(waits, "rank", "awaited").items()))
-    of_rank = f"{_share(awaited, waited)} of that for rank {rank}"
-    return f"In {len(rows):,} collectives ranks wait {time_text(waited)} in all for others, {of_rank}."
+    rank, awaited, _ = _largest(waits, "rank", "awaited")
+    of_rank = f"ranks wait {time_text(waited)} in all for others, {_share(awaited, waited)} of that for rank {rank}"
+    return f"In {len(rows):,} collectives {of_rank}." if waited else f"{len(rows):,} collectives were recorded."
 
 
 @_of("memory_timeline_peak", section="memory_timeline")
@@ -339,8 +335,8 @@ def _durations(rows: list[Row]) -> str:
 
 @_of("launch_statistics_by_api", section="launch_statistics")
 def _launches(rows: list[Row]) -> str:
-    count, short = _sum(rows, "launches"), _sum(rows, "short")
-    of_all = f"{_share(short, count)} of {count:,} launches" if count else ""
+    count = _sum(rows, "launches")
+    of_all = f"{_share(_sum(rows, 'short'), count)} of {count:,} launches"
     return f"{of_all} take the host longer than the device takes for what they launch." if count else ""
 
 
@@ -361,13 +357,11 @@ def _patterns(rows: list[Row]) -> str:
 
 @_of("graph_replays")
 def _graphs(rows: list[Row]) -> str:
-    return f"Graphs are launched {times_text(sum(sums(rows, 'rank', 'launches').values()))}."
+    return f"Graphs are launched {times_text(_largest(rows, 'rank', 'launches')[2])}."
 
 
 def _largest_share(rows: list[Row], what: str) -> str:
-    spent = sums(rows, "name", "self")
-    whole = sum(spent.values())
-    name, time = next(iter(spent.items()))
+    name, time, whole = _largest(rows, "name", "self")
     return f"{_share(time, whole)} {what} {_name(name)}: {time_text(time)}." if whole else ""
 
 
@@ -396,7 +390,7 @@ def _efficiency(rows: list[Row]) -> str:
 
 @_of("cupti_counters")
 def _hardware_counters(rows: list[Row]) -> str:
-    kernel, flops = next(iter(sums(rows, "kernel", "flops").items()))
+    kernel, flops, _ = _largest(rows, "kernel", "flops")
     most = f"; most floating-point operations are of {_name(kernel)}" if flops else ""
     return f"Counters were recorded of {len(rows):,} kernel{'s' * (len(rows) > 1)}{most}."
 
@@ -405,8 +399,7 @@ def _hardware_counters(rows: list[Row]) -> str:
 def _modules(rows: list[Row]) -> str:
     # the outermost module that is not all
     of = "device" if any(row["device_subtree"] for row in rows) else "host"
-    column = f"{of}_subtree"
     outer, inner = ([row for row in rows if row["depth"] == depth] for depth in (0, 1))
-    whole = _sum(outer, column)
-    name, time = next(iter(sums(outer if len(outer) > 1 or not inner else inner, "path", column).items()))
+    name, time, _ = _largest(outer if len(outer) > 1 or not inner else inner, "path", f"{of}_subtree")
+    whole = _sum(outer, f"{of}_subtree")
     return f"{shortened(name, LONGEST)} takes {_share(time, whole)} of the {of} time in modules." if whole else ""
