@@ -6,36 +6,9 @@ from ...schema.linked import STEP_MARK
 from ..analyses import Table
 from ..terminal import ranges
 from ..view import short_name
+from . import drawing as vl
 from .cells import Row, largest, shortened, sums
-from .drawing import (
-    COLOUR,
-    LOGARITHMIC,
-    SHOWN_NAMES,
-    TICK,
-    UNLABELLED,
-    Chart,
-    Draw,
-    Encoding,
-    Steps,
-    axis,
-    bars_of_names,
-    bars_of_tracks,
-    by_label,
-    by_series,
-    chart,
-    data,
-    hover,
-    largest_names,
-    marks,
-    memory_timeline,
-    names,
-    number,
-    per_value,
-    ranked_bars,
-    stacked_bars,
-    track_label,
-    value_lanes,
-)
+from .drawing import Chart, Draw, Encoding
 from .nested import modules
 from .report import Report
 
@@ -54,29 +27,31 @@ def _step_breakdown(table: Table) -> list[Chart]:
     parts = {"computation": "computation", "exposed_communication": EXPOSED, "rest": "idle and copies"}
     more = ("step", "track", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
     rows = [
-        {**row, "track": track_label(row), "number": position, "part": label, "part_time": time}
+        {**row, "track": vl.track_label(row), "number": position, "part": label, "part_time": time}
         for position, row in enumerate(table.take(slice(SHOWN_STEPS)).rows())
         for name, label in parts.items()
         if (time := row.get(name, row["time"] - row["computation"] - row["exposed_communication"])) > 0
     ]
-    x = axis("number", "steps in order", "ordinal", axis=UNLABELLED)
-    y = axis("part_time [µs]", "time", stack="zero", axis={"tickCount": 5})
-    return [chart(170, **marks({"type": "bar"}, rows, hover(*more), x=x, y=y, color=by_label(parts.values())))]
+    x = vl.axis("number", "steps in order", "ordinal", axis=vl.UNLABELLED)
+    y = vl.axis("part_time [µs]", "time", stack="zero", axis={"tickCount": 5})
+    return [
+        vl.chart(170, **vl.marks({"type": "bar"}, rows, vl.hover(*more), x=x, y=y, color=vl.by_label(parts.values())))
+    ]
 
 
 def _durations(table: Table) -> list[Chart]:
     """Returns a box from quartile to quartile, a line from the 5th to the 95th percentile, a tick at the median."""
-    rows = largest_names(table.rows(), "sum")
+    rows = vl.largest_names(table.rows(), "sum")
     quantiles = ("min [µs]", "q05 [µs]", "q25 [µs]", "q50 [µs]", "q75 [µs]", "q95 [µs]", "max [µs]")
-    y, tooltip = names("short", sort={"field": "sum", "order": "descending"}), hover("name", "count", *quantiles)
-    x = axis("q05 [µs]", "duration, logarithmic", **LOGARITHMIC)
+    y, tooltip = vl.names("short", sort={"field": "sum", "order": "descending"}), vl.hover("name", "count", *quantiles)
+    x = vl.axis("q05 [µs]", "duration, logarithmic", **vl.LOGARITHMIC)
     layers: tuple[tuple[Encoding, Encoding], ...] = (
         ({"type": "rule", "color": "var(--muted)"}, {"x": x, "x2": {"field": "q95"}}),
-        ({"type": "bar", "height": 12, "color": COLOUR}, {"x": number("q25"), "x2": {"field": "q75"}}),
-        (TICK | {"height": 14}, {"x": number("q50")}),
+        ({"type": "bar", "height": 12, "color": vl.COLOUR}, {"x": vl.number("q25"), "x2": {"field": "q75"}}),
+        (vl.TICK | {"height": 14}, {"x": vl.number("q50")}),
     )
     layer = [{"mark": look, "encoding": {**encoding, "y": y, "tooltip": tooltip}} for look, encoding in layers]
-    return [chart(per_value(rows, "short", 22), data=data(rows), layer=layer)]
+    return [vl.chart(vl.per_value(rows, "short", 22), data=vl.data(rows), layer=layer)]
 
 
 def _launches(table: Table) -> list[Chart]:
@@ -86,10 +61,10 @@ def _launches(table: Table) -> list[Chart]:
         {**row, "flags": row["flags"] or "none", "name": short_name(row["name"])}
         for row in largest(table, "delay", SHOWN_POINTS).rows()
     ]
-    x = axis("device [µs]", "duration on the device, logarithmic", **LOGARITHMIC)
-    y = axis("delay [µs]", "delay after the call", **LOGARITHMIC)
+    x = vl.axis("device [µs]", "duration on the device, logarithmic", **vl.LOGARITHMIC)
+    y = vl.axis("delay [µs]", "delay after the call", **vl.LOGARITHMIC)
     circle = {"type": "circle", "size": 36, "opacity": 0.6}
-    return [chart(240, **marks(circle, rows, hover(*more), x=x, y=y, color=by_series("flags")))]
+    return [vl.chart(240, **vl.marks(circle, rows, vl.hover(*more), x=x, y=y, color=vl.by_series("flags")))]
 
 
 def _short_kernels(table: Table) -> list[Chart]:
@@ -104,9 +79,11 @@ def _short_kernels(table: Table) -> list[Chart]:
         {"duration": f"{begin:,.0f} to {end:,.0f}", "begin": begin, "kernels": int(kernels[begin]), "time": time[begin]}
         for begin, end in sorted(ends.items())
     ]
-    x = axis("begin [µs]", "duration, up to the next", "ordinal", axis={"labelAngle": 0})
-    y = axis("kernels", "kernels", axis={"tickCount": 5})
-    return [chart(150, **marks({"type": "bar"}, buckets, hover("duration", "kernels []", "time [µs]"), x=x, y=y))]
+    x = vl.axis("begin [µs]", "duration, up to the next", "ordinal", axis={"labelAngle": 0})
+    y = vl.axis("kernels", "kernels", axis={"tickCount": 5})
+    return [
+        vl.chart(150, **vl.marks({"type": "bar"}, buckets, vl.hover("duration", "kernels []", "time [µs]"), x=x, y=y))
+    ]
 
 
 def _counters(table: Table) -> list[Chart]:
@@ -114,16 +91,16 @@ def _counters(table: Table) -> list[Chart]:
     ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
     keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
     first = [row for row in range(len(keys)) if row == 0 or keys[row] != keys[row - 1]]
-    queues, copies = dict[str, Steps](), dict[str, Steps]()
+    queues, copies = dict[str, vl.Steps](), dict[str, vl.Steps]()
     for begin, end in zip(first, [*first[1:], len(keys)], strict=True):
         rank, device, counter, stream = keys[begin]
         track, steps = {"rank": rank, "device": device}, (time[begin:end], value[begin:end])
         if counter == "queue length":
-            queues[track_label(track | {"stream": stream})] = steps
+            queues[vl.track_label(track | {"stream": stream})] = steps
         else:
-            copies[f"{track_label(track)} · {counter}"] = steps
+            copies[f"{vl.track_label(track)} · {counter}"] = steps
     drawn = ((queues, "work in the queue", ""), (copies, "copies", "GB/s"))
-    return [value_lanes(lanes, title, unit) for lanes, title, unit in drawn if lanes]
+    return [vl.value_lanes(lanes, title, unit) for lanes, title, unit in drawn if lanes]
 
 
 def _collectives(table: Table) -> list[Chart]:
@@ -132,23 +109,23 @@ def _collectives(table: Table) -> list[Chart]:
         {**row, "number": position, "last": f"rank {row['straggler']}"}
         for position, row in enumerate(table.take(slice(SHOWN_POINTS)).rows())
     ]
-    tooltip = hover(
+    tooltip = vl.hover(
         "collective", "group", "sequence", "present", "last", "latency [µs]", "start_skew [µs]", "size [B]",
         "bus_bandwidth [GB/s]",
     )  # fmt: skip
     skew = {
-        "x": axis("number", "collectives in order", "ordinal", axis=UNLABELLED),
-        "y": axis("start_skew [µs]", "first to last arrival", axis={"tickCount": 5}),
-        "color": by_series("last", "last to arrive"),
+        "x": vl.axis("number", "collectives in order", "ordinal", axis=vl.UNLABELLED),
+        "y": vl.axis("start_skew [µs]", "first to last arrival", axis={"tickCount": 5}),
+        "color": vl.by_series("last", "last to arrive"),
     }
     speed = {
-        "x": axis("size [B]", "size, logarithmic", scale={"type": "log", "base": 2}, axis={"tickCount": 6}),
-        "y": axis("bus_bandwidth [GB/s]", "bus bandwidth", axis={"tickCount": 5}),
-        "color": by_series("collective"),
+        "x": vl.axis("size [B]", "size, logarithmic", scale={"type": "log", "base": 2}, axis={"tickCount": 6}),
+        "y": vl.axis("bus_bandwidth [GB/s]", "bus bandwidth", axis={"tickCount": 5}),
+        "color": vl.by_series("collective"),
     }
     drawn = (({"type": "bar", "minBandSize": 2}, skew), ({"type": "circle", "size": 60, "opacity": 0.7}, speed))
     return [
-        chart(170, **marks(look, rows, tooltip, **channels))
+        vl.chart(170, **vl.marks(look, rows, tooltip, **channels))
         for look, channels in drawn
         if any(row[channels["y"]["field"]] is not None for row in rows)
     ]
@@ -163,22 +140,22 @@ def _matrices(line: str, line_title: str, column: str, column_title: str, value:
         groups: dict[str, list[Row]] = {}
         for row in table.rows():
             groups.setdefault(row.get("group", ""), []).append(row)
-        return [chart for rows in groups.values() for chart in of_group(rows)]
+        return [matrix for rows in groups.values() for matrix in of_group(rows)]
 
     def of_group(rows: list[Row]) -> list[Chart]:
         lines, columns = (sorted({row[name] for row in rows}) for name in (line, column))
         if not 1 < len(columns) <= MOST_RANKS:
             return []
         size = min(LARGEST_MATRIX // len(columns), CELL)
-        shade = axis(value, value.partition(" ")[0], scale={"range": [0.05, 1]})
+        shade = vl.axis(value, value.partition(" ")[0], scale={"range": [0.05, 1]})
         channels = {
-            "x": axis(column, column_title, "ordinal", scale={"domain": columns}, axis={"orient": "top"}),
-            "y": axis(line, line_title, "ordinal", scale={"domain": lines}),
+            "x": vl.axis(column, column_title, "ordinal", scale={"domain": columns}, axis={"orient": "top"}),
+            "y": vl.axis(line, line_title, "ordinal", scale={"domain": lines}),
             "opacity": shade | {"legend": shade.pop("axis")},
             "color": {"value": "var(--communication)"},
         }
         square = {"type": "rect", "stroke": "var(--paper)"}
-        cells = marks(square, rows, hover(line, column, value, more), **channels)
+        cells = vl.marks(square, rows, vl.hover(line, column, value, more), **channels)
         return [{"width": size * len(columns), "height": size * len(lines), **cells}]
 
     return draw
@@ -195,7 +172,7 @@ def _efficiency(table: Table) -> list[Chart]:
     ]
     if not rows:
         return []
-    tooltip = hover(
+    tooltip = vl.hover(
         "op", "shape", "rank", "kernels", "time [µs]", "intensity [FLOP/B]", "speed [TFLOP/s]", "speed_pct [%]",
         "bandwidth [GB/s]", "bandwidth_pct [%]", "limit",
     )  # fmt: skip
@@ -209,84 +186,88 @@ def _efficiency(table: Table) -> list[Chart]:
     ]
     shared: Encoding = {"scale": {"type": "log"}, "axis": {"format": "~g", "tickCount": 6}}
     axes = {
-        "x": axis("intensity", "operations per byte, logarithmic", **shared),
-        "y": axis("speed", "TFLOP/s, logarithmic", **shared),
+        "x": vl.axis("intensity", "operations per byte, logarithmic", **shared),
+        "y": vl.axis("speed", "TFLOP/s, logarithmic", **shared),
     }
-    size, circle = number("time", legend=None, scale={"range": [20, 500]}), {"type": "circle", "opacity": 0.6}
-    ops = marks(circle, rows, tooltip, **axes, color=by_series("limit", "limited by"), size=size)
-    encoding = axes | {"detail": {"field": "roof", "type": "nominal"}, "tooltip": hover("roof")}
+    size, circle = vl.number("time", legend=None, scale={"range": [20, 500]}), {"type": "circle", "opacity": 0.6}
+    ops = vl.marks(circle, rows, tooltip, **axes, color=vl.by_series("limit", "limited by"), size=size)
+    encoding = axes | {"detail": {"field": "roof", "type": "nominal"}, "tooltip": vl.hover("roof")}
     dashed = {"type": "line", "color": "var(--muted)", "strokeDash": [4, 3]}
-    return [chart(320, layer=[{"data": data(corners, name="roofs"), "mark": dashed, "encoding": encoding}, ops])]
+    return [vl.chart(320, layer=[{"data": vl.data(corners, name="roofs"), "mark": dashed, "encoding": encoding}, ops])]
 
 
 def _what_if(table: Table) -> list[Chart]:
     """Returns how much shorter the run is with each change, as recorded and without a profiler."""
     rows = [{**row, "label": ", ".join(filter(None, (row["change"], row.get("run"))))} for row in table.rows()]
-    tooltip = hover("label", "before [µs]", "after [µs]", "saved [µs]", "saved_pct [%]")
-    x = axis("saved_pct [%]", "shorter run", axis={"tickCount": 6})
-    return [chart(per_value(rows, "label", 26), **marks(BAR, rows, tooltip, x=x, y=names("label")))]
+    tooltip = vl.hover("label", "before [µs]", "after [µs]", "saved [µs]", "saved_pct [%]")
+    x = vl.axis("saved_pct [%]", "shorter run", axis={"tickCount": 6})
+    return [vl.chart(vl.per_value(rows, "label", 26), **vl.marks(BAR, rows, tooltip, x=x, y=vl.names("label")))]
 
 
 def _trace_diff(table: Table) -> list[Chart]:
     """Returns the names of work whose time differs most between the two runs; the marks of steps are none."""
     work = [{**row, "part": row["category"]} for row in table.rows() if not row["name"].startswith(STEP_MARK)]
-    rows = sorted(work, key=lambda row: -abs(row["difference"] or 0))[:SHOWN_NAMES]
+    rows = sorted(work, key=lambda row: -abs(row["difference"] or 0))[: vl.SHOWN_NAMES]
     for row in rows:
         row["label"] = f"{row['kind']} {shortened(short_name(row['name']), 48)} {shortened(row['shape'], 24)}".strip()
-    tooltip = hover(
+    tooltip = vl.hover(
         "kind", "name", "shape", "category", "count_a", "count_b", "time_a [µs]", "time_b [µs]", "difference [µs]",
     )  # fmt: skip
-    x = axis("difference [µs]", "B less A", axis={"tickCount": 6})
-    colour = by_label(category for category in CATEGORIES if any(row["part"] == category for row in rows))
-    return [chart(per_value(rows, "label", 24), **marks(BAR, rows, tooltip, x=x, y=names("label"), color=colour))]
+    x = vl.axis("difference [µs]", "B less A", axis={"tickCount": 6})
+    colour = vl.by_label(category for category in CATEGORIES if any(row["part"] == category for row in rows))
+    return [
+        vl.chart(
+            vl.per_value(rows, "label", 24), **vl.marks(BAR, rows, tooltip, x=x, y=vl.names("label"), color=colour)
+        )
+    ]
 
 
 CHARTS: dict[str, Draw] = {
     "what_if": _what_if,
     "trace_diff": _trace_diff,
-    "temporal_breakdown": bars_of_tracks(
+    "temporal_breakdown": vl.bars_of_tracks(
         "time [µs]", "time [µs]", "share [%]",
         parts={"compute": "computation", "non_compute": "other activities", "idle": "idle"},
     ),
     "step_breakdown": _step_breakdown,
-    "idle_time_breakdown": bars_of_tracks(
+    "idle_time_breakdown": vl.bars_of_tracks(
         "idle [µs]", "cause", "idle [µs]", "share [%]", "gaps", part="category", title="idle",
         order=lambda row: ("host wait", "kernel wait", "other").index(row["part"]),
     ),
-    "kernel_breakdown": bars_of_tracks(
+    "kernel_breakdown": vl.bars_of_tracks(
         "time [µs]", "time [µs]", "pct [%]", part="class", order=lambda row: (row["part"].count("+"), row["part"]),
     ),
-    "kernel_breakdown_kernels": bars_of_names(
+    "kernel_breakdown_kernels": vl.bars_of_names(
         "{name}", "sum [µs]", "total time", "pct [%]", "count", part="class", skip="others"
     ),
-    "critical_path": bars_of_tracks(
+    "critical_path": vl.bars_of_tracks(
         "time [µs]", "time [µs]", "pct [%]", part="kind", order=lambda row: -row["time"]
     ),
-    "per_op_device_time_by_name": bars_of_names(
+    "per_op_device_time_by_name": vl.bars_of_names(
         "{name}", "self [µs]", "time of the op's own activities", "subtree [µs]", "ops", "count"
     ),
-    "host_time_per_op": bars_of_names(
+    "host_time_per_op": vl.bars_of_names(
         "{name}", "self [µs]", "time of the op itself on the host", "thread", "total [µs]", "count"
     ),
-    "communication_computation_overlap": bars_of_tracks(
+    "communication_computation_overlap": vl.bars_of_tracks(
         "time [µs]", "time [µs]", "overlap_pct [%]", title="communication",
         parts={"overlap": HIDDEN, "exposed_communication": EXPOSED},
     ),
     "collectives_over_ranks_waits": _matrices("rank", "rank that waits", "waits_for", "for rank", "time [µs]", "collectives"),
     "collectives_over_ranks_all_to_all": _matrices("source", "from rank", "destination", "to rank", "size [B]", "group"),
     "collectives_over_ranks": _collectives,
-    "memory_timeline": memory_timeline,
+    "memory_timeline": vl.memory_timeline,
     "kernel_duration_distribution": _durations,
-    "launch_statistics_by_api": bars_of_names(
+    "launch_statistics_by_api": vl.bars_of_names(
         "{api}", "host [µs]", "host time in calls", "launches", "delay_mean [µs]"
     ),
     "launch_statistics_short_kernels": _short_kernels,
     "launch_statistics": _launches,
     "counters": _counters,
-    "frequent_kernel_patterns": bars_of_names(
+    "frequent_kernel_patterns": vl.bars_of_names(
         "{operator}: {pattern}", "device_time [µs]", "time on the device", "count", "host_time [µs]"
     ),
-    "cupti_counters": bars_of_names("{kernel}", "flops []", "floating-point operations", "op_stack"),
+    "cupti_counters": vl.bars_of_names("{kernel}", "flops []", "floating-point operations", "op_stack"),
     "efficiency": _efficiency,
     "modules": modules,
 }  # fmt: skip
@@ -300,7 +281,7 @@ def spent(report: Report) -> list[Chart]:
         return [_device_chart(kernels, devices, report.tables.get("critical_path_replay"))]
     rows = [{**row, "part": row["kind"]} for row in report.timeline.lane_times] if report.timeline else []
     rows = [row for row in rows if row["part"] in LANE_KINDS]
-    return [stacked_bars(rows, LANE_KINDS, "lane", "time [µs]", "time [µs]")] if report.timeline else []
+    return [vl.stacked_bars(rows, LANE_KINDS, "lane", "time [µs]", "time [µs]")] if report.timeline else []
 
 
 def _device_chart(kernels: Table, devices: Table, replay: Table | None) -> Chart:
@@ -312,17 +293,17 @@ def _device_chart(kernels: Table, devices: Table, replay: Table | None) -> Chart
         part = "computation" if "computation" in ran else MEMORY
         if "communication" in ran:
             part = HIDDEN if "computation" in ran else EXPOSED
-        parts = time_of.setdefault(track_label(row), {})
+        parts = time_of.setdefault(vl.track_label(row), {})
         parts[part] = parts.get(part, 0) + row["time"]
-    span = {track_label(row): max(run, row["span"]) for row in devices.rows()}
+    span = {vl.track_label(row): max(run, row["span"]) for row in devices.rows()}
     for row in devices.rows():
-        time_of.setdefault(track_label(row), {})["idle"] = span[track_label(row)] - row["busy"]
+        time_of.setdefault(vl.track_label(row), {})["idle"] = span[vl.track_label(row)] - row["busy"]
     rows = [
         {"track": device, "part": part, "time": time, "share": 100 * time / (span[device] or 1)}
         for device, parts in time_of.items()
         for part, time in parts.items()
     ]
-    return stacked_bars(rows, SPENT, "track", "time [µs]", "time [µs]", "share [%]")
+    return vl.stacked_bars(rows, SPENT, "track", "time [µs]", "time [µs]", "share [%]")
 
 
 def limits(report: Report) -> list[Chart]:
@@ -336,9 +317,9 @@ def limits(report: Report) -> list[Chart]:
         total = by_name.setdefault((name, row["kind"]), {"name": name, "part": row["kind"], "time": 0, "ranks": set()})
         total["time"] += row["time"]
         total["ranks"].add(row["rank"])
-    rows = largest_names([{**row, "ranks": ranges(sorted(row["ranks"]))} for row in by_name.values()], "time")
+    rows = vl.largest_names([{**row, "ranks": ranges(sorted(row["ranks"]))} for row in by_name.values()], "time")
     labels = dict.fromkeys(row["part"] for row in rows)
-    return [ranked_bars(rows, "time [µs]", "time on the critical path", "ranks", labels=labels)]
+    return [vl.ranked_bars(rows, "time [µs]", "time on the critical path", "ranks", labels=labels)]
 
 
 def gains(report: Report) -> list[Chart]:
