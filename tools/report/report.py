@@ -18,27 +18,8 @@ from ...schema.columns import Floats, Int64, time_text
 from ...schema.errors import DataError, Spelled
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
-from ..analyses import (
-    ANALYSES,
-    READ_STAGES,
-    AnalysisOptions,
-    Column,
-    Finding,
-    Gain,
-    RankFacts,
-    RankTrace,
-    Table,
-    analyse,
-    facts_of,
-    faster_step_us,
-    find,
-    job_of,
-    overlay_events,
-    together,
-    trace_diff,
-    verdict,
-    write_overlay,
-)
+from .. import analyses
+from ..analyses import AnalysisOptions, Column, Finding, Gain, RankFacts, RankTrace, Table
 from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..terminal import ranges
@@ -142,7 +123,7 @@ OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
 OF_JOB = "critical_path"
 """The analysis whose rows are of the job, so that they are shown of all ranks."""
-NO_DIFF = replace(trace_diff((), ()), details=())
+NO_DIFF = replace(analyses.trace_diff((), ()), details=())
 HOW_TO_COMPARE = Spelled("compares two runs, with --diff A B", "compares two runs, with execgraph.compare")
 
 
@@ -254,10 +235,10 @@ COMPARED = ReportRequest(only=(), page=False)
 def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: Progress = unwatched) -> Report:
     """Analyses the sources. Raises DataError if a file cannot be used, ValueError for an unknown analysis."""
     collector = _RankCollector(request, len(sources.ranks))
-    analyses = len(ANALYSES if request.only is None else request.only)
-    stages = Stages(progress, "reading and analysing", (READ_STAGES + analyses) * len(sources.ranks))
+    count = len(analyses.ANALYSES if request.only is None else request.only)
+    stages = Stages(progress, "reading and analysing", (analyses.READ_STAGES + count) * len(sources.ranks))
     read = read_ranks(sources.ranks, request.to_read, stages.on_progress)
-    tables = analyse(collector.collect(read), request.only, request.options, stages.on_progress)
+    tables = analyses.analyse(collector.collect(read), request.only, request.options, stages.on_progress)
     if request.only is None:
         tables[NO_DIFF.name] = replace(NO_DIFF, note=str(HOW_TO_COMPARE))
     silent = sorted(collector.without_sync_records)
@@ -285,17 +266,17 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
 def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
     """Adds the findings, also as a table, and the verdict."""
     try:
-        job = job_of(ranks, report.tables)
+        job = analyses.job_of(ranks, report.tables)
     except DataError as error:
         report.notes.append(f"what limits the run is not known: {error}")
         return
     if job is None:
         return
-    report.findings, report.recording = find(job), job.recording
+    report.findings, report.recording = analyses.find(job), job.recording
     if job.recording and not report.is_of_recording:
         report.faster_step_us = job.recording.step_without_profiler_us
-    report.together = together(job, report.findings)
-    report.verdict, _, report.recording_cost = verdict(job, report.findings)
+    report.together = analyses.together(job, report.findings)
+    report.verdict, _, report.recording_cost = analyses.verdict(job, report.findings)
     report.tables = {FINDINGS: findings_table(report.findings, report.verdict), **report.tables}
 
 
@@ -309,7 +290,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
         order = np.asarray(report.ranks["rank"]).tolist()
         chosen = [sources.ranks[order.index(group.rank)]._replace(rank=group.rank) for group in report.groups]
         window, collector = collector.request.window, _RankCollector(ReportRequest(), len(chosen))
-        stages = Stages(progress, "reading what is drawn", READ_STAGES * len(chosen))
+        stages = Stages(progress, "reading what is drawn", analyses.READ_STAGES * len(chosen))
         for _ in collector.collect(read_ranks(chosen, ReadOptions(window=window), stages.on_progress)):
             pass
     report.data_flow = collector.data_flow
@@ -325,11 +306,11 @@ def report_on_diff(
 
     Raises DataError if a file cannot be used.
     """
-    stages = Stages(progress, "reading both runs", READ_STAGES * (len(before.ranks) + len(after.ranks)))
+    stages = Stages(progress, "reading both runs", analyses.READ_STAGES * (len(before.ranks) + len(after.ranks)))
     options = ReadOptions(False, window, modules=modules)
     runs = {run: (of, _RankCollector(COMPARED, len(of.ranks))) for run, of in (("A", before), ("B", after))}
     read = (of.collect(read_ranks(sources.ranks, options, stages.on_progress)) for sources, of in runs.values())
-    tables = {table.name: table for table in trace_diff(*read).with_details()}
+    tables = {table.name: table for table in analyses.trace_diff(*read).with_details()}
     notes = [f"{run}: {note}" for run, (sources, of) in runs.items() for note in sources.notes + of.notes()]
     ranks = ranks_table([{"run": run, **fact} for run, (_, of) in runs.items() for fact in of.facts])
     return Report(f"{before.title} → {after.title}", tables, ranks, notes, diff_verdict(tables | {"ranks": ranks}))
@@ -370,7 +351,7 @@ def lay_over(rank: RankTrace, path: str, options: AnalysisOptions) -> None:
         raise DataError(
             f"rank {rank.rank}: has no device trace to lay anything over; give it in place of what was made from it"
         )
-    write_overlay(rank.path, path, overlay_events(rank, options))
+    analyses.write_overlay(rank.path, path, analyses.overlay_events(rank, options))
 
 
 class _RankCollector:
@@ -392,14 +373,14 @@ class _RankCollector:
     def collect(self, ranks: Iterable[RankTrace]) -> Iterator[RankTrace]:
         for rank in ranks:
             self.facts.append(recorded_counts(rank))
-            self.faster_step_us = max(self.faster_step_us, faster_step_us(rank.linked))
+            self.faster_step_us = max(self.faster_step_us, analyses.faster_step_us(rank.linked))
             self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
             if lacks_sync_records(rank.linked):
                 self.without_sync_records.append(rank.rank)
             if rank.graph is not None and len(rank.graph) and (self.request.page or self.request.scales):
                 self.graphs.append(rank.graph)
             if self.request.judged:
-                self.job_facts.append(facts_of(rank))
+                self.job_facts.append(analyses.facts_of(rank))
             if self.request.perfetto:
                 lay_over(rank, overlay_path(self.request.perfetto, rank.rank, self.ranks > 1), self.request.options)
             if len(self.replays) < self.drawn and (replay := rank.replay):

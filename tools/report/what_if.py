@@ -6,20 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from ...schema.graph import ExecutionGraph
+from .. import replay
 from ..analyses import Column, Table, reliability
-from ..replay import (
-    SCALABLE,
-    GatheredJob,
-    NodeClass,
-    Recording,
-    Scale,
-    gather_job,
-    makespan_ns,
-    matched,
-    node_classes,
-    parse_scale,
-    replay_job,
-)
+from ..replay import GatheredJob, NodeClass, Recording, Scale
 
 NAME, TITLE = "what_if", "What a changed run would take"
 TWICE_AS_FAST = 0.5
@@ -40,11 +29,11 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording
     changes: Changes = {scale.spec: [scale] for scale in scales}
     if len(changes) > 1:
         changes["all of these"] = scales
-    runs = {AS_RECORDED: (job := gather_job(graphs))}
+    runs = {AS_RECORDED: (job := replay.gather_job(graphs))}
     if recording and recording.is_known:
         runs[UNPROFILED] = recording.without_profiler(job)
     table = _table(changes, runs, job)
-    matches = {name: matched(graphs, *change) for name, change in changes.items()}
+    matches = {name: replay.matched(graphs, *change) for name, change in changes.items()}
     nodes, time = (np.array([getattr(matches[name], of) for name in table["change"]]) for of in ("nodes", "time_us"))
     first, *others = table.columns
     return replace(table, columns=[first, Column("nodes", "", nodes), Column("matched", "µs", time), *others])
@@ -56,25 +45,27 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording
     """
     if not graphs:
         return NOTHING
-    present = {NodeClass(node_class) for graph in graphs for node_class in np.unique(node_classes(graph)).tolist()}
+    present = {
+        NodeClass(node_class) for graph in graphs for node_class in np.unique(replay.node_classes(graph)).tolist()
+    }
     changes: Changes = {
-        label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")]
-        for label, node_class in SCALABLE.items()
+        label: [replay.parse_scale(f"class:{label}={TWICE_AS_FAST}")]
+        for label, node_class in replay.SCALABLE.items()
         if node_class in present and node_class != NodeClass.DELAY
     }
-    job = gather_job(graphs)
+    job = replay.gather_job(graphs)
     return _table(changes, {UNPROFILED: recording.without_profiler(job)} if recording else {AS_RECORDED: job}, job)
 
 
 def _table(changes: Changes, runs: Mapping[str, GatheredJob], job: GatheredJob) -> Table:
     """Returns a row for each change to each run; the note says how reliable replays of the job are."""
-    note = reliability(replay_job(job))
+    note = reliability(replay.replay_job(job))
     rows = [(change, run) for change in changes for run in runs]
     outcomes = []
     for change, run in rows:  # a replay takes much memory, so that none is kept
-        replay = replay_job(runs[run], changes[change])
-        outcomes.append((replay.makespan_ns, replay.range, replay.start_offset))
-    length = {run: makespan_ns(of_run) for run, of_run in runs.items()}
+        outcome = replay.replay_job(runs[run], changes[change])
+        outcomes.append((outcome.makespan_ns, outcome.range, outcome.start_offset))
+    length = {run: replay.makespan_ns(of_run) for run, of_run in runs.items()}
     before, after = (
         np.array(times, np.int64) for times in ([length[run] for _, run in rows], [time for time, *_ in outcomes])
     )
