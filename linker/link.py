@@ -41,9 +41,8 @@ from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Reason
 from . import communication
 from .contradictions import Contradiction, contradictions
-from .joined_ops import activities_of, join_ops
 from .machine import machine_of
-from .match import Match, are_ops, enclosing_ops, launching_calls, launching_ops, match_ops
+from .match import Match, activities_of, are_ops, enclosing_ops, join_ops, launching_calls, launching_ops, match_ops
 from .modules import python_context
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs

@@ -10,7 +10,9 @@ from typing import NamedTuple, cast
 import pytest
 from execgraph.linker.readers import RecordedQueueEvents
 from execgraph.linker.waits import Process
-from execgraph.linker.waits.implicit_waits import (
+from execgraph.linker.waits.process import TimingModel
+from execgraph.linker.waits.submissions import CallSites, StreamQueues
+from execgraph.linker.waits.synchronisation import (
     FULL_QUEUE,
     ImplicitHostWaits,
     blocking_copies,
@@ -20,8 +22,6 @@ from execgraph.linker.waits.implicit_waits import (
     queue_waits,
     unexplained_waits,
 )
-from execgraph.linker.waits.process import TimingModel
-from execgraph.linker.waits.submissions import CallSites, StreamQueues
 from execgraph.schema.columns import ABSENT, ActivityRows, CallRows, Categorical
 from execgraph.schema.linked import Calls, HostWaits, Provenance, sync_calls
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
