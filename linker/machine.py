@@ -12,18 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..schema import linked
 from ..schema.columns import Int64, is_group_start, rows_by_number
-from ..schema.linked import (
-    NEVER,
-    SYNC_RECORDS,
-    Activities,
-    Calls,
-    SyncCall,
-    on_host_clock,
-    previous_on_stream,
-    sync_calls,
-    took_over,
-)
+from ..schema.linked import NEVER, Activities, Calls, SyncCall, sync_calls
 from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST, MachineCalibration, by_name
 from .readers import RecordedSyncs
 from .waits import MOST_STREAMS, submitted_streams
@@ -164,7 +155,7 @@ def _synchronised(
     device_calls = np.flatnonzero(kinds == SyncCall.DEVICE_SYNC)
     if len(np.unique(activities.device)) == 1:
         yield _last_ends(device_calls, calls.start[device_calls], [*chain(*streams.values())])
-    kind = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
+    kind = syncs.kind.numbers(lambda name: linked.SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
     recorded = np.unique(np.concatenate((syncs.correlation, syncs.record_correlation)))
     rows = np.flatnonzero(np.isin(calls.correlation, recorded[recorded != 0]))
     row_of = dict(zip(calls.correlation[rows].tolist(), rows.tolist(), strict=True))
@@ -245,9 +236,9 @@ def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Ma
     """
     awaited = awaited_ends(activities, calls, syncs)
     calibration = clock_of(activities, calls, awaited)
-    resolution, shifted = calibration.resolution_ns, on_host_clock(activities, calibration)
-    start, end, before = shifted.start, shifted.end, previous_on_stream(shifted)
-    rows = np.flatnonzero((shifted.call_row >= 0) & ~took_over(shifted, 2 * resolution))
+    resolution, shifted = calibration.resolution_ns, linked.on_host_clock(activities, calibration)
+    start, end, before = shifted.start, shifted.end, linked.previous_on_stream(shifted)
+    rows = np.flatnonzero((shifted.call_row >= 0) & ~linked.took_over(shifted, 2 * resolution))
     call, earlier = shifted.call_row[rows], before[rows]
     is_free = ((earlier < 0) | (end[earlier] <= calls.start[call])) & (start[rows] >= calls.end[call])
     latency = start[rows] - calls.end[call]

@@ -12,26 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import (
-    ABSENT,
-    ROUNDING,
-    TOLERANCE,
-    Bool,
-    CallRows,
-    Categorical,
-    Int64,
-    Interner,
-    Keys,
-    NestedIntervals,
-    OpRows,
-    RowMap,
-    Rows,
-    ThreadIntervals,
-    asof_backward,
-    nearest,
-    nest,
-    rows_by_number,
-)
+from ..schema import columns
+from ..schema.columns import Bool, CallRows, Categorical, Int64, OpRows, RowMap, Rows, ThreadIntervals
 from ..schema.linked import Calls, Ops
 from .readers import RecordedPython
 from .threads import ForwardThreads
@@ -54,18 +36,18 @@ class Stack(NamedTuple):
     def of(cls, rows: RecordedPython, chosen: Bool) -> "Stack":
         """Returns the chosen calls of Python."""
         calls = ThreadIntervals(*(column[chosen] for column in (rows.thread, rows.start, rows.end)))
-        nesting, names = nest(calls), rows.name.take(chosen)
+        nesting, names = columns.nest(calls), rows.name.take(chosen)
         return cls(calls._replace(end=nesting.end), nesting.parent, names.codes.astype(np.int64), names.table)
 
     def enclosing(self, spans: ThreadIntervals) -> Rows:
         """Returns for each span the row of the innermost call that encloses it, -1 for none. O(n log n)."""
         if not len(self.parent):
             return np.full(len(spans.start), -1, np.int64)
-        nested = NestedIntervals(self.calls, self.parent)
-        return nested.innermost(spans, rounding=ROUNDING, tolerance=TOLERANCE)
+        nested = columns.NestedIntervals(self.calls, self.parent)
+        return nested.innermost(spans, rounding=columns.ROUNDING, tolerance=columns.TOLERANCE)
 
 
-class Paths(Interner[str]):
+class Paths(columns.Interner[str]):
     """The paths of nested modules, numbered as they come. A module that calls itself keeps its path."""
 
     def below(self, enclosing_path: Int64, name: Int64, names: list[str]) -> Int64:
@@ -114,11 +96,11 @@ class PythonContext(NamedTuple):
 
 def python_context(rows: RecordedPython, ops: Ops, op_parent: OpRows, calls: Calls) -> PythonContext:
     """Returns the modules and functions of ops and calls; `op_parent` is the op that encloses each op. O(n log n)."""
-    timed, position = np.flatnonzero(ops.start != ABSENT), np.full(len(ops), -1, np.int64)
+    timed, position = np.flatnonzero(ops.start != columns.ABSENT), np.full(len(ops), -1, np.int64)
     position[timed] = np.arange(len(timed))
     # spans are the ops that have times, then the calls
-    columns = ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
-    spans = ThreadIntervals(*(np.concatenate((of_op[timed], of_call)) for of_op, of_call in columns))
+    both = ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
+    spans = ThreadIntervals(*(np.concatenate((of_op[timed], of_call)) for of_op, of_call in both))
     parent = RowMap(position)[np.concatenate((op_parent[timed], calls.op_row))]
     forward = np.concatenate((RowMap(position)[forward_ops(ops)[timed]], np.full(len(calls), -1)))
 
@@ -142,10 +124,10 @@ def _paths(
     each, `forward_span` that of the forward op that it differentiates.
     """
     # the innermost op that encloses each span that differentiates another
-    backward = nearest(forward_span >= 0, parent)
+    backward = columns.nearest(forward_span >= 0, parent)
     enclosing = stack.enclosing(spans)
     on_thread = RowMap(stack.code)[enclosing]
-    paths = Interner[str]()
+    paths = columns.Interner[str]()
     paths.codes(stack.text, len(stack.text))
     code = np.where(backward < 0, on_thread, -1)
     forward, is_open = RowMap(forward_span)[backward], backward >= 0
@@ -184,22 +166,24 @@ def forward_ops(ops: Ops) -> OpRows:
     most of them. O(n log n).
     """
     forward_row = OpRows(np.full(len(ops), -1, np.int64))
-    with_number = (ops.start != ABSENT) & (ops.seq_id >= 0)
+    with_number = (ops.start != columns.ABSENT) & (ops.seq_id >= 0)
     backward, forward = (np.flatnonzero(with_number & of_pass) for of_pass in (ops.fw_tid > 0, ops.fw_tid <= 0))
     forward = forward[np.lexsort((ops.start[forward], ops.seq_id[forward], ops.thread[forward]))]
     # a backward op without a forward thread has a number that no forward op has
     forward_thread = np.zeros(len(ops), np.int64)
-    threads, of_number = ForwardThreads(ops, forward), rows_by_number(forward, ops.tid)
+    threads, of_number = ForwardThreads(ops, forward), columns.rows_by_number(forward, ops.tid)
     # threads that number from 0 on share their numbers
     any_thread = cache(lambda numbers: threads.most_frequent(np.array(numbers)))
-    for number, rows in rows_by_number(backward, ops.fw_tid).items():
+    for number, rows in columns.rows_by_number(backward, ops.fw_tid).items():
         sequence = np.unique(ops.seq_id[rows])
         thread = ForwardThreads(ops, of_number[number]).most_frequent(sequence) if number in of_number else None
         thread = any_thread(tuple(sequence.tolist())) if thread is None else thread
         if thread is not None:
             forward_thread[rows] = thread
     sequence = ops.seq_id[backward]
-    last = asof_backward(Keys(ops.thread[forward], ops.seq_id[forward]), Keys(forward_thread[backward], sequence))
+    last = columns.asof_backward(
+        columns.Keys(ops.thread[forward], ops.seq_id[forward]), columns.Keys(forward_thread[backward], sequence)
+    )
     row = RowMap(forward)[last]
     is_earlier = (ops.seq_id[row] == sequence) & (ops.start[row] < ops.start[backward])
     forward_row[backward[is_earlier]] = row[is_earlier]

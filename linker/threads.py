@@ -52,10 +52,8 @@ class ThreadActivity(columns.SummaryRepr):
     top_end: Int64
 
     def idle_since(self, time: int) -> int:
-        """Returns when the thread had last done something before it starts something at `time`.
-
-        That is `time` if the thread was busy, and ABSENT if it had never done anything.
-        """
+        """Returns when the thread had last done something before it starts something at `time`."""
+        # that is `time` if the thread was busy, and ABSENT if it had never done anything
         interval = int(np.searchsorted(self.boundaries, time)) - 1
         if interval < 1:
             return ABSENT
@@ -68,11 +66,9 @@ class ThreadActivity(columns.SummaryRepr):
         return Gap(begin, int(self.boundaries[interval + 1])) if self.may_wait[interval] else Gap(time, time)
 
     def waiting_for(self, end: int, since: int, until: int) -> Gap | None:
-        """Returns the gap in which the thread waited for what ended at `end`, None if it did not seem to wait.
-
-        This is the longest gap from `since` on that began before `until` and `end`. It was a wait if it ended neither
-        later nor earlier than `end` by more than its length, or if the thread did nothing else in between.
-        """
+        """Returns the gap in which the thread waited for what ended at `end`, None if it did not seem to wait."""
+        # this is the longest gap from `since` on that began before `until` and `end`. It was a wait if it ended neither
+        # later nor earlier than `end` by more than its length, or if the thread did nothing else in between
         first, last = 1 + np.searchsorted(self.boundaries[1:-2], (since, min(end + 1, until)))
         lengths = np.where(self.may_wait[first:last], np.diff(self.boundaries[first : last + 1]), 0)
         if not lengths.any():

@@ -225,10 +225,8 @@ def _annotations(device: DeviceTrace, within: Period) -> dict[str, list[Period]]
 
 
 def host_period(device: DeviceTrace, match: Match) -> Period | None:
-    """Returns the period of a device trace that a host trace covers, None for all of it except single lost ops.
-
-    It lasts from the first op that both traces hold until the first op that begins after the end of the host trace.
-    """
+    """Returns the period of a device trace that a host trace covers, None for all of it except single lost ops."""
+    # it lasts from the first op that both traces hold until the first op that begins after the end of the host trace
     ops, matched = device.ops, np.zeros(len(device.ops.start), np.bool_)
     matched[match.device_row] = True
     if not matched.any():

@@ -14,20 +14,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    ActivityRows,
-    Bool,
-    CallRows,
-    Categorical,
-    CommunicationRows,
-    DeviceOpRows,
-    Int64,
-    Lookup,
-    OpRows,
-    nearest,
-    split_groups,
-)
+from ...schema import columns
+from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, CommunicationRows, Int64, OpRows
 from ...schema.linked import Activities, Calls, Communication, Communications, Ops, integer, kineto
 from ..readers import Role
 from .arguments import WAIT, dtype_of, elements, from_device, from_host, merge
@@ -58,7 +46,7 @@ class CollectiveOps:
     parent: OpRows
     ops: Ops
     arguments: Mapping[Role, Mapping[int, kineto.Args]]
-    device_row: DeviceOpRows
+    device_row: columns.DeviceOpRows
     number: "memoryview[int]" = field(init=False)
     _record: OpRows = field(init=False)
 
@@ -67,7 +55,7 @@ class CollectiveOps:
         number[self.rows] = np.arange(len(self.rows))
         self.number = number.data
         # the last entry is for no op (-1)
-        self._record = OpRows(np.append(nearest(number >= 0, self.parent), -1))
+        self._record = OpRows(np.append(columns.nearest(number >= 0, self.parent), -1))
 
     def enclosing_record(self, op: int) -> int:
         """Returns the innermost record that encloses an op, or the op itself if it is one, -1 for none."""
@@ -76,10 +64,6 @@ class CollectiveOps:
     def enclosing_records(self, ops: Int64) -> OpRows:
         """Returns the same for many ops."""
         return OpRows(self._record[ops])
-
-    def parent_records(self) -> OpRows:
-        """Returns for each record the innermost other one that encloses it, -1 for none."""
-        return self.enclosing_records(self.parent[self.rows])
 
     def of(self, op: int) -> Communication:
         """Returns the arguments of a record."""
@@ -111,7 +95,7 @@ def collective_ops(
 
     `device_op` is the row in `ops` of each op of the device trace.
     """
-    device_row = DeviceOpRows(np.full(len(ops), -1, np.int64))
+    device_row = columns.DeviceOpRows(np.full(len(ops), -1, np.int64))
     device_row[device_op] = np.arange(len(device_op))
     rows = OpRows(np.flatnonzero(ops.name.equal(RECORD)))
 
@@ -126,7 +110,7 @@ def collective_ops(
     collectives = CollectiveOps(rows, Communications.of(recorded()), parent, ops, arguments, device_row)
     # some versions record the all-reduce of one element within the record of a barrier: it is that barrier
     is_barrier = np.array([name == BARRIER for name in collectives.recorded.texts("name")], np.bool_)
-    enclosing, named = collectives.parent_records(), is_barrier.copy()
+    enclosing, named = collectives.enclosing_records(collectives.parent[collectives.rows]), is_barrier.copy()
     for position in np.flatnonzero(enclosing >= 0).tolist() if is_barrier.any() else ():
         is_barrier[position] |= is_barrier[collectives.number[enclosing[position]]]
     collectives.recorded.rename(np.flatnonzero(is_barrier & ~named), BARRIER)
@@ -150,11 +134,9 @@ class _Kernels(NamedTuple):
 def link_communications(
     collectives: CollectiveOps, activities: Activities, calls: Calls
 ) -> tuple[Communications, CommunicationRows]:
-    """Returns the communications that ran on the device, and for each activity the row of its own, -1 for none.
-
-    Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around
-    the launch; a communication kernel without either keeps an empty record.
-    """
+    """Returns the communications that ran on the device, and for each activity the row of its own, -1 for none."""
+    # kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around
+    # the launch; a communication kernel without either keeps an empty record
     rows = np.flatnonzero(is_communication_kernel(activities.name) | activities.category.equal("collective_comm"))
     rows = ActivityRows(rows[np.argsort(activities.start[rows], kind="stable")])
     op = OpRows(activities.op_row[rows])
@@ -208,7 +190,7 @@ def _launched_later(
     thread = np.concatenate((collectives.ops.thread[records], calls.thread[call]))
     time = np.concatenate((collectives.ops.start[records], calls.start[call]))
     # the records and launches of each thread by time; launches come before records of the same time
-    for events in split_groups(np.lexsort((row, is_record, time, thread)), thread):
+    for events in columns.split_groups(np.lexsort((row, is_record, time, thread)), thread):
         pending, previous_op, previous = list[int](), -1, list[int]()
         for number, of_record in zip(row[events].tolist(), is_record[events].tolist(), strict=True):
             if of_record:
@@ -242,8 +224,10 @@ def _records_without_launch(collectives: CollectiveOps, kernels: _Kernels) -> Op
             op = collectives.enclosing_record(int(collectives.parent[op]))
     with_launch, rows = np.array([*launched], np.int64), collectives.rows
     is_grouped = np.array([name not in SINGLE for name in collectives.recorded.texts("name")], np.bool_)
-    has_launch = np.isin(rows, with_launch) | np.isin(collectives.parent_records(), with_launch)
-    return OpRows(rows[is_grouped & (collectives.ops.start[rows] != ABSENT) & ~has_launch])
+    has_launch = np.isin(rows, with_launch) | np.isin(
+        collectives.enclosing_records(collectives.parent[collectives.rows]), with_launch
+    )
+    return OpRows(rows[is_grouped & (collectives.ops.start[rows] != columns.ABSENT) & ~has_launch])
 
 
 def _joined(parts: list[Communication]) -> Communication:
@@ -258,12 +242,12 @@ def _joined(parts: list[Communication]) -> Communication:
     return Communication(name=COALESCED, **{name: getattr(first, name) for name in shared}, coalesced=parts)
 
 
-def awaited_collectives(collectives: CollectiveOps, activities: Activities, communications: Communications) -> Lookup:
-    """Returns for `record_param_comms` ops that are waits the row of the activity whose completion they wait for.
-
-    A wait carries the sequence number of its collective. Its group is often blank, so it waits for the latest
-    collective with that number, of its group if that is recorded.
-    """
+def awaited_collectives(
+    collectives: CollectiveOps, activities: Activities, communications: Communications
+) -> columns.Lookup:
+    """Returns for `record_param_comms` ops that are waits the row of the activity whose completion they wait for."""
+    # a wait carries the sequence number of its collective. Its group is often blank, so it waits for the latest
+    # collective with that number, of its group if that is recorded
     group, sequence = communications.texts("group"), communications.numbers("sequence")
     communicating = np.flatnonzero((activities.communication_row >= 0) & (activities.op_row >= 0))
     communication, start = activities.communication_row[communicating], collectives.ops.start
@@ -279,4 +263,4 @@ def awaited_collectives(collectives: CollectiveOps, activities: Activities, comm
         if before := [launch for launch in launched.get(wait.sequence, []) if launch[0] < start[op]]:
             pairs.append((op, max(before, key=lambda launch: (launch[2] == wait.group, launch[0]))[1]))
     waits, awaited = np.array(pairs, np.int64).reshape(-1, 2).T
-    return Lookup(waits, awaited)
+    return columns.Lookup(waits, awaited)

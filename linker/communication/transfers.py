@@ -27,21 +27,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from ...schema import linked
 from ...schema.columns import ABSENT, Bool, CommunicationRows, Int64, OpRows, RowMap, rows_by_number, split_groups
-from ...schema.linked import (
-    FOREVER,
-    Calls,
-    Communication,
-    Ops,
-    ProcessGroup,
-    Provenance,
-    Tensors,
-    are_step_marks,
-    argument_lists,
-    integer,
-    kineto,
-    listed,
-)
+from ...schema.linked import Calls, Communication, Ops, ProcessGroup, Provenance, kineto
 from ...schema.reasons import AnyReason, Reason
 from ..readers import DeviceTrace, RecordedOps, Role
 from ..threads import Gap, ThreadActivity, Wait, thread_activities
@@ -198,11 +186,9 @@ def _requests_by_order(transfers: Transfers) -> OpRows:
 def host_communications(
     transfers: Transfers, groups: list[ProcessGroup]
 ) -> tuple[list[Communication], CommunicationRows]:
-    """Returns the communications of the host, and for each op the row of its own, -1 for none. O(n).
-
-    The tensors of a transfer are those of its host node if that has any. Its request tells the peer or root, the tag
-    and the output.
-    """
+    """Returns the communications of the host, and for each op the row of its own, -1 for none. O(n)."""
+    # the tensors of a transfer are those of its host node if that has any. Its request tells the peer or root, the tag
+    # and the output
     ops, recorded = transfers.ops, transfers.recorded
     row = CommunicationRows(np.full(len(ops), -1, np.int64))
     row[transfers.op] = np.arange(len(transfers))
@@ -221,8 +207,8 @@ def host_communications(
             transfer = msgspec.structs.replace(
                 transfer,
                 out_elements=elements(ops.outputs[request]),
-                group_rank=integer(numbers[0], -1) if numbers and (message or rooted) else -1,
-                tag=integer(numbers[1], -1) if message and len(numbers) > 1 else -1,
+                group_rank=linked.integer(numbers[0], -1) if numbers and (message or rooted) else -1,
+                tag=linked.integer(numbers[1], -1) if message and len(numbers) > 1 else -1,
             )
         in_elements = 0 if name == "barrier" else transfer.in_elements
         communications.append(msgspec.structs.replace(transfer, name=name, in_elements=in_elements, **of_group))
@@ -233,9 +219,9 @@ def scalars(transfers: Transfers, request: int, kind: str) -> list[Any]:
     """Returns the values of a kind ("Int" or "Bool") among a request's arguments, in order; some are texts."""
     ops, args = transfers.ops, transfers.recorded.get(request)
     if ops.recorded_by_host[request]:
-        values, types = argument_lists(ops.inputs[request], "values", "types")
+        values, types = linked.argument_lists(ops.inputs[request], "values", "types")
         return [value for value, of_kind in zip(values, types, strict=False) if of_kind == kind]
-    texts = listed(args.concrete_inputs) if args else []
+    texts = linked.listed(args.concrete_inputs) if args else []
     return [text for text in texts if isinstance(text, str) and SCALARS[kind].fullmatch(text)]
 
 
@@ -292,12 +278,12 @@ class Users:
         return min(firsts).row if firsts else -1
 
 
-def byte_ranges(tensors: Tensors) -> ByteRanges:
+def byte_ranges(tensors: linked.Tensors) -> ByteRanges:
     """Returns the bytes that the tensors of one op cover, from the first to the last one of each storage."""
     return {storage: range_ for _, storage, range_ in _covered(tensors)}
 
 
-def _covered(tensors: Tensors) -> Iterator[tuple[int, int, Bytes]]:
+def _covered(tensors: linked.Tensors) -> Iterator[tuple[int, int, Bytes]]:
     """Yields the bytes that the tensors of each op, by row, cover of each storage."""
     covered: dict[tuple[int, int], Bytes] = {}
     columns = (tensors.row, tensors.storage, tensors.low, tensors.high)
@@ -334,7 +320,7 @@ def transfer_waits(transfers: Transfers, op_parent: OpRows, calls: Calls) -> Tra
 
 def thread_gaps(ops: Ops, op_parent: OpRows, calls: Calls) -> Callable[[int], ThreadActivity]:
     """Returns a function that returns a thread's gaps: a thread may wait inside ops that only annotate or wait."""
-    of_thread = rows_by_number(np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name)), ops.thread)
+    of_thread = rows_by_number(np.flatnonzero((ops.start != ABSENT) & ~linked.are_step_marks(ops.name)), ops.thread)
     computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith(WORK))
     return thread_activities(ops, op_parent, calls, of_thread, computes=computes & ~ops.name.equal(WAITS))
 
@@ -370,7 +356,7 @@ class _Waits:
             gap = Gap(max(gap.begin, since), gap.end)
             return self._wait(op, thread, gap, Provenance.RECORD) if gap.begin < gap.end else None
         # the first user of what was transferred waited, or else the thread that requested it, in an idle gap
-        user, known_by, used_at = self._users.first(self._written[request], since), Provenance.TIMING, FOREVER
+        user, known_by, used_at = self._users.first(self._written[request], since), Provenance.TIMING, linked.FOREVER
         if user >= 0:
             thread, known_by = self._thread(user), Provenance.RECORD
             used_at = self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])

@@ -180,10 +180,8 @@ def _bytes_per_second(values: Sequence[Any]) -> Int64:
 
 
 def _argument_lists(args: kineto.Args, oddities: Counts) -> str:
-    """Returns an op's recorded arguments as JSON in the host trace's layout, an empty text where none are recorded.
-
-    Only numbers have values, as text. Counts in `oddities` what is no list.
-    """
+    """Returns an op's recorded arguments as JSON in the host trace's layout, an empty text where none are recorded."""
+    # only numbers have values, as text. Counts in `oddities` what is no list
     if not bytes(args.input_dims):
         return ""
     lists = [bytes(text) for text in (args.concrete_inputs, args.input_dims, args.input_types)]

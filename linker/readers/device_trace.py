@@ -82,10 +82,8 @@ def _nanoseconds(time_us: Any) -> int:
 
 
 def within_a_recording(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace without rows that begin more than LONGEST_RECORDING before or after its middle op or activity.
-
-    The dropped rows are counted. Sums and differences of the remaining times fit 64 bits.
-    """
+    """Returns the trace without rows that begin more than LONGEST_RECORDING from its middle op or activity."""
+    # the dropped rows are counted. Sums and differences of the remaining times fit 64 bits
     work = np.sort(np.concatenate((device.ops.start, device.activities.start)))
     if not len(work):
         return device

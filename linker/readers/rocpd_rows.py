@@ -112,15 +112,13 @@ def read_rocpd(path: str) -> DeviceTrace:
     on_device = ops[:, 1] >= 0
     # ranges recorded as ops of no device are of the file's process, on an unknown thread
     ops[~on_device, 1:3] = process, -1
-    marks = np.concatenate((api[marker, 1:5], ops[~on_device, 1:5]))
-    texts = [messages.get(code, "") for code in api[marker, 6].tolist()]
     trace = DeviceTrace(
         path=path,
         rank=None,
         world_size=None,
         base_time_ns=0,
         groups=[],
-        ops=_annotations(marks, texts + [names.get(code, "") for code in ops[~on_device, 5].tolist()], skipped),
+        ops=_annotations(api[marker], messages, ops[~on_device], names, skipped),
         calls=_calls(api[~marker], names, skipped),
         activities=_activities(
             ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process=process, skipped=skipped
@@ -236,8 +234,13 @@ def _real_queues(device: Int64, queue: Int64, skipped: Counts) -> Int64:
     return queue
 
 
-def _annotations(rows: Int64, messages: list[str], skipped: Counts) -> RecordedOps:
-    """Returns the roctx ranges, given as rows of (process, thread or -1, start, end)."""
+def _annotations(
+    api: Int64, messages: dict[int, str], ops: Int64, names: dict[int, str], skipped: Counts
+) -> RecordedOps:
+    """Returns the roctx ranges that were recorded as API rows and as ops; a thread of -1 is unknown."""
+    rows = np.concatenate((api[:, 1:5], ops[:, 1:5]))
+    texts = [messages.get(code, "") for code in api[:, 6].tolist()]
+    texts += [names.get(code, "") for code in ops[:, 5].tolist()]
     lasting: Bool = (rows[:, 2] >= 0) & (rows[:, 3] > rows[:, 2]) & (rows[:, 3] < FOREVER)
     skipped[Reason.ROCTX_MARKS] += int((~lasting).sum())
     order = np.lexsort((-rows[:, 3], rows[:, 2]))
@@ -247,7 +250,7 @@ def _annotations(rows: Int64, messages: list[str], skipped: Counts) -> RecordedO
     is_unknown = thread < 0
     thread[is_unknown] = nesting_lanes(start[is_unknown], end[is_unknown])
     return RecordedOps(
-        name=Categorical.of(messages[row] for row in order.tolist()),
+        name=Categorical.of(texts[row] for row in order.tolist()),
         process=process,
         thread=thread,
         start=start,

@@ -65,11 +65,6 @@ class Candidate(NamedTuple):
     position: int = 0
     streams: tuple[int, ...] = ()
 
-    @property
-    def is_ranked(self) -> bool:
-        """Whether the order of the calls says anything; else only times can tell."""
-        return self.basis is not OrderBasis.NONE
-
 
 class Anchor(NamedTuple):
     """The number of an event record, and the event that it recorded for the first time."""
@@ -219,7 +214,11 @@ class Candidates:
 
     def of_call_site(self, waits: list[UnresolvedWait]) -> list[Candidate]:
         """Returns the options of the first wait for which the order of the calls favours one, else of the first one."""
-        ranked = (options for options in map(self._options, waits) if any(option.is_ranked for option in options))
+        ranked = (
+            options
+            for options in map(self._options, waits)
+            if any(option.basis < OrderBasis.NONE for option in options)
+        )
         return next(ranked, None) or self._options(waits[0])
 
     def before(self, wait: UnresolvedWait) -> dict[int, Candidate]:

@@ -14,7 +14,7 @@ from ...schema.columns import Bool, Int64
 from ...schema.linked import FOREVER, NEVER, Provenance
 from ...schema.machine import latency_stats
 from ...schema.reasons import Reason
-from .candidates import TRIED, Candidate, Candidates
+from .candidates import TRIED, Candidate, Candidates, OrderBasis
 from .process import EventRecord, Process, no_findings
 from .submissions import MOST_STREAMS, StreamKey, StreamTails
 from .unresolved_waits import BlockedWork, UnresolvedWait
@@ -209,7 +209,7 @@ class InferredSources:
         stream_position = np.full(wrong.shape[1:], wrong.shape[2])
         for number, option in enumerate(options):
             stream_position[number, list(option.streams)] = np.arange(len(option.streams))
-            if option.is_ranked:
+            if option.basis < OrderBasis.NONE:
                 # another stream than the likeliest one is better than one whose work ended too late
                 by_order[0, number, option.streams[0]] = is_likely[0, number, list(option.streams)] = True
         possible = (site.ends > NEVER).any(axis=1) & (is_likely | ((explained > 0) & (not is_query)))
@@ -217,7 +217,7 @@ class InferredSources:
             possible[number, :, ~self._candidates.possible_streams(blocked.stream)] = False
         if not possible.any():
             return None
-        ranks = np.array([(not option.is_ranked, option.basis, option.position) for option in options])
+        ranks = np.array([(option.basis is OrderBasis.NONE, option.basis, option.position) for option in options])
         is_unranked, basis, position = ranks.T[:, :, None]
         blocked_number = np.arange(len(wrong))[:, None, None]
         by_times = [] if is_query else [wrong, -explained]

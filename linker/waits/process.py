@@ -20,20 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema import linked
 from ...schema.columns import Int64, Interner, Lookup, Ragged
-from ...schema.linked import (
-    FOREVER,
-    HOST,
-    NEVER,
-    SYNC_RECORDS,
-    Activities,
-    Calls,
-    Ops,
-    Provenance,
-    SyncCall,
-    previous_on_stream,
-    sync_calls,
-)
+from ...schema.linked import NEVER, Activities, Calls, Ops, Provenance, SyncCall
 from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
 from ...schema.reasons import AnyReason
 from ..communication import CollectiveOps
@@ -175,13 +164,13 @@ class SyncRecords:
 
     def __init__(self, calls: Calls, syncs: RecordedSyncs, event_rows: RecordedEvents, queues: StreamQueues) -> None:
         self._calls, self._queues = calls, queues
-        kinds = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
+        kinds = syncs.kind.numbers(lambda name: linked.SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
         columns = (kinds, syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event)
         self._columns = [column.data for column in columns]
         row_of = Lookup(syncs.correlation, np.arange(len(syncs.start)))
         row_of_call = row_of.of(calls.correlation)
         self._row_of_call = row_of_call.data
-        self.kinds = sync_calls(calls.name)
+        self.kinds = linked.sync_calls(calls.name)
         unrecognised = (self.kinds == SyncCall.NONE) & (calls.correlation != 0)
         self.kinds[unrecognised] = np.append(kinds, SyncCall.NONE)[row_of_call[unrecognised]]
         rows = row_of.of(_unique_in_order(syncs.correlation))
@@ -274,7 +263,7 @@ class TimingModel:
         self.timestamp_quantum_ns = 2 * calibration.resolution_ns
         self.clock_uncertainty_ns = calibration.time_error_ns + of_name(calibration.sync_return, "").median
         self._sync_return_latency, self._names = calibration.sync_return, calls.name
-        before = previous_on_stream(activities)
+        before = linked.previous_on_stream(activities)
         ready, expected = np.full((2, len(activities)), NEVER, np.int64)
         follows = np.flatnonzero(before >= 0)
         ended = activities.end[before[follows]]
@@ -285,9 +274,9 @@ class TimingModel:
         launched = calls.end[call] + of_each(calibration.launch, calls.name.take(call)).upper
         ready[called] = np.maximum(ready[called], calls.start[call])
         expected[called] = np.maximum(expected[called], launched)
-        shortest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
+        shortest = int((activities.start[called] - calls.start[call]).min(initial=linked.FOREVER))
         self.ready_ns, self.expected_start_ns = ready.data, expected.data
-        self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < FOREVER else 0)
+        self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < linked.FOREVER else 0)
         # where returns were measured, it is their own clock that they are compared with
         knows_returns = calls.name.where(lambda name: calibration.sync_return.get(name, LatencyStats()).count >= ENOUGH)
         error = calibration.time_error_ns
@@ -326,7 +315,7 @@ class DataOrigins:
         origins: dict[int, set[tuple[StreamKey, int]]] = {}
         columns = rows, launched, activities.device[rows], activities.stream[rows], activities.op_row[rows]
         tensors = ops.arguments.tensors
-        tensors = tensors.where((tensors.device != HOST) & (tensors.storage != 0))
+        tensors = tensors.where((tensors.device != linked.HOST) & (tensors.storage != 0))
         storages = Ragged.grouped(tensors.row, tensors.storage, len(ops))
         for row, time, device, stream, op in zip(*(column[order].tolist() for column in columns), strict=True):
             key, touched = StreamKey(device, stream), {*storages[op].tolist()}

@@ -134,11 +134,9 @@ class StreamQueues:
         return [key for key in self.rows if key in busiest]
 
     def find(self, device: int, stream: int) -> StreamKey | None:
-        """Returns the stream of that number, None for -1.
-
-        A stream of the named device is preferred. If no activity ran on a stream of that number, it gets an empty
-        queue, which passes on the waits that are submitted to it.
-        """
+        """Returns the stream of that number, None for -1."""
+        # a stream of the named device is preferred. If no activity ran on a stream of that number, it gets an empty
+        # queue, which passes on the waits that are submitted to it
         key = StreamKey(device, stream)
         if key in self.rows:
             return key

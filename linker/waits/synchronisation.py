@@ -32,11 +32,9 @@ FULL_QUEUE = 500
 
 
 def queue_waits(rows: RecordedQueueEvents, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:
-    """Yields for each wait the awaited activity and the blocked one, -1 for none; `start` has that of every activity.
-
-    The awaited activity is the last one on the awaited stream before the event record, the blocked one the first on the
-    waiting stream after the wait.
-    """
+    """Yields for each wait the awaited activity and the blocked one, -1 for none. `start` is that of each activity."""
+    # the awaited activity is the last one on the awaited stream before the event record, the blocked one the first on
+    # the waiting stream after the wait
     columns = (rows.device, rows.stream, rows.awaited, rows.sequence, rows.start, rows.end)
     events = list(zip(*(column.tolist() for column in columns), strict=True))
     recorded = {(device, stream, number): time for device, stream, awaited, number, time, _ in events if awaited < 0}
@@ -161,11 +159,9 @@ def on_observer_threads(calls: Calls, activities: Activities, thread_of_ops: Int
 
 
 def observer_waits(calls: Calls, activities: Activities, by_observer: Bool) -> ImplicitHostWaits:
-    """Returns a wait for each call of an observer thread, for the activity that ended last before it.
-
-    An observer would make the call at the same point of a faster or slower run, too. There is no wait if that activity
-    ended before the thread's previous call did.
-    """
+    """Returns a wait for each call of an observer thread, for the activity that ended last before it."""
+    # an observer would make the call at the same point of a faster or slower run, too. There is no wait if that
+    # activity ended before the thread's previous call did
     rows = np.flatnonzero(by_observer)
     rows = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
     follows = np.flatnonzero(calls.thread[rows[1:]] == calls.thread[rows[:-1]])
