@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from execgraph.tools import workers
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import settings
+from support.commands import Ended, Run, status_of
 from support.folders import DATA, TESTS
 from support.lower_bounds import PROJECT, lower_bounds
 from support.tasks import in_turn
@@ -170,6 +172,17 @@ def scheduler() -> Iterator[str]:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
         yield cluster.scheduler_address
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process; what was printed before it is left out."""
+
+    def ended(command: Any, *arguments: object) -> Ended:
+        capfd.readouterr()
+        return Ended(status_of(command, *arguments), *capfd.readouterr())
+
+    return ended
 
 
 @pytest.fixture
