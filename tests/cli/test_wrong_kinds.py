@@ -1,7 +1,6 @@
 """Every command refuses every kind of file that it cannot use: it says what the file is, and which command takes it."""
 
 import gzip
-import importlib
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import NamedTuple
 import pytest
 from execgraph.schema.comm_groups import write_groups
 from execgraph.tools import workers
+from support.commands import Ended, Run, status_of
 from support.databases import LITE, Op, write_database
 from support.runs import small_run
 from support.tasks import in_turn
@@ -108,25 +108,14 @@ CASES = {
         lambda file, out: [file, "--output", out / "m.json"], "a host or device trace", DEVICES, GIVE_TRACES, own=MERGED | HOSTS
     ),
     "trace-build": Case(
-        lambda file, out: ["--input-dir", file, "--output-dir", out / "b"],
-        "a device trace or a folder of traces",
-        set(),
-        "the folder that holds them",
-        own=DEVICES | HOSTS,
+        lambda file, out: ["--input-dir", file, "--output-dir", out / "b"], "a device trace or a folder of traces", set(),
+        "the folder that holds them", own=DEVICES | HOSTS,
     ),
     "trace-scale": Case(
         lambda file, out: ["--input-dir", file, "--output-dir", out / "s", "--data-parallel", 2], "a folder of graphs", set(),
         "the folder that holds them", own=GRAPHS,
     ),
 }  # fmt: skip
-
-
-def run(command: str, *arguments: object) -> int:
-    """The exit status of a command in this process."""
-    module = importlib.import_module(f"execgraph.tools.commands.{command.partition(',')[0].replace('-', '_')}")
-    with pytest.raises(SystemExit) as end:
-        module.main([str(argument) for argument in arguments])
-    return int(end.value.code or 0)
 
 
 @pytest.fixture(scope="module")
@@ -142,16 +131,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_database(made / "rocpd.db", LITE, [Op("k", 1, 2)], pid=800)
     devices = [pair[1] for pair in pairs]
     for merged in ("merged.json", "merged.db"):
-        assert run("trace-merge", "-q", *devices, "--output", made / merged) == 0
+        assert status_of("trace-merge", "-q", *devices, "--output", made / merged) == 0
     linked, graph = made / "linked.json", made / "graph.et"
-    assert run("trace-link", "-q", "--host-trace", host, "--device-trace", device, "--output", linked) == 0
-    assert run("trace-convert", "-q", "--input", linked, "--output", graph) == 0
-    assert run("trace-convert", "-q", "--input", linked, "--output", made / "astra.et", "--target", "astra-sim") == 0
-    assert run("trace-jsonize", "-q", "--input", graph, "--output", made / "graph.json") == 0
-    assert run("trace-replay", "-q", "--input", graph, "--timeline", made / "timeline.json") == 0
+    for command, *arguments in (
+        ("trace-link", "--host-trace", host, "--device-trace", device, "--output", linked),
+        ("trace-convert", "--input", linked, "--output", graph),
+        ("trace-convert", "--input", linked, "--output", made / "astra.et", "--target", "astra-sim"),
+        ("trace-jsonize", "--input", graph, "--output", made / "graph.json"),
+        ("trace-replay", "--input", graph, "--timeline", made / "timeline.json"),
+    ):
+        assert status_of(command, "-q", *arguments) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "in_processes", in_turn)
-        assert run("trace-build", "-q", "--input-dir", work, "--output-dir", work / "o", "--target", "goal") == 0
+        assert status_of("trace-build", "-q", "--input-dir", work, "--output-dir", work / "o", "--target", "goal") == 0
     for name in ("report.json", "job.goal"):
         (made / name).write_bytes((work / "o" / name).read_bytes())
     write_groups(str(made / "comm_groups.json"), {(0, 1): 1})
@@ -175,40 +167,48 @@ def out(tmp_path: Path, folder: Path) -> Path:
     return tmp_path
 
 
-def error_of(case: str, file: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What the command says of a file that it cannot use, in one line."""
-    status = run(case, *CASES[case].arguments(file, out))
-    said = capsys.readouterr()
-    if case == "trace-diagnose":  # to say what is wrong with files is what it does
-        assert status == 0
-        return said.out.splitlines()[0].removeprefix("wrong  ")
-    assert status == 1
-    [line] = said.err.splitlines()
-    return line.removeprefix(f"{case.partition(',')[0]}: error: ")
+def run_with(run: Run, case: str, file: Path, out: Path) -> Ended:
+    return run(case.partition(",")[0], *CASES[case].arguments(file, out))
+
+
+ErrorOf = Callable[[str, Path], str]
+
+
+@pytest.fixture
+def error_of(out: Path, run: Run) -> ErrorOf:
+    """What a command says of a file that it cannot use, in one line."""
+
+    def error(case: str, file: Path) -> str:
+        ended = run_with(run, case, file, out)
+        if case == "trace-diagnose":  # to say what is wrong with files is what it does
+            assert ended.code == 0
+            return ended.out.splitlines()[0].removeprefix("wrong  ")
+        assert ended.code == 1
+        return ended.line.removeprefix(f"{case.partition(',')[0]}: error: ")
+
+    return error
 
 
 @pytest.mark.parametrize(
     ("case", "name"),
     [(case, name) for case, of in CASES.items() for name in [*KNOWN, *UNTAKEN] if name not in {*of.taken, *of.own}],
 )
-def test_a_file_of_another_kind_is_called_what_it_is(
-    folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str, name: str
-) -> None:
+def test_a_file_of_another_kind_is_called_what_it_is(folder: Path, error_of: ErrorOf, case: str, name: str) -> None:
     of, file = CASES[case], folder / name
     kind, command = KNOWN.get(name, (UNTAKEN.get(name), ""))
     remedy = f"pass it to {command}" if command else f"give {of.to_give}"
     remedy = f"pass it {of.here[name]}" if name in of.here else remedy
-    assert error_of(case, file, out, capsys) == f"{file} is {kind}, not {of.wanted}: {remedy}"
+    assert error_of(case, file) == f"{file} is {kind}, not {of.wanted}: {remedy}"
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_empty_file_is_called_empty(folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_an_empty_file_is_called_empty(folder: Path, error_of: ErrorOf, case: str) -> None:
     file = folder / "nothing"
     wanted = {
         "trace-build": f"{file} is a file, not a device trace or a folder of traces: give the folder that holds it, {folder}",
         "trace-scale": f"{file} is a file, not a folder of graphs: give the folder that holds it, {folder}",
     }
-    assert error_of(case, file, out, capsys) == wanted.get(case, f"{file}: is empty; was it written to its end?")
+    assert error_of(case, file) == wanted.get(case, f"{file}: is empty; was it written to its end?")
 
 
 @pytest.mark.parametrize(
@@ -230,9 +230,9 @@ def test_an_empty_file_is_called_empty(folder: Path, out: Path, capsys: pytest.C
     ],
 )
 def test_where_a_command_knows_more_of_the_file_it_says_that(
-    folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str, name: str, text: str
+    folder: Path, error_of: ErrorOf, case: str, name: str, text: str
 ) -> None:
-    assert text in error_of(case, folder / name, out, capsys)
+    assert text in error_of(case, folder / name)
 
 
 @pytest.mark.parametrize(
@@ -250,11 +250,11 @@ def test_where_a_command_knows_more_of_the_file_it_says_that(
     ],
 )
 def test_a_folder_for_a_file_is_answered_by_what_is_in_it(
-    folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str, held: list[str], remedy: str
+    folder: Path, out: Path, error_of: ErrorOf, case: str, held: list[str], remedy: str
 ) -> None:
     given = folder_of(out, folder, held)
     remedy = remedy.replace("{", f"{given}/").replace("}", "")
-    assert error_of(case, given, out, capsys) == f"{given} is a folder, not {CASES[case].wanted}: {remedy}"
+    assert error_of(case, given) == f"{given} is a folder, not {CASES[case].wanted}: {remedy}"
 
 
 @pytest.mark.parametrize(
@@ -269,12 +269,11 @@ def test_a_folder_for_a_file_is_answered_by_what_is_in_it(
     ],
 )
 def test_a_folder_without_what_is_wanted_is_one_line(
-    folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str, held: list[str], text: str
+    folder: Path, out: Path, run: Run, case: str, held: list[str], text: str
 ) -> None:
     given = folder_of(out, folder, held)
-    assert run(case, *CASES[case].arguments(given, out)) == 1
-    [line] = capsys.readouterr().err.splitlines()
-    assert f"{given}: {text}" in line
+    ended = run_with(run, case, given, out)
+    assert ended.code == 1 and f"{given}: {text}" in ended.line
 
 
 def folder_of(out: Path, files: Path, held: list[str]) -> Path:
@@ -285,47 +284,36 @@ def folder_of(out: Path, files: Path, held: list[str]) -> Path:
     return given
 
 
-def test_a_host_trace_and_a_device_trace_that_are_swapped_name_the_options(
-    folder: Path, out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_host_trace_and_a_device_trace_that_are_swapped_name_the_options(folder: Path, out: Path, run: Run) -> None:
     host, device = folder / "host.json", folder / "device.json"
-    assert run("trace-link", "--host-trace", device, "--device-trace", host, "--output", out / "l.json") == 1
-    assert f"{device} is a device trace, not a host trace: pass it as --device-trace" in capsys.readouterr().err
+    ended = run("trace-link", "--host-trace", device, "--device-trace", host, "--output", out / "l.json")
+    assert ended.code == 1 and f"{device} is a device trace, not a host trace: pass it as --device-trace" in ended.err
 
 
-def test_files_of_one_kind_that_are_not_of_one_run_are_not_called_of_another_kind(
-    folder: Path, out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other, _ = small_run(("a", "b", "c")).write(out)
-    given = ["--host-trace", other, "--device-trace", folder / "device.json"]
-    assert run("trace-link", *given, "--output", out / "l.json") == 1
-    assert "are not of one run" in capsys.readouterr().err
-
-
-def test_json_of_no_known_kind_is_described_by_its_beginning(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_no_known_kind_is_described_by_its_beginning(out: Path, error_of: ErrorOf) -> None:
     (out / "other.json").write_text('{"ranks": [0, 1]}')
-    assert """begins with '{"ranks": [0, 1]}'""" in error_of("trace-link, host", out / "other.json", out, capsys)
-    said = error_of("trace-replay", out / "other.json", out, capsys)
+    assert """begins with '{"ranks": [0, 1]}'""" in error_of("trace-link, host", out / "other.json")
+    said = error_of("trace-replay", out / "other.json")
     assert said == f"{out}/other.json is JSON that execgraph does not know, not a graph: give {GIVE_GRAPH}"
 
 
-def test_what_was_compressed_twice_is_said_to_be(folder: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_compressed_twice_is_said_to_be(folder: Path, out: Path, error_of: ErrorOf) -> None:
     twice = out / "twice.json.gz"
     twice.write_bytes(gzip.compress((folder / "device.json.gz").read_bytes()))
-    assert "is compressed twice; decompress it once" in error_of("trace-link, device", twice, out, capsys)
-    assert "is compressed twice; decompress it once" in error_of("trace-merge", twice, out, capsys)
+    assert "is compressed twice; decompress it once" in error_of("trace-link, device", twice)
+    assert "is compressed twice; decompress it once" in error_of("trace-merge", twice)
 
 
-def test_of_a_damaged_graph_the_damage_is_said(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_damaged_graph_the_damage_is_said(out: Path, error_of: ErrorOf) -> None:
     graph = out / "graph.et"
     graph.write_bytes(b"\xff" * 99)
-    assert error_of("trace-replay", graph, out, capsys).startswith(f"{graph}: is not an execution graph, or damaged: ")
+    assert error_of("trace-replay", graph).startswith(f"{graph}: is not an execution graph, or damaged: ")
 
 
 def test_a_pipe_is_read_once_and_its_reader_says_what_is_wrong(
-    folder: Path, out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (folder / "device.json").open("rb") as given:
         monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": given}))
-        assert run("trace-replay", "--input", "-") == 1
-    assert "trace-replay: error: -: is JSON" in capsys.readouterr().err
+        ended = run("trace-replay", "--input", "-")
+    assert ended.code == 1 and "trace-replay: error: -: is JSON" in ended.err
