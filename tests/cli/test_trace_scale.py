@@ -12,20 +12,23 @@ from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.commands.trace_scale import REFUSED, main
+from execgraph.tools.commands.trace_scale import REFUSED
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import BuildOptions, Outcomes, build, scale
 from execgraph.tools.replay import replay_ranks
+from support.commands import Ended, Run
 from support.generated import here
+from support.tasks import in_turn
 
 from benchmarks.accuracy import scaling as accuracy
 from benchmarks.accuracy.scaling import DRAWN, FROM, UNDISTURBED, Scaled, Traced, measure
 
 JOBS = {"ddp": 2, "sharded": 2, "pipeline_dp": 4, "moe_dp": 4}
+Built = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The graphs of a job of three layers, with and without host."""
     known: dict[tuple[Any, ...], Path] = {}
 
@@ -41,97 +44,78 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return folder
 
 
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as left:
-        main([*map(str, arguments), "--jobs", "1"])
-    return int(left.value.code or 0)
+Scale = Callable[..., Ended]
+
+
+@pytest.fixture
+def run_scale(run: Run, in_this_process: None) -> Scale:
+    """The command, of the folder `source`, into the folder `out`."""
+    return lambda source, out, *options: run(
+        "trace-scale", "--input-dir", source, "--output-dir", out, *options, "--jobs", "1"
+    )
 
 
 def read(folder: Path, ranks: int) -> list[ExecutionGraph]:
     return [ExecutionGraph.read(str(folder / f"graph.{rank}.et")) for rank in range(ranks)]
 
 
-def in_turn(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Outcomes:
-    """As processes do it: what a task raises is its outcome."""
-    for task in tasks:
-        try:
-            yield task, function(task)
-        except Exception as error:
-            yield task, error
-
-
 @pytest.mark.parametrize("job", JOBS)
-def test_all_ranks_of_a_scaled_job_replay_together_as_one_copy_does(
-    job: str, built: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_all_ranks_of_a_scaled_job_replay_together_as_one_copy_does(job: str, built: Built, tmp_path: Path) -> None:
     out, ranks = tmp_path / "out", JOBS[job]
     report = scale(built(job), out, Growth(3), in_turn)
     graphs = read(out, 3 * ranks)
     assert (report.scaled_ranks, report.nodes) == (3 * ranks, sum(map(len, graphs)))
     assert replay_ranks(graphs).makespan_ns == replay_ranks(graphs[:ranks]).makespan_ns
-    assert {path.name for path in out.iterdir()} == {
-        *(f"graph.{rank}.et" for rank in range(3 * ranks)),
-        "comm_groups.json",
-        "scale.json",
-    }
-    assert len(read_groups(str(out / "comm_groups.json"))) == len(
-        {*read_groups(str(out / "comm_groups.json")).values()}
-    )
+    written = {"comm_groups.json", "scale.json", *(f"graph.{rank}.et" for rank in range(3 * ranks))}
+    assert {path.name for path in out.iterdir()} == written
+    numbers = [*read_groups(str(out / "comm_groups.json")).values()]
+    assert len(numbers) == len({*numbers})
 
 
-def test_a_scaled_job_scales_again_as_at_once(built: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_scaled_job_scales_again_as_at_once(built: Built, tmp_path: Path) -> None:
     for name, source, copies in (("two", built(), 2), ("four", tmp_path / "two", 2), ("once", built(), 4)):
         scale(source, tmp_path / name, Growth(copies), in_turn)
     twice, once = (replay_ranks(read(tmp_path / name, 8)).makespan_ns for name in ("four", "once"))
     assert twice == pytest.approx(once, rel=1e-4)
 
 
-def test_equal_inputs_give_equal_bytes(built: Callable[..., Path], tmp_path: Path) -> None:
+def test_equal_inputs_give_equal_bytes(built: Built, tmp_path: Path) -> None:
     for name in ("one", "other"):
         scale(built("moe_dp"), tmp_path / name, Growth(2), in_turn)
     contents = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "other")]
     assert contents[0] == contents[1]
 
 
-@pytest.mark.usefixtures("in_this_process")
-def test_graphs_for_the_simulator_come_with_its_configuration(
-    built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_graphs_for_the_simulator_come_with_its_configuration(built: Built, tmp_path: Path, run_scale: Scale) -> None:
     out, source = tmp_path / "out", built(target=ASTRA_SIM, host=False)
-    ddp = ("--input-dir", source, "--output-dir", out, "--data-parallel", 4)
-    assert run(*ddp) == 1
-    assert (
+    refused = run_scale(source, out, "--data-parallel", 4)
+    assert refused.code == 1
+    groups = (
         "name it with --data-parallel-group: there are group 0,1 (0), default_pg: all_reduce (the graphs lack the host"
-        in capsys.readouterr().err
     )
-    assert run(*ddp, "--data-parallel-group", "default_pg", "--latency", 5000) == 0
-    said = capsys.readouterr().err
-    assert f"--workload-configuration={out}/graph" in said
-    assert "2500 ns a link; the latency as given, the bandwidth fitted to" in said
+    assert groups in refused.err
+    ended = run_scale(source, out, "--data-parallel", 4, "--data-parallel-group", "default_pg", "--latency", 5000)
+    assert ended.code == 0 and f"--workload-configuration={out}/graph" in ended.err
+    assert "2500 ns a link; the latency as given, the bandwidth fitted to" in ended.err
     network = (out / "astra-sim" / "network.yml").read_text()
     assert "npus_count: [ 8 ]" in network
     assert "latency: [ 2500.0 ]" in network
     assert {graph.texts("pg_name").table[0] for graph in read(out, 8)} == {""}
 
 
-@pytest.mark.usefixtures("in_this_process")
 def test_times_that_hold_for_the_traced_ranks_alone_are_not_scaled(
-    built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    built: Built, tmp_path: Path, run_scale: Scale
 ) -> None:
     source = Path(shutil.copytree(built(target=ASTRA_SIM), tmp_path / "graphs"))
     report = json.loads((source / "report.json").read_text())
     report["ranks"][1]["target"]["excess, µs"] = 12.0
     (source / "report.json").write_text(json.dumps(report))
-    assert run("--input-dir", source, "--output-dir", tmp_path / "out", "--data-parallel", 4) == 1
-    assert "build them with --no-excess-time" in capsys.readouterr().err
+    ended = run_scale(source, tmp_path / "out", "--data-parallel", 4)
+    assert ended.code == 1 and "build them with --no-excess-time" in ended.err
 
 
-@pytest.mark.usefixtures("in_this_process")
-def test_the_report_says_what_grew_and_how_right_the_fit_is(
-    built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("--input-dir", built(), "--output-dir", tmp_path / "out", "--data-parallel", 4, "--json") == 0
-    printed = json.loads(capsys.readouterr().out)
+def test_the_report_says_what_grew_and_how_right_the_fit_is(built: Built, tmp_path: Path, run_scale: Scale) -> None:
+    printed = json.loads(run_scale(built(), tmp_path / "out", "--data-parallel", 4, "--json").out)
     assert printed == json.loads((tmp_path / "out" / "scale.json").read_text())
     assert printed["lengths"][0] | {"fit_error_pct": 0} == {
         "group": "group 0,1 (0)",
@@ -146,23 +130,19 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(
         "fit_error_pct": 0,
         "identifiable": True,
     }
-    assert run("-q", built(), "-o", tmp_path / "again", "--data-parallel", 4) == 0
-    assert (
+    joined = (
         "group       group 0,1 (0), default_pg: all_reduce; joined, by the gradients that it reduces: 2 -> 8 members"
-        in capsys.readouterr().out
     )
+    assert joined in run_scale(built(), tmp_path / "again", "--data-parallel", 4, "-q").out
 
 
-@pytest.mark.usefixtures("in_this_process")
 def test_ranks_that_were_not_traced_are_named_with_what_is_assumed_of_them(
-    built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    built: Built, tmp_path: Path, run_scale: Scale
 ) -> None:
-    whole = built("pipeline_dp")
     (tmp_path / "half").mkdir()
     for rank in (0, 1):
-        (tmp_path / "half" / f"graph.{rank}.et").write_bytes((whole / f"graph.{rank}.et").read_bytes())
-    assert run(tmp_path / "half", "-o", tmp_path / "out", "--data-parallel", 2) == 0
-    told = capsys.readouterr()
+        shutil.copy(built("pipeline_dp") / f"graph.{rank}.et", tmp_path / "half")
+    told = run_scale(tmp_path / "half", tmp_path / "out", "--data-parallel", 2)
     assert "ranks       4 -> 8, 2 copies of 4; 2 traced\n" in told.out
     assert "note: ranks 2,3 not traced; assumed to do what traced ranks do, in the same time (2,3 as 0,1)\n" in told.err
     assert json.loads((tmp_path / "out" / "scale.json").read_text())["stand_ins"] == {"2": 0, "3": 1}
@@ -173,14 +153,14 @@ def test_ranks_that_were_not_traced_are_named_with_what_is_assumed_of_them(
 # whole or not at all
 
 
-def test_a_folder_that_is_in_use_stays_as_it_is(built: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_folder_that_is_in_use_stays_as_it_is(built: Built, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("kept")
     with pytest.raises(DataError, match="is there and not empty; name a new folder"):
         scale(built(), tmp_path, Growth(2), in_turn)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_what_fails_on_the_way_leaves_nothing(built: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_fails_on_the_way_leaves_nothing(built: Built, tmp_path: Path) -> None:
     def failing(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Outcomes:
         for task, outcome in in_turn(function, tasks):
             last = task is tasks[-1] and not isinstance(task, Path)
@@ -191,7 +171,7 @@ def test_what_fails_on_the_way_leaves_nothing(built: Callable[..., Path], tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_with_nothing_in_it_is_filled(built: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_folder_with_nothing_in_it_is_filled(built: Built, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     scale(built(), tmp_path / "out", Growth(2), in_turn)
     assert (tmp_path / "out" / "graph.3.et").is_file()
@@ -201,48 +181,42 @@ def test_a_folder_with_nothing_in_it_is_filled(built: Callable[..., Path], tmp_p
 
 
 @pytest.mark.parametrize("option", REFUSED)
-def test_another_program_is_refused_with_the_reason(
-    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("--input-dir", tmp_path, "--output-dir", tmp_path / "out", option, 2) == 1
-    said = capsys.readouterr().err
-    assert said == f"trace-scale: error: {option}: {REFUSED[option]}; that is another program: trace that one\n"
+def test_another_program_is_refused_with_the_reason(option: str, tmp_path: Path, run_scale: Scale) -> None:
+    ended = run_scale(tmp_path, tmp_path / "out", option, 2)
+    said = f"trace-scale: error: {option}: {REFUSED[option]}; that is another program: trace that one\n"
+    assert (ended.code, ended.err) == (1, said)
 
 
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ((), "nothing to scale; give --data-parallel, --remove-ranks or both"),
-        (("--data-parallel", "0"), "0 is not a whole number above 0"),
-        (("--remove-ranks", "4-"), "4- is not a list of ranks such as 4-7 or 0,2"),
-        (("--data-parallel", "2", "--latency", "-1"), "-1 is not a number above 0"),
+        ("", "nothing to scale; give --data-parallel, --remove-ranks or both"),
+        ("--data-parallel 0", "0 is not a whole number above 0"),
+        ("--remove-ranks 4-", "4- is not a list of ranks such as 4-7 or 0,2"),
+        ("--data-parallel 2 --latency -1", "-1 is not a number above 0"),
     ],
 )
-def test_wrong_usage_is_exit_2(arguments: tuple[str, ...], what: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--input-dir", "a", "--output-dir", "b", *arguments) == 2
-    assert what in capsys.readouterr().err
+def test_wrong_usage_is_exit_2(arguments: str, what: str, run_scale: Scale) -> None:
+    ended = run_scale("a", "b", *arguments.split())
+    assert ended.code == 2 and what in ended.err
 
 
-def test_a_folder_without_graphs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--input-dir", tmp_path, "--output-dir", tmp_path / "out", "--data-parallel", 2) == 1
-    assert capsys.readouterr().err.endswith(
-        "there is no graph.0.et in it; build the graphs of a job with trace-build\n"
-    )
-    assert run("--input-dir", tmp_path / "none", "--output-dir", tmp_path / "out", "--data-parallel", 2) == 1
-    assert "no such folder; check the path" in capsys.readouterr().err
+def test_a_folder_without_graphs_is_one_line(tmp_path: Path, run_scale: Scale) -> None:
+    empty, absent = (run_scale(tmp_path / name, tmp_path / "out", "--data-parallel", 2) for name in (".", "none"))
+    assert empty.code == absent.code == 1
+    assert empty.line.endswith("there is no graph.0.et in it; build the graphs of a job with trace-build")
+    assert "no such folder; check the path" in absent.line
 
 
-def test_a_graph_under_another_ranks_name_is_refused(built: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_graph_under_another_ranks_name_is_refused(built: Built, tmp_path: Path) -> None:
     for rank in (0, 1):
         (tmp_path / f"graph.{rank}.et").write_bytes((built() / f"graph.{1 - rank}.et").read_bytes())
     with pytest.raises(DataError, match=r"graph\.0\.et: its graph is of rank 1; build the whole job again"):
         scale(tmp_path, tmp_path / "out", Growth(2), in_turn)
 
 
-@pytest.mark.usefixtures("in_this_process")
-def test_ranks_can_be_removed_by_the_command(built: Callable[..., Path], tmp_path: Path) -> None:
-    source = built("pipeline_dp", 8)
-    assert run("--input-dir", source, "--output-dir", tmp_path / "out", "--remove-ranks", "4-7", "-q") == 0
+def test_ranks_can_be_removed_by_the_command(built: Built, tmp_path: Path, run_scale: Scale) -> None:
+    assert run_scale(built("pipeline_dp", 8), tmp_path / "out", "--remove-ranks", "4-7", "-q").code == 0
     assert len(read(tmp_path / "out", 4)) == 4
     assert json.loads((tmp_path / "out" / "scale.json").read_text())["removed"] == [4, 5, 6, 7]
 
@@ -261,27 +235,33 @@ def test_a_scaled_job_takes_as_long_as_the_job_on_as_many_ranks(
         assert abs(scaled.error_pct) < min(accuracy.ALLOWED_PCT, abs(scaled.unscaled_error_pct) / 2)
 
 
+@pytest.fixture
+def run_accuracy(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """The command, with what takes the place of measuring."""
+
+    def ended(told: Callable[[Traced], list[Scaled]], line: str) -> Ended:
+        monkeypatch.setattr(accuracy, "measure", told)
+        monkeypatch.setattr(accuracy, "in_processes", in_turn)
+        return run(accuracy.main, *line.split())
+
+    return ended
+
+
+@pytest.mark.parametrize(("off", "status"), [(2_900, 0), (-3_100, 1)])
 def test_the_table_is_printed_and_a_wrong_makespan_is_exit_1(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run_accuracy: Callable[..., Ended], off: int, status: int
 ) -> None:
     def told(traced: Traced) -> list[Scaled]:
-        return [Scaled(traced, ranks, 100_000, 100_000 + off, 90_000) for ranks, off in ((8, 10), (32, off_by[0]))]
+        return [Scaled(traced, ranks, 100_000, 100_000 + more, 90_000) for ranks, more in ((8, 10), (32, off))]
 
-    monkeypatch.setattr(accuracy, "measure", told)
-    monkeypatch.setattr(accuracy, "in_processes", lambda work, tasks, jobs: in_turn(work, tasks))
-    for off_by, status in (([2_900], 0), ([-3_100], 1)):
-        with pytest.raises(SystemExit) as left:
-            accuracy.main(["--jobs", "moe_dp", "--machines", "0"])
-        assert left.value.code == status
-        assert f"| moe_dp | 4 | default |  | +0.01 |  | {off_by[0] / 1000:+.2f} | -10.0 |" in capsys.readouterr().out
+    ended = run_accuracy(told, "--jobs moe_dp --machines 0")
+    assert ended.code == status
+    assert f"| moe_dp | 4 | default |  | +0.01 |  | {off / 1000:+.2f} | -10.0 |" in ended.out
 
 
-def test_figures_are_printed_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accuracy, "measure", lambda traced: [Scaled(traced, 8, 1000, 1010, 900)])
-    monkeypatch.setattr(accuracy, "in_processes", lambda work, tasks, jobs: in_turn(work, tasks))
-    with pytest.raises(SystemExit):
-        accuracy.main(["--jobs", "ddp", "--machines", "1", "--json"])
-    figures = json.loads(capsys.readouterr().out)["scaled"]
+def test_figures_are_printed_as_json(run_accuracy: Callable[..., Ended]) -> None:
+    ended = run_accuracy(lambda traced: [Scaled(traced, 8, 1000, 1010, 900)], "--jobs ddp --machines 1 --json")
+    figures = json.loads(ended.out)["scaled"]
     assert len(figures) == 6
     assert figures[0] == {
         "job": "ddp", "from": 2, "to": 8, "machine": "default machine", "kind": "default",

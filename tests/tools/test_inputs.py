@@ -17,13 +17,13 @@ import pytest
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools import recognise as json_parts, trace_files as ranks
-from execgraph.tools.commands import trace_build, trace_diagnose, trace_link, trace_merge, trace_report
 from execgraph.tools.pairs import Pairs, find_pairs
 from execgraph.tools.recognise import END, InputKind, Recognised, objects_in, recognise
 from execgraph.tools.trace_files import rank_in_name
 from hypothesis import given, strategies as st
 from support.builder.records import Group
 from support.builder.timeline import TraceBuilder
+from support.commands import Run, status_of
 from support.databases import LITE, RPD_3, Op, write_database
 
 FILLER = {"ph": "X", "cat": "python_function", "name": "f" * 200, "pid": 9, "tid": 1, "ts": 1, "dur": 1}
@@ -78,10 +78,7 @@ def test_process_and_rank_are_found_at_either_end_of_a_long_file(tmp_path: Path,
         ({**device(41), "extra": {"distributedInfo": {"rank": 0}}, "distributedInfo": {"rank": 1}}, InputKind.MERGED),
         ({**host(41), "nodes": [{"id": 1, "ts": 1.0, "inclusive_dur": 2.0}]}, InputKind.LINKED),
         ({"metadata": {"version": "0.1", "attr": []}, "nodes": [{"id": 1, "type": "COMP_NODE"}]}, InputKind.GRAPH_JSON),
-        (
-            {"traceEvents": [{"ph": "X", "cat": "computation", "name": "add", "pid": 1, "tid": 1}]},
-            InputKind.OTHER_EVENTS,
-        ),
+        ({"traceEvents": [{"ph": "X", "cat": "computation", "name": "add", "pid": 1}]}, InputKind.OTHER_EVENTS),
         ({"1": [0, 1]}, InputKind.GROUPS),
         ({"tool": "execgraph 1.0", "options": {}}, InputKind.REPORT),
         ({"ranks": [1, 2]}, InputKind.JSON),
@@ -134,27 +131,33 @@ def test_the_rank_in_a_name(name: str, rank: int | None) -> None:
 # Which files belong together
 
 
-def test_files_are_paired_by_process_whatever_they_are_called(tmp_path: Path) -> None:
-    files = {"host_rank0.json": host(11), "host_rank1.json": host(10), "a.json": device(10, 0), "b.json": device(11, 1)}
-    assert matched(pairs_of(tmp_path, files)) == {0: ("a.json", "host_rank1.json"), 1: ("b.json", "host_rank0.json")}
+PAIRED: dict[str, tuple[dict[str, Any], dict[int, tuple[str, str | None]]]] = {
+    "by process, whatever they are called": (
+        {"host_rank0.json": host(11), "host_rank1.json": host(10), "a.json": device(10, 0), "b.json": device(11, 1)},
+        {0: ("a.json", "host_rank1.json"), 1: ("b.json", "host_rank0.json")},
+    ),
+    "one pid in many containers, by the rank in the name": (
+        {"et_0.json": host(7), "et_1.json": host(7), "x.json": device(7, 1), "y.json": device(7, 0)},
+        {0: ("y.json", "et_0.json"), 1: ("x.json", "et_1.json")},
+    ),
+    "one pid in many containers, by the folder": (
+        {"a/et.json": host(7), "a/k.json": device(7, 0), "b/et.json": host(7), "b/k.json": device(7, 1)},
+        {0: ("a/k.json", "a/et.json"), 1: ("b/k.json", "b/et.json")},
+    ),
+    "without host rows, by name": (
+        {"host_rank2.json": host(11), "device_rank2.json": device(None)},
+        {2: ("device_rank2.json", "host_rank2.json")},
+    ),
+    "a lone trace without rank is rank 0": ({"kineto.json": device(1)}, {0: ("kineto.json", None)}),
+}
 
 
-def test_one_pid_in_many_containers_is_told_apart_by_the_rank_in_the_name(tmp_path: Path) -> None:
-    files = {"et_0.json": host(7), "et_1.json": host(7), "x.json": device(7, 1), "y.json": device(7, 0)}
-    assert matched(pairs_of(tmp_path, files)) == {0: ("y.json", "et_0.json"), 1: ("x.json", "et_1.json")}
-
-
-def test_one_pid_in_many_containers_is_told_apart_by_the_folder(tmp_path: Path) -> None:
-    files = {
-        f"{n}/{what}.json": made for n in "ab" for what, made in (("et", host(7)), ("k", device(7, "ab".index(n))))
-    }
-    assert matched(pairs_of(tmp_path, files)) == {0: ("a/k.json", "a/et.json"), 1: ("b/k.json", "b/et.json")}
-
-
-def test_a_trace_without_host_rows_is_paired_by_name(tmp_path: Path) -> None:
-    pairs = pairs_of(tmp_path, {"host_rank2.json": host(11), "device_rank2.json": device(None)})
-    assert matched(pairs) == {2: ("device_rank2.json", "host_rank2.json")}
-    assert not pairs.ranks[0].records_rank
+@pytest.mark.parametrize("case", PAIRED)
+def test_files_are_paired(tmp_path: Path, case: str) -> None:
+    files, expected = PAIRED[case]
+    pairs = pairs_of(tmp_path, files)
+    assert matched(pairs) == expected
+    assert all(pair.records_rank == ("distributedInfo" in files[pair.device]) for pair in pairs.ranks)
 
 
 def test_a_namesake_of_another_process_is_not_paired(tmp_path: Path) -> None:
@@ -180,10 +183,6 @@ def test_two_device_traces_of_one_rank_are_a_failure_of_that_rank_only(tmp_path:
         "rank 1: 2 device traces of different processes (b.json of process 2, c.json of process 3): different runs; "
         "give those of one run alone, in a folder of their own or to execgraph.link"
     ]
-
-
-def test_a_lone_trace_without_rank_is_rank_0(tmp_path: Path) -> None:
-    assert matched(pairs_of(tmp_path, {"kineto.json": device(1)})) == {0: ("kineto.json", None)}
 
 
 def test_a_trace_without_rank_among_others_is_a_failure(tmp_path: Path) -> None:
@@ -248,7 +247,7 @@ ALONE = " alone, in a folder of their own or to trace-link"
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
-def trace(folder: Path, name: str, pid: int, rank: int | None = None, *, talks: bool = False) -> Path:
+def trace(folder: Path, name: str, pid: int, rank: int | None = None, talks: bool = False) -> Path:
     """A device trace of a process that launches a kernel, and talks to another one or not."""
     t = TraceBuilder(pid=pid, rank=rank, world_size=max(2, (rank or 0) + 1))
     with t.op("aten::mm"):
@@ -261,113 +260,136 @@ def trace(folder: Path, name: str, pid: int, rank: int | None = None, *, talks: 
     return path
 
 
-def run(command: Callable[..., object], *arguments: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        command([str(argument) for argument in arguments])
-    return int(end.value.code or 0)
+def build_all(folder: Path, out: Path, *options: str) -> int:
+    return status_of("trace-build", "--input-dir", folder, "--output-dir", out, *options)
 
 
 def graphs_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("graph.*.et")) if folder.is_dir() else []
 
 
-Line = Callable[[Path, Path], str]
-"""What a command says of a folder."""
+Line = Callable[[], str]
+"""What a command says of the folder `in`."""
 
 
 @pytest.fixture(params=["build", "report a folder", "report files", "merge", "diagnose"])
-def refusal(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Line:
+def refusal(request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> Line:
     """The line with which a command refuses the traces in a folder, without the paths of folders."""
+    folder, merged, built = tmp_path / "in", tmp_path / "m.json", tmp_path / "built"
 
-    def of(folder: Path, out: Path) -> str:
-        files = sorted(folder.rglob("*.json"))
-        command, arguments, status = {
-            "build": (trace_build.main, ["--input-dir", folder, "--output-dir", out / "built"], 1),
-            "report a folder": (trace_report.main, [folder], 1),
-            "report files": (trace_report.main, files, 1),
-            "merge": (trace_merge.main, [folder, "--output", out / "m.json"], 1),
-            "diagnose": (trace_diagnose.main, [folder, "--strict"], 1),
-        }[request.param]
-        assert run(command, *arguments) == status
-        said = capsys.readouterr()
-        errors = [line for line in said.err.splitlines() if ": error: " in line]
-        [line] = errors or [line for line in said.out.splitlines() if line.startswith("wrong ")]
-        assert graphs_in(out / "built") == [] and not (out / "m.json").exists()
+    def line_of() -> str:
+        ended = run(
+            *{
+                "build": ("trace-build", "--input-dir", folder, "--output-dir", built),
+                "report a folder": ("trace-report", folder),
+                "report files": ("trace-report", *sorted(folder.rglob("*.json"))),
+                "merge": ("trace-merge", folder, "--output", merged),
+                "diagnose": ("trace-diagnose", folder, "--strict"),
+            }[request.param]
+        )
+        assert ended.code == 1
+        errors = [line for line in ended.err.splitlines() if ": error: " in line]
+        [line] = errors or [line for line in ended.out.splitlines() if line.startswith("wrong ")]
+        assert graphs_in(built) == [] and not merged.exists()
         return line.replace(f"{folder}: ", "").replace(f"{folder}/", "")
 
-    return of
+    return line_of
+
+
+ONE_RECORDING = (
+    "device traces of one process (window1/device_rank0.json, window2/device_rank0.json): "
+    "windows or copies of one recording; "
+)
+REFUSED: dict[str, tuple[list[tuple[Any, ...]], list[str]]] = {
+    "two windows of one process are not ranks": (
+        [("host_41.1.json", 41), ("host_41.2.json", 41)],
+        [f"host_41.1.json, host_41.2.json: record no rank and are of one process, 41{NOT_RANKS}{ALONE}"],
+    ),
+    "windows in folders are told by these": (
+        [("window1/device.json", 41), ("window2/device.json", 41)],
+        [f"record no rank and are of one process, 41{NOT_RANKS}, such as window1"],
+    ),
+    "windows stay windows beside other processes that communicate": (
+        [("host_41.1.json", 41, None, True), ("host_41.2.json", 41, None, True), ("host_42.1.json", 42, None, True)],
+        ["of one process, 41: windows or copies"],
+    ),
+    "traces that nothing connects are of no job": (
+        [("b.json", 41), ("a.json", 42)], [f"a.json of process 42, b.json of process 41: {NO_JOB}"]
+    ),
+    "one that does not communicate is not of the job of those that do": (
+        [("a.json", 41, None, True), ("b.json", 42, None, True), ("c.json", 43)], [NO_JOB]
+    ),
+    "two runs of one rank": (
+        [("a.json", 41, 0), ("b.json", 42, 0)],
+        ["rank 0: 2 device traces of different processes (a.json of process 41, b.json of process 42): "
+         f"different runs; give those of one run{ALONE}"],
+    ),
+    "runs that have a folder each, of which no rank is taken for the job": (
+        [("small/device_rank0.json", 41, 0), ("gloo/device_rank0.json", 42, 0), ("gloo/device_rank1.json", 43, 1)],
+        ["2 runs, each in a folder of its own (", "gloo, ", "small); give one of them"],
+    ),
+    "two windows that record one rank": (
+        [("window1/device_rank0.json", 41, 0), ("window2/device_rank0.json", 41, 0)],
+        [f"rank 0: 2 {ONE_RECORDING}give those of one window, such as window1"],
+    ),
+    "two windows that name one rank": (
+        [("window1/device_rank0.json", 41), ("window2/device_rank0.json", 41)],
+        [f"rank 0: 2 {ONE_RECORDING}give those of one window, such as window1"],
+    ),
+    "windows of all ranks are one line": (
+        [(f"host_{41 + rank}.{window}.json", 41 + rank, rank) for rank in (0, 1, 2) for window in (1, 2)],
+        ["ranks 0-2: 2 device traces of one process each (host_41.1.json, host_41.2.json, …): windows or copies of one "
+         f"recording; give those of one window{ALONE}"],
+    ),
+}  # fmt: skip
+"""Traces by name, process, the rank that they record and whether they communicate, and what the line says of them."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_are_not_the_ranks_of_one_job_is_called_so(tmp_path: Path, refusal: Line, case: str) -> None:
+    traces, texts = REFUSED[case]
+    for row in traces:
+        trace(tmp_path / "in", *row)
+    line = refusal()
+    assert [text for text in texts if text not in line] == []
 
 
 # Without ranks
 
 
-def test_two_windows_of_one_process_are_not_ranks(tmp_path: Path, refusal: Line) -> None:
-    for window in (1, 2):
-        trace(tmp_path / "in", f"host_41.{window}.pt.trace.json", 41)
-    line = refusal(tmp_path / "in", tmp_path)
-    names = "host_41.1.pt.trace.json, host_41.2.pt.trace.json"
-    assert f"{names}: record no rank and are of one process, 41{NOT_RANKS}{ALONE}" in line
-
-
-def test_windows_in_folders_are_told_by_these(tmp_path: Path, refusal: Line) -> None:
-    for window in (1, 2):
-        trace(tmp_path / "in", f"window{window}/device.json", 41)
-    line = refusal(tmp_path / "in", tmp_path)
-    assert f"record no rank and are of one process, 41{NOT_RANKS}, such as window1" in line.replace(
-        f"{tmp_path}/in/", ""
-    )
-
-
-def test_windows_stay_windows_beside_other_processes_that_communicate(tmp_path: Path, refusal: Line) -> None:
-    for pid, window in ((41, 1), (41, 2), (42, 1)):
-        trace(tmp_path / "in", f"host_{pid}.{window}.pt.trace.json", pid, talks=True)
-    assert "of one process, 41: windows or copies" in refusal(tmp_path / "in", tmp_path)
-
-
-def test_traces_that_nothing_connects_are_of_no_job(tmp_path: Path, refusal: Line) -> None:
-    for name, pid in (("b.json", 41), ("a.json", 42)):
-        trace(tmp_path / "in", name, pid)
-    assert f"a.json of process 42, b.json of process 41: {NO_JOB}" in refusal(tmp_path / "in", tmp_path)
-
-
-def test_traces_of_no_job_are_not_compared_as_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_traces_of_no_job_are_not_compared_as_ranks(tmp_path: Path, run: Run) -> None:
     for name, pid, talks in (("a.json", 41, True), ("b.json", 42, False)):
         trace(tmp_path, name, pid, talks=talks)
-    assert run(trace_diagnose.main, tmp_path) == 0
-    assert "another rank" not in capsys.readouterr().out
-
-
-def test_one_that_does_not_communicate_is_not_of_the_job_of_those_that_do(tmp_path: Path, refusal: Line) -> None:
-    for name, pid in (("a.json", 41), ("b.json", 42), ("c.json", 43)):
-        trace(tmp_path / "in", name, pid, talks=pid != 43)
-    assert NO_JOB in refusal(tmp_path / "in", tmp_path)
+    ended = run("trace-diagnose", tmp_path)
+    assert ended.code == 0 and "another rank" not in ended.out
 
 
 @pytest.mark.parametrize(("options", "talks"), [(["--allow-mismatch"], False), ([], True)])
 def test_traces_that_communicate_or_are_said_to_be_of_one_job_are_numbered_by_process(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], talks: bool
+    tmp_path: Path, run: Run, options: list[str], talks: bool
 ) -> None:
     trace(tmp_path / "in", "b.json", 41, talks=talks)
     trace(tmp_path / "in", "trace_42.json", 42, talks=talks)
     out = tmp_path / "out"
-    assert run(trace_build.main, "--input-dir", tmp_path / "in", "--output-dir", out, *options) == 0
+    ended = run("trace-build", "--input-dir", tmp_path / "in", "--output-dir", out, *options)
+    assert ended.code == 0
     assert [ExecutionGraph.read(str(out / name)).metadata["pid"] for name in graphs_in(out)] == [41, 42]
-    said = capsys.readouterr().err
-    assert "note: b.json: has no rank; numbered 0 by its process, 41\n" in said
-    assert "note: trace_42.json: has no rank; numbered 1 by its process, 42\n" in said
+    for rank, (name, pid) in enumerate((("b.json", 41), ("trace_42.json", 42))):
+        assert f"note: {name}: has no rank; numbered {rank} by its process, {pid}\n" in ended.err
 
 
-def test_numbered_traces_are_merged_reported_on_and_diagnosed_alike(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, pid in (("b.json", 41), ("a.json", 42)):
-        trace(tmp_path / "in", name, pid, talks=True)
-    assert run(trace_merge.main, tmp_path / "in", "--output", tmp_path / "m.json") == 0
-    assert run(trace_report.main, tmp_path / "in", "--only", "temporal_breakdown") == 0
-    assert run(trace_report.main, *(tmp_path / "in").iterdir(), "--only", "temporal_breakdown") == 0
-    assert run(trace_diagnose.main, tmp_path / "in", "--strict") == 0
-    said = capsys.readouterr()
-    assert (said.err + said.out).count("b.json: has no rank; numbered 0 by its process, 41") == 4
+def test_numbered_traces_are_merged_reported_on_and_diagnosed_alike(tmp_path: Path, run: Run) -> None:
+    folder = tmp_path / "in"
+    files = [trace(folder, name, pid, talks=True) for name, pid in (("b.json", 41), ("a.json", 42))]
+    for command, *arguments in (
+        ("trace-merge", folder, "--output", tmp_path / "m.json"),
+        ("trace-report", folder, "--only", "temporal_breakdown"),
+        ("trace-report", *files, "--only", "temporal_breakdown"),
+        ("trace-diagnose", folder, "--strict"),
+    ):
+        ended = run(command, *arguments)
+        assert ended.code == 0
+        assert (ended.err + ended.out).count("b.json: has no rank; numbered 0 by its process, 41") == 1
 
 
 def test_the_host_trace_shows_that_a_process_communicates_too(tmp_path: Path) -> None:
@@ -395,111 +417,60 @@ def test_traces_that_tell_neither_rank_nor_process_are_refused(tmp_path: Path) -
 # With ranks
 
 
-def test_two_runs_of_one_rank_are_called_so(tmp_path: Path, refusal: Line) -> None:
-    for name, pid in (("a.json", 41), ("b.json", 42)):
-        trace(tmp_path / "in", name, pid, rank=0)
-    text = (
-        "rank 0: 2 device traces of different processes (a.json of process 41, b.json of process 42): different runs; "
-    )
-    assert f"{text}give those of one run{ALONE}" in refusal(tmp_path / "in", tmp_path)
-
-
-def test_runs_that_have_a_folder_each_are_called_so_and_no_rank_of_one_is_taken_for_the_job(
-    tmp_path: Path, refusal: Line
-) -> None:
-    for folder, pid, rank in (("small", 41, 0), ("gloo", 42, 0), ("gloo", 43, 1)):
-        trace(tmp_path / "in", f"{folder}/device_rank{rank}.json", pid, rank)
-    assert "2 runs, each in a folder of its own (" in (line := refusal(tmp_path / "in", tmp_path))
-    assert "gloo, " in line and "small); give one of them" in line
-
-
-@pytest.mark.parametrize("recorded", [True, False])
-def test_two_windows_of_one_rank_are_called_so(tmp_path: Path, refusal: Line, recorded: bool) -> None:
-    for window in (1, 2):
-        trace(tmp_path / "in", f"window{window}/device_rank0.json", 41, rank=0 if recorded else None)
-    names = "window1/device_rank0.json, window2/device_rank0.json"
-    line = refusal(tmp_path / "in", tmp_path)
-    assert f"rank 0: 2 device traces of one process ({names}): windows or copies of one recording; " in line
-    assert "give those of one window, such as " in line and "window1" in line.rpartition("such as ")[2]
-
-
 def test_a_window_that_records_no_rank_is_not_to_be_named_as_another_rank() -> None:
-    devices = [
-        ranks.Trace(*row)
-        for row in (("0.json", 41, 0, True), ("1.json", 42, 1, True), ("before.json", 42, None, False))
-    ]
-    assigned = ranks.assign_ranks(devices, lambda _: True)
+    rows = (("0.json", 41, 0, True), ("1.json", 42, 1, True), ("before.json", 42, None, False))
+    assigned = ranks.assign_ranks([ranks.Trace(*row) for row in rows], lambda _: True)
     assert [device.rank for device in assigned.traces] == [0, 1]
-    assert assigned.failures == [
-        "before.json: records no rank, and is of process 42 like 1.json; move one of them away"
-    ]
-
-
-def test_windows_of_all_ranks_are_one_line(tmp_path: Path, refusal: Line) -> None:
-    for rank in (0, 1, 2):
-        for window in (1, 2):
-            trace(tmp_path / "in", f"host_{41 + rank}.{window}.json", 41 + rank, rank)
-    line = refusal(tmp_path / "in", tmp_path)
-    names = "host_41.1.json, host_41.2.json, …"
-    assert f"ranks 0-2: 2 device traces of one process each ({names}): windows or copies of one recording; " in line
-    assert f"give those of one window{ALONE}" in line
+    said = "before.json: records no rank, and is of process 42 like 1.json; move one of them away"
+    assert assigned.failures == [said]
 
 
 def test_of_windows_in_folders_each_can_be_built(tmp_path: Path) -> None:
     for window in (1, 2):
         for rank in (0, 1):
             trace(tmp_path / "in", f"window{window}/device_rank{rank}.json", 41 + rank, talks=True)
-    assert run(trace_build.main, "--input-dir", tmp_path / "in" / "window2", "--output-dir", tmp_path / "out") == 0
+    assert build_all(tmp_path / "in" / "window2", tmp_path / "out") == 0
     assert graphs_in(tmp_path / "out") == ["graph.0.et", "graph.1.et"]
 
 
 @pytest.mark.parametrize("rank", [None, 0])
 def test_a_refused_folder_leaves_the_graphs_of_an_earlier_build(tmp_path: Path, rank: int | None) -> None:
-    build = ["--input-dir", tmp_path / "in", "--output-dir", tmp_path / "out"]
     trace(tmp_path / "in", "a.json", 41, rank)
-    assert run(trace_build.main, *build) == 0
+    assert build_all(tmp_path / "in", tmp_path / "out") == 0
     before = (tmp_path / "out" / "graph.0.et").read_bytes()
     trace(tmp_path / "in", "b.json", 42, rank)
-    assert run(trace_build.main, *build) == 1
+    assert build_all(tmp_path / "in", tmp_path / "out") == 1
     assert (tmp_path / "out" / "graph.0.et").read_bytes() == before
 
 
-def test_refused_traces_are_not_passed_over_for_graphs_in_the_same_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_traces_are_not_passed_over_for_graphs_in_the_same_folder(tmp_path: Path, run: Run) -> None:
     trace(tmp_path, "a.json", 41)
-    assert run(trace_build.main, "--input-dir", tmp_path, "--output-dir", tmp_path / "out") == 0
+    assert build_all(tmp_path, tmp_path / "out") == 0
     trace(tmp_path, "b.json", 42)
-    capsys.readouterr()
-    assert run(trace_report.main, tmp_path) == 1
-    assert f"{NO_JOB}, or compare two runs with --diff" in capsys.readouterr().err
+    ended = run("trace-report", tmp_path)
+    assert ended.code == 1 and f"{NO_JOB}, or compare two runs with --diff" in ended.err
 
 
-def test_traces_of_several_runs_beside_one_with_a_rank_are_called_different_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trace(tmp_path, "a.json", 41, rank=0)
-    for name, pid in (("b", 42), ("c", 43)):
-        trace(tmp_path, f"{name}.json", pid)
-    assert run(trace_report.main, tmp_path) == 0
-    said = capsys.readouterr().err
-    assert "b.json of process 42, c.json of process 43: record no rank and are of different processes" in said
-    assert "if they are different runs, give one of them, else name them …rank<N>.json" in said
+def test_traces_of_several_runs_beside_one_with_a_rank_are_called_different_runs(tmp_path: Path, run: Run) -> None:
+    for name, pid, rank in (("a", 41, 0), ("b", 42, None), ("c", 43, None)):
+        trace(tmp_path, f"{name}.json", pid, rank)
+    ended = run("trace-report", tmp_path)
+    assert ended.code == 0
+    assert "b.json of process 42, c.json of process 43: record no rank and are of different processes" in ended.err
+    assert "if they are different runs, give one of them, else name them …rank<N>.json" in ended.err
 
 
-def test_linked_traces_that_record_no_rank_are_not_numbered_by_their_order(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, pid in (("a", 41), ("b", 42)):
-        device = trace(tmp_path, f"{name}.json", pid)
-        assert run(trace_link.main, "-q", "--device-trace", device, "--output", tmp_path / f"{name}.linked.json") == 0
-    linked = sorted(tmp_path.glob("*.linked.json"))
-    assert run(trace_report.main, linked[0], "-q") == 0
-    assert run(trace_report.main, *linked) == 1
-    assert "a.linked.json: records no rank and its name has none; rename it to …rank<N>.json" in capsys.readouterr().err
-    for rank, path in enumerate(linked):
-        path.rename(tmp_path / f"linked_rank{rank}.json")
-    assert run(trace_report.main, *tmp_path.glob("linked_rank*.json"), "-q") == 0
+def test_linked_traces_that_record_no_rank_are_not_numbered_by_their_order(tmp_path: Path, run: Run) -> None:
+    linked = [tmp_path / f"{name}.linked.json" for name in "ab"]
+    for path, pid in zip(linked, (41, 42), strict=True):
+        device = trace(tmp_path, path.name[0] + ".json", pid)
+        assert status_of("trace-link", "-q", "--device-trace", device, "--output", path) == 0
+    assert status_of("trace-report", linked[0], "-q") == 0
+    ended = run("trace-report", *linked)
+    assert ended.code == 1
+    assert "a.linked.json: records no rank and its name has none; rename it to …rank<N>.json" in ended.err
+    renamed = [path.rename(tmp_path / f"linked_rank{rank}.json") for rank, path in enumerate(linked)]
+    assert status_of("trace-report", *renamed, "-q") == 0
 
 
 ROWS = st.lists(
