@@ -155,10 +155,6 @@ def test_nodes_are_ready_from_the_end_of_what_they_follow_to_their_own(
     assert widest_ready_set(g.build(), edges_of(pairs)) == widest
 
 
-def test_in_no_graph_nothing_is_ready() -> None:
-    assert widest_ready_set(GraphBuilder().build(), edges_of([])) == 0
-
-
 # Order along lanes
 
 

@@ -1,19 +1,16 @@
 """An activity follows those that wrote what its op reads, where nothing else says so; by a reference over all paths."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from execgraph.converter.dependencies import not_implied
-from execgraph.converter.timeline import slice_host
-from execgraph.converter.timeline.context import ConversionContext
 from execgraph.schema.graph import DependencyKind
-from execgraph.schema.linked import LinkedTrace
 from hypothesis import given, strategies as st
 from support.builder.records import LAYOUTS, Tensor
 from support.builder.timeline import TraceBuilder
+from support.graphs import sliced
 from support.references import Act, linked_of
 from support.runs import Nodes, convert_run
 
@@ -26,23 +23,17 @@ def flows(nodes: Nodes) -> set[tuple[str, str]]:
     return nodes.edges(TENSOR_FLOW)
 
 
-def write_then_read(
-    read: Callable[[TraceBuilder, Tensor], Tensor],
-    *,
-    torch: str = "2.13",
-    written: tuple[int, ...] = (8, 8),
-    reader_stream: int = 20,
-) -> set[tuple[str, str]]:
-    """The flows of a writer on stream 7 and, well after its end, a reader elsewhere; `read` makes what is read of what
-    was written.
-    """
-    t = TraceBuilder(torch=torch)
-    buffer = t.tensor(written)
-    with t.op("aten::mm", outputs=[buffer]):
-        t.launch("writer", 7, 10)
-    t.idle(30)
-    with t.op("aten::sum", inputs=[read(t, buffer)]):
-        t.launch("reader", reader_stream, 10)
+def write(t: TraceBuilder, tensor: Tensor, name: str = "writer", stream: int = 7, us: float = 10) -> None:
+    """An op whose kernel writes the tensor."""
+    with t.op("aten::fill_", outputs=[tensor]):
+        t.launch(name, stream, us)
+
+
+def read(t: TraceBuilder, *tensors: Any, stream: int = 20, idle: float = 30) -> set[tuple[str, str]]:
+    """The flows of the run, the last op of which reads these, long after all others unless `idle` is 0."""
+    t.idle(idle)
+    with t.op("aten::sum", inputs=list(tensors)):
+        t.launch("reader", stream, 10)
     return flows(convert_run(t))
 
 
@@ -50,44 +41,46 @@ FLOW = {("writer", "reader")}
 
 
 @pytest.mark.parametrize("torch", LAYOUTS)
-def test_a_reader_on_another_stream_follows_the_writer(torch: str) -> None:
-    assert write_then_read(lambda t, tensor: tensor, torch=torch) == FLOW
+@pytest.mark.parametrize(("stream", "found"), [(20, FLOW), (7, set())], ids=["another stream", "its order says so"])
+def test_a_reader_on_another_stream_follows_the_writer(torch: str, stream: int, found: set[tuple[str, str]]) -> None:
+    t = TraceBuilder(torch=torch)
+    buffer = t.tensor()
+    write(t, buffer)
+    assert read(t, buffer, stream=stream) == found
 
 
-def test_on_one_stream_its_order_says_so_already() -> None:
-    assert write_then_read(lambda t, tensor: tensor, reader_stream=7) == set()
-
-
-def test_another_storage_is_another_thing() -> None:
-    assert write_then_read(lambda t, tensor: t.tensor()) == set()
-
-
-@pytest.mark.parametrize(("offset", "found"), [(0, FLOW), (63, FLOW), (64, set()), (100, set())])
-def test_a_view_is_read_where_its_bytes_overlap(offset: int, found: set[tuple[str, str]]) -> None:
-    assert write_then_read(lambda t, tensor: t.tensor((4,), storage=tensor, offset=offset)) == found
-
-
-def test_nothing_is_read_of_a_view_without_elements() -> None:
-    assert write_then_read(lambda t, tensor: t.tensor((0,), storage=tensor, offset=3)) == set()
+@pytest.mark.parametrize(
+    ("shape", "view", "found"),
+    [
+        ((4, 4), {"storage": None}, set()),
+        ((4,), {"offset": 0}, FLOW),
+        ((4,), {"offset": 63}, FLOW),
+        ((4,), {"offset": 64}, set()),
+        ((4,), {"offset": 100}, set()),
+        ((0,), {"offset": 3}, set()),
+        ((4,), {"offset": 127, "dtype": "c10::Half"}, FLOW),
+        ((4,), {"offset": 128, "dtype": "c10::Half"}, set()),
+        ((4, 4), {"device": "cpu"}, set()),
+    ],
+    ids=[
+        "another storage", "begin", "last element", "behind it", "far behind it", "no elements", "last of smaller items",
+        "behind smaller items", "on the host without a synchronisation",
+    ],
+)  # fmt: skip
+def test_a_view_is_read_where_its_bytes_overlap(
+    shape: tuple[int, ...], view: dict[str, Any], found: set[tuple[str, str]]
+) -> None:
+    t = TraceBuilder()
+    buffer = t.tensor((8, 8))
+    write(t, buffer)
+    assert read(t, t.tensor(shape, **({"storage": buffer} | view))) == found
 
 
 def test_tensors_without_storage_have_nothing_in_common() -> None:
     t = TraceBuilder()
     meta = t.tensor(storage=0)
-    with t.op("aten::mm", outputs=[meta]):
-        t.launch("writer", 7, 10)
-    t.idle(30)
-    with t.op("aten::sum", inputs=[meta]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == set()
-
-
-def test_bytes_are_counted_in_the_item_size_of_each_view() -> None:
-    def as_halves(offset: int) -> Callable[[TraceBuilder, Tensor], Tensor]:
-        return lambda t, tensor: t.tensor((4,), "c10::Half", storage=tensor, offset=offset)
-
-    assert write_then_read(as_halves(127)) == FLOW
-    assert write_then_read(as_halves(128)) == set()
+    write(t, meta)
+    assert read(t, meta) == set()
 
 
 @pytest.mark.parametrize(("first_row", "found"), [(0, FLOW), (3, FLOW), (4, set())])
@@ -95,41 +88,25 @@ def test_a_column_reaches_over_all_rows(first_row: int, found: set[tuple[str, st
     """Written is one element of each of the rows 0 to 3, read is a whole row."""
     t = TraceBuilder()
     whole = t.tensor((8, 16))
-    with t.op("aten::fill_", outputs=[t.tensor((4, 1), storage=whole, offset=8, strides=(16, 1))]):
-        t.launch("writer", 7, 10)
-    t.idle(30)
-    with t.op("aten::sum", inputs=[[t.tensor((1, 16), storage=whole, offset=16 * first_row)]]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == found
+    write(t, t.tensor((4, 1), storage=whole, offset=8, strides=(16, 1)))
+    assert read(t, [t.tensor((1, 16), storage=whole, offset=16 * first_row)]) == found
 
 
 def test_a_column_does_not_hide_who_wrote_the_rest() -> None:
     t = TraceBuilder()
     whole = t.tensor((8, 16))
-    column = t.tensor((8, 1), storage=whole, strides=(16, 1))
-    for name, stream, written in (("rest", 7, whole), ("column", 24, column)):
-        with t.op("aten::fill_", outputs=[written]):
-            t.launch(name, stream, 10)
-        t.idle(30)
-    with t.op("aten::sum", inputs=[whole]):
-        t.launch("reader", 20, 10)
-    assert {source for source, target in flows(convert_run(t)) if target == "reader"} == {"rest", "column"}
+    write(t, whole, "rest")
+    t.idle(30)
+    write(t, t.tensor((8, 1), storage=whole, strides=(16, 1)), "column", 24)
+    assert {source for source, target in read(t, whole) if target == "reader"} == {"rest", "column"}
 
 
 @pytest.mark.parametrize("strides", [(1 << 62, 1), (-16, 1), ("a", 1), (None,)])
 def test_absurd_strides_are_not_believed(strides: Any) -> None:
     t = TraceBuilder()
     whole = t.tensor((8, 16))
-    with t.op("aten::fill_", outputs=[whole]):
-        t.launch("writer", 7, 10)
-    t.idle(30)
-    with t.op("aten::sum", inputs=[dataclasses.replace(whole, strides=strides)]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == FLOW
-
-
-def test_the_host_does_not_read_device_data_without_a_synchronisation() -> None:
-    assert write_then_read(lambda t, tensor: t.tensor(storage=tensor, device="cpu")) == set()
+    write(t, whole)
+    assert read(t, dataclasses.replace(whole, strides=strides)) == FLOW
 
 
 @pytest.mark.parametrize("in_place", [True, False])
@@ -138,34 +115,25 @@ def test_a_collective_without_outputs_writes_what_it_is_given(in_place: bool) ->
     given, made = t.tensor(), t.tensor()
     with t.op("record_param_comms", inputs=[given], outputs=[] if in_place else [made]):
         t.launch("ncclDevKernel_AllReduce", 20, 10)
-    t.idle(30)
-    with t.op("aten::sum", inputs=[given]):
-        t.launch("reader", 7, 10)
-    assert flows(convert_run(t)) == ({("ncclDevKernel_AllReduce", "reader")} if in_place else set())
+    assert read(t, given, stream=7) == ({("ncclDevKernel_AllReduce", "reader")} if in_place else set())
 
 
 def test_only_the_last_writer_of_the_bytes_counts() -> None:
     t = TraceBuilder()
     buffer = t.tensor()
-    for name, stream in (("overwritten", 7), ("last", 24)):
-        with t.op("aten::fill_", outputs=[buffer]):
-            t.launch(name, stream, 10)
-        t.idle(20)
-    with t.op("aten::sum", inputs=[buffer]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == {("last", "reader")}
+    write(t, buffer, "overwritten")
+    t.idle(20)
+    write(t, buffer, "last", 24)
+    assert read(t, buffer) == {("last", "reader")}
 
 
 def test_writers_of_different_parts_both_count() -> None:
     t = TraceBuilder()
     buffer = t.tensor((8,))
     for name, stream, offset in (("first half", 7, 0), ("second half", 24, 4)):
-        with t.op("aten::fill_", outputs=[t.tensor((4,), storage=buffer, offset=offset)]):
-            t.launch(name, stream, 10)
+        write(t, t.tensor((4,), storage=buffer, offset=offset), name, stream)
         t.idle(20)
-    with t.op("aten::sum", inputs=[buffer]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == {("first half", "reader"), ("second half", "reader")}
+    assert read(t, buffer) == {("first half", "reader"), ("second half", "reader")}
 
 
 def test_an_ops_last_activity_wrote_and_its_first_one_reads() -> None:
@@ -184,54 +152,41 @@ def test_an_ops_last_activity_wrote_and_its_first_one_reads() -> None:
 def test_an_op_reads_before_it_writes() -> None:
     t = TraceBuilder()
     buffer = t.tensor()
-    with t.op("aten::mm", outputs=[buffer]):
-        t.launch("writer", 7, 10)
+    write(t, buffer)
     t.idle(30)
     with t.op("aten::add_", inputs=[buffer, buffer], outputs=[buffer], schema=IN_PLACE):
         t.launch("in place", 20, 10)
-    t.idle(30)
-    with t.op("aten::sum", inputs=[buffer]):
-        t.launch("reader", 7, 10)
-    assert flows(convert_run(t)) == {("writer", "in place"), ("in place", "reader")}
+    assert read(t, buffer, stream=7) == {("writer", "in place"), ("in place", "reader")}
 
 
 # What counts as written
 
 
-def written_by(name: str, **described: Any) -> set[tuple[str, str]]:
-    """The flows from an op with the given arguments, named by `buffer`, to a reader of the buffer."""
+@pytest.mark.parametrize(
+    ("described", "found"),
+    [
+        ({"inputs": ["other"], "outputs": ["buffer"]}, FLOW),
+        ({"inputs": ["buffer"], "outputs": ["other"]}, set()),
+        ({"inputs": ["buffer", "other"], "schema": IN_PLACE}, FLOW),
+        ({"inputs": ["other", "buffer"], "schema": IN_PLACE}, set()),
+        ({"inputs": ["buffer", "other"], "schema": COPY}, FLOW),
+        ({"inputs": ["other", "buffer"], "schema": COPY}, set()),
+        ({"inputs": ["buffer"], "schema": "aten::op(Tensor self, Tensor(a!) out) -> Tensor(a!)"}, set()),
+    ],
+    ids=[
+        "outputs", "no inputs", "a marked input", "no other input", "a marked input of a copy", "not its source",
+        "no marked argument that was not recorded",
+    ],
+)  # fmt: skip
+def test_outputs_and_inputs_that_the_schema_marks_are_written(
+    described: dict[str, Any], found: set[tuple[str, str]]
+) -> None:
     t = TraceBuilder()
-    buffer, other = t.tensor(), t.tensor()
-    arguments = {"buffer": buffer, "other": other}
-    given: dict[str, Any] = {
-        key: [arguments[value] for value in values] if isinstance(values, list) else values
-        for key, values in described.items()
-    }
-    with t.op(name, **given):
+    tensors = {"buffer": t.tensor(), "other": t.tensor()}
+    named = {key: [tensors[name] for name in names] for key, names in described.items() if key != "schema"}
+    with t.op("aten::op_", **(described | named)):
         t.launch("writer", 7, 10)
-    t.idle(30)
-    with t.op("aten::sum", inputs=[buffer]):
-        t.launch("reader", 20, 10)
-    return flows(convert_run(t))
-
-
-def test_outputs_are_written() -> None:
-    assert written_by("aten::mm", inputs=["other"], outputs=["buffer"]) == FLOW
-
-
-def test_inputs_are_only_read() -> None:
-    assert written_by("aten::mm", inputs=["buffer"], outputs=["other"]) == set()
-
-
-@pytest.mark.parametrize("schema", [IN_PLACE, COPY])
-def test_inputs_that_the_schema_marks_are_written(schema: str) -> None:
-    assert written_by("aten::op_", inputs=["buffer", "other"], schema=schema) == FLOW
-    assert written_by("aten::op_", inputs=["other", "buffer"], schema=schema) == set()
-
-
-def test_a_marked_argument_that_was_not_recorded_is_no_tensor() -> None:
-    schema = "aten::op(Tensor self, Tensor(a!) out) -> Tensor(a!)"
-    assert written_by("aten::op", inputs=["buffer"], schema=schema) == set()
+    assert read(t, tensors["buffer"]) == found
 
 
 def test_a_marked_list_of_inputs_is_written() -> None:
@@ -240,23 +195,16 @@ def test_a_marked_list_of_inputs_is_written() -> None:
     weights, gradients = [t.tensor(), t.tensor()], [t.tensor(), t.tensor()]
     with t.op("aten::_foreach_add_", inputs=[weights, gradients], schema=schema):
         t.launch("update", 7, 10)
-    t.idle(30)
-    with t.op("aten::sum", inputs=[weights[1]]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == {("update", "reader")}
+    assert read(t, weights[1]) == {("update", "reader")}
 
 
 def test_an_op_that_launched_nothing_wrote_nothing() -> None:
     t = TraceBuilder()
     buffer = t.tensor()
-    with t.op("aten::mm", outputs=[buffer]):
-        t.launch("writer", 7, 10)
+    write(t, buffer)
     t.launch("another", 24, 10)
     t.leaf("aten::view", 2, inputs=[buffer], outputs=[t.tensor(storage=buffer)])
-    t.idle(30)
-    with t.op("aten::sum", inputs=[buffer]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == FLOW
+    assert read(t, buffer) == FLOW
 
 
 def test_what_an_op_wrote_is_by_the_op_it_called_that_lists_it() -> None:
@@ -267,10 +215,7 @@ def test_what_an_op_wrote_is_by_the_op_it_called_that_lists_it() -> None:
             t.launch("mm", 7, 10)
         with t.op("aten::fill_", outputs=[other]):
             t.launch("something else", 24, 10)
-    t.idle(30)
-    with t.op("aten::sum", inputs=[buffer]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == {("mm", "reader")}
+    assert read(t, buffer) == {("mm", "reader")}
 
 
 def test_what_an_op_wrote_is_its_own_where_the_op_it_called_lists_something_else() -> None:
@@ -278,10 +223,7 @@ def test_what_an_op_wrote_is_its_own_where_the_op_it_called_lists_something_else
     buffer, other = t.tensor(), t.tensor()
     with t.op("aten::linear", outputs=[buffer]), t.op("aten::mm", inputs=[other]):
         t.launch("mm", 7, 10)
-    t.idle(30)
-    with t.op("aten::sum", inputs=[buffer, other]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == {("mm", "reader")}
+    assert read(t, buffer, other) == {("mm", "reader")}
 
 
 @pytest.mark.parametrize("torch", LAYOUTS)
@@ -289,10 +231,7 @@ def test_a_collective_writes_its_buffer(torch: str) -> None:
     t = TraceBuilder(torch=torch, rank=0, world_size=2)
     group, buffer = t.group([0, 1]), t.tensor()
     t.collective("allreduce", group=group, tensors=[buffer], duration=10, kernel="ncclDevKernel_AllReduce", after=None)
-    t.idle(30)
-    with t.op("aten::div", inputs=[buffer]):
-        t.launch("reader", 7, 10)
-    assert flows(convert_run(t)) == {("ncclDevKernel_AllReduce", "reader")}
+    assert read(t, buffer, stream=7) == {("ncclDevKernel_AllReduce", "reader")}
 
 
 # What is implied is left out
@@ -301,8 +240,7 @@ def test_a_collective_writes_its_buffer(torch: str) -> None:
 def test_an_event_wait_says_so_already() -> None:
     t = TraceBuilder()
     buffer = t.tensor()
-    with t.op("aten::mm", outputs=[buffer]):
-        t.launch("writer", 7, 10)
+    write(t, buffer)
     t.wait_event(t.record_event(stream=7), stream=20)
     with t.op("aten::sum", inputs=[buffer]):
         t.launch("reader", 20, 10)
@@ -310,30 +248,19 @@ def test_an_event_wait_says_so_already() -> None:
     assert nodes.follows("reader")["writer"] == DependencyKind.EVENT_WAIT
 
 
-def test_a_wait_for_later_work_of_the_stream_implies_the_earlier() -> None:
+@pytest.mark.parametrize(("stream", "between"), [(7, "later on its stream"), (24, "a third stream")])
+def test_a_wait_for_later_work_of_the_stream_or_by_way_of_another_one_implies_the_earlier(
+    stream: int, between: str
+) -> None:
     t = TraceBuilder()
     buffer = t.tensor()
-    with t.op("aten::mm", outputs=[buffer]):
-        t.launch("writer", 7, 10)
-    t.launch("later", 7, 10)
-    t.wait_event(t.record_event(stream=7), stream=20)
+    write(t, buffer)
+    if stream != 7:
+        t.wait_event(t.record_event(stream=7), stream=stream)
+    t.launch(between, stream, 10)
+    t.wait_event(t.record_event(stream=stream), stream=20)
     t.launch("waits", 20, 5)
-    with t.op("aten::sum", inputs=[buffer]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == set()
-
-
-def test_a_wait_by_way_of_a_third_stream_implies_it_too() -> None:
-    t = TraceBuilder()
-    buffer = t.tensor()
-    with t.op("aten::mm", outputs=[buffer]):
-        t.launch("writer", 7, 10)
-    t.wait_event(t.record_event(stream=7), stream=24)
-    t.launch("between", 24, 5)
-    t.wait_event(t.record_event(stream=24), stream=20)
-    with t.op("aten::sum", inputs=[buffer]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == set()
+    assert read(t, buffer, idle=0) == set()
 
 
 def test_a_wait_for_earlier_work_implies_nothing() -> None:
@@ -341,23 +268,17 @@ def test_a_wait_for_earlier_work_implies_nothing() -> None:
     buffer = t.tensor()
     t.launch("before", 7, 1)
     event = t.record_event(stream=7)
-    with t.op("aten::mm", outputs=[buffer]):
-        t.launch("writer", 7, 10)
+    write(t, buffer)
     t.idle(30)
     t.wait_event(event, stream=20)
-    with t.op("aten::sum", inputs=[buffer]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == FLOW
+    assert read(t, buffer, idle=0) == FLOW
 
 
 def test_a_flow_that_the_clock_contradicts_is_none() -> None:
     t = TraceBuilder()
     buffer = t.tensor()
-    with t.op("aten::mm", outputs=[buffer]):
-        t.launch("writer", 7, 100)
-    with t.op("aten::sum", inputs=[buffer]):
-        t.launch("reader", 20, 10)
-    assert flows(convert_run(t)) == set()
+    write(t, buffer, us=100)
+    assert read(t, buffer, idle=0) == set()
 
 
 Pairs = list[tuple[int, int]]
@@ -373,10 +294,6 @@ def runs(draw: st.DrawFn) -> tuple[list[Act], Pairs, Pairs]:
     return acts, draw(pairs), draw(pairs)
 
 
-def run_of(linked: LinkedTrace) -> ConversionContext:
-    return ConversionContext(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
-
-
 def before(row: int, pairs: Pairs) -> set[int]:
     return {row}.union(*(before(source, pairs) for source, target in pairs if target == row))
 
@@ -386,7 +303,7 @@ def test_what_is_kept_and_what_was_known_imply_all_and_nothing_twice(run: tuple[
     acts, candidates, known = run
     chains = [(a, b) for b in range(len(acts)) for a in range(b) if acts[a].stream == acts[b].stream]
     linked = linked_of(acts)
-    source, target = not_implied(run_of(linked), candidates, known)
+    source, target = not_implied(sliced(linked), candidates, known)
     kept = list(zip(source.tolist(), target.tolist(), strict=True))
     assert set(kept) <= set(candidates)
     everything, less = [*chains, *known, *candidates], [*chains, *known, *kept]
@@ -404,8 +321,8 @@ def test_activities_may_be_listed_in_any_order(run: tuple[list[Act], Pairs, Pair
     order = np.arange(len(acts))[::-1].tolist()
     linked = linked_of([acts[row] for row in order])
     turned = [[(order[a], order[b]) for a, b in pairs] for pairs in (candidates, known)]
-    source, target = not_implied(run_of(linked), *turned)
+    source, target = not_implied(sliced(linked), *turned)
     straight = linked_of(acts)
-    wanted = not_implied(run_of(straight), candidates, known)
+    wanted = not_implied(sliced(straight), candidates, known)
     kept = {(order[a], order[b]) for a, b in zip(source.tolist(), target.tolist(), strict=True)}
     assert kept == set(zip(*(column.tolist() for column in wanted), strict=True))

@@ -102,38 +102,43 @@ def test_messages_fit_and_nobody_waits_for_ever(algorithm: Algorithm, data: st.D
         assert run(ops, rendezvous=rendezvous) == [0] * len(ops)
 
 
-@pytest.mark.parametrize("algorithm", [Algorithm.ALL_REDUCE_RING, Algorithm.ALL_REDUCE_DOUBLING, Algorithm.BARRIER])
-@given(data=st.data())
-def test_all_have_something_of_all(algorithm: Algorithm, data: st.DataObject) -> None:
-    members = data.draw(parts(algorithm))
-    if min(blocks(members[0].sizes[0], len(members))) > 0:
-        assert known_at_the_end(algorithm, members) == [set(range(len(members)))] * len(members)
+def everyone(part: CollectiveMember) -> set[int]:
+    return set(range(part.members))
 
 
-@pytest.mark.parametrize("algorithm", [Algorithm.ALL_GATHER_RING, Algorithm.ALL_GATHER_DOUBLING, Algorithm.GATHER])
+def givers(part: CollectiveMember) -> set[int]:
+    return {member for member, size in enumerate(part.sizes) if size}
+
+
+def root(part: CollectiveMember) -> set[int]:
+    return {part.root}
+
+
+HAS: dict[Algorithm, Callable[[CollectiveMember], set[int]]] = {
+    Algorithm.ALL_REDUCE_RING: everyone,
+    Algorithm.ALL_REDUCE_DOUBLING: everyone,
+    Algorithm.BARRIER: everyone,
+    Algorithm.ALL_GATHER_RING: givers,
+    Algorithm.ALL_GATHER_DOUBLING: givers,
+    Algorithm.GATHER: givers,
+    Algorithm.BROADCAST: root,
+    Algorithm.SCATTER: root,
+    Algorithm.REDUCE: everyone,
+}
+"""Of whom a member has something in the end; only the root, where one gathers or reduces."""
+
+
+@pytest.mark.parametrize("algorithm", HAS)
 @given(data=st.data())
-def test_gathered_is_what_anybody_has(algorithm: Algorithm, data: st.DataObject) -> None:
+def test_members_have_something_of_all_that_they_should(algorithm: Algorithm, data: st.DataObject) -> None:
     members = data.draw(parts(algorithm))
-    given_by = {part.group_rank for part in members if part.sizes[part.group_rank]}
+    # a buffer of fewer bytes than members leaves some without a block to pass on
+    in_blocks = HAS[algorithm] != givers and algorithm != Algorithm.REDUCE
+    if in_blocks and not min(blocks(members[0].sizes[0], len(members))):
+        return
     for part, known in zip(members, known_at_the_end(algorithm, members), strict=True):
-        if algorithm != Algorithm.GATHER or part.group_rank == part.root:
-            assert known >= given_by
-
-
-@pytest.mark.parametrize("algorithm", [Algorithm.BROADCAST, Algorithm.SCATTER])
-@given(data=st.data())
-def test_all_have_something_of_the_root(algorithm: Algorithm, data: st.DataObject) -> None:
-    members = data.draw(parts(algorithm))
-    if min(blocks(members[0].sizes[0], len(members))) > 0:
-        assert all(
-            part.root in known for part, known in zip(members, known_at_the_end(algorithm, members), strict=True)
-        )
-
-
-@given(data=st.data())
-def test_the_root_has_something_of_all_that_is_reduced(data: st.DataObject) -> None:
-    members = data.draw(parts(Algorithm.REDUCE))
-    assert known_at_the_end(Algorithm.REDUCE, members)[members[0].root] == set(range(len(members)))
+        if algorithm not in (Algorithm.GATHER, Algorithm.REDUCE) or part.group_rank == part.root:
+            assert known >= HAS[algorithm](part)
 
 
 def received(part: CollectiveMember, size: Callable[[int], int]) -> int:
@@ -262,74 +267,66 @@ def test_barriers_and_what_took_no_time_tell_nothing() -> None:
     assert fitted_messages([*nothing, sent(1_000, 1)]) == fitted_messages([sent(1_000, 1)])
 
 
-NETWORK = MessageNetwork(latency_ns=0, ns_per_byte=1.0, transfers=9, fit_error_pct=0.0)
+NETWORK = MessageNetwork(latency_ns=100, ns_per_byte=1.0, transfers=9, fit_error_pct=0.0)
 
 
 def collective(
-    start_ns: int, lasts_ns: int, members: tuple[int, ...] = (0, 1), algorithm: Algorithm = Algorithm.ALL_GATHER_RING
+    *duration_ns: int,
+    start_ns: int = 0,
+    members: tuple[int, ...] = (0, 1),
+    algorithm: Algorithm = Algorithm.ALL_GATHER_RING,
 ) -> Collective:
-    """Alone it takes 1,000 ns."""
-    sizes = (1_000,) * len(members)
-    return Collective(
-        algorithm, members, CollectiveMember(0, len(members), sizes), start_ns, (lasts_ns,) * len(members)
-    )
+    """Of members that give 1,000 bytes each and took so long, each or all: two alone take a latency and 1,000 ns."""
+    first = CollectiveMember(0, len(members), (1_000,) * len(members))
+    lasted = duration_ns if len(duration_ns) > 1 else duration_ns * len(members)
+    return Collective(algorithm, members, first, start_ns, lasted)
 
 
-def test_collectives_at_the_same_time_that_took_as_long_as_alone_have_links_of_their_own() -> None:
-    at_once = [collective(0, 1_000), collective(500, 1_000), collective(1_000, 1_000)]
-    assert links_of(at_once, NETWORK) == ([0, 1, 0], [0, 0, 0])
+IN_TURN = [collective(1_100), collective(1_100, start_ns=1_100), collective(550, algorithm=Algorithm.MESSAGE)]
 
 
-def test_collectives_that_took_twice_as_long_at_the_same_time_share_a_link() -> None:
-    assert links_of([collective(0, 2_000), collective(0, 2_000)], NETWORK) == ([0, 0], [1_000, 1_000])
+@pytest.mark.parametrize(
+    ("collectives", "network", "links", "waited_ns"),
+    [
+        ([collective(1_100, start_ns=start) for start in (0, 550, 1_100)], NETWORK, [0, 1, 0], [0, 0, 0]),
+        ([collective(2_200), collective(2_200)], NETWORK, [0, 0], [1_100, 1_100]),
+        (IN_TURN, NETWORK, [0, 0, 0], [0, 0, 0]),
+        (IN_TURN, None, [0, 0, 0], [0, 0, 0]),
+    ],
+    ids=["at once as long as alone", "at once twice as long", "in turn, and a message", "without a network"],
+)
+def test_collectives_share_a_link_if_they_took_longer_at_the_same_time_than_alone(
+    collectives: list[Collective], network: MessageNetwork | None, links: list[int], waited_ns: list[int]
+) -> None:
+    assert links_of(collectives, network) == (links, waited_ns)
 
 
 def test_all_members_of_a_collective_use_the_same_link() -> None:
     """The last one meets the first on rank 0 and the second on rank 2."""
-    apart = [collective(0, 1_000), collective(100, 1_000, (2, 3)), collective(200, 1_000, (0, 2))]
+    ranks = ((0, 1), (2, 3), (0, 2))
+    apart = [collective(1_100, start_ns=100 * at, members=members) for at, members in enumerate(ranks)]
     assert links_of(apart, NETWORK)[0] == [0, 0, 1]
 
 
-def test_collectives_one_after_the_other_and_messages_take_the_first_link() -> None:
-    in_turn = [collective(0, 1_000), collective(1_000, 1_000), collective(0, 500, algorithm=Algorithm.MESSAGE)]
-    assert links_of(in_turn, NETWORK) == ([0, 0, 0], [0, 0, 0])
-    assert links_of(in_turn, None) == ([0, 0, 0], [0, 0, 0])
-
-
 def test_a_rank_has_no_more_links_than_goal_has_nics() -> None:
-    at_once = [collective(number, 1_000) for number in range(LAST_LINK + 9)]
+    at_once = [collective(1_100, start_ns=number) for number in range(LAST_LINK + 9)]
     assert max(links_of(at_once, NETWORK)[0]) == LAST_LINK
 
 
-NETWORK_GOAL_EXCESS_TIME = MessageNetwork(latency_ns=100, ns_per_byte=1.0, transfers=9, fit_error_pct=0.0)
-GATHER = Algorithm.ALL_GATHER_RING
-"""Of two members that give 1,000 bytes each: a latency and 1,000 ns."""
-
-
-def collective_of_goal_excess_time(
-    *duration_ns: int, algorithm: Algorithm = GATHER, members: tuple[int, ...] = (0, 1)
-) -> Collective:
-    sizes = (1_000,) * len(members)
-    return Collective(algorithm, members, CollectiveMember(0, len(members), sizes), 0, duration_ns)
-
-
 def excess(*collectives: Collective, waited_ns: int = 0) -> list[tuple[int, ...]]:
-    return excess_times(collectives, [waited_ns] * len(collectives), NETWORK_GOAL_EXCESS_TIME)
+    return excess_times(collectives, [waited_ns] * len(collectives), NETWORK)
 
 
-def test_each_member_keeps_what_it_took_beyond_the_network() -> None:
-    assert excess(collective_of_goal_excess_time(1_500, 1_100)) == [(400, 0)]
+@pytest.mark.parametrize(("waited_ns", "beyond"), [(0, (400, 0)), (300, (100, 0))], ids=["alone", "after a wait"])
+def test_each_member_keeps_what_it_took_beyond_the_network_and_the_wait_for_the_link(
+    waited_ns: int, beyond: tuple[int, int]
+) -> None:
+    assert excess(collective(1_500, 1_100), waited_ns=waited_ns) == [beyond]
 
 
 def test_what_the_network_gives_too_much_is_taken_off_the_next_collectives_of_the_members() -> None:
-    apart = collective_of_goal_excess_time(1_500, 1_500, members=(0, 2))
-    assert excess(collective_of_goal_excess_time(800, 800), apart, collective_of_goal_excess_time(1_500, 1_500)) == [
-        (0, 0), (400, 400), (100, 100),
-    ]  # fmt: skip
-
-
-def test_waiting_for_others_on_the_link_is_no_excess() -> None:
-    assert excess(collective_of_goal_excess_time(1_500, 1_100), waited_ns=300) == [(100, 0)]
+    found = excess(collective(800), collective(1_500, members=(0, 2)), collective(1_500))
+    assert found == [(0, 0), (400, 400), (100, 100)]
 
 
 def test_in_an_all_to_all_a_member_with_little_to_exchange_waits_for_the_busiest() -> None:
@@ -341,7 +338,7 @@ def test_in_an_all_to_all_a_member_with_little_to_exchange_waits_for_the_busiest
 
 @pytest.mark.parametrize("algorithm", [Algorithm.MESSAGE, Algorithm.AWAITED_MESSAGE, Algorithm.BARRIER])
 def test_messages_and_barriers_have_none(algorithm: Algorithm) -> None:
-    assert excess(collective_of_goal_excess_time(9_000, 9_000, algorithm=algorithm)) == [(0, 0)]
+    assert excess(collective(9_000, 9_000, algorithm=algorithm)) == [(0, 0)]
 
 
 def cpus(graph: GraphBuilder, first: list[str]) -> Cpus:
@@ -349,22 +346,17 @@ def cpus(graph: GraphBuilder, first: list[str]) -> Cpus:
     return cpus_of(built, measured_times(built), first)
 
 
-def test_threads_and_streams_come_behind_the_given_ones_and_metadata_has_none() -> None:
+@pytest.mark.parametrize("runs", [True, False], ids=["a thread and a stream", "metadata alone"])
+def test_threads_and_streams_come_behind_the_given_ones_and_metadata_has_none(runs: bool) -> None:
     g = GraphBuilder(rank=0)
     g.host("group", 0, 0, type=NodeType.METADATA)
-    g.host("op", 0, 5, thread=3)
-    g.activity("kernel", 5, 5, stream=9)
-    g.host("op", 5, 5, thread=3)
+    if runs:
+        g.host("op", 0, 5, thread=3)
+        g.activity("kernel", 5, 5, stream=9)
+        g.host("op", 5, 5, thread=3)
     found = cpus(g, ["network"])
-    assert (found.of_node.tolist(), found.lanes) == ([-1, 1, 2, 1], 3)
-    assert found.names == ["network", "thread 3", "device 0 stream 9"]
-
-
-def test_a_graph_of_metadata_alone_has_only_the_given_ones() -> None:
-    g = GraphBuilder(rank=0)
-    g.host("group", 0, 0, type=NodeType.METADATA)
-    found = cpus(g, ["network"])
-    assert (found.of_node.tolist(), found.names, found.lanes) == ([-1], ["network"], 1)
+    assert (found.of_node.tolist(), found.lanes) == (([-1, 1, 2, 1], 3) if runs else ([-1], 1))
+    assert found.names == ["network", *(["thread 3", "device 0 stream 9"] if runs else [])]
 
 
 def test_delays_that_overlap_have_cpus_of_their_own_and_use_the_first_free_one_again() -> None:

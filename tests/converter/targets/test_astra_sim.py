@@ -11,9 +11,8 @@ from execgraph.converter.targets.astra_sim import widest_ready_set
 from execgraph.converter.targets.communication import lower_collectives, pad_all_gathers
 from execgraph.converter.targets.times import FIRST_BYTES, idle_rank, with_delay_nodes
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
-from execgraph.schema.comm_groups import INT32_MAX
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import Change, CollectiveType, DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.graph import Change, CollectiveType, DependencyKind, NodeType
 from support.for_simulator import ALL_REDUCE, communicating, lowered, passed, report, targets, value
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
@@ -52,15 +51,14 @@ def test_how_a_wait_is_known_is_not_said_to_the_simulator() -> None:
     assert kinds.values.tolist() == [EVENT_WAIT]
 
 
-def test_a_dependency_on_no_node_and_a_cycle_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("sources", "refused"), [([9], "node 1 depends on node 9"), ([2, 1], "cycle")], ids=["no node", "a cycle"]
+)
+def test_a_dependency_on_no_node_and_a_cycle_are_refused(sources: list[int], refused: str) -> None:
     g = GraphBuilder(rank=0)
-    g.host("op", 0, 5, after=[(9, PROGRAM_ORDER)])
-    with pytest.raises(DataError, match="node 1 depends on node 9"):
-        for_astra_sim(g.build())
-    g = GraphBuilder(rank=0)
-    g.host("chicken", 0, 5, after=[(2, PROGRAM_ORDER)])
-    g.host("egg", 0, 5, after=[(1, PROGRAM_ORDER)])
-    with pytest.raises(DataError, match="cycle"):
+    for source in sources:
+        g.host("op", 0, 5, after=[(source, PROGRAM_ORDER)])
+    with pytest.raises(DataError, match=refused):
         for_astra_sim(g.build())
 
 
@@ -111,14 +109,9 @@ def test_the_graph_given_stays_as_it_is() -> None:
 
 def test_what_does_not_apply_is_counted_as_none() -> None:
     told = report(communicating())
-    assert (told[Change.REMOVED], told[Change.PADDED], told[Change.CONTROL_REMOVED], told[Change.DELAY_NODES]) == (
-        0,
-        0,
-        0,
-        0,
-    )
+    never = (Change.REMOVED, Change.PADDED, Change.CONTROL_REMOVED, Change.DELAY_NODES, Change.IDLE_TIME_CUT)
+    assert [told[change] for change in (*never, Change.HOST_DELAY_CUT)] == [0] * 6
     assert (told.reasons(Change.LOWERED), told.reasons(Change.AS_COMPUTATION)) == ({}, {})
-    assert (told[Change.IDLE_TIME_CUT], told[Change.HOST_DELAY_CUT]) == (0, 0)
 
 
 def test_many_nodes_that_are_ready_at_once_are_told() -> None:
@@ -138,95 +131,42 @@ def test_columns_that_no_node_has_are_left_out() -> None:
     assert np.array_equal(targets(g.build()).integers("is_cpu_op"), [1])
 
 
-SEND, RECV = NodeType.COMM_SEND, NodeType.COMM_RECV
-REDUCED, ALL_GATHER, BARRIER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.BARRIER
-
-
-def collective(kind: CollectiveType = REDUCED, ranks: tuple[int, ...] = (0, 1), **more: object) -> ExecutionGraph:
-    g = GraphBuilder(rank=0, world_size=4)
-    g.collective(0, 5, ranks=list(ranks), comm_type=int(kind), **({"comm_size": 8} | more))
-    return g.build()
-
-
-def message(kind: NodeType = SEND, **more: object) -> ExecutionGraph:
-    g = GraphBuilder(rank=1, world_size=4)
-    peer = "comm_dst" if kind is SEND else "comm_src"
-    g.activity("message", 0, 5, type=kind, **({peer: 2, "comm_size": 8, "comm_tag": 0} | more))
-    return g.build()
-
-
 # What is played
 
 
 @pytest.mark.parametrize(
-    "graph",
-    [
-        collective(comm_size=1),
-        collective(ranks=(0, 3)),
-        collective(ranks=()),
-        message(comm_size=1),
-        message(comm_tag=INT32_MAX),
-        message(comm_dst=0),
-        message(comm_dst=3),
-        message(RECV, comm_src=0),
-        message(comm_src=1),
-    ],
+    ("ranks", "job", "reasons"),
+    [([0, 999], {}, {}), ([], {"world_size": 1}, {"in a group of one": 1})],
+    ids=["unknown size", "one rank"],
 )
-def test_what_is_just_playable_is_played(graph: ExecutionGraph) -> None:
-    played, said = lowered(graph)
-    assert (played.type.tolist(), said.reasons(Change.AS_COMPUTATION)) == (graph.type.tolist(), {})
-
-
-@pytest.mark.parametrize(
-    ("graph", "reason"),
-    [
-        (collective(comm_size=0), "without data"),
-        (collective(ranks=(0,)), "in a group of one"),
-        (collective(ranks=(1, 2)), "in a group without this rank"),
-        (collective(ranks=(0, 4)), "in a group with ranks that are not simulated"),
-        (message(comm_size=0), "without data"),
-        (message(comm_tag=INT32_MAX + 1), "with a tag out of range"),
-        (message(comm_tag=-1), "with a tag out of range"),
-        (message(comm_dst=1), "to the rank itself"),
-        (message(comm_dst=4), "to or from a rank that is unknown or not simulated"),
-        (message(comm_dst=-1), "to or from a rank that is unknown or not simulated"),
-        (message(comm_src=0), "of another rank"),
-    ],
-)
-def test_what_is_not_becomes_computation_for_one_reason(graph: ExecutionGraph, reason: str) -> None:
-    played, said = lowered(graph)
-    assert (played.type.tolist(), said.reasons(Change.AS_COMPUTATION)) == ([NodeType.COMP], {reason: 1})
-
-
-def test_in_a_job_of_unknown_size_no_rank_is_outside() -> None:
-    graph = collective(ranks=(0, 999))
-    graph.metadata = {"rank": 0}
-    assert report(graph).reasons(Change.AS_COMPUTATION) == {}
-    graph = collective(ranks=())
-    graph.metadata = {"rank": 0, "world_size": 1}
-    assert report(graph).reasons(Change.AS_COMPUTATION) == {"in a group of one": 1}
+def test_in_a_job_of_unknown_size_no_rank_is_outside(
+    ranks: list[int], job: dict[str, int], reasons: dict[str, int]
+) -> None:
+    graph = communicating(pg_ranks=ranks)
+    graph.metadata = {"rank": 0, **job}
+    assert report(graph).reasons(Change.AS_COMPUTATION) == reasons
 
 
 def test_a_group_that_only_a_message_names_is_not_numbered() -> None:
     g = GraphBuilder(rank=0, world_size=4)
-    g.collective(0, 5, ranks=[], comm_type=int(REDUCED), comm_size=8)
-    g.activity("send", 5, 5, type=SEND, comm_dst=1, comm_size=8, pg_ranks=[0, 1])
+    g.collective(0, 5, ranks=[], comm_type=ALL_REDUCE, comm_size=8)
+    g.activity("send", 5, 5, type=NodeType.COMM_SEND, comm_dst=1, comm_size=8, pg_ranks=[0, 1])
     assert not any("numbered" in note for note in report(g.build()).notes)
 
 
 # Sizes
 
 
-@pytest.mark.parametrize(("size", "played", "small"), [(127, 128, 1), (128, 128, 0), (129, 129, 0)])
+@pytest.mark.parametrize(("size", "played", "small"), [(3, 128, 1), (127, 128, 1), (128, 128, 0), (129, 129, 0)])
 def test_all_gathers_and_barriers_have_at_least_128_bytes(size: int, played: int, small: int) -> None:
-    gather, told = passed(pad_all_gathers, collective(ALL_GATHER, comm_size=size))
-    assert (told[Change.PADDED], gather.integers("comm_size").tolist()) == (small, [played])
-    barrier, told = passed(lower_collectives, collective(BARRIER, comm_size=size))
+    gather, told = lowered(communicating(comm_type=CollectiveType.ALL_GATHER, comm_size=size))
+    assert (told[Change.PADDED], value(gather, "comm_size")) == (small, played)
+    barrier, told = lowered(communicating(comm_type=CollectiveType.BARRIER, comm_size=size))
     assert told.reasons(Change.LOWERED) == {"barrier as all reduce": 1}
-    assert barrier.integers("comm_size").tolist() == [played]
+    assert value(barrier, "comm_size") == played
     for run in (pad_all_gathers, lower_collectives):
-        other, told = passed(run, collective(comm_size=size))
-        assert (told.counts, other.integers("comm_size").tolist()) == ({}, [size])
+        other, told = passed(run, communicating(comm_size=size))
+        assert (told.counts, value(other, "comm_size")) == ({}, size)
 
 
 # Time
@@ -265,28 +205,16 @@ def test_without_a_delay_before_communication_the_graph_stays() -> None:
     assert passed(with_delay_nodes, graph) == (graph, ({}, []))
 
 
-@pytest.mark.parametrize(
-    ("on_host", "kind", "us"), [(True, "host work", 60), (False, "device work", 60)], ids=["threads", "streams"]
-)
-def test_overlaps_are_told_in_us(on_host: bool, kind: str, us: int) -> None:
+@pytest.mark.parametrize("kind", ["host work", "device work"])
+def test_overlaps_are_told_in_us(kind: str) -> None:
     g = GraphBuilder(rank=0)
     for lane, start in ((1, 0), (2, 40_000)):
-        if on_host:
+        if kind == "host work":
             g.host("op", start, 100_000, thread=lane)
         else:
             g.activity("kernel", start, 100_000, stream=lane)
     (note,) = report(g.build()).notes
-    assert note.startswith(f"{us}.0 µs of {kind} at the same time")
-
-
-def test_waiting_that_is_cut_is_told_in_us() -> None:
-    g = GraphBuilder(rank=0)
-    g.host("op", 0, 60_000, thread=1)
-    g.host("host idle", 0, 100_000, thread=2)
-    g.activity("kernel", 0, 60_000, stream=7)
-    g.activity("kernel", 100_000, 10_000, stream=8, host_delay_ns=100_000)
-    said = report(g.build())
-    assert (said[Change.IDLE_TIME_CUT], said[Change.HOST_DELAY_CUT], said.notes) == (60, 60, [])
+    assert note.startswith(f"60.0 µs of {kind} at the same time")
 
 
 def test_nodes_are_ready_from_what_they_follow_until_they_end() -> None:
@@ -337,10 +265,26 @@ def test_without_its_host_an_activity_waits_from_its_release_or_from_the_traces_
     assert "latency_ns" not in device.attributes
 
 
-def test_a_group_is_named_by_the_number_of_its_ranks() -> None:
-    played = targets(communicating(), groups={(0, 1): 7})
-    assert played.texts("pg_name")[1] == "7"
-    assert played.texts("pg_recorded")[1] == "5"
+@pytest.mark.parametrize(
+    ("ranks", "groups", "name"),
+    [
+        ([0, 1], {(0, 1): 7}, "7"),
+        ([0, 1], None, "1"),
+        ([0, 1, 2, 3], {}, ""),
+        ([0, 2, 1, 3], {(0, 2, 1, 3): 1}, "1"),
+        ([], None, ""),
+    ],
+    ids=["numbered", "numbered by the rank", "all ranks have no name", "all in another ring order", "unknown ranks"],
+)
+def test_a_group_is_named_by_the_number_of_its_ranks(
+    ranks: list[int], groups: dict[Any, int] | None, name: str
+) -> None:
+    played, told = lowered(communicating(pg_ranks=ranks), groups=groups)
+    assert (played.texts("pg_name")[1], played.texts("pg_recorded")[1]) == (name, "5")
+    own = any("numbered as this rank knows them" in note for note in told.notes)
+    assert own == (groups is None and ranks != [])
+    unknown = "1 collectives without recorded ranks are taken as ones of all ranks"
+    assert ranks or told.notes == [unknown]
 
 
 @pytest.mark.parametrize(("groups", "name"), [({(0, 1): 7}, "7"), (None, "5")])
@@ -348,21 +292,6 @@ def test_a_generic_graph_names_groups_by_number_only_if_they_are_given(
     groups: dict[Any, int] | None, name: str
 ) -> None:
     assert lower_for_target(communicating(), "generic", groups).texts("pg_name")[1] == name
-
-
-def test_the_group_of_all_simulated_ranks_has_no_name() -> None:
-    assert targets(communicating(pg_ranks=[0, 1, 2, 3]), groups={}).texts("pg_name")[1] == ""
-
-
-def test_all_ranks_in_another_ring_order_are_a_group_of_their_own() -> None:
-    assert targets(communicating(pg_ranks=[0, 2, 1, 3]), groups={(0, 2, 1, 3): 1}).texts("pg_name")[1] == "1"
-
-
-def test_without_numbers_a_rank_numbers_its_own_groups_and_says_so() -> None:
-    played, told = lowered(communicating())
-    assert played.texts("pg_name")[1] == "1"
-    assert played.texts("pg_name")[1] == "1"
-    assert any("numbered as this rank knows them" in note for note in told.notes)
 
 
 def test_a_group_that_the_numbers_lack_is_refused() -> None:
@@ -377,12 +306,6 @@ def test_a_group_number_that_the_simulator_cannot_bear_is_told(number: int, too_
         g.collective(1_000 * clock, 500, ranks=ranks, comm_type=ALL_REDUCE, comm_size=64)
     told = report(g.build(), groups={(0, 1): 1, (0, 2): number})
     assert any("more than the simulator can bear" in note for note in told.notes) == too_large
-
-
-def test_unknown_ranks_are_taken_as_all_and_told() -> None:
-    played, told = lowered(communicating(pg_ranks=[]))
-    assert played.texts("pg_name")[1] == ""
-    assert told.notes == ["1 collectives without recorded ranks are taken as ones of all ranks"]
 
 
 def test_an_idle_rank_computes_for_a_microsecond() -> None:

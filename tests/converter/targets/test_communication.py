@@ -10,6 +10,7 @@ from execgraph.converter.rewiring import data_edges
 from execgraph.converter.targets import LEAST_BYTES, for_astra_sim, separate_messages
 from execgraph.converter.targets.communication import LOWERED, PLAYED, simulated_as
 from execgraph.schema.columns import ABSENT
+from execgraph.schema.comm_groups import INT32_MAX
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
 from support.for_simulator import ALL_GATHER, ALL_REDUCE, SEND, UNKNOWN, communicating, lowered, report, targets, value
 from support.graphs import PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
@@ -40,21 +41,12 @@ def test_a_barrier_without_data_still_holds_the_ranks_together() -> None:
     assert value(played, "comm_size") == LEAST_BYTES
 
 
-def test_a_small_all_gather_is_padded_and_a_large_one_is_not() -> None:
-    small, told = lowered(communicating(comm_type=ALL_GATHER, comm_size=3))
-    assert (value(small, "comm_size"), told[Change.PADDED]) == (LEAST_BYTES, 1)
-    assert (
-        value(targets(communicating(comm_type=ALL_GATHER, comm_size=LEAST_BYTES + 1)), "comm_size") == LEAST_BYTES + 1
-    )
-    assert value(targets(communicating(comm_size=3)), "comm_size") == 3
-
-
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
         ({"pg_ranks": [0]}, "in a group of one"),
         ({"pg_ranks": [1, 2]}, "in a group without this rank"),
-        ({"pg_ranks": [0, 9]}, "in a group with ranks that are not simulated"),
+        ({"pg_ranks": [0, 4]}, "in a group with ranks that are not simulated"),
         ({"comm_type": 42}, "of an unknown type"),
         ({"comm_type": ABSENT}, "of an unknown type"),
         ({"comm_size": 0}, "without data"),
@@ -65,6 +57,7 @@ def test_a_small_all_gather_is_padded_and_a_large_one_is_not() -> None:
         ({**SEND, "comm_dst": 0}, "to the rank itself"),
         ({**SEND, "comm_dst": 4}, UNKNOWN),
         ({**SEND, "comm_tag": -1}, "with a tag out of range"),
+        ({**SEND, "comm_tag": INT32_MAX + 1}, "with a tag out of range"),
         ({**SEND, "comm_size": 0}, "without data"),
     ],
 )
@@ -76,6 +69,25 @@ def test_what_the_simulator_cannot_play_becomes_computation_of_the_measured_time
     assert played.duration_micros[1] == 5
     assert told.reasons(Change.AS_COMPUTATION) == {reason: 1}
     assert played.texts("pg_name").codes[1] == -1
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"comm_size": 1},
+        {"pg_ranks": [0, 3]},
+        {"pg_ranks": []},
+        {**SEND, "comm_size": 1},
+        {**SEND, "comm_tag": INT32_MAX},
+        {**SEND, "comm_dst": 3},
+        {**SEND, "rank": 1, "comm_src": 1, "comm_dst": 0},
+        {**SEND, "rank": 1, "type": NodeType.COMM_RECV},
+    ],
+)
+def test_what_is_just_playable_is_played(attributes: dict[str, Any]) -> None:
+    graph = communicating(**attributes)
+    played, told = lowered(graph)
+    assert (played.type.tolist(), told.reasons(Change.AS_COMPUTATION)) == (graph.type.tolist(), {})
 
 
 def test_messages_of_a_graph_that_does_not_know_its_rank_cannot_be_played() -> None:
@@ -101,7 +113,7 @@ def test_communication_that_the_host_recorded_is_not_on_the_host() -> None:
     assert targets(g.build()).integers("is_cpu_op").tolist() == [0, 1]
 
 
-SEND_COALESCED, RECEIVE = NodeType.COMM_SEND, NodeType.COMM_RECV
+SENDS, RECEIVES = NodeType.COMM_SEND, NodeType.COMM_RECV
 NAMES = ("comm_src", "comm_dst", "comm_tag", "comm_size")
 
 
@@ -115,7 +127,7 @@ def exchange(*messages: tuple[int, int, int, int], **metadata: int) -> Execution
         name.replace("comm", "coalesced"): list(column)
         for name, column in zip(NAMES, zip(*messages, strict=True), strict=True)
     }
-    both = g.activity("nccl", 15_000, 20_000, gap=5_000, type=SEND_COALESCED, after=[(first, STREAM_ORDER)], **lists)
+    both = g.activity("nccl", 15_000, 20_000, gap=5_000, type=SENDS, after=[(first, STREAM_ORDER)], **lists)
     g.activity("last", 40_000, 1_000, gap=3_000, after=[(both, STREAM_ORDER)])
     return g.build()
 
@@ -127,7 +139,7 @@ def chain(graph: ExecutionGraph) -> list[tuple[str, list[int]]]:
 def test_messages_follow_each_other_between_what_was_around_their_kernel() -> None:
     graph = separate_messages(exchange((1, 0, 3, 8), (1, 2, 4, 16), (0, 1, 5, 32), rank=1))
     assert chain(graph) == [("first", []), ("nccl", [1]), ("nccl", [2]), ("nccl", [3]), ("last", [4])]
-    assert graph.type[1:4].tolist() == [SEND_COALESCED, SEND_COALESCED, RECEIVE]
+    assert graph.type[1:4].tolist() == [SENDS, SENDS, RECEIVES]
     told = [graph.integers(name)[1:4].tolist() for name in NAMES]
     assert told == [[1, 1, 0], [0, 2, 1], [3, 4, 5], [8, 16, 32]]
     assert not [name for name in graph.attributes if name.startswith("coalesced")]
@@ -143,7 +155,7 @@ def test_each_kernel_has_the_messages_that_it_carried() -> None:
     g = GraphBuilder(rank=0)
     for clock in (0, 50_000):
         peers = {"coalesced_src": [0, 1], "coalesced_dst": [1, 0], "coalesced_tag": [0, 0]}
-        g.activity("nccl", clock, 20_000, type=SEND_COALESCED, stream=clock, coalesced_size=[8, clock], **peers)
+        g.activity("nccl", clock, 20_000, type=SENDS, stream=clock, coalesced_size=[8, clock], **peers)
         g.activity("kernel", clock, 20_000, stream=clock + 1)
     graph = separate_messages(g.build())
     talking = np.flatnonzero(graph.integers("comm_size") != ABSENT)
@@ -157,12 +169,12 @@ def test_each_kernel_has_the_messages_that_it_carried() -> None:
 def test_one_message_stays_the_node_that_it_is() -> None:
     graph = separate_messages(exchange((0, 1, 3, 8), rank=1))
     assert chain(graph) == [("first", []), ("nccl", [1]), ("last", [2])]
-    assert (graph.type[1], graph.duration_ns[1], graph.integers("gap_ns")[1]) == (RECEIVE, 20_000, 5_000)
+    assert (graph.type[1], graph.duration_ns[1], graph.integers("gap_ns")[1]) == (RECEIVES, 20_000, 5_000)
 
 
 def test_a_graph_that_does_not_know_its_rank_receives() -> None:
-    assert separate_messages(exchange((1, 0, 3, 8), rank=-1)).type[1] == RECEIVE
-    assert separate_messages(exchange((1, 0, 3, 8))).type[1] == RECEIVE
+    assert separate_messages(exchange((1, 0, 3, 8), rank=-1)).type[1] == RECEIVES
+    assert separate_messages(exchange((1, 0, 3, 8))).type[1] == RECEIVES
 
 
 def test_a_graph_without_messages_together_stays_as_it_is() -> None:
@@ -173,7 +185,6 @@ def test_a_graph_without_messages_together_stays_as_it_is() -> None:
     assert np.array_equal(graph.type, [NodeType.COMP])
 
 
-SEND_READY_MESSAGES, RECV = NodeType.COMM_SEND, NodeType.COMM_RECV
 TAG = 1 << 30
 
 
@@ -199,22 +210,22 @@ def edges_of(graph: ExecutionGraph) -> set[tuple[str, str]]:
 
 
 def test_the_receiver_tells_the_sender_when_its_kernel_can_start() -> None:
-    send, receive = targets(ordered(member(0, 10_000, SEND_READY_MESSAGES))), targets(ordered(member(1, 10_000, RECV)))
+    send, receive = targets(ordered(member(0, 10_000, SENDS))), targets(ordered(member(1, 10_000, RECEIVES)))
     assert edges_of(send) >= {("gemm", "receiver is ready"), ("receiver is ready", "nccl"), ("gemm", "nccl")}
     assert edges_of(receive) >= {("gemm", "ready to receive"), ("ready to receive", "nccl")}
-    for graph, name, type in ((send, "receiver is ready", RECV), (receive, "ready to receive", SEND_READY_MESSAGES)):
+    for graph, name, type in ((send, "receiver is ready", RECEIVES), (receive, "ready to receive", SENDS)):
         row = [graph.name[row] for row in range(len(graph))].index(name)
         facts = [int(graph.integers(f"comm_{what}")[row]) for what in ("src", "dst", "tag", "size")]
         assert (graph.type[row], facts, graph.duration_ns[row]) == (type, [1, 0, TAG, 64], 0)
 
 
 def test_sends_and_collectives_follow_the_common_order_and_receives_do_not() -> None:
-    assert ("nccl", "ncclAllReduce") in edges_of(targets(ordered(member(0, 10_000, SEND_READY_MESSAGES))))
-    assert ("nccl", "ncclAllReduce") not in edges_of(targets(ordered(member(1, 10_000, RECV))))
+    assert ("nccl", "ncclAllReduce") in edges_of(targets(ordered(member(0, 10_000, SENDS))))
+    assert ("nccl", "ncclAllReduce") not in edges_of(targets(ordered(member(1, 10_000, RECEIVES))))
 
 
 def test_the_receiver_is_ready_before_it_waits_in_a_later_collective() -> None:
-    assert ("ready to receive", "ncclAllReduce") in edges_of(targets(ordered(member(1, 10_000, RECV))))
+    assert ("ready to receive", "ncclAllReduce") in edges_of(targets(ordered(member(1, 10_000, RECEIVES))))
 
 
 @pytest.mark.parametrize("generation", list(Generation))
@@ -222,7 +233,7 @@ def test_a_simulated_send_waits_for_a_late_receiver_and_no_rank_waits_for_ever(
     generation: Generation, tmp_path: Path
 ) -> None:
     def finish(ready: bool) -> dict[int, int]:
-        for rank, graph in enumerate((member(0, 10_000, SEND_READY_MESSAGES), member(1, 30_000, RECV))):
+        for rank, graph in enumerate((member(0, 10_000, SENDS), member(1, 30_000, RECEIVES))):
             for_astra_sim(ordered(graph, ready)).write(str(tmp_path / f"graph.{rank}.et"))
         outcome = simulate(read_files(tmp_path / "graph", 2), None, generation)
         assert outcome.good, outcome.trouble

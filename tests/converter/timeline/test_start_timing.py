@@ -6,33 +6,21 @@ import numpy as np
 import pytest
 from execgraph.converter.dependencies import RULES
 from execgraph.converter.edges import Edges
-from execgraph.converter.timeline import (
-    Delays,
-    StartTiming,
-    by_cause,
-    concurrency_limit,
-    find_delays,
-    slice_host,
-    start_timing,
-)
+from execgraph.converter.timeline import Delays, StartTiming, by_cause, concurrency_limit, find_delays, start_timing
 from execgraph.converter.timeline.context import ConversionContext
 from execgraph.converter.timeline.delays import release
 from execgraph.schema.columns import Bool
 from execgraph.schema.graph import Delay
 from execgraph.schema.linked import NEVER
-from execgraph.schema.machine import LatencyStats, MachineCalibration
-from support.references import linked_of
-from support.tables import Called, Ran, activities, calls
-
-MACHINE = MachineCalibration(launch={"": LatencyStats(2_000, 3_000, 9)}, gap={"": LatencyStats(500, 700, 9)})
+from support.graphs import MACHINE, run_of as recorded_run
+from support.tables import Called, Ran
 
 
 def run_of(
     ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None
 ) -> tuple[ConversionContext, Edges]:
-    linked = replace(linked_of([]), activities=activities(*ran), calls=calls(*called))
-    linked.info.machine, linked.info.backlog_until = MACHINE, backlog_until
-    run = ConversionContext(linked, slice_host(linked, 0), np.zeros(len(ran), np.int64))
+    run = recorded_run(ran, called)
+    run.linked.info.backlog_until = backlog_until
     return run, Edges.joined([rule(run) for rule in RULES])
 
 
@@ -94,19 +82,24 @@ def test_in_a_part_of_a_trace_what_came_before_it_holds_activities_back() -> Non
 
 
 @pytest.mark.parametrize(
-    ("start", "gap", "delay"), [(9_500, 500, 0), (9_300, 300, 0), (9_501, 501, 0), (9_800, 500, 300)]
+    ("ended", "start", "latency", "gap", "delay"),
+    [
+        (9_000, 9_500, 2_000, 500, 0),
+        (9_000, 9_300, 2_000, 300, 0),
+        (9_000, 9_501, 2_000, 501, 0),
+        (9_000, 9_800, 2_000, 500, 300),
+        (4_000, 5_000, 2_000, 500, 0),
+        (4_000, 4_500, 1_500, 500, 0),
+        (4_000, 6_500, 2_000, 500, 1_500),
+    ],
 )
-def test_time_beyond_the_usual_gap_is_delay(start: int, gap: int, delay: int) -> None:
-    _, time = split(*last_of_seven(9_000, start))
-    assert not time.by_launch[-1]
-    assert (time.latency[-1], time.gap[-1], time.delay[-1]) == (2_000, gap, delay)
-
-
-@pytest.mark.parametrize(("start", "latency", "delay"), [(5_000, 2_000, 0), (4_500, 1_500, 0), (6_500, 2_000, 1_500)])
-def test_time_beyond_the_usual_launch_latency_is_delay(start: int, latency: int, delay: int) -> None:
-    _, time = split(*last_of_seven(4_000, start))
-    assert time.by_launch[-1]
-    assert (time.latency[-1], time.gap[-1], time.delay[-1]) == (latency, 500, delay)
+def test_time_beyond_the_usual_gap_or_launch_latency_is_delay(
+    ended: int, start: int, latency: int, gap: int, delay: int
+) -> None:
+    """By its launch, if the stream had been free for longer than since then."""
+    _, time = split(*last_of_seven(ended, start))
+    assert time.by_launch[-1] == (ended == 4_000)
+    assert (time.latency[-1], time.gap[-1], time.delay[-1]) == (latency, gap, delay)
 
 
 def test_what_launch_and_stream_usually_release_at_once_is_by_launch() -> None:
@@ -142,9 +135,14 @@ def test_what_started_before_its_call_by_the_clocks_had_neither_latency_nor_gap(
 
 
 def test_what_work_from_before_a_part_held_is_a_delay_of_the_start_of_recording() -> None:
-    found = explained([Ran(9_500, 10_000, 0)], CALLS, {0: 9_000})
+    """It follows no node."""
+    held = [Ran(9_500, 10_000, 0)], CALLS, {0: 9_000}
+    found = explained(*held)
     assert found.cause.tolist() == [Delay.START_OF_RECORDING]
     assert (found.start.tolist(), found.length.tolist(), found.after.tolist()) == ([0], [9_000], [-1])
+    assert split(*held)[1].after.tolist() == [-1]
+    assert by_cause(found) == ({"start of recording": 1}, {"start of recording": 9.0})
+    assert by_cause(found.none()) == ({}, {})
 
 
 @pytest.mark.parametrize(("end", "due", "by_launch"), [(9_000, 9_500, False), (4_000, 5_000, True)])
@@ -187,11 +185,6 @@ def test_what_waited_for_room_behind_another_was_ready_no_earlier_than_that(ende
     assert time.gap.tolist()[2:] == [500, gap]
 
 
-def test_a_delay_that_only_work_from_before_the_part_explains_follows_no_node() -> None:
-    _, time = split([Ran(9_500, 10_000, 0)], CALLS, {0: 9_000})
-    assert time.after.tolist() == [-1]
-
-
 def test_gaps_of_activities_whose_launch_is_unknown_say_nothing_of_the_machine() -> None:
     chain = [Ran(600 + 1_600 * n, 1_600 + 1_600 * n) for n in range(9)]
     _, time = split([*chain, Ran(95_000, 96_000, 0)], [Called(90_000, 93_000)])
@@ -222,19 +215,18 @@ def test_a_launch_lost_before_that_of_the_previous_activity_of_the_stream_delays
     assert found.cause[found.activity.tolist().index(19)] == Delay.UNEXPLAINED
 
 
-@pytest.mark.parametrize(("until", "cause"), [(58_998, Delay.CONTENTION), (58_400, Delay.UNEXPLAINED)])
-def test_a_delay_in_which_the_device_was_busy_but_for_the_usual_gap_is_contention(until: int, cause: Delay) -> None:
+@pytest.mark.parametrize(
+    ("until", "device", "cause"),
+    [(58_998, 0, Delay.CONTENTION), (58_400, 0, Delay.UNEXPLAINED), (58_998, 1, Delay.UNEXPLAINED)],
+    ids=["nearly until then", "not until then", "another device"],
+)
+def test_a_delay_in_which_the_device_was_busy_but_for_the_usual_gap_is_contention(
+    until: int, device: int, cause: Delay
+) -> None:
     ran, called = last_of_seven(9_000, 59_000)
-    busy = Ran(FROM + 9_500, FROM + until, 14, stream=8)
+    busy = Ran(FROM + 9_500, FROM + until, 14, stream=8, device=device)
     found = explained([*ran, busy], [*called, Called(FROM + 8_000, FROM + 8_500)])
     assert found.cause[found.activity.tolist().index(13)] == cause
-
-
-def test_work_on_another_device_is_no_contention() -> None:
-    ran, called = last_of_seven(9_000, 59_000)
-    busy = Ran(FROM + 9_000, FROM + 59_000, 14, stream=8, device=1)
-    found = explained([*ran, busy], [*called, Called(FROM + 7_000, FROM + 7_500)])
-    assert found.cause[found.activity.tolist().index(13)] == Delay.UNEXPLAINED
 
 
 @pytest.mark.parametrize(("start", "cause"), [(14_000, Delay.START_OF_RECORDING), (13_999, Delay.UNEXPLAINED)])
@@ -247,12 +239,6 @@ def test_a_first_activity_as_late_as_the_trace_had_lasted_was_held_from_before(s
     assert found.cause.tolist() == [cause]
     held = cause == Delay.START_OF_RECORDING
     assert (found.start.tolist(), found.length.tolist()) == (([0], [start]) if held else ([6_000], [start - 8_000]))
-
-
-def test_delays_are_counted_and_timed_by_cause() -> None:
-    found = explained([Ran(9_500, 10_000, 0)], CALLS, {0: 9_000})
-    assert by_cause(found) == ({"start of recording": 1}, {"start of recording": 9.0})
-    assert by_cause(found.none()) == ({}, {})
 
 
 # A full device

@@ -4,7 +4,6 @@ hand.
 
 import json
 import re
-from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -56,77 +55,6 @@ def test_an_op_and_the_one_that_does_it_have_the_same_operations() -> None:
     assert compared > 20
 
 
-QUERY, KEY, VALUE, RESULT = (2, 8, 128, 64), (2, 2, 96, 64), (2, 2, 96, 32), (2, 8, 128, 32)
-FORWARD, BACKWARD = 37_748_736, 100_663_296
-"""What torch.utils.flop_counter gives for these shapes."""
-
-
-def swapped(shape: Sequence[int]) -> tuple[int, ...]:
-    """Places before heads."""
-    batch, heads, places, width = shape
-    return batch, places, heads, width
-
-
-def test_attention_is_counted_as_pytorch_does_whatever_the_kernel() -> None:
-    q, k, v, o, g = tensors(QUERY, KEY, VALUE, RESULT, RESULT)
-    sums = Tensor.of((2, 8, 128), FLOAT, 9)
-    for name, more in (
-        ("_scaled_dot_product_flash_attention", [0.0, False, False, None]),
-        ("_scaled_dot_product_efficient_attention", [None, True, 0.0, False, None]),
-        ("_scaled_dot_product_cudnn_attention", [None, True, 0.0, False, False, None]),
-    ):
-        assert work(f"aten::{name}", [q, k, v, *more], [o, sums]).operations == FORWARD
-    none = [None] * 4
-    for name, more in (
-        ("_scaled_dot_product_flash_attention_backward", [o, sums, *none, 0.0, False, None, None]),
-        ("_scaled_dot_product_efficient_attention_backward", [None, o, sums, None, None, 0.0, [True], False]),
-        ("_scaled_dot_product_cudnn_attention_backward", [o, sums, None, None, None, *none, 0.0, False]),
-    ):
-        assert work(f"aten::{name}", [g, q, k, v, *more], [q, k, v]).operations == BACKWARD
-
-
-def test_the_kernels_beneath_have_places_before_heads() -> None:
-    q, k, v, o = tensors(*map(swapped, (QUERY, KEY, VALUE, RESULT)))
-    flash = [q, k, v, None, None, 128, 96, 0.0, False, False]
-    assert work("aten::_flash_attention_forward", flash, [o]).operations == FORWARD
-    efficient = [q, k, v, None, None, None, None, None, 0.0, 0, True]
-    assert work("aten::_efficient_attention_forward", efficient, [o]).operations == FORWARD
-    back = [o, q, k, v, o, None, None, None, 128, 96, 0.0, False, None, None]
-    assert work("aten::_flash_attention_backward", back, [q, k, v]).operations == BACKWARD
-
-
-def test_of_causal_attention_only_the_pairs_up_to_the_diagonal_count() -> None:
-    (q,) = tensors((2, 3, 6, 8))
-    whole, causal = (
-        work("aten::_scaled_dot_product_flash_attention", [q, q, q, 0.0, flag, False, None], [q]).operations
-        for flag in (False, True)
-    )
-    assert (whole, causal) == (6912, 6912 * 21 // 36)
-
-
-def test_attention_over_sequences_one_after_the_other_is_known_if_they_are_of_one_length() -> None:
-    q, offsets = Tensor.of((12, 3, 8), HALF, 0), Tensor.of((3,), FLOAT, 1)
-
-    def operations(longest: int) -> int | None:
-        arguments = [q, q, q, offsets, offsets, longest, longest, 0.0, False, False]
-        return work("aten::_flash_attention_forward", arguments, [q]).operations
-
-    assert operations(6) == 6912
-    with pytest.raises(Unknown):
-        operations(7)
-
-
-def test_attention_within_a_window_is_unknown() -> None:
-    (q,) = tensors((2, 6, 3, 8))
-    schema = (
-        "flash_attn::_flash_attn_forward(Tensor q, Tensor k, Tensor v, bool causal, int window_size_left) -> Tensor"
-    )
-    whole = work("flash_attn::_flash_attn_forward", [q, q, q, False, -1], [q], schema)
-    assert whole.operations == 6912
-    with pytest.raises(Unknown, match="within a window"):
-        work("flash_attn::_flash_attn_forward", [q, q, q, False, 0], [q], schema)
-
-
 @pytest.mark.parametrize(
     ("name", "shapes", "result", "operations"),
     [
@@ -138,16 +66,9 @@ def test_attention_within_a_window_is_unknown() -> None:
         ("aten::dot", [(4,), (4,)], (), 8),
         ("aten::_scaled_mm", [(64, 128), (128, 256)], (64, 256), 4_194_304),
         ("aten::_int_mm", [(32, 8), (8, 16)], (32, 16), 8192),
-        ("aten::_weight_int4pack_mm", [(4, 64), (2, 1, 32, 4)], (4, 16), 8192),
-        ("aten::_grouped_mm", [(10, 4), (3, 4, 5)], (10, 5), 400),
         ("aten::add", [(3, 1), (4,)], (3, 4), 12),
         ("aten::addcmul", [(5,), (5,), (5,)], (5,), 15),
         ("aten::silu", [(8,)], (8,), 40),
-        ("aten::sum", [(6, 7)], (7,), 42),
-        ("aten::_softmax", [(6, 7)], (6, 7), 210),
-        ("aten::mse_loss", [(6,), (6,)], (), 18),
-        ("aten::mse_loss_backward", [(), (6,), (6,)], (6,), 18),
-        ("aten::native_layer_norm", [(6, 7)], (6, 7), 336),
         ("aten::cat", [(6,), (7,)], (13,), 0),
         ("aten::copy_", [(6,), (6,)], (6,), 0),
     ],
@@ -163,47 +84,89 @@ def test_a_grouped_cudnn_convolution_with_benchmarking_is_not_transposed() -> No
     assert work("aten::cudnn_convolution", arguments, [result]).operations == 4_718_592
 
 
-def test_each_tensor_that_is_read_or_written_counts_once() -> None:
-    a, b, c = tensors((3, 4), (4, 5), (3, 5), item=HALF)
-    assert work("aten::mm", [a, b], [c]).bytes == HALF * (12 + 20 + 15)
-    # the same tensor twice
-    assert work("aten::mul", [a, a], [Tensor.of((3, 4), HALF, 9)]).bytes == HALF * (12 + 12)
+A, B, MADE, OUT = tensors((3, 4), (3, 4), (3, 4), (0,))
+LIST, OTHERS = tensors((10,), (20,)), [Tensor.of((10,), FLOAT, 5), Tensor.of((20,), FLOAT, 6)]
+TABLE, INDEX, ROWS = Tensor.of((1000, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
+"""Five rows of a table, and where they are in it."""
+COPIED, X, PART = Tensor.of((1000, 8), FLOAT, 3), Tensor.of((10, 8), FLOAT, 0), Tensor.of((2, 8), FLOAT, 1)
+LENGTHS, OFFSETS = tensors((12,), (13,), item=LONG)
+SLICES = ("narrow_copy", "slice_copy", "select_copy")
+PICKED, PUT, ADDED = (Work(40 * (times == 3), LONG * 5 + times * FLOAT * 40, FLOAT) for times in (2, 2, 3))
+ADDED_TO_COPY = Work(40, LONG * 5 + FLOAT * (40 + 8000 + 8000), FLOAT)
 
 
-def test_an_op_in_place_reads_and_writes_its_tensor() -> None:
-    a, b = tensors((3, 4), (3, 4))
-    schema = "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
-    assert work("aten::add_", [a, b, 1], [a], schema).bytes == FLOAT * (12 + 12 + 12)
-
-
-def test_what_takes_the_result_is_not_read() -> None:
-    a, b = tensors((3, 4), (3, 4))
-    out = Tensor.of((0,), FLOAT, 2)
-    schema = "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"
-    assert work("aten::mul", [a, b, out], [Tensor.of((3, 4), FLOAT, 3)], schema).bytes == FLOAT * (12 + 12 + 12)
-
-
-def test_copies_and_sets_do_not_read_what_they_overwrite() -> None:
-    a, b = tensors((10,), (10,))
-    copy = "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"
-    assert work("aten::copy_", [a, b, False], [a], copy) == Work(0, FLOAT * 20, FLOAT)
-    fill = "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"
-    assert work("aten::fill_", [a, 0], [a], fill) == Work(0, FLOAT * 10, FLOAT)
-
-
-def test_of_a_table_only_the_picked_rows_are_read() -> None:
-    table, index, rows = Tensor.of((1000, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
-    moved = LONG * 5 + 2 * FLOAT * 40
-    assert work("aten::embedding", [table, index, -1, False, False], [rows]) == Work(0, moved, FLOAT)
-    assert work("aten::index_select", [table, 0, index], [rows]) == Work(0, moved, FLOAT)
-
-
-def test_what_is_added_at_places_is_read_before() -> None:
-    table, index, rows = Tensor.of((1000, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
-    schema = "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"
-    assert work("aten::index_add_", [table, 0, index, rows, 1], [table], schema) == Work(
-        40, LONG * 5 + 3 * FLOAT * 40, FLOAT
-    )
+@pytest.mark.parametrize(
+    ("op", "inputs", "results", "found"),
+    [
+        ("aten::mm", tensors((3, 4), (4, 5), item=HALF), [Tensor.of((3, 5), HALF, 9)], Work(120, HALF * 47, HALF)),
+        # the same tensor twice
+        ("aten::mul", [A, A], [MADE], Work(12, FLOAT * 24, FLOAT)),
+        (
+            "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+            [A, B, 1],
+            [A],
+            Work(12, FLOAT * 36, FLOAT),
+        ),
+        # what takes the result is not read
+        (
+            "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+            [A, B, OUT],
+            [MADE],
+            Work(12, FLOAT * 36, FLOAT),
+        ),
+        # copies and sets do not read what they overwrite
+        (
+            "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
+            [A, B, False],
+            [A],
+            Work(0, FLOAT * 24, FLOAT),
+        ),
+        ("aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", [A, 0], [A], Work(0, FLOAT * 12, FLOAT)),
+        (
+            "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()",
+            [LIST, OTHERS, -0.01],
+            [],
+            Work(30, FLOAT * 90, FLOAT),
+        ),
+        (
+            "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()",
+            [LIST, OTHERS, False],
+            [],
+            Work(0, FLOAT * 60, FLOAT),
+        ),
+        # of a table only the picked rows are read
+        ("aten::embedding", [TABLE, INDEX, -1, False, False], [ROWS], PICKED),
+        ("aten::index_select", [TABLE, 0, INDEX], [ROWS], PICKED),
+        # what is put at places is read before only where it accumulates
+        ("aten::index_put_", [TABLE, [INDEX], ROWS, False], [TABLE], PUT),
+        ("aten::scatter_", [TABLE, 0, INDEX, ROWS], [TABLE], PUT),
+        ("aten::index_copy_", [TABLE, 0, INDEX, ROWS], [TABLE], PUT),
+        ("aten::put_", [TABLE, INDEX, ROWS], [TABLE], PUT),
+        ("aten::index_put_", [TABLE, [INDEX], ROWS, True], [TABLE], ADDED),
+        ("aten::_index_put_impl_", [TABLE, [INDEX], ROWS, True], [TABLE], ADDED),
+        ("aten::scatter_add_", [TABLE, 0, INDEX, ROWS], [TABLE], ADDED),
+        (
+            "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
+            [TABLE, 0, INDEX, ROWS, 1],
+            [TABLE],
+            ADDED,
+        ),
+        # what is added to a copy writes all of it
+        ("aten::index_add", [TABLE, 0, INDEX, ROWS], [COPIED], ADDED_TO_COPY),
+        ("aten::scatter_add", [TABLE, 0, INDEX, ROWS], [COPIED], ADDED_TO_COPY),
+        # a slice moves only its own elements
+        *((f"aten::{name}", [X, 0, 1, 2], [PART], Work(0, 2 * FLOAT * 16, FLOAT)) for name in SLICES),
+        # offsets are sums of one addition for each length
+        ("fbgemm::asynchronous_complete_cumsum", [LENGTHS], [OFFSETS], Work(12, LONG * 25, LONG)),
+    ],
+    ids=lambda value: value.partition("(")[0] if isinstance(value, str) else "",
+)
+def test_each_tensor_that_is_read_or_written_counts_once(
+    op: str, inputs: list[Any], results: list[Tensor], found: Work
+) -> None:
+    """An op by its name or by its schema."""
+    name = op.partition("(")[0].partition(".")[0]
+    assert work(name, inputs, results, op if "(" in op else "") == found
 
 
 def test_a_fused_optimizer_reads_and_writes_lists() -> None:
@@ -223,29 +186,18 @@ def test_a_fused_optimizer_reads_and_writes_lists() -> None:
     assert scaled.bytes == found.bytes + FLOAT * (1 + 30)
 
 
-def test_lists_of_tensors_are_written_in_place() -> None:
-    a, b = [*tensors((10,), (20,))], [Tensor.of((10,), FLOAT, 5), Tensor.of((20,), FLOAT, 6)]
-    schema = "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()"
-    assert work("aten::_foreach_add_", [a, b, -0.01], [], schema) == Work(30, FLOAT * 90, FLOAT)
-
-
-def test_offsets_are_sums_of_one_addition_for_each_length() -> None:
-    lengths, offsets = tensors((12,), (13,), item=LONG)
-    name = "fbgemm::asynchronous_complete_cumsum"
-    assert work(name, [lengths], [offsets]) == Work(12, LONG * 25, LONG)
-    assert RULES[name].steps == 1
-
-
-def test_a_number_on_the_host_is_no_memory_of_the_device() -> None:
-    text = b'{"values":[[1,2,0,8,4,"cuda:0"],[3,4,0,1,8,"cpu"]],"shapes":[[8],[]],"types":[]}'
-    result = b'{"values":[[5,6,0,8,4,"cuda:0"]],"shapes":[[8]],"types":[]}'
-    assert work_of(recorded_by_host("aten::mul", "", text, result)) == Work(8, 64, FLOAT)
-
-
-def test_an_expanded_dimension_is_in_memory_once() -> None:
-    text = b'{"values":[[1,2,0,80,4,"cuda:0"]],"shapes":[[8,10]],"types":[],"strides":[[0,1]]}'
-    result = b'{"values":[[5,6,0,80,4,"cuda:0"]],"shapes":[[8,10]],"types":[],"strides":[[10,1]]}'
-    assert work_of(recorded_by_host("aten::neg", "", text, result)) == Work(80, FLOAT * (10 + 80), FLOAT)
+@pytest.mark.parametrize(
+    ("name", "inputs", "result", "found"),
+    [
+        ("aten::mul", b'{"values":[[1,2,0,8,4,"cuda:0"],[3,4,0,1,8,"cpu"]],"shapes":[[8],[]],"types":[]}',
+         b'{"values":[[5,6,0,8,4,"cuda:0"]],"shapes":[[8]],"types":[]}', Work(8, 64, FLOAT)),
+        ("aten::neg", b'{"values":[[1,2,0,80,4,"cuda:0"]],"shapes":[[8,10]],"types":[],"strides":[[0,1]]}',
+         b'{"values":[[5,6,0,80,4,"cuda:0"]],"shapes":[[8,10]],"types":[],"strides":[[10,1]]}', Work(80, FLOAT * 90, FLOAT)),
+    ],
+    ids=["a number on the host is no memory of the device", "an expanded dimension is in memory once"],
+)  # fmt: skip
+def test_of_a_host_trace_only_memory_of_the_device_counts(name: str, inputs: bytes, result: bytes, found: Work) -> None:
+    assert work_of(recorded_by_host(name, "", inputs, result)) == found
 
 
 @pytest.mark.parametrize(
@@ -419,55 +371,13 @@ def operations(op: RecordedOp) -> int:
 @pytest.mark.parametrize(
     ("name", "steps"),
     [
-        ("clamp", 2),
-        ("lerp", 3),
-        ("sigmoid", 4),
-        ("gelu", 5),
-        ("mish", 6),
-        ("silu_backward", 9),
-        ("gelu_backward", 11),
+        ("clamp", 2), ("lerp", 3), ("sigmoid", 4), ("gelu", 5), ("mish", 6), ("silu_backward", 9), ("gelu_backward", 11),
         ("mish_backward", 12),
     ],
-)
+)  # fmt: skip
 def test_each_element_of_the_result_takes_so_many_steps(name: str, steps: int) -> None:
     x, result = tensors((4,), (8,))
     assert work(f"aten::{name}", [x, x, x], [result]).operations == 8 * steps
-
-
-def test_what_is_put_at_places_is_read_and_added_only_where_it_accumulates() -> None:
-    """5 rows of 8 elements of a table, at places that 5 numbers tell."""
-    table, index, rows = Tensor.of((1000, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
-    for name, arguments, times in (
-        ("index_put_", [table, [index], rows, False], 2),
-        ("index_put_", [table, [index], rows, True], 3),
-        ("_index_put_impl_", [table, [index], rows, True], 3),
-        ("scatter_", [table, 0, index, rows], 2),
-        ("index_copy_", [table, 0, index, rows], 2),
-        ("put_", [table, index, rows], 2),
-        ("scatter_add_", [table, 0, index, rows], 3),
-    ):
-        found = work(f"aten::{name}", arguments, [table])
-        assert (found.operations, found.bytes) == (40 * (times == 3), LONG * 5 + times * FLOAT * 40), name
-
-
-def test_what_is_added_to_a_copy_writes_all_of_it() -> None:
-    table, index, rows = Tensor.of((10, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
-    result = Tensor.of((10, 8), FLOAT, 3)
-    for name in ("index_add", "scatter_add"):
-        found = work(f"aten::{name}", [table, 0, index, rows], [result])
-        assert found == Work(40, LONG * 5 + FLOAT * (40 + 80 + 80), FLOAT)
-
-
-def test_a_copied_list_is_not_read_where_it_is_overwritten() -> None:
-    into, source = [*tensors((10,), (20,))], [Tensor.of((10,), FLOAT, 5), Tensor.of((20,), FLOAT, 6)]
-    schema = "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()"
-    assert work("aten::_foreach_copy_", [into, source, False], [], schema).bytes == FLOAT * 60
-
-
-def test_a_slice_moves_only_its_own_elements() -> None:
-    x, part = tensors((10, 8), (2, 8))
-    for name in ("narrow_copy", "slice_copy", "select_copy"):
-        assert work(f"aten::{name}", [x, 0, 1, 2], [part]) == Work(0, 2 * FLOAT * 16, FLOAT)
 
 
 def test_of_a_device_trace_alone_rows_of_a_table_follow_from_the_indices() -> None:
@@ -498,14 +408,11 @@ def test_a_text_that_stands_for_nothing_is_none() -> None:
     assert recorded_by_host("aten::x", "", text, NO_TENSORS).inputs == [None, "sum", 1.5, True]
 
 
-@pytest.mark.parametrize(("listed", "is_known"), [(4096, True), (4097, False)])
-def test_the_host_trace_cuts_longer_lists_of_tensors(listed: int, is_known: bool) -> None:
+def test_the_host_trace_cuts_longer_lists_of_tensors() -> None:
     (x,) = tensors((1,))
-    if is_known:
-        assert work("aten::_foreach_neg", [[x] * listed], []).operations == listed
-    else:
-        with pytest.raises(Unknown):
-            work("aten::_foreach_neg", [[x] * listed], [])
+    assert work("aten::_foreach_neg", [[x] * 4096], []).operations == 4096
+    with pytest.raises(Unknown):
+        work("aten::_foreach_neg", [[x] * 4097], [])
 
 
 @pytest.mark.parametrize("shapes", [[[[3], [-4]]], [[[3], 4]], [7], [[[1 << 62]]]])
