@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from execgraph.converter.dependencies import calling_slices, event_wait, graph_launch, host_sync, inferred
-from execgraph.converter.timeline import names_of, slice_host
+from execgraph.converter.timeline import names_of
 from execgraph.converter.timeline.context import ConversionContext
 from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.graph import DependencyKind
@@ -18,7 +18,7 @@ from execgraph.schema.linked import DeviceWaits, HostWaits, LinkedTrace, Provena
 from hypothesis import assume, given, strategies as st
 from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
-from support.graphs import Named, edges_of, named, run_of
+from support.graphs import Named, edges_of, named, run_of, sliced
 from support.references import Act, Call, Op, linked_of
 from support.runs import (
     BACKWARD,
@@ -38,7 +38,7 @@ from support.tables import Called, Ran, column
 
 def called_from(linked: LinkedTrace) -> set[tuple[str, str]]:
     """(called, caller), each as its name and start."""
-    run = ConversionContext(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
+    run = sliced(linked)
     names = names_of(linked, run.timeline)
     label = [f"{names[row]} {start}" for row, start in enumerate(run.timeline.start.tolist())]
     edges = calling_slices(run)
@@ -156,23 +156,12 @@ def test_what_its_own_branch_explains_follows_no_other(start: int, found: bool) 
     assert edges == ({("other", "next", GUESSED)} if found else set())
 
 
-def test_of_several_branches_the_one_that_ended_last_is_followed() -> None:
-    edges = order(
-        on(7, 1_000, 4_000, "early"),
-        on(8, 1_000, 4_300, "late"),
-        on(9, 1_000, 4_100, "middle"),
-        on(10, 4_400, 6_000, "join"),
-    )
-    assert edges == {("late", "join", GUESSED)}
-
-
-def test_of_a_branch_its_latest_activity_is_followed() -> None:
-    edges = order(on(7, 1_000, 4_000, "first"), on(7, 4_000, 4_300, "second"), on(8, 4_400, 6_000, "join"))
-    assert edges == {("second", "join", GUESSED)}
-
-
-def test_of_two_without_length_at_one_time_neither_follows_the_other() -> None:
-    assert order(on(7, 1_000, 1_000, "one"), on(8, 1_000, 1_000, "other")) == set()
+def test_of_several_ends_only_the_last_one_is_followed() -> None:
+    """Of several branches, and of one branch."""
+    join = on(10, 4_400, 6_000, "join")
+    branches = on(7, 1_000, 4_000, "early"), on(8, 1_000, 4_300, "late"), on(9, 1_000, 4_100, "middle")
+    assert order(*branches, join) == {("late", "join", GUESSED)}
+    assert order(on(7, 1_000, 4_000, "first"), on(7, 4_000, 4_300, "second"), join) == {("second", "join", GUESSED)}
 
 
 def test_every_branch_follows_what_the_stream_did_before() -> None:
@@ -181,9 +170,18 @@ def test_every_branch_follows_what_the_stream_did_before() -> None:
     assert edges == {("before", "branch", WAITS)}
 
 
-def test_without_anything_before_it_a_graph_follows_nothing() -> None:
-    """The activity in the last row ran first, on another stream."""
-    assert order(on(7, 1_000, 9_000, "trunk"), on(8, 1_500, 8_500, "branch"), on(9, 100, 200, "elsewhere", 1)) == set()
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [on(7, 1_000, 1_000, "one"), on(8, 1_000, 1_000, "without length at one time")],
+        [on(7, 1_000, 9_000, "trunk"), on(8, 1_500, 8_500, "branch"), on(9, 100, 200, "elsewhere before", 1)],
+        [on(7, 1_000, 5_000, "trunk"), on(8, 1_100, 6_000, "branch"), on(9, 9_000, 9_500, "elsewhere after", 1)],
+        [on(7, 1_000, 2_000, "one", -1), on(8, 2_000, 3_000, "without a recorded launch", -1)],
+    ],
+    ids=lambda rows: rows[-1].name,
+)
+def test_what_is_not_of_a_graph_or_its_stream_follows_nothing(rows: list[Ran]) -> None:
+    assert order(*rows) == set()
 
 
 @pytest.mark.parametrize("start", [9_000, 12_000])
@@ -192,13 +190,6 @@ def test_what_the_stream_does_next_follows_the_end_of_every_branch(start: int) -
     edges = order(*branches, on(7, start, 20_000, "after", 1))
     expected = {"branch"} if start == 9_000 else {"branch", "too long"}
     assert edges == {(name, "after", WAITS) for name in expected}
-
-
-def test_after_the_end_of_a_graph_nothing_need_come() -> None:
-    """The activity in the last row ran last, on another stream."""
-    assert (
-        order(on(7, 1_000, 5_000, "trunk"), on(8, 1_100, 6_000, "branch"), on(9, 9_000, 9_500, "elsewhere", 1)) == set()
-    )
 
 
 def test_each_launch_is_a_graph_of_its_own() -> None:
@@ -214,10 +205,6 @@ def test_each_launch_is_a_graph_of_its_own() -> None:
         ("first", "other", WAITS),
         ("second", "other", GUESSED),
     }
-
-
-def test_activities_without_a_recorded_launch_are_no_graph() -> None:
-    assert order(on(7, 1_000, 2_000, "one", -1), on(8, 2_000, 3_000, "other", -1)) == set()
 
 
 CALLS = [Called(0, 1_000), Called(2_000, 3_000)]
@@ -240,19 +227,15 @@ def run_with(
     """`device` are source and target of a wait between streams, `host` is what the last call awaits; -1 is unknown."""
     held, awaited = [] if device is None else [device], [] if host is None else [host]
     first, second = RAN
+    sources, targets = (column(*(pair[end] for pair in held)) for end in (0, 1))
+    rows, unknown = (column(*(value for _ in awaited)) for value in (2, ABSENT))
+    known_device, known_host = (Categorical.of(known_by.value for _ in waits) for waits in (held, awaited))
     return run_of(
         [first, second._replace(device=second_device)],
         [*CALLS, Called(20_000, 30_000, call)],
-        device_waits=DeviceWaits(
-            column(*(source for source, _ in held)), column(*(target for _, target in held)), Categorical.of(known_by.value for _ in held)
-        ),
-        host_waits=HostWaits(
-            column(*(2 for _ in awaited)),
-            column(*awaited),
-            column(*(ABSENT for _ in awaited)),
-            Categorical.of(known_by.value for _ in awaited),
-        ),
-    )  # fmt: skip
+        device_waits=DeviceWaits(sources, targets, known_device),
+        host_waits=HostWaits(rows, column(*awaited), unknown, known_host),
+    )
 
 
 @EVIDENCE
@@ -397,9 +380,10 @@ def found(linked: LinkedTrace) -> list[str]:
 
 
 @pytest.mark.parametrize("torch", LAYOUTS)
-def test_backward_runs_because_the_main_thread_called_it_and_waits(torch: str) -> None:
+def test_backward_runs_because_the_main_thread_called_it_and_waits_as_sequence_numbers_say(torch: str) -> None:
     t = training_step(torch)
-    nodes = convert_run(t)
+    linked = link_run(t)
+    nodes = convert_linked(linked, t.origin_ns)
     assert nodes.times(MAIN) == [
         ("aten::mm", 0, 9),
         ("## backward ##", 9, 14),
@@ -409,6 +393,7 @@ def test_backward_runs_because_the_main_thread_called_it_and_waits(torch: str) -
     assert nodes.follows(BACKWARD_OP) == {"## backward ###0": HANDOFF}
     assert nodes.follows("## backward ###1")[BACKWARD_OP] == HANDOFF
     assert nodes.replay_error() == 0
+    assert found(linked) == ["record", "record"]
 
 
 def test_a_slower_worker_delays_the_main_thread() -> None:
@@ -447,15 +432,6 @@ def test_several_bursts_are_handed_over_one_by_one() -> None:
     assert nodes.replay_error() == 0
 
 
-@pytest.mark.parametrize("torch", LAYOUTS)
-def test_recorded_sequence_numbers_make_it_certain(torch: str) -> None:
-    assert found(link_run(training_step(torch))) == ["record", "record"]
-    assert not any(
-        kind & DependencyKind.INFERRED
-        for kind in convert_run(training_step(torch)).follows("## backward ###1").values()
-    )
-
-
 def test_two_threads_that_ran_backward_for_each_other() -> None:
     """As where checkpoints run forward ops again on the autograd thread: the larger thread is the caller."""
     t = training_step()
@@ -469,13 +445,6 @@ def test_two_threads_that_ran_backward_for_each_other() -> None:
     assert nodes.replay_error() == 0
 
 
-def test_forward_and_backward_on_one_thread_hand_nothing_over() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::mm", 9, seq_id=0)
-    t.leaf(BACKWARD_OP, 9, seq_id=0, fw_thread=1)
-    assert found(link_run(t)) == []
-
-
 # Timing as the last resort
 
 
@@ -485,11 +454,8 @@ def test_a_worker_without_sequence_numbers_is_found_by_timing_and_marked() -> No
     assert convert_run(t).follows("aten::sum") == {"## backward ###0": HANDOFF | DependencyKind.INFERRED}
 
 
-def test_inferred_handoffs_can_be_left_out() -> None:
+def test_inferred_handoffs_can_be_left_out_and_their_thread_keeps_its_time() -> None:
     assert convert_run(training_step(recorded=False), inferred=False).edges(HANDOFF) == set()
-
-
-def test_without_its_inferred_handoffs_a_thread_keeps_its_time() -> None:
     t = TraceBuilder()
     t.leaf("aten::mm", 9)
     with backward(t, recorded=False):
@@ -498,7 +464,11 @@ def test_without_its_inferred_handoffs_a_thread_keeps_its_time() -> None:
     assert convert_run(t, inferred=False).replay_error() == 0
 
 
-def test_threads_that_work_at_the_same_time_hand_nothing_over() -> None:
+def test_one_thread_and_threads_that_work_at_the_same_time_hand_nothing_over() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::mm", 9, seq_id=0)
+    t.leaf(BACKWARD_OP, 9, seq_id=0, fw_thread=1)
+    assert found(link_run(t)) == []
     t = TraceBuilder()
     with t.thread(2, start=3):
         for _ in range(5):

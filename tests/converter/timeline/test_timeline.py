@@ -6,13 +6,13 @@ When a call handed its work over, by which side took its usual time, and what a 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from execgraph.converter.timeline import IDLE, Timeline, names_of, slice_host
 from execgraph.converter.timeline.timeline import submit_times
 from execgraph.schema.columns import ABSENT, Categorical
-from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace, ThreadHandoffs
 from execgraph.schema.machine import LONGEST
 from execgraph.tools.replay import parse_scale, replay
@@ -89,11 +89,6 @@ def communicating(*ops: Op) -> LinkedTrace:
     return linked
 
 
-def test_an_op_that_communicates_keeps_the_longest_of_its_slices() -> None:
-    linked = communicating(Op(0, 300, name="gloo:send"))
-    assert nodes(linked, 1_000) == [("gloo:send", 0, 300), (IDLE, 300, 5_000), ("later", 5_000, 9_000)]
-
-
 def test_each_op_that_communicates_keeps_its_longest_slice_though_another_op_cuts_it() -> None:
     ops = [Op(0, 1_000, name="gloo:send"), Op(1_000, 2_000, name="gloo:recv")]
     inner = [Op(700, 800, parent=0, name="copy"), Op(1_100, 1_200, parent=1, name="copy")]
@@ -102,13 +97,15 @@ def test_each_op_that_communicates_keeps_its_longest_slice_though_another_op_cut
     assert nodes(linked, 900) == [("gloo:send", 0, 700), ("gloo:recv", 700, 2_000), ("later", 2_000, 9_000)]
 
 
-def test_ops_that_communicate_and_take_no_time_have_nodes_in_the_order_of_their_launches() -> None:
+@pytest.mark.parametrize("shortest", [0, 1_000])
+def test_an_op_that_communicates_keeps_the_longest_of_its_slices(shortest: int) -> None:
+    linked = communicating(Op(0, 300, name="gloo:send"))
+    assert nodes(linked, shortest) == [("gloo:send", 0, 300), (IDLE, 300, 5_000), ("later", 5_000, 9_000)]
+
+
+def test_only_ops_that_communicate_in_no_time_have_nodes_of_no_length_in_the_order_of_their_launches() -> None:
     linked = communicating(Op(0, 0, name="gloo:all_reduce"), Op(0, 0, name="gloo:all_gather"))
     assert nodes(linked, 1_000)[:2] == [("gloo:all_reduce", 0, 0), ("gloo:all_gather", 0, 0)]
-
-
-def test_only_an_op_that_communicates_in_no_time_has_a_node_of_no_length() -> None:
-    assert nodes(communicating(Op(0, 300, name="gloo:send")))[:2] == [("gloo:send", 0, 300), (IDLE, 300, 5_000)]
     linked = linked_of([], ops=[Op(0, 300, name="a"), Op(5_000, 5_000, name="gloo:barrier")])
     linked.ops.communication_row[1] = 0
     assert nodes(linked) == [("a", 0, 300), (IDLE, 300, 5_000), ("gloo:barrier", 5_000, 5_000)]
@@ -194,11 +191,10 @@ def test_a_thread_is_cut_where_it_hands_over_and_where_another_did_to_it() -> No
     assert (timeline.handoff_source_node.tolist(), timeline.handoff_target_node.tolist()) == ([0], [3])
 
 
-def test_before_its_first_node_no_thread_hands_over_and_after_its_last_none_resumes() -> None:
-    """Whichever of the two threads comes first in the table."""
-    for giver, taker in ((1, 2), (2, 1)):
-        timeline = slice_host(handed_over((giver, 0, taker, 100)), 0)
-        assert (timeline.handoff_source_node.tolist(), timeline.handoff_target_node.tolist()) == ([-1], [-1])
+@pytest.mark.parametrize(("giver", "taker"), [(1, 2), (2, 1)], ids=["first in the table", "second in the table"])
+def test_before_its_first_node_no_thread_hands_over_and_after_its_last_none_resumes(giver: int, taker: int) -> None:
+    timeline = slice_host(handed_over((giver, 0, taker, 100)), 0)
+    assert (timeline.handoff_source_node.tolist(), timeline.handoff_target_node.tolist()) == ([-1], [-1])
 
 
 def test_no_slice_is_folded_over_a_handoff() -> None:
@@ -272,31 +268,23 @@ def last_copy_launched_after(t: TraceBuilder) -> float:
 
 
 @pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)
-def test_a_copy_that_the_device_held_up_was_launched_early_in_its_call(latency: float, gap: float) -> None:
-    assert last_copy_launched_after(copies(latency, gap, held=400.4)) == pytest.approx(CALL_US, abs=0.01)
+@pytest.mark.parametrize(
+    ("held_up", "stalled"),
+    [({"held": 400.4}, 0), ({"branched": True}, 0), ({"awaited": True}, 0), ({"stalled": 400}, 400)],
+    ids=["behind a kernel", "behind a branch of a graph", "behind another stream", "stalled"],
+)
+def test_a_copy_that_the_device_held_up_was_launched_early_in_its_call_and_one_that_stalled_late(
+    held_up: dict[str, Any], stalled: int, latency: float, gap: float
+) -> None:
+    found = last_copy_launched_after(copies(latency, gap, **held_up))
+    assert found == pytest.approx(CALL_US + stalled, abs=0.01)
 
 
-@pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)
-def test_a_copy_that_a_branch_of_a_graph_held_up_was_launched_early_in_its_call(latency: float, gap: float) -> None:
-    assert last_copy_launched_after(copies(latency, gap, branched=True)) == pytest.approx(CALL_US, abs=0.01)
-
-
-@pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)
-def test_a_copy_that_another_stream_held_up_was_launched_early_in_its_call(latency: float, gap: float) -> None:
-    assert last_copy_launched_after(copies(latency, gap, awaited=True)) == pytest.approx(CALL_US, abs=0.01)
-
-
-def test_a_copy_held_up_for_less_than_the_devices_usual_gap_was_launched_early_too() -> None:
+def test_a_copy_held_up_for_less_than_the_usual_gap_was_launched_early_and_one_whose_stream_had_been_free_late() -> (
+    None
+):
     assert last_copy_launched_after(copies(6, 20, held=10)) == pytest.approx(CALL_US, abs=0.01)
-
-
-def test_a_copy_whose_stream_had_been_free_for_longer_than_its_call_stalled_was_launched_late() -> None:
     assert last_copy_launched_after(copies(6, 20, stalled=3, ready=5)) == pytest.approx(CALL_US + 3, abs=0.01)
-
-
-@pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)
-def test_a_copy_whose_call_stalled_was_launched_late_in_it(latency: float, gap: float) -> None:
-    assert last_copy_launched_after(copies(latency, gap, stalled=400)) == pytest.approx(CALL_US + 400, abs=0.01)
 
 
 def test_a_kernel_is_launched_when_its_call_returns_at_the_latest() -> None:
@@ -336,39 +324,32 @@ def run(kernel_us: float, clock_offset: float = 0, idle_calls: bool = True) -> T
     return t
 
 
-def graph_of(t: TraceBuilder) -> ExecutionGraph:
-    return convert_run(t).graph
-
-
-def makespan_us(graph: ExecutionGraph, *scale: str) -> float:
-    return replay(graph, [parse_scale(spec) for spec in scale]).makespan_ns / 1000
+def makespan_us(t: TraceBuilder, *scale: str) -> float:
+    return replay(convert_run(t).graph, [parse_scale(spec) for spec in scale]).makespan_ns / 1000
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
-def test_as_measured_a_run_takes_as_long_as_it_did(offset: float) -> None:
-    assert makespan_us(graph_of(run(KERNEL_US, offset))) == pytest.approx(run(KERNEL_US).makespan_us, abs=0.001)
+@pytest.mark.parametrize("kernel_us", [KERNEL_US, SHORT_US], ids=["as measured", "nothing to wait for any more"])
+def test_a_run_takes_as_long_as_if_it_had_run_so(kernel_us: float, offset: float) -> None:
+    """A call that need not wait any more takes as long as one with nothing to wait for."""
+    found = makespan_us(run(KERNEL_US, offset), f"gemm={kernel_us / KERNEL_US}")
+    assert found == pytest.approx(run(kernel_us).makespan_us, abs=0.001)
 
 
-@pytest.mark.parametrize("offset", OFFSETS)
-def test_a_call_that_need_not_wait_any_more_takes_as_long_as_one_with_nothing_to_wait_for(offset: float) -> None:
-    changed = makespan_us(graph_of(run(KERNEL_US, offset)), f"gemm={SHORT_US / KERNEL_US}")
-    assert changed == pytest.approx(run(SHORT_US).makespan_us, abs=0.001)
+FASTER, SLOWER = ("class:host=0.5",), (f"gemm={SHORT_US / KERNEL_US}", "class:host=2")
 
 
-@pytest.mark.parametrize("offset", [offset for offset in OFFSETS if offset <= 0])
-def test_what_a_return_takes_beyond_such_a_call_does_not_change_with_the_host(offset: float) -> None:
-    right = makespan_us(graph_of(run(KERNEL_US)), "class:host=0.5")
-    assert makespan_us(graph_of(run(KERNEL_US, offset)), "class:host=0.5") == pytest.approx(right, abs=0.001)
-
-
-def test_a_slower_host_makes_calls_that_need_not_wait_slower() -> None:
-    scale = (f"gemm={SHORT_US / KERNEL_US}", "class:host=2")
-    right = makespan_us(graph_of(run(KERNEL_US)), *scale)
-    assert makespan_us(graph_of(run(KERNEL_US, 1)), *scale) == pytest.approx(right, abs=0.001)
+@pytest.mark.parametrize(("scale", "offset"), [*((FASTER, offset) for offset in OFFSETS if offset <= 0), (SLOWER, 1)])
+def test_the_host_changes_the_cost_of_calls_and_not_what_a_return_takes_beyond(
+    scale: tuple[str, ...], offset: float
+) -> None:
+    """Whatever the offset of the clocks."""
+    right = makespan_us(run(KERNEL_US), *scale)
+    assert makespan_us(run(KERNEL_US, offset), *scale) == pytest.approx(right, abs=0.001)
 
 
 def test_calls_that_all_waited_do_not_tell_what_one_costs() -> None:
-    graph = graph_of(run(KERNEL_US, -1, idle_calls=False))
+    graph = convert_run(run(KERNEL_US, -1, idle_calls=False)).graph
     waits = graph.name.equal("cudaDeviceSynchronize")
     assert graph.duration_ns[waits].tolist() == [3_000] * STEPS
     assert (graph.integers("gap_ns", 0)[waits] == 0).all()
@@ -396,20 +377,17 @@ def test_a_return_is_split_into_its_latency_and_the_cost_of_a_call() -> None:
     assert after_awaited_and_host(7_999) == (RETURNED - 7_999, RETURNED, 1, 0)
     assert after_awaited_and_host(8_000) == (AWAITED, RETURNED, 0, 0)
     assert after_awaited_and_host(8_001) == (AWAITED, RETURNED, 0, 1)
-
-
-def test_calls_that_took_longer_than_on_any_machine_do_not_tell_what_one_costs() -> None:
-    assert after_awaited_and_host(LONGEST, after=2 * LONGEST) != (AWAITED, RETURNED, 0, 0)
-    assert after_awaited_and_host(LONGEST + 1, after=2 * LONGEST) == (AWAITED, RETURNED, 0, 0)
-
-
-def test_a_call_that_waited_cost_no_more_than_it_took() -> None:
+    # it cost no more than it took
     assert after_awaited_and_host(49_000) == (AWAITED, RETURNED, 0, AWAITED - BEGUN)
 
 
-def test_calls_of_another_name_and_calls_that_may_have_waited_do_not_tell() -> None:
-    unknown = (AWAITED, RETURNED, 0, 0)
-    assert after_awaited_and_host(2_000, name="cudaDeviceSynchronize") == unknown
+def test_only_calls_of_its_name_that_surely_did_not_wait_and_no_longer_than_on_any_machine_tell_what_one_costs() -> (
+    None
+):
+    unknown = after_awaited_and_host(2_000, name="cudaDeviceSynchronize")
+    assert unknown == (AWAITED, RETURNED, 0, 0)
+    assert after_awaited_and_host(LONGEST, after=2 * LONGEST) != unknown
+    assert after_awaited_and_host(LONGEST + 1, after=2 * LONGEST) == unknown
     assert after_awaited_and_host(2_000, after=9_000) != unknown
     assert after_awaited_and_host(9_000, after=9_000) == unknown
     assert after_awaited_and_host(9_000, after=9_001) != unknown

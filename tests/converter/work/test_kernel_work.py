@@ -5,6 +5,7 @@ other ops.
 """
 
 import random
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,28 @@ def work(nodes: Nodes, label: str) -> tuple[int | None, int | None]:
     return operations, moved
 
 
-def test_a_kernel_does_the_work_of_the_op_that_launched_it() -> None:
+def one_product() -> TraceBuilder:
     t = TraceBuilder()
     with product(t):
         t.launch("gemm")
-    assert work(convert_run(t), "gemm") == (OPERATIONS, BYTES)
+    return t
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [("", "aten::mm"), ("aten::matmul", "aten::mm"), ("aten::mm", "mine::gemm")],
+    ids=["the op", "the innermost op that launched", "the known op around an unknown one"],
+)
+def test_a_kernel_does_the_work_of_the_op_that_launched_it(outer: str, inner: str) -> None:
+    t = TraceBuilder()
+    for number in range(2):
+        with ExitStack() as around:
+            if outer:
+                around.enter_context(product(t, outer))
+            around.enter_context(product(t, inner) if inner == "aten::mm" else t.op(inner))
+            t.launch(f"gemm {number}")
+    nodes = convert_run(t)
+    assert work(nodes, "gemm 0") == work(nodes, "gemm 1") == (OPERATIONS, BYTES)
 
 
 def test_a_copy_without_a_size_has_no_known_bytes() -> None:
@@ -60,10 +78,7 @@ def test_a_copy_without_a_size_has_no_known_bytes() -> None:
 
 
 def test_the_first_op_of_a_trace_has_work_as_any() -> None:
-    t = TraceBuilder()
-    with product(t):
-        t.launch("gemm")
-    linked = link_without_host(t)
+    linked = link_without_host(one_product())
     assert linked.activities.op_row.tolist() == [0]
     assert work(convert_linked(linked), "gemm")[0] == OPERATIONS
 
@@ -79,21 +94,16 @@ def test_an_op_without_known_work_is_counted_by_name_be_it_the_first() -> None:
 def test_kernels_of_one_op_share_its_work_by_their_time() -> None:
     t = TraceBuilder()
     with product(t):
-        t.launch("split", duration=30)
-        t.launch("reduce", duration=10)
-    nodes = convert_run(t)
-    assert work(nodes, "split") == (OPERATIONS * 3 // 4, BYTES * 3 // 4)
-    assert work(nodes, "reduce") == (OPERATIONS // 4, BYTES // 4)
-
-
-def test_the_shares_of_an_op_make_its_whole() -> None:
-    t = TraceBuilder()
+        for duration in (30, 10):
+            t.launch("part", duration=duration)
     with product(t):
         for duration in (7, 11, 13):
-            t.launch("part", duration=duration)
+            t.launch("odd part", duration=duration)
     nodes = convert_run(t)
-    shares = [work(nodes, f"part#{number}") for number in range(3)]
-    assert [sum(column) for column in np.array(shares).T.tolist()] == [OPERATIONS, BYTES]
+    assert work(nodes, "part#0") == (OPERATIONS * 3 // 4, BYTES * 3 // 4)
+    assert work(nodes, "part#1") == (OPERATIONS // 4, BYTES // 4)
+    odd = [work(nodes, f"odd part#{number}") for number in range(3)]
+    assert [sum(column) for column in np.array(odd).T.tolist()] == [OPERATIONS, BYTES]
 
 
 def test_a_kernel_without_time_has_a_share_as_of_a_nanosecond() -> None:
@@ -126,29 +136,6 @@ def test_an_activity_without_known_work_is_of_no_op() -> None:
     assert kernel_work(linked, parents).op_row.tolist() == [-1, linked.ops.name.equal("aten::mm").argmax()]
 
 
-def test_each_call_of_an_op_has_its_own_work() -> None:
-    t = TraceBuilder()
-    for number in range(2):
-        with product(t):
-            t.launch(f"gemm {number}")
-    nodes = convert_run(t)
-    assert work(nodes, "gemm 0") == work(nodes, "gemm 1") == (OPERATIONS, BYTES)
-
-
-def test_of_nested_ops_the_innermost_that_launched_is_meant() -> None:
-    t = TraceBuilder()
-    with product(t, "aten::matmul"), product(t):
-        t.launch("gemm")
-    assert work(convert_run(t), "gemm") == (OPERATIONS, BYTES)
-
-
-def test_a_kernel_of_an_unknown_op_does_the_work_of_the_known_one_around() -> None:
-    t = TraceBuilder()
-    with product(t), t.op("mine::gemm"):
-        t.launch("gemm")
-    assert work(convert_run(t), "gemm") == (OPERATIONS, BYTES)
-
-
 def test_no_work_is_done_twice() -> None:
     """What an unknown op does beside the product is not the product's work, nor what the op around launches itself."""
     t = TraceBuilder()
@@ -164,28 +151,20 @@ def test_no_work_is_done_twice() -> None:
         assert nodes.report.kernels_without_work == {"mine::check": 1, "aten::matmul": 1}
 
 
-def test_an_op_of_another_family_inside_has_its_own_work() -> None:
-    t = TraceBuilder()
-    with product(t):
-        bias = t.tensor((1500,))
-        with t.op("aten::neg", inputs=[bias], outputs=[t.tensor((1500,))]):
-            t.launch("neg")
-        t.launch("gemm")
-    nodes = convert_run(t)
-    assert work(nodes, "gemm") == (OPERATIONS, BYTES)
-    assert work(nodes, "neg") == (1500, 12000)
-
-
-def test_an_unknown_op_shares_the_work_of_one_that_launches_itself_whatever_else_is_inside() -> None:
+@pytest.mark.parametrize("is_split", [False, True], ids=["alone", "an unknown op inside shares its work"])
+def test_an_op_of_another_family_inside_has_its_own_work(is_split: bool) -> None:
     t = TraceBuilder()
     with product(t):
         with t.op("aten::neg", inputs=[t.tensor((1500,))], outputs=[t.tensor((1500,))]):
             t.launch("neg")
-        with t.op("mine::split"):
-            t.launch("split", duration=30)
+        if is_split:
+            with t.op("mine::split"):
+                t.launch("split", duration=30)
         t.launch("gemm", duration=30)
     nodes = convert_run(t)
-    assert work(nodes, "split") == work(nodes, "gemm") == (OPERATIONS // 2, BYTES // 2)
+    share = 2 if is_split else 1
+    assert {work(nodes, label) for label in ["gemm", *["split"] * is_split]} == {(OPERATIONS // share, BYTES // share)}
+    assert work(nodes, "neg") == (1500, 12000)
 
 
 def test_copies_and_sets_move_what_was_recorded() -> None:
@@ -246,12 +225,10 @@ def test_what_is_not_known_is_counted_and_said() -> None:
 
 
 def test_the_linked_file_keeps_what_a_copy_moves(tmp_path: Path) -> None:
-    t = TraceBuilder()
+    t = one_product()
     t.memcpy("HtoD", bytes=1000)
-    with product(t):
-        t.launch("gemm")
     write_linked(link_run(t), str(tmp_path / "linked.json"))
-    assert read_linked(str(tmp_path / "linked.json")).activities.size.tolist() == [1000, -1]
+    assert read_linked(str(tmp_path / "linked.json")).activities.size.tolist() == [-1, 1000]
 
 
 def attribute_kinds(path: Path, name: str) -> list[str]:
@@ -261,10 +238,7 @@ def attribute_kinds(path: Path, name: str) -> list[str]:
 
 @pytest.mark.parametrize("target", ["generic", "astra-sim"])
 def test_simulators_read_them_by_these_types(tmp_path: Path, target: Any) -> None:
-    t = TraceBuilder()
-    with product(t):
-        t.launch("gemm")
-    graph = convert(link_run(t), Options(target=target, host=False))
+    graph = convert(link_run(one_product()), Options(target=target, host=False))
     graph.write(str(tmp_path / "graph.et"))
     assert attribute_kinds(tmp_path / "graph.et", "num_ops") == ["int64_val"]
     assert attribute_kinds(tmp_path / "graph.et", "tensor_size") == ["uint64_val"]
@@ -274,9 +248,7 @@ def test_simulators_read_them_by_these_types(tmp_path: Path, target: Any) -> Non
 
 
 def test_roofline_mode_finds_an_operation_and_a_byte_wherever_work_is_known() -> None:
-    t = TraceBuilder()
-    with product(t):
-        t.launch("gemm")
+    t = one_product()
     t.memcpy("HtoD", bytes=1000)
     t.memset(bytes=0)
     with t.op("mine::op"):
@@ -295,12 +267,8 @@ Span = tuple[int, int, int, int, int]
 
 
 def spans(found: Lifetimes) -> set[Span]:
-    return set(
-        zip(
-            *(column.tolist() for column in (found.storage, found.size, found.begin, found.until, found.op_row)),
-            strict=True,
-        )
-    )
+    columns = (found.storage, found.size, found.begin, found.until, found.op_row)
+    return set(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def of(t: TraceBuilder) -> Lifetimes:
@@ -308,10 +276,8 @@ def of(t: TraceBuilder) -> Lifetimes:
 
 
 def in_us(found: Lifetimes) -> list[tuple[float, float]]:
-    zero = found.begin.min()
-    return [
-        ((begin - zero) / 1000, (until - zero) / 1000) for begin, until in zip(found.begin, found.until, strict=True)
-    ]
+    begin, until = ((column - found.begin.min()) / 1000 for column in (found.begin, found.until))
+    return list(zip(begin.tolist(), until.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("torch", ["2.1", "2.13"])
