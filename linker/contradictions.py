@@ -67,13 +67,8 @@ def contradictions(
 ) -> list[Contradiction]:
     """Returns in what the two traces, or one of them alone, cannot be right. O(n log n).
 
-    Of several signs of one cause only the plainest is returned.
-
-    Args:
-        host: The host trace, if there is one.
-        device: The device trace of the same process.
-        call_row: For each activity the row of the call with its correlation, -1 for none.
-        calibration: What was measured of the clocks.
+    Of several signs of one cause only the plainest is returned. `call_row` is the call with the correlation of each
+    activity, -1 for none, `calibration` what was measured of the clocks.
     """
     launched = bool((call_row >= 0).any())
     by_cause = (

@@ -43,7 +43,7 @@ from . import communication
 from .contradictions import Contradiction, contradictions
 from .machine import machine_of
 from .match import Match, activities_of, are_ops, enclosing_ops, join_ops, launching_calls, launching_ops, match_ops
-from .modules import python_context
+from .modules import with_modules
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs
 from .waits import Findings, Process, Synchronisation, synchronise
@@ -206,7 +206,9 @@ def _link_all(
         communications=communication.with_members(communications, groups, device.world_size or -1, many_members),
         groups=groups,
     )
-    return _with_modules(linked, device, op_parent), sync, contradicting
+    if device.python is not None and len(device.python.start):
+        linked = with_modules(linked, device.python, op_parent)
+    return linked, sync, contradicting
 
 
 def _joined(host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting) -> _Joined:
@@ -230,21 +232,6 @@ def _joined(host: HostTrace, device: DeviceTrace, match: Match | None, nesting: 
     communications, communication_row = communication.link_communications(collectives, activities, calls)
     activities = replace(activities, communication_row=communication_row)
     return _Joined(ops, op_parent, device_op, calls, activities, communications, collectives, len(circles))
-
-
-def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: OpRows) -> LinkedTrace:
-    """Adds the modules and functions that Python called, if its calls were read and there are any."""
-    if device.python is None or not len(device.python.start):
-        return linked
-    ops, calls, activities = linked.ops, linked.calls, linked.activities
-    context = python_context(device.python, ops, op_parent, calls)
-    module, function = context.of_activities(activities.call_row, activities.op_row)
-    return replace(
-        linked,
-        ops=replace(ops, module=context.op_module, python_function=context.op_function),
-        calls=replace(calls, module=context.call_module, python_function=context.call_function),
-        activities=replace(activities, module=module, python_function=function),
-    )
 
 
 def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> TraceInfo:

@@ -31,16 +31,10 @@ ANCHOR = 24
 
 @dataclass(slots=True, repr=False)
 class Match(columns.SummaryRepr):
-    """Pairs of rows that are the same op.
+    """Pairs of rows of the host trace and of the device trace's ops that are the same op, found as `by` says.
 
-    Attributes:
-        host_row: Rows of the host trace.
-        device_row: Rows of the device trace's ops.
-        by: How they were found.
-        agreement: Matched ops as a share of the smaller side.
-        misnamed: Ops of the same record function id with different names.
-        alignment_count: At how many positions of the longer trace the shorter one fits.
-        host_is_longer: Whether the host trace is the longer one.
+    `agreement` are the matched ops as a share of the smaller side, `misnamed` those of the same record function id with
+    different names. The shorter trace fits the longer one at `alignment_count` positions.
     """
 
     host_row: Int64

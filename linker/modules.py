@@ -7,14 +7,15 @@ module.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from ..schema import columns
-from ..schema.columns import Bool, CallRows, Categorical, Int64, OpRows, RowMap, Rows, ThreadIntervals
-from ..schema.linked import Calls, Ops
+from ..schema.columns import Bool, Categorical, Int64, OpRows, RowMap, Rows, ThreadIntervals
+from ..schema.linked import LinkedTrace, Ops
 from .readers import RecordedPython
 from .threads import ForwardThreads
 
@@ -74,28 +75,12 @@ def module_stack(calls: Stack) -> Stack:
     return calls._replace(code=code, text=[*paths])
 
 
-class PythonContext(NamedTuple):
-    """The module's path and the Python function of ops and of calls; code -1 where there is none."""
+def with_modules(linked: LinkedTrace, rows: RecordedPython, op_parent: OpRows) -> LinkedTrace:
+    """Returns the trace with the modules and functions of Python's calls; `op_parent` encloses each op. O(n log n).
 
-    op_module: Categorical
-    op_function: Categorical
-    call_module: Categorical
-    call_function: Categorical
-
-    def of_activities(self, call_row: CallRows, op_row: OpRows) -> tuple[Categorical, Categorical]:
-        """Returns the modules and functions of the launch calls, of the ops for activities without a call."""
-
-        def at(op: Categorical, call: Categorical) -> Categorical:
-            of_call, of_op = (
-                np.append(column.codes, np.int32(-1))[rows] for column, rows in ((call, call_row), (op, op_row))
-            )
-            return Categorical(np.where(call_row >= 0, of_call, of_op), op.table)
-
-        return at(self.op_module, self.call_module), at(self.op_function, self.call_function)
-
-
-def python_context(rows: RecordedPython, ops: Ops, op_parent: OpRows, calls: Calls) -> PythonContext:
-    """Returns the modules and functions of ops and calls; `op_parent` is the op that encloses each op. O(n log n)."""
+    An activity has those of its launch call, one without a call those of its op.
+    """
+    ops, calls, activities = linked.ops, linked.calls, linked.activities
     timed, position = np.flatnonzero(ops.start != columns.ABSENT), np.full(len(ops), -1, np.int64)
     position[timed] = np.arange(len(timed))
     # spans are the ops that have times, then the calls
@@ -104,17 +89,24 @@ def python_context(rows: RecordedPython, ops: Ops, op_parent: OpRows, calls: Cal
     parent = RowMap(position)[np.concatenate((op_parent[timed], calls.op_row))]
     forward = np.concatenate((RowMap(position)[forward_ops(ops)[timed]], np.full(len(calls), -1)))
 
-    def of_ops_and_calls(stack: Stack, join: JoinPaths) -> tuple[Categorical, Categorical]:
+    def of_rows(stack: Stack, join: JoinPaths) -> list[Categorical]:
         code, paths = _paths(stack, spans, parent, forward, join)
-        of_ops = np.full(len(ops), -1, np.int32)
+        of_ops, of_calls = np.full(len(ops), -1, np.int64), code[len(timed) :]
         of_ops[timed] = code[: len(timed)]
-        return Categorical(of_ops, paths), Categorical(code[len(timed) :].astype(np.int32), paths)
+        launching = RowMap(of_calls)[activities.call_row]
+        of_activities = np.where(activities.call_row >= 0, launching, RowMap(of_ops)[activities.op_row])
+        return [Categorical(codes.astype(np.int32), paths) for codes in (of_ops, of_calls, of_activities)]
 
     is_module = rows.name.where(lambda name: name.startswith(MODULE))
-    op_module, call_module = of_ops_and_calls(module_stack(Stack.of(rows, is_module)), _join_modules)
+    modules = of_rows(module_stack(Stack.of(rows, is_module)), _join_modules)
     # functions are named as `train.py(12): forward`
-    op_function, call_function = of_ops_and_calls(Stack.of(rows, ~is_module), lambda forward, backward, inner: inner)
-    return PythonContext(op_module, op_function, call_module, call_function)
+    functions = of_rows(Stack.of(rows, ~is_module), lambda forward, backward, inner: inner)
+    return replace(
+        linked,
+        ops=replace(ops, module=modules[0], python_function=functions[0]),
+        calls=replace(calls, module=modules[1], python_function=functions[1]),
+        activities=replace(activities, module=modules[2], python_function=functions[2]),
+    )
 
 
 def _paths(
@@ -145,13 +137,8 @@ def _paths(
 
 
 def _join_modules(forward: str, backward: str, inner: str) -> str:
-    """Returns the path of modules that are called inside a backward op.
-
-    Args:
-        forward: The path of the forward op that it differentiates.
-        backward: The path around the backward op on its thread.
-        inner: The path of the call on that thread. A module that `forward` has too is a second run of that one.
-    """
+    """Returns the path of modules called inside a backward op, from that of the forward op, around it, and inside."""
+    # a module that the forward op has too is a second run of that one
     below = inner.removeprefix(f"{backward}{SEPARATOR}") if backward else inner
     path, first = forward.split(SEPARATOR) if forward else [], below.partition(SEPARATOR)[0]
     return SEPARATOR.join([*(path[: path.index(first)] if first in path else path), below])

@@ -84,12 +84,8 @@ def thread_activities(
 ) -> Callable[[int], ThreadActivity]:
     """Returns a function that returns what a thread did, found when it is first asked. O(n log n) for all threads.
 
-    Args:
-        ops: All ops.
-        parent: The row of the op that encloses each op, -1 for none.
-        calls: All calls.
-        of_thread: The rows of the ops of each thread that count.
-        computes: Which ops are work; a thread may have been blocked in all others, which annotate or wait.
+    `parent` encloses each op, `of_thread` are the ops of each thread that count, `computes` which ops are work: a
+    thread may have been blocked in all others, which annotate or wait.
     """
     calls_of, none = columns.rows_of_each(calls.thread), np.empty(0, np.int64)
     position = np.full(len(ops), -1, np.int64)

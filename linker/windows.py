@@ -280,14 +280,7 @@ class ThreadParts:
 
 
 class TracePart(NamedTuple):
-    """A part of a linked trace.
-
-    Attributes:
-        linked: The part.
-        calls: Which calls of the whole trace are in it.
-        lost: What was lost at its borders, counted by reason.
-        shortened: How many ops were cut at its borders.
-    """
+    """A part of a linked trace, its calls among those of the whole, what was lost at its borders, how many ops cut."""
 
     linked: LinkedTrace
     calls: Bool

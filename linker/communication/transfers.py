@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -77,15 +77,10 @@ def _lanes(ops: RecordedOps, messages: Int64) -> Int64:
 
 @dataclass
 class Transfers:
-    """Transfers by start.
+    """Transfers by start, among all `ops` of the process, for some of which the device trace `recorded` arguments.
 
-    Attributes:
-        ops: All ops of the process.
-        recorded: The arguments that the device trace recorded, by row of `ops`.
-        op: The transfer as the device trace has it.
-        node: The host trace's node of it, the transfer itself where there is no other.
-        request: The op that requested it, -1 for unknown.
-        has_request_id: Whether the request is known by record function ids.
+    `op` is the transfer as the device trace has it, `node` the host trace's node of it, or itself where there is no
+    other, `request` the op that requested it (-1 for unknown), which `has_request_id` if known by record function ids.
     """
 
     ops: Ops
@@ -242,20 +237,13 @@ ByteRanges = Mapping[int, Bytes]
 """A range of bytes for each storage."""
 
 
-class Use(NamedTuple):
-    """The use of some bytes of a storage by an op, and when the op starts (ns)."""
-
-    start: int
-    row: int
-    used: Bytes
-
-
 class Users:
     """The ops that use any of the storages that are `written`, but for those on `transfer_threads`: they transfer."""
 
     def __init__(self, ops: Ops, written: Iterable[ByteRanges], transfer_threads: Int64) -> None:
         storages = {storage for ranges in written for storage in ranges}
-        self._uses: dict[int, list[Use]] = defaultdict(list)
+        self._uses: dict[int, list[tuple[int, int, Bytes]]] = defaultdict(list)
+        """By storage: when each op starts (ns), its row, and the bytes that it uses, in the order of time."""
         only_views = ops.op_schema.where(lambda schema: "(a)" in schema and "!" not in schema)
         uses = ~only_views & ~ops.name.where(lambda name: name.startswith(TRANSFER))
         uses &= ~np.isin(ops.thread, transfer_threads)
@@ -264,18 +252,18 @@ class Users:
             tensors = ops.arguments.tensors
             used = tensors.where(uses[tensors.row] & ~tensors.is_output & np.isin(tensors.storage, [*storages]))
             for row, storage, range_ in _covered(used):
-                self._uses[storage].append(Use(int(ops.start[row]), row, range_))
+                self._uses[storage].append((int(ops.start[row]), row, range_))
         for uses_of_storage in self._uses.values():
-            uses_of_storage.sort(key=attrgetter("start"))
+            uses_of_storage.sort()
 
     def first(self, written: ByteRanges, since: int) -> int:
         """Returns the row of the first op from `since` (ns) on that uses any of what was written, -1 for none."""
-        firsts = list[Use]()
+        firsts = list[tuple[int, int]]()
         for storage, (begin, end) in written.items():
             uses = self._uses[storage]
-            later = islice(uses, bisect_left(uses, since, key=attrgetter("start")), None)
-            firsts += islice((use for use in later if use.used.begin < end and begin < use.used.end), 1)
-        return min(firsts).row if firsts else -1
+            later = islice(uses, bisect_left(uses, since, key=itemgetter(0)), None)
+            firsts += islice(((start, row) for start, row, used in later if used.begin < end and begin < used.end), 1)
+        return min(firsts)[1] if firsts else -1
 
 
 def byte_ranges(tensors: linked.Tensors) -> ByteRanges:

@@ -6,7 +6,6 @@ Rows that are no work are counted; ranges of unknown threads are put on the fewe
 
 import heapq
 import re
-from typing import NamedTuple
 
 import numpy as np
 
@@ -80,15 +79,6 @@ def nesting_lanes(start: Int64, end: Int64) -> Int64:
     return lane_of
 
 
-class Links(NamedTuple):
-    """The launch links (op id, API id), and the API rows (id, pid) that they refer to."""
-
-    op: Int64
-    api: Int64
-    caller: Int64
-    pid: Int64
-
-
 def read_rocpd(path: str) -> DeviceTrace:
     """Reads a database. It is linear in its rows, except for sorts.
 
@@ -120,9 +110,7 @@ def read_rocpd(path: str) -> DeviceTrace:
         groups=[],
         ops=_annotations(api[marker], messages, ops[~on_device], names, skipped),
         calls=_calls(api[~marker], names, skipped),
-        activities=_activities(
-            ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process=process, skipped=skipped
-        ),
+        activities=_activities(ops[on_device], (linked, api), queues, names, process=process, skipped=skipped),
         syncs=RecordedSyncs(Categorical.of(()), *[NONE] * 9),
         event_records=RecordedEvents(*[NONE] * 4),
         communication={role: JsonRecords.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
@@ -170,8 +158,15 @@ def _calls(api: Int64, names: dict[int, str], skipped: Counts) -> RecordedCalls:
 
 
 def _activities(
-    ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], *, process: int, skipped: Counts
+    ops: Int64,
+    links: tuple[Int64, Int64],
+    queues: dict[int, int],
+    names: dict[int, str],
+    *,
+    process: int,
+    skipped: Counts,
 ) -> RecordedActivities:
+    """Returns the ops of devices; `links` are the launch links (op id, API id), and the API rows."""
     types, row_of = np.unique(ops[:, 6], return_inverse=True)
     type_names = [names.get(code, "") for code in types.tolist()]
     kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in type_names)
@@ -184,7 +179,7 @@ def _activities(
         skipped[Reason.UNKNOWN_OP_TYPE.of(type_name) if type_name else Reason.UNKNOWN_OP_TYPE] += int(count)
     skipped[Reason.ZERO_LENGTH_OPS] += int((work & ~timed).sum())
     number, device, queue, start, end, name, kind = ops[work & timed].T
-    launch_call = _launch_calls(number, ops[:, 0], links, skipped)
+    launch_call = _launch_calls(number, ops[:, 0], links[0], skipped)
     numbers = zip(number.tolist(), queue.tolist(), strict=True)
     stream = np.array([queues.get(op, queue_id) for op, queue_id in numbers], np.int64)
     # a row without a name has that of its type
@@ -192,7 +187,7 @@ def _activities(
     return RecordedActivities(
         name=Categorical.of(names.get(code) or names.get(of_type) or "unknown" for code, of_type in codes),
         category=category.take(work & timed),
-        process=_processes(device, launch_call, links, process),
+        process=_processes(device, launch_call, links[1], process),
         device=device,
         stream=_real_queues(device, stream, skipped),
         start=start,
@@ -205,21 +200,21 @@ def _activities(
     )
 
 
-def _launch_calls(number: Int64, op_ids: Int64, links: Links, skipped: Counts) -> Int64:
+def _launch_calls(number: Int64, op_ids: Int64, linked: Int64, skipped: Counts) -> Int64:
     """Returns for each op id in `number` the API row that launched it, the first of several, 0 for none."""
-    skipped[Reason.LINKS_OF_ABSENT_OPS] += int((~np.isin(links.op, op_ids)).sum())
-    skipped[Reason.FURTHER_LAUNCH_LINKS] += len(links.op) - len(np.unique(links.op))
-    first_link = Lookup(links.op[::-1], np.arange(len(links.op))[::-1])
-    return np.append(links.api, 0)[first_link.of(number)]
+    op, api = linked.T
+    skipped[Reason.LINKS_OF_ABSENT_OPS] += int((~np.isin(op, op_ids)).sum())
+    skipped[Reason.FURTHER_LAUNCH_LINKS] += len(op) - len(np.unique(op))
+    return np.append(api, 0)[Lookup(op[::-1], np.arange(len(op))[::-1]).of(number)]
 
 
-def _processes(device: Int64, launch_call: Int64, links: Links, process: int) -> Int64:
+def _processes(device: Int64, launch_call: Int64, api: Int64, process: int) -> Int64:
     """Returns the process that launched each activity."""
     # an activity without a launch has the process of the file, or the device where that is unknown (`process` -1)
-    launching = np.full_like(device, process) if process >= 0 else device.copy()
-    if len(links.caller):
-        row = np.minimum(np.searchsorted(links.caller, launch_call), len(links.caller) - 1)
-        launching = np.where(links.caller[row] == launch_call, links.pid[row], launching)
+    launching, caller = np.full_like(device, process) if process >= 0 else device.copy(), api[:, 0]
+    if len(caller):
+        row = np.minimum(np.searchsorted(caller, launch_call), len(caller) - 1)
+        launching = np.where(caller[row] == launch_call, api[row, 1], launching)
     return launching
 
 
