@@ -14,23 +14,8 @@ import numpy as np
 
 from ...converter.rewiring import HOST_TIME_AFTER
 from ...converter.work import KernelWork, kernel_work
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    Categorical,
-    Int64,
-    Intervals,
-    NestedIntervals,
-    OpRows,
-    RowMap,
-    Rows,
-    ThreadIntervals,
-    Tree,
-    covered_within,
-    rows_by_number,
-    rows_of_each,
-    within,
-)
+from ...schema import columns
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NestedIntervals, OpRows, ThreadIntervals
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.linked import LinkedTrace, Ops, are_step_marks, argument_members, op_tree
 from ..replay import Replay, moves_memory, replay
@@ -167,7 +152,7 @@ class RankTrace:
         return replay(self.graph) if self.graph is not None and len(self.graph) else None
 
     @cached_property
-    def tree(self) -> Tree:
+    def tree(self) -> columns.Tree:
         """Which op called which."""
         return op_tree(self.linked.ops)
 
@@ -190,7 +175,7 @@ class RankTrace:
         """The steps marked by `ProfilerStep#N`; without marks the whole run is a step, without activities none."""
         ops, activities, calls = self.linked.ops, self.linked.activities, self.linked.calls
         has_call = activities.call_row >= 0
-        launched = np.where(has_call, RowMap(calls.start)[activities.call_row], activities.start)
+        launched = np.where(has_call, columns.RowMap(calls.start)[activities.call_row], activities.start)
         marks = np.flatnonzero(are_step_marks(ops.name) & (ops.start != ABSENT))
         marks = marks[np.argsort(ops.start[marks], kind="stable")]
         # of several threads that mark a step the first one counts
@@ -210,7 +195,7 @@ class RankTrace:
         """Returns the innermost op that was running on each thread at a time, -1 for none."""
         ops, timed = self.linked.ops, self.timed_ops
         intervals = ThreadIntervals(ops.thread[timed], ops.start[timed], ops.end[timed])
-        nested = NestedIntervals(intervals, within(timed, self.tree.parent))
+        nested = NestedIntervals(intervals, columns.within(timed, self.tree.parent))
         return OpRows(np.append(timed, -1)[nested.innermost(ThreadIntervals.at(thread, time))])
 
     def op_path(self, row: int) -> list[str]:
@@ -226,11 +211,11 @@ class RankTrace:
         """Returns for each span how long (ns) any of the chosen activities of its device ran; None: of any device."""
         covered = np.zeros(len(spans.start), np.int64)
         rows = np.flatnonzero(chosen)
-        running = rows_by_number(rows, self.linked.activities.device) if device is not None else {}
-        spans_by_device = rows_of_each(device) if device is not None else {None: np.arange(len(covered))}
+        running = columns.rows_by_number(rows, self.linked.activities.device) if device is not None else {}
+        spans_by_device = columns.rows_of_each(device) if device is not None else {None: np.arange(len(covered))}
         for number, span_rows in spans_by_device.items():
             ran = self.intervals.take(rows if number is None else running.get(number, rows[:0]))
-            covered[span_rows] = covered_within(spans.take(span_rows), ran)
+            covered[span_rows] = columns.covered_within(spans.take(span_rows), ran)
         return covered
 
 
@@ -291,7 +276,7 @@ def per_rank(table_of: Callable[[RankTrace, AnalysisOptions], Table]) -> Analysi
     return Analysis(table_of.__name__, extract, lambda parts, _: concat(parts))
 
 
-def activity_rows(graph: ExecutionGraph) -> Rows:
+def activity_rows(graph: ExecutionGraph) -> columns.Rows:
     """Returns the rows of the nodes that are activities; not of those that only wait until the rank begins or ends."""
     only_waits = graph.name.equal(HOST_TIME_AFTER) | graph.is_start_offset
     return np.flatnonzero(graph.is_activity & (graph.type != NodeType.METADATA) & ~only_waits)

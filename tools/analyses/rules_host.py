@@ -12,19 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import (
-    Bool,
-    Categorical,
-    Floats,
-    Int64,
-    Ns,
-    Rows,
-    group_sums,
-    groupby,
-    rows_by_number,
-    rows_of_each,
-    time_text,
-)
+from ...schema import columns
+from ...schema.columns import Bool, Categorical, Floats, Int64, Ns, Rows, group_sums, groupby, rows_of_each, time_text
 from ...schema.device_peaks import pinned_rate
 from ...schema.errors import Remedy, Words
 from ...schema.graph import DEVICE_NAME, DependencyKind
@@ -362,7 +351,7 @@ def pageable_copies(job: Job) -> Iterator[Finding]:
     has_size = copies & (moved > 0) & (work.duration_ns > 0)
     for position, rank in enumerate(job.ranks):
         of_rank = np.flatnonzero(has_size & (job.rank_of_node == position))
-        for number, rows in rows_by_number(of_rank, device).items():
+        for number, rows in columns.rows_by_number(of_rank, device).items():
             if rate := pinned_rate(str(rank.graph.metadata.get(f"{DEVICE_NAME}{number}", ""))):
                 factor[rows] = np.minimum(moved[rows] / rate / work.duration_ns[rows], 1.0)
     factor[calls] = np.minimum(other_call_ns / np.maximum(work.duration_ns[calls], 1), 1.0)

@@ -13,23 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...converter.ranks import EVER, awaits_all
-from ...schema.columns import (
-    Categorical,
-    Int64,
-    Keys,
-    Ns,
-    Rows,
-    Summary,
-    SummaryRepr,
-    Values,
-    group_searchsorted,
-    microseconds_text,
-    nullable,
-    time_text,
-    to_pandas,
-    to_polars,
-    topological_order,
-)
+from ...schema import columns
+from ...schema.columns import Categorical, Int64, Keys, Ns, Rows, microseconds_text, nullable, time_text, to_pandas
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
@@ -89,7 +74,7 @@ class StartOffset(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class Schedule(SummaryRepr):
+class Schedule(columns.SummaryRepr):
     """The run as an earliest-start problem: a row ends `cost_ns` after the latest of its sources' ends plus `lag_ns`.
 
     A row that waited for a slot of its device takes that of the row `slot_after`, -1 for none.
@@ -114,7 +99,7 @@ class Schedule(SummaryRepr):
 
 
 @dataclass(slots=True, repr=False)
-class Replay(SummaryRepr):
+class Replay(columns.SummaryRepr):
     """When each node of `work` starts and ends (rows as there), beside the measured run.
 
     `measured_ns` is how long the measured run took. A job that trace-scale made was never measured: there it is 0, or
@@ -138,13 +123,13 @@ class Replay(SummaryRepr):
         """How much longer than measured the replay takes; None without a measured time."""
         return 100 * (self.makespan_ns - self.measured_ns) / self.measured_ns if self.measured_ns else None
 
-    def summary(self) -> Summary:
+    def summary(self) -> columns.Summary:
         """Returns how many nodes of how many ranks were replayed, and how long they take."""
         error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
         measured = {"measured": microseconds_text(self.measured_ns)} if self.measured_ns else {}
         lines = measured | {"replayed": f"{microseconds_text(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)
-        return Summary(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)
+        return columns.Summary(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)
 
     def to_pandas(self) -> Any:
         """Returns a pandas.DataFrame with a row per node, rank after rank; ImportError where pandas is not installed.
@@ -156,9 +141,9 @@ class Replay(SummaryRepr):
 
     def to_polars(self) -> Any:
         """Returns the table of `to_pandas` as a polars.DataFrame; ImportError where polars is not installed."""
-        return to_polars(self._frame())
+        return columns.to_polars(self._frame())
 
-    def _frame(self) -> dict[str, Values]:
+    def _frame(self) -> dict[str, columns.Values]:
         work = self.work
         return {
             "rank": work.rank_column(np.arange(len(work))),
@@ -295,7 +280,7 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
     cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, several_cost, host_cost))
     ends_elsewhere = finish_row[:nodes] != np.arange(nodes)
     cost[:nodes][ends_elsewhere] = work.wait_ns[ends_elsewhere]
-    order = topological_order(source, target, len(cost))
+    order = columns.topological_order(source, target, len(cost))
     if len(order) < len(cost):
         ready = np.zeros(len(cost), bool)
         ready[order] = True
@@ -325,7 +310,7 @@ def _host_ends(work: Workload, members: MatchedNodes, first: int) -> tuple[Int64
     member, group, kind = members.row[order], members.matched[order], members.kind[order]
     start, end, count = work.measured_start_ns[member], work.measured_end_ns[member], len(member)
     ended = Keys(group, np.where(awaits_all(kind), EVER, end))
-    last_arrival = np.maximum(np.arange(count), group_searchsorted(Keys(group, start), ended) - 1)
+    last_arrival = np.maximum(np.arange(count), columns.group_searchsorted(Keys(group, start), ended) - 1)
     # a changed duration changes the time after the last arrival by the same factor
     factor = work.duration_ns[member] / np.maximum(end - start, 1)
     cost = np.rint(np.maximum(end - start[last_arrival], 0) * factor).astype(np.int64)
