@@ -4,7 +4,6 @@ for each section of the page, and which of two runs is faster.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -157,7 +156,7 @@ def diff_verdict(tables: Tables) -> str:
     first, *others = whole.values()
     text = _faster(first) + "".join(f", the {row['part']} {_change(row)}" for row in others)
     parts = [row for row in rows if row["part"] not in WHOLE and row["difference"] * first["difference"] > 0]
-    if parts and not _is_alike(first):
+    if parts and abs(first["change"]) >= LEAST_CHANGE_PCT:
         causes = [row for row in parts if row["part"] not in SYMPTOMS]
         largest = next((row for row in causes if 2 * abs(row["difference"]) > abs(parts[0]["difference"])), parts[0])
         most = "Most" if 2 * abs(largest["difference"]) > abs(first["difference"]) else "The largest part"
@@ -172,15 +171,13 @@ def diff_verdict(tables: Tables) -> str:
 
 def _faster(row: Row) -> str:
     """Returns whether run B is faster or slower, by the step or the run of a row."""
-    how = "as fast as" if _is_alike(row) else "faster than" if row["change"] < 0 else "slower than"
+    how = (
+        "as fast as" if abs(row["change"]) < LEAST_CHANGE_PCT else "faster than" if row["change"] < 0 else "slower than"
+    )
     change = f"{abs(row['change']):.1f} % {'less' if row['change'] < 0 else 'more'} time, "
     is_same = time_text(row["a"]) == time_text(row["b"])
     takes = f"takes {'' if is_same else change}{_change(row)}"
     return f"Run B is {how} run A: {'the run' if row['part'] == 'run' else 'a step'} {takes}"
-
-
-def _is_alike(row: Row) -> bool:
-    return bool(abs(row["change"]) < LEAST_CHANGE_PCT)
 
 
 def _change(row: Row) -> str:
@@ -191,19 +188,18 @@ def _change(row: Row) -> str:
 # Sections of the page
 
 
-def _of(*names: str, section: str = "") -> Callable[[Callable[..., str]], Statement]:
+def _of(*names: str, section: str = "") -> Callable[[Callable[..., str]], Callable[..., str]]:
     """Makes the statement of a section, that of the first table, from what is said of the rows of these tables."""
 
-    def made(say: Callable[..., str]) -> Statement:
-        @wraps(say)
+    def add(say: Callable[..., str]) -> Callable[..., str]:
         def statement(tables: Tables) -> str:
             rows = [rows_of(tables, name) for name in names]
             return say(*rows) if any(rows) else ""
 
         STATEMENTS[section or names[0]] = statement
-        return statement
+        return say
 
-    return made
+    return add
 
 
 def _sum(rows: list[Row], column: str) -> Any:

@@ -1,6 +1,6 @@
 // How the timeline is drawn: bars one by one where these can be seen, in columns of sums where not, arrows between them, and all in miniature
 
-const LABEL = 15, BAR = 15, FOOT = 6, RAIL = 3, AXIS = 20, THIN = 6, HEADING = 20, STRIP = 24; // px
+const LABEL = 15, BAR = 15, FOOT = 6, RAIL = 3, AXIS = 20, THIN = 5, HEADING = 20, STRIP = 24; // px
 const THINNEST = 0.7, COLUMN = 1.5, BLOCK = 6, LETTER = 6.3; // px
 const MOST_BARS = 3000, MOST_STEPS = 2000, MOST_ARROWS = 40;
 const STACKED = ["computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle"];
@@ -105,22 +105,28 @@ class TimelineDrawing {
     return named;
   }
 
-  // as high as they fill the stretches, or what bars leave free of them
-  drawSums(level, y, alpha, free) {
-    const from = level.index(this.from), to = level.index(this.to), low = new Float32Array(to - from + 1), path = new Float32Array(to - from + 1);
-    const left = (index) => Math.round(this.x(index * level.width));
+  // the kinds of time of a level one upon another, `high` where they fill a stretch, or what bars leave free of it; thin ones are paler instead of lower
+  drawStack(context, level, from, to, left, bottom, high, alpha = 1, free = null) {
+    const low = new Float32Array(to - from + 1), path = new Float32Array(to - from + 1), thin = high < THIN;
     for (const [kind, times] of [...level.spent].sort(([a], [b]) => this.looks[a >> 1] - this.looks[b >> 1])) {
+      context.fillStyle = this.colour(this.meta.looks[kind >> 1]);
       for (let index = from; index <= to; index++) {
         if (!times[index]) continue;
-        const share = times[index] / (free ? Math.max(free[index], times[index]) : level.width), base = low[index - from];
-        const high = Math.max(Math.min(share, 1 - base) * BAR, 0.5);
-        this.fill(STACKED[this.looks[kind >> 1]], left(index), y + BAR - base * BAR - high, left(index + 1) - left(index), high, alpha);
+        const base = low[index - from], share = Math.max(Math.min(times[index] / (free ? Math.max(free[index], times[index]) : level.width), 1 - base), 0);
+        const tall = thin ? high : Math.max(share * high, 0.5);
+        context.globalAlpha = thin ? share : alpha;
+        context.fillRect(left(index), bottom - (thin ? 0 : base * high) - tall, left(index + 1) - left(index), tall);
         low[index - from] += share;
         if (kind & 1) path[index - from] += share;
       }
     }
-    const wide = level.width * this.scale;
-    path.forEach((share, index) => {
+    context.globalAlpha = 1;
+    return path;
+  }
+
+  drawSums(level, y, alpha, free) {
+    const from = level.index(this.from), to = level.index(this.to), wide = level.width * this.scale, left = (index) => Math.round(this.x(index * level.width));
+    this.drawStack(this.context, level, from, to, left, y + BAR, BAR, alpha, free).forEach((share, index) => {
       const x = left(from + index);
       if (share) this.fill("mark", x, y + BAR + 2, Math.round(x + wide) - x, RAIL, alpha * Math.max(0.25, Math.min(share, 1)));
     });
@@ -233,18 +239,8 @@ class TimelineDrawing {
 
   // from one time to another
   drawMiniature(context, lane, y, high, from, to) {
-    const px = (width) => (width / (to - from)) * this.width, gap = high > 3 ? 1 : 0;
-    const level = lane.levels.find(({ width }) => px(width) >= COLUMN) ?? lane.levels.at(-1), first = level.index(from), last = level.index(to);
-    const low = new Float32Array(level.count), left = (index) => Math.round(px(index * level.width - from));
-    for (const [kind, times] of [...level.spent].sort((a, b) => this.looks[a[0] >> 1] - this.looks[b[0] >> 1])) {
-      context.fillStyle = this.colour(this.meta.looks[kind >> 1]);
-      times.subarray(first, last + 1).forEach((time, within) => {
-        const index = first + within, share = Math.min(time / level.width, 1 - low[index]), tall = high < THIN ? 1 : share;
-        context.globalAlpha = high < THIN ? share : 1;
-        if (share > 0) context.fillRect(left(index), y + (high - gap) * (1 - tall - (high < THIN ? 0 : low[index])), left(index + 1) - left(index), (high - gap) * tall);
-        low[index] += share;
-      });
-    }
-    context.globalAlpha = 1;
+    const px = (width) => (width / (to - from)) * this.width, level = lane.levels.find(({ width }) => px(width) >= COLUMN) ?? lane.levels.at(-1);
+    const tall = high - (high > 3 ? 1 : 0), left = (index) => Math.round(px(index * level.width - from));
+    this.drawStack(context, level, level.index(from), level.index(to), left, y + tall, tall);
   }
 }
