@@ -1,21 +1,27 @@
-"""The nodes of a rank as bars on lanes, from its replay, on the clock that all ranks share; and the ops of host threads
-that these lie in, one below the one that called it, as slices around the bars.
+"""What the page draws of a rank: its nodes as bars on lanes, from its replay, on the clock that all ranks share; the
+ops of host threads that these lie in, one below the one that called it, as slices around the bars; and the data flow of
+one step, as boxes that open and close.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NodeIds, Ns, Rows, busy_until
+from ...schema import columns
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NodeIds, Ns, OpRows, Rows
 from ...schema.linked import Ops
+from .. import view
+from ..analyses import RankTrace
 from ..replay import WAITS, Replay, Workload, critical_path, replay_ranks
-from ..view import LOOKS, REASONS, lane_names, looks
+from ..view import LOOKS, REASONS, Box, DataFlow, Selection, ShownFlow
 from .cells import Row
 
 ROWS = 10
 """The most rows of a thread; what lies deeper is drawn in the last one."""
+ON_PAGE, OPEN = 500, 36
+"""How many boxes can be seen at once on a page at most, and how many are at first."""
 
 
 class Slices(NamedTuple):
@@ -158,16 +164,16 @@ def bars_of(rank: int, replay: Replay, on_clock: tuple[int, Rows], ops: Slices =
     row = _ended(slices.lane, slices.start_ns, lane, middle) - _ended(slices.lane, slices.end_ns, lane, middle) - 1
     # an op in which a single bar begins looks like its bar
     until, since = (_ended(lane, start, slices.lane, time - 1) for time in (slices.end_ns, slices.start_ns))
-    names = lane_names(work)
+    names = view.lane_names(work)
     return Bars(
         rank,
         [f"rank {rank} · {names[number]}" for number in lanes],
         lane,
         start,
         end,
-        np.clip(busy_until(lane, Intervals(start, end)), start, np.maximum(end, start)),
+        np.clip(columns.busy_until(lane, Intervals(start, end)), start, np.maximum(end, start)),
         graph.name.take(rows),
-        looks(graph, work.node_class)[rows],
+        view.looks(graph, work.node_class)[rows],
         np.isin(rows, path),
         NodeIds(graph.id[rows]),
         _arrows(work, rows, path),
@@ -202,3 +208,55 @@ def _arrows(work: Workload, rows: Rows, path: Rows) -> Arrows:
     drawn = (bar[source] >= 0) & (bar[target] >= 0) & (work.lane[source] != work.lane[target])
     source, target = source[drawn], target[drawn]
     return Arrows(bar[source], bar[target], reason[drawn], before[target] == source)
+
+
+def step_flow(rank: RankTrace) -> DataFlow | None:
+    """Returns the data flow of a rank's step of median length, of the whole run if no steps are marked; None where
+    there is nothing to show.
+    """
+    graph, replay, ops = rank.graph, rank.replay, rank.linked.ops
+    if graph is None or replay is None:
+        return None
+    step = view.median_step(graph)
+    seen = view.view(graph, Selection(step=step)).graph
+    path_ns = view.path_times(replay)[graph.rows_of(seen.id)]
+    title = f"rank {rank.rank}, {f'step {step}' if step is not None else 'the whole run'}"
+    tensors = None
+    if len(ops):  # graphs for analyses hold no tensors, the ops do
+        op_id = seen.integers("op_id")
+        nodes = np.flatnonzero((seen.integers("slice") == 0) & (op_id != ABSENT))
+        op_rows = columns.rows_of(ops.id, op_id[nodes])
+        nodes, op_rows = nodes[op_rows >= 0], op_rows[op_rows >= 0]
+        tensors = ops.arguments.tensors.of(OpRows(op_rows))
+        tensors = tensors._replace(row=nodes[tensors.row])
+    flow = view.data_flow(seen, title, path_ns, tensors=tensors)
+    return flow if len(flow.boxes) else None
+
+
+def flow_boxes(flow: DataFlow) -> dict[str, Any]:
+    """Returns what the page shows of a data flow: boxes by number in layers, those that are `open` at first and all
+    with the layers of what is seen in them; arrows, each the numbers of its boxes, the position of its kind, its text.
+    """
+    shown, open_at_first = ShownFlow(flow, flow.open_boxes(ON_PAGE, ON_PAGE)), flow.open_boxes(OPEN)
+    number = {box: position for position, box in enumerate(flow.root.walk())}
+    kinds = sorted({link.kind for link in shown.links.values()})
+
+    def layers(box: Box) -> list[list[dict[str, Any]]]:
+        return [[*map(described, layer)] for layer in shown.layers.get(box, ())] if box in shown.opened else []
+
+    def described(box: Box) -> dict[str, Any]:
+        looks = "box", box.kind.label, "heavy" * (box in shown.heavy), "on-path" * flow.is_on_path(box)
+        return {
+            "number": number[box],
+            "title": box.title,
+            "figures": flow.figures(box),
+            "text": flow.full_text(box),
+            "share": flow.share(box),
+            "look": " ".join(filter(None, looks)),
+            "open": box in open_at_first,
+            "layers": layers(box),
+        }
+
+    links = shown.links.items()
+    arrows = [[number[source], number[target], kinds.index(link.kind), link.text] for (source, target), link in links]
+    return {"title": flow.title, "kinds": kinds, "arrows": arrows, "layers": layers(flow.root)}

@@ -9,7 +9,6 @@ from ..view import short_name
 from . import drawing as vl
 from .cells import Row, largest, shortened, sums
 from .drawing import Chart, Draw, Encoding
-from .nested import modules
 from .report import Report
 
 SHOWN_POINTS, SHOWN_STEPS = 1500, 400
@@ -269,7 +268,7 @@ CHARTS: dict[str, Draw] = {
     ),
     "cupti_counters": vl.bars_of_names("{kernel}", "flops []", "floating-point operations", "op_stack"),
     "efficiency": _efficiency,
-    "modules": modules,
+    "modules": vl.modules,
 }  # fmt: skip
 """What draws a table, by its name; other tables have no chart."""
 

@@ -2,7 +2,8 @@
 
 A field is written with its unit, as in `time [µs]`, `flops []`; a text has no brackets. Times, bytes and counts are
 shown in the unit that suits each value, `684 ms`, `309 G`. Colours are variables of the page's style. Memory in use is
-a curve over time with its peak and the steps, counters are lanes of one height.
+a curve over time with its peak and the steps, counters are lanes of one height, modules an icicle graph: each lies
+below the one that calls it, as wide as its time.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,6 +33,9 @@ LOGARITHMIC: Encoding = {
 """A logarithmic axis that includes 0, and its labels."""
 UNLABELLED = {"labels": False, "ticks": False}
 TICK = {"type": "tick", "color": "var(--ink)", "thickness": 2}
+MOST_MODULES, NARROWEST, MOST_RANKS = 2000, 0.001, 4
+MODULE, LETTER = 22, 6.4
+"""Sizes in px: the height of a module in the graph, the width of a letter."""
 
 
 def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> dict[str, Any]:
@@ -334,3 +338,58 @@ def value_lanes(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
     height = min(max(ALL_LANES // len(labels), LOWEST_LANE), HIGHEST_LANE) * len(labels)
     box = {"type": "rect", "stroke": COLOUR, "strokeWidth": 1}
     return chart(height, **marks(box, rows, tooltip, **channels))
+
+
+def modules(table: Table) -> list[Chart]:
+    """Returns a graph of device time, or of host time without a device, for each of the first ranks whose modules take
+    time.
+    """
+    of = "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
+    of_rank: dict[int, list[Row]] = {}
+    for row in table.rows():
+        times = {"time": row[f"{of}_subtree"] or 0.0, "self": row[f"{of}_self"]}
+        of_rank.setdefault(row["rank"], []).append(row | times)
+    ranks = [*of_rank.items()][:MOST_RANKS]
+    prefix = "rank {}, " if len(of_rank) > 1 else ""
+    return [drawn for rank, rows in ranks for drawn in _icicles(rows, f"{prefix.format(rank)}time on the {of}")]
+
+
+def _icicles(rows: list[Row], title: str) -> list[Chart]:
+    ends, bars, whole = [0.0], list[Row](), sum(row["time"] for row in rows if not row["depth"])
+    for row in rows:
+        # after its earlier siblings, within its parent
+        begin = ends[row["depth"]]
+        end = begin + row["time"]
+        ends[row["depth"] :] = [end, begin]
+        kind = row["name"].rpartition("_")[0] or row["name"]
+        if row["time"] > NARROWEST * whole:
+            bars.append({**row, "kind": kind, "from": begin, "to": end, "of_all": 100 * row["time"] / whole})
+    drawn = sorted(bars, key=lambda bar: bar["from"] - bar["to"])[:MOST_MODULES]
+    if not drawn:
+        return []
+    tooltip = hover("path", "time [µs]", "of_all [%]", "self [µs]", "critical_pct [%]", "ops []", "activities []")
+    scale = {"domain": [0, whole], "nice": False}
+    shared = {
+        "x": axis("from [µs]", "time", scale=scale, axis={"tickCount": 6, "grid": False}),
+        "y": {"field": "depth", "type": "ordinal", "title": None, "axis": None},
+        "tooltip": tooltip,
+    }
+    kinds = {"field": "kind", "type": "nominal", "scale": {"range": SERIES}, "legend": None}
+    boxes = {
+        "mark": {"type": "rect", "stroke": "var(--paper)", "fillOpacity": 0.45},
+        "encoding": shared | {"x2": {"field": "to"}, "color": kinds},
+    }
+    letters = f"(datum.to - datum.from) / {whole} * width / {LETTER} - 2"
+    names = {
+        "transform": [{"calculate": f"{letters} > 2 ? truncate(datum.name, {letters}) : ''", "as": "label"}],
+        "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 11.5, "color": "var(--ink)", "clip": True},
+        "encoding": shared | {"text": {"field": "label", "type": "nominal"}},
+    }
+    return [
+        chart(
+            MODULE * (1 + max(bar["depth"] for bar in drawn)),
+            title={"text": title, "anchor": "start", "color": "var(--muted)", "fontSize": 12},
+            data=data(drawn, "name", "kind", "depth", "from", "to", *(told["field"] for told in tooltip)),
+            layer=[boxes, names],
+        )
+    ]

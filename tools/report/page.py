@@ -18,10 +18,10 @@ from ...schema.errors import DataError, require
 from ...schema.io import open_output
 from ..analyses import Table
 from ..terminal import plain, plain_json
+from .bars import flow_boxes
 from .cells import FEWEST, MAX_BYTES, embed_tables
 from .charts import CHARTS, gains, limits, spent
 from .drawing import Chart
-from .nested import flow_boxes
 from .output import absent_tables
 from .report import Report, groups_table, in_words
 from .sections import DETAILS, LARGEST, OF_NO_RECORDING, OVERVIEW, SECTIONS, WORDS, Section

@@ -24,9 +24,8 @@ from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..terminal import ranges
 from ..view import DataFlow
-from .bars import Slices, host_ops
+from .bars import Slices, host_ops, step_flow
 from .inputs import ReadOptions, Sources, ranks_table, read_ranks, recorded_counts
-from .nested import step_flow
 from .statements import diff_verdict
 from .timeline import Timeline, timeline
 from .what_if import classes_twice_as_fast, what_if

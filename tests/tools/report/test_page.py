@@ -16,9 +16,9 @@ from execgraph.tools.analyses import Column, RankTrace, Table, graph_of, rank_of
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.replay import parse_scale
 from execgraph.tools.report import ReportRequest, find_sources, page, report_on
+from execgraph.tools.report.bars import flow_boxes, step_flow
 from execgraph.tools.report.cells import FEWEST, LONGEST, MAX_BYTES, embed_tables
 from execgraph.tools.report.drawing import MOST_STEPS, axis, hover, memory_timeline, value_lanes
-from execgraph.tools.report.nested import flow_boxes, step_flow
 from execgraph.tools.report.page import SCRIPTS
 from execgraph.tools.report.report import Report
 from execgraph.tools.report.statements import STATEMENTS, diff_verdict, facts, key_figures
