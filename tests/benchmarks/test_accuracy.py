@@ -5,10 +5,9 @@ Random programs end on any machine, are equal in all steps and on all ranks, and
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,9 @@ from execgraph.tools.generate.job import Activity, Instruction
 from execgraph.tools.generate.record import STREAM_SYNC
 from execgraph.tools.replay import MakespanRange
 from hypothesis import HealthCheck, given, settings, strategies as st
+from support.commands import Ended, Run as RunCommand
 from support.for_simulator import assert_storages_are_ordered, spans
+from support.tasks import in_turn
 
 from benchmarks.accuracy import __main__ as accuracy, measuring
 from benchmarks.accuracy.dependencies import HELD_UP, Tally, TrueOrder, dependency_accuracy
@@ -241,7 +242,6 @@ def test_a_group_counts_the_answers_whose_range_holds_the_truth() -> None:
 def test_jobs_and_machines_make_groups_of_their_own() -> None:
     results = [result(job, seed, [0.1]) for job in ("simple", "ddp", RANDOM) for seed in (None, 3)]
     measured = groups(results)
-    assert len(measured) == 4
     assert {group.name: len(group.changed) for group in measured} == {
         "named jobs on the default machine": 2,
         "named jobs on machines drawn per job": 2,
@@ -260,19 +260,19 @@ def test_a_subject_has_the_same_machine_whatever_else_is_measured() -> None:
 # the command
 
 
-def here(function: Callable[[Subject], Any], tasks: Sequence[Subject], _: int) -> Iterator[tuple[Subject, Any]]:
-    for task in tasks:
-        yield task, function(task)
+Measured = Callable[[Subject], list[Result]]
 
 
-def run_command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
-) -> tuple[int, str, str]:
-    monkeypatch.setattr(accuracy, "in_processes", here)
-    with pytest.raises(SystemExit) as end:
-        accuracy.main(["--jobs", "critical_path", "--seeds", "1", "--random", "1", *arguments])
-    captured = capsys.readouterr()
-    return int(end.value.code or 0), captured.out, captured.err
+@pytest.fixture
+def measure(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """The command, with what takes the place of measuring."""
+
+    def ended(measured: Measured, *options: str) -> Ended:
+        monkeypatch.setattr(accuracy, "in_processes", in_turn)
+        monkeypatch.setattr(accuracy, "measure", measured)
+        return run(accuracy.main, "--jobs", "critical_path", "--seeds", "1", "--random", "1", *options)
+
+    return ended
 
 
 @cache
@@ -287,11 +287,8 @@ GROUPS = 4
 """A job and a random program, each on the default machine and on a drawn one."""
 
 
-def test_the_tables_have_a_row_per_job_and_per_kind_of_dependency(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accuracy, "measure", measured_once)
-    _, out, _ = run_command(capsys, monkeypatch)
+def test_the_tables_have_a_row_per_job_and_per_kind_of_dependency(measure: Callable[..., Ended]) -> None:
+    out = measure(measured_once).out
     assert out.count("Error of the makespan in %, ") == out.count("Dependencies recovered, ") == GROUPS
     assert out.count(" % within ") == GROUPS * len(VARIANTS)
     assert out.count("\n| critical_path | ") == 2 * len(VARIANTS)
@@ -299,13 +296,10 @@ def test_the_tables_have_a_row_per_job_and_per_kind_of_dependency(
     assert len({line.count("|") for line in out.splitlines() if line.startswith("| critical_path")}) == 1
 
 
-def test_json_has_every_group_answer_and_tally(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accuracy, "measure", measured_once)
-    code, out, _ = run_command(capsys, monkeypatch, "--json")
-    figures = json.loads(out)
-    assert code == (figures["wrong"] > 0)
+def test_json_has_every_group_answer_and_tally(measure: Callable[..., Ended]) -> None:
+    ended = measure(measured_once, "--json")
+    figures = json.loads(ended.out)
+    assert ended.code == (figures["wrong"] > 0)
     assert len(figures["groups"]) == GROUPS * len(VARIANTS)
     assert figures["wrong"] == sum(not group["holds"] for group in figures["groups"])
     assert sum(group["cases"] for group in figures["groups"]) == sum(bool(one["scale"]) for one in figures["what_if"])
@@ -314,28 +308,21 @@ def test_json_has_every_group_answer_and_tally(
     assert {tally["traces"] for tally in figures["dependencies"]} == {variant.name for variant in VARIANTS}
 
 
-def test_answers_that_are_further_off_than_allowed_are_named_and_exit_1(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accuracy, "measure", lambda one: [result(one.job, one.machine_seed, [0.5, 7.25])])
-    code, _, err = run_command(capsys, monkeypatch)
-    assert code == 1
-    assert f"critical_path, seed 0, {draw_machine(7100).name}: class:host=0.5 is +7.25 % off" in err
-    assert "0.50 %" not in err
+def test_answers_that_are_further_off_than_allowed_are_named_and_exit_1(measure: Callable[..., Ended]) -> None:
+    ended = measure(lambda one: [result(one.job, one.machine_seed, [0.5, 7.25])])
+    assert ended.code == 1
+    assert f"critical_path, seed 0, {draw_machine(7100).name}: class:host=0.5 is +7.25 % off" in ended.err
+    assert "0.50 %" not in ended.err
 
 
-def test_answers_that_are_right_enough_are_exit_0(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accuracy, "measure", lambda one: [result(one.job, one.machine_seed, [0.5])])
-    assert run_command(capsys, monkeypatch)[::2] == (0, "")
+def test_answers_that_are_right_enough_are_exit_0(measure: Callable[..., Ended]) -> None:
+    ended = measure(lambda one: [result(one.job, one.machine_seed, [0.5])])
+    assert (ended.code, ended.err) == (0, "")
 
 
-@pytest.mark.parametrize("wrong", [["--seeds", "0"], ["--jobs", "unknown"], ["--random", "-1"]])
-def test_wrong_usage_is_exit_2(
-    wrong: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert run_command(capsys, monkeypatch, *wrong)[0] == 2
+@pytest.mark.parametrize("wrong", ["--seeds 0", "--jobs unknown", "--random -1"])
+def test_wrong_usage_is_exit_2(wrong: str, measure: Callable[..., Ended]) -> None:
+    assert measure(measured_once, *wrong.split()).code == 2
 
 
 SEEDS = range(12)
@@ -398,12 +385,8 @@ def assert_waits_are_kept(rank: RankRun) -> None:
 def test_a_change_by_one_is_none(job: Job) -> None:
     base, same = simulate(job), simulate(job, {"class:host": 1.0, ".": 1.0})
     for one, other in zip(base.ranks, same.ranks, strict=True):
-        assert [one.ops, one.calls, one.activities, one.syncs] == [
-            other.ops,
-            other.calls,
-            other.activities,
-            other.syncs,
-        ]
+        for table in ("ops", "calls", "activities", "syncs"):
+            assert getattr(one, table) == getattr(other, table)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -428,16 +411,9 @@ def test_seeds_draw_all_kinds_of_programs() -> None:
     ranks = [rank for seed in SEEDS for rank in random_run_of(seed).ranks]
     assert {ranks_of(RANDOM, seed) for seed in SEEDS} == {1, 2}
     assert len({len(set(rank.activities.stream)) for rank in ranks}) >= 4
-    calls = {name for rank in ranks for name in rank.call_names}
-    assert calls >= {
-        "cudaEventSynchronize",
-        "cudaEventQuery",
-        "cudaStreamSynchronize",
-        "cudaDeviceSynchronize",
-        "cudaGraphLaunch",
-        "cudaStreamWaitEvent",
-        "cudaMemcpyAsync",
-    }
+    calls = {name.removeprefix("cuda") for rank in ranks for name in rank.call_names}
+    waits = {"EventSynchronize", "EventQuery", "StreamSynchronize", "DeviceSynchronize", "StreamWaitEvent"}
+    assert calls >= waits | {"GraphLaunch", "MemcpyAsync"}
     assert any(len(rank.handoffs) for rank in ranks) and not all(len(rank.handoffs) for rank in ranks)
     assert any(activity.collective for rank in ranks for activity in rank.activity_table)
 

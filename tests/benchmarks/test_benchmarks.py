@@ -17,6 +17,7 @@ from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
 from execgraph.tools.replay import replay
 from support.builder.timeline import TraceBuilder
+from support.commands import Run
 from support.runs import link_run
 
 from benchmarks.bench import __main__ as bench
@@ -27,17 +28,13 @@ ablation = importlib.import_module("benchmarks.ablation.__main__")
 
 
 def test_every_rule_has_a_row_and_without_launches_changed_runs_are_wrong(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     monkeypatch.setattr(ablation, "NAMED", ("streams",))
-    with pytest.raises(SystemExit) as ended:
-        ablation.main(["--random", "0"])
-    assert not ended.value.code
-    rows = {
-        cells[1].strip(): cells[3:6]
-        for cells in (line.split("|") for line in capsys.readouterr().out.splitlines())
-        if len(cells) > 6
-    }
+    ended = run(ablation.main, "--random", "0")
+    assert ended.code == 0
+    lines = [line.split("|") for line in ended.out.splitlines()]
+    rows = {cells[1].strip(): cells[3:6] for cells in lines if len(cells) > 6}
     assert float(rows["nothing"][1]) == 100
     assert float(rows["launch"][1]) < float(rows["nothing"][1])
     assert rows.keys() > {"program order", "launch", "stream order", "event wait", "host sync", "hand-off", "delays"}
@@ -107,17 +104,16 @@ def test_columns_of_text_are_aligned_and_markdown_has_a_rule(two_sizes):
     assert table.markdown().splitlines()[3].startswith("| --- | --: |")
 
 
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as end:
-        bench.main(["--sizes", "1", "--ranks", "2", "--runs", "1", *arguments])
-    captured = capsys.readouterr()
-    return end.value.code, captured.out, captured.err
+@pytest.fixture
+def run_bench(run: Run):
+    """The command, of one small input and one small job, once each."""
+    return lambda *options: run(bench.main, "--sizes", "1", "--ranks", "2", "--runs", "1", *options)
 
 
-def test_works_run_alone_on_generated_traces_and_the_next_run_compares(tmp_path, capsys, monkeypatch):
+def test_works_run_alone_on_generated_traces_and_the_next_run_compares(tmp_path, run_bench, monkeypatch):
     monkeypatch.setattr(bench, "WORKS", {name: bench.WORKS[name] for name in ("link", "link floor", "build all")})
     keep, saved = ("--keep", str(tmp_path / "kept")), str(tmp_path / "old.json")
-    assert run(capsys, *keep, "--json", saved)[0] == 0
+    assert run_bench(*keep, "--json", saved).code == 0
     measured = json.loads((tmp_path / "old.json").read_bytes())
     (size,), (job,) = measured["sizes"], measured["jobs"]
     assert 0.5e6 < size["input_bytes"] < 2e6
@@ -126,37 +122,30 @@ def test_works_run_alone_on_generated_traces_and_the_next_run_compares(tmp_path,
     assert [result["work"] for result in job["results"]] == ["build all"]
     # what is measured once more is compared
     monkeypatch.setattr(bench, "WORKS", {name: bench.WORKS[name] for name in ("link floor", "build all")})
-    code, out, _ = run(capsys, *keep, "--compare", saved)
-    assert code == 0
-    assert "1 MB link floor" in out
-    assert "2 ranks build all" in out
+    ended = run_bench(*keep, "--compare", saved)
+    assert ended.code == 0 and "1 MB link floor" in ended.out and "2 ranks build all" in ended.out
 
 
-def test_a_work_that_fails_is_named_with_what_it_said(tmp_path, capsys, monkeypatch):
+def test_a_work_that_fails_is_named_with_what_it_said(tmp_path, run_bench, monkeypatch):
     monkeypatch.setattr(bench, "WORKS", {"link": bench.WORKS["link"]})
     traces = tmp_path / "1MB" / "traces"
     traces.mkdir(parents=True)
     for name in ("host_rank0.json", "device_rank0.json"):
         (traces / name).write_text("no trace")
-    code, _, err = run(capsys, "--keep", str(tmp_path))
-    assert code == 1
-    assert "bench/work.py link" in err
-    assert "Traceback" not in err
+    ended = run_bench("--keep", tmp_path)
+    assert ended.code == 1 and "bench/work.py link" in ended.err and "Traceback" not in ended.err
 
 
 @pytest.mark.parametrize("content", ["[]", '{"machine": "", "python": "", "commit": "", "sizes": []}'])
-def test_results_that_cannot_be_compared_with_are_refused_before_any_work(tmp_path, capsys, content):
+def test_results_that_cannot_be_compared_with_are_refused_before_any_work(tmp_path, run_bench, content):
     (tmp_path / "old.json").write_text(content)
-    code, _, err = run(capsys, "--compare", str(tmp_path / "old.json"))
-    assert code == 1
-    assert "old.json" in err
+    ended = run_bench("--compare", tmp_path / "old.json")
+    assert ended.code == 1 and "old.json" in ended.err
 
 
-def test_sizes_are_whole_megabytes(capsys):
-    with pytest.raises(SystemExit) as end:
-        bench.main(["--sizes", "5,0"])
-    assert end.value.code == 2
-    assert "whole number" in capsys.readouterr().err
+def test_sizes_are_whole_megabytes(run: Run) -> None:
+    ended = run(bench.main, "--sizes", "5,0")
+    assert ended.code == 2 and "whole number" in ended.err
 
 
 MB = 1_000_000

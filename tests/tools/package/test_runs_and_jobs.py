@@ -4,8 +4,6 @@ A job is a sequence of graphs in a folder, which are replayed, scaled and report
 
 A job is built from the traces of all its ranks, for a simulator by what that is to do.
 
-Options of simulators are checked when they are made.
-
 A run is reported on, and two are compared, by one call each.
 """
 
@@ -14,7 +12,6 @@ import tempfile
 import warnings
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import pytest
 from execgraph import (
@@ -23,7 +20,6 @@ from execgraph import (
     GoalOptions,
     Job,
     Options,
-    RequestError,
     build,
     compare,
     read_job,
@@ -32,14 +28,12 @@ from execgraph import (
     what_if,
 )
 from execgraph.schema.graph import DependencyKind
+from support.commands import Run
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, rank_with_collective, training_step
-from support.reports import run
 
 
 def test_a_rank_that_cannot_be_built_is_a_warning_beside_others_and_an_error_alone(tmp_path: Path) -> None:
-    (tmp_path / "device_rank1.json").write_text(
-        '{"schemaVersion": 1, "distributedInfo": {"rank": 1}, "traceEvents": []}'
-    )
+    (tmp_path / "device_rank1.json").write_text('{"distributedInfo": {"rank": 1}, "traceEvents": []}')
     with pytest.raises(DataError, match="device_rank1"):
         build(tmp_path)
     for name in ("host_rank0.json.gz", "device_rank0.json.gz"):
@@ -50,18 +44,6 @@ def test_a_rank_that_cannot_be_built_is_a_warning_beside_others_and_an_error_alo
     assert built.ranks == [0] and [str(one.message) for one in given] == built.failures
 
 
-def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(TypeError, match=r"build\(traces\) takes a path, or a list of paths, not int"):
-        build(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"takes Options, such as"):
-        build(TRAINING, None, "goal")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"build\(traces, output\) takes a folder as output, not Options"):
-        build(TRAINING, Options())  # type: ignore[arg-type]
-    for name in ("start_offsets", "excess_time"):
-        with pytest.raises(ValueError, match=rf"build\({name}=False\) is for astra-sim and goal"):
-            build(TRAINING, **{name: False})  # type: ignore[arg-type]
-
-
 def test_the_configuration_of_astra_sim_has_what_was_given() -> None:
     given = build(TRAINING, target=AstraSimOptions(bandwidth_gib_s=50, latency_ns=700))
     [link] = given.simulate().network
@@ -70,22 +52,16 @@ def test_the_configuration_of_astra_sim_has_what_was_given() -> None:
     assert replayed.simulate().mode == "replay" and abs(replayed.simulate().worst_error_pct) < 0.1
 
 
-def test_peaks_need_graphs_of_devices_alone() -> None:
+def test_peaks_are_for_graphs_of_devices_alone() -> None:
     peaks = AstraSimOptions(roofline="V100:fp32")
     assert build(TRAINING, options=Options(host=False), target=peaks).simulate().mode == "roofline"
-    with pytest.raises(ValueError, match=r"roofline needs Options\(host=False\)"):
-        build(TRAINING, target=peaks)
 
 
 def test_ranks_begin_at_once_if_start_offsets_are_left_out(data: Path) -> None:
-    offsets = [
-        [rank.start_offset_us for rank in build(data / "gloo_slow", target=options, **chosen).simulate().ranks.values()]
-        for options, chosen in (
-            (AstraSimOptions(replay=True), {}),
-            (AstraSimOptions(replay=True), {"start_offsets": False}),
-        )
-    ]
-    assert max(offsets[0]) > 0 and offsets[1] == [0, 0]
+    for start_offsets in (True, False):
+        job = build(data / "gloo_slow", target=AstraSimOptions(replay=True), start_offsets=start_offsets)
+        latest = max(rank.start_offset_us for rank in job.simulate().ranks.values())
+        assert (latest > 0) == start_offsets
 
 
 def test_a_file_of_goal_is_written_as_its_options_say(tmp_path: Path) -> None:
@@ -123,34 +99,6 @@ def test_ranks_that_are_up_to_date_are_built_again_if_forced(tmp_path: Path) -> 
     assert written[0] == written[1] < written[2]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "answer"),
-    [
-        ({"bandwidth_gib_s": 0}, r"bandwidth_gib_s=0\): give a number above 0"),
-        ({"latency_ns": -1.0}, r"latency_ns=-1\.0\): give a number above 0"),
-        ({"incomplete_groups": "drop"}, 'is "restrict" or "keep", not \'drop\''),
-        ({"roofline": "V100:fp32", "replay": True}, "replay has no use for roofline"),
-        ({"roofline": "nonsense"}, "'nonsense' is not DEVICE:FORMAT"),
-    ],
-)
-def test_what_makes_no_sense_to_astra_sim_is_refused(wrong: dict[str, Any], answer: str) -> None:
-    with pytest.raises(ValueError, match=answer):
-        AstraSimOptions(**wrong)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "answer"),
-    [
-        ({"chunk_bytes": 0}, "numbers from 1 on"),
-        ({"algorithm": "tree"}, "algorithm is 'tree', not one of"),
-        ({"simulator": "ns-3"}, "simulator is 'ns-3', not one of"),
-    ],
-)
-def test_what_makes_no_sense_in_goal_is_refused(wrong: dict[str, Any], answer: str) -> None:
-    with pytest.raises(ValueError, match=answer):
-        GoalOptions(**wrong)
-
-
 def test_results_are_in_us_and_tables_in_ns() -> None:
     run = replay(training_step())
     assert (run.makespan_us, run.measured_us, run.results.makespan_us) == (0.05, 0.05, 0.05)
@@ -162,12 +110,8 @@ def test_the_critical_path_names_its_nodes() -> None:
     pytest.importorskip("polars")
     path = replay(training_step()).critical_path.to_polars()
     assert path["name"].to_list()[-2:] == ["cudaDeviceSynchronize", "host idle"]
-    assert path.filter(path["name"] == "sgemm").select("rank", "id", "kind", "stream").rows()[-1] == (
-        0,
-        3,
-        "computation",
-        7,
-    )
+    sgemm = path.filter(path["name"] == "sgemm").select("rank", "id", "kind", "stream")
+    assert sgemm.rows()[-1] == (0, 3, "computation", 7)
 
 
 def test_the_rank_is_a_number_as_in_all_tables_the_position_of_a_graph_without_one() -> None:
@@ -200,10 +144,7 @@ def test_an_answer_is_as_recorded_and_leads_to_the_one_without_a_profiler() -> N
     assert lines[-1] == "  no profiler  60.0 µs before, 40.0 µs after; see without_profiler"
     faster = answer.without_profiler
     assert faster is not None and "profiler" not in repr(faster)
-    assert (faster.before.makespan_us, faster.after.makespan_us) == (
-        pytest.approx(60, rel=0.01),
-        pytest.approx(40, rel=0.01),
-    )
+    assert (faster.before.makespan_us, faster.after.makespan_us) == pytest.approx((60, 40), rel=0.01)
     assert what_if(training_step(), {"class:host": 0.5}).without_profiler is None
 
 
@@ -264,18 +205,6 @@ def test_a_job_that_cannot_be_made_leaves_no_temporary_folder(
 def test_a_job_is_scaled(job: Job, tmp_path: Path) -> None:
     assert job.scale(data_parallel=2).write(tmp_path / "copied").ranks == [0, 1, 2, 3]
     assert job.scale(data_parallel=2, output=tmp_path / "direct").folder == tmp_path / "direct"
-    with pytest.raises(DataError, match="groups nonsense") as raised:
-        job.scale(data_parallel=2, groups=["nonsense"])
-    assert "--" not in str(raised.value)
-
-
-def test_the_number_of_copies_is_checked(job: Job) -> None:
-    with pytest.raises(ValueError, match="takes 1 or more, not 0"):
-        job.scale(data_parallel=0)
-    with pytest.raises(RequestError, match="would be the same; give data_parallel above 1 or remove_ranks"):
-        job.scale()
-    with pytest.raises(TypeError, match="takes a whole number, not str"):
-        job.scale(data_parallel="4")  # type: ignore[arg-type]
 
 
 def test_a_job_is_reported_on_from_its_traces(job: Job) -> None:
@@ -284,12 +213,8 @@ def test_a_job_is_reported_on_from_its_traces(job: Job) -> None:
     assert report(job.folder, only=["critical_path"], ranks=[1]).tables["critical_path_replay"].rows()[0]["ranks"] == 1
 
 
-def test_a_job_for_a_simulator_says_when_its_ranks_finish_there(job: Job) -> None:
+def test_a_job_for_a_simulator_says_when_its_ranks_finish_there() -> None:
     assert abs(build(TRAINING, target="astra-sim").simulate().worst_error_pct) < 1
-    with pytest.raises(
-        DataError, match=r"not for astra-sim; build the job with execgraph.build\(…, target=\"astra-sim\"\)"
-    ):
-        job.simulate()
 
 
 def test_a_page_is_written(job: Job, tmp_path: Path) -> None:
@@ -298,21 +223,12 @@ def test_a_page_is_written(job: Job, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size > 100_000
 
 
-def test_a_folder_without_graphs_is_no_job() -> None:
-    with pytest.raises(TypeError, match=r"read_job\(folder\) takes a path, not list"):
-        read_job([])  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="no such folder"):
-        read_job("nowhere")
-
-
 RANKS = [TRAINING / f"device_rank{rank}.json.gz" for rank in (0, 1)]
 
 
 def test_a_report_has_what_was_asked_for() -> None:
     made = report(TRAINING, only=["critical_path"], changes={"class:host": 0.5}, ranks=[1])
     assert made.tables["critical_path"].rows()[0]["rank"] == 1 and len(made.tables["what_if"]) == 1
-    with pytest.raises(ValueError, match="there is no analysis 'kernel_breakdwon': did you mean 'kernel_breakdown'"):
-        report(TRAINING, only=["kernel_breakdwon"])
 
 
 def test_a_finding_is_printed_in_a_few_lines() -> None:
@@ -329,19 +245,14 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     assert made.verdict and (tmp_path / "diff.html").stat().st_size > 100_000
 
 
-def test_what_is_no_path_or_no_trace_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"compare\(before, after\) takes a path, or a list of paths, not int"):
-        compare(TRAINING, 3)  # type: ignore[arg-type]
-    with pytest.raises(DataError):
-        report(tmp_path)
-
-
-def test_a_report_prints_what_the_terminal_says_and_notebooks_show_it(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_prints_what_the_terminal_says_and_notebooks_show_it(data: Path, run: Run) -> None:
     made = report(data / "training")
-    assert run("-q", data / "training") == 0
-    said = capfd.readouterr().out.rstrip().rpartition("\n\nTables: ")[0].replace("--all says", "report.findings says")
+    said = (
+        run("trace-report", "-q", data / "training")
+        .out.rstrip()
+        .rpartition("\n\nTables: ")[0]
+        .replace("--all says", "report.findings says")
+    )
     assert str(made) == repr(made) and len(repr(made)) < 2_000
     assert repr(made).startswith(f"Report of training\n\n{said}\n\nAll tables by name: report.tables")
     assert escape(made.verdict.split(".")[0]) in made._repr_html_() and made._repr_html_().startswith("<pre")
@@ -349,26 +260,14 @@ def test_a_report_prints_what_the_terminal_says_and_notebooks_show_it(
     assert repr(compared).split("\n")[2].startswith("Run B is faster than run A")
 
 
-def test_a_report_of_some_analyses_prints_these_alone(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_report_of_some_analyses_prints_these_alone(data: Path, run: Run) -> None:
     made = report(data / "training", only=["temporal_breakdown", "critical_path"])
     assert "The critical path" in repr(made) and "Busy by class" not in repr(made)
     alone = report(data / "training", only="kernel_breakdown")
-    assert run("-q", "--only", "kernel_breakdown", "--", data / "training") == 0
-    assert repr(alone) == f"Report of training\n\n{capfd.readouterr().out.rstrip()}".replace(
-        "--csv DIR", "write_csv(folder)"
-    )
+    said = run("trace-report", "-q", "--only", "kernel_breakdown", "--", data / "training").out.rstrip()
+    assert repr(alone) == f"Report of training\n\n{said}".replace("--csv DIR", "write_csv(folder)")
 
 
 def test_one_analysis_is_asked_for_by_its_name_alone() -> None:
-    assert (
-        report(TRAINING, only="critical_path").tables.keys() == report(TRAINING, only=["critical_path"]).tables.keys()
-    )
-
-
-def test_a_page_under_another_name_is_refused_before_any_work() -> None:
-    with pytest.raises(ValueError, match=r"run\.pdf: the report is an HTML page"):
-        report(TRAINING, "run.pdf")
-    with pytest.raises(ValueError, match=r"run\.pdf"):
-        compare(*RANKS, "run.pdf")
-    with pytest.raises(TypeError, match="takes a path, not int"):
-        report(TRAINING, 5)  # type: ignore[arg-type]
+    by_name, in_list = report(TRAINING, only="critical_path"), report(TRAINING, only=["critical_path"])
+    assert by_name.tables.keys() == in_list.tables.keys()
