@@ -5,10 +5,11 @@ import subprocess
 import sys
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from execgraph.linker.link import link
-from execgraph.linker.readers import dialect, is_database, opened, read_rocpd
+from execgraph.linker.readers import DeviceTrace, dialect, is_database, opened, read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.reasons import Reason
@@ -37,7 +38,15 @@ def step(path: Path, which: str) -> Path:
     return write_database(path, which, ops, api, ranges)
 
 
-@pytest.mark.parametrize("which", DIALECTS)
+IN_EVERY_DIALECT = pytest.mark.parametrize("which", DIALECTS)
+
+
+def read(folder: Path, which: str, ops: list[Op], *more: list[Any]) -> DeviceTrace:
+    """The trace of a database with these ops, API rows and ranges."""
+    return read_rocpd(str(write_database(folder / "t.db", which, ops, *more)))
+
+
+@IN_EVERY_DIALECT
 def test_every_op_keeps_its_device_queue_times_and_launch_link(tmp_path: Path, which: str) -> None:
     trace = read_rocpd(str(step(tmp_path / "trace.db", which)))
     assert rows(trace) == [
@@ -48,26 +57,21 @@ def test_every_op_keeps_its_device_queue_times_and_launch_link(tmp_path: Path, w
     assert not trace.skipped
 
 
-@pytest.mark.parametrize("which", DIALECTS)
+@IN_EVERY_DIALECT
 def test_api_rows_are_calls_and_roctx_ranges_are_annotations(tmp_path: Path, which: str) -> None:
     trace = read_rocpd(str(step(tmp_path / "trace.db", which)))
     calls, marks = trace.calls, trace.ops
     assert [calls.name[row] for row in range(4)][-1] == "hipDeviceSynchronize"
-    assert (calls.correlation.tolist(), set(calls.process.tolist()), set(calls.thread.tolist())) == (
-        [1, 2, 3, 4],
-        {500},
-        {501},
-    )
-    assert [(marks.name[row], marks.start[row] - EPOCH, marks.end[row] - EPOCH) for row in range(2)] == [
-        ("step", 0, 1000),
-        ("forward", 40, 500),
-    ]
+    assert calls.correlation.tolist() == [1, 2, 3, 4]
+    assert (set(calls.process.tolist()), set(calls.thread.tolist())) == ({500}, {501})
+    found = [(marks.name[row], marks.start[row] - EPOCH, marks.end[row] - EPOCH) for row in range(2)]
+    assert found == [("step", 0, 1000), ("forward", 40, 500)]
     assert marks.annotation.all() and set(marks.process.tolist()) == {500}
     with opened(str(tmp_path / "trace.db")) as database:
         assert dialect(database).name == which
 
 
-@pytest.mark.parametrize("which", DIALECTS)
+@IN_EVERY_DIALECT
 def test_the_graph_chains_streams_and_follows_the_links(tmp_path: Path, which: str) -> None:
     linked = link(None, read_rocpd(str(step(tmp_path / "trace.db", which))))
     assert (linked.report.linked, linked.info.pid) == (3, 500)
@@ -78,14 +82,10 @@ def test_the_graph_chains_streams_and_follows_the_links(tmp_path: Path, which: s
     assert nodes.replay_error() == 0
 
 
-@pytest.mark.parametrize("which", DIALECTS)
+@IN_EVERY_DIALECT
 def test_ops_without_links_make_a_graph_of_streams(tmp_path: Path, which: str) -> None:
-    ops = [
-        Op("first", EPOCH, EPOCH + 5000),
-        Op("second", EPOCH + 5000, EPOCH + 9000),
-        Op("aside", EPOCH, EPOCH + 100, queue=7),
-    ]
-    linked = link(None, read_rocpd(str(write_database(tmp_path / "t.db", which, ops))))
+    ops = [Op("first", EPOCH, EPOCH + 5000), Op("second", EPOCH + 5000, EPOCH + 9000)]
+    linked = link(None, read(tmp_path, which, [*ops, Op("aside", EPOCH, EPOCH + 100, queue=7)]))
     assert linked.report.oddities == {Reason.ACTIVITIES_WITHOUT_CALL: 3}
     nodes = convert_linked(linked, EPOCH)
     assert nodes.edges(DependencyKind.STREAM_ORDER) == {("first", "second")}
@@ -93,30 +93,21 @@ def test_ops_without_links_make_a_graph_of_streams(tmp_path: Path, which: str) -
 
 @pytest.mark.parametrize("which", [LITE, RPD_2])
 def test_the_stream_is_the_hardware_queue_where_it_is_recorded(tmp_path: Path, which: str) -> None:
-    ops = [
-        Op("a", EPOCH, EPOCH + 1, queue=140_000, hwq=3),
-        Op("b", EPOCH, EPOCH + 1, queue=5),
-        Op("c", EPOCH, EPOCH + 1, gpu=1, hwq=3),
-    ]
-    assert [(row[2], row[3]) for row in rows(read_rocpd(str(write_database(tmp_path / "t.db", which, ops))))] == [
-        (0, 3),
-        (0, 5),
-        (1, 3),
-    ]
+    placed = [{"queue": 140_000, "hwq": 3}, {"queue": 5}, {"gpu": 1, "hwq": 3}]
+    trace = read(tmp_path, which, [Op("k", EPOCH, EPOCH + 1, **place) for place in placed])
+    assert [row[2:4] for row in rows(trace)] == [(0, 3), (0, 5), (1, 3)]
 
 
 def test_queue_ids_that_number_dispatches_are_one_stream_and_counted(tmp_path: Path) -> None:
     ops = [Op("k", EPOCH + 10 * n, EPOCH + 10 * n + 5, queue=1000 + n) for n in range(200)]
-    trace = read_rocpd(str(write_database(tmp_path / "t.db", LITE, ops)))
+    trace = read(tmp_path, LITE, ops)
     assert set(trace.activities.stream.tolist()) == {0}
     assert trace.skipped == {Reason.DISPATCH_NUMBERS_AS_QUEUES: 200}
 
 
 def test_a_graph_launch_owns_all_its_activities(tmp_path: Path) -> None:
     ops = [Op(name, EPOCH + 10 * n, EPOCH + 10 * n + 5, caller=1) for n, name in enumerate("abc")]
-    trace = read_rocpd(
-        str(write_database(tmp_path / "t.db", RPD_3, ops, [Api("hipGraphLaunch", EPOCH - 9, EPOCH - 5)]))
-    )
+    trace = read(tmp_path, RPD_3, ops, [Api("hipGraphLaunch", EPOCH - 9, EPOCH - 5)])
     assert link(None, trace).activities.call_row.tolist() == [0, 0, 0]
 
 
@@ -146,14 +137,14 @@ def test_what_is_no_work_is_counted(tmp_path: Path) -> None:
 
 def test_ranges_of_unknown_thread_that_do_not_nest_are_on_lanes_of_their_own(tmp_path: Path) -> None:
     ranges = [Range("a", EPOCH, EPOCH + 100), Range("b", EPOCH + 50, EPOCH + 150), Range("c", EPOCH + 60, EPOCH + 90)]
-    trace = read_rocpd(str(write_database(tmp_path / "t.db", LITE, [Op("k", EPOCH, EPOCH + 1)], ranges=ranges)))
+    trace = read(tmp_path, LITE, [Op("k", EPOCH, EPOCH + 1)], [], ranges)
     assert trace.ops.thread.tolist() == [0, 1, 0]
 
 
 def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path) -> None:
     ops = [Op("a", EPOCH, EPOCH + 5, caller=1), Op("b", EPOCH, EPOCH + 7, caller=2)]
     api = [Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=70), Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=60)]
-    trace = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, ops, api)))
+    trace = read(tmp_path, RPD_2, ops, api)
     with pytest.raises(DataError, match=r"ranks 0, 1 \(2 processes traced"):
         link(None, trace)
     assert [link(None, trace, rank).activities.name[0] for rank in (0, 1)] == ["b", "a"]
@@ -162,36 +153,30 @@ def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path
 def test_a_file_merged_of_processes_that_do_not_tell_their_ops_is_refused(tmp_path: Path) -> None:
     path = write_database(tmp_path / "trace.db", LITE, [Op("a", EPOCH, EPOCH + 5), Op("b", EPOCH, EPOCH + 7)], pid=60)
     sql(path, "INSERT INTO rocpd_metadata (tag, value) VALUES ('pid', '70')")
-    with pytest.raises(
-        DataError, match=r"ranks that it does not label \(2 processes traced\); link each rank's own file$"
-    ):
+    said = r"ranks that it does not label \(2 processes traced\); link each rank's own file$"
+    with pytest.raises(DataError, match=said):
         link(None, read_rocpd(str(path)))
 
 
 # files that are not trusted
 
 
-@pytest.mark.parametrize(
-    ("script", "complaint"),
-    [
-        (
-            "CREATE TABLE rocpd_kernel_dispatch_00000450_565d_765d_bc41_19a2073d19ee (id); CREATE VIEW rocpd_op AS SELECT 1;",
-            "of ROCm 7 .*rocpd_kernel_dispatch_00000450",
-        ),
-        ("CREATE TABLE users (id);", "no rocpd database.*users"),
-        ("CREATE TABLE rocpd_string (id); CREATE VIEW rocpd_op AS SELECT 1 AS id;", "rocpd_op is a view"),
-        ("CREATE TABLE rocpd_string (id); CREATE VIRTUAL TABLE rocpd_op USING rtree (id, a, b);", "no rocpd database"),
-        (
-            "CREATE TABLE rocpd_string (id, string); CREATE TABLE rocpd_op (id, gpuId, opType_id, description_id);",
-            "holds no device op",
-        ),
-        ("CREATE TABLE rank (id); CREATE TABLE device (id); CREATE TABLE edge (id);", "several ranks merged"),
-    ],
-)
-def test_other_databases_are_refused_by_name(tmp_path: Path, script: str, complaint: str) -> None:
-    path = sql(tmp_path / "other.db", script)
+OTHERS = {
+    "of ROCm 7 .*rocpd_kernel_dispatch_00000450": "CREATE TABLE rocpd_kernel_dispatch_00000450_565d_765d_bc41_19a2073d19ee (id);"
+    "CREATE VIEW rocpd_op AS SELECT 1;",
+    "no rocpd database.*users": "CREATE TABLE users (id);",
+    "rocpd_op is a view": "CREATE TABLE rocpd_string (id); CREATE VIEW rocpd_op AS SELECT 1 AS id;",
+    "no rocpd database": "CREATE TABLE rocpd_string (id); CREATE VIRTUAL TABLE rocpd_op USING rtree (id, a, b);",
+    "holds no device op": "CREATE TABLE rocpd_string (id, string);"
+    "CREATE TABLE rocpd_op (id, gpuId, opType_id, description_id);",
+    "several ranks merged": "CREATE TABLE rank (id); CREATE TABLE device (id); CREATE TABLE edge (id);",
+}
+
+
+@pytest.mark.parametrize("complaint", OTHERS)
+def test_other_databases_are_refused_by_name(tmp_path: Path, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
-        read_rocpd(path)
+        read_rocpd(sql(tmp_path / "other.db", OTHERS[complaint]))
 
 
 def test_a_damaged_database_is_refused_in_one_line(tmp_path: Path) -> None:

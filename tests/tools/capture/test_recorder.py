@@ -7,7 +7,7 @@ The wait for PyTorch's data loader is measured in the loop's own thread, and its
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,12 +25,7 @@ def test_both_traces_hold_the_same_ops(torch, tmp_path):
 
 
 def test_ops_of_other_threads_are_in_both(torch, tmp_path):
-    def work():
-        thread = threading.Thread(target=lambda: torch.ones(3).cumsum(0))
-        thread.start()
-        thread.join()
-
-    train(torch, tmp_path, steps=4, work=work)
+    train(torch, tmp_path, steps=4, work=lambda: in_another_thread(lambda: torch.ones(3).cumsum(0)))
     assert host_ops(tmp_path) == device_ops(tmp_path)
     assert "aten::cumsum" in host_ops(tmp_path).values()
 
@@ -77,23 +72,17 @@ def test_a_compiled_model_links(torch, tmp_path):
     assert any("Compiled" in name for name in host_ops(tmp_path).values())
 
 
+PAIR = ["device_rank0.json.gz", "host_rank0.json.gz"]
+NEVER = r"recorder\.step\(\) was never called"
+
+
 @pytest.mark.parametrize(
     ("steps", "window", "reason", "files"),
     [
-        (0, {}, r"recorder\.step\(\) was never called", []),
+        (0, {}, NEVER, []),
         (1, {}, "the block ended after 1 step and recording begins after 2", []),
-        (
-            2,
-            {},
-            "the block ended after 2 steps and recording begins after 2",
-            ["device_rank0.json.gz", "host_rank0.json.gz"],
-        ),
-        (
-            0,
-            {"wait": 0, "warmup": 0},
-            r"recorder\.step\(\) was never called",
-            ["device_rank0.json.gz", "host_rank0.json.gz"],
-        ),
+        (2, {}, "the block ended after 2 steps and recording begins after 2", PAIR),
+        (0, {"wait": 0, "warmup": 0}, NEVER, PAIR),
     ],
 )
 def test_a_block_without_a_complete_step_is_warned_of(torch, tmp_path, steps, window, reason, files):
@@ -113,7 +102,7 @@ def test_steps_that_cannot_be_are_refused(torch, tmp_path, window):
         pass
 
 
-KEY = "execgraph_step_without_profiler_us"
+KEY, WAIT_KEY = "execgraph_step_without_profiler_us", "execgraph_data_wait_without_profiler_us"
 
 
 def clock(monkeypatch, *seconds: float) -> None:
@@ -180,19 +169,21 @@ def metadata(timer: StepTimer) -> dict[str, str]:
 def test_batches_that_arrive_together_do_not_make_steps_uneven(monkeypatch):
     burst = [(0.4, 0.39), (0.01, 0), (0.01, 0), (0.02, 0)]
     timer = timer_of_steps(monkeypatch, *burst, workers=4)
-    assert metadata(timer) == {KEY: "110000.0", "execgraph_data_wait_without_profiler_us": "97500.0"}
+    assert metadata(timer) == {KEY: "110000.0", WAIT_KEY: "97500.0"}
 
 
-def test_a_long_step_is_uneven_although_the_loop_waited_in_others(monkeypatch):
-    with pytest.warns(UserWarning, match="one took 900.0 ms and most 100.0 ms"):
-        timer = timer_of_steps(monkeypatch, (0.1, 0.09), (0.9, 0), (0.1, 0.09))
-    assert metadata(timer) == {}
-
-
-def test_a_long_step_among_the_last_is_no_reason_to_skip_more(monkeypatch):
-    """More steps on a machine that others use make such a step more likely."""
-    with pytest.warns(UserWarning, match="one took 900.0 ms and most 100.0 ms, .* record again"):
-        timer = timer_of_steps(monkeypatch, (0.1, 0), (0.1, 0), (0.1, 0), (0.9, 0))
+@pytest.mark.parametrize(
+    ("steps", "advice"),
+    [
+        ([(0.1, 0.09), (0.9, 0), (0.1, 0.09)], "raise wait"),
+        # more steps on a machine that others use make such a step more likely
+        ([(0.1, 0), (0.1, 0), (0.1, 0), (0.9, 0)], "record again"),
+    ],
+    ids=["although the loop waited in others", "among the last is no reason to skip more"],
+)
+def test_a_long_step_is_uneven(monkeypatch, steps, advice):
+    with pytest.warns(UserWarning, match=f"one took 900.0 ms and most 100.0 ms, .* {advice}"):
+        timer = timer_of_steps(monkeypatch, *steps)
     assert metadata(timer) == {}
 
 
@@ -200,9 +191,6 @@ def test_fewer_steps_than_workers_are_warned_of_and_kept(monkeypatch):
     with pytest.warns(UserWarning, match="8 workers, and 3 steps .*; give wait=10"):
         timer = timer_of_steps(monkeypatch, (0.1, 0), (0.1, 0), (0.1, 0), workers=8)
     assert metadata(timer)[KEY] == "100000.0"
-
-
-WAIT_KEY = "execgraph_data_wait_without_profiler_us"
 
 
 class Loader:
@@ -247,18 +235,26 @@ def test_only_what_is_between_start_and_stop_counts(timer: LoaderTimer) -> None:
     assert Loader.__next__ is own
 
 
-def test_a_loader_that_reads_another_one_counts_once(timer: LoaderTimer) -> None:
-    timer.start()
-    next(Loader(1, source=Loader(2)))
-    timer.stop()
-    assert timer.total_s == 3
+def in_another_thread(work: Callable[[], object]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
-def test_the_end_of_the_data_is_waited_for_too(timer: LoaderTimer) -> None:
+@pytest.mark.parametrize(
+    ("work", "seconds"),
+    [
+        (lambda: next(Loader(1, source=Loader(2))), 3),
+        (lambda: [*Loader(3)], 3),
+        (lambda: in_another_thread(lambda: next(Loader(5))), 0),
+    ],
+    ids=["a loader that reads another one, once", "the end of the data, too", "other threads do not count"],
+)
+def test_the_loop_waits(timer: LoaderTimer, work: Callable[[], object], seconds: float) -> None:
     timer.start()
-    assert list(Loader(3)) == [0]
+    work()
     timer.stop()
-    assert timer.total_s == 3
+    assert timer.total_s == seconds
 
 
 def test_the_loader_with_the_most_workers_says_how_many_there_are(timer: LoaderTimer) -> None:
@@ -266,15 +262,6 @@ def test_the_loader_with_the_most_workers_says_how_many_there_are(timer: LoaderT
     next(Loader(1, workers=8)), next(Loader(1, workers=2))
     timer.stop()
     assert timer.workers == 8
-
-
-def test_other_threads_do_not_count(timer: LoaderTimer) -> None:
-    timer.start()
-    thread = threading.Thread(target=lambda: next(Loader(5)))
-    thread.start()
-    thread.join()
-    timer.stop()
-    assert timer.total_s == 0
 
 
 def test_without_a_loader_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,19 +272,23 @@ def test_without_a_loader_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -
     assert timer.total_s == 0
 
 
-def test_the_device_trace_says_how_long_the_loop_waits_for_data(torch, tmp_path) -> None:
+@pytest.fixture
+def untouched(torch) -> Iterator[None]:
+    """PyTorch's loader is after the test as it was before."""
     from torch.utils.data import dataloader
 
     own = dataloader._BaseDataLoaderIter.__next__
+    yield
+    assert dataloader._BaseDataLoaderIter.__next__ is own
+
+
+@pytest.mark.usefixtures("untouched")
+def test_the_device_trace_says_how_long_the_loop_waits_for_data(torch, tmp_path) -> None:
     train(torch, tmp_path, steps=6, wait=3)
     assert load(tmp_path / "device_rank0.json.gz")[WAIT_KEY] == 0
-    assert dataloader._BaseDataLoaderIter.__next__ is own
 
 
+@pytest.mark.usefixtures("untouched")
 def test_a_block_that_ends_early_leaves_the_loader_as_it_was(torch, tmp_path) -> None:
-    from torch.utils.data import dataloader
-
-    own = dataloader._BaseDataLoaderIter.__next__
     with pytest.warns(UserWarning, match="no complete step"):
         train(torch, tmp_path, steps=2, wait=4)
-    assert dataloader._BaseDataLoaderIter.__next__ is own

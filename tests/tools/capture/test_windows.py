@@ -26,9 +26,8 @@ def test_a_handler_leaves_a_pair_of_every_window(torch, tmp_path):
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=2)
     config = experimental_config()
     profiled(torch, trace_handler(tmp_path), steps=8, schedule=schedule, record_shapes=True, experimental_config=config)
-    assert written(tmp_path) == [
-        f"window{window}/{trace}_rank0.json.gz" for window in (1, 2) for trace in ("device", "host")
-    ]
+    traces = ("device_rank0.json.gz", "host_rank0.json.gz")
+    assert written(tmp_path) == [f"window{window}/{trace}" for window in (1, 2) for trace in traces]
     for window, steps in ((1, {"ProfilerStep#1", "ProfilerStep#2"}), (2, {"ProfilerStep#4", "ProfilerStep#5"})):
         folder = tmp_path / f"window{window}"
         assert {name for name in device_ops(folder).values() if "ProfilerStep" in name} == steps
@@ -72,12 +71,6 @@ def test_an_observer_without_handler_leaves_nothing(torch, tmp_path):
 PAIR = ["device_rank3.json.gz", "host_rank3.json.gz"]
 
 
-def test_files_are_named_by_the_launchers_rank(torch, tmp_path, monkeypatch):
-    monkeypatch.setenv("RANK", "3")
-    train(torch, tmp_path, steps=4)
-    assert written(tmp_path) == PAIR
-
-
 def test_a_name_can_be_given(torch, tmp_path):
     train(torch, tmp_path, steps=4, name="warm/r{rank}.{trace}")
     assert written(tmp_path) == ["warm/r0.device.json.gz", "warm/r0.host.json.gz"]
@@ -90,7 +83,7 @@ def test_a_name_that_two_traces_would_share_is_refused(torch, tmp_path, name):
 
 
 @pytest.mark.parametrize("ranks, files", [({0, 3}, PAIR), (range(3), []), (None, PAIR)])
-def test_only_the_ranks_that_were_asked_for_record(torch, tmp_path, monkeypatch, ranks, files):
+def test_only_the_ranks_that_were_asked_for_record_under_the_launchers_rank(torch, tmp_path, monkeypatch, ranks, files):
     monkeypatch.setenv("RANK", "3")
     train(torch, tmp_path, steps=4, ranks=ranks)
     assert written(tmp_path) == files
@@ -154,9 +147,8 @@ def test_a_handler_switches_synchronisation_records_on_and_leaves_the_config_alo
     config = torch._C._profiler._ExperimentalConfig(verbose=True) if is_config_given else None
     handler = trace_handler(tmp_path, name="{trace}_rank{rank}")
     assert switched == [True]
-    with torch.profiler.profile(
-        on_trace_ready=handler, execution_trace_observer=handler, experimental_config=config
-    ) as profiler:
+    how = {"on_trace_ready": handler, "execution_trace_observer": handler, "experimental_config": config}
+    with torch.profiler.profile(**how) as profiler:
         torch.ones(3).cumsum(0)
     assert profiler.experimental_config is config
     linked(tmp_path)
@@ -171,16 +163,19 @@ def test_a_handler_really_sets_the_switch_of_the_installed_pytorch(torch, tmp_pa
 
 def test_a_pytorch_without_the_switch_is_warned_of_and_records_all_else(torch, tmp_path, monkeypatch):
     monkeypatch.delattr(torch._C._profiler, "_set_cuda_sync_enabled_val")
-    with pytest.warns(
-        UserWarning, match="synchronisation records were not switched on .*experimental_config"
-    ) as warned:
+    said = "synchronisation records were not switched on .*experimental_config"
+    with pytest.warns(UserWarning, match=said) as warned:
         handler = trace_handler(tmp_path, name="{trace}_rank{rank}")
     assert [Path(one.filename).name for one in warned] == [Path(__file__).name]
     profiled(torch, handler, steps=2)
     linked(tmp_path)
 
 
-def test_a_pytorch_without_the_option_is_warned_of_and_records_all_else(torch, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [("option", "no synchronisation records"), ("experimental configs", "without synchronisation records")],
+)
+def test_a_pytorch_without_the_option_is_warned_of_and_records_all_else(torch, tmp_path, monkeypatch, lacks, said):
     original = torch._C._profiler._ExperimentalConfig
 
     def config(*, enable_cuda_sync_events=None, **options):
@@ -188,15 +183,11 @@ def test_a_pytorch_without_the_option_is_warned_of_and_records_all_else(torch, t
             raise TypeError("incompatible constructor arguments")
         return original(**options)
 
-    monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", config)
-    with pytest.warns(UserWarning, match="no synchronisation records"):
-        train(torch, tmp_path, steps=4)
-    linked(tmp_path)
-
-
-def test_a_pytorch_without_experimental_configs_is_warned_of_and_records_all_else(torch, tmp_path, monkeypatch):
-    monkeypatch.delattr(torch._C._profiler, "_ExperimentalConfig")
-    with pytest.warns(UserWarning, match="without synchronisation records"):
+    if lacks == "option":
+        monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", config)
+    else:
+        monkeypatch.delattr(torch._C._profiler, "_ExperimentalConfig")
+    with pytest.warns(UserWarning, match=said):
         train(torch, tmp_path, steps=4)
     linked(tmp_path)
 
@@ -260,10 +251,8 @@ def test_a_block_beside_another_observer_is_refused_and_leaves_it_alone(torch, t
 
 
 def test_a_profiler_that_begins_before_recording_keeps_it_from_beginning(torch, tmp_path):
-    with (
-        pytest.warns(UserWarning, match="training goes on: another profiler is active"),
-        capture(tmp_path, wait=1) as recorder,
-    ):
+    said = "training goes on: another profiler is active"
+    with pytest.warns(UserWarning, match=said), capture(tmp_path, wait=1) as recorder:
         with torch.profiler.profile() as profiler:
             for _ in range(4):
                 torch.ones(3).cumsum(0)
@@ -353,10 +342,6 @@ def test_a_profiler_that_fails_costs_the_traces_alone(torch, tmp_path, monkeypat
 
 def test_a_failing_loop_keeps_its_own_error_when_its_traces_cannot_be_kept(torch, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.profiler._KinetoProfile, "export_chrome_trace", lambda *_: None)
-    with (
-        warnings.catch_warnings(),
-        pytest.raises(ZeroDivisionError),
-        capture(tmp_path, wait=0, warmup=0),
-    ):
+    with warnings.catch_warnings(), pytest.raises(ZeroDivisionError), capture(tmp_path, wait=0, warmup=0):
         warnings.simplefilter("error")
         _ = 1 / 0
