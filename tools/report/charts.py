@@ -274,18 +274,16 @@ CHARTS: dict[str, Draw] = {
 
 
 def spent(report: Report) -> list[Chart]:
-    """Returns how each device, or without devices each host thread, spent its time."""
+    """Returns how each device spent the measured run, as the figures at the top, else from first to last activity; or
+    without devices each host thread.
+    """
     kernels, devices = report.page_table("kernel_breakdown"), report.page_table("temporal_breakdown")
-    if kernels and devices and len(kernels) and len(devices):
-        return [_device_chart(kernels, devices, report.tables.get("critical_path_replay"))]
-    rows = [{**row, "part": row["kind"]} for row in report.timeline.lane_times] if report.timeline else []
-    rows = [row for row in rows if row["part"] in LANE_KINDS]
-    return [vl.stacked_bars(rows, LANE_KINDS, "lane", "time [µs]", "time [µs]")] if report.timeline else []
-
-
-def _device_chart(kernels: Table, devices: Table, replay: Table | None) -> Chart:
-    """Draws what each device did in the measured run, as the figures at the top; else from first to last activity."""
-    run = float(np.asarray(replay["measured"])[0]) if replay is not None and len(replay) else 0.0
+    if not kernels or not devices:
+        times = report.timeline.lane_times if report.timeline else []
+        rows = [{**row, "part": row["kind"]} for row in times if row["kind"] in LANE_KINDS]
+        return [vl.stacked_bars(rows, LANE_KINDS, "lane", "time [µs]", "time [µs]")] if report.timeline else []
+    replay = report.tables.get("critical_path_replay")
+    run = float(np.asarray(replay["measured"])[0]) if replay else 0.0
     time_of: dict[str, dict[str, float]] = {}
     for row in kernels.rows():
         ran = row["class"].split(" + ")
@@ -302,7 +300,7 @@ def _device_chart(kernels: Table, devices: Table, replay: Table | None) -> Chart
         for device, parts in time_of.items()
         for part, time in parts.items()
     ]
-    return vl.stacked_bars(rows, SPENT, "track", "time [µs]", "time [µs]", "share [%]")
+    return [vl.stacked_bars(rows, SPENT, "track", "time [µs]", "time [µs]", "share [%]")]
 
 
 def limits(report: Report) -> list[Chart]:

@@ -72,7 +72,11 @@ def summary_text(report: Report) -> str:
         # without what follows from the other columns, to be narrow
         chosen.insert(0, replace(answers, columns=[column for column in answers.columns if column.name != "saved"]))
     if "trace_diff_runs" in report.tables:
-        chosen = [report.tables["trace_diff_runs"], _largest_differences(report.tables["trace_diff"])]
+        # without the marks of steps; without shapes and times, to be narrow
+        diff, names = report.tables["trace_diff"], ("kind", "name", "category", "difference", "count_a", "count_b")
+        is_work = np.array([not name.startswith(STEP_MARK) for name in diff["name"]], np.bool_)
+        columns = [column for column in diff.columns if column.name in names]
+        chosen = [report.tables["trace_diff_runs"], Table(diff.name, "What differs most", columns).take(is_work)]
     tables = (as_text(table, NARROW) for table in chosen if table)
     return "\n\n".join(filter(None, [*_advice(report, count), *tables, str(ALL_TABLES)]))
 
@@ -138,16 +142,6 @@ def _phases(table: Table, clock: str) -> Table:
     ]
     title = f"Time of the host by phase of each step, in % (python: between ops){clock}"
     return Table(table.name, title, [*table.columns[:2], Column("time", "ms", time / 1000), *shares])
-
-
-def _largest_differences(table: Table) -> Table:
-    """Returns the ops, calls and kernels that differ most, without the marks of steps; without shapes and times, to be
-    narrow.
-    """
-    names = ("kind", "name", "category", "difference", "count_a", "count_b")
-    columns = [column for column in table.columns if column.name in names]
-    is_work = np.array([not name.startswith(STEP_MARK) for name in table["name"]], np.bool_)
-    return Table(table.name, "What differs most", columns).take(is_work)
 
 
 def tables_text(report: Report) -> str:

@@ -263,7 +263,7 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
 
 
 def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
-    """Adds the findings, also as a table, and the verdict."""
+    """Adds the verdict, and the findings, also as a table with the verdict as its note; NaN where no gain is known."""
     try:
         job = analyses.job_of(ranks, report.tables)
     except DataError as error:
@@ -276,7 +276,14 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
         report.faster_step_us = job.recording.step_without_profiler_us
     report.together = analyses.together(job, report.findings)
     report.verdict, _, report.recording_cost = analyses.verdict(job, report.findings)
-    report.tables = {FINDINGS: findings_table(report.findings, report.verdict), **report.tables}
+    gains = [(finding.gain.us, finding.gain.pct) if finding.gain else (np.nan, np.nan) for finding in report.findings]
+    columns = [
+        Column("finding", "", [finding.title for finding in report.findings]),
+        Column("gain", "µs", np.array([us for us, _ in gains], np.float64)),
+        Column("gain_pct", "%", np.array([pct for _, pct in gains], np.float64)),
+        *(Column(of, "", [getattr(one, of) for one in report.findings]) for of in ("evidence", "advice", "table")),
+    ]
+    report.tables = {FINDINGS: Table(FINDINGS, "Findings", columns, report.verdict), **report.tables}
 
 
 def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector", progress: Progress) -> None:
@@ -313,20 +320,6 @@ def report_on_diff(
     notes = [f"{run}: {note}" for run, (sources, of) in runs.items() for note in sources.notes + of.notes()]
     ranks = ranks_table([{"run": run, **fact} for run, (_, of) in runs.items() for fact in of.facts])
     return Report(f"{before.title} → {after.title}", tables, ranks, notes, diff_verdict(tables | {"ranks": ranks}))
-
-
-def findings_table(findings: Sequence[Finding], verdict: str) -> Table:
-    """Returns the findings as a table, whose note is the verdict; NaN where no gain is known."""
-    gains = [finding.gain for finding in findings]
-    columns = [
-        Column("finding", "", [finding.title for finding in findings]),
-        Column("gain", "µs", np.array([gain.us if gain else np.nan for gain in gains], np.float64)),
-        Column("gain_pct", "%", np.array([gain.pct if gain else np.nan for gain in gains], np.float64)),
-        Column("evidence", "", [finding.evidence for finding in findings]),
-        Column("advice", "", [finding.advice for finding in findings]),
-        Column("table", "", [finding.table for finding in findings]),
-    ]
-    return Table(FINDINGS, "Findings", columns, verdict)
 
 
 def overlay_path(path: str, rank: int, several: bool) -> str:
