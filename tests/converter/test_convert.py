@@ -108,6 +108,15 @@ def test_any_run_is_sound_with_any_option(steps: list[Step], option: dict[str, A
 # Streams
 
 
+def two_kernels(second: float) -> TraceBuilder:
+    """An op launches two kernels of 20 µs on one stream, from 4 µs and from the `second` one's start on."""
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", duration=20)
+        t.launch("second", duration=20, start=second)
+    return t
+
+
 def test_kernels_on_one_stream_form_a_chain() -> None:
     t = TraceBuilder()
     for number in range(3):
@@ -117,29 +126,18 @@ def test_kernels_on_one_stream_form_a_chain() -> None:
     assert nodes.edges(STREAM_ORDER) == {("k0", "k1"), ("k1", "k2")}
 
 
-def test_streams_are_independent() -> None:
+@pytest.mark.parametrize(("stream", "device"), [(20, 0), (7, 1)], ids=["another stream", "its number elsewhere"])
+def test_streams_are_independent(stream: int, device: int) -> None:
     t = TraceBuilder()
     t.launch("a", 7, 50)
-    t.launch("b", 20, 50)
-    t.leaf("aten::add", 1)
-    assert convert_run(t).edges(STREAM_ORDER) == set()
-
-
-def test_a_stream_number_on_another_device_is_another_stream() -> None:
-    t = TraceBuilder()
-    t.launch("a", 7, 50)
-    t.device = 1
-    t.launch("b", 7, 50)
+    t.device = device
+    t.launch("b", stream, 50)
     t.leaf("aten::add", 1)
     assert convert_run(t).edges(STREAM_ORDER) == set()
 
 
 def test_overlapping_activities_stay_chained_and_the_earlier_one_is_trimmed() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("first", duration=20)
-        t.launch("second", duration=20, start=15)
-    nodes = convert_run(t)
+    nodes = convert_run(two_kernels(15))
     assert nodes.follows("second")["first"] == STREAM_ORDER
     assert nodes.time("first") == (4, 15)
     assert attributes(nodes, "first")["overlap_ns"] == 9_000
@@ -148,46 +146,27 @@ def test_overlapping_activities_stay_chained_and_the_earlier_one_is_trimmed() ->
 
 
 def test_small_device_gaps_are_kept_and_never_busy() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("first", duration=20)
-        t.launch("second", duration=20, start=27)
-    nodes = convert_run(t)
+    nodes = convert_run(two_kernels(27))
     assert (attributes(nodes, "second")["gap_ns"], attributes(nodes, "second")["duration_ns"]) == (3_000, 20_000)
     assert nodes.report.gaps_us == 3
     assert nodes.graph.duration_micros[nodes.row("second")] == 23
 
 
-def test_a_long_unexplained_delay_is_a_node_and_counted() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("first", duration=20)
-        t.launch("second", duration=20, start=100)
-    nodes = convert_run(t)
+def test_a_long_unexplained_delay_is_a_node_neither_on_the_host_nor_on_a_stream_and_counted() -> None:
+    nodes = convert_run(two_kernels(100))
     usual = attributes(nodes, "second")["gap_ns"] / 1000
     assert nodes.follows("delay: unexplained") == {"first": STREAM_ORDER}
     assert nodes.time("delay: unexplained") == (24, 100 - usual)
     assert nodes.follows("second") == {"aten::mm#1": LAUNCH, "first": STREAM_ORDER, "delay: unexplained": STREAM_ORDER}
     assert (nodes.report.delays, nodes.report.delays_us) == ({"unexplained": 1}, {"unexplained": 76 - usual})
     assert nodes.replay_error() == 0
-
-
-def test_a_delay_is_neither_on_the_host_nor_on_a_stream() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("first", duration=20)
-        t.launch("second", duration=20, start=100)
-    found = attributes(convert_run(t), "delay: unexplained")
+    found = attributes(nodes, "delay: unexplained")
     assert set(found) == {"is_cpu_op", "start_time_ns", "duration_ns", "delay", "data_dep_kinds"}
     assert (found["is_cpu_op"], found["delay"]) == (0, Delay.UNEXPLAINED)
 
 
 def test_delays_that_are_left_out_are_not_counted() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("first", duration=20)
-        t.launch("second", duration=20, start=100)
-    nodes = convert_run(t, delays=False)
+    nodes = convert_run(two_kernels(100), delays=False)
     assert nodes.follows("second") == {"aten::mm#1": LAUNCH, "first": STREAM_ORDER}
     assert nodes.report.delays == {}
     assert replay(nodes.graph).makespan_ns < 50_000
@@ -217,17 +196,15 @@ def late_after_another_stream(**known: Any) -> TraceBuilder:
     return t
 
 
-def test_without_any_record_a_late_activity_follows_what_ended_right_before() -> None:
-    nodes = convert_run(late_after_another_stream(sync_records=False))
+def test_without_any_record_a_late_activity_follows_what_ended_right_before_unless_left_out() -> None:
+    t = late_after_another_stream(sync_records=False)
+    nodes = convert_run(t)
     assert nodes.follows("late")["long"] == EVENT_WAIT | DependencyKind.INFERRED
     assert nodes.report.edges["inferred"] == 1
     assert nodes.replay_error() == 0
-
-
-def test_inferred_edges_can_be_left_out() -> None:
-    nodes = convert_run(late_after_another_stream(sync_records=False), inferred=False)
-    assert "long" not in nodes.follows("late")
-    assert nodes.report.delays == {"unexplained": 1}
+    without = convert_run(t, inferred=False)
+    assert "long" not in without.follows("late")
+    assert without.report.delays == {"unexplained": 1}
 
 
 @pytest.mark.parametrize(
@@ -283,14 +260,6 @@ def test_with_synchronous_launches_nobody_waits_for_what_was_overtaken() -> None
     assert synchronous.follows("aten::add") == {"overtaking": PROGRAM_ORDER}
 
 
-def test_with_synchronous_launches_a_graph_is_followed_by_the_tails_of_its_streams() -> None:
-    t = TraceBuilder()
-    with t.op("replay"):
-        t.graph_launch([("a", 7, 5), ("b", 7, 5), ("c", 20, 5)])
-    t.leaf("aten::add", 5)
-    assert convert_run(t, promote="all").follows("aten::add") == {"b": PROGRAM_ORDER, "c": PROGRAM_ORDER}
-
-
 # What a node says
 
 
@@ -336,12 +305,12 @@ def test_the_control_dependency_is_the_launcher_or_the_calling_slice() -> None:
     assert nodes.caller("aten::linear") is None
 
 
-def test_the_kinds_of_edges_are_counted() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("a")
-        t.launch("b")
-    assert convert_run(t).report.edges == {"program order": 1, "launch": 2, "stream order": 1}
+def test_edges_are_counted_by_kind_and_those_of_rules_that_are_left_out_are_not_there() -> None:
+    t = two_kernels(27)
+    nodes = convert_run(t)
+    assert nodes.report.edges == {"program order": 1, "launch": 2, "stream order": 1}
+    assert nodes.edges(STREAM_ORDER)
+    assert not convert_run(t, left_out=("stream_order",)).edges(STREAM_ORDER)
 
 
 def tensors_of(nodes: Nodes, label: str) -> tuple[bytes, bytes] | None:
@@ -352,29 +321,22 @@ def tensors_of(nodes: Nodes, label: str) -> tuple[bytes, bytes] | None:
     return text.input_values[place], text.output_types[place]
 
 
-def test_an_ops_tensors_are_on_its_first_slice_unless_left_out() -> None:
+@pytest.mark.parametrize("with_host", [True, False], ids=["with host", "as the first op of a trace"])
+def test_an_ops_tensors_are_on_its_first_slice_unless_left_out(with_host: bool) -> None:
     t = TraceBuilder()
     a = t.tensor((2, 3))
     with t.op("aten::mm", inputs=[a], outputs=[a]):
+        t.work(1)
         t.launch("k")
         t.work(1)
-    nodes = convert_run(t)
-    value = f'[[{a.id},{a.storage},0,6,4,"cuda:0"]]'.encode()
-    assert tensors_of(nodes, "aten::mm#0") == (value, b'["Tensor(float)"]')
-    assert tensors_of(nodes, "aten::mm#1") is None
-    assert convert_run(t, io="none").graph.tensors is None
-
-
-def test_the_first_op_of_a_trace_has_slices_and_tensors_as_any() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm", inputs=[t.tensor((2, 3))]):
-        t.work(5)
-        t.launch("kernel")
-        t.work(5)
-    nodes = convert_linked(link_without_host(t))
+    linked = link_run(t) if with_host else link_without_host(t)
+    nodes = convert_linked(linked)
     assert [attributes(nodes, f"aten::mm#{number}")["slice"] for number in (0, 1)] == [0, 1]
-    assert tensors_of(nodes, "aten::mm#0") is not None
+    value = f'[[{a.id},{a.storage},0,6,4,"cuda:0"]]'.encode()
+    found = tensors_of(nodes, "aten::mm#0")
+    assert found == (value, b'["Tensor(float)"]') if with_host else found is not None
     assert tensors_of(nodes, "aten::mm#1") is None
+    assert convert_linked(linked, io="none").graph.tensors is None
 
 
 def test_an_op_may_have_only_arguments_or_only_results() -> None:
@@ -386,6 +348,17 @@ def test_an_op_may_have_only_arguments_or_only_results() -> None:
     value = f'[[{a.id},{a.storage},0,6,4,"cuda:0"]]'.encode()
     assert tensors_of(nodes, "aten::print") == (value, b"[]")
     assert tensors_of(nodes, "aten::empty") == (b"[]", b'["Tensor(float)"]')
+
+
+def of_steps(*steps: int) -> TraceBuilder:
+    """An op of 5 µs in each step, one outside if there is none."""
+    t = TraceBuilder()
+    for step in steps:
+        with t.annotation(f"ProfilerStep#{step}"):
+            t.leaf("aten::add", 5)
+    if not steps:
+        t.leaf("aten::add", 5)
+    return t
 
 
 @pytest.mark.parametrize(
@@ -402,11 +375,7 @@ def test_an_op_may_have_only_arguments_or_only_results() -> None:
 def test_a_graph_knows_its_steps_where_they_were_measured_without_a_profiler(
     step_ns: int, data_ns: int, found: dict[str, int]
 ) -> None:
-    t = TraceBuilder()
-    for step in (3, 4):
-        with t.annotation(f"ProfilerStep#{step}"):
-            t.leaf("aten::add", 5)
-    linked = link_run(t)
+    linked = link_run(of_steps(3, 4))
     linked.info.step_without_profiler_ns, linked.info.data_wait_without_profiler_ns = step_ns, data_ns
     metadata = convert_linked(linked).graph.metadata
     names = {"step": STEP_WITHOUT_PROFILER_NS, "data": DATA_WAIT_WITHOUT_PROFILER_NS}
@@ -415,28 +384,15 @@ def test_a_graph_knows_its_steps_where_they_were_measured_without_a_profiler(
 
 
 def test_a_graph_knows_the_offset_of_the_clocks_in_the_middle_of_their_drift() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::add", 5)
-    linked = link_run(t)
+    linked = link_run(of_steps())
     linked.info.machine = msgspec.structs.replace(linked.info.machine, clock_offset_ns=100, clock_drift_ns=50)
     assert convert_linked(linked).graph.metadata["clock_offset_ns"] == 125
 
 
 def test_without_steps_there_is_no_time_of_one() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::add", 5)
-    linked = link_run(t)
+    linked = link_run(of_steps())
     linked.info.step_without_profiler_ns = 900
     assert STEPS not in convert_linked(linked).graph.metadata
-
-
-def test_edges_of_rules_that_are_left_out_are_not_there() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("first")
-        t.launch("second")
-    assert convert_run(t).edges(STREAM_ORDER)
-    assert not convert_run(t, left_out=("stream_order",)).edges(STREAM_ORDER)
 
 
 def test_the_graph_knows_where_it_comes_from() -> None:
@@ -522,11 +478,7 @@ def test_a_communication_without_an_activity_is_on_the_longest_slice_of_its_op()
 
 
 def test_steps_begin_where_their_first_marks_do() -> None:
-    t = TraceBuilder()
-    for step in (3, 4):
-        with t.annotation(f"ProfilerStep#{step}"):
-            t.leaf("aten::add", 5)
-    nodes = convert_run(t)
+    nodes = convert_run(of_steps(3, 4))
     begun = [nodes.graph.number(f"step_start_ns_{step}", 0) for step in (3, 4)]
     first, second = nodes.graph.host_clock_start_ns[nodes.graph.name.equal("aten::add")].tolist()
     assert begun[0] <= first < begun[1] <= second

@@ -220,23 +220,13 @@ def order(start: Int64, *pairs: tuple[int, int]) -> list[int]:
 # The order
 
 
-def test_nodes_are_numbered_as_they_started() -> None:
+def test_nodes_are_numbered_as_they_started_each_behind_its_sources() -> None:
     assert order(starts(30, 10, 20)) == [1, 2, 0]
-
-
-def test_of_nodes_that_started_together_a_source_comes_first() -> None:
+    # of nodes that started together a source comes first, by how long a chain of them is before each
     assert order(starts(10, 10, 10), (2, 1), (1, 0)) == [2, 1, 0]
-
-
-def test_nodes_that_started_together_come_by_how_long_a_chain_of_them_is_before_each() -> None:
     assert order(starts(10, 10, 10, 10), (1, 0), (0, 2)) == [1, 3, 0, 2]
-
-
-def test_a_node_measured_before_its_source_comes_after_it_all_the_same() -> None:
+    # one measured before its source comes after it all the same, and counts as started with it
     assert order(starts(10, 12, 11), (1, 0)) == [2, 1, 0]
-
-
-def test_a_node_measured_before_its_source_counts_as_started_with_it() -> None:
     assert order(starts(10, 12, 11, 12, 13), (1, 0)) == [2, 1, 3, 0, 4]
 
 
@@ -337,16 +327,11 @@ def test_in_a_circle_all_else_gives_way_to_the_order_of_calls(kind: DependencyKi
     assert broken(starts(9, 5, 0), (0, 1), (1, 2), (2, 0), kind=kind) == [(2, 0)]
 
 
-def test_a_circle_of_unsure_dependencies_is_broken_at_its_earliest_node() -> None:
+def test_a_circle_is_broken_at_its_earliest_node_and_what_is_behind_it_keeps_its_dependencies() -> None:
     assert broken(starts(5, 0, 9), (0, 2), (2, 1), (1, 0), kind=DependencyKind.LAUNCH) == [(2, 1)]
-
-
-def test_a_circle_of_sure_dependencies_is_broken_too() -> None:
-    assert len(broken(starts(0, 0), (0, 1), (1, 0), (0, 1), kind=DependencyKind.LAUNCH)) == 1
-
-
-def test_what_is_behind_a_circle_keeps_its_dependencies() -> None:
     assert broken(starts(0, 0, 5), (0, 1), (1, 0), (1, 2), kind=DependencyKind.EVENT_WAIT) == [(1, 0)]
+    # of sure ones too
+    assert len(broken(starts(0, 0), (0, 1), (1, 0), (0, 1), kind=DependencyKind.LAUNCH)) == 1
 
 
 def test_convert_hands_out_no_unsound_graph(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_whoever_followed_one_of_several_graphs_follows_the_tails_of_that_one() 
     t = TraceBuilder()
     for name in ("first", "second", "third"):
         with t.op(name):
-            t.graph_launch([(f"{name} on {stream}", stream, 5) for stream in (7, 20, 24)])
+            t.graph_launch([("head", 7, 5), *((f"{name} on {stream}", stream, 5) for stream in (7, 20, 24))])
     t.leaf("aten::add", 5)
     nodes = convert_run(t, promote="all")
     for before, after in (("first", "second"), ("second", "third"), ("third", "aten::add")):

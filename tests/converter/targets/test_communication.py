@@ -137,16 +137,13 @@ def chain(graph: ExecutionGraph) -> list[tuple[str, list[int]]]:
 
 
 def test_messages_follow_each_other_between_what_was_around_their_kernel() -> None:
+    """The gap passes before the first one and the kernel's time at the last one."""
     graph = separate_messages(exchange((1, 0, 3, 8), (1, 2, 4, 16), (0, 1, 5, 32), rank=1))
     assert chain(graph) == [("first", []), ("nccl", [1]), ("nccl", [2]), ("nccl", [3]), ("last", [4])]
     assert graph.type[1:4].tolist() == [SENDS, SENDS, RECEIVES]
     told = [graph.integers(name)[1:4].tolist() for name in NAMES]
     assert told == [[1, 1, 0], [0, 2, 1], [3, 4, 5], [8, 16, 32]]
     assert not [name for name in graph.attributes if name.startswith("coalesced")]
-
-
-def test_the_gap_passes_before_the_first_and_the_kernels_time_at_the_last() -> None:
-    graph = separate_messages(exchange((1, 0, 3, 8), (1, 2, 4, 16), (0, 1, 5, 32), rank=1))
     assert graph.duration_ns[1:4].tolist() == [0, 0, 20_000]
     assert graph.integers("gap_ns").tolist() == [0, 5_000, ABSENT, ABSENT, 3_000]
 
@@ -170,11 +167,9 @@ def test_one_message_stays_the_node_that_it_is() -> None:
     graph = separate_messages(exchange((0, 1, 3, 8), rank=1))
     assert chain(graph) == [("first", []), ("nccl", [1]), ("last", [2])]
     assert (graph.type[1], graph.duration_ns[1], graph.integers("gap_ns")[1]) == (RECEIVES, 20_000, 5_000)
-
-
-def test_a_graph_that_does_not_know_its_rank_receives() -> None:
-    assert separate_messages(exchange((1, 0, 3, 8), rank=-1)).type[1] == RECEIVES
-    assert separate_messages(exchange((1, 0, 3, 8))).type[1] == RECEIVES
+    # a rank that is not known receives
+    for unknown in ({"rank": -1}, {}):
+        assert separate_messages(exchange((1, 0, 3, 8), **unknown)).type[1] == RECEIVES
 
 
 def test_a_graph_without_messages_together_stays_as_it_is() -> None:
@@ -210,22 +205,17 @@ def edges_of(graph: ExecutionGraph) -> set[tuple[str, str]]:
 
 
 def test_the_receiver_tells_the_sender_when_its_kernel_can_start() -> None:
-    send, receive = targets(ordered(member(0, 10_000, SENDS))), targets(ordered(member(1, 10_000, RECEIVES)))
+    """Sends follow the common order and receives do not; a receiver is ready before it waits in a later collective."""
+    send, receive = (targets(ordered(member(rank, 10_000, type))) for rank, type in enumerate((SENDS, RECEIVES)))
     assert edges_of(send) >= {("gemm", "receiver is ready"), ("receiver is ready", "nccl"), ("gemm", "nccl")}
     assert edges_of(receive) >= {("gemm", "ready to receive"), ("ready to receive", "nccl")}
     for graph, name, type in ((send, "receiver is ready", RECEIVES), (receive, "ready to receive", SENDS)):
-        row = [graph.name[row] for row in range(len(graph))].index(name)
+        row = list(graph.name).index(name)
         facts = [int(graph.integers(f"comm_{what}")[row]) for what in ("src", "dst", "tag", "size")]
         assert (graph.type[row], facts, graph.duration_ns[row]) == (type, [1, 0, TAG, 64], 0)
-
-
-def test_sends_and_collectives_follow_the_common_order_and_receives_do_not() -> None:
-    assert ("nccl", "ncclAllReduce") in edges_of(targets(ordered(member(0, 10_000, SENDS))))
-    assert ("nccl", "ncclAllReduce") not in edges_of(targets(ordered(member(1, 10_000, RECEIVES))))
-
-
-def test_the_receiver_is_ready_before_it_waits_in_a_later_collective() -> None:
-    assert ("ready to receive", "ncclAllReduce") in edges_of(targets(ordered(member(1, 10_000, RECEIVES))))
+    assert ("nccl", "ncclAllReduce") in edges_of(send)
+    assert ("nccl", "ncclAllReduce") not in edges_of(receive)
+    assert ("ready to receive", "ncclAllReduce") in edges_of(receive)
 
 
 @pytest.mark.parametrize("generation", list(Generation))

@@ -130,7 +130,7 @@ def test_host_delay_before_communication_becomes_computation_before_it() -> None
     g.activity("relu", 25_000, 5_000, stream=7, after=[(gemm, STREAM_ORDER), (meet, STREAM_ORDER)])
     graph = g.build()
     played, said = lowered(graph)
-    assert [played.name[row] for row in range(4)] == ["gemm", "host delay", "ncclAllReduce", "relu"]
+    assert list(played.name) == ["gemm", "host delay", "ncclAllReduce", "relu"]
     assert [played.data_deps[row].tolist() for row in range(4)] == [[], [1], [2], [1, 3]]
     assert (played.type[1], played.duration_micros[1], value(played, "stream", 1)) == (NodeType.COMP, 8, 8)
     assert value(played, "host_delay_ns", 2) == ABSENT
@@ -154,19 +154,15 @@ def followed(rank: int = 0) -> ExecutionGraph:
     return g.build()
 
 
-def test_the_excess_stands_between_a_collective_and_what_depends_on_it() -> None:
-    lowered = targets(with_values(followed(), "excess_ns", {COLLECTIVE: 6_400}))
-    assert [lowered.name[row] for row in range(4)] == ["gemm", "ncclAllReduce", "beyond the fitted network", "after"]
+def test_the_excess_stands_behind_a_collective_and_both_take_its_measured_time() -> None:
+    graph = with_values(followed(), "excess_ns", {COLLECTIVE: 6_400})
+    lowered = targets(graph)
+    assert list(lowered.name) == ["gemm", "ncclAllReduce", "beyond the fitted network", "after"]
     assert lowered.type.tolist() == [NodeType.COMP, NodeType.COMM_COLL, NodeType.COMM_COLL, NodeType.COMP]
     assert lowered.integers("comm_type")[2] == CollectiveType.BROADCAST
     assert lowered.texts("pg_name")[2] == lowered.texts("pg_name")[1]
     edges = data_edges(lowered)
     assert sorted(zip(edges.source.tolist(), edges.target.tolist(), strict=True)) == [(0, 1), (1, 2), (2, 3)]
-
-
-def test_both_together_take_the_measured_time_of_the_collective() -> None:
-    graph = with_values(followed(), "excess_ns", {COLLECTIVE: 6_400})
-    lowered = targets(graph)
     assert lowered.duration_micros.tolist() == [10, 3, 6, 2]
     assert lowered.duration_ns.tolist() == [10_000, 9_000, 0, 2_000]
     assert lowered.integers("excess_ns", 0).tolist() == [0, 0, 6_400, 0]
@@ -302,13 +298,11 @@ NAME = "after the last messages"
 
 def job(on_host: bool = True, awaited: bool = False) -> list[ExecutionGraph]:
     """A send from rank 0 to rank 1, with which both end."""
-    graphs = []
+    graphs, ends = [], {"comm_src": 0, "comm_dst": 1, "comm_tag": 0, "comm_size": 64}
     for rank, kind in enumerate((NodeType.COMM_SEND, NodeType.COMM_RECV)):
         g = GraphBuilder(rank=rank, world_size=2)
         before = [(g.host("op", 0, 5_000), LAUNCH)] if on_host else []
-        message = g.activity(
-            "message", 5_000, 9_000, type=kind, comm_src=0, comm_dst=1, comm_tag=0, comm_size=64, after=before
-        )
+        message = g.activity("message", 5_000, 9_000, type=kind, after=before, **ends)
         if awaited:
             g.activity("kernel", 14_000, 5_000, after=[(message, LAUNCH)])
         graphs.append(for_astra_sim(g.build()))
@@ -359,18 +353,15 @@ def played(graph: ExecutionGraph, peaks: Roofline | None) -> ExecutionGraph:
 
 
 def test_known_work_takes_its_time_at_the_peak_and_all_else_its_measured_time() -> None:
+    """Waiting stands between a kernel and all that it follows."""
     compute = played(chain(num_ops=31_400_000_000, tensor_size=900), V100)
     assert lasts_ns(compute, V100) == {"first": 5_000, "unknown": 40_000, "host delay": 30_000, "known": 2_000_000}
     memory = played(chain(num_ops=1, tensor_size=1_800_000), V100)
     assert lasts_ns(memory, V100)["known"] == 2_000
-
-
-def test_waiting_stands_between_a_kernel_and_all_that_it_follows() -> None:
-    graph = played(chain(num_ops=1, tensor_size=1), V100)
-    assert list(graph.name) == ["first", "unknown", "host delay", "known"]
-    assert [graph.data_deps[row].tolist() for row in range(4)] == [[], [1], [2], [3]]
-    assert graph.integers("gap_ns", 0).tolist() == [0] * 4
-    assert graph.duration_micros.tolist() == [5, 40, 30, 6]
+    assert list(memory.name) == ["first", "unknown", "host delay", "known"]
+    assert [memory.data_deps[row].tolist() for row in range(4)] == [[], [1], [2], [3]]
+    assert memory.integers("gap_ns", 0).tolist() == [0] * 4
+    assert memory.duration_micros.tolist() == [5, 40, 30, 6]
 
 
 @pytest.mark.parametrize("faster", [V100._replace(tflops=1e3), V100._replace(memory_gb_s=1e4)])
@@ -378,16 +369,12 @@ def test_what_is_not_known_gets_faster_with_neither_peak_alone(faster: Roofline)
     assert lasts_ns(played(chain(), V100), faster) == {"first": 5_000, "unknown": 40_000, "known": 36_000}
 
 
-def test_without_peaks_what_is_not_known_has_no_work() -> None:
-    graph = played(chain(num_ops=1, tensor_size=1), None)
-    assert (graph.integers("num_ops", -1).tolist(), len(graph)) == ([-1, -1, 1], 3)
-
-
 @pytest.mark.parametrize(("peaks", "said"), [(V100, "take their measured time"), (None, "only with AstraSimOptions")])
-def test_what_is_not_known_is_counted(peaks: Roofline | None, said: str) -> None:
-    changes = played(chain(num_ops=1, tensor_size=1), peaks).changes
-    assert changes is not None and changes.counts["without work"] == 2
-    assert any("2 computations" in note and said in note for note in changes.notes)
+def test_what_is_not_known_is_counted_and_has_no_work_without_peaks(peaks: Roofline | None, said: str) -> None:
+    graph = played(chain(num_ops=1, tensor_size=1), peaks)
+    assert graph.changes is not None and graph.changes.counts["without work"] == 2
+    assert any("2 computations" in note and said in note for note in graph.changes.notes)
+    assert peaks or graph.integers("num_ops", -1).tolist() == [-1, -1, 1]
 
 
 def test_nothing_that_begins_a_rank_lasts_0_ns() -> None:
@@ -479,16 +466,12 @@ def test_kernels_have_the_gap_of_a_chain_and_the_awaited_one_ends_as_measured(
     assert gaps(graph) == (gap, earlier)
 
 
-def test_gaps_get_no_longer_where_that_is_not_wanted() -> None:
+def test_gaps_get_no_longer_where_that_is_not_wanted_and_stay_where_graphs_do_not_tell_them_apart() -> None:
     assert gaps(run(host=10_000, latency=1_000, chain=5_000), lengthen=False) == ([1_000] * 4, [0] * 4)
     shorter = run(host=10_000, latency=5_000, chain=1_000)
     assert gaps(shorter, lengthen=False) == gaps(shorter)
-
-
-def test_graphs_that_do_not_tell_the_gaps_apart_stay() -> None:
-    graph = run(host=10_000, latency=5_000, chain=1_000)
-    del graph.attributes["chain_gap_ns"]
-    assert gaps(graph) == ([5_000] * 4, [0] * 4)
+    del shorter.attributes["chain_gap_ns"]
+    assert gaps(shorter) == ([5_000] * 4, [0] * 4)
 
 
 def test_communication_delays_and_first_and_last_activities_are_not_moved() -> None:

@@ -1,11 +1,10 @@
-"""Nodes that stand for nothing recorded, and launches that block: on runs made by hand.
+"""Nodes that stand for nothing recorded, on runs made by hand.
 
 What the rules look at: streams, callers, and when work whose launch is unknown was released.
 """
 
 import numpy as np
 import pytest
-from execgraph.converter.dependencies import RULES, launching_node, with_synchronous_launches
 from execgraph.converter.edges import Edges
 from execgraph.converter.timeline import Delays, GraphNodes
 from execgraph.converter.timeline.context import ConversionContext
@@ -62,14 +61,8 @@ def test_a_delay_lies_between_what_released_its_activity_and_that() -> None:
 def test_synthetic_nodes_have_names_and_times() -> None:
     run, added = delayed()
     names = added.names
-    assert [names[row] for row in range(run.node_count - 1, len(added))] == [
-        "unrecorded host",
-        "delay: unexplained",
-        "carry-in",
-        "a",
-        "b",
-        "c",
-    ]
+    shown = [names[row] for row in range(run.node_count - 1, len(added))]
+    assert shown == ["unrecorded host", "delay: unexplained", "carry-in", *"abc"]
     assert added.start[run.node_count :].tolist() == [1_000, 0, *[run.start_of_trace] * 3]
     assert added.end[run.node_count :].tolist() == [3_000, 9_000, *[run.start_of_trace] * 3]
 
@@ -79,40 +72,6 @@ def test_threads_of_their_own_lie_below_all_recorded_ones() -> None:
     for lowest, below in ((0, 0), (5, 0), (-7, -7), (LOWEST - 9, LOWEST)):
         run.timeline.thread[:] = lowest
         assert added.threads[run.unrecorded_from :].tolist() == [below - 1, ABSENT, ABSENT, *[below - 2] * 3]
-
-
-# Launches that block
-
-
-def blocking(ran: list[Ran], called: list[Called]) -> tuple[set[str], set[str]]:
-    """What dependencies are gone and which are new, where launches block: calls are 0, 1, … by their launches,
-    activities k0, k1, …
-    """
-    run = run_of(ran, called)
-    edges = Edges.joined([rule(run) for rule in RULES])
-    name = {node: f"k{row}" for row, node in enumerate(run.activity_node(np.arange(len(ran))).tolist())}
-    name |= {node: f"{row}" for row, node in enumerate(launching_node(run).tolist())}
-    host = Edges.of(launching_node(run)[:-1], launching_node(run)[1:], PROGRAM_ORDER)
-
-    def named(found: Edges) -> set[str]:
-        return {f"{name[source]} > {name[target]}" for source, target, _ in pairs(found)}
-
-    before = Edges.joined([edges, host])
-    after = with_synchronous_launches(run, before)
-    return named(before) - named(after), named(after) - named(before)
-
-
-CALLS = [Called(1_000 * n, 1_000 * (n + 1)) for n in range(3)]
-
-
-def test_the_next_launch_follows_the_activity_of_the_one_before() -> None:
-    ran = [Ran(2_000 * n + 1_200, 2_000 * n + 1_900, n) for n in range(3)]
-    assert blocking(ran, CALLS) == ({"0 > 1", "1 > 2"}, {"k0 > 1", "k1 > 2"})
-
-
-def test_an_activity_that_followed_one_launched_later_blocks_nobody() -> None:
-    ran = [Ran(5_000, 6_000, 0), Ran(3_000, 4_000, 1), Ran(8_000, 9_000, 2)]
-    assert blocking(ran, CALLS) == ({"1 > 2"}, {"k1 > 2"})
 
 
 CHAIN = [Ran(1_000, 2_000), Ran(2_700, 3_000), Ran(3_701, 4_000)]
@@ -178,34 +137,24 @@ def test_a_trace_starts_with_its_first_host_work_or_activity() -> None:
     assert run_of([]).start_of_trace == 0
 
 
-def test_in_a_part_what_had_ended_when_it_began_carried_nothing_into_it() -> None:
+@pytest.mark.parametrize(
+    ("offset_ns", "until", "found"),
+    [(0, {0: 1_000, 1: 1_001}, [-1, 1_001, -1]), (300, {0: 1_000, 1: 600}, [1_300, -1, -1])],
+)
+def test_a_backlog_ended_on_the_hosts_clock_and_what_had_ended_by_a_parts_begin_carried_nothing_into_it(
+    offset_ns: int, until: dict[int, int], found: list[int]
+) -> None:
     run = run_of(CHAIN)
-    assert run.backlog_until is None
-    run = run_of(CHAIN)
-    run.linked.info.backlog_until = {0: 1_000, 1: 1_001}
+    run.linked.info.machine = MachineCalibration(clock_offset_ns=offset_ns)
+    run.linked.info.backlog_until = until
     assert run.backlog_until is not None
-    assert run.backlog_until.tolist() == [-1, 1_001, -1]
-
-
-def test_when_a_backlog_ended_is_on_the_hosts_clock() -> None:
-    run = run_of(CHAIN)
-    run.linked.info.machine = MachineCalibration(clock_offset_ns=300)
-    run.linked.info.backlog_until = {0: 1_000, 1: 600}
-    assert run.backlog_until is not None
-    assert run.backlog_until.tolist() == [1_300, -1, -1]
+    assert run.backlog_until.tolist() == found
+    assert run_of(CHAIN).backlog_until is None
 
 
 def test_the_op_that_called_an_op_is_found_by_its_id() -> None:
-    linked = linked_of(
-        [],
-        ops=[
-            ReferenceOp(0, 100),
-            ReferenceOp(10, 20, 0),
-            ReferenceOp(30, 40, 1),
-            ReferenceOp(50, 60, 2),
-            ReferenceOp(70, 80),
-        ],
-    )
+    begun = [ReferenceOp(10 * row, 10 * row + 5) for row in range(5)]
+    linked = linked_of([], ops=begun)
     linked.ops.id[:] = [50, 40, 30, 20, 10]
     linked.ops.parent_id[:] = [99, 50, 30, 40, 20]
     assert sliced(linked).op_parent.tolist() == [-1, 0, -1, 1, 3]

@@ -280,6 +280,10 @@ def test_the_type_of_an_element_tells_its_bytes(kind: str, size: int) -> None:
             '{"values":["","2",""],"shapes":[[6,8],[],[3]],"types":["float","Scalar","long int"]}',
         ),
         ("aten::mm", '{"values":{},"shapes":[[3,4],[4,6]],"types":["float","float"]}'),
+        *(
+            ("aten::_foreach_neg", f'{{"values":[""],"shapes":{shapes},"types":["TensorList"]}}')
+            for shapes in ("[[[3],[-4]]]", "[[[3],4]]", "[7]", f"[[[{1 << 62}]]]")
+        ),
         ("aten::mm", "nothing"),
     ],
 )
@@ -413,13 +417,6 @@ def test_the_host_trace_cuts_longer_lists_of_tensors() -> None:
     assert work("aten::_foreach_neg", [[x] * 4096], []).operations == 4096
     with pytest.raises(Unknown):
         work("aten::_foreach_neg", [[x] * 4097], [])
-
-
-@pytest.mark.parametrize("shapes", [[[[3], [-4]]], [[[3], 4]], [7], [[[1 << 62]]]])
-def test_a_list_of_tensors_whose_shapes_are_none_is_unknown(shapes: Any) -> None:
-    text = json.dumps({"values": [""], "shapes": shapes, "types": ["TensorList"]}).encode()
-    with pytest.raises(Unknown):
-        recorded_by_device("aten::_foreach_neg", text)
 
 
 def test_the_tensors_of_a_device_traces_list_are_each_in_memory_of_its_own() -> None:
