@@ -432,14 +432,14 @@ def test_a_collective_says_who_takes_part() -> None:
 def test_send_and_receive_know_their_peer() -> None:
     t = TraceBuilder(rank=1, world_size=4)
     group = t.group([0, 1, 2, 3])
-    for name, peer in (("send", 2), ("recv", 0)):
+    peers = {"send": (2, NodeType.COMM_SEND, (1, 2)), "recv": (0, NodeType.COMM_RECV, (0, 1))}
+    for name, (peer, _, _) in peers.items():
         t.collective(name, group=group, peer=peer, kernel=f"ncclDevKernel_SendRecv {name}")
     nodes = convert_run(t)
-    send, receive = (f"ncclDevKernel_SendRecv {name}" for name in ("send", "recv"))
-    assert nodes.graph.type[nodes.row(send)] == NodeType.COMM_SEND
-    assert nodes.graph.type[nodes.row(receive)] == NodeType.COMM_RECV
-    assert (attributes(nodes, send)["comm_src"], attributes(nodes, send)["comm_dst"]) == (1, 2)
-    assert (attributes(nodes, receive)["comm_src"], attributes(nodes, receive)["comm_dst"]) == (0, 1)
+    for name, (_, type, ends) in peers.items():
+        label = f"ncclDevKernel_SendRecv {name}"
+        found = attributes(nodes, label)
+        assert (nodes.graph.type[nodes.row(label)], (found["comm_src"], found["comm_dst"])) == (type, ends)
 
 
 def test_an_unknown_communication_stays_computation_and_is_counted() -> None:
@@ -487,20 +487,14 @@ def test_steps_begin_where_their_first_marks_do() -> None:
 # Runs with little in them
 
 
-def test_a_run_without_a_device_is_its_host_threads() -> None:
+def test_a_run_without_a_device_is_its_host_threads_and_ops_without_length_are_counted() -> None:
     t = TraceBuilder()
     t.leaf("aten::add", 5)
+    t.leaf("aten::view", 0)
     t.leaf("aten::mul", 5)
     nodes = convert_run(t)
+    assert nodes.labels == ["aten::add", "aten::mul"]
     assert nodes.edges(PROGRAM_ORDER) == {("aten::add", "aten::mul")}
-
-
-def test_ops_without_length_are_counted() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::view", 0)
-    t.leaf("aten::add", 5)
-    nodes = convert_run(t)
-    assert nodes.labels == ["aten::add"]
     assert nodes.report.zero_length_ops == 1
 
 

@@ -238,11 +238,7 @@ def chain() -> ExecutionGraph:
 
 
 def test_edges_of_one_pair_are_one_with_all_their_kinds() -> None:
-    assert as_dict(data_edges(chain())) == {
-        (0, 1): PROGRAM_ORDER | LAUNCH,
-        (0, 2): LAUNCH,
-        (1, 2): STREAM_ORDER,
-    }
+    assert as_dict(data_edges(chain())) == {(0, 1): PROGRAM_ORDER | LAUNCH, (0, 2): LAUNCH, (1, 2): STREAM_ORDER}
 
 
 def test_a_graph_without_kinds_or_with_too_few_has_edges_without_kind() -> None:
@@ -408,16 +404,6 @@ def test_communication_that_only_the_host_recorded_stays() -> None:
     assert device.integers("host_delay_ns").tolist() == [5_000, 2_000]
 
 
-def test_nothing_of_the_host_is_left() -> None:
-    for graph in graphs_of("moe"):
-        device = without_host(graph)
-        assert device.is_activity.all()
-        assert len(device) == graph.is_activity.sum() + device.name.equal(HOST_TIME_AFTER).sum()
-        assert not len(device.ctrl_deps.values)
-        assert device.tensors is None
-        assert "tid" not in device.attributes
-
-
 def test_a_graph_without_activities_is_refused() -> None:
     g = GraphBuilder(rank=0)
     g.host("aten::add", 0, 5)
@@ -426,9 +412,13 @@ def test_a_graph_without_activities_is_refused() -> None:
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_replay_ends_when_the_measured_run_did(job: str) -> None:
+def test_nothing_of_the_host_is_left_and_a_replay_ends_when_the_measured_run_did(job: str) -> None:
     for graph in graphs_of(job):
         device = without_host(graph)
+        assert device.is_activity.all()
+        assert len(device) == graph.is_activity.sum() + device.name.equal(HOST_TIME_AFTER).sum()
+        assert (len(device.ctrl_deps.values), device.tensors) == (0, None)
+        assert "tid" not in device.attributes
         replayed = replay(device)
         assert replayed.error_pct is not None
         assert abs(replayed.error_pct) < 0.5

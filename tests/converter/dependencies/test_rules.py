@@ -59,6 +59,8 @@ def test_a_slice_was_called_by_the_last_earlier_slice_of_the_op_around_its_op() 
 def test_nothing_called_what_has_no_op_around_it_or_none_that_had_begun() -> None:
     ops = [Op(0, 100, name="outer"), Op(0, 20, 0, "at once"), Op(200, 300, name="alone")]
     assert called_from(linked_of([], ops=ops)) == set()
+    waits = linked_of([Act(30, 80)], [Call(20, 90, name="cudaStreamSynchronize")], host_waits=[(0, 0)])
+    assert called_from(waits) == set()
 
 
 def test_a_wait_was_called_by_the_op_around_its_call() -> None:
@@ -75,11 +77,6 @@ def test_an_op_of_another_thread_called_nothing_here() -> None:
     linked = linked_of([], ops=[Op(0, 100, name="outer"), Op(10, 20, 0, "elsewhere"), Op(30, 40, 0, "here")])
     linked.ops.thread[1] = 2
     assert called_from(linked) == {("here 30", "outer 0")}
-
-
-def test_a_run_of_waits_alone_has_no_callers() -> None:
-    linked = linked_of([Act(30, 80)], [Call(20, 90, name="cudaStreamSynchronize")], host_waits=[(0, 0)])
-    assert called_from(linked) == set()
 
 
 Node = tuple[str, int, int, tuple[int, int, int]]

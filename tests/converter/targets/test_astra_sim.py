@@ -31,24 +31,16 @@ def test_metadata_goes_and_who_followed_it_follows_what_came_before() -> None:
     assert told[Change.REMOVED] == 2
 
 
-def test_a_dependency_given_twice_is_there_once() -> None:
+def test_a_dependency_given_twice_is_there_once_and_how_a_wait_is_known_is_not_said() -> None:
     g = GraphBuilder(rank=0)
     first = g.host("first", 0, 5_000)
-    g.activity("kernel", 5_000, 5_000, after=[(first, LAUNCH), (first, STREAM_ORDER)])
+    kernel = g.activity("kernel", 5_000, 5_000, after=[(first, LAUNCH), (first, STREAM_ORDER)])
+    g.activity("kernel", 10_000, 5_000, stream=9, after=[(kernel, EVENT_WAIT | DependencyKind.CALL_ORDER)])
     played = targets(g.build())
-    assert played.data_deps[1].tolist() == [1]
+    assert [played.data_deps[row].tolist() for row in range(3)] == [[], [1], [2]]
     kinds = played.attributes["data_dep_kinds"]
     assert isinstance(kinds, Ragged)
-    assert kinds[1].tolist() == [LAUNCH | STREAM_ORDER]
-
-
-def test_how_a_wait_is_known_is_not_said_to_the_simulator() -> None:
-    g = GraphBuilder(rank=0)
-    first = g.activity("kernel", 0, 5_000)
-    g.activity("kernel", 5_000, 5_000, stream=9, after=[(first, EVENT_WAIT | DependencyKind.CALL_ORDER)])
-    kinds = targets(g.build()).attributes["data_dep_kinds"]
-    assert isinstance(kinds, Ragged)
-    assert kinds.values.tolist() == [EVENT_WAIT]
+    assert kinds.values.tolist() == [LAUNCH | STREAM_ORDER, EVENT_WAIT]
 
 
 @pytest.mark.parametrize(
@@ -183,10 +175,7 @@ def test_a_delay_before_communication_ends_where_its_gap_begins(gap: int | None)
     if gap is None:
         del graph.attributes["gap_ns"]
     changed, told = passed(with_delay_nodes, graph)
-    assert (told[Change.DELAY_NODES], list(changed.name)) == (
-        1,
-        ["gemm", "host delay", "ncclAllReduce"],
-    )
+    assert (told[Change.DELAY_NODES], list(changed.name)) == (1, ["gemm", "host delay", "ncclAllReduce"])
     assert changed.start_ns.tolist() == [0, 20_500 - (gap or 0), 20_500]
     assert changed.start_time_micros.tolist() == [0, (20_500 - (gap or 0)) // 1000, 20]
     assert changed.integers("host_delay_ns").tolist() == [ABSENT, 1, ABSENT]

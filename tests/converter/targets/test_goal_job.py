@@ -58,6 +58,17 @@ def members(count: int, **more: Any) -> list[ExecutionGraph]:
     return [member(rank, 10, 9, ranks=range(count), **more) for rank in range(count)]
 
 
+def in_turn(
+    rank: int, ranks: Sequence[int], kind: CollectiveType, *met: tuple[int, int], **more: Any
+) -> ExecutionGraph:
+    """A rank that takes part in collectives right after each other, each of as many bytes and as long as given."""
+    g, begin = GraphBuilder(rank=rank), 0
+    for size, lasts in met:
+        g.collective(begin, lasts, ranks=list(ranks), comm_type=kind, comm_size=size, **more)
+        begin += lasts
+    return g.build()
+
+
 def peer(rank: int, kind: NodeType, begin: int = 10, size: int = 100, **more: Any) -> ExecutionGraph:
     """A rank that sends to the other one of two, or receives from it."""
     g = GraphBuilder(rank=rank)
@@ -327,16 +338,8 @@ def test_latency_and_time_of_a_byte_are_those_of_the_messages(
     kind: CollectiveType, latencies: int, part: float
 ) -> None:
     """Four members, which send each message in one piece; a message of 500 ns, and 0.25 ns a byte."""
-
-    def rank(number: int) -> ExecutionGraph:
-        g, begin = GraphBuilder(rank=number), 0
-        for size in (4_000, 400_000):
-            lasts = round(latencies * 500 + part * size * 0.25)
-            g.collective(begin, lasts, ranks=[0, 1, 2, 3], comm_type=kind, comm_size=size, comm_src=0)
-            begin += lasts
-        return g.build()
-
-    graphs = [rank(number) for number in range(4)]
+    met = [(size, round(latencies * 500 + part * size * 0.25)) for size in (4_000, 400_000)]
+    graphs = [in_turn(rank, range(4), kind, *met, comm_src=0) for rank in range(4)]
     network = goal(graphs, GoalOptions(chunk_bytes=1_000_000))[1].network
     assert network is not None
     assert (network.latency_ns, network.ns_per_byte, network.transfers, network.fit_error_pct) == (500, 0.25, 2, None)
@@ -345,15 +348,8 @@ def test_latency_and_time_of_a_byte_are_those_of_the_messages(
 
 def test_a_collective_keeps_what_it_took_beyond_the_fitted_network() -> None:
     """Three all-gathers in a row, of which the fit describes two."""
-
-    def rank(number: int) -> ExecutionGraph:
-        g, begin = GraphBuilder(rank=number), 0
-        for lasts in (1_000, 1_000, 4_000):
-            g.collective(begin, lasts, ranks=[0, 1], comm_type=CollectiveType.ALL_GATHER, comm_size=1_000)
-            begin += lasts
-        return g.build()
-
-    graphs = [rank(0), rank(1)]
+    met = [(1_000, lasts) for lasts in (1_000, 1_000, 4_000)]
+    graphs = [in_turn(rank, range(2), CollectiveType.ALL_GATHER, *met) for rank in range(2)]
     ranks, report = goal(graphs)
     assert report.network is not None
     given = round(report.network.ns_per_byte * 1_000) * 3

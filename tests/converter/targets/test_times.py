@@ -399,8 +399,7 @@ def test_delays_keep_their_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "peaks"),
-    [("V100:fp32", (15.7, 900)), ("NVIDIA A100-SXM4-80GB:tf32", (156, 2039)), ("1.5:20", (1.5, 20))],
+    ("text", "peaks"), [("V100:fp32", (15.7, 900)), ("NVIDIA A100-SXM4-80GB:tf32", (156, 2039)), ("1.5:20", (1.5, 20))]
 )
 def test_peaks_by_device_and_format_or_as_numbers(text: str, peaks: Any) -> None:
     assert roofline_of(text) == peaks

@@ -40,10 +40,13 @@ def launchers(linked: LinkedTrace, shortest: int = 0) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("shortest", "folded"), [(200, False), (201, True)])
-def test_a_threads_last_slice_is_folded_into_the_one_before(shortest: int, folded: bool) -> None:
+def test_a_threads_last_slice_is_folded_into_the_one_before_on_the_same_thread(shortest: int, folded: bool) -> None:
     linked = linked_of([], ops=[Op(0, 1_000, name="a"), Op(1_000, 1_200, name="b")])
-    assert nodes(linked, shortest) == ([("a", 0, 1_200)] if folded else [("a", 0, 1_000), ("b", 1_000, 1_200)])
+    apart = [("a", 0, 1_000), ("b", 1_000, 1_200)]
+    assert nodes(linked, shortest) == ([("a", 0, 1_200)] if folded else apart)
     assert slice_host(linked, shortest).folded == folded
+    linked.ops.thread[1] = 2
+    assert nodes(linked, shortest) == apart
 
 
 def test_others_are_folded_into_the_next_one_that_is_long_enough() -> None:
@@ -72,12 +75,6 @@ def test_nothing_is_folded_over_time_in_which_the_thread_waited() -> None:
         ("cudaStreamSynchronize", 5_000, 5_000),
         ("a", 5_000, 5_100),
     ]
-
-
-def test_threads_are_folded_each_on_its_own() -> None:
-    linked = linked_of([], ops=[Op(0, 1_000, name="a"), Op(1_000, 1_200, name="b")])
-    linked.ops.thread[1] = 2
-    assert nodes(linked, 500) == [("a", 0, 1_000), ("b", 1_000, 1_200)]
 
 
 # Communication of the host
@@ -138,14 +135,14 @@ def test_a_launch_at_the_end_of_another_ops_slice_has_one_of_no_length() -> None
 # Waiting and idle time
 
 
-def test_idle_time_is_between_work_only() -> None:
+def test_idle_time_is_between_work_only_and_a_call_is_work_too() -> None:
+    """A call outside ops is named as the call; a thread that begins with a wait is there from its call on."""
     linked = linked_of([], ops=[Op(1_000, 2_000, name="a"), Op(5_000, 6_000, name="b")])
     assert nodes(linked) == [("a", 1_000, 2_000), (IDLE, 2_000, 5_000), ("b", 5_000, 6_000)]
-
-
-def test_a_call_outside_ops_is_work_named_as_the_call() -> None:
     linked = linked_of([], [Call(2_000, 3_000, name="cudaMalloc")], [Op(0, 2_000, name="a")])
     assert nodes(linked) == [("a", 0, 2_000), ("cudaMalloc", 2_000, 3_000)]
+    linked = linked_of([Act(3_000, 8_000)], [Call(2_000, 9_000, name="cudaStreamSynchronize")], host_waits=[(0, 0)])
+    assert nodes(linked) == [(IDLE, 2_000, 2_000), ("cudaStreamSynchronize", 8_000, 9_000)]
 
 
 def test_a_blocking_call_has_work_again_once_what_it_awaited_has_ended() -> None:
@@ -162,11 +159,6 @@ def test_a_blocking_call_has_work_again_once_what_it_awaited_has_ended() -> None
         ("a", 9_000, 9_500),
     ]
     assert slice_host(linked, 0).sync_node.tolist() == [-1, 2]
-
-
-def test_a_thread_that_begins_with_a_wait_is_there_from_its_call_on() -> None:
-    linked = linked_of([Act(3_000, 8_000)], [Call(2_000, 9_000, name="cudaStreamSynchronize")], host_waits=[(0, 0)])
-    assert nodes(linked) == [(IDLE, 2_000, 2_000), ("cudaStreamSynchronize", 8_000, 9_000)]
 
 
 # Hand-offs
@@ -197,12 +189,9 @@ def test_before_its_first_node_no_thread_hands_over_and_after_its_last_none_resu
     assert (timeline.handoff_source_node.tolist(), timeline.handoff_target_node.tolist()) == ([-1], [-1])
 
 
-def test_no_slice_is_folded_over_a_handoff() -> None:
+def test_no_slice_is_folded_over_a_handoff_that_a_slice_takes_part_in() -> None:
     linked = handed_over((1, 900, 2, 100), until=1_000)
     assert nodes(linked, 500) == [("a", 0, 900), ("a", 900, 1_000), ("b", 0, 100), ("b", 100, 1_000)]
-
-
-def test_a_handoff_that_no_slice_takes_part_in_keeps_none() -> None:
     linked = handed_over((1, 0, 2, 1_000), until=1_000, inner=[Op(0, 100, 1, "first"), Op(900, 1_000, 1, "last")])
     assert nodes(linked, 500) == [("a", 0, 1_000), ("b", 0, 1_000)]
 
@@ -287,22 +276,18 @@ def test_a_copy_held_up_for_less_than_the_usual_gap_was_launched_early_and_one_w
     assert last_copy_launched_after(copies(6, 20, stalled=3, ready=5)) == pytest.approx(CALL_US + 3, abs=0.01)
 
 
-def test_a_kernel_is_launched_when_its_call_returns_at_the_latest() -> None:
+def test_a_kernel_is_launched_when_its_call_returns_at_the_latest_and_calls_that_launch_nothing_have_no_moment() -> (
+    None
+):
     t = TraceBuilder()
     with t.op("aten::mm"):
         t.launch("early", 7, 30, call_duration=20, latency=10)
         t.launch("queued", 7, 30)
+        t.call("cudaGetDevice")
     linked = link_run(t)
     after = (submit_times(linked) - linked.calls.start) / 1000
-    assert after.tolist() == [10 - 2, CALL_US]  # 2 µs, as on most machines
-
-
-def test_calls_that_launch_nothing_have_no_moment() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.call("cudaGetDevice")
-        t.launch("kernel")
-    assert submit_times(link_run(t)).tolist()[0] == ABSENT
+    assert after.tolist()[:2] == [10 - 2, CALL_US]  # 2 µs, as on most machines
+    assert submit_times(linked)[2] == ABSENT
 
 
 STEPS, KERNEL_US, SHORT_US = 10, 50, 1

@@ -67,16 +67,6 @@ def test_a_kernel_does_the_work_of_the_op_that_launched_it(outer: str, inner: st
     assert work(nodes, "gemm 0") == work(nodes, "gemm 1") == (OPERATIONS, BYTES)
 
 
-def test_a_copy_without_a_size_has_no_known_bytes() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::empty", 5)
-    t.memcpy("HtoD", bytes=0)
-    t.launch("Memcpy DtoD (Device -> Device)", category="gpu_memcpy")
-    nodes = convert_run(t)
-    assert work(nodes, "Memcpy HtoD (Pageable -> Device)") == (0, 0)
-    assert work(nodes, "Memcpy DtoD (Device -> Device)") == (None, None)
-
-
 def test_the_first_op_of_a_trace_has_work_as_any() -> None:
     linked = link_without_host(one_product())
     assert linked.activities.op_row.tolist() == [0]
@@ -167,15 +157,17 @@ def test_an_op_of_another_family_inside_has_its_own_work(is_split: bool) -> None
     assert work(nodes, "neg") == (1500, 12000)
 
 
-def test_copies_and_sets_move_what_was_recorded() -> None:
+def test_copies_and_sets_move_what_was_recorded_and_a_copy_without_a_size_has_no_known_bytes() -> None:
     t = TraceBuilder()
     with t.op("aten::copy_"):
         t.memcpy("HtoD", bytes=1000)
         t.memcpy("DtoD", bytes=1000)
     t.memset(bytes=500)
+    t.memcpy("HtoD", bytes=0)
+    t.launch("Memcpy DtoD (Device -> Device)", category="gpu_memcpy")
     nodes = convert_run(t)
-    assert work(nodes, "Memcpy HtoD (Pageable -> Device)") == (0, 1000)
-    assert work(nodes, "Memcpy DtoD (Device -> Device)") == (0, 2000)
+    assert [work(nodes, f"Memcpy HtoD (Pageable -> Device)#{number}") for number in (0, 1)] == [(0, 1000), (0, 0)]
+    assert [work(nodes, f"Memcpy DtoD (Device -> Device)#{number}") for number in (0, 1)] == [(0, 2000), (None, None)]
     assert work(nodes, "Memset (Device)") == (0, 500)
 
 

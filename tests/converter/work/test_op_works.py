@@ -101,39 +101,20 @@ ADDED_TO_COPY = Work(40, LONG * 5 + FLOAT * (40 + 8000 + 8000), FLOAT)
         ("aten::mm", tensors((3, 4), (4, 5), item=HALF), [Tensor.of((3, 5), HALF, 9)], Work(120, HALF * 47, HALF)),
         # the same tensor twice
         ("aten::mul", [A, A], [MADE], Work(12, FLOAT * 24, FLOAT)),
-        (
-            "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-            [A, B, 1],
-            [A],
-            Work(12, FLOAT * 36, FLOAT),
-        ),
+        ("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+         [A, B, 1], [A], Work(12, FLOAT * 36, FLOAT)),
         # what takes the result is not read
-        (
-            "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-            [A, B, OUT],
-            [MADE],
-            Work(12, FLOAT * 36, FLOAT),
-        ),
+        ("aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+         [A, B, OUT], [MADE], Work(12, FLOAT * 36, FLOAT)),
         # copies and sets do not read what they overwrite
-        (
-            "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
-            [A, B, False],
-            [A],
-            Work(0, FLOAT * 24, FLOAT),
-        ),
-        ("aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", [A, 0], [A], Work(0, FLOAT * 12, FLOAT)),
-        (
-            "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()",
-            [LIST, OTHERS, -0.01],
-            [],
-            Work(30, FLOAT * 90, FLOAT),
-        ),
-        (
-            "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()",
-            [LIST, OTHERS, False],
-            [],
-            Work(0, FLOAT * 60, FLOAT),
-        ),
+        ("aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
+         [A, B, False], [A], Work(0, FLOAT * 24, FLOAT)),
+        ("aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
+         [A, 0], [A], Work(0, FLOAT * 12, FLOAT)),
+        ("aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()",
+         [LIST, OTHERS, -0.01], [], Work(30, FLOAT * 90, FLOAT)),
+        ("aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()",
+         [LIST, OTHERS, False], [], Work(0, FLOAT * 60, FLOAT)),
         # of a table only the picked rows are read
         ("aten::embedding", [TABLE, INDEX, -1, False, False], [ROWS], PICKED),
         ("aten::index_select", [TABLE, 0, INDEX], [ROWS], PICKED),
@@ -145,12 +126,8 @@ ADDED_TO_COPY = Work(40, LONG * 5 + FLOAT * (40 + 8000 + 8000), FLOAT)
         ("aten::index_put_", [TABLE, [INDEX], ROWS, True], [TABLE], ADDED),
         ("aten::_index_put_impl_", [TABLE, [INDEX], ROWS, True], [TABLE], ADDED),
         ("aten::scatter_add_", [TABLE, 0, INDEX, ROWS], [TABLE], ADDED),
-        (
-            "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
-            [TABLE, 0, INDEX, ROWS, 1],
-            [TABLE],
-            ADDED,
-        ),
+        ("aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
+         [TABLE, 0, INDEX, ROWS, 1], [TABLE], ADDED),
         # what is added to a copy writes all of it
         ("aten::index_add", [TABLE, 0, INDEX, ROWS], [COPIED], ADDED_TO_COPY),
         ("aten::scatter_add", [TABLE, 0, INDEX, ROWS], [COPIED], ADDED_TO_COPY),
@@ -160,7 +137,7 @@ ADDED_TO_COPY = Work(40, LONG * 5 + FLOAT * (40 + 8000 + 8000), FLOAT)
         ("fbgemm::asynchronous_complete_cumsum", [LENGTHS], [OFFSETS], Work(12, LONG * 25, LONG)),
     ],
     ids=lambda value: value.partition("(")[0] if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_each_tensor_that_is_read_or_written_counts_once(
     op: str, inputs: list[Any], results: list[Tensor], found: Work
 ) -> None:
@@ -275,10 +252,7 @@ def test_the_type_of_an_element_tells_its_bytes(kind: str, size: int) -> None:
         ("aten::mm", '{"values":["",""],"shapes":[[3,-4],[-4,6]],"types":["float","float"]}'),
         ("aten::mm", f'{{"values":["",""],"shapes":[[{1 << 60},4],[4,{1 << 60}]],"types":["float","float"]}}'),
         ("aten::cat", '{"values":["","0"],"shapes":[[[3],[4]],[]],"types":["TensorList","Scalar"]}'),
-        (
-            "aten::index_select",
-            '{"values":["","2",""],"shapes":[[6,8],[],[3]],"types":["float","Scalar","long int"]}',
-        ),
+        ("aten::index_select", '{"values":["","2",""],"shapes":[[6,8],[],[3]],"types":["float","Scalar","long int"]}'),
         ("aten::mm", '{"values":{},"shapes":[[3,4],[4,6]],"types":["float","float"]}'),
         *(
             ("aten::_foreach_neg", f'{{"values":[""],"shapes":{shapes},"types":["TensorList"]}}')
