@@ -362,11 +362,9 @@ AS_RECORDED = ["name", "category", "device", "stream", "start", "end", "correlat
 
 
 def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting: columns.Nesting) -> tuple[Ops, OpRows]:
-    """Returns all ops, and for each op of the device trace its row among them.
-
-    The host trace's nodes come first, in their order; those that only the device trace holds follow. The parent of an
-    op is the op that encloses it in the device trace, else the host trace's parent.
-    """
+    """Returns all ops, and for each op of the device trace its row among them."""
+    # the host trace's nodes come first, in their order; those that only the device trace holds follow. The parent of an
+    # op is the op that encloses it in the device trace, else the host trace's parent
     device_op, device_only, added = _joined_rows(len(host), len(device.start), match)
     ids = np.concatenate((host.id, int(host.id.max(initial=0)) + 1 + np.arange(added)))
     parent_id, enclosing = np.concatenate((host.parent, np.full(added, -1))), RowMap(device_op)[nesting.parent]

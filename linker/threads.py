@@ -184,10 +184,8 @@ class Wait(NamedTuple):
 def thread_handoffs(
     ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait], transfer_threads: Int64
 ) -> ThreadHandoffs:
-    """Returns the hand-offs of one process: those around its transfers, and those of its other threads.
-
-    O(n log n) in ops and calls, whatever the number of threads.
-    """
+    """Returns the hand-offs of one process: those around its transfers, and those of its other threads."""
+    # O(n log n) in ops and calls, whatever the number of threads
     work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads)
     of_thread = columns.rows_by_number(np.flatnonzero(work), ops.thread)
     if len(of_thread) < 2:

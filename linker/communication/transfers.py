@@ -106,11 +106,9 @@ class Transfers:
 
 
 def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfers:
-    """Returns the transfers that the device trace holds. O(n log n).
-
-    `device_op` is the row in `ops` of each op of the device trace. A request makes its transfers before anything else:
-    that of a transfer has the last smaller record function id.
-    """
+    """Returns the transfers that the device trace holds. O(n log n)."""
+    # `device_op` is the row in `ops` of each op of the device trace. A request makes its transfers before anything
+    # else: that of a transfer has the last smaller record function id
     op = _timed(ops, TRANSFER)
     by_device_row = device.communication[Role.OP] if len(op) else {}
     recorded = {int(device_op[row]): args for row, args in by_device_row.items()}

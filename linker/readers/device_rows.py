@@ -12,20 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...schema.columns import (
-    ActivityRows,
-    Bool,
-    CallRows,
-    Categorical,
-    CommunicationRows,
-    Int64,
-    JsonRecords,
-    OpRows,
-    RowMap,
-    Summary,
-    SummaryRepr,
-    format_counts,
-)
+from ...schema import columns
+from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, JsonRecords, OpRows, RowMap, SummaryRepr
 from ...schema.counts import Counts
 from ...schema.linked import LinkedTrace, MergedRank, columns_at, kineto, select_rows
 
@@ -264,11 +252,11 @@ class DeviceTrace(SummaryRepr):
     read: int = 0
     ignored: int = 0
 
-    def summary(self) -> Summary:
+    def summary(self) -> columns.Summary:
         """Returns the path of the file and the numbers of its rows."""
         rows = {name: len(getattr(self, name).start) for name in ("ops", "calls", "activities")}
-        lines = {"rows": format_counts(rows), "notes": str(len(self.notes))}
-        return Summary(f"DeviceTrace: {self.path}", lines)
+        lines = {"rows": columns.format_counts(rows), "notes": str(len(self.notes))}
+        return columns.Summary(f"DeviceTrace: {self.path}", lines)
 
     @property
     def processes(self) -> list[int]:
@@ -309,7 +297,7 @@ def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     new_rows = (np.where(kept, np.cumsum(kept) - 1, -1) for kept in (*kept_rows, used))
     op, call, activity, communication = next(new_rows), next(new_rows), next(new_rows), next(new_rows)
     of_op, of_call, of_activity = RowMap(OpRows(op)), RowMap(CallRows(call)), RowMap(ActivityRows(activity))
-    of_communication = RowMap(CommunicationRows(communication))
+    of_communication = RowMap(columns.CommunicationRows(communication))
     device = select_rows(linked.device_waits, kept_rows.activities[linked.device_waits.target_row])
     host = select_rows(linked.host_waits, kept_rows.calls[linked.host_waits.call_row])
     return replace(

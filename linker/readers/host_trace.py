@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...schema import linked
 from ...schema.arguments import InputFile, path_of
 from ...schema.columns import (
     ABSENT,
@@ -27,18 +28,7 @@ from ...schema.counts import Counts
 from ...schema.errors import Damage, DataError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, kind_of_text
-from ...schema.linked import (
-    FOREVER,
-    LARGEST_ID,
-    NO_TENSORS,
-    host,
-    integer,
-    integer_list,
-    integers,
-    listed_attributes,
-    plain_arguments,
-    usable_arguments,
-)
+from ...schema.linked import NO_TENSORS, host, integers
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
 
@@ -175,9 +165,9 @@ class _Nodes:
         self._names.add([node.name or "" for node in nodes])
         inputs = [self._arguments(node.inputs, node.input_shapes, node.input_types) for node in nodes]
         outputs = [self._arguments(node.outputs, node.output_shapes, node.output_types) for node in nodes]
-        arguments = plain_arguments(inputs + outputs)
-        self._inputs.add(usable_arguments(arguments[: len(nodes)], self._oddities))
-        self._outputs.add(usable_arguments(arguments[len(nodes) :], self._oddities))
+        arguments = linked.plain_arguments(inputs + outputs)
+        self._inputs.add(linked.usable_arguments(arguments[: len(nodes)], self._oddities))
+        self._outputs.add(linked.usable_arguments(arguments[len(nodes) :], self._oddities))
 
     def _arguments(self, recorded: host.Raw, shapes: host.Raw, types: host.Raw) -> bytes:
         """Returns the arguments as one JSON object; in a flat node three lists are recorded."""
@@ -191,12 +181,12 @@ class _Nodes:
 
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
         """Returns the attributes that every node has, by name, and adds those that only some nodes have to `extra`."""
-        columns, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
+        columns, further = linked.listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
         for row in [row for row, node in enumerate(nodes) if not node.attrs]:
             for name, column in columns.items():
                 column[row] = getattr(nodes[row], name)
         lists = [attributes.get(name) for attributes in further.values() for name in SPLITS]
-        self._oddities[Reason.UNREADABLE_LISTS] += sum(integer_list(value) is None for value in lists)
+        self._oddities[Reason.UNREADABLE_LISTS] += sum(linked.integer_list(value) is None for value in lists)
         self._extra.add({len(self) + row: attributes for row, attributes in further.items()})
         return columns
 
@@ -207,9 +197,9 @@ class _Nodes:
         columns["parent"][in_circles] = -1
         # times in ms, 0 for none and for times beyond any clock
         start, finish = (
-            stamp if stamp is not None and abs(stamp) < FOREVER else 0 for stamp in (top.start_ts, top.finish_ts)
+            stamp if stamp is not None and abs(stamp) < linked.FOREVER else 0 for stamp in (top.start_ts, top.finish_ts)
         )
-        pid = integer(top.pid, -1)
+        pid = linked.integer(top.pid, -1)
         return HostTrace(
             path=path,
             schema=top.schema,
@@ -234,7 +224,7 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
     # ids out of range, and all but the first of equal ids, are replaced by new ones beyond the largest. Children
     # follow a parent whose id was out of range; children of equal ids stay with the first
     order = np.argsort(ids, kind="stable")
-    out_of_range = (ids < 0) | (ids > LARGEST_ID)
+    out_of_range = (ids < 0) | (ids > linked.LARGEST_ID)
     needs_new = out_of_range.copy()
     needs_new[order[~is_group_start(ids[order])]] = True
     if not needs_new.any():

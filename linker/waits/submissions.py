@@ -81,11 +81,9 @@ class StreamQueues:
         return bisect_left(self.submitted[key], time)
 
     def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
-        """Returns the activities that a submission at `time` has to follow, only the last one of each stream.
-
-        These are the last activity of its own stream, and those that pending waits of the stream are for. A stream on
-        which nothing ran gets an empty queue.
-        """
+        """Returns the activities that a submission at `time` has to follow, only the last one of each stream."""
+        # these are the last activity of its own stream, and those that pending waits of the stream are for. A stream on
+        # which nothing ran gets an empty queue
         self.find(*key)
         position, waits, sources = self.position(key, time), self._waits[key], dict[StreamKey, int]()
         count = bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1])
@@ -108,10 +106,8 @@ class StreamQueues:
         return sources[stream]
 
     def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
-        """Submits a wait to a stream and returns the activity that it blocks, -1 if none followed.
-
-        Waits have to be added in the order of time.
-        """
+        """Submits a wait to a stream and returns the activity that it blocks, -1 if none followed."""
+        # waits have to be added in the order of time
         self.find(*key)
         position = self.position(key, time)
         of_position, pending = self._pending_now.get(key, (-1, {}))

@@ -91,11 +91,9 @@ def blocking_copies(
 
 
 def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
-    """Returns launches that waited as the queue was full, each for the last activity whose end left time to launch.
-
-    How long launches take is measured on those of the same name with few others in flight; where there are none, on
-    all of that name. O(n log n).
-    """
+    """Returns launches that waited as the queue was full, each for the last activity whose end left time to launch."""
+    # how long launches take is measured on those of the same name with few others in flight; where there are none, on
+    # all of that name. O(n log n)
     # when the first activity of each call started, and when the last one ended
     first_start, last_end = np.full(len(calls), FOREVER, np.int64), np.full(len(calls), NEVER, np.int64)
     called = activities.call_row >= 0
