@@ -261,7 +261,7 @@ def linked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     linked_rank, linked = build_rank.linked_rank, dict[Path, LinkedTrace]()
 
     def linked_again(task: RankTask) -> LinkedTrace:
-        key = task.folder / task.pair.device
+        key = task.job.folder / task.pair.device
         return linked[key] if key in linked else linked.setdefault(key, linked_rank(task))
 
     for module in (build_rank, building):

@@ -18,8 +18,8 @@ from ...converter.convert import build_generic_graph
 from ...converter.ranks import compute_instead, order_collectives, restrict_to_ranks, with_values
 from ...converter.targets import lower_for_target, separate_messages
 from ...linker.link import link, read_traces
-from ...linker.windows import EVERYTHING, Window
-from ...schema.arguments import ASTRA_SIM, GENERIC, Target
+from ...linker.windows import Window
+from ...schema.arguments import ASTRA_SIM, GENERIC
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import Change, ExecutionGraph, TargetChanges
@@ -40,21 +40,41 @@ FITTED_TO_TRACED = (Change.EXCESS, Change.SHRUNK, Change.HIDDEN)
 """The changes that keep time which the fitted network does not give: they hold for the ranks that were traced."""
 
 
-class RankTask(NamedTuple):
-    """A pair of traces below `folder` to build a rank from, and where its graph goes.
+class Job(NamedTuple):
+    """What the tasks of all ranks have in common: the folders of the traces and of the graphs, and what to build.
 
-    The graph waits at `waiting` until all `ranks` are built. `earlier` is what the last build with the same options
-    said of this rank.
+    New graphs wait in `scratch` until all `ranks` are built.
     """
 
     folder: Path
-    pair: Pair
-    graph: Path
-    waiting: Path
+    output: Path
+    scratch: Path
     options: BuildOptions
+    window: Window
     ranks: tuple[int, ...]
+
+
+class RankTask(NamedTuple):
+    """A pair of traces to build a rank from; with a `plan` the second step of what the first one built.
+
+    `earlier` is what the last build with the same options, or the first step, said of this rank.
+    """
+
+    job: Job
+    pair: Pair
     earlier: RankSummary | None = None
-    window: Window = EVERYTHING
+    plan: RankPlan | None = None
+
+    @property
+    def graph(self) -> Path:
+        """The rank's graph; for simulators, which want ranks without holes, ranks are numbered anew."""
+        job, rank = self.job, self.pair.rank
+        return job.output / f"graph.{job.ranks.index(rank) if job.options.target == ASTRA_SIM else rank}.et"
+
+    @property
+    def waiting(self) -> Path:
+        """Where the new graph waits."""
+        return self.job.scratch / self.graph.name
 
 
 Inputs = tuple[FileContent, FileContent | None]
@@ -71,14 +91,18 @@ class RankResult(NamedTuple):
 
 @no_garbage_collection()
 def build_rank(task: RankTask) -> RankResult:
-    """Builds a rank's graph, unless the earlier one is still up to date. Reports every failure, raises none."""
+    """Builds a rank's graph, unless the earlier one is still up to date, or makes the graph that was built keep the
+    plan of all ranks. Reports every failure, raises none.
+    """
     try:
+        if task.plan and task.earlier:
+            return _finish(task, task.earlier, task.plan)
         with _hashed_beside(task) as inputs:
             if task.earlier and is_up_to_date(task, inputs()):
                 return RankResult(msgspec.structs.replace(task.earlier, notes=task.pair.notes), unchanged=True)
             return _build(task, inputs)
     except Exception as error:
-        return RankResult(failure_summary(task, error))
+        return failed(task, error)
 
 
 @contextmanager
@@ -89,12 +113,12 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
     left.
     """
     names = [name for name in (task.pair.device, task.pair.host) if name]
-    before, is_left = {name: state_of(task.folder / name) for name in names}, Event()
+    before, is_left = {name: state_of(task.job.folder / name) for name in names}, Event()
 
     def inputs() -> Inputs:
         contents = hashed.result()
         for name, state in before.items():
-            if state_of(task.folder / name) != state:
+            if state_of(task.job.folder / name) != state:
                 raise DataError(f"{name}: was changed while the graph was built from it; run again when that is done")
         return contents
 
@@ -117,33 +141,33 @@ def is_up_to_date(task: RankTask, contents: Inputs | None = None) -> bool:
 
 def _inputs(task: RankTask, is_given_up: Callable[[], bool] = lambda: False) -> Inputs:
     pair = task.pair
-    device = content_of(task.folder / pair.device, pair.device, is_given_up)
-    return device, content_of(task.folder / pair.host, pair.host, is_given_up) if pair.host else None
+    device = content_of(task.job.folder / pair.device, pair.device, is_given_up)
+    return device, content_of(task.job.folder / pair.host, pair.host, is_given_up) if pair.host else None
 
 
 def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
-    pair, linked = task.pair, linked_rank(task)
+    pair, options, linked = task.pair, task.job.options, linked_rank(task)
     device, host = inputs()
     stage_done()
-    graph = build_generic_graph(linked, task.options)
+    graph = build_generic_graph(linked, options)
     stage_done()
     report = graph.report
-    if task.options.target == ASTRA_SIM:
-        graph = separate_messages(restrict_to_ranks(graph, task.ranks, whole_groups=task.options.whole_groups))
-    to_share = look_up(graph, task.options.target)
-    if task.options.target == GENERIC:
+    if options.target == ASTRA_SIM:
+        graph = separate_messages(restrict_to_ranks(graph, task.job.ranks, whole_groups=options.whole_groups))
+    to_share = look_up(graph, options.target)
+    if options.target == GENERIC:
         # mostly the other ranks have no other groups, and the numbers stand
         graph = lower_for_target(graph, GENERIC, number_groups(to_share.groups))
         graph.write(str(task.waiting))
     else:
-        with open_output(str(pickle_path(task))) as waiting:
+        with open_output(str(_pickle_path(task))) as waiting:
             pickle.dump(graph, waiting)
     summary = RankSummary(
         rank=pair.rank,
         status=BUILT,
         device=device,
         host=host,
-        graph=content_of(task.waiting, task.graph.name) if task.options.target == GENERIC else None,
+        graph=content_of(task.waiting, task.graph.name) if options.target == GENERIC else None,
         edges=len(graph.data_deps.values),
         notes=pair.notes,
         link=msgspec.structs.replace(linked.report, notes=[_shorten_paths(task, note) for note in linked.report.notes]),
@@ -154,22 +178,51 @@ def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     return RankResult(summary, communication=to_share)
 
 
-def pickle_path(task: RankTask) -> Path:
+def _pickle_path(task: RankTask) -> Path:
     """Returns the file of a graph that is not what simulators read before the second step."""
     return task.waiting.with_suffix(".pickle")
 
 
 def linked_rank(task: RankTask) -> LinkedTrace:
     """Returns the rank's pair, linked."""
-    pair = task.pair
-    host_path = str(task.folder / pair.host) if pair.host else None
-    device_path = str(task.folder / pair.device)
-    host_trace, device_trace = read_traces(host_path, device_path, modules=task.options.modules)
+    pair, job = task.pair, task.job
+    host_path = str(job.folder / pair.host) if pair.host else None
+    host_trace, device_trace = read_traces(host_path, str(job.folder / pair.device), modules=job.options.modules)
     stage_done()
-    return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=task.window)
+    return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=job.window)
 
 
-def failure_summary(task: RankTask, error: Exception) -> RankSummary:
+def _finish(task: RankTask, built: RankSummary, plan: RankPlan) -> RankResult:
+    options = task.job.options
+    if options.target == ASTRA_SIM:
+        graph = compute_instead(pickle.loads(_pickle_path(task).read_bytes()), plan.unpartnered)
+        for attribute, values in plan.values:
+            graph = with_values(graph, attribute, values)
+        if options.replay:
+            graph = order_collectives(graph, plan.order)
+    else:
+        # one that was up to date stands in its place
+        graph = ExecutionGraph.read(str(task.waiting if task.waiting.exists() else task.graph))
+    offset = plan.start_offset_ns if options.start_offsets else 0
+    graph = lower_for_target(graph, options.target, plan.numbers, options.roofline, offset)
+    graph.write(str(task.waiting))
+    changes = graph.changes or TargetChanges()
+    if Change.EXCESS in changes.counts:
+        changes.counts[Change.COLLECTIVES] = plan.collectives_ns / 1000
+    changes.counts |= {change: count for change, count in plan.changes.items() if count}
+    if plan.unpartnered:
+        changes.notes.append(f"{len(plan.unpartnered)} {Change.WITHOUT_PARTNER}")
+    summary = msgspec.structs.replace(
+        built,
+        graph=content_of(task.waiting, task.graph.name),
+        edges=len(graph.data_deps.values),
+        target_notes=changes.notes,
+        target=changes.counts,
+    )
+    return RankResult(summary)
+
+
+def failed(task: RankTask, error: Exception) -> RankResult:
     """Returns what is said of a rank that could not be built: one line, files named by their paths below the folder."""
     pair = task.pair
     if isinstance(error, DataError):
@@ -178,64 +231,11 @@ def failure_summary(task: RankTask, error: Exception) -> RankSummary:
         reason = f"{pair.device}: out of memory; try fewer {Remedy.JOBS}, or a machine with more"
     else:
         reason = f"{pair.device}: {type(error).__name__}: {error}"
-    return RankSummary(
-        rank=pair.rank,
-        status=FAILED,
-        device=FileContent(pair.device),
-        host=FileContent(pair.host) if pair.host else None,
-        error=" ".join(reason.split()),
-        notes=pair.notes,
-    )
+    device, host = FileContent(pair.device), FileContent(pair.host) if pair.host else None
+    error_line = " ".join(reason.split())
+    return RankResult(RankSummary(pair.rank, FAILED, device, host, error=error_line, notes=pair.notes))
 
 
 def _shorten_paths(task: RankTask, text: str) -> str:
     """Returns the text with files named by their paths below the folder."""
-    return text.replace(f"{task.folder}{os.sep}", "")
-
-
-class FinishTask(NamedTuple):
-    """What the second step needs of a rank: what was built, what it communicated, and the plan of all ranks."""
-
-    task: RankTask
-    summary: RankSummary
-    plan: RankPlan
-
-
-def finish_rank(task: FinishTask) -> RankResult:
-    """Writes a rank's graph so that it keeps the plan. Reports every failure, raises none."""
-    build, plan = task.task, task.plan
-    try:
-        if build.options.target == ASTRA_SIM:
-            graph = compute_instead(pickle.loads(pickle_path(build).read_bytes()), plan.unpartnered)
-            for attribute, values in plan.values:
-                graph = with_values(graph, attribute, values)
-            if build.options.replay:
-                graph = order_collectives(graph, plan.order)
-        else:
-            # one that was up to date stands in its place
-            graph = ExecutionGraph.read(str(build.waiting if build.waiting.exists() else build.graph))
-        offset = plan.start_offset_ns if build.options.start_offsets else 0
-        graph = lower_for_target(graph, build.options.target, plan.numbers, build.options.roofline, offset)
-        graph.write(str(build.waiting))
-        changes = graph.changes or TargetChanges()
-        if Change.EXCESS in changes.counts:
-            changes.counts[Change.COLLECTIVES] = plan.collectives_ns / 1000
-        changes.counts |= {change: count for change, count in plan.changes.items() if count}
-        if plan.unpartnered:
-            changes.notes.append(f"{len(plan.unpartnered)} {Change.WITHOUT_PARTNER}")
-        return RankResult(
-            msgspec.structs.replace(
-                task.summary,
-                graph=content_of(build.waiting, build.graph.name),
-                edges=len(graph.data_deps.values),
-                target_notes=changes.notes,
-                target=changes.counts,
-            )
-        )
-    except Exception as error:
-        return RankResult(failure_summary(build, error))
-
-
-def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:
-    """Returns the path of a rank's graph; for simulators, which want ranks without holes, ranks are numbered anew."""
-    return folder / f"graph.{ranks.index(rank) if target == ASTRA_SIM else rank}.et"
+    return text.replace(f"{task.job.folder}{os.sep}", "")

@@ -189,13 +189,6 @@ def is_unchanged(path: Path, content: FileContent | None) -> bool:
         return False
 
 
-def write_report(report: BuildReport, path: Path) -> None:
-    """Writes the report with its digest as JSON, whole or not at all."""
-    report.digest = _digest(report)
-    with open_output(str(path)) as out:
-        out.write(msgspec.json.format(to_json(report), indent=1) + b"\n")
-
-
 def _digest(report: BuildReport) -> str:
     # as it is when read, where a number that happens to be whole is a float
     read = from_json(to_json(report), BuildReport)
@@ -297,25 +290,23 @@ def comparable(
     return None if changed else report, changed
 
 
-def put_all_in_place(made: Path, folder: Path, report: BuildReport) -> None:
-    """Moves what the report lists from `made` to `folder`, the report itself last."""
-    (folder / REPORT).unlink(missing_ok=True)
-    for name in (*graph_names(report), GROUPS, GOAL_FILE, REPORT):
-        if (made / name).exists():
-            put_in_place(made / name, folder / name)
-
-
 def graph_names(report: BuildReport) -> list[str]:
     """Returns the names of the graphs that a report lists."""
     return [rank.graph.file for rank in report.ranks if rank.graph]
 
 
-def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport, graphs: dict[int, Path]) -> list[str]:
-    """Removes what this build did not write; `graphs` are the paths by rank. Returns a sentence per removed graph.
+def put_all_in_place(
+    made: Path, folder: Path, report: BuildReport, earlier: BuildReport | None, graphs: dict[int, Path]
+) -> list[str]:
+    """Writes the report with its digest, moves what it lists from `made` to `folder`, itself last, and before removes
+    what this build did not write; `graphs` are the paths by rank. Returns a sentence per removed graph.
 
     Reports are from anywhere: a graph that the earlier one lists is only removed when it is named like one and holds
     what the report says.
     """
+    report.digest = _digest(report)
+    with open_output(str(made / REPORT)) as out:
+        out.write(msgspec.json.format(to_json(report), indent=1) + b"\n")
     names = {path.name for path in graphs.values()}
     removed = _of_another_job(folder, earlier, report, names)
     for rank in earlier.ranks if earlier else ():
@@ -336,6 +327,10 @@ def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport,
         (folder / GROUPS).unlink()
     if report.options.target == GOAL and report.goal is None:
         (folder / GOAL_FILE).unlink(missing_ok=True)
+    (folder / REPORT).unlink(missing_ok=True)
+    for name in (*graph_names(report), GROUPS, GOAL_FILE, REPORT):
+        if (made / name).exists():
+            put_in_place(made / name, folder / name)
     return removed
 
 

@@ -7,7 +7,7 @@ nothing.
 
 import dataclasses
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -26,18 +26,7 @@ from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..pairs import Pairs, find_pairs
 from ..recognise import InputKind, kind_of
-from .build_rank import (
-    BUILD_STAGES,
-    FinishTask,
-    RankResult,
-    RankTask,
-    build_rank,
-    failure_summary,
-    finish_rank,
-    graph_path,
-    is_up_to_date,
-    linked_rank,
-)
+from .build_rank import BUILD_STAGES, Job, RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
 from .build_report import (
     BUILT,
     FAILED,
@@ -55,9 +44,7 @@ from .build_report import (
     put_all_in_place,
     read_report,
     remove_half_written,
-    remove_stale,
     this_tool,
-    write_report,
 )
 from .cross_rank import first_difference, verify
 from .job_plan import look_up, plan_job
@@ -103,18 +90,6 @@ class BuiltJob(NamedTuple):
     is_written: bool = True
 
 
-class _Build(NamedTuple):
-    """A build at work: folders of the traces, the output and temporary files, what to build, and how tasks run."""
-
-    source: Path
-    target: Path
-    scratch: Path
-    options: BuildOptions
-    window: Window
-    run: Runner
-    progress: Progress
-
-
 def build(
     inputs: Path | Sequence[Path],
     output_dir: Path,
@@ -144,12 +119,12 @@ def build(
         # what a worker of a cluster makes after its build was stopped is nobody's
         scratch = waiting / os.urandom(4).hex()
         scratch.mkdir()
-        work = _Build(source, target, scratch, options, window, run, progress)
-        tasks = _tasks(work, pairs, earlier)
-        graphs = {rank: task.graph for rank, task in tasks.items()}
-        _refuse_replacing_inputs(target, graphs.values(), source, pairs)
-        results = _first_step(work, tasks)
-        network, groups = _finish(work, tasks, results, earlier)
+        # the file of a job in GOAL is written from generic graphs
+        of_ranks = dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options
+        job = Job(source, target, scratch, of_ranks, window, tuple(sorted(pair.rank for pair in pairs.ranks)))
+        tasks = _tasks(job, pairs, earlier)
+        results = _first_step(tasks, run, progress)
+        network, groups = _second_step(tasks, results, earlier, run, progress)
         ranks = [results[rank].summary for rank in sorted(results)]
         of_inputs = pairs.failures, pairs.notes, pairs.skipped
         report = BuildReport(this_tool(), options, ranks, *of_inputs, window=window, network=network, groups=groups)
@@ -159,9 +134,8 @@ def build(
             return BuiltJob(report, set(), stale, is_written=False)
         if options.target == GOAL:
             write_goal_job(scratch, target, report)
-        write_report(report, scratch / REPORT)
-        stale = [*changed, *remove_stale(target, reported, report, graphs)]
-        put_all_in_place(scratch, target, report)
+        graphs = {rank: task.graph for rank, task in tasks.items()}
+        stale = [*changed, *put_all_in_place(scratch, target, report, reported, graphs)]
     return BuiltJob(report, {rank for rank, result in results.items() if result.unchanged}, stale)
 
 
@@ -183,52 +157,41 @@ def _find_traces(
     return source, pairs
 
 
-def _refuse_replacing_inputs(target: Path, graphs: Iterable[Path], source: Path, pairs: Pairs) -> None:
-    """Raises RequestError where an output is a trace: one that the build reads by a link, or that has its name."""
-    traces = {state_of(source / name)[:2]: name for pair in pairs.ranks for name in (pair.device, pair.host) if name}
-    for path in (*graphs, *(target / name for name in (GROUPS, GOAL_FILE, REPORT))):
+def _tasks(job: Job, pairs: Pairs, reported: BuildReport | None) -> dict[int, RankTask]:
+    """Returns the task of each rank. Raises RequestError where an output is a trace: one that the build reads by a
+    link, or that has its name.
+    """
+    earlier = {rank.rank: rank for rank in reported.ranks} if reported else {}
+    tasks = {pair.rank: RankTask(job, pair, earlier.get(pair.rank)) for pair in pairs.ranks}
+    traces = {
+        state_of(job.folder / name)[:2]: name for pair in pairs.ranks for name in (pair.device, pair.host) if name
+    }
+    for path in (
+        *(task.graph for task in tasks.values()),
+        *(job.output / name for name in (GROUPS, GOAL_FILE, REPORT)),
+    ):
         if read := traces.get(state_of(path)[:2]):
-            raise RequestError(f"{path} is {source / read}, which is read: give another folder for the output")
-    for path in (target / GROUPS, target / REPORT):
+            raise RequestError(f"{path} is {job.folder / read}, which is read: give another folder for the output")
+    for path in (job.output / GROUPS, job.output / REPORT):
         if kind_of(path) in MEASURED:
             raise RequestError(f"{path} is a trace, not of a build: rename it, or give another folder for the output")
-
-
-def _tasks(work: _Build, pairs: Pairs, reported: BuildReport | None) -> dict[int, RankTask]:
-    """Returns the task of each rank."""
-    options = work.options
-    earlier = {rank.rank: rank for rank in reported.ranks} if reported else {}
-    ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
-    graphs = {rank: graph_path(work.target, ranks, rank, options.target) for rank in ranks}
-    tasks = {
-        pair.rank: RankTask(
-            folder=work.source,
-            pair=pair,
-            graph=graphs[pair.rank],
-            waiting=work.scratch / graphs[pair.rank].name,
-            # the file of a job in GOAL is written from generic graphs
-            options=dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options,
-            ranks=ranks,
-            earlier=earlier.get(pair.rank),
-            window=work.window,
-        )
-        for pair in pairs.ranks
-    }
-    if options.target == ASTRA_SIM and not (earlier.keys() == tasks.keys() and all(map(is_up_to_date, tasks.values()))):
+    if job.options.target == ASTRA_SIM and not (
+        earlier.keys() == tasks.keys() and all(map(is_up_to_date, tasks.values()))
+    ):
         # a rank's graph depends on the communication of all others
         tasks = {rank: task._replace(earlier=None) for rank, task in tasks.items()}
     return tasks
 
 
-def _first_step(work: _Build, tasks: dict[int, RankTask]) -> dict[int, RankResult]:
+def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> dict[int, RankResult]:
     """Builds each rank by itself."""
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
-    stages = Stages(work.progress, "building ranks", BUILD_STAGES * len(tasks))
-    with closing(work.run(build_rank, list(tasks.values()), stages.on_progress)) as outcomes:
+    stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
+    with closing(run(build_rank, [*tasks.values()], stages.on_progress)) as outcomes:
         for built, (task, outcome) in enumerate(outcomes, 1):
             stages.reached(BUILD_STAGES * built)
-            result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task, outcome))
+            result = outcome if isinstance(outcome, RankResult) else failed(task, outcome)
             if result.communication:
                 # thousands of ranks know the same lists of ranks
                 groups = [lists.setdefault(ranks, ranks) for ranks in result.communication.groups]
@@ -237,10 +200,14 @@ def _first_step(work: _Build, tasks: dict[int, RankTask]) -> dict[int, RankResul
     return results
 
 
-def _finish(
-    work: _Build, tasks: dict[int, RankTask], results: dict[int, RankResult], earlier: BuildReport | None
+def _second_step(
+    tasks: dict[int, RankTask],
+    results: dict[int, RankResult],
+    earlier: BuildReport | None,
+    run: Runner,
+    progress: Progress,
 ) -> tuple[Network | None, FileContent | None]:
-    """Runs the second step: group numbers, and for simulators one order of communication, for ranks that lack them.
+    """Gives group numbers, and for simulators one order of communication, to ranks that lack them.
 
     Returns the network that the communication fits, and the file of groups; the earlier ones where nothing changed.
     """
@@ -253,30 +220,30 @@ def _finish(
     communication = {rank: result.communication for rank, result in results.items() if result.communication}
     for rank in unchanged:
         communication[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
+    job = next(iter(tasks.values())).job
     try:
-        plans, network = plan_job(communication, replay=work.options.replay, excess_time=work.options.excess_time)
+        plans, network = plan_job(communication, replay=job.options.replay, excess_time=job.options.excess_time)
     except DataError as error:
         # without a common plan no graph can be what the simulator needs
         for rank in communication:
-            failed = msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
-            results[rank] = RankResult(failed)
+            summary = msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
+            results[rank] = RankResult(summary)
         return None, None
     numbers = next(iter(plans.values())).numbers
-    write_groups(str(work.scratch / GROUPS), numbers)
-    groups = content_of(work.scratch / GROUPS, GROUPS)
+    write_groups(str(job.scratch / GROUPS), numbers)
+    groups = content_of(job.scratch / GROUPS, GROUPS)
     # a rank that was built now numbered its groups by itself, one that is up to date has the earlier build's numbers
     has_earlier_numbers = earlier is not None and earlier.groups == groups
     finishing = [
-        FinishTask(tasks[rank], results[rank].summary, plans[rank])
+        tasks[rank]._replace(earlier=results[rank].summary, plan=plans[rank])
         for rank, to_share in sorted(communication.items())
-        if tasks[rank].options.target == ASTRA_SIM
+        if job.options.target == ASTRA_SIM
         or not (has_earlier_numbers if rank in unchanged else number_groups(to_share.groups).items() <= numbers.items())
     ]
     if finishing:
-        with closing(work.run(finish_rank, finishing, unseen)) as outcomes:
-            for task, outcome in work.progress(outcomes, "finishing ranks", len(finishing), "rank"):
-                result = outcome if isinstance(outcome, RankResult) else RankResult(failure_summary(task.task, outcome))
-                results[task.task.pair.rank] = result
+        with closing(run(build_rank, finishing, unseen)) as outcomes:
+            for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
+                results[task.pair.rank] = outcome if isinstance(outcome, RankResult) else failed(task, outcome)
     return network if network.transfers else None, groups
 
 

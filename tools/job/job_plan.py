@@ -44,18 +44,6 @@ class RankCommunication(NamedTuple):
     summary: CommunicationSummary | None
 
 
-class ExcessTime(NamedTuple):
-    """By how many ns a rank's collectives took longer than a network gives them, by node id, and how long all took;
-    the bytes of those that ran beside others for which the network would take longer than they took alone; and the
-    nodes of those for which the latency alone would take longer.
-    """
-
-    of_node: dict[int, int]
-    collectives_ns: int
-    sizes: dict[int, int]
-    hidden: tuple[int, ...] = ()
-
-
 class RankPlan(NamedTuple):
     """What one rank's graph has to keep: the numbers of groups; ids of communication without partners; values of
     attributes by id, later ones instead of earlier ones; for replay mode ids in the common order; how much later than
@@ -93,30 +81,29 @@ def plan_job(
     position, ready_tag = simulated_order(calls, positions)
     transfers = complete_transfers(calls, ready_tag != ABSENT)
     network = fitted_network([*transfers.values()], len(present))
-    columns = zip(
-        present,
-        map(list, issued.by_node(issued.node, is_lacking)),
-        calls.by_node(sizes, sizes != calls.size),
-        common_order(calls),
-        calls.by_node(position, position >= 0),
-        calls.by_node(ready_tag, ready_tag != ABSENT),
-        calls.offset_ns.tolist(),
-        excess_times(calls, positions, transfers if network.transfers else {}, network),
-        strict=True,
-    )
+    columns: list[tuple[str, Change | None, Int64, Bool]] = [("comm_size", Change.RESIZED, sizes, sizes != calls.size)]
+    taken_ns = np.zeros(len(present), np.int64)
+    if not replay:
+        columns += [("comm_order", None, position, position >= 0), ("ready_tag", None, ready_tag, ready_tag != ABSENT)]
+    if not replay and excess_time:
+        timed = transfers if network.transfers else {}
+        excess_ns, smaller, is_hidden, taken_ns = excess_times(calls, positions, timed, network)
+        # ASTRA-sim runs a broadcast for its measured time
+        broadcast = np.full(len(calls), int(CollectiveType.BROADCAST))
+        columns += [
+            ("comm_size", Change.SHRUNK, smaller, smaller > 0),
+            ("comm_type", Change.HIDDEN, broadcast, is_hidden),
+            ("excess_ns", None, excess_ns, excess_ns > 0),
+        ]
+    of_nodes = [(name, change, calls.by_node(values, chosen)) for name, change, values, chosen in columns]
+    unpartnered, order = issued.by_node(issued.node, is_lacking), common_order(calls)
     plans = {}
-    for rank, unpartnered, resized, order, position_of, tags, offset_ns, (excess, taken_ns, smaller, hidden) in columns:
-        values = [("comm_size", resized)]
-        changes = {Change.RESIZED: len(resized)}
-        if not replay:
-            values += [("comm_order", position_of), ("ready_tag", tags)]
-        if not replay and excess_time:
-            # ASTRA-sim runs a broadcast for its measured time
-            broadcasts = dict.fromkeys(hidden, int(CollectiveType.BROADCAST))
-            values += [("comm_size", smaller), ("comm_type", broadcasts), ("excess_ns", excess)]
-            changes |= {Change.SHRUNK: len(smaller), Change.HIDDEN: len(hidden)}
-        changes[Change.WITHOUT_PARTNER] = len(unpartnered)
-        plans[rank] = RankPlan(numbers, unpartnered, values, order, offset_ns, taken_ns, changes)
+    for place, rank in enumerate(present):
+        changes = {change: len(of_node[place]) for _, change, of_node in of_nodes if change is not None}
+        changes[Change.WITHOUT_PARTNER] = len(unpartnered[place])
+        values = [(name, of_node[place]) for name, _, of_node in of_nodes]
+        times_ns = int(calls.offset_ns[place]), int(taken_ns[place])
+        plans[rank] = RankPlan(numbers, [*unpartnered[place]], values, order[place], *times_ns, changes)
     return plans, network
 
 
@@ -141,8 +128,10 @@ def complete_transfers(calls: MatchedCalls, is_awaited: Bool) -> dict[int, Trans
 
 def excess_times(
     calls: MatchedCalls, positions: Int64, transfers: Mapping[int, Transfer], network: Network
-) -> list[ExcessTime]:
-    """Returns for each rank what its collectives took beyond what the network gives them. O(n log n) in the calls.
+) -> tuple[Int64, Int64, Bool, Int64]:
+    """Returns for each call by how many ns it took longer than the network gives it; its bytes, if it ran beside others
+    and the network would take longer than it took alone, else 0; and whether the latency alone would take longer. Also
+    returns how long the collectives of each rank took. O(n log n) in the calls.
 
     `positions` are those of the calls in the order that all ranks share. What the network gives a collective too much
     is taken off the excess of the group's next ones, so that all of them together take the measured time.
@@ -175,15 +164,9 @@ def excess_times(
         ((rank, collectives[number].ranks), taken - given_ns[number])
         for rank, number, taken in zip(*columns, strict=True)
     )
-    size_of_call = np.array([smaller.get(number, 0) for number in calls.matched.tolist()], np.int64)
-    columns_of_ranks = zip(
-        calls.by_node(excess, excess > 0),
-        group_sums(calls.rank[is_timed], kept_ns[is_timed], ranks).tolist(),
-        calls.by_node(size_of_call, size_of_call > 0),
-        map(tuple, calls.by_node(calls.node, np.isin(calls.matched, [*hidden]))),
-        strict=True,
-    )
-    return [ExcessTime(*of_rank) for of_rank in columns_of_ranks]
+    sizes = np.array([smaller.get(number, 0) for number in calls.matched.tolist()], np.int64)
+    taken_ns = group_sums(calls.rank[is_timed], kept_ns[is_timed], ranks)
+    return excess, sizes, np.isin(calls.matched, [*hidden]), taken_ns
 
 
 def _alone_ns(

@@ -11,7 +11,7 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from execgraph.tools.commands import trace_convert
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
 from execgraph.tools.job import Simulation, network_text, poor_fit, poor_goal_fit, write_astra_sim_files
-from execgraph.tools.job.job_plan import ExcessTime, complete_transfers, excess_times
+from execgraph.tools.job.job_plan import complete_transfers, excess_times
 from execgraph.tools.replay import configuration_of, simulate_ranks
 from support.for_simulator import ACROSS, RANKS, WITHIN, Issued, matched_job, two_networks
 from support.graphs import read_nodes, training_step
@@ -299,10 +299,23 @@ def entry(matched: int, start_ns: int, end_ns: int, size: int = KB, **more: Any)
     return Issued(matched + 10, matched, start_ns, end_ns, size=size, **more)
 
 
+class ExcessTime(NamedTuple):
+    """What a rank's collectives took longer than the network gives them, by node, and what changes with it."""
+
+    of_node: dict[int, int]
+    collectives_ns: int
+    sizes: dict[int, int]
+    hidden: tuple[int, ...] = ()
+
+
 def excess(*ranks: list[Issued], order: list[int] | None = None, network: Network = NETWORK) -> list[ExcessTime]:
     calls = matched_job(*ranks)
     positions = np.array([position for rank in ranks for position in order or range(len(rank))], np.int64)
-    return excess_times(calls, positions, complete_transfers(calls, calls.node < 0), network)
+    transfers = complete_transfers(calls, calls.node < 0)
+    excess_ns, sizes, is_hidden, taken_ns = excess_times(calls, positions, transfers, network)
+    hidden = map(tuple, calls.by_node(calls.node, is_hidden))
+    of_ranks = calls.by_node(excess_ns, excess_ns > 0), taken_ns.tolist(), calls.by_node(sizes, sizes > 0), hidden
+    return [ExcessTime(*of_rank) for of_rank in zip(*of_ranks, strict=True)]
 
 
 BESIDE = [entry(0, 0, 4_000, size=4_000), entry(1, 1_000, 2_000)]
