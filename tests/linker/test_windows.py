@@ -1,23 +1,48 @@
-"""Which period of a trace steps, annotations and the clock give, and which one both files cover: to the nanosecond."""
+"""Which period of a trace steps, annotations and the clock give, and which one both files cover: to the nanosecond.
+
+A part of a linked trace: what belongs to it, what is cut at its borders, what is lost there. On each thread the borders
+lie where no call is cut, and a part that is linked by itself is what is cut out of the whole.
+"""
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
+from execgraph.linker.link import link
 from execgraph.linker.match import Match
-from execgraph.linker.readers import DeviceTrace
+from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.linker.windows import (
+    EVERYTHING,
     Period,
+    ThreadParts,
     Window,
     annotation_period,
     clock_span,
     common,
+    cut,
     host_period,
+    of_both,
     period_of,
     step_span,
     trace_start,
     whole,
 )
+from execgraph.schema.columns import ABSENT, Categorical, intervals as nesting
 from execgraph.schema.errors import DataError
-from support.tables import ActivityRow, CallRow, OpRow, device_trace
+from execgraph.schema.linked import LinkedTrace, ThreadHandoffs, write_linked
+from execgraph.schema.reasons import Reason
+from hypothesis import given, settings, strategies as st
+from support.builder.timeline import TraceBuilder
+from support.references import Act, Call, Op, linked_of
+from support.runs import VERSIONS, Step, backward, launch_in_op, play, read_pair, two_threads
+from support.tables import ActivityRow, Called, CallRow, OpRow, calls, column, device_trace
 
 
 def marked(*spans: tuple[int, int, int]) -> DeviceTrace:
@@ -199,3 +224,363 @@ def test_an_op_that_ends_or_begins_right_at_the_border_lies_outside() -> None:
 
 def test_without_a_match_nothing_is_known() -> None:
     assert covered(slice(0, 0)) is None
+
+
+HOST_WAITS = Reason.CROSSING_HOST_WAITS
+DEVICE_WAITS = Reason.CROSSING_DEVICE_WAITS
+
+
+def second_step(t: TraceBuilder) -> LinkedTrace:
+    return link(*read_pair(t), window=Window(steps=(2, 3)))
+
+
+def test_the_first_activity_may_be_awaited_from_the_other_side() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#1"):
+        t.launch("first", 7, 200)
+        done = t.record_event(stream=7)
+    with t.annotation("ProfilerStep#2"):
+        t.wait_event(done, stream=20)
+        t.launch("waits", 20, 5)
+        t.event_synchronize(done)
+    dropped = second_step(t).report.dropped
+    assert (dropped[HOST_WAITS], dropped[DEVICE_WAITS]) == (1, 1)
+
+
+def test_a_synchronisation_that_nothing_was_pending_for_waits_across_no_border() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#1"):
+        t.stream_synchronize(7)
+    with t.annotation("ProfilerStep#2"):
+        t.launch("kernel", 7, 5)
+        t.stream_synchronize(20)
+    linked = second_step(t)
+    assert HOST_WAITS not in linked.report.dropped
+    assert linked.host_waits.source_row.tolist() == [-1]
+
+
+def test_waits_inside_the_window_are_not_counted() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#1"):
+        t.launch("before", 24, 5)
+        t.stream_synchronize(24)
+    with t.annotation("ProfilerStep#2"):
+        t.launch("awaited", 7, 50)
+        t.wait_event(t.record_event(stream=7), stream=20)
+        t.launch("waits", 20, 5)
+        t.stream_synchronize(20)
+    linked = second_step(t)
+    assert linked.device_waits.source_row.tolist() == [0]
+    assert not {HOST_WAITS, DEVICE_WAITS} & linked.report.dropped.keys()
+
+
+def test_what_ran_before_on_the_stream_is_carried_in_with_its_end() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#1"):
+        before = t.launch("before", 7, 500)
+    with t.annotation("ProfilerStep#2"):
+        t.launch("follows", 7, 5)
+        t.launch("elsewhere", 20, 5)
+    linked = second_step(t)
+    follows = dict(zip(linked.activities.name, linked.activities.id.tolist(), strict=True))["follows"]
+    assert linked.info.backlog_until == {follows: before.end + t.origin_ns}
+
+
+def parts(*rows: tuple[int, int, int]) -> ThreadParts:
+    """Of the period from 100 to 200 with calls of (thread, start, end)."""
+    made = calls(*(Called(start, end) for _, start, end in rows))
+    return ThreadParts(replace(made, thread=column(*(thread for thread, *_ in rows))), Period(100, 200))
+
+
+def borders(found: ThreadParts, thread: int) -> tuple[int, int]:
+    return int(found.first(column(thread))[0]), int(found.last(column(thread))[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ((90, 120), (120, 200)),
+        ((190, 215), (100, 215)),
+        ((50, 300), (300, 300)),
+        ((100, 120), (100, 200)),
+        ((80, 100), (100, 200)),
+        ((99, 101), (101, 200)),
+        ((200, 220), (100, 200)),
+        ((180, 200), (100, 200)),
+    ],
+)
+def test_a_thread_that_is_in_a_call_has_its_border_when_that_returns(
+    call: tuple[int, int], found: tuple[int, int]
+) -> None:
+    assert borders(parts((1, *call)), 1) == found
+
+
+def test_of_calls_inside_each_other_the_longest_counts() -> None:
+    assert borders(parts((1, 90, 130), (1, 95, 120)), 1) == (130, 200)
+
+
+def test_each_thread_has_borders_of_its_own_and_those_without_calls_the_periods() -> None:
+    found = parts((3, 90, 120), (5, 190, 215))
+    assert [borders(found, thread) for thread in (1, 3, 4, 5, 9)] == [
+        (100, 200), (120, 200), (100, 200), (100, 215), (100, 200)
+    ]  # fmt: skip
+    assert borders(parts(), 0) == (100, 200)
+
+
+def test_what_begins_at_the_first_moment_is_in_the_part_and_what_begins_at_the_end_is_not() -> None:
+    times = column(99, 100, 199, 200)
+    assert parts().starts(0 * times, times).tolist() == [False, True, True, False]
+
+
+def test_what_ends_at_the_first_moment_is_before_the_part_and_what_ends_at_the_end_is_in_it() -> None:
+    times = column(100, 101, 200, 201)
+    assert parts().ends(0 * times, times).tolist() == [False, True, True, False]
+
+
+def test_what_lasts_into_the_part_begins_with_it() -> None:
+    times = column(50, 150, ABSENT)
+    assert parts().since(0 * times, times).tolist() == [100, 150, ABSENT]
+
+
+ROWS = 7
+BYTES_A_ROW = 256
+"""Three dozen numbers, as tables of columns hold; Python objects for each row would take several times as much."""
+HALVES = (EVERYTHING, Window(clock=(0, 60)), Window(clock=(45, 200)))
+Read = Callable[[], tuple[HostTrace | None, DeviceTrace]]
+
+
+@contextmanager
+def nested_at_once(rows: int) -> Iterator[None]:
+    """Intervals are nested so many rows at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "ROWS_AT_ONCE", rows)
+        yield
+
+
+def written(linked: LinkedTrace, folder: Path) -> bytes:
+    write_linked(linked, str(folder / "linked.json"))
+    return (folder / "linked.json").read_bytes()
+
+
+def reading(t: TraceBuilder, folder: Path) -> Read:
+    host, device = map(str, t.write(folder))
+    return lambda: (read_host_trace(host), read_device_trace(device))
+
+
+def check(read: Read, windows: tuple[Window, ...], rows: int) -> int:
+    """Compares every window that the trace has; how many it has."""
+    pair, found = read(), 0
+    entire = link(*pair)
+    with TemporaryDirectory() as folder:
+        for window in windows:
+            try:
+                part = link(*pair, window=window)
+            except DataError:
+                continue
+            with nested_at_once(rows):
+                assert written(link(*read(), window=window), Path(folder)) == written(part, Path(folder))
+            if window != EVERYTHING:
+                cut_out = cut(entire, period_of(pair[1], window, whole(pair[1]))).linked
+                assert written(part, Path(folder)) == written(replace(cut_out, report=part.report), Path(folder))
+            found += 1
+    return found
+
+
+def training(steps: int = 4, **options: Any) -> TraceBuilder:
+    """Steps with a backward pass on its own thread, a collective, a blocking copy, and waits for the step before."""
+    t = TraceBuilder(rank=0, world_size=2, **options)
+    group = t.group([0, 1])
+    begun = t.record_event(stream=20)
+    t.leaf("untimed", 0, only="host")
+    with t.annotation("training"):
+        for number in range(1, steps + 1):
+            with t.annotation(f"ProfilerStep#{number}"):
+                before, begun = begun, t.record_event(stream=20)
+                t.wait_event(before, stream=7)
+                launch_in_op(t, Step("launch", 7, 0, 40), begun, f"long {number}")
+                backward(t, Step("backward", 20, 1, 10), begun, f"backward {number}")
+                t.collective("allreduce", group=group)
+                t.leaf(f"untimed {number}", 0, only="host")
+                t.event_query(before)
+                if number == 3:
+                    t.memcpy("DtoH", 7, 4)
+                    t.stream_synchronize(20)
+    return t
+
+
+@pytest.mark.parametrize(("torch", "sync_records"), [("2.1", False), ("2.13", True)])
+def test_steps_annotations_and_times_of_a_training_loop(torch: str, sync_records: bool, tmp_path: Path) -> None:
+    steps = (EVERYTHING, *(Window(steps=(first, end)) for first, end in ((1, 2), (3, 4), (2, 5))))
+    others = (Window(annotation="## backward ##:2"), Window(annotation="aten::none"), Window(clock=(33, 90)))
+    read = reading(training(torch=torch, sync_records=sync_records), tmp_path)
+    assert check(read, (*steps, *others), ROWS) == len(steps) + 2
+
+
+def memory_and_rows(steps: int, folder: Path) -> tuple[int, int]:
+    """The most memory that linking one step takes beside what was read, and the rows of the whole."""
+    folder.mkdir()
+    with nested_at_once(1 << 8):
+        host, device = reading(training(steps, torch="2.13", sync_records=True), folder)()
+        assert host
+        tables = (host.id, device.ops.start, device.calls.start, device.activities.start, device.syncs.start)
+        tracemalloc.start()
+        link(host, device, window=Window(steps=(1, 2)))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return most, sum(map(len, tables))
+
+
+def test_memory_of_a_part_grows_by_few_bytes_for_each_row_of_the_whole(tmp_path: Path) -> None:
+    (few, few_rows), (many, rows) = (memory_and_rows(steps, tmp_path / str(steps)) for steps in (40, 160))
+    assert many - few < BYTES_A_ROW * (rows - few_rows)
+
+
+@settings(max_examples=6)
+@given(two_threads, VERSIONS, st.booleans())
+def test_parts_of_any_run(steps: list[Step], torch: str, sync_records: bool) -> None:
+    with TemporaryDirectory() as folder:
+        read = reading(play(steps, threads=2, torch=torch, sync_records=sync_records), Path(folder))
+        assert check(read, HALVES, ROWS)
+
+
+@pytest.mark.parametrize("run", ["dlrm_8gpu", "captures/compile_inductor", "critical_path", "device_only"])
+def test_parts_of_recorded_runs(run: str, real_traces: Path) -> None:
+    host, device = {
+        "dlrm_8gpu": ("host_rank0.json.gz", "device_rank0.json.gz"),
+        "captures/compile_inductor": ("et.json.gz", "kineto.json.gz"),
+        "critical_path": (None, "event_sync_multi_stream.json.gz"),
+        "device_only": (None, "mi300_vllm_decode_hipgraph.json.gz"),
+    }[run]
+
+    def read() -> tuple[HostTrace | None, DeviceTrace]:
+        traces = real_traces / run
+        return read_host_trace(str(traces / host)) if host else None, read_device_trace(str(traces / device))
+
+    trace = read()[1]
+    first, end = ((time - trace_start(trace)) / 1000 for time in whole(trace))
+    borders = [first + (end - first) * part / 3 for part in range(4)]
+    thirds = tuple(map(Window, (None,) * 3, (None,) * 3, pairwise(borders)))
+    assert check(read, (EVERYTHING, *thirds), 1 << 10) > 1
+
+
+PERIOD = Period(100, 200)
+DEVICE, HOST = Reason.CROSSING_DEVICE_WAITS, Reason.CROSSING_HOST_WAITS
+OVER = Reason.CROSSING_HANDOFFS
+
+
+def ops_kept(*spans: tuple[int, int]) -> list[int]:
+    """The starts of the ops that are kept, as they were."""
+    ops = [Op(start, end, name=str(start)) for start, end in spans]
+    part = cut(linked_of([], [], ops), PERIOD).linked.ops
+    return [int(part.name[row]) for row in range(len(part))]
+
+
+def test_ops_that_overlap_the_period_are_kept() -> None:
+    assert ops_kept((50, 100), (60, 101), (100, 100), (199, 300), (200, 300), (10, 400), (99, 99)) == [60, 100, 199, 10]
+
+
+def test_ops_are_cut_to_the_period_and_own_what_is_left_of_them() -> None:
+    linked = linked_of([], [], [Op(50, 300), Op(80, 120, 0), Op(150, 160, 0), Op(110, 115, 1)])
+    linked.ops.exclusive = column(200, 35, 10, 5)
+    part = cut(linked, PERIOD)
+    assert (part.linked.ops.start.tolist(), part.linked.ops.end.tolist()) == (
+        [100, 100, 150, 110],
+        [200, 120, 160, 115],
+    )
+    assert (part.linked.ops.exclusive.tolist(), part.shortened) == ([70, 15, 10, 5], 2)
+
+
+def test_activities_follow_their_call_and_those_without_one_their_start() -> None:
+    calls = [Call(90, 95), Call(150, 155)]
+    acts = [Act(150, 160, call=0), Act(500, 510, call=1), Act(100, 110), Act(199, 250), Act(200, 210), Act(99, 150)]
+    part = cut(linked_of(acts, calls), PERIOD)
+    assert (part.linked.activities.start.tolist(), part.calls.tolist()) == ([500, 100, 199], [False, True])
+
+
+def test_a_part_in_which_only_step_marks_are_is_empty() -> None:
+    def is_empty(acts: list[Act], calls: list[Call], ops: list[Op]) -> bool:
+        return cut(linked_of(acts, calls, ops), PERIOD).is_empty
+
+    assert is_empty([], [], []) and is_empty([], [], [Op(0, 500, name="ProfilerStep#1"), Op(150, 150)])
+    assert not is_empty([Act(150, 160)], [], [])
+    assert not is_empty([], [Call(150, 160)], [])
+    assert not is_empty([], [], [Op(0, 500)])
+
+
+def test_waits_with_one_end_in_the_part_are_counted() -> None:
+    calls = [Call(50, 55), Call(150, 155), Call(160, 165)]
+    acts = [Act(50, 60, call=0, stream=1), Act(150, 160, call=1, stream=2), Act(170, 180, call=2, stream=3)]
+    linked = linked_of(acts, calls, device_waits=[(1, 0), (2, 1)], host_waits=[(1, 0), (2, 1), (2, -1), (0, 0)])
+    part = cut(linked, PERIOD)
+    assert part.lost == {DEVICE: 1, HOST: 1, OVER: 0}
+    assert part.linked.info.backlog_until == {acts_id(linked, 1): 60}
+
+
+def acts_id(linked: LinkedTrace, row: int) -> int:
+    return int(linked.activities.id[row])
+
+
+def test_what_ran_before_on_the_stream_is_carried_in_unless_it_is_in_the_part() -> None:
+    calls = [Call(50, 55), Call(150, 155), Call(160, 165)]
+    acts = [Act(50, 130, call=0), Act(150, 160, call=1), Act(170, 180, call=2), Act(150, 160, call=2, stream=9)]
+    linked = linked_of(acts, calls)
+    assert cut(linked, PERIOD).linked.info.backlog_until == {acts_id(linked, 1): 130}
+    assert linked.info.backlog_until is None
+
+
+# hand-offs between threads
+
+
+@pytest.mark.parametrize(
+    ("given", "taken", "since", "kept", "lost"),
+    [
+        (120, 130, 110, [110], 0),
+        (120, 130, 50, [100], 0),
+        (120, 130, ABSENT, [ABSENT], 0),
+        (100, 130, ABSENT, [], 1),
+        (101, 199, ABSENT, [ABSENT], 0),
+        (120, 200, ABSENT, [], 1),
+        (50, 60, ABSENT, [], 0),
+        (50, 60, 40, [], 0),
+        (250, 260, 199, [], 1),
+        (250, 260, 200, [], 0),
+        (50, 101, ABSENT, [], 1),
+        (50, 100, 40, [], 1),
+        (250, 260, 50, [], 1),
+    ],
+)
+def test_handoffs_inside_are_kept_and_those_across_a_border_counted(
+    given: int, taken: int, since: int, kept: list[int], lost: int
+) -> None:
+    linked = linked_of([], [], [Op(0, 500)])
+    over = ThreadHandoffs(column(1), column(given), column(2), column(taken), column(since), Categorical.of(["record"]))
+    part = cut(replace(linked, handoffs=over), PERIOD)
+    assert (part.linked.handoffs.waiting_since.tolist(), part.lost[OVER]) == (kept, lost)
+
+
+# ops of the host trace alone
+
+
+def timed_by_device(first: int, last: int, count: int = 100) -> LinkedTrace:
+    """Host ops of which the device trace holds those from the first up to but without the last."""
+    linked = linked_of([], [], [Op(10 * number, 10 * number + 5) for number in range(count)])
+    held = (np.arange(count) >= first) & (np.arange(count) < last)
+    times = {name: np.where(held, getattr(linked.ops, name), ABSENT) for name in ("start", "end")}
+    return replace(linked, ops=replace(linked.ops, **times))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "kept"), [(0, 100, 100), (5, 100, 100), (6, 100, 94), (3, 98, 100), (3, 97, 94), (0, 0, 100)]
+)
+def test_host_ops_before_or_after_all_of_the_device_trace_are_left_out_if_they_are_many(
+    first: int, last: int, kept: int
+) -> None:
+    assert len(of_both(timed_by_device(first, last)).linked.ops) == kept
+
+
+def test_untimed_ops_belong_where_the_timed_one_before_them_does() -> None:
+    linked = timed_by_device(0, 100)
+    for row in (0, 9, 11, 20):
+        linked.ops.start[row] = linked.ops.end[row] = ABSENT
+    part = cut(linked, PERIOD).linked.ops
+    assert part.id.tolist() == [*range(11, 21), 21]
