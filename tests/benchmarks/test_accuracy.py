@@ -206,11 +206,7 @@ def result(job: str, machine_seed: int | None, errors_pct: list[float], base_pct
 
 @pytest.mark.parametrize(
     ("errors_pct", "holds"),
-    [
-        ([0.9] * 99 + [-2.9], True),
-        ([0.9] * 99 + [-3.1], False),
-        ([0.9] * 98 + [1.1, -1.1], False),
-    ],
+    [([0.9] * 99 + [-2.9], True), ([0.9] * 99 + [-3.1], False), ([0.9] * 98 + [1.1, -1.1], False)],
 )
 def test_a_group_holds_where_few_are_off_and_none_by_much(errors_pct: list[float], holds: bool) -> None:
     (group,) = groups([result("simple", None, errors_pct, base_pct=0.4)])

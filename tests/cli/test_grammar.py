@@ -109,10 +109,7 @@ USAGES = {
         "--input graph.et --output OUT --time 0:300",
         "--input_filename graph.et --output_filename OUT --time 0:300",
     ),
-    "generate": Usage(
-        "simple -o OUT --steps 1 --layers 1",
-        "--job simple --output-dir OUT --steps 1 --layers 1",
-    ),
+    "generate": Usage("simple -o OUT --steps 1 --layers 1", "--job simple --output-dir OUT --steps 1 --layers 1"),
 }
 NAMES = {"merge": "out.json", "view": "out.svg"}
 """Outputs whose name says what to write."""

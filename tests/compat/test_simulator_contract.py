@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from execgraph.converter.ranks import (
@@ -39,15 +39,7 @@ V1, V3 = Generation.V1, Generation.V3
 BOTH = (V1, V3)
 ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
 EVERY_JOB = pytest.mark.parametrize(("job", "ranks"), [*((job, 1) for job in ALONE), *((job, 2) for job in TOGETHER)])
-MANY_RANKS = [
-    ("ddp", 8, True),
-    ("halo", 8, True),
-    ("sharded", 8, False),
-    ("uneven", 8, False),
-    ("dlrm", 8, False),
-    ("pipeline_dp", 8, False),
-    ("moe_dp", 8, False),
-]
+MANY_RANKS = ["ddp", "halo", "sharded", "uneven", "dlrm", "pipeline_dp", "moe_dp"]
 """Every kind of communication once. Jobs scaled to 16 ranks, below, exchange more than all-reduces."""
 HOST = pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
 
@@ -88,6 +80,12 @@ def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[
     return [for_astra_sim(graph, groups) for graph in agreed], groups
 
 
+def played_to_the_end(folder: Path, graphs: Sequence[ExecutionGraph], host: bool = True) -> bool:
+    """Whether graphs that are made for this target, with their hosts or without, end in both generations."""
+    made, groups = built([graph if host else without_host(graph) for graph in graphs])
+    return run_to_the_end(play(folder, made, groups), len(made))
+
+
 # whole jobs
 
 
@@ -99,21 +97,17 @@ def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[
     ],
 )
 def test_every_node_of_every_rank_runs_in_both_generations(tmp_path: Path, job: str, ranks: int, host: bool) -> None:
-    graphs, groups = built([graph if host else without_host(graph) for graph in graphs_of(job, ranks)])
-    assert run_to_the_end(play(tmp_path, graphs, groups), ranks)
+    assert played_to_the_end(tmp_path, graphs_of(job, ranks), host)
 
 
 @pytest.mark.parametrize(("job", "host"), [*zip((*ALONE, *TOGETHER), cycle((True, False)))])
 def test_hosts_that_block_on_the_device_run_to_the_end(tmp_path: Path, job: str, host: bool) -> None:
-    ranks = 1 if job in ALONE else 2
-    graphs, groups = built([graph if host else without_host(graph) for graph in graphs_of(job, ranks, "all")])
-    assert run_to_the_end(play(tmp_path, graphs, groups), ranks)
+    assert played_to_the_end(tmp_path, graphs_of(job, 1 if job in ALONE else 2, "all"), host)
 
 
-@pytest.mark.parametrize(("job", "ranks", "host"), MANY_RANKS)
-def test_many_ranks_run_to_the_end(tmp_path: Path, job: str, ranks: int, host: bool) -> None:
-    graphs, groups = built([graph if host else without_host(graph) for graph in built_job(job, ranks).graphs])
-    assert run_to_the_end(play(tmp_path, graphs, groups), ranks)
+@pytest.mark.parametrize("job", MANY_RANKS)
+def test_many_ranks_run_to_the_end(tmp_path: Path, job: str) -> None:
+    assert played_to_the_end(tmp_path, built_job(job, 8).graphs, host=job in ("ddp", "halo"))
 
 
 @pytest.mark.parametrize(
@@ -144,9 +138,8 @@ def test_a_run_without_overlap_takes_its_measured_time(tmp_path: Path, job: str,
 def test_any_run_is_played_to_the_end(steps: list[Step], promote: str, host: bool) -> None:
     graph = convert_run(programs.play(steps, sync_records=host), promote=promote).graph
     assume(host or graph.is_activity.any())
-    graphs, groups = built([graph if host else without_host(graph)])
     with tempfile.TemporaryDirectory() as folder:
-        assert run_to_the_end(play(Path(folder), graphs, groups), 1)
+        assert played_to_the_end(Path(folder), [graph], host)
 
 
 CAPTURES = {"attention": 1, "compiled": 1, "threads": 1, "ddp": 2, "training": 2}
@@ -197,25 +190,25 @@ def test_every_attribute_has_the_value_type_that_is_read(tmp_path: Path, job: st
 # what would stop the real one: two ranks that compute and then talk
 
 
-class Fault:
-    """Two ranks, each with a kernel and what `talk` adds for it, in a job with the group 1 of both."""
+class Fault(NamedTuple):
+    """What `talk` adds to the kernel of each of two ranks, which generations it stops, and what the simulator says."""
 
-    def __init__(
-        self, talk: Callable[[GraphBuilder, int], Any], generations: Iterable[Generation], trouble: str
-    ) -> None:
-        self.talk, self.generations, self.trouble = talk, generations, trouble
+    talk: Callable[[GraphBuilder, int], Any]
+    generations: Iterable[Generation]
+    trouble: str
 
-    def graphs(self) -> list[ExecutionGraph]:
-        return [self._graph(rank) for rank in range(2)]
 
-    def _graph(self, rank: int) -> ExecutionGraph:
+def graphs_with(talk: Callable[[GraphBuilder, int], Any]) -> list[ExecutionGraph]:
+    """Two ranks, each with a kernel and what is added for it, in a job with the group 1 of both."""
+    graphs = []
+    for rank in range(2):
         g = GraphBuilder(rank=rank, world_size=2)
         g.activity("gemm", 0, 1_000)
-        found = self.talk(g, rank)
-        graph = g.build()
+        found = talk(g, rank)
+        graphs.append(g.build())
         if isinstance(found, Ragged):
-            graph.ctrl_deps = found
-        return graph
+            graphs[-1].ctrl_deps = found
+    return graphs
 
 
 def reduce(g: GraphBuilder, group: int = 1, **more: Any) -> int:
@@ -228,35 +221,10 @@ def swapped_order(g: GraphBuilder, rank: int) -> None:
         reduce(g, group, stream=group)
 
 
-def missing_member(g: GraphBuilder, rank: int) -> None:
-    if rank == 0:
-        reduce(g)
-
-
-def wrong_size(g: GraphBuilder, rank: int) -> None:
-    reduce(g, comm_size=4096 + rank)
-
-
-def wrong_type(g: GraphBuilder, rank: int) -> None:
-    reduce(g, comm_type=(ALL_REDUCE, ALL_GATHER)[rank])
-
-
 def message(g: GraphBuilder, rank: int, **more: Any) -> int:
-    kind, told = (
-        (NodeType.COMM_SEND, NodeType.COMM_RECV)[rank],
-        {"comm_src": 0, "comm_dst": 1, "comm_tag": 0, "comm_size": 64},
-    )
+    told = {"comm_src": 0, "comm_dst": 1, "comm_tag": 0, "comm_size": 64}
+    kind = (NodeType.COMM_SEND, NodeType.COMM_RECV)[rank]
     return g.activity("nccl:p2p", 1_000, 1_000, type=kind, **{**told, **more})
-
-
-def missing_send(g: GraphBuilder, rank: int) -> None:
-    if rank == 1:
-        message(g, rank)
-
-
-def missing_receive(g: GraphBuilder, rank: int) -> None:
-    if rank == 0:
-        message(g, rank)
 
 
 def cycle_through_control(g: GraphBuilder, rank: int) -> Ragged:
@@ -284,12 +252,18 @@ def last_event_is_a_message(g: GraphBuilder, rank: int) -> None:
 
 FAULTS = {
     "another order of two groups": Fault(swapped_order, BOTH, "waits in group"),
-    "a member that does not come": Fault(missing_member, BOTH, "waits in group 1 as its collective 1"),
-    "members of two sizes": Fault(wrong_size, BOTH, "differ in type or size"),
-    "members of two types": Fault(wrong_type, BOTH, "differ in type or size"),
-    "a receive without its send": Fault(missing_send, BOTH, "waits for 64 bytes of tag 0 from rank 0"),
+    "a member that does not come": Fault(
+        lambda g, rank: rank or reduce(g), BOTH, "waits in group 1 as its collective 1"
+    ),
+    "members of two sizes": Fault(lambda g, rank: reduce(g, comm_size=4096 + rank), BOTH, "differ in type or size"),
+    "members of two types": Fault(
+        lambda g, rank: reduce(g, comm_type=(ALL_REDUCE, ALL_GATHER)[rank]), BOTH, "differ in type or size"
+    ),
+    "a receive without its send": Fault(
+        lambda g, rank: rank and message(g, rank), BOTH, "waits for 64 bytes of tag 0 from rank 0"
+    ),
     "a send without its receive": Fault(
-        missing_receive, BOTH, "64 bytes of tag 0 from rank 0 to rank 1 are never received"
+        lambda g, rank: rank or message(g, rank), BOTH, "64 bytes of tag 0 from rank 0 to rank 1 are never received"
     ),
     "a message of two sizes": Fault(lambda g, rank: message(g, rank, comm_size=64 + rank), BOTH, "waits for 65 bytes"),
     "a message of two tags": Fault(lambda g, rank: message(g, rank, comm_tag=rank), BOTH, "of tag 1"),
@@ -330,7 +304,7 @@ FOUR_GROUPS: dict[RankList, int] = {(0, 1): 1, (1, 0): 2, (0,): 3, (1,): 4}
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_simulator_notices(tmp_path: Path, fault: str) -> None:
     planted = FAULTS[fault]
-    for generation, outcome in play(tmp_path, planted.graphs(), FOUR_GROUPS).items():
+    for generation, outcome in play(tmp_path, graphs_with(planted.talk), FOUR_GROUPS).items():
         assert outcome.good == (generation not in planted.generations), outcome.trouble
         if not outcome.good:
             assert planted.trouble in outcome.trouble
@@ -338,12 +312,12 @@ def test_the_simulator_notices(tmp_path: Path, fault: str) -> None:
 
 def test_the_simulator_is_content_with_two_ranks_without_a_fault(tmp_path: Path) -> None:
     for talk in (lambda g, rank: reduce(g), message):
-        assert run_to_the_end(play(tmp_path, Fault(talk, (), "").graphs(), FOUR_GROUPS), 2)
+        assert run_to_the_end(play(tmp_path, graphs_with(talk), FOUR_GROUPS), 2)
 
 
 def test_a_cycle_through_control_is_refused_before_a_simulator_sees_it() -> None:
     with pytest.raises(DataError, match=r"cycle: 2 \(child\) -> 1 \(op\) -> 2"):
-        built(FAULTS["a cycle through control"].graphs())
+        built(graphs_with(cycle_through_control))
 
 
 MENDED = [
@@ -365,5 +339,4 @@ MENDED = [
 
 @pytest.mark.parametrize("fault", MENDED)
 def test_a_graph_made_for_the_target_does_not_have_the_fault(tmp_path: Path, fault: str) -> None:
-    graphs, groups = built(FAULTS[fault].graphs())
-    assert run_to_the_end(play(tmp_path, graphs, groups), len(graphs))
+    assert played_to_the_end(tmp_path, graphs_with(FAULTS[fault].talk))

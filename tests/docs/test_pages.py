@@ -243,10 +243,7 @@ PAGE = PAGES["summary-lines.md"].read_text(encoding="utf-8")
 WHERE = {
     "trace-link": ("tools/commands/trace_link.py",),
     "trace-convert": ("tools/commands/trace_convert.py",),
-    "trace-build": (
-        "tools/commands/trace_build.py",
-        "tools/job/build_report.py",
-    ),
+    "trace-build": ("tools/commands/trace_build.py", "tools/job/build_report.py"),
     "trace-scale": ("tools/commands/trace_scale.py", "tools/job/scaling.py"),
     "trace-merge": ("tools/commands/trace_merge.py",),
     "trace-report": ("tools/commands/trace_report.py",),
