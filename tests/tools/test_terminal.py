@@ -1,6 +1,5 @@
 """What commands print when names, groups, files and folders hold control codes: none acts or begins a line."""
 
-import importlib
 import io
 import json
 import logging
@@ -16,9 +15,9 @@ from pathlib import Path
 import pytest
 from execgraph.schema.io.files import plain_on_terminals
 from execgraph.tools.command import progress, progress_bar
-from execgraph.tools.commands import trace_report
 from execgraph.tools.terminal import LONGEST_LINE, in_one_line, plain
 from support.builder.timeline import TraceBuilder
+from support.commands import Run, status_of
 
 EVIL = "evil\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\u200f\x7f\u2028end\nforged: all is well"
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -97,12 +96,11 @@ def commands(root: Path) -> Iterator[tuple[str, list[object]]]:
     yield "scale", ["--input-dir", root / "graphs", "--output-dir", root / "one", "--data-parallel", EVIL]
 
 
-def test_nothing_that_any_command_prints_acts_or_is_forged(job: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_that_any_command_prints_acts_or_is_forged(job: Path, run: Run) -> None:
     said = {}
     for number, (command, arguments) in enumerate(commands(job)):
-        with pytest.raises(SystemExit):
-            importlib.import_module(f"execgraph.tools.commands.trace_{command}").main([*map(str, arguments)])
-        said[f"{number} {command}"] = "".join(capfd.readouterr())
+        ended = run(f"trace-{command}", *arguments)
+        said[f"{number} {command}"] = ended.out + ended.err
     assert {name: acting(text) for name, text in said.items() if acting(text)} == {}
     assert [name for name, text in said.items() if any(line.startswith("forged") for line in text.splitlines())] == []
     assert "evil\\x1b]0;owned" in said["11 report"] and "tr\\x1b[2J" in said["2 link"]
@@ -114,8 +112,7 @@ def test_the_page_of_a_report_holds_nothing_that_acts(job: Path) -> None:
     from execgraph.tools.report.page import drawing_library
 
     page = job / "page.html"
-    with pytest.raises(SystemExit, match="0"):
-        trace_report.main(["-q", str(job / FOLDER), "--output", str(page)])
+    assert status_of("trace-report", "-q", job / FOLDER, "--output", page) == 0
     # the drawing library is other people's, and comes first
     ours = page.read_text().replace(drawing_library(), "")
     assert acting(ours) == [] and "evil" in ours
