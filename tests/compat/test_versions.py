@@ -120,15 +120,9 @@ def check_alone(path: Path) -> None:
 
 
 def test_ops_of_a_device_trace_alone_keep_shapes_types_and_numbers(tmp_path: Path) -> None:
-    args = {
-        "Input Dims": [[4, 8], []],
-        "Input type": ["float", "Scalar"],
-        "Concrete Inputs": ["", "2"],
-        "Sequence number": 7,
-    }
-    (tmp_path / "device.json").write_text(
-        json.dumps({"traceEvents": [row(args=args), row(name="aten::mm", ts=20)]}, indent=1)
-    )
+    inputs = {"Input Dims": [[4, 8], []], "Input type": ["float", "Scalar"], "Concrete Inputs": ["", "2"]}
+    rows = [row(args={**inputs, "Sequence number": 7}), row(name="aten::mm", ts=20)]
+    (tmp_path / "device.json").write_text(json.dumps({"traceEvents": rows}, indent=1))
     linked = link(None, read_device_trace(str(tmp_path / "device.json"), arguments=True))
     assert linked.ops.inputs == [
         b'{"values":["","2"],"shapes":[[4,8],[]],"types":["float","Scalar"]}',
@@ -203,10 +197,8 @@ def test_ids_in_any_order_are_looked_up(tmp_path: Path, document: Json) -> None:
 
 
 def test_no_two_nodes_keep_one_id(tmp_path: Path) -> None:
-    nodes = [
-        {"id": number, "name": f"op {number}", "ctrl_deps": parent}
-        for number, parent in ((3, 1), (3, 1), (-7, 3), (5, -7))
-    ]
+    parents = ((3, 1), (3, 1), (-7, 3), (5, -7))
+    nodes = [{"id": number, "name": f"op {number}", "ctrl_deps": parent} for number, parent in parents]
     host = read_host(tmp_path, {"schema": "1.1.1", "nodes": nodes})
     assert host.id.tolist() == [3, 6, 7, 5] and host.parent.tolist() == [1, 1, 3, 7]
     assert host.oddities.without_zeros() == {Reason.NODES_WITHOUT_ID: 2}
@@ -323,9 +315,7 @@ def test_rows_recorded_twice_count_once(tmp_path: Path) -> None:
 
 def test_rows_that_only_look_alike_are_kept(tmp_path: Path) -> None:
     same_op = [row(args={"Ev Idx": number}) for number in range(2)] + [row(), row()]
-    graph = [row(cat="kernel", name="k", pid=0, tid=7, args=ON_STREAM)] * 2 + [
-        row(cat="kernel", name="other", pid=0, tid=7, args=ON_STREAM)
-    ]
+    graph = [row(cat="kernel", name=name, pid=0, tid=7, args=ON_STREAM) for name in ("k", "k", "other")]
     device = read_events(tmp_path, same_op + graph)
     assert (len(device.ops.start), len(device.activities.start)) == (4, 3)
 
@@ -394,10 +384,5 @@ def test_a_pair_becomes_a_graph_that_replays_without_what_only_posix_has(data: P
     run(tmp_path, "build", "--input-dir", data / "ddp", "--output-dir", "graphs", "--jobs", 1)
     run(tmp_path, "report", device, "--csv", "tables", "--only", "critical_path")
     # measured for coverage, what is run leaves its figures here
-    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".coverage.")} == {
-        "linked.json.gz",
-        "graph.et",
-        "timeline.json",
-        "graphs",
-        "tables",
-    }
+    made = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".coverage.")}
+    assert made == {"linked.json.gz", "graph.et", "timeline.json", "graphs", "tables"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
-from execgraph.tools.commands import trace_build, trace_diagnose
+from support.commands import status_of
 from support.folders import ROOT
 
 DOCUMENT = ROOT / "docs" / "capture.md"
@@ -49,10 +49,7 @@ def training(torch) -> dict[str, object]:
 
 def follow(line: str) -> None:
     """Runs a command line of the document; it must succeed."""
-    name, *arguments = shlex.split(line)
-    with pytest.raises(SystemExit) as ended:
-        {"trace-build": trace_build, "trace-diagnose": trace_diagnose}[name].main(arguments)
-    assert not ended.value.code
+    assert status_of(*shlex.split(line)) == 0
 
 
 def test_the_loop(torch, capsys):
@@ -60,9 +57,8 @@ def test_the_loop(torch, capsys):
     names = training(torch)
     exec(loop, names)
     said = capsys.readouterr().err
-    assert [line for line in said.splitlines() if line.startswith("execgraph")] == blocks("A loop", "text")[
-        0
-    ].splitlines()
+    [shown] = blocks("A loop", "text")
+    assert [line for line in said.splitlines() if line.startswith("execgraph")] == shown.splitlines()
     assert links(said) == 1
     exec(request, names)
     assert links(capsys.readouterr().err) == 1
@@ -119,12 +115,7 @@ def test_the_callback(torch, capsys):
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), 0.1)
 
-    quiet = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     trainer = lightning.Trainer(max_steps=20, accelerator="cpu", devices=1, callbacks=[scope["Capture"]()], **quiet)
     trainer.fit(Net(), torch.utils.data.DataLoader(torch.randn(80, 8), batch_size=4))
     assert links(capsys.readouterr().err) == 1

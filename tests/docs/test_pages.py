@@ -34,12 +34,11 @@ SAMPLES = TESTS
 RUN = ("console", "sh", "python")
 LANGUAGES = {*RUN, "text", "pycon"}
 ELSEWHERE = {"capture.md": "what can run of it needs PyTorch: tests/docs/test_capture.py"}
-SIMULATOR, SOURCES = (
-    "the simulator is not installed where tests run",
-    "its sources are not here, and building takes minutes",
-)
+SIMULATOR = "the simulator is not installed where tests run"
+SOURCES = "its sources are not here, and building takes minutes"
 SERVER, SLOW = "there is no inference server with a GPU", "takes minutes"
 INSTALLS = "installs from a package index"
+CLUSTER = "a cluster of several machines; tests/tools/job/test_build.py builds on a small one"
 NOT_RUN = {
     ("README.md", "git clone"): INSTALLS,
     ("astra-sim.md", "git clone"): SOURCES,
@@ -52,10 +51,7 @@ NOT_RUN = {
     ("goal.md", "git clone"): SOURCES,
     ("index.md", "git clone"): INSTALLS,
     ("install.md", "git clone"): INSTALLS,
-    (
-        "many-ranks.md",
-        "dask scheduler",
-    ): "a cluster of several machines; tests/tools/job/test_build.py builds on a small one",
+    ("many-ranks.md", "dask scheduler"): CLUSTER,
     ("performance.md", "make bench"): SLOW,
     ("performance.md", "git checkout"): SLOW,
     ("performance.md", "trace-generate ddp"): "makes 10 GB",
@@ -206,13 +202,8 @@ RUNS = {
 def explained() -> dict[str, set[str]]:
     """The columns that the page names, by table."""
     rows = re.findall(r"^\| `(\w+)` \| .*? \| (.*) \|$", PAGES["tables.md"].read_text(encoding="utf-8"), re.MULTILINE)
-    return {
-        table: {name for item in columns.split(";") for name in names_before_colon(item)} for table, columns in rows
-    }
-
-
-def names_before_colon(item: str) -> list[str]:
-    return re.findall(r"`(\w+)`", item.split(":")[0])
+    named = {table: [item.split(":")[0] for item in columns.split(";")] for table, columns in rows}
+    return {table: {*re.findall(r"`(\w+)`", " ".join(items))} for table, items in named.items()}
 
 
 @pytest.fixture(scope="module")
@@ -228,15 +219,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     return tables
 
 
-def test_every_table_is_explained_and_no_other(written: dict[str, set[str]]) -> None:
-    assert explained().keys() == written.keys()
-
-
-def test_every_column_is_explained_and_no_other(written: dict[str, set[str]]) -> None:
-    page = explained()
-    assert {table: columns - PLACES for table, columns in written.items()} == {
-        table: columns - PLACES for table, columns in page.items()
-    }
+def test_every_table_and_column_is_explained_and_no_other(written: dict[str, set[str]]) -> None:
+    found, page = ({table: columns - PLACES for table, columns in of.items()} for of in (written, explained()))
+    assert found.keys() == page.keys()
+    assert found == page
 
 
 PAGE = PAGES["summary-lines.md"].read_text(encoding="utf-8")
@@ -263,9 +249,8 @@ def section(command: str) -> str:
 def explained_in(command: str, head: str) -> set[str]:
     """What stands first in the rows of a section's tables with that head."""
     tables = re.findall(rf"^\| {head} \|.*?\|\n\|---\|---\|\n((?:\|.*\n)+)", section(command), re.MULTILINE)
-    return {
-        name for table in tables for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])
-    }
+    firsts = [row.split(" | ")[0] for table in tables for row in table.splitlines()]
+    return {name for first in firsts for name in re.findall(r"`([^`]+)`", first)}
 
 
 def calls(module: str) -> Iterator[ast.Call]:
@@ -274,11 +259,8 @@ def calls(module: str) -> Iterator[ast.Call]:
 
 def titles(module: str) -> set[str]:
     """The titles of the lines that a module makes; they are written out where the line is made."""
-    made = [
-        one
-        for one in calls(module)
-        if isinstance(one.func, ast.Name) and one.func.id in ("summary_line", "format_counts")
-    ]
+    makers = ("summary_line", "format_counts")
+    made = [one for one in calls(module) if isinstance(one.func, ast.Name) and one.func.id in makers]
     assert all(isinstance(one.args[0], ast.Constant) for one in made), module
     return {ast.literal_eval(one.args[0]) for one in made}
 
@@ -311,15 +293,8 @@ def test_every_line_of_a_replay_is_explained(sample: str) -> None:
     text = describe(replayed, summarise(replayed))
     lines = {line[:15].strip() for line in text.splitlines() if not line.startswith(" ")}
     other = "thread busy" if sample == "training" else "stream busy"
-    assert explained_in("trace-replay", "line") == lines | {
-        other,
-        "absent",
-        "range",
-        "changed",
-        "recording",
-        "start offset",
-        "rank to rank",
-    }
+    elsewhere = {other, "absent", "range", "changed", "recording", "start offset", "rank to rank"}
+    assert explained_in("trace-replay", "line") == lines | elsewhere
 
 
 OF_DIAGNOSES = {

@@ -24,10 +24,8 @@ from support.generated import here
 from support.simulator import Generation, read_files, simulate
 
 TABLES = ("ops", "calls", "activities", "syncs", "event_records")
-HOST, DEVICE = (
-    ("cpu_op", "user_annotation", "cuda_runtime", "overhead"),
-    ("kernel", "gpu_memcpy", "cuda_sync", "cuda_event"),
-)
+HOST = ("cpu_op", "user_annotation", "cuda_runtime", "overhead")
+DEVICE = ("kernel", "gpu_memcpy", "cuda_sync", "cuda_event")
 NUMBERS = (0, -1, 7, "7", "stream 7", "0x1f", None, 3.0, 1 << 40, (1 << 63) - 1, 1.5, [1], "", "python")
 TIMES = (0, 12.5, "7.25", None, -5, 1e300, "x", "NaN", "Infinity", "1e3", 0.001)
 
@@ -42,20 +40,11 @@ def odd_row(chance: random.Random) -> dict[str, Any]:
     process, thread = (chance.choice((0, 1)), 7) if category in DEVICE else (500, chance.choice((500, 501)))
     place = {"pid": mostly(process, (*NUMBERS, "GPU 0")), "tid": mostly(thread, NUMBERS)}
     times = {"ts": mostly(chance.randint(0, 3000), TIMES), "dur": mostly(chance.randint(0, 300), TIMES)}
-    args = {
-        "correlation": mostly(chance.randint(1, 40), NUMBERS),
-        "wait_on_cuda_event_record_corr_id": chance.randint(-1, 9),
-    }
+    args = {"correlation": mostly(chance.randint(1, 40), NUMBERS)}
+    args |= {"wait_on_cuda_event_record_corr_id": chance.randint(-1, 9)}
     args |= {key: place[of] for key, of in (("device", "pid"), ("stream", "tid")) if chance.random() < 0.8}
-    row = {
-        "ph": mostly("X", ("i", "s", "f", "M")),
-        "cat": category,
-        "name": "process_name",
-        "id": 3,
-        **place,
-        **times,
-        "args": args,
-    }
+    phase = mostly("X", ("i", "s", "f", "M"))
+    row = {"ph": phase, "cat": category, "name": "process_name", "id": 3, **place, **times, "args": args}
     return {key: value for key, value in row.items() if key == "ph" or chance.random() < 0.98}
 
 
@@ -79,10 +68,8 @@ def differing(one: DeviceTrace, other: DeviceTrace) -> list[str]:
 def test_a_rank_of_any_rows_is_restored(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     for rank in (0, 1):
-        top = {
-            "baseTimeNanoseconds": 1_700_000_000_000_000_000 + chance.randint(0, 10**9),
-            "distributedInfo": {"rank": rank},
-        }
+        base_time = 1_700_000_000_000_000_000 + chance.randint(0, 10**9)
+        top = {"baseTimeNanoseconds": base_time, "distributedInfo": {"rank": rank}}
         rows = [odd_row(chance) for _ in range(chance.randint(5, 120))]
         (tmp_path / f"{rank}.json").write_text(json.dumps({**top, "traceEvents": rows}))
     merge_for_viewing([RankFile(rank, tmp_path / f"{rank}.json") for rank in (0, 1)], str(tmp_path / "merged.json"))
@@ -90,11 +77,8 @@ def test_a_rank_of_any_rows_is_restored(tmp_path: Path, seed: int) -> None:
     for rank in (0, 1):
         own, again = read_device_trace(str(tmp_path / f"{rank}.json")), one_rank(merged, rank)
         assert differing(own, again) == []
-        assert (own.rank, own.base_time_ns, [*own.communication]) == (
-            again.rank,
-            again.base_time_ns,
-            [*again.communication],
-        )
+        assert (own.rank, own.base_time_ns) == (again.rank, again.base_time_ns)
+        assert [*own.communication] == [*again.communication]
 
 
 @pytest.mark.parametrize(
