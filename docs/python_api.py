@@ -37,7 +37,7 @@ TYPES = {
     "schema.arguments": "FilePath InputFile Paths Target Promotion InputsOutputs",
     "tools.replay.workload": "Graphs",
     "tools.replay.changes": "Changes",
-    "job": "BuildTarget",
+    "tools.job.astra_sim_files": "BuildTarget",
     "schema.comm_groups": "RankList",
     "schema.columns.column_types": "Categorical Ragged",
     "tools.analyses.job": "Finding Gain",

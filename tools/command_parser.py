@@ -125,7 +125,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Reads the arguments, by default the process's; ends the process on wrong usage and for completions."""
-        self._add_common_options()
+        words = list(sys.argv[1:] if args is None else args)
+        self._add_common_options("--version" in words)
         if ARGCOMPLETE in os.environ:
             try:
                 require("completion")
@@ -138,7 +139,6 @@ class CommandParser(argparse.ArgumentParser):
         several = " ..." if self._input and self._input.max_count > 1 else ""
         parts = [self.prog, positional + several, self._output and f"-o {self._output}", "[options]"]
         self.usage = self.usage or " ".join(filter(None, parts))
-        words = list(sys.argv[1:] if args is None else args)
         if self._is_chakra and len(words) > 1 and words[0].lower() == CHAKRA and words[1].startswith("-"):
             del words[0]
         self._refuse_unknown_options(words)
@@ -159,7 +159,9 @@ class CommandParser(argparse.ArgumentParser):
             self.error(f"{same[1]} is an input{linked_name}: give another name for the output")
         return options
 
-    def _add_common_options(self) -> None:
+    def _add_common_options(self, says_version: bool) -> None:
+        import importlib.metadata
+
         from .options import LIMITS, LOUDNESS
 
         if self._reads:
@@ -168,7 +170,9 @@ class CommandParser(argparse.ArgumentParser):
                 option.add_to(group)
         group = self.add_argument_group("help and messages")
         group.add_argument("-h", "--help", action="help", help="show this help and exit")
-        group.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+        # to look it up takes longer than to read a small trace
+        version = f"{self.prog} {importlib.metadata.version('execgraph')}" if says_version else ""
+        group.add_argument("--version", action="version", version=version, help="show the version and exit")
         one_of_two = group.add_mutually_exclusive_group()
         for option in LOUDNESS:
             option.add_to(one_of_two)
@@ -205,21 +209,17 @@ class CommandParser(argparse.ArgumentParser):
         """Ends the process with one line about what is wrong with its arguments, and exit status 2."""
         self.exit(2, f"{self.prog}: error: {terminal.in_one_line(message)} (see {self.prog} --help)\n")
 
-    def print_help(self, file: Any = None) -> None:
-        """Prints the help on standard output; ends the process in one line where that takes nothing."""
-        self.print_on_stdout(self.format_help())
-
-    def print_on_stdout(self, text: str) -> None:
-        """Prints the text; ends the process, as `run_command` does, where standard output takes nothing."""
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Prints help and version; ends the process, as `run_command` does, where standard output takes nothing."""
+        if file is not sys.stdout:
+            super()._print_message(terminal.plain(message), file)
+            return
         try:
-            terminal.print_text(text.rstrip("\n"))
+            terminal.print_text(message.rstrip("\n"))
         except DataError as error:
             self.exit(1, f"{self.prog}: error: {error}\n")
         except BrokenPipeError:
             end_without_reader()
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        super()._print_message(terminal.plain(message), file)
 
 
 def _files(options: argparse.Namespace, names: Iterable[str]) -> list[Path]:
@@ -235,14 +235,3 @@ def _expand_wildcards(path: str) -> list[str]:
     is_pattern = WILDCARDS & set(path) and not Path(path).exists()
     # Path.glob refuses absolute patterns
     return (sorted(glob.glob(path, recursive=True)) if is_pattern else []) or [path]  # noqa: PTH207
-
-
-class _Version(argparse.Action):
-    """Looks the version up only where it is asked for, as that takes longer than to read a small trace."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        import importlib.metadata
-
-        if isinstance(parser, CommandParser):
-            parser.print_on_stdout(f"{parser.prog} {importlib.metadata.version('execgraph')}")
-        parser.exit()

@@ -199,10 +199,15 @@ def _analysis(text: str) -> str:
     return text
 
 
-@_in_its_words
-def _size(text: str) -> str:
-    bytes_of(text)
-    return text
+def _readable(read: Callable[[str], object]) -> Callable[[str], str]:
+    """Returns what hands on a text that `read` reads, too."""
+
+    @_in_its_words
+    def check(text: str) -> str:
+        read(text)
+        return text
+
+    return check
 
 
 def ends_as(*endings: str) -> Callable[[str], str]:
@@ -217,8 +222,8 @@ def ends_as(*endings: str) -> Callable[[str], str]:
     return check
 
 
-TEXT, PATH, ONLY, SIZE = Kind(str), Kind(Path), Kind(_analysis), Kind(_size)
-ROOFLINE = Kind(_later("..converter.targets", "roofline_of"))
+TEXT, PATH, ONLY, SIZE = Kind(str), Kind(Path), Kind(_analysis), Kind(_readable(bytes_of))
+ROOFLINE = Kind(_readable(_later("..converter.targets", "roofline_of")))
 STEPS, CLOCK, JSON_FILE = Kind(_steps), Kind(_clock), Kind(ends_as(".json"))
 TIMES = Kind(_times, partial(two_ends, expected="start and end in µs, as (0, 1500)"))
 TEXTS, NUMBERS = Kind(str, texts, is_list=True), Kind(int, whole_numbers, is_list=True)

@@ -132,19 +132,12 @@ def _nearest_among(others: list[Trace]) -> Callable[[Trace], str]:
     return near
 
 
-class OnePair(NamedTuple):
-    """The paths of the traces of one process, None where there is none."""
-
-    host: str | None
-    device: str | None
-
-
-def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
+def find_pair(inputs: Sequence[str], rank: int | None = None) -> tuple[str | None, str | None]:
     """Returns the host and the device trace among one or two files, or in a folder, where `rank` chooses.
 
-    Standard input is the device trace, and so is what is no trace at all: its reader says what is wrong with it. Raises
-    RequestError where the files are two of one kind or a folder holds several ranks, DataError where one cannot be
-    read.
+    There may be only one of them, or none. Standard input is the device trace, and so is what is no trace at all: its
+    reader says what is wrong with it. Raises RequestError where the files are two of one kind or a folder holds several
+    ranks, DataError where one cannot be read.
     """
     if len(inputs) == 1 and (folder := Path(inputs[0])).is_dir():
         pairs = find_pairs(folder, lambda _: False)
@@ -157,7 +150,7 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
             choices = ": choose one with ", Remedy.RANK, ", or build all with ", Remedy.BUILD
             raise RequestError(f"{folder}: holds the traces of ranks {there}{missing}", *choices)
         [pair] = chosen
-        return OnePair(str(folder / pair.host) if pair.host else None, str(folder / pair.device))
+        return str(folder / pair.host) if pair.host else None, str(folder / pair.device)
     hosts = [path for path in inputs if path != STANDARD_STREAM and recognise(Path(path)).kind is InputKind.HOST]
     devices = [path for path in inputs if path not in hosts]
     for path in devices if len(devices) > 1 else ():
@@ -174,4 +167,4 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> OnePair:
                 "of a folder with ",
                 Remedy.BUILD,
             )
-    return OnePair(next(iter(hosts), None), next(iter(devices), None))
+    return next(iter(hosts), None), next(iter(devices), None)

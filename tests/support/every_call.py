@@ -72,7 +72,7 @@ def jobs(folder: Path, out: Path) -> None:
     assert job.scale(data_parallel=2).write(out / "scaled").ranks == eg.read_job(out / "scaled").ranks
     options = eg.AstraSimOptions(bandwidth_gib_s=100.0, latency_ns=500.0)
     simulated: eg.Simulated = eg.build(folder, target=options, start_offsets=False).simulate()
-    assert options.simulation.bandwidth_gib_s == simulated.network[0].bandwidth_gib_s and options.peaks is None
+    assert options.bandwidth_gib_s == simulated.network[0].bandwidth_gib_s and options.peaks is None
     whole = eg.build(folder, target=eg.GoalOptions(measured_communication=True))
     assert (whole.folder / "job.goal").is_file()
     assert simulated.ranks.keys() == {"0", "1"}

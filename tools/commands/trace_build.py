@@ -19,7 +19,7 @@ from ..workers import runner
 
 if TYPE_CHECKING:
     from ...converter.targets import GoalReport
-    from ..job import BuildReport, BuiltJob
+    from ..job import BuildReport, BuildTarget, BuiltJob
 
 
 @command(
@@ -90,16 +90,17 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _build(options: argparse.Namespace) -> "BuiltJob":
+    from ...converter.options import Options
     from ...converter.targets import GoalOptions
     from ...linker.windows import Window
-    from ..job import BuildOptions, build
+    from ..job import AstraSimOptions, build, build_options
 
-    conversion = BuildOptions(
-        **chosen_for("Options", options),
-        whole_groups=options.incomplete_groups == "keep",
-        goal=GoalOptions(**chosen_for("GoalOptions", options)),
-        **{name: getattr(options, name) for name in ("roofline", "modules", "start_offsets", "replay", "excess_time")},
-    )
+    target: BuildTarget = options.target
+    if target in (ASTRA_SIM, GOAL):
+        kind = AstraSimOptions if target == ASTRA_SIM else GoalOptions
+        target = kind(**chosen_for(kind.__name__, options))
+    of_job = {name: getattr(options, name) for name in ("modules", "start_offsets", "excess_time")}
+    conversion = build_options(Options(**chosen_for("Options", options)), target, **of_job)
     if options.scheduler:
         require("dask", str(Remedy.SCHEDULER))
     return build(
@@ -153,9 +154,9 @@ def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
 
 def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> None:
     """Writes the configuration of ASTRA-sim, and prints the network in it and the command that simulates the job."""
-    from ..job import Simulation, lacks_members, network_text, poor_fit, simulator_command, write_astra_sim_files
+    from ..job import AstraSimOptions, lacks_members, network_text, poor_fit, simulator_command, write_astra_sim_files
 
-    simulation = Simulation(options.bandwidth_gib_s, options.latency_ns, options.replay, options.roofline)
+    simulation = AstraSimOptions(**chosen_for("AstraSimOptions", options))
     rank_count = len(report.ranks)
     write_astra_sim_files(options.output, rank_count, report.network, simulation)
     log.info(summary_line("network", network_text(report.network, simulation, rank_count)))

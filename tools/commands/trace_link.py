@@ -36,15 +36,15 @@ def main(options: argparse.Namespace) -> None:
     from ...linker.link import link, read_traces
     from ...linker.windows import Window
     from ...schema.linked import write_linked
-    from ..pairs import OnePair, find_pair
+    from ..pairs import find_pair
     from ..recognise import InputKind, reading
 
     if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
         raise WrongUsage(
             "a host trace and a device trace are linked, of one process; trace-build builds all ranks of a folder"
         )
-    pair = find_pair(options.inputs, options.rank) if options.inputs else OnePair(None, None)
-    host_trace, device_trace = options.host_trace or pair.host, options.device_trace or pair.device
+    pair = find_pair(options.inputs, options.rank)
+    host_trace, device_trace = options.host_trace or pair[0], options.device_trace or pair[1]
     if device_trace is None:
         raise RequestError(f"{host_trace} is a host trace: give the device trace of the same process, too")
     by_option = {

@@ -35,7 +35,13 @@ def main(options: argparse.Namespace) -> None:
     _check(options, analysis)
     if options.output:
         require("report", "--output")
-    report = _compare(options) if options.diff else _analyse(options, analysis)
+    runs = [[path] for path in options.diff or ()] or [[*map(Path, options.inputs)]]
+    sources = [reports.find_sources(paths, progress, options.ranks) for paths in runs]
+    window = Window(**chosen_for("Window", options))
+    if options.diff:
+        report = reports.report_on_diff(sources[0], sources[1], progress, window, options.modules)
+    else:
+        report = reports.report_on(sources[0], _request(options, analysis, window), progress)
     log_notes(options.prog, report.notes)
     if options.output:
         page = reports.render(report).encode("utf-8", "replace")
@@ -88,28 +94,17 @@ def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
             raise WrongUsage(problem)
 
 
-def _sources(options: argparse.Namespace, paths: list[Path]) -> reports.Sources:
-    sources = reports.find_sources(paths, progress)
-    return sources if options.ranks is None else reports.of_ranks(sources, options.ranks)
-
-
-def _compare(options: argparse.Namespace) -> reports.Report:
-    before, after = (_sources(options, [path]) for path in options.diff)
-    return reports.report_on_diff(before, after, progress, Window(**chosen_for("Window", options)), options.modules)
-
-
-def _analyse(options: argparse.Namespace, analysis: AnalysisOptions) -> reports.Report:
+def _request(options: argparse.Namespace, analysis: AnalysisOptions, window: Window) -> reports.ReportRequest:
     captures = []
     for path in map(str, options.captures):
         with reading(path, InputKind.DEVICE):
             captures += read_captures(path)
-    request = reports.ReportRequest(
+    return reports.ReportRequest(
         options.only,
         [replace(scale, peaks=analysis.peaks) for scale in options.changes],
         bool(options.output),
         options.perfetto or "",
         replace(analysis, captures=captures),
-        Window(**chosen_for("Window", options)),
+        window,
         options.modules,
     )
-    return reports.report_on(_sources(options, [Path(path) for path in options.inputs]), request, progress)

@@ -4,7 +4,7 @@ import argparse
 
 from ..command import WrongUsage, log, log_notes, naming, step
 from ..command_parser import Inputs, Output, command
-from ..options import FORMS, form_of
+from ..options import FORMS, chosen_for, form_of
 
 
 @command(
@@ -29,17 +29,10 @@ def main(options: argparse.Namespace) -> None:
     with step("read graph"), reading(path, InputKind.GRAPH):
         graph = read_et(path)
     log_notes(options.prog, graph.notes)
-    selection = Selection(
-        centre=options.around,
-        hops=options.hops,
-        step=options.step,
-        module=options.module,
-        op=options.op,
-        streams=tuple(options.streams),
-        time_us=options.time_us,
-    )
+    part = chosen_for("draw", options)
+    picture = part.pop("picture", "")
     with naming(path):
-        seen = select(graph, selection, options.output, options.picture or "")
+        seen = select(graph, Selection(**part), options.output, picture)
     log_notes(options.prog, filter(None, [seen.note]))
     with step("write"):
         write_view(graph, seen, options.output)

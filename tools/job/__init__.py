@@ -6,7 +6,9 @@ ranks.
 """
 
 from .astra_sim_files import (
-    Simulation,
+    AstraSimOptions,
+    BuildTarget,
+    build_options,
     fit_error_text,
     lacks_members,
     network_text,

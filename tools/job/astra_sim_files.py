@@ -3,19 +3,23 @@
 Says of the network in it what its figures are, and whether it describes the job.
 """
 
+import dataclasses
 import json
 import shlex
 import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal
 
+from ...converter.options import Options
 from ...converter.ranks import Link, Network, links_text, ranks_of
-from ...converter.targets import GoalReport, Roofline, idle_rank
+from ...converter.targets import GoalOptions, GoalReport, Roofline, idle_rank, roofline_of
+from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL, Target, flags, number
 from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS
 from ...schema.errors import Remedy
 from ...schema.io import open_output
-from .build_report import BuildReport
+from .build_report import BuildOptions, BuildReport
 
 BINARY = "AstraSim_Analytical_Congestion_Unaware"
 POOR_FIT_PCT = 10.0
@@ -24,20 +28,79 @@ FEW_SIZES = 10
 TWO = 2
 
 
-class Simulation(NamedTuple):
-    """What to simulate: a link's bandwidth (2**30 bytes/s) and latency (ns), and how long nodes take.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AstraSimOptions:
+    """How to build a job for ASTRA-sim, as the options of `trace-build --target astra-sim`.
 
-    None takes the fitted network. With `replay` every node takes its recorded time, with `roofline` kernels take the
-    time of their work at these peaks.
+    >>> import execgraph as eg
+    >>> job = eg.build("tests/data/training", target=eg.AstraSimOptions(bandwidth_gib_s=100, latency_ns=500))
+    >>> job.simulate().network[0].bandwidth_gib_s
+    100.0
+
+    Args:
+        bandwidth_gib_s: The bandwidth of a link in 2**30 bytes/s; fitted to the measured collectives by default.
+        latency_ns: The latency of a link; fitted by default.
+        replay: Whether every node takes its recorded time, collectives included.
+        roofline: A device and format, such as "V100:fp32", or "TFLOPS:GB/S": kernels of known work take its time at
+            these peaks. It needs graphs without host nodes, `Options(host=False)`.
+        incomplete_groups: What to do with groups of which the job lacks ranks: "restrict" them to the ranks that are
+            there, or "keep" them whole with measured times.
+
+    Raises:
+        ValueError: A number is not above 0, the device is not known, or `roofline` and `replay` are both given.
     """
 
     bandwidth_gib_s: float | None = None
     latency_ns: float | None = None
     replay: bool = False
-    roofline: Roofline | None = None
+    roofline: str | None = None
+    incomplete_groups: Literal["restrict", "keep"] = "restrict"
+
+    def __post_init__(self) -> None:
+        for name in ("bandwidth_gib_s", "latency_ns"):
+            value = getattr(self, name)
+            if value is not None and not number(value, f"AstraSimOptions({name}=…)") > 0:
+                raise ValueError(f"AstraSimOptions({name}={value!r}): give a number above 0")
+        flags("AstraSimOptions", replay=self.replay)
+        if self.incomplete_groups not in ("restrict", "keep"):
+            raise ValueError(
+                f'AstraSimOptions: incomplete_groups is "restrict" or "keep", not {self.incomplete_groups!r}'
+            )
+        if self.peaks and self.replay:
+            raise ValueError("AstraSimOptions: replay has no use for roofline, as every node takes its recorded time")
+
+    @property
+    def peaks(self) -> Roofline | None:
+        """What `roofline` stands for, per second."""
+        return None if self.roofline is None else roofline_of(self.roofline)
 
 
-def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, simulation: Simulation) -> None:
+BuildTarget = Target | AstraSimOptions | GoalOptions
+"""Who runs the graphs of a job: by name, or with what that simulator is to do."""
+
+
+def build_options(options: Options, target: BuildTarget | None, **of_job: bool) -> BuildOptions:
+    """Returns how to build a job for a target, in place of that of the `options`; `of_job` are fields of BuildOptions.
+
+    Raises ValueError where these contradict each other.
+    """
+    chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | of_job
+    if isinstance(target, AstraSimOptions):
+        if target.roofline and options.host:
+            raise ValueError("build: roofline needs Options(host=False), as the mode takes host nodes for kernels")
+        is_whole = target.incomplete_groups == "keep"
+        chosen |= {"target": ASTRA_SIM, "whole_groups": is_whole, "roofline": target.peaks, "replay": target.replay}
+    elif isinstance(target, GoalOptions):
+        chosen |= {"target": GOAL, "goal": target}
+    elif target is not None:
+        chosen["target"] = target
+    for name in ("start_offsets", "excess_time"):
+        if not of_job[name] and chosen["target"] == GENERIC:
+            raise ValueError(f"build({name}=False) is for astra-sim and goal, whose graphs have these times")
+    return BuildOptions(**chosen)
+
+
+def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, simulation: AstraSimOptions) -> None:
     """Writes system.json, network.yml and memory.json for so many ranks, each whole or not at all.
 
     The simulator has no network of one: a rank alone gets a second one beside it that computes for 1 µs, in files of
@@ -49,7 +112,7 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
         with Path(f"{output_dir / GRAPHS}.0.et").open("rb") as graph, open_output(f"{folder / GRAPHS}.0.et") as out:
             shutil.copyfileobj(graph, out)
         idle_rank(1).write(f"{folder / GRAPHS}.1.et")
-    links, fit = (fitted or Network()).used(max(ranks, 2), *simulation[:2])
+    links, fit = (fitted or Network()).used(max(ranks, 2), simulation.bandwidth_gib_s, simulation.latency_ns)
     files = {
         "system.json": json.dumps(_system(len(links), fit.direct, simulation), indent=1) + "\n",
         "network.yml": f"topology: {_listed('Switch' for _ in links)}\n"
@@ -81,12 +144,12 @@ def _listed(values: Iterable[object]) -> str:
     return f"[ {', '.join(map(str, values))} ]"
 
 
-def _system(dimensions: int, direct: bool, simulation: Simulation) -> dict[str, object]:
+def _system(dimensions: int, direct: bool, simulation: AstraSimOptions) -> dict[str, object]:
     """Returns system.json: one chunk at a time, no cost but the network's, and endpoints of 1 ns (0 stops its clock).
 
     In roofline mode memory is the device's, which adding up in collectives waits for, too.
     """
-    peaks = simulation.roofline
+    peaks = simulation.peaks
     return {
         "scheduling-policy": "LIFO",
         "endpoint-delay": 1,
@@ -104,9 +167,9 @@ def _system(dimensions: int, direct: bool, simulation: Simulation) -> dict[str, 
     } | ({"roofline-enabled": 1, "peak-perf": peaks.tflops} if peaks else {})
 
 
-def network_text(fitted: Network | None, simulation: Simulation, ranks: int) -> str:
+def network_text(fitted: Network | None, simulation: AstraSimOptions, ranks: int) -> str:
     """Returns the bandwidth and latency that network.yml has for so many ranks, and where they are from."""
-    links, used = (fitted or Network()).used(ranks, *simulation[:2])
+    links, used = (fitted or Network()).used(ranks, simulation.bandwidth_gib_s, simulation.latency_ns)
     link = links_text(links)
     if simulation.replay:
         return "not used, as every node takes its recorded time"
@@ -129,7 +192,7 @@ def fit_error_text(error: float | None) -> str:
     return "too few sizes to judge the fit" if error is None else f"median fit error {error:g} %"
 
 
-def poor_fit(fitted: Network | None, simulation: Simulation, *, lacks_members: bool) -> str | None:
+def poor_fit(fitted: Network | None, simulation: AstraSimOptions, *, lacks_members: bool) -> str | None:
     """Returns why the simulated communication will be wrong; None where a fit is good enough or not used.
 
     `lacks_members` is whether ranks of groups were not traced.
@@ -137,7 +200,7 @@ def poor_fit(fitted: Network | None, simulation: Simulation, *, lacks_members: b
     is_used = not simulation.replay and None in (simulation.bandwidth_gib_s, simulation.latency_ns)
     if not is_used or fitted is None:
         return None
-    links, used = fitted.used(0, *simulation[:2])
+    links, used = fitted.used(0, simulation.bandwidth_gib_s, simulation.latency_ns)
     if (used.fit_error_pct or 0.0) <= POOR_FIT_PCT:
         return None
     reasons = ["members of groups are absent"] if lacks_members else []

@@ -34,7 +34,7 @@ from ...schema.io import fresh_folder, locked, open_output
 from ...schema.progress import Progress, unwatched
 from ..recognise import InputKind, file_for_folder, instead_of_folder
 from ..terminal import summary_line
-from .astra_sim_files import Simulation, write_astra_sim_files
+from .astra_sim_files import AstraSimOptions, write_astra_sim_files
 from .build_rank import FITTED_TO_TRACED
 from .build_report import REPORT as BUILD_REPORT, read_report
 
@@ -301,7 +301,7 @@ def _run_all(
     return results
 
 
-def simulation_of(growth: Growth) -> Simulation:
+def simulation_of(growth: Growth) -> AstraSimOptions:
     """Returns the link of the grown job's network in the simulator, where a step goes over two links."""
     latency = None if growth.latency_ns is None else growth.latency_ns / 2
-    return Simulation(growth.bandwidth_gib_s, latency)
+    return AstraSimOptions(bandwidth_gib_s=growth.bandwidth_gib_s, latency_ns=latency)

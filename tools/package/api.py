@@ -3,7 +3,7 @@
 from .converter.options import Options
 from .converter.targets import GoalOptions
 from .execution_graph import Dependency, ExecutionGraph, Node, read_graph
-from .job import AstraSimOptions, Job, build, read_job
+from .job import Job, build, read_job
 from .linked_trace import LinkedTrace, convert, diagnose, generate, link, merge, read_linked
 from .linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from .linker.windows import Window
@@ -15,7 +15,7 @@ from .schema.graph import CollectiveType, ConvertReport, Delay, DependencyKind, 
 from .schema.linked import write_linked
 from .tools.analyses import AnalysisOptions
 from .tools.capture import capture
-from .tools.job import Diagnosis, MergeReport
+from .tools.job import AstraSimOptions, Diagnosis, MergeReport
 from .tools.replay import MakespanRange, ReplaySummary, Scale, Simulated, replay_ranks
 
 __all__ = [

@@ -261,9 +261,8 @@ class ExecutionGraph(GraphRecord):
         if form_of(str(path)) not in FORMS:
             raise ValueError(f"{path}: the name must end in {', '.join(FORMS)}")
         numbers = {"around": around, "hops": hops, "step": step}
-        chosen = checked("draw", "graph.", streams=streams, time_us=time_us, **numbers)["streams"]
-        selection = Selection(around, hops, step, module, op, chosen, time_us)
-        seen = select(self, selection, str(path), picture)
+        part = checked("draw", "graph.", streams=streams, time_us=time_us, **numbers)
+        seen = select(self, Selection(module=module, op=op, **part), str(path), picture)
         if seen.note:
             warnings.warn(seen.note, stacklevel=2)
         write_view(self, seen, str(path))

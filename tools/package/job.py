@@ -1,40 +1,25 @@
 """A job as users hold it: from the traces of all ranks to their graphs in a folder, and what to ask of these."""
 
-import dataclasses
 import shutil
 import tempfile
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from .converter.options import Options
 from .converter.scaling import Growth
-from .converter.targets import GoalOptions, Roofline, roofline_of
 from .execution_graph import ExecutionGraph
 from .linker.windows import EVERYTHING, Window, given_window
 from .pictures import ranks_chart
 from .run import Replay, Report, WhatIf, replay, report
-from .schema.arguments import (
-    ASTRA_SIM,
-    GENERIC,
-    GOAL,
-    FilePath,
-    Paths,
-    Target,
-    flags,
-    given_path,
-    given_paths,
-    number,
-    whole_number,
-    wrong_argument,
-)
+from .schema.arguments import ASTRA_SIM, FilePath, Paths, given_path, given_paths, whole_number, wrong_argument
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
 from .tools import job as building
+from .tools.job import AstraSimOptions, BuildTarget
 from .tools.options import checked
 from .tools.replay import Changes, Simulated, configuration_of, simulate_ranks
 from .tools.replay.workload import BUILT, graph_files, read_graph_file
@@ -227,62 +212,6 @@ def read_job(folder: FilePath) -> Job:
     return Job(given_path(folder, "read_job(folder)"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AstraSimOptions:
-    """How to build a job for ASTRA-sim, as the options of `trace-build --target astra-sim`.
-
-    >>> import execgraph as eg
-    >>> job = eg.build("tests/data/training", target=eg.AstraSimOptions(bandwidth_gib_s=100, latency_ns=500))
-    >>> job.simulate().network[0].bandwidth_gib_s
-    100.0
-
-    Args:
-        bandwidth_gib_s: The bandwidth of a link in 2**30 bytes/s; fitted to the measured collectives by default.
-        latency_ns: The latency of a link; fitted by default.
-        replay: Whether every node takes its recorded time, collectives included.
-        roofline: A device and format, such as "V100:fp32", or "TFLOPS:GB/S": kernels of known work take its time at
-            these peaks. It needs graphs without host nodes, `Options(host=False)`.
-        incomplete_groups: What to do with groups of which the job lacks ranks: "restrict" them to the ranks that are
-            there, or "keep" them whole with measured times.
-
-    Raises:
-        ValueError: A number is not above 0, the device is not known, or `roofline` and `replay` are both given.
-    """
-
-    bandwidth_gib_s: float | None = None
-    latency_ns: float | None = None
-    replay: bool = False
-    roofline: str | None = None
-    incomplete_groups: Literal["restrict", "keep"] = "restrict"
-
-    def __post_init__(self) -> None:
-        for name in ("bandwidth_gib_s", "latency_ns"):
-            value = getattr(self, name)
-            if value is not None and not number(value, f"AstraSimOptions({name}=…)") > 0:
-                raise ValueError(f"AstraSimOptions({name}={value!r}): give a number above 0")
-        flags("AstraSimOptions", replay=self.replay)
-        if self.incomplete_groups not in ("restrict", "keep"):
-            raise ValueError(
-                f'AstraSimOptions: incomplete_groups is "restrict" or "keep", not {self.incomplete_groups!r}'
-            )
-        if self.peaks and self.replay:
-            raise ValueError("AstraSimOptions: replay has no use for roofline, as every node takes its recorded time")
-
-    @property
-    def peaks(self) -> Roofline | None:
-        """What `roofline` stands for, per second."""
-        return None if self.roofline is None else roofline_of(self.roofline)
-
-    @property
-    def simulation(self) -> building.Simulation:
-        """What the simulator's configuration says."""
-        return building.Simulation(self.bandwidth_gib_s, self.latency_ns, self.replay, self.peaks)
-
-
-BuildTarget = Target | AstraSimOptions | GoalOptions
-"""Who runs the graphs of a job: by name, or with what that simulator is to do."""
-
-
 def build(
     traces: Paths,
     output: FilePath | None = None,
@@ -334,16 +263,16 @@ def build(
     inputs = given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
-    build_options = _combined(options or Options(), target, of_job)
-    simulation = target.simulation if isinstance(target, AstraSimOptions) else building.Simulation()
+    conversion = building.build_options(options or Options(), target, **of_job)
+    simulation = target if isinstance(target, AstraSimOptions) else AstraSimOptions()
 
     def built(folder: Path) -> Job:
-        if build_options.target == ASTRA_SIM:
+        if conversion.target == ASTRA_SIM:
             check_simulators_read(folder)
         report = building.build(
             inputs[0] if len(inputs) == 1 else inputs,
             folder,
-            build_options,
+            conversion,
             runner(jobs if jobs > 1 else 0, scheduler),
             anew=force,
             window=window,
@@ -356,13 +285,19 @@ def build(
         return Job(folder, report, inputs, window)
 
     job = _job_in(output, "build(traces, output)", built)
-    if job.build_report:
-        for problem in (*job.failures, *_poor_fits(job.build_report, simulation)):
-            warnings.warn(problem, stacklevel=3)
+    problems, built_job = job.failures, job.build_report
+    if built_job and conversion.target == ASTRA_SIM:
+        absent = building.lacks_members(built_job)
+        if why := building.poor_fit(built_job.network, simulation, lacks_members=absent):
+            problems = [*problems, f"{why}; AstraSimOptions(replay=True) keeps measured lengths"]
+    if built_job and built_job.goal and (why := building.poor_goal_fit(built_job.goal)):
+        problems = [*problems, why]
+    for problem in problems:
+        warnings.warn(problem, stacklevel=2)
     return job
 
 
-def _poor_fits(built: building.BuildReport, simulation: building.Simulation) -> Iterator[str]:
+def _poor_fits(built: building.BuildReport, simulation: AstraSimOptions) -> Iterator[str]:
     """Yields why communication in the simulator will take other times than measured, and what keeps these."""
     if built.options.target == ASTRA_SIM:
         lacks_members = building.lacks_members(built)
@@ -370,23 +305,6 @@ def _poor_fits(built: building.BuildReport, simulation: building.Simulation) -> 
             yield f"{why}; AstraSimOptions(replay=True) keeps measured lengths"
     if built.goal and (why := building.poor_goal_fit(built.goal)):
         yield why
-
-
-def _combined(options: Options, target: BuildTarget | None, of_job: dict[str, bool]) -> building.BuildOptions:
-    chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | of_job
-    if isinstance(target, AstraSimOptions):
-        if target.roofline and options.host:
-            raise ValueError("build: roofline needs Options(host=False), as the mode takes host nodes for kernels")
-        is_whole = target.incomplete_groups == "keep"
-        chosen |= {"target": ASTRA_SIM, "whole_groups": is_whole, "roofline": target.peaks, "replay": target.replay}
-    elif isinstance(target, GoalOptions):
-        chosen |= {"target": GOAL, "goal": target}
-    elif target is not None:
-        chosen["target"] = target
-    for name in ("start_offsets", "excess_time"):
-        if not of_job[name] and chosen["target"] == GENERIC:
-            raise ValueError(f"build({name}=False) is for astra-sim and goal, whose graphs have these times")
-    return building.BuildOptions(**chosen)
 
 
 def _job_in(output: FilePath | None, argument: str, make: Callable[[Path], Job]) -> Job:

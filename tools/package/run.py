@@ -339,7 +339,7 @@ def report(
     _check_name(path, "report(inputs, path)")
     given_window(window, "report(window=…)")
     chosen = checked("report", ranks=ranks, modules=modules)["ranks"]
-    sources = reports.find_sources(given_paths(inputs, "report(inputs)"))
+    sources = reports.find_sources(given_paths(inputs, "report(inputs)"), chosen=chosen)
     scales = replays.given_changes(changes, "report(inputs, path, changes=…)")
     names = [only] if isinstance(only, str) else None if only is None else [*texts(only, "report(only=…)")]
     captured = [
@@ -348,8 +348,7 @@ def report(
     options = given(options or AnalysisOptions(), AnalysisOptions, "report(options=…)", "AnalysisOptions")
     options = dataclasses.replace(options, captures=[*options.captures, *captured])
     request = reports.ReportRequest(names, scales, path is not None, str(perfetto or ""), options, window, modules)
-    read = sources if chosen is None else reports.of_ranks(sources, chosen)
-    return _finished(reports.report_on(read, request), path)
+    return _finished(reports.report_on(sources, request), path)
 
 
 def compare(

@@ -3,7 +3,7 @@
 Nothing here loads what draws charts: only `render` does.
 """
 
-from .inputs import ReadOptions, Sources, find_sources, of_ranks, read_ranks
+from .inputs import ReadOptions, Sources, find_sources, read_ranks
 from .output import print_tables, summary_text, tables_text, write_csv
 from .page import is_page_name, render
 from .report import Report, ReportRequest, overlay_path, report_on, report_on_diff

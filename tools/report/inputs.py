@@ -53,8 +53,13 @@ class Sources(NamedTuple):
     notes: list[str]
 
 
-def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sources:
-    """Returns the ranks in these files and folders. Raises DataError if one cannot be used or there is no rank."""
+def find_sources(
+    paths: Sequence[Path], progress: Progress = unwatched, chosen: Collection[int] | None = None
+) -> Sources:
+    """Returns the ranks in these files and folders, or the `chosen` ones of them.
+
+    Raises DataError if a file cannot be used or there is no rank, RequestError if one of those chosen is missing.
+    """
     names = [path.name for path in sorted((path.resolve() for path in paths), key=_numbers_by_value)]
     more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
     sources, files = Sources(", ".join(names[:TITLED]) + more, [], []), [path for path in paths if not path.is_dir()]
@@ -66,11 +71,8 @@ def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sourc
     if not sources.ranks:
         reason = sources.notes[0] if sources.notes else ", ".join(map(str, files))
         raise DataError(f"{reason}: nothing to report on; give {TRACE_OR_GRAPH.to_give}")
-    return sources
-
-
-def of_ranks(sources: Sources, chosen: Collection[int]) -> Sources:
-    """Returns the sources of these ranks. Raises RequestError if one of them is missing."""
+    if chosen is None:
+        return sources
     ranks = [
         source._replace(known_rank=position, rank=position) if source.known_rank is None else source
         for position, source in enumerate(sources.ranks)

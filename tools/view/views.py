@@ -51,13 +51,13 @@ def median_step(graph: ExecutionGraph) -> int | None:
 class Selection(NamedTuple):
     """Conditions, which a selected node must all meet.
 
-    `centre` is the id of a node: selected are nodes at most `hops` dependencies away, in either direction. `streams`
+    `around` is the id of a node: selected are nodes at most `hops` dependencies away, in either direction. `streams`
     are numbers of device streams. `time_us` is a window, from the graph's first start, that a node must overlap.
     `module` is the path of a module or a part of it. With `op`, selected are the calls of that op, what they launched,
     and calls at most `hops` flows away. By default `hops` is 2 dependencies, or 1 flow.
     """
 
-    centre: int | None = None
+    around: int | None = None
     hops: int | None = None
     step: int | None = None
     module: str = ""
@@ -83,9 +83,9 @@ class View(NamedTuple):
 def view(graph: ExecutionGraph, selection: Selection) -> View:
     """Returns the selected part of the graph. O(n log n + hops · e). Raises RequestError if no node is selected."""
     if selection.hops is None:
-        selection = selection._replace(hops=1 if selection.centre is None else 2)
+        selection = selection._replace(hops=1 if selection.around is None else 2)
     work, is_selected = gather([graph]), np.ones(len(graph), bool)
-    if (node := selection.centre) is not None:
+    if (node := selection.around) is not None:
         row = int(graph.rows_of(NodeIds(np.array([node], np.int64)))[0])
         if row < 0:
             raise RequestError(f"there is no node {node}; ids are {graph.id.min()} to {graph.id.max()}")
@@ -290,8 +290,8 @@ def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str 
     if form_of(path) != ".svg":
         picture = ""
     elif not picture:
-        picture = LANES if selection.centre is not None or selection.streams or selection.time_us else FLOW
-    if picture == FLOW and selection.step is None and selection.centre is None and not selection.time_us:
+        picture = LANES if selection.around is not None or selection.streams or selection.time_us else FLOW
+    if picture == FLOW and selection.step is None and selection.around is None and not selection.time_us:
         selection = selection._replace(step=median_step(graph))
     seen = view(graph, selection)
     if picture == FLOW or form_of(path) == ".graphml" or len(seen.graph) <= PICTURED:
@@ -311,7 +311,7 @@ def write_view(graph: ExecutionGraph, seen: View, path: str) -> None:
     selection, picture = seen.selection, seen.picture
     with open_output(path) as stream:
         if picture == LANES:
-            lanes = draw_lanes(seen.graph, seen.origin_ns, selection.centre, selection.time_us)
+            lanes = draw_lanes(seen.graph, seen.origin_ns, selection.around, selection.time_us)
             stream.write(lanes.encode("utf-8", "replace"))
         elif picture == FLOW:
             path_ns = path_times(replay(graph))[graph.rows_of(seen.graph.id)]

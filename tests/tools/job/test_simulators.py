@@ -22,7 +22,7 @@ from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.commands import trace_convert
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
-from execgraph.tools.job import Simulation, network_text, poor_fit, poor_goal_fit, write_astra_sim_files
+from execgraph.tools.job import AstraSimOptions, network_text, poor_fit, poor_goal_fit, write_astra_sim_files
 from execgraph.tools.job.job_plan import complete_transfers, excess_times
 from execgraph.tools.replay import configuration_of, simulate_ranks
 from support.for_simulator import ACROSS, RANKS, WITHIN, Issued, matched_job, two_networks
@@ -87,10 +87,10 @@ def test_what_is_given_stands_and_is_what_a_build_that_is_up_to_date_prints(tmp_
 
 
 def test_without_communication_the_network_is_the_default_one(tmp_path: Path) -> None:
-    write_astra_sim_files(tmp_path, 3, None, Simulation(latency_ns=0.0))
+    write_astra_sim_files(tmp_path, 3, None, AstraSimOptions(latency_ns=7.0))
     text = (tmp_path / "astra-sim" / "network.yml").read_text()
     assert "bandwidth: [ 100.0 ]" in text
-    assert "latency: [ 0.0 ]" in text
+    assert "latency: [ 7.0 ]" in text
 
 
 def test_links_within_nodes_and_across_them_are_two_dimensions(tmp_path: Path, capsys: Said) -> None:
@@ -228,42 +228,56 @@ def test_options_of_a_simulator_are_for_its_target_and_have_values_that_mean_som
 GOOD = Network(50.0, 10.0, transfers=30, sizes=12, fit_error_pct=3.1, repeat_error_pct=1.0)
 TWO = TwoDimensions(Link(4, 300.0, 1_000.0), Link(2, 20.0, 6_000.0), sizes=12, fit_error_pct=2.5, direct=True)
 NODES = Network(150.0, 1_200.0, transfers=48, sizes=12, fit_error_pct=88.0, two_dimensions=TWO)
+FITTED, LATENCY = AstraSimOptions(), AstraSimOptions(latency_ns=7.0)
+BANDWIDTH, GIVEN = AstraSimOptions(bandwidth_gib_s=400.0), AstraSimOptions(bandwidth_gib_s=400.0, latency_ns=700.0)
 POOR = Network(50.0, 10.0, transfers=8, sizes=7, fit_error_pct=59.3, repeat_error_pct=20.5)
 
 
 @pytest.mark.parametrize(
     ("fitted", "simulation", "text"),
     [
-        (GOOD, Simulation(), "50 GiB/s, 10 ns a link, fitted to 30 collectives and messages, median fit error 3.1 %"),
-        (Network(transfers=6, sizes=1), Simulation(), "too few sizes to judge the fit"),
-        (GOOD, Simulation(400.0), "400 GiB/s, 10 ns a link; the bandwidth as given, the latency fitted to 30"),
-        (GOOD, Simulation(None, 7.0), "50 GiB/s, 7 ns a link; the latency as given, the bandwidth fitted to 30"),
-        (Network(transfers=6, sizes=1), Simulation(400.0), "the latency fitted to 6 collectives and messages, too few"),
-        (GOOD, Simulation(replay=True), "not used, as every node takes its recorded time"),
-        (GOOD, Simulation(400.0, 700.0), "400 GiB/s, 700 ns a link, as given"),
+        (
+            GOOD,
+            FITTED,
+            "50 GiB/s, 10 ns a link, fitted to 30 collectives and messages, median fit error 3.1 %",
+        ),
+        (Network(transfers=6, sizes=1), FITTED, "too few sizes to judge the fit"),
+        (GOOD, BANDWIDTH, "400 GiB/s, 10 ns a link; the bandwidth as given, the latency fitted to 30"),
+        (GOOD, LATENCY, "50 GiB/s, 7 ns a link; the latency as given, the bandwidth fitted to 30"),
+        (
+            Network(transfers=6, sizes=1),
+            BANDWIDTH,
+            "the latency fitted to 6 collectives and messages, too few",
+        ),
+        (GOOD, AstraSimOptions(replay=True), "not used, as every node takes its recorded time"),
+        (GOOD, GIVEN, "400 GiB/s, 700 ns a link, as given"),
         (
             NODES,
-            Simulation(),
+            FITTED,
             "300 GiB/s, 1000 ns a link within nodes of 4 ranks, 20 GiB/s, 6000 ns a link across 2 nodes, fitted to 48 "
             "collectives and messages, median fit error 2.5 %",
         ),
-        (NODES, Simulation(30.0), "30 GiB/s, 1200 ns a link; the bandwidth as given, the latency fitted to 48"),
+        (
+            NODES,
+            AstraSimOptions(bandwidth_gib_s=30.0),
+            "30 GiB/s, 1200 ns a link; the bandwidth as given, the latency fitted to 48",
+        ),
         (
             Network(transfers=6, sizes=2, one_because="nodes are unknown"),
-            Simulation(),
+            FITTED,
             "too few sizes to judge the fit; one network for all groups, as nodes are unknown",
         ),
-        (None, Simulation(), "100 GiB/s, 500 ns a link; no collective or message was measured"),
+        (None, FITTED, "100 GiB/s, 500 ns a link; no collective or message was measured"),
     ],
 )
 def test_the_line_says_what_the_file_has_and_where_it_is_from(
-    fitted: Network | None, simulation: Simulation, text: str
+    fitted: Network | None, simulation: AstraSimOptions, text: str
 ) -> None:
     assert text in network_text(fitted, simulation, 2)
 
 
 def test_a_rank_alone_has_a_network_that_it_does_not_use() -> None:
-    assert network_text(None, Simulation(), 1) == "100 GiB/s, 500 ns a link, not used, as a rank alone sends nothing"
+    assert network_text(None, FITTED, 1) == "100 GiB/s, 500 ns a link, not used, as a rank alone sends nothing"
 
 
 @pytest.mark.parametrize(
@@ -271,20 +285,24 @@ def test_a_rank_alone_has_a_network_that_it_does_not_use() -> None:
     [
         (
             POOR,
-            Simulation(),
+            FITTED,
             "59.3 % (members of groups are absent; only 7 sizes; transfers of one size differ by 20.5 %",
         ),
-        (NODES, Simulation(30.0), "one network for all groups, as a given bandwidth or latency describes one)"),
-        (GOOD, Simulation(), ""),
-        (NODES, Simulation(), ""),
-        (None, Simulation(), ""),
-        (Network(transfers=6, sizes=1), Simulation(), ""),
-        (POOR, Simulation(replay=True), ""),
-        (POOR, Simulation(400.0, 700.0), ""),
+        (
+            NODES,
+            AstraSimOptions(bandwidth_gib_s=30.0),
+            "one network for all groups, as a given bandwidth or latency describes one)",
+        ),
+        (GOOD, FITTED, ""),
+        (NODES, FITTED, ""),
+        (None, FITTED, ""),
+        (Network(transfers=6, sizes=1), FITTED, ""),
+        (POOR, AstraSimOptions(replay=True), ""),
+        (POOR, GIVEN, ""),
     ],
 )
 def test_a_poor_fit_is_said_with_reasons_and_one_that_is_good_unknown_or_not_used_is_not(
-    network: Network | None, simulation: Simulation, said: str
+    network: Network | None, simulation: AstraSimOptions, said: str
 ) -> None:
     warning = poor_fit(network, simulation, lacks_members=network is POOR)
     assert warning is None if not said else warning is not None and said in warning

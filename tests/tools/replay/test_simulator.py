@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from execgraph.converter.ranks import GIB, Link, Network
 from execgraph.converter.rewiring import without_host
-from execgraph.converter.targets import Roofline, for_astra_sim
+from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.comm_groups import write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, Delay, ExecutionGraph, NodeType
-from execgraph.tools.job import Simulation, write_astra_sim_files
+from execgraph.tools.job import AstraSimOptions, write_astra_sim_files
 from execgraph.tools.replay import (
     Configuration,
     configuration_of,
@@ -185,7 +185,7 @@ def rank_of(number: int, work_us: int, *calls: dict[str, Any]) -> ExecutionGraph
 
 
 def configured(folder: Path, ranks: int, latency_ns: float = 1000.0, **more: Any) -> Path:
-    write_astra_sim_files(folder, ranks, Network(100.0, latency_ns), Simulation(**more))
+    write_astra_sim_files(folder, ranks, Network(100.0, latency_ns), AstraSimOptions(**more))
     return folder
 
 
@@ -254,7 +254,7 @@ def test_with_peaks_computation_takes_the_time_of_its_work(tmp_path: Path) -> No
     g = GraphBuilder(rank=0, target="astra-sim")
     product = g.activity("gemm", 0, 1_000, num_ops=30_000_000_000, tensor_size=1_000)
     g.activity("add", 1_000, 1_000, num_ops=1_000, tensor_size=50_000_000, after=[(product, STREAM_ORDER)])
-    configured(tmp_path, 2, roofline=Roofline(10.0, 1_000.0))
+    configured(tmp_path, 2, roofline="10:1000")
     found = simulate_ranks([g.build(), rank_of(1, 0)], read_configuration(tmp_path))
     assert (found.mode, found.ranks["0"].finish_us) == ("roofline", 3_050)
 

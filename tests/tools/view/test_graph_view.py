@@ -88,9 +88,9 @@ def test_without_the_number_of_the_process_the_main_thread_is_the_one_that_steps
 
 
 def test_hops_go_along_dependencies_either_way() -> None:
-    assert selected(centre=3, hops=0) == ["sgemm"]
-    assert selected(centre=3, hops=1) == ["aten::mm", "sgemm", "vector_add"]
-    assert selected(centre=3, hops=2) == ["aten::mm", "aten::add", "sgemm", "vector_add", "Memcpy"]
+    assert selected(around=3, hops=0) == ["sgemm"]
+    assert selected(around=3, hops=1) == ["aten::mm", "sgemm", "vector_add"]
+    assert selected(around=3, hops=2) == ["aten::mm", "aten::add", "sgemm", "vector_add", "Memcpy"]
 
 
 def test_a_stream_holds_its_activities_and_no_host_node() -> None:
@@ -104,7 +104,7 @@ def test_a_window_holds_what_runs_in_it() -> None:
 
 
 def test_conditions_narrow_each_other() -> None:
-    assert selected(centre=3, hops=2, streams=(8,)) == ["Memcpy"]
+    assert selected(around=3, hops=2, streams=(8,)) == ["Memcpy"]
 
 
 def test_nodes_keep_ids_attributes_and_the_edges_between_them() -> None:
@@ -126,7 +126,7 @@ def test_a_selection_of_everything_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("selection", "complaint"),
     [
-        (Selection(centre=99), "no node 99; ids are 1 to 7"),
+        (Selection(around=99), "no node 99; ids are 1 to 7"),
         (Selection(streams=(5,)), "streams are 7, 8"),
         (Selection(time_us=(500, 600)), "none of the 7 nodes"),
     ],
