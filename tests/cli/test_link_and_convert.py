@@ -187,7 +187,7 @@ def test_a_stopped_command_leaves_nothing(out: Path) -> None:
 WRONG = {
     "a device trace where the host trace belongs": ("trace-link", "device", "device", "a device trace"),
     "a host trace where the device trace belongs": ("trace-link", "host", "host", "a host trace"),
-    "the two swapped": ("trace-link", "device", "host", "a device trace"),
+    "the two swapped": ("trace-link", "device", "host", "is a device trace, not a host trace: pass it as --device-trace"),
     "an empty host trace": ("trace-link", "empty", "device", "is empty"),
     "an empty device trace": ("trace-link", "host", "empty", "is empty"),
     "a folder": ("trace-link", "host", "folder", "is a folder, not a device trace: give a file in it, such as "),
@@ -437,19 +437,14 @@ PARTS = {
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_trace_link_links_the_part_that_is_asked_for(job: Path, tmp_path: Path, part: str) -> None:
+def test_the_part_that_is_asked_for_is_linked_and_built_of_every_rank(job: Path, tmp_path: Path, part: str) -> None:
     options, kernels = PARTS[part]
     assert status_of(*link_part(job, tmp_path / "part.json"), "-q", *options) == 0
     activities = read_linked(str(tmp_path / "part.json")).activities
     assert [activities.name[row] for row in range(len(activities))] == kernels
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_trace_build_builds_that_part_of_every_rank(job: Path, tmp_path: Path, part: str) -> None:
-    options, kernels = PARTS[part]
-    assert status_of(*build_part(job, tmp_path), "-q", *options) == 0
+    assert status_of(*build_part(job, tmp_path / "graphs"), "-q", *options) == 0
     for rank in range(RANKS):
-        graph = ExecutionGraph.read(str(tmp_path / f"graph.{rank}.et"))
+        graph = ExecutionGraph.read(str(tmp_path / "graphs" / f"graph.{rank}.et"))
         assert [graph.name[row] for row in range(len(graph)) if graph.is_activity[row]] == kernels
 
 

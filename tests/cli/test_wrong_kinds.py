@@ -284,12 +284,6 @@ def folder_of(out: Path, files: Path, held: list[str]) -> Path:
     return given
 
 
-def test_a_host_trace_and_a_device_trace_that_are_swapped_name_the_options(folder: Path, out: Path, run: Run) -> None:
-    host, device = folder / "host.json", folder / "device.json"
-    ended = run("trace-link", "--host-trace", device, "--device-trace", host, "--output", out / "l.json")
-    assert ended.code == 1 and f"{device} is a device trace, not a host trace: pass it as --device-trace" in ended.err
-
-
 def test_json_of_no_known_kind_is_described_by_its_beginning(out: Path, error_of: ErrorOf) -> None:
     (out / "other.json").write_text('{"ranks": [0, 1]}')
     assert """begins with '{"ranks": [0, 1]}'""" in error_of("trace-link, host", out / "other.json")

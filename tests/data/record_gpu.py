@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from inspect import isfunction, signature
 from pathlib import Path
 
 import torch
@@ -556,47 +557,12 @@ def gloo_rank(rank: int, meeting_point: str, folder: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
-RECORDED = (
-    attention_fp32,
-    attention_fp32_batch32,
-    attention_tf32_batch32,
-    attention_bf16,
-    attention_bf16_batch128,
-    attention_modules,
-    attention_memory,
-    convolutions_batch128,
-    convolutions_fp32,
-    convolutions_batch512,
-    compiled,
-    compiled_graphs,
-    small,
-    small_graph,
-    small_synchronised,
-    small_device_only,
-    streams,
-    loader_slow,
-    loader_fast,
-    loader_in_process,
-    loader_in_process_ahead,
-    loader_pinned,
-    loader_pinned_fast,
-    copies_pageable,
-    copies_pinned,
-    python_work,
-    optimizer_loop,
-    optimizer_fused,
-    faults,
-    faults_loader,
-    faults_reads,
-    faults_pageable,
-    faults_none,
-    language_model,
-    decoding,
-    nccl,
-    sharded,
-    gloo,
-)
-SAMPLES: dict[str, Callable[[Path], None]] = {sample.__name__: sample for sample in RECORDED}
+SAMPLES: dict[str, Callable[[Path], None]] = {
+    name: sample
+    for name, sample in [*globals().items()]
+    if isfunction(sample) and [*signature(sample).parameters] == ["folder"] and not name.endswith("_rank")
+}
+"""The functions above that take a folder alone, but for those that run as a rank."""
 
 
 def main() -> None:
