@@ -189,3 +189,9 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs in this process what commands would start processes for: they take most of the time of small jobs."""
     monkeypatch.setattr(workers, "in_processes", in_turn)
+
+
+@pytest.fixture
+def torch() -> Any:
+    """PyTorch, for tests of capturing."""
+    return pytest.importorskip("torch", minversion="2.4", reason="host and device ops have no common id before 2.4")

@@ -384,10 +384,9 @@ def test_a_shell_gets_completions(
 
 def register(shell: str) -> str:
     """The line of the documentation that has a shell complete the commands."""
-    [line] = re.findall(
-        rf"^.*register-python-argcomplete {shell}.*$", PAGES["first-steps.md"].read_text(), re.MULTILINE
-    )
-    return str(line)
+    lines = PAGES["first-steps.md"].read_text().splitlines()
+    [found] = [line for line in lines if f"register-python-argcomplete {shell}" in line]
+    return found
 
 
 def test_bash_completes_every_command_that_is_installed() -> None:
