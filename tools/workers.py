@@ -49,7 +49,12 @@ def stage_done() -> None:
 
 
 def runner(jobs: int, scheduler: str | None = None) -> Callable[..., Generator[tuple[Any, Any], None, None]]:
-    """Returns what runs tasks: so many processes, or the Dask cluster with this scheduler."""
+    """Returns what runs tasks: so many processes, or the Dask cluster with this scheduler.
+
+    Raises MissingLibrary where the package for a cluster is not installed.
+    """
+    if scheduler:
+        require("dask", str(Remedy.SCHEDULER))
 
     def run(
         function: Callable[[Any], Any], tasks: Sequence[Any], on_progress: OnProgress = unseen
@@ -151,9 +156,8 @@ def on_cluster(
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
     """Runs the tasks on the Dask cluster with the scheduler at `address`; its workers see the same paths.
 
-    Raises DataError when the package distributed is missing or no scheduler answers.
+    Raises DataError when no scheduler answers.
     """
-    require("dask", str(Remedy.SCHEDULER))
     distributed = importlib.import_module("distributed")
     try:
         client = distributed.Client(address)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ...schema.arguments import ASTRA_SIM, GOAL
 from ...schema.counts import to_builtins
-from ...schema.errors import Remedy, require
 from ..command import WrongUsage, log, log_notes, print_json, progress
 from ..command_parser import Inputs, Output, command
 from ..options import chosen_for, options_of
@@ -101,8 +100,6 @@ def _build(options: argparse.Namespace) -> "BuiltJob":
         target = kind(**chosen_for(kind.__name__, options))
     of_job = {name: getattr(options, name) for name in ("modules", "start_offsets", "excess_time")}
     conversion = build_options(Options(**chosen_for("Options", options)), target, **of_job)
-    if options.scheduler:
-        require("dask", str(Remedy.SCHEDULER))
     return build(
         [Path(path) for path in options.inputs],
         options.output,

@@ -236,19 +236,11 @@ POOR = Network(50.0, 10.0, transfers=8, sizes=7, fit_error_pct=59.3, repeat_erro
 @pytest.mark.parametrize(
     ("fitted", "simulation", "text"),
     [
-        (
-            GOOD,
-            FITTED,
-            "50 GiB/s, 10 ns a link, fitted to 30 collectives and messages, median fit error 3.1 %",
-        ),
+        (GOOD, FITTED, "50 GiB/s, 10 ns a link, fitted to 30 collectives and messages, median fit error 3.1 %"),
         (Network(transfers=6, sizes=1), FITTED, "too few sizes to judge the fit"),
         (GOOD, BANDWIDTH, "400 GiB/s, 10 ns a link; the bandwidth as given, the latency fitted to 30"),
         (GOOD, LATENCY, "50 GiB/s, 7 ns a link; the latency as given, the bandwidth fitted to 30"),
-        (
-            Network(transfers=6, sizes=1),
-            BANDWIDTH,
-            "the latency fitted to 6 collectives and messages, too few",
-        ),
+        (Network(transfers=6, sizes=1), BANDWIDTH, "the latency fitted to 6 collectives and messages, too few"),
         (GOOD, AstraSimOptions(replay=True), "not used, as every node takes its recorded time"),
         (GOOD, GIVEN, "400 GiB/s, 700 ns a link, as given"),
         (
@@ -283,11 +275,7 @@ def test_a_rank_alone_has_a_network_that_it_does_not_use() -> None:
 @pytest.mark.parametrize(
     ("network", "simulation", "said"),
     [
-        (
-            POOR,
-            FITTED,
-            "59.3 % (members of groups are absent; only 7 sizes; transfers of one size differ by 20.5 %",
-        ),
+        (POOR, FITTED, "59.3 % (members of groups are absent; only 7 sizes; transfers of one size differ by 20.5 %"),
         (
             NODES,
             AstraSimOptions(bandwidth_gib_s=30.0),
