@@ -24,7 +24,7 @@ from ...converter.communication import meaning, peers
 from ...converter.ranks import Group, GroupNames, ranks_of
 from ...schema.columns import ABSENT, ROUNDING, Int64, RowMap, nearest, rows_by_number
 from ...schema.graph import CollectiveType, NodeType
-from ...schema.linked import STEP_MARK, Communication, LinkedTrace, Ops, op_parents
+from ...schema.linked import STEP_MARK, Communication, LinkedTrace, op_parents
 
 RECORD, ANNOTATION = "record_param_comms", "nccl:"
 IN, OUT = "in_elements", "out_elements"
@@ -130,28 +130,24 @@ def summarise_rank(linked: LinkedTrace) -> RankComms:
         call.group is None if call.node is NodeType.COMM_COLL else min(peers(call.recorded, call.node, rank)) < 0
         for call in issued
     )
-    activities = linked.activities
-    names = [linked.ops.name.table[code] for code in np.unique(linked.ops.name.codes).tolist()]
+    activities, ops = linked.activities, linked.ops
+    on_host = np.flatnonzero((ops.communication_row >= 0) & (ops.start != ABSENT))
+    on_host = on_host[np.lexsort((ops.start[on_host], ops.thread[on_host]))]
+    thread, start, end = ops.thread[on_host], ops.start[on_host], ops.end[on_host]
+    overlap_ns = np.minimum(end[:-1], end[1:]) - start[1:]
+    names = [ops.name.table[code] for code in np.unique(ops.name.codes).tolist()]
     return RankComms(
         groups=[group_summary(group, communications) for group, communications in of_group.items()],
         orders=_orders([*of_group], [group for group, _ in in_order]),
         sent=_messages(issued, NodeType.COMM_SEND, rank),
         received=_messages(issued, NodeType.COMM_RECV, rank),
         unmatched=unmatched,
-        overlapping=_overlapping(linked.ops),
+        overlapping=int(((thread[1:] == thread[:-1]) & (overlap_ns > ROUNDING)).sum()),
         steps=sum(name.startswith(STEP_MARK) for name in names),
         kernels=int(activities.category.equal("kernel").sum()),
         devices=len(np.unique(activities.device)),
         streams=len(np.unique(np.stack((activities.device, activities.stream)), axis=1).T),
     )
-
-
-def _overlapping(ops: Ops) -> int:
-    rows = np.flatnonzero((ops.communication_row >= 0) & (ops.start != ABSENT))
-    rows = rows[np.lexsort((ops.start[rows], ops.thread[rows]))]
-    thread, start, end = ops.thread[rows], ops.start[rows], ops.end[rows]
-    both_ns = np.minimum(end[:-1], end[1:]) - start[1:]
-    return int(((thread[1:] == thread[:-1]) & (both_ns > ROUNDING)).sum())
 
 
 def identity(comm: Communication) -> tuple[str, str, int]:
@@ -232,7 +228,7 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
     sequence = np.array([number_of[group] for group in in_order], np.int64)
     calls, none = rows_by_number(np.arange(len(sequence)), sequence), np.empty(0, np.int64)
     orders = []
-    for first, second in _sharing_ranks([np.unique(np.array(ranks_of(group.ranks), np.int64)) for group in groups]):
+    for first, second in _sharing_ranks([{*ranks_of(group.ranks)} for group in groups]):
         if first < second or groups[first].ranks == groups[second].ranks:
             of_first, of_second = calls.get(first, none), calls.get(second, none)
             in_turn = np.argsort(np.concatenate((of_first, of_second)))
@@ -240,17 +236,17 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
     return orders
 
 
-def _sharing_ranks(members: Sequence[Int64]) -> list[tuple[int, int]]:
+def _sharing_ranks(members: Sequence[set[int]]) -> list[tuple[int, int]]:
     """Returns every two groups, by number, that share several ranks. Linear in the members."""
     groups_of = defaultdict[int, list[int]](list)
     for number, ranks in enumerate(members):
-        for rank in ranks.tolist():
+        for rank in ranks:
             groups_of[rank].append(number)
     # ranks that are in the same groups stand for each other; the rank itself, which is in all, tells nothing of which
     # share another one
     groups_of.pop(max(groups_of, key=lambda rank: len(groups_of[rank]), default=-1), None)
     pairs = {pair for groups in {*map(tuple, groups_of.values())} for pair in permutations(groups, 2)}
-    return sorted((left, right) for left, right in pairs if len(np.intersect1d(members[left], members[right])) > 1)
+    return sorted((left, right) for left, right in pairs if len(members[left] & members[right]) > 1)
 
 
 def _messages(issued: Iterable[Issued], node: NodeType, rank: int) -> dict[str, int]:

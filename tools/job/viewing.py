@@ -146,14 +146,8 @@ def _times(numbers: list[bytes]) -> Int64:
         return exact_times(numbers).ns
 
 
-def chrome_rows(trace: DeviceTrace) -> Iterator[bytes]:
-    """Yields JSON lists of rows: annotations, calls, activities, and the flows between calls and activities."""
-    rows = _rows(trace)
-    while piece := list(islice(rows, ROWS_AT_A_TIME)):
-        yield msgspec.json.encode(piece)
-
-
 def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
+    """Yields Chrome rows: annotations, calls, activities, and the flows between calls and activities."""
     ops, calls, activities = trace.ops, trace.calls, trace.activities
     launches, streams = set(activities.correlation[activities.correlation > 0].tolist()), streams_of(activities)
     # the thread that shows a stream is its number, or if viewers cannot show that, its device index
@@ -275,7 +269,11 @@ class RankRows:
         if (is_activity and args == b"null") or (args.startswith(b"{") and (is_activity or b"corr" in args)):
             arguments = ROW.decode(args) if args != b"null" else {}
             if is_activity:
-                _add_device_and_stream(arguments, recorded, thread if lane is not None else None)
+                # only the row's process and thread said the device, and the stream of a row that leaves its thread
+                if not _tells_number(arguments.get("device", NULL)) and identity(json_value(recorded)) >= 0:
+                    arguments["device"] = msgspec.Raw(recorded)
+                if lane is not None and not _tells_number(arguments.get("stream", NULL)):
+                    arguments["stream"] = thread
             for key in CORRELATIONS:
                 if key in arguments:
                     arguments[key] = self._unique_id(arguments[key])
@@ -322,14 +320,6 @@ class RankRows:
         return self._activity_categories[category] and bytes(row.get("name", EMPTY)) not in DEVICE_WAITS
 
 
-def _add_device_and_stream(args: Row, process: bytes, thread: msgspec.Raw | None) -> None:
-    """Adds what only the row's process and thread said: the device, and of a row that leaves its thread the stream."""
-    if not _tells_number(args.get("device", NULL)) and identity(json_value(process)) >= 0:
-        args["device"] = msgspec.Raw(process)
-    if thread is not None and not _tells_number(args.get("stream", NULL)):
-        args["stream"] = thread
-
-
 def _tells_number(value: msgspec.Raw) -> bool:
     return bytes(value)[:1].isdigit() or integer(json_value(value), -1) >= 0
 
@@ -371,8 +361,9 @@ def _pieces(path: str, kind: Any, damage: Damage, record: MergedRank) -> Iterato
     Afterwards `record` has the keys of the top level beside the rows; of a damaged file those that say whose it is.
     """
     if is_database(path):
-        for piece in chrome_rows(read_device_trace(path)):
-            yield msgspec.json.decode(piece, type=list[kind])
+        rows_of_database = _rows(read_device_trace(path))
+        while piece := list(islice(rows_of_database, ROWS_AT_A_TIME)):
+            yield msgspec.json.decode(msgspec.json.encode(piece), type=list[kind])
         return
     with open_input(path, protected=True) as stream:
         reader = ArrayReader[Any](stream, path, EVENTS, kind, lambda _: None, damage=damage)
