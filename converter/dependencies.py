@@ -35,9 +35,9 @@ from ..schema.linked import (
     Provenance,
     SyncCall,
     Tensors,
+    declared_arguments,
     guessed,
     last_ended,
-    mutated,
     streams_of,
     sync_calls,
 )
@@ -401,7 +401,9 @@ def _extents(tensors: Tensors, is_changed: Bool) -> tuple[Int64, Bool]:
 
 def _is_changed(ops: Ops, tensors: Tensors) -> Bool:
     """Returns which inputs their op writes: those that its schema marks, or all buffers of an in-place collective."""
-    marks = [mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
+    marks = [declared_arguments(schema).written for schema in ops.op_schema.table] + [
+        ()
+    ]  # code -1 is the last: no schema
     is_marked = np.zeros((len(marks), 1 + max((position for mark in marks for position in mark), default=0)), np.bool_)
     for number, mark in enumerate(marks):
         is_marked[number, [*mark]] = True

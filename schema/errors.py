@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .counts import Counts
 from .reasons import MENDED, WORDS, Reason, in_words
@@ -60,9 +60,6 @@ class Spelled(NamedTuple):
 
     def __str__(self) -> str:
         return self[_audience]
-
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
 
 
 class Remedy(Enum):
@@ -136,9 +133,6 @@ class Words(tuple[object, ...]):
     def __str__(self) -> str:
         return "".join(map(str, self))
 
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
 
 class DataError(Exception):
     """Input that cannot be used; its text is one line: which file, what is wrong, where, and what to do.
@@ -151,9 +145,6 @@ class DataError(Exception):
     Traceback (most recent call last):
     execgraph.schema.errors.DataError: nowhere.et: cannot be read (No such file or directory); check the path
     """
-
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
 
     def __str__(self) -> str:
         text = str(Words(*self.args))
@@ -255,8 +246,7 @@ class Damage:
     path: str
     rows: str
     strict: bool = False
-    lost: dict[Reason, DamageCount] = field(default_factory=dict)
-    mended: dict[Reason, DamageCount] = field(default_factory=dict)
+    counts: dict[Reason, DamageCount] = field(default_factory=dict)
     ends_early: bool = False
     of_file: list[str] = field(default_factory=list)
 
@@ -264,8 +254,7 @@ class Damage:
         """One row was read after a repair; or it, or a stretch in which no rows can be distinguished, was left out."""
         kind = WORDS[reason].replace("{}", self.rows)
         self._refuse(f"{kind} at byte {at}" + (f" ({error})" if error else ""))
-        counts = self.mended if reason in MENDED else self.lost
-        count = counts.setdefault(reason, DamageCount(0, 0, at, error))
+        count = self.counts.setdefault(reason, DamageCount(0, 0, at, error))
         count.rows += 1
         count.bytes += size
 
@@ -286,21 +275,23 @@ class Damage:
     @property
     def dropped(self) -> Counts:
         """How many rows were left out, by what was wrong with them."""
-        return Counts({reason.of(self.rows): count.rows for reason, count in self.lost.items()})
+        return Counts({reason.of(self.rows): at.rows for reason, at in self.counts.items() if reason not in MENDED})
 
     @property
     def oddities(self) -> Counts:
         """How many rows were read after a repair, by what was repaired."""
-        return Counts({reason.of(self.rows): count.rows for reason, count in self.mended.items()})
+        return Counts({reason.of(self.rows): at.rows for reason, at in self.counts.items() if reason in MENDED})
 
     @property
     def findings(self) -> list[str]:
-        """A line for each kind of damage: what, and where it was met first."""
-        sized = [(reason, count, f" ({count.bytes} bytes)") for reason, count in self.lost.items()]
+        """A line for each kind of damage: what, and where it was met first; of what was lost first, with its size."""
+        by_kind = sorted(self.counts.items(), key=lambda item: item[0] in MENDED)
         return [
-            f"{count.rows} {in_words(reason.of(self.rows))}{size}, the first at byte {count.at}"
+            f"{count.rows} {in_words(reason.of(self.rows))}"
+            + ("" if reason in MENDED else f" ({count.bytes} bytes)")
+            + f", the first at byte {count.at}"
             + (f": {count.error}" if count.error else "")
-            for reason, count, size in sized + [(reason, count, "") for reason, count in self.mended.items()]
+            for reason, count in by_kind
         ] + self.of_file
 
     @property

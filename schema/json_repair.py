@@ -286,10 +286,7 @@ class Elements:
             else:
                 following = index + 1
                 elements += self._read(text[start : starts[following]].strip(BLANK), at + start)
-                lost, count = (
-                    sum(count.rows for count in self.damage.lost.values()),
-                    self._element_count + len(elements),
-                )
+                lost, count = sum(self.damage.dropped.values()), self._element_count + len(elements)
                 if lost > MOST_LOST and lost > count:
                     what = f"{lost} of the first {lost + count} {self.damage.rows} cannot be read"
                     raise DataError(f"{self.damage.path}: {what}; is it the right file?")

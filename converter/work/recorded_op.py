@@ -11,15 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from ...schema.columns import Interner
-from ...schema.linked import (
-    RecordedTensor,
-    argument_members,
-    argument_position,
-    literal,
-    mutated,
-    only_written,
-    with_tensors,
-)
+from ...schema.linked import RecordedTensor, argument_members, declared_arguments, literal, with_tensors
 from ..communication import bytes_per_element
 
 HOST_DEVICE = "cpu"
@@ -101,8 +93,10 @@ class RecordedOp:
 
     def named(self, name: str, index: int | None = None) -> Value:
         """Returns the argument of this name by the schema, or at `index` without a schema; None if there is none."""
-        argument_index = argument_position(self.schema, name) if self.schema else index
-        return None if argument_index is None else self.argument(argument_index)
+        if self.schema:
+            names = declared_arguments(self.schema).names
+            index = names.index(name) if name in names else None
+        return None if index is None else self.argument(index)
 
     def tensor(self, index: int) -> Tensor:
         """Returns the tensor at this position. Raises Unknown."""
@@ -139,14 +133,15 @@ class RecordedOp:
     @cached_property
     def read(self) -> list[Tensor]:
         """The arguments that the op may read: all but those that only take results. Raises Unknown."""
-        taking = only_written(self.schema)
+        taking = declared_arguments(self.schema).only_written
         return self._moved([value for index, value in enumerate(self.inputs) if index not in taking])
 
     @cached_property
     def written(self) -> list[Tensor]:
         """The results, and the arguments that the schema marks as written. Raises Unknown."""
         # arguments that take results are among the results, where they have their new shapes
-        marked = set(mutated(self.schema)) - set(only_written(self.schema))
+        _, written, only_written = declared_arguments(self.schema)
+        marked = set(written) - set(only_written)
         return self._moved([*self.results, *(value for index, value in enumerate(self.inputs) if index in marked)])
 
     def _moved(self, values: Sequence[Value]) -> list[Tensor]:

@@ -44,11 +44,6 @@ ENOUGH = 10
 """Times a limit that was passed, which is named as one to try."""
 
 
-def gunzipped(raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
-    """Returns the content of the gzip members in `raw`; more than `limit` bytes are a DataError."""
-    return _content(_Gunzip(raw).read1, raw, limit, path)
-
-
 class _Gunzip:
     """Inflates with isal, about three times as fast; from damage on with zlib, which recovers more before it."""
 
@@ -76,8 +71,8 @@ class _Gunzip:
         return self._slow.read1(size)
 
 
-def unzstd(raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
-    """Returns the content of the zstd frames in `raw`; more than `limit` bytes or no zstd library is a DataError."""
+def _unzstd(raw: io.BufferedReader, path: str) -> Callable[[int], bytes]:
+    """Returns what reads the content of the zstd frames in `raw`; no zstd library is a DataError."""
     require("zstd", path)
     import zstandard
 
@@ -91,11 +86,7 @@ def unzstd(raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
             raise OSError(str(error)) from error
         return data
 
-    return _content(read1, raw, limit, path)
-
-
-def _content(read1: Callable[[int], bytes], raw: io.BufferedReader, limit: int, path: str) -> BinaryIO:
-    return cast(BinaryIO, io.BufferedReader(_Content(read1, raw, limit, path), CONTENT_PIECE))
+    return read1
 
 
 class _Content(io.RawIOBase):
@@ -270,9 +261,12 @@ def open_input(path: str, protected: bool = False) -> BinaryIO:
     for magic, what in FOREIGN.items():
         if head.startswith(magic):
             raise DataError(f"{path}: {what}")
-    if head.startswith(GZIP_MAGIC):
-        return gunzipped(raw, _largest_content(path, GZIP_MAGIC), path)
-    return unzstd(raw, _largest_content(path, ZSTD_MAGIC), path) if head == ZSTD_MAGIC else cast(BinaryIO, raw)
+    magic = GZIP_MAGIC if head.startswith(GZIP_MAGIC) else head
+    if magic not in LARGEST_RATIO:
+        return cast(BinaryIO, raw)
+    read1 = _Gunzip(raw).read1 if magic == GZIP_MAGIC else _unzstd(raw, path)
+    content = _Content(read1, raw, _largest_content(path, LARGEST_RATIO[magic]), path)
+    return cast(BinaryIO, io.BufferedReader(content, CONTENT_PIECE))
 
 
 class _Watched(io.FileIO):
@@ -307,14 +301,14 @@ def _state(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else ()
 
 
-def _largest_content(path: str, compressed_as: bytes) -> int:
+def _largest_content(path: str, largest_ratio: int) -> int:
     """Returns the most bytes that a file may decompress to: the limit asked for, or far beyond any trace."""
     if asked := os.environ.get(MAX_SIZE):
         return bytes_of(asked)
     size = 0
     with contextlib.suppress(OSError):
         size = 0 if path == STANDARD_STREAM else Path(path).stat().st_size
-    return max(LARGEST_RATIO[compressed_as] * size, LEAST_SUSPECT) if size else sys.maxsize
+    return max(largest_ratio * size, LEAST_SUSPECT) if size else sys.maxsize
 
 
 def bytes_of(text: str) -> int:

@@ -12,7 +12,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from ..counts import Counts
 from ..reasons import Reason
@@ -34,12 +33,9 @@ AS_ANY_DIGIT, MANY_DIGITS = bytes.maketrans(b"123456789", 9 * b"0"), 15 * b"0"
 tensors.
 """
 MEMBERS, MEASURES = TensorLists.__struct_fields__, ("shapes", "strides")
-BLANK, COLON, COMMA, LIST = map(ord, " :,[")
-PADDING = b"~" * 8
-OPENS, CLOSES = np.zeros((2, 256), np.bool_)
-OPENS[[*b"[{,: "]], CLOSES[[*b"]},: "]] = True, True
-MEMBER_STARTS = np.frombuffer(b'"values""shapes""types":"strides', np.uint64)
-"""How the members begin that PyTorch writes a blank before, as far as one number holds it."""
+ODD_BLANK = re.compile(rb' (?!(?<=: )\[|(?<=, )"(?:values|shapes|types|strides)":)(?:(?<=[\[{,: ] )|(?=[\]},: ]))')
+"""A blank between values, other than PyTorch's: behind a member's key and before the next one."""
+LINE_ENDS = (b"\n", b"\r", b"\t")
 WITHOUT_TENSORS = len('{"values": [], "shapes": [], "types": []}')
 ESCAPES = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+|\\.")
 BETWEEN_ARGUMENTS = re.compile(r", (?![^\[\]]*\])")
@@ -200,7 +196,7 @@ def plain_arguments(arguments: Sequence[bytes]) -> Sequence[bytes]:
     """
     unique_arguments = [*{*arguments}]
     block = b",".join(unique_arguments)
-    if not _has_odd_blanks(block):
+    if not (ODD_BLANK.search(block) or any(line_end in block for line_end in LINE_ENDS)):
         if b"\\" not in block and min(map(len, unique_arguments), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
             return arguments
         unique_arguments = [
@@ -227,21 +223,6 @@ def plain_escapes(text: bytes) -> bytes:
     return ESCAPES.sub(plain, text) if b"\\" in text else text
 
 
-def _has_odd_blanks(block: bytes) -> bool:
-    """Returns whether there are blanks other than PyTorch's: behind a member's key and before the next one."""
-    padded = block + PADDING
-    text = np.frombuffer(padded, np.uint8)
-    blank = np.flatnonzero(text <= BLANK)
-    before, behind = text[blank - 1], text[blank + 1]
-    key_before = before == COLON
-    odd = (OPENS[before] | CLOSES[behind]) & ~(key_before & (behind == LIST))
-    after_comma = np.flatnonzero(before == COMMA)
-    eight_bytes = np.ndarray(len(block) + 1, np.uint64, padded, strides=(1,))
-    begin = eight_bytes[blank[after_comma] + 1]
-    odd[after_comma] = np.all([begin != member for member in MEMBER_STARTS], axis=0)
-    return bool(odd.any()) or bool((text[blank] < BLANK).any())
-
-
 def _plain(arguments: list[bytes]) -> list[bytes]:
     try:
         compact = msgspec.json.format(b"[%b]" % b",".join(map(plain_escapes, arguments)), indent=-1)
@@ -255,50 +236,28 @@ def _plain(arguments: list[bytes]) -> list[bytes]:
         return arguments
 
 
-@cache
-def declared_arguments(schema: str) -> tuple[str, ...]:
-    """Returns the declarations of the arguments; none without a schema.
+class DeclaredArguments(NamedTuple):
+    """The arguments that an op's schema declares: their names, and the positions of those that are marked as written.
 
-    >>> declared_arguments("aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
-    ('Tensor self', 'Tensor other', 'Tensor(a!) out')
+    Those that are `only_written` (such as `out`) take results: their earlier content is not read.
     """
-    return tuple(argument for argument in _declared(schema) if argument != "*")
 
-
-@cache
-def mutated(schema: str) -> tuple[int, ...]:
-    """Returns the positions of the arguments that are marked as written.
-
-    >>> mutated("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)")
-    (0,)
-    """
-    return tuple(index for index, argument in enumerate(declared_arguments(schema)) if "!" in argument)
+    names: tuple[str, ...]
+    written: tuple[int, ...]
+    only_written: tuple[int, ...]
 
 
 @cache
-def only_written(schema: str) -> tuple[int, ...]:
-    """Returns the positions of the arguments that only take results (such as `out`): their earlier content is not read.
+def declared_arguments(schema: str) -> DeclaredArguments:
+    """Returns what a schema declares, nothing for the text "".
 
-    >>> only_written("aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
-    (2,)
+    >>> declared_arguments("aten::mul.out(Tensor self, Tensor other=[1, 1], *, Tensor(a!) out) -> Tensor(a!)")
+    DeclaredArguments(names=('self', 'other', 'out'), written=(2,), only_written=(2,))
     """
-    declared = _declared(schema)
-    positional = declared.index("*") if "*" in declared else len(declared)
-    return tuple(index for index in mutated(schema) if index >= positional)
-
-
-@cache
-def argument_position(schema: str, name: str) -> int | None:
-    """Returns the position of the argument of this name, None for a schema without it.
-
-    >>> argument_position("aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False) -> Tensor", "keepdim")
-    2
-    """
-    names = [argument.split(" ")[-1].partition("=")[0] for argument in declared_arguments(schema)]
-    return names.index(name) if name in names else None
-
-
-def _declared(schema: str) -> list[str]:
     # an argument may hold an arrow itself: Tensor(a -> *) self
-    declared = schema.partition(") -> ")[0].partition("(")[2]
-    return BETWEEN_ARGUMENTS.split(declared) if declared else []
+    declared = BETWEEN_ARGUMENTS.split(schema.partition(") -> ")[0].partition("(")[2])
+    positional = declared.index("*") if "*" in declared else len(declared)
+    arguments = [argument for argument in declared if argument not in ("*", "")]
+    written = tuple(index for index, argument in enumerate(arguments) if "!" in argument)
+    names = tuple(argument.partition("=")[0].split(" ")[-1] for argument in arguments)
+    return DeclaredArguments(names, written, tuple(index for index in written if index >= positional))

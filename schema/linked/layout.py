@@ -38,25 +38,16 @@ Position = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)]
 AnyTable = TypeVar("AnyTable", DeviceWaits, HostWaits, ThreadHandoffs)
 
 
-class IntegerAttribute(NamedTuple):
-    """An attribute's name and type in the file, and the value of a missing one."""
-
-    name: str
-    type: str
-    missing: int
-
-
-INTEGER_ATTRIBUTES = (
-    IntegerAttribute("rf_id", "uint64", 0),
-    IntegerAttribute("fw_parent", "uint64", 0),
-    IntegerAttribute("seq_id", "int64", -1),
-    IntegerAttribute("scope", "uint64", 0),
-    IntegerAttribute("tid", "uint64", 0),
-    IntegerAttribute("fw_tid", "uint64", 0),
-)
-"""The attributes of an op that have a column, in the order of the file."""
-
-
+INTEGER_ATTRIBUTES = {
+    "rf_id": ("uint64", 0),
+    "fw_parent": ("uint64", 0),
+    "seq_id": ("int64", -1),
+    "scope": ("uint64", 0),
+    "tid": ("uint64", 0),
+    "fw_tid": ("uint64", 0),
+}
+"""The attributes of an op that have a column, in the order of the file: their types, and what stands for a missing one.
+"""
 ACTIVITY_NUMBERS = {"device": -1, "stream": -1, "correlation": 0, "graph_node": -1, "size": -1, "bandwidth": -1}
 """The numbers of an activity that have a column, and what stands for a missing one, which is left out."""
 

@@ -2,8 +2,7 @@
 contradict each other.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, compress
 from operator import attrgetter
@@ -18,7 +17,6 @@ from ..columns import (
     CallRows,
     Categorical,
     CategoricalBuilder,
-    CommunicationRows,
     Int32,
     Int64,
     IntegerBuilder,
@@ -65,7 +63,12 @@ SCHEMA = "op_schema"
 OBJECT = ord("{")
 TIMES, ARGUMENTS = ("ts", "inclusive_dur", "exclusive_dur"), ("inputs", "outputs")
 PYTHON_COLUMNS = ("module", "python_function")
-ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), SCHEMA)
+BUILDERS: dict[str, Callable[[], Any]] = {
+    **dict.fromkeys(ARGUMENTS, BytesColumnBuilder),
+    **dict.fromkeys(("name", "category", SCHEMA, *PYTHON_COLUMNS), CategoricalBuilder),
+}
+"""The builders of columns that are not integers."""
+ATTRIBUTE_NAMES = (*INTEGER_ATTRIBUTES, SCHEMA)
 
 
 def contradiction(linked: LinkedTrace) -> str:
@@ -142,19 +145,19 @@ class NodeTable:
 
     def __init__(self) -> None:
         self.count = 0
-        self.integers: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
-        self.texts: dict[str, CategoricalBuilder] = defaultdict(CategoricalBuilder)
-        self.arguments: dict[str, BytesColumnBuilder] = defaultdict(BytesColumnBuilder)
+        self._builders: dict[str, Any] = {}
 
-    def add(self, nodes: Sequence[Node], names: Sequence[str]) -> None:
-        """Adds members of nodes that are integers to the columns of the same names."""
-        for name in names:
-            self.integers[name].add(np.array([*map(attrgetter(name), nodes)], np.int64))
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Adds the values of some nodes to the columns of the same names."""
+        for name, values in columns.items():
+            if name not in self._builders:
+                self._builders[name] = BUILDERS.get(name, IntegerBuilder)()
+            self._builders[name].add(values)
+        self.count += len(columns["id"])
 
     def columns(self) -> dict[str, Any]:
         """Returns the columns."""
-        builders: dict[str, Any] = {**self.integers, **self.texts, **self.arguments}
-        return {name: builder.column() for name, builder in builders.items()}
+        return {name: builder.column() for name, builder in self._builders.items()}
 
 
 class LinkedNodes:
@@ -182,59 +185,65 @@ class LinkedNodes:
         end = np.where(start == ABSENT, ABSENT, start + np.where(inclusive == ABSENT, 0, inclusive))
         self.timed |= bool((start != ABSENT).any())
         is_activity = np.array([node.cat is not None for node in nodes], np.bool_)
-        for mask, table, add in (
-            (~is_activity, self.ops, self._add_ops),
-            (is_activity, self.activities, self._add_activities),
+        for mask, table, columns_of in (
+            (~is_activity, self.ops, self._op_columns),
+            (is_activity, self.activities, self._activity_columns),
         ):
             selected = [*compress(nodes, mask.tolist())]
-            add(selected)
             parents: list[Any] = [node.ctrl_deps for node in selected]
             if list in {*map(type, parents)}:
                 parents = [next(iter(parent), None) if isinstance(parent, list) else parent for parent in parents]
-            columns = {"start": start[mask], "end": end[mask], "exclusive": exclusive[mask]}
-            for name, column in (columns | {"parent_id": integers(parents, -1)}).items():
-                table.integers[name].add(column)
-            table.add(selected, ("id", "communication"))
-            table.texts["name"].add([node.name for node in selected])
-            for name in PYTHON_COLUMNS:
-                values = [*map(attrgetter(name), selected)]
-                self.modules |= any(values)
-                table.texts[name].add([value or "" for value in values])
-            table.count += len(selected)
+            python_names = {name: [getattr(node, name) or "" for node in selected] for name in PYTHON_COLUMNS}
+            self.modules |= any(map(any, python_names.values()))
+            columns = {
+                "id": _numbers(selected, "id"),
+                "parent_id": integers(parents, -1),
+                "name": [node.name for node in selected],
+                "start": start[mask],
+                "end": end[mask],
+                "exclusive": exclusive[mask],
+                "communication_row": _numbers(selected, "communication"),
+            }
+            table.add(columns | python_names | columns_of(selected))
 
-    def _add_ops(self, nodes: list[Node]) -> None:
+    def _op_columns(self, nodes: list[Node]) -> dict[str, Any]:
         # attributes without a column go to `extra`
-        columns, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTE_NAMES)
-        for name, _, missing in INTEGER_ATTRIBUTES:
-            self.ops.integers[name].add(integers(columns[name], missing))
-        self.ops.texts[SCHEMA].add([text if type(text) is str else "" for text in columns[SCHEMA]])
+        listed, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTE_NAMES)
         self.extra.add({self.ops.count + row: extra for row, extra in further.items()})
-        threads = [ABSENT if node.thread is None else node.thread for node in nodes]
-        self.ops.integers["thread"].add(np.array(threads, np.int64))
-        by_host = np.array([node.recorded_by is None for node in nodes], np.int64)
-        self.ops.integers["recorded_by_host"].add(by_host)
+        columns: dict[str, Any] = {
+            name: integers(listed[name], missing) for name, (_, missing) in INTEGER_ATTRIBUTES.items()
+        }
+        tids = columns["tid"].tolist()
+        threads = [tid if node.thread is None else node.thread for node, tid in zip(nodes, tids, strict=True)]
+        columns["thread"] = np.array(threads, np.int64)
+        columns["recorded_by_host"] = np.array([node.recorded_by is None for node in nodes], np.bool_)
+        columns[SCHEMA] = [text if type(text) is str else "" for text in listed[SCHEMA]]
         for name in ARGUMENTS:
             texts = [bytes(getattr(node, name)) for node in nodes]
             for row in [row for row, text in enumerate(texts) if text[0] != OBJECT]:
                 self.unusable += 1
                 texts[row] = NO_TENSORS
-            self.ops.arguments[name].add(plain_arguments(texts))
+            columns[name] = plain_arguments(texts)
+        return columns
 
-    def _add_activities(self, nodes: list[Node]) -> None:
-        self.activities.add(nodes, ("call", *ACTIVITY_NUMBERS))
-        self.activities.texts["category"].add([node.cat or "" for node in nodes])
+    def _activity_columns(self, nodes: list[Node]) -> dict[str, Any]:
         first = self.activities.count
         self.waits += [(row, each) for row, node in enumerate(nodes, first) if node.sync_dep for each in node.sync_dep]
+        numbers = {name: _numbers(nodes, name) for name in ("call", *ACTIVITY_NUMBERS)}
+        return {"category": [node.cat or "" for node in nodes], **numbers}
 
     def columns_of(self, table: NodeTable) -> dict[str, Any]:
-        """Returns the columns of the table; modules and Python functions are none where no node has any."""
+        """Returns the columns of the table; modules and Python functions only where any node has one."""
         columns = table.columns()
-        columns["communication_row"] = CommunicationRows(columns.pop("communication"))
         for name in PYTHON_COLUMNS:
             names = columns.pop(name)
             if self.modules:
                 columns[name] = Categorical(np.where(names.where(bool), names.codes, -1).astype(np.int32), names.table)
         return columns
+
+
+def _numbers(nodes: Sequence[Node], name: str) -> Int64:
+    return np.array([*map(attrgetter(name), nodes)], np.int64)
 
 
 def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
@@ -268,12 +277,8 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
 
 def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     op_columns, columns = nodes.columns_of(nodes.ops), nodes.columns_of(nodes.activities)
-    thread = op_columns.pop("thread")
-    ops = Ops(
-        **op_columns | {"recorded_by_host": op_columns["recorded_by_host"].astype(np.bool_)},
-        thread=np.where(thread == ABSENT, op_columns["tid"], thread),
-        extra=nodes.extra.column(),
-    )
+    op_columns["recorded_by_host"] = op_columns["recorded_by_host"].astype(np.bool_)
+    ops = Ops(**op_columns, extra=nodes.extra.column())
     in_circles = rows_in_circles(ops.id, ops.parent_id)
     ops.parent_id[in_circles] = -1
     op_row, call_row = OpRows(rows_of(ops.id, columns.pop("parent_id"))), columns.pop("call")

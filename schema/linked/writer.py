@@ -41,7 +41,7 @@ _Node = msgspec.defstruct("_Node", [(name, Any, NOTHING) for name in MEMBERS], g
 Columns = dict[str, Sequence[Any]]
 """Members of some nodes, by name."""
 NO_ATTRIBUTES = msgspec.Raw(
-    encode([*(Attr(*attribute) for attribute in INTEGER_ATTRIBUTES), Attr("op_schema", "string", "")])
+    encode([*(Attr(name, *typed) for name, typed in INTEGER_ATTRIBUTES.items()), Attr("op_schema", "string", "")])
 )
 """The attributes of activities."""
 
@@ -97,14 +97,16 @@ def _op_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
         kinds = ((name, "string" if isinstance(value, str) else "int64", value) for name, value in further.items())
         extra[row] = b"".join(b"," + encode(Attr(*attribute)) for attribute in kinds)
     # the attributes with a column, with places for their values, and for further ones
-    known = ",".join(f'{{"name":"{name}","type":"{kind}","value":%d}}' for name, kind, _ in INTEGER_ATTRIBUTES)
+    known = ",".join(
+        f'{{"name":"{name}","type":"{kind}","value":%d}}' for name, (kind, _) in INTEGER_ATTRIBUTES.items()
+    )
     pattern = b"[" + known.encode() + b',{"name":"op_schema","type":"string","value":%b}%b]'
     schemas = [encode(text) for text in (*ops.op_schema.table, "")]
 
     def columns(block: slice) -> Columns:
         timed = ops.start[block] != ABSENT
         further = [extra.get(row, b"") for row in range(block.start, block.stop)] if extra else repeat(b"")
-        numbers = (getattr(ops, name)[block].tolist() for name, _, _ in INTEGER_ATTRIBUTES)
+        numbers = (getattr(ops, name)[block].tolist() for name in INTEGER_ATTRIBUTES)
         schema = [schemas[code] for code in ops.op_schema.codes[block].tolist()]
         return {
             "id": ops.id[block].tolist(),

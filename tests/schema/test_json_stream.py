@@ -144,7 +144,7 @@ def test_beside_what_looks_like_elements_only_a_wrong_one_is_lost(monkeypatch: p
     for looks in LOOKS:
         elements: list[Any] = [{"ph": "X", "args": {"note": looks}}, 7, {"ph": "X", "args": {"note": looks}}]
         found, _, damage = read_whole({"traceEvents": elements})
-        assert found == elements[::2] and [lost.rows for lost in damage.lost.values()] == [1]
+        assert found == elements[::2] and [*damage.dropped.values()] == [1]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,12 +13,12 @@ from execgraph.schema.linked import (
     HOST,
     NOWHERE,
     argument_lists,
+    declared_arguments,
     member_texts,
     read_arguments,
     recorded_tensors,
     usable_arguments,
 )
-from execgraph.schema.linked.arguments import argument_position, declared_arguments, mutated, only_written
 from support.folders import DATA
 
 TEXTS = (
@@ -105,16 +105,17 @@ OUT = "aten::max.dim_max(Tensor self, int dim, *, Tensor(a!) max, Tensor(b!) max
 LIST = "aten::f(Tensor(a -> *) self, int[2] stride=[1, 1], Tensor(b!) last) -> Tensor"
 
 
-@pytest.mark.parametrize(("schema", "count"), [(ADD, 3), (OUT, 4), (LIST, 3), ("aten::f() -> ()", 0), ("", 0)])
-def test_arguments_are_those_between_the_brackets_but_for_the_star(schema: str, count: int) -> None:
-    assert len(declared_arguments(schema)) == count
-
-
-def test_written_arguments_are_marked_and_those_by_name_alone_are_not_read() -> None:
-    assert [mutated(schema) for schema in (ADD, OUT, LIST, "")] == [(0,), (2, 3), (2,), ()]
-    assert [only_written(schema) for schema in (ADD, OUT, LIST, "")] == [(), (2, 3), (), ()]
-
-
-def test_an_argument_is_found_by_its_name() -> None:
-    assert [argument_position(ADD, name) for name in ("self", "other", "alpha", "out")] == [0, 1, 2, None]
-    assert argument_position(LIST, "last") == 2
+@pytest.mark.parametrize(
+    ("schema", "names", "written", "only_written"),
+    [
+        (ADD, "self other alpha", (0,), ()),
+        (OUT, "self dim max max_values", (2, 3), (2, 3)),
+        (LIST, "self stride last", (2,), ()),
+        ("aten::f() -> ()", "", (), ()),
+        ("", "", (), ()),
+    ],
+)
+def test_written_arguments_are_marked_and_those_by_name_alone_are_not_read(
+    schema: str, names: str, written: tuple[int, ...], only_written: tuple[int, ...]
+) -> None:
+    assert declared_arguments(schema) == (tuple(names.split()), written, only_written)
