@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...schema import columns
-from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, JsonRecords, OpRows, RowMap, SummaryRepr
+from ...schema.columns import (
+    ActivityRows,
+    Bool,
+    CallRows,
+    Categorical,
+    Int64,
+    JsonRecords,
+    OpRows,
+    Summary,
+    SummaryRepr,
+)
 from ...schema.counts import Counts
 from ...schema.linked import LinkedTrace, MergedRank, columns_at, kineto, select_rows
 
@@ -252,11 +262,11 @@ class DeviceTrace(SummaryRepr):
     read: int = 0
     ignored: int = 0
 
-    def summary(self) -> columns.Summary:
+    def summary(self) -> Summary:
         """Returns the path of the file and the numbers of its rows."""
         rows = {name: len(getattr(self, name).start) for name in ("ops", "calls", "activities")}
         lines = {"rows": columns.format_counts(rows), "notes": str(len(self.notes))}
-        return columns.Summary(f"DeviceTrace: {self.path}", lines)
+        return Summary(f"DeviceTrace: {self.path}", lines)
 
     @property
     def processes(self) -> list[int]:
@@ -296,8 +306,12 @@ def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
         used[rows[rows >= 0]] = True
     new_rows = (np.where(kept, np.cumsum(kept) - 1, -1) for kept in (*kept_rows, used))
     op, call, activity, communication = next(new_rows), next(new_rows), next(new_rows), next(new_rows)
-    of_op, of_call, of_activity = RowMap(OpRows(op)), RowMap(CallRows(call)), RowMap(ActivityRows(activity))
-    of_communication = RowMap(columns.CommunicationRows(communication))
+    of_op, of_call, of_activity = (
+        columns.RowMap(OpRows(op)),
+        columns.RowMap(CallRows(call)),
+        columns.RowMap(ActivityRows(activity)),
+    )
+    of_communication = columns.RowMap(columns.CommunicationRows(communication))
     device = select_rows(linked.device_waits, kept_rows.activities[linked.device_waits.target_row])
     host = select_rows(linked.host_waits, kept_rows.calls[linked.host_waits.call_row])
     return replace(

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...converter.ranks import EVER, awaits_all
 from ...schema import columns
-from ...schema.columns import Categorical, Int64, Keys, Ns, Rows, microseconds_text, nullable, time_text, to_pandas
+from ...schema.columns import Categorical, Int64, Keys, Ns, Rows, Summary, nullable, time_text, to_pandas
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
@@ -123,13 +123,13 @@ class Replay(columns.SummaryRepr):
         """How much longer than measured the replay takes; None without a measured time."""
         return 100 * (self.makespan_ns - self.measured_ns) / self.measured_ns if self.measured_ns else None
 
-    def summary(self) -> columns.Summary:
+    def summary(self) -> Summary:
         """Returns how many nodes of how many ranks were replayed, and how long they take."""
         error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
-        measured = {"measured": microseconds_text(self.measured_ns)} if self.measured_ns else {}
-        lines = measured | {"replayed": f"{microseconds_text(self.makespan_ns)}{error}"}
+        measured = {"measured": columns.microseconds_text(self.measured_ns)} if self.measured_ns else {}
+        lines = measured | {"replayed": f"{columns.microseconds_text(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)
-        return columns.Summary(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)
+        return Summary(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)
 
     def to_pandas(self) -> Any:
         """Returns a pandas.DataFrame with a row per node, rank after rank; ImportError where pandas is not installed.
