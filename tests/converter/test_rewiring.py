@@ -38,11 +38,12 @@ from execgraph.schema.columns import (
     previous_in_group,
 )
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import DependencyKind, ExecutionGraph, NodeType, TensorText
+from execgraph.schema.graph import ConvertReport, DependencyKind, ExecutionGraph, NodeType, TensorText
 from execgraph.tools.replay import replay
 from hypothesis import given, strategies as st
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
+from support.runs import Nodes
 
 from benchmarks.programs import JOBS
 
@@ -293,12 +294,7 @@ def test_tensors_stay_with_the_first_row_that_is_taken_of_a_node() -> None:
 
 
 def follows(graph: ExecutionGraph, name: str) -> dict[str, DependencyKind]:
-    """What a node depends on, by name, and why."""
-    names = [graph.name[row] for row in range(len(graph))]
-    row, kinds = names.index(name), graph.attributes["data_dep_kinds"]
-    assert isinstance(kinds, Ragged)
-    sources = graph.rows_of(graph.data_deps[row]).tolist()
-    return {names[source]: DependencyKind(kind) for source, kind in zip(sources, kinds[row].tolist(), strict=True)}
+    return Nodes(graph, ConvertReport()).follows(name)
 
 
 def ancestors(graph: ExecutionGraph) -> dict[str, set[str]]:
@@ -307,7 +303,7 @@ def ancestors(graph: ExecutionGraph) -> dict[str, set[str]]:
     for row in range(len(graph)):
         sources = graph.rows_of(graph.data_deps[row]).tolist()
         before.append(set(sources).union(*(before[source] for source in sources)))
-    names = [graph.name[row] for row in range(len(graph))]
+    names = list(graph.name)
     device = graph.is_activity.tolist()
     return {names[row]: {names[one] for one in before[row] if device[one]} for row in range(len(graph)) if device[row]}
 
@@ -384,7 +380,7 @@ def test_host_time_after_the_last_activity_is_a_node_at_the_end(offset_us: int |
     g.host("save", 19_000, 31_000, after=[(wait, PROGRAM_ORDER)])
     device = without_host(g.build())
     assert follows(device, HOST_TIME_AFTER) == {"gemm": HOST_SYNC, "copy": HOST_SYNC}
-    last = [device.name[row] for row in range(len(device))].index(HOST_TIME_AFTER)
+    last = list(device.name).index(HOST_TIME_AFTER)
     behind = offset_us or 0
     assert device.start_ns[last] == 1_000 * device.start_time_micros[last] == 50_000 - 1_000 * behind
     assert device.integers("host_delay_ns")[last] == 50_000 - 1_000 * (17 + behind)

@@ -301,15 +301,13 @@ def test_of_several_the_one_that_ended_last_was_awaited() -> None:
     assert late(*rows, Ran(5_500, 9_000, 3, stream=8, name="late"), called=4) == WAITED
 
 
-def test_the_own_stream_is_no_source_but_one_of_its_number_on_another_device_is() -> None:
+def test_the_own_stream_and_what_was_launched_with_it_or_later_are_no_source() -> None:
+    """A stream of its number on another device is."""
     target = Ran(5_500, 9_000, 1, name="late")
     assert late(Ran(1_000, 5_000, 0), target, called=2) == set()
     assert late(Ran(1_000, 5_000, 0, device=1, name="source"), target, called=2) == WAITED
-
-
-@pytest.mark.parametrize("call", [1, 2])
-def test_what_was_launched_with_it_or_later_was_not_awaited(call: int) -> None:
-    assert late(Ran(1_000, 5_000, call), Ran(5_500, 9_000, 1, stream=8, name="late"), called=3) == set()
+    for call in (1, 2):
+        assert late(Ran(1_000, 5_000, call), target._replace(stream=8), called=3) == set()
 
 
 @pytest.mark.parametrize("between", [7, 8])

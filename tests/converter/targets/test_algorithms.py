@@ -233,11 +233,8 @@ def test_a_collective_of_four_costs_steps_and_bytes(
     assert cost_of(algorithm, CollectiveMember(0, 4, sizes, SHARES, root=3, chunk=150)) == cost
 
 
-def test_a_small_broadcast_is_passed_on_in_one_piece() -> None:
+def test_a_small_broadcast_is_passed_on_in_one_piece_and_a_message_that_waits_takes_a_step_more() -> None:
     assert cost_of(Algorithm.BROADCAST, CollectiveMember(0, 4, EQUAL)) == (3, 3 * 400)
-
-
-def test_a_message_that_waits_for_its_receiver_takes_a_step_more() -> None:
     member = CollectiveMember(0, 2, (100, 0))
     assert cost_of(Algorithm.MESSAGE, member) == (1, 100)
     assert cost_of(Algorithm.AWAITED_MESSAGE, member) == (2, 100)

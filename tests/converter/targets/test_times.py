@@ -51,11 +51,15 @@ def test_idle_time_beside_work_on_another_thread_is_cut() -> None:
     assert (told[Change.IDLE_TIME_CUT], told.notes) == (60, [])
 
 
-def test_idle_time_of_two_threads_at_once_counts_once() -> None:
+def test_idle_time_of_two_threads_at_once_counts_once_and_gaps_behind_work_of_another_stream_are_cut() -> None:
     g = GraphBuilder(rank=0)
     g.host("host idle", 0, 100_000, thread=1)
     g.host("host idle", 50_000, 100_000, thread=2)
     assert targets(g.build()).duration_micros.tolist() == [100, 50]
+    g = GraphBuilder(rank=0)
+    g.activity("first", 0, 80_000, stream=7)
+    g.activity("second", 90_000, 5_000, stream=8, gap=50_000)
+    assert targets(g.build()).duration_micros.tolist() == [80, 15]
 
 
 def test_work_of_two_threads_at_once_counts_once_for_what_ended_first() -> None:
@@ -75,13 +79,6 @@ def test_communication_beside_other_communication_is_named_and_communication_bes
     g.collective(20_000, 70_000, ranks=[0, 1], stream=21, comm_type=ALL_REDUCE, comm_size=4096)
     [note] = [note for note in report(g.build()).notes if "communication" in note]
     assert note.startswith("40.0 µs of communication beside other communication counts once")
-
-
-def test_gaps_behind_work_of_another_stream_are_cut() -> None:
-    g = GraphBuilder(rank=0)
-    g.activity("first", 0, 80_000, stream=7)
-    g.activity("second", 90_000, 5_000, stream=8, gap=50_000)
-    assert targets(g.build()).duration_micros.tolist() == [80, 15]
 
 
 @pytest.mark.parametrize(("stream", "lasts"), [(7, [10, 14, 6]), (8, [10, 10, 10])], ids=["one stream", "two"])
