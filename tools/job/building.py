@@ -119,9 +119,7 @@ def build(
         # what a worker of a cluster makes after its build was stopped is nobody's
         scratch = waiting / os.urandom(4).hex()
         scratch.mkdir()
-        # the file of a job in GOAL is written from generic graphs
-        of_ranks = dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options
-        job = Job(source, target, scratch, of_ranks, window, tuple(sorted(pair.rank for pair in pairs.ranks)))
+        job = Job(source, target, scratch, options, window, tuple(sorted(pair.rank for pair in pairs.ranks)))
         tasks = _tasks(job, pairs, earlier)
         results = _first_step(tasks, run, progress)
         network, groups = _second_step(tasks, results, earlier, run, progress)
@@ -135,8 +133,8 @@ def build(
         if options.target == GOAL:
             write_goal_job(scratch, target, report)
         graphs = {rank: task.graph for rank, task in tasks.items()}
-        stale = [*changed, *put_all_in_place(scratch, target, report, reported, graphs)]
-    return BuiltJob(report, {rank for rank, result in results.items() if result.unchanged}, stale)
+        removed = put_all_in_place(scratch, target, report, reported, graphs)
+    return BuiltJob(report, {rank for rank, result in results.items() if result.unchanged}, [*changed, *removed])
 
 
 def _find_traces(
@@ -161,6 +159,9 @@ def _tasks(job: Job, pairs: Pairs, reported: BuildReport | None) -> dict[int, Ra
     """Returns the task of each rank. Raises RequestError where an output is a trace: one that the build reads by a
     link, or that has its name.
     """
+    if job.options.target == GOAL:
+        # the file of a job in GOAL is written from generic graphs
+        job = job._replace(options=dataclasses.replace(job.options, target=GENERIC))
     earlier = {rank.rank: rank for rank in reported.ranks} if reported else {}
     tasks = {pair.rank: RankTask(job, pair, earlier.get(pair.rank)) for pair in pairs.ranks}
     traces = {
