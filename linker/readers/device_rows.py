@@ -296,11 +296,7 @@ def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
         used[rows[rows >= 0]] = True
     new_rows = (np.where(kept, np.cumsum(kept) - 1, -1) for kept in (*kept_rows, used))
     op, call, activity, communication = next(new_rows), next(new_rows), next(new_rows), next(new_rows)
-    of_op, of_call, of_activity = (
-        RowMap(OpRows(op)),
-        RowMap(CallRows(call)),
-        RowMap(ActivityRows(activity)),
-    )
+    of_op, of_call, of_activity = RowMap(OpRows(op)), RowMap(CallRows(call)), RowMap(ActivityRows(activity))
     of_communication = RowMap(columns.CommunicationRows(communication))
     device = select_rows(linked.device_waits, kept_rows.activities[linked.device_waits.target_row])
     host = select_rows(linked.host_waits, kept_rows.calls[linked.host_waits.call_row])
