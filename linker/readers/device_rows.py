@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...schema import columns
-from ...schema.columns import ActivityRows, Bool, Categorical, Int64, JsonRecords, OpRows, Summary, SummaryRepr
+from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, OpRows, RowMap, Summary, SummaryRepr
 from ...schema.counts import Counts
 from ...schema.linked import LinkedTrace, MergedRank, columns_at, kineto, select_rows
 
@@ -235,7 +235,7 @@ class DeviceTrace(SummaryRepr):
     activities: RecordedActivities
     syncs: RecordedSyncs
     event_records: RecordedEvents
-    communication: dict[Role, JsonRecords[kineto.Args]]
+    communication: dict[Role, columns.JsonRecords[kineto.Args]]
     queue_events: RecordedQueueEvents = field(default_factory=lambda: RecordedQueueEvents(*np.empty((6, 0), np.int64)))
     python: RecordedPython | None = None
     labels: list[tuple[int, str]] = field(default_factory=list)
@@ -296,12 +296,8 @@ def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
         used[rows[rows >= 0]] = True
     new_rows = (np.where(kept, np.cumsum(kept) - 1, -1) for kept in (*kept_rows, used))
     op, call, activity, communication = next(new_rows), next(new_rows), next(new_rows), next(new_rows)
-    of_op, of_call, of_activity = (
-        columns.RowMap(OpRows(op)),
-        columns.RowMap(columns.CallRows(call)),
-        columns.RowMap(ActivityRows(activity)),
-    )
-    of_communication = columns.RowMap(columns.CommunicationRows(communication))
+    of_op, of_call, of_activity = RowMap(OpRows(op)), RowMap(CallRows(call)), RowMap(ActivityRows(activity))
+    of_communication = RowMap(columns.CommunicationRows(communication))
     device = select_rows(linked.device_waits, kept_rows.activities[linked.device_waits.target_row])
     host = select_rows(linked.host_waits, kept_rows.calls[linked.host_waits.call_row])
     return replace(
