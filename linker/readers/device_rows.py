@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...schema import columns
-from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, OpRows, RowMap, Summary, SummaryRepr
+from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, JsonRecords, OpRows, RowMap, Summary
 from ...schema.counts import Counts
 from ...schema.linked import LinkedTrace, MergedRank, columns_at, kineto, select_rows
 
@@ -98,7 +98,7 @@ def _role_of_category(category: str | None) -> Role:
 
 
 @dataclass(slots=True, repr=False)
-class RecordedRows(SummaryRepr):
+class RecordedRows(columns.SummaryRepr):
     """Rows of host threads: what they were, and from when to when."""
 
     name: Categorical
@@ -134,7 +134,7 @@ class RecordedCalls(RecordedRows):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedActivities(SummaryRepr):
+class RecordedActivities(columns.SummaryRepr):
     """Kernels, copies, sets and the like of other vendors.
 
     `size` is in bytes, `bandwidth` in bytes/s, -1 where not recorded.
@@ -155,7 +155,7 @@ class RecordedActivities(SummaryRepr):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedSyncs(SummaryRepr):
+class RecordedSyncs(columns.SummaryRepr):
     """cuda_sync records; -1 where a field is unknown. `stream` is the one that waits, `wait_stream` the awaited one."""
 
     kind: Categorical
@@ -171,7 +171,7 @@ class RecordedSyncs(SummaryRepr):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedEvents(SummaryRepr):
+class RecordedEvents(columns.SummaryRepr):
     """cuda_event records: event `event` was recorded on `stream` by the call with this correlation."""
 
     process: Int64
@@ -181,7 +181,7 @@ class RecordedEvents(SummaryRepr):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedQueueEvents(SummaryRepr):
+class RecordedQueueEvents(columns.SummaryRepr):
     """Events on device queues: `stream` recorded number `sequence` (`awaited` -1), or waited for that of `awaited`."""
 
     device: Int64
@@ -210,7 +210,7 @@ TABLES: dict[Role, tuple[str, Any]] = {
 
 
 @dataclass(slots=True, repr=False)
-class DeviceTrace(SummaryRepr):
+class DeviceTrace(columns.SummaryRepr):
     """The rows of a device trace. Of the `read` rows of its list, `ignored` carry no work (flows, counters, thread
     names).
 
@@ -235,7 +235,7 @@ class DeviceTrace(SummaryRepr):
     activities: RecordedActivities
     syncs: RecordedSyncs
     event_records: RecordedEvents
-    communication: dict[Role, columns.JsonRecords[kineto.Args]]
+    communication: dict[Role, JsonRecords[kineto.Args]]
     queue_events: RecordedQueueEvents = field(default_factory=lambda: RecordedQueueEvents(*np.empty((6, 0), np.int64)))
     python: RecordedPython | None = None
     labels: list[tuple[int, str]] = field(default_factory=list)
