@@ -301,9 +301,11 @@ def graph() -> str:
 
 def linked_trace() -> str:
     """docs/linked-trace.md."""
-    attributes = [(code(a.name), a.type, a.missing) for a in INTEGER_ATTRIBUTES] + [(code("op_schema"), "string", "")]
+    integers = [(code(name), *typed) for name, typed in INTEGER_ATTRIBUTES.items()]
     sections = {record.title: f"{record.about}\n\n{members_of(record)}" for record in RECORDS} | {
-        "Attributes of nodes": NODE_ATTRIBUTES + "\n" + table("attribute type default", attributes),
+        "Attributes of nodes": NODE_ATTRIBUTES
+        + "\n"
+        + table("attribute type default", [*integers, (code("op_schema"), "string", "")]),
         "How it is known": table("known_by meaning", ((code(evidence), why) for evidence, why in KNOWN_BY.items())),
     }
     return page("The linked trace: what does each member mean?", LINKED_TRACE, sections)
