@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from execgraph.schema.graph import execution_graph_pb2 as pb, varint
+from support.graphs import varint as varint_at
 
 from fuzz.changes import changed_bytes
 from fuzz.texts import CHANGES, NUMBERS, TEXT_WAYS, VALUES
@@ -20,7 +21,7 @@ def changed_graph(content: bytes, random: Random) -> bytes:
     messages = []
     at = 0
     while at < len(content):
-        size, at = _varint_at(content, at)
+        size, at = varint_at(content, at)
         messages.append(content[at : at + size])
         at += size
     for _ in range(random.choice(CHANGES)):
@@ -83,15 +84,15 @@ def _fields(message: bytes) -> list[Field] | None:
     at = 0
     try:
         while at < len(message):
-            key, at = _varint_at(message, at)
+            key, at = varint_at(message, at)
             number, wire = key >> 3, key & 7
             if number == 0 or wire not in (0, 1, 2, 5):
                 return None
             if wire == 0:
-                value, at = _varint_at(message, at)
+                value, at = varint_at(message, at)
                 fields.append((number, wire, value))
                 continue
-            size, at = _varint_at(message, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
+            size, at = varint_at(message, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
             if at + size > len(message):
                 return None
             content = message[at : at + size]
@@ -100,16 +101,6 @@ def _fields(message: bytes) -> list[Field] | None:
     except IndexError:
         return None
     return fields
-
-
-def _varint_at(content: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = content[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
 
 
 def _message(fields: list[Field]) -> bytes:
