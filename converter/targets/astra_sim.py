@@ -15,6 +15,7 @@ from ...schema.columns import Bool, Int64, Ragged, previous_in_group
 from ...schema.comm_groups import RankList
 from ...schema.errors import DataError
 from ...schema.graph import Change, DependencyKind, ExecutionGraph, NodeType, TargetChanges
+from ...schema.linked import FOREVER
 from ..edges import Edges
 from ..ranks import recorded_groups
 from ..rewiring import COMMUNICATION, SILENT, control_edges, data_edges, edited_graph, lanes_of, spliced, used
@@ -186,11 +187,18 @@ def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
         # -1 for a pair whose source is missing (-1)
         return np.where(source >= 0, target * len(lane) + source, -1)
 
-    pairs, order = keys(data.source, data.target), np.argsort(lane, kind="stable")
+    # a key above all others ends the sorted ones, so that each pair has a position among them
+    pairs = np.append(np.sort(keys(data.source, data.target)), FOREVER)
+
+    def is_edge(source: Int64, target: Int64) -> Bool:
+        pair = keys(source, target)
+        return np.asarray(pairs[np.searchsorted(pairs, pair)] == pair)
+
+    order = np.argsort(lane, kind="stable")
     before = previous_in_group(order, lane)[data.target]
     # neighbours on a lane are of one chain if one depends on the other, directly or through one node
     chained, chain = np.zeros(len(lane), np.bool_), np.empty(len(lane), np.int64)
-    chained[data.target[(data.source == before) | np.isin(keys(before, data.source), pairs)]] = True
+    chained[data.target[(data.source == before) | is_edge(before, data.source)]] = True
     chain[order] = np.cumsum(~chained[order])
     along = (chain[control.source] == chain[control.target]) & (control.source < control.target)
-    return np.asarray(along | np.isin(keys(control.source, control.target), pairs))
+    return np.asarray(along | is_edge(control.source, control.target))
