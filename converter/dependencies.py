@@ -309,7 +309,8 @@ def not_implied(
     for source, target, is_known in edges:
         before, on_stream = clock(target), stream[source]
         own_stream = on_stream == stream[target]
-        if position[source] < position[target] if own_stream else before[on_stream] >= position[source]:
+        implied = position[source] < position[target] if own_stream else before[on_stream] >= position[source]
+        if implied:
             continue
         if not own_stream:
             joined = np.maximum(before, clock(source))
@@ -401,9 +402,8 @@ def _extents(tensors: Tensors, is_changed: Bool) -> tuple[Int64, Bool]:
 
 def _is_changed(ops: Ops, tensors: Tensors) -> Bool:
     """Returns which inputs their op writes: those that its schema marks, or all buffers of an in-place collective."""
-    marks = [declared_arguments(schema).written for schema in ops.op_schema.table] + [
-        ()
-    ]  # code -1 is the last: no schema
+    # code -1 is the last: no schema
+    marks = [*(declared_arguments(schema).written for schema in ops.op_schema.table), ()]
     is_marked = np.zeros((len(marks), 1 + max((position for mark in marks for position in mark), default=0)), np.bool_)
     for number, mark in enumerate(marks):
         is_marked[number, [*mark]] = True

@@ -93,7 +93,7 @@ def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorica
 
 
 def _without_circles(start: Int64, edges: Edges) -> NodeNumbers:
-    """Returns the same order, without the nodes on a cycle or behind one."""
+    """Returns the order of `topological_order`, without the nodes on a cycle or behind one."""
     time, level = start.copy(), np.zeros(len(start), np.int64)
     for _ in range(ROUNDS):
         source, target = edges.source, edges.target

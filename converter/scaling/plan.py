@@ -77,10 +77,11 @@ class GroupNumbering(NamedTuple):
     @staticmethod
     def of(rank_copies: RankCopies, groups: Iterable[tuple[RankList, bool]]) -> "GroupNumbering":
         """Returns the numbering of groups, (ranks, is joined); with one copy nothing is joined."""
+        kept_ranks = {*rank_copies.kept_ranks}
         kept_groups = {
             (ranks, is_joined and rank_copies.copies > 1)
             for ranks, is_joined in groups
-            if not {*rank_copies.kept_ranks}.isdisjoint(ranks)
+            if not kept_ranks.isdisjoint(ranks)
         }
         lists = (sorted(ranks for ranks, is_joined in kept_groups if is_joined is joined) for joined in (True, False))
         return GroupNumbering(*map(tuple, lists))
@@ -106,8 +107,7 @@ class Growth(NamedTuple):
     """The number of copies of a job, without the ranks `removed`.
 
     `groups` are the data-parallel groups, by name, description or ranks, with =TYPE,TYPE only these types of their
-    collectives; recognised if empty. A given bandwidth (2**30
-    bytes/s) and latency (ns per step) replace fitted ones.
+    collectives; recognised if empty. A given bandwidth (2**30 bytes/s) and latency (ns per step) replace fitted ones.
     """
 
     copies: int = 1

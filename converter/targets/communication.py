@@ -274,10 +274,8 @@ def with_ready_messages(graph: ExecutionGraph, lowering: Lowering) -> ExecutionG
         return _without_plan(graph)
     # the messages of a kernel begin together on its stream
     data, messages = data_edges(graph), np.flatnonzero(np.isin(graph.type, MESSAGES))
-    kernel, earliest = (
-        group_ids(lanes_of(graph)[messages], graph.start_ns[messages]),
-        np.full(len(messages), len(graph)),
-    )
+    kernel = group_ids(lanes_of(graph)[messages], graph.start_ns[messages])
+    earliest = np.full(len(messages), len(graph))
     np.minimum.at(earliest, kernel, messages)
     first = earliest[kernel[np.searchsorted(messages, receives)]]
     ready, awaited = np.split(len(graph) + np.arange(len(receives) + len(sends)), [len(receives)])

@@ -318,7 +318,7 @@ def _host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blockin
     order_ns = np.where(blocking.since < submit_ns[call], begin - 1, np.maximum(begin + 1, blocking.since))
     waits = HostNodes(*times, order_ns, np.ones(len(call), np.bool_), spans.of_call[call], call)
     nodes = HostNodes.joined([work, _zero_length_launches(linked, spans, submit_ns, work), communications, waits])
-    # so does a thread that begins with a wait, as the awaited work does not tell when the thread began
+    # a thread that begins with a wait begins with a node of no length, as the awaited work does not tell when it began
     order = np.lexsort((nodes.order_ns, nodes.start, nodes.thread))
     first = order[is_group_start(nodes.thread[order])]
     first = first[nodes.is_wait[first]]

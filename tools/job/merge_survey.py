@@ -79,7 +79,8 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
     calls, times = list[Calls](), list[Int64]()
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):
         trace = read_device_trace(str(path))
-        bases[rank], (of_rank, times_of_rank, unlisted) = trace.base_time_ns, collective_times(trace)
+        bases[rank] = trace.base_time_ns
+        of_rank, times_of_rank, unlisted = collective_times(trace)
         calls.append(of_rank)
         times.append(times_of_rank)
         # some profilers show calls on devices too
