@@ -97,9 +97,10 @@ def _figure_over_ranks(label: str, values: list[float], text: Callable[[float], 
 
 def facts(tables: Tables) -> list[str]:
     """Returns sentences on what ran and where the time went, each from an analysis that found something."""
-    if OF_TWO_RUNS in tables:
-        return [*_run_difference(tables)]
     ranks, devices = rows_of(tables, "ranks"), rows_of(tables, "temporal_breakdown")
+    host_only = "No device activity was recorded: the page shows the host alone." if _lacks_devices(ranks) else ""
+    if OF_TWO_RUNS in tables:
+        return [*filter(None, [host_only]), *_run_difference(tables)]
     count, ops = sums(rows_of(tables, "kernel_breakdown_kernels"), "class", "count"), _sum(ranks, "host_ops")
     parts = [_count_text(count[of], *words) for of, words in WORK.items() if of in count]
     ran = [f"{', '.join(parts)} ran on {_count_text(len(devices), 'device')}"] if parts else []
@@ -109,7 +110,6 @@ def facts(tables: Tables) -> list[str]:
         for of in ("kernel_breakdown", "communication_computation_overlap", "idle_time_breakdown")
     ]
     path = _path_text(rows_of(tables, "critical_path"))
-    host_only = "No device activity was recorded: the page shows the host alone." if _lacks_devices(ranks) else ""
     return [*filter(None, (f"{', '.join(ran)}." if ran else "", host_only, *proved, path))]
 
 
@@ -166,7 +166,8 @@ def diff_verdict(tables: Tables) -> str:
         text += f". {most} of that is {largest['part'].replace(': ', ' ')}, {_change(largest)}{of_mean}"
     if without is None:
         return f"{text}."
-    return f"Without a profiler, r{_faster(without)[1:]}. As recorded, r{text[1:]}."
+    unprofiled, recorded = (sentence.replace("Run", "run", 1) for sentence in (_faster(without), text))
+    return f"Without a profiler, {unprofiled}. As recorded, {recorded}."
 
 
 def _faster(row: Row) -> str:
