@@ -61,7 +61,7 @@ def given_ranks(text: str, limit: int) -> tuple[int, ...] | None:
     if not LIST.fullmatch(text):
         return None
     runs = ((int(run[1]), int(run[2] or run[1]), int(run[3] or 1)) for run in RUN.finditer(text))
-    return ranks_of(text) if sum((last - first) // step + 1 for first, last, step in runs) <= limit else None
+    return ranks_of(text) if sum(max((last - first) // step + 1, 0) for first, last, step in runs) <= limit else None
 
 
 @cache

@@ -292,6 +292,7 @@ def test_a_graph_of_none_of_the_ranks_or_that_does_not_know_its_rank_is_refused(
         ("9-4:-3", (9, 6)),
         ("0-7:5", (0, 5)),
         ("3-2", ()),
+        ("9-0,0-9", tuple(range(10))),
     ],
 )
 def test_a_given_list_has_no_more_ranks_than_the_limit(text: str, ranks: tuple[int, ...]) -> None:
