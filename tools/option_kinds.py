@@ -161,7 +161,8 @@ def _ranks(wrong: str) -> Callable[[str], tuple[int, ...]]:
     def ranks_of(text: str) -> tuple[int, ...]:
         from ..converter.ranks import given_ranks
 
-        if not (ranks := given_ranks(text, LARGEST_JOB)):
+        ranks = given_ranks(text, LARGEST_JOB)
+        if not ranks or not all(given_ranks(run, LARGEST_JOB) for run in text.split(",")):
             raise ValueError(wrong.format(text))
         return ranks
 

@@ -179,6 +179,7 @@ MISTAKES = {
     ),
     "a step": ("link", f"{HOST} {DEVICE} -o x.json --steps 99", "no step 99 to link; the trace holds steps "),
     "ranks from high to low": ("report", "SAMPLE --ranks 5-3", "'5-3' are not ranks, such as 0-3,8"),
+    "some ranks from high to low": ("report", "SAMPLE --ranks 0,5-3", "'0,5-3' are not ranks, such as 0-3,8"),
     "ranks of a run": ("report", "SAMPLE --ranks 7", "rank 7 is not among the ranks there, 0, 1"),
     "a rank of a folder": ("link", "SAMPLE --rank 7 -o x.json", "holds the traces of ranks 0, 1, not of rank 7: choose one"),
     "a rank to remove": ("scale", "graphs -o x --remove-ranks 9", "rank 9 cannot be removed: the job has the ranks 0,1"),
