@@ -74,7 +74,7 @@ def two_runs(ranks: int, loading_a: float) -> dict[str, Table]:
         "trace_diff", kind=["op"] * 3, name=["ProfilerStep#", "load batch", "aten::mm"], shape=["", "", "[[8]]"],
         category=["faster", "faster", "slower"], difference=[-240e3, -120e3, 40.0], count_a=[3, 3, 3], count_b=[3, 3, 3],
     )  # fmt: skip
-    return runs | work | table("ranks", run=["A"] * ranks + ["B"] * ranks)
+    return runs | work | table("ranks", run=["A"] * ranks + ["B"] * ranks, activities=[5] * 2 * ranks)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,18 @@ def test_work_that_differs_most_is_named_whoever_recorded_it() -> None:
         "load batch: −120.00 ms (faster, 3 → 3 of them).",
         "aten::mm [[8]]: +40.0 µs (slower, 3 → 3 of them).",
     ]
+
+
+def test_two_runs_without_a_device_are_said_to_have_none() -> None:
+    host_only = table("ranks", run=["A", "B"], activities=[0, 0])
+    assert facts(two_runs(1, 80e3) | host_only)[0] == "No device activity was recorded: the page shows the host alone."
+
+
+@needs_page
+def test_the_page_says_what_is_missing_without_scripts(data: Path) -> None:
+    made = page.render(report_on(find_sources([data / "training"])))
+    said = made.partition("<noscript>")[2].partition("</noscript>")[0]
+    assert all(what in said for what in ("charts", "timeline", "data flow", "tables"))
 
 
 def waiting_run(sync_records: bool) -> TraceBuilder:
