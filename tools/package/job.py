@@ -285,15 +285,9 @@ def build(
         return Job(folder, report, inputs, window)
 
     job = _job_in(output, "build(traces, output)", built)
-    problems, built_job = job.failures, job.build_report
-    if built_job and conversion.target == ASTRA_SIM:
-        absent = building.lacks_members(built_job)
-        if why := building.poor_fit(built_job.network, simulation, lacks_members=absent):
-            problems = [*problems, f"{why}; AstraSimOptions(replay=True) keeps measured lengths"]
-    if built_job and built_job.goal and (why := building.poor_goal_fit(built_job.goal)):
-        problems = [*problems, why]
-    for problem in problems:
-        warnings.warn(problem, stacklevel=2)
+    if job.build_report:
+        for problem in (*job.failures, *_poor_fits(job.build_report, simulation)):
+            warnings.warn(problem, stacklevel=2)
     return job
 
 
