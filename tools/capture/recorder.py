@@ -154,12 +154,12 @@ class Recorder:
                     not error and bool(self._boundaries) and self.steps <= self._first and self._pairs.records_this_rank
                 )
             if is_short:
-                done = (
-                    f"the block ended after {self.steps} step{'s' if self.steps > 1 else ''} and recording begins after"
-                )
-                why = f"{done} {self._first}; run more steps (recorder.step() ends one), or give a smaller wait and warmup"
-                never = "recorder.step() was never called; call it at the end of each step"
-                warn(f"no complete step was recorded: {why if self.steps else never}", stacklevel=3)
+                why = "recorder.step() was never called; call it at the end of each step"
+                if self.steps:
+                    done = f"{self.steps} step{'s' if self.steps > 1 else ''} and recording begins after {self._first}"
+                    remedy = "run more steps (recorder.step() ends one), or give a smaller wait and warmup"
+                    why = f"the block ended after {done}; {remedy}"
+                warn(f"no complete step was recorded: {why}", stacklevel=3)
 
     def _enter_step(self) -> None:
         for boundary, cross in self._boundaries:
@@ -287,12 +287,8 @@ class StepTimer:
         synchronise(self._torch)
         begun, waited = zip(*self._laps, strict=True)
         lengths, waits = ([after - before for before, after in pairwise(ends)] for ends in (begun, waited))
-        work, usual, steps, workers = (
-            list(map(sub, lengths, waits)),
-            median(lengths),
-            len(lengths),
-            self._loader.workers,
-        )
+        work, usual = list(map(sub, lengths, waits)), median(lengths)
+        steps, workers = len(lengths), self._loader.workers
         if (longest := max(work)) > UNEVEN * usual:
             why = f"of the steps before recording one took {longest * 1e3:.1f} ms and most {usual * 1e3:.1f} ms"
             is_early = work.index(longest) < steps / 2

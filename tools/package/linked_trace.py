@@ -148,7 +148,12 @@ def link(
     rank = checked("link", rank=rank, allow_mismatch=allow_mismatch, strict=strict, modules=modules)["rank"]
     if device is None and is_path(host) and Path(host).is_dir():
         host, device = find_pair([str(host)], rank)
-    elif is_path(host) and is_path(device) and kind_of(Path(device)) is InputKind.HOST is not kind_of(Path(host)):
+    elif (
+        is_path(host)
+        and is_path(device)
+        and kind_of(Path(device)) is InputKind.HOST
+        and kind_of(Path(host)) is not InputKind.HOST
+    ):
         host, device = device, host
     linked = link_traces(host, device, rank, allow_mismatch, window, strict=strict, modules=modules)
     return cast(LinkedTrace, linked)
