@@ -140,8 +140,9 @@ def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
         is_folder = path.is_dir()
         for file in sorted(path.rglob("*")) if is_folder else (path,):
             name = file.relative_to(path) if is_folder else file
-            is_hidden = is_folder and any(part.startswith(".") for part in name.parts)
-            if not is_hidden and file.is_file() and file.resolve() not in seen:
+            # what is given by itself is read, whatever its name, even if it is a pipe
+            is_passed_over = is_folder and (not file.is_file() or any(part.startswith(".") for part in name.parts))
+            if not is_passed_over and file.resolve() not in seen:
                 seen.add(file.resolve())
                 yield file, name.as_posix()
 

@@ -227,6 +227,12 @@ def test_an_unreadable_trace_is_a_failure(tmp_path: Path) -> None:
     assert pairs.failures == ["device_rank1.json: is empty; was it written to its end?"]
 
 
+def test_a_given_path_that_is_no_regular_file_is_not_passed_over(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, {"device_rank0.json": device(1, 0)})
+    found = ranks.find_traces([folder / "device_rank0.json", Path("/dev/null")])
+    assert found.failures == ["/dev/null: is empty; was it written to its end?"] and len(found.devices) == 1
+
+
 @pytest.mark.parametrize(
     ("files", "text"), [({}, "holds no device trace;"), ({"et.json": host(1)}, "but 1 host traces;")]
 )
