@@ -169,7 +169,8 @@ class Form(Generic[M]):
         try:
             fields = msgspec.to_builtins(self._decoder.decode(text), builtin_types=(bytes,))
             for attribute in fields.get("attr", ()):
-                if len(attribute) > 2 and len(kinds := [kind for kind in attribute if kind not in NOT_VALUES]) > 1:
+                several = len(attribute) > 1 + ("name" in attribute)
+                if several and len(kinds := [kind for kind in attribute if kind not in NOT_VALUES]) > 1:
                     # protobuf keeps one of them
                     raise ValueError(f"{' and '.join(kinds)} in one AttributeProto, which has one value")
                 for kind in () if FLOATING.isdisjoint(attribute) else FLOATING & attribute.keys():

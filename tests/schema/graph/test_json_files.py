@@ -288,6 +288,7 @@ NODE_1, NODE_2 = '{"id": 1, "name": "a"}', '{"id": 2, "attr": [{"name": "x", "in
         ('{"attr": [{"name": "x", "int32_val": 2147483648}]}', "at `$.attr[0].int32_val`"),
         ('{"attr": [{"name": "x", "int_val": 1}]}', "unknown field `int_val` - at `$.attr[0]`"),
         ('{"attr": [{"name": "x", "int64_val": 1, "bool_val": true}]}', "int64_val and bool_val in one AttributeProto"),
+        ('{"attr": [{"int64_val": 1, "string_val": "x"}]}', "int64_val and string_val in one AttributeProto"),
         ('{"attr": [{"name": "x", "int64_list": {"values": ["1"]}}]}', "at `$.attr[0].int64_list.values[0]`"),
         ('{"attr": [{"name": "x", "float_val": 1e39}]}', "at `$.attr[0].float_val`"),
         ('{"attr": [{"name": "x", "double_val": "many"}]}', "'many' is no number"),
