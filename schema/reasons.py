@@ -165,9 +165,8 @@ def in_words(reason: AnyReason) -> str:
     >>> in_words(Reason.UNKNOWN_CATEGORY.of("sorcery")), in_words(Reason.UNKNOWN_OP_TYPE)
     ('unknown category sorcery', 'unknown opType')
     """
-    words = WORDS[reason.reason]
-    subject = reason.subject if isinstance(reason, ReasonOf) else ""
-    return words.replace("{}", subject, 1).strip() + (", mended" if reason.reason in MENDED else "")
+    words = WORDS[reason.reason] + (", mended" if reason.reason in MENDED else "")
+    return words.replace("{}", reason.subject, 1) if isinstance(reason, ReasonOf) else words.replace("{}", "").strip()
 
 
 def reason_called(words: str) -> AnyReason:

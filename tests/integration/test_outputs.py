@@ -19,7 +19,7 @@ import pytest
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link, read_linked
 from execgraph.linker.readers import read_device_trace, read_host_trace
-from execgraph.schema.counts import from_json, to_json
+from execgraph.schema.counts import Counts, from_json, to_json
 from execgraph.schema.linked import LinkReport, write_linked
 from execgraph.schema.reasons import WORDS, Reason, in_words, reason_called
 from execgraph.tools.job import BuildOptions, build
@@ -201,6 +201,13 @@ def test_every_reason_has_words_of_its_own_and_is_found_by_them(reworded: None) 
     for reason, words in WORDS.items():
         told = reason.of("12 of 30") if "{}" in words else reason
         assert reason_called(in_words(told)) == told
+
+
+@pytest.mark.parametrize("subject", ["", " spoken", "spoken\n"])
+def test_subjects_keep_their_blanks(subject: str) -> None:
+    counts = Counts({Reason.UNKNOWN_CATEGORY.of("spoken"): 1, Reason.UNKNOWN_CATEGORY.of(subject): 2})
+    assert sum(counts.in_words().values()) == 3
+    assert from_json(to_json(counts), Counts) == counts
 
 
 def test_what_another_writer_counts_keeps_its_words() -> None:
