@@ -142,7 +142,7 @@ def _usable(text: bytes, skipped: Counts) -> bytes:
 
     recorded = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     changed = {}
-    for name in recorded.keys() & {*MEMBERS}:
+    for name in (name for name in MEMBERS if name in recorded):
         member = bytes(recorded[name])
         if not member.startswith(b"["):
             skipped[Reason.ARGUMENTS_NO_LISTS] += 1

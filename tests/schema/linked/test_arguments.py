@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from execgraph.linker.readers import read_host_trace
 from execgraph.schema.columns import BytesColumn, OpRows
+from execgraph.schema.counts import Counts
 from execgraph.schema.linked import (
     HOST,
     NOWHERE,
@@ -19,6 +20,7 @@ from execgraph.schema.linked import (
     recorded_tensors,
     usable_arguments,
 )
+from execgraph.schema.reasons import Reason
 from support.folders import DATA
 
 TEXTS = (
@@ -98,6 +100,13 @@ def test_members_are_those_of_each_text(texts: list[bytes]) -> None:
         listed = [argument_lists(b'{"%b":%b}' % (name.encode(), text), name) for text in column]
         assert listed == [argument_lists(text, name) for text in usable]
     assert skipped == skipped_one_by_one
+
+
+def test_arguments_that_are_no_lists_and_tensors_too_large_are_counted_in_the_order_of_members():
+    skipped = Counts()
+    text = b'{"types":5,"values":[[%b,2,0,1,4,"cuda"]],"shapes":5}' % (20 * b"9")
+    assert usable_arguments([text], skipped) == [b'{"types":[],"values":[[]],"shapes":[]}']
+    assert list(skipped.items()) == [(Reason.TENSORS_TOO_LARGE, 1), (Reason.ARGUMENTS_NO_LISTS, 2)]
 
 
 ADD = "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
