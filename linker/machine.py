@@ -116,11 +116,12 @@ def _lay_line(clock: MachineCalibration, lower: _Bounds, upper: _Bounds, preferr
         best = int(np.argmin(low - high + np.abs(slopes) * 1e-6))
         offset = float((low[best] + high[best]) / 2)
     clock.clock_offset_ns, clock.clock_drift_ns = round(offset), round(float(slopes[best]))
-    at_lower, at_upper = (
-        clock.clock_offset_ns + (bounds.time - since) * clock.clock_drift_ns / span for bounds in (lower, upper)
+    # clocks may be so far apart that a double does not hold a sum of offset and drift exactly
+    above_line, below_line = (
+        bounds.value - clock.clock_offset_ns - (bounds.time - since) * clock.clock_drift_ns / span
+        for bounds in (lower, upper)
     )
-    misses = (lower.value - at_lower).max(initial=0.0), (at_upper - upper.value).max(initial=0.0)
-    clock.clock_error_ns += int(np.ceil(max(misses)))
+    clock.clock_error_ns += int(np.ceil(max(above_line.max(initial=0.0), -below_line.min(initial=0.0))))
 
 
 def awaited_ends(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Awaited:

@@ -69,6 +69,12 @@ def test_a_shift_of_one_nanosecond_is_measured() -> None:
     assert clock_from([], awaiting(2_501, -1)).clock_offset_ns == -1
 
 
+def test_the_error_is_exact_where_a_double_does_not_hold_the_offset() -> None:
+    since_1970 = 1_700_000_000_000_000_000
+    clock = clock_from([(1_001, since_1970 + 100), (2_001, since_1970 + 90), (3_001, since_1970 + 80)])
+    assert clock.clock_offset_ns + clock.clock_error_ns == since_1970 + 100
+
+
 def test_without_rows_there_is_no_difference() -> None:
     assert clock_from([]) == clock_line(0, 0, 0, 0, 0, 1)
 
