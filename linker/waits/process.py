@@ -204,8 +204,9 @@ class SyncRecords:
     def streams(self) -> dict[int, StreamKey]:
         """Returns the streams that the trace names for calls that record events, by call."""
         numbers, calls = self._stream_of.of(self._recorders), self._call_of.of(self._recorders)
-        stream_of = {number: self._queues.find(-1, number) for number in _unique_in_order(numbers).tolist()}
-        streams = zip(calls.tolist(), map(stream_of.__getitem__, numbers.tolist()), strict=True)
+        known = _unique_in_order(numbers[numbers >= 0]).tolist()
+        stream_of = {number: self._queues.find(-1, number) for number in known}
+        streams = zip(calls.tolist(), map(stream_of.get, numbers.tolist()), strict=True)
         return {call: stream for call, stream in streams if call >= 0 and stream is not None}
 
     def is_before_trace(self, call: int) -> bool:

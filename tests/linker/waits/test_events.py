@@ -13,7 +13,7 @@ from execgraph.linker.readers import RecordedEvents, RecordedSyncs
 from execgraph.linker.waits.process import EventRecord, EventRecordCalls, SyncRecord, SyncRecords
 from execgraph.linker.waits.submissions import CallSites, StreamKey, StreamQueues, ThreadLaunches
 from execgraph.schema.columns import Categorical, Int64
-from execgraph.schema.linked import Communication, Communications, Provenance, SyncCall, sync_calls
+from execgraph.schema.linked import Activities, Communication, Communications, Provenance, SyncCall, sync_calls
 from support.tables import FIRST, Called, Op, Ran, activities, calls, column, ops
 
 RECORD, WAIT, SYNC, QUERY, LAUNCH = (
@@ -160,7 +160,9 @@ def event_rows(*rows: tuple[int, int, int]) -> RecordedEvents:
     return RecordedEvents(0 * call, FIRST + call, stream, event)
 
 
-def named_events(records: dict[int, SyncRecord] | None = None, rows: RecordedEvents | None = None) -> SyncRecords:
+def named_events(
+    records: dict[int, SyncRecord] | None = None, rows: RecordedEvents | None = None, ran: Activities = RAN
+) -> SyncRecords:
     """What the trace says of calls, by their rows."""
     records = records or {}
     call = FIRST + column(*records)
@@ -168,7 +170,7 @@ def named_events(records: dict[int, SyncRecord] | None = None, rows: RecordedEve
     columns = (column(*(getattr(one, name) for one in records.values())) for name in SyncRecord._fields[1:])
     device, stream, awaited, recorded, event = columns
     syncs = RecordedSyncs(kind, none, none, none, device, call, stream, awaited, recorded, event)
-    return SyncRecords(CALLED, syncs, rows or event_rows(), StreamQueues(RAN, CALLED))
+    return SyncRecords(CALLED, syncs, rows or event_rows(), StreamQueues(ran, CALLED))
 
 
 def named_event_records() -> EventRecordCalls:
@@ -253,3 +255,8 @@ def test_a_named_event_record_marks_the_stream_that_is_recorded_for_it_else_that
 def test_an_event_record_on_the_default_stream_is_told() -> None:
     assert named_events(rows=event_rows((0, 0, 9))).streams() == {0: StreamKey(-1, 0)}
     assert named_record(record(1, stream=0)) == EventRecord(1, 100, StreamKey(0, 0), Provenance.RECORD)
+
+
+def test_an_unknown_stream_is_not_that_of_activities_whose_own_is_unknown() -> None:
+    ran = activities(Ran(600, 700, 4, stream=UNKNOWN, device=UNKNOWN))
+    assert named_events(rows=event_rows((0, UNKNOWN, 9), (1, 7, 9)), ran=ran).streams() == {1: StreamKey(-1, 7)}
