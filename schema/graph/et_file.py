@@ -15,7 +15,7 @@ from ..columns import BytesColumn, Categorical, Int64, Ragged
 from ..errors import DataError, Remedy
 from ..io import open_input, open_output
 from .codec import FIELDS, StringTable, decode_metadata, decode_nodes, encode_metadata, encode_nodes, node_encoders
-from .nodes import ATTRIBUTES, NodeColumns, NodeProblems, TensorText
+from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns, NodeProblems, TensorText
 from .wire import Messages, WireError
 
 READ_SIZE = 1 << 20
@@ -196,10 +196,19 @@ def concatenate(parts: list[NodeColumns]) -> NodeColumns:
         tensors = TensorText(rows, *map(BytesColumn.joined, columns))
     return NodeColumns(
         **{field.name: _joined([getattr(part, field.name) for part in parts]) for field in FIELDS},
-        attributes={a.name: _joined([part.column(a) for part in parts]) for a in ATTRIBUTES if a.name in present},
+        attributes={a.name: _joined([_column(part, a) for part in parts]) for a in ATTRIBUTES if a.name in present},
         metadata=parts[0].metadata,
         tensors=tensors,
     )
+
+
+def _column(part: NodeColumns, attribute: Attribute) -> Column:
+    """Returns the column of an attribute, which the part may lack."""
+    if attribute.value == "string_val":
+        return part.texts(attribute.name)
+    if attribute.value.endswith("_list"):
+        return part.attributes.get(attribute.name, Ragged(np.zeros(len(part) + 1, np.int64), np.zeros(0, np.int64)))
+    return part.integers(attribute.name)
 
 
 def _joined(columns: list[Any]) -> Any:

@@ -264,15 +264,6 @@ class NodeColumns(SummaryRepr):
         column = self.attributes.get(attribute)
         return column if isinstance(column, Categorical) else Categorical.nulls(len(self))
 
-    def column(self, attribute: Attribute) -> Column:
-        """Returns the column of an attribute, which no node may have."""
-        if attribute.value == "string_val":
-            return self.texts(attribute.name)
-        if attribute.value.endswith("_list"):
-            nothing = Ragged(np.zeros(len(self) + 1, np.int64), np.zeros(0, np.int64))
-            return self.attributes.get(attribute.name, nothing)
-        return self.integers(attribute.name)
-
     def number(self, name: str, missing: int) -> int:
         """Returns the whole number under a name of the metadata, else `missing`.
 
