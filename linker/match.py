@@ -27,6 +27,9 @@ LARGEST_DIFFERENCE = 2_000
 UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 ANCHOR = 24
 """Consecutive names by which the position of a sequence in a longer one is found."""
+USER_SCOPE = 7
+"""The record scope of annotations."""
+AS_RECORDED = ["name", "category", "device", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth"]
 
 
 @dataclass(slots=True, repr=False)
@@ -318,9 +321,11 @@ def _walk_back(trace: list[dict[int, int]], x: int, y: int) -> Int64:
 
 
 def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> CallRows:
-    """Returns for each activity the row of the call with its correlation, -1 for none."""
-    # any runtime or driver call may launch, whatever its name, and may launch several activities (graphs). Where a
-    # runtime call and the driver call inside it share the correlation, the earlier one is the launch
+    """Returns for each activity the row of the call with its correlation, -1 for none.
+
+    Any runtime or driver call may launch, whatever its name, and may launch several activities (graphs). Where a
+    runtime call and the driver call inside it share the correlation, the earlier one is the launch.
+    """
     latest_first = np.argsort(calls.start, kind="stable")[::-1]
     latest_first = latest_first[calls.correlation[latest_first] != 0]
     return CallRows(Lookup(calls.correlation[latest_first], latest_first).of(activities.correlation))
@@ -329,10 +334,11 @@ def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> Cal
 def launching_ops(
     activities: RecordedActivities, call_row: CallRows, call_op: DeviceOpRows, ops: RecordedOps
 ) -> DeviceOpRows:
-    """Returns for each activity the row of the op that launched it, -1 for none."""
-    # it is the op that encloses the launch call. For an activity without a call it is the op with its external id,
-    # except in traces until early 2024: there external ids of activities repeat the correlation, and name other ops
-    # by chance
+    """Returns for each activity the row of the op that launched it, -1 for none.
+
+    It is the op that encloses the launch call. For an activity without a call it is the op with its external id, except
+    in traces until early 2024: there external ids of activities repeat the correlation, and name other ops by chance.
+    """
     row = RowMap(call_op)[call_row]
     recorded = (activities.external_id != 0) & (activities.correlation != 0)
     are_ids_of_ops = (activities.external_id[recorded] != activities.correlation[recorded]).any()
@@ -356,15 +362,12 @@ def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, nesting: columns.Nesti
     return DeviceOpRows(RowMap(real)[row])
 
 
-USER_SCOPE = 7
-"""The record scope of annotations."""
-AS_RECORDED = ["name", "category", "device", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth"]
-
-
 def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting: columns.Nesting) -> tuple[Ops, OpRows]:
-    """Returns all ops, and for each op of the device trace its row among them."""
-    # the host trace's nodes come first, in their order; those that only the device trace holds follow. The parent of an
-    # op is the op that encloses it in the device trace, else the host trace's parent
+    """Returns all ops, and for each op of the device trace its row among them.
+
+    The host trace's nodes come first, in their order; those that only the device trace holds follow. The parent of an
+    op is the op that encloses it in the device trace, else the host trace's parent.
+    """
     device_op, device_only, added = _joined_rows(len(host), len(device.start), match)
     ids = np.concatenate((host.id, int(host.id.max(initial=0)) + 1 + np.arange(added)))
     parent_id, enclosing = np.concatenate((host.parent, np.full(added, -1))), RowMap(device_op)[nesting.parent]

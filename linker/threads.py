@@ -52,8 +52,7 @@ class ThreadActivity(columns.SummaryRepr):
     top_end: Int64
 
     def idle_since(self, time: int) -> int:
-        """Returns when the thread had last done something before it starts something at `time`."""
-        # that is `time` if the thread was busy, and ABSENT if it had never done anything
+        """Returns when the thread had last done something before `time`: that if it was busy then, ABSENT for never."""
         interval = int(np.searchsorted(self.boundaries, time)) - 1
         if interval < 1:
             return ABSENT
@@ -66,9 +65,11 @@ class ThreadActivity(columns.SummaryRepr):
         return Gap(begin, int(self.boundaries[interval + 1])) if self.may_wait[interval] else Gap(time, time)
 
     def waiting_for(self, end: int, since: int, until: int) -> Gap | None:
-        """Returns the gap in which the thread waited for what ended at `end`, None if it did not seem to wait."""
-        # this is the longest gap from `since` on that began before `until` and `end`. It was a wait if it ended neither
-        # later nor earlier than `end` by more than its length, or if the thread did nothing else in between
+        """Returns the gap in which the thread waited for what ended at `end`, None if it did not seem to wait.
+
+        This is the longest gap from `since` on that began before `until` and `end`. It was a wait if it ended neither
+        later nor earlier than `end` by more than its length, or if the thread did nothing else in between.
+        """
         first, last = 1 + np.searchsorted(self.boundaries[1:-2], (since, min(end + 1, until)))
         lengths = np.where(self.may_wait[first:last], np.diff(self.boundaries[first : last + 1]), 0)
         if not lengths.any():
@@ -133,8 +134,9 @@ class ForwardThreads:
         self._sequence, self._thread, self._row = sequence[first], thread[first], forward[first]
 
     def most_frequent(self, sequences: Int64) -> int | None:
-        """Returns the thread that ran most forward ops with any of the distinct numbers, None for no such op."""
-        # of several threads with equally many ops it is the one that ran the first of them
+        """Returns the thread that ran most forward ops with any of the distinct numbers, of several the one that ran
+        the first of them; None for no such op.
+        """
         begin, end = (np.searchsorted(self._sequence, sequences, side) for side in ("left", "right"))
         length = end - begin
         rows = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())
@@ -184,8 +186,7 @@ class Wait(NamedTuple):
 def thread_handoffs(
     ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait], transfer_threads: Int64
 ) -> ThreadHandoffs:
-    """Returns the hand-offs of one process: those around its transfers, and those of its other threads."""
-    # O(n log n) in ops and calls, whatever the number of threads
+    """Returns the hand-offs of a process: around its transfers, and of its other threads, however many. O(n log n)."""
     work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads)
     of_thread = columns.rows_by_number(np.flatnonzero(work), ops.thread)
     if len(of_thread) < 2:

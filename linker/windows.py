@@ -225,8 +225,9 @@ def _annotations(device: DeviceTrace, within: Period) -> dict[str, list[Period]]
 
 
 def host_period(device: DeviceTrace, match: Match) -> Period | None:
-    """Returns the period of a device trace that a host trace covers, None for all of it except single lost ops."""
-    # it lasts from the first op that both traces hold until the first op that begins after the end of the host trace
+    """Returns the period of a device trace that a host trace covers, from the first op that both hold until the first
+    op that begins after the end of the host trace; None for all of it except single lost ops.
+    """
     ops, matched = device.ops, np.zeros(len(device.ops.start), np.bool_)
     matched[match.device_row] = True
     if not matched.any():
@@ -243,7 +244,7 @@ class ThreadParts:
     """Each thread's part of a period, from `first` up to but without `last`, for columns of threads and times (ns)."""
 
     def __init__(self, calls: Calls, period: Period) -> None:
-        self._threads, self._period = np.unique(calls.thread), period
+        self._threads = np.unique(calls.thread)
         self._first, self._last = (self._returns(calls, time) for time in period)
 
     def _returns(self, calls: Calls, time: int) -> Int64:

@@ -30,8 +30,9 @@ FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 
 def from_device(args: kineto.Args) -> Communication:
-    """Returns the named arguments on a kernel or `record_param_comms` row of the device trace."""
-    # without named arguments it returns what follows from the recorded shapes
+    """Returns the named arguments on a kernel or `record_param_comms` row of the device trace, or where there are none
+    what follows from the recorded shapes.
+    """
     if args.collective is None and args.group_name is None:
         return _from_shapes(args)
     size = integer(args.group_size, -1)

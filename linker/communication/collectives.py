@@ -134,9 +134,11 @@ class _Kernels(NamedTuple):
 def link_communications(
     collectives: CollectiveOps, activities: Activities, calls: Calls
 ) -> tuple[Communications, CommunicationRows]:
-    """Returns the communications that ran on the device, and for each activity the row of its own, -1 for none."""
-    # kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around
-    # the launch; a communication kernel without either keeps an empty record
+    """Returns the communications that ran on the device, and for each activity the row of its own, -1 for none.
+
+    Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around
+    the launch; a communication kernel without either keeps an empty record.
+    """
     rows = np.flatnonzero(is_communication_kernel(activities.name) | activities.category.equal("collective_comm"))
     rows = ActivityRows(rows[np.argsort(activities.start[rows], kind="stable")])
     op = OpRows(activities.op_row[rows])
@@ -245,9 +247,11 @@ def _joined(parts: list[Communication]) -> Communication:
 def awaited_collectives(
     collectives: CollectiveOps, activities: Activities, communications: Communications
 ) -> columns.Lookup:
-    """Returns for `record_param_comms` ops that are waits the row of the activity whose completion they wait for."""
-    # a wait carries the sequence number of its collective. Its group is often blank, so it waits for the latest
-    # collective with that number, of its group if that is recorded
+    """Returns for `record_param_comms` ops that are waits the row of the activity whose completion they wait for.
+
+    A wait carries the sequence number of its collective. Its group is often blank, so it waits for the latest
+    collective with that number, of its group if that is recorded.
+    """
     group, sequence = communications.texts("group"), communications.numbers("sequence")
     communicating = np.flatnonzero((activities.communication_row >= 0) & (activities.op_row >= 0))
     communication, start = activities.communication_row[communicating], collectives.ops.start

@@ -45,6 +45,10 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter")
 SCALARS = {"Int": re.compile(r"-?\d+"), "Bool": re.compile("True|False")}
 """How the device trace writes the values of arguments that are no tensors."""
 UNKNOWN = Communication()
+WRITES_NOTHING = ("send", "barrier")
+WAITS = "_c10d_functional::wait_tensor"
+WORK = ("aten::", "c10d::", "gloo:")
+"""Prefixes of ops in which no thread waits, though no schema says that they compute."""
 
 
 def messages_in_flight(device: DeviceTrace) -> DeviceTrace:
@@ -106,9 +110,8 @@ class Transfers:
 
 
 def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfers:
-    """Returns the transfers that the device trace holds. O(n log n)."""
-    # `device_op` is the row in `ops` of each op of the device trace. A request makes its transfers before anything
-    # else: that of a transfer has the last smaller record function id
+    """Returns the transfers of the device trace; `device_op` is the row in `ops` of each op of that. O(n log n)."""
+    # a request makes its transfers before anything else: that of a transfer has the last smaller record function id
     op = _timed(ops, TRANSFER)
     by_device_row = device.communication[Role.OP] if len(op) else {}
     recorded = {int(device_op[row]): args for row, args in by_device_row.items()}
@@ -216,12 +219,6 @@ def scalars(transfers: Transfers, request: int, kind: str) -> list[Any]:
         return [value for value, of_kind in zip(values, types, strict=False) if of_kind == kind]
     texts = linked.listed(args.concrete_inputs) if args else []
     return [text for text in texts if isinstance(text, str) and SCALARS[kind].fullmatch(text)]
-
-
-WRITES_NOTHING = ("send", "barrier")
-WAITS = "_c10d_functional::wait_tensor"
-WORK = ("aten::", "c10d::", "gloo:")
-"""Prefixes of ops in which no thread waits, though no schema says that they compute."""
 
 
 class Bytes(NamedTuple):

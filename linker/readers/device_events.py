@@ -246,8 +246,9 @@ class DeviceEvents:
         self._exact = False
 
     def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
-        """Adds a piece of the file."""
-        # once a double has lost ns, this and all later pieces are decoded again by `exactly`, with times as text
+        """Adds a piece of the file. Once a double has lost ns, this and all later pieces are decoded again by
+        `exactly`, with times as text.
+        """
         if not events:
             return
         if not self._exact:

@@ -82,8 +82,10 @@ def _nanoseconds(time_us: Any) -> int:
 
 
 def within_a_recording(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace without rows that begin more than LONGEST_RECORDING from its middle op or activity."""
-    # the dropped rows are counted. Sums and differences of the remaining times fit 64 bits
+    """Returns the trace without rows that begin more than LONGEST_RECORDING from its middle op or activity.
+
+    The dropped rows are counted. Sums and differences of the remaining times fit 64 bits.
+    """
     work = np.sort(np.concatenate((device.ops.start, device.activities.start)))
     if not len(work):
         return device
@@ -104,9 +106,11 @@ def within_a_recording(device: DeviceTrace) -> DeviceTrace:
 
 
 def without_duplicates(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace without duplicate rows, which are counted. O(n log n), linear if starts nearly are in order."""
-    # rows without any id are never duplicates. In whole-µs traces activities of one launch may be equal without being
-    # duplicates
+    """Returns the trace without duplicate rows, which are counted. O(n log n), linear if starts nearly are in order.
+
+    Rows without any id are never duplicates. In whole-µs traces activities of one launch may be equal without being
+    duplicates.
+    """
     ops, calls, activities = device.ops, device.calls, device.activities
     copied = {name: _repeated(getattr(device, name), columns) for name, columns in IDENTITY.items()}
     copied["ops"] &= (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)

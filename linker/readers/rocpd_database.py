@@ -144,8 +144,7 @@ class Database:
 
 @contextmanager
 def opened(path: str) -> Iterator[Database]:
-    """Opens the database at `path`, without what the schema of the file could make SQLite do."""
-    # Errors of SQLite while it is open become a DataError
+    """Opens the database at `path`, without what its schema could make SQLite do. Its errors become a DataError."""
     file = Path(path).resolve()
     try:
         with _address(file) as address, closing(sqlite3.connect(address, uri=True)) as connection:

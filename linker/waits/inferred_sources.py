@@ -59,8 +59,9 @@ class TimingScorer:
         self.max_reaction_ns = max(self._timing.max_gap_ns, usual)
 
     def score(self, waits: list[UnresolvedWait], ends: Int64, blocked: BlockedWork) -> Score:
-        """Returns how well ends, by option, wait and stream, fit waits that block some work."""
-        # where they explain fewer than half of the late waits, they explain none
+        """Returns how well ends, by option, wait and stream, fit waits that block some work. Where they explain fewer
+        than half of the late waits, they explain none.
+        """
         rows, timing, quantum = [], self._timing, self._timing.timestamp_quantum_ns
         for wait in waits:
             if blocked.stream is None:

@@ -108,8 +108,9 @@ class EventRecordCalls:
         return self.enclosing_collective(call) >= 0
 
     def streams_in_use(self, call: int, other_than: StreamKey | None) -> list[StreamKey]:
-        """Returns the streams that the thread had been using at a call, the last used one first."""
-        # in a collective that has launched this is the stream of that launch, elsewhere those that compute
+        """Returns the streams that the thread had been using at a call, the last used one first: in a collective that
+        has launched only that of the launch, elsewhere those that compute.
+        """
         collective, last, activities = self.enclosing_collective(call), self._last_launch(call), self._activities
         launched_in = self._collectives.enclosing_record(int(activities.op_row[last])) if last >= 0 else -1
         if collective >= 0 and launched_in == collective:
@@ -228,8 +229,9 @@ class SyncRecords:
         return of_event[position - 1][1] if position else -1
 
     def event_record(self, call: int, event_record_calls: EventRecordCalls) -> EventRecord | None:
-        """Returns the event record that the trace names for a call, None also where its stream is unknown."""
-        # the stream is the recorded one, else the one that its thread was using
+        """Returns the event record that the trace names for a call, on the recorded stream or else the one that its
+        thread was using; None also where that is unknown.
+        """
         record, recorder = self.of(call), self.recorder(call)
         if record is None or recorder < 0:
             return None

@@ -81,9 +81,11 @@ class StreamQueues:
         return bisect_left(self.submitted[key], time)
 
     def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
-        """Returns the activities that a submission at `time` has to follow, only the last one of each stream."""
-        # these are the last activity of its own stream, and those that pending waits of the stream are for. A stream on
-        # which nothing ran gets an empty queue
+        """Returns the activities that a submission at `time` has to follow, only the last one of each stream.
+
+        These are the last activity of its own stream, and those that pending waits of the stream are for. A stream on
+        which nothing ran gets an empty queue.
+        """
         self.find(*key)
         position, waits, sources = self.position(key, time), self._waits[key], dict[StreamKey, int]()
         count = bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1])
@@ -106,8 +108,7 @@ class StreamQueues:
         return sources[stream]
 
     def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
-        """Submits a wait to a stream and returns the activity that it blocks, -1 if none followed."""
-        # waits have to be added in the order of time
+        """Submits a wait, in the order of time, and returns the activity that it blocks, -1 if none followed."""
         self.find(*key)
         position = self.position(key, time)
         of_position, pending = self._pending_now.get(key, (-1, {}))
@@ -130,9 +131,11 @@ class StreamQueues:
         return [key for key in self.rows if key in busiest]
 
     def find(self, device: int, stream: int) -> StreamKey | None:
-        """Returns the stream of that number, None for -1."""
-        # a stream of the named device is preferred. If no activity ran on a stream of that number, it gets an empty
-        # queue, which passes on the waits that are submitted to it
+        """Returns the stream of that number, one of the named device if there is one; None for -1.
+
+        If no activity ran on a stream of that number, it gets an empty queue, which passes on the waits that are
+        submitted to it.
+        """
         key = StreamKey(device, stream)
         if key in self.rows:
             return key
@@ -247,8 +250,9 @@ class ThreadLaunches:
         return launches.rows[position] if position >= 0 else -1
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
-        """Returns the streams that were launched to before `time`, without launches of communication."""
-        # the streams of the thread come first, the last used one at the front, then those of other threads
+        """Returns the streams that were launched to before `time`, without launches of communication: those of the
+        thread, the last used one first, then those of other threads.
+        """
         of_thread = self._of_thread.get(thread, _Launches())
         return list(dict.fromkeys(of_thread.last_used(time) + self._of_all.last_used(time)))[:MOST_STREAMS]
 

@@ -27,14 +27,18 @@ from .submissions import CallSites, StreamKey, StreamQueues
 from .unresolved_waits import EventQueryLoops, event_query_loops, stream_syncs_behind, unresolved_waits, waiting_stream
 
 NO_ROWS = np.empty(0, np.int64)
+NAMES = [provenance.value for provenance in Provenance]
+CODE = {provenance: code for code, provenance in enumerate(Provenance)}
 FULL_QUEUE = 500
 """Launches in flight above which one more may wait for a slot: drivers queue about a thousand, event calls too."""
 
 
 def queue_waits(rows: RecordedQueueEvents, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:
-    """Yields for each wait the awaited activity and the blocked one, -1 for none. `start` is that of each activity."""
-    # the awaited activity is the last one on the awaited stream before the event record, the blocked one the first on
-    # the waiting stream after the wait
+    """Yields for each wait the awaited activity and the blocked one, -1 for none. `start` is that of each activity.
+
+    The awaited activity is the last one on the awaited stream before the event record, the blocked one the first on the
+    waiting stream after the wait.
+    """
     columns = (rows.device, rows.stream, rows.awaited, rows.sequence, rows.start, rows.end)
     events = list(zip(*(column.tolist() for column in columns), strict=True))
     recorded = {(device, stream, number): time for device, stream, awaited, number, time, _ in events if awaited < 0}
@@ -91,9 +95,11 @@ def blocking_copies(
 
 
 def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
-    """Returns launches that waited as the queue was full, each for the last activity whose end left time to launch."""
-    # how long launches take is measured on those of the same name with few others in flight; where there are none, on
-    # all of that name. O(n log n)
+    """Returns launches that waited as the queue was full, each for the last activity whose end left time to launch.
+
+    How long launches take is measured on those of the same name with few others in flight; where there are none, on all
+    of that name. O(n log n).
+    """
     # when the first activity of each call started, and when the last one ended
     first_start, last_end = np.full(len(calls), FOREVER, np.int64), np.full(len(calls), NEVER, np.int64)
     called = activities.call_row >= 0
@@ -157,9 +163,10 @@ def on_observer_threads(calls: Calls, activities: Activities, thread_of_ops: Int
 
 
 def observer_waits(calls: Calls, activities: Activities, by_observer: Bool) -> ImplicitHostWaits:
-    """Returns a wait for each call of an observer thread, for the activity that ended last before it."""
-    # an observer would make the call at the same point of a faster or slower run, too. There is no wait if that
-    # activity ended before the thread's previous call did
+    """Returns a wait for each call of an observer thread, for the activity that ended last before it, unless that ended
+    before the thread's previous call did.
+    """
+    # an observer would make the call at the same point of a faster or slower run, too
     rows = np.flatnonzero(by_observer)
     rows = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
     follows = np.flatnonzero(calls.thread[rows[1:]] == calls.thread[rows[:-1]])
@@ -167,10 +174,6 @@ def observer_waits(calls: Calls, activities: Activities, by_observer: Bool) -> I
     source = linked.last_ended(activities.end, calls.start[row])
     is_new = np.append(activities.end, NEVER)[source] > since
     return ImplicitHostWaits(row[is_new], source[is_new], since[is_new])
-
-
-NAMES = [provenance.value for provenance in Provenance]
-CODE = {provenance: code for code, provenance in enumerate(Provenance)}
 
 
 @dataclass(slots=True)

@@ -42,9 +42,11 @@ class EventQueryLoops(NamedTuple):
 
 
 def event_query_loops(process: Process, by_observer: Bool) -> EventQueryLoops:
-    """Returns the loops: queries for one event that follow each other in one op."""
-    # queries of a memory allocator are spread over the ops that allocate. A query after an event is known to have
-    # happened starts a new loop
+    """Returns the loops: queries for one event that follow each other in one op.
+
+    Queries of a memory allocator are spread over the ops that allocate. A query after an event is known to have
+    happened starts a new loop.
+    """
     call_before, loops, repeated = calls_before(process.calls), dict[int, Loop](), set[int]()
     queries = np.flatnonzero((process.kinds == SyncCall.EVENT_QUERY) & ~by_observer)
     queues = _with_named_waits(process) if len(queries) else process.queues
