@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -214,12 +215,11 @@ class Candidates:
 
     def of_call_site(self, waits: list[UnresolvedWait]) -> list[Candidate]:
         """Returns the options of the first wait for which the order of the calls favours one, else of the first one."""
-        ranked = (
-            options
-            for options in map(self._options, waits)
-            if any(option.basis < OrderBasis.NONE for option in options)
-        )
-        return next(ranked, None) or self._options(waits[0])
+        of_first = self._options(waits[0])
+        for options in chain([of_first], map(self._options, islice(waits, 1, None))):
+            if any(option.basis < OrderBasis.NONE for option in options):
+                return options
+        return of_first
 
     def before(self, wait: UnresolvedWait) -> dict[int, Candidate]:
         """Returns the last event records before a wait by number, the last one first, as options without a rank."""
