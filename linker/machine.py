@@ -178,10 +178,13 @@ def _synchronised(
         # a number that streams of several devices have names none of them
         if len(streams.get(stream, ())) == 1:
             call_rows, times = np.array(pairs, np.int64).T
-            told = streams[stream][0][0], np.sort(np.array(stream_waits[stream], np.int64))
-            last = [np.append(since, NEVER)[np.searchsorted(since, times, side="right") - 1] for since in told]
+            submitted, waited = streams[stream][0][0], np.sort(np.array(stream_waits[stream], np.int64))
+            last_submitted, last_waited = (
+                np.append(given, NEVER)[np.searchsorted(given, times, side="right") - 1]
+                for given in (submitted, waited)
+            )
             # what a stream has to wait for since its last submission may end after all of its own activities
-            is_certain = last[1] <= last[0]
+            is_certain = last_waited <= last_submitted
             yield _last_ends(call_rows[is_certain], times[is_certain], streams[stream])
 
 

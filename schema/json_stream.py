@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, BinaryIO, Generic, TypeVar, cast
 
 import msgspec
@@ -221,11 +221,13 @@ class ArrayReader(Generic[T]):
         if re.match(rb"\s*\]", self._buffer):
             self.document = head + self._buffer
             return
-        likely = (match.start() + 1 for match in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED))
-        # is looked for last, as it takes longest
-        exact = (structure_of(text).end for text in [self._buffer])
-        for end in (end for end in chain(likely, exact) if end > 0):
-            if (piece := self._decoded(self._buffer[:end])) is not None:
+
+        def ends() -> Iterator[int]:
+            yield from (match.start() + 1 for match in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED))
+            yield structure_of(self._buffer).end  # the exact one, which takes longest to find
+
+        for end in ends():
+            if end > 0 and (piece := self._decoded(self._buffer[:end])) is not None:
                 self.document = head + self._buffer[end:].lstrip()
                 yield piece
                 return

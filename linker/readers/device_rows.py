@@ -294,8 +294,9 @@ def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     used = np.zeros(len(linked.communications), np.bool_)
     for rows in (ops.communication_row, activities.communication_row):
         used[rows[rows >= 0]] = True
-    new_rows = (np.where(kept, np.cumsum(kept) - 1, -1) for kept in (*kept_rows, used))
-    op, call, activity, communication = next(new_rows), next(new_rows), next(new_rows), next(new_rows)
+    op, call, activity, communication = (
+        np.where(kept, np.cumsum(kept) - 1, -1) for kept in (kept_rows.ops, kept_rows.calls, kept_rows.activities, used)
+    )
     of_op, of_call, of_activity = RowMap(OpRows(op)), RowMap(CallRows(call)), RowMap(ActivityRows(activity))
     of_communication = RowMap(columns.CommunicationRows(communication))
     device = select_rows(linked.device_waits, kept_rows.activities[linked.device_waits.target_row])

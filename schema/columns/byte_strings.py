@@ -1,6 +1,7 @@
 """Columns of byte strings, gathered, joined and copied all at once, without one Python step per string.
 
-Builders of columns, which take one piece of a file at a time; and records that only some rows have, as JSON text.
+The builders of these and other columns take one piece of a file at a time. Records that only some rows have are JSON
+texts in such a column.
 """
 
 from array import array
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from .column_types import Bool, Categorical, Int32, Int64, Interner, Rows
 
 Bytes = npt.NDArray[np.uint8]
+Record = TypeVar("Record")
 LONG = 1 << 12
 FEW = 32
 AT_ONCE = 1 << 13
@@ -224,9 +226,6 @@ class BytesColumn(Sequence[bytes]):
         start = np.cumsum(length) - length
         part = np.zeros(len(code), np.int32)
         return BytesColumn([b"".join(numbers)], part, start[code], length[code].astype(np.int32))
-
-
-Record = TypeVar("Record")
 
 
 class IntegerBuilder:

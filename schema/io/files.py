@@ -3,10 +3,9 @@
 Outputs are whole or not there at all. Names come from files and files from strangers, so that terminals, which obey
 what they are sent, get plain text.
 
-Compressed input as a stream: gzip, by isal where it is installed, and zstd by the package of that name.
-
-A thread decompresses a few pieces ahead of the reader. Whatever decompresses comes out before damage is raised, and the
-damage is the same error with isal and without.
+Gzip is read by isal where it is installed, zstd by the package of that name. A thread decompresses a few pieces ahead
+of the reader. Whatever decompresses comes out before damage is raised, and the damage is the same error with isal and
+without.
 """
 
 import codecs
@@ -42,6 +41,40 @@ trace has more.
 """
 ENOUGH = 10
 """Times a limit that was passed, which is named as one to try."""
+T = TypeVar("T")
+ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but line ends and tabs, characters that turn the direction of writing, halves of characters."""
+BOLD, NORMAL = "\x1b[1m", "\x1b[0m"
+OBEYED = re.compile(f"(?!{re.escape(BOLD)}|{re.escape(NORMAL)}){ACTING.pattern}")
+"""The same but for bold letters, which do no harm."""
+STANDARD_STREAM = "-"
+PIECE = 1 << 20
+LARGEST_RATIO = {GZIP_MAGIC: 200, ZSTD_MAGIC: 500}
+"""Of a trace's size to its compressed size, by how it is compressed: gzipped host traces have up to 45, under zstd
+twice that.
+"""
+LEAST_SUSPECT = 1 << 28
+ITEMS_AT_ONCE = 512
+MAX_SIZE = "EXECGRAPH_MAX_SIZE"
+"""The environment variable with the most bytes that a file may decompress to, as all processes of a command have it."""
+SIZE = re.compile(r"(\d{1,18})([KMGT]?)B?", re.IGNORECASE)
+UNITS = " KMGT"
+FOREIGN = {
+    b"\xff\xfe": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
+    b"PK\x03\x04": "is a zip archive; unpack it and give the file inside",
+}
+WHEN_NOT_WRITTEN = {
+    errno.EISDIR: "name a file in it",
+    errno.EACCES: "choose a place that you may write to",
+    errno.EPERM: "choose a place that you may write to",
+    errno.ELOOP: "check the path",
+    errno.ENAMETOOLONG: "check the path",
+}
+"""What to do where an output cannot be written, by the system's reason."""
+log = logging.getLogger("execgraph")
+_inputs: ContextVar[dict[tuple[int, ...], str] | None] = ContextVar("inputs", default=None)
+"""The protected files that were read since `protecting_inputs`: the path by device and inode."""
 
 
 class _Gunzip:
@@ -154,39 +187,6 @@ class _Content(io.RawIOBase):
         super().close()
 
 
-T = TypeVar("T")
-ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but line ends and tabs, characters that turn the direction of writing, halves of characters."""
-BOLD, NORMAL = "\x1b[1m", "\x1b[0m"
-OBEYED = re.compile(f"(?!{re.escape(BOLD)}|{re.escape(NORMAL)}){ACTING.pattern}")
-"""The same but for bold letters, which do no harm."""
-STANDARD_STREAM = "-"
-PIECE = 1 << 20
-LARGEST_RATIO = {GZIP_MAGIC: 200, ZSTD_MAGIC: 500}
-"""Of a trace's size to its compressed size, by how it is compressed: gzipped host traces have up to 45, under zstd
-twice that.
-"""
-LEAST_SUSPECT = 1 << 28
-ITEMS_AT_ONCE = 512
-MAX_SIZE = "EXECGRAPH_MAX_SIZE"
-"""The environment variable with the most bytes that a file may decompress to, as all processes of a command have it."""
-SIZE = re.compile(r"(\d{1,18})([KMGT]?)B?", re.IGNORECASE)
-UNITS = " KMGT"
-FOREIGN = {
-    b"\xff\xfe": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
-    b"\xfe\xff": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
-    b"PK\x03\x04": "is a zip archive; unpack it and give the file inside",
-}
-WHEN_NOT_WRITTEN = {
-    errno.EISDIR: "name a file in it",
-    errno.EACCES: "choose a place that you may write to",
-    errno.EPERM: "choose a place that you may write to",
-    errno.ELOOP: "check the path",
-    errno.ENAMETOOLONG: "check the path",
-}
-"""What to do where an output cannot be written, by the system's reason."""
-
-
 def plain_on_terminals(stream: IO[bytes]) -> IO[bytes]:
     """Returns the stream; a terminal gets JSON escapes for control characters and for what is no text."""
     return cast(IO[bytes], _Plain(stream)) if stream.isatty() else stream
@@ -203,13 +203,6 @@ class _Plain(io.RawIOBase):
         text = OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", self._decode(bytes(content)))
         self._stream.write(text.encode())
         return len(content)
-
-
-log = logging.getLogger("execgraph")
-
-
-_inputs: ContextVar[dict[tuple[int, ...], str] | None] = ContextVar("inputs", default=None)
-"""The protected files that were read since `protecting_inputs`: the path by device and inode."""
 
 
 @contextlib.contextmanager

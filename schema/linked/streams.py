@@ -1,6 +1,5 @@
-"""Finds the streams of a process from the columns of its activities, and what ran before on them.
-
-Recognises by name which runtime and driver calls record, await, query or free. Any call may launch.
+"""Finds the streams of a process from the columns of its activities, and what ran before on them, and recognises by
+name which runtime and driver calls record, await, query or free. Any call may launch.
 """
 
 import re
@@ -11,6 +10,39 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ..columns import Bool, Categorical, Int64, group_ids, previous_in_group, rows_of_each
+
+
+class SyncCall(IntEnum):
+    """What a runtime call has to do with waiting; NONE for nothing."""
+
+    NONE = 0
+    EVENT_RECORD = 1
+    STREAM_WAIT = 2
+    EVENT_SYNC = 3
+    STREAM_SYNC = 4
+    DEVICE_SYNC = 5
+    EVENT_QUERY = 6
+    FREE = 7
+
+
+_VENDOR = r"^(?:cuda|cu|hip|mu|musa)"
+_NAMES = (
+    (SyncCall.EVENT_RECORD, _VENDOR + r"EventRecord(?:WithFlags)?$"),
+    (SyncCall.STREAM_WAIT, _VENDOR + r"StreamWaitEvent$"),
+    (SyncCall.EVENT_SYNC, _VENDOR + r"EventSynchronize$|^(?:ur|pi)Events?Wait$"),
+    (SyncCall.STREAM_SYNC, _VENDOR + r"StreamSynchronize$|synchronizeStream|^(?:ur|pi)QueueFinish$"),
+    (SyncCall.DEVICE_SYNC, _VENDOR + r"(?:Device|Thread|Ctx)Synchronize$|synchronizeDevice"),
+    (SyncCall.EVENT_QUERY, _VENDOR + r"EventQuery$"),
+    (SyncCall.FREE, _VENDOR + r"(?:Mem)?(?:Free|FreeHost|HostFree|FreeArray|FreeMipmappedArray)$"),
+)
+_NAMED_BY_RECORD = (SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC, SyncCall.STREAM_SYNC)
+_SUFFIX = re.compile(r"(_ptsz|_ptds|_spt|_v\d+)+$")
+SYNC_RECORDS = {
+    "stream wait event": SyncCall.STREAM_WAIT,
+    "event sync": SyncCall.EVENT_SYNC,
+    "stream sync": SyncCall.STREAM_SYNC,
+    "context sync": SyncCall.DEVICE_SYNC,
+}
 
 
 class OnStreams(Protocol):
@@ -80,33 +112,6 @@ def took_over(activities: OnStreams, slack: int) -> Bool:
     return follows
 
 
-class SyncCall(IntEnum):
-    """What a runtime call has to do with waiting; NONE for nothing."""
-
-    NONE = 0
-    EVENT_RECORD = 1
-    STREAM_WAIT = 2
-    EVENT_SYNC = 3
-    STREAM_SYNC = 4
-    DEVICE_SYNC = 5
-    EVENT_QUERY = 6
-    FREE = 7
-
-
-_VENDOR = r"^(?:cuda|cu|hip|mu|musa)"
-_NAMES = (
-    (SyncCall.EVENT_RECORD, _VENDOR + r"EventRecord(?:WithFlags)?$"),
-    (SyncCall.STREAM_WAIT, _VENDOR + r"StreamWaitEvent$"),
-    (SyncCall.EVENT_SYNC, _VENDOR + r"EventSynchronize$|^(?:ur|pi)Events?Wait$"),
-    (SyncCall.STREAM_SYNC, _VENDOR + r"StreamSynchronize$|synchronizeStream|^(?:ur|pi)QueueFinish$"),
-    (SyncCall.DEVICE_SYNC, _VENDOR + r"(?:Device|Thread|Ctx)Synchronize$|synchronizeDevice"),
-    (SyncCall.EVENT_QUERY, _VENDOR + r"EventQuery$"),
-    (SyncCall.FREE, _VENDOR + r"(?:Mem)?(?:Free|FreeHost|HostFree|FreeArray|FreeMipmappedArray)$"),
-)
-_NAMED_BY_RECORD = (SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC, SyncCall.STREAM_SYNC)
-_SUFFIX = re.compile(r"(_ptsz|_ptds|_spt|_v\d+)+$")
-
-
 def sync_call(name: str) -> SyncCall:
     """Returns the meaning of a call's name; per-thread-stream and version suffixes do not matter.
 
@@ -136,11 +141,3 @@ def waits_without_record(calls: Categorical, sync_records: int) -> int:
     if sync_records:
         return 0
     return int(calls.where(lambda name: name.startswith("cu") and sync_call(name) in _NAMED_BY_RECORD).sum())
-
-
-SYNC_RECORDS = {
-    "stream wait event": SyncCall.STREAM_WAIT,
-    "event sync": SyncCall.EVENT_SYNC,
-    "stream sync": SyncCall.STREAM_SYNC,
-    "context sync": SyncCall.DEVICE_SYNC,
-}
