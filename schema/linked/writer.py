@@ -227,8 +227,8 @@ def _last_ops_before_handoffs(linked: LinkedTrace) -> dict[int, int]:
     timed = np.flatnonzero(ops.start != ABSENT)
     order = timed[np.lexsort((ops.id[timed], -ops.end[timed], ops.start[timed], ops.thread[timed]))]
     starts = Keys(ops.thread[order], ops.start[order])
-    # in a part of a run all ops of a thread may be outside
-    before = asof_backward(starts, Keys(handoffs.source_thread, handoffs.source_time - 1))
+    # in a part of a run all ops of a thread may be outside; nothing is before the least time that a column holds
+    before = asof_backward(starts, Keys(handoffs.source_thread, np.maximum(handoffs.source_time, ABSENT + 1) - 1))
     released = asof_forward(starts, Keys(handoffs.target_thread, handoffs.target_time))
     both = (before >= 0) & (released >= 0)
     return dict(zip(order[released[both]].tolist(), ops.id[order[before[both]]].tolist(), strict=True))

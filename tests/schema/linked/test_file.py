@@ -414,3 +414,11 @@ def test_a_handoff_between_threads_without_ops_is_written(tmp_path: Path) -> Non
     write_linked(linked, str(tmp_path / "linked.json"))
     read = read_linked(str(tmp_path / "linked.json"))
     assert read.handoffs.source_thread.tolist() == linked.handoffs.source_thread.tolist()
+
+
+def test_no_op_is_before_a_handoff_at_the_least_time_that_a_column_holds(tmp_path: Path) -> None:
+    linked = link_run(rich_run())
+    linked.handoffs.source_time[:] = ABSENT
+    write_linked(linked, str(tmp_path / "linked.json"))
+    nodes = json.loads((tmp_path / "linked.json").read_text())["nodes"]
+    assert not any(node.get("inter_thread_dep") for node in nodes)
