@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from ...schema.errors import DataError, Spelled
 from .calls import Box
 from .data_flow import DataFlow, ShownFlow
 from .drawing import curve, svg, xml_text
@@ -83,7 +84,13 @@ class _Line(NamedTuple):
 
 
 def draw_flow(flow: DataFlow) -> str:
-    """Returns the picture."""
+    """Returns the picture. Raises DataError where there is nothing in it."""
+    if not flow.root.inner:
+        raise DataError(
+            "no selected node is an op, a call or an activity, so there is no data flow to draw; give ",
+            Spelled("--picture lanes", 'picture="lanes"'),
+            ", or write .dot or .graphml",
+        )
     drawing = _Drawing(flow)
     place = drawing.put(MARGIN, TOP, flow.root)
     heading, end_of_heading = drawing.heading()
@@ -103,8 +110,6 @@ class _Drawing:
         self.lines: dict[Box, list[_Line]] = {}
         self.places: dict[Box, Place] = {}
         self._measure(self.root)
-
-    # where boxes lie
 
     def _measure(self, box: Box) -> None:
         """Stores the size of a box and of all in it, and the lines in which these lie."""
@@ -149,8 +154,6 @@ class _Drawing:
                 line_x = self.put(line_x, y, inner).right + line.apart
             y += line.height + line.below
         return self.places[box]
-
-    # what is drawn
 
     def heading(self) -> tuple[list[str], float]:
         """Returns the title and a line of the colours and arrows that occur, and where it ends."""

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from execgraph.schema.columns import ABSENT, Ragged
-from execgraph.schema.errors import RequestError
+from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import ExecutionGraph, NodeType
 from execgraph.schema.linked import read_arguments
 from execgraph.tools.commands import trace_view
@@ -163,6 +163,14 @@ def test_calls_and_modules_of_any_depth_have_boxes() -> None:
 
 
 # The picture
+
+
+def test_a_part_without_ops_calls_or_activities_has_no_picture_of_its_data_flow() -> None:
+    graph = GraphBuilder()
+    graph.host("host idle", 0, 10)
+    flow = data_flow(graph.build(), "a test", np.zeros(1, np.int64))
+    with pytest.raises(DataError, match="there is no data flow to draw"):
+        draw_flow(flow)
 
 
 def test_the_picture_opens_modules_and_keeps_ops_closed_and_has_no_more_boxes_than_can_be_read() -> None:
