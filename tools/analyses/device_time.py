@@ -354,9 +354,9 @@ def _short_kernels(rank: RankTrace) -> Table:
 class Patterns(NamedTuple):
     """Operators and the kernels that each launched, and groups of those with the same sequence of kernels.
 
-    Operator i, `op_row[i]`, launched the activities from `first[i]` up to `first[i + 1]` - 1, in launch order. `groups`
-    are its distinct pairs of name and kernels, as they come, each with a `device_time` (ns) over its operators;
-    `kernels` are the codes of each one's names. `longer` counts operators of more activities.
+    `op_row` has the operators, `groups` those of one name that launched kernels of the same names in the same order.
+    Of each group there are the codes of these names, `kernels`, and the time (ns) of all its kernels, `device_time`.
+    `longer` counts the operators of more than `longest_pattern` kernels, which are left out.
     """
 
     op_row: Rows

@@ -159,8 +159,9 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
 def _compared(
     counts: npt.NDArray[Any], compared: npt.NDArray[Any], is_changed: bool = True, **times: npt.NDArray[Any]
 ) -> Columns:
-    """Returns the columns of both runs: counts, times (ns), and the difference of what is compared. With `is_changed`
-    what is only in one run is told, else how its time changed, as the sign of the difference says.
+    """Returns the columns of both runs: counts, times (ns), and the difference of what is compared.
+
+    With `is_changed` a column says what is only in one run, and of the rest whether it became slower or faster.
     """
     difference = compared[:, 1] - compared[:, 0]
     is_so = [counts[:, 0] == 0, counts[:, 1] == 0, difference > 0, difference < 0]

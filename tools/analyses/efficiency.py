@@ -35,14 +35,10 @@ FLOPS = {
 """Floating-point operations outside tensor cores per counted instruction; a fused multiply-add does two."""
 STACK = " > "
 NO_RANGES = "no hardware counters were recorded (cuda_profiler_range)"
-
-
 TENSOR = re.compile(r"\[\d+(?:,\d+)*\]")
 FLOAT32, NAMED, TENSORS_NAMED = 4, 3, 3
 LOW_PCT = 60.0
 """A product that reaches more than this share of the best one of its format can hardly be made faster by its shape."""
-
-
 KINDS = (
     (
         "matrix products",

@@ -23,7 +23,6 @@ from .rules_ranks import RULES as RANK_RULES, latest_begin
 
 ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
-
 RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (*HOST_RULES, matrix_products, *RANK_RULES)
 TWICE_AS_FAST = 0.5
 MOST_OF_PATH = 50.0
@@ -41,6 +40,13 @@ LIMITS = {
     NodeClass.MEMORY: ("memory",),
 }
 """What may limit a run, and the kinds of time on the critical path that it stands for."""
+WORDS = {
+    NodeClass.HOST: ("The CPU limits the run", "A CPU", "work of the CPU"),
+    NodeClass.COMPUTATION: ("Computation limits the run", "Kernels", "computation"),
+    NodeClass.COMMUNICATION: ("Communication limits the run", "Communication", "communication"),
+    NodeClass.MEMORY: ("Copies limit the run", "Copies", "copies"),
+}
+"""How a verdict names what limits a run, what would be faster, and what is left."""
 GIVE_ONE_RUN = Words("give the traces of one run, or compare two with ", Remedy.DIFF)
 GPU_CALLS = ("cuda", "cu", "hip")
 
@@ -65,15 +71,6 @@ def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
     # of a node's factors the least holds
     of_all = job.gain(np.minimum.reduce([change.factor for change in changes]), removed)
     return of_all if of_all.us < ADD_UP * sum(gain.us for gain in gains) else None
-
-
-WORDS = {
-    NodeClass.HOST: ("The CPU limits the run", "A CPU", "work of the CPU"),
-    NodeClass.COMPUTATION: ("Computation limits the run", "Kernels", "computation"),
-    NodeClass.COMMUNICATION: ("Communication limits the run", "Communication", "communication"),
-    NodeClass.MEMORY: ("Copies limit the run", "Copies", "copies"),
-}
-"""How a verdict names what limits a run, what would be faster, and what is left."""
 
 
 class Verdict(NamedTuple):

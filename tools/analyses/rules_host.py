@@ -148,7 +148,9 @@ def idle_between_steps(job: Job) -> Iterator[Finding]:
     for position, (rank, first_row) in enumerate(zip(job.ranks, work.first_row.tolist(), strict=True)):
         of_rank, start = launching[job.rank_of_node[launching] == position], rank.graph.start_ns
         lane = work.lane[first_row : first_row + len(start)]
-        for thread, nodes in rows_of_each(lane).items() if len(of_rank) and len(rank.step_starts) > 1 else ():
+        if not len(of_rank) or len(rank.step_starts) < 2:
+            continue
+        for thread, nodes in rows_of_each(lane).items():
             launches = np.sort(start[of_rank[work.lane[of_rank] == thread] - first_row])
             following = np.searchsorted(launches, rank.step_starts[1:])
             following = np.unique(following[(following > 0) & (following < len(launches))])

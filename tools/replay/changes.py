@@ -279,12 +279,13 @@ def scale_nodes(work: Workload, factor: Factors, host_delay_factor: float = 1.0)
     cut_off = np.concatenate([np.where(graph.is_activity, cut_off_ns(graph), 0) for graph in graphs])
     duration = np.maximum(np.rint((work.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
     slot_pool, first_pool = work.slot_pool.copy(), 0
-    for graph, first_row in zip(graphs, work.first_row.tolist(), strict=True) if (factor != 1).any() else ():
-        # the full devices whose slots activities take are counted over all ranks
-        pool_of = {number: position for position, number in enumerate(slot_pools_by_device(graph), first_pool)}
-        first_pool += len(pool_of)
-        for number, rows in rows_by_number(np.flatnonzero(graph.is_activity), graph.integers("device")).items():
-            slot_pool[first_row + rows] = pool_of.get(number, -1)
+    if (factor != 1).any():
+        for graph, first_row in zip(graphs, work.first_row.tolist(), strict=True):
+            # the full devices whose slots activities take are counted over all ranks
+            pool_of = {number: position for position, number in enumerate(slot_pools_by_device(graph), first_pool)}
+            first_pool += len(pool_of)
+            for number, rows in rows_by_number(np.flatnonzero(graph.is_activity), graph.integers("device")).items():
+                slot_pool[first_row + rows] = pool_of.get(number, -1)
     slot_pool[work.node_class == NodeClass.COMMUNICATION] = -1
     if slot_pool.max(initial=-1) >= 0:
         # the replay itself makes nodes wait for a free slot

@@ -28,6 +28,17 @@ from .lane_picture import draw_lanes
 LISTED = 8
 PART = re.compile(r"[./_]+")
 """What is between the parts of a module's path: `Net_0/Block_1` is also written `net.0.block.1`."""
+FILL = {
+    NodeClass.HOST: "#c9d1da",
+    NodeClass.COMPUTATION: "#9cc3e6",
+    NodeClass.COMMUNICATION: "#f2bf8a",
+    NodeClass.MEMORY: "#b5d3a0",
+}
+PICTURED = 3_000
+"""Nodes that lanes show so that people can still read them; data flow is summed up, and programs read GraphML."""
+NARROWER = Spelled(
+    "--step N, --op NAME, --around NODE --hops N, --stream S or --time FROM:TO", "step, op, around, streams or time_us"
+)
 
 
 def steps_of(graph: ExecutionGraph) -> dict[int, int]:
@@ -137,9 +148,6 @@ def _subgraph(graph: ExecutionGraph, is_selected: Bool) -> ExecutionGraph:
     )
 
 
-# by step, module and op
-
-
 def _of_calls(graph: ExecutionGraph, selection: Selection) -> tuple[Bool, Bool]:
     """Returns which nodes are of the step, module and op, and which are the op itself."""
     everything, nothing = np.ones(len(graph), bool), np.zeros(len(graph), bool)
@@ -224,19 +232,6 @@ def _with_inner(calls: Calls, chosen: Bool) -> Bool:
 def _list(names: Iterable[str]) -> str:
     listed = list(names)
     return ", ".join(listed[:LISTED]) + (f" and {len(listed) - LISTED} more" if len(listed) > LISTED else "")
-
-
-FILL = {
-    NodeClass.HOST: "#c9d1da",
-    NodeClass.COMPUTATION: "#9cc3e6",
-    NodeClass.COMMUNICATION: "#f2bf8a",
-    NodeClass.MEMORY: "#b5d3a0",
-}
-PICTURED = 3_000
-"""Nodes that lanes show so that people can still read them; data flow is summed up, and programs read GraphML."""
-NARROWER = Spelled(
-    "--step N, --op NAME, --around NODE --hops N, --stream S or --time FROM:TO", "step, op, around, streams or time_us"
-)
 
 
 def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
