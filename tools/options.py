@@ -133,9 +133,6 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--replay", "let every node take its recorded time, collectives included"),
             Option("--roofline", "let kernels of known work take its time at the peaks of a device, such as V100:fp32, "
                    "or at TFLOPS:GB/S", kind.ROOFLINE, "DEVICE:FORMAT"),
-            Option("--incomplete-groups", "if ranks of the job are missing: restrict groups to the ranks that are "
-                   "there, or keep them whole with measured times (restrict)", kind.TEXT, default="restrict",
-                   choices=("restrict", "keep")),
         ), f"OUT/{ASTRA_SIM} gets the simulator's configuration: a network fitted to the measured collectives",
         calls="AstraSimOptions"),
         Group("for --target goal", (

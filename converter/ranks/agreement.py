@@ -97,15 +97,14 @@ class CommunicationSummary(NamedTuple):
 def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
     """Returns the communication of a graph, by id. O((n + e) · streams that communicate).
 
-    The graph must be in topological order, with coalesced messages as separate nodes. Communication with a member or
-    peer that is not simulated (rank -1) is omitted, as no other rank has to know of it.
+    The graph must be in topological order, with coalesced messages as separate nodes. Messages of a peer that is not
+    simulated (rank -1) are omitted, as no other rank has to know of them.
     """
     groups, is_message = recorded_groups(graph), graph.type != NodeType.COMM_COLL
-    # the last of each list is for nodes whose group is not known, -1
-    is_incomplete = np.array([*(OUTSIDE in ranks for ranks in groups.lists), False])[groups.of_node]
+    # the last is for nodes whose group is not known, -1
     members = np.array([*map(len, groups.lists), max(graph.number("world_size", -1), 0)])[groups.of_node]
     lacks_end = (np.stack([graph.integers(name) for name in ("comm_src", "comm_dst")]) == OUTSIDE).any(axis=0)
-    is_there = np.isin(graph.type, COMMUNICATION) & ~np.where(is_message, lacks_end, is_incomplete)
+    is_there = np.isin(graph.type, COMMUNICATION) & ~(is_message & lacks_end)
     rows = NodeNumbers(np.flatnonzero(is_there))
     times, (transfer, kernel) = measured_times(graph), _transfers(graph)
     before, after = _follows(graph, rows)

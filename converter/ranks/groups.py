@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Ragged
+from ...schema.columns import ABSENT, Bool, Int64, Ragged
 from ...schema.comm_groups import ADDRESS, LARGEST_JOB, RankList, natural
 from ...schema.errors import DataError
 from ...schema.graph import RANKS_OF_GROUP, Column, ExecutionGraph
@@ -29,7 +29,6 @@ DEFAULT = "default_pg"
 MOST_LISTED = 4 * LARGEST_JOB
 """The most ranks in all lists of a graph's metadata, where a few bytes may mean a million ranks."""
 OUTSIDE = -1
-NOBODY: Int64 = np.empty(0, np.int64)
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
@@ -239,14 +238,12 @@ def recorded_groups(graph: ExecutionGraph) -> Groups:
     return Groups(list(numbers), of_node, listed)
 
 
-def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_groups: bool = False) -> ExecutionGraph:
+def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int]) -> ExecutionGraph:
     """Returns the graph of one of `ranks` for a job of these ranks only: rank `ranks[i]` becomes i. O(n + ranks
     recorded).
 
-    Groups keep their remaining members, in order, where they are recorded. With `whole_groups` the removed members stay
-    as rank -1, so that the group's collectives can be recognised and replayed for their measured time; such groups are
-    listed at their nodes, not in the metadata. Removed peers become -1. Raises DataError if the graph's own rank is
-    removed, or an entry of the metadata is no list of ranks.
+    Groups keep their remaining members, in order, where they are recorded. Removed peers become -1. Raises DataError if
+    the graph's own rank is removed, or an entry of the metadata is no list of ranks.
     """
     own_rank = graph.number("rank", OUTSIDE)
     if own_rank not in ranks:
@@ -264,22 +261,18 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_grou
             attributes[name] = Ragged(peers.starts, _renumbered(peers.values, kept_ranks))
     groups = recorded_groups(graph)
     members = [_renumbered(np.array(group, np.int64), kept_ranks) for group in groups.lists]
-    if not whole_groups:
-        if isinstance(splits := attributes.get("comm_split"), Ragged):
-            attributes["comm_split"] = _without_removed(splits, members, groups.of_node)
-        members = [group[group != OUTSIDE] for group in members]
-    named = {name: members[number] for name, number in groups.named.items()}
-    listed = {name: group for name, group in named.items() if len(group) and OUTSIDE not in group}
-    recorded = graph.attributes.get("pg_ranks")
-    at_node = recorded.lengths() > 0 if isinstance(recorded, Ragged) else np.zeros(len(graph), np.bool_)
-    at_node |= (groups.of_node >= 0) & ~graph.texts("pg_name").equal(*listed)
-    if len(rows := np.flatnonzero(at_node)):
-        attributes["pg_ranks"] = _ragged(
-            [members[number] for number in groups.of_node[rows].tolist()], rows, len(graph)
-        )
+    if isinstance(splits := attributes.get("comm_split"), Ragged):
+        is_kept = [group != OUTSIDE for group in members]
+        attributes["comm_split"] = _without_removed(splits, is_kept, groups.of_node)
+    if isinstance(listed := attributes.get("pg_ranks"), Ragged):
+        renumbered, row = _renumbered(listed.values, kept_ranks), np.repeat(np.arange(len(graph)), listed.lengths())
+        is_left = renumbered != OUTSIDE
+        attributes["pg_ranks"] = Ragged.grouped(row[is_left], renumbered[is_left], len(graph))
     metadata = {key: value for key, value in graph.metadata.items() if not key.startswith(RANKS_OF_GROUP)}
     metadata |= {"rank": list(ranks).index(own_rank), "world_size": len(ranks)}
-    metadata |= {RANKS_OF_GROUP + name: ranks_text(group.tolist()) for name, group in listed.items()}
+    for name, number in groups.named.items():
+        if text := ranks_text([rank for rank in members[number].tolist() if rank != OUTSIDE]):
+            metadata[RANKS_OF_GROUP + name] = text
     return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
 
 
@@ -289,15 +282,12 @@ def _renumbered(column: Int64, kept_ranks: Int64) -> Int64:
     return np.where(kept_ranks[position] == column, position, OUTSIDE)
 
 
-def _without_removed(column: Ragged, members: list[Int64], of_node: Int64) -> Ragged:
+def _without_removed(column: Ragged, is_kept: Sequence[Bool], of_node: Int64) -> Ragged:
     """Returns a column with a value for each member of a node's group, without those of removed members."""
     rows = np.flatnonzero(column.lengths())
-    of_rows = [members[number] if number >= 0 else NOBODY for number in of_node[rows].tolist()]
-    pairs = zip(column[rows], of_rows, strict=True)
-    left = [values[group != OUTSIDE] if len(values) == len(group) else values for values, group in pairs]
-    return _ragged(left, rows, len(column))
-
-
-def _ragged(values: list[Int64], rows: Int64, count: int) -> Ragged:
-    """Returns a column of `count` rows with values in these rows."""
-    return Ragged.grouped(np.repeat(rows, [*map(len, values)]), np.concatenate([NOBODY, *values]), count)
+    left = [
+        values[is_kept[number]] if number >= 0 and len(values) == len(is_kept[number]) else values
+        for values, number in zip(column[rows], of_node[rows].tolist(), strict=True)
+    ]
+    columns = np.repeat(rows, [*map(len, left)]), np.concatenate([np.empty(0, np.int64), *left])
+    return Ragged.grouped(*columns, len(column))

@@ -196,16 +196,6 @@ def test_some_ranks_of_a_job_are_renumbered_and_their_groups_reduced(tmp_path: P
     assert any("4 of 8 members of the group" in note for note in report.report.all_notes)
 
 
-def test_groups_can_stay_whole_and_take_their_measured_time(tmp_path: Path) -> None:
-    record(tmp_path / "traces", (0, 1, 2, 3), 8, two_groups)
-    report, graphs = made(tmp_path / "traces", whole_groups=True)
-    assert [[node["comm_size"] for node in communications(graph)] for graph in graphs] == [[128]] * 4
-    assert all(
-        rank.target["as computation: in a group with ranks that are not simulated"] == 1 for rank in report.report.ranks
-    )
-    assert not any(rank.target_notes for rank in report.report.ranks)
-
-
 @pytest.mark.parametrize(
     ("options", "nodes"),
     [({}, {EXCESS_TIME, READY}), ({"excess_time": False}, {READY}), ({"replay": True}, set())],
@@ -223,12 +213,6 @@ def test_only_graphs_for_the_simulated_mode_keep_what_the_network_does_not_give(
     record(tmp_path / "traces", range(2), 2, talk)
     _, graphs = made(tmp_path / "traces", **options)
     assert {graphs[0].name[row] for row in range(len(graphs[0]))} & {EXCESS_TIME, READY} == nodes
-
-
-def test_keeping_groups_whole_is_for_the_simulator(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["--input-dir", str(tmp_path), "--output-dir", str(tmp_path), "--incomplete-groups", "keep"])
-    assert stopped.value.code == 2
 
 
 def test_messages_to_ranks_that_are_not_there_take_their_measured_time(tmp_path: Path) -> None:

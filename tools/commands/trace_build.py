@@ -63,10 +63,6 @@ def _check(options: argparse.Namespace) -> None:
     wrong = [
         (options.jobs and options.scheduler, "argument --scheduler: not allowed with argument --jobs"),
         (
-            not is_astra_sim and options.incomplete_groups == "keep",
-            f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole",
-        ),
-        (
             not is_astra_sim and of_network,
             f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they set",
         ),

@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from ...converter.options import Options
 from ...converter.ranks import Link, Network, links_text, ranks_of
@@ -43,8 +42,6 @@ class AstraSimOptions:
         replay: Whether every node takes its recorded time, collectives included.
         roofline: A device and format, such as "V100:fp32", or "TFLOPS:GB/S": kernels of known work take its time at
             these peaks. It needs graphs without host nodes, `Options(host=False)`.
-        incomplete_groups: What to do with groups of which the job lacks ranks: "restrict" them to the ranks that are
-            there, or "keep" them whole with measured times.
 
     Raises:
         ValueError: A number is not above 0, the device is not known, or `roofline` and `replay` are both given.
@@ -54,7 +51,6 @@ class AstraSimOptions:
     latency_ns: float | None = None
     replay: bool = False
     roofline: str | None = None
-    incomplete_groups: Literal["restrict", "keep"] = "restrict"
 
     def __post_init__(self) -> None:
         for name in ("bandwidth_gib_s", "latency_ns"):
@@ -62,10 +58,6 @@ class AstraSimOptions:
             if value is not None and not number(value, f"AstraSimOptions({name}=…)") > 0:
                 raise ValueError(f"AstraSimOptions({name}={value!r}): give a number above 0")
         flags("AstraSimOptions", replay=self.replay)
-        if self.incomplete_groups not in ("restrict", "keep"):
-            raise ValueError(
-                f'AstraSimOptions: incomplete_groups is "restrict" or "keep", not {self.incomplete_groups!r}'
-            )
         if self.peaks and self.replay:
             raise ValueError("AstraSimOptions: replay has no use for roofline, as every node takes its recorded time")
 
@@ -88,8 +80,7 @@ def build_options(options: Options, target: BuildTarget | None, **of_job: bool) 
     if isinstance(target, AstraSimOptions):
         if target.roofline and options.host:
             raise ValueError("build: roofline needs Options(host=False), as the mode takes host nodes for kernels")
-        is_whole = target.incomplete_groups == "keep"
-        chosen |= {"target": ASTRA_SIM, "whole_groups": is_whole, "roofline": target.peaks, "replay": target.replay}
+        chosen |= {"target": ASTRA_SIM, "roofline": target.peaks, "replay": target.replay}
     elif isinstance(target, GoalOptions):
         chosen |= {"target": GOAL, "goal": target}
     elif target is not None:

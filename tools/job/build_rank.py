@@ -153,7 +153,7 @@ def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     stage_done()
     report = graph.report
     if options.target == ASTRA_SIM:
-        graph = separate_messages(restrict_to_ranks(graph, task.job.ranks, whole_groups=options.whole_groups))
+        graph = separate_messages(restrict_to_ranks(graph, task.job.ranks))
     to_share = look_up(graph, options.target)
     if options.target == GENERIC:
         # mostly the other ranks have no other groups, and the numbers stand

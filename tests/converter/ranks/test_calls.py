@@ -251,7 +251,6 @@ def test_ranks_on_their_own_are_renumbered_wherever_they_stand() -> None:
     assert lists("coalesced_dst", graph) == [[], [1, -1, 0, -1], []]
     assert lists("coalesced_src", graph) == [[], [0, -1], []]
     assert lists("pg_ranks", graph) == [[1, 0], [], []]
-    assert lists("pg_ranks", restrict_to_ranks(g.build(), [7, 3], whole_groups=True)) == [[1, -1, 0, -1], [], []]
 
 
 def test_groups_that_the_metadata_lists_are_restricted_too() -> None:
@@ -272,8 +271,6 @@ def test_groups_that_the_metadata_lists_are_restricted_too() -> None:
 
     inside, across = {"ranks_of_group_inside": "0,1"}, {"ranks_of_group_across": "1,0"}
     assert told(restrict_to_ranks(graph, [7, 3])) == (inside | across, [[], [], [0]], [[1, 2], [1, 3], [4]])
-    whole = restrict_to_ranks(graph, [7, 3], whole_groups=True)
-    assert told(whole) == (inside, [[], [1, -1, 0], [0, -1]], [[1, 2], [1, 2, 3], [4, 5]])
 
 
 @pytest.mark.parametrize("graph", [GraphBuilder().build(), communicating(rank=5)])
@@ -313,13 +310,6 @@ def test_a_subset_of_ranks_is_numbered_from_zero_and_its_groups_are_reduced() ->
     groups = part.attributes["pg_ranks"]
     assert isinstance(groups, Ragged)
     assert groups[1].tolist() == [1, 0]
-
-
-def test_groups_that_are_not_complete_can_keep_their_measured_time() -> None:
-    part = restrict_to_ranks(communicating(rank=1, pg_ranks=[0, 1, 2]), [0, 1], whole_groups=True)
-    assert report(part).reasons(Change.AS_COMPUTATION) == {"in a group with ranks that are not simulated": 1}
-    whole = restrict_to_ranks(communicating(rank=1, pg_ranks=[0, 1]), [0, 1], whole_groups=True)
-    assert report(whole).reasons(Change.AS_COMPUTATION) == {}
 
 
 def test_messages_to_ranks_outside_become_computation() -> None:

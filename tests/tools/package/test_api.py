@@ -197,7 +197,6 @@ VALUES: list[tuple[Call, str]] = [
     (lambda _: eg.build(FOLDER, target=eg.AstraSimOptions(roofline="V100:fp32")), "roofline needs Options(host=False)"),
     (lambda _: eg.AstraSimOptions(bandwidth_gib_s=0), "bandwidth_gib_s=0): give a number above 0"),
     (lambda _: eg.AstraSimOptions(latency_ns=-1.0), "latency_ns=-1.0): give a number above 0"),
-    (lambda _: eg.AstraSimOptions(incomplete_groups="drop"), 'is "restrict" or "keep", not \'drop\''),
     (lambda _: eg.AstraSimOptions(roofline="V100:fp32", replay=True), "replay has no use for roofline"),
     (lambda _: eg.AstraSimOptions(roofline="nonsense"), "'nonsense' is not DEVICE:FORMAT"),
     (lambda _: eg.GoalOptions(chunk_bytes=0), "numbers from 1 on"),
