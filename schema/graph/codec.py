@@ -30,7 +30,7 @@ from ..columns import (
 )
 from ..errors import DataError
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
-from .nodes import ATTRIBUTES, Column, NodeColumns, NodeProblem, NodeType, TensorText
+from .nodes import ATTRIBUTES, Column, NodeColumns, NodeType, TensorText
 from .wire import (
     DELIMITED,
     INTEGER_LISTS,
@@ -303,9 +303,9 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
 
 def _attributes(
     nodes: Messages, attributes: Fields, tables: dict[str, StringTable], ids: NodeIds
-) -> tuple[dict[str, Column], dict[str, NodeProblem]]:
-    """Returns a column for each known attribute that any of the nodes has, and the problems of attributes: repeated, or
-    of another type.
+) -> tuple[dict[str, Column], dict[str, Int64]]:
+    """Returns a column for each known attribute that any of the nodes has, and the nodes whose attributes are
+    repeated, or of another type.
     """
     # most are a name and a value; of the others all fields are walked
     names, values = walk_pairs(nodes.data, attributes.start, attributes.end)
@@ -326,7 +326,7 @@ def _attributes(
     bounds = np.searchsorted(attribute[order], np.arange(len(ATTRIBUTES) + 1)).tolist()
     values = values._replace(message=attributes.message[values.message]).where(order)
     columns: dict[str, Column] = {}
-    problems: dict[str, NodeProblem] = {}
+    problems: dict[str, Int64] = {}
     for (name, kind, _), first, last in zip(ATTRIBUTES, bounds[:-1], bounds[1:], strict=True):
         if first == last:
             continue
@@ -335,13 +335,11 @@ def _attributes(
         columns[name] = _attribute(nodes, last_values, kind, tables[name])
         if len(last_values.message) < len(all_values.message):
             again = np.bincount(all_values.message, minlength=len(ids)) > 1
-            what = f"nodes with {name} more than once; the last one counts, write the graph again"
-            problems[what] = NodeProblem.of(ids, again)
+            problems[f"nodes with {name} more than once; the last one counts, write the graph again"] = ids[again]
         usable = USABLE[kind][last_values.number]
         if not usable.all():
-            wrong = np.isin(np.arange(len(ids)), last_values.message[~usable])
-            what = f"{name} that are no {kind}; they count as missing, write the graph again"
-            problems[what] = NodeProblem.of(ids, wrong)
+            wrong = np.unique(last_values.message[~usable])
+            problems[f"{name} that are no {kind}; they count as missing, write the graph again"] = ids[wrong]
     return columns, problems
 
 

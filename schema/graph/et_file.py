@@ -7,15 +7,15 @@ claims.
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..columns import BytesColumn, Categorical, Int64, Ragged
+from ..columns import BytesColumn, Categorical, NodeIds, Ragged
 from ..errors import DataError, Remedy
 from ..io import open_input, open_output
 from .codec import FIELDS, StringTable, decode_metadata, decode_nodes, encode_metadata, encode_nodes, node_encoders
-from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns, NodeProblems, TensorText
+from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns, TensorText, problem_notes
 from .wire import Messages, WireError
 
 READ_SIZE = 1 << 20
@@ -26,18 +26,6 @@ MOST_EMPTY = 1000
 LONGEST_LENGTH = 10
 """The most bytes of a varint, which need not be the shortest form of its value."""
 ROWS_AT_ONCE = 1 << 13
-BLOCKS_AT_ONCE = 1 << 5
-
-
-class FrameBlock(NamedTuple):
-    """Consecutive whole messages `data[starts[i] : ends[i]]`; `offset` is where `data` begins in the (decompressed)
-    file.
-    """
-
-    data: bytes
-    starts: Int64
-    ends: Int64
-    offset: int
 
 
 def no_graph(beginning: bytes) -> str:
@@ -47,8 +35,8 @@ def no_graph(beginning: bytes) -> str:
     return "is not an execution graph, or damaged"
 
 
-def read_frames(stream: BinaryIO, path: str) -> Iterator[FrameBlock]:
-    """Yields the messages of a stream in blocks of a few megabytes.
+def read_frames(stream: BinaryIO, path: str) -> Iterator[Messages]:
+    """Yields the whole messages of a stream in blocks of a few megabytes.
 
     Memory is that of the longest message, which is read only as far as the stream has bytes. Raises DataError with the
     byte at which a message is truncated or has an impossible length.
@@ -64,7 +52,7 @@ def read_frames(stream: BinaryIO, path: str) -> Iterator[FrameBlock]:
                 f"{path}: {no_graph(data)}: {error.what} at byte {offset + error.at} is impossible"
             ) from error
         if starts:
-            block = FrameBlock(data, np.array(starts, np.int64), np.array(ends, np.int64), offset)
+            block = Messages.of(data, starts, ends, offset)
             if (empty := np.flatnonzero(block.starts == block.ends)).size > MOST_EMPTY:
                 position = offset + starts[empty[0]]
                 raise DataError(
@@ -137,56 +125,41 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
     stops being a graph.
     """
     tables: dict[str, StringTable] = defaultdict(StringTable)
-    parts: list[NodeColumns] = []
-    latest: list[NodeColumns] = []
-    problems = NodeProblems()
+    metadata, parts = None, list[NodeColumns]()
     with open_input(path) as stream:
         for block in read_frames(stream, path):
-            latest.append(_decode(block, tables, path, tensors))
-            problems.add(latest[-1])
-            if len(latest) == BLOCKS_AT_ONCE:
-                parts.append(concatenate(latest))
-                latest = []
-    parts += latest
-    if not parts:
+            try:
+                if metadata is None:
+                    metadata, block = decode_metadata(block.rows(slice(1))), block.rows(slice(1, None))
+                parts.append(decode_nodes(block, tables, tensors))
+            except WireError as error:
+                position = block.offset + error.at
+                raise DataError(f"{path}: {no_graph(block.raw)}: {error.what} at byte {position}") from error
+    if metadata is None:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
-    graph = _with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path)
-    graph.notes = problems.notes(path)
-    return graph
-
-
-def _decode(block: FrameBlock, tables: dict[str, StringTable], path: str, tensors: bool) -> NodeColumns:
-    messages = Messages.of(block.data, block.starts, block.ends)
-    try:
-        if block.offset:
-            return _with_unique_ids(decode_nodes(messages, tables, tensors), path)
-        metadata = decode_metadata(messages.rows(slice(1)))
-        graph = _with_unique_ids(decode_nodes(messages.rows(slice(1, None)), tables, tensors), path)
-    except WireError as error:
-        position = block.offset + error.at
-        raise DataError(f"{path}: {no_graph(block.data)}: {error.what} at byte {position}") from error
+    graph = _concatenate(parts)
     graph.metadata = metadata
+    _check_ids(graph.id, path)
+    _make_kinds_parallel(graph, path)
+    graph.notes = problem_notes(graph, path)
     return graph
 
 
-def _with_unique_ids(graph: NodeColumns, path: str) -> NodeColumns:
-    """Returns the graph. Raises DataError if several nodes have one id, as dependencies on it would be ambiguous."""
-    if not (graph.id[1:] > graph.id[:-1]).all():
-        identity, count = np.unique(graph.id, return_counts=True)
+def _check_ids(ids: NodeIds, path: str) -> None:
+    """Raises DataError if several nodes have one id, as dependencies on it would be ambiguous."""
+    if not (ids[1:] > ids[:-1]).all():
+        identity, count = np.unique(ids, return_counts=True)
         if (again := np.flatnonzero(count > 1)).size:
             first = again[0]
             raise DataError(
                 f"{path}: {count[first]} nodes have the id {identity[first]}; number them again, or is it no graph?"
             )
-    return graph
 
 
-def concatenate(parts: list[NodeColumns]) -> NodeColumns:
-    """Returns one graph of the nodes of all parts, with the metadata of the first.
-
-    Equal columns of the parts share a table of texts.
-    """
+def _concatenate(parts: list[NodeColumns]) -> NodeColumns:
+    """Returns the nodes of all parts. Equal columns of the parts share a table of texts."""
     present = set().union(*(part.attributes for part in parts))
+    problems = dict.fromkeys(what for part in parts for what in part.problems)
     offsets = np.cumsum([0, *map(len, parts[:-1])])
     with_tensors = [(offset, part.tensors) for offset, part in zip(offsets, parts, strict=True) if part.tensors]
     tensors = None
@@ -197,8 +170,8 @@ def concatenate(parts: list[NodeColumns]) -> NodeColumns:
     return NodeColumns(
         **{field.name: _joined([getattr(part, field.name) for part in parts]) for field in FIELDS},
         attributes={a.name: _joined([_column(part, a) for part in parts]) for a in ATTRIBUTES if a.name in present},
-        metadata=parts[0].metadata,
         tensors=tensors,
+        problems={what: _joined([part.problems.get(what, part.id[:0]) for part in parts]) for what in problems},
     )
 
 
@@ -221,13 +194,11 @@ def _joined(columns: list[Any]) -> Any:
     return np.concatenate(columns)
 
 
-def _with_parallel_kinds(graph: NodeColumns, path: str) -> NodeColumns:
-    """Gives kind 0 to the dependencies of nodes that have no `data_dep_kinds`, so that the two are
-    parallel throughout.
-    """
+def _make_kinds_parallel(graph: NodeColumns, path: str) -> None:
+    """Gives kind 0 to the dependencies of nodes that have no `data_dep_kinds`."""
     kinds = graph.attributes.get("data_dep_kinds")
     if not isinstance(kinds, Ragged):
-        return graph
+        return
     dependencies, kind_counts = graph.data_deps.lengths(), kinds.lengths()
     if (wrong := np.flatnonzero((kind_counts != dependencies) & (kind_counts > 0))).size:
         row = wrong[0]
@@ -238,4 +209,3 @@ def _with_parallel_kinds(graph: NodeColumns, path: str) -> NodeColumns:
     values = np.zeros(len(graph.data_deps.values), np.int64)
     values[np.repeat(kind_counts > 0, dependencies)] = kinds.values
     graph.attributes["data_dep_kinds"] = Ragged(graph.data_deps.starts, values)
-    return graph

@@ -3,8 +3,8 @@
 The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout of the same JSON is read,
 too. Fields and enum values are named as in the schema, integers of any size are numbers. A message has all its fields,
 but for `doc_string`, `inputs`, `outputs` and the one value of an attribute, which are left out where the message has
-none. Bytes are base64 text. A double or float that is not finite is "Infinity", "-Infinity", "NaN" or, for a NaN of
-other bits than the usual one, "NaN:" and its bits as a double in hexadecimal. A node type that has no name is a number.
+none. Bytes are base64 text. A double or float that is not finite is "Infinity", "-Infinity" or "NaN". A node type
+that has no name is a number.
 
 Protobuf reads and writes the messages, msgspec and orjson the JSON.
 """
@@ -12,11 +12,9 @@ Protobuf reads and writes the messages, msgspec and orjson the JSON.
 import io
 import math
 import shutil
-import struct
 from base64 import b64encode
-from collections import defaultdict
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from itertools import chain, islice
 from tempfile import TemporaryFile
 from types import GenericAlias
@@ -33,27 +31,25 @@ from ..errors import DataError
 from ..io import open_input, open_output
 from ..json_stream import ArrayReader
 from ..progress import OnProgress, unseen
-from .codec import StringTable, decode_nodes
-from .et_file import FrameBlock, frames_of, read_frames
+from .et_file import frames_of, read_frames
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
-from .nodes import NodeColumns, NodeProblems
+from .nodes import NodeColumns
 from .wire import Messages, WireError, varint, varint_lengths
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 Members = dict[str, Any]
 """A message as protobuf's constructors take it and JSON shows it: values by the names of the fields."""
-NAN = struct.pack(">d", float("nan"))
 LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
-CHECKED_AT_ONCE = 1 << 19
 NODE_TYPES: dict[int, str] = {number: name for name, number in NodeType.items()}
 UNSIGNED32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 SIGNED32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 UNSIGNED64 = Annotated[int, Meta(ge=0)]
 SIGNED64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+NOT_FINITE = Literal["Infinity", "-Infinity", "NaN"]
 JSON_TYPES: dict[int, Any] = {
-    FieldDescriptor.TYPE_DOUBLE: float | str,
-    FieldDescriptor.TYPE_FLOAT: Annotated[float, Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)] | str,
+    FieldDescriptor.TYPE_DOUBLE: float | NOT_FINITE,
+    FieldDescriptor.TYPE_FLOAT: Annotated[float, Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)] | NOT_FINITE,
     FieldDescriptor.TYPE_BOOL: bool,
     FieldDescriptor.TYPE_STRING: str,
     FieldDescriptor.TYPE_BYTES: bytes,
@@ -69,11 +65,10 @@ NOT_VALUES = {"name", "doc_string"}
 
 
 class Converted(NamedTuple):
-    """The number of nodes and of bytes (before compression) written, and sentences about oddities of the graph."""
+    """The number of nodes and of bytes (before compression) written."""
 
     nodes: int
     bytes: int
-    notes: list[str]
 
 
 def _metadata(metadata: GlobalMetadata) -> Members:
@@ -114,25 +109,7 @@ def _attributes(attributes: Iterable[AttributeProto]) -> list[Members]:
 def _float_to_json(value: float) -> float | str:
     if math.isfinite(value):
         return value
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    bits = struct.pack(">d", value)
-    return "NaN" if bits == NAN else f"NaN:{bits.hex()}"
-
-
-def _float_from_json(value_or_text: float | str) -> float:
-    if not isinstance(value_or_text, str):
-        return value_or_text
-    if value_or_text in ("Infinity", "-Infinity", "NaN"):
-        return float(value_or_text)
-    try:
-        kind, digits = value_or_text.split(":")
-        (value,) = struct.unpack(">d", bytes.fromhex(digits))
-    except (ValueError, struct.error):
-        kind, value = "", 0.0
-    if kind != "NaN" or not math.isnan(value):
-        raise ValueError(f"{value_or_text!r} is no number; NaN, Infinity, -Infinity and NaN:HEX are the ones in quotes")
-    return float(value)
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _record(message: Descriptor) -> type[Struct]:
@@ -176,8 +153,7 @@ class Form(Generic[M]):
                 for kind in () if FLOATING.isdisjoint(attribute) else FLOATING & attribute.keys():
                     value = attribute[kind]
                     is_list = kind in FLOAT_LISTS
-                    numbers = [*map(_float_from_json, value.get("values", ()) if is_list else [value])]
-                    attribute[kind] = {"values": numbers} if is_list else numbers[0]
+                    attribute[kind] = {"values": [*map(float, value.get("values", ()))]} if is_list else float(value)
             message = self._message(**fields)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise DataError(f"{where}: {error}") from error
@@ -194,8 +170,8 @@ class Form(Generic[M]):
             raise WireError(f"no {self._message.DESCRIPTOR.name} ({error})", 0) from error
         message.DiscardUnknownFields()
         text = orjson.dumps(self._members(message), lambda raw: b64encode(raw).decode())
-        # Python's floats have no room for some NaNs of 32 bits
-        again = self.encode(text, "") if b'"NaN:' in text else message.SerializeToString(deterministic=True)
+        # of numbers that are none JSON has only the usual one
+        again = self.encode(text, "") if b'"NaN"' in text else message.SerializeToString(deterministic=True)
         if again != encoded:
             pairs = enumerate(zip(again, encoded, strict=False))
             same = next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(again), len(encoded)))
@@ -213,10 +189,8 @@ def graph_to_json(source: str, target: str, progress: OnProgress) -> Converted:
     back from JSON: unknown fields, numbers that take more bytes than they need, fields in an odd order, text that is
     not UTF-8.
     """
-    problems = NodeProblems()
     with open_input(source) as stream, open_output(target) as out:
-        nodes, size = _write_json(read_frames(stream, source), source, out, problems, progress)
-    return Converted(nodes, size, problems.notes(source))
+        return _write_json(read_frames(stream, source), source, out, progress)
 
 
 def write_json(graph: NodeColumns, path: str) -> None:
@@ -229,24 +203,17 @@ def write_json(graph: NodeColumns, path: str) -> None:
         _write_json(blocks, path, out)
 
 
-def _write_json(
-    blocks: Iterable[FrameBlock],
-    source: str,
-    out: IO[bytes],
-    problems: NodeProblems | None = None,
-    progress: OnProgress = unseen,
-) -> tuple[int, int]:
-    """Writes messages, of which the first one is the metadata; returns the numbers of nodes and of bytes."""
+def _write_json(blocks: Iterable[Messages], source: str, out: IO[bytes], progress: OnProgress = unseen) -> Converted:
+    """Writes messages, of which the first one is the metadata."""
     nodes = size = 0
     for block in blocks:
-        at, first = 0, int(not size)
-        begin = np.append(0, block.ends[:-1])
+        at, begin = 0, np.append(0, block.ends[:-1])
         shortest = varint_lengths((block.ends - block.starts).view(np.uint64))
         try:
             if (longer := np.flatnonzero(block.starts - begin != shortest)).size:
                 raise WireError("a message length that takes more bytes than it needs", int(begin[longer[0]]))
             for at, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
-                message = block.data[at:end]
+                message = block.raw[at:end]
                 if not size:
                     size += out.write(b'{"metadata":%s,"nodes":[' % METADATA.decode(message))
                 else:
@@ -255,18 +222,10 @@ def _write_json(
         except WireError as error:
             position = block.offset + at + error.at
             raise DataError(f"{source}: cannot be converted: {error.what} at byte {position}") from error
-        if problems is not None:
-            _note_problems(problems, Messages.of(block.data, block.starts[first:], block.ends[first:]))
-        progress(len(block.data))
+        progress(len(block.raw))
     if not size:
         raise DataError(f"{source}: is empty; was the graph written to its end?")
-    return nodes, size + out.write(b"\n]}\n")
-
-
-def _note_problems(problems: NodeProblems, nodes: Messages) -> None:
-    # where they are no nodes, readers of the graph report the byte
-    with suppress(WireError):
-        problems.add(decode_nodes(nodes, defaultdict(StringTable), tensors=False))
+    return Converted(nodes, size + out.write(b"\n]}\n"))
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
@@ -289,20 +248,13 @@ def json_to_graph(source: str, target: str, progress: OnProgress) -> Converted:
     Nodes that come before the metadata are stored in a temporary file. Raises DataError with the node at which the file
     stops being a graph's JSON.
     """
-    problems, count, size = NodeProblems(), 0, 0
-    unchecked: list[bytes] = []
-    checked = 0
+    count = size = 0
 
     def write(nodes: list[msgspec.Raw], nodes_out: IO[bytes]) -> None:
-        nonlocal count, size, checked
+        nonlocal count, size
         for node in nodes:
-            unchecked.append(NODE.encode(node, f"{source}: nodes[{count}]"))
-            size += nodes_out.write(_frame(unchecked[-1]))
+            size += nodes_out.write(_frame(NODE.encode(node, f"{source}: nodes[{count}]")))
             count += 1
-            if size - checked > CHECKED_AT_ONCE:
-                _note_problems(problems, Messages.joined(unchecked))
-                unchecked.clear()
-                checked = size
 
     with open_input(source) as stream, open_output(target) as out:
         reader: ArrayReader[msgspec.Raw] = ArrayReader(stream, source, "nodes", msgspec.Raw, progress)
@@ -324,8 +276,7 @@ def json_to_graph(source: str, target: str, progress: OnProgress) -> Converted:
                 shutil.copyfileobj(nodes_out, out)
             elif remainder.metadata is not msgspec.UNSET:
                 raise DataError(f"{source}: has metadata twice; remove one")
-    _note_problems(problems, Messages.joined(unchecked))
-    return Converted(count, size, problems.notes(source))
+    return Converted(count, size)
 
 
 def _metadata_frame(text: msgspec.Raw | msgspec.UnsetType, source: str) -> bytes:

@@ -15,7 +15,6 @@ from ..columns import (
     BytesColumn,
     Categorical,
     Int64,
-    IntegerBuilder,
     NodeIds,
     NodeNumbers,
     Ns,
@@ -209,26 +208,13 @@ class TensorText(SummaryRepr):
     output_types: BytesColumn
 
 
-class NodeProblem(NamedTuple):
-    """The number of nodes with a problem, and the id of the first of them."""
-
-    affected: int
-    first_node: int
-
-    @staticmethod
-    def of(nodes: NodeIds, is_so: Bool) -> "NodeProblem":
-        """Returns the problem of those of the nodes that have it."""
-        rows = np.flatnonzero(is_so)
-        return NodeProblem(len(rows), int(nodes[rows[0]]) if len(rows) else -1)
-
-
 @dataclass(slots=True, repr=False)
 class NodeColumns(SummaryRepr):
     """The n nodes of a graph file, or of a part of one.
 
     `data_deps` and `ctrl_deps` contain node *ids*, not rows. `attributes` has a column of n rows for each attribute of
-    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `problems` counts
-    attributes that could not be used as they are, `notes` are sentences about the file.
+    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `problems` are
+    the nodes whose attributes could not be used as they are, `notes` sentences about the file.
     """
 
     id: NodeIds
@@ -241,7 +227,7 @@ class NodeColumns(SummaryRepr):
     attributes: dict[str, Column]
     metadata: dict[str, str | int] = field(default_factory=dict)
     tensors: TensorText | None = None
-    problems: dict[str, NodeProblem] = field(default_factory=dict)
+    problems: dict[str, Int64] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -309,36 +295,16 @@ class NodeColumns(SummaryRepr):
         return NodeNumbers(rows_of(self.id, ids))
 
 
-class NodeProblems:
-    """Collects the problems of nodes block by block, in a few bytes per node."""
-
-    def __init__(self) -> None:
-        self._problems: dict[str, NodeProblem] = {}
-        self._ids, self._called, self._callers = (IntegerBuilder() for _ in range(3))
-
-    def add(self, nodes: NodeColumns) -> None:
-        """Takes the next block."""
-        recorded = nodes.integers("comm_type", -1)
-        found = nodes.problems | {
-            NEGATIVE: NodeProblem.of(nodes.id, (nodes.duration_ns < 0) | (nodes.duration_micros < 0)),
-            NO_TYPE: NodeProblem.of(nodes.id, (recorded >= 0) & (nodes.collective_types() != recorded)),
-        }
-        for what, problem in found.items():
-            self._note(what, problem)
-        self._ids.add(nodes.id)
-        self._called.add(nodes.id[nodes.ctrl_deps.rows()])
-        self._callers.add(nodes.ctrl_deps.values)
-
-    def notes(self, path: str) -> list[str]:
-        """Returns a sentence for each kind of problem, after all blocks were added."""
-        is_dangling = rows_of(self._ids.column(), self._callers.column()) < 0
-        self._note(DANGLING, NodeProblem.of(NodeIds(self._called.column()), is_dangling))
-        return [
-            f"{path}: {problem.affected} {what.replace(';', f' (the first: node {problem.first_node});', 1)}"
-            for what, problem in self._problems.items()
-        ]
-
-    def _note(self, what: str, problem: NodeProblem) -> None:
-        if problem.affected:
-            total = self._problems.get(what, NodeProblem(0, problem.first_node))
-            self._problems[what] = NodeProblem(total.affected + problem.affected, total.first_node)
+def problem_notes(nodes: NodeColumns, path: str) -> list[str]:
+    """Returns a sentence for each kind of problem that nodes of a file have."""
+    recorded, called = nodes.integers("comm_type", -1), nodes.id[nodes.ctrl_deps.rows()]
+    problems = nodes.problems | {
+        NEGATIVE: nodes.id[(nodes.duration_ns < 0) | (nodes.duration_micros < 0)],
+        NO_TYPE: nodes.id[(recorded >= 0) & (nodes.collective_types() != recorded)],
+        DANGLING: called[nodes.rows_of(NodeIds(nodes.ctrl_deps.values)) < 0],
+    }
+    return [
+        f"{path}: {len(affected)} {what.replace(';', f' (the first: node {affected[0]});', 1)}"
+        for what, affected in problems.items()
+        if len(affected)
+    ]

@@ -167,23 +167,21 @@ class Fields(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Encoded messages `raw[starts[i] : ends[i]]`; `data` is `raw` as an array that goes on for PADDING bytes."""
+    """Encoded messages `raw[starts[i] : ends[i]]`; `data` is `raw` as an array that goes on for PADDING bytes, and
+    `offset` is where it begins in the (decompressed) file.
+    """
 
     raw: bytes
     data: Bytes
     starts: Int64
     ends: Int64
+    offset: int
 
     @staticmethod
-    def of(raw: bytes, starts: Int64, ends: Int64) -> "Messages":
+    def of(raw: bytes, starts: Sequence[int], ends: Sequence[int], offset: int) -> "Messages":
         """Returns the messages that lie in `raw` between these positions."""
-        return Messages(raw, np.frombuffer(raw + bytes(PADDING), np.uint8), starts, ends)
-
-    @staticmethod
-    def joined(messages: Sequence[bytes]) -> "Messages":
-        """Returns the messages."""
-        ends = np.cumsum([0, *map(len, messages)])
-        return Messages.of(b"".join(messages), ends[:-1], ends[1:])
+        data = np.frombuffer(raw + bytes(PADDING), np.uint8)
+        return Messages(raw, data, np.array(starts, np.int64), np.array(ends, np.int64), offset)
 
     def rows(self, chosen: slice | Int64) -> "Messages":
         """Returns the chosen messages."""

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..command import WrongUsage, log, log_notes, print_json, progress_bar
+from ..command import WrongUsage, log, print_json, progress_bar
 from ..command_parser import Inputs, Output, command
 from ..option_kinds import ends_as
 
@@ -34,7 +34,6 @@ def main(options: argparse.Namespace) -> None:
     what = f"to {'json' if to_json else 'et'}"
     with progress_bar(what, total) as on_progress, reading(path, expected, by_option):
         converted = convert(path, output, on_progress)
-    log_notes(options.prog, converted.notes)
     if options.json:
         print_json({"output": output, "nodes": converted.nodes, "bytes": converted.bytes})
     log.info(f"{output}: {converted.nodes} nodes, {converted.bytes} bytes")

@@ -100,7 +100,7 @@ def rows_of(graph):
 
 def frames_of(data):
     return [
-        block.data[start:end]
+        block.raw[start:end]
         for block in read_frames(io.BytesIO(data), "test")
         for start, end in zip(block.starts, block.ends, strict=True)
     ]
