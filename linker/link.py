@@ -3,7 +3,6 @@ linked traces of any linker, too, and adds the communications that another one l
 """
 
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +26,7 @@ from ..schema.linked import (
     NO_TENSORS,
     Activities,
     Calls,
-    Communications,
+    Communication,
     LinkedTrace,
     LinkReport,
     Ops,
@@ -162,7 +161,7 @@ class _Joined(NamedTuple):
     device_op: OpRows
     calls: Calls
     activities: Activities
-    communications: Communications
+    communications: list[Communication]
     collectives: communication.CollectiveOps
     cut_circles: int
 
@@ -192,7 +191,6 @@ def _link_all(
     transfers = communication.host_transfers(ops, device, device_op)
     on_host, row = communication.host_communications(transfers, groups)
     ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(recorded), -1))
-    communications = Communications.of(chain(recorded, on_host))
     waits = communication.transfer_waits(transfers, op_parent, calls)
     oddities.update(waits.oddities)
     linked = LinkedTrace(
@@ -203,7 +201,7 @@ def _link_all(
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, waits.handoffs, transfers.threads),
-        communications=communication.with_members(communications, groups, device.world_size or -1, many_members),
+        communications=communication.with_members([*recorded, *on_host], groups, device.world_size or -1, many_members),
         groups=groups,
     )
     if device.python is not None and len(device.python.start):

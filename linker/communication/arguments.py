@@ -20,7 +20,7 @@ import numpy as np
 from ...schema import linked
 from ...schema.columns import Categorical
 from ...schema.comm_groups import INT32_MAX, LARGEST_JOB, MEMBERS_EACH
-from ...schema.linked import Communication, Communications, ProcessGroup, integer, kineto
+from ...schema.linked import Communication, ProcessGroup, integer, kineto
 
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 UNCOUNTED: MutableSequence[int] = deque(maxlen=0)
@@ -215,7 +215,7 @@ def with_members(
     groups: Sequence[ProcessGroup],
     world_size: int,
     unlisted: MutableSequence[int] = UNCOUNTED,
-) -> Communications:
+) -> list[Communication]:
     """Returns the communications with the global ranks of their groups, peers and roots, where these are known.
 
     They are known from the arguments, else from the only described group of that name and size. A group of the world's
@@ -252,15 +252,15 @@ def with_members(
         parts = [lists.write_out(_with_peer(part)) for part in parts]
         return lists.write_out(_with_peer(msgspec.structs.replace(each, ranks=ranks, coalesced=parts)))
 
-    return Communications.of(map(complete, communications))
+    return [*map(complete, communications)]
 
 
 class _RankLists:
-    """Writes ranges of ranks out as lists, each once for all that share it, within a budget of members."""
+    """Gives communications their ranks as lists, each once for all that share it, within a budget of members."""
 
     def __init__(self, budget: int, unlisted: MutableSequence[int]) -> None:
         self._budget, self._unlisted = budget, unlisted
-        self._lists: dict[range, list[int]] = {}
+        self._lists: dict[range | tuple[int, ...], list[int]] = {}
 
     def write_out(self, communication: Communication) -> Communication:
         ranks = communication.ranks
@@ -268,11 +268,10 @@ class _RankLists:
             self._unlisted.append(-1)
             ranks = []
         self._budget -= len(ranks)
-        if isinstance(ranks, range):
-            if ranks not in self._lists:
-                self._lists[ranks] = list(ranks)
-            ranks = self._lists[ranks]
-        return msgspec.structs.replace(communication, ranks=ranks)
+        shared = ranks if isinstance(ranks, range) else tuple(ranks)
+        if shared not in self._lists:
+            self._lists[shared] = list(ranks)
+        return msgspec.structs.replace(communication, ranks=self._lists[shared])
 
 
 def _with_peer(each: Communication) -> Communication:

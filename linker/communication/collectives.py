@@ -16,7 +16,7 @@ import numpy as np
 
 from ...schema import columns
 from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, CommunicationRows, Int64, OpRows
-from ...schema.linked import Activities, Calls, Communication, Communications, Ops, integer, kineto
+from ...schema.linked import Activities, Calls, Communication, Ops, integer, kineto
 from ..readers import Role
 from .arguments import WAIT, dtype_of, elements, from_device, from_host, merge
 
@@ -42,7 +42,7 @@ class CollectiveOps:
     """
 
     rows: OpRows
-    recorded: Communications
+    recorded: list[Communication]
     parent: OpRows
     ops: Ops
     arguments: Mapping[Role, Mapping[int, kineto.Args]]
@@ -107,13 +107,14 @@ def collective_ops(
             args = arguments[Role.OP].get(int(device_row[op]))
             yield merge(by_host, from_device(args)) if args else by_host
 
-    collectives = CollectiveOps(rows, Communications.of(recorded()), parent, ops, arguments, device_row)
+    collectives = CollectiveOps(rows, [*recorded()], parent, ops, arguments, device_row)
     # some versions record the all-reduce of one element within the record of a barrier: it is that barrier
-    is_barrier = np.array([name == BARRIER for name in collectives.recorded.texts("name")], np.bool_)
+    is_barrier = np.array([record.name == BARRIER for record in collectives.recorded], np.bool_)
     enclosing, named = collectives.enclosing_records(collectives.parent[collectives.rows]), is_barrier.copy()
     for position in np.flatnonzero(enclosing >= 0).tolist() if is_barrier.any() else ():
         is_barrier[position] |= is_barrier[collectives.number[enclosing[position]]]
-    collectives.recorded.rename(np.flatnonzero(is_barrier & ~named), BARRIER)
+    for position in np.flatnonzero(is_barrier & ~named).tolist():
+        collectives.recorded[position] = msgspec.structs.replace(collectives.recorded[position], name=BARRIER)
     return collectives
 
 
@@ -133,7 +134,7 @@ class _Kernels(NamedTuple):
 
 def link_communications(
     collectives: CollectiveOps, activities: Activities, calls: Calls
-) -> tuple[Communications, CommunicationRows]:
+) -> tuple[list[Communication], CommunicationRows]:
     """Returns the communications that ran on the device, and for each activity the row of its own, -1 for none.
 
     Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around
@@ -146,18 +147,17 @@ def link_communications(
     launched_later = _launched_later(collectives, activities, calls, kernels)
     communication_row = CommunicationRows(np.full(len(activities), -1, np.int64))
 
-    def communications() -> Iterator[Communication]:
-        count, row_of_record = 0, dict[int, int]()
-        for kernel, op, record in zip(kernels.row.tolist(), kernels.op.tolist(), kernels.record.tolist(), strict=True):
-            parts = launched_later.get(kernel, [])
-            first_record = record if record >= 0 else parts[0] if parts else -1
-            row = row_of_record.setdefault(first_record, count) if first_record >= 0 else count
-            communication_row[kernel] = row
-            if row == count:
-                yield _joined([*map(collectives.of, parts)]) if parts else _recorded(collectives, kernel, op)
-                count += 1
-
-    return Communications.of(communications()), communication_row
+    communications, row_of_record = list[Communication](), dict[int, int]()
+    for kernel, op, record in zip(kernels.row.tolist(), kernels.op.tolist(), kernels.record.tolist(), strict=True):
+        parts = launched_later.get(kernel, [])
+        first_record = record if record >= 0 else parts[0] if parts else -1
+        count = len(communications)
+        row = row_of_record.setdefault(first_record, count) if first_record >= 0 else count
+        communication_row[kernel] = row
+        if row == count:
+            joined = _joined([*map(collectives.of, parts)]) if parts else _recorded(collectives, kernel, op)
+            communications.append(joined)
+    return communications, communication_row
 
 
 def _recorded(collectives: CollectiveOps, kernel: int, op: int) -> Communication:
@@ -225,7 +225,7 @@ def _records_without_launch(collectives: CollectiveOps, kernels: _Kernels) -> Op
             launched.add(op)
             op = collectives.enclosing_record(int(collectives.parent[op]))
     with_launch, rows = np.array([*launched], np.int64), collectives.rows
-    is_grouped = np.array([name not in SINGLE for name in collectives.recorded.texts("name")], np.bool_)
+    is_grouped = np.array([record.name not in SINGLE for record in collectives.recorded], np.bool_)
     has_launch = np.isin(rows, with_launch) | np.isin(
         collectives.enclosing_records(collectives.parent[collectives.rows]), with_launch
     )
@@ -245,23 +245,23 @@ def _joined(parts: list[Communication]) -> Communication:
 
 
 def awaited_collectives(
-    collectives: CollectiveOps, activities: Activities, communications: Communications
+    collectives: CollectiveOps, activities: Activities, communications: list[Communication]
 ) -> columns.Lookup:
     """Returns for `record_param_comms` ops that are waits the row of the activity whose completion they wait for.
 
     A wait carries the sequence number of its collective. Its group is often blank, so it waits for the latest
     collective with that number, of its group if that is recorded.
     """
-    group, sequence = communications.texts("group"), communications.numbers("sequence")
     communicating = np.flatnonzero((activities.communication_row >= 0) & (activities.op_row >= 0))
     communication, start = activities.communication_row[communicating], collectives.ops.start
     # by sequence number: when the op began that launched each activity, the activity, and its group
     launched: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
     for row, of_row in zip(communicating.tolist(), communication.tolist(), strict=True):
-        if sequence[of_row] >= 0:
-            launched[int(sequence[of_row])].append((int(start[activities.op_row[row]]), row, group[of_row]))
+        ran = communications[of_row]
+        if ran.sequence >= 0:
+            launched[ran.sequence].append((int(start[activities.op_row[row]]), row, ran.group))
     pairs = []
-    is_wait = [name == WAIT for name in collectives.recorded.texts("name")]
+    is_wait = [record.name == WAIT for record in collectives.recorded]
     for op in collectives.rows[is_wait].tolist():
         wait = collectives.of(op)
         if before := [launch for launch in launched.get(wait.sequence, []) if launch[0] < start[op]]:

@@ -16,7 +16,6 @@ from .arguments import (
     usable_arguments,
     with_tensors,
 )
-from .communications import Communications
 from .host import GROUP_INIT, NO_TENSORS, listed_attributes
 from .kineto import (
     DATA_WAIT_WITHOUT_PROFILER,

@@ -251,7 +251,7 @@ TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
     "device_waits": lambda linked: as_record(linked.device_waits, linked.activities.id),
     "host_waits": lambda linked: as_record(linked.host_waits, linked.activities.id),
     "handoffs": lambda linked: as_record(linked.handoffs, linked.activities.id),
-    "communications": lambda linked: [*linked.communications],
+    "communications": attrgetter("communications"),
     "groups": attrgetter("groups"),
     "trace": attrgetter("info"),
     "link_report": attrgetter("report"),

@@ -19,7 +19,7 @@ from execgraph.linker.communication import CollectiveOps, awaited_collectives
 from execgraph.linker.communication.arguments import WAIT
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
 from execgraph.schema.graph import CollectiveType, NodeType
-from execgraph.schema.linked import Communication, Communications
+from execgraph.schema.linked import Communication
 from support.references import linked_of
 from support.tables import Op, Ran, activities, column, ops
 
@@ -296,8 +296,8 @@ def awaited(*launched: tuple[int, Communication], waiting: Communication) -> dic
         communication_row=rows,
         op_row=column(*(op for op, _ in launched)),
     )
-    recorded = CollectiveOps(column(5), Communications.of([waiting]), np.full(7, -1), table, {}, np.full(7, -1))
-    found = awaited_collectives(recorded, ran, Communications.of(found for _, found in launched))
+    recorded = CollectiveOps(column(5), [waiting], np.full(7, -1), table, {}, np.full(7, -1))
+    found = awaited_collectives(recorded, ran, [found for _, found in launched])
     return {5: found.get(5)} if 5 in found else {}
 
 

@@ -24,7 +24,7 @@ from execgraph.linker.readers import (
 )
 from execgraph.linker.waits import Process
 from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Int64, JsonRecords, Lookup
-from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, Communications, Ops, kineto
+from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, Ops, kineto
 from execgraph.schema.machine import MachineCalibration
 
 FIRST = 100
@@ -307,7 +307,7 @@ def process(
     op_of_call = {call: op for op, call in enumerate(inside)}
     enclosing_ops = ops(*(Op("record_param_comms") for _ in inside))
     none = column(*(-1 for _ in inside))
-    recorded = Communications.of(Communication(name) for name in inside.values())
+    recorded = [*map(Communication, inside.values())]
     rows = replace(calls(*called), op_row=column(*(op_of_call.get(call, -1) for call in range(len(called)))))
     launched = activities(*ran)
     return Process(

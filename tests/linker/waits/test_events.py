@@ -13,7 +13,7 @@ from execgraph.linker.readers import RecordedEvents, RecordedSyncs
 from execgraph.linker.waits.process import EventRecord, EventRecordCalls, SyncRecord, SyncRecords
 from execgraph.linker.waits.submissions import CallSites, StreamKey, StreamQueues, ThreadLaunches
 from execgraph.schema.columns import Categorical, Int64
-from execgraph.schema.linked import Activities, Communication, Communications, Provenance, SyncCall, sync_calls
+from execgraph.schema.linked import Activities, Communication, Provenance, SyncCall, sync_calls
 from support.tables import FIRST, Called, Op, Ran, activities, calls, column, ops
 
 RECORD, WAIT, SYNC, QUERY, LAUNCH = (
@@ -47,9 +47,7 @@ def event_records(
     device = replace(activities(*ran), op_row=rows.op_row[launches])
     enclosing_ops = ops(Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 100 * second), Op("record_param_comms"))
     parent = column(-1, -1, -1)
-    collectives = CollectiveOps(
-        column(COLLECTIVE), Communications.of([Communication()]), parent, enclosing_ops, {}, parent
-    )
+    collectives = CollectiveOps(column(COLLECTIVE), [Communication()], parent, enclosing_ops, {}, parent)
     call_sites, kinds = CallSites(rows, enclosing_ops, parent), sync_calls(rows.name)
     return EventRecordCalls(
         rows,
@@ -176,7 +174,7 @@ def named_events(
 def named_event_records() -> EventRecordCalls:
     kinds: Int64 = sync_calls(CALLED.name)
     none, op = column(), ops()
-    collectives = CollectiveOps(none, Communications.of([]), none, op, {}, none)
+    collectives = CollectiveOps(none, [], none, op, {}, none)
     return EventRecordCalls(
         CALLED,
         kinds,
