@@ -7,6 +7,7 @@ what it awaited, where calls that have nothing to wait for take 2 µs, has a gap
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -122,8 +123,8 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
     nodes = GraphNodes(context, kept_delays, OpRows(np.flatnonzero(is_group)))
     if options.promote == "all":
         edges = deduplicated(with_synchronous_launches(context, edges), len(nodes))
-    nodes, data, control, in_circles = _ordered(nodes, Edges.joined([edges, nodes.edges()]))
-    graph, communication, work, unusable = _graph_of(nodes, timing, data, control, options=options, work=work)
+    nodes, edges, control, in_circles = _ordered(nodes, Edges.joined([edges, nodes.edges()]))
+    graph, communication, work, unusable = _graph_of(nodes, timing, edges, control, options=options, work=work)
     if options.host:
         graph.metadata |= {f"{CONCURRENCY_LIMIT}{device}": count for device, count in slot_counts.items()}
     else:
@@ -153,7 +154,9 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
 
 
 def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphNodes, Edges, Edges, Counts]:
-    """Returns the nodes in order, their edges, and how many data dependencies were dropped as they form circles."""
+    """Returns the nodes in order, their edges by target, then source, and how many data dependencies were dropped as
+    they form circles.
+    """
     control = Edges.joined([launch(nodes.context), calling_slices(nodes.context)])
     order, backward = order_through_circles(nodes.start, Edges.joined([edges, control]))
     dropped = Counts()
@@ -163,7 +166,7 @@ def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphNodes, Edges, Edges,
         edges, control = edges.where(~in_circles), control.where(~in_control)
     row_of = np.empty(len(order), np.int64)
     row_of[order] = np.arange(len(order))
-    edges, control = edges.renumbered(row_of), control.renumbered(row_of)
+    edges, control = edges.renumbered(row_of).in_order(), control.renumbered(row_of).in_order()
     check(edges, control, len(order))
     return replace(nodes, order=order), edges, control, dropped
 
@@ -212,26 +215,29 @@ def _graph_of(
     communication = communication_columns(context.linked, count, columns.communications())
     communication.types[columns.order >= nodes.first_group] = NodeType.METADATA
     work = kernel_work(context.linked, context.op_parent) if work is None else work
-    data, control = (edges.where(np.lexsort((edges.source, edges.target))) for edges in (data, control))
     dependencies = Ragged.grouped(data.target, data.source + 1, count)
-    attributes: dict[str, Column] = dict(columns.times(timing, data))
-    attributes.update(columns.of_ops())
-    attributes.update(columns.of_python())
-    attributes.update(columns.of_activities(work))
-    if options.live_bytes:
-        attributes["live_bytes"] = nodes.column(*_most_live_bytes(context))
-    attributes.update(communication.attributes)
+    attributes = used(
+        chain(
+            columns.times(timing, data),
+            columns.of_ops(),
+            columns.of_python(),
+            columns.of_activities(work),
+            [("live_bytes", nodes.column(*_most_live_bytes(context)))] if options.live_bytes else [],
+            communication.attributes.items(),
+        )
+    )
     graph = ExecutionGraph(
         id=NodeIds(np.arange(1, count + 1, dtype=np.int64)),
         name=nodes.names,
         type=communication.types,
         data_deps=dependencies,
         ctrl_deps=Ragged.grouped(control.target, control.source + 1, count),
-        start_time_micros=np.asarray(attributes["start_time_ns"]) // 1000,
+        start_time_micros=np.zeros(count, np.int64),
         duration_micros=np.zeros(count, np.int64),
-        attributes=used(attributes) | {"data_dep_kinds": Ragged(dependencies.starts, data.kind)},
+        attributes=attributes | {"data_dep_kinds": Ragged(dependencies.starts, data.kind)},
         metadata=_metadata(context),
     )
+    graph.start_time_micros = graph.integers("start_time_ns") // 1000
     graph.duration_micros = whole_microseconds(graph.duration_ns + graph.integers("gap_ns", 0), lanes_of(graph))
     unusable = Counts()
     if options.io == "full":

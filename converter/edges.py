@@ -39,6 +39,10 @@ class Edges(NamedTuple):
         """Returns the edges that a mask or rows choose."""
         return Edges(NodeNumbers(self.source[chosen]), NodeNumbers(self.target[chosen]), self.kind[chosen])
 
+    def in_order(self) -> "Edges":
+        """Returns the edges by target, then source."""
+        return self.where(np.lexsort((self.source, self.target)))
+
     def renumbered(self, numbers: Int64) -> "Edges":
         """Returns the edges between `numbers[source]` and `numbers[target]`."""
         return Edges(NodeNumbers(numbers[self.source]), NodeNumbers(numbers[self.target]), self.kind)

@@ -10,7 +10,7 @@ end waits for what follows the last one: a replay ends when the measured run did
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
 
@@ -122,7 +122,7 @@ def rows_of_graph(graph: ExecutionGraph, rows: Int64) -> ExecutionGraph:
         ctrl_deps=none,
         start_time_micros=graph.start_time_micros[rows],
         duration_micros=graph.duration_micros[rows],
-        attributes=used(columns),
+        attributes=used(columns.items()),
         metadata=dict(graph.metadata),
         tensors=_tensors(graph.tensors, rows, len(graph)),
     )
@@ -142,8 +142,8 @@ def take_rows(column: Ragged, rows: Int64) -> Ragged:
     return Ragged(starts, column.values[np.repeat(column.starts[rows], lengths) + within])
 
 
-def used(attributes: dict[str, Column]) -> dict[str, Column]:
-    """Returns the columns of attributes that at least one node has."""
+def used(attributes: Iterable[tuple[str, Column]]) -> dict[str, Column]:
+    """Returns the columns of attributes that at least one node has. Others are let go as they come."""
 
     def is_used(column: Column) -> bool:
         if isinstance(column, Ragged):
@@ -152,7 +152,7 @@ def used(attributes: dict[str, Column]) -> dict[str, Column]:
         # the first rows nearly always tell
         return bool((values[:AT_ONCE] != none).any() or (values[AT_ONCE:] != none).any())
 
-    return {name: column for name, column in attributes.items() if is_used(column)}
+    return {name: column for name, column in attributes if is_used(column)}
 
 
 def _tensors(tensors: TensorText | None, rows: Int64, count: int) -> TensorText | None:

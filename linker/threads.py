@@ -22,6 +22,8 @@ from ..schema.columns import ABSENT, Bool, Categorical, Int64, ThreadIntervals
 from ..schema.linked import FOREVER, NEVER, Calls, Ops, Provenance, ThreadHandoffs, are_step_marks
 from ..schema.machine import LatencyStats, wake_latency
 
+AT_ONCE = 1 << 16
+"""Stretches of time that are looked up at once."""
 AUTOGRAD = "autograd::engine::evaluate_function"
 SHARED = 256
 """Threads that count of those whose forward ops share a sequence number; each counts its own, so a run has few."""
@@ -107,8 +109,10 @@ def thread_activities(
         boundaries = boundaries[columns.is_group_start(boundaries)]
         thread_of = np.zeros(len(boundaries), np.int64)
         in_call = columns.is_covered(thread_of, boundaries, of_one(called_at, returned))[:-1]
-        middle = (boundaries[:-1] + boundaries[1:]) // 2
-        innermost = columns.NestedIntervals(of_one(start, end), enclosing).innermost(of_one(middle, middle))
+        nested = columns.NestedIntervals(of_one(start, end), enclosing)
+        pieces = (boundaries[at : at + AT_ONCE + 1] for at in range(0, len(boundaries) - 1, AT_ONCE))
+        middles = ((piece[:-1] + piece[1:]) // 2 for piece in pieces)
+        innermost = np.concatenate([nested.innermost(of_one(middle, middle)) for middle in middles])
         # no op (-1) computes nothing
         may_wait, idle = ~np.append(computes[rows], False)[innermost] & ~in_call, (innermost < 0) & ~in_call
         top = np.flatnonzero(enclosing < 0)

@@ -62,7 +62,7 @@ def played_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
 def off_the_host(graph: ExecutionGraph, _: Lowering) -> ExecutionGraph:
     """Makes all communication that of the device, in place, and drops attributes that no node has any more."""
     graph.attributes["is_cpu_op"] = np.where(np.isin(graph.type, COMMUNICATION), 0, graph.integers("is_cpu_op", 0))
-    graph.attributes = used(graph.attributes) | {"data_dep_kinds": graph.attributes["data_dep_kinds"]}
+    graph.attributes = used(graph.attributes.items()) | {"data_dep_kinds": graph.attributes["data_dep_kinds"]}
     return graph
 
 

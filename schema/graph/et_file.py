@@ -157,7 +157,7 @@ def _check_ids(ids: NodeIds, path: str) -> None:
 
 
 def _concatenate(parts: list[NodeColumns]) -> NodeColumns:
-    """Returns the nodes of all parts. Equal columns of the parts share a table of texts."""
+    """Returns the nodes of all parts, which lose their attributes. Equal columns of the parts share a table of texts."""
     present = set().union(*(part.attributes for part in parts))
     problems = dict.fromkeys(what for part in parts for what in part.problems)
     offsets = np.cumsum([0, *map(len, parts[:-1])])
@@ -167,9 +167,15 @@ def _concatenate(parts: list[NodeColumns]) -> NodeColumns:
         columns = ([getattr(texts, name) for _, texts in with_tensors] for name in TensorText.__slots__[1:])
         rows = np.concatenate([offset + texts.rows for offset, texts in with_tensors])
         tensors = TensorText(rows, *map(BytesColumn.joined, columns))
+    attributes = {}
+    for attribute in (attribute for attribute in ATTRIBUTES if attribute.name in present):
+        attributes[attribute.name] = _joined([_column(part, attribute) for part in parts])
+        for part in parts:
+            # so that hardly a column is in memory twice
+            part.attributes.pop(attribute.name, None)
     return NodeColumns(
         **{field.name: _joined([getattr(part, field.name) for part in parts]) for field in FIELDS},
-        attributes={a.name: _joined([_column(part, a) for part in parts]) for a in ATTRIBUTES if a.name in present},
+        attributes=attributes,
         tensors=tensors,
         problems={what: _joined([part.problems.get(what, part.id[:0]) for part in parts]) for what in problems},
     )
