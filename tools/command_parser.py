@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple, NoReturn
 
 from ..schema.errors import Audience, DataError, MissingLibrary, nearest, require, said_to
@@ -198,6 +199,15 @@ class CommandParser(argparse.ArgumentParser):
             if name.startswith("--") and name not in actions:
                 visible_options = [option for option, action in actions.items() if action.help != argparse.SUPPRESS]
                 self.error(f"unknown option {name}{nearest(name, visible_options, listed=False)}")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Reads a value; what a reader of ours says of a wrong one stands in place of the parser's own words."""
+        if not isinstance(action.type, FunctionType):
+            return super()._get_value(action, arg_string)
+        try:
+            return action.type(arg_string)
+        except (ValueError, DataError, argparse.ArgumentTypeError) as error:
+            raise argparse.ArgumentError(action, str(error)) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         # Python 3.10 checks the empty list of a missing positional, too

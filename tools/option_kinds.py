@@ -1,4 +1,7 @@
-"""Kinds of options: how the command line reads their values, and what refuses others from Python."""
+"""Kinds of options: how the command line reads their values, and what refuses others from Python.
+
+A reader raises ValueError or DataError, whose text is what the command line says.
+"""
 
 import argparse
 import math
@@ -11,18 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ..schema.arguments import (
-    FLAGS,
-    number as a_number,
-    other_ending,
-    texts,
-    two_ends,
-    whole_number,
-    whole_numbers,
-    wrong_argument,
-)
+from ..schema import arguments
+from ..schema.arguments import whole_number, whole_numbers
 from ..schema.device_peaks import Peak
-from ..schema.errors import DataError
 from ..schema.io import bytes_of
 from ..schema.reasons import LARGEST_JOB
 
@@ -43,8 +37,8 @@ class Kind(NamedTuple):
 
 
 def _is_flag(value: object, call: str) -> None:
-    if type(value).__name__ not in FLAGS:
-        raise wrong_argument(call, "True or False", value)
+    if type(value).__name__ not in arguments.FLAGS:
+        raise arguments.wrong_argument(call, "True or False", value)
 
 
 FLAG = Kind(None, _is_flag)
@@ -97,22 +91,9 @@ class Group(NamedTuple):
     calls: str = ""
 
 
-def _in_its_words(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Returns the reader, whose errors are wrong usage in their own words."""
-
-    def read_or_refuse(text: str) -> T:
-        try:
-            return read(text)
-        except (ValueError, DataError) as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read_or_refuse
-
-
 def _number(read: Callable[[str], T], is_right: Callable[[T], bool], wrong: str) -> Callable[[str], T]:
     """Returns what reads a number; of another one it says what is `wrong`."""
 
-    @_in_its_words
     def value_of(text: str) -> T:
         with suppress(ValueError):
             if is_right(value := read(text)):
@@ -126,7 +107,6 @@ def _whole(text: str) -> int:
     return int(text) if text.isdecimal() else -1
 
 
-@_in_its_words
 def _steps(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,18})(?::(\d{1,18}))?", text)
     first, end = (int(number) for number in match.groups(int(match.group(1)) + 1)) if match else (0, 0)
@@ -135,7 +115,6 @@ def _steps(text: str) -> tuple[int, int]:
     return first, end
 
 
-@_in_its_words
 def _clock(text: str) -> tuple[float, float]:
     if not re.fullmatch(r"\d{1,15}(\.\d+)?:\d{1,15}(\.\d+)?", text):
         raise ValueError(f"{text!r} is not T0:T1: write two times in µs in plain digits, such as 0:1500")
@@ -145,7 +124,6 @@ def _clock(text: str) -> tuple[float, float]:
     return first, end
 
 
-@_in_its_words
 def _times(text: str) -> tuple[float, float]:
     with suppress(ValueError):
         first, last = (float(t) if t else end for t, end in zip(text.split(":"), (0, math.inf), strict=True))
@@ -157,7 +135,6 @@ def _times(text: str) -> tuple[float, float]:
 def _ranks(wrong: str) -> Callable[[str], tuple[int, ...]]:
     """Returns what reads a list of ranks; of another text it says what is `wrong`."""
 
-    @_in_its_words
     def ranks_of(text: str) -> tuple[int, ...]:
         from ..converter.ranks import given_ranks
 
@@ -171,10 +148,9 @@ def _ranks(wrong: str) -> Callable[[str], tuple[int, ...]]:
 
 def _later(module: str, name: str) -> Callable[[str], Any]:
     """Returns a reader of another module, which is loaded when it is needed."""
-    return _in_its_words(lambda text: getattr(import_module(module, __package__), name)(text))
+    return lambda text: getattr(import_module(module, __package__), name)(text)
 
 
-@_in_its_words
 def _peak(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     with suppress(ValueError):
@@ -190,7 +166,6 @@ def analysis_names() -> list[str]:
     return [analysis.name for analysis in ANALYSES]
 
 
-@_in_its_words
 def _analysis(text: str) -> str:
     """Returns the name; says of what is no analysis, but a file or a table of --diff, where that belongs."""
     if text.startswith(TABLES_OF_DIFF):
@@ -200,46 +175,39 @@ def _analysis(text: str) -> str:
     return text
 
 
-def _readable(read: Callable[[str], object]) -> Callable[[str], str]:
-    """Returns what hands on a text that `read` reads, too."""
+def _checked(check: Callable[[str], object]) -> Callable[[str], str]:
+    """Returns what hands on a text of which `check` raises nothing."""
 
-    @_in_its_words
-    def check(text: str) -> str:
-        read(text)
+    def read(text: str) -> str:
+        check(text)
         return text
 
-    return check
+    return read
 
 
 def ends_as(*endings: str) -> Callable[[str], str]:
     """Returns what reads the name of a file to write, which does not end like some other kind of file."""
-
-    @_in_its_words
-    def check(path: str) -> str:
-        if problem := other_ending(path, *endings):
-            raise ValueError(problem)
-        return path
-
-    return check
+    return _checked(lambda path: arguments.check_ending(path, *endings))
 
 
-TEXT, PATH, ONLY, SIZE = Kind(str), Kind(Path), Kind(_analysis), Kind(_readable(bytes_of))
-ROOFLINE = Kind(_readable(_later("..converter.targets", "roofline_of")))
+TEXT, PATH, ONLY, SIZE = Kind(str), Kind(Path), Kind(_analysis), Kind(_checked(bytes_of))
+ROOFLINE = Kind(_checked(_later("..converter.targets", "roofline_of")))
 STEPS, CLOCK, JSON_FILE = Kind(_steps), Kind(_clock), Kind(ends_as(".json"))
-TIMES = Kind(_times, partial(two_ends, expected="start and end in µs, as (0, 1500)"))
-TEXTS, NUMBERS = Kind(str, texts, is_list=True), Kind(int, whole_numbers, is_list=True)
+TIMES = Kind(_times, partial(arguments.two_ends, expected="start and end in µs, as (0, 1500)"))
+TEXTS, NUMBERS = Kind(str, arguments.texts, is_list=True), Kind(int, whole_numbers, is_list=True)
 PATHS, SCALES, PEAKS = (Kind(read, is_list=True) for read in (Path, _later(".replay", "parse_scale"), _peak))
 RANKS = Kind(_ranks("{!r} are not ranks, such as 0-3,8"), whole_numbers)
 RANKS_OF_JOB = Kind(_ranks("{} is not a list of ranks such as 4-7 or 0,2"), whole_numbers)
-WHOLE, MEGABYTES = Kind(int, whole_number), Kind(int, a_number)
+WHOLE, MEGABYTES = Kind(int, whole_number), Kind(int, arguments.number)
 COUNT = Kind(
     _number(_whole, lambda value: value > 0, "{} is not a whole number above 0"), partial(whole_number, least=1)
 )
 HOPS = Kind(_number(_whole, lambda value: value >= 0, "{!r} is not a number of dependencies, 0 or more"), whole_number)
 ROWS = Kind(_number(_whole, lambda value: 0 < value < 1_000_000, "{!r} is not a number from 1 on"), whole_number)
-POSITIVE = Kind(_number(float, lambda value: 0 < value < math.inf, "{} is not a number above 0"), a_number)
+POSITIVE = Kind(_number(float, lambda value: 0 < value < math.inf, "{} is not a number above 0"), arguments.number)
 DURATION = Kind(
-    _number(float, lambda value: 0 <= value < math.inf, "{!r} is not a duration in µs, such as 30 or 2.5"), a_number
+    _number(float, lambda value: 0 <= value < math.inf, "{!r} is not a duration in µs, such as 30 or 2.5"),
+    arguments.number,
 )
 _slice = _number(float, lambda value: 0 <= value <= 1e6, "{!r} is not a duration in µs from 0 to 1000000, such as 2.5")
 NS_OF_US = Kind(lambda text: round(1000 * _slice(text)), whole_number)

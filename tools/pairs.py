@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ..schema.errors import DataError, Remedy, RequestError
 from ..schema.io import STANDARD_STREAM
 from ..schema.progress import Progress, unwatched
-from .recognise import InputKind, file_for_folder, kind_of, recognise, wrong_kind
-from .trace_files import Trace, assign_ranks, communicating, find_traces, grouped, list_counts, list_names, names_of
+from .recognise import InputKind, Trace, file_for_folder, kind_of, recognise, wrong_kind
+from .trace_files import assign_ranks, communicating, find_traces, grouped, list_counts, list_names, names_of
 
 
 class Pair(NamedTuple):
@@ -62,11 +62,11 @@ def find_pairs(
         [trace._replace(name=Path(trace.name).relative_to(folder).as_posix()) for trace in traces]
         for traces in (files.devices, files.hosts)
     )
-    skipped = files.skipped | ({InputKind.MERGED.value: len(files.merged)} if files.merged else {})
+    skipped = files.skipped | ({InputKind.MERGED.plural: len(files.merged)} if files.merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]
     if not devices and not pairs.failures:
-        others = list_counts(" but ", {InputKind.HOST.value: len(hosts), **pairs.skipped})
+        others = list_counts(" but ", {InputKind.HOST.plural: len(hosts), **pairs.skipped})
         raise NoDeviceTraceError(f"{folder}: holds no device trace{others}; put a Kineto trace of each rank there")
     host_of = hosts_of(devices, hosts)
     near_hosts, near_devices = _nearest_among(hosts), _nearest_among(devices)

@@ -1,8 +1,8 @@
 """Recognises a file by its content: a trace with its process and rank, something made from traces, or neither.
 
 Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Of a database it
-looks at the tables and at who launched. Of a file that a command cannot use it says what it is, and which command takes
-it.
+looks at the tables and at who launched. A rank that no content tells is that of the name. Of a file that a command
+cannot use it says what it is, and which command takes it.
 """
 
 import codecs
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from ..schema.comm_groups import INT32_MAX
@@ -43,6 +43,13 @@ HOST_PROCESS = re.compile(r'"pid"\s*:\s*(\d+)')
 MERGED_RANKS = re.compile(r'"mergedRanks"\s*:\s*\[')
 DISTRIBUTED = re.compile(r'"distributedInfo"\s*:\s*(?=\{)')
 PROFILER_KEYS = re.compile(r'"(?:deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:')
+BARE_NUMBER = re.compile(r"_(\d+)(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
+RANK_IN_NAME = (
+    re.compile(r"(?<![a-z])rank[ _.=-]*(\d+)", re.IGNORECASE),
+    re.compile(r"(?<![a-z])worker[ _.=-]*(\d+)", re.IGNORECASE),
+    BARE_NUMBER,
+)
+"""Strongest first."""
 PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd)$", re.IGNORECASE)
 RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 REPLAYED = re.compile(r'"process_name".{,60}"name":"rank \d+ (measured|replay)"')
@@ -77,51 +84,47 @@ def objects_in(text: str, at: int = 0, key: re.Pattern[str] | None = None) -> It
             left -= 1
 
 
-class InputKind(Enum):
-    """What a file is: in the plural, which counts such files, and in the singular, with the command that takes it.
-
-    `to_give` is the file to give where one of this kind is wanted.
+class FileKind(NamedTuple):
+    """What such a file is called, how several are, which command takes it, and which file to give where one of this
+    kind is wanted.
     """
 
-    HOST = "host traces", "a host trace", Remedy.LINK, "the one that PyTorch's ExecutionTraceObserver wrote"
+    singular: str | Words
+    plural: str = ""
+    taken_by: Remedy | None = None
+    to_give: str | Words = ""
+
+
+class InputKind(FileKind, Enum):
+    """The kinds of files that are recognised."""
+
+    HOST = "a host trace", "host traces", Remedy.LINK, "the one that PyTorch's ExecutionTraceObserver wrote"
     DEVICE = (
-        "device traces", "a device trace", Remedy.LINK,
+        "a device trace", "device traces", Remedy.LINK,
         "the one that the PyTorch profiler wrote, or a rocpd database",
     )  # fmt: skip
-    MERGED = "device traces of several ranks in one", "a device trace of several ranks", Remedy.LINK_RANK
-    LINKED = "linked traces", "a linked trace", Remedy.CONVERT, Words("one that ", Remedy.WRITE_LINKED, " wrote")
-    GRAPH = "execution graphs", "a graph", Remedy.REPLAY, Words("one that ", Remedy.WRITE_GRAPH, " wrote")
+    MERGED = "a device trace of several ranks", "device traces of several ranks in one", Remedy.LINK_RANK
+    LINKED = "a linked trace", "linked traces", Remedy.CONVERT, Words("one that ", Remedy.WRITE_LINKED, " wrote")
+    GRAPH = "a graph", "execution graphs", Remedy.REPLAY, Words("one that ", Remedy.WRITE_GRAPH, " wrote")
     GRAPH_JSON = (
-        "execution graphs as JSON", "the JSON form of a graph", Remedy.JSONIZE,
+        "the JSON form of a graph", "execution graphs as JSON", Remedy.JSONIZE,
         Words("one that ", Remedy.WRITE_GRAPH_JSON, " wrote"),
     )  # fmt: skip
     GROUPS = (
-        "communicator-group files", "a communicator-group file", Remedy.CONVERT_GROUPS,
+        "a communicator-group file", "communicator-group files", Remedy.CONVERT_GROUPS,
         Words("the comm_groups.json that ", Remedy.BUILD, " wrote"),
     )  # fmt: skip
-    REPORT = "reports of execgraph", "a report that execgraph wrote"
-    TRUTH = "truth.json of trace-generate", "the truth of a generated job"
-    TIMELINE = "timelines of replays", Words("a timeline that ", Remedy.REPLAY, " wrote")
-    MERGED_DATABASE = "databases of several ranks", Words("a database that ", Remedy.MERGE, " wrote")
-    GOAL = "GOAL files", "a GOAL file"
-    PAGE = "HTML pages", "an HTML page"
-    OTHER_EVENTS = "Chrome traces that no profiler wrote", "a Chrome trace that no profiler wrote"
-    OTHER_DATABASE = "databases that are no traces", "a database, but not a profiler's"
-    JSON = "JSON files that are no traces", "JSON that execgraph does not know"
-    TEXT = "text files", "a text file"
-    OTHER = "files that are no traces", "binary data that execgraph does not know"
-
-    singular: str | Words
-    taken_by: Remedy | None
-    to_give: str | Words
-
-    def __new__(
-        cls, plural: str, singular: str | Words, taken_by: Remedy | None = None, to_give: str | Words = ""
-    ) -> "InputKind":
-        """Makes the plural the value."""
-        kind = object.__new__(cls)
-        kind._value_, kind.singular, kind.taken_by, kind.to_give = plural, singular, taken_by, to_give
-        return kind
+    REPORT = "a report that execgraph wrote", "reports of execgraph"
+    TRUTH = "the truth of a generated job", "truth.json of trace-generate"
+    TIMELINE = Words("a timeline that ", Remedy.REPLAY, " wrote"), "timelines of replays"
+    MERGED_DATABASE = Words("a database that ", Remedy.MERGE, " wrote"), "databases of several ranks"
+    GOAL = "a GOAL file", "GOAL files"
+    PAGE = "an HTML page", "HTML pages"
+    OTHER_EVENTS = "a Chrome trace that no profiler wrote", "Chrome traces that no profiler wrote"
+    OTHER_DATABASE = "a database, but not a profiler's", "databases that are no traces"
+    JSON = "JSON that execgraph does not know", "JSON files that are no traces"
+    TEXT = "a text file", "text files"
+    OTHER = "binary data that execgraph does not know", "files that are no traces"
 
 
 # nodes make a host trace, unless they carry what only later stages write
@@ -141,32 +144,59 @@ OTHER_TEXT = (
 )
 
 
-class Recognised(NamedTuple):
-    """`pid` is that of the host rows, `rank` the recorded one; None where the file does not tell."""
+class Trace(NamedTuple):
+    """A file by its path: what it is, the process of its host rows, and its rank, the recorded one or that of its name.
 
+    Both are None where nothing tells.
+    """
+
+    name: str
     kind: InputKind
-    pid: int | None = None
-    rank: int | None = None
+    pid: int | None
+    rank: int | None
+    records_rank: bool
 
 
-def recognise(path: Path) -> Recognised:
-    """Tells what a file is, by content. Raises DataError if it is empty, damaged at the start or cannot be read."""
+def recognise(path: Path, name: str = "") -> Trace:
+    """Tells what a file is, by content, and its rank from its `name`, too, by default without folders.
+
+    Raises DataError if it is empty, damaged at the start or cannot be read.
+    """
     # here and below: commands that are given graphs start without the readers of traces
     from ..linker.readers import is_database
 
+    pid, rank = None, None
     if is_database(str(path)):
-        return _recognise_database(path)
-    with open_input(str(path)) as stream:
-        head = _beginning(stream, path)
-        kind, text = _kind_of(head, path), _text(head)
-        if kind is InputKind.DEVICE:
-            recognised, is_certain = _recognise_events(text)
-            return recognised if is_certain else _recognise_events(text + _text(_last(stream)))[0]
-        if kind is InputKind.HOST:
-            if process := HOST_PROCESS.search(text) or HOST_PROCESS.search(_text(_last(stream))):
-                return Recognised(kind, int(process.group(1)))
-            return Recognised(kind if '"schema"' in text else InputKind.JSON)
-        return Recognised(kind)
+        kind, pid = _kind_of_database(path)
+    else:
+        with open_input(str(path)) as stream:
+            head = _beginning(stream, path)
+            kind, text = _kind_of(head, path), _text(head)
+            if kind is InputKind.DEVICE:
+                kind, pid, rank, is_certain = _recognise_events(text)
+                if not is_certain:
+                    kind, pid, rank, _ = _recognise_events(text + _text(_last(stream)))
+            elif kind is InputKind.HOST:
+                if process := HOST_PROCESS.search(text) or HOST_PROCESS.search(_text(_last(stream))):
+                    pid = int(process.group(1))
+                elif '"schema"' not in text:
+                    kind = InputKind.JSON
+    known_rank = rank_in_name(name or path.name, pid) if rank is None else rank
+    return Trace(str(path), kind, pid, known_rank, rank is not None)
+
+
+def rank_in_name(name: str, process: int | None = None) -> int | None:
+    """Returns the rank that a path tells, by the file's own name before those of the folders around it.
+
+    A bare number that is the process is none.
+
+    >>> rank_in_name("run_2/device_rank3.json"), rank_in_name("rank_5/host.json"), rank_in_name("et_7.json.gz")
+    (3, 5, 7)
+    """
+    parts = reversed(PurePosixPath(name).parts)
+    matches = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
+    ranks = ((pattern, int(rank.group(1))) for pattern, rank in matches if rank)
+    return next((rank for pattern, rank in ranks if pattern is not BARE_NUMBER or rank != process), None)
 
 
 def _beginning(stream: BinaryIO, path: Path) -> bytes:
@@ -203,23 +233,25 @@ def _kind_of(head: bytes, path: Path) -> InputKind:
     return next(iter(kinds), InputKind.HOST if of_nodes else InputKind.JSON)
 
 
-def _recognise_database(path: Path) -> Recognised:
-    """Returns the process is the one that the file tells, else that of its name."""
+def _kind_of_database(path: Path) -> tuple[InputKind, int | None]:
+    """Returns the kind and the process, which is the one that the file tells, else that of its name."""
     from ..linker.readers import dialect, is_merged, is_rocpd, opened, processes
 
     with opened(str(path)) as database:
-        if is_merged(database) or not is_rocpd(database):
-            return Recognised(InputKind.MERGED_DATABASE if is_merged(database) else InputKind.OTHER_DATABASE)
+        if is_merged(database):
+            return InputKind.MERGED_DATABASE, None
+        if not is_rocpd(database):
+            return InputKind.OTHER_DATABASE, None
         dialect(database)
         traced = processes(database)
     if len(traced) > 1:
-        return Recognised(InputKind.MERGED)
+        return InputKind.MERGED, None
     named = PROCESS_IN_NAME.search(path.name)
-    return Recognised(InputKind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None)
+    return InputKind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None
 
 
-def _recognise_events(text: str) -> tuple[Recognised, bool]:
-    """Returns what the rows and keys of a Chrome trace tell of it, and whether they name a process and a rank."""
+def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, bool]:
+    """Returns kind, process and recorded rank of a Chrome trace by its rows and keys, and whether these name both."""
     from ..linker.readers import Role, role_of
 
     # what linking takes for no rank is none here
@@ -236,14 +268,13 @@ def _recognise_events(text: str) -> tuple[Recognised, bool]:
         if pid >= 0 and (role in (Role.OP, Role.CALL) or labels == "{'labels': 'CPU'}"):
             processes[pid] += 1
         rank_labels.update(int(rank) for rank in RANK_LABEL.findall(labels))
+    is_certain = bool(processes and ranks)
     if not by_profiler:
-        recognised = Recognised(InputKind.OTHER_EVENTS)
-    elif MERGED_RANKS.search(text) or len(ranks) > 1 or len(rank_labels) > 1:
-        recognised = Recognised(InputKind.MERGED)
-    else:
-        pid_of_most = max(processes, key=processes.__getitem__, default=None)
-        recognised = Recognised(InputKind.DEVICE, pid_of_most, next(iter(ranks or rank_labels), None))
-    return recognised, bool(processes and ranks)
+        return InputKind.OTHER_EVENTS, None, None, is_certain
+    if MERGED_RANKS.search(text) or len(ranks) > 1 or len(rank_labels) > 1:
+        return InputKind.MERGED, None, None, is_certain
+    pid_of_most = max(processes, key=processes.__getitem__, default=None)
+    return InputKind.DEVICE, pid_of_most, next(iter(ranks or rank_labels), None), is_certain
 
 
 def _last(stream: BinaryIO) -> bytes:
@@ -271,15 +302,11 @@ def _text(piece: bytes) -> str:
     return piece.decode("utf-8", "replace")
 
 
-class Wanted(NamedTuple):
-    """What is wanted where files of several kinds would do."""
-
-    singular: str
-    to_give: str
-
-
-TRACE = Wanted("a host or device trace", "device traces, with their host traces")
-TRACE_OR_GRAPH = Wanted("a trace or a graph", "device traces, with their host traces, linked traces or graphs")
+TRACE = FileKind("a host or device trace", to_give="device traces, with their host traces")
+TRACE_OR_GRAPH = FileKind(
+    "a trace or a graph", to_give="device traces, with their host traces, linked traces or graphs"
+)
+"""What is wanted where files of several kinds would do."""
 READ_AS_HOST = (InputKind.LINKED, InputKind.GRAPH_JSON)
 """Kinds of files that are read like a host trace, as these have its nodes, and make no sense there."""
 SAYS_MORE = (InputKind.MERGED, InputKind.MERGED_DATABASE, InputKind.OTHER_DATABASE, InputKind.OTHER_EVENTS)
@@ -298,7 +325,7 @@ def reading(path: str | None, expected: InputKind, here: Mapping[InputKind, str]
     standard input, can be read once only, and is left alone.
     """
     file = Path(path or "")
-    kind = kind_of(file, by_start=True) if expected is InputKind.HOST else None
+    kind = kind_of(file) if expected is InputKind.HOST else None
     if kind and kind in READ_AS_HOST:
         raise DataError(instead(file, kind, expected, here))
     try:
@@ -322,9 +349,7 @@ def wrong_kind(path: Path, expected: InputKind, here: Mapping[InputKind, str] | 
     return "" if not kind or kind is expected or says_reader else instead(path, kind, expected, here)
 
 
-def instead(
-    path: str | Path, kind: InputKind, wanted: InputKind | Wanted, here: Mapping[InputKind, str] | None = None
-) -> str:
+def instead(path: str | Path, kind: InputKind, wanted: FileKind, here: Mapping[InputKind, str] | None = None) -> str:
     """Returns the sentence: "x.json is a linked trace, not a graph: pass it to trace-convert"."""
     taken_by = (here or {}).get(kind) or (kind.taken_by and f"to {kind.taken_by}")
     remedy = f"pass it {taken_by}" if taken_by else f"give {wanted.to_give}"
@@ -339,7 +364,7 @@ def file_for_folder(path: Path, holding: InputKind) -> str:
     if not kind or kind is holding or TAKES_FOLDER.get(kind) == TAKES_FOLDER[holding]:
         name = kind.singular if kind else "a file"
         return f"{path} is {name}, not {expected}: give the folder that holds it, {path.parent}"
-    return instead(path, kind, Wanted(expected, "the folder that holds them"))
+    return instead(path, kind, FileKind(expected, to_give="the folder that holds them"))
 
 
 def instead_of_folder(folder: Path, expected: InputKind) -> str:
@@ -357,17 +382,9 @@ def instead_of_folder(folder: Path, expected: InputKind) -> str:
     return " or ".join(ways)
 
 
-def kind_of(path: Path, *, by_start: bool = False) -> InputKind | None:
-    """Returns the kind of a file; None for what is none, or cannot be read.
-
-    What it begins like takes less time to see: `by_start` tells only that.
-    """
-    try:
-        if not path.is_file():
-            return None
-        if not by_start:
+def kind_of(path: Path) -> InputKind | None:
+    """Returns the kind of a file; None for what is none, or cannot be read."""
+    with suppress(DataError):
+        if path.is_file():
             return recognise(path).kind
-        with open_input(str(path)) as stream:
-            return _kind_of(_beginning(stream, path), path)
-    except DataError:
-        return None
+    return None

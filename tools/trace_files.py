@@ -9,24 +9,17 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePath
 from typing import NamedTuple, TypeVar
 
 from ..schema.errors import DataError, MissingLibrary, Remedy
 from ..schema.io import open_input
 from ..schema.progress import Progress, unwatched
-from .recognise import TRACE, InputKind, instead, pieces, recognise
+from .recognise import TRACE, InputKind, Trace, instead, pieces, recognise
 from .terminal import ranges
 
 K = TypeVar("K", bound=Hashable)
 TRACE_NAME = re.compile(r"\.(json|json\.gz|json\.zst|db|rpd)$", re.IGNORECASE)
-BARE_NUMBER = re.compile(r"_(\d+)(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
-RANK_IN_NAME = (
-    re.compile(r"(?<![a-z])rank[ _.=-]*(\d+)", re.IGNORECASE),
-    re.compile(r"(?<![a-z])worker[ _.=-]*(\d+)", re.IGNORECASE),
-    BARE_NUMBER,
-)
-"""Strongest first."""
 NAMES_SHOWN = 4
 LONGEST_SIGN = 64
 COMMUNICATION = re.compile(
@@ -34,15 +27,6 @@ COMMUNICATION = re.compile(
     rb"|ncclKernel|ncclDevKernel|rcclGenericKernel|mscclKernel"
 )
 """What a process records that communicates with others."""
-
-
-class Trace(NamedTuple):
-    """A trace by its path; `rank` is the recorded one or that of the name."""
-
-    name: str
-    pid: int | None
-    rank: int | None
-    records_rank: bool
 
 
 @dataclass(slots=True)
@@ -74,44 +58,23 @@ def find_traces(
     named = {path for path in paths if not path.is_dir()}
     for path, name in progress(files, "looking at files", unit="file"):
         try:
-            kind, trace = trace_of(path, name)
+            trace = recognise(path, name)
         except DataError as error:
             if path in named or TRACE_NAME.search(path.name):
                 if isinstance(error, MissingLibrary):
                     raise
                 traces.failures.append(str(error))
             else:
-                skipped[InputKind.OTHER.value] += 1
+                skipped[InputKind.OTHER.plural] += 1
             continue
-        if kind in of_kind:
-            of_kind[kind].append(trace)
+        if trace.kind in of_kind:
+            of_kind[trace.kind].append(trace)
         elif path in named:
-            traces.failures.append(instead(path, kind, TRACE))
+            traces.failures.append(instead(path, trace.kind, TRACE))
         else:
-            skipped[kind.value] += 1
+            skipped[trace.kind.plural] += 1
     traces.skipped = dict(sorted(skipped.items()))
     return traces
-
-
-def trace_of(path: Path, name: str = "") -> tuple[InputKind, Trace]:
-    """Returns what a file is, with its rank if that is recorded or in its `name`, by default without folders."""
-    kind, pid, rank = recognise(path)
-    known_rank = rank_in_name(name or path.name, pid) if rank is None else rank
-    return kind, Trace(str(path), pid, known_rank, rank is not None)
-
-
-def rank_in_name(name: str, process: int | None = None) -> int | None:
-    """Returns the rank that a path tells, by the file's own name before those of the folders around it.
-
-    A bare number that is the process is none.
-
-    >>> rank_in_name("run_2/device_rank3.json"), rank_in_name("rank_5/host.json"), rank_in_name("et_7.json.gz")
-    (3, 5, 7)
-    """
-    parts = reversed(PurePosixPath(name).parts)
-    matches = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
-    ranks = ((pattern, int(rank.group(1))) for pattern, rank in matches if rank)
-    return next((rank for pattern, rank in ranks if pattern is not BARE_NUMBER or rank != process), None)
 
 
 def list_names(names: Sequence[str]) -> str:

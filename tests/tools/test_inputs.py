@@ -18,8 +18,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools import recognise as json_parts, trace_files as ranks
 from execgraph.tools.pairs import Pairs, find_pairs
-from execgraph.tools.recognise import END, InputKind, Recognised, objects_in, recognise
-from execgraph.tools.trace_files import rank_in_name
+from execgraph.tools.recognise import END, InputKind, objects_in, rank_in_name, recognise
 from hypothesis import given, strategies as st
 from support.builder.records import Group
 from support.builder.timeline import TraceBuilder
@@ -66,7 +65,7 @@ def matched(pairs: Pairs) -> dict[int, tuple[str, str | None]]:
 @pytest.mark.parametrize("rank_last", [False, True])
 def test_process_and_rank_are_found_at_either_end_of_a_long_file(tmp_path: Path, name: str, rank_last: bool) -> None:
     content = device(41, 3, filler=2 * END // 200, rank_last=rank_last)
-    assert recognise(folder_of(tmp_path, {name: content}) / name) == Recognised(InputKind.DEVICE, 41, 3)
+    assert recognise(folder_of(tmp_path, {name: content}) / name)[1:] == (InputKind.DEVICE, 41, 3, True)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_rank_labels_tell_the_rank_of_a_trace_that_records_none(tmp_path: Path) 
 def test_a_file_cut_off_at_its_end_is_still_known(tmp_path: Path) -> None:
     whole = gzip.compress(json.dumps(device(41, 2, filler=100)).encode())
     (tmp_path / "t.json.gz").write_bytes(whole[:-20])
-    assert recognise(tmp_path / "t.json.gz") == Recognised(InputKind.DEVICE, 41, 2)
+    assert recognise(tmp_path / "t.json.gz")[1:] == (InputKind.DEVICE, 41, 2, True)
 
 
 def test_a_bare_number_that_is_the_process_is_no_rank() -> None:
@@ -199,7 +198,7 @@ def test_databases_are_device_traces_of_their_process(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "notes.db").execute("CREATE TABLE notes (id)")
     pairs = find_pairs(folder_of(tmp_path, {"et.json": host(800)}), lambda _: False, allow_mismatch=True)
     assert matched(pairs) == {0: ("run_5.rpd", None), 1: ("trace_79.db", None), 2: ("trace_800.db", "et.json")}
-    assert pairs.skipped == {InputKind.OTHER_DATABASE.value: 1}
+    assert pairs.skipped == {InputKind.OTHER_DATABASE.plural: 1}
 
 
 # The other files
@@ -215,10 +214,10 @@ def test_other_files_are_counted_by_kind(tmp_path: Path) -> None:
         ".hidden.json": device(2, 0),
     }
     assert pairs_of(tmp_path, files).skipped == {
-        InputKind.GRAPH.value: 1,
-        InputKind.LINKED.value: 1,
-        InputKind.OTHER.value: 1,
-        InputKind.TEXT.value: 1,
+        InputKind.GRAPH.plural: 1,
+        InputKind.LINKED.plural: 1,
+        InputKind.OTHER.plural: 1,
+        InputKind.TEXT.plural: 1,
     }
 
 
@@ -408,14 +407,20 @@ def test_the_host_trace_shows_that_a_process_communicates_too(tmp_path: Path) ->
 
 def test_what_lies_across_two_pieces_of_a_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_parts, "PIECE", 7)
-    communicates, device = ranks.communicating({}), ranks.Trace(str(tmp_path / "a.json"), 41, None, False)
+    communicates, device = (
+        ranks.communicating({}),
+        ranks.Trace(str(tmp_path / "a.json"), InputKind.DEVICE, 41, None, False),
+    )
     for name, communicating in (("record_param_comms", True), ("aten::mm", False)):
         Path(device.name).write_text(json.dumps({"traceEvents": [{"name": name}]}))
         assert communicates(device) == communicating
 
 
 def test_traces_that_tell_neither_rank_nor_process_are_refused(tmp_path: Path) -> None:
-    devices = [ranks.Trace("a.json", None, None, False), ranks.Trace("b.json", 42, None, False)]
+    devices = [
+        ranks.Trace("a.json", InputKind.DEVICE, None, None, False),
+        ranks.Trace("b.json", InputKind.DEVICE, 42, None, False),
+    ]
     with pytest.raises(ranks.DataError, match=r"a\.json: have neither rank nor process; name them …rank<N>.json"):
         ranks.assign_ranks(devices, lambda _: True, allow_mismatch=True)
 
@@ -425,7 +430,7 @@ def test_traces_that_tell_neither_rank_nor_process_are_refused(tmp_path: Path) -
 
 def test_a_window_that_records_no_rank_is_not_to_be_named_as_another_rank() -> None:
     rows = (("0.json", 41, 0, True), ("1.json", 42, 1, True), ("before.json", 42, None, False))
-    assigned = ranks.assign_ranks([ranks.Trace(*row) for row in rows], lambda _: True)
+    assigned = ranks.assign_ranks([ranks.Trace(name, InputKind.DEVICE, *row) for name, *row in rows], lambda _: True)
     assert [device.rank for device in assigned.traces] == [0, 1]
     said = "before.json: records no rank, and is of process 42 like 1.json; move one of them away"
     assert assigned.failures == [said]

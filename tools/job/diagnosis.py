@@ -101,7 +101,7 @@ def diagnose(paths: Sequence[Path], jobs: int = 0, progress: Progress = unwatche
         # a merged trace among those that it was merged of is no process of its own, unless it was asked for by name
         named = {str(path) for path in paths}
         if skipped := sum(trace.name not in named for trace in files.merged):
-            files.skipped[InputKind.MERGED.value] = skipped
+            files.skipped[InputKind.MERGED.plural] = skipped
         files.merged = [trace for trace in files.merged if trace.name in named]
     processes = _processes(files)
     if not processes and not files.failures:

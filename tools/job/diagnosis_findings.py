@@ -12,9 +12,10 @@ import msgspec
 from ...linker.match import BY_RECORD_FUNCTION, SMALLEST_AGREEMENT
 from ...schema.errors import DataError, Remedy
 from ...schema.reasons import Reason
+from ..recognise import BARE_NUMBER, RANK_IN_NAME, InputKind, Trace
 from ..sync_records_advice import SETTING
 from ..terminal import absent_ranks, ranges
-from ..trace_files import BARE_NUMBER, RANK_IN_NAME, Trace, assign_ranks
+from ..trace_files import assign_ranks
 from .cross_rank import mark_of, usual_steps
 from .inspection import GroupCount, Inspection
 
@@ -152,8 +153,7 @@ def compare(processes: Sequence[Inspection]) -> tuple[list[Finding], bool]:
     recorded = [process for process in processes if process.device and not process.error and not process.merged]
     communicating = {process.device for process in recorded if process.collectives}
     traces = [
-        Trace(process.device, next(iter(process.processes), None), process.rank, process.records_rank)
-        for process in recorded
+        Trace(p.device, InputKind.DEVICE, next(iter(p.processes), None), p.rank, p.records_rank) for p in recorded
     ]
     try:
         ranks = assign_ranks(traces, lambda trace: trace.name in communicating)

@@ -19,9 +19,9 @@ from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
 from ..pairs import NoDeviceTraceError, find_pairs, hosts_of
-from ..recognise import TRACE_OR_GRAPH, InputKind, instead
+from ..recognise import TRACE_OR_GRAPH, InputKind, Trace, instead, recognise
 from ..terminal import ranges
-from ..trace_files import Trace, assign_ranks, communicating, trace_of
+from ..trace_files import assign_ranks, communicating
 
 TITLED, DIGITS = 3, 20
 MADE = (InputKind.LINKED, InputKind.GRAPH)
@@ -123,7 +123,7 @@ def _read(source: Source, options: ReadOptions, on_progress: OnProgress) -> Rank
         host = str(source.host) if source.host else None
         return read_rank(str(source.path), host, source.rank, **options._asdict(), on_progress=on_progress)
     if options.window != EVERYTHING:
-        what = source.kind.value
+        what = source.kind.plural
         raise DataError(f"{source.path}: of {what} no part can be taken; give the traces, or link that part")
     if source.kind is InputKind.LINKED:
         linked = read_linked(str(source.path))
@@ -143,8 +143,8 @@ def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
         paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
         for path in sorted(paths, key=_numbers_by_value):
             with suppress(DataError):  # what is no trace need not be readable
-                kind, trace = trace_of(path)
-                by_kind[kind].append(Source(path, kind=kind, known_rank=trace.rank))
+                trace = recognise(path)
+                by_kind[trace.kind].append(Source(path, kind=trace.kind, known_rank=trace.rank))
         made = next((by_kind[kind] for kind in MADE if by_kind[kind]), None)
         if not made:
             raise
@@ -165,10 +165,10 @@ def _numbers_by_value(path: Path) -> list[str]:
 def _add_files(files: list[Path], sources: Sources) -> None:
     by_kind: dict[InputKind, list[Trace]] = defaultdict(list)
     for path in files:
-        kind, trace = trace_of(path)
-        if kind not in REPORTED:
-            raise DataError(instead(path, kind, TRACE_OR_GRAPH))
-        by_kind[kind].append(trace)
+        trace = recognise(path)
+        if trace.kind not in REPORTED:
+            raise DataError(instead(path, trace.kind, TRACE_OR_GRAPH))
+        by_kind[trace.kind].append(trace)
     devices, hosts = by_kind[InputKind.DEVICE], by_kind[InputKind.HOST]
     merged = by_kind[InputKind.MERGED] + by_kind[InputKind.MERGED_DATABASE]
     host_of = hosts_of(devices + merged, hosts)

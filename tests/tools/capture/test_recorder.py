@@ -6,6 +6,7 @@ The wait for PyTorch's data loader is measured in the loop's own thread, and its
 """
 
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from execgraph import capture
-from execgraph.tools.capture.recorder import LoaderTimer, StepTimer
+from execgraph.tools.capture.recorder import StepTimer
 from support.capturing import device_ops, host_ops, linked, load, said_by, train, written
 
 
@@ -144,20 +145,25 @@ def test_a_profiler_that_takes_no_metadata_costs_the_length_of_a_step_alone(torc
     linked(tmp_path)
 
 
-def timer_of_steps(monkeypatch, *steps: tuple[float, float], workers: int = 0) -> StepTimer:
-    """A timer that saw steps of so many seconds, of which the loop waited so many for its data."""
-    now = 0.0
-    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: now)
+@pytest.fixture
+def timer(monkeypatch: pytest.MonkeyPatch) -> StepTimer:
+    """A timer of steps and of Loader, on its clock, without a device."""
+    Loader.clock = 0.0
+    module = SimpleNamespace(_BaseDataLoaderIter=Loader)
+    monkeypatch.setitem(sys.modules, "torch.utils.data.dataloader", module)  # type: ignore[arg-type]
+    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: Loader.clock)
     monkeypatch.setattr("execgraph.tools.capture.recorder.synchronise", lambda torch: None)
-    timer = StepTimer(None)
-    loader = SimpleNamespace(total_s=0.0, workers=workers, start=lambda: None, stop=lambda: None)
-    monkeypatch.setattr(timer, "_loader", loader)
+    return StepTimer(None)
+
+
+def measure(timer: StepTimer, *steps: tuple[float, float], workers: int = 0) -> dict[str, str]:
+    """What the trace is told of steps of so many seconds, of which the loop waited so many for its data."""
     timer.start()
     for number, (length, data_wait) in enumerate(steps, 1):
-        now += length
-        loader.total_s += data_wait
+        next(Loader(data_wait, workers=workers))
+        Loader.clock += length - data_wait
         timer.lap() if number < len(steps) else timer.stop()
-    return timer
+    return metadata(timer)
 
 
 def metadata(timer: StepTimer) -> dict[str, str]:
@@ -166,10 +172,9 @@ def metadata(timer: StepTimer) -> dict[str, str]:
     return kept
 
 
-def test_batches_that_arrive_together_do_not_make_steps_uneven(monkeypatch):
+def test_batches_that_arrive_together_do_not_make_steps_uneven(timer: StepTimer) -> None:
     burst = [(0.4, 0.39), (0.01, 0), (0.01, 0), (0.02, 0)]
-    timer = timer_of_steps(monkeypatch, *burst, workers=4)
-    assert metadata(timer) == {KEY: "110000.0", WAIT_KEY: "97500.0"}
+    assert measure(timer, *burst, workers=4) == {KEY: "110000.0", WAIT_KEY: "97500.0"}
 
 
 @pytest.mark.parametrize(
@@ -181,16 +186,14 @@ def test_batches_that_arrive_together_do_not_make_steps_uneven(monkeypatch):
     ],
     ids=["although the loop waited in others", "among the last is no reason to skip more"],
 )
-def test_a_long_step_is_uneven(monkeypatch, steps, advice):
+def test_a_long_step_is_uneven(timer: StepTimer, steps: list[tuple[float, float]], advice: str) -> None:
     with pytest.warns(UserWarning, match=f"one took 900.0 ms and most 100.0 ms, .* {advice}"):
-        timer = timer_of_steps(monkeypatch, *steps)
-    assert metadata(timer) == {}
+        assert measure(timer, *steps) == {}
 
 
-def test_fewer_steps_than_workers_are_warned_of_and_kept(monkeypatch):
+def test_fewer_steps_than_workers_are_warned_of_and_kept(timer: StepTimer) -> None:
     with pytest.warns(UserWarning, match="8 workers, and 3 steps .*; give wait=10"):
-        timer = timer_of_steps(monkeypatch, (0.1, 0), (0.1, 0), (0.1, 0), workers=8)
-    assert metadata(timer)[KEY] == "100000.0"
+        assert measure(timer, (0.1, 0), (0.1, 0), (0.1, 0), workers=8)[KEY] == "100000.0"
 
 
 class Loader:
@@ -210,28 +213,16 @@ class Loader:
         return batch
 
 
-@pytest.fixture
-def timer(monkeypatch: pytest.MonkeyPatch) -> LoaderTimer:
-    """A timer of Loader, on its clock."""
-
-    class Module:
-        _BaseDataLoaderIter = Loader
-
-    monkeypatch.setitem(__import__("sys").modules, "torch.utils.data.dataloader", Module)
-    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: Loader.clock)
-    return LoaderTimer()
-
-
-def test_only_what_is_between_start_and_stop_counts(timer: LoaderTimer) -> None:
+def test_only_what_is_between_start_and_stop_counts(timer: StepTimer) -> None:
     batches, own = Loader(1, 2, 4, 8), Loader.__next__
     next(batches)
     timer.start()
     next(batches), next(batches)
     timer.stop()
     next(batches)
-    assert timer.total_s == 6
+    assert timer.waited_s == 6
     assert Loader.__next__ is own
-    timer.stop()
+    timer.drop()
     assert Loader.__next__ is own
 
 
@@ -250,26 +241,26 @@ def in_another_thread(work: Callable[[], object]) -> None:
     ],
     ids=["a loader that reads another one, once", "the end of the data, too", "other threads do not count"],
 )
-def test_the_loop_waits(timer: LoaderTimer, work: Callable[[], object], seconds: float) -> None:
+def test_the_loop_waits(timer: StepTimer, work: Callable[[], object], seconds: float) -> None:
     timer.start()
     work()
-    timer.stop()
-    assert timer.total_s == seconds
+    timer.drop()
+    assert timer.waited_s == seconds
 
 
-def test_the_loader_with_the_most_workers_says_how_many_there_are(timer: LoaderTimer) -> None:
+def test_the_loader_with_the_most_workers_says_how_many_there_are(timer: StepTimer) -> None:
     timer.start()
     next(Loader(1, workers=8)), next(Loader(1, workers=2))
-    timer.stop()
+    timer.drop()
     assert timer.workers == 8
 
 
-def test_without_a_loader_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(__import__("sys").modules, "torch.utils.data.dataloader", raising=False)
-    timer = LoaderTimer()
+def test_without_a_loader_nothing_is_measured(timer: StepTimer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch.utils.data.dataloader")
     timer.start()
-    timer.stop()
-    assert timer.total_s == 0
+    next(Loader(1))
+    timer.drop()
+    assert timer.waited_s == 0
 
 
 @pytest.fixture
