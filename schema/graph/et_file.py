@@ -25,7 +25,7 @@ MOST_EMPTY = 1000
 """The most empty messages in a block. A graph has at most one; a file of zeros has many."""
 LONGEST_LENGTH = 10
 """The most bytes of a varint, which need not be the shortest form of its value."""
-ROWS_AT_ONCE = 1 << 13
+ROWS_AT_ONCE, BLOCKS_AT_ONCE = 1 << 13, 1 << 5
 
 
 def no_graph(beginning: bytes) -> str:
@@ -125,19 +125,21 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
     stops being a graph.
     """
     tables: dict[str, StringTable] = defaultdict(StringTable)
-    metadata, parts = None, list[NodeColumns]()
+    metadata, parts, latest = None, list[NodeColumns](), list[NodeColumns]()
     with open_input(path) as stream:
         for block in read_frames(stream, path):
             try:
                 if metadata is None:
                     metadata, block = decode_metadata(block.rows(slice(1))), block.rows(slice(1, None))
-                parts.append(decode_nodes(block, tables, tensors))
+                latest.append(decode_nodes(block, tables, tensors))
             except WireError as error:
                 position = block.offset + error.at
                 raise DataError(f"{path}: {no_graph(block.raw)}: {error.what} at byte {position}") from error
+            if len(latest) == BLOCKS_AT_ONCE:
+                parts, latest = [*parts, _concatenate(latest)], []
     if metadata is None:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
-    graph = _concatenate(parts)
+    graph = _concatenate([*parts, *latest])
     graph.metadata = metadata
     _check_ids(graph.id, path)
     _make_kinds_parallel(graph, path)
@@ -157,7 +159,7 @@ def _check_ids(ids: NodeIds, path: str) -> None:
 
 
 def _concatenate(parts: list[NodeColumns]) -> NodeColumns:
-    """Returns the nodes of all parts, which lose their attributes. Equal columns of the parts share a table of texts."""
+    """Returns the nodes of all parts, which lose their attributes. Equal columns share a table of texts."""
     present = set().union(*(part.attributes for part in parts))
     problems = dict.fromkeys(what for part in parts for what in part.problems)
     offsets = np.cumsum([0, *map(len, parts[:-1])])
