@@ -1,7 +1,7 @@
 """The columns of an execution graph as protobuf messages, and back, byte for byte as the protobuf library has them.
 
 Written, each field becomes columns of encoded spans, which are then joined side by side. Read, fields and attributes
-may be in any order, integers of any type; if one is there twice, the last one counts. Both work on a block of nodes at
+may be in any order; if one is there twice, the last one counts. Both work on a block of nodes at
 a time, without a Python step per node. The fields of `Node`, and ATTRIBUTES, say which columns there are.
 
 What contradicts the schema is reported, as it may change results, and not corrected.
@@ -33,13 +33,9 @@ from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOIn
 from .nodes import ATTRIBUTES, Column, NodeColumns, NodeType, TensorText
 from .wire import (
     DELIMITED,
-    INTEGER_LISTS,
-    INTEGER_VALUES,
     PADDING,
     VARINT,
-    WHOLE,
     Fields,
-    IntegerKind,
     Messages,
     UInt64,
     WireError,
@@ -67,12 +63,16 @@ TENSOR_SIDES = (Node.INPUTS_FIELD_NUMBER, Node.OUTPUTS_FIELD_NUMBER)
 TENSOR_PARTS = [(side, part.number) for side in TENSOR_SIDES for part in IOInfo.DESCRIPTOR.fields]
 """The columns of `TensorText` behind its rows, in their order."""
 ATTRIBUTE_WIRES = wire_types(AttributeProto)
-INTEGERS = {kind: INTEGER_LISTS if kind.endswith("_list") else INTEGER_VALUES for _, kind, _ in ATTRIBUTES}
+INTEGERS = ("int32", "int64", "uint32", "uint64", "bool")
+"""Types whose values are written alike, so that one may stand for another."""
 USABLE = {
-    kind: np.isin(np.arange(LAST_VALUE + 1), [VALUES[kind]] if kind == "string_val" else [*integers])
-    for kind, integers in INTEGERS.items()
+    kind: np.isin(
+        np.arange(LAST_VALUE + 1),
+        [VALUES[f"{name}_{kind.partition('_')[2]}"] for name in (INTEGERS if kind != "string_val" else ("string",))],
+    )
+    for _, kind, _ in ATTRIBUTES
 }
-"""By an attribute's kind, whether a value of each number is of it: integers may be of any type."""
+"""By an attribute's kind, whether a value of each number is of it."""
 FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 """Masks for the first 0 to 8 bytes of a word."""
 
@@ -236,7 +236,7 @@ def decode_nodes(nodes: Messages, tables: dict[str, StringTable], tensors: bool)
     columns: dict[str, Any] = {}
     for field in FIELDS:
         if field.default_value == []:
-            columns[field.name] = _lists(nodes, node_fields.where(node_fields.number == field.number), WHOLE)
+            columns[field.name] = _lists(nodes, node_fields.where(node_fields.number == field.number))
         elif field.type == field.TYPE_STRING:
             table = tables[f"node {field.name}"]
             texts = _strings(nodes, node_fields.of(field.number, DELIMITED), table)
@@ -267,17 +267,17 @@ def _strings(nodes: Messages, fields: Fields, table: StringTable) -> Categorical
     return Categorical(codes, table.strings)
 
 
-def _lists(nodes: Messages, fields: Fields, kind: IntegerKind) -> Ragged:
+def _lists(nodes: Messages, fields: Fields) -> Ragged:
     """Returns a row of integers for each node from a repeated field, packed or not."""
-    single, packed = fields.where(fields.wire == kind.wire), fields.where(fields.wire == DELIMITED)
+    single, packed = fields.where(fields.wire == VARINT), fields.where(fields.wire == DELIMITED)
     packed = packed.where(np.argsort(packed.start))
-    field, bits, position = read_packed(nodes.data, packed.start, packed.end, kind.wire)
+    field, bits, position = read_packed(nodes.data, packed.start, packed.end)
     node = packed.message[field]
     if len(single.message):
         order = np.argsort(np.concatenate((position, single.start)))
         node = np.concatenate((node, single.message))[order]
         bits = np.concatenate((bits, single.value))[order]
-    return Ragged.grouped(node, kind.decode(bits), len(nodes.starts))
+    return Ragged.grouped(node, bits.view(np.int64), len(nodes.starts))
 
 
 def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
@@ -332,11 +332,11 @@ def _attributes(
             continue
         all_values = values.where(slice(first, last))
         last_values = all_values.last_given(len(ids))
-        columns[name] = _attribute(nodes, last_values, kind, tables[name])
+        usable = USABLE[kind][last_values.number]
+        columns[name] = _attribute(nodes, last_values.where(usable), kind, tables[name])
         if len(last_values.message) < len(all_values.message):
             again = np.bincount(all_values.message, minlength=len(ids)) > 1
             problems[f"nodes with {name} more than once; the last one counts, write the graph again"] = ids[again]
-        usable = USABLE[kind][last_values.number]
         if not usable.all():
             wrong = np.unique(last_values.message[~usable])
             problems[f"{name} that are no {kind}; they count as missing, write the graph again"] = ids[wrong]
@@ -344,32 +344,16 @@ def _attributes(
 
 
 def _attribute(nodes: Messages, values: Fields, kind: str, table: StringTable) -> Column:
-    count = len(nodes.starts)
+    """Returns the column of usable values."""
     if kind == "string_val":
-        return _strings(nodes, values.where(values.number == VALUES[kind]), table)
+        return _strings(nodes, values, table)
     if not kind.endswith("_list"):
-        column = np.full(count, ABSENT)
-        for integer, of_kind in _by_kind(INTEGER_VALUES, values):
-            column[of_kind.message] = integer.decode(of_kind.value)
+        column = np.full(len(nodes.starts), ABSENT)
+        column[values.message] = values.value.view(np.int64)
         return column
-    rows, numbers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for integer, of_kind in _by_kind(INTEGER_LISTS, values):
-        inner = walk(nodes.data, of_kind.start, of_kind.end)
-        inner = inner._replace(message=of_kind.message[inner.message]).where(inner.number == LIST_VALUES)
-        lists = _lists(nodes, inner, integer)
-        rows.append(lists.rows())
-        numbers.append(lists.values)
-    row = np.concatenate(rows)
-    order = np.argsort(row, kind="stable")
-    return Ragged.grouped(row[order], np.concatenate(numbers)[order], count)
-
-
-def _by_kind(kinds: dict[int, IntegerKind], values: Fields) -> list[tuple[IntegerKind, Fields]]:
-    """Returns the values of each kind, without those of no kind."""
-    counts = np.bincount(values.number, minlength=LAST_VALUE + 1)
-    if counts.max(initial=0) == len(values.number):
-        return [(kinds[number], values) for number in values.number[:1].tolist() if number in kinds]
-    return [(kind, values.where(values.number == number)) for number, kind in kinds.items() if counts[number]]
+    inner = walk(nodes.data, values.start, values.end)
+    inner = inner._replace(message=values.message[inner.message])
+    return _lists(nodes, inner.where(inner.number == LIST_VALUES))
 
 
 def _name_keys(data: Bytes, start: Int64, length: Int64) -> UInt64:

@@ -5,7 +5,7 @@ each per round. Of a varint eight bytes are taken as one word, in which the grou
 together by shifts and masks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,6 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from ..columns import Bool, Bytes, Int64, Part, Spans, join, total_lengths
-from .execution_graph_pb2 import AttributeProto
 
 UInt64 = npt.NDArray[np.uint64]
 
@@ -124,8 +123,8 @@ def read_varints(data: Bytes, at: Int64) -> tuple[UInt64, Int64]:
 class Fields(NamedTuple):
     """All fields of some messages, in order of appearance within each message.
 
-    `value` is a varint's or a fixed number's bits, for a delimited field the length of its content, which begins at
-    `start`; for the others `start` is where the value stands.
+    `value` is a varint's bits, for a delimited field the length of its content, which begins at `start`; for the others
+    `start` is where the value stands.
     """
 
     message: Int64
@@ -265,9 +264,7 @@ def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]
     if not (is_delimited | (wire == VARINT)).all():
         following[~is_delimited & (wire != VARINT)] = NO_FIELD
         for kind, size in FIXED_SIZES.items():
-            rows = np.flatnonzero(wire == kind)
-            following[rows] = start[rows] + size
-            value[rows] = _fixed(data, start[rows], size)
+            following[wire == kind] = start[wire == kind] + size
     content = np.where(is_delimited, following, start)
     # a length that goes beyond the data must not overflow the sum
     following = following + is_delimited * np.minimum(value, np.uint64(len(data))).view(np.int64)
@@ -275,35 +272,23 @@ def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]
     return Fields(message, number, wire, value, content), following
 
 
-def read_packed(data: Bytes, starts: Int64, ends: Int64, wire: int) -> tuple[Int64, UInt64, Int64]:
-    """Returns all numbers of packed fields: the field, the bits and the position of each. Raises WireError for a field
+def read_packed(data: Bytes, starts: Int64, ends: Int64) -> tuple[Int64, UInt64, Int64]:
+    """Returns all varints of packed fields: the field, the bits and the position of each. Raises WireError for a field
     that ends inside a number.
     """
     packed = join([Spans(data, starts, ends - starts)], len(starts))
-    limits = packed.starts + packed.lengths
-    if wire == VARINT:
-        is_last = packed.source < 0x80
-        nonempty = np.flatnonzero(packed.lengths)
-        broken = nonempty[~is_last[limits[nonempty] - 1]]
-        after = np.flatnonzero(is_last) + 1
-        first = np.concatenate((np.zeros(1, np.int64), after[:-1]))[: len(after)]
-    else:
-        broken = np.flatnonzero(packed.lengths % FIXED_SIZES[wire])
-        first = np.arange(0, len(packed.source), FIXED_SIZES[wire])
-    if broken.size:
+    limits, is_last = packed.starts + packed.lengths, packed.source < 0x80
+    nonempty = np.flatnonzero(packed.lengths)
+    if (broken := nonempty[~is_last[limits[nonempty] - 1]]).size:
         raise WireError("a packed field that ends inside a number", int(starts[broken[0]]))
+    after = np.flatnonzero(is_last) + 1
+    first = np.concatenate((np.zeros(1, np.int64), after[:-1]))[: len(after)]
     field = np.searchsorted(limits, first, side="right")
     position = starts[field] + first - packed.starts[field]
-    if wire != VARINT:
-        return field, _fixed(data, position, FIXED_SIZES[wire]), position
     bits, following = read_varints(data, position)
     if (wrong := np.flatnonzero(following == NO_END)).size:
         raise WireError("a number of more than ten bytes", int(position[wrong[0]]))
     return field, bits, position
-
-
-def _fixed(data: Bytes, at: Int64, size: int) -> UInt64:
-    return words(data)[at] & np.uint64((1 << 8 * size) - 1)
 
 
 def wire_types(message: type[Message]) -> npt.NDArray[np.uint8]:
@@ -313,39 +298,3 @@ def wire_types(message: type[Message]) -> npt.NDArray[np.uint8]:
     for field in fields:
         types[field.number] = DELIMITED if field.default_value == [] else WIRES[field.type]
     return types
-
-
-class IntegerKind(NamedTuple):
-    """How a type of integer is encoded: its wire type, and what the bits on the wire mean."""
-
-    wire: int
-    decode: Callable[[UInt64], Int64]
-
-
-def _cut_to(kind: type[np.generic]) -> Callable[[UInt64], Int64]:
-    """Returns the decoding of numbers that are the low bits, as many as this type has."""
-    return lambda bits: bits.astype(kind).astype(np.int64)
-
-
-def _zigzag(bits: UInt64) -> Int64:
-    return np.bitwise_xor((bits >> np.uint64(1)).view(np.int64), -(bits & np.uint64(1)).view(np.int64))
-
-
-WHOLE = IntegerKind(VARINT, lambda bits: bits.view(np.int64))
-INTEGER_KINDS = {
-    "int32": IntegerKind(VARINT, _cut_to(np.int32)),
-    "int64": WHOLE,
-    "uint32": IntegerKind(VARINT, _cut_to(np.uint32)),
-    "uint64": WHOLE,
-    "sint32": IntegerKind(VARINT, _zigzag),
-    "sint64": IntegerKind(VARINT, _zigzag),
-    "fixed32": IntegerKind(FIXED32, _cut_to(np.uint32)),
-    "fixed64": WHOLE._replace(wire=FIXED64),
-    "sfixed32": IntegerKind(FIXED32, _cut_to(np.int32)),
-    "sfixed64": WHOLE._replace(wire=FIXED64),
-    "bool": IntegerKind(VARINT, _cut_to(np.bool_)),
-}
-INTEGER_VALUES, INTEGER_LISTS = (
-    {AttributeProto.DESCRIPTOR.fields_by_name[name + suffix].number: kind for name, kind in INTEGER_KINDS.items()}
-    for suffix in ("_val", "_list")
-)
