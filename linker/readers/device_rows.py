@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...schema import columns
-from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, JsonRecords, OpRows, RowMap, Summary
+from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, OpRows, RowMap, Summary, follow_rows
 from ...schema.counts import Counts
 from ...schema.linked import LinkedTrace, MergedRank, columns_at, kineto, select_rows
 
@@ -235,7 +235,7 @@ class DeviceTrace(columns.SummaryRepr):
     activities: RecordedActivities
     syncs: RecordedSyncs
     event_records: RecordedEvents
-    communication: dict[Role, JsonRecords[kineto.Args]]
+    communication: dict[Role, dict[int, kineto.Args]]
     queue_events: RecordedQueueEvents = field(default_factory=lambda: RecordedQueueEvents(*np.empty((6, 0), np.int64)))
     python: RecordedPython | None = None
     labels: list[tuple[int, str]] = field(default_factory=list)
@@ -280,25 +280,28 @@ def select(device: DeviceTrace, **masks: Bool) -> DeviceTrace:
     """
     tables = {name: select_rows(getattr(device, name), mask) for name, mask in masks.items()}
     communication = {
-        role: records.take(mask) if (mask := masks.get(TABLES[role][0])) is not None else records
+        role: follow_rows(records, _new_rows(mask)) if (mask := masks.get(TABLES[role][0])) is not None else records
         for role, records in device.communication.items()
     }
     return replace(device, **tables, communication=communication)
 
 
+def _new_rows(kept: Bool) -> Int64:
+    """Returns for each row its position among those that are kept, -1 for others."""
+    return np.where(kept, np.cumsum(kept) - 1, -1)
+
+
 def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
-    ops = replace(linked.ops, **columns_at(linked.ops, kept_rows.ops), extra=linked.ops.extra.take(kept_rows.ops))
+    op, call, activity = (_new_rows(kept) for kept in kept_rows)
+    ops = replace(linked.ops, **columns_at(linked.ops, kept_rows.ops), extra=follow_rows(linked.ops.extra, op))
     calls = select_rows(linked.calls, kept_rows.calls)
     activities = select_rows(linked.activities, kept_rows.activities)
     used = np.zeros(len(linked.communications), np.bool_)
     for rows in (ops.communication_row, activities.communication_row):
         used[rows[rows >= 0]] = True
-    op, call, activity, communication = (
-        np.where(kept, np.cumsum(kept) - 1, -1) for kept in (kept_rows.ops, kept_rows.calls, kept_rows.activities, used)
-    )
     of_op, of_call, of_activity = RowMap(OpRows(op)), RowMap(CallRows(call)), RowMap(ActivityRows(activity))
-    of_communication = RowMap(columns.CommunicationRows(communication))
+    of_communication = RowMap(columns.CommunicationRows(_new_rows(used)))
     device = select_rows(linked.device_waits, kept_rows.activities[linked.device_waits.target_row])
     host = select_rows(linked.host_waits, kept_rows.calls[linked.host_waits.call_row])
     return replace(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.arguments import InputFile, path_of
-from ...schema.columns import Bool, Categorical, Int64, JsonRecords, is_group_start
+from ...schema.columns import Bool, Categorical, Int64, follow_rows, is_group_start
 from ...schema.comm_groups import INT32_MAX
 from ...schema.errors import Damage, DataError
 from ...schema.io import open_input
@@ -150,9 +150,7 @@ def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
             tables[name] = select_rows(getattr(device, name), order)
             for role, records in device.communication.items():
                 if TABLES[role][0] == name:
-                    new_row = np.argsort(order)[records.rows]
-                    by_row = np.argsort(new_row)
-                    communication[role] = JsonRecords(new_row[by_row], records.encoded.take(by_row), records.kind)
+                    communication[role] = follow_rows(records, np.argsort(order))
     return replace(device, **tables, communication=communication)
 
 
@@ -257,7 +255,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
         path=path,
         **described(top),
         **{TABLES[role][0]: rows.table(pad) for role, rows in events.rows.items()},
-        communication={role: events.rows[role].communication.column() for role in (Role.OP, Role.ACTIVITY)},
+        communication={role: events.rows[role].communication for role in (Role.OP, Role.ACTIVITY)},
         labels=events.labels,
         merged=top.merged,
         skipped=events.skipped,

@@ -17,8 +17,6 @@ from ...schema.columns import (
     CategoricalBuilder,
     Int64,
     IntegerBuilder,
-    JsonRecords,
-    JsonRecordsBuilder,
     Summary,
     SummaryRepr,
     is_group_start,
@@ -75,7 +73,7 @@ class HostTrace(SummaryRepr):
     fw_tid: Int64
     inputs: BytesColumn
     outputs: BytesColumn
-    extra: JsonRecords[dict[str, Any]] = field(default_factory=lambda: JsonRecords.of({}, dict[str, Any]))
+    extra: dict[int, dict[str, Any]] = field(default_factory=dict)
     skipped: Counts = field(default_factory=Counts)
     oddities: Counts = field(default_factory=Counts)
     notes: list[str] = field(default_factory=list)
@@ -147,7 +145,7 @@ class _Nodes:
         self._integers: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
         self._names, self._schemas = CategoricalBuilder(), CategoricalBuilder()
         self._inputs, self._outputs = BytesColumnBuilder(), BytesColumnBuilder()
-        self._extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
+        self._extra: dict[int, dict[str, Any]] = {}
         self._oddities = Counts()
 
     def __len__(self) -> int:
@@ -187,7 +185,7 @@ class _Nodes:
                 column[row] = getattr(nodes[row], name)
         lists = [attributes.get(name) for attributes in further.values() for name in SPLITS]
         self._oddities[Reason.UNREADABLE_LISTS] += sum(linked.integer_list(value) is None for value in lists)
-        self._extra.add({len(self) + row: attributes for row, attributes in further.items()})
+        self._extra.update({len(self) + row: attributes for row, attributes in further.items()})
         return columns
 
     def trace(self, path: str, top: host.HostFile) -> HostTrace:
@@ -212,7 +210,7 @@ class _Nodes:
             **columns,
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
-            extra=self._extra.column(),
+            extra=self._extra,
             oddities=self._oddities.add(
                 {Reason.NODES_WITHOUT_ID: renumbered, Reason.NODES_IN_CIRCLES: len(in_circles)}
             ),

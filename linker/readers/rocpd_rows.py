@@ -9,11 +9,11 @@ import re
 
 import numpy as np
 
-from ...schema.columns import Bool, Categorical, Int64, JsonRecords, Lookup, rows_of_each
+from ...schema.columns import Bool, Categorical, Int64, Lookup, rows_of_each
 from ...schema.counts import Counts
 from ...schema.errors import DataError
 from ...schema.io import note_input
-from ...schema.linked import FOREVER, integer, kineto
+from ...schema.linked import FOREVER, integer
 from ...schema.reasons import Reason
 from .device_rows import (
     DeviceTrace,
@@ -113,7 +113,7 @@ def read_rocpd(path: str) -> DeviceTrace:
         activities=_activities(ops[on_device], (linked, api), queues, names, process=process, skipped=skipped),
         syncs=RecordedSyncs(Categorical.of(()), *[NONE] * 9),
         event_records=RecordedEvents(*[NONE] * 4),
-        communication={role: JsonRecords.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
+        communication={Role.OP: {}, Role.ACTIVITY: {}},
         skipped=skipped,
         read=len(api) + len(ops),
     )

@@ -1,23 +1,20 @@
 """Columns of byte strings, gathered, joined and copied all at once, without one Python step per string.
 
-The builders of these and other columns take one piece of a file at a time. Records that only some rows have are JSON
-texts in such a column.
+The builders of these and other columns take one piece of a file at a time.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import NamedTuple, overload
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from .column_types import Bool, Categorical, Int32, Int64, Interner, Rows
 
 Bytes = npt.NDArray[np.uint8]
-Record = TypeVar("Record")
 LONG = 1 << 12
 FEW = 32
 AT_ONCE = 1 << 13
@@ -301,55 +298,3 @@ class BytesColumnBuilder:
         """Returns all strings, in order."""
         start, length = self._start.column(), self._length.column().astype(np.int32)
         return BytesColumn([self._content], np.zeros(len(start), np.int32), start, length)
-
-
-@dataclass(slots=True, eq=False)
-class JsonRecords(Mapping[int, Record], Generic[Record]):
-    """The records of some rows, by row; `rows` ascend. What is changed in a record that was looked up is not kept."""
-
-    rows: Int64
-    encoded: BytesColumn
-    kind: Any
-
-    def __getitem__(self, row: int) -> Record:
-        index = int(self.rows.searchsorted(row))
-        if index == len(self.rows) or self.rows[index] != row:
-            raise KeyError(row)
-        record: Record = msgspec.json.decode(self.encoded[index], type=self.kind)
-        return record
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.rows.tolist())
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def take(self, mask: Bool) -> "JsonRecords[Record]":
-        """Returns the records of the kept rows, by their positions among these."""
-        is_kept = mask[self.rows]
-        return JsonRecords((np.cumsum(mask) - 1)[self.rows[is_kept]], self.encoded.take(is_kept), self.kind)
-
-    @staticmethod
-    def of(records: Mapping[int, Record], kind: Any) -> "JsonRecords[Record]":
-        """Returns the same as a mapping of ascending rows."""
-        pieces: JsonRecordsBuilder[Record] = JsonRecordsBuilder(kind)
-        pieces.add(records)
-        return pieces.column()
-
-
-class JsonRecordsBuilder(Generic[Record]):
-    """Such records on their way, those of later rows after the others."""
-
-    def __init__(self, kind: Any) -> None:
-        self._kind, self._rows, self._texts = kind, IntegerBuilder(), BytesColumnBuilder()
-        self._encode = msgspec.json.Encoder().encode
-
-    def add(self, records: Mapping[int, Record]) -> None:
-        """Takes a piece."""
-        if records:
-            self._rows.add(np.array([*records], np.int64))
-            self._texts.add([*map(self._encode, records.values())])
-
-    def column(self) -> "JsonRecords[Record]":
-        """Returns all records."""
-        return JsonRecords(self._rows.column(), self._texts.column(), self._kind)

@@ -22,7 +22,6 @@ from ..columns import (
     Categorical,
     CommunicationRows,
     Int64,
-    JsonRecords,
     Ns,
     OpRows,
     RowTable,
@@ -85,7 +84,7 @@ class Ops(RowTable, _ReadOnce):
     fw_tid: Int64
     inputs: BytesColumn
     outputs: BytesColumn
-    extra: JsonRecords[dict[str, Any]]
+    extra: dict[int, dict[str, Any]]
     communication_row: CommunicationRows
     module: Categorical | None = None
     python_function: Categorical | None = None

@@ -20,7 +20,6 @@ from ..columns import (
     Int32,
     Int64,
     IntegerBuilder,
-    JsonRecordsBuilder,
     OpRows,
     rows_in_circles,
     rows_of,
@@ -166,7 +165,7 @@ class LinkedNodes:
     def __init__(self) -> None:
         self.ops, self.activities = NodeTable(), NodeTable()
         self.timed = False
-        self.extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
+        self.extra: dict[int, dict[str, Any]] = {}
         self.unusable = 0
         """How many inputs or outputs are no lists."""
         self.modules = False
@@ -209,7 +208,7 @@ class LinkedNodes:
     def _op_columns(self, nodes: list[Node]) -> dict[str, Any]:
         # attributes without a column go to `extra`
         listed, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTE_NAMES)
-        self.extra.add({self.ops.count + row: extra for row, extra in further.items()})
+        self.extra.update({self.ops.count + row: extra for row, extra in further.items()})
         columns: dict[str, Any] = {
             name: integers(listed[name], missing) for name, (_, missing) in INTEGER_ATTRIBUTES.items()
         }
@@ -278,7 +277,7 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
 def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     op_columns, columns = nodes.columns_of(nodes.ops), nodes.columns_of(nodes.activities)
     op_columns["recorded_by_host"] = op_columns["recorded_by_host"].astype(np.bool_)
-    ops = Ops(**op_columns, extra=nodes.extra.column())
+    ops = Ops(**op_columns, extra=nodes.extra)
     in_circles = rows_in_circles(ops.id, ops.parent_id)
     ops.parent_id[in_circles] = -1
     op_row, call_row = OpRows(rows_of(ops.id, columns.pop("parent_id"))), columns.pop("call")

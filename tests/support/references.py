@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, JsonRecords
+from execgraph.schema.columns import ABSENT, BytesColumn, Categorical
 from execgraph.schema.linked import (
     NO_TENSORS,
     Activities,
@@ -154,7 +154,7 @@ def ops_of(ops: Sequence[Op]) -> Ops:
         "op_schema": Categorical.of("" for _ in ops),
         "inputs": BytesColumn.of(NO_TENSORS.replace(b'"shapes":[]', b'"shapes":' + op.shapes.encode()) for op in ops),
         "outputs": BytesColumn.of(NO_TENSORS for _ in ops),
-        "extra": JsonRecords.of({}, dict[str, Any]),
+        "extra": {},
         "communication_row": np.full(len(ops), -1),
     }
     return Ops(**columns)

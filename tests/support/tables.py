@@ -23,8 +23,8 @@ from execgraph.linker.readers import (
     Role,
 )
 from execgraph.linker.waits import Process
-from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Int64, JsonRecords, Lookup
-from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, Ops, kineto
+from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Int64, Lookup
+from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, Ops
 from execgraph.schema.machine import MachineCalibration
 
 FIRST = 100
@@ -98,7 +98,7 @@ def ops(*rows: Op) -> Ops:
         fw_tid=column(*(row.forward for row in rows)),
         inputs=BytesColumn.of(row.inputs for row in rows),
         outputs=BytesColumn.of(row.outputs for row in rows),
-        extra=JsonRecords.of({}, dict[str, Any]),
+        extra={},
         communication_row=unknown,
     )
 
@@ -267,7 +267,7 @@ def device_trace(
         "world_size": None,
         "base_time_ns": 0,
         "groups": [],
-        "communication": {role: JsonRecords.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
+        "communication": {Role.OP: {}, Role.ACTIVITY: {}},
     }
     return DeviceTrace(
         ops=op_rows(*ops),

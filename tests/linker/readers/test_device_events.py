@@ -221,16 +221,16 @@ def test_ops_that_still_ran_are_noted() -> None:
 def test_communication_is_told_by_name_collective_or_group_and_kept_by_row() -> None:
     rows = [op(), op(name="nccl:all_reduce"), of("cpu_op", collective=""), of("cpu_op", group_name=""), op(name=None)]
     events = read([op()], rows)
-    assert sorted(events.rows[Role.OP].communication.column()) == [2, 3, 4]
+    assert sorted(events.rows[Role.OP].communication) == [2, 3, 4]
 
 
 def test_tensors_of_communication_outlive_the_piece_that_they_were_read_from() -> None:
     args = Args(input_dims=Raw(b"[[2]]"), input_types=Raw(b"[1]"), concrete_inputs=Raw(b"[3]"))
-    (kept,) = read([op(name="nccl:send", args=args)]).rows[Role.OP].communication.column().values()
+    (kept,) = read([op(name="nccl:send", args=args)]).rows[Role.OP].communication.values()
     assert [bytes(text) for text in (kept.input_dims, kept.input_types, kept.concrete_inputs)] == [
         b"[[2]]", b"[1]", b"[3]"
     ]  # fmt: skip
-    (none,) = read([op(name="nccl:send")]).rows[Role.OP].communication.column().values()
+    (none,) = read([op(name="nccl:send")]).rows[Role.OP].communication.values()
     assert none == kineto.Args()
 
 

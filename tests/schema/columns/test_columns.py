@@ -20,7 +20,6 @@ from execgraph.schema.columns import (
     Frame,
     IntegerBuilder,
     Interner,
-    JsonRecords,
     Lookup,
     Ragged,
     Spans,
@@ -223,12 +222,6 @@ def test_texts_come_together_from_pieces(pieces: list[list[bytes]]) -> None:
     for piece in pieces:
         builder.add(piece)
     assert builder.column() == [*chain.from_iterable(pieces)]
-
-
-def test_records_of_some_rows_are_like_a_dict() -> None:
-    records = JsonRecords.of({3: 7, 5: 8}, int)
-    assert {**records} == {3: 7, 5: 8} and 4 not in records
-    assert {**records.take(np.arange(6) != 3)} == {4: 8}
 
 
 @given(st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=5), max_size=5))
