@@ -159,7 +159,8 @@ def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[
     machine = job.machine
     true, derived = TrueOrder(rank, machine), GraphOrder(rank, machine, rank.tids, graph)
     on_host = CUT_NS if machine.whole_us else 0
-    clocks_apart = abs(machine.clock(rank.rank).read(rank.period().end) - rank.period().end)
+    _, end = rank.period()
+    clocks_apart = abs(machine.clock(rank.rank).read(end) - end)
     return {
         **_across_streams(rank, machine, true, derived),
         **_host_waits(rank, true, derived, on_host + clocks_apart),

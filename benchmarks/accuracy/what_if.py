@@ -171,7 +171,7 @@ def _of_run(run: Run, kept: list[Bool]) -> Outcome:
         as_numpy(rank.activities.start)[_by_stream(rank)][of_rank]
         for rank, of_rank in zip(run.ranks, kept, strict=True)
     ]
-    return Outcome(run.makespan_ns, np.concatenate(starts) - run.period().start)
+    return Outcome(run.makespan_ns, np.concatenate(starts) - run.period()[0])
 
 
 def _by_stream(rank: RankRun) -> Int64:

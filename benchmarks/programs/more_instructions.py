@@ -1,5 +1,6 @@
 """What host threads do in the jobs of developers alone: they launch CUDA graphs, and ask for events again and again."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ class GraphLaunch:
     submit_ns: int
     latency_ns: int
 
-    def __call__(self, thread: simulation.Thread) -> bool:
+    def __call__(self, thread: simulation.Thread) -> None:
         """Submits all nodes of the graph."""
         start, streams = thread.time, thread.process.streams
         call = thread.call(GRAPH_LAUNCH, self.host_ns)
@@ -48,11 +49,9 @@ class GraphLaunch:
                 if source.stream != node.stream:
                     (edges.event_waits if source in waits else edges.graph_order).append(source.row, activity.row)
             nodes.append(activity)
-            thread.simulation.submit(activity)
         used = {position for node in self.nodes for position in node.after}
         stream.waits = {}
         stream.branches = [nodes[i] for i, node in enumerate(nodes) if i not in used and node is not stream.tail]
-        return True
 
 
 @dataclass(slots=True)
@@ -63,26 +62,23 @@ class QueryEvent:
     ns: int
     pause_ns: int
 
-    def __call__(self, thread: simulation.Thread) -> bool:
+    def __call__(self, thread: simulation.Thread) -> Iterator[None]:
         """Asks once it is known when the event happens."""
         event = thread.process.events[self.event]
-
-        def ask() -> None:
-            happened = max((source.end for source in event.sources), default=-1)
-            while True:
-                began, has_happened = thread.time, thread.time >= happened
-                call = thread.call("cudaEventQuery", self.ns)
-                thread.process.record_sync(record.EVENT_SYNC, call, event=self.event)
-                if has_happened:
-                    break
-                thread.time += thread.host_ns(simulation.IDLE, self.pause_ns)
-                if thread.time == began:
-                    # asking again and again takes no time: what was asked in between does not matter
-                    thread.time = happened
-            for source in event.sources:
-                thread.process.record.host_waits.append(call, source.row)
-
-        return thread.when_known(event.sources, ask)
+        yield from thread.until_known(event.sources)
+        happened = max((source.end for source in event.sources), default=-1)
+        while True:
+            began, has_happened = thread.time, thread.time >= happened
+            call = thread.call("cudaEventQuery", self.ns)
+            thread.process.record_sync(record.EVENT_SYNC, call, event=self.event)
+            if has_happened:
+                break
+            thread.time += thread.host_ns(simulation.IDLE, self.pause_ns)
+            if thread.time == began:
+                # asking again and again takes no time: what was asked in between does not matter
+                thread.time = happened
+        for source in event.sources:
+            thread.process.record.host_waits.append(call, source.row)
 
 
 def launch_graph(script: Script, nodes: tuple[GraphNode, ...], stream: int) -> None:

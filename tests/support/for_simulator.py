@@ -31,7 +31,7 @@ def job_of(*threads: list[Instruction], ranks: int = 1) -> Job:
 def launch(stream: int, device_ns: int, meeting: Rendezvous | None = None, *, blocking: bool = False) -> Launch:
     """A call of 100 ns, 10 ns until the device has it, gaps of 5 ns, 7 ns to return."""
     kernel = Activity("kernel")
-    return Launch("cudaLaunchKernel", kernel, stream, device_ns, 100, 100, 10, 5, meeting, 0, blocking, 7)
+    return Launch("cudaLaunchKernel", kernel, stream, device_ns, 100, 100, 10, 5, meeting, 0, 7 if blocking else None)
 
 
 def spans(rank: RankRun) -> list[tuple[int, int]]:

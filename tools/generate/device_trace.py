@@ -88,27 +88,13 @@ def write_device_trace(run: RankRun, path: str, sync_records: bool, resolved_eve
 def _head(run: RankRun, path: str, stacks: int) -> str:
     head: dict[str, object] = {"schemaVersion": 1, "deviceProperties": [{"id": run.device, **DEVICE}]}
     if run.job.ranks > 1:
-        groups = [
-            {
-                "pg_name": group.name,
-                "pg_desc": group.description,
-                "backend_config": "cuda:nccl",
-                "pg_size": len(group.ranks),
-                "ranks": group.ranks,
-            }
-            for group in run.groups
-        ]
+        groups = [{**group.config, "pg_size": len(group.ranks), "ranks": group.ranks} for group in run.groups]
         identity = {"rank": run.rank, "world_size": run.job.ranks, "pg_count": len(groups), "pg_config": groups}
         head["distributedInfo"] = {"backend": "nccl", **identity, "nccl_version": "2.27.5"}
     head |= {"with_stack": 1} if stacks else {}
     head |= {"record_shapes": 1, "displayTimeUnit": "ms"}
-    if not run.job.machine.whole_us:
-        head["baseTimeNanoseconds"] = BASE_NS
-    head["traceName"] = path.rpartition("/")[2]
-    return json.dumps(head)[:-1] + ', "traceEvents": ['
-
-
-# fields of rows
+    head |= {} if run.job.machine.whole_us else {"baseTimeNanoseconds": BASE_NS}
+    return json.dumps(head | {"traceName": path.rpartition("/")[2]})[:-1] + ', "traceEvents": ['
 
 
 def track_fields(process: int | str, thread: int | str) -> str:
@@ -162,9 +148,6 @@ def collective_args(collective: Collective, sequence: int) -> str:
 
 def _shortened(numbers: tuple[int, ...]) -> str:
     return f"[{', '.join([*map(str, numbers[:LISTED]), *['...'][: len(numbers) > LISTED]])}]"
-
-
-# the rows of a trace
 
 
 class _Profile:
@@ -358,27 +341,23 @@ class _Profile:
     def names(self) -> Iterator[str]:
         """Yields what processes and threads are called, and where they are shown."""
         run = self.run
-        names: list[tuple[str, int, int, str, str | int]] = []
-        for process, labels, order in (
-            (run.pid, "CPU", run.pid),
-            (run.device, f"GPU {run.device}", 16_777_216 + run.device),
-        ):
-            names.append(("process_name", process, 0, "name", "python"))
-            names.append(("process_labels", process, 0, "labels", labels))
-            names.append(("process_sort_index", process, 0, "sort_index", order))
         tracks = [(run.device, stream, f"stream {stream} ") for stream in sorted(set(run.activities.stream))]
-        for process, thread, name in (*tracks, *((run.pid, tid, f"thread {tid} (python)") for tid in run.tids)):
-            names.append(("thread_name", process, thread, "name", name))
-            names.append(("thread_sort_index", process, thread, "sort_index", thread))
-        for kind, process, thread, key, value in names:
-            yield (
-                f'{{"ph": "M", "name": "{kind}", "ts": {self._at(0)}, {track_fields(process, thread)}, '
-                f'"args": {{"{key}": {json.dumps(value)}}}}}'
-            )
+        tracks += [(run.pid, tid, f"thread {tid} (python)") for tid in run.tids]
+        on_device = f"GPU {run.device}", 16_777_216 + run.device
+        for kind, process, thread, facts in (
+            ("process", run.pid, 0, {"name": "python", "labels": "CPU", "sort_index": run.pid}),
+            ("process", run.device, 0, {"name": "python", "labels": on_device[0], "sort_index": on_device[1]}),
+            *(("thread", process, thread, {"name": name, "sort_index": thread}) for process, thread, name in tracks),
+        ):
+            for key, value in facts.items():
+                yield (
+                    f'{{"ph": "M", "name": "{kind}_{key}", "ts": {self._at(0)}, {track_fields(process, thread)}, '
+                    f'"args": {{"{key}": {json.dumps(value)}}}}}'
+                )
 
     def window(self) -> Iterator[str]:
         """Yields when the recording began and ended."""
-        end, at = self.run.period().end, track_fields("Spans", "PyTorch Profiler")
+        end, at = self.run.period()[1], track_fields("Spans", "PyTorch Profiler")
         yield self._complete("Trace", "PyTorch Profiler (0)", at, 0, end, '"Op count": 0')
         for name, at, ns in (
             ("Iteration Start: PyTorch Profiler", track_fields("Traces", "Trace PyTorch Profiler"), 0),

@@ -51,7 +51,8 @@ def _write_truth(run: Run, path: Path, makespans: Mapping[str, int]) -> None:
     with open_output(str(path)) as file:
         file.write((json.dumps(head)[:-1] + ', "ranks": [').encode())
         for rank in run.ranks:
-            of_rank = {"rank": rank.rank, "makespan_ns": rank.period().ns, "events": rank.events}
+            start, end = rank.period()
+            of_rank = {"rank": rank.rank, "makespan_ns": end - start, "events": rank.events}
             file.write(((",\n" if rank.rank else "\n") + json.dumps(of_rank)[:-1]).encode())
             for name, rows in _truth_of(rank):
                 file.write(f', "{name}": ['.encode())

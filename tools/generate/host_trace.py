@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...schema.io import open_output, write_items
-from .job import ITEM_BYTES, NONE, Collective, Group, Opaque, Tensor, Value
+from .job import ITEM_BYTES, NONE, Collective, Opaque, Tensor, Value
 from .record import RankRun, as_numpy, record_function
 
 ID = "%d"
@@ -168,7 +168,7 @@ def write_host_trace(run: RankRun, path: str) -> None:
     with open_output(path) as file:
         file.write(head.encode())
         write_items(file, _nodes(run))
-        file.write(f'\n  ],\n  "finish_ts": {1000 + run.period().end // 1_000_000}\n}}\n'.encode())
+        file.write(f'\n  ],\n  "finish_ts": {1000 + run.period()[1] // 1_000_000}\n}}\n'.encode())
 
 
 def _nodes(run: RankRun) -> Iterator[str]:
@@ -179,8 +179,12 @@ def _nodes(run: RankRun) -> Iterator[str]:
     groups_id = threads[-1] + 1
     if run.groups:
         attrs = _attrs(rf_id=GROUP_ANNOTATION, scope=USER_SCOPE, tid=1)
-        groups = text([argument(_groups_text(run.groups))]) % ()
-        yield _node(groups_id, "## process_group:init ##", threads[0], attrs, groups)
+        groups = [
+            {**group.config, "ranks": group.ranks, "group_size": len(group.ranks), "group_count": len(run.groups)}
+            for group in run.groups
+        ]
+        listed_groups = text([argument(json.dumps(groups))]) % ()
+        yield _node(groups_id, "## process_group:init ##", threads[0], attrs, listed_groups)
     ids, ops, ends = TensorIds(run, groups_id), run.ops, as_numpy(run.ops.end)
     inputs_of = [[*map(argument, op.inputs)] for op in run.op_table]
     texts = [
@@ -253,18 +257,3 @@ def _collective_attrs(collective: Collective) -> str:
         ]
     attrs += [("pg_size", "uint64", max(1, len(group.ranks))), ("is_asynchronized_op", "string", "True")]
     return "".join("," + json.dumps({"name": name, "type": kind, "value": value}) for name, kind, value in attrs)
-
-
-def _groups_text(groups: tuple[Group, ...]) -> str:
-    listed = [
-        {
-            "pg_name": group.name,
-            "pg_desc": group.description,
-            "backend_config": "cuda:nccl",
-            "ranks": group.ranks,
-            "group_size": len(group.ranks),
-            "group_count": len(groups),
-        }
-        for group in groups
-    ]
-    return json.dumps(listed)

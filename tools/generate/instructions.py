@@ -3,9 +3,11 @@
 An instruction is one of these functions with all arguments but the thread, or a Launch. Programs may have others.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .job import HOST, NONE, STEP, Activity, Op
+from ..replay import NodeClass
+from .job import NONE, STEP, Activity, Op
 from .record import EVENT_SYNC, STREAM_SYNC, STREAM_WAIT
 from .simulation import IDLE, QUEUE_LIMIT, RecordedEvent, Rendezvous, Running, Thread
 
@@ -13,41 +15,37 @@ SYNC_CALLS = ("cudaEventSynchronize", "cudaStreamWaitEvent", "cudaStreamSynchron
 """By the kind of synchronisation."""
 
 
-def begin(op: Op, sequence: int, forward_thread: int, comm_sequence: int, thread: Thread) -> bool:
+def begin(op: Op, sequence: int, forward_thread: int, comm_sequence: int, thread: Thread) -> None:
     """Opens an op. `sequence` is its autograd sequence number, `forward_thread` the thread of the differentiated op."""
     process, forward = thread.process, NONE
     if op.scope == 1 and forward_thread:
         forward = process.threads[forward_thread - 1].op
     row = process.ops[op], thread.index, thread.time, NONE, thread.op, sequence, forward_thread, forward, comm_sequence
     thread.rows.append(process.record.ops.append(*row))
-    thread.factors.append(None if op.name.startswith(STEP) else thread.simulation.factors.of(op.name, HOST))
-    return True
+    thread.factors.append(None if op.name.startswith(STEP) else thread.simulation.factors.of(op.name, NodeClass.HOST))
 
 
-def end(thread: Thread) -> bool:
+def end(thread: Thread) -> None:
     """Closes the innermost open op."""
     thread.process.record.ops.end[thread.rows.pop()] = thread.time
     thread.factors.pop()
-    return True
 
 
-def work(ns: int, thread: Thread) -> bool:
+def work(ns: int, thread: Thread) -> None:
     """Works for the innermost open op."""
     thread.time += thread.host_ns(IDLE, ns)
-    return True
 
 
-def call(name: str, ns: int, thread: Thread) -> bool:
+def call(name: str, ns: int, thread: Thread) -> None:
     """Makes a runtime call without effect on any queue."""
     thread.call(name, ns)
-    return True
 
 
 @dataclass(slots=True)
 class Launch:
     """A call that enqueues an activity: the device has it `submit_ns` into the call plus `latency_ns`; after its
-    predecessor the activity starts with a gap of `gap_ns`. A blocking call returns `return_ns` after the activity's
-    end.
+    predecessor the activity starts with a gap of `gap_ns`. With `return_ns` the call blocks, and returns that long
+    after the activity's end.
     """
 
     call: str
@@ -60,28 +58,19 @@ class Launch:
     gap_ns: int
     rendezvous: Rendezvous | None = None
     comm_sequence: int = 0
-    blocking: bool = False
-    return_ns: int = 0
+    return_ns: int | None = None
 
-    def __call__(self, thread: Thread) -> bool:
+    def __call__(self, thread: Thread) -> Iterator[None]:
         """Submits the activity once there is room in the stream's queue, and waits for the end of a blocking copy."""
-        queue = thread.process.streams[self.stream].queue
-        if len(queue) < QUEUE_LIMIT or self.blocking:
-            return self._submit(thread, 0)
-        oldest, before = queue[0]
-
-        def go() -> None:
-            if before is not None and oldest.start > thread.time:
-                record = thread.process.record
-                record.host_waits.append(len(record.calls), before.row)
-            self._submit(thread, oldest.start)
-
-        return thread.when_known((oldest,), go)
-
-    def _submit(self, thread: Thread, blocked_until: int) -> bool:
         record, stream = thread.process.record, thread.process.streams[self.stream]
+        start = thread.time
+        if len(stream.queue) == QUEUE_LIMIT and self.return_ns is None:
+            oldest, before = stream.queue[0]
+            yield from thread.until_known([oldest])
+            if before is not None and oldest.start > thread.time:
+                record.host_waits.append(len(record.calls), before.row)
+            start = max(thread.time, oldest.start)
         call = thread.call(self.call, 0)
-        start = max(thread.time, blocked_until)
         submitted = start + thread.host_ns(self.call, self.submit_ns)
         thread.time = record.calls.end[call] = start + thread.host_ns(self.call, self.host_ns)
         waits, branches = stream.waits, stream.branches
@@ -90,31 +79,29 @@ class Launch:
             record.event_waits.append(source.row, activity.row)
         for source in branches:
             record.graph_order.append(source.row, activity.row)
-        thread.simulation.submit(activity)
-        if not self.blocking:
-            return True
-        thread.time = submitted
-        return thread.wait_in_call(self.call, call, (activity,), self.return_ns)
+        if self.return_ns is not None:
+            thread.time = submitted
+            yield from thread.wait_in_call(self.call, call, (activity,), self.return_ns)
 
-    def enqueue(self, thread: Thread, sources: tuple[Running, ...], origin: tuple[int, int], available: int) -> Running:
-        """Appends the activity to its stream; `origin` is the launching call and the activity's number in a graph."""
+    def enqueue(self, thread: Thread, sources: Iterable[Running], origin: tuple[int, int], available: int) -> Running:
+        """Submits the activity to its stream; `origin` is the launching call and the activity's number in a graph."""
         process, table = thread.process, thread.process.record.activities
         row = table.append(process.activities[self.activity], self.stream, NONE, NONE, *origin, self.comm_sequence)
         ns = round(self.device_ns * thread.simulation.factors.of(self.activity.name, self.activity.kind))
         rank, gap = process.record.rank, self.gap_ns
-        activity = Running(rank, table, row, self.stream, sources, available, gap, ns, self.rendezvous)
+        activity = Running(rank, table, row, self.stream, available, gap, ns, self.rendezvous)
         process.streams[self.stream].append(activity)
+        thread.simulation.submit(activity, sources)
         return activity
 
 
-def record_event(event: int, stream: int, ns: int, thread: Thread) -> bool:
+def record_event(event: int, stream: int, ns: int, thread: Thread) -> None:
     """Lets the event stand for everything enqueued on the stream so far."""
     row = thread.call("cudaEventRecord", ns)
     thread.process.events[event] = RecordedEvent(thread.process.streams[stream].pending(), stream, row)
-    return True
 
 
-def wait_event(stream: int, event: int, ns: int, thread: Thread) -> bool:
+def wait_event(stream: int, event: int, ns: int, thread: Thread) -> None:
     """Lets what is enqueued on the stream later wait for the event as recorded now."""
     process = thread.process
     process.record_sync(STREAM_WAIT, thread.call("cudaStreamWaitEvent", ns), stream, event)
@@ -124,10 +111,9 @@ def wait_event(stream: int, event: int, ns: int, thread: Thread) -> bool:
         earlier = waits.get(source.stream)
         if source.stream != stream and (earlier is None or earlier.row < source.row):
             waits[source.stream] = source
-    return True
 
 
-def synchronize(kind: int, stream: int, event: int, ns: int, thread: Thread) -> bool:
+def synchronize(kind: int, stream: int, event: int, ns: int, thread: Thread) -> Iterator[None]:
     """Waits for an event as recorded now, or for all that was enqueued on the stream, or on any; returns `ns` later."""
     process, name = thread.process, SYNC_CALLS[kind]
     row = thread.call(name, 0)
@@ -138,27 +124,26 @@ def synchronize(kind: int, stream: int, event: int, ns: int, thread: Thread) -> 
     return thread.wait_in_call(name, row, [source for each in streams for source in each.pending()], ns)
 
 
-def put(name: str, capacity: int, thread: Thread) -> bool:
+def put(name: str, capacity: int, thread: Thread) -> Iterator[None]:
     """Gives an item to another host thread; blocks while the queue holds `capacity` items (0: unbounded)."""
     queue = thread.process.queues[name]
     if queue.getters:
         getter, wake_ns = queue.getters.popleft()
         getter.resume(wake_ns, by=thread)
-        return True
+        return
     queue.items.append((thread, thread.time))
-    is_full = 0 < capacity < len(queue.items)
-    if is_full:
+    if 0 < capacity < len(queue.items):
         queue.putters.append(thread)
-    return not is_full
+        yield
 
 
-def get(name: str, wake_ns: int, thread: Thread) -> bool:
+def get(name: str, wake_ns: int, thread: Thread) -> Iterator[None]:
     """Takes an item from a queue; a thread that had to wait runs `wake_ns` after the item came."""
     queue = thread.process.queues[name]
     if not queue.items:
         queue.getters.append((thread, wake_ns))
-        return False
+        yield
+        return
     thread.take(*queue.items.popleft(), waited=False)
     if queue.putters:
         queue.putters.popleft().resume(wake_ns, by=thread)
-    return True

@@ -1,18 +1,20 @@
 """A job: its tensors, process groups, ops and activities, and what the host threads of each rank do.
 
-Times are integer ns at factor 1. Ops, activities and tensors are shared between the steps of a job, so a step costs
-only its instructions, which are made anew on each call.
+Times are integer ns at factor 1. Ops and tensors are shared between the steps of a job, so a step costs only its
+instructions, which are made anew on each call.
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, tee
+from operator import itemgetter
 from typing import Any, NamedTuple
 
+from ..replay import NodeClass
 from .machine import DEFAULT, Machine
 
-COMPUTATION, COMMUNICATION, MEMORY, HOST = "computation", "communication", "memory", "host"
+COMPUTATION, COMMUNICATION, MEMORY = NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY
 STEP = "ProfilerStep#"
 ITEM_BYTES = {"float": 4, "long int": 8}
 NONE = -1
@@ -53,12 +55,17 @@ class Group(NamedTuple):
     ranks: tuple[int, ...]
 
     @property
+    def config(self) -> dict[str, str]:
+        """What both traces say of it first."""
+        return {"pg_name": self.name, "pg_desc": self.description, "backend_config": "cuda:nccl"}
+
+    @property
     def stride(self) -> int:
         """The distance between its ranks, 1 for one rank."""
         return self.ranks[1] - self.ranks[0] if len(self.ranks) > 1 else 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Collective:
     """The arguments of one collective or send/recv, as `record_param_comms` records them.
 
@@ -101,19 +108,19 @@ class Op:
     collective: Collective | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Activity:
     """Something a device does: `kind` is its class for scaling, `bytes` the size of a copy or set."""
 
     name: str
     category: str = "kernel"
-    kind: str = COMPUTATION
+    kind: NodeClass = COMPUTATION
     bytes: int = 0
     collective: Collective | None = None
 
 
-Instruction = Callable[[Any], bool]
-"""Something that a host thread, a `simulation.Thread`, does; False if it has to wait, and is woken later."""
+Instruction = Callable[[Any], Iterator[None] | None]
+"""Something that a host thread, a `simulation.Thread`, does; where it has to wait it yields, and goes on when woken."""
 Step = Sequence[Sequence[Instruction]]
 """One training step of one rank: the instructions of each of its threads, in the order of `Job.threads`."""
 
@@ -130,18 +137,11 @@ class Job:
     program: Callable[[int], Iterator[Step]]
     machine: Machine = DEFAULT
 
+    def groups_of(self, rank: int) -> tuple[Group, ...]:
+        """Returns the groups that a rank is in."""
+        return tuple(group for group in self.groups if rank in group.ranks)
+
     def instructions(self, rank: int) -> list[Iterator[Instruction]]:
-        """Yields the instructions of each thread of a rank; a step is made when the first of them needs it."""
-        steps = self.program(rank)
-        waiting: list[deque[Sequence[Instruction]]] = [deque() for _ in self.threads]
-
-        def of_thread(pending: deque[Sequence[Instruction]]) -> Iterator[Instruction]:
-            while True:
-                if not pending:
-                    for parts, part in zip(waiting, next(steps, ()), strict=False):
-                        parts.append(part)
-                if not pending:
-                    return
-                yield from pending.popleft()
-
-        return [of_thread(pending) for pending in waiting]
+        """Returns the instructions of each thread of a rank; a step is made when the first of them needs it."""
+        copies = tee(self.program(rank), len(self.threads))
+        return [chain.from_iterable(map(itemgetter(thread), steps)) for thread, steps in enumerate(copies)]

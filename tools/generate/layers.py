@@ -29,6 +29,8 @@ BACKWARD_SCOPE, FORWARD_THREAD = 1, 1
 
 OnGradient = Callable[[Script, Tensor, Tensor], None]
 """What happens on the autograd thread when a parameter has its gradient: called with the parameter and the gradient."""
+Hooks = Callable[[int], OnGradient | None]
+"""Gives the hook, if there is one, for the parameters of a layer by its number."""
 TABLE_ROWS = 100_000
 
 
@@ -80,11 +82,16 @@ def relu(process: Process, name: str, x: Tensor) -> Tensor:
     return y
 
 
-def linear_relu(
-    process: Process, name: str, relu_name: str, x: Tensor, outputs: int, on_gradient: OnGradient | None = None
-) -> Tensor:
-    """max(x @ weight.T + bias, 0): a linear layer and the ReLU behind it."""
-    return relu(process, relu_name, linear(process, name, x, outputs, on_gradient))
+def no_hooks(_: int) -> None:
+    """Gradients stay where they are."""
+
+
+def stack(process: Process, name: str, x: Tensor, numbers: range, hooks: Hooks = no_hooks) -> Tensor:
+    """Returns what linear layers with these numbers make of x, each with the ReLU behind it."""
+    for number in numbers:
+        layer = f"{name}.{number}"
+        x = relu(process, f"{layer}.relu", linear(process, layer, x, process.size.hidden, hooks(number)))
+    return x
 
 
 def add(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:
@@ -128,9 +135,9 @@ def embedding(process: Process, name: str, indices: Tensor, width: int) -> Tenso
     return y
 
 
-def mse_loss(process: Process, x: Tensor, target: Tensor, name: str = "loss") -> Tensor:
-    """Returns the mean squared difference, a scalar."""
-    loss, stream = process.tensor(name), process.compute
+def mse_loss(process: Process, x: Tensor, name: str = "loss") -> Tensor:
+    """Returns the mean squared difference from a target, a scalar."""
+    target, loss, stream = process.tensor(f"target of {name}", *x.shape), process.tensor(name), process.compute
 
     def backward(script: Script) -> None:
         inputs, us = (process.gradient(loss), x, target, 1), stream_us(x, target, x)

@@ -14,7 +14,7 @@ from random import Random
 from typing import TypeVar
 
 from ...schema.columns import Int64
-from ..replay import Bound, NodeClass, Scale, parse_scale
+from ..replay import Bound, NodeClass, parse_scale
 
 Times = TypeVar("Times", int, Int64)
 BASE_NS = 1_767_225_600_000_000_000
@@ -143,26 +143,24 @@ class Factors:
     Raises ValueError for a class, an expression or a factor that is none.
 
     >>> factors = Factors({"class:computation": 2.0, "gemm": 0.5})
-    >>> factors.of("sgemm_128", "computation"), factors.of("fill", "computation"), factors.of("aten::mm", "host")
-    (1.0, 2.0, 1.0)
+    >>> factors.of("sgemm_128", NodeClass.COMPUTATION), factors.of("fill", NodeClass.COMPUTATION)
+    (1.0, 2.0)
     """
 
     def __init__(self, scale: Mapping[str, float]) -> None:
-        self._scale: list[tuple[re.Pattern[str] | NodeClass, Scale]] = []
-        for selector, factor in scale.items():
-            scaled = parse_scale(f"{selector}={factor}")
-            if isinstance(scaled.target, Bound):
-                raise ValueError(f"{scaled.spec!r}: a simulated job does not say what limits its kernels")
-            self._scale.append((scaled.target, scaled))
-        self.unused = {scaled.spec for _, scaled in self._scale}
-        self._factor_of: dict[tuple[str, str], float] = {}
+        self._scales = [parse_scale(f"{selector}={factor}") for selector, factor in scale.items()]
+        if limited := [scaled.spec for scaled in self._scales if isinstance(scaled.target, Bound)]:
+            raise ValueError(f"{limited[0]!r}: a simulated job does not say what limits its kernels")
+        self.unused = {scaled.spec for scaled in self._scales}
+        self._factor_of: dict[tuple[str, NodeClass], float] = {}
 
-    def of(self, name: str, kind: str) -> float:
+    def of(self, name: str, kind: NodeClass) -> float:
         """Returns the product of all factors that apply to a name of a class, 1 if none does."""
         if (name, kind) not in self._factor_of:
             self._factor_of[name, kind] = 1.0
-            for target, scaled in self._scale:
-                if target.search(name) if isinstance(target, re.Pattern) else target.label == kind:
+            for scaled in self._scales:
+                target = scaled.target
+                if target.search(name) if isinstance(target, re.Pattern) else target is kind:
                     self._factor_of[name, kind] *= scaled.factor
                     self.unused.discard(scaled.spec)
         return self._factor_of[name, kind]

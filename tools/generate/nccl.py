@@ -7,13 +7,14 @@ each with a latency of its own; the messages of an all-to-all go at once. On top
 puts on its link: nccl-tests' share of the size, (n - 1)/n and for an all-reduce twice that.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from .job import COMMUNICATION, Activity, Collective, Group, Opaque, Tensor, Values
-from .layers import ADD, CAT, SCALE, OnGradient
-from .script import COMPUTE, MESSAGE_KERNEL, Process, Script, size_bytes, stream_us
+from .layers import ADD, CAT, SCALE, Hooks, OnGradient, no_hooks
+from .script import COMPUTE, Process, Script, size_bytes, stream_us
 from .simulation import Rendezvous
 
 BYTES_PER_US = 80_000
@@ -21,20 +22,29 @@ STEP_US = 6.0
 """Of a ring."""
 MESSAGE_US = 12.0
 """Before the first byte of a message arrives, and of all those of an all-to-all."""
-NAMES = {
-    "allreduce": ("c10d::allreduce_", "nccl:all_reduce"),
-    "_allgather_base": ("c10d::_allgather_base_", "nccl:_all_gather_base"),
-    "_reduce_scatter_base": ("c10d::_reduce_scatter_base_", "nccl:_reduce_scatter_base"),
-    "all_to_allv": ("c10d::alltoall_base_", "nccl:all_to_all"),
-    "send": ("c10d::send", "nccl:send"),
-    "recv": ("c10d::recv_", "nccl:recv"),
+
+
+class _Call(NamedTuple):
+    """How PyTorch runs a collective: its op, the annotation around its launch, and its kernel."""
+
+    op: str
+    annotation: str
+    kernel: str = "SendRecv"
+
+
+CALLS = {
+    "allreduce": _Call("c10d::allreduce_", "nccl:all_reduce", "AllReduce_Sum_f32_RING_LL"),
+    "_allgather_base": _Call("c10d::_allgather_base_", "nccl:_all_gather_base", "AllGather_RING_LL"),
+    "_reduce_scatter_base": _Call(
+        "c10d::_reduce_scatter_base_", "nccl:_reduce_scatter_base", "ReduceScatter_Sum_f32_RING_LL"
+    ),
+    "all_to_allv": _Call("c10d::alltoall_base_", "nccl:all_to_all"),
+    "send": _Call("c10d::send", "nccl:send"),
+    "recv": _Call("c10d::recv_", "nccl:recv"),
 }
-"""The op that begins a collective, and the annotation around its launch."""
 EVENTS_IN_USE = 64
 """Events are pooled: after so many collectives the first one's event is recorded anew."""
 OBJECT = Opaque("Object")
-COALESCED = Activity(MESSAGE_KERNEL, kind=COMMUNICATION)
-"""The kernel of messages that were launched together; no record is around it."""
 NO_GROUP = Group("", "", ())
 Rows = tuple[int, ...]
 """Rows of a tensor for, or from, each member of a group."""
@@ -66,8 +76,8 @@ class Work(NamedTuple):
 
     def wait(self, script: Script) -> None:
         """What the compute stream is given from now on waits for the collective; the host does not."""
-        shared, _ = self.process.collective(Collective("wait", NO_GROUP, self.process.rank, ()))
-        with script.op("record_param_comms", collective=shared, comm_sequence=self.sequence):
+        waited = Collective("wait", NO_GROUP, self.process.rank, ())
+        with script.op("record_param_comms", collective=waited, comm_sequence=self.sequence):
             script.wait(COMPUTE, self.done)
 
 
@@ -111,21 +121,14 @@ class Communicator:
         )
         collective = Collective("all_to_allv", self.group, self.group_rank, (sent, received), in_splits, out_splits)
         inputs = (received, sent, OBJECT, received_rows, sent_rows, True, -1)
-        network = (MESSAGE_US, (1 - in_splits[self.group_rank] / max(sent.numel, 1)) * size_bytes(sent))
-        return self._begin(script, collective, inputs, (OBJECT,), network)
+        to_others = 1 - in_splits[self.group_rank] / max(sent.numel, 1)
+        return self._begin(script, collective, inputs, (OBJECT,), self._ns(MESSAGE_US, to_others * size_bytes(sent)))
 
-    def send(self, script: Script, tensor: Tensor, to: int) -> Work:
-        """Sends a tensor to a rank, numbered as in the job."""
-        return self._message(script, "send", tensor, to)
-
-    def receive(self, script: Script, tensor: Tensor, source: int) -> Work:
-        """Receives a tensor from a rank, numbered as in the job."""
-        return self._message(script, "recv", tensor, source)
-
-    def _message(self, script: Script, name: str, tensor: Tensor, peer: int) -> Work:
+    def message(self, script: Script, name: str, tensor: Tensor, peer: int) -> Work:
+        """Sends a tensor to a rank, numbered as in the job, or with the name `recv` receives one from it."""
         message = Collective(name, self.group, self.group.ranks.index(peer), (tensor,))
-        network = (MESSAGE_US, size_bytes(tensor))
-        return self._begin(script, message, ((tensor,), OBJECT, peer, 0), (OBJECT,), network)
+        ns = self._ns(MESSAGE_US, size_bytes(tensor))
+        return self._begin(script, message, ((tensor,), OBJECT, peer, 0), (OBJECT,), ns)
 
     def swap(self, script: Script, sent: Tensor, received: Tensor, peer: int) -> Work:
         """dist.batch_isend_irecv: a message to the peer and one from it, given one by one and run as one kernel."""
@@ -136,51 +139,49 @@ class Communicator:
         work = Work(process, sequence, f"swapped {self.stream} {sequence % EVENTS_IN_USE}")
         for name, tensor in (("send", sent), ("recv", received)):
             message = Collective(name, self.group, self.group.ranks.index(peer), (tensor,))
-            collective, _ = process.collective(message)
-            with (
-                script.op(NAMES[name][0], ((tensor,), OBJECT, peer, 0), (OBJECT,), own_us=12.0),
-                script.op("record_param_comms", (tensor,), (tensor,), collective=collective, comm_sequence=sequence),
-            ):
-                script.call("cudaStreamIsCapturing")
+            with self._call(script, message, ((tensor,), OBJECT, peer, 0), (OBJECT,), sequence):
+                pass
         with script.annotation("nccl:coalesced"):
             self._follow_compute(script)
-            network = MESSAGE_US, max(size_bytes(sent), size_bytes(received))
-            script.rendezvous(COALESCED, self.stream, self._ns(network), rendezvous, sequence)
+            ns = self._ns(MESSAGE_US, max(size_bytes(sent), size_bytes(received)))
+            # no record is around the kernel of messages that were launched together
+            script.rendezvous(_kernel("send"), self.stream, ns, rendezvous, sequence)
             script.record(work.done, self.stream)
         return work
 
-    def _begin(
-        self, script: Script, collective: Collective, inputs: Values, outputs: Values, network: tuple[float, float]
-    ) -> Work:
-        """Begins a collective in its op; `network` are its latency in µs and the bytes that this rank moves."""
-        process, group = self.process, self.group
-        collective, activity = process.collective(collective)
+    def _begin(self, script: Script, collective: Collective, inputs: Values, outputs: Values, ns: int) -> Work:
+        """Begins a collective in its op; it takes `ns` once all members have come."""
+        process, group, name = self.process, self.group, collective.name
         if collective.is_p2p:
             # sender and receiver meet; a process numbers all its messages in a group, so the two sides of one seldom
             # have the same number
             peer = group.ranks[collective.rank]
-            way = (group, process.rank, peer) if collective.name == "send" else (group, peer, process.rank)
+            way = (group, process.rank, peer) if name == "send" else (group, peer, process.rank)
             rendezvous = Rendezvous((*way, process.next_communication(way)), 2)
             sequence = process.next_communication((group, "messages"))
         else:
             sequence = process.next_communication((group,))
             rendezvous = Rendezvous((group, sequence), len(group.ranks))
         work = Work(process, sequence, f"done {self.stream} {sequence % EVENTS_IN_USE}")
-        (op, annotation), tensors = NAMES[collective.name], collective.tensors
-        with (
-            script.op(op, inputs, outputs, own_us=12.0 if collective.is_p2p else 15.0),
-            script.op("record_param_comms", tensors[:1], tensors[-1:], collective=collective, comm_sequence=sequence),
-        ):
-            script.call("cudaStreamIsCapturing")
+        with self._call(script, collective, inputs, outputs, sequence):
             self._follow_compute(script)
-            with script.annotation(annotation):
-                script.rendezvous(activity, self.stream, self._ns(network), rendezvous, sequence)
+            with script.annotation(CALLS[name].annotation):
+                script.rendezvous(_kernel(name, collective), self.stream, ns, rendezvous, sequence)
             script.record(work.done, self.stream)
         return work
 
-    def wait_at_end(self, work: Work) -> None:
-        """Lets backward end with a wait for the collective."""
-        self.process.at_end.append((self.stream, work.wait))
+    @contextlib.contextmanager
+    def _call(
+        self, script: Script, collective: Collective, inputs: Values, outputs: Values, sequence: int
+    ) -> Iterator[None]:
+        """Runs the op of a collective, and its record, around what is written inside."""
+        tensors, own_us = collective.tensors, 12.0 if collective.is_p2p else 15.0
+        with (
+            script.op(CALLS[collective.name].op, inputs, outputs, own_us=own_us),
+            script.op("record_param_comms", tensors[:1], tensors[-1:], collective=collective, comm_sequence=sequence),
+        ):
+            script.call("cudaStreamIsCapturing")
+            yield
 
     def _follow_compute(self, script: Script) -> None:
         """Makes the communication stream wait for what the compute stream has been given so far."""
@@ -188,17 +189,23 @@ class Communicator:
         script.record(ready, COMPUTE)
         script.wait(self.stream, ready)
 
-    def _ns(self, network: tuple[float, float]) -> int:
-        return round(1000 * (network[0] + network[1] / self.bytes_per_us))
+    def _ns(self, latency_us: float, moved: float) -> int:
+        """Returns how long it takes to move so many bytes."""
+        return round(1000 * (latency_us + moved / self.bytes_per_us))
 
     @property
     def group_rank(self) -> int:
         """This process's position in the group."""
         return self.group.ranks.index(self.process.rank)
 
-    def _around_ring(self, whole: Tensor, times: int = 1) -> tuple[float, float]:
+    def _around_ring(self, whole: Tensor, times: int = 1) -> int:
         ranks = len(self.group.ranks)
-        return times * (self.step_us * (ranks - 1)), times * ((ranks - 1) / ranks) * size_bytes(whole)
+        return self._ns(times * (self.step_us * (ranks - 1)), times * ((ranks - 1) / ranks) * size_bytes(whole))
+
+
+def _kernel(name: str, collective: Collective | None = None) -> Activity:
+    kernel = f"ncclDevKernel_{CALLS[name].kernel}(ncclDevKernelArgsStorage<4096ul>)"
+    return Activity(kernel, kind=COMMUNICATION, collective=collective)
 
 
 def exchange(
@@ -238,38 +245,39 @@ def exchange(
     return wait
 
 
-class Buckets:
-    """Gradient buckets, of LAYERS_PER_BUCKET layers each: weights from `inputs` to the job's width, and biases."""
+def buckets(communicator: Communicator, inputs: list[int]) -> Hooks:
+    """Returns the hooks of gradient buckets, of LAYERS_PER_BUCKET layers each, which are all-reduced when full.
 
-    def __init__(self, communicator: Communicator, inputs: list[int]) -> None:
-        self._communicator, self._process, self._inputs = communicator, communicator.process, inputs
-        self._filled: dict[int, int] = {}
+    A layer has weights from its `inputs` to the job's width, and biases.
+    """
+    process, filled = communicator.process, dict[int, int]()
 
-    def layer(self, number: int) -> OnGradient:
-        """Returns the hook for the parameters of a layer."""
-        bucket = number // LAYERS_PER_BUCKET
-        members = self._inputs[bucket * LAYERS_PER_BUCKET : (bucket + 1) * LAYERS_PER_BUCKET]
-        size = sum((inputs + 1) * self._process.size.hidden for inputs in members)
-        flat = self._process.tensor(f"bucket {self._communicator.stream} {bucket}", size)
+    def hook_of(layer: int) -> OnGradient:
+        bucket = layer // LAYERS_PER_BUCKET
+        members = inputs[bucket * LAYERS_PER_BUCKET : (bucket + 1) * LAYERS_PER_BUCKET]
+        size = sum((width + 1) * process.size.hidden for width in members)
+        flat = process.tensor(f"bucket {communicator.stream} {bucket}", size)
 
         def on_gradient(script: Script, parameter: Tensor, gradient: Tensor) -> None:
-            name, offset = f"bucket view {parameter.id}", self._filled.get(bucket, 0)
-            self._filled[bucket] = offset + parameter.numel
-            view = self._process.views[parameter] = self._process.view(name, flat, *parameter.shape, offset=offset)
+            name, offset = f"bucket view {parameter.id}", filled.get(bucket, 0)
+            filled[bucket] = offset + parameter.numel
+            view = process.views[parameter] = process.view(name, flat, *parameter.shape, offset=offset)
             with script.op("torch::distributed::reducer::mul_out", (view, gradient, 0.5), (view,)):
                 script.kernel("aten::mul", (gradient, 0.5, view), (view,), SCALE, stream_us(gradient, view), COMPUTE)
-            if self._filled[bucket] == flat.numel:
-                del self._filled[bucket]
-                self._communicator.wait_at_end(self._communicator.all_reduce(script, flat))
+            if filled[bucket] == flat.numel:
+                del filled[bucket]
+                process.at_end.append((communicator.stream, communicator.all_reduce(script, flat).wait))
 
         return on_gradient
 
+    return hook_of
 
-def replica_buckets(process: Process, of: int, description: str, layers: int) -> Buckets | None:
-    """Returns the buckets that a rank shares with its replicas, one in every `of` ranks; None without replicas."""
-    group = replica_groups(process.size.ranks, of, description)[process.rank % of]
-    communicator = Communicator(process, group, REPLICAS_STREAM)
-    return Buckets(communicator, [process.size.hidden] * layers) if len(group.ranks) > 1 else None
+
+def replica_buckets(process: Process, layers: int) -> Hooks:
+    """Returns the hooks of buckets that a rank shares with its replicas, its last group, if it has some."""
+    communicator = Communicator(process, process.groups[-1], REPLICAS_STREAM)
+    has_replicas = len(communicator.group.ranks) > 1
+    return buckets(communicator, [process.size.hidden] * layers) if has_replicas else no_hooks
 
 
 class Shards:
@@ -303,7 +311,7 @@ class Shards:
 
     def on_gradient(self, layer: int) -> OnGradient:
         """Returns the hook for a layer's parameters: with the gradients of both, they are reduced and scattered."""
-        *_, gradients, shard = self.units[layer]
+        communicator, (*_, gradients, shard) = self._communicator, self.units[layer]
 
         def hook(script: Script, parameter: Tensor, gradient: Tensor) -> None:
             self._filled.setdefault(layer, []).append(gradient)
@@ -312,6 +320,7 @@ class Shards:
             parts = tuple(self._filled.pop(layer))
             us = stream_us(*parts, gradients)
             script.kernel("aten::cat", (parts, 0), (gradients,), CAT, us, COMPUTE, own_us=10.0)
-            self._communicator.wait_at_end(self._communicator.reduce_scatter(script, shard, gradients))
+            work = communicator.reduce_scatter(script, shard, gradients)
+            communicator.process.at_end.append((communicator.stream, work.wait))
 
         return hook

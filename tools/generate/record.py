@@ -7,7 +7,7 @@ Row i of a table is the i-th thing of its kind that began. Times are int64 ns fr
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class RankRun:
         # ids as an operating system might have given them; no two ranks share a pid
         self.pid = 41_000 + 64 * rank
         self.tids = (self.pid, *(self.pid + 20 + thread for thread in range(1, len(job.threads))))
-        self.groups = tuple(group for group in job.groups if rank in group.ranks)
+        self.groups = job.groups_of(rank)
         self.op_table, self.activity_table, self.call_names = list[Op](), list[Activity](), list[str]()
         self.ops, self.calls, self.activities, self.syncs = (Table(*names) for names in (OPS, CALLS, ACTIVITIES, SYNCS))
         self.event_waits, self.graph_order, self.host_waits = (Table("source", "target") for _ in range(3))
@@ -86,25 +86,13 @@ class RankRun:
         """How many ops, calls and activities there are."""
         return len(self.ops) + len(self.calls) + len(self.activities)
 
-    def period(self) -> "TimeSpan":
+    def period(self) -> tuple[int, int]:
         """Returns the time from the first start to the last end of ops, calls and activities, without step marks."""
         is_op = np.array([not op.name.startswith(STEP) for op in self.op_table], bool)[as_numpy(self.ops.op)]
         tables = [(as_numpy(table.start), as_numpy(table.end)) for table in (self.calls, self.activities)]
         tables.append((as_numpy(self.ops.start)[is_op], as_numpy(self.ops.end)[is_op]))
         spans = [(int(start.min()), int(end.max())) for start, end in tables if len(start)] or [(0, 0)]
-        return TimeSpan(min(start for start, _ in spans), max(end for _, end in spans))
-
-
-class TimeSpan(NamedTuple):
-    """From `start` to `end`, ns from the start of the run."""
-
-    start: int
-    end: int
-
-    @property
-    def ns(self) -> int:
-        """How long it is."""
-        return self.end - self.start
+        return min(start for start, _ in spans), max(end for _, end in spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +102,16 @@ class Run:
     job: Job
     ranks: Sequence[RankRun]
 
-    def period(self) -> TimeSpan:
+    def period(self) -> tuple[int, int]:
         """Returns the time from the first start to the last end on any rank."""
-        periods = [rank.period() for rank in self.ranks]
-        return TimeSpan(min(period.start for period in periods), max(period.end for period in periods))
+        starts, ends = zip(*(rank.period() for rank in self.ranks), strict=True)
+        return min(starts), max(ends)
 
     @property
     def makespan_ns(self) -> int:
         """How long the run took over all ranks."""
-        return self.period().ns
+        start, end = self.period()
+        return end - start
 
     @property
     def events(self) -> int:

@@ -8,13 +8,13 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import NamedTuple
 
 from .instructions import Launch, begin, call, end, get, put, record_event, synchronize, wait_event, work
-from .job import COMMUNICATION, ITEM_BYTES, MEMORY, NONE, Activity, Collective, Instruction, Op, Tensor, Values
+from .job import ITEM_BYTES, MEMORY, NONE, Activity, Collective, Instruction, Job, Op, Tensor, Values
 from .machine import Machine, log_uniform
 from .record import CONTEXT_SYNC, DEVICES_PER_NODE, EVENT_SYNC, STREAM_SYNC
 from .simulation import Rendezvous
@@ -71,13 +71,6 @@ DEVICE_TO_HOST = Activity("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", MEMO
 COMPUTE = 7
 """The default stream, as CUPTI numbers it."""
 MAIN, AUTOGRAD, SECOND_AUTOGRAD = "main", "autograd", "autograd of a second device"
-RING = "ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)"
-COLLECTIVE_KERNELS = {
-    "allreduce": RING.format("AllReduce_Sum_f32_RING_LL"),
-    "_allgather_base": RING.format("AllGather_RING_LL"),
-    "_reduce_scatter_base": RING.format("ReduceScatter_Sum_f32_RING_LL"),
-}
-MESSAGE_KERNEL = RING.format("SendRecv")
 USER_SCOPE = 7
 EARLY_START = 0.1
 """The share of launches that reach the device before the call has returned."""
@@ -99,8 +92,6 @@ class Script:
         """Returns what was written since the last call."""
         instructions, self.instructions = self.instructions, []
         return instructions
-
-    # ops and host work
 
     @contextlib.contextmanager
     def op(
@@ -153,8 +144,6 @@ class Script:
         """Returns how long a launch is on its way to the device, times a factor."""
         return self.draw_ns(self._machine.latency_ns * factor, self._machine.latency_spread)
 
-    # launches
-
     def kernel(
         self, op: str, inputs: Values, outputs: Values, activity: Activity, us: float, stream: int, own_us: float = 8.0
     ) -> None:
@@ -162,33 +151,34 @@ class Script:
         with self.op(op, inputs, outputs, own_us=own_us):
             self.launch(activity, stream, us)
 
-    def launch(self, activity: Activity, stream: int, device_us: float, call: str = "cudaLaunchKernel") -> None:
+    def launch(self, activity: Activity, stream: int, device_us: float, call: str = "cudaLaunchKernel") -> Launch:
         """Launches an activity of about `device_us`."""
-        self.instructions.append(self._launch(activity, stream, self.draw_ns(device_us * 1000, 0.03), call))
+        return self._launch(activity, stream, self.draw_ns(device_us * 1000, 0.03), call)
 
     def copy(self, activity: Activity, stream: int, device_us: float, blocking: bool = False) -> None:
         """Launches a copy; a blocking copy blocks its thread until it has ended, as a copy to pageable memory does."""
-        launch = self._launch(activity, stream, self.draw_ns(device_us * 1000, 0.03), "cudaMemcpyAsync")
-        self.instructions.append(replace(launch, blocking=blocking, return_ns=self._draw_return_ns(3)))
+        launch = self.launch(activity, stream, device_us, "cudaMemcpyAsync")
+        return_ns = self._draw_return_ns(3)
+        launch.return_ns = return_ns if blocking else None
 
     def rendezvous(
         self, activity: Activity, stream: int, device_ns: int, rendezvous: Rendezvous, comm_sequence: int
     ) -> None:
         """Launches a kernel that runs together with others; its duration has to be the same on all ranks."""
         launch = self._launch(activity, stream, device_ns, "cudaLaunchKernelExC")
-        self.instructions.append(replace(launch, rendezvous=rendezvous, comm_sequence=comm_sequence))
+        launch.rendezvous, launch.comm_sequence = rendezvous, comm_sequence
 
     def _launch(self, activity: Activity, stream: int, device_ns: int, call: str) -> Launch:
         host = self.draw_ns(5000)
         submit = round(host * 0.5) if self.random.random() < EARLY_START else host
         latency, gap = self.draw_latency_ns(), self.draw_ns(self._machine.gap_ns, self._machine.gap_spread)
-        return Launch(call, activity, stream, device_ns, host, submit, latency, gap)
+        launch = Launch(call, activity, stream, device_ns, host, submit, latency, gap)
+        self.instructions.append(launch)
+        return launch
 
     def call(self, name: str, us: float = 1.0) -> None:
         """Makes a runtime call that neither launches nor waits."""
         self.instructions.append(partial(call, name, self.draw_ns(us * 1000)))
-
-    # events and synchronisation
 
     def event(self, name: str) -> int:
         """Returns the number of an event."""
@@ -217,8 +207,6 @@ class Script:
     def _draw_return_ns(self, us: float) -> int:
         """Returns how long a call that waited takes to return."""
         return self.draw_ns(us * 1000 * self._machine.return_factor)
-
-    # other threads
 
     def put(self, queue: str, capacity: int = 0) -> None:
         """Puts an item into a queue of threads, and waits where there are more than `capacity` then (0: never)."""
@@ -259,11 +247,12 @@ class Process:
     `at_end`, of one communication stream after the other.
     """
 
-    def __init__(self, rank: int, seed: int, size: Size, threads: tuple[str, ...], machine: Machine) -> None:
-        self.rank, self.seed, self.size, self.machine = rank, seed, size, machine
-        self.random = Random(f"{seed}/{rank}")
-        stalls, events = Random(f"{seed}/{rank}/stalls"), dict[str, int]()
-        self.scripts = {thread: Script(self.random, stalls, events, machine) for thread in threads}
+    def __init__(self, job: Job, rank: int, size: Size) -> None:
+        self.rank, self.size, self.seed, self.machine = rank, size, job.seed, job.machine
+        self.groups = job.groups_of(rank)
+        self.random = Random(f"{job.seed}/{rank}")
+        stalls, events = Random(f"{job.seed}/{rank}/stalls"), dict[str, int]()
+        self.scripts = {thread: Script(self.random, stalls, events, job.machine) for thread in job.threads}
         self.main = self.scripts[MAIN]
         self.compute, self.sequence = COMPUTE, 0
         self.tape: list[Node] = []
@@ -273,14 +262,11 @@ class Process:
         self._tensors: dict[str, Tensor] = {}
         self._storages = 0
         self._communications = Counter[tuple[object, ...]]()
-        self._collectives: dict[tuple[object, ...], tuple[Collective, Activity]] = {}
 
     def take(self) -> tuple[list[Instruction], ...]:
         """Returns the step as it was written since the last call; the parameters are told anew in each step."""
         self.parameters = []
         return tuple(script.take() for script in self.scripts.values())
-
-    # tensors
 
     def tensor(self, name: str, *shape: int, dtype: str = "float", device: str | None = None) -> Tensor:
         """Returns the tensor of that name, allocated when it is first asked for, on the rank's device by default."""
@@ -304,8 +290,6 @@ class Process:
         """Returns the gradient of a tensor, of the same shape."""
         return self.tensor(f"gradient of {of.id}", *of.shape)
 
-    # the tape, and numbers
-
     def differentiable(self, name: str, inputs: Values, body: Callable[[Script], None]) -> None:
         """Puts the backward node of an op on the tape."""
         self.tape.append(Node(name, self.sequence, inputs, body))
@@ -316,29 +300,18 @@ class Process:
         self._communications[channel] += 1
         return self._communications[channel]
 
-    def collective(self, collective: Collective) -> tuple[Collective, Activity]:
-        """Returns the one object that stands for equal collectives in all steps, and its kernel."""
-        key = collective.name, collective.group, collective.rank, collective.tensors
-        if key not in self._collectives:
-            name = COLLECTIVE_KERNELS.get(collective.name, MESSAGE_KERNEL)
-            self._collectives[key] = collective, Activity(name, kind=COMMUNICATION, collective=collective)
-        return self._collectives[key]
-
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis:]) for axis in range(1, len(shape) + 1))
 
 
-# how long a device of the size of an A100 takes
-
-
 def gemm_us(rows: int, columns: int, inner: int) -> float:
-    """Returns a product of a rows × inner and an inner × columns matrix."""
+    """Returns how long an A100 takes for a product of a rows × inner and an inner × columns matrix."""
     return max(2.5, 2.0 * rows * columns * inner / 120e6)
 
 
 def stream_us(*tensors: Tensor) -> float:
-    """Returns a kernel that reads or writes each of the tensors once."""
+    """Returns how long a kernel takes there that reads or writes each of the tensors once."""
     return max(1.6, sum(size_bytes(tensor) for tensor in tensors) / 1.4e6)
 
 

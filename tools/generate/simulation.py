@@ -12,22 +12,20 @@ are ns.
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...schema.columns import Interner
 from ...schema.errors import RequestError
-from .job import HOST, NONE, Activity, Instruction, Job, Op
+from ..replay import NodeClass
+from .job import NONE, Activity, Instruction, Job, Op
 from .machine import Factors
 from .record import RankRun, Run, Table
 
 IDLE = "host idle"
 QUEUE_LIMIT = 1024
 """Launches on a stream that may wait for their start; one more holds the host up."""
-
-
-# devices
 
 
 class Rendezvous(NamedTuple):
@@ -39,16 +37,14 @@ class Rendezvous(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """An activity from its launch on: a row of its rank's table. It reaches the device at `available` and takes `ns`.
-
-    It follows the `sources`, of which `open` are not known to have ended; `end` is NONE until it is known.
+    """An activity from its launch on, a row of its rank's table, that takes `ns`. It is ready at `available` and a gap
+    after all that it follows, of which `open` are not known to have ended; `end` is NONE until it is known.
     """
 
     rank: int
     table: Table
     row: int
     stream: int
-    sources: "Sequence[Running]"
     available: int
     gap: int
     ns: int
@@ -57,7 +53,11 @@ class Running:
     start: int = NONE
     end: int = NONE
     followers: "list[Running]" = field(default_factory=list)
-    waiters: list[Callable[[], None]] = field(default_factory=list)
+    waiters: "list[Thread]" = field(default_factory=list)
+
+    def follows(self, end: int) -> None:
+        """Lets it start a gap after something that it follows has ended."""
+        self.available = max(self.available, end + self.gap)
 
 
 @dataclass(slots=True)
@@ -80,9 +80,6 @@ class Stream:
         """Enqueues an activity, which takes over what the stream had to wait for."""
         self.queue.append((activity, self.tail))
         self.tail, self.waits, self.branches = activity, {}, []
-
-
-# host threads
 
 
 class RecordedEvent(NamedTuple):
@@ -129,7 +126,7 @@ class Simulation:
     def __init__(self, job: Job, factors: Factors) -> None:
         self.factors = factors
         self.ready_activities: list[tuple[int, int, int, Running]] = []
-        self.met: dict[tuple[object, ...], list[Running]] = {}
+        self.met: defaultdict[Rendezvous, list[Running]] = defaultdict(list)
         self._busy_until = [[0] * (job.machine.at_once or 0) for _ in range(job.ranks)]
         """When each slot of a device is free again, as a heap; none for a device without a concurrency limit."""
         self.processes = [Process(job, rank) for rank in range(job.ranks)]
@@ -153,67 +150,69 @@ class Simulation:
         threads, activities = self.ready, self.ready_activities
         while threads or activities:
             if activities and (not threads or activities[0][0] <= threads[0][0]):
-                self.start_next()
+                self._start_next()
             else:
                 heapq.heappop(threads)[2].run()
 
-    def submit(self, activity: Running) -> None:
-        """Enqueues an activity, which becomes ready at once, or when the last activity that it follows has its end."""
-        for source in activity.sources:
+    def submit(self, activity: Running, sources: Iterable[Running]) -> None:
+        """Enqueues an activity, which becomes ready at once, or when the last of its sources has its end."""
+        for source in sources:
             if source.end == NONE:
                 source.followers.append(activity)
                 activity.open += 1
+            else:
+                activity.follows(source.end)
         if not activity.open:
             self._is_ready(activity)
 
     def _is_ready(self, activity: Running) -> None:
-        free = max((source.end + activity.gap for source in activity.sources), default=0)
-        activity.sources = ()
-        heapq.heappush(self.ready_activities, (max(activity.available, free), activity.rank, activity.row, activity))
+        heapq.heappush(self.ready_activities, (activity.available, activity.rank, activity.row, activity))
 
-    def start_next(self) -> None:
-        """Starts the activity that is ready next; none may be submitted later that would be ready before it."""
-        ready, _, _, activity = heapq.heappop(self.ready_activities)
-        running = self._busy_until[activity.rank] if activity.rendezvous is None else []
-        activity.start = activity.table.start[activity.row] = max(ready, running[0]) if running else ready
-        members = [activity]
-        if activity.rendezvous is not None:
-            members = self.met.setdefault(activity.rendezvous.key, [])
-            members.append(activity)
+    def _start_next(self) -> None:
+        """Starts the activity that is ready next, and lets what waited for it go on once its end is certain."""
+        ready, rank, _, activity = heapq.heappop(self.ready_activities)
+        slots = [] if activity.rendezvous else self._busy_until[rank]
+        activity.start = activity.table.start[activity.row] = max([ready, *slots[:1]])
+        members = self.met[activity.rendezvous] if activity.rendezvous else []
+        members.append(activity)
+        if activity.rendezvous:
             if len(members) < activity.rendezvous.members:
                 return
-            del self.met[activity.rendezvous.key]
+            del self.met[activity.rendezvous]
         end = max(member.start for member in members) + max(member.ns for member in members)
+        if slots:
+            heapq.heapreplace(slots, end)
         for member in members:
             member.end = member.table.end[member.row] = end
         for member in members:
-            self._ended(member, running)
-
-    def _ended(self, activity: Running, running: list[int]) -> None:
-        """Lets what waited for an activity go on, now that its end is certain."""
-        if running:
-            heapq.heapreplace(running, activity.end)
-        for follower in activity.followers:
-            follower.open -= 1
-            if not follower.open:
-                self._is_ready(follower)
-        for on_end in activity.waiters:
-            on_end()
-        activity.followers, activity.waiters = [], []
+            for follower in member.followers:
+                follower.follows(end)
+                follower.open -= 1
+                if not follower.open:
+                    self._is_ready(follower)
+            for thread in member.waiters:
+                thread.go_on()
+            member.followers, member.waiters = [], []
 
 
-@dataclass(slots=True, eq=False)
 class Thread:
     """A host thread: program, clock, rows of the open ops and the factors of their work."""
 
-    simulation: Simulation
-    process: Process
-    index: int
-    number: int
-    instructions: Iterator[Instruction]
-    time: int = 0
-    rows: list[int] = field(default_factory=list)
-    factors: list[float | None] = field(default_factory=list)
+    def __init__(
+        self, simulation: Simulation, process: Process, index: int, number: int, program: Iterator[Instruction]
+    ) -> None:
+        self.simulation, self.process, self.index, self.number = simulation, process, index, number
+        self.time = 0
+        self.rows: list[int] = []
+        self.factors: list[float | None] = []
+        self._progress = self._follow(program)
+
+    def _follow(self, program: Iterator[Instruction]) -> Iterator[bool]:
+        """Yields whether an instruction has ended, or has to wait."""
+        for instruction in program:
+            for _ in instruction(self) or ():
+                yield False
+            yield True
 
     @property
     def op(self) -> int:
@@ -223,17 +222,22 @@ class Thread:
     def run(self) -> None:
         """Runs until the thread waits or another one is behind it in time."""
         ready = self.simulation.ready
-        for instruction in self.instructions:
-            if not instruction(self):
+        for has_ended in self._progress:
+            if not has_ended:
                 return
             if ready and ready[0][0] < self.time:
                 self.simulation.wake(self)
                 return
 
+    def go_on(self) -> None:
+        """Goes on with the instruction that waits, to its end or its next wait."""
+        if next(self._progress):
+            self.simulation.wake(self)
+
     def host_ns(self, name: str, ns: int) -> int:
         """Returns how long host work of the innermost open op lasts; `name` stands for it where no op is open."""
         factor = self.factors[-1] if self.factors else None
-        return round(ns * (self.simulation.factors.of(name, HOST) if factor is None else factor))
+        return round(ns * (self.simulation.factors.of(name, NodeClass.HOST) if factor is None else factor))
 
     def call(self, name: str, ns: int) -> int:
         """Records a call that starts now and lasts `ns` if nothing holds it up; returns its row."""
@@ -241,33 +245,22 @@ class Thread:
         self.time += self.host_ns(name, ns)
         return record.calls.append(self.process.calls[name], self.index, start, self.time, self.op)
 
-    def when_known(self, sources: Sequence[Running], finish: Callable[[], None]) -> bool:
-        """Calls `finish` once the ends of all sources are known; False if that is later, when it wakes the thread."""
-        unknown = next((source for source in sources if source.end == NONE), None)
-        if unknown is None:
-            finish()
-            return True
+    def until_known(self, sources: Iterable[Running]) -> Iterator[None]:
+        """Waits, without taking time, until it is known when all the sources end."""
+        for source in sources:
+            if source.end == NONE:
+                source.waiters.append(self)
+                yield
 
-        def go_on() -> None:
-            if self.when_known(sources, finish):
-                self.simulation.wake(self)
-
-        unknown.waiters.append(go_on)
-        return False
-
-    def wait_in_call(self, name: str, call: int, sources: Sequence[Running], return_ns: int) -> bool:
+    def wait_in_call(self, name: str, call: int, sources: Sequence[Running], return_ns: int) -> Iterator[None]:
         """Ends a call `return_ns` after the last source ends, or after now."""
         record = self.process.record
         for source in sources:
             record.host_waits.append(call, source.row)
-
-        def finish() -> None:
-            self.time = max([self.time, *(source.end for source in sources)])
-            # what is left of a call after its wait goes by the call's name, whatever op it is in, as in the graphs
-            self.time += round(return_ns * self.simulation.factors.of(name, HOST))
-            record.calls.end[call] = self.time
-
-        return self.when_known(sources, finish)
+        yield from self.until_known(sources)
+        # what is left of a call after its wait goes by the call's name, whatever op it is in, as in the graphs
+        left = round(return_ns * self.simulation.factors.of(name, NodeClass.HOST))
+        self.time = record.calls.end[call] = max([self.time, *(source.end for source in sources)]) + left
 
     def take(self, giver: "Thread", given_at: int, waited: bool) -> None:
         """Records that this thread takes now what another one gave."""

@@ -35,10 +35,9 @@ from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import Tensors, read_arguments
 from ..phase_names import BACKWARD_PASS, FORWARD_PASS, PHASES, REST, phase_of
 from ..replay import NodeClass, gather, node_classes
-from .drawing import short_name
+from .drawing import UNRECORDED, short_name
 
 IDLE = "host idle"
-NO_CALLS = (NodeClass.METADATA, NodeClass.DELAY, NodeClass.UNRECORDED)
 DATA = 0
 """The kind of a flow that is a tensor."""
 ORDERS = DependencyKind.PROGRAM_ORDER | DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER | DependencyKind.CALL_ORDER
@@ -76,7 +75,7 @@ class Calls(SummaryRepr):
 
 def calls_of(graph: ExecutionGraph) -> Calls:
     """Returns the calls of a graph, in O(n log n)."""
-    rows = np.flatnonzero(~np.isin(node_classes(graph), NO_CALLS) & ~graph.name.equal(IDLE))
+    rows = np.flatnonzero(~np.isin(node_classes(graph), UNRECORDED) & ~graph.name.equal(IDLE))
     # slices are of one call if they have the op's id in common, else if they are of a thread's ops of one name and
     # count on
     part, op = graph.integers("slice")[rows], graph.integers("op_id")[rows]
@@ -126,15 +125,17 @@ def flows_of(graph: ExecutionGraph, calls: Calls, tensors: Tensors) -> Flows:
 
     O(n log n).
     """
-    data = _tensor_flows(graph, calls, tensors)
-    work = gather([graph])
+    data, work = _tensor_flows(graph, calls, tensors), gather([graph])
     source, target = calls.of_row[work.source], calls.of_row[work.target]
     between = (source >= 0) & (target >= 0) & (source != target)
     if len(data.source):
         between &= (work.kind & ~(ORDERS | DependencyKind.INFERRED)) != 0
-    kind = work.kind[between]
-    others = _unique_flows(Flows(source[between], target[between], kind, np.zeros(len(kind), np.int64)))
-    return Flows(*map(np.concatenate, zip(data, others, strict=True)))
+    others = Flows(source[between], target[between], work.kind[between], np.zeros(between.sum(), np.int64))
+    flows = Flows(*map(np.concatenate, zip(data, others, strict=True)))
+    number = group_ids(flows.kind != DATA, flows.source, flows.target, flows.kind)
+    first = np.unique(number, return_index=True)[1]
+    size = group_sums(number, flows.size, len(first))
+    return Flows(flows.source[first], flows.target[first], flows.kind[first], size)
 
 
 def _tensor_flows(graph: ExecutionGraph, calls: Calls, tensors: Tensors) -> Flows:
@@ -147,12 +148,10 @@ def _tensor_flows(graph: ExecutionGraph, calls: Calls, tensors: Tensors) -> Flow
     is_view = np.isin(key[len(reads.row) :], key[: len(reads.row)]) & ~changes[writes.row]
     reads = _innermost(reads, calls)
     source = _last_writer(_innermost(writes, calls), reads, calls, "tensor")
-    unknown = source < 0
     in_place = _innermost(writes.where(~is_view), calls)
-    source[unknown] = _last_writer(in_place, reads.where(unknown), calls, "storage")
-    has_source = source >= 0
-    source, reads = source[has_source], reads.where(has_source)
-    return _unique_flows(Flows(source, reads.row, np.full(len(source), DATA), reads.elements * reads.size))
+    source = np.where(source < 0, _last_writer(in_place, reads, calls, "storage"), source)
+    flows = Flows(source, reads.row, np.full(len(source), DATA), reads.elements * reads.size)
+    return Flows(*(column[source >= 0] for column in flows))
 
 
 def _innermost(accesses: Tensors, calls: Calls) -> Tensors:
@@ -169,17 +168,6 @@ def _last_writer(writes: Tensors, reads: Tensors, calls: Calls, known_by: str) -
     order = np.lexsort((ended, written))
     last_write = asof_backward(Keys(written[order], ended[order]), Keys(read, calls.first_row[reads.row] - 1))
     return np.append(writes.row[order], -1)[last_write]
-
-
-def _unique_flows(flows: Flows) -> Flows:
-    """Returns each flow once, with the bytes of all."""
-    number = group_ids(flows.source, flows.target, flows.kind)
-    first = np.unique(number, return_index=True)[1]
-    size = group_sums(number, flows.size, len(first))
-    return Flows(flows.source[first], flows.target[first], flows.kind[first], size)
-
-
-# boxes
 
 
 @dataclass(slots=True, eq=False)

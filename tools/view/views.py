@@ -250,11 +250,10 @@ def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
     nx.write_graphml(digraph, stream)
 
 
-def write_dot(graph: ExecutionGraph, stream: IO[bytes]) -> None:
-    """Writes the graph with a cluster per host thread and device stream, nodes coloured by class."""
+def dot(graph: ExecutionGraph) -> str:
+    """Returns the graph with a cluster per host thread and device stream, nodes coloured by class."""
     work = gather([graph])
-    names = lane_names(work)
-    ids, lanes = graph.id.tolist(), defaultdict(list)
+    names, ids, lanes = lane_names(work), graph.id.tolist(), defaultdict(list)
     for row, lane in enumerate(work.lane.tolist()):
         fill = FILL.get(NodeClass(work.node_class[row]), "#eeeeee")
         label = _quoted(f"{graph.name[row]}\n{graph.duration_ns[row] / 1000:,.1f} µs")
@@ -263,11 +262,9 @@ def write_dot(graph: ExecutionGraph, stream: IO[bytes]) -> None:
     for lane, nodes in lanes.items():
         lines += [f"  subgraph cluster_{lane} {{", f"    label={_quoted(names[lane])};", *nodes, "  }"]
     edges = zip(work.source.tolist(), work.target.tolist(), work.kind.tolist(), strict=True)
-    lines += [
-        f"  {ids[source]} -> {ids[target]} [tooltip={_quoted(DependencyKind(kind).label)}];"
-        for source, target, kind in edges
-    ]
-    stream.write("\n".join([*lines, "}\n"]).encode("utf-8", "replace"))
+    for source, target, kind in edges:
+        lines.append(f"  {ids[source]} -> {ids[target]} [tooltip={_quoted(DependencyKind(kind).label)}];")
+    return "\n".join([*lines, "}\n"])
 
 
 def _quoted(text: str) -> str:
@@ -303,21 +300,22 @@ def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str 
 
 def write_view(graph: ExecutionGraph, seen: View, path: str) -> None:
     """Writes the selected part of the graph in the form that the name of the file tells, whole or not at all."""
-    selection, picture = seen.selection, seen.picture
+    selection, rank = seen.selection, graph.number("rank", -1)
     with open_output(path) as stream:
-        if picture == LANES:
-            lanes = draw_lanes(seen.graph, seen.origin_ns, selection.around, selection.time_us)
-            stream.write(lanes.encode("utf-8", "replace"))
-        elif picture == FLOW:
-            path_ns = path_times(replay(graph))[graph.rows_of(seen.graph.id)]
-            rank = graph.number("rank", -1)
-            title = [f"rank {rank}" if rank >= 0 else "Execution graph"]
-            title += [f"step {selection.step}"] if selection.step is not None else []
-            title += [f"module {selection.module}"] if selection.module else []
-            title += [selection.op] if selection.op else []
-            flow = data_flow(seen.graph, ", ".join(title), path_ns, sought=seen.sought)
-            stream.write(draw_flow(flow).encode("utf-8", "replace"))
-        elif form_of(path) == ".dot":
-            write_dot(seen.graph, stream)
-        else:
+        if form_of(path) == ".graphml":
             write_graphml(seen.graph, stream)
+            return
+        if seen.picture == LANES:
+            text = draw_lanes(seen.graph, seen.origin_ns, selection.around, selection.time_us)
+        elif seen.picture == FLOW:
+            title = [
+                f"rank {rank}" if rank >= 0 else "Execution graph",
+                f"step {selection.step}" if selection.step is not None else "",
+                f"module {selection.module}" if selection.module else "",
+                selection.op,
+            ]
+            path_ns = path_times(replay(graph))[graph.rows_of(seen.graph.id)]
+            text = draw_flow(data_flow(seen.graph, ", ".join(filter(None, title)), path_ns, sought=seen.sought))
+        else:
+            text = dot(seen.graph)
+        stream.write(text.encode("utf-8", "replace"))
