@@ -104,6 +104,13 @@ class WrongUsage(Exception):
     """Options of a command line that contradict each other, or what they are for; the text says how."""
 
 
+def refuse_contradictions(*cases: tuple[object, str]) -> None:
+    """Raises WrongUsage with the text of the first case that holds."""
+    for is_so, problem in cases:
+        if is_so:
+            raise WrongUsage(problem)
+
+
 def run_command(
     work: Callable[[argparse.Namespace], int | None],
     arguments: argparse.Namespace,

@@ -1,7 +1,6 @@
 """Command lines: inputs by position, `-o`, the options that all commands have, wrong usage in one line."""
 
 import argparse
-import glob
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +20,6 @@ INPUTS_NAMED = 3
 READ = ("inputs", "host_trace", "device_trace", "comm_groups", "captures", "diff")
 WRITTEN = ("output", "perfetto")
 """The options that name files."""
-WILDCARDS = frozenset("*?[")
 CHAKRA = "pytorch"
 """The sub-command that Chakra's tools want before their options."""
 Main = Callable[[Sequence[str] | None], NoReturn]
@@ -30,8 +28,7 @@ Main = Callable[[Sequence[str] | None], NoReturn]
 class Inputs(NamedTuple):
     """What a command reads, by position or after one of the older `spellings`.
 
-    One is required `unless` an option of one of these names is given. The parsed options have the paths as `inputs`,
-    with wildcards that no shell has expanded replaced by what they match.
+    One is required `unless` an option of one of these names is given. The parsed options have the paths as `inputs`.
     """
 
     metavar: str
@@ -179,8 +176,7 @@ class CommandParser(argparse.ArgumentParser):
             option.add_to(one_of_two)
 
     def _inputs(self, options: argparse.Namespace, expected: Inputs) -> list[str]:
-        values = [*getattr(options, "named_inputs", ()), *options.inputs]
-        inputs = [path for value in values for path in _expand_wildcards(value)]
+        inputs = [*getattr(options, "named_inputs", ()), *options.inputs]
         if not inputs and not any(getattr(options, name, None) for name in expected.unless):
             self.error(f"no input given: name {expected.metavar}, as in: {self._example}")
         if len(inputs) > expected.max_count:
@@ -238,10 +234,3 @@ def _files(options: argparse.Namespace, names: Iterable[str]) -> list[Path]:
     paths = [file for value in values for file in ([value] if isinstance(value, (str, Path)) else value)]
     # Path.is_file fails for names that are too long
     return [path for path in map(Path, paths) if os.path.isfile(path)]  # noqa: PTH113
-
-
-def _expand_wildcards(path: str) -> list[str]:
-    """Returns the files that a pattern matches, in order; the path itself if it is none, or nothing matches."""
-    is_pattern = WILDCARDS & set(path) and not Path(path).exists()
-    # Path.glob refuses absolute patterns
-    return (sorted(glob.glob(path, recursive=True)) if is_pattern else []) or [path]  # noqa: PTH207

@@ -4,7 +4,6 @@ The parsers of the commands are built from this table, and calls check their arg
 meaning on the command line and another in Python.
 """
 
-from argparse import SUPPRESS
 from typing import Any, get_args
 
 from ..schema.arguments import ASTRA_SIM, GOAL, TARGETS, Algorithm, InputsOutputs, Promotion, Simulator
@@ -100,7 +99,6 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
     ),
     "trace-convert": (
         Group("input", (
-            Option("--simulate", SUPPRESS),
             Option("--comm-groups", "the numbers of the job's process groups, as trace-build writes them", kind.TEXT,
                    "FILE"),
         )),

@@ -156,6 +156,11 @@ class Trace(NamedTuple):
     rank: int | None
     records_rank: bool
 
+    @property
+    def folder(self) -> str:
+        """The folder that holds it."""
+        return PurePosixPath(self.name).parent.as_posix()
+
 
 def recognise(path: Path, name: str = "") -> Trace:
     """Tells what a file is, by content, and its rank from its `name`, too, by default without folders.

@@ -9,7 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ..schema.errors import DataError, MissingLibrary, Remedy
@@ -27,6 +27,12 @@ COMMUNICATION = re.compile(
     rb"|ncclKernel|ncclDevKernel|rcclGenericKernel|mscclKernel"
 )
 """What a process records that communicates with others."""
+ORIGINS = {
+    "window": (" of one process", ": windows or copies of one recording"),
+    "run": (" of different processes", ": different runs"),
+    "": ("", ""),
+}
+"""What several traces of a rank are: of which processes, and why there are several."""
 
 
 @dataclass(slots=True)
@@ -48,12 +54,8 @@ def find_traces(
     Raises DataError for a path that does not exist. Reads a few hundred KB of each file.
     """
     traces, skipped = TraceFiles(), Counter[str]()
-    of_kind = {
-        InputKind.DEVICE: traces.devices,
-        InputKind.HOST: traces.hosts,
-        InputKind.MERGED: traces.merged,
-        InputKind.MERGED_DATABASE: traces.merged,
-    }
+    of_kind = {InputKind.DEVICE: traces.devices, InputKind.HOST: traces.hosts}
+    of_kind |= dict.fromkeys((InputKind.MERGED, InputKind.MERGED_DATABASE), traces.merged)
     files = [(path, name) for path, name in _files(paths) if not leave_out(path)]
     named = {path for path in paths if not path.is_dir()}
     for path, name in progress(files, "looking at files", unit="file"):
@@ -153,15 +155,14 @@ def assign_ranks(
     of_ranks = sorted((rank, traces) for rank, traces in of_rank.items() if rank is not None)
     single = [traces[0] for _, traces in of_ranks if len(traces) == 1]
     several = {rank: traces for rank, traces in of_ranks if len(traces) > 1}
-    folders_of_single = {_folder(trace) for trace in single}
-    for traces in several.values():
-        folders = {_folder(trace) for trace in traces}
-        if len(folders) == len(traces) and _common_origin(traces) == "run" and folders_of_single <= folders:
+    of_runs = [traces for traces in several.values() if _common_origin(traces) == "run"]
+    for traces in of_runs:
+        folders = {trace.folder for trace in traces}
+        if len(folders) == len(traces) and {trace.folder for trace in single} <= folders:
             line = f"{len(folders)} runs, each in a folder of its own ({list_names(sorted(folders))}); give one of them"
             return AssignedRanks([], [line], [], of_several_runs=True)
     failures = [*_without_rank(rankless, devices), *_of_one_rank(several)]
-    are_of_runs = any(_common_origin(traces) == "run" for traces in several.values())
-    return AssignedRanks(single, failures, notes, are_of_runs)
+    return AssignedRanks(single, failures, notes, bool(of_runs))
 
 
 def _common_origin(traces: Sequence[Trace]) -> str:
@@ -183,8 +184,8 @@ def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communic
 
     def look(trace: Trace) -> bool:
         for path in filter(None, (trace.name, host_of.get(trace.name))):
+            text = b""
             with open_input(str(folder / path)) as stream:
-                text = b""
                 for piece in pieces(stream):
                     text = text[-LONGEST_SIGN:] + piece
                     if COMMUNICATION.search(text):
@@ -239,10 +240,6 @@ def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterat
         yield f"{trace.name}: records no rank{same or ' and its name has none'}; {remedy}"
 
 
-def _folder(trace: Trace) -> str:
-    return PurePath(trace.name).parent.as_posix()
-
-
 def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
     """Yields a line for all ranks with as many traces of one origin: of one process, of several, or of unknown ones."""
     ranks_by_case: dict[tuple[int, str], list[int]] = defaultdict(list)
@@ -252,18 +249,14 @@ def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
         same_rank = several[ranks[0]]
         plural, each, more = ("s", " each", ", …") if len(ranks) > 1 else ("", "", "")
         names = f"({names_of(same_rank) if origin == 'window' else _with_processes(same_rank)}{more})"
-        processes, why = {
-            "window": (" of one process", ": windows or copies of one recording"),
-            "run": (" of different processes", ": different runs"),
-            "": ("", ""),
-        }[origin]
+        processes, why = ORIGINS[origin]
         remedy = _one_of(same_rank, origin) if origin else "keep one, or give those of one run"
         yield f"rank{plural} {ranges(ranks)}: {count} device traces{processes}{each} {names}{why}; {remedy}"
 
 
 def _one_of(traces: Sequence[Trace], what: str) -> str:
     """Returns how to give one of several windows or runs."""
-    folders = sorted({_folder(trace) for trace in traces})
+    folders = sorted({trace.folder for trace in traces})
     if len(folders) == len(traces):
         return f"give those of one {what}, such as {folders[0]}"
     return f"give those of one {what} alone, in a folder of their own or to {Remedy.LINK}"

@@ -53,15 +53,10 @@ def runner(jobs: int, scheduler: str | None = None) -> Callable[..., Generator[t
 
     Raises MissingLibrary where the package for a cluster is not installed.
     """
-    if scheduler:
-        require("dask", str(Remedy.SCHEDULER))
-
-    def run(
-        function: Callable[[Any], Any], tasks: Sequence[Any], on_progress: OnProgress = unseen
-    ) -> Generator[tuple[Any, Any], None, None]:
-        return on_cluster(function, tasks, scheduler) if scheduler else in_processes(function, tasks, jobs, on_progress)
-
-    return run
+    if not scheduler:
+        return lambda function, tasks, on_progress=unseen: in_processes(function, tasks, jobs, on_progress)
+    require("dask", str(Remedy.SCHEDULER))
+    return lambda function, tasks, on_progress=unseen: on_cluster(function, tasks, scheduler)
 
 
 def in_processes(
@@ -158,13 +153,11 @@ def on_cluster(
 
     Raises DataError when no scheduler answers.
     """
-    distributed = importlib.import_module("distributed")
     try:
-        client = distributed.Client(address)
+        client = importlib.import_module("distributed").Client(address)
     except (OSError, TimeoutError, ValueError) as error:
-        raise DataError(
-            Remedy.SCHEDULER, f" {address}: no Dask scheduler answers ({error}); check the address"
-        ) from error
+        problem = f" {address}: no Dask scheduler answers ({error}); check the address"
+        raise DataError(Remedy.SCHEDULER, problem) from error
     with client:
         pool = client.get_executor()
         try:

@@ -78,7 +78,6 @@ USAGES = {
     "build": Usage(
         "SAMPLE -o OUT",
         "--input-dir SAMPLE --output-dir OUT",
-        "SAMPLE/*.gz -o OUT",
         f"{' '.join(f'SAMPLE/{path.name}' for path in sorted(SAMPLE.glob('*.gz')))} --output OUT",
     ),
     "replay": Usage(
@@ -88,17 +87,15 @@ USAGES = {
         "graphs/graph.0.et graphs/graph.1.et",
         "--input graphs/graph.0.et graphs/graph.1.et",
         "graphs/graph.0.et --allow-mismatch graphs/graph.1.et",
-        "graphs/*.et",
         prints="replayed",
     ),
     "report": Usage(
         "SAMPLE --only temporal_breakdown",
         "--only temporal_breakdown --input SAMPLE",
-        "SAMPLE/*.gz --only temporal_breakdown",
         prints="Temporal breakdown",
     ),
     "diagnose": Usage("SAMPLE", "--input SAMPLE", "--input-dir SAMPLE", prints="host schema"),
-    "merge": Usage("SAMPLE -o OUT", "--input-dir SAMPLE --output OUT", "SAMPLE/device* -o OUT"),
+    "merge": Usage("SAMPLE -o OUT", "--input-dir SAMPLE --output OUT"),
     "scale": Usage(
         "graphs -o OUT --data-parallel 2",
         "--input-dir graphs --output-dir OUT --data-parallel 2",
@@ -200,17 +197,6 @@ def test_wrong_usage_is_one_line_that_says_what_to_write(mistake: str, work: Pat
     assert (ended.code, ended.out) == (2, "")
     assert ended.line.startswith(f"trace-{command}: error: ") and said in ended.line
     assert not (work / "x.json").exists()
-
-
-@pytest.mark.usefixtures("work")
-def test_a_pattern_that_matches_nothing_is_a_file_that_is_not_there(run: Run) -> None:
-    ended = run("trace-replay", "nothing*.et")
-    assert ended.code == 1 and "nothing*.et: " in ended.err
-
-
-def test_a_file_may_be_named_like_a_pattern(made: Path, tmp_path: Path) -> None:
-    shutil.copy(made / "graph.et", tmp_path / "graph[0].et")
-    assert status_of("trace-replay", tmp_path / "graph[0].et") == 0
 
 
 @pytest.mark.usefixtures("work")

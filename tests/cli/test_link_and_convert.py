@@ -123,11 +123,6 @@ def test_a_suffix_of_gz_compresses(files: Files, out: Path) -> None:
     assert status_of("trace-convert", "--input", out / "l.json.gz", "--output", out / "g.et") == 0
 
 
-def test_the_option_simulate_points_to_trace_replay(files: Files, out: Path, run: Run) -> None:
-    ended = run("trace-convert", "--simulate", *arguments_of("trace-convert", files, out / "g.et"))
-    assert ended.code == 2 and "trace-replay GRAPH.et" in ended.err
-
-
 def test_options_reach_the_graph(files: Files, out: Path) -> None:
     sizes = {}
     for name, option in (("plain", []), ("none", ["--io", "none"]), ("all", ["--promote", "all"])):

@@ -22,17 +22,8 @@ from typing import Any
 
 from ...schema.arguments import flags, whole_number
 from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER
-from .windows import (
-    Conflict,
-    HostTraceObserver,
-    PairRecorder,
-    check_no_other_profiler,
-    experimental_config,
-    import_torch,
-    synchronise,
-    training_goes_on,
-    warn,
-)
+from . import windows
+from .windows import Conflict, PairRecorder, check_no_other_profiler, synchronise, training_goes_on, warn
 
 BY_RANK = "{trace}_rank{rank}"
 UNEVEN = 3.0
@@ -93,13 +84,15 @@ def capture(
         raise ValueError(
             f"wait {wait}, warmup {warmup}, active {active}: wait and warmup are 0 steps or more, active is 1 or more"
         )
-    torch, stacks = import_torch(), stacks or modules
+    torch, stacks = windows.import_torch(), stacks or modules
     profiler = torch.profiler._KinetoProfile(  # without the schedule and the observer that a profile may have
         record_shapes=True,
         with_stack=stacks,
         with_modules=modules,
         profile_memory=memory,
-        experimental_config=experimental_config(memory=memory, trace_only=not stacks),  # stacks need the objects
+        experimental_config=windows.experimental_config(
+            memory=memory, trace_only=not stacks
+        ),  # stacks need the objects
     )
     pairs = PairRecorder(torch, folder, name, ranks)
     return Recorder(torch, profiler, pairs, wait, wait + warmup, wait + warmup + active)
@@ -131,7 +124,7 @@ class Recorder:
             raise Conflict("another capture is open in this process; end its block first")
         check_no_other_profiler(self._torch)
         with suppress(OSError):  # a lack of room for temporary files is warned of when they are written
-            HostTraceObserver(self._torch).drop()
+            windows.HostTraceObserver(self._torch).drop()
         Recorder._open = self
         with training_goes_on(self._give_up):
             self._enter_step()

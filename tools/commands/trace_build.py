@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...schema.arguments import ASTRA_SIM, GOAL
 from ...schema.counts import to_builtins
-from ..command import WrongUsage, log, log_notes, print_json, progress
+from ..command import log, log_notes, print_json, progress, refuse_contradictions
 from ..command_parser import Inputs, Output, command
 from ..options import chosen_for, options_of
 from ..terminal import format_counts, ranges, summary_line
@@ -58,9 +58,11 @@ def main(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Raises WrongUsage for options that contradict each other, or the target."""
-    is_astra_sim = options.target == ASTRA_SIM
+    is_astra_sim, is_goal = options.target == ASTRA_SIM, options.target == GOAL
     of_network = options.bandwidth_gib_s or options.latency_ns or options.replay or options.roofline
-    wrong = [
+    of_goal = [(options_of("GoalOptions")[name], value) for name, value in chosen_for("GoalOptions", options).items()]
+    for_simulators = f"is for --target {ASTRA_SIM} and {GOAL}, whose graphs have these times"
+    refuse_contradictions(
         (options.jobs and options.scheduler, "argument --scheduler: not allowed with argument --jobs"),
         (
             not is_astra_sim and of_network,
@@ -70,18 +72,11 @@ def _check(options: argparse.Namespace) -> None:
             options.roofline and (options.replay or options.host),
             "--roofline needs --no-host, as the mode takes host nodes for kernels, and has no use for --replay",
         ),
-    ]
-    for name, is_kept in (("start-offsets", options.start_offsets), ("excess-time", options.excess_time)):
-        problem = f"--no-{name} is for --target {ASTRA_SIM} and {GOAL}, whose graphs have these times"
-        wrong.append((not is_kept and options.target not in (ASTRA_SIM, GOAL), problem))
-    spellings = options_of("GoalOptions")
-    for name, value in chosen_for("GoalOptions", options).items():
-        option = spellings[name].spellings
-        wrong.append((options.target != GOAL, f"{option} is for --target {GOAL}"))
-        wrong.append((isinstance(value, int) and value < 1, f"{option} is {value}, not 1 or more"))
-    for is_wrong, problem in wrong:
-        if is_wrong:
-            raise WrongUsage(problem)
+        (not (options.start_offsets or is_astra_sim or is_goal), f"--no-start-offsets {for_simulators}"),
+        (not (options.excess_time or is_astra_sim or is_goal), f"--no-excess-time {for_simulators}"),
+        *((not is_goal, f"{option.spellings} is for --target {GOAL}") for option, _ in of_goal),
+        *((isinstance(n, int) and n < 1, f"{option.spellings} is {n}, not 1 or more") for option, n in of_goal),
+    )
 
 
 def _build(options: argparse.Namespace) -> "BuiltJob":
@@ -132,13 +127,11 @@ def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
         log.info(line)
     if report.goal and (warning := poor_goal_fit(report.goal)):
         log.warning(f"{options.prog}: warning: {warning}")
-    stale = [summary_line("stale", sentence) for sentence in job.stale]
-    for line in (*format_counts("skipped", report.skipped), *stale):
+    for line in (*format_counts("skipped", report.skipped), *(summary_line("stale", line) for line in job.stale)):
         log.info(line)
     unrecorded = sorted(rank.rank for rank in report.ranks if rank.lacks_sync_records)
-    log_notes(
-        options.prog, [*report.all_notes, *([f"rank {ranges(unrecorded)}: {UNRECORDED_WAITS}"] if unrecorded else [])]
-    )
+    lacking = [f"rank {ranges(unrecorded)}: {UNRECORDED_WAITS}"] if unrecorded else []
+    log_notes(options.prog, [*report.all_notes, *lacking])
     for disagreement in report.disagreements:
         log.warning(f"{options.prog}: ranks disagree: {disagreement}")
     for failure in report.all_failures:

@@ -35,8 +35,6 @@ def main(options: argparse.Namespace) -> None:
     from ...schema.graph import ConvertReport, TargetChanges
     from ..recognise import InputKind, reading
 
-    if options.simulate:
-        raise WrongUsage("--simulate is a command of its own: trace-replay GRAPH.et")
     if options.target == GOAL:
         raise WrongUsage(str(WHOLE_JOB))
     by_option = {InputKind.LINKED: "as its input", InputKind.GROUPS: "as --comm-groups"}

@@ -9,7 +9,7 @@ from ...schema.errors import require
 from ...schema.io import STANDARD_STREAM, open_output
 from .. import report as reports
 from ..analyses import AnalysisOptions, read_captures
-from ..command import WrongUsage, log, log_notes, progress
+from ..command import log, log_notes, progress, refuse_contradictions
 from ..command_parser import Inputs, Output, command
 from ..options import chosen_for
 from ..recognise import InputKind, reading
@@ -67,7 +67,7 @@ def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
     """Raises WrongUsage for options that contradict each other."""
     page, diff = options.output, options.diff
     of_run = options.only or options.changes or options.perfetto or options.captures
-    wrong = (
+    refuse_contradictions(
         (options.all and options.only, "--all prints every table, --only some; give one of them"),
         (options.inputs and diff, "give the files of one run, or --diff with two runs"),
         (
@@ -89,9 +89,6 @@ def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
             f"the text, > {page}",
         ),
     )
-    for is_wrong, problem in wrong:
-        if is_wrong:
-            raise WrongUsage(problem)
 
 
 def _request(options: argparse.Namespace, analysis: AnalysisOptions, window: Window) -> reports.ReportRequest:

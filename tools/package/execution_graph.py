@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast, overload
 
 import numpy as np
 
+from .converter.edges import Edges
 from .converter.rewiring import recorded_edges
 from .pictures import lane_strips, lanes_chart
 from .run import Replay, WhatIf, added_to_record, replay
 from .schema.arguments import FilePath, InputFile, whole_number
-from .schema.columns import ABSENT, Categorical, Frame, Int64, NodeIds, NodeNumbers, Ragged, summary_html, time_text
+from .schema.columns import ABSENT, Categorical, Frame, Int64, NodeIds, Ragged, summary_html, time_text
 from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord, NodeType, digraph_of
 from .tools.options import FORMS, checked, form_of
 from .tools.replay import Changes, edge_weights, gather
@@ -27,19 +28,6 @@ LINKS = ("data_deps", "ctrl_deps", "data_dep_kinds")
 """Columns of lists, which `edges` has row by row."""
 
 
-class Dependencies(NamedTuple):
-    """The dependencies of a graph, sorted by target: rows of nodes, and why each exists.
-
-    Those of row r as the target are from `first[r]` up to `first[r + 1]`. `of_source` has their positions by source.
-    """
-
-    first: Int64
-    source: NodeNumbers
-    target: NodeNumbers
-    kind: Int64
-    of_source: Ragged
-
-
 class Node:
     """A node of a graph: a slice of host work, a wait, an activity of a device or a delay.
 
@@ -50,11 +38,10 @@ class Node:
     ('aten::addmm', 12573, ['aten::t'])
     """
 
-    __slots__ = ("_dependencies", "_graph", "row")
+    __slots__ = ("_graph", "row")
 
-    def __init__(self, graph: GraphRecord, dependencies: Dependencies, row: int) -> None:
-        self._graph, self._dependencies = graph, dependencies
-        self.row = row
+    def __init__(self, graph: "ExecutionGraph", row: int) -> None:
+        self._graph, self.row = graph, row
 
     @property
     def id(self) -> int:
@@ -102,19 +89,18 @@ class Node:
     @property
     def dependencies(self) -> "list[Dependency]":
         """What has to end before it starts."""
-        first = self._dependencies.first
-        return [*self._views(range(int(first[self.row]), int(first[self.row + 1])))]
+        return [*self._views(range(*self._graph.data_deps.starts[self.row : self.row + 2].tolist()))]
 
     @property
     def dependents(self) -> "list[Dependency]":
         """What starts after it ended."""
-        return [*self._views(self._dependencies.of_source[self.row].tolist())]
+        return [*self._views(self._graph._links()[1][self.row].tolist())]
 
     def _views(self, positions: "range | list[int]") -> "Iterator[Dependency]":
-        edges = self._dependencies
+        edges, _ = self._graph._links()
         for position in positions:
             if edges.source[position] >= 0:
-                source, target = (Node(self._graph, edges, int(row[position])) for row in (edges.source, edges.target))
+                source, target = (Node(self._graph, int(row[position])) for row in (edges.source, edges.target))
                 yield Dependency(DependencyKind(int(edges.kind[position])), source, target)
 
     def __eq__(self, other: object) -> bool:
@@ -173,14 +159,13 @@ class ExecutionGraph(GraphRecord):
         if not isinstance(position, slice):
             position = whole_number(position, "graph[position]")
         try:
-            links, rows = self._links(), range(len(self))[position]
+            rows = range(len(self))[position]
         except IndexError:
             raise IndexError(f"there is no node at {position}: the graph has {len(self):,}") from None
-        return [Node(self, links, row) for row in rows] if isinstance(rows, range) else Node(self, links, rows)
+        return [Node(self, row) for row in rows] if isinstance(rows, range) else Node(self, rows)
 
     def __iter__(self) -> Iterator[Node]:
-        links = self._links()
-        return (Node(self, links, row) for row in range(len(self)))
+        return (Node(self, row) for row in range(len(self)))
 
     def node(self, id: int) -> Node:
         """Returns the node with an id; KeyError where there is none."""
@@ -191,15 +176,15 @@ class ExecutionGraph(GraphRecord):
             row = int(self.rows_of(NodeIds(np.array([identity], np.int64)))[0])
         if row < 0:
             raise KeyError(f"no node has the id {id}")
-        return Node(self, self._links(), row)
+        return Node(self, row)
 
-    def _links(self) -> Dependencies:
+    def _links(self) -> tuple[Edges, Ragged]:
+        """Returns the dependencies, sorted by target, and the positions among them of those of each source."""
         if self.links is None:
-            source, target, kind = recorded_edges(self)
-            by_source = np.argsort(source, kind="stable")
-            of_source = Ragged.grouped(source[by_source], by_source, len(self))
-            self.links = Dependencies(self.data_deps.starts, source, target, kind, of_source)
-        return cast(Dependencies, self.links)
+            edges = recorded_edges(self)
+            by_source = np.argsort(edges.source, kind="stable")
+            self.links = edges, Ragged.grouped(edges.source[by_source], by_source, len(self))
+        return cast("tuple[Edges, Ragged]", self.links)
 
     @property
     def nodes(self) -> Frame:
@@ -209,14 +194,12 @@ class ExecutionGraph(GraphRecord):
     @property
     def edges(self) -> Frame:
         """The dependencies as a table: source and target are ids of nodes, kind is the reason in words."""
-        links = self._links()
-        known_rows = np.flatnonzero(links.source >= 0)
-        bits, code = np.unique(links.kind[known_rows], return_inverse=True)
-        kind = Categorical(
-            code.reshape(-1).astype(np.int32), [DependencyKind(number).label for number in bits.tolist()]
-        )
-        source, target = (self.id[rows[known_rows]] for rows in (links.source, links.target))
-        return Frame("edges", {"source": source, "target": target, "kind": kind})
+        edges, _ = self._links()
+        source, target, kind = edges.where(edges.source >= 0)
+        bits, code = np.unique(kind, return_inverse=True)
+        labels = [DependencyKind(number).label for number in bits.tolist()]
+        words = Categorical(code.reshape(-1).astype(np.int32), labels)
+        return Frame("edges", {"source": self.id[source], "target": self.id[target], "kind": words})
 
     def replay(self, changes: Changes = ()) -> Replay:
         """Replays the graph, with `changes` as of `execgraph.what_if`; see `execgraph.replay`."""

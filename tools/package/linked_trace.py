@@ -13,20 +13,9 @@ from .linker.link import link as link_traces, read_linked as read_linked_file
 from .linker.readers import DeviceTrace, HostTrace
 from .linker.windows import EVERYTHING, Window, given_window
 from .run import added_to_record
-from .schema.arguments import (
-    FilePath,
-    InputFile,
-    InputsOutputs,
-    Paths,
-    Promotion,
-    Target,
-    given_paths,
-    is_file,
-    is_path,
-    path_of,
-    wrong_argument,
-)
-from .schema.columns import Categorical, Frame
+from .schema import arguments
+from .schema.arguments import FilePath, InputFile, InputsOutputs, Paths, Promotion, Target, given_paths, is_path
+from .schema.columns import Categorical, Frame, Int64
 from .schema.comm_groups import RankList
 from .schema.linked import LinkedTrace as TraceRecord, write_linked
 from .tools.job import Diagnosis, MergeReport, diagnose as diagnose_paths, merge_traces
@@ -59,25 +48,22 @@ class LinkedTrace(TraceRecord):
         by name, null where none is known.
         """
         activities = self.activities
-        rows = np.flatnonzero(~moves_memory(activities.name, activities.category))
-        of_op, of_call = (
-            Categorical(np.append(names.codes, np.int32(-1))[row[rows]], names.table)  # none for -1
+        op, call = (
+            Categorical(np.append(names.codes, np.int32(-1))[row], names.table)  # none for -1
             for names, row in ((self.ops.name, activities.op_row), (self.calls.name, activities.call_row))
         )
-        return Frame(
-            "kernels",
-            {
-                "id": activities.id[rows],
-                "name": activities.name.take(rows),
-                "device": activities.device[rows],
-                "stream": activities.stream[rows],
-                "start_ns": activities.start[rows],
-                "duration_ns": (activities.end - activities.start)[rows],
-                "correlation": activities.correlation[rows],
-                "op": of_op,
-                "call": of_call,
-            },
-        )
+        columns: dict[str, Int64 | Categorical] = {
+            "id": activities.id,
+            "name": activities.name,
+            "device": activities.device,
+            "stream": activities.stream,
+            "start_ns": activities.start,
+            "duration_ns": activities.end - activities.start,
+            "correlation": activities.correlation,
+        }
+        rows = np.flatnonzero(~moves_memory(activities.name, activities.category))
+        columns |= {"op": op, "call": call}
+        return Frame("kernels", {name: column.take(rows) for name, column in columns.items()})
 
     @property
     def unresolved_waits(self) -> int:
@@ -148,13 +134,9 @@ def link(
     rank = checked("link", rank=rank, allow_mismatch=allow_mismatch, strict=strict, modules=modules)["rank"]
     if device is None and is_path(host) and Path(host).is_dir():
         host, device = find_pair([str(host)], rank)
-    elif (
-        is_path(host)
-        and is_path(device)
-        and kind_of(Path(device)) is InputKind.HOST
-        and kind_of(Path(host)) is not InputKind.HOST
-    ):
-        host, device = device, host
+    elif is_path(host) and is_path(device):
+        are_hosts = [kind_of(Path(path)) is InputKind.HOST for path in (host, device)]
+        host, device = (device, host) if are_hosts == [False, True] else (host, device)
     linked = link_traces(host, device, rank, allow_mismatch, window, strict=strict, modules=modules)
     return cast(LinkedTrace, linked)
 
@@ -175,7 +157,7 @@ def read_linked(path: InputFile) -> LinkedTrace:
     Raises:
         DataError: The file is not a linked trace; the text says what it is.
     """
-    with path_of(path) as file, reading(file, InputKind.LINKED):
+    with arguments.path_of(path) as file, reading(file, InputKind.LINKED):
         return cast(LinkedTrace, read_linked_file(file))
 
 
@@ -205,8 +187,8 @@ def convert(
         TypeError: `linked` is not a linked trace, or `options` are not Options.
     """
     if not isinstance(linked, TraceRecord):
-        if not is_file(linked):
-            raise wrong_argument("convert(linked)", "a LinkedTrace or a linked file", linked)
+        if not arguments.is_file(linked):
+            raise arguments.wrong_argument("convert(linked)", "a LinkedTrace or a linked file", linked)
         linked = read_linked(linked)
     return cast(ExecutionGraph, convert_trace(linked, options, groups))
 
@@ -312,7 +294,7 @@ def generate(
     from .tools.generate import makespans_of, simulate, sized_job, write_traces
 
     run = simulate(sized_job(job, **sizes))
-    named_changes = {" ".join(f"{selector}={factor:g}" for selector, factor in c.items()): dict(c) for c in changes}
-    settings: dict[str, Any] = {"sync_records": sync_records, "stacks": stacks, "compress": compress}
-    files = write_traces(run, Path(folder), makespans=makespans_of(run.job, named_changes), **settings)
+    named = {" ".join(f"{selector}={factor:g}" for selector, factor in c.items()): dict(c) for c in changes}
+    how: dict[str, Any] = {"sync_records": sync_records, "stacks": stacks, "compress": compress}
+    files = write_traces(run, Path(folder), makespans=makespans_of(run.job, named), **how)
     return [(host, device) for host, device in files]

@@ -25,14 +25,9 @@ if TYPE_CHECKING:
 AS_FAST = 0.95
 """A run in which a step without a profiler takes at least this share of a step is one without a profiler."""
 T = TypeVar("T")
-OF_ANY_CLASS = {
-    "__module__",
-    "__qualname__",
-    "__slots__",
-    "__annotations__",
-    "__firstlineno__",
-    "__static_attributes__",
-}
+OF_ANY_CLASS = (
+    "__module__", "__qualname__", "__slots__", "__annotations__", "__firstlineno__", "__static_attributes__",
+)  # fmt: skip
 
 
 def added_to_record(methods: type[T]) -> type[T]:
