@@ -6,19 +6,19 @@ Node type, collective type and bytes follow from tables of names and dtypes; tag
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..schema.columns import ABSENT, Categorical, Int64, Ragged
+from ..schema.columns import ABSENT, Categorical, Ragged
 from ..schema.comm_groups import ADDRESS, natural
 from ..schema.graph import CollectiveType, Column, NodeType
 from ..schema.linked import Communication, LinkedTrace
 
 LARGEST = (1 << 63) - 1
-INTEGERS = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
 COALESCED = {name: name.replace("comm", "coalesced") for name in ("comm_src", "comm_dst", "comm_tag", "comm_size")}
 """For several messages of one kernel: the attribute that lists the values of all of them for each attribute of one."""
 Channel = tuple[tuple[int, ...], tuple[int, str], bool, int]
@@ -150,7 +150,7 @@ class Message(NamedTuple):
 
 
 class CommunicationColumns(NamedTuple):
-    """Node types and communication attributes of a graph, and how many types and dtypes are unknown."""
+    """Node types of a graph, communication attributes that nodes have, and how many types and dtypes are unknown."""
 
     types: npt.NDArray[np.uint8]
     attributes: dict[str, Column]
@@ -158,120 +158,92 @@ class CommunicationColumns(NamedTuple):
     unknown_dtypes: int
 
 
-class _Known(NamedTuple):
-    """A node whose communication is known: its row, and which of so many kernels of the communication it is."""
-
-    row: int
-    recorded: Communication
-    decoded: Meaning
-    nth: int
-    kernels: int
-
-    def share(self, size: int) -> int:
-        """Returns the node's share of so many bytes."""
-        return size // self.kernels + (self.nth < size % self.kernels)
-
-
 def communication_columns(linked: LinkedTrace, count: int, nodes: Sequence[CommunicationNode]) -> CommunicationColumns:
     """Returns node types and attributes of `nodes`, which are in graph order; other nodes are computation.
 
     Kernels of one communication share its bytes. Linear, apart from tags.
     """
-    kernels, seen, known = Counter(node.communication for node in nodes), Counter[int](), list[_Known]()
+    kernels, seen = Counter(node.communication for node in nodes), Counter[int]()
+    types, unknown_dtypes = np.full(count, NodeType.COMP, np.uint8), 0
+    values, messages = defaultdict[str, dict[int, Any]](dict), list[Message]()
+    labels = defaultdict[tuple[int, ...], dict[str, str]](dict)
     for row, number, kernel in nodes:
         recorded = linked.communications[number]
-        if (decoded := meaning(recorded, kernel)) is not None:
-            known.append(_Known(row, recorded, decoded, seen[number], kernels[number]))
-            seen[number] += 1
-    types = np.full(count, NodeType.COMP, np.uint8)
-    types[[node.row for node in known]] = [node.decoded.node for node in known]
-    unknown_dtypes = sum(node.decoded.size > 0 and not bytes_per_element(node.recorded.dtype, 0) for node in known)
-    attributes = _attributes(known, linked.info.rank, count)
-    return CommunicationColumns(types, attributes, len(nodes) - len(known), unknown_dtypes)
-
-
-def _attributes(nodes: list[_Known], own_rank: int, count: int) -> dict[str, Column]:
-    integers = {name: np.full(count, ABSENT, np.int64) for name in INTEGERS}
-    splits: dict[int, list[int]] = {}
-    messages: list[Message] = []
-    labels: defaultdict[tuple[int, ...], dict[str, str]] = defaultdict(dict)
-    for node in nodes:
-        row, recorded, decoded, *_ = node
-        if recorded.sequence >= 0:
-            integers["comm_seq"][row] = recorded.sequence
-        if decoded.type is None:
-            messages += _messages(node, own_rank, labels)
+        if (decoded := meaning(recorded, kernel)) is None:
             continue
-        size = node.share(decoded.size)
-        integers["comm_type"][row], integers["comm_size"][row] = decoded.type, size
-        # a root is the source or destination of the collective
-        for name, rank in (("comm_src", recorded.source), ("comm_dst", recorded.target)):
-            if rank >= 0:
-                integers[name][row] = rank
-        split, parts = recorded.in_split, sum(recorded.in_split)
-        is_split = decoded.type is CollectiveType.ALL_TO_ALL and split and min(split) >= 0
-        if is_split and len(split) == len(recorded.ranks):
-            # the unit of splits may be rows
-            splits[row] = [size * part // parts for part in split] if parts else [0] * len(split)
-    lists = _message_attributes(integers, messages, count)
-    names = _texts({node.row: node.recorded.group for node in nodes}, count)
-    purposes = {node.row: node.recorded.description for node in nodes if node.recorded.description}
-    ranks = {node.row: node.recorded.ranks for node in nodes if node.recorded.ranks}
-    return {
-        **integers,
-        "pg_name": names,
-        "pg_recorded": names,
-        **lists,
-        **({"pg_desc": _texts(purposes, count)} if purposes else {}),
-        **({"pg_ranks": _lists(ranks, count)} if ranks else {}),
-        **({"comm_split": _lists(splits, count)} if splits else {}),
-    }
+        types[row] = decoded.node
+        unknown_dtypes += decoded.size > 0 and not bytes_per_element(recorded.dtype, 0)
+        share = partial(_share, part=seen[number], parts=kernels[number])
+        seen[number] += 1
+        if decoded.type is None:
+            sent = _messages(row, recorded, decoded, linked.info.rank, labels)
+            messages += [message._replace(size=share(message.size)) for message in sent]
+        else:
+            values["comm_type"][row], values["comm_size"][row] = decoded.type, share(decoded.size)
+        for name, value in _recorded_attributes(recorded, decoded.type, share(decoded.size)).items():
+            values[name][row] = value
+    messages_of_node = Counter(message.node for message in messages)
+    for message, tag in zip(messages, tags(messages), strict=True):
+        for name, value in zip(COALESCED, (message.source, message.target, tag, message.size), strict=True):
+            values[name][message.node] = value
+            if messages_of_node[message.node] > 1:
+                values[COALESCED[name]].setdefault(message.node, []).append(value)
+    attributes = {name: _column(by_row, count) for name, by_row in values.items()}
+    if "pg_name" in attributes:
+        attributes["pg_recorded"] = attributes["pg_name"]
+    return CommunicationColumns(types, attributes, len(nodes) - seen.total(), unknown_dtypes)
 
 
-def _texts(texts: dict[int, str], count: int) -> Categorical:
-    """Returns a column with these texts by row."""
-    codes, named = np.full(count, -1, np.int32), Categorical.of(texts.values())
-    codes[[*texts]] = named.codes
-    return Categorical(codes, named.table)
+def _share(size: int, part: int, parts: int) -> int:
+    """Returns the share of so many bytes that one of several parts has; together they have all."""
+    return size // parts + (part < size % parts)
 
 
-def _lists(lists: Mapping[int, Sequence[int]], count: int) -> Ragged:
-    """Returns a column with these lists by row, whose rows ascend."""
-    row = np.repeat(np.array([*lists], np.int64), [*map(len, lists.values())])
-    return Ragged.grouped(row, np.fromiter(chain.from_iterable(lists.values()), np.int64, len(row)), count)
+def _recorded_attributes(recorded: Communication, kind: CollectiveType | None, size: int) -> dict[str, Any]:
+    """Returns the attributes of a communication that are recorded; `size` is in bytes."""
+    split, split_count = recorded.in_split, sum(recorded.in_split)
+    is_split = kind is CollectiveType.ALL_TO_ALL and split and min(split) >= 0 and len(split) == len(recorded.ranks)
+    # a root is the source or destination of the collective, the unit of splits may be rows
+    facts = (
+        ("comm_seq", recorded.sequence, recorded.sequence >= 0),
+        ("comm_src", recorded.source, kind is not None and recorded.source >= 0),
+        ("comm_dst", recorded.target, kind is not None and recorded.target >= 0),
+        ("comm_split", [size * part // (split_count or 1) for part in split], is_split),
+        ("pg_name", recorded.group, True),
+        ("pg_desc", recorded.description, recorded.description),
+        ("pg_ranks", recorded.ranks, recorded.ranks),
+    )
+    return {name: value for name, value, is_known in facts if is_known}
 
 
-def _messages(node: _Known, own_rank: int, labels: dict[tuple[int, ...], dict[str, str]]) -> list[Message]:
+def _column(values: Mapping[int, Any], count: int) -> Column:
+    """Returns a column with these integers, texts or lists by row; the rows ascend."""
+    rows, first = np.array([*values], np.int64), next(iter(values.values()))
+    if isinstance(first, list):
+        row = np.repeat(rows, [*map(len, values.values())])
+        return Ragged.grouped(row, np.fromiter(chain.from_iterable(values.values()), np.int64, len(row)), count)
+    if isinstance(first, str):
+        codes, named = np.full(count, -1, np.int32), Categorical.of(values.values())
+        codes[rows] = named.codes
+        return Categorical(codes, named.table)
+    column = np.full(count, ABSENT, np.int64)
+    column[rows] = [*values.values()]
+    return column
+
+
+def _messages(
+    row: int, recorded: Communication, decoded: Meaning, own_rank: int, labels: dict[tuple[int, ...], dict[str, str]]
+) -> list[Message]:
     messages = []
-    for part in node.recorded.parts:
-        decoded = meaning(part, "") or node.decoded
+    for part in recorded.parts:
+        kind, _, size = meaning(part, "") or decoded
         label_of_address, label = labels[tuple(part.ranks)], part.group
         if ADDRESS.fullmatch(label):
             label = label_of_address.setdefault(label, f"at address {len(label_of_address) + 1}")
-        channel = (tuple(part.ranks), natural(label), bool(node.recorded.coalesced), part.tag)
-        source, target = peers(part, decoded.node, own_rank)
-        messages.append(Message(node.row, decoded.node, source, target, node.share(decoded.size), channel))
+        channel = (tuple(part.ranks), natural(label), bool(recorded.coalesced), part.tag)
+        messages.append(Message(row, kind, *peers(part, kind, own_rank), size, channel))
     # sends first: a simulator that runs them in sequence must not wait before it has sent
     return sorted(messages, key=lambda message: message.type is NodeType.COMM_RECV)
-
-
-def _message_attributes(integers: dict[str, Int64], messages: Sequence[Message], count: int) -> dict[str, Column]:
-    """Writes the attributes of each node's messages: of the last message, and lists for a node with several."""
-    facts = {
-        "comm_src": [message.source for message in messages],
-        "comm_dst": [message.target for message in messages],
-        "comm_tag": tags(messages),
-        "comm_size": [message.size for message in messages],
-    }
-    node = np.array([message.node for message in messages], np.int64)
-    several = np.bincount(node, minlength=count)[node] > 1
-    lists: dict[str, Column] = {}
-    for name, values in facts.items():
-        column = np.array(values, np.int64)
-        integers[name][node] = column
-        if several.any():
-            lists[COALESCED[name]] = Ragged.grouped(node[several], column[several], count)
-    return lists
 
 
 def tags(messages: Sequence[Message]) -> list[int]:
@@ -280,16 +252,16 @@ def tags(messages: Sequence[Message]) -> list[int]:
     Messages from one rank to another are counted by channel, which both ends can do independently. If several channels
     join two ranks, each has its own tags.
     """
-    channels: defaultdict[tuple[int, int], set[Channel]] = defaultdict(set)
+    channels = defaultdict[tuple[int, int], set[Channel]](set)
     for message in messages:
         channels[message.source, message.target].add(message.channel)
-    channel_number = {
+    numbers = {
         pair: {channel: number for number, channel in enumerate(sorted(used))} for pair, used in channels.items()
     }
-    counts, message_tags = Counter[tuple[int, int, Channel]](), list[int]()
+    sent, message_tags = Counter[tuple[int, int, Channel]](), list[int]()
     for message in messages:
-        pair = message.source, message.target
-        key = (*pair, message.channel)
-        message_tags.append(counts[key] * len(channel_number[pair]) + channel_number[pair][message.channel])
-        counts[key] += 1
+        numbers_of_pair = numbers[message.source, message.target]
+        key = message.source, message.target, message.channel
+        message_tags.append(sent[key] * len(numbers_of_pair) + numbers_of_pair[message.channel])
+        sent[key] += 1
     return message_tags

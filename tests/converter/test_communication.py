@@ -161,7 +161,7 @@ def columns_of(*found: Communication, rows: list[int] | None = None, count: int 
 
 
 def integers(columns: CommunicationColumns, name: str) -> list[int]:
-    column = columns.attributes[name]
+    column = columns.attributes.get(name, np.full(len(columns.types), ABSENT))
     assert isinstance(column, np.ndarray)
     return [*map(int, column)]
 
