@@ -10,7 +10,6 @@ without queues launches can be synchronous: dependents of a launching slice wait
 kernel k and is followed by slice b: a → k and a → b become a → k → b.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -20,10 +19,13 @@ from ..schema.columns import (
     Bool,
     Categorical,
     Int64,
+    Keys,
     NodeNumbers,
     OpRows,
+    Ragged,
     RowMap,
     Tree,
+    asof_backward,
     group_ids,
     is_group_start,
     split_groups,
@@ -42,7 +44,7 @@ from ..schema.linked import (
     sync_calls,
 )
 from ..schema.machine import ENOUGH, latency_stats, of_name
-from .edges import NO_EDGES, Edges
+from .edges import NO_EDGES, Edges, known_after, not_implied, order_through_circles
 from .timeline import ConversionContext
 
 Rule = Callable[[ConversionContext], Edges]
@@ -223,14 +225,12 @@ def calling_slices(context: ConversionContext) -> Edges:
     nodes = np.flatnonzero(timeline.op_row >= 0)
     op = timeline.op_row[nodes]
     caller = np.where(timeline.is_wait[nodes], op, context.op_parent[op])
-    # rows follow program order, so (op, row) pairs sorted by op list each op's slices in time
-    by_op = slices[np.lexsort((slices, timeline.op_row[slices]))]
-    width = len(timeline)
-    position = np.searchsorted(timeline.op_row[by_op] * width + by_op, caller * width + nodes) - 1
-    # the position -1, before the first slice, takes the last value: none
-    candidate = np.append(by_op, -1)[position]
-    fits = (timeline.op_row[candidate] == caller) & (timeline.thread[candidate] == timeline.thread[nodes])
-    return Edges.of(np.where(fits, candidate, -1), nodes, 0)
+    # rows follow program order
+    by_op = slices[np.argsort(timeline.op_row[slices], kind="stable")]
+    last = asof_backward(Keys(timeline.op_row[by_op], by_op), Keys(caller, nodes - 1))
+    candidate = RowMap(by_op)[last]
+    is_same_thread = timeline.thread[candidate] == timeline.thread[nodes]
+    return Edges.of(np.where(is_same_thread, candidate, -1), nodes, 0)
 
 
 def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges:
@@ -247,16 +247,13 @@ def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges
     _, last = np.unique(group_ids(launched_by, activities.device, activities.stream)[backward], return_index=True)
     tail = backward[last]
     tail = tail[np.argsort(launched_by[tail], kind="stable")]
-    node = launched_by[tail]
+    tails = Ragged.grouped(launched_by[tail], tail, context.node_count)
     launch_node = np.full(context.node_count, -1, np.int64)
     launch_node[context.activities_from : context.unrecorded_from] = launched_by
-    first = np.searchsorted(node, edges.source)
-    count = np.searchsorted(node, edges.source, side="right") - first
-    replaced = (count > 0) & (launch_node[edges.target] != edges.source)
+    replaced = (tails.lengths()[edges.source] > 0) & (launch_node[edges.target] != edges.source)
     rows = np.flatnonzero(replaced)
-    repeat = np.repeat(rows, count[rows])
-    within = np.arange(len(repeat)) - np.repeat(np.cumsum(count[rows]) - count[rows], count[rows])
-    blocked = edges.where(repeat)._replace(source=context.activity_node(tail[first[repeat] + within]))
+    waited = tails.take(edges.source[rows])
+    blocked = edges.where(np.repeat(rows, waited.lengths()))._replace(source=context.activity_node(waited.values))
     return Edges.joined([edges.where(~replaced), blocked])
 
 
@@ -282,44 +279,29 @@ def _in_launch_order(context: ConversionContext, edges: Edges) -> Bool:
     return in_order
 
 
-def not_implied(
-    context: ConversionContext, candidates: list[tuple[int, int]], known_edges: list[tuple[int, int]]
+def needed_flows(
+    context: ConversionContext, flows: list[tuple[int, int]], known: list[tuple[int, int]]
 ) -> tuple[ActivityRows, ActivityRows]:
-    """Returns the sources and targets of the candidates, pairs of activities, that neither stream order, known edges
-    nor earlier candidates imply.
-
-    Each activity that joined another stream has a clock: the last ended position on every stream. Takes one pass in the
-    order in which targets started; O(edges × streams).
+    """Returns the sources and targets of the flows, pairs of activities, that neither stream order, known pairs nor
+    other flows imply. O(pairs × streams).
     """
-    order, start = context.stream_sorted, context.linked.activities.start
-    stream, position = streams_of(context.linked.activities).number, np.empty(len(order), np.int64)
-    counts = np.bincount(stream)
-    position[order] = np.arange(len(order)) - (np.cumsum(counts) - counts)[stream[order]]
-    joined_at: list[list[int]] = [[] for _ in counts]
-    clocks: list[list[Int64]] = [[] for _ in counts]
-
-    def clock(activity: int) -> Int64:
-        index = bisect_right(joined_at[stream[activity]], int(position[activity])) - 1
-        return clocks[stream[activity]][index] if index >= 0 else np.full(len(counts), -1, np.int64)
-
-    edges = [(s, t, True) for s, t in known_edges] + [(s, t, False) for s, t in candidates]
-    # the latest writer first: it often implies the earlier ones
-    edges.sort(key=lambda e: (start[e[1]], position[e[1]], not e[2], -start[e[0]]))
-    needed = []
-    for source, target, is_known in edges:
-        before, on_stream = clock(target), stream[source]
-        own_stream = on_stream == stream[target]
-        implied = position[source] < position[target] if own_stream else before[on_stream] >= position[source]
-        if implied:
-            continue
-        if not own_stream:
-            joined = np.maximum(before, clock(source))
-            joined[on_stream] = max(joined[on_stream], position[source])
-            joined_at[stream[target]].append(int(position[target]))
-            clocks[stream[target]].append(joined)
-        if not is_known:
-            needed.append((source, target))
-    sources, targets = np.array(needed, np.int64).reshape(-1, 2).T
+    pairs = np.array([*flows, *known], np.int64).reshape(-1, 2)
+    is_known = np.arange(len(pairs)) >= len(flows)
+    # only activities at an end of a pair have to be looked at
+    rows = context.stream_sorted[np.isin(context.stream_sorted, pairs)]
+    stream, position = streams_of(context.linked.activities).number, np.empty(len(context.stream_sorted), np.int64)
+    position[rows] = np.arange(len(rows))
+    source, target = position[pairs].T
+    chain = np.flatnonzero(~is_group_start(stream[rows])[1:])
+    edges = Edges.joined([Edges.of(source, target, is_known.astype(np.int64)), Edges.of(chain, chain + 1, 1)])
+    order, backward = order_through_circles(context.linked.activities.start[rows], edges)
+    rows = rows[order]
+    edges = edges.where(~backward).renumbered(np.argsort(order))
+    edges = edges.where(np.argsort(edges.target, kind="stable"))
+    clocks = known_after(edges, stream[rows], int(stream.max()) + 1)
+    needed = not_implied(edges, edges.kind != 0, clocks, stream[rows], lambda source: (source,))
+    in_circles = pairs[backward[: len(pairs)] & ~is_known].T
+    sources, targets = (np.concatenate((rows[row], more)) for row, more in zip(needed, in_circles, strict=True))
     return ActivityRows(sources), ActivityRows(targets)
 
 
@@ -352,7 +334,7 @@ def tensor_flow(context: ConversionContext) -> Edges:
     pairs = _flows(context, *(column[order] for column in (storage, low, high, dense, written, activity)))
     waits = event_wait(context)
     known_edges = np.stack((waits.source, waits.target), axis=1) - context.activities_from
-    source, target = not_implied(context, pairs, known_edges.tolist())
+    source, target = needed_flows(context, pairs, known_edges.tolist())
     return Edges.of(context.activity_node(source), context.activity_node(target), DependencyKind.TENSOR_FLOW)
 
 

@@ -1,10 +1,14 @@
-"""Edges between nodes: joined, put in order and checked.
+"""Edges between nodes: joined, put in order and checked, and without those that others imply.
 
 Orders follow the measured start times as far as the edges allow. Edges that come from traces with many equal or swapped
-times may form circles; those that follow from the order of calls stay.
+times may form circles; those that follow from the order of calls stay. What implies an edge is told by clocks over
+lanes, such as streams, whose nodes follow each other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +21,8 @@ ROUNDS = 64
 NODES_SHOWN = 16
 SURE = DependencyKind.PROGRAM_ORDER | DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER
 """Kinds of edges that follow from the order of calls; in a circle all other edges give way to them."""
+Clock = tuple[int, ...]
+"""The last row of each lane that is known to have ended, -1 for none."""
 
 
 class Edges(NamedTuple):
@@ -142,3 +148,55 @@ def order_through_circles(start: Int64, edges: Edges) -> tuple[NodeNumbers, Bool
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     return order, position[edges.source] >= position[edges.target]
+
+
+def known_after(edges: Edges, lane: Int64, lanes: int) -> list[Clock]:
+    """Returns a clock for each row; nodes without a lane (-1) only pass on what they know.
+
+    The edges must be sorted by target and point forward. O((n + e) · lanes) at worst; mostly O(n + e), as nodes that
+    learn nothing share the clock of their predecessor.
+    """
+    nothing: Clock = (-1,) * lanes
+    clocks: list[Clock] = []
+    sources, targets = edges.source.tolist(), edges.target.tolist()
+    sources.append(-1)
+    targets.append(len(lane))
+    index = 0
+    for row, own_lane in enumerate(lane.tolist()):
+        clock = nothing
+        while targets[index] == row:
+            clock = joined(clock, clocks[sources[index]])
+            index += 1
+        clocks.append(clock if own_lane < 0 else (*clock[:own_lane], row, *clock[own_lane + 1 :]))
+    return clocks
+
+
+def joined(first: Clock, second: Clock) -> Clock:
+    """Returns the elementwise maximum of two clocks; one of the two objects where it equals that."""
+    if first is second:
+        return first
+    merged = tuple(map(max, first, second))
+    return first if merged == first else second if merged == second else merged
+
+
+def not_implied(
+    edges: Edges, is_sure: Bool, clocks: list[Clock], lane: Int64, candidates: Callable[[int], Iterable[int]]
+) -> tuple[NodeNumbers, NodeNumbers]:
+    """Returns sources and targets of needed edges: to the `candidates` for each source that is not sure, unless they
+    follow from sure edges or from other candidates of the same target.
+
+    The edges must be sorted by target and point forward; `clocks` are those after all of them.
+    """
+    columns, lane_of, pairs = (edges.target.tolist(), edges.source.tolist(), is_sure.tolist()), lane.tolist(), []
+    for target, group in groupby(zip(*columns, strict=True), itemgetter(0)):
+        sources = [*group]
+        sure = (clocks[source] for _, source, source_is_sure in sources if source_is_sure)
+        implied = reduce(joined, sure, (-1,) * len(clocks[target]))
+        rows = {row for _, source, source_is_sure in sources if not source_is_sure for row in candidates(source)}
+        # the latest row first, as it often follows the others
+        for row in sorted(rows - {-1}, reverse=True):
+            if row > implied[lane_of[row]]:
+                implied = joined(implied, clocks[row])
+                pairs.append((row, target))
+    source, target_ = np.array(pairs, np.int64).reshape(-1, 2).T
+    return NodeNumbers(source), NodeNumbers(target_)

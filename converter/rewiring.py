@@ -11,8 +11,6 @@ end waits for what follows the last one: a replay ends when the measured run did
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from itertools import groupby
-from operator import itemgetter
 
 import numpy as np
 
@@ -20,12 +18,10 @@ from ..schema.columns import ABSENT, Bool, Categorical, Int64, NodeIds, NodeNumb
 from ..schema.errors import DataError, Remedy
 from ..schema.graph import Column, DependencyKind, ExecutionGraph, NodeType, TensorText
 from ..schema.linked import NEVER
-from .edges import NO_EDGES, Edges, check, deduplicated, topological_order
+from .edges import NO_EDGES, Edges, check, deduplicated, known_after, not_implied, topological_order
 
 AT_ONCE = 1 << 13
 LANE = ("device", "stream", "tid")
-Clock = tuple[int, ...]
-"""The last row of each lane that is known to have ended, -1 for none."""
 COMMUNICATION = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 SILENT = (NodeType.INVALID, NodeType.METADATA)
 HOST_TIME_AFTER = "host time after the last activity"
@@ -74,7 +70,7 @@ def spliced(edges: Edges, removed: Bool) -> Edges:
         is_removed = removed[open_ends.source]
         done.append(open_ends.where(~is_removed))
         before, after = open_ends.where(is_removed), into.lengths()[open_ends.source[is_removed]]
-        bypass = edges.where(take_rows(into, before.source).values)
+        bypass = edges.where(into.take(before.source).values)
         bypassed = before.where(np.repeat(np.arange(len(before.source)), after))
         bypass = bypass._replace(target=bypassed.target, kind=bypass.kind | bypassed.kind)
         open_ends = deduplicated(bypass, len(removed))
@@ -113,7 +109,11 @@ def edited_graph(
 def rows_of_graph(graph: ExecutionGraph, rows: Int64) -> ExecutionGraph:
     """Returns the graph of these rows with ids 1 to n, without dependencies and attributes that none of them has."""
     none = Ragged(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.int64))
-    columns = {name: _take(column, rows) for name, column in graph.attributes.items() if name != "data_dep_kinds"}
+    columns: dict[str, Column] = {
+        name: column[rows] if isinstance(column, np.ndarray) else column.take(rows)
+        for name, column in graph.attributes.items()
+        if name != "data_dep_kinds"
+    }
     return ExecutionGraph(
         id=NodeIds(np.arange(1, len(rows) + 1, dtype=np.int64)),
         name=graph.name.take(rows),
@@ -126,20 +126,6 @@ def rows_of_graph(graph: ExecutionGraph, rows: Int64) -> ExecutionGraph:
         metadata=dict(graph.metadata),
         tensors=_tensors(graph.tensors, rows, len(graph)),
     )
-
-
-def _take(column: Column, rows: Int64) -> Column:
-    if isinstance(column, Ragged):
-        return take_rows(column, rows)
-    return column.take(rows) if isinstance(column, Categorical) else column[rows]
-
-
-def take_rows(column: Ragged, rows: Int64) -> Ragged:
-    """Returns rows of a column, in the order given."""
-    lengths = column.lengths()[rows]
-    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-    within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-    return Ragged(starts, column.values[np.repeat(column.starts[rows], lengths) + within])
 
 
 def used(attributes: Iterable[tuple[str, Column]]) -> dict[str, Column]:
@@ -228,35 +214,6 @@ def whole_microseconds(duration_ns: Int64, lane: Int64) -> Int64:
     return whole
 
 
-def known_after(edges: Edges, lane: Int64, lanes: int) -> list[Clock]:
-    """Returns a clock for each row; nodes without a lane (-1) only pass on what they know.
-
-    The edges must be sorted by target and point forward. O((n + e) · lanes) at worst; mostly O(n + e), as nodes that
-    learn nothing share the clock of their predecessor.
-    """
-    nothing: Clock = (-1,) * lanes
-    clocks: list[Clock] = []
-    sources, targets = edges.source.tolist(), edges.target.tolist()
-    sources.append(-1)
-    targets.append(len(lane))
-    index = 0
-    for row, own_lane in enumerate(lane.tolist()):
-        clock = nothing
-        while targets[index] == row:
-            clock = joined(clock, clocks[sources[index]])
-            index += 1
-        clocks.append(clock if own_lane < 0 else (*clock[:own_lane], row, *clock[own_lane + 1 :]))
-    return clocks
-
-
-def joined(first: Clock, second: Clock) -> Clock:
-    """Returns the elementwise maximum of two clocks; one of the two objects where it equals that."""
-    if first is second:
-        return first
-    merged = tuple(map(max, first, second))
-    return first if merged == first else second if merged == second else merged
-
-
 def without_host(graph: ExecutionGraph) -> ExecutionGraph:
     """Returns the graph of the activities, and of communication that only the host recorded; without control
     dependencies and tensors.
@@ -312,20 +269,6 @@ def _through_host(edges: Edges, is_kept: Bool, lane: Int64) -> Edges:
     stream[is_kept] = group_ids(lane[is_kept])
     clocks = known_after(edges, stream, int(stream.max()) + 1)
     into = edges.where(is_kept[edges.target])
-    columns = (column.tolist() for column in (into.target, into.source, is_kept[into.source]))
-    pairs = []
-    for target, group in groupby(zip(*columns, strict=True), itemgetter(0)):
-        # the last rows of lanes that kept and removed sources know to have ended
-        implied = required = (-1,) * len(clocks[0])
-        for _, source, source_is_kept in group:
-            if source_is_kept:
-                implied = joined(implied, clocks[source])
-            else:
-                required = joined(required, clocks[source])
-        # the latest row first, as it often follows the others
-        for row, number in sorted(((row, number) for number, row in enumerate(required)), reverse=True):
-            if row > implied[number]:
-                implied = joined(implied, clocks[row])
-                pairs.append((row, target))
-    sources, targets = np.array(pairs, np.int64).reshape(-1, 2).T
-    return Edges.of(sources, targets, DependencyKind.HOST_SYNC)
+    # what a removed source knows to have ended
+    pairs = not_implied(into, is_kept[into.source], clocks, stream, clocks.__getitem__)
+    return Edges.of(*pairs, DependencyKind.HOST_SYNC)

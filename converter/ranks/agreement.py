@@ -25,8 +25,8 @@ from ...schema.columns import (
 )
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
-from ..edges import Edges, deduplicated
-from ..rewiring import COMMUNICATION, control_edges, data_edges, edited_graph, known_after, lanes_of, spliced
+from ..edges import Edges, deduplicated, known_after
+from ..rewiring import COMMUNICATION, control_edges, data_edges, edited_graph, lanes_of, spliced
 from .calls import Calls, MatchedTimes, begin_of_ranks, graph_calls, match, measured_times, slack_ns
 from .groups import OUTSIDE, recorded_groups
 

@@ -19,16 +19,7 @@ from ...schema.graph import Change, CollectiveType, DependencyKind, ExecutionGra
 from ..communication import COALESCED
 from ..edges import Edges, deduplicated
 from ..ranks import Groups, recorded_groups
-from ..rewiring import (
-    control_edges,
-    data_edges,
-    edited_graph,
-    lanes_of,
-    rows_of_graph,
-    set_rows,
-    take_rows,
-    with_added_nodes,
-)
+from ..rewiring import control_edges, data_edges, edited_graph, lanes_of, rows_of_graph, set_rows, with_added_nodes
 from .times import Lowering
 
 PLAYED = (
@@ -322,5 +313,5 @@ def all_ranks(graph: ExecutionGraph) -> RankList | None:
 def _same_dependencies(data: Edges, like: Int64, rows: Int64, count: int) -> Edges:
     """Returns edges to the rows from what the rows `like` depend on, without the order of communication."""
     own_edges = data.where(data.kind != DependencyKind.COLLECTIVE)
-    sources = take_rows(Ragged.grouped(own_edges.target, own_edges.source, count), like)
+    sources = Ragged.grouped(own_edges.target, own_edges.source, count).take(like)
     return Edges.of(sources.values, np.repeat(rows, sources.lengths()), DependencyKind.LAUNCH)

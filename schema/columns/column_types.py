@@ -246,6 +246,13 @@ class Ragged(SummaryRepr):
         """Returns the row of each value."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths())
 
+    def take(self, rows: Int64) -> "Ragged":
+        """Returns these rows, in the order given."""
+        lengths = self.lengths()[rows]
+        starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+        return Ragged(starts, self.values[np.repeat(self.starts[rows], lengths) + within])
+
     @staticmethod
     def of(rows: Sequence[Sequence[int]]) -> "Ragged":
         """Returns the rows as lists.

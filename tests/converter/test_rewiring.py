@@ -9,18 +9,15 @@ from itertools import accumulate, groupby
 
 import numpy as np
 import pytest
-from execgraph.converter.edges import Edges
+from execgraph.converter.edges import Edges, joined, known_after
 from execgraph.converter.rewiring import (
     HOST_TIME_AFTER,
     control_edges,
     data_edges,
     edited_graph,
-    joined,
-    known_after,
     lanes_of,
     rows_of_graph,
     spliced,
-    take_rows,
     used,
     whole_microseconds,
     without_host,
@@ -226,7 +223,7 @@ def test_who_followed_a_removed_row_follows_what_that_followed(
 @given(st.lists(st.lists(st.integers(0, 9)), min_size=1, max_size=5), st.data())
 def test_rows_of_lists_are_taken_in_any_order_and_any_number(lists: list[list[int]], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(lists) - 1)))
-    taken = take_rows(Ragged.of(lists), integers(rows))
+    taken = Ragged.of(lists).take(integers(rows))
     assert [taken[row].tolist() for row in range(len(rows))] == [lists[row] for row in rows]
 
 

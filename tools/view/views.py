@@ -12,7 +12,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from ...converter.rewiring import rows_of_graph, take_rows
+from ...converter.rewiring import rows_of_graph
 from ...schema.columns import Bool, Categorical, Int64, NodeIds, NodeNumbers, Ragged, Tree, nearest
 from ...schema.errors import DataError, Remedy, RequestError, Spelled
 from ...schema.graph import STEP_START, DependencyKind, ExecutionGraph, digraph_of
@@ -138,7 +138,7 @@ def _subgraph(graph: ExecutionGraph, is_selected: Bool) -> ExecutionGraph:
         """Returns the values of the selected rows where the ids are those of selected nodes."""
         row = graph.rows_of(NodeIds(ids.values))
         inside = (row >= 0) & is_selected[row]
-        return take_rows(Ragged.grouped(column.rows()[inside], column.values[inside], len(column)), rows)
+        return Ragged.grouped(column.rows()[inside], column.values[inside], len(column)).take(rows)
 
     kinds, data, control = graph.attributes.get("data_dep_kinds"), graph.data_deps, graph.ctrl_deps
     if isinstance(kinds, Ragged) and np.array_equal(kinds.starts, data.starts):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.dependencies import not_implied
+from execgraph.converter.dependencies import needed_flows
 from execgraph.schema.graph import DependencyKind
 from hypothesis import given, strategies as st
 from support.builder.records import LAYOUTS, Tensor
@@ -303,7 +303,7 @@ def test_what_is_kept_and_what_was_known_imply_all_and_nothing_twice(run: tuple[
     acts, candidates, known = run
     chains = [(a, b) for b in range(len(acts)) for a in range(b) if acts[a].stream == acts[b].stream]
     linked = linked_of(acts)
-    source, target = not_implied(sliced(linked), candidates, known)
+    source, target = needed_flows(sliced(linked), candidates, known)
     kept = list(zip(source.tolist(), target.tolist(), strict=True))
     assert set(kept) <= set(candidates)
     everything, less = [*chains, *known, *candidates], [*chains, *known, *kept]
@@ -321,8 +321,8 @@ def test_activities_may_be_listed_in_any_order(run: tuple[list[Act], Pairs, Pair
     order = np.arange(len(acts))[::-1].tolist()
     linked = linked_of([acts[row] for row in order])
     turned = [[(order[a], order[b]) for a, b in pairs] for pairs in (candidates, known)]
-    source, target = not_implied(sliced(linked), *turned)
+    source, target = needed_flows(sliced(linked), *turned)
     straight = linked_of(acts)
-    wanted = not_implied(sliced(straight), candidates, known)
+    wanted = needed_flows(sliced(straight), candidates, known)
     kept = {(order[a], order[b]) for a, b in zip(source.tolist(), target.tolist(), strict=True)}
     assert kept == set(zip(*(column.tolist() for column in wanted), strict=True))
