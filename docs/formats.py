@@ -1,6 +1,6 @@
 """Writes docs/graph.md, docs/linked-trace.md and docs/kernel-work.md: python docs/formats.py
 
-The tables are those of the code; their words are in graph_words.py and linked_words.py.
+The tables are those of the code; their words are in graph_words.py, kernel_words.py and linked_words.py.
 """
 
 import re
@@ -13,7 +13,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from execgraph.converter.work import RULES
-from execgraph.converter.work.kernel_work import TRITON
 from execgraph.schema.counts import Counts, to_json
 from execgraph.schema.device_peaks import PEAKS, Peak
 from execgraph.schema.graph import execution_graph_pb2
@@ -25,6 +24,7 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
 from graph_words import DELAY_CAUSES, FIELDS, KINDS, MEANINGS, METADATA, TYPES  # noqa: E402
+from kernel_words import FAMILIES  # noqa: E402
 from linked_words import KNOWN_BY, RECORDS, Member, Record  # noqa: E402
 
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
@@ -313,13 +313,14 @@ def linked_trace() -> str:
 
 def kernel_work() -> str:
     """docs/kernel-work.md."""
-    families = dict.fromkeys(rule.family for rule in RULES.values()) | {TRITON: None}
+    words_of = {name: FAMILIES[name] for name in [*(rule.family for rule in RULES.values()), "Triton kernel"]}
     steps: dict[tuple[str, int], list[str]] = {}
     for name, rule in RULES.items():
-        steps.setdefault((rule.family.name, rule.steps), []).append(code(name))
+        steps.setdefault((rule.family, rule.steps), []).append(code(name))
     sections = {
         "Families": table(
-            "family operations bytes source", ((f.name, f.operations, f.bytes, f.source) for f in families)
+            "family operations bytes source",
+            ((name, words.operations, words.bytes, words.source) for name, words in words_of.items()),
         ),
         "Ops": "*Steps* is the number of operations per element, in families that count so.\n\n"
         + table(

@@ -8,8 +8,6 @@ from math import prod
 
 from .recorded_op import (
     FLOATING,
-    NEW,
-    Bytes,
     Family,
     Operations,
     RecordedOp,
@@ -23,59 +21,6 @@ from .recorded_op import (
     moved,
     rules_by_name,
     unknown_results,
-)
-
-DEFINITIONS = "the definitions of the ops"
-ELEMENTWISE = Family(
-    "element-wise",
-    "elementary steps, as in the table below, of each element of the result: a sum, product, comparison, choice, or "
-    "one call of exp, log, sqrt, erf and their like is a step",
-    "the definitions in PyTorch's documentation",
-)
-LISTS = Family(
-    "element-wise on lists",
-    "as element-wise, of each element of the first list",
-    ELEMENTWISE.source,
-    "tensors of the lists read and written",
-)
-REDUCTION = Family("reduction", "elementary steps of each element of the argument", DEFINITIONS)
-SCAN = Family("scan", REDUCTION.operations, DEFINITIONS)
-SOFTMAX = Family(
-    "softmax",
-    "5 of each element: maximum, difference, exp, sum, and quotient or difference; backward 4",
-    DEFINITIONS,
-)
-NORM = Family(
-    "normalisation",
-    "8 of each element: mean, variance (3), scaling (2), weight and bias (2); with given statistics 4; of the root of "
-    "the mean square 4; backward 13: the normalised value (2), sums (5), product with the weight, gradient (5); of the "
-    "root of the mean square 9",
-    DEFINITIONS,
-)
-LOSS = Family("loss", "elementary steps of each element of the argument, of nll_loss of each target", DEFINITIONS)
-POOLING = Family(
-    "pooling",
-    "a step of each element of the window at each position of the result, of adaptive pooling and backward of each "
-    "element of the input",
-    DEFINITIONS,
-)
-COPY = Family("copy", "none; comparisons of sorting and searching are not counted", DEFINITIONS)
-SET = Family("set", "none; drawing random numbers is not counted", DEFINITIONS, "tensors written")
-GATHER = Family("gather", "none", DEFINITIONS, "indices read, what is picked read and written")
-SCATTER = Family(
-    "scatter",
-    "what is added, a step of each element; otherwise none",
-    DEFINITIONS,
-    "indices and values read; in place as much written as there are values, and read before where they are added;"
-    " otherwise the whole tensor",
-)
-BAG = Family("embedding bag", "a step of each element of a picked row", DEFINITIONS, "indices, picked rows, results")
-OPTIMIZER = Family(
-    "optimizer",
-    "elementary steps of each parameter: SGD 4 with momentum, 2 without; Adagrad 7; Adam 13, AdamW 14: mean (3), mean "
-    "square (4), its root, correction and epsilon (3), step (3), weight decay; finding and removing a scale 2",
-    "the algorithms in the documentation of torch.optim",
-    "parameters, gradients and states read, parameters and states written; gradients too where a scale is removed",
 )
 
 COMPARISONS = "eq ne lt le gt ge logical_and logical_or logical_not logical_xor isnan"
@@ -115,6 +60,7 @@ POOLS = "max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d"
 ADAPTIVE = "_adaptive_avg_pool2d _adaptive_avg_pool3d"
 TRAINING, WINDOW, MOMENTUM, GRADIENTS = 5, 1, 2, 1
 """Positions of arguments."""
+BOOLEAN = Tensor.of((), 1, 0)
 
 
 def of_elements(steps: int, position: int = 0) -> Operations:
@@ -150,11 +96,10 @@ def _broadcast(op: RecordedOp) -> list[Tensor]:
     # a number is a tensor without dimensions here, whose type is ignored
     types = {(tensor.item, tensor.dtype) for tensor in op.read if tensor.shape or not shape}
     if name in COMPARISONS.split():
-        return [Tensor.of(shape, 1, NEW)]
+        return [BOOLEAN.like(shape)]
     if name in TAKES_BOTH_HALVES or len(types) != 1 or next(iter(types))[1] not in FLOATING:
         raise Unknown("results")
-    (item, dtype) = types.pop()
-    return [Tensor.of(shape, item, NEW, dtype)]
+    return [op.read[0]._replace(item=types.pop()[0]).like(shape)]
 
 
 def _reduced(op: RecordedOp) -> list[Tensor]:
@@ -164,10 +109,10 @@ def _reduced(op: RecordedOp) -> list[Tensor]:
     shape = tuple(extent for axis, extent in enumerate(x.shape) if axis not in reduced)
     name = op.name.partition("::")[2]
     if name in ("any", "all"):
-        return [Tensor.of(shape, 1, NEW)]
+        return [BOOLEAN.like(shape)]
     if name not in ("sum", "mean", "amax", "amin") or x.dtype not in FLOATING:
         raise Unknown("results")
-    return [Tensor.of(shape, x.item, NEW, x.dtype)]
+    return [x.like(shape)]
 
 
 def _axis(x: Tensor, dimension: int) -> int:
@@ -181,25 +126,24 @@ def _layer_normed(op: RecordedOp) -> list[Tensor]:
     x, row = op.tensor(0), prod(op.integers(1))
     if not row:
         raise Unknown("rows")
-    statistics = [Tensor.of((x.elements // row,), max(x.item, 4), NEW + 1 + number) for number in range(2)]
-    return [Tensor.of(x.shape, x.item, NEW), *statistics]
+    in_single = x._replace(item=max(x.item, 4))
+    return [x.like(x.shape), *(in_single.like((x.elements // row,), number) for number in (1, 2))]
 
 
 def _index_selected(op: RecordedOp) -> list[Tensor]:
     x, index, (dimension,) = op.tensor(0), op.tensor(2), op.integers(1)
     axis = _axis(x, dimension)
-    return [Tensor.of((*x.shape[:axis], index.elements, *x.shape[axis + 1 :]), x.item, NEW, x.dtype)]
+    return [x.like((*x.shape[:axis], index.elements, *x.shape[axis + 1 :]))]
 
 
 def _embedded(op: RecordedOp) -> list[Tensor]:
-    weight = op.tensor(0)
-    return [Tensor.of((*op.shape(1), op.shape(0, 2)[1]), weight.item, NEW, weight.dtype)]
+    return [op.tensor(0).like((*op.shape(1), op.shape(0, 2)[1]))]
 
 
 def _table(op: RecordedOp) -> list[Tensor]:
     """Returns the gradient of the whole table; the third argument is its number of rows."""
     gradient = op.tensor(0)
-    return [Tensor.of((*op.integers(2), *gradient.shape[-1:]), gradient.item, NEW, gradient.dtype)]
+    return [gradient.like((*op.integers(2), *gradient.shape[-1:]))]
 
 
 def _written(op: RecordedOp) -> int:
@@ -252,16 +196,20 @@ def _scatter(values: int, accumulate: int | None, *, always: bool = False) -> Ru
             return beside + source.bytes + sum(tensor.bytes for tensor in op.results[:1])
         return beside + op.tensor(values).elements * source.item * (2 if is_added(op) else 1)
 
-    return Rule(SCATTER, lambda op: op.tensor(values).elements * is_added(op), put)
+    return Rule("scatter", lambda op: op.tensor(values).elements * is_added(op), put)
 
 
-def _moves(family: Family, bytes_moved: Bytes, results: Results = unknown_results) -> Rule:
+def _moves(family: Family, bytes_moved: Operations, results: Results = unknown_results) -> Rule:
     """Returns the rule of ops without operations."""
     return Rule(family, lambda _: 0, bytes_moved, results)
 
 
 def _of_steps(
-    family: Family, steps: int, results: Results = unknown_results, position: int = 0, bytes_moved: Bytes = everything
+    family: Family,
+    steps: int,
+    results: Results = unknown_results,
+    position: int = 0,
+    bytes_moved: Operations = everything,
 ) -> Rule:
     """Returns the rule of ops that take so many steps of each element of an argument."""
     return Rule(family, of_elements(steps, position), bytes_moved, results, steps)
@@ -271,73 +219,73 @@ def _elementwise() -> Iterator[tuple[str, Rule]]:
     steps_of = {name: steps for steps, names in ELEMENTWISE_STEPS.items() for name in names.split()}
     for name, steps in steps_of.items():
         in_place = "" if name.endswith(NEVER_IN_PLACE) else f" {name}_"
-        yield name + in_place, Rule(ELEMENTWISE, _of_result(steps), everything, _broadcast, steps)
+        yield name + in_place, Rule("element-wise", _of_result(steps), everything, _broadcast, steps)
     for name in WITH_LISTS.split():
-        yield f"_foreach_{name} _foreach_{name}_", _of_steps(LISTS, steps_of[name], _broadcast)
+        yield f"_foreach_{name} _foreach_{name}_", _of_steps("element-wise on lists", steps_of[name], _broadcast)
 
 
 RULES = rules_by_name(
     {
         **dict(_elementwise()),
         "sum nansum mean prod max min amax amin aminmax argmax argmin any all count_nonzero _is_any_true "
-        "_is_all_true": _of_steps(REDUCTION, 1, _reduced),
-        "norm linalg_vector_norm _foreach_norm dist": _of_steps(REDUCTION, 2, _reduced),
-        "std var std_mean var_mean logsumexp": _of_steps(REDUCTION, 4, _reduced),
+        "_is_all_true": _of_steps("reduction", 1, _reduced),
+        "norm linalg_vector_norm _foreach_norm dist": _of_steps("reduction", 2, _reduced),
+        "std var std_mean var_mean logsumexp": _of_steps("reduction", 4, _reduced),
         "cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp cumsum_ cumprod_": _of_steps(
-            SCAN, 1, like_first
+            "scan", 1, like_first
         ),
-        "fbgemm::asynchronous_complete_cumsum": _of_steps(SCAN, 1),
-        "_softmax _log_softmax _safe_softmax": _of_steps(SOFTMAX, 5, like_first),
-        "_softmax_backward_data _log_softmax_backward_data": _of_steps(SOFTMAX, 4, like_first),
-        "native_layer_norm": _of_steps(NORM, 8, _layer_normed),
-        "native_group_norm _batch_norm_with_update": _of_steps(NORM, 8),
+        "fbgemm::asynchronous_complete_cumsum": _of_steps("scan", 1),
+        "_softmax _log_softmax _safe_softmax": _of_steps("softmax", 5, like_first),
+        "_softmax_backward_data _log_softmax_backward_data": _of_steps("softmax", 4, like_first),
+        "native_layer_norm": _of_steps("normalisation", 8, _layer_normed),
+        "native_group_norm _batch_norm_with_update": _of_steps("normalisation", 8),
         "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward cudnn_batch_norm_backward "
-        "miopen_batch_norm_backward batch_norm_backward": _of_steps(NORM, 13),
-        "_fused_rms_norm _batch_norm_no_update": _of_steps(NORM, 4),
-        "_fused_rms_norm_backward": _of_steps(NORM, 9),
+        "miopen_batch_norm_backward batch_norm_backward": _of_steps("normalisation", 13),
+        "_fused_rms_norm _batch_norm_no_update": _of_steps("normalisation", 4),
+        "_fused_rms_norm_backward": _of_steps("normalisation", 9),
         "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit": Rule(
-            NORM, lambda op: (8 if op.argument(TRAINING) else 4) * op.tensor(0).elements
+            "normalisation", lambda op: (8 if op.argument(TRAINING) else 4) * op.tensor(0).elements
         ),
-        "mse_loss l1_loss": _of_steps(LOSS, 3),
-        "smooth_l1_loss huber_loss": _of_steps(LOSS, 5),
-        "binary_cross_entropy": _of_steps(LOSS, 7),
+        "mse_loss l1_loss": _of_steps("loss", 3),
+        "smooth_l1_loss huber_loss": _of_steps("loss", 5),
+        "binary_cross_entropy": _of_steps("loss", 7),
         # the gradient of a loss is one number, followed by the argument of the loss
-        "mse_loss_backward": _of_steps(LOSS, 3, position=1),
-        "binary_cross_entropy_backward": _of_steps(LOSS, 5, position=1),
-        "smooth_l1_loss_backward huber_loss_backward": _of_steps(LOSS, 4, position=1),
-        "nll_loss_forward nll_loss2d_forward": Rule(LOSS, of_elements(1, 1)),
-        "nll_loss_backward nll_loss2d_backward": Rule(LOSS, of_elements(1, 2)),
-        POOLS: Rule(POOLING, _pooled),
-        ADAPTIVE: Rule(POOLING, of_elements(1)),
-        " ".join(f"{name}_backward" for name in f"{POOLS} {ADAPTIVE}".split()): Rule(POOLING, of_elements(1, 1)),
-        "copy_ clone contiguous flip roll tril triu": _moves(COPY, _copied, like_first),
+        "mse_loss_backward": _of_steps("loss", 3, position=1),
+        "binary_cross_entropy_backward": _of_steps("loss", 5, position=1),
+        "smooth_l1_loss_backward huber_loss_backward": _of_steps("loss", 4, position=1),
+        "nll_loss_forward nll_loss2d_forward": Rule("loss", of_elements(1, 1)),
+        "nll_loss_backward nll_loss2d_backward": Rule("loss", of_elements(1, 2)),
+        POOLS: Rule("pooling", _pooled),
+        ADAPTIVE: Rule("pooling", of_elements(1)),
+        " ".join(f"{name}_backward" for name in f"{POOLS} {ADAPTIVE}".split()): Rule("pooling", of_elements(1, 1)),
+        "copy_ clone contiguous flip roll tril triu": _moves("copy", _copied, like_first),
         "_to_copy cat _cat stack repeat tril_ triu_ constant_pad_nd reflection_pad1d reflection_pad2d replication_pad2d "
         "pixel_shuffle im2col masked_select nonzero sort topk argsort _unique2 unique_consecutive unique_dim kthvalue "
         "upsample_nearest1d upsample_nearest2d upsample_nearest3d _foreach_copy_ _chunk_cat _pack_padded_sequence "
         "split_with_sizes_copy slice_scatter select_scatter diag_embed diag channel_shuffle _local_scalar_dense _pin_memory "
         "expand_copy permute_copy view_copy searchsorted bucketize masked_scatter fbgemm::permute_2D_sparse_data "
-        "fbgemm::permute_1D_sparse_data fbgemm::bounds_check_indices": _moves(COPY, _copied),
-        "fill_ zero_ uniform_ normal_": _moves(SET, _written, like_first),
+        "fbgemm::permute_1D_sparse_data fbgemm::bounds_check_indices": _moves("copy", _copied),
+        "fill_ zero_ uniform_ normal_": _moves("set", _written, like_first),
         "zeros ones full full_like zeros_like ones_like new_zeros arange eye linspace bernoulli_ random_ exponential_ "
         "geometric_ log_normal_ cauchy_ randperm randn rand randint _foreach_zero_ scalar_tensor logspace": _moves(
-            SET, _written
+            "set", _written
         ),
         "index_put_ _index_put_impl_": _scatter(2, 3),
         "scatter_ index_copy_": _scatter(3, None),
         "put_": _scatter(2, None),
         "index_add_ scatter_add_ index_add scatter_add": _scatter(3, None, always=True),
-        "gather": _moves(GATHER, _picked, lambda op: [Tensor.of(op.shape(2), op.tensor(0).item, NEW)]),
-        "index_select": _moves(GATHER, _picked, _index_selected),
-        "embedding": _moves(GATHER, _picked, _embedded),
-        "index take take_along_dim _unsafe_index": _moves(GATHER, _picked),
-        "narrow_copy slice_copy select_copy": _moves(GATHER, _part),
-        "embedding_dense_backward": Rule(SCATTER, of_elements(1), everything, _table),
-        "_embedding_bag _embedding_bag_forward_only": Rule(BAG, _picked_rows, _bag),
-        "_embedding_bag_dense_backward": Rule(BAG, _picked_rows),
-        "_fused_adam_": _of_steps(OPTIMIZER, 13, bytes_moved=_stepped),
-        "_fused_adamw_": _of_steps(OPTIMIZER, 14, bytes_moved=_stepped),
-        "_fused_adagrad_": _of_steps(OPTIMIZER, 7, bytes_moved=_stepped),
-        "_fused_sgd_": Rule(OPTIMIZER, lambda op: of_elements(4 if op.tensors(MOMENTUM) else 2)(op), _stepped),
-        "_amp_foreach_non_finite_check_and_unscale_": _of_steps(OPTIMIZER, 2),
+        "gather": _moves("gather", _picked, lambda op: [op.tensor(0).like(op.shape(2))]),
+        "index_select": _moves("gather", _picked, _index_selected),
+        "embedding": _moves("gather", _picked, _embedded),
+        "index take take_along_dim _unsafe_index": _moves("gather", _picked),
+        "narrow_copy slice_copy select_copy": _moves("gather", _part),
+        "embedding_dense_backward": Rule("scatter", of_elements(1), everything, _table),
+        "_embedding_bag _embedding_bag_forward_only": Rule("embedding bag", _picked_rows, _bag),
+        "_embedding_bag_dense_backward": Rule("embedding bag", _picked_rows),
+        "_fused_adam_": _of_steps("optimizer", 13, bytes_moved=_stepped),
+        "_fused_adamw_": _of_steps("optimizer", 14, bytes_moved=_stepped),
+        "_fused_adagrad_": _of_steps("optimizer", 7, bytes_moved=_stepped),
+        "_fused_sgd_": Rule("optimizer", lambda op: of_elements(4 if op.tensors(MOMENTUM) else 2)(op), _stepped),
+        "_amp_foreach_non_finite_check_and_unscale_": _of_steps("optimizer", 2),
     }
 )

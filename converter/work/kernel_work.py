@@ -16,7 +16,8 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import accumulate, pairwise
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -29,20 +30,15 @@ from ...schema.columns import (
     OpRows,
     Series,
     SummaryRepr,
+    group_ids,
     is_group_start,
     nearest,
     running_sum,
 )
-from ...schema.linked import LinkedTrace, Ops, Tensors
+from ...schema.linked import LinkedTrace, Ops, op_tree
 from . import families, products
 from .recorded_op import LARGEST, Family, RecordedOp, Rule, Unknown, moved, recorded_by_device, recorded_by_host
 
-TRITON = Family(
-    "Triton kernel",
-    "not known, and absent",
-    "the arguments that the kernel was launched with",
-    "the tensors among its arguments, each once",
-)
 RULES: dict[str, Rule] = families.RULES | products.RULES
 """The rules by the op's name."""
 BACKEND, TRITON_BACKEND, PREFIX = "kernel_backend", "triton", "triton_"
@@ -96,8 +92,8 @@ def working_ops(launching: OpRows, parent: OpRows, ops: Ops) -> OpRows:
 
     `parent` is the row of the op that encloses each op, -1 for none.
     """
-    numbers = {rule.family.name: number for number, rule in enumerate(RULES.values())}
-    family_of = ops.name.numbers(lambda name: numbers[RULES[name].family.name] if name in RULES else -1, -1)
+    numbers = {name: get_args(Family).index(rule.family) for name, rule in RULES.items()}
+    family_of = ops.name.numbers(lambda name: numbers.get(name, -1), -1)
     op_has_rule = (family_of >= 0) | ops.name.where(lambda name: name.startswith(PREFIX))
     op_has_rule[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON_BACKEND]] = True
     has_rule = op_has_rule[launching]
@@ -137,13 +133,9 @@ def shares(total: int, times: Sequence[int]) -> list[int]:
     [3, 3, 4]
     """
     weights = [max(time, 1) for time in times]
-    whole, before, given_before, parts = sum(weights), 0, 0, []
-    for weight in weights:
-        before += weight
-        until = total * before // whole
-        parts.append(until - given_before)
-        given_before = until
-    return parts
+    weight_of_all = sum(weights)
+    until = [total * weight // weight_of_all for weight in accumulate(weights)]
+    return [end - begin for begin, end in pairwise([0, *until])]
 
 
 @dataclass(slots=True, repr=False)
@@ -252,7 +244,10 @@ def lifetimes(ops: Ops) -> Lifetimes:
     tensors = tensors.where(np.lexsort((-tensors.high, tensors.storage, tensors.row, tensors.is_output)))
     named = tensors.where(is_group_start(tensors.is_output, tensors.row, tensors.storage))
     start, end = ops.start[named.row], ops.end[named.row]
-    makes = _makes(named, start, end)
+    # an op makes results that are none of its inputs, and no results of an op that it called
+    pair = group_ids(named.row, named.storage)
+    makes = named.is_output & ~np.isin(pair, pair[~named.is_output])
+    makes[makes] = ~op_tree(ops).encloses_its_kind(named.row[makes], group_ids(named.storage[makes]))
     # inputs are there when an op starts, results that it did not make when it ends
     time = np.where(named.is_output & ~makes, end, start)
     order = np.lexsort((~makes, time, named.storage))
@@ -273,25 +268,6 @@ def lifetimes(ops: Ops) -> Lifetimes:
         until=np.maximum(until, begin),
         op_row=np.where(made, named.row[first], BEFORE),
     )
-
-
-def _makes(named: Tensors, start: Int64, end: Int64) -> Bool:
-    """Returns which rows make a storage: results that are no inputs of the op and no results of a called op."""
-    order = np.lexsort((named.is_output, named.storage, named.row))
-    is_given = np.zeros(len(order), np.bool_)
-    is_given[order] = ~is_group_start(named.row[order], named.storage[order])
-    makes: Bool = named.is_output & ~is_given
-    rows = np.flatnonzero(makes)
-    rows = rows[np.lexsort((-start[rows], end[rows], named.storage[rows]))]
-    # starts and storages as small numbers, whose combinations fit 64 bits
-    number = np.unique(start[rows], return_inverse=True)[1].reshape(-1)
-    group = np.cumsum(is_group_start(named.storage[rows])) * (len(rows) + 1)
-    latest = np.maximum.accumulate(number + group)
-    encloses_another = np.append(False, latest[:-1] >= (number + group)[1:])[: len(rows)] & ~is_group_start(
-        named.storage[rows]
-    )
-    makes[rows[encloses_another]] = False
-    return makes
 
 
 def live_bytes(storages: Lifetimes) -> Series:

@@ -10,8 +10,6 @@ from math import prod
 from typing import NamedTuple
 
 from .recorded_op import (
-    NEW,
-    Family,
     RecordedOp,
     Rule,
     Shape,
@@ -24,27 +22,8 @@ from .recorded_op import (
     unknown_results,
 )
 
-MATRIX_PRODUCT = Family(
-    "matrix product",
-    "2 m n k of each (m, k) by (k, n) product; addends, scales and activations are not counted",
-    "`mm_flop`, `bmm_flop`, `_scaled_mm_flop` of torch.utils.flop_counter",
-)
-CONVOLUTION = Family(
-    "convolution",
-    "2 x the weight's elements x batch x positions of the result, transposed of the input; the weight's gradient 2 x"
-    " batch x channels in x channels out x positions of both, whatever the groups; padding counts, the bias does not",
-    "`conv_flop_count`, `conv_backward_flop` of torch.utils.flop_counter; of `cudnn_convolution` it takes the argument"
-    " `benchmark` for `transposed`, this does not",
-)
 CONVOLUTION_BACKWARD = "aten::convolution_backward"
 MASK = 10
-ATTENTION = Family(
-    "attention",
-    "2 (q + v) of each head and pair of a query with a key, q and v their widths; backward 2 (3 q + 2 v), the scores "
-    "once more included; of a causal one the pairs up to the diagonal alone, softmax and dropout are not counted",
-    "`sdpa_flop_count`, `sdpa_backward_flop_count` of torch.utils.flop_counter, which count all pairs of a causal one, "
-    "too",
-)
 TOP, BOTTOM = "upper left", "lower right"
 """The corner from which the diagonal of a causal mask starts, if the numbers of queries and keys differ."""
 CORNERS = {0: None, 1: TOP, 2: BOTTOM}
@@ -69,11 +48,10 @@ def product(left: Shape, right: Shape) -> tuple[int, Shape]:
 
 def _product_rule(shapes: Callable[[RecordedOp], tuple[Shape, Shape]], same_type: bool = True) -> Rule:
     def results(op: RecordedOp) -> list[Tensor]:
-        first = op.tensor(0)
-        return [Tensor.of(product(*shapes(op))[1], first.item, NEW, first.dtype)]
+        return [op.tensor(0).like(product(*shapes(op))[1])]
 
     known = results if same_type else unknown_results
-    return Rule(MATRIX_PRODUCT, lambda op: product(*shapes(op))[0], everything, known)
+    return Rule("matrix product", lambda op: product(*shapes(op))[0], everything, known)
 
 
 def _packed(op: RecordedOp) -> tuple[Shape, Shape]:
@@ -110,7 +88,7 @@ MATRIX_RULES = rules_by_name(
         ),
         "_weight_int4pack_mm _weight_int4pack_mm_with_scales_and_zeros quantized::linear quantized::linear_relu "
         "quantized::linear_dynamic quantized::linear_relu_dynamic": _product_rule(_packed, same_type=False),
-        "_grouped_mm _scaled_grouped_mm": Rule(MATRIX_PRODUCT, _grouped),
+        "_grouped_mm _scaled_grouped_mm": Rule("matrix product", _grouped),
     }
 )
 
@@ -186,7 +164,7 @@ def _convolution_results(op: RecordedOp) -> list[Tensor]:
         sizes.append(inverse if transposed else (n + 2 * padding - covered - 1) // stride + 1)
     # the weight of a transposed one is (in, out / groups, …)
     channels = weight[1] * sum(op.integers(layout.groups)) if transposed else weight[0]
-    return [Tensor.of((*x.shape[: -dimensions - 1], channels, *sizes), x.item, NEW, x.dtype)]
+    return [x.like((*x.shape[: -dimensions - 1], channels, *sizes))]
 
 
 def _backward_convolved(op: RecordedOp) -> int:
@@ -203,13 +181,13 @@ def _backward_convolved(op: RecordedOp) -> int:
 
 def _convolution_gradients(op: RecordedOp) -> list[Tensor]:
     mask, bias = op.integers(MASK), op.shape(0)[1:2]
-    like = [op.tensor(1), op.tensor(2), Tensor.of(bias, op.tensor(0).item, 0)]
+    like = [op.tensor(1), op.tensor(2), op.tensor(0).like(bias)]
     asked_for = [number for number, flag in enumerate(mask[: len(like)]) if flag]
-    return [Tensor.of(like[number].shape, like[number].item, NEW + number) for number in asked_for]
+    return [like[number].like(like[number].shape, number) for number in asked_for]
 
 
-CONVOLUTION_RULES = dict.fromkeys(CONVOLUTIONS, Rule(CONVOLUTION, _convolved, everything, _convolution_results))
-CONVOLUTION_RULES[CONVOLUTION_BACKWARD] = Rule(CONVOLUTION, _backward_convolved, everything, _convolution_gradients)
+CONVOLUTION_RULES = dict.fromkeys(CONVOLUTIONS, Rule("convolution", _convolved, everything, _convolution_results))
+CONVOLUTION_RULES[CONVOLUTION_BACKWARD] = Rule("convolution", _backward_convolved, everything, _convolution_gradients)
 
 
 class AttentionLayout(NamedTuple):
@@ -322,12 +300,11 @@ def _attention_results(op: RecordedOp) -> list[Tensor]:
     """
     layout = ATTENTIONS[op.name]
     if layout.query:
-        return [Tensor.of(op.shape(position), op.tensor(position).item, NEW + position) for position in (1, 2, 3)]
+        return [op.tensor(position).like(op.shape(position), position) for position in (1, 2, 3)]
     query, (heads, queries, _, _, value_width) = op.tensor(0), _sizes(op, layout)
-    result = Tensor.of((*query.shape[:-1], value_width), query.item, NEW, query.dtype)
-    return [result, Tensor.of((heads, queries), 4, NEW + 1)]
+    return [query.like((*query.shape[:-1], value_width)), query._replace(item=4).like((heads, queries), 1)]
 
 
-ATTENTION_RULES = dict.fromkeys(ATTENTIONS, Rule(ATTENTION, _attended, everything, _attention_results))
+ATTENTION_RULES = dict.fromkeys(ATTENTIONS, Rule("attention", _attended, everything, _attention_results))
 
 RULES: dict[str, Rule] = MATRIX_RULES | CONVOLUTION_RULES | ATTENTION_RULES

@@ -6,9 +6,10 @@ Rules work on records of one kind, whichever trace recorded the op; what does no
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from ...schema.columns import Interner
 from ...schema.linked import RecordedTensor, argument_members, declared_arguments, literal, with_tensors
@@ -38,7 +39,7 @@ class Tensor(NamedTuple):
     """A tensor: its extents, bytes of an element, distinct elements in memory, and a number of its memory, which views
     share.
 
-    `dtype` is known for ops that only the device trace has.
+    `dtype` is known for arguments of ops that only the device trace has.
     """
 
     shape: Shape
@@ -64,6 +65,10 @@ class Tensor(NamedTuple):
     def of(shape: Shape, item: int, memory: int, dtype: str = "") -> "Tensor":
         """Returns a tensor that is dense in memory."""
         return Tensor(shape, item, prod(shape), memory, dtype=dtype)
+
+    def like(self, shape: Shape, number: int = 0) -> "Tensor":
+        """Returns the result of this number with elements of the same size."""
+        return Tensor.of(shape, self.item, NEW + number)
 
 
 class RecordedOp:
@@ -125,10 +130,10 @@ class RecordedOp:
         """Returns the list of integers at this position; one integer is a list of one. Raises Unknown."""
         value = self.argument(index)
         values = value if isinstance(value, list) else [value]
-        numbers = [item for item in values if isinstance(item, int)]
+        numbers = tuple(item for item in values if isinstance(item, int))
         if len(numbers) < len(values):
             raise Unknown(f"integers {index}")
-        return tuple(numbers)
+        return numbers
 
     @cached_property
     def read(self) -> list[Tensor]:
@@ -232,17 +237,14 @@ def _are_extents(shape: Any) -> bool:
 
 
 Operations: TypeAlias = Callable[[RecordedOp], int]
-Bytes: TypeAlias = Callable[[RecordedOp], int]
 Results: TypeAlias = Callable[[RecordedOp], list[Tensor]]
 
 
-class Family(NamedTuple):
-    """A family in words: how its operations are counted, the source of that, and which bytes it moves."""
-
-    name: str
-    operations: str
-    source: str
-    bytes: str = "tensors read and written"
+Family = Literal[
+    "element-wise", "element-wise on lists", "reduction", "scan", "softmax", "normalisation", "loss", "pooling", "copy",
+    "set", "gather", "scatter", "embedding bag", "optimizer", "matrix product", "convolution", "attention",
+]  # fmt: skip
+"""Ops whose work is counted in one way; docs/kernel-work.md says how."""
 
 
 def rules_by_name(table: Mapping[str, Fact]) -> dict[str, Fact]:
@@ -270,14 +272,15 @@ def unknown_results(op: RecordedOp) -> list[Tensor]:
 
 
 class Rule(NamedTuple):
-    """How to compute the work of an op. `steps` are its operations per element, where the family counts so.
+    """How to compute the work of an op: its operations, and the bytes `moved`. `steps` are its operations per element,
+    where the family counts so.
 
     `results` computes results from the arguments, for ops whose results were not recorded. All functions raise Unknown.
     """
 
     family: Family
     operations: Operations
-    moved: Bytes = everything
+    moved: Operations = everything
     results: Results = unknown_results
     steps: int = 0
 
@@ -285,7 +288,7 @@ class Rule(NamedTuple):
 def like_first(op: RecordedOp) -> list[Tensor]:
     """Returns one result like the first argument, which is that argument for an in-place op."""
     first = op.tensor(0)
-    return [first] if op.in_place else [Tensor.of(first.shape, first.item, NEW, first.dtype)]
+    return [first] if op.in_place else [first.like(first.shape)]
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
@@ -294,9 +297,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
     >>> broadcast([(3, 1), (4,)])
     (3, 4)
     """
-    width = max(map(len, shapes), default=0)
-    columns = zip(*((1,) * (width - len(shape)) + shape for shape in shapes), strict=True)
-    extents = [set(column) - {1} for column in columns]
-    if any(len(of_axis) > 1 for of_axis in extents):
-        raise Unknown("shapes that fit")
-    return tuple(of_axis.pop() if of_axis else 1 for of_axis in extents)
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError as error:
+        raise Unknown("shapes that fit") from error

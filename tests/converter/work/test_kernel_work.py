@@ -16,7 +16,7 @@ from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
 from execgraph.converter.work import Lifetimes, highest_within, lifetimes, live_bytes
 from execgraph.converter.work.kernel_work import BEFORE, kernel_work, shares
-from execgraph.schema.columns import OpRows, Series
+from execgraph.schema.columns import OpRows, Series, ThreadIntervals, nest
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import HOST, read_linked, write_linked
 from execgraph.tools.commands.trace_convert import summary
@@ -390,7 +390,9 @@ class Program:
 @given(st.integers(0, 1 << 32))
 def test_whatever_ops_make_and_use_each_storage_is_found(seed: int) -> None:
     program = Program(random.Random(seed)).play(8)
-    found = lifetimes(ops(*program.rows))
+    table = ops(*program.rows)
+    table.parent_id = nest(ThreadIntervals(table.thread, table.start, table.end)).parent
+    found = lifetimes(table)
     assert spans(found) == set(program.gone)
     steps = live_bytes(found)
 
