@@ -296,8 +296,7 @@ def needed_flows(
     edges = Edges.joined([Edges.of(source, target, is_known.astype(np.int64)), Edges.of(chain, chain + 1, 1)])
     order, backward = order_through_circles(context.linked.activities.start[rows], edges)
     rows = rows[order]
-    edges = edges.where(~backward).renumbered(np.argsort(order))
-    edges = edges.where(np.argsort(edges.target, kind="stable"))
+    edges = edges.where(~backward).renumbered(np.argsort(order)).in_order()
     clocks = known_after(edges, stream[rows], int(stream.max()) + 1)
     needed = not_implied(edges, edges.kind != 0, clocks, stream[rows], lambda source: (source,))
     in_circles = pairs[backward[: len(pairs)] & ~is_known].T

@@ -85,20 +85,15 @@ def edited_graph(
     If an edge points backward in that order, nodes are ordered by their measured starts. Raises DataError, naming the
     nodes, where the edges form a cycle.
     """
-
-    def moved(edges: Edges) -> Edges:
-        edges = edges.renumbered(new_row)
-        return edges.where(np.lexsort((edges.source, edges.target)))
-
     rows = NodeNumbers(np.arange(len(graph)) if kept_rows is None else kept_rows)
     new_row = np.full(len(graph), -1, np.int64)
     new_row[rows] = np.arange(len(rows))
-    all_edges = moved(Edges.joined([data, control]))
+    all_edges = Edges.joined([data, control]).renumbered(new_row)
     if not np.all(all_edges.source < all_edges.target):
         order = topological_order(graph.start_ns[rows], all_edges, lambda: graph.name.take(rows))
         rows = NodeNumbers(rows[order])
         new_row[rows] = np.arange(len(rows))
-    data, control = moved(data), moved(control)
+    data, control = data.renumbered(new_row).in_order(), control.renumbered(new_row).in_order()
     check(data, control, len(rows))
     edited = rows_of_graph(graph, rows)
     dependencies, called = (Ragged.grouped(edges.target, edges.source + 1, len(rows)) for edges in (data, control))

@@ -276,7 +276,7 @@ def test_attributes_of_no_row_are_left_out() -> None:
     assert "comm_size" not in rows_of_graph(graph, integers([0, 1])).attributes
     assert rows_of_graph(graph, integers([2, 0])).attributes["comm_size"].tolist() == [8, ABSENT]  # type: ignore[union-attr]
     columns = {"lists": Ragged.of([[], []]), "texts": Categorical(np.array([-1, -1], np.int32), ["a"])}
-    assert used({**columns, "numbers": integers([ABSENT, ABSENT])}) == {}
+    assert used([*columns.items(), ("numbers", integers([ABSENT, ABSENT]))]) == {}
 
 
 def test_tensors_stay_with_the_first_row_that_is_taken_of_a_node() -> None:
