@@ -12,9 +12,8 @@ from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.linked import LinkedTrace, are_step_marks
 from execgraph.schema.reasons import Reason
-from execgraph.tools.pairs import hosts_of
 from execgraph.tools.replay import replay, summarise
-from execgraph.tools.trace_files import find_traces
+from execgraph.tools.trace_files import find_traces, hosts_of
 
 OF_COMMUNICATIONS = Reason.DEFAULT_GROUP, Reason.UNKNOWN_REQUEST, Reason.TRANSFER_WITHOUT_WAIT
 """Guesses that are about no wait."""

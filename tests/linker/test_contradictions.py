@@ -30,8 +30,7 @@ from execgraph.schema.columns import CallRows
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.machine import AGREEING, MachineCalibration
 from execgraph.tools.generate import simulate, write_traces
-from execgraph.tools.pairs import hosts_of
-from execgraph.tools.trace_files import find_traces
+from execgraph.tools.trace_files import find_traces, hosts_of
 from support.builder.timeline import TraceBuilder
 from support.contradictions import (
     GRAPHS,

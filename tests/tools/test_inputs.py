@@ -17,8 +17,8 @@ import pytest
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools import recognise as json_parts, trace_files as ranks
-from execgraph.tools.pairs import Pairs, find_pairs
 from execgraph.tools.recognise import END, InputKind, objects_in, rank_in_name, recognise
+from execgraph.tools.trace_files import Pairs, find_pairs
 from hypothesis import given, strategies as st
 from support.builder.records import Group
 from support.builder.timeline import TraceBuilder

@@ -36,8 +36,8 @@ def main(options: argparse.Namespace) -> None:
     from ...linker.link import link, read_traces
     from ...linker.windows import Window
     from ...schema.linked import write_linked
-    from ..pairs import find_pair
     from ..recognise import InputKind, reading
+    from ..trace_files import find_pair
 
     if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
         raise WrongUsage(

@@ -27,8 +27,8 @@ from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
 from ...schema.progress import beside, give_up
 from ..command import no_garbage_collection
-from ..pairs import Pair
 from ..sync_records_advice import lacks_sync_records
+from ..trace_files import Pair
 from ..workers import stage_done
 from .build_report import BUILT, FAILED, BuildOptions, FileContent, RankSummary, content_of, is_unchanged
 from .job_plan import RankCommunication, RankPlan, look_up

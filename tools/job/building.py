@@ -24,8 +24,8 @@ from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
-from ..pairs import Pairs, find_pairs
 from ..recognise import InputKind, kind_of
+from ..trace_files import Pairs, find_pairs
 from .build_rank import BUILD_STAGES, Job, RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
 from .build_report import (
     BUILT,

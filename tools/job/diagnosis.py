@@ -14,11 +14,10 @@ import msgspec
 from ...schema.columns import bytes_text, format_counts
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
-from ..pairs import hosts_of
 from ..recognise import InputKind
 from ..sync_records_advice import sync_records_advice
 from ..terminal import in_one_line, ranges, rank_rows
-from ..trace_files import TraceFiles, find_traces, list_counts
+from ..trace_files import TraceFiles, find_traces, hosts_of, list_counts
 from ..workers import in_processes
 from .cross_rank import mark_of
 from .diagnosis_findings import WRONG, Finding, compare, findings_of, most_kernels

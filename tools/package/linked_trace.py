@@ -20,9 +20,9 @@ from .schema.comm_groups import RankList
 from .schema.linked import LinkedTrace as TraceRecord, write_linked
 from .tools.job import Diagnosis, MergeReport, diagnose as diagnose_paths, merge_traces
 from .tools.options import checked
-from .tools.pairs import find_pair
 from .tools.recognise import InputKind, kind_of, reading
 from .tools.replay import moves_memory
+from .tools.trace_files import find_pair
 
 
 @added_to_record

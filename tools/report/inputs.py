@@ -18,10 +18,9 @@ from ...schema.errors import DataError, Remedy, RequestError, Words
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
-from ..pairs import NoDeviceTraceError, find_pairs, hosts_of
 from ..recognise import TRACE_OR_GRAPH, InputKind, Trace, instead, recognise
 from ..terminal import ranges
-from ..trace_files import assign_ranks, communicating
+from ..trace_files import NoDeviceTraceError, assign_ranks, communicating, find_pairs, hosts_of
 
 TITLED, DIGITS = 3, 20
 MADE = (InputKind.LINKED, InputKind.GRAPH)
