@@ -66,8 +66,8 @@ class Capture(NamedTuple):
         """Returns how long a step takes with a factor for kernels, without a profiler if it is known what that did."""
         job = gather_job([self.graph])
         job = recorded.without_profiler(job) if recorded else job
-        work = scale_workload(job.work, [parse_scale(f"class:computation={computation}")])
-        return makespan_ns(job._replace(work=work)) / 1000 / self.graph.number(STEPS, 1)
+        work = scale_workload(job, [parse_scale(f"class:computation={computation}")])
+        return makespan_ns(work) / 1000 / self.graph.number(STEPS, 1)
 
     def kernels_us(self) -> float:
         """Returns how long the activities of a step take in all."""

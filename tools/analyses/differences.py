@@ -7,7 +7,7 @@ kernels device time.
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,66 +33,33 @@ Key = TypeVar("Key", bound=Hashable)
 Sums = Mapping[Key, Sequence[float]]
 
 
-Item = tuple[str, str, str]
-"""The kind, name and shape of ops, runtime calls or kernels; calls have no shape."""
 CallTreeNode = tuple[int, str, str]
 """A node of the merged call tree: the number of the node above it, its kind and its name."""
 
 
 class RunTotals:
-    """The sums of one run over its ranks, times in ns: count and time by item; count, device time and host time by node
-    of the call tree, and by module; and what the lengths of its ranks were spent on, `parts`.
+    """The sums of one run over its ranks: counts, and device time and host time in ns, of `work` by node of the call
+    tree and shape, and of `modules` by path; and what the lengths of its ranks were spent on, `parts`.
 
     The numbers of the tree's nodes, `nodes`, are shared by the runs that are compared. `runs` and `steps` are the
     lengths of ranks and steps, `step_without_profiler` is 0 where no rank knows it.
     """
 
-    def __init__(self, nodes: Interner[CallTreeNode]) -> None:
+    def __init__(self, nodes: Interner[CallTreeNode], ranks: Iterable[RankTrace]) -> None:
         self.nodes = nodes
-        self.items = defaultdict[Item, list[float]](lambda: [0, 0])
-        self.tree = defaultdict[int, list[float]](lambda: [0, 0, 0])
-        self.modules = defaultdict[str, list[float]](lambda: [0.0, 0.0, 0.0])
+        self.work = defaultdict[tuple[int, str], list[float]](lambda: [0, 0, 0])
+        self.modules = defaultdict[str, list[float]](lambda: [0, 0, 0])
         self.uses_annotations = False
         self.runs, self.steps, self.step_without_profiler = list[int](), list[int](), 0
         self.parts = defaultdict[str, float](float)
-
-    def add(self, rank: RankTrace) -> None:
-        """Adds a rank: its ops that have times, and all its calls and activities."""
-        with_labels = with_modules(rank.linked)
-        uses_annotations = with_labels is not rank.linked
-        self.uses_annotations |= uses_annotations
-        sums = shares(with_labels, "module", annotations=uses_annotations)
-        _add(self.modules, sums.label, sums.ops + sums.activities, sums.device, np.nan_to_num(sums.host))
-        self._add_lengths(rank)
-        ops, calls, activities = rank.linked.ops, rank.linked.calls, rank.linked.activities
-        names = Categorical(ops.name.codes, [STEP_NUMBER.sub(r"\1", name) for name in ops.name.table])
-        timed, host, called, device = rank.timed_ops, ops.end - ops.start, calls.end - calls.start, rank.durations
-        self._add_items(OP, names.take(timed), rank.shapes.take(timed), host[timed])
-        self._add_items(CALL, calls.name, Categorical.nulls(len(calls)), called)
-        self._add_items(KERNEL, activities.name, named(rank.shapes, activities.op_row), device)
-        # ops without times, such as threads, are not in the paths
-        is_timed, tree, node = ops.start != ABSENT, rank.tree, np.full(len(ops) + 1, ROOT, np.int64)
-        for rows in tree.levels:
-            node[rows] = node[tree.parent[rows]]
-            timed_rows = rows[is_timed[rows]]
-            node[timed_rows] = self._nodes_below(OP, node[timed_rows], names.take(timed_rows))
-        self._add_nodes(node[timed], device_time_of_ops(rank).subtree[timed], host[timed])
-        self._add_nodes(self._nodes_below(CALL, node[calls.op_row], calls.name), 0 * called, called)
-        self._add_nodes(self._nodes_below(KERNEL, node[activities.op_row], activities.name), device, 0 * device)
-
-    def _add_items(self, kind: str, name: Categorical, shape: Categorical, time: Int64) -> None:
-        groups = groupby(name.codes, shape.codes)
-        items = zip([kind] * len(groups), name[groups.first], shape[groups.first], strict=True)
-        _add(self.items, items, groups.count(), groups.sum(time))
-
-    def _nodes_below(self, kind: str, parents: Int64, name: Categorical) -> Int64:
-        groups = groupby(parents, name.codes)
-        keys = zip(parents[groups.first].tolist(), [kind] * len(groups), name[groups.first], strict=True)
-        return ints(self.nodes[key] for key in keys)[groups.number]
-
-    def _add_nodes(self, node: Int64, device: Int64, host: Int64) -> None:
-        groups = groupby(node)
-        _add(self.tree, node[groups.first].tolist(), groups.count(), groups.sum(device), groups.sum(host))
+        for rank in ranks:
+            with_labels = with_modules(rank.linked)
+            uses_annotations = with_labels is not rank.linked
+            self.uses_annotations |= uses_annotations
+            sums = shares(with_labels, "module", annotations=uses_annotations)
+            _add(self.modules, sums.label, sums.ops + sums.activities, sums.device, np.nan_to_num(sums.host))
+            self._add_lengths(rank)
+            self._add_work(rank)
 
     def _add_lengths(self, rank: RankTrace) -> None:
         length = max(rank.end - rank.begin, 0)
@@ -110,6 +77,40 @@ class RunTotals:
         for name in HOST_PHASES:
             self.parts[f"host: {name.replace('_', ' ')}"] += 1000 * float(np.sum(phases[name]))
 
+    def _add_work(self, rank: RankTrace) -> None:
+        """Adds the ops that have times, and all calls and activities; the others, such as threads, are in no path."""
+        ops, calls, activities, timed = rank.linked.ops, rank.linked.calls, rank.linked.activities, rank.timed_ops
+        names = Categorical(ops.name.codes, [STEP_NUMBER.sub(r"\1", name) for name in ops.name.table])
+        is_timed, node = ops.start != ABSENT, np.full(len(ops) + 1, ROOT, np.int64)
+        for rows in rank.tree.levels:
+            node[rows] = node[rank.tree.parent[rows]]
+            row = rows[is_timed[rows]]
+            node[row] = self._nodes_below(OP, node[row], names.take(row))
+        self._add_nodes(
+            node[timed], rank.shapes.take(timed), device_time_of_ops(rank).subtree[timed], (ops.end - ops.start)[timed]
+        )
+        called, device = calls.end - calls.start, rank.durations
+        of_calls = self._nodes_below(CALL, node[calls.op_row], calls.name)
+        self._add_nodes(of_calls, Categorical.nulls(len(calls)), 0 * called, called)
+        of_activities = self._nodes_below(KERNEL, node[activities.op_row], activities.name)
+        self._add_nodes(of_activities, named(rank.shapes, activities.op_row), device, 0 * device)
+
+    def _nodes_below(self, kind: str, parents: Int64, name: Categorical) -> Int64:
+        groups = groupby(parents, name.codes)
+        keys = zip(parents[groups.first].tolist(), [kind] * len(groups), name[groups.first], strict=True)
+        return ints(self.nodes[key] for key in keys)[groups.number]
+
+    def _add_nodes(self, node: Int64, shape: Categorical, device: Int64, host: Int64) -> None:
+        groups = groupby(node, shape.codes)
+        keys = zip(node[groups.first].tolist(), shape[groups.first], strict=True)
+        _add(self.work, keys, groups.count(), groups.sum(device), groups.sum(host))
+
+    def work_by(self, key_of: Callable[[int, str], Key]) -> Sums[Key]:
+        """Returns the sums of the work by a key that follows from the node and the shape."""
+        sums = defaultdict[Key, list[float]](lambda: [0, 0, 0])
+        _add(sums, (key_of(*key) for key in self.work), *np.array([*self.work.values()], object).reshape(-1, 3).T)
+        return sums
+
     def times(self, per_step: bool) -> dict[str, float]:
         """Returns the times of the longest rank and the median step, then the parts: of a rank, or of a step of it."""
         whole = {STEP: float(np.median(self.steps))} if self.steps else {}
@@ -124,10 +125,9 @@ def _add(sums: defaultdict[Key, list[float]], keys: Iterable[Key], *columns: npt
         sums[key] = [total + value for total, value in zip(sums[key], values, strict=True)]
 
 
-def _side_by_side(keys: Sequence[Key], a: Sums[Key], b: Sums[Key], columns: int) -> list[npt.NDArray[Any]]:
-    """Returns each column of the sums of both runs, as rows of (a, b)."""
-    nothing = (0,) * columns
-    sums = np.array([[run.get(key, nothing) for run in (a, b)] for key in keys]).reshape(-1, 2, columns)
+def _side_by_side(keys: Sequence[Key], a: Sums[Key], b: Sums[Key]) -> list[npt.NDArray[Any]]:
+    """Returns the counts, the device times and the host times of both runs, each as rows of (a, b)."""
+    sums = np.array([[run.get(key, (0, 0, 0)) for run in (a, b)] for key in keys]).reshape(-1, 2, 3)
     return [*np.moveaxis(sums, 2, 0)]
 
 
@@ -138,12 +138,14 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     path of either run, depth first, `trace_diff_modules` a row for each module.
     """
     nodes = Interner[CallTreeNode]()
-    a, b = RunTotals(nodes), RunTotals(nodes)
-    for run, ranks in ((a, before), (b, after)):
-        for rank in ranks:
-            run.add(rank)
-    items = sorted(a.items.keys() | b.items.keys())
-    counts, times = _side_by_side(items, a.items, b.items, 2)
+    a, b = RunTotals(nodes, before), RunTotals(nodes, after)
+    keys = [*nodes]
+    # by kind, name and shape; calls have no shape
+    of_a, of_b = (run.work_by(lambda node, shape: (*keys[node][1:], shape)) for run in (a, b))
+    items = sorted(of_a.keys() | of_b.keys())
+    counts, device, host = _side_by_side(items, of_a, of_b)
+    # of a kernel either is 0
+    times = np.where([[kind == KERNEL] for kind, *_ in items], device, host)
     order = np.argsort(-np.abs(times[:, 1] - times[:, 0]), kind="stable")
     kind, name, shape = zip(*(items[row] for row in order.tolist()), strict=True) if items else ((),) * 3
     columns: Columns = {
@@ -152,7 +154,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
         "shape": [*shape],
         **_compared(counts[order], times[order], time=times[order]),
     }
-    details = _tree(nodes, a, b), _modules(a, b), _runs(a, b)
+    details = _tree(keys, a, b), _modules(a, b), _runs(a, b)
     return tabulate("trace_diff", "Trace diff", columns, "", *details, empty=NO_ITEMS)
 
 
@@ -174,23 +176,20 @@ def _compared(
     }
 
 
-def _tree(nodes: Interner[CallTreeNode], a: RunTotals, b: RunTotals) -> Table:
+def _tree(keys: Sequence[CallTreeNode], a: RunTotals, b: RunTotals) -> Table:
     """Returns a row for each node of the call tree, depth first."""
-    children, keys, rows = defaultdict[int, list[int]](list), list(nodes), list[tuple[int, int, str]]()
+    paths = list[tuple[int, ...]]()
     for node, (above, _, _) in enumerate(keys):
-        children[above].append(node)
-    pending = [(0, node, keys[node][2]) for node in reversed(children[ROOT])]
-    while pending:
-        rows.append(pending.pop())
-        depth, node, path = rows[-1]
-        pending += [(depth + 1, child, f"{path}{PATH}{keys[child][2]}") for child in reversed(children[node])]
-    counts, device, host = _side_by_side([node for _, node, _ in rows], a.tree, b.tree, 3)
+        paths.append((*(paths[above] if above != ROOT else ()), node))
+    paths.sort()
+    of_nodes = (run.work_by(lambda node, _: node) for run in (a, b))
+    counts, device, host = _side_by_side([path[-1] for path in paths], *of_nodes)
     columns: Columns = {
-        "depth": ints(depth for depth, _, _ in rows),
-        "kind": [keys[node][1] for _, node, _ in rows],
-        "name": [keys[node][2] for _, node, _ in rows],
+        "depth": ints(len(path) - 1 for path in paths),
+        "kind": [keys[path[-1]][1] for path in paths],
+        "name": [keys[path[-1]][2] for path in paths],
         **_compared(counts, device, device_time=device, host_time=host),
-        "path": [path for _, _, path in rows],
+        "path": [PATH.join(keys[node][2] for node in path) for path in paths],
     }
     title = "Trace diff by call path (difference of device time)"
     return tabulate("trace_diff_tree", title, columns, empty=NO_ITEMS)
@@ -203,7 +202,7 @@ def _modules(a: RunTotals, b: RunTotals) -> Table:
     """
     paths = list(dict.fromkeys([*a.modules, *b.modules]))
     tree = ModuleTree.from_paths(paths if any(paths) else [])
-    self_sums = _side_by_side(tree.path, a.modules, b.modules, 3)
+    self_sums = _side_by_side(tree.path, a.modules, b.modules)
     counts, device, host = (np.stack([tree.subtree(run) for run in column.T], axis=1) for column in self_sums)
     times, kind = (device, "device") if device.any() else (host, "host")
     columns: Columns = {

@@ -15,7 +15,6 @@ from ...schema.linked import are_step_marks
 from ..phase_names import LOADER
 from ..replay import (
     UNEXPLAINED,
-    GatheredJob,
     Recording,
     Replay,
     Workload,
@@ -208,9 +207,9 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
 class Job:
     """The ranks of a run, the tables of its analyses, and the replay of all ranks together as they were recorded.
 
-    Where it is known how long a step takes without a profiler, `gathered` and `replay` are of the run without one; else
-    they are as recorded, too. Where the devices limit that run, its host may be faster than in `gathered`, and
-    `without_host` is the run in which it takes no time. Tables are as recorded.
+    Where it is known how long a step takes without a profiler, `replay` is of the run without one; else it is as
+    recorded, too. Where the devices limit that run, its host may be faster than in `replay`, and `without_host` is the
+    run in which it takes no time. Tables are as recorded.
 
     `work` are the nodes of all ranks, rank after rank: of each there are the position of its rank in `ranks`,
     `rank_of_node`, its name, and by `names`, `ops`, `shapes`, `functions` and `in_loader` what RankFacts say. The run
@@ -223,13 +222,12 @@ class Job:
     ranks: list[RankFacts]
     tables: Mapping[str, Table]
     recorded: Replay
-    gathered: GatheredJob
     replay: Replay
     recording: Recording | None = None
-    without_host: GatheredJob | None = None
+    without_host: Workload | None = None
 
     def __post_init__(self) -> None:
-        self.work = self.gathered.work
+        self.work = self.replay.work
         self.length_us, self.recorded_us = self.replay.makespan_ns / 1000, self.recorded.makespan_ns / 1000
         self.world_size = max(len(self.ranks), *(rank.graph.number("world_size", 0) for rank in self.ranks))
         self.absent = self.world_size - len(self.ranks)
@@ -260,11 +258,11 @@ class Job:
         factor, then without the dependencies that are `removed`.
         """
 
-        def makespan(job: GatheredJob) -> int:
-            work = scale_nodes(job.work, factor, of_host_delays)
-            return makespan_ns(job._replace(work=work if removed is None else work.without_dependencies(removed)))
+        def makespan(run: Workload) -> int:
+            work = scale_nodes(run, factor, of_host_delays)
+            return makespan_ns(work if removed is None else work.without_dependencies(removed))
 
-        saved = [(self.replay.makespan_ns - makespan(self.gathered)) / 1000]
+        saved = [(self.replay.makespan_ns - makespan(self.work)) / 1000]
         if self.without_host:
             saved.append((makespan_ns(self.without_host) - makespan(self.without_host)) / 1000)
         least_us = min(saved) if self.without_host else None
@@ -290,16 +288,14 @@ def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table]) -> Jo
     present = [rank for rank in ranks if rank is not None]
     if not present:
         return None
-    gathered = gather_job([rank.graph for rank in present])
-    recorded = replay_job(gathered)
+    recorded = replay_job(gather_job([rank.graph for rank in present]))
     if not recorded.makespan_ns:
         return None
-    recording = recording_of(gathered, recorded)
+    recording = recording_of(recorded)
     if recording is None or not recording.is_known:
-        return Job(present, tables, recorded, gathered, recorded, recording)
-    without_host = recording.without_host(gathered)
-    gathered = recording.without_profiler(gathered)
-    return Job(present, tables, recorded, gathered, replay_job(gathered), recording, without_host)
+        return Job(present, tables, recorded, recorded, recording)
+    replay = replay_job(recording.without_profiler(recorded.work))
+    return Job(present, tables, recorded, replay, recording, recording.without_host(recorded.work))
 
 
 def is_of_kind(work: Workload, kind: DependencyKind) -> Bool:

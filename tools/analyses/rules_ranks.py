@@ -51,7 +51,7 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
     communicates = job.work.node_class == NodeClass.COMMUNICATION
     if not communicates.any():
         return
-    labels, members = _labels(job), job.gathered.members
+    labels, members = _labels(job), job.work.members
     # how long each transfer takes, without waiting for members that come late
     transfer_ns = job.work.duration_ns.copy()
     np.minimum.at(transfer_ns, members.row, members.shortest(job.work.duration_ns)[members.matched])
@@ -163,7 +163,7 @@ def straggler(job: Job) -> Iterator[Finding]:
 
 def _meetings(job: Job) -> list[Rows]:
     """Returns the members of each collective that ranks wait for, in order of time, without any rank's first."""
-    members, seen, later = job.gathered.members, set[int](), []
+    members, seen, later = job.work.members, set[int](), []
     is_collective = job.integers("comm_type", -1)[members.row] >= 0
     rows, matched = members.row[is_collective], members.matched[is_collective]
     meetings = (rows[chosen] for chosen in rows_of_each(matched).values())

@@ -63,7 +63,7 @@ def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> No
     with step("replay"):
         job = replays.gather_job(graphs)
         replayed = replays.replay_job(job, scale)
-        recording = replays.recording_of(job, replays.replay_job(job) if scale else replayed)
+        recording = replays.recording_of(replays.replay_job(job) if scale else replayed)
         without = replays.without_profiler(job, recording, scale) if scale else ""
     if not scale and (reason := replays.off_by_target(replayed)):
         log_notes(options.prog, [f"{reason}; --simulator {ASTRA_SIM} says when that simulator finishes each rank"])

@@ -17,8 +17,7 @@ from .schema.arguments import FilePath, InputFile, whole_number
 from .schema.columns import ABSENT, Categorical, Frame, Int64, NodeIds, Ragged, summary_html, time_text
 from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord, NodeType, digraph_of
 from .tools.options import FORMS, checked, form_of
-from .tools.replay import Changes, edge_weights, gather
-from .tools.replay.workload import read_graph_file
+from .tools.replay import Changes, edge_weights, gather, read_graph_file
 from .tools.view import Selection, select, write_view
 
 if TYPE_CHECKING:

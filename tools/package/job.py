@@ -21,8 +21,7 @@ from .schema.errors import DataError
 from .tools import job as building
 from .tools.job import AstraSimOptions, BuildTarget
 from .tools.options import checked
-from .tools.replay import Changes, Simulated, configuration_of, simulate_ranks
-from .tools.replay.workload import BUILT, graph_files, read_graph_file
+from .tools.replay import BUILT, Changes, Simulated, configuration_of, graph_files, read_graph_file, simulate_ranks
 from .tools.workers import runner
 
 if TYPE_CHECKING:

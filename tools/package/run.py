@@ -15,8 +15,7 @@ from .schema.io import open_output
 from .tools import replay as replays, report as reports
 from .tools.analyses import AnalysisOptions, Table, path_frame, path_rows, read_captures
 from .tools.options import checked
-from .tools.replay import Changes, ReplaySummary
-from .tools.replay.workload import Graphs
+from .tools.replay import Changes, Graphs, ReplaySummary
 from .tools.view import write_timeline
 
 if TYPE_CHECKING:
@@ -221,7 +220,7 @@ def replay(graphs: Graphs, changes: Changes = (), *, allow_mismatch: bool = Fals
         TypeError: `graphs` or `changes` are of another kind.
     """
     scales = replays.given_changes(changes, "replay(graphs, changes)")
-    ranks = replays.graphs_of_one_job(graphs, "replay(graphs)", allow_mismatch=allow_mismatch)
+    ranks = replays.given_graphs(graphs, "replay(graphs)", allow_mismatch=allow_mismatch)
     return cast(Replay, replays.replay_ranks(ranks, scales))
 
 
@@ -251,7 +250,7 @@ def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
         TypeError: `graphs` or `changes` are of another kind.
     """
     scales = replays.given_changes(changes, "what_if(graphs, changes)")
-    return replay(replays.graphs_of_one_job(graphs, "what_if(graphs)"), allow_mismatch=True).what_if(scales)
+    return replay(replays.given_graphs(graphs, "what_if(graphs)"), allow_mismatch=True).what_if(scales)
 
 
 class TablesByName(dict[str, Table]):

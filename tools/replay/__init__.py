@@ -33,7 +33,7 @@ from .critical_path import (
     time_by_kind,
 )
 from .execution import MakespanRange, Replay, makespan_ns, replay, replay_job, replay_ranks
-from .gathered_job import GatheredJob, gather_job, graphs_of_one_job, why_not_one_job
+from .job_graphs import BUILT, Graphs, given_graphs, graph_files, read_graph_file, why_not_one_job
 from .player import simulated_ends
 from .recording import Cause, Recording, recording, recording_of, without_profiler
 from .simulator import (
@@ -45,4 +45,4 @@ from .simulator import (
     simulate_ranks,
 )
 from .summary import ReplaySummary, busy_ns, describe, explained_pct, off_by_target, start_error, summarise, trust
-from .workload import COMMUNICATION_TYPES, Classes, NodeClass, Workload, gather, graph_files, moves_memory, node_classes
+from .workload import COMMUNICATION_TYPES, Classes, NodeClass, Workload, gather, gather_job, moves_memory, node_classes

@@ -13,7 +13,6 @@ from ...converter.rewiring import recorded_edges
 from ...schema.columns import Int64, Rows, group_sums
 from ...schema.graph import DependencyKind, ExecutionGraph
 from .execution import Replay
-from .gathered_job import is_rooted
 from .workload import NodeClass, gather
 
 WAITS = (
@@ -103,7 +102,7 @@ def pieces_of(replay: Replay) -> Pieces:
     kind[waited, 0] = np.select([reasons & bit != 0 for bit, _ in WAITS], label_of, KINDS.index(GAP))
     time[waited, 0] = work.lag_ns[path.dependency[waited]]
     kind[:, 1:4] = [KINDS.index(label) for label in (START_OFFSET, HOST_DELAY, UNKNOWN_START)]
-    rooted = is_rooted(work)[nodes]
+    rooted = work.is_rooted[nodes]
     offset = np.where(rooted, work.start_offset_ns[work.ranks_of(nodes)], 0)
     time[is_node, 1], time[is_node, 2] = offset, work.host_delay_ns[nodes]
     time[is_node, 3] = np.where(rooted, work.wait_ns[nodes] - work.host_delay_ns[nodes] - offset, 0)

@@ -19,9 +19,9 @@ from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from .changes import Changes, Scale, given_changes, scale_workload
-from .gathered_job import WHY, GatheredJob, MatchedNodes, gather_job, graphs_of_one_job, is_rooted, late_rank
+from .job_graphs import Graphs, given_graphs
 from .player import Problem, Slots, earliest_ends, play
-from .workload import Graphs, NodeClass, Workload
+from .workload import WHY, MatchedNodes, NodeClass, Workload, gather_job
 
 RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
@@ -112,11 +112,15 @@ class Replay(columns.SummaryRepr):
     schedule: Schedule
     start_ns: Ns
     end_ns: Ns
-    makespan_ns: int
     measured_ns: int
     range: MakespanRange | None = None
     start_offset: StartOffset | None = None
     changes: Sequence[Scale] = ()
+
+    @property
+    def makespan_ns(self) -> int:
+        """How long the replayed run takes."""
+        return self.schedule.makespan_ns
 
     @property
     def error_pct(self) -> float | None:
@@ -178,7 +182,7 @@ def replay(graph: Graphs, scale: Changes = ()) -> Replay:
         TypeError: What is given is neither a graph nor a file, or the changes are none.
         ValueError: The list is empty, or a change cannot be made.
     """
-    return replay_ranks(graphs_of_one_job(graph, "replay(graph)"), given_changes(scale, "replay(graph, changes)"))
+    return replay_ranks(given_graphs(graph, "replay(graph)"), given_changes(scale, "replay(graph, changes)"))
 
 
 def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Replay:
@@ -206,35 +210,34 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
     return replay_job(gather_job(graphs), scale)
 
 
-def replay_job(job: GatheredJob, scale: Sequence[Scale] = ()) -> Replay:
+def replay_job(job: Workload, scale: Sequence[Scale] = ()) -> Replay:
     """Replays a gathered job, see `replay_ranks`."""
-    work = scale_workload(job.work, scale) if scale else job.work
-    schedule = _schedule(work, job.members)
+    work = scale_workload(job, scale) if scale else job
+    schedule = _schedule(work)
     end = schedule.end_ns[schedule.finish_row]
     # a member of a collective occupies its stream from its own arrival on
     start = np.where(schedule.finish_row == np.arange(len(work)), end - work.duration_ns, schedule.end_ns[: len(work)])
-    makespan, measured = schedule.makespan_ns, int(work.measured_end_ns.max(initial=0))
+    measured = int(work.measured_end_ns.max(initial=0))
     if work.is_of_scaled_job:
         measured = makespan_ns(job) if scale else 0
-    replay = Replay(work, schedule, start, end, makespan, measured, changes=scale)
-    if scale:
-        changed = job._replace(work=work)
-        replay.range, replay.start_offset = _range(changed, makespan), _start_offset(changed, makespan)
-    return replay
+    if not scale:
+        return Replay(work, schedule, start, end, measured)
+    makespan = schedule.makespan_ns
+    return Replay(work, schedule, start, end, measured, _range(work, makespan), _start_offset(work, makespan), scale)
 
 
-def makespan_ns(job: GatheredJob) -> int:
-    """Returns how long a gathered job takes, whose workload may be changed."""
-    return _schedule(job.work, job.members).makespan_ns
+def makespan_ns(work: Workload) -> int:
+    """Returns how long a gathered job takes, which may be changed."""
+    return _schedule(work).makespan_ns
 
 
-def _range(job: GatheredJob, makespan: int) -> MakespanRange:
+def _range(work: Workload, makespan: int) -> MakespanRange:
     """Replays once more without uncertain waits, if there are any.
 
     These are waits for an event or of the host that no record, no other rule and no time of the measured run confirms:
     one that alone held its target up, as all others were met before, is certain.
     """
-    work, kind = job.work, job.work.kind
+    kind = work.kind
     is_unconfirmed = (kind & (BY_ORDER | BY_TIMING) != 0) & (kind & WAIT != 0)
     is_unconfirmed &= kind & ~int(WAIT | BY_ORDER | BY_TIMING) == 0
     met = work.measured_end_ns[work.source] + work.lag_ns
@@ -244,26 +247,26 @@ def _range(job: GatheredJob, makespan: int) -> MakespanRange:
     is_uncertain = is_unconfirmed & ((met != last[work.target]) | (met <= last_certain[work.target]))
     if not is_uncertain.any():
         return MakespanRange(makespan, makespan, 0, "")
-    low, high = sorted((makespan, makespan_ns(job._replace(work=work.without_dependencies(is_uncertain)))))
+    low, high = sorted((makespan, makespan_ns(work.without_dependencies(is_uncertain))))
     evidence = [word for bit, word in ((BY_ORDER, "order"), (BY_TIMING, "timing")) if (kind[is_uncertain] & bit).any()]
     return MakespanRange(low, high, len(np.unique(work.target[is_uncertain])), " or ".join(evidence))
 
 
-def _start_offset(job: GatheredJob, makespan: int) -> StartOffset | None:
+def _start_offset(work: Workload, makespan: int) -> StartOffset | None:
     """Replays once more with all ranks beginning at once, if start offsets matter."""
-    work = job.work
-    if (late := late_rank(work, makespan)) is None:
+    if (late := work.late_rank(makespan)) is None:
         return None
-    offset = np.where(is_rooted(work), work.start_offset_ns[work.ranks_of(np.arange(len(work)))], 0)
-    return StartOffset(*late, makespan_ns(job._replace(work=replace(work, wait_ns=work.wait_ns - offset))))
+    offset = np.where(work.is_rooted, work.start_offset_ns[work.ranks_of(np.arange(len(work)))], 0)
+    return StartOffset(*late, makespan_ns(replace(work, wait_ns=work.wait_ns - offset)))
 
 
-def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
+def _schedule(work: Workload) -> Schedule:
+    members = work.members
     elsewhere = ~work.is_timed[members.row] | work.is_activity[members.row]
     # all members ran on host threads, at recorded times
-    on_hosts = np.bincount(members.matched[elsewhere], minlength=members.count)[members.matched] == 0
+    on_hosts = np.bincount(members.matched[elsewhere], minlength=members.matches)[members.matched] == 0
     on_host, members = members.take(on_hosts), members.take(~on_hosts)
-    nodes, first_several = len(work), len(work) + members.count
+    nodes, first_several = len(work), len(work) + members.matches
     finish_row = np.arange(nodes)
     finish_row[members.row] = nodes + members.matched
     # a kernel that carries several messages ends with the last of them

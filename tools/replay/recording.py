@@ -22,8 +22,8 @@ from ...schema.graph import (
 )
 from .changes import Scale, scale_nodes, scale_workload
 from .execution import Replay, makespan_ns, replay_job
-from .gathered_job import GatheredJob, gather_job
-from .workload import Graphs, NodeClass, Workload, given_graphs
+from .job_graphs import Graphs, given_graphs
+from .workload import NodeClass, Workload, gather_job
 
 LOADER = re.compile(r"enumerate\(DataLoader\)")
 """What PyTorch calls getting the next batch from its data loader."""
@@ -110,11 +110,11 @@ class Recording(msgspec.Struct, frozen=True):
         """Whether the run without a profiler is known, and another one than the recording."""
         return self.host_factor is not None and (self.host_factor != 1 or self.data_wait_us > 0)
 
-    def without_profiler(self, job: GatheredJob) -> GatheredJob:
+    def without_profiler(self, job: Workload) -> Workload:
         """Returns the job as it runs without a profiler, where that is known."""
         return _unrecorded(job, self.host_factor) if self.is_known and self.host_factor is not None else job
 
-    def without_host(self, job: GatheredJob) -> GatheredJob | None:
+    def without_host(self, job: Workload) -> Workload | None:
         """Returns the job whose host takes no time but to wait for data, if the host may be as fast as that."""
         return _unrecorded(job, 0.0) if self.cause is Cause.DEVICES_LIMIT else None
 
@@ -154,16 +154,15 @@ def recording(graphs: Graphs) -> Recording | None:
         DataError: Some nodes never become ready.
         TypeError: `graphs` are of another kind.
     """
-    job = gather_job(given_graphs(graphs, "recording(graphs)"))
-    return recording_of(job, replay_job(job))
+    return recording_of(replay_job(gather_job(given_graphs(graphs, "recording(graphs)", allow_mismatch=True))))
 
 
-def recording_of(job: GatheredJob, replay: Replay) -> Recording | None:
+def recording_of(replay: Replay) -> Recording | None:
     """Returns what recording did to a job, of which this is the replay without changes; None where no rank knows.
 
     Replays up to a dozen times.
     """
-    graphs = job.work.graphs
+    job, graphs = replay.work, replay.work.graphs
     steps = {graph.number(STEPS, 0) for graph in graphs}
     # the longest time of the ranks, as ranks wait for each other
     step_ns, data_ns = (
@@ -172,18 +171,18 @@ def recording_of(job: GatheredJob, replay: Replay) -> Recording | None:
     )
     if len(steps) > 1 or min(steps) < 1 or step_ns <= 0 or not replay.makespan_ns:
         return None
-    count, has_data = min(steps), with_measured_waits(job.work)[1].any()
+    count, has_data = min(steps), with_measured_waits(job)[1].any()
     factor, cause = _factor(job, step_ns * count)
     data_us = (data_ns if has_data else 0) / 1000
     return Recording(replay.makespan_ns / count / 1000, step_ns / 1000, factor, cause, count, data_us)
 
 
-def without_profiler(job: GatheredJob, recording: Recording | None, scale: Sequence[Scale]) -> str:
+def without_profiler(job: Workload, recording: Recording | None, scale: Sequence[Scale]) -> str:
     """Returns a sentence on what the changes bring without a profiler; "" if that is not known or they say it."""
     if recording is None or not recording.is_known or any(change.target == NodeClass.HOST for change in scale):
         return ""
     job = recording.without_profiler(job)
-    before_ns, after_ns = makespan_ns(job), makespan_ns(job._replace(work=scale_workload(job.work, scale)))
+    before_ns, after_ns = makespan_ns(job), makespan_ns(scale_workload(job, scale))
     change_pct = 100 * (after_ns - before_ns) / max(before_ns, 1)
     times = time_text(after_ns / 1000), time_text(before_ns / 1000)
     return (
@@ -193,14 +192,14 @@ def without_profiler(job: GatheredJob, recording: Recording | None, scale: Seque
     )
 
 
-def _unrecorded(job: GatheredJob, host_factor: float) -> GatheredJob:
+def _unrecorded(job: Workload, host_factor: float) -> Workload:
     """Returns the job with the waits for data that were measured, and other host work multiplied by a factor."""
-    work, is_data = with_measured_waits(job.work)
+    work, is_data = with_measured_waits(job)
     factor = np.where((work.node_class == NodeClass.HOST) & ~is_data, host_factor, 1.0)
-    return job._replace(work=scale_nodes(work, factor, host_factor))
+    return scale_nodes(work, factor, host_factor)
 
 
-def _factor(job: GatheredJob, measured_ns: int) -> tuple[float | None, Cause]:
+def _factor(job: Workload, measured_ns: int) -> tuple[float | None, Cause]:
     """Returns the factor for the host that replays the run as it was measured, and what that shows."""
     recorded_ns = makespan_ns(_unrecorded(job, 1.0))
     if measured_ns >= NOT_SLOWED * recorded_ns:

@@ -24,9 +24,9 @@ from .critical_path import (
     time_by_kind,
 )
 from .execution import Replay
-from .gathered_job import WHY, absence, late_rank
+from .job_graphs import absence
 from .recording import Recording
-from .workload import NodeClass, Workload, number_text
+from .workload import WHY, NodeClass, Workload, number_text
 
 HOST_TRANSFERS = "host transfers"
 """What stands for the device and stream of transfers between hosts, as of gloo."""
@@ -219,7 +219,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     if makespan is not None and not makespan.is_clear:
         low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
         lines.append(f"range          {low:>14,.1f} µs  to {high:,.1f} µs; {makespan.reason}")
-    if late := late_rank(work, replay.makespan_ns):
+    if late := work.late_rank(replay.makespan_ns):
         lines.append(f"start offset   {late[1] / 1000:>14,.1f} µs  of rank {late[0]}; {WHY}")
     if not scale and not work.is_of_scaled_job:
         times = f"{starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"

@@ -1,38 +1,42 @@
 """The columns that a replay works on, from the graphs of one or several ranks: one row per node, rank after rank.
 
-Graphs are given as objects, files or folders. Measured times count from the first recorded start of the node's own
-rank. A node has one class, what its time is spent on.
+A node has one class, what its time is spent on. Measured times count from the first recorded start of the node's own
+rank, or of all ranks once these are on one clock: nodes that are one collective or message are matched, and those
+without a counterpart are left out. How much later than the first one a rank began, its start offset, is known from what
+the ranks share. Why is not: its recording may have begun later, or the rank was late. No change scales it, so that a
+changed run says how long it takes without.
 """
 
+import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...converter.rewiring import recorded_edges
-from ...schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows, Summary, SummaryRepr, format_counts, group_ids
-from ...schema.errors import DataError, Remedy
-from ...schema.graph import (
-    ATTRIBUTES,
-    CONCURRENCY_LIMIT,
-    RANKS_OF_GROUP,
-    DependencyKind,
-    ExecutionGraph,
-    NodeType,
-    json_to_graph,
-    read_et,
+from ...converter.ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls, match
+from ...converter.rewiring import COMMUNICATION, recorded_edges
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Categorical,
+    Int64,
+    NodeNumbers,
+    Ns,
+    Rows,
+    Summary,
+    SummaryRepr,
+    format_counts,
+    group_ids,
 )
+from ...schema.errors import DataError
+from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, RANKS_OF_GROUP, DependencyKind, ExecutionGraph, NodeType
 from ...schema.linked import FOREVER, MEMORY_CATEGORIES
-from ...schema.progress import unseen
-from ..recognise import InputKind, file_for_folder, instead_of_folder, reading
 
+log = logging.getLogger("execgraph")
 Classes = npt.NDArray[np.uint8]
 
 UNRECORDED_WORK = "unrecorded host"
@@ -46,11 +50,9 @@ LENGTHS = [attribute.name for attribute in ATTRIBUTES if attribute.unit == "ns" 
 LENGTHS_IN_A_SUM = 2
 HOST_THREAD = ABSENT + 1
 """Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
-Graphs = ExecutionGraph | InputFile | Iterable[ExecutionGraph | InputFile]
-"""The graph of one rank, or one for each rank of a job; a folder stands for the graphs in it."""
-KINDS = "an ExecutionGraph (trace.to_graph() makes one), a Job, a .et file, a folder of these, or a list"
-IN_A_LIST = "ExecutionGraphs and .et files in a list"
-BUILT = re.compile(r"graph\.(\d+)\.et")
+NOTEWORTHY_PCT = 1.0
+"""A smaller share of the run hardly changes an answer."""
+WHY = "recording began later, or the rank was late: not known"
 
 
 class NodeClass(IntEnum):
@@ -120,6 +122,37 @@ class SlotPool(NamedTuple):
     cut_off_ns: int
 
 
+class MatchedNodes(NamedTuple):
+    """A row for each member of each match, sorted by match: the row of its node, the number of its match, its
+    CollectiveType (-1 where none is known), and whether it is a message; there are so many `matches`.
+
+    Rows of nodes are numbered over all graphs, one after the other.
+    """
+
+    row: Int64
+    matched: Int64
+    kind: Int64
+    is_message: Bool
+    matches: int
+
+    def take(self, chosen: Bool) -> "MatchedNodes":
+        """Returns some of the members, of as many matches."""
+        row, matched, kind, is_message, matches = self
+        return MatchedNodes(row[chosen], matched[chosen], kind[chosen], is_message[chosen], matches)
+
+    def shortest(self, duration_ns: Ns) -> Ns:
+        """Returns how long each match takes, given the durations of all rows: as long as its shortest member, as the
+        others also wait for it. A match without members takes no time.
+        """
+        shortest = np.full(self.matches, np.iinfo(np.int64).max)
+        np.minimum.at(shortest, self.matched, duration_ns[self.row])
+        return np.where(np.bincount(self.matched, minlength=self.matches) > 0, shortest, 0)
+
+
+NO_ROWS = np.empty(0, np.int64)
+NO_MEMBERS = MatchedNodes(NO_ROWS, NO_ROWS, NO_ROWS, np.empty(0, np.bool_), 0)
+
+
 @dataclass(slots=True, repr=False)
 class Workload(SummaryRepr):
     """The n nodes and e dependencies of all ranks; the rows of a rank begin at its `first_row`. It began to record
@@ -131,8 +164,9 @@ class Workload(SummaryRepr):
     of a node without dependencies counts from the rank's start: it is the measured start for the first node of a lane,
     else 0, so that a missing dependency shows. Measured times are on the host's clock, ABSENT where none was recorded.
 
-    Where durations are changed and a device runs a limited number of activities at once, `slot_pool` is the position of
-    the device in `slot_pools`; it is -1 for nodes that take no slot.
+    `members` are the nodes of several ranks that meet, none before the ranks are on one clock. Where durations are
+    changed and a device runs a limited number of activities at once, `slot_pool` is the position of the device in
+    `slot_pools`; it is -1 for nodes that take no slot.
     """
 
     node_class: Classes
@@ -153,6 +187,7 @@ class Workload(SummaryRepr):
     start_offset_ns: Ns
     slot_pools: list[SlotPool]
     missing_dependencies: int
+    members: MatchedNodes
 
     def __len__(self) -> int:
         return len(self.lane)
@@ -172,6 +207,11 @@ class Workload(SummaryRepr):
         """Activities of device streams; not metadata."""
         on_stream = np.array([lane.is_stream for lane in self.lanes], bool)[self.lane]
         return np.asarray(on_stream & (self.node_class != NodeClass.METADATA))
+
+    @property
+    def is_rooted(self) -> Bool:
+        """Which nodes depend on nothing."""
+        return np.asarray(np.bincount(self.target, minlength=len(self)) == 0)
 
     @property
     def is_of_scaled_job(self) -> bool:
@@ -196,6 +236,15 @@ class Workload(SummaryRepr):
     def rank_column(self, rows: Int64) -> Int64:
         """Returns the rank of each of these rows."""
         return np.array([*map(int, self.rank_labels())], np.int64)[self.ranks_of(rows)]
+
+    def late_rank(self, makespan_ns: int) -> tuple[str, int] | None:
+        """Returns the rank that began last, and how many ns later than the first one; None where that changes no
+        answer.
+        """
+        last = int(self.start_offset_ns.argmax())
+        offset_ns = int(self.start_offset_ns[last])
+        is_noteworthy = offset_ns >= NOTEWORTHY_PCT / 100 * max(makespan_ns, 1)
+        return (self.rank_labels()[last], offset_ns) if is_noteworthy else None
 
 
 def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
@@ -233,6 +282,7 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
         start_offset_ns=np.zeros(len(graphs), np.int64),
         slot_pools=slot_pools,
         missing_dependencies=missing_dependencies,
+        members=NO_MEMBERS,
     )
 
 
@@ -313,50 +363,47 @@ def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
     return lane, list(zip(number[first].tolist(), stream[first].tolist(), strict=True))
 
 
-def given_graphs(argument: Graphs, call: str) -> list[ExecutionGraph]:
-    """Returns a graph for each rank, read where it is given as a file or in a folder.
-
-    Raises TypeError for anything else, and ValueError for no graph; `call` is what the caller wrote.
+def gather_job(graphs: Sequence[ExecutionGraph]) -> Workload:
+    """Gathers the graphs of a job's ranks, with the nodes that meet, on one clock: measured times, and waits from the
+    start of a rank, count from when the first rank began. O(n + e), and O(m log m) in their communication.
     """
-
-    def graphs_of(item: object, expected: str) -> list[ExecutionGraph]:
-        if isinstance(item, ExecutionGraph):
-            return [item]
-        if not is_file(item):
-            raise wrong_argument(call, expected, item)
-        if is_path(item) and Path(item).is_dir():
-            return [read_graph_file(path) for path in graph_files(Path(item))]
-        return [read_graph_file(item)]
-
-    if isinstance(argument, ExecutionGraph) or is_file(argument) or not isinstance(argument, Iterable):
-        return graphs_of(argument, KINDS)
-    graphs = [graph for item in argument for graph in graphs_of(item, IN_A_LIST)]
-    if not graphs:
-        raise ValueError(f"{call} takes at least one graph; the list is empty")
-    return graphs
-
-
-def graph_files(folder: Path) -> list[str]:
-    """Returns the graphs in a folder in the order of their ranks. Raises DataError where there is none."""
-    if not folder.is_dir():
-        raise DataError(file_for_folder(folder, InputKind.GRAPH))
-    graphs = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
-    if not graphs:
-        remedy = instead_of_folder(folder, InputKind.GRAPH) or f"give graphs or the folder that {Remedy.BUILD} wrote"
-        raise DataError(f"{folder}: holds no graph.N.et; {remedy}")
-    return [graphs[rank] for rank in sorted(graphs)]
+    work, members = gather(graphs), match_nodes(graphs)
+    if work.missing_dependencies:
+        log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
+    timed = work.is_timed
+    row, matched, kind, is_message, _ = members.take(timed[members.row])
+    times = work.ranks_of(row), matched, work.measured_start_ns[row], work.measured_end_ns[row]
+    offset = begin_of_ranks(len(graphs), MatchedTimes(*times, is_message, kind))
+    begin = np.repeat(offset, [len(graph) for graph in graphs])
+    return replace(
+        work,
+        members=members,
+        measured_start_ns=np.where(timed, work.measured_start_ns + begin, ABSENT),
+        measured_end_ns=np.where(timed, work.measured_end_ns + begin, ABSENT),
+        wait_ns=work.wait_ns + np.where(work.is_rooted, begin, 0),
+        start_offset_ns=offset,
+    )
 
 
-def read_graph_file(file: InputFile, tensors: bool = True) -> ExecutionGraph:
-    """Reads a graph from a .et file, or from JSON where the name ends in .json; a further .gz makes no difference.
+def match_nodes(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
+    """Matches collectives and messages over ranks; O(n log n) in the communication nodes."""
+    if len(graphs) < 2:
+        return NO_MEMBERS
+    calls = [communication_of(graph, position) for position, graph in enumerate(graphs)]
+    rank, call, matched = match(calls).met()
+    first_call, first_row = (np.cumsum([0, *map(len, parts)]) for parts in (calls, graphs))
+    row, type_, kind = (
+        np.concatenate([getattr(of_rank, name) for of_rank in calls])[first_call[rank] + call]
+        for name in ("row", "type", "kind")
+    )
+    matches = int(matched.max(initial=-1)) + 1
+    return MatchedNodes(row + first_row[rank], matched, kind, type_ != NodeType.COMM_COLL, matches)
 
-    Raises DataError for a file that is no graph, with what it is instead.
-    """
-    with path_of(file) as path:
-        if not path.removesuffix(".gz").endswith(".json"):
-            with reading(path, InputKind.GRAPH):
-                return read_et(path, tensors)
-        with TemporaryDirectory(prefix="execgraph-") as folder, reading(path, InputKind.GRAPH_JSON):
-            encoded = str(Path(folder, "graph.et"))
-            json_to_graph(path, encoded, unseen)
-            return read_et(encoded, tensors)
+
+def communication_of(graph: ExecutionGraph, position: int) -> Calls:
+    """Returns the collectives and messages of the graph at this position, in the order in which they were issued."""
+    # of a kernel that carries several messages only the last one has the kernel's duration, the others last 0 ns
+    instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
+    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)
+    by_id = rows[np.argsort(graph.id[rows], kind="stable")]
+    return graph_calls(graph, NodeNumbers(by_id), graph.number("rank", position))

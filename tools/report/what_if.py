@@ -8,7 +8,7 @@ import numpy as np
 from ...schema.graph import ExecutionGraph
 from .. import replay
 from ..analyses import Column, Table, reliability
-from ..replay import GatheredJob, NodeClass, Recording, Scale
+from ..replay import NodeClass, Recording, Scale, Workload
 
 NAME, TITLE = "what_if", "What a changed run would take"
 TWICE_AS_FAST = 0.5
@@ -57,7 +57,7 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording
     return _table(changes, {UNPROFILED: recording.without_profiler(job)} if recording else {AS_RECORDED: job}, job)
 
 
-def _table(changes: Changes, runs: Mapping[str, GatheredJob], job: GatheredJob) -> Table:
+def _table(changes: Changes, runs: Mapping[str, Workload], job: Workload) -> Table:
     """Returns a row for each change to each run; the note says how reliable replays of the job are."""
     note = reliability(replay.replay_job(job))
     rows = [(change, run) for change in changes for run in runs]

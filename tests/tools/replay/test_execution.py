@@ -9,7 +9,6 @@ from execgraph.tools.replay import (
     Replay,
     busy_ns,
     describe,
-    gather,
     gather_job,
     makespan_ns,
     parse_scale,
@@ -22,7 +21,6 @@ from execgraph.tools.replay import (
     summarise,
     time_by_kind,
 )
-from execgraph.tools.replay.gathered_job import match_nodes, on_one_clock
 from execgraph.tools.replay.summary import answer
 from hypothesis import given, strategies as st
 from support.graphs import (
@@ -326,9 +324,9 @@ def test_the_critical_path_of_several_ranks_sums_up_to_the_makespan(graphs: list
 def test_a_job_is_gathered_once_and_replayed_with_any_duration_of_any_node() -> None:
     job = gather_job([training_step()])
     assert replay_job(job).makespan_ns == makespan_ns(job) == 50
-    factor = np.ones(len(job.work))
+    factor = np.ones(len(job))
     factor[2] = 0.5  # the gemm, which all else waits for
-    assert makespan_ns(job._replace(work=scale_nodes(job.work, factor))) == 40
+    assert makespan_ns(scale_nodes(job, factor)) == 40
 
 
 ALL_REDUCE, BROADCAST = int(CollectiveType.ALL_REDUCE), int(CollectiveType.BROADCAST)
@@ -361,7 +359,7 @@ def test_each_member_ends_as_long_after_the_last_arrived_as_it_did() -> None:
 def test_who_ended_before_the_others_came_was_not_held_by_them() -> None:
     first = [(100, 520), (600, 640)]
     graphs = [rank_of(0, 100, first, BROADCAST), rank_of(1, 500, [(500, 520), (700, 740)], BROADCAST)]
-    clocks = on_one_clock(gather(graphs), match_nodes(graphs))
+    clocks = gather_job(graphs)
     assert clocks.measured_end_ns.max() == 740
     assert ends(graphs)[1] == ends(graphs, "aten::mm=1.0")[1]
 
@@ -374,7 +372,7 @@ def test_clocks_are_such_that_nobody_ends_before_all_have_come(noise: int) -> No
         rank_of(0, 500, [(500, 510), (600, 610), (1000, 1010)], ALL_REDUCE),
         rank_of(1, 500, arrivals, ALL_REDUCE),
     ]
-    work = on_one_clock(gather(graphs), match_nodes(graphs))
+    work = gather_job(graphs)
     starts = work.measured_start_ns[np.concatenate([graph.type for graph in graphs]) == NodeType.COMM_COLL].reshape(
         2, 3
     )

@@ -112,24 +112,24 @@ def test_they_are_the_calls_of_the_loader_and_what_their_thread_does_in_them() -
 
 
 def test_they_take_as_long_as_was_measured() -> None:
-    work, is_data = with_measured_waits(gather_job([loop(step_ns=100, wait_ns=60)]).work)
+    work, is_data = with_measured_waits(gather_job([loop(step_ns=100, wait_ns=60)]))
     assert work.duration_ns.tolist() == [20, 30, 10, 70] * 2
     assert is_data.tolist() == [True, True, True, False] * 2
 
 
 def test_a_thread_that_pins_memory_is_part_of_the_wait() -> None:
     job = gather_job([loop(step_ns=100, wait_ns=60, pinning_ns=25)])
-    work, _ = with_measured_waits(job.work)
-    assert np.count_nonzero(job.work.kind & HANDOFF) == 2
+    work, _ = with_measured_waits(job)
+    assert np.count_nonzero(job.kind & HANDOFF) == 2
     assert not np.count_nonzero(work.kind & HANDOFF)
-    assert makespan_ns(job._replace(work=work)) == 2 * (60 + 70)
+    assert makespan_ns(work) == 2 * (60 + 70)
 
 
 @pytest.mark.parametrize("wait_ns", [None, 0])
 def test_a_run_that_was_not_measured_is_left_as_it_is(wait_ns: int | None) -> None:
     job = gather_job([loop(step_ns=100, wait_ns=wait_ns)])
-    work, is_data = with_measured_waits(job.work)
-    assert work is job.work
+    work, is_data = with_measured_waits(job)
+    assert work is job
     assert not is_data.any()
 
 

@@ -1,0 +1,123 @@
+"""The graphs of a job, given as objects, files or folders: read, and checked to be of one job."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from ...converter.ranks import match, ranks_of
+from ...schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
+from ...schema.errors import DataError, Remedy
+from ...schema.graph import ExecutionGraph, json_to_graph, read_et
+from ...schema.progress import unseen
+from ..recognise import InputKind, file_for_folder, instead_of_folder, reading
+from ..terminal import absent_in_words
+from .workload import NodeClass, Workload, communication_of
+
+Graphs = ExecutionGraph | InputFile | Iterable[ExecutionGraph | InputFile]
+"""The graph of one rank, or one for each rank of a job; a folder stands for the graphs in it."""
+KINDS = "an ExecutionGraph (trace.to_graph() makes one), a Job, a .et file, a folder of these, or a list"
+IN_A_LIST = "ExecutionGraphs and .et files in a list"
+BUILT = re.compile(r"graph\.(\d+)\.et")
+
+
+def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
+    """Returns why the graphs cannot be of one job, "" if they can. O(n log n) in the communication nodes."""
+    ranks = [graph.number("rank", -1) for graph in graphs]
+    rank, count = max(Counter(rank for rank in ranks if rank >= 0).items(), key=lambda item: item[1], default=(-1, 0))
+    if count > 1:
+        return f"{count} graphs are of rank {rank}"
+    worlds = {graph.number("world_size", -1): rank for graph, rank in zip(graphs, ranks, strict=True)}
+    sizes = sorted(set(worlds) - {-1})
+    if len(sizes) > 1:
+        return f"rank {worlds[sizes[0]]} is of {sizes[0]} ranks, rank {worlds[sizes[1]]} of {sizes[1]}"
+    return _never_meeting(graphs, ranks)
+
+
+def absence(work: Workload) -> str:
+    """Returns how many ranks are absent and what that means, "" if none are or the others communicate nothing."""
+    world = max(graph.number("world_size", 0) for graph in work.graphs)
+    absent = world - len(work.graphs)
+    if absent <= 0 or not bool(np.any(work.node_class == NodeClass.COMMUNICATION)):
+        return ""
+    named = absent_in_words((graph.number("rank", -1) for graph in work.graphs), world)
+    verb, pronoun = ("are", "them") if absent > 1 else ("is", "it")
+    return f"{absent:,} of {world:,} ranks {verb} absent ({named}): communication with {pronoun} includes waiting for {pronoun}"
+
+
+def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:
+    """Returns the first rank of whose collectives with other given ranks none matches, "" if there is none."""
+    if len(graphs) < 2 or -1 in ranks:
+        return ""
+    matches = match([communication_of(graph, position) for position, graph in enumerate(graphs)])
+    members = [set(ranks_of(group.ranks)) for group in matches.groups]
+    # the last one stands for communication without a group
+    shared = np.array([*(len(group.intersection(ranks)) > 1 for group in members), False], np.bool_)
+    rank_of_match = [np.unique(matched) for matched in matches.matched]
+    met = np.bincount(np.concatenate(rank_of_match), minlength=len(matches)) > 1
+    silent = {rank for rank, group in zip(ranks, matches.group, strict=True) if not (group >= 0).any()}
+    for rank, group, matched in zip(ranks, matches.group, matches.matched, strict=True):
+        issued = matched[shared[group]]
+        if not len(issued) or met[issued].any():
+            continue
+        others = set[int]().union(*(members[number] for number in np.unique(group[shared[group]]).tolist()))
+        if without := sorted(silent & others):
+            return f"rank {without[0]} has none of the collectives that rank {rank} has with it, so its trace may be incomplete"
+        return f"of {len(issued):,} collectives of rank {rank} with other ranks that are given none meets theirs"
+    return ""
+
+
+def given_graphs(argument: Graphs, call: str, *, allow_mismatch: bool = False) -> list[ExecutionGraph]:
+    """Returns a graph for each rank of a job, read where it is given as a file or in a folder.
+
+    Raises TypeError for what is no graph, ValueError for no graph, and DataError for graphs that are not of one job,
+    without `allow_mismatch`; `call` is what the caller wrote.
+    """
+
+    def graphs_of(item: object, expected: str) -> list[ExecutionGraph]:
+        if isinstance(item, ExecutionGraph):
+            return [item]
+        if not is_file(item):
+            raise wrong_argument(call, expected, item)
+        if is_path(item) and Path(item).is_dir():
+            return [read_graph_file(path) for path in graph_files(Path(item))]
+        return [read_graph_file(item)]
+
+    if isinstance(argument, ExecutionGraph) or is_file(argument) or not isinstance(argument, Iterable):
+        graphs = graphs_of(argument, KINDS)
+    else:
+        graphs = [graph for item in argument for graph in graphs_of(item, IN_A_LIST)]
+    if not graphs:
+        raise ValueError(f"{call} takes at least one graph; the list is empty")
+    if not allow_mismatch and (reason := why_not_one_job(graphs)):
+        raise DataError(f"{call}: {reason}; give the graphs of one job, one for each rank")
+    return graphs
+
+
+def graph_files(folder: Path) -> list[str]:
+    """Returns the graphs in a folder in the order of their ranks. Raises DataError where there is none."""
+    if not folder.is_dir():
+        raise DataError(file_for_folder(folder, InputKind.GRAPH))
+    graphs = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
+    if not graphs:
+        remedy = instead_of_folder(folder, InputKind.GRAPH) or f"give graphs or the folder that {Remedy.BUILD} wrote"
+        raise DataError(f"{folder}: holds no graph.N.et; {remedy}")
+    return [graphs[rank] for rank in sorted(graphs)]
+
+
+def read_graph_file(file: InputFile, tensors: bool = True) -> ExecutionGraph:
+    """Reads a graph from a .et file, or from JSON where the name ends in .json; a further .gz makes no difference.
+
+    Raises DataError for a file that is no graph, with what it is instead.
+    """
+    with path_of(file) as path:
+        if not path.removesuffix(".gz").endswith(".json"):
+            with reading(path, InputKind.GRAPH):
+                return read_et(path, tensors)
+        with TemporaryDirectory(prefix="execgraph-") as folder, reading(path, InputKind.GRAPH_JSON):
+            encoded = str(Path(folder, "graph.et"))
+            json_to_graph(path, encoded, unseen)
+            return read_et(encoded, tensors)
