@@ -32,7 +32,7 @@ from execgraph.tools.analyses.critical_path import step_breakdown
 from execgraph.tools.analyses.device_time import communication_computation_overlap, kernel_breakdown, temporal_breakdown
 from execgraph.tools.analyses.overlay import _within_rows
 from execgraph.tools.job.rank_comms import _digest, _orders
-from execgraph.tools.replay import Kernels, roofs
+from execgraph.tools.replay import Kernels, roofline
 from execgraph.tools.replay.player import Problem, Slots, play
 from execgraph.tools.replay.workload import SlotPool
 from hypothesis import given, strategies as st
@@ -132,7 +132,7 @@ def exposed_on_devices(count: int) -> Work:
 def peaks_of_devices(count: int) -> Work:
     kernels = Kernels(Categorical.of(["kernel"] * count), *[numbers(count)] * 5)
     peaks = {number: Peak(*[1.0] * len(Peak._fields)) for number in range(count)}
-    return lambda: roofs(kernels, peaks)
+    return lambda: roofline(kernels, peaks)
 
 
 def ties_on_a_full_device(count: int) -> Work:

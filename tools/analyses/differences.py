@@ -144,8 +144,8 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     of_a, of_b = (run.work_by(lambda node, shape: (*keys[node][1:], shape)) for run in (a, b))
     items = sorted(of_a.keys() | of_b.keys())
     counts, device, host = _side_by_side(items, of_a, of_b)
-    # of a kernel either is 0
-    times = np.where([[kind == KERNEL] for kind, *_ in items], device, host)
+    is_kernel = np.array([kind == KERNEL for kind, *_ in items], np.bool_)
+    times = np.where(is_kernel[:, None], device, host)
     order = np.argsort(-np.abs(times[:, 1] - times[:, 0]), kind="stable")
     kind, name, shape = zip(*(items[row] for row in order.tolist()), strict=True) if items else ((),) * 3
     columns: Columns = {

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, OpRows, RowMap, Rows, groupby, time_text
+from ...schema.columns import ABSENT, Categorical, Floats, Int64, OpRows, RowMap, Rows, groupby, time_text
 from ...schema.device_peaks import Peak
 from ...schema.errors import Remedy
 from ...schema.linked import Activities, Calls
-from ..replay import Bound, Kernels, NodeClass, device_peaks, least_time, recorded_peaks, roofs
+from ..replay import Bound, Kernels, NodeClass, Roofline, device_peaks, kernels_of, recorded_peaks, roofline
 from .job import Finding, Job, counted
 from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace, activity_rows, per_rank
 from .table import Columns, Quantity, Table, ints, pct, ratio, tabulate, texts, us
@@ -63,21 +63,16 @@ ATTENTION = len(KINDS) - 1
 
 
 class _Work(NamedTuple):
-    """The rank's computing activities: their rows, the op whose work each does (-1 for none), and their time (ns). Of
-    the devices that ran something there are the names, "" if not recorded, and the peaks.
+    """The rank's computing activities: their rows, the op whose work each does (-1 for none), and what they do. Of the
+    devices that ran something there are the names, "" if not recorded, and the peaks.
     """
 
     row: Rows
     op_row: OpRows
-    time: Int64
     kernels: Kernels
+    roof: Roofline
     devices: dict[int, str]
     peaks: dict[int, Peak]
-
-    @property
-    def has_operations(self) -> Bool:
-        """Whether the operations of each are known."""
-        return np.asarray(self.kernels.operations != ABSENT)
 
 
 @per_rank
@@ -88,17 +83,15 @@ def efficiency(rank: RankTrace, options: AnalysisOptions) -> Table:
     label = np.where(of_op, RowMap(ops.name.codes.astype(np.int64))[work.op_row], names.codes + len(ops.name.table))
     shape = np.where(of_op, RowMap(rank.shapes.codes.astype(np.int64))[work.op_row], -1)
     groups = groupby(kernels.device, label, shape, kernels.element)
-    groups = groups.largest_first(groups.sum(work.time))
-    operations, moved = (
-        np.bincount(groups.number, np.where(values == ABSENT, np.nan, values), len(groups)).astype(np.float64)
-        for values in (kernels.operations, kernels.bytes)
-    )
-    first, time = groups.first, groups.sum(work.time)
-    compute, memory = (roof[first] for roof in roofs(kernels, work.peaks))
+    groups = groups.largest_first(groups.sum(kernels.time))
+    first, time, count = groups.first, groups.sum(kernels.time), len(groups)
+    amounts = (np.where(amount == ABSENT, np.nan, amount) for amount in (kernels.operations, kernels.bytes))
+    operations, moved = (np.bincount(groups.number, amount, count).astype(np.float64) for amount in amounts)
+    compute, memory = work.roof.peak_speed[first], work.roof.peak_bandwidth[first]
     seconds = np.where(time > 0, time, np.nan) / 1e9
     # what moves faster than memory can came from a cache, whose peak is not known
-    from_cache, least = moved / seconds > memory, least_time(kernels, work.peaks)
-    bounds = np.select([least.bound_by(bound) for bound in Bound], [bound.value for bound in Bound], "")
+    from_cache = moved / seconds > memory
+    bounds = np.select([work.roof.bound_by(bound) for bound in Bound], [bound.value for bound in Bound], "")
     columns: Columns = {
         "device": kernels.device[first],
         "op": texts([*ops.name.table, *names.table], label[first]),
@@ -121,34 +114,33 @@ def efficiency(rank: RankTrace, options: AnalysisOptions) -> Table:
 
 def _work(rank: RankTrace, options: AnalysisOptions) -> _Work:
     """Returns the work computed from the traces, or of a graph alone the recorded work of its nodes."""
-    activities = rank.linked.activities
-    if len(rank.linked.ops) or rank.graph is None:
-        op_row, columns = rank.work.op_row, [rank.work.operations, rank.work.bytes, rank.work.element]
-    else:
-        nodes = activity_rows(rank.graph)
-        columns = [rank.graph.integers(name)[nodes] for name in ("num_ops", "tensor_size", "element_size")]
-        op_row = OpRows(np.full(len(nodes), -1))
-    row = np.flatnonzero(rank.classes == ActivityClass.COMPUTATION)
-    numbers = [column[row] for column in (*columns, rank.durations)]
-    kernels = Kernels(activities.name.take(row), activities.device[row], *numbers)
-    op_row = OpRows(np.where(op_row >= 0, op_row, activities.op_row)[row])
+    activities, row = rank.linked.activities, np.flatnonzero(rank.classes == ActivityClass.COMPUTATION)
     devices = {device: rank.linked.info.devices.get(device, "") for device in np.unique(activities.device).tolist()}
-    return _Work(row, op_row, rank.durations[row], kernels, devices, device_peaks(devices, options.peaks))
+    peaks, op_row = device_peaks(devices, options.peaks), activities.op_row[row]
+    if len(rank.linked.ops) or rank.graph is None:
+        work = rank.work
+        columns = [column[row] for column in (activities.device, work.operations, work.bytes, work.element)]
+        kernels = Kernels(activities.name.take(row), *columns, rank.durations[row])
+        op_row = OpRows(np.where(work.op_row[row] >= 0, work.op_row[row], op_row))
+    else:
+        kernels = kernels_of(rank.graph, activity_rows(rank.graph)[row])._replace(time=rank.durations[row])
+    return _Work(row, op_row, kernels, roofline(kernels, peaks), devices, peaks)
 
 
 def _note(work: _Work) -> str:
-    is_known = work.has_operations & (work.kernels.bytes != ABSENT)
-    share = 100 * work.time[is_known].sum() / max(int(work.time.sum()), 1)
+    kernels = work.kernels
+    is_known = (kernels.operations != ABSENT) & (kernels.bytes != ABSENT)
+    share = 100 * kernels.time[is_known].sum() / max(int(kernels.time.sum()), 1)
     notes = [f"the work of {is_known.sum():,} of {len(is_known):,} kernels is known, {share:.1f} % of their time"]
-    cached = int((1e9 * np.nan_to_num(least_time(work.kernels, work.peaks).memory) > work.time).sum())
-    if cached:
+    if cached := int((1e9 * np.nan_to_num(work.roof.memory) > kernels.time).sum()):
         notes.append(
             f"{cached:,} kernels move more bytes than memory can: what they read came from a cache, which bounds their op "
             "instead of memory where its kernels together are faster than memory"
         )
     names = work.devices.items()
-    without_peak = [f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks]
-    if without_peak:
+    if without_peak := [
+        f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks
+    ]:
         notes.append(f"no peak is known of device {', '.join(without_peak)}: give {Remedy.PEAK}")
     return "; ".join(notes)
 
@@ -158,14 +150,14 @@ def _by_step(rank: RankTrace, work: _Work) -> Table:
 
     `counted` is the share of the kernels' time in kernels whose operations are known; the others count as none.
     """
-    steps, of_step = rank.steps, rank.steps.of_activity[work.row]
+    steps, of_step, kernels = rank.steps, rank.steps.of_activity[work.row], work.kernels
     inside = np.flatnonzero(of_step >= 0)
-    groups = groupby(of_step[inside], work.kernels.device[inside])
-    step, device = of_step[inside[groups.first]], work.kernels.device[inside[groups.first]]
-    time, counted = (steps.end - steps.start)[step], np.where(work.has_operations, work.time, 0)
-    operations = groups.sum(np.where(work.has_operations, work.kernels.operations, 0)[inside]).astype(np.float64)
-    kernel_ns, counted_ns = (groups.sum(column[inside]) for column in (work.time, counted))
-    least = np.nan_to_num(least_time(work.kernels, work.peaks).compute)[inside]
+    groups = groupby(of_step[inside], kernels.device[inside])
+    step, device = of_step[inside[groups.first]], kernels.device[inside[groups.first]]
+    time, is_known = (steps.end - steps.start)[step], (kernels.operations != ABSENT)[inside]
+    operations = groups.sum(np.where(is_known, kernels.operations[inside], 0)).astype(np.float64)
+    kernel_ns, counted_ns = groups.sum(kernels.time[inside]), groups.sum(np.where(is_known, kernels.time[inside], 0))
+    least = np.nan_to_num(work.roof.compute)[inside]
     least_seconds = np.array([least[rows].sum() for rows in groups.rows()], np.float64)
     columns: Columns = {
         "device": device,
@@ -249,37 +241,31 @@ cupti_counters = Analysis("cupti_counters", _rank_counters, _counters)
 
 
 class _Products(NamedTuple):
-    """The matrix products of the job: their nodes, the least time (s) for their operations and for their bytes, how
-    long they took, the peak FLOP/s of their format, that of tf32 on their device, 0 where it has none, and the bytes of
-    their numbers.
+    """The matrix products of the job with known work: their nodes, how long they took (s), the bytes of their numbers,
+    what their devices allow them, and the peak FLOP/s of tf32 there, 0 where there is none.
     """
 
     node: Rows
-    compute: Floats
-    memory: Floats
     seconds: Floats
-    peak: Floats
-    tf32: Floats
     element: Int64
+    roof: Roofline
+    tf32: Floats
 
 
 def matrix_products(job: Job) -> Iterator[Finding]:
     """Finds products in fp32 that could use the matrix engines, and shapes that use little of them."""
-    work, device = job.work, job.integers("device", -1)
-    columns = [job.integers(name, ABSENT) for name in ("num_ops", "tensor_size", "element_size")]
-    is_product = (_kinds(job.ops) >= 0) & (work.node_class == NodeClass.COMPUTATION)
-    node = np.flatnonzero(is_product & (work.duration_ns > 0) & (columns[0] > 0))
-    compute, memory, peak, tf32 = np.full((4, len(node)), np.nan)
-    for position, rank in enumerate(job.ranks):
-        chosen = np.flatnonzero(job.rank_of_node[node] == position)
-        rows, peaks = node[chosen], recorded_peaks(rank.graph)
-        numbers = (column[rows] for column in (*columns, work.duration_ns))
-        kernels = Kernels(job.names.take(rows), device[rows], *numbers)
-        compute[chosen], memory[chosen] = least_time(kernels, peaks)
-        peak[chosen] = roofs(kernels, peaks)[0]
-        tf32[chosen] = [1e12 * peaks[number].tf32 if number in peaks else 0.0 for number in device[rows].tolist()]
-    of_products = node, compute, memory, work.duration_ns[node] / 1e9, peak, tf32, columns[-1][node]
-    products = _Products(*(column[np.isfinite(compute)] for column in of_products))
+    is_product = (_kinds(job.ops) >= 0) & (job.work.node_class == NodeClass.COMPUTATION) & (job.work.duration_ns > 0)
+    columns = []
+    for rank, first_row in zip(job.ranks, job.work.first_row.tolist(), strict=True):
+        rows = np.flatnonzero(is_product[first_row : first_row + len(rank.graph)])
+        rows = rows[rank.graph.integers("num_ops")[rows] > 0]
+        kernels, peaks = kernels_of(rank.graph, rows), recorded_peaks(rank.graph)
+        tf32 = [1e12 * peaks[device].tf32 if device in peaks else 0.0 for device in kernels.device.tolist()]
+        columns.append([rows + first_row, kernels.time / 1e9, kernels.element, *roofline(kernels, peaks), tf32])
+    node, seconds, element, *roof, tf32 = (np.concatenate(column) for column in zip(*columns, strict=True))
+    known = np.isfinite(roof[2])
+    of_known = Roofline(*(column[known] for column in roof))
+    products = _Products(node[known], seconds[known], element[known], of_known, tf32[known])
     if len(products.node):
         yield from _without_engines(job, products)
         yield from _low_use(job, products)
@@ -287,12 +273,13 @@ def matrix_products(job: Job) -> Iterator[Finding]:
 
 def _without_engines(job: Job, products: _Products) -> Iterator[Finding]:
     """Finds fp32 products that run on the ordinary units of a device with tf32."""
-    slow, seconds = (products.element == FLOAT32) & (products.tf32 > products.peak), products.seconds
+    roof, seconds = products.roof, products.seconds
+    slow = (products.element == FLOAT32) & (products.tf32 > roof.peak_speed)
     if not slow.any():
         return
     # as large a share of the new peak as of the old one, but no faster than memory allows
-    new_peak = np.where(slow, products.tf32, products.peak)
-    faster = np.fmax(seconds * products.peak / new_peak, np.nan_to_num(products.memory))
+    new_peak = np.where(slow, products.tf32, roof.peak_speed)
+    faster = np.fmax(seconds * roof.peak_speed / new_peak, np.nan_to_num(roof.memory))
     factor = np.ones(len(job.work))
     factor[products.node[slow]] = np.minimum(faster / seconds, 1.0)[slow]
     attention = (_kinds(job.ops.take(products.node[slow])) == ATTENTION).any()
@@ -314,15 +301,14 @@ def _low_use(job: Job, products: _Products) -> Iterator[Finding]:
     Each would be as fast as that one at its own operations, unless memory limits it.
     """
     op, shape, element = job.ops.take(products.node), job.shapes.take(products.node), products.element
-    kind, groups = _kinds(op), groupby(op.codes, shape.codes, element)
-    least = np.bincount(groups.number, np.fmax(products.compute, np.nan_to_num(products.memory)))
+    groups = groupby(op.codes, shape.codes, element)
+    kind = _kinds(op)[groups.first]
+    least = np.bincount(groups.number, np.fmax(products.roof.compute, np.nan_to_num(products.roof.memory)))
     time = np.bincount(groups.number, products.seconds)
-    use, best = least / time, np.zeros(len(groups))
-    for rows in groupby(kind[groups.first], element[groups.first]).rows():
-        best[rows] = use[rows].max()
-    is_low: Bool = 100 * use < LOW_PCT * best
+    use, alike = least / time, groupby(kind, element[groups.first])
+    best = alike.largest(use)[alike.number]
     for number, (words, _, advice) in enumerate(KINDS):
-        low = np.flatnonzero(is_low & (kind[groups.first] == number))
+        low = np.flatnonzero((100 * use < LOW_PCT * best) & (kind == number))
         if not len(low):
             continue
         factor, nodes, facts = np.ones(len(job.work)), np.isin(groups.number, low), []

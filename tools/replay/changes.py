@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schema.arguments import given, non_negative, wrong_argument
-from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, rows_by_number, rows_of_each, time_text
+from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Rows, rows_by_number, rows_of_each, time_text
 from ...schema.device_peaks import Peak, peak_of
 from ...schema.errors import Remedy, RequestError, Spelled
 from ...schema.graph import DEVICE_NAME, Delay, DependencyKind, ExecutionGraph
@@ -42,17 +42,11 @@ class Bound(Enum):
     MEMORY = "memory"
 
 
-class LeastTime(NamedTuple):
-    """The least seconds that each kernel needs for its operations and for its bytes; NaN if work or peak is unknown."""
-
-    compute: Floats
-    memory: Floats
-
-    def bound_by(self, bound: Bound) -> Bool:
-        """Returns which kernels this resource limits, where both times are known and one is above 0."""
-        takes_time = (self.compute > 0) | (self.memory > 0)
-        chosen = self.compute > self.memory if bound is Bound.COMPUTE else self.compute <= self.memory
-        return np.asarray(takes_time & chosen)
+TARGETS: Mapping[str, tuple[Mapping[str, NodeClass | Bound], str]] = {
+    "bound:": ({bound.value: bound for bound in Bound}, "nothing is bound by {}, only by {}"),
+    "class:": (SCALABLE, "there is no class {}, only {}"),
+}
+"""By the start of a selector what may follow it, and how anything else is refused."""
 
 
 class Kernels(NamedTuple):
@@ -69,31 +63,36 @@ class Kernels(NamedTuple):
     time: Int64
 
 
-def device_peaks(names: Mapping[int, str], overrides: Mapping[str, float] | None = None) -> dict[int, Peak]:
-    """Returns the peak of each device by number, from its recorded name, with `overrides` of fields of Peak.
+def kernels_of(graph: ExecutionGraph, rows: Rows) -> Kernels:
+    """Returns the work of these nodes as the graph has it."""
+    columns = [graph.integers(name)[rows] for name in ("device", "num_ops", "tensor_size", "element_size")]
+    return Kernels(graph.name.take(rows), *columns, graph.duration_ns[rows])
 
-    Devices without a known peak are left out.
+
+class Roofline(NamedTuple):
+    """Of each kernel its device's peak FLOP/s for its number format and peak bytes/s, and the least seconds that it
+    needs for its operations, `compute`, and for its bytes, `memory`; NaN if work or peak is unknown.
     """
-    recorded = {device: peak_of(name) or UNKNOWN_DEVICE for device, name in names.items()}
-    peaks = {device: peak._replace(**(overrides or {})) for device, peak in recorded.items()}
-    return {device: peak for device, peak in peaks.items() if peak != UNKNOWN_DEVICE}
+
+    peak_speed: Floats
+    peak_bandwidth: Floats
+    compute: Floats
+    memory: Floats
+
+    def bound_by(self, bound: Bound) -> Bool:
+        """Returns which kernels this resource limits, where both times are known and one is above 0."""
+        takes_time = (self.compute > 0) | (self.memory > 0)
+        chosen = self.compute > self.memory if bound is Bound.COMPUTE else self.compute <= self.memory
+        return np.asarray(takes_time & chosen)
 
 
-def least_time(kernels: Kernels, peaks: Mapping[int, Peak]) -> LeastTime:
-    """Returns the least time of each kernel at the peaks of its device for its number format. O(n log n)."""
-    compute, memory = roofs(kernels, peaks)
-    operations = np.where(kernels.operations != ABSENT, kernels.operations, np.nan)
-    moved = np.where(kernels.bytes != ABSENT, kernels.bytes, np.nan)
-    # 0 operations take no time, even in a format that the device does not have
-    return LeastTime(np.where(operations == 0, 0.0, operations / compute), np.where(moved == 0, 0.0, moved / memory))
+def roofline(kernels: Kernels, peaks: Mapping[int, Peak]) -> Roofline:
+    """Returns what the peaks of their devices allow the kernels. O(n log n).
 
-
-def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Floats, Floats]:
-    """Returns for each kernel its device's peak FLOP/s for its number format, and peak bytes/s; NaN if unknown.
-
-    Where a kernel with fp32 operands is faster than the ordinary units can be, it ran on the matrix engines.
+    Where a kernel with fp32 operands is faster than the ordinary units can be, it ran on the matrix engines. No
+    operations take no time, even in a format that the device does not have.
     """
-    compute, memory = np.full((2, len(kernels.device)), np.nan)
+    speed, bandwidth = np.full((2, len(kernels.device)), np.nan)
     tf32 = kernels.name.where(lambda name: TF32.search(name) is not None)
     for number, rows in rows_of_each(kernels.device).items():
         if (peak := peaks.get(number)) is None:
@@ -103,8 +102,21 @@ def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Floats, Floats]:
             faster = kernels.operations[rows] > 1e3 * rate * np.maximum(kernels.time[rows], 0)
             on_engines = tf32[rows] | (faster & (kernels.time[rows] > 0))
             rate = np.where(on_engines & (kernels.element[rows] == 4), peak.tf32, rate)
-        compute[rows], memory[rows] = rate * 1e12, peak.memory * 1e9
-    return np.where(compute > 0, compute, np.nan), np.where(memory > 0, memory, np.nan)
+        speed[rows], bandwidth[rows] = rate * 1e12, peak.memory * 1e9
+    peaks_of = [np.where(peak > 0, peak, np.nan) for peak in (speed, bandwidth)]
+    amounts = [np.where(amount != ABSENT, amount, np.nan) for amount in (kernels.operations, kernels.bytes)]
+    least = (np.where(amount == 0, 0.0, amount / peak) for amount, peak in zip(amounts, peaks_of, strict=True))
+    return Roofline(*peaks_of, *least)
+
+
+def device_peaks(names: Mapping[int, str], overrides: Mapping[str, float] | None = None) -> dict[int, Peak]:
+    """Returns the peak of each device by number, from its recorded name, with `overrides` of fields of Peak.
+
+    Devices without a known peak are left out.
+    """
+    recorded = {device: peak_of(name) or UNKNOWN_DEVICE for device, name in names.items()}
+    peaks = {device: peak._replace(**(overrides or {})) for device, peak in recorded.items()}
+    return {device: peak for device, peak in peaks.items() if peak != UNKNOWN_DEVICE}
 
 
 def recorded_peaks(graph: ExecutionGraph, overrides: Mapping[str, float] | None = None) -> dict[int, Peak]:
@@ -147,10 +159,8 @@ class Scale:
         if isinstance(self.target, re.Pattern):
             pattern = self.target
             return graph.name.where(lambda name: pattern.search(name) is not None)
-        device = graph.integers("device")
-        columns = [*(graph.integers(name) for name in ("num_ops", "tensor_size", "element_size")), graph.duration_ns]
-        times = least_time(Kernels(graph.name, device, *columns), recorded_peaks(graph, self.peaks))
-        return np.asarray(times.bound_by(self.target) & (classes == NodeClass.COMPUTATION))
+        roof = roofline(kernels_of(graph, np.arange(len(graph))), recorded_peaks(graph, self.peaks))
+        return np.asarray(roof.bound_by(self.target) & (classes == NodeClass.COMPUTATION))
 
 
 class Matched(msgspec.Struct, frozen=True):
@@ -216,16 +226,12 @@ def given_changes(changes: Changes, call: str) -> list[Scale]:
 
 
 def _target(selector: str) -> NodeClass | Bound | re.Pattern[str]:
-    kind, colon, name = selector.partition(":")
-    if f"{kind}{colon}" == "bound:":
-        bounds = {bound.value: bound for bound in Bound}
-        if name not in bounds:
-            raise ValueError(f"{selector!r}: nothing is bound by {name!r}, only by {', '.join(bounds)}")
-        return bounds[name]
-    if f"{kind}{colon}" == "class:":
-        if name not in SCALABLE:
-            raise ValueError(f"{selector!r}: there is no class {name!r}, only {', '.join(SCALABLE)}")
-        return SCALABLE[name]
+    for start, (targets, refusal) in TARGETS.items():
+        if selector.startswith(start):
+            name = selector.removeprefix(start)
+            if name not in targets:
+                raise ValueError(f"{selector!r}: {refusal.format(repr(name), ', '.join(targets))}")
+            return targets[name]
     try:
         return re.compile(selector)
     except re.error as error:

@@ -9,7 +9,7 @@ from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.device_peaks import FORMATS, PEAKS, Peak, peak_of
 from execgraph.schema.errors import RequestError
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, Table, analyse, graph_of, rank_of_graph
-from execgraph.tools.replay import Bound, Kernels, device_peaks, least_time, parse_scale, replay
+from execgraph.tools.replay import Bound, Kernels, device_peaks, parse_scale, replay, roofline
 from support.builder.timeline import TraceBuilder
 from support.runs import link_run
 
@@ -174,7 +174,7 @@ def kernels(*rows: tuple[str, int, int, int], time: int = ABSENT) -> Kernels:
 
 def test_fp32_on_matrix_engines_is_told_by_the_kernel() -> None:
     peaks = {0: peak_of("NVIDIA A100-SXM4-80GB") or PEAKS[0].peak}
-    plain, tf32 = least_time(
+    plain, tf32 = roofline(
         kernels(("sgemm", HIDDEN, 1, 4), ("ampere_sgemm_tf32_128", HIDDEN, 1, 4)), peaks
     ).compute.tolist()
     assert plain / tf32 == pytest.approx(156 / 19.5)
@@ -183,14 +183,14 @@ def test_fp32_on_matrix_engines_is_told_by_the_kernel() -> None:
 def test_fp32_that_is_faster_than_the_ordinary_units_ran_on_the_matrix_engines() -> None:
     peaks, millisecond = {0: peak_of("NVIDIA A100-SXM4-80GB") or PEAKS[0].peak}, 1_000_000
     possible, faster = (
-        least_time(kernels(("sgemm", operations, 1, 4), time=millisecond), peaks).compute[0]
+        roofline(kernels(("sgemm", operations, 1, 4), time=millisecond), peaks).compute[0]
         for operations in (10**10, 10**11)
     )
     assert possible == pytest.approx(10**10 / 19.5e12) and faster == pytest.approx(10**11 / 156e12)
 
 
 def test_what_is_not_known_is_bound_by_nothing() -> None:
-    found = least_time(
+    found = roofline(
         kernels(
             ("copy", 0, 8, 3),
             ("odd element", 5, 8, 3),
