@@ -33,7 +33,7 @@ from execgraph.tools.analyses.device_time import communication_computation_overl
 from execgraph.tools.analyses.overlay import _within_rows
 from execgraph.tools.job.rank_comms import _digest, _orders
 from execgraph.tools.replay import Kernels, roofline
-from execgraph.tools.replay.player import Problem, Slots, play
+from execgraph.tools.replay.player import Slots, play
 from execgraph.tools.replay.workload import SlotPool
 from hypothesis import given, strategies as st
 from support import references
@@ -137,9 +137,9 @@ def peaks_of_devices(count: int) -> Work:
 
 def ties_on_a_full_device(count: int) -> Work:
     none = np.empty(0, np.int64)
-    problem = Problem(none, none, none, np.full(count, 10**6))
+    cost_ns = np.full(count, 10**6)
     slot_pool = np.zeros(count, np.int64)
-    return lambda: play(problem, Slots(problem.cost_ns, slot_pool, [SlotPool(1, 500)]))
+    return lambda: play(none, none, none, Slots(cost_ns, slot_pool, [SlotPool(1, 500)]))
 
 
 def rank_of(count: int) -> RankTrace:

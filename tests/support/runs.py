@@ -19,7 +19,7 @@ from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, 
 from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.graph import ConvertReport, Delay, DependencyKind, ExecutionGraph, NodeType
 from execgraph.schema.linked import LinkedTrace
-from execgraph.tools.replay import Replay, parse_scale, pieces_of, replay, time_by_kind
+from execgraph.tools.replay import Replay, parse_scale, replay, time_by_kind
 from hypothesis import strategies as st
 
 from support.builder.records import LAYOUTS, Event
@@ -255,7 +255,7 @@ def host_waits(linked: LinkedTrace) -> set[tuple[str, str]]:
 
 
 def path_ns(replayed: Replay) -> dict[str, int]:
-    return time_by_kind(pieces_of(replayed))
+    return time_by_kind(replayed)
 
 
 def scaled(graph: ExecutionGraph, *specs: str) -> Replay:

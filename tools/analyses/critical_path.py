@@ -12,18 +12,8 @@ import numpy as np
 from ...schema.columns import ABSENT, Categorical, Floats, Frame, Int64, Intervals, Rows, group_sums, groupby, nullable
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from ..replay import (
-    KINDS,
-    NodeClass,
-    Pieces,
-    Replay,
-    crossings,
-    explained_pct,
-    pieces_of,
-    replay_ranks,
-    time_by_kind,
-    trust,
-)
+from .. import replay as replays
+from ..replay import KINDS, NodeClass, Pieces, Replay
 from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace, Steps, per_rank
 from .table import Columns, Quantity, Table, ints, pct, ratio, tabulate, texts, us
 
@@ -43,18 +33,18 @@ FAR, LEAST = 5.0, 0.05
 def _over_ranks(parts: Sequence[tuple[int, ExecutionGraph | None]], _: AnalysisOptions) -> Table:
     """Returns the path's time by rank and kind; the replay's error, the path by rank, between ranks, and by piece."""
     ranks = ints(rank for rank, graph in parts if graph is not None and len(graph))
-    graphs, replays, note = [graph for _, graph in parts if graph is not None and len(graph)], list[Replay](), NO_GRAPH
+    graphs, of_job, note = [graph for _, graph in parts if graph is not None and len(graph)], list[Replay](), NO_GRAPH
     if graphs:
         try:
-            replays = [replay_ranks(graphs)]
+            of_job = [replays.replay_ranks(graphs)]
         except DataError as error:
             note = str(error)
     path = Pieces(*np.empty((5, 0), np.int64))
-    for replay in replays:
-        path = pieces_of(replay)
+    for replay in of_job:
+        path = replays.pieces_of(replay)
         note = reliability(replay) if len(path.row) else NO_TIME
-    graphs = graphs if replays else []
-    rank = ranks[replays[0].work.ranks_of(path.node)] if replays else path.node
+    graphs = graphs if of_job else []
+    rank = ranks[of_job[0].work.ranks_of(path.node)] if of_job else path.node
     groups = groupby(rank, path.kind)
     groups = groups.largest_first(groups.sum(path.time))
     columns: Columns = {
@@ -73,23 +63,23 @@ def _over_ranks(parts: Sequence[tuple[int, ExecutionGraph | None]], _: AnalysisO
         "time": us(path.time),
         **{name: np.where((column := _of_nodes(graphs, name, path)) == ABSENT, -1, column) for name in LOCATIONS},
     }
-    by_rank, between = _by_rank(replays, ranks, rank, path, note), _between_ranks(replays, ranks, path, names, note)
+    by_rank, between = _by_rank(of_job, ranks, rank, path, note), _between_ranks(of_job, ranks, path, names, note)
     pieces = tabulate("critical_path_nodes", "The critical path, piece by piece", by_piece, empty=NO_TIME)
-    details = _replays(replays, note), by_rank, between, pieces
+    details = _replays(of_job, note), by_rank, between, pieces
     return tabulate("critical_path", "Critical path", columns, note, *details)
 
 
 critical_path = Analysis("critical_path", lambda rank, _: (rank.rank, rank.graph), _over_ranks)
 
 
-def _replays(replays: Sequence[Replay], note: str) -> Table:
+def _replays(of_job: Sequence[Replay], note: str) -> Table:
     """Returns a table of one row, or none without a replay."""
-    error = [np.nan if replay.error_pct is None else replay.error_pct for replay in replays]
-    explained = [explained_pct(replay, time_by_kind(pieces_of(replay))) for replay in replays]
+    error = [np.nan if replay.error_pct is None else replay.error_pct for replay in of_job]
+    explained = [replays.explained_pct(replay) for replay in of_job]
     columns: Columns = {
-        "ranks": ints(len(replay.work.graphs) for replay in replays),
-        "measured": us([replay.measured_ns for replay in replays]),
-        "replayed": us([replay.makespan_ns for replay in replays]),
+        "ranks": ints(len(replay.work.graphs) for replay in of_job),
+        "measured": us([replay.measured_ns for replay in of_job]),
+        "replayed": us([replay.makespan_ns for replay in of_job]),
         "error": Quantity("%", np.array(error, np.float64)),
         "explained": Quantity("%", np.array(explained, np.float64)),
     }
@@ -97,11 +87,11 @@ def _replays(replays: Sequence[Replay], note: str) -> Table:
     return tabulate("critical_path_replay", title, columns, empty=note)
 
 
-def _by_rank(replays: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces, note: str) -> Table:
+def _by_rank(of_job: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces, note: str) -> Table:
     """Returns when each rank begins and ends on the clock that all share, and how much of the path is on it."""
-    ranks = ranks if replays else ranks[:0]
+    ranks = ranks if of_job else ranks[:0]
     begin, end = np.full(len(ranks), np.iinfo(np.int64).max), np.zeros(len(ranks), np.int64)
-    for work in (replay.work for replay in replays):
+    for work in (replay.work for replay in of_job):
         timed = np.flatnonzero(work.is_timed)
         np.minimum.at(begin, work.ranks_of(timed), work.measured_start_ns[timed])
         np.maximum.at(end, work.ranks_of(timed), work.measured_end_ns[timed])
@@ -116,13 +106,13 @@ def _by_rank(replays: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces,
     return tabulate("critical_path_by_rank", "Ranks on the job's clock", columns, empty=note)
 
 
-def _between_ranks(replays: Sequence[Replay], ranks: Int64, path: Pieces, names: Categorical, note: str) -> Table:
+def _between_ranks(of_job: Sequence[Replay], ranks: Int64, path: Pieces, names: Categorical, note: str) -> Table:
     """Returns how often the path goes from one rank to another through what both shared, and how long it takes."""
     count, time = Counter[tuple[int, int, str]](), Counter[tuple[int, int, str]]()
     is_shared = path.kind == KINDS.index(NodeClass.COMMUNICATION.label)
-    for replay in replays:
+    for replay in of_job:
         spent_ns = group_sums(path.node[is_shared], path.time[is_shared], len(replay.work))
-        for shared, source, target in zip(*(column.tolist() for column in crossings(replay)), strict=True):
+        for shared, source, target in zip(*(column.tolist() for column in replays.crossings(replay)), strict=True):
             key = int(ranks[source]), int(ranks[target]), names[shared]
             count[key] += 1
             time[key] += int(spent_ns[shared])
@@ -146,12 +136,12 @@ def _of_nodes(graphs: Sequence[ExecutionGraph], attribute: str, path: Pieces) ->
 
 def path_rows(replay: Replay) -> Rows:
     """Returns the rows of the replay's nodes that are on the critical path, piece by piece."""
-    return pieces_of(replay).node
+    return replays.pieces_of(replay).node
 
 
 def path_frame(replay: Replay) -> Frame:
     """Returns the critical path piece by piece, times in ns, as a table for data frames."""
-    path, work = pieces_of(replay), replay.work
+    path, work = replays.pieces_of(replay), replay.work
     return Frame(
         "critical path",
         {
@@ -172,7 +162,7 @@ def reliability(replay: Replay) -> str:
     world = max(graph.number("world_size", 0) for graph in graphs)
     isolated = f"{len(graphs)} of {world:,} ranks, without waiting for the others" if len(graphs) < world else ""
     joint = f"{len(graphs)} ranks, which wait for each other" if len(graphs) > 1 else ""
-    return "; ".join(filter(None, [isolated or joint, trust(replay)]))
+    return "; ".join(filter(None, [isolated or joint, replays.trust(replay)]))
 
 
 @per_rank
@@ -216,7 +206,7 @@ def _device_share(rank: RankTrace, steps: Steps) -> Floats:
     replay = rank.replay
     if replay is None or rank.graph is None or not replay.work.is_timed.any():
         return np.full(len(steps.name), np.nan)
-    pieces, timed = pieces_of(replay), replay.work.is_timed
+    pieces, timed = replays.pieces_of(replay), replay.work.is_timed
     begin = int(rank.graph.start_ns[timed].min() - replay.work.measured_start_ns[timed].min())
     of_device = np.isin(np.array(KINDS)[pieces.kind], OF_DEVICE)
     ended = np.concatenate(([0], pieces.start + pieces.time))

@@ -14,22 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    Categorical,
-    Groups,
-    Int32,
-    Int64,
-    RowMap,
-    Rows,
-    cumcount,
-    group_sums,
-    groupby,
-    rows_of_each,
-    sequence,
-    time_by_set,
-)
+from ...schema import columns
+from ...schema.columns import ABSENT, Bool, Categorical, Groups, Int64, RowMap, Rows, group_sums, groupby
 from ...schema.linked import NEVER, LinkedTrace, guessed, streams_of
 from .rank import LABELS, NO_ACTIVITIES, USER_SCOPE, ActivityClass, Analysis, AnalysisOptions, RankTrace, per_rank
 from .table import Columns, Table, ints, named, pct, statistics, tabulate, texts, us
@@ -69,8 +55,10 @@ class DeviceTimes(NamedTuple):
 
 def device_times(rank: RankTrace) -> DeviceTimes:
     """Returns the times of each device with activities."""
-    rows_of = rows_of_each(rank.linked.activities.device)
-    sets = [time_by_set(rank.intervals.take(rows), rank.classes[rows], len(LABELS)) for rows in rows_of.values()]
+    rows_of = columns.rows_of_each(rank.linked.activities.device)
+    sets = [
+        columns.time_by_set(rank.intervals.take(rows), rank.classes[rows], len(LABELS)) for rows in rows_of.values()
+    ]
     by_set = np.array(sets, np.int64).reshape(-1, 1 << len(LABELS))
     return DeviceTimes(ints(rows_of), ints(map(len, rows_of.values())), by_set)
 
@@ -81,7 +69,7 @@ def temporal_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     times = device_times(rank)
     span, idle, compute = times.of(), times.by_set[:, 0], times.of(ActivityClass.COMPUTATION)
     parts = {"idle": idle, "compute": compute, "non_compute": span - idle - compute}
-    columns: Columns = {
+    cells: Columns = {
         "device": times.device,
         "span": us(span),
         "busy": us(span - idle),
@@ -92,7 +80,7 @@ def temporal_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     # the note is the same for all ranks, to be said once
     is_shorter = span.min(initial=np.iinfo(np.int64).max) < NEARLY_ALL * (rank.end - rank.begin)
     note = SHORTER_SPAN if is_shorter else ""
-    return tabulate("temporal_breakdown", "Temporal breakdown", columns, note, empty=NO_ACTIVITIES)
+    return tabulate("temporal_breakdown", "Temporal breakdown", cells, note, empty=NO_ACTIVITIES)
 
 
 @per_rank
@@ -103,7 +91,7 @@ def communication_computation_overlap(rank: RankTrace, _: AnalysisOptions) -> Ta
     row = np.searchsorted(times.device, devices)
     whole = times.of(ActivityClass.COMMUNICATION)[row]
     hidden = times.of(ActivityClass.COMMUNICATION, ActivityClass.COMPUTATION)[row]
-    columns: Columns = {
+    cells: Columns = {
         "device": devices,
         "communication": us(whole),
         "overlap": us(hidden),
@@ -111,7 +99,7 @@ def communication_computation_overlap(rank: RankTrace, _: AnalysisOptions) -> Ta
         "overlap_pct": pct(hidden, whole),
     }
     title = "Communication/computation overlap"
-    return tabulate("communication_computation_overlap", title, columns, empty=NO_COMMUNICATION)
+    return tabulate("communication_computation_overlap", title, cells, empty=NO_COMMUNICATION)
 
 
 @per_rank
@@ -123,14 +111,14 @@ def kernel_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     sets = range(1 << len(LABELS))
     names = [" + ".join(label for bit, label in enumerate(LABELS) if bits >> bit & 1) for bits in sets]
     time = times.by_set[row, classes_at_once]
-    columns: Columns = {
+    cells: Columns = {
         "device": times.device[row],
         "class": texts(names, classes_at_once),
         "time": us(time),
         "pct": pct(time, (times.of() - times.by_set[:, 0])[row]),
     }
     empty = NO_LENGTH if len(rank.classes) else NO_ACTIVITIES
-    return tabulate("kernel_breakdown", "Kernel breakdown", columns, "", _kernels(rank, options.top), empty=empty)
+    return tabulate("kernel_breakdown", "Kernel breakdown", cells, "", _kernels(rank, options.top), empty=empty)
 
 
 def _kernels(rank: RankTrace, top: int) -> Table:
@@ -141,13 +129,13 @@ def _kernels(rank: RankTrace, top: int) -> Table:
     # by class, the longest first: names have places in their class, and place `top` is for all others
     order = np.lexsort((-kernels.sum(durations), activity_class))
     place = np.empty(len(order), np.int64)
-    place[order] = np.minimum(cumcount(activity_class[order].astype(np.int64)), top)
+    place[order] = np.minimum(columns.cumcount(activity_class[order].astype(np.int64)), top)
     groups = groupby(rank.classes, place[kernels.number])
     of_class = np.bincount(rank.classes, durations, len(LABELS))[rank.classes[groups.first]]
     name = np.where(place[kernels.number[groups.first]] < top, names.codes[groups.first], len(names.table))
     of_names = statistics(groups, durations)
     count, total_time = of_names.pop("count"), of_names.pop("sum")
-    columns: Columns = {
+    cells: Columns = {
         "class": texts(LABELS, rank.classes[groups.first]),
         "name": texts([*names.table, OTHERS], name),
         "sum": total_time,
@@ -155,10 +143,10 @@ def _kernels(rank: RankTrace, top: int) -> Table:
         **of_names,
         "count": count,
     }
-    return tabulate("kernel_breakdown_kernels", "Kernels by class", columns, empty=NO_ACTIVITIES)
+    return tabulate("kernel_breakdown_kernels", "Kernels by class", cells, empty=NO_ACTIVITIES)
 
 
-def _distribution(parts: Sequence[tuple[int, Categorical, Int32, Int64]], options: AnalysisOptions) -> Table:
+def _distribution(parts: Sequence[tuple[int, Categorical, columns.Int32, Int64]], options: AnalysisOptions) -> Table:
     """Returns the durations of each kernel name and class, of all ranks and of each, the longest in total first."""
     ranks, names_of, classes_of, durations_of = zip(*parts, strict=True)
     names, classes, duration = Categorical.joined(names_of), np.concatenate(classes_of), np.concatenate(durations_of)
@@ -167,13 +155,13 @@ def _distribution(parts: Sequence[tuple[int, Categorical, Int32, Int64]], option
     def of(keys: dict[str, Int64], name: str, title: str, *details: Table) -> Table:
         groups = groupby(names.codes, classes, *keys.values())
         groups = groups.largest_first(groups.sum(duration))
-        columns: Columns = {
+        cells: Columns = {
             **{key: values[groups.first] for key, values in keys.items()},
             "name": names.take(groups.first),
             "class": texts(LABELS, classes[groups.first]),
             **statistics(groups, duration, options.quantiles),
         }
-        return tabulate(name, title, columns, "", *details, empty=NO_ACTIVITIES)
+        return tabulate(name, title, cells, "", *details, empty=NO_ACTIVITIES)
 
     title = "Kernel duration distribution"
     return of({}, DISTRIBUTION, title, of({"rank": rank}, f"{DISTRIBUTION}_by_rank", f"{title} by rank"))
@@ -184,15 +172,6 @@ kernel_duration_distribution = Analysis(
 )
 
 
-class _Gaps(NamedTuple):
-    """Idle times of streams (ns): the activity that ends each, its stream, from when on it was free, and how long."""
-
-    row: Rows
-    stream: Int64
-    free_from: Int64
-    duration: Int64
-
-
 @per_rank
 def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     """Returns why each stream was idle: the host was late, the kernel launch took time, or other reasons.
@@ -201,69 +180,70 @@ def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     """
     linked, activities = rank.linked, rank.linked.activities
     streams = streams_of(activities)
-    order = sequence(rank.intervals, streams.number)
-    duration = activities.start[order.row] - order.busy_until
-    gaps = _Gaps(*(column[duration > 0] for column in (*order, duration)))
-    call = activities.call_row[gaps.row]
+    order = columns.sequence(rank.intervals, streams.number)
+    # of each gap the activity that ends it, its stream, from when on that was free, and how long
+    is_gap = activities.start[order.row] > order.busy_until
+    row, lane, free_from = (column[is_gap] for column in order)
+    duration, call = activities.start[row] - free_from, activities.call_row[row]
     called = np.where(call >= 0, RowMap(linked.calls.start)[call], NEVER)
-    is_short = gaps.duration < round(1000 * options.kernel_wait_us)
-    category = np.where(called > gaps.free_from, HOST_WAIT, np.where(is_short, KERNEL_WAIT, OTHER))
-    cause = np.where((category == OTHER) & _behind_host_sync(linked, gaps), 1, 0)
-    source = _awaited_activities(linked, gaps)
+    is_short = duration < round(1000 * options.kernel_wait_us)
+    category = np.where(called > free_from, HOST_WAIT, np.where(is_short, KERNEL_WAIT, OTHER))
+    cause = np.where((category == OTHER) & _behind_host_sync(linked, row, free_from), 1, 0)
+    source = _awaited_activities(linked, row, free_from)
     waiting = np.flatnonzero((category == OTHER) & (source >= 0))
     awaited, number = np.unique(activities.stream[source[waiting]], return_inverse=True)
     cause[waiting] = 2 + number
     causes = ["", HOST_SYNC, *(f"event wait on stream {stream}" for stream in awaited.tolist())]
-    groups = groupby(gaps.stream, category, cause)
-    stream, time = gaps.stream[groups.first], groups.sum(gaps.duration)
-    columns: Columns = {
+    groups = groupby(lane, category, cause)
+    stream, time = lane[groups.first], groups.sum(duration)
+    cells: Columns = {
         "device": streams.device[stream],
         "stream": streams.stream[stream],
         "category": texts(CATEGORIES, category[groups.first]),
         "cause": texts(causes, cause[groups.first]),
         "idle": us(time),
-        "share": pct(time, group_sums(gaps.stream, gaps.duration, len(streams.stream))[stream]),
+        "share": pct(time, group_sums(lane, duration, len(streams.stream))[stream]),
         "gaps": groups.count(),
     }
     ends = f"{(call < 0).sum()} of {len(call)} gaps end with an activity without a launch call"
     note = f"{ends}: whether the host was late is not known" if (call < 0).any() else ""
     empty = NO_GAPS if len(activities) else NO_ACTIVITIES
-    return tabulate("idle_time_breakdown", "Idle time breakdown", columns, note, empty=empty)
+    return tabulate("idle_time_breakdown", "Idle time breakdown", cells, note, empty=empty)
 
 
-def _awaited_activities(linked: LinkedTrace, gaps: _Gaps) -> Rows:
+def _awaited_activities(linked: LinkedTrace, row: Rows, free_from: Int64) -> Rows:
     """Returns the source of the longest stream wait of each gap that ended after the stream was free, -1 for none.
 
     Only waits count that were recorded or follow from the order of calls, not those inferred from times.
     """
     waits, activities = linked.device_waits, linked.activities
     gap_of = np.full(len(activities), -1, np.int64)
-    gap_of[gaps.row] = np.arange(len(gaps.row))
+    gap_of[row] = np.arange(len(row))
     is_known = ~guessed(waits.known_by) & (waits.source_row >= 0) & (gap_of[waits.target_row] >= 0)
     source, gap = waits.source_row[is_known], gap_of[waits.target_row[is_known]]
-    late = activities.end[source] > gaps.free_from[gap]
+    late = activities.end[source] > free_from[gap]
     source, gap = source[late], gap[late]
     by_end = np.argsort(activities.end[source], kind="stable")
-    longest = np.full(len(gaps.row), -1, np.int64)
+    longest = np.full(len(row), -1, np.int64)
     longest[gap[by_end]] = source[by_end]
     return longest
 
 
-def _behind_host_sync(linked: LinkedTrace, gaps: _Gaps) -> Bool:
+def _behind_host_sync(linked: LinkedTrace, row: Rows, free_from: Int64) -> Bool:
     """Returns which gaps are due to a blocked host, which launched only after it returned from a wait.
 
     That is the launch call itself if it waits, as copies may; without one, any blocking call that returned in the gap.
     """
     calls, waits, activities = linked.calls, linked.host_waits, linked.activities
-    start, call = activities.start[gaps.row], activities.call_row[gaps.row]
+    start, call = activities.start[row], activities.call_row[row]
     waiting, source = waits.call_row[waits.source_row >= 0], waits.source_row[waits.source_row >= 0]
     is_other = activities.call_row[source] != waiting
     last_end = np.full(len(calls) + 1, NEVER)
     np.maximum.at(last_end, waiting[is_other], activities.end[source[is_other]])
-    call_waits = (call >= 0) & (last_end[call] > gaps.free_from) & (last_end[call] <= start)
+    call_waits = (call >= 0) & (last_end[call] > free_from) & (last_end[call] <= start)
     returned = np.sort(calls.end[np.unique(waits.call_row)])
     returned_by_start = np.searchsorted(returned, start, side="right")
-    has_return = returned_by_start > np.searchsorted(returned, gaps.free_from, side="right")
+    has_return = returned_by_start > np.searchsorted(returned, free_from, side="right")
     return call_waits | ((call < 0) & has_return)
 
 
@@ -274,7 +254,7 @@ def launch_statistics(rank: RankTrace, options: AnalysisOptions) -> Table:
     row = np.flatnonzero(activities.call_row >= 0)
     groups = groupby(activities.call_row[row])
     groups = groups.in_order(np.argsort(calls.start[activities.call_row[row[groups.first]]], kind="stable"))
-    order = sequence(rank.intervals.take(row), groups.number)
+    order = columns.sequence(rank.intervals.take(row), groups.number)
     ran = row[order.row]
     fresh = activities.end[ran] - np.maximum(activities.start[ran], order.busy_until)
     device = group_sums(order.lane, np.maximum(fresh, 0), len(groups))
@@ -288,7 +268,7 @@ def launch_statistics(rank: RankTrace, options: AnalysisOptions) -> Table:
         note = f"{len(activities) - len(row)} of {len(activities)} activities have no launch call and are not in it"
     if not len(call):
         note = "no activity has a launch call" if len(activities) else NO_ACTIVITIES
-    columns: Columns = {
+    cells: Columns = {
         "on_device": activities.device[first],
         "stream": activities.stream[first],
         "correlation": calls.correlation[call],
@@ -302,12 +282,12 @@ def launch_statistics(rank: RankTrace, options: AnalysisOptions) -> Table:
     }
     by_api = _by_api(calls.name.take(call), host, device, delay, flags, note)
     by_op = _delay_by_op(named(ops.name, calls.op_row[call]), delay, flags[-1], note)
-    return tabulate("launch_statistics", "Launch statistics", columns, note, by_api, by_op, _short_kernels(rank))
+    return tabulate("launch_statistics", "Launch statistics", cells, note, by_api, by_op, _short_kernels(rank))
 
 
 def _by_api(api: Categorical, host: Int64, device: Int64, delay: Int64, flags: Int64, note: str) -> Table:
     groups = groupby(api.codes)
-    columns: Columns = {
+    cells: Columns = {
         "api": api.take(groups.first),
         "launches": groups.count(),
         "host": us(groups.sum(host)),
@@ -316,14 +296,14 @@ def _by_api(api: Categorical, host: Int64, device: Int64, delay: Int64, flags: I
         "delay_mean": us(groups.mean(delay)),
         "delay_max": us(groups.largest(delay)),
     }
-    return tabulate("launch_statistics_by_api", "Launches by API", columns, note)
+    return tabulate("launch_statistics_by_api", "Launches by API", cells, note)
 
 
 def _delay_by_op(op: Categorical, delay: Int64, is_long: Int64, note: str) -> Table:
     """Returns the delays by the name of the op that made the call, "" for none; the largest total first."""
     groups = groupby(op.codes)
     groups = groups.largest_first(groups.sum(delay))
-    columns: Columns = {
+    cells: Columns = {
         "op": op.take(groups.first),
         "launches": groups.count(),
         "delay_mean": us(groups.mean(delay)),
@@ -331,7 +311,7 @@ def _delay_by_op(op: Categorical, delay: Int64, is_long: Int64, note: str) -> Ta
         "delay_max": us(groups.largest(delay)),
         "long_delay": groups.sum(is_long),
     }
-    return tabulate("launch_statistics_delay_by_op", "Launch delay by op", columns, note)
+    return tabulate("launch_statistics_delay_by_op", "Launch delay by op", cells, note)
 
 
 def _short_kernels(rank: RankTrace) -> Table:
@@ -340,7 +320,7 @@ def _short_kernels(rank: RankTrace) -> Table:
     bucket = np.searchsorted(BUCKETS, duration, side="right") - 1
     count = np.bincount(bucket).astype(np.int64)
     time = group_sums(bucket, duration, len(count))
-    columns: Columns = {
+    cells: Columns = {
         "from": us(BUCKETS[: len(count)]),
         "to": us(BUCKETS[1 : len(count) + 1]),
         "kernels": count,
@@ -348,7 +328,7 @@ def _short_kernels(rank: RankTrace) -> Table:
         "time": us(time),
         "time_pct": pct(time, time.sum()),
     }
-    return tabulate("launch_statistics_short_kernels", "Kernels by duration", columns, empty=NO_KERNELS)
+    return tabulate("launch_statistics_short_kernels", "Kernels by duration", cells, empty=NO_KERNELS)
 
 
 class Patterns(NamedTuple):
@@ -408,7 +388,7 @@ def frequent_kernel_patterns(rank: RankTrace, options: AnalysisOptions) -> Table
     groups, count = patterns.groups, patterns.groups.count()
     order = np.lexsort((-patterns.device_time, -count))
     kernels = [patterns.kernels[pattern] for pattern in order.tolist()]
-    columns: Columns = {
+    cells: Columns = {
         "operator": ops.name.take(patterns.op_row[groups.first[order]]),
         "pattern": [ARROW.join(names[code] for code in codes) for codes in kernels],
         "length": ints(map(len, kernels)),
@@ -420,4 +400,4 @@ def frequent_kernel_patterns(rank: RankTrace, options: AnalysisOptions) -> Table
     if not patterns.longer:
         of_name = f" with {options.operator!r} in its name" if options.operator else ""
         note = "" if len(order) else f"no operator{of_name} launched an activity"
-    return tabulate("frequent_kernel_patterns", "Frequent kernel patterns", columns, note)
+    return tabulate("frequent_kernel_patterns", "Frequent kernel patterns", cells, note)

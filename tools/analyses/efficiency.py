@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Categorical, Floats, Int64, OpRows, RowMap, Rows, groupby, time_text
+from ...schema.columns import ABSENT, Categorical, Int64, OpRows, RowMap, Rows, groupby, time_text
 from ...schema.device_peaks import Peak
 from ...schema.errors import Remedy
 from ...schema.linked import Activities, Calls
@@ -119,12 +119,12 @@ def _work(rank: RankTrace, options: AnalysisOptions) -> _Work:
     peaks, op_row = device_peaks(devices, options.peaks), activities.op_row[row]
     if len(rank.linked.ops) or rank.graph is None:
         work = rank.work
-        columns = [column[row] for column in (activities.device, work.operations, work.bytes, work.element)]
-        kernels = Kernels(activities.name.take(row), *columns, rank.durations[row])
-        op_row = OpRows(np.where(work.op_row[row] >= 0, work.op_row[row], op_row))
+        columns = activities.device, work.operations, work.bytes, work.element, rank.durations
+        kernels = Kernels(activities.name.take(row), *(column[row] for column in columns))
+        op_row = np.where(work.op_row[row] >= 0, work.op_row[row], op_row)
     else:
         kernels = kernels_of(rank.graph, activity_rows(rank.graph)[row])._replace(time=rank.durations[row])
-    return _Work(row, op_row, kernels, roofline(kernels, peaks), devices, peaks)
+    return _Work(row, OpRows(op_row), kernels, roofline(kernels, peaks), devices, peaks)
 
 
 def _note(work: _Work) -> str:
@@ -240,49 +240,33 @@ def _counters(parts: Sequence[tuple[list[KernelCounters], str]], _: AnalysisOpti
 cupti_counters = Analysis("cupti_counters", _rank_counters, _counters)
 
 
-class _Products(NamedTuple):
-    """The matrix products of the job with known work: their nodes, how long they took (s), the bytes of their numbers,
-    what their devices allow them, and the peak FLOP/s of tf32 there, 0 where there is none.
-    """
-
-    node: Rows
-    seconds: Floats
-    element: Int64
-    roof: Roofline
-    tf32: Floats
-
-
 def matrix_products(job: Job) -> Iterator[Finding]:
     """Finds products in fp32 that could use the matrix engines, and shapes that use little of them."""
     is_product = (_kinds(job.ops) >= 0) & (job.work.node_class == NodeClass.COMPUTATION) & (job.work.duration_ns > 0)
-    columns = []
+    of_ranks = []
     for rank, first_row in zip(job.ranks, job.work.first_row.tolist(), strict=True):
         rows = np.flatnonzero(is_product[first_row : first_row + len(rank.graph)])
         rows = rows[rank.graph.integers("num_ops")[rows] > 0]
-        kernels, peaks = kernels_of(rank.graph, rows), recorded_peaks(rank.graph)
-        tf32 = [1e12 * peaks[device].tf32 if device in peaks else 0.0 for device in kernels.device.tolist()]
-        columns.append([rows + first_row, kernels.time / 1e9, kernels.element, *roofline(kernels, peaks), tf32])
-    node, seconds, element, *roof, tf32 = (np.concatenate(column) for column in zip(*columns, strict=True))
-    known = np.isfinite(roof[2])
-    of_known = Roofline(*(column[known] for column in roof))
-    products = _Products(node[known], seconds[known], element[known], of_known, tf32[known])
-    if len(products.node):
-        yield from _without_engines(job, products)
-        yield from _low_use(job, products)
+        kernels = kernels_of(rank.graph, rows)
+        of_ranks.append((rows + first_row, kernels.element, *roofline(kernels, recorded_peaks(rank.graph))))
+    node, element, *roof = (np.concatenate(column) for column in zip(*of_ranks, strict=True))
+    is_known = np.isfinite(Roofline(*roof).compute)
+    if is_known.any():
+        products = job, node[is_known], element[is_known], Roofline(*(column[is_known] for column in roof))
+        yield from _without_engines(*products)
+        yield from _low_use(*products)
 
 
-def _without_engines(job: Job, products: _Products) -> Iterator[Finding]:
+def _without_engines(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[Finding]:
     """Finds fp32 products that run on the ordinary units of a device with tf32."""
-    roof, seconds = products.roof, products.seconds
-    slow = (products.element == FLOAT32) & (products.tf32 > roof.peak_speed)
+    slow, seconds = (element == FLOAT32) & (roof.tf32_speed > roof.peak_speed), job.work.duration_ns[node] / 1e9
     if not slow.any():
         return
     # as large a share of the new peak as of the old one, but no faster than memory allows
-    new_peak = np.where(slow, products.tf32, roof.peak_speed)
-    faster = np.fmax(seconds * roof.peak_speed / new_peak, np.nan_to_num(roof.memory))
+    faster = np.fmax(seconds * roof.peak_speed / roof.tf32_speed, np.nan_to_num(roof.memory))
     factor = np.ones(len(job.work))
-    factor[products.node[slow]] = np.minimum(faster / seconds, 1.0)[slow]
-    attention = (_kinds(job.ops.take(products.node[slow])) == ATTENTION).any()
+    factor[node[slow]] = np.minimum(faster / seconds, 1.0)[slow]
+    attention = (_kinds(job.ops.take(node[slow])) == ATTENTION).any()
     takes = f"take{'s' if slow.sum() == 1 else ''} {time_text(1e6 * seconds[slow].sum())}"
     yield Finding(
         "Matrix products in fp32 do not use the tensor cores",
@@ -295,24 +279,25 @@ def _without_engines(job: Job, products: _Products) -> Iterator[Finding]:
     )
 
 
-def _low_use(job: Job, products: _Products) -> Iterator[Finding]:
+def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[Finding]:
     """Finds for each kind of products the shapes that reach much less of the peak than the best one of the kind.
 
     Each would be as fast as that one at its own operations, unless memory limits it.
     """
-    op, shape, element = job.ops.take(products.node), job.shapes.take(products.node), products.element
+    op, shape = job.ops.take(node), job.shapes.take(node)
     groups = groupby(op.codes, shape.codes, element)
     kind = _kinds(op)[groups.first]
-    least = np.bincount(groups.number, np.fmax(products.roof.compute, np.nan_to_num(products.roof.memory)))
-    time = np.bincount(groups.number, products.seconds)
-    use, alike = least / time, groupby(kind, element[groups.first])
-    best = alike.largest(use)[alike.number]
+    least = np.bincount(groups.number, np.fmax(roof.compute, np.nan_to_num(roof.memory)))
+    time = np.bincount(groups.number, job.work.duration_ns[node] / 1e9)
+    use, best = least / time, np.zeros(len(groups))
+    for rows in groupby(kind, element[groups.first]).rows():
+        best[rows] = use[rows].max()
     for number, (words, _, advice) in enumerate(KINDS):
         low = np.flatnonzero((100 * use < LOW_PCT * best) & (kind == number))
         if not len(low):
             continue
         factor, nodes, facts = np.ones(len(job.work)), np.isin(groups.number, low), []
-        factor[products.node[nodes]] = np.minimum(use / best, 1.0)[groups.number[nodes]]
+        factor[node[nodes]] = np.minimum(use / best, 1.0)[groups.number[nodes]]
         for group in low[np.argsort(-time[low], kind="stable")][:NAMED].tolist():
             row = int(groups.first[group])
             # the shapes of tensors, each once, without arguments that have none

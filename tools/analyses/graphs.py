@@ -19,18 +19,8 @@ import numpy as np
 
 from ...linker.link import link
 from ...linker.readers import read_device_trace
-from ...schema.columns import (
-    Bool,
-    Categorical,
-    Groups,
-    Int64,
-    Rows,
-    ThreadIntervals,
-    group_sums,
-    groupby,
-    nest,
-    rows_by_number,
-)
+from ...schema import columns
+from ...schema.columns import Bool, Categorical, Groups, Int64, Rows, groupby
 from ...schema.errors import Remedy, Words
 from ...schema.linked import integer
 from .rank import ActivityClass, AnalysisOptions, Capture, Launched, RankTrace, per_rank
@@ -99,30 +89,30 @@ def graph_replays(rank: RankTrace, options: AnalysisOptions) -> Table:
     has_ops = bool(options.captures) or any(ops.known_by for ops in known)
     note = NO_GRAPHS if not count else "; ".join(_doubts(known)) if has_ops else ""
     span = launched.largest(activities.end[row]) - launched.smallest(activities.start[row])
-    span = group_sums(of_launch, span, count)
+    span = columns.group_sums(of_launch, span, count)
     graph, position, duration = of_launch[launch], np.arange(len(row)) - first[launch], rank.durations[row]
     op = Categorical.of(known[number].ops[at] for number, at in zip(graph.tolist(), position.tolist(), strict=True))
-    columns: Columns = {
+    cells: Columns = {
         "graph": np.arange(count),
         "api": calls.name.take(of_call[example]),
         "launches": launches,
         "activities": np.bincount(graph, minlength=count) // np.maximum(launches, 1),
         "span": us(span),
         "span_mean": us(span / np.maximum(launches, 1)),
-        "time": us(group_sums(graph, duration, count)),
-        "host_time": us(group_sums(of_launch, (calls.end - calls.start)[of_call], count)),
+        "time": us(columns.group_sums(graph, duration, count)),
+        "host_time": us(columns.group_sums(of_launch, (calls.end - calls.start)[of_call], count)),
         "ops_known": [ops.known_by for ops in known],
     }
     replays = _Replayed(row, graph, position, op, duration, launches)
     by_op = _by_op(replays, [bool(ops.known_by) for ops in known], note if has_ops or note else str(NO_CAPTURE))
-    return tabulate("graph_replays", "Graph launches", columns, note, _by_position(rank, replays, note), by_op)
+    return tabulate("graph_replays", "Graph launches", cells, note, _by_position(rank, replays, note), by_op)
 
 
 def _attribution_of(rank: RankTrace, rows: Rows, captures: Sequence[Capture]) -> Attribution:
     """Returns the ops of the activities of a graph's first launch: from captures, else from marks."""
     activities, marks = rank.linked.activities, rank.recorded.marks
-    columns = _kinds_of(rank, rows), activities.name[rows], activities.graph_node[rows].tolist()
-    graph = [Launched(*launch, "") for launch in zip(*columns, strict=True)]
+    cells = _kinds_of(rank, rows), activities.name[rows], activities.graph_node[rows].tolist()
+    graph = [Launched(*launch, "") for launch in zip(*cells, strict=True)]
     best = attribution(graph, captures)
     by_start = np.argsort(activities.start[rows], kind="stable")
     if not best.known_by and (by_start[1:] < by_start[:-1]).any():
@@ -152,12 +142,12 @@ def _doubts(attributions: list[Attribution]) -> Iterator[str]:
 def _by_op(replays: _Replayed, known: list[bool], note: str) -> Table:
     """Returns the time of the kernels captured from each op, over all launches."""
     is_known = np.array(known, np.bool_)[replays.graph]
-    graph_time = group_sums(replays.graph, replays.duration, len(known))
+    graph_time = columns.group_sums(replays.graph, replays.duration, len(known))
     graph, duration, op = replays.graph[is_known], replays.duration[is_known], replays.op.take(is_known)
     groups = groupby(graph, op.codes)
     groups = groups.in_order(np.lexsort((groups.first, -groups.sum(duration), graph[groups.first])))
     graph, count, time = graph[groups.first], groups.count(), groups.sum(duration)
-    columns: Columns = {
+    cells: Columns = {
         "graph": graph,
         "op": op.take(groups.first),
         "kernels": count // np.maximum(replays.launches[graph], 1),
@@ -165,14 +155,14 @@ def _by_op(replays: _Replayed, known: list[bool], note: str) -> Table:
         "time": us(time),
         "pct": pct(time, graph_time[graph]),
     }
-    return tabulate("graph_replays_by_op", "Ops behind graphs", columns, note)
+    return tabulate("graph_replays_by_op", "Ops behind graphs", cells, note)
 
 
 def _by_position(rank: RankTrace, replays: _Replayed, note: str) -> Table:
     activities, duration = rank.linked.activities, replays.duration
     groups = groupby(replays.graph, replays.position)
     row, graph, time = replays.row[groups.first], replays.graph[groups.first], groups.sum(duration)
-    columns: Columns = {
+    cells: Columns = {
         "graph": graph,
         "position": replays.position[groups.first],
         "name": activities.name.take(row),
@@ -180,13 +170,13 @@ def _by_position(rank: RankTrace, replays: _Replayed, note: str) -> Table:
         "stream": activities.stream[row],
         "count": groups.count(),
         "time": us(time),
-        "pct": pct(time, group_sums(replays.graph, duration, len(replays.launches))[graph]),
+        "pct": pct(time, columns.group_sums(replays.graph, duration, len(replays.launches))[graph]),
         "mean": us(groups.mean(duration)),
         "min": us(groups.smallest(duration)),
         "max": us(groups.largest(duration)),
         "op": replays.op.take(groups.first),
     }
-    return tabulate("graph_replays_by_position", "Kernels of graphs by position", columns, note)
+    return tabulate("graph_replays_by_position", "Kernels of graphs by position", cells, note)
 
 
 def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:
@@ -287,14 +277,16 @@ def captures_of(rank: RankTrace, names: Mapping[int, str] | None = None) -> list
     if not len(begin_calls):
         return []
     # driver calls within runtime calls are the same launch
-    rows = rows[nest(ThreadIntervals(calls.thread[rows], calls.start[rows], calls.end[rows])).parent < 0]
+    rows = rows[
+        columns.nest(columns.ThreadIntervals(calls.thread[rows], calls.start[rows], calls.end[rows])).parent < 0
+    ]
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
     capture = np.full(len(rows), -1, np.int64)
     for number, begin in enumerate(begin_calls[np.argsort(calls.start[begin_calls], kind="stable")].tolist()):
         ends = calls.start[end_calls[calls.thread[end_calls] == calls.thread[begin]]]
         until = ends[ends >= calls.end[begin]].min(initial=calls.end.max())
         capture[(calls.start[rows] >= calls.end[begin]) & (calls.start[rows] < until)] = number
-    captured = rows_by_number(np.flatnonzero(capture >= 0), capture)
+    captured = columns.rows_by_number(np.flatnonzero(capture >= 0), capture)
     return [Capture(_launched(rank, rows[launches], names or {}), True) for launches in captured.values()]
 
 

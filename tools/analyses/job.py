@@ -12,20 +12,9 @@ from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Ns, Summ
 from ...schema.counts import Counts
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import are_step_marks
+from .. import replay as replays
 from ..phase_names import LOADER
-from ..replay import (
-    UNEXPLAINED,
-    Recording,
-    Replay,
-    Workload,
-    gather_job,
-    makespan_ns,
-    pieces_of,
-    recording_of,
-    replay_job,
-    scale_nodes,
-    time_by_kind,
-)
+from ..replay import Recording, Replay, Workload
 from ..sync_records_advice import lacks_sync_records
 from .rank import RankTrace, activity_rows
 from .table import Table, named
@@ -238,8 +227,8 @@ class Job:
         self.ops, self.shapes = (Categorical.joined(getattr(rank, of) for rank in self.ranks) for of in ("op", "shape"))
         self.functions = Categorical.joined(rank.function for rank in self.ranks)
         self.launches = is_of_kind(self.work, DependencyKind.LAUNCH) & ~self.work.is_activity[self.work.source]
-        self.path_us = {kind: time / 1000 for kind, time in time_by_kind(pieces_of(self.replay)).items()}
-        self.unexplained_us = sum(time for kind, time in self.path_us.items() if kind in UNEXPLAINED)
+        self.path_us = {kind: time / 1000 for kind, time in replays.time_by_kind(self.replay).items()}
+        self.unexplained_us = sum(time for kind, time in self.path_us.items() if kind in replays.UNEXPLAINED)
 
     def integers(self, name: str, missing: int = 0) -> Int64:
         """Returns an attribute of all nodes."""
@@ -259,12 +248,12 @@ class Job:
         """
 
         def makespan(run: Workload) -> int:
-            work = scale_nodes(run, factor, of_host_delays)
-            return makespan_ns(work if removed is None else work.without_dependencies(removed))
+            work = replays.scale_nodes(run, factor, of_host_delays)
+            return replays.makespan_ns(work if removed is None else work.without_dependencies(removed))
 
         saved = [(self.replay.makespan_ns - makespan(self.work)) / 1000]
         if self.without_host:
-            saved.append((makespan_ns(self.without_host) - makespan(self.without_host)) / 1000)
+            saved.append((replays.makespan_ns(self.without_host) - makespan(self.without_host)) / 1000)
         least_us = min(saved) if self.without_host else None
         steps = self.recording.steps if self.recording and self.recording.is_known else 0
         pct = 100 * max(saved) / max(self.length_us, 1e-3)
@@ -288,13 +277,13 @@ def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table]) -> Jo
     present = [rank for rank in ranks if rank is not None]
     if not present:
         return None
-    recorded = replay_job(gather_job([rank.graph for rank in present]))
+    recorded = replays.replay_job(replays.gather_job([rank.graph for rank in present]))
     if not recorded.makespan_ns:
         return None
-    recording = recording_of(recorded)
+    recording = replays.recording_of(recorded)
     if recording is None or not recording.is_known:
         return Job(present, tables, recorded, recorded, recording)
-    replay = replay_job(recording.without_profiler(recorded.work))
+    replay = replays.replay_job(recording.without_profiler(recorded.work))
     return Job(present, tables, recorded, replay, recording, recording.without_host(recorded.work))
 
 

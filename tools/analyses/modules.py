@@ -11,20 +11,8 @@ import numpy as np
 
 from ...converter.timeline import IDLE
 from ...linker.modules import SEPARATOR, Paths, Stack, forward_ops
-from ...schema.columns import (
-    ABSENT,
-    Categorical,
-    Floats,
-    Int64,
-    Keys,
-    OpRows,
-    RowMap,
-    ThreadIntervals,
-    Tree,
-    asof_backward,
-    nearest,
-    nest,
-)
+from ...schema import columns
+from ...schema.columns import ABSENT, Categorical, Floats, Int64, Tree
 from ...schema.errors import Remedy, Words
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import Activities, Calls, LinkedTrace, Ops, are_step_marks, op_tree
@@ -110,7 +98,7 @@ def modules(rank: RankTrace, _: AnalysisOptions) -> Table:
         values[:] = np.nan if np.isnan(column).all() else values
     self_sums = Shares(tree.path, *columns_of_tree)
     device, operations, critical, host, ops, activities = map(tree.subtree, columns_of_tree)
-    columns: Columns = {
+    cells: Columns = {
         **tree.columns,
         "device_self": us(self_sums.device),
         "device_subtree": us(device),
@@ -126,7 +114,7 @@ def modules(rank: RankTrace, _: AnalysisOptions) -> Table:
         "activities": activities.astype(np.int64),
         "path": tree.path,
     }
-    return tabulate("modules", "Time by module", columns, note, _functions(rank, uses_annotations))
+    return tabulate("modules", "Time by module", cells, note, _functions(rank, uses_annotations))
 
 
 def _functions(rank: RankTrace, uses_annotations: bool) -> Table:
@@ -135,7 +123,7 @@ def _functions(rank: RankTrace, uses_annotations: bool) -> Table:
     times = np.nan_to_num(sums.device if sums.device.any() else sums.host)
     named_rows = np.array([row for row, label in enumerate(sums.label) if label], np.int64)
     order = named_rows[np.argsort(-times[named_rows], kind="stable")]
-    columns: Columns = {
+    cells: Columns = {
         "function": [sums.label[row] for row in order.tolist()],
         "device": us(sums.device[order]),
         "device_pct": pct(sums.device[order], sums.device.sum()),
@@ -147,7 +135,7 @@ def _functions(rank: RankTrace, uses_annotations: bool) -> Table:
         "activities": sums.activities[order].astype(np.int64),
     }
     empty = str(NO_PYTHON) if uses_annotations else NOTHING
-    return tabulate("modules_by_function", "Time by Python function", columns, empty=empty)
+    return tabulate("modules_by_function", "Time by Python function", cells, empty=empty)
 
 
 def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, annotations: bool) -> Shares:
@@ -161,8 +149,8 @@ def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, an
     ops, calls, activities, graph = linked.ops, linked.calls, linked.activities, rank.graph if rank else None
     nodes = _node_labels(graph, field) if graph is not None else None
     tables, sizes = (ops, calls, activities), [len(ops), len(calls), len(activities), len(graph or ())]
-    columns = zip([*(getattr(table, field) for table in tables), nodes], sizes, strict=True)
-    joined = Categorical.joined(Categorical.nulls(size) if labels is None else labels for labels, size in columns)
+    cells = zip([*(getattr(table, field) for table in tables), nodes], sizes, strict=True)
+    joined = Categorical.joined(Categorical.nulls(size) if labels is None else labels for labels, size in cells)
     labels = [*joined.table, ""]
     # of each row the position of its label, the last for none
     codes = np.where(joined.codes < 0, len(joined.table), joined.codes).astype(np.int64)
@@ -177,7 +165,7 @@ def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, an
     counted = (ops.start != ABSENT) & ~are_step_marks(ops.name)
     op = np.flatnonzero(counted if annotations else counted & ~are_annotations(ops))
     call = np.flatnonzero(calls.op_row < 0)
-    in_calls = nest(ThreadIntervals(calls.thread[call], calls.start[call], calls.end[call])).exclusive
+    in_calls = columns.nest(columns.ThreadIntervals(calls.thread[call], calls.start[call], calls.end[call])).exclusive
     host = sums(op_code[op], ops.exclusive[op]) + sums(call_code[call], in_calls) if len(ops) else unknown
     work_code, work = _operations(rank, activity_code, node_code if nodes is not None else None)
     operations = sums(work_code, np.where(work != ABSENT, work, 0)) if (work != ABSENT).any() else unknown
@@ -253,19 +241,19 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     ops, tree, paths = linked.ops, op_tree(linked.ops), Paths()
     annotates, code = are_annotations(ops), np.full(len(ops), -1, np.int64)
     for rows in tree.levels:
-        code[rows] = RowMap(code)[tree.parent[rows]]
+        code[rows] = columns.RowMap(code)[tree.parent[rows]]
         annotations = rows[annotates[rows]]
         code[annotations] = paths.below(code[annotations], ops.name.codes[annotations].astype(np.int64), ops.name.table)
     if paths:
         _add_backward(linked, tree, code, np.flatnonzero(annotates))
     of_ops = Categorical(code.astype(np.int32), [*paths])
 
-    def labelled(table: TableT, rows: OpRows) -> TableT:
+    def labelled(table: TableT, rows: columns.OpRows) -> TableT:
         return replace(table, module=named(of_ops, rows), python_function=Categorical.nulls(len(rows)))
 
     return replace(
         linked,
-        ops=labelled(ops, OpRows(np.arange(len(ops)))),
+        ops=labelled(ops, columns.OpRows(np.arange(len(ops)))),
         calls=labelled(linked.calls, linked.calls.op_row),
         activities=labelled(linked.activities, linked.activities.op_row),
     )
@@ -278,14 +266,16 @@ def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int
     apart = (forward >= 0) & (ops.thread[forward] != ops.thread)
     rows = np.flatnonzero((code < 0) & np.isin(ops.thread, ops.thread[apart]) & (ops.start != ABSENT))
     order = np.lexsort((handoffs.target_time, handoffs.target_thread))
-    targets = Keys(handoffs.target_thread[order], handoffs.target_time[order])
-    last = asof_backward(targets, Keys(ops.thread[rows], ops.start[rows]))
+    targets = columns.Keys(handoffs.target_thread[order], handoffs.target_time[order])
+    last = columns.asof_backward(targets, columns.Keys(ops.thread[rows], ops.start[rows]))
     rows, called = rows[last >= 0], order[last[last >= 0]]
-    intervals = ThreadIntervals(*(column[annotations] for column in (ops.thread, ops.start, ops.end)))
-    nesting = nest(intervals)
+    intervals = columns.ThreadIntervals(*(column[annotations] for column in (ops.thread, ops.start, ops.end)))
+    nesting = columns.nest(intervals)
     stack = Stack(intervals._replace(end=nesting.end), nesting.parent, code[annotations], [])
-    enclosing = stack.enclosing(ThreadIntervals.at(handoffs.source_thread[called], handoffs.source_time[called]))
-    code[rows] = RowMap(stack.code)[enclosing]
-    nearest_forward = nearest(forward >= 0, tree.parent)
+    enclosing = stack.enclosing(
+        columns.ThreadIntervals.at(handoffs.source_thread[called], handoffs.source_time[called])
+    )
+    code[rows] = columns.RowMap(stack.code)[enclosing]
+    nearest_forward = columns.nearest(forward >= 0, tree.parent)
     remaining = np.flatnonzero((code < 0) & (nearest_forward >= 0))
     code[remaining] = code[forward[nearest_forward[remaining]]]

@@ -12,19 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    Categorical,
-    Int64,
-    Intervals,
-    Rows,
-    covered_within,
-    group_ids,
-    group_sums,
-    groupby,
-    union,
-)
+from ...schema import columns
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Rows, groupby
 from ...schema.linked import FOREVER, are_step_marks
 from ..phase_names import AUTOGRAD, BACKWARD, FORWARD, LOADER, OPTIMIZER
 from .rank import WHOLE_RUN, AnalysisOptions, RankTrace, are_annotations, per_rank
@@ -44,7 +33,7 @@ class OpKinds:
 
     def __init__(self, rank: RankTrace, row: Rows, keys: Keys) -> None:
         numbers = (key.codes if isinstance(key, Categorical) else key for key in keys.values())
-        kind = group_ids(*(column.astype(np.int64) for column in numbers))
+        kind = columns.group_ids(*(column.astype(np.int64) for column in numbers))
         self._keys, self._row, self._outermost = keys, row, rank.tree.is_outermost(kind)[row]
         self.groups = groupby(kind[row])
 
@@ -75,8 +64,8 @@ def device_time_of_ops(rank: RankTrace) -> OpDeviceTime:
     """Returns the device time of every op, propagated once up the call tree. O(n)."""
     ops, op_row = rank.linked.ops, rank.linked.activities.op_row
     launched = op_row >= 0
-    self_time = group_sums(op_row[launched], rank.durations[launched], len(ops))
-    count = group_sums(op_row[launched], 1, len(ops))
+    self_time = columns.group_sums(op_row[launched], rank.durations[launched], len(ops))
+    count = columns.group_sums(op_row[launched], 1, len(ops))
     return OpDeviceTime(self_time, rank.tree.subtrees(np.add, self_time), rank.tree.subtrees(np.add, count))
 
 
@@ -89,18 +78,18 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
 
     def by(name: str, title: str, keys: Keys) -> Table:
         kinds = OpKinds(rank, rows, keys)
-        columns: Columns = {
+        cells: Columns = {
             **kinds.largest_first(kinds.sum_once(times.subtree)),
             "ops": kinds.groups.count(),
             "self": us(kinds.sum(times.self_time)),
             "subtree": us(kinds.sum_once(times.subtree)),
             "count": kinds.sum_once(times.activities),
         }
-        return tabulate(f"per_op_device_time_{name}", f"Device time per op {title}", columns, empty=NO_LAUNCHES)
+        return tabulate(f"per_op_device_time_{name}", f"Device time per op {title}", cells, empty=NO_LAUNCHES)
 
     by_name = by("by_name", "name", {"name": ops.name})
     by_shape = by("by_shape", "name and input shapes", {"name": ops.name, "shape": rank.shapes})
-    columns: Columns = {
+    cells: Columns = {
         "op": ops.id[rows],
         "name": ops.name.take(rows),
         "thread": ops.thread[rows],
@@ -109,7 +98,7 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
         "subtree": us(times.subtree[rows]),
         "count": times.activities[rows],
     }
-    return tabulate("per_op_device_time", "Device time per op", columns, "", by_name, by_shape, empty=NO_LAUNCHES)
+    return tabulate("per_op_device_time", "Device time per op", cells, "", by_name, by_shape, empty=NO_LAUNCHES)
 
 
 @per_rank
@@ -121,14 +110,14 @@ def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
 
     def by(name: str, title: str, keys: Keys, *details: Table) -> Table:
         kinds = OpKinds(rank, rank.timed_ops, keys)
-        columns: Columns = {
+        cells: Columns = {
             **kinds.largest_first(kinds.sum(ops.exclusive)),
             "count": kinds.groups.count(),
             "total": us(kinds.sum_once(ops.end - ops.start)),
             "self": us(kinds.sum(ops.exclusive)),
             "mean": us(kinds.groups.mean((ops.end - ops.start)[rank.timed_ops])),
         }
-        return tabulate(name, f"Host time per op name and {title}", columns, "", *details, empty=NO_OPS)
+        return tabulate(name, f"Host time per op name and {title}", cells, "", *details, empty=NO_OPS)
 
     by_shape = by("host_time_per_op_by_shape", "input shapes", {"name": ops.name, "shape": rank.shapes})
     return by("host_time_per_op", "thread", {"name": ops.name, "thread": ops.thread}, by_shape)
@@ -143,20 +132,20 @@ def host_phases(rank: RankTrace, _: AnalysisOptions) -> Table:
     times = dict.fromkeys(PHASES, before)
     for name in PHASES if phases else ():
         so_far.append(phases[name])
-        covered = covered_within(spans, union(Intervals(*np.concatenate(so_far, axis=1))))
+        covered = columns.covered_within(spans, columns.union(columns.Intervals(*np.concatenate(so_far, axis=1))))
         times[name], before = covered - before, covered
     length = spans.end - spans.start
-    columns: Columns = {
+    cells: Columns = {
         "step": names,
         "time": us(length),
         **{name: us(times[name]) for name in HOST_PHASES[:4]},
         "waiting": us(times["for_device"] + times["for_threads"]),
         "between_ops": us(length - before),
     }
-    return tabulate("host_phases", "Host time by phase of the step", columns, empty=NO_OPS)
+    return tabulate("host_phases", "Host time by phase of the step", cells, empty=NO_OPS)
 
 
-def _main_thread(rank: RankTrace) -> tuple[int, list[str], Intervals]:
+def _main_thread(rank: RankTrace) -> tuple[int, list[str], columns.Intervals]:
     """Returns the thread that marks steps, else the one of most of the time in ops, 0 without any; and its steps, from
     each mark to the next, or the whole run, none without ops.
     """
@@ -168,12 +157,12 @@ def _main_thread(rank: RankTrace) -> tuple[int, list[str], Intervals]:
         marks = marks[np.argsort(ops.start[marks], kind="stable")]
         start = np.clip(ops.start[marks], rank.begin, max(rank.end, rank.begin))
         end = np.minimum(np.append(start[1:], ops.end[marks[-1:]]), rank.end)
-        return thread, ops.name[marks], Intervals(start, np.maximum(end, start))
+        return thread, ops.name[marks], columns.Intervals(start, np.maximum(end, start))
     if len(timed):
         groups = groupby(ops.thread[timed])
         thread = int(ops.thread[timed[groups.first[groups.sum(ops.exclusive[timed]).argmax()]]])
     count = min(len(timed), 1)
-    return thread, [WHOLE_RUN][:count], Intervals(np.array([rank.begin])[:count], np.array([rank.end])[:count])
+    return thread, [WHOLE_RUN][:count], columns.Intervals(np.array([rank.begin])[:count], np.array([rank.end])[:count])
 
 
 def _phase_intervals(rank: RankTrace, thread: int) -> dict[str, Int64]:

@@ -14,18 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.work import Lifetimes, lifetimes, live_bytes
-from ...schema.columns import (
-    Categorical,
-    Floats,
-    Int64,
-    Intervals,
-    Rows,
-    Series,
-    groupby,
-    is_group_start,
-    rows_of_each,
-    running_sum,
-)
+from ...schema import columns
+from ...schema.columns import Categorical, Floats, Int64, Rows, groupby
 from ...schema.linked import streams_of
 from .rank import ActivityClass, Allocations, AnalysisOptions, RankTrace, per_rank
 from .table import Columns, Quantity, Table, ints, pct, tabulate, texts, us
@@ -53,7 +43,7 @@ class Counter(NamedTuple):
     device: int
     name: str
     stream: int
-    series: Series
+    series: columns.Series
     limit: int | None
 
 
@@ -75,7 +65,7 @@ def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
             f"{short} of {count} copies have no recorded bandwidth and are in none, as they last less than "
             f"{KNOWN_LENGTH * resolution_us:g} µs: times known to {resolution_us:g} µs are too coarse to say how fast these are"
         )
-    columns: Columns = {
+    cells: Columns = {
         "device": device[row],
         "counter": texts(names, row),
         "stream": stream[row],
@@ -97,7 +87,7 @@ def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
     }
     note, title = "; ".join(notes), "Queue length and copy bandwidth (GB/s)"
     in_short = tabulate("counters_summary", "Counters in short, weighted by time", summary, note)
-    return tabulate("counters", title, columns, note, in_short)
+    return tabulate("counters", title, cells, note, in_short)
 
 
 def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
@@ -108,22 +98,24 @@ def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
     first = row[groupby(activities.call_row[row], streams.number[row]).first]
     issued = rank.linked.calls.start[activities.call_row[first]]
     # an activity that seems to start before its call, as the clocks differ, was not queued
-    queued = Intervals(issued, np.maximum(activities.start[first], issued))
+    queued = columns.Intervals(issued, np.maximum(activities.start[first], issued))
     queues = [
         Counter(
             int(streams.device[stream]),
             QUEUE_LENGTH,
             int(streams.stream[stream]),
-            running_sum(queued.take(rows), np.ones(len(rows))),
+            columns.running_sum(queued.take(rows), np.ones(len(rows))),
             limit,
         )
-        for stream, rows in rows_of_each(streams.number[first]).items()
+        for stream, rows in columns.rows_of_each(streams.number[first]).items()
     ]
     device = activities.device[copied]
     kind = Categorical(activities.name.codes[copied], [*map(copy_kind, activities.name.table)])
     groups, ran = groupby(device, kind.numbers(sorted(set(kind.table)).index)), rank.intervals.take(copied)
     return queues + [
-        Counter(int(device[rows[0]]), kind[rows[0]], ALL_STREAMS, running_sum(ran.take(rows), speed[rows]), None)
+        Counter(
+            int(device[rows[0]]), kind[rows[0]], ALL_STREAMS, columns.running_sum(ran.take(rows), speed[rows]), None
+        )
         for rows in groups.rows()
     ]
 
@@ -192,9 +184,12 @@ def curves_of(rank: RankTrace) -> list[Curve]:
     allocations = rank.recorded.allocations
     if len(allocations.time):
         op_row = rank.innermost_ops(allocations.thread, allocations.time)
-        return [_recorded(allocations.where(rows), op_row[rows]) for rows in rows_of_each(allocations.device).values()]
+        return [
+            _recorded(allocations.where(rows), op_row[rows])
+            for rows in columns.rows_of_each(allocations.device).values()
+        ]
     storages = lifetimes(rank.linked.ops)
-    return [_tensor_curve(storages.where(rows), rank.end) for rows in rows_of_each(storages.device).values()]
+    return [_tensor_curve(storages.where(rows), rank.end) for rows in columns.rows_of_each(storages.device).values()]
 
 
 def _recorded(rows: Allocations, op_row: Rows) -> Curve:
@@ -202,7 +197,7 @@ def _recorded(rows: Allocations, op_row: Rows) -> Curve:
     # of each allocation the row of its release, -1 for none
     order = np.lexsort((np.arange(len(rows.time)), rows.address))
     is_allocated = rows.size[order] > 0
-    same_address = np.append(~is_group_start(rows.address[order])[1:], False)
+    same_address = np.append(~columns.is_group_start(rows.address[order])[1:], False)
     pair = np.flatnonzero(is_allocated & same_address & np.append(~is_allocated[1:], False))
     release = np.full(len(order), -1)
     release[order[pair]] = order[pair + 1]
@@ -270,7 +265,7 @@ def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
         note = NOTE_BY_TENSORS
     elif skipped := sum(curve.skipped for curve in curves):
         note = f"{skipped} allocations are of allocators that keep no total and are not in it"
-    columns: Columns = {
+    cells: Columns = {
         "device": device,
         "step": _step_names(rank, time),
         "ts": us(rank.since_begin(time)),
@@ -288,7 +283,7 @@ def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
         "known_by": [curve.source for curve in curves],
     }
     peaks = tabulate("memory_timeline_peak", "Peaks of memory", of_peaks, note)
-    return tabulate("memory_timeline", "Memory in use", columns, note, peaks, _live(rank, curves, note))
+    return tabulate("memory_timeline", "Memory in use", cells, note, peaks, _live(rank, curves, note))
 
 
 def _step_names(rank: RankTrace, time: Int64) -> list[str]:
@@ -316,7 +311,7 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         live += [(curve.device, BEFORE, "", 0, curve.before, peak)] if curve.before else []
         rows += sorted(live, key=lambda row: -row[4])
     device, op, maker, blocks, size, peaks = zip(*rows, strict=True) if rows else ((),) * 6
-    columns: Columns = {
+    cells: Columns = {
         "device": ints(device),
         "op": [*op],
         "allocated_by": [*maker],
@@ -324,4 +319,4 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         "size": Quantity("B", ints(size)),
         "pct": pct(ints(size), ints(peaks)),
     }
-    return tabulate("memory_timeline_live", "What lives at the peak", columns, note)
+    return tabulate("memory_timeline_live", "What lives at the peak", cells, note)

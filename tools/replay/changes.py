@@ -65,16 +65,18 @@ class Kernels(NamedTuple):
 
 def kernels_of(graph: ExecutionGraph, rows: Rows) -> Kernels:
     """Returns the work of these nodes as the graph has it."""
-    columns = [graph.integers(name)[rows] for name in ("device", "num_ops", "tensor_size", "element_size")]
-    return Kernels(graph.name.take(rows), *columns, graph.duration_ns[rows])
+    attributes = "device", "num_ops", "tensor_size", "element_size"
+    columns = *(graph.integers(name)[rows] for name in attributes), graph.duration_ns[rows]
+    return Kernels(graph.name.take(rows), *columns)
 
 
 class Roofline(NamedTuple):
-    """Of each kernel its device's peak FLOP/s for its number format and peak bytes/s, and the least seconds that it
-    needs for its operations, `compute`, and for its bytes, `memory`; NaN if work or peak is unknown.
+    """Of each kernel its device's peak FLOP/s for its number format and for tf32, and peak bytes/s, and the least seconds
+    that it needs for its operations, `compute`, and for its bytes, `memory`; NaN if work or peak is unknown.
     """
 
     peak_speed: Floats
+    tf32_speed: Floats
     peak_bandwidth: Floats
     compute: Floats
     memory: Floats
@@ -92,7 +94,7 @@ def roofline(kernels: Kernels, peaks: Mapping[int, Peak]) -> Roofline:
     Where a kernel with fp32 operands is faster than the ordinary units can be, it ran on the matrix engines. No
     operations take no time, even in a format that the device does not have.
     """
-    speed, bandwidth = np.full((2, len(kernels.device)), np.nan)
+    speed, tf32_speed, bandwidth = np.full((3, len(kernels.device)), np.nan)
     tf32 = kernels.name.where(lambda name: TF32.search(name) is not None)
     for number, rows in rows_of_each(kernels.device).items():
         if (peak := peaks.get(number)) is None:
@@ -102,11 +104,11 @@ def roofline(kernels: Kernels, peaks: Mapping[int, Peak]) -> Roofline:
             faster = kernels.operations[rows] > 1e3 * rate * np.maximum(kernels.time[rows], 0)
             on_engines = tf32[rows] | (faster & (kernels.time[rows] > 0))
             rate = np.where(on_engines & (kernels.element[rows] == 4), peak.tf32, rate)
-        speed[rows], bandwidth[rows] = rate * 1e12, peak.memory * 1e9
-    peaks_of = [np.where(peak > 0, peak, np.nan) for peak in (speed, bandwidth)]
-    amounts = [np.where(amount != ABSENT, amount, np.nan) for amount in (kernels.operations, kernels.bytes)]
-    least = (np.where(amount == 0, 0.0, amount / peak) for amount, peak in zip(amounts, peaks_of, strict=True))
-    return Roofline(*peaks_of, *least)
+        speed[rows], tf32_speed[rows], bandwidth[rows] = rate * 1e12, peak.tf32 * 1e12, peak.memory * 1e9
+    speed, tf32_speed, bandwidth = (np.where(peak > 0, peak, np.nan) for peak in (speed, tf32_speed, bandwidth))
+    operations, moved = (np.where(amount != ABSENT, amount, np.nan) for amount in (kernels.operations, kernels.bytes))
+    compute, memory = np.where(operations == 0, 0.0, operations / speed), np.where(moved == 0, 0.0, moved / bandwidth)
+    return Roofline(speed, tf32_speed, bandwidth, compute, memory)
 
 
 def device_peaks(names: Mapping[int, str], overrides: Mapping[str, float] | None = None) -> dict[int, Peak]:

@@ -46,34 +46,24 @@ PIECES_OF_A_ROW = 5
 """Its time after its dependency, the offset and the start of a row without one, its host delay, and its own time."""
 
 
-class CriticalPath(NamedTuple):
-    """Rows of the schedule in order of time, and the index of the dependency that each waited for.
-
-    It is -1 for the first row and for rows that waited for a slot of their device.
+def critical_path(replay: Replay) -> tuple[Rows, Int64]:
+    """Returns the chain that ends last, in O(n + e): rows of the schedule in order of time, and the index of the dependency
+    that each waited for, the first of equals; -1 for the first row and for rows that waited for a slot of their device.
     """
-
-    row: Int64
-    dependency: Int64
-
-
-def critical_path(replay: Replay) -> CriticalPath:
-    """Returns the chain that ends last, in O(n + e). Of dependencies that end at the same time the first counts."""
     schedule = replay.schedule
-    if not len(schedule.end_ns):
-        return CriticalPath(*np.empty((2, 0), np.int64))
-    ready = schedule.end_ns - schedule.cost_ns
-    is_binding = np.flatnonzero(schedule.end_ns[schedule.source] + schedule.lag_ns == ready[schedule.target])
+    is_binding = (
+        schedule.end_ns[schedule.source] + schedule.lag_ns == (schedule.end_ns - schedule.cost_ns)[schedule.target]
+    )
     targets, first = np.unique(schedule.target[is_binding], return_index=True)
-    binding = np.full(len(ready), -1)
-    binding[targets] = is_binding[first]
+    binding, rows = np.full(len(schedule.end_ns), -1), list[int]()
+    binding[targets] = np.flatnonzero(is_binding)[first]
     binding[schedule.slot_after >= 0] = -1
-    previous = np.where(schedule.slot_after >= 0, schedule.slot_after, np.append(schedule.source, -1)[binding]).tolist()
-    rows, row = [], int(schedule.end_ns.argmax())
+    row = int(schedule.end_ns.argmax()) if len(binding) else -1
     while row >= 0:
         rows.append(row)
-        row = previous[row]
+        row = int(schedule.source[binding[row]] if binding[row] >= 0 else schedule.slot_after[row])
     path = np.array(rows[::-1], np.int64)
-    return CriticalPath(path, binding[path])
+    return path, binding[path]
 
 
 class Pieces(NamedTuple):
@@ -93,14 +83,14 @@ def pieces_of(replay: Replay) -> Pieces:
 
     A node contributes the wait before it, by its reason, and its own time, by its class. A transfer has its own piece.
     """
-    work, path = replay.work, critical_path(replay)
-    is_node = path.row < len(work)
-    nodes, waited = path.row[is_node], is_node & (path.dependency >= 0)
+    work, (path, dependency) = replay.work, critical_path(replay)
+    is_node = path < len(work)
+    nodes, waited = path[is_node], is_node & (dependency >= 0)
     ends_itself = replay.schedule.finish_row[nodes] == nodes
-    kind, time = np.zeros((2, len(path.row), PIECES_OF_A_ROW), np.int64)
-    reasons, label_of = work.kind[path.dependency[waited]], [KINDS.index(label) for _, label in WAITS]
+    kind, time = np.zeros((2, len(path), PIECES_OF_A_ROW), np.int64)
+    reasons, label_of = work.kind[dependency[waited]], [KINDS.index(label) for _, label in WAITS]
     kind[waited, 0] = np.select([reasons & bit != 0 for bit, _ in WAITS], label_of, KINDS.index(GAP))
-    time[waited, 0] = work.lag_ns[path.dependency[waited]]
+    time[waited, 0] = work.lag_ns[dependency[waited]]
     kind[:, 1:4] = [KINDS.index(label) for label in (START_OFFSET, HOST_DELAY, UNKNOWN_START)]
     rooted = work.is_rooted[nodes]
     offset = np.where(rooted, work.start_offset_ns[work.ranks_of(nodes)], 0)
@@ -109,10 +99,10 @@ def pieces_of(replay: Replay) -> Pieces:
     kind[:, 4] = KINDS.index(NodeClass.COMMUNICATION.label)
     kind[is_node, 4] = work.node_class[nodes]
     time[is_node, 4] = np.where(ends_itself, work.duration_ns[nodes], 0)
-    time[~is_node, 4] = replay.schedule.cost_ns[path.row[~is_node]]
+    time[~is_node, 4] = replay.schedule.cost_ns[path[~is_node]]
     kind, time = kind.reshape(-1), time.reshape(-1)
     start, kept = np.cumsum(time) - time, time != 0
-    row, node = (np.repeat(column, PIECES_OF_A_ROW)[kept] for column in (path.row, _nodes_of(replay, path.row)))
+    row, node = (np.repeat(column, PIECES_OF_A_ROW)[kept] for column in (path, _nodes_of(replay, path)))
     return Pieces(row, kind[kept], start[kept], time[kept], node)
 
 
@@ -131,8 +121,9 @@ def edge_weights(graph: ExecutionGraph) -> Iterator[tuple[int, int, int]]:
     yield from zip(graph.data_deps.values.tolist(), graph.id[target].tolist(), weight.tolist(), strict=True)
 
 
-def time_by_kind(pieces: Pieces) -> dict[str, int]:
-    """Returns the path's time (ns) by kind, the longest first."""
+def time_by_kind(replay: Replay) -> dict[str, int]:
+    """Returns the time (ns) of the critical path by kind, the longest first."""
+    pieces = pieces_of(replay)
     total = group_sums(pieces.kind, pieces.time, len(KINDS))
     order = np.argsort(-total, kind="stable").tolist()
     return {KINDS[kind]: int(total[kind]) for kind in order if total[kind]}
@@ -152,7 +143,7 @@ def _nodes_of(replay: Replay, path: Rows) -> Rows:
 
 def crossings(replay: Replay) -> tuple[Rows, Int64, Int64]:
     """Returns where the path goes from rank to rank: communicating nodes, and the ranks before and after. O(n + e)."""
-    work, path = replay.work, critical_path(replay).row
+    work, path = replay.work, critical_path(replay)[0]
     node = _nodes_of(replay, path)
     rank = work.ranks_of(node)
     before = np.flatnonzero(np.diff(rank))

@@ -20,7 +20,7 @@ from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from .changes import Changes, Scale, given_changes, scale_workload
 from .job_graphs import Graphs, given_graphs
-from .player import Problem, Slots, earliest_ends, play
+from .player import Slots, earliest_ends, play
 from .workload import WHY, MatchedNodes, NodeClass, Workload, gather_job
 
 RANKS_NAMED = 8
@@ -288,17 +288,16 @@ def _schedule(work: Workload) -> Schedule:
         ready = np.zeros(len(cost), bool)
         ready[order] = True
         raise DataError(_never_ready(work, np.flatnonzero(~ready[finish_row])))
-    problem = Problem(source, target, lag, cost)
     try:
         if work.slot_pool.max(initial=-1) < 0:
-            end, slot_after = earliest_ends(order, problem), np.full(len(cost), -1)
+            end, slot_after = earliest_ends(source, target, lag, cost, order), np.full(len(cost), -1)
         else:
             slots = Slots(cost, work.slot_pool, work.slot_pools)
-            end, slot_after = play(problem, slots), np.array(slots.slot_after, np.int64)
+            end, slot_after = play(source, target, lag, slots), np.array(slots.slot_after, np.int64)
     except OverflowError as error:
         reason = "the times of the graphs add up to more than any clock shows"
         raise DataError(f"{reason}; convert the traces again") from error
-    return Schedule(*problem, end, finish_row, slot_after)
+    return Schedule(source, target, lag, cost, end, finish_row, slot_after)
 
 
 def _host_ends(work: Workload, members: MatchedNodes, first: int) -> tuple[Int64, Int64, Int64, Int64]:

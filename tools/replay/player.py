@@ -12,12 +12,11 @@ takes events in the order of time, and rules say what they settle:
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from ...converter.rewiring import COMMUNICATION, control_edges, data_edges
-from ...schema.columns import Int64, Ragged, Rows, numbers
+from ...schema.columns import Int64, Ns, Ragged, Rows, numbers
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
 from .workload import SlotPool
@@ -30,29 +29,17 @@ EndsKnown = Callable[[Event], Iterable[Event]]
 """Takes when a row starts, and returns the ends of rows that are known by that."""
 
 
-class Problem(NamedTuple):
-    """Rows with costs and dependencies: a row ends `cost_ns` after the latest of its sources' ends plus `lag_ns`.
-
-    Dependencies are sorted by target.
-    """
-
-    source: Int64
-    target: Int64
-    lag_ns: Int64
-    cost_ns: Int64
-
-
-def play(problem: Problem, rules: "Slots | OneOfAKind") -> Int64:
+def play(source: Rows, target: Rows, lag_ns: Ns, rules: "Slots | OneOfAKind") -> Ns:
     """Returns when each row ends, -1 for rows that never do. O((n + e) log n).
 
-    Rules keep a heap of the events to come. They are told which rows are released, as their dependencies have ended or
+    A row is ready `lag_ns` after the ends of its sources, the latest of these counts. Rules know what it costs. They
+    keep a heap of the events to come. They are told which rows are released, as their dependencies have ended or
     will at a known time, settle which row's end is known by an event, if any, and go on with what can start then.
     """
-    count = len(problem.cost_ns)
-    by_source = np.argsort(problem.source, kind="stable")
-    dependents = Ragged.grouped(problem.source[by_source], problem.target[by_source], count)
+    count, by_source = rules.rows, np.argsort(source, kind="stable")
+    dependents = Ragged.grouped(source[by_source], target[by_source], count)
     starts, followers = dependents.starts.tolist(), dependents.values.tolist()
-    lags, unmet = problem.lag_ns[by_source].tolist(), np.bincount(problem.target, minlength=count).tolist()
+    lags, unmet = lag_ns[by_source].tolist(), np.bincount(target, minlength=count).tolist()
     ready, end = [0] * count, [-1] * count
     for row in range(count):
         if not unmet[row]:
@@ -74,16 +61,15 @@ def play(problem: Problem, rules: "Slots | OneOfAKind") -> Int64:
     return np.array(end, np.int64)
 
 
-def earliest_ends(order: Rows, problem: Problem) -> Int64:
+def earliest_ends(source: Rows, target: Rows, lag_ns: Ns, cost_ns: Ns, order: Rows) -> Ns:
     """Returns when each row ends: its cost after the latest of its sources' ends plus lag, or after 0 without sources.
 
     `order` has every source before its targets.
     """
-    source, target, lag, cost = problem
-    position = np.empty(len(cost), np.int64)
-    position[order] = np.arange(len(cost))
+    position = np.empty(len(cost_ns), np.int64)
+    position[order] = np.arange(len(cost_ns))
     in_order = np.argsort(position[target], kind="stable")
-    end, delay = numbers(cost), lag + cost[target]
+    end, delay = numbers(cost_ns), lag_ns + cost_ns[target]
     for before, row, after in zip(*(numbers(column[in_order]) for column in (source, target, delay)), strict=True):
         end_after = end[before] + after
         if end_after > end[row]:
@@ -99,7 +85,7 @@ class Slots:
 
     def __init__(self, cost_ns: Int64, pool: Int64, pools: Sequence[SlotPool]) -> None:
         self.events: list[Event] = []
-        self._costs, self._pools = cost_ns.tolist(), pools
+        self.rows, self._costs, self._pools = len(cost_ns), cost_ns.tolist(), pools
         self._pool = [*pool.tolist(), *[-1] * (len(cost_ns) - len(pool))]
         self._free = [[(0, -1)] * of_device.slot_count for of_device in pools]
         # rows that are ready within so many ns count as ready at the same time; 0 where the clock of a device tells the
@@ -156,7 +142,7 @@ class OneOfAKind:
 
     def __init__(self, needs: Int64, ranks: int, ends_of: EndsKnown) -> None:
         self.events: list[Event] = []
-        self._needs, self._ends_of = needs.tolist(), ends_of
+        self.rows, self._needs, self._ends_of = len(needs), needs.tolist(), ends_of
         self._is_free = [True] * (4 * ranks)
         self._ready: list[list[int]] = [[] for _ in self._is_free]
         self.running = 0
@@ -205,7 +191,7 @@ def simulated_ends(graphs: Sequence[ExecutionGraph], ends_known: EndsKnown | Non
     source, target = np.unique(np.concatenate(edges, axis=1), axis=1)
     needs = np.concatenate([4 * rank + _needs(graph) for rank, graph in enumerate(graphs)])
     rules = OneOfAKind(needs, len(graphs), ends_known or (lambda start: ((start[0] + lengths[start[1]], start[1]),)))
-    ends = play(Problem(source, target, np.zeros_like(source), np.zeros_like(needs)), rules)
+    ends = play(source, target, np.zeros_like(source), rules)
     if never := int((ends < 0).sum()):
         why = "communication waits for a member for ever" if rules.running else "the dependencies form a cycle"
         raise DataError(f"{never} of {len(ends)} nodes never become ready; {why}")

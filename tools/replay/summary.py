@@ -111,7 +111,7 @@ def summarise(replay: Replay, recording: Recording | None = None, scale: Sequenc
     """Returns the summary of a replay with these changes, in which critical_path_us adds up to makespan_us, with what
     recording did to the run. O(n log n).
     """
-    path, makespan, work = time_by_kind(pieces_of(replay)), replay.range, replay.work
+    path, makespan, work = time_by_kind(replay), replay.range, replay.work
     offsets = dict(zip(work.rank_labels(), (work.start_offset_ns / 1000).tolist(), strict=True))
     return ReplaySummary(
         makespan_us=replay.makespan_ns / 1000,
@@ -120,7 +120,7 @@ def summarise(replay: Replay, recording: Recording | None = None, scale: Sequenc
         start_error_us=start_error(replay),
         busy_us={lane: time / 1000 for lane, time in busy_ns(replay).items()},
         critical_path_us={kind: time / 1000 for kind, time in path.items()},
-        explained_pct=explained_pct(replay, path),
+        explained_pct=explained_pct(replay),
         makespan_low_us=makespan.low_ns / 1000 if makespan is not None else None,
         makespan_high_us=makespan.high_ns / 1000 if makespan is not None else None,
         start_offsets_us=offsets if len(offsets) > 1 else {},
@@ -131,13 +131,14 @@ def summarise(replay: Replay, recording: Recording | None = None, scale: Sequenc
     )
 
 
-def explained_pct(replay: Replay, path: dict[str, int]) -> float:
+def explained_pct(replay: Replay) -> float:
     """Returns the share of the makespan that known dependencies explain: all of the critical path but delays and starts
     that depend on nothing.
 
     Where an unchanged replay ends far too early, the time that it lacks is not explained either.
     """
-    unexplained_ns, whole_ns = sum(path.get(kind, 0) for kind in UNEXPLAINED), replay.makespan_ns
+    path, whole_ns = time_by_kind(replay), replay.makespan_ns
+    unexplained_ns = sum(path.get(kind, 0) for kind in UNEXPLAINED)
     if replay.range is None and (replay.error_pct or 0) < -RELIABLE_PCT:
         unexplained_ns, whole_ns = unexplained_ns + replay.measured_ns - replay.makespan_ns, replay.measured_ns
     return 100 - 100 * unexplained_ns / max(whole_ns, 1)
@@ -147,8 +148,8 @@ def trust(replay: Replay) -> str:
     """Returns in a few words how reliable conclusions from the replay are."""
     if replay.error_pct is None:
         return "there is no measured time to compare the replay with"
-    share_pct = explained_pct(replay, time_by_kind(pieces_of(replay)))
-    text = f"the replay is {replay.error_pct:+.2f} % off the measured run and explains {share_pct:.1f} % of it"
+    off, explained = f"{replay.error_pct:+.2f} % off the measured run", f"explains {explained_pct(replay):.1f} % of it"
+    text = f"the replay is {off} and {explained}"
     return f"{text}: too far off to rely on" if abs(replay.error_pct) > RELIABLE_PCT else text
 
 

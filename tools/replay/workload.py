@@ -19,19 +19,8 @@ import numpy.typing as npt
 
 from ...converter.ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls, match
 from ...converter.rewiring import COMMUNICATION, recorded_edges
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    Categorical,
-    Int64,
-    NodeNumbers,
-    Ns,
-    Rows,
-    Summary,
-    SummaryRepr,
-    format_counts,
-    group_ids,
-)
+from ...schema import columns
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows
 from ...schema.errors import DataError
 from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, RANKS_OF_GROUP, DependencyKind, ExecutionGraph, NodeType
 from ...schema.linked import FOREVER, MEMORY_CATEGORIES
@@ -154,7 +143,7 @@ NO_MEMBERS = MatchedNodes(NO_ROWS, NO_ROWS, NO_ROWS, np.empty(0, np.bool_), 0)
 
 
 @dataclass(slots=True, repr=False)
-class Workload(SummaryRepr):
+class Workload(columns.SummaryRepr):
     """The n nodes and e dependencies of all ranks; the rows of a rank begin at its `first_row`. It began to record
     `start_offset_ns` later than the first rank. Dependencies, from `source` to `target`, are sorted by target.
 
@@ -192,10 +181,10 @@ class Workload(SummaryRepr):
     def __len__(self) -> int:
         return len(self.lane)
 
-    def summary(self) -> Summary:
+    def summary(self) -> columns.Summary:
         """Returns how many nodes, dependencies, ranks and lanes there are."""
         counts = {"dependencies": len(self.source), "ranks": len(self.graphs), "lanes": len(self.lanes)}
-        return Summary(f"Workload: {len(self):,} nodes", {"of": format_counts(counts)})
+        return columns.Summary(f"Workload: {len(self):,} nodes", {"of": columns.format_counts(counts)})
 
     @property
     def is_timed(self) -> Bool:
@@ -224,8 +213,8 @@ class Workload(SummaryRepr):
 
     def without_dependencies(self, chosen: Bool) -> "Workload":
         """Returns the workload without some of its dependencies."""
-        columns = {name: getattr(self, name)[~chosen] for name in ("source", "target", "kind", "lag_ns")}
-        return replace(self, **columns)
+        of_rank = {name: getattr(self, name)[~chosen] for name in ("source", "target", "kind", "lag_ns")}
+        return replace(self, **of_rank)
 
     def rank_labels(self) -> list[str]:
         """Returns the recorded ranks, or the graphs' positions if a rank is missing or occurs twice, as texts."""
@@ -275,7 +264,7 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
         lanes += [Lane(rank, number, stream) for number, stream in lanes_of_rank]
         slot_pools += slot_pools_by_device(graph).values()
     return Workload(
-        **{name: np.concatenate([columns[name] for columns in ranks]) for name in ranks[0]},
+        **{name: np.concatenate([of_rank[name] for of_rank in ranks]) for name in ranks[0]},
         graphs=graphs,
         lanes=lanes,
         first_row=first_row[:-1],
@@ -358,7 +347,7 @@ def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
     thread = np.where(graph.is_delay, ABSENT, graph.integers("tid", 0))
     number = np.where(activity, graph.integers("device"), thread)
     stream = np.where(activity, graph.integers("stream"), HOST_THREAD)
-    lane = group_ids(number, stream)
+    lane = columns.group_ids(number, stream)
     first = np.unique(lane, return_index=True)[1]
     return lane, list(zip(number[first].tolist(), stream[first].tolist(), strict=True))
 
@@ -406,4 +395,4 @@ def communication_of(graph: ExecutionGraph, position: int) -> Calls:
     instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)
     by_id = rows[np.argsort(graph.id[rows], kind="stable")]
-    return graph_calls(graph, NodeNumbers(by_id), graph.number("rank", position))
+    return graph_calls(graph, columns.NodeNumbers(by_id), graph.number("rank", position))

@@ -133,7 +133,7 @@ def on_one_clock(replays: Sequence[Replay]) -> list[tuple[int, Rows]]:
     work = joint.work
     start = np.where(work.is_timed, work.measured_start_ns, np.iinfo(np.int64).max)
     first = np.minimum.reduceat(start, work.first_row)
-    path = critical_path(joint).row
+    path = critical_path(joint)[0]
     path = path[path < len(work)]
     rank = work.ranks_of(path)
     return [

@@ -12,7 +12,6 @@ from execgraph.tools.replay import (
     gather_job,
     makespan_ns,
     parse_scale,
-    pieces_of,
     replay,
     replay_job,
     replay_ranks,
@@ -40,7 +39,7 @@ def starts(replayed: Replay) -> list[int]:
 
 
 def path_ns(replayed: Replay) -> dict[str, int]:
-    return time_by_kind(pieces_of(replayed))
+    return time_by_kind(replayed)
 
 
 def scaled(graph: ExecutionGraph, *specs: str) -> Replay:
