@@ -8,13 +8,15 @@ walk up ends.
 import heapq
 from array import array
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
-from .column_types import Bool, Int32, Int64, Ragged, Rows, rows_of
+from .column_types import Bool, Floats, Int32, Int64, Ragged, Rows, rows_of
 from .groups import is_group_start
 
 READY, SURELY_READY, STUCK = range(3)
+Values = TypeVar("Values", Int64, Floats)
 
 
 def parent_rows(ids: Int64, parent_ids: Int64) -> Rows:
@@ -88,7 +90,7 @@ class Tree:
             first[rows] = elder - eldest + np.where(above >= 0, first[above] + 1, 0)
         return Tree(parent, levels, first, first + size)
 
-    def subtrees(self, of_two: np.ufunc, values: Int64) -> Int64:
+    def subtrees(self, of_two: np.ufunc, values: Values) -> Values:
         """Returns for each row the sum of a column over its subtree, or with `np.minimum` and its like the least."""
         totals = values.copy()
         for rows in reversed(self.levels[1:]):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...schema.columns import ABSENT, Categorical, Int64, Interner, groupby
 from .device_time import device_times
-from .modules import BY_ANNOTATION, NOTHING, ModuleTree, shares, with_modules
+from .modules import BY_ANNOTATION, NOTHING, module_tree, names_of_modules, shares, with_modules
 from .ops import HOST_PHASES, device_time_of_ops, host_phases
 from .rank import WHOLE_RUN, ActivityClass, AnalysisOptions, RankTrace
 from .table import Columns, Quantity, Table, ints, named, ratio, tabulate, us
@@ -87,7 +87,7 @@ class RunTotals:
             row = rows[is_timed[rows]]
             node[row] = self._nodes_below(OP, node[row], names.take(row))
         self._add_nodes(
-            node[timed], rank.shapes.take(timed), device_time_of_ops(rank).subtree[timed], (ops.end - ops.start)[timed]
+            node[timed], rank.shapes.take(timed), device_time_of_ops(rank)[1][timed], (ops.end - ops.start)[timed]
         )
         called, device = calls.end - calls.start, rank.durations
         of_calls = self._nodes_below(CALL, node[calls.op_row], calls.name)
@@ -201,14 +201,14 @@ def _modules(a: RunTotals, b: RunTotals) -> Table:
     The difference is of device time, or of host time if nothing ran on a device.
     """
     paths = list(dict.fromkeys([*a.modules, *b.modules]))
-    tree = ModuleTree.from_paths(paths if any(paths) else [])
-    self_sums = _side_by_side(tree.path, a.modules, b.modules)
-    counts, device, host = (np.stack([tree.subtree(run) for run in column.T], axis=1) for column in self_sums)
+    paths, tree = module_tree(paths if any(paths) else [])
+    self_sums = _side_by_side(paths, a.modules, b.modules)
+    counts, device, host = (np.stack([tree.subtrees(np.add, run) for run in column.T], axis=1) for column in self_sums)
     times, kind = (device, "device") if device.any() else (host, "host")
     columns: Columns = {
-        **tree.columns,
+        **names_of_modules(paths),
         **_compared(counts, times, is_changed=False, device_time=device, host_time=host),
-        "path": tree.path,
+        "path": paths,
     }
     note = str(BY_ANNOTATION) if a.uses_annotations or b.uses_annotations else ""
     title = f"Trace diff by module (difference of {kind} time)"

@@ -62,14 +62,14 @@ def find(job: Job) -> list[Finding]:
 def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
     """Returns the gain of all findings together if their gains overlap, so that they cannot be added; else None."""
     gains = [finding.gain for finding in findings if finding.gain is not None]
-    changes = [gain.change for gain in gains if gain.change is not None]
-    if len(changes) < 2:
+    factors = [gain.factor for gain in gains if gain.factor is not None]
+    if len(factors) < 2:
         return None
     removed = np.zeros(len(job.work.source), np.bool_)
-    for change in changes:
-        removed |= removed if change.removed is None else change.removed
+    for gain in gains:
+        removed |= False if gain.removed is None else gain.removed
     # of a node's factors the least holds
-    of_all = job.gain(np.minimum.reduce([change.factor for change in changes]), removed)
+    of_all = job.gain(np.minimum.reduce(factors), removed)
     return of_all if of_all.us < ADD_UP * sum(gain.us for gain in gains) else None
 
 

@@ -25,15 +25,9 @@ LEAST_PCT = 2.0
 """A smaller gain is not worth a reader's time."""
 
 
-class Change(NamedTuple):
-    """A changed run: each node's duration multiplied by a factor, then without the dependencies that are `removed`."""
-
-    factor: Floats
-    removed: Bool | None = None
-
-
 class Gain(NamedTuple):
-    """By how much sooner the run would end with a change, by a replay of all ranks; `pct` of the run.
+    """By how much sooner the run would end with a change, by a replay of all ranks; `pct` of the run. The change
+    multiplies each node's duration by a `factor`, then it takes away the dependencies that are `removed`.
 
     Where the devices limit the run without a profiler, how fast its host is is not known exactly. Then the gain is
     between `least_us` and `us`. `steps` is how many there are in the run, 0 where that is not known.
@@ -41,7 +35,8 @@ class Gain(NamedTuple):
 
     us: float
     pct: float
-    change: Change | None = None
+    factor: Floats | None = None
+    removed: Bool | None = None
     least_us: float | None = None
     steps: int = 0
 
@@ -257,7 +252,7 @@ class Job:
         least_us = min(saved) if self.without_host else None
         steps = self.recording.steps if self.recording and self.recording.is_known else 0
         pct = 100 * max(saved) / max(self.length_us, 1e-3)
-        return Gain(max(saved), pct, Change(factor, removed), least_us, steps)
+        return Gain(max(saved), pct, factor, removed, least_us, steps)
 
     def device_shares(self, column: str) -> list[float]:
         """Returns the share of the run that each device spends so; streams may overlap more than they were recorded."""

@@ -43,35 +43,26 @@ class Shares(NamedTuple):
     activities: Floats
 
 
-class ModuleTree(NamedTuple):
-    """Modules, each after its parent, what is outside of them last: paths, rows of parents (-1 for none) and depths."""
+def module_tree(paths: list[str]) -> tuple[list[str], Tree]:
+    """Returns these paths and those of all modules around them, each after its parent, what is outside of modules last,
+    and their tree.
+    """
+    order: dict[str, int] = {}
+    for prefix in (prefix for path in paths for prefix in _prefixes(path) or [""]):
+        order.setdefault(prefix, len(order))
+    rows = sorted(order, key=lambda path: [order[prefix] for prefix in _prefixes(path)] or [len(order)])
+    row = {path: number for number, path in enumerate(rows)}
+    around = (_prefixes(path)[:-1] for path in rows)
+    parent = ints(row[prefixes[-1]] if prefixes else -1 for prefixes in around)
+    return rows, Tree.of(parent, np.arange(len(rows)))
 
-    path: list[str]
-    parent: list[int]
-    depth: list[int]
 
-    @staticmethod
-    def from_paths(paths: list[str]) -> "ModuleTree":
-        """Returns the tree of these paths and of all their parents."""
-        order: dict[str, int] = {}
-        for prefix in (prefix for path in paths for prefix in _prefixes(path) or [""]):
-            order.setdefault(prefix, len(order))
-        tree = sorted(order, key=lambda path: [order[prefix] for prefix in _prefixes(path)] or [len(order)])
-        row, above = {path: row for row, path in enumerate(tree)}, [_prefixes(path)[:-1] for path in tree]
-        return ModuleTree(tree, [row[prefixes[-1]] if prefixes else -1 for prefixes in above], [*map(len, above)])
-
-    @property
-    def columns(self) -> Columns:
-        """The depths and the last parts of the paths."""
-        return {"depth": ints(self.depth), "name": [path.rpartition(SEPARATOR)[2] or OUTSIDE for path in self.path]}
-
-    def subtree(self, self_values: Floats) -> Floats:
-        """Returns for each module the sum over itself and all modules in it."""
-        total = self_values.copy()
-        for row in reversed(range(len(total))):
-            if self.parent[row] >= 0:
-                total[self.parent[row]] += total[row]
-        return total
+def names_of_modules(paths: list[str]) -> Columns:
+    """Returns the depths and the last parts of the paths."""
+    return {
+        "depth": ints(max(len(_prefixes(path)) - 1, 0) for path in paths),
+        "name": [path.rpartition(SEPARATOR)[2] or OUTSIDE for path in paths],
+    }
 
 
 def _prefixes(path: str) -> list[str]:
@@ -90,16 +81,16 @@ def modules(rank: RankTrace, _: AnalysisOptions) -> Table:
     sums = shares(linked, "module", rank, annotations=uses_annotations)
     has_modules = any(sums.label)
     note = str(BY_ANNOTATION if has_modules else NO_ANNOTATION) if uses_annotations else "" if has_modules else NOTHING
-    tree = ModuleTree.from_paths(sums.label if has_modules else [])
-    row_of, columns_of_tree = {path: row for row, path in enumerate(tree.path)}, np.zeros((6, len(tree.path)))
+    paths, tree = module_tree(sums.label if has_modules else [])
+    row_of, columns_of_tree = {path: row for row, path in enumerate(paths)}, np.zeros((6, len(paths)))
     rows = [row_of[label] for label in sums.label] if has_modules else []
     for values, column in zip(columns_of_tree, sums[1:], strict=True):
         values[rows] = column[: len(rows)]
         values[:] = np.nan if np.isnan(column).all() else values
-    self_sums = Shares(tree.path, *columns_of_tree)
-    device, operations, critical, host, ops, activities = map(tree.subtree, columns_of_tree)
+    self_sums = Shares(paths, *columns_of_tree)
+    device, operations, critical, host, ops, activities = (tree.subtrees(np.add, sums) for sums in columns_of_tree)
     cells: Columns = {
-        **tree.columns,
+        **names_of_modules(paths),
         "device_self": us(self_sums.device),
         "device_subtree": us(device),
         "device_pct": pct(device, self_sums.device.sum()),
@@ -112,7 +103,7 @@ def modules(rank: RankTrace, _: AnalysisOptions) -> Table:
         "host_subtree": us(host),
         "ops": ops.astype(np.int64),
         "activities": activities.astype(np.int64),
-        "path": tree.path,
+        "path": paths,
     }
     return tabulate("modules", "Time by module", cells, note, _functions(rank, uses_annotations))
 

@@ -8,12 +8,11 @@ else as data loading, the optimizer, forward, backward, waiting for other thread
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
 from ...schema import columns
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Rows, groupby
+from ...schema.columns import ABSENT, Bool, Categorical, Groups, Int64, Rows, groupby
 from ...schema.linked import FOREVER, are_step_marks
 from ..phase_names import AUTOGRAD, BACKWARD, FORWARD, LOADER, OPTIMIZER
 from .rank import WHOLE_RUN, AnalysisOptions, RankTrace, are_annotations, per_rank
@@ -28,62 +27,42 @@ PHASES = ("for_device", "data_loading", "optimizer", "forward", "backward", "for
 Keys = Mapping[str, Categorical | Int64]
 
 
-class OpKinds:
-    """Ops by kind, equal in all `keys`, which are columns over all ops: the `groups` of these rows, and their keys."""
-
-    def __init__(self, rank: RankTrace, row: Rows, keys: Keys) -> None:
-        numbers = (key.codes if isinstance(key, Categorical) else key for key in keys.values())
-        kind = columns.group_ids(*(column.astype(np.int64) for column in numbers))
-        self._keys, self._row, self._outermost = keys, row, rank.tree.is_outermost(kind)[row]
-        self.groups = groupby(kind[row])
-
-    def sum(self, values: Int64) -> Int64:
-        """Returns the sum of a column of ops by kind."""
-        return self.groups.sum(values[self._row])
-
-    def sum_once(self, values: Int64) -> Int64:
-        """Returns the sum by kind of values that include called ops: ops within an op of their kind do not add."""
-        return self.groups.sum(np.where(self._outermost, values[self._row], 0))
-
-    def largest_first(self, values: Int64) -> Columns:
-        """Puts the kinds in the order of their values, the largest first, and returns the keys of each."""
-        self.groups = self.groups.largest_first(values)
-        row = self._row[self.groups.first]
-        return {name: key.take(row) if isinstance(key, Categorical) else key[row] for name, key in self._keys.items()}
+def _by_kind(rank: RankTrace, row: Rows, keys: Keys) -> tuple[Groups, Bool]:
+    """Returns ops by kind, equal in all `keys`, which are columns over all ops: the groups of these rows, and which of
+    them lie in no op of their kind. Of values that include called ops only theirs add up.
+    """
+    numbers = (key.codes if isinstance(key, Categorical) else key for key in keys.values())
+    kind = columns.group_ids(*(number.astype(np.int64) for number in numbers))
+    return groupby(kind[row]), rank.tree.is_outermost(kind)[row]
 
 
-class OpDeviceTime(NamedTuple):
-    """For each op the device time (ns) of its own activities and of those of its subtree, and the latter's number."""
-
-    self_time: Int64
-    subtree: Int64
-    activities: Int64
-
-
-def device_time_of_ops(rank: RankTrace) -> OpDeviceTime:
-    """Returns the device time of every op, propagated once up the call tree. O(n)."""
+def device_time_of_ops(rank: RankTrace) -> tuple[Int64, Int64, Int64]:
+    """Returns for each op the device time (ns) of its own activities and of those of its subtree, and the latter's
+    number. O(n).
+    """
     ops, op_row = rank.linked.ops, rank.linked.activities.op_row
     launched = op_row >= 0
     self_time = columns.group_sums(op_row[launched], rank.durations[launched], len(ops))
     count = columns.group_sums(op_row[launched], 1, len(ops))
-    return OpDeviceTime(self_time, rank.tree.subtrees(np.add, self_time), rank.tree.subtrees(np.add, count))
+    return self_time, rank.tree.subtrees(np.add, self_time), rank.tree.subtrees(np.add, count)
 
 
 @per_rank
 def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
     """Returns the device time of each host op: of what it launched itself, and with everything that it called."""
-    ops, times = rank.linked.ops, device_time_of_ops(rank)
-    rows = np.flatnonzero((times.activities > 0) & (ops.start != ABSENT))
+    ops, (self_time, subtree, count) = rank.linked.ops, device_time_of_ops(rank)
+    rows = np.flatnonzero((count > 0) & (ops.start != ABSENT))
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
 
     def by(name: str, title: str, keys: Keys) -> Table:
-        kinds = OpKinds(rank, rows, keys)
+        groups, is_outermost = _by_kind(rank, rows, keys)
+        groups = groups.largest_first(groups.sum(subtree[rows] * is_outermost))
         cells: Columns = {
-            **kinds.largest_first(kinds.sum_once(times.subtree)),
-            "ops": kinds.groups.count(),
-            "self": us(kinds.sum(times.self_time)),
-            "subtree": us(kinds.sum_once(times.subtree)),
-            "count": kinds.sum_once(times.activities),
+            **{key: values.take(rows[groups.first]) for key, values in keys.items()},
+            "ops": groups.count(),
+            "self": us(groups.sum(self_time[rows])),
+            "subtree": us(groups.sum(subtree[rows] * is_outermost)),
+            "count": groups.sum(count[rows] * is_outermost),
         }
         return tabulate(f"per_op_device_time_{name}", f"Device time per op {title}", cells, empty=NO_LAUNCHES)
 
@@ -94,9 +73,9 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
         "name": ops.name.take(rows),
         "thread": ops.thread[rows],
         "start": us(rank.since_begin(ops.start[rows])),
-        "self": us(times.self_time[rows]),
-        "subtree": us(times.subtree[rows]),
-        "count": times.activities[rows],
+        "self": us(self_time[rows]),
+        "subtree": us(subtree[rows]),
+        "count": count[rows],
     }
     return tabulate("per_op_device_time", "Device time per op", cells, "", by_name, by_shape, empty=NO_LAUNCHES)
 
@@ -106,16 +85,18 @@ def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
     """Returns the host time of ops by name and thread, and by name and input shapes, with and without the ops that they
     call. It does not need a device, so it is the main table of a run on the CPU.
     """
-    ops = rank.linked.ops
+    ops, rows = rank.linked.ops, rank.timed_ops
+    self_time, time = ops.exclusive[rows], (ops.end - ops.start)[rows]
 
     def by(name: str, title: str, keys: Keys, *details: Table) -> Table:
-        kinds = OpKinds(rank, rank.timed_ops, keys)
+        groups, is_outermost = _by_kind(rank, rows, keys)
+        groups = groups.largest_first(groups.sum(self_time))
         cells: Columns = {
-            **kinds.largest_first(kinds.sum(ops.exclusive)),
-            "count": kinds.groups.count(),
-            "total": us(kinds.sum_once(ops.end - ops.start)),
-            "self": us(kinds.sum(ops.exclusive)),
-            "mean": us(kinds.groups.mean((ops.end - ops.start)[rank.timed_ops])),
+            **{key: values.take(rows[groups.first]) for key, values in keys.items()},
+            "count": groups.count(),
+            "total": us(groups.sum(time * is_outermost)),
+            "self": us(groups.sum(self_time)),
+            "mean": us(groups.mean(time)),
         }
         return tabulate(name, f"Host time per op name and {title}", cells, "", *details, empty=NO_OPS)
 

@@ -8,7 +8,6 @@ A copy back to the host is a wait for a result, whatever memory it goes to.
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -57,6 +56,10 @@ CALLED = {
     "aten::nonzero": "nonzero()",
 }
 """What programs call the ops that read a result."""
+Site = tuple[str, str]
+"""Where a program waits: the blocking call in its op and its Python function, as far as known, and that op, as programs
+call it, "" if not known.
+"""
 HOW_TO_NAME = Words(Remedy.REPORT_MODULES, " names the Python functions")
 
 
@@ -255,19 +258,6 @@ def usual_ns(job: Job) -> tuple[Floats, Bool]:
     return median_ns, is_pause
 
 
-class _Site(NamedTuple):
-    """Where a program waits: the blocking call, its op as programs call it, the Python function, "" if not known."""
-
-    call: str
-    op: str
-    function: str
-
-    @property
-    def text(self) -> str:
-        """The call in its op and function."""
-        return f"{self.call}{self.op and f' in {self.op}'}{self.function and f' ({self.function})'}"
-
-
 def host_waits(job: Job) -> Iterator[Finding]:
     """Finds whether the run would be shorter without the waits of the host for its device.
 
@@ -285,19 +275,20 @@ def host_waits(job: Job) -> Iterator[Finding]:
     before, order = np.zeros(len(work), np.int64), is_of_kind(work, DependencyKind.PROGRAM_ORDER)
     np.maximum.at(before, work.target[order], job.replay.end_ns[work.source[order]])
     waited_ns = np.maximum(np.where(before > 0, job.replay.start_ns - before, 0), 0)
-    sites = defaultdict[_Site, list[int]](list)
+    sites = defaultdict[Site, list[int]](list)
     for node in np.unique(work.target[is_wait]).tolist():
-        op = "" if job.ops[node].startswith(STEP_MARK) else job.ops[node]
-        sites[_Site(job.names[node], CALLED.get(op, op), job.functions[node])].append(node)
+        op, function = "" if job.ops[node].startswith(STEP_MARK) else job.ops[node], job.functions[node]
+        op = CALLED.get(op, op)
+        sites[f"{job.names[node]}{op and f' in {op}'}{function and f' ({function})'}", op].append(node)
     gain = job.gain(np.ones(len(work)), is_wait)
     if not gain.is_worth_it:
         yield from _reads(job, {site: len(nodes) for site, nodes in sites.items()})
         return
     worst = {site: _worst_rank(job, np.array(nodes), waited_ns) for site, nodes in sites.items()}
     longest = sorted((site for site in sites if worst[site][0]), key=lambda site: -worst[site][0])
-    parts = [f"{worst[site][1]} of {site.text}" for site in longest[:NAMED]]
+    parts = [f"{worst[site][1]} of {site[0]}" for site in longest[:NAMED]]
     more = f" and elsewhere ({len(longest) - NAMED} more)" if len(longest) > NAMED else ""
-    advice = OF_GLOO if longest and longest[0].op.startswith(OF_TRANSFERS) else ADVICE
+    advice = OF_GLOO if longest and longest[0][1].startswith(OF_TRANSFERS) else ADVICE
     yield Finding(
         "The host stops to wait for the device",
         gain,
@@ -308,18 +299,18 @@ def host_waits(job: Job) -> Iterator[Finding]:
     )
 
 
-def _reads(job: Job, calls_at: Mapping[_Site, int]) -> Iterator[Finding]:
+def _reads(job: Job, calls_at: Mapping[Site, int]) -> Iterator[Finding]:
     """Finds without a gain results that are read at least once a step, if a profiler slowed the host."""
-    reads = {site: count for site, count in calls_at.items() if site.op in CALLED.values()}
+    reads = {site: count for site, count in calls_at.items() if site[1] in CALLED.values()}
     steps = max(len(rank.step_starts) for rank in job.ranks)
     if job.recording is None or not job.recording.is_known or sum(reads.values()) < max(steps, 1):
         return
     most = sorted(reads.items(), key=lambda item: -item[1])[:NAMED]
     yield Finding(
-        f"Each step reads results of the device: {', '.join(sorted({site.op for site in reads}))}",
+        f"Each step reads results of the device: {', '.join(sorted({op for _, op in reads}))}",
         None,
         [
-            ", ".join(f"{counted(count, 'call')} of {site.text}" for site, count in most),
+            ", ".join(f"{counted(count, 'call')} of {place}" for (place, _), count in most),
             "the recording slowed the host, so that little was left to wait for. A host that is ahead "
             "of its device waits for all that it launched",
         ],

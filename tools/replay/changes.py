@@ -71,7 +71,7 @@ def kernels_of(graph: ExecutionGraph, rows: Rows) -> Kernels:
 
 
 class Roofline(NamedTuple):
-    """Of each kernel its device's peak FLOP/s for its number format and for tf32, and peak bytes/s, and the least seconds
+    """Of each kernel its device's peak FLOP/s for its number format and for tf32, and bytes/s, and the least seconds
     that it needs for its operations, `compute`, and for its bytes, `memory`; NaN if work or peak is unknown.
     """
 

@@ -47,8 +47,8 @@ PIECES_OF_A_ROW = 5
 
 
 def critical_path(replay: Replay) -> tuple[Rows, Int64]:
-    """Returns the chain that ends last, in O(n + e): rows of the schedule in order of time, and the index of the dependency
-    that each waited for, the first of equals; -1 for the first row and for rows that waited for a slot of their device.
+    """Returns the chain that ends last, in O(n + e): rows of the schedule in order of time, and the dependency that
+    each waited for, the first of equals; -1 for the first row and for rows that waited for a slot of their device.
     """
     schedule = replay.schedule
     is_binding = (

@@ -213,8 +213,8 @@ class Workload(columns.SummaryRepr):
 
     def without_dependencies(self, chosen: Bool) -> "Workload":
         """Returns the workload without some of its dependencies."""
-        of_rank = {name: getattr(self, name)[~chosen] for name in ("source", "target", "kind", "lag_ns")}
-        return replace(self, **of_rank)
+        kept = {name: getattr(self, name)[~chosen] for name in ("source", "target", "kind", "lag_ns")}
+        return replace(self, **kept)
 
     def rank_labels(self) -> list[str]:
         """Returns the recorded ranks, or the graphs' positions if a rank is missing or occurs twice, as texts."""
@@ -263,8 +263,9 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
         )
         lanes += [Lane(rank, number, stream) for number, stream in lanes_of_rank]
         slot_pools += slot_pools_by_device(graph).values()
+    several = len(ranks) > 1  # else nothing is copied
     return Workload(
-        **{name: np.concatenate([of_rank[name] for of_rank in ranks]) for name in ranks[0]},
+        **{name: np.concatenate([each[name] for each in ranks]) if several else ranks[0][name] for name in ranks[0]},
         graphs=graphs,
         lanes=lanes,
         first_row=first_row[:-1],
