@@ -35,7 +35,7 @@ SECTIONS = {
 """The names in the order in which a reader meets them."""
 TYPES = {
     "schema.arguments": "FilePath InputFile Paths Target Promotion InputsOutputs",
-    "tools.replay.workload": "Graphs",
+    "tools.replay.job_graphs": "Graphs",
     "tools.replay.changes": "Changes",
     "tools.job.astra_sim_files": "BuildTarget",
     "schema.comm_groups": "RankList",
