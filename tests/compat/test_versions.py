@@ -17,11 +17,9 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, HostTrace, Role, read_device_trace, read_host_trace, role_of
 from execgraph.schema.reasons import Reason
-from support.folders import DATA, ROOT
-from support.matrix import CELLS, FEATURES, Cell, run_of, table
+from support.folders import DATA
+from support.matrix import CELLS, FEATURES, PAGE, Cell, page, run_of
 from support.runs import broken_rules, convert_linked
-
-PAGE = ROOT / "docs" / "formats.md"
 
 
 @pytest.mark.parametrize("cell", [pytest.param(cell, id=cell.name) for cell in CELLS])
@@ -33,7 +31,7 @@ def test_cell(cell: Cell) -> None:
 
 
 def test_the_matrix_is_current() -> None:
-    assert table() in PAGE.read_text(encoding="utf-8"), "put the output of tests/support/matrix.py into docs/formats.md"
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: PYTHONPATH=tests python -m support.matrix"
 
 
 def test_no_two_cells_have_one_name() -> None:

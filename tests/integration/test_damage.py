@@ -27,11 +27,9 @@ from execgraph.tools.job import BuildOptions, build, build_rank, building, scale
 from execgraph.tools.job.build_rank import RankTask
 from execgraph.tools.report import write_csv
 from support.builder.timeline import TraceBuilder
-from support.damages import DAMAGES, DEVICE, HOST, Damage, link_damaged, link_undamaged, sample, table
-from support.folders import ROOT
+from support.damages import DAMAGES, DEVICE, HOST, PAGE, Damage, link_damaged, link_undamaged, page, sample
 from support.generated import here
 
-TABLE = ROOT / "docs" / "damage.md"
 HARMLESS = {
     "a byte-order mark first", "Windows line ends", "numbers as texts", "an argument of 20 MB", "a bare list of events",
     "every event twice", "a category nobody knows", "an event in two rows, begin and end", "an event without a time",
@@ -84,9 +82,7 @@ def test_strict_refuses_damage_and_nothing_else(damage: Damage) -> None:
 
 
 def test_the_table_of_damages_is_current() -> None:
-    assert TABLE.read_text(encoding="utf-8") == table(), (
-        "write it anew: python tests/support/damages.py > docs/damage.md"
-    )
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: PYTHONPATH=tests python -m support.damages"
 
 
 def test_there_are_many_kinds_of_damage() -> None:

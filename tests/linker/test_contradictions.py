@@ -34,23 +34,21 @@ from execgraph.tools.trace_files import find_traces, hosts_of
 from support.builder.timeline import TraceBuilder
 from support.contradictions import (
     GRAPHS,
+    PAGE,
     READ_BY,
     TRACES,
     GraphLie,
     Lie,
     changed_graph,
     notes_on,
+    page,
     said_of,
     sound_graphs,
-    table,
 )
-from support.folders import ROOT
 from support.runs import read_pair
 from support.tables import ActivityRow, CallRow, OpRow, column, device_trace
 
 from benchmarks.programs import NAMED, RANDOM, build_job
-
-TABLE = ROOT / "docs" / "contradictions.md"
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -87,8 +85,7 @@ def test_sequence_numbers_that_go_down_count_from_the_first_of_a_group(tmp_path:
 
 
 def test_the_table_of_contradictions_is_current() -> None:
-    written = TABLE.read_text(encoding="utf-8")
-    assert written == table(), "PYTHONPATH=tests python tests/support/contradictions.py > docs/contradictions.md"
+    assert PAGE.read_text(encoding="utf-8") == page(), "PYTHONPATH=tests python -m support.contradictions"
 
 
 # graphs

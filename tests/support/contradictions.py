@@ -1,13 +1,12 @@
 """Well-formed traces and graphs that contradict themselves, made of the sample job, and what commands say of them.
 
-Run as a script it writes the table: PYTHONPATH=tests python tests/support/contradictions.py > docs/contradictions.md
+PYTHONPATH=tests python -m support.contradictions writes it into docs/contradictions.md.
 """
 
 import contextlib
 import gzip
 import io
 import json
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -29,8 +28,10 @@ from execgraph.tools.commands import (
 from execgraph.tools.sync_records_advice import UNRECORDED_WAITS
 
 from support.damages import inside
+from support.folders import DATA, DOCS, with_rows
 
-SAMPLE = Path(__file__).parents[1] / "data" / "training"
+PAGE = DOCS / "contradictions.md"
+SAMPLE = DATA / "training"
 Trace = dict[str, Any]
 Files = dict[str, Trace]
 Change = Callable[[Files], object]
@@ -411,50 +412,12 @@ def lines_of(main: Callable[[list[str]], object], *arguments: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-# the page
-
-PAGE = """\
-# Can a complete file be wrong, and is it noticed?
-
-Yes. A file can be complete and readable and still be wrong: a tool has shifted the times, a job has written the wrong
-rank, a script has paired the wrong files. execgraph compares what one part of a trace says with the other parts, and
-says so if they contradict each other.
-
-- `trace-link` and `trace-build` print a note for each contradiction, which names the file. They go on with what is
-  recorded.
-- `trace-diagnose` lists it as wrong, and ends with status 1 if you give `--strict`.
-
-The limits come from the trace itself. For example, a clock is wrong if it is off by more than the recording is long.
-Launches are wrong if most of them name another op than their activities do. Sound traces get no note; the tests check
-that with all captures, real traces and generated jobs.
-
-## What is noticed in traces?
-
-A change that stays within what is possible, such as durations that are twice as long, is not noticed. Neither is a
-mistake about something that nothing else in the trace records. In these rows *noticed by* says `nobody`, and the last
-column gives the reason. A script made this page from the sample job:
-`PYTHONPATH=tests python tests/support/contradictions.py > docs/contradictions.md`.
-
-| what is wrong | noticed by | what is said, or why nothing can be |
-|---|---|---|
-{traces}
-
-## What is noticed in graphs?
-
-Commands that read graphs check each node once. They print how many nodes are wrong and which is the first, and use the
-rest of the node. `trace-jsonize` prints the same and still converts without loss.
-
-| what is wrong | noticed by | what is said |
-|---|---|---|
-{graphs}
-
-If a file is damaged, not wrong, see [damage](damage.md).
-"""
-
-
-def table() -> str:
-    """The page."""
-    return PAGE.format(traces="\n".join(map(_row, TRACES)), graphs="\n".join(map(_graph_row, GRAPHS)))
+def page() -> str:
+    """The page of contradictions, with its tables as they should be."""
+    of_traces, of_graphs = (
+        f"| what is wrong | noticed by | what is said{more} |" for more in (", or why nothing can be", "")
+    )
+    return with_rows(PAGE, {of_traces: map(_row, TRACES), of_graphs: map(_graph_row, GRAPHS)})
 
 
 def _row(lie: Lie) -> str:
@@ -482,4 +445,4 @@ def _cell(lines: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Kinds of damage, each made on a real pair of traces, and what trace-link says of it; as a script, writes the table.
+"""Kinds of damage, each made on a real pair of traces, and what trace-link says of it.
 
-python tests/support/damages.py > docs/damage.md
+PYTHONPATH=tests python -m support.damages writes them into docs/damage.md.
 """
 
 import contextlib
@@ -10,7 +10,6 @@ import json
 import os
 import random
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -21,7 +20,10 @@ import zstandard
 from execgraph.schema.io.files import ZSTD_MAGIC
 from execgraph.tools.commands import trace_link
 
-SAMPLE = Path(__file__).parents[1] / "data" / "compiled"
+from support.folders import DATA, DOCS, with_rows
+
+PAGE = DOCS / "damage.md"
+SAMPLE = DATA / "compiled"
 HOST, DEVICE, LINKED = "host.json", "device.json", "linked.json"
 EVENT = b'  {\n    "ph": "X",\n    "cat": "cpu_op",\n    "name": "aten::randn",'
 NODE = b'"id": 5, "name": "aten::empty", "ctrl_deps"'
@@ -274,70 +276,13 @@ def said_of(damage: Damage) -> str:
     return "<br>".join(line.replace("|", "\\|") for line in lines) or "–"
 
 
-PAGE = """\
-# What happens to damaged files?
-
-Of a damaged file everything before a cut is used, and rows with mistakes that profilers are known to make are mended.
-The command says what was mended and what is missing. Any other damage is refused, with the byte where it begins. With
-`--strict` all damage is refused. The table at the end shows some 80 kinds of damage and what `trace-link` says of each.
-
-How much is lost follows from the damage:
-
-- **The file is cut off:** everything before the cut is used. A host trace and a device trace are then compared where
-  both have rows.
-- **Names with raw quotes, line breaks or backslashes, bytes that are not UTF-8, NaN and Infinity,
-  extra or missing commas between rows, another trace behind the first one:** the rows are mended and counted.
-- **One row is of another kind,** such as a number among the events: that row is missing, and the summary counts it
-  under `dropped`.
-- **One field has a wrong value,** such as a text where a number should be: the field is missing, or the row if it
-  cannot do without the field.
-- **Something else stands in the middle,** such as zeros, a line of a log, Python's `None`, or a comma too many within a
-  row: the file is refused, as nobody knows what stood there. The message names the byte where the first unreadable row
-  begins; of a compressed file, the byte of its decompressed text.
-- **The file is something else,** such as an error page: it is refused, and the message says what it is.
-
-What to do: copy the file again, and if that does not help, record again.
-
-## Can a file from a stranger do harm?
-
-It is read in the same way as a damaged one. `make fuzz` changes files of every kind and runs all commands on them: each
-command reads them, or says in one line why not.
-
-**Memory and time follow from the size of the file,** not from the numbers in it.
-
-- A compressed file that becomes more than 200 times its size (zstd: 500 times) and more than 256 MB is refused. If you
-  know better, all commands that read files have `--max-size 20G`. It sets `EXECGRAPH_MAX_SIZE` for their processes.
-- Process groups may be given by a first rank, a distance and a size. They have at most 2**20 members in all, and 4096
-  for each communication. The members of further groups count as unknown.
-
-**Impossible numbers are replaced.** Ids beyond 2**53 get new ids. A tensor whose numbers do not fit into 64 bits is
-left out. Ranks up to 2**31 are accepted.
-
-**Databases are read with care.** Of an SQLite file only tables are read, by queries that may do nothing else. Views in
-the place of a table and computed columns are refused. Triggers, extensions and virtual tables are ignored. The size of
-the file limits rows, text and the steps of a query. Nothing is written beside the file. Links are followed, and if
-there is a log of changes (-wal) beside the file, both are copied and the copies are read.
-
-## What is said of each kind of damage
-
-Each row is a real pair of traces with 392 ops in each file, damaged in one way. *Kept* is how many ops were matched. A
-dash means that nothing is lost and nothing is said. A script made this table:
-`python tests/support/damages.py > docs/damage.md`.
-
-| file | damage | kept | what is said |
-|---|---|---:|---|
-"""
-
-
-def table() -> str:
-    """The page."""
-    lines = []
-    for damage in DAMAGES:
-        found = link_damaged(damage)
-        kept = "refused" if found.exit else str(found.matched)
-        lines.append(f"| {Path(damage.file).stem} | {damage.what} | {kept} | {said_of(damage)} |")
-    return PAGE + "\n".join(lines) + "\n"
+def page() -> str:
+    """The page of damages, with its table as it should be."""
+    found = {damage: link_damaged(damage) for damage in DAMAGES}
+    kept = {damage: "refused" if said.exit else str(said.matched) for damage, said in found.items()}
+    cells = ((Path(damage.file).stem, damage.what, kept[damage], said_of(damage)) for damage in DAMAGES)
+    return with_rows(PAGE, {"| file | damage | kept | what is said |": (f"| {' | '.join(row)} |" for row in cells)})
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    PAGE.write_text(page(), encoding="utf-8")

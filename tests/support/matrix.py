@@ -1,13 +1,12 @@
 """What was tried with traces of which version and vendor: a cell of the matrix is a test, named `row-feature-source`.
 
-PYTHONPATH=tests python -m support.matrix
+PYTHONPATH=tests python -m support.matrix writes it into docs/formats.md.
 
 Turns the device trace of a played CUDA run into what other vendors' profilers would have written of the same run.
 """
 
 import json
 import os
-import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +24,7 @@ from execgraph.schema.linked import LinkedTrace, Provenance
 from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.capturing import Recorded, Tensors
+from support.folders import DATA, DOCS, with_rows
 from support.runs import broken_rules, convert_linked, launchers
 
 Row = dict[str, Any]
@@ -165,7 +165,7 @@ def _driver_call(call: Row) -> Row:
     return {**call, "cat": "xpu_driver", "name": "zeCommandListAppend", **inside}
 
 
-DATA = Path(__file__).parents[1] / "data"
+PAGE = DOCS / "formats.md"
 OUTSIDE = Path(os.environ.get("EXECGRAPH_TRACES", "/nowhere"))
 """Larger real traces, where there are any."""
 CLOCK = 1_000
@@ -524,37 +524,18 @@ def played_run(torch: str, event_rows: bool = False) -> TraceBuilder:
     return t
 
 
-# The table
-
-
-def table() -> str:
-    """Markdown; of every cell the best evidence there is."""
+def page() -> str:
+    """The page of formats, with the tables of versions and vendors as they should be: of a cell the best evidence."""
     of_cell: dict[tuple[str, str], list[Source]] = defaultdict(list)
     for cell in CELLS:
         of_cell[cell.source.row, cell.feature].append(cell.source)
-    vendors = list(dict.fromkeys(row for row, _ in of_cell if row not in VERSIONS))
-    lines = [
-        "Each mark stands for a test on traces of that row's version or vendor: it found what the column names.",
-        "",
-        "- ● The trace is real. Its figures are compared with those that the file gives row by row, read without the",
-        "  project's code.",
-        "- ○ The tests script a run call by call and write it in this format, so that everything about it is known.",
-        "- An empty cell: we have no such trace, or no such trace records it.",
-        "",
-        "Few files say for whom a call waited. For such waits the tests check that all are there, and that none",
-        "contradicts the clocks or the order of launches. If a version did not change the layout of the files, its",
-        "scripted run has the layout of the last version that did.",
-        "",
-        "The real traces in the table of versions were recorded on CPUs, except one of eight V100s with 2.1. The CPU traces of",
-        "2.1 to 2.14 are part of the project. The other real traces are read if EXECGRAPH_TRACES names a folder with them. Our",
-        "recordings on H100s and an H200 (most with 2.11) do not count here; [accuracy](accuracy.md#real-runs) has them.",
-    ]
-    for title, rows in (("PyTorch", VERSIONS), ("device", vendors)):
-        lines += ["", f"| {title} | {' | '.join(FEATURES)} |", "|---|" + ":-:|" * len(FEATURES)]
-        for row in rows:
-            marks = (_mark(of_cell[row, feature]) for feature in FEATURES)
-            lines.append(f"| {row} | {' | '.join(marks)} |")
-    return "\n".join(lines) + "\n"
+    vendors = dict.fromkeys(row for row, _ in of_cell if row not in VERSIONS)
+    marks = {row: [row, *(_mark(of_cell[row, feature]) for feature in FEATURES)] for row in (*VERSIONS, *vendors)}
+    tables = {
+        f"| {' | '.join((title, *FEATURES))} |": [f"| {' | '.join(marks[row])} |" for row in rows]
+        for title, rows in (("PyTorch", VERSIONS), ("device", vendors))
+    }
+    return with_rows(PAGE, tables)
 
 
 def _mark(sources: list[Source]) -> str:
@@ -562,4 +543,4 @@ def _mark(sources: list[Source]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    PAGE.write_text(page(), encoding="utf-8")
