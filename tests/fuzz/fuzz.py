@@ -47,7 +47,7 @@ def few_frames(begin: int) -> bytes:
     """The metadata and a few nodes."""
     [block] = read_frames(io.BytesIO(sample("graph")), "")
     begins = [0, *block.ends.tolist()]
-    return block.data[: begins[1]] + block.data[begins[begin] : begins[begin + 8]]
+    return bytes(block.data[: begins[1]]) + bytes(block.data[begins[begin] : begins[begin + 8]])
 
 
 def main() -> None:
