@@ -65,10 +65,6 @@ WITHIN_TOP_LEVEL = 2
 SOUND = msgspec.json.Decoder(msgspec.Raw)
 ANYTHING = msgspec.json.Decoder(list[msgspec.Raw])
 
-LETTER = rb"u00(3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA]|20)"
-ESCAPED_LETTER = re.compile(rb"\\" + LETTER)
-ESCAPE = re.compile(rb"\\(?:" + LETTER + rb"|.)", re.DOTALL)
-
 JOINS = 4
 """Starts of elements looked for inside one element, where a text in it may look like another's start."""
 MENDABLE = 1 << 20
@@ -205,19 +201,6 @@ def _syntax_error(text: bytes) -> str:
     except (msgspec.DecodeError, RecursionError) as error:
         return str(error)
     return ""
-
-
-def with_plain_letters(text: bytes) -> bytes:
-    r"""Returns the same JSON without escapes of letters, digits, blanks and underscores; begins outside an escape.
-
-    >>> with_plain_letters(rb'{"\u0069d":"\\u0069\u001b"}')
-    b'{"id":"\\\\u0069\\u001b"}'
-    """
-
-    def letter(match: "re.Match[bytes]") -> bytes:
-        return bytes.fromhex(match[1].decode()) if match[1] else match[0]
-
-    return ESCAPE.sub(letter, text) if ESCAPED_LETTER.search(text) else text
 
 
 class Elements:

@@ -20,7 +20,7 @@ import msgspec
 from .counts import decoded
 from .errors import Damage, DataError
 from .io import GZIP_MAGIC
-from .json_repair import Elements, is_sound, mend, opening_of, structure_of, with_plain_letters
+from .json_repair import Elements, is_sound, mend, opening_of, structure_of
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -153,7 +153,7 @@ class ArrayReader(Generic[T]):
             self._on_bytes(len(part))
             size -= len(part)
             parts.append(part)
-        self._buffer = with_plain_letters(b"".join(parts))
+        self._buffer = b"".join(parts)
 
     def _drop(self, size: int) -> bytes:
         """Takes the buffer's first bytes out of it."""

@@ -23,7 +23,6 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from ..schema.comm_groups import INT32_MAX
 from ..schema.errors import DataError, Remedy, Words
 from ..schema.io import GZIP_MAGIC, open_input
-from ..schema.json_repair import with_plain_letters
 from ..schema.json_stream import LONGEST_HEAD
 from ..schema.linked import integer
 
@@ -209,13 +208,10 @@ def _beginning(stream: BinaryIO, path: Path) -> bytes:
     head = b"".join(pieces(stream, END))
     if not head:
         raise DataError(f"{path}: nothing in it decompresses: it is empty or damaged; copy it again")
-    start = head.lstrip(BLANK)[:1]
-    if start in (b"{", b"["):
-        head = with_plain_letters(head)
-    if start != b"{":
+    if head.lstrip(BLANK)[:1] != b"{":
         return head
     while not ROWS.search(head) and len(head) < LONGEST_HEAD and (more := b"".join(pieces(stream, len(head)))):
-        head = with_plain_letters(head + more)
+        head += more
     return head + b"".join(pieces(stream, END)) if len(head) > END else head
 
 
@@ -291,7 +287,7 @@ def _last(stream: BinaryIO) -> bytes:
         last += piece
         if len(last) > 8 * END:
             del last[:-END]
-    return with_plain_letters(bytes(last[-END:]))
+    return bytes(last[-END:])
 
 
 def pieces(stream: BinaryIO, limit: int = sys.maxsize) -> Iterator[bytes]:

@@ -51,15 +51,8 @@ class Provenance(Enum):
     TIMING = "timing"
 
 
-class _ReadOnce:
-    """Where a table keeps what it reads from its columns; copies of the table do not have it."""
-
-    __slots__ = ("_arguments",)
-    _arguments: Arguments
-
-
 @dataclass(slots=True, repr=False)
-class Ops(RowTable, _ReadOnce):
+class Ops(RowTable):
     """Host ops. Ids are unique over ops and activities. `tid` is the host trace's thread number, `thread` the OS's.
 
     An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module
@@ -88,6 +81,7 @@ class Ops(RowTable, _ReadOnce):
     communication_row: CommunicationRows
     module: Categorical | None = None
     python_function: Categorical | None = None
+    _arguments: Arguments | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self.id)
@@ -95,11 +89,9 @@ class Ops(RowTable, _ReadOnce):
     @property
     def arguments(self) -> Arguments:
         """The tensors in `inputs` and `outputs`, which are read once, at the first use."""
-        try:
-            return self._arguments
-        except AttributeError:
-            object.__setattr__(self, "_arguments", read_arguments(self.inputs, self.outputs))
-            return self._arguments
+        if self._arguments is None:
+            self._arguments = read_arguments(self.inputs, self.outputs)
+        return self._arguments
 
 
 @dataclass(slots=True, repr=False)

@@ -8,7 +8,6 @@ from itertools import chain, compress
 from operator import attrgetter
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from ..columns import (
@@ -50,14 +49,6 @@ LATEST = 1 << 62
 MOST_APART = 1 << 61
 CHECKED = ("ops", "calls", "activities", "device_waits", "host_waits", "handoffs")
 """The tables whose columns must be of one length."""
-OLDER_NAMES = {
-    "calls": {"places"},
-    "device_waits": {"found"},
-    "host_waits": {"found"},
-    "trace": {"carried"},
-    "link_report": {"noted", "remarks"},
-}
-"""Members that were renamed and that every such file has, by the table that they are in."""
 SCHEMA = "op_schema"
 OBJECT = ord("{")
 TIMES, ARGUMENTS = ("ts", "inclusive_dur", "exclusive_dur"), ("inputs", "outputs")
@@ -77,8 +68,8 @@ def contradiction(linked: LinkedTrace) -> str:
 
 def _wrong_rows(linked: LinkedTrace) -> Iterator[str]:
     for name, table in ((name, getattr(linked, name)) for name in CHECKED):
-        # all but `extra` have a value for each row
-        columns = (getattr(table, column) for column in table.__slots__ if column != "extra")
+        # all but two have a value for each row
+        columns = (getattr(table, column) for column in table.__slots__ if column not in ("extra", "_arguments"))
         sizes = {len(column) for column in columns if column is not None}
         if len(sizes) > 1:
             yield f"the columns of {name} have {min(sizes)} to {max(sizes)} rows"
@@ -122,21 +113,6 @@ def _wrong_times(linked: LinkedTrace) -> Iterator[str]:
     # other linkers mix times since 1970 with others
     if max(int(column.max(initial=-LATEST)) for column in recorded) - first > MOST_APART:
         yield "its times are further apart than any clock shows"
-
-
-def has_older_names(document: bytes) -> bool:
-    """Returns whether a linked file has members that were renamed since, which readers would not see."""
-
-    def members(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-        try:
-            return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return {}  # no object
-
-    top = members(document)
-    return "hand_overs" in top or any(
-        names & members(top[table]).keys() for table, names in OLDER_NAMES.items() if table in top
-    )
 
 
 class NodeTable:
@@ -255,8 +231,6 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
         reader: ArrayReader[Node] = ArrayReader(stream, path, "nodes", Node, on_progress)
         for text, piece in reader:
             nodes.add(piece, partial(decode, text, list[ExactNode], path))
-    if has_older_names(reader.document):
-        raise DataError(f"{path}: was written by an older execgraph: link the traces again")
     top = decode(reader.document, LinkedFile, path)
     if bytes(top.events):
         how = Spelled(f"trace-link HOST.json {path} -o LINKED.json", f'execgraph.link("HOST.json", "{path}")')

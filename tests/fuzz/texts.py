@@ -330,7 +330,7 @@ def _written(value: Any, spelling: _Spelling, is_time: bool = False) -> str:
         if _order_of_keys in spelling.ways:
             spelling.random.shuffle(items)
         inside = (
-            f"{_written(key, spelling)}{blank()}:{blank(' ')}{_written(item, spelling, key in TIMES)}{blank()}"
+            f"{json.dumps(key)}{blank()}:{blank(' ')}{_written(item, spelling, key in TIMES)}{blank()}"
             for key, item in items
         )
         return "{" + f",{blank(' ')}".join(inside) + "}"

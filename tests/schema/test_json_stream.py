@@ -158,15 +158,6 @@ def test_nothing_is_mended_in_what_is_whole(elements: list[Any], size: int) -> N
     assert found == elements and not damage.notes
 
 
-@pytest.mark.parametrize("size", [1, 7, 50, 1000])
-def test_keys_may_be_written_with_escapes(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(json_stream, "PIECE", size)
-    elements = [{"ph": "X", "id": number, "name": "a \\u0069 \\ b"} for number in range(9)]
-    text = json.dumps({"traceEvents": elements}).replace('"id"', r'"\u0069d"').replace('"trace', r'"tr\u0061ce')
-    found, _, damage = read_whole(text.encode())
-    assert found == elements and not damage.notes
-
-
 NESTED: dict[str, Any] = {"args": {"inner": [{"args": "X"}, {"args": "Y"}]}, "ph": "X", "z": 1.5}
 """An element that holds objects that begin as it does itself, and goes on behind a list of them."""
 

@@ -16,7 +16,7 @@ from ...schema.columns import ABSENT, Bool, Intervals, rows_by_number, rows_of_e
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import open_input, open_output
-from ...schema.json_repair import opening_of, with_plain_letters
+from ...schema.json_repair import opening_of
 from ...schema.json_stream import LONGEST_HEAD
 from ...schema.linked import HOST, LinkedTrace, exact_microseconds
 from ..replay import KINDS, pieces_of
@@ -145,7 +145,7 @@ def _copy(original: str, source: BinaryIO, target: IO[bytes], events: Iterable[b
         piece = source.read(PIECE)
         if not piece or len(text) > LONGEST_HEAD:
             raise DataError(f"{original}: holds no traceEvents; expected a Kineto device trace")
-        text = with_plain_letters(text + piece)
+        text = text + piece
         opening = opening_of(text, "traceEvents", ended=len(piece) < PIECE)
     target.write(text[:opening])
     remaining = text[opening:].lstrip()

@@ -32,7 +32,7 @@ from ...schema.columns import Bool, Categorical, Int64
 from ...schema.counts import Counts
 from ...schema.errors import DataError
 from ...schema.io import open_input
-from ...schema.json_repair import opening_of, with_plain_letters
+from ...schema.json_repair import opening_of
 from ...schema.linked import (
     MEMORY_CATEGORIES,
     STEP_MARK,
@@ -72,7 +72,7 @@ def device_versions(path: str) -> dict[str, str]:
             return {"written by": dialect(database).name}
     try:
         with open_input(path) as stream:
-            head = with_plain_letters(stream.read(HEAD))
+            head = stream.read(HEAD)
         events = opening_of(head, "traceEvents", ended=False)
         # the keys before the events; none where the file begins otherwise
         top = json.loads(head[:events].decode("utf-8", "replace") + "]}", strict=False) if events else {}
