@@ -1,5 +1,7 @@
 """The chart of each table, as a kind of chart with the fields of the table; of long tables only a part is drawn."""
 
+from itertools import groupby
+
 import numpy as np
 
 from ...schema.linked import STEP_MARK
@@ -12,7 +14,6 @@ from .drawing import Chart, Draw, Encoding
 from .report import Report
 
 SHOWN_POINTS, SHOWN_STEPS = 1500, 400
-BAR = {"type": "bar", "height": {"band": 0.7}}
 CATEGORIES = ("added", "slower", "same", "faster", "removed")
 MOST_RANKS, LARGEST_MATRIX, CELL = 64, 416, 40
 """The most ranks that a matrix has, and the largest sizes of it and of a cell in px."""
@@ -24,7 +25,7 @@ LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "idle
 def _step_breakdown(table: Table) -> list[Chart]:
     """Returns a bar per step, of what ran in it; many steps stand close together."""
     parts = {"computation": "computation", "exposed_communication": EXPOSED, "rest": "idle and copies"}
-    more = ("step", "track", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
+    tooltip = vl.hover("step", "track", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
     rows = [
         {**row, "track": vl.track_label(row), "number": position, "part": label, "part_time": time}
         for position, row in enumerate(table.take(slice(SHOWN_STEPS)).rows())
@@ -33,9 +34,8 @@ def _step_breakdown(table: Table) -> list[Chart]:
     ]
     x = vl.axis("number", "steps in order", "ordinal", axis=vl.UNLABELLED)
     y = vl.axis("part_time [µs]", "time", stack="zero", axis={"tickCount": 5})
-    return [
-        vl.chart(170, **vl.marks({"type": "bar"}, rows, vl.hover(*more), x=x, y=y, color=vl.by_label(parts.values())))
-    ]
+    bars = vl.marks({"type": "bar"}, tooltip, x=x, y=y, color=vl.by_label(parts.values()))
+    return [vl.chart(170, rows, bars)]
 
 
 def _durations(table: Table) -> list[Chart]:
@@ -44,90 +44,80 @@ def _durations(table: Table) -> list[Chart]:
     quantiles = ("min [µs]", "q05 [µs]", "q25 [µs]", "q50 [µs]", "q75 [µs]", "q95 [µs]", "max [µs]")
     y, tooltip = vl.names("short", sort={"field": "sum", "order": "descending"}), vl.hover("name", "count", *quantiles)
     x = vl.axis("q05 [µs]", "duration, logarithmic", **vl.LOGARITHMIC)
-    layers: tuple[tuple[Encoding, Encoding], ...] = (
-        ({"type": "rule", "color": "var(--muted)"}, {"x": x, "x2": {"field": "q95"}}),
-        ({"type": "bar", "height": 12, "color": vl.COLOUR}, {"x": vl.number("q25"), "x2": {"field": "q75"}}),
-        (vl.TICK | {"height": 14}, {"x": vl.number("q50")}),
+    layers = (
+        vl.marks({"type": "rule", "color": "var(--muted)"}, tooltip, x=x, x2={"field": "q95"}, y=y),
+        vl.marks({"type": "bar", "height": 12}, tooltip, x=vl.number("q25"), x2={"field": "q75"}, y=y),
+        vl.marks(vl.TICK | {"height": 14}, tooltip, x=vl.number("q50"), y=y),
     )
-    layer = [{"mark": look, "encoding": {**encoding, "y": y, "tooltip": tooltip}} for look, encoding in layers]
-    return [vl.chart(vl.per_value(rows, "short", 22), data=vl.data(rows), layer=layer)]
+    return [vl.chart(22, rows, *layers, per="short", also=["sum"])]
 
 
 def _launches(table: Table) -> list[Chart]:
     """Returns the launches with the longest delays, each a point; both axes are logarithmic."""
-    more = ("name", "api", "rank", "stream", "host [µs]", "device [µs]", "delay [µs]", "flags")
-    rows = [
-        {**row, "flags": row["flags"] or "none", "name": short_name(row["name"])}
-        for row in largest(table, "delay", SHOWN_POINTS).rows()
-    ]
+    tooltip = vl.hover("name", "api", "rank", "stream", "host [µs]", "device [µs]", "delay [µs]", "flags")
+    rows = largest(table, "delay", SHOWN_POINTS).rows()
+    for row in rows:
+        row |= {"flags": row["flags"] or "none", "name": short_name(row["name"])}
     x = vl.axis("device [µs]", "duration on the device, logarithmic", **vl.LOGARITHMIC)
     y = vl.axis("delay [µs]", "delay after the call", **vl.LOGARITHMIC)
     circle = {"type": "circle", "size": 36, "opacity": 0.6}
-    return [vl.chart(240, **vl.marks(circle, rows, vl.hover(*more), x=x, y=y, color=vl.by_series("flags")))]
+    return [vl.chart(240, rows, vl.marks(circle, tooltip, x=x, y=y, color=vl.by_series("flags")))]
 
 
 def _short_kernels(table: Table) -> list[Chart]:
     """Returns a histogram of kernel durations over all ranks; short kernels are often not worth their launch."""
     rows = table.rows()
-    ends, kernels, time = (
-        {row["from"]: row["to"] for row in rows},
-        sums(rows, "from", "kernels"),
-        sums(rows, "from", "time"),
-    )
+    kernels, time = sums(rows, "from", "kernels"), sums(rows, "from", "time")
     buckets = [
         {"duration": f"{begin:,.0f} to {end:,.0f}", "begin": begin, "kernels": int(kernels[begin]), "time": time[begin]}
-        for begin, end in sorted(ends.items())
+        for begin, end in sorted({(row["from"], row["to"]) for row in rows})
     ]
     x = vl.axis("begin [µs]", "duration, up to the next", "ordinal", axis={"labelAngle": 0})
     y = vl.axis("kernels", "kernels", axis={"tickCount": 5})
-    return [
-        vl.chart(150, **vl.marks({"type": "bar"}, buckets, vl.hover("duration", "kernels []", "time [µs]"), x=x, y=y))
-    ]
+    tooltip = vl.hover("duration", "kernels []", "time [µs]")
+    return [vl.chart(150, buckets, vl.marks({"type": "bar"}, tooltip, x=x, y=y))]
 
 
 def _counters(table: Table) -> list[Chart]:
     """Returns queue lengths and bandwidths of copies, a lane for each series."""
     ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
     keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
-    first = [row for row in range(len(keys)) if row == 0 or keys[row] != keys[row - 1]]
     queues, copies = dict[str, vl.Steps](), dict[str, vl.Steps]()
-    for begin, end in zip(first, [*first[1:], len(keys)], strict=True):
-        rank, device, counter, stream = keys[begin]
-        track, steps = {"rank": rank, "device": device}, (time[begin:end], value[begin:end])
+    for (rank, device, counter, stream), rows in groupby(range(len(keys)), keys.__getitem__):
+        track, lane = {"rank": rank, "device": device}, [*rows]
         if counter == "queue length":
-            queues[vl.track_label(track | {"stream": stream})] = steps
+            queues[vl.track_label(track | {"stream": stream})] = time[lane], value[lane]
         else:
-            copies[f"{vl.track_label(track)} · {counter}"] = steps
-    drawn = ((queues, "work in the queue", ""), (copies, "copies", "GB/s"))
-    return [vl.value_lanes(lanes, title, unit) for lanes, title, unit in drawn if lanes]
+            copies[f"{vl.track_label(track)} · {counter}"] = time[lane], value[lane]
+    lanes = ((queues, "work in the queue", ""), (copies, "copies", "GB/s"))
+    return [vl.value_lanes(series, title, unit) for series, title, unit in lanes if series]
 
 
 def _collectives(table: Table) -> list[Chart]:
     """Returns the start skew of each collective in their order, and the bandwidth by size."""
-    rows = [
-        {**row, "number": position, "last": f"rank {row['straggler']}"}
-        for position, row in enumerate(table.take(slice(SHOWN_POINTS)).rows())
-    ]
+    rows = table.take(slice(SHOWN_POINTS)).rows()
+    for position, row in enumerate(rows):
+        row |= {"number": position, "last": f"rank {row['straggler']}"}
     tooltip = vl.hover(
         "collective", "group", "sequence", "present", "last", "latency [µs]", "start_skew [µs]", "size [B]",
         "bus_bandwidth [GB/s]",
     )  # fmt: skip
-    skew = {
-        "x": vl.axis("number", "collectives in order", "ordinal", axis=vl.UNLABELLED),
-        "y": vl.axis("start_skew [µs]", "first to last arrival", axis={"tickCount": 5}),
-        "color": vl.by_series("last", "last to arrive"),
-    }
-    speed = {
-        "x": vl.axis("size [B]", "size, logarithmic", scale={"type": "log", "base": 2}, axis={"tickCount": 6}),
-        "y": vl.axis("bus_bandwidth [GB/s]", "bus bandwidth", axis={"tickCount": 5}),
-        "color": vl.by_series("collective"),
-    }
-    drawn = (({"type": "bar", "minBandSize": 2}, skew), ({"type": "circle", "size": 60, "opacity": 0.7}, speed))
-    return [
-        vl.chart(170, **vl.marks(look, rows, tooltip, **channels))
-        for look, channels in drawn
-        if any(row[channels["y"]["field"]] is not None for row in rows)
-    ]
+    skew = vl.marks(
+        {"type": "bar", "minBandSize": 2},
+        tooltip,
+        x=vl.axis("number", "collectives in order", "ordinal", axis=vl.UNLABELLED),
+        y=vl.axis("start_skew [µs]", "first to last arrival", axis={"tickCount": 5}),
+        color=vl.by_series("last", "last to arrive"),
+    )
+    speed = vl.marks(
+        {"type": "circle", "size": 60, "opacity": 0.7},
+        tooltip,
+        x=vl.axis("size [B]", "size, logarithmic", scale={"type": "log", "base": 2}, axis={"tickCount": 6}),
+        y=vl.axis("bus_bandwidth [GB/s]", "bus bandwidth", axis={"tickCount": 5}),
+        color=vl.by_series("collective"),
+    )
+    charts = {"start_skew": skew, "bus_bandwidth": speed}
+    return [vl.chart(170, rows, chart) for y, chart in charts.items() if any(row[y] is not None for row in rows)]
 
 
 def _matrices(line: str, line_title: str, column: str, column_title: str, value: str, more: str) -> Draw:
@@ -139,23 +129,21 @@ def _matrices(line: str, line_title: str, column: str, column_title: str, value:
         groups: dict[str, list[Row]] = {}
         for row in table.rows():
             groups.setdefault(row.get("group", ""), []).append(row)
-        return [matrix for rows in groups.values() for matrix in of_group(rows)]
+        return [of_group(rows) for rows in groups.values() if 1 < len({row[column] for row in rows}) <= MOST_RANKS]
 
-    def of_group(rows: list[Row]) -> list[Chart]:
+    def of_group(rows: list[Row]) -> Chart:
         lines, columns = (sorted({row[name] for row in rows}) for name in (line, column))
-        if not 1 < len(columns) <= MOST_RANKS:
-            return []
         size = min(LARGEST_MATRIX // len(columns), CELL)
         shade = vl.axis(value, value.partition(" ")[0], scale={"range": [0.05, 1]})
-        channels = {
-            "x": vl.axis(column, column_title, "ordinal", scale={"domain": columns}, axis={"orient": "top"}),
-            "y": vl.axis(line, line_title, "ordinal", scale={"domain": lines}),
-            "opacity": shade | {"legend": shade.pop("axis")},
-            "color": {"value": "var(--communication)"},
-        }
-        square = {"type": "rect", "stroke": "var(--paper)"}
-        cells = vl.marks(square, rows, vl.hover(line, column, value, more), **channels)
-        return [{"width": size * len(columns), "height": size * len(lines), **cells}]
+        cells = vl.marks(
+            {"type": "rect", "stroke": "var(--paper)"},
+            vl.hover(line, column, value, more),
+            x=vl.axis(column, column_title, "ordinal", scale={"domain": columns}, axis={"orient": "top"}),
+            y=vl.axis(line, line_title, "ordinal", scale={"domain": lines}),
+            opacity=shade | {"legend": shade.pop("axis")},
+            color={"value": "var(--communication)"},
+        )
+        return {"width": size * len(columns), "height": size * len(lines), **vl.drawn(rows, cells)}
 
     return draw
 
@@ -184,15 +172,13 @@ def _efficiency(table: Table) -> list[Chart]:
         for at in sorted({min(intensities), 1000 * speed / bandwidth, max(intensities)})
     ]
     shared: Encoding = {"scale": {"type": "log"}, "axis": {"format": "~g", "tickCount": 6}}
-    axes = {
-        "x": vl.axis("intensity", "operations per byte, logarithmic", **shared),
-        "y": vl.axis("speed", "TFLOP/s, logarithmic", **shared),
-    }
+    x = vl.axis("intensity", "operations per byte, logarithmic", **shared)
+    y = vl.axis("speed", "TFLOP/s, logarithmic", **shared)
     size, circle = vl.number("time", legend=None, scale={"range": [20, 500]}), {"type": "circle", "opacity": 0.6}
-    ops = vl.marks(circle, rows, tooltip, **axes, color=vl.by_series("limit", "limited by"), size=size)
-    encoding = axes | {"detail": {"field": "roof", "type": "nominal"}, "tooltip": vl.hover("roof")}
+    ops = vl.marks(circle, tooltip, x=x, y=y, color=vl.by_series("limit", "limited by"), size=size)
     dashed = {"type": "line", "color": "var(--muted)", "strokeDash": [4, 3]}
-    return [vl.chart(320, layer=[{"data": vl.data(corners, name="roofs"), "mark": dashed, "encoding": encoding}, ops])]
+    roofs = vl.marks(dashed, vl.hover("roof"), x=x, y=y, detail={"field": "roof", "type": "nominal"})
+    return [vl.chart(320, rows, vl.drawn(corners, roofs), ops)]
 
 
 def _what_if(table: Table) -> list[Chart]:
@@ -200,7 +186,7 @@ def _what_if(table: Table) -> list[Chart]:
     rows = [{**row, "label": ", ".join(filter(None, (row["change"], row.get("run"))))} for row in table.rows()]
     tooltip = vl.hover("label", "before [µs]", "after [µs]", "saved [µs]", "saved_pct [%]")
     x = vl.axis("saved_pct [%]", "shorter run", axis={"tickCount": 6})
-    return [vl.chart(vl.per_value(rows, "label", 26), **vl.marks(BAR, rows, tooltip, x=x, y=vl.names("label")))]
+    return [vl.chart(26, rows, vl.marks(vl.BAR, tooltip, x=x, y=vl.names("label")), per="label")]
 
 
 def _trace_diff(table: Table) -> list[Chart]:
@@ -214,11 +200,7 @@ def _trace_diff(table: Table) -> list[Chart]:
     )  # fmt: skip
     x = vl.axis("difference [µs]", "B less A", axis={"tickCount": 6})
     colour = vl.by_label(category for category in CATEGORIES if any(row["part"] == category for row in rows))
-    return [
-        vl.chart(
-            vl.per_value(rows, "label", 24), **vl.marks(BAR, rows, tooltip, x=x, y=vl.names("label"), color=colour)
-        )
-    ]
+    return [vl.chart(24, rows, vl.marks(vl.BAR, tooltip, x=x, y=vl.names("label"), color=colour), per="label")]
 
 
 CHARTS: dict[str, Draw] = {

@@ -7,6 +7,7 @@ below the one that calls it, as wide as its time.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -32,26 +33,11 @@ LOGARITHMIC: Encoding = {
 }
 """A logarithmic axis that includes 0, and its labels."""
 UNLABELLED = {"labels": False, "ticks": False}
+BAR = {"type": "bar", "height": {"band": 0.7}}
 TICK = {"type": "tick", "color": "var(--ink)", "thickness": 2}
 MOST_MODULES, NARROWEST, MOST_RANKS = 2000, 0.001, 4
 MODULE, LETTER = 22, 6.4
 """Sizes in px: the height of a module in the graph, the width of a letter."""
-
-
-def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> dict[str, Any]:
-    """Returns these fields of the rows for a chart, or all fields.
-
-    Texts have at most LONGEST letters, numbers four decimals, or four significant digits below 1.
-    """
-
-    def short(value: Any) -> Any:
-        if isinstance(value, str):
-            return shortened(value, LONGEST)
-        if not isinstance(value, float):
-            return value
-        return round(value, 4) if abs(value) >= 1 else float(f"{value:.4g}")
-
-    return {"name": name, "values": [{key: short(row[key]) for key in fields or row} for row in rows]}
 
 
 def _name_and_unit(field: str) -> tuple[str, str | None]:
@@ -110,21 +96,44 @@ def hover(*fields: str) -> list[Encoding]:
     return told
 
 
-def chart(height: int, **more: Any) -> Chart:
-    """Returns a chart as wide as its element on the page and `height` px high."""
-    return {"width": "container", "height": height, "autosize": {"type": "fit-x", "contains": "padding"}, **more}
-
-
-def marks(look: dict[str, Any], rows: Sequence[Row], tooltip: list[Encoding], **channels: Encoding) -> dict[str, Any]:
+def marks(look: dict[str, Any], tooltip: list[Encoding], **channels: Encoding) -> Chart:
     """Returns a mark for each row, in one colour unless a channel tells it; `channels` are encodings by their names."""
-    fields = dict.fromkeys(encoding["field"] for encoding in (*channels.values(), *tooltip) if "field" in encoding)
     look = look if "color" in channels else {"color": COLOUR} | look
-    return {"data": data(rows, *fields), "mark": look, "encoding": {**channels, "tooltip": tooltip}}
+    return {"mark": look, "encoding": {**channels, "tooltip": tooltip}}
 
 
-def per_value(rows: Sequence[Row], field: str, step: int) -> int:
-    """Returns the height that gives each value of a field `step` px."""
-    return step * len({row[field] for row in rows})
+def drawn(rows: Sequence[Row], *layers: Chart, also: Sequence[str] = ()) -> Chart:
+    """Returns these layers of marks, one upon another, with the fields of the rows that they show and those `also`.
+
+    A layer that has rows of its own keeps them. Texts have at most LONGEST letters, numbers four decimals, or four
+    significant digits below 1.
+    """
+    shown = [encoding for layer in layers if "data" not in layer for encoding in layer["encoding"].values()]
+    encodings = [one for encoding in shown for one in (encoding if isinstance(encoding, list) else [encoding])]
+    fields = dict.fromkeys([*(one["field"] for one in encodings if "field" in one), *also])
+    for layer in layers:
+        for made in layer.get("transform", ()):
+            del fields[made["as"]]
+
+    def short(value: Any) -> Any:
+        if isinstance(value, str):
+            return shortened(value, LONGEST)
+        if not isinstance(value, float):
+            return value
+        return round(value, 4) if abs(value) >= 1 else float(f"{value:.4g}")
+
+    data = {"values": [{key: short(row[key]) for key in fields} for row in rows]}
+    return {"data": data, **(layers[0] if len(layers) == 1 else {"layer": [*layers]})}
+
+
+def chart(
+    height: int, rows: Sequence[Row], *layers: Chart, per: str = "", also: Sequence[str] = (), **more: Any
+) -> Chart:
+    """Returns a chart as wide as its element on the page and `height` px high, or so high for each value of the field
+    `per`.
+    """
+    size = {"width": "container", "height": height * (len({row[per] for row in rows}) if per else 1)}
+    return size | {"autosize": {"type": "fit-x", "contains": "padding"}, **more} | drawn(rows, *layers, also=also)
 
 
 def track_label(row: Row) -> str:
@@ -139,8 +148,7 @@ def stacked_bars(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, *mo
     ordered = [{**row, "order": order[row["part"]]} for row in rows]
     along = axis(x, title, stack="zero", axis={"tickCount": 6})
     channels = {"x": along, "y": names(y), "color": by_label(order), "order": number("order")}
-    bar = {"type": "bar", "height": {"band": 0.72}}
-    return chart(per_value(rows, y, 34), **marks(bar, ordered, hover(y, "part", *more), **channels))
+    return chart(34, ordered, marks(BAR, hover(y, "part", *more), **channels), per=y)
 
 
 def bars_of_tracks(
@@ -156,10 +164,8 @@ def bars_of_tracks(
     """
 
     def draw(table: Table) -> list[Chart]:
-        rows = [{**row, "track": track_label(row)} for row in table.rows()]
-        if part:
-            rows = [{**row, "part": row[part]} for row in rows]
-        else:
+        rows = [{**row, "track": track_label(row), "part": row.get(part)} for row in table.rows()]
+        if parts:
             rows = [
                 {**row, "part": label, "time": row[name], "share": row.get(f"{name}_pct")}
                 for row in rows
@@ -189,22 +195,13 @@ def ranked_bars(rows: Sequence[Row], x: str, title: str, *more: str, labels: Ite
     tooltip = hover("name", *(["rank"] if any("rank" in row for row in rows) else []), x, *more)
     y = names("short", sort={"field": field, "op": "max", "order": "descending"})
     colour = {"color": by_label(labels)} if labels else {}
-    bar = {"type": "bar", "height": {"band": 0.7}, "color": COLOUR}
-    drawn = data(rows, "short", *(["part"] if labels else []), *(told["field"] for told in tooltip))
-    height = per_value(rows, "short", 22)
     if ranks == 1:
-        encoding = {"x": axis(x, title), "y": y, **colour, "tooltip": tooltip}
-        return chart(height, data=drawn, mark=bar, encoding=encoding)
+        return chart(22, rows, marks(BAR, tooltip, x=axis(x, title), y=y, **colour), per="short")
     lines = [title, f"mean of {ranks} ranks, ticks are single ranks"]
     mean = axis(x, lines, aggregate="mean", stack=None, axis={"tickCount": 6})
     of_mean = hover(x)[0] | {"aggregate": "mean", "title": f"{title}, mean of {ranks} ranks"}
-    bars = {"x": mean, "y": y, **colour, "tooltip": [*hover("name"), of_mean]}
-    single = {"x": number(field), "y": y, "tooltip": tooltip}
-    return chart(
-        height,
-        data=drawn,
-        layer=[{"mark": bar, "encoding": bars}, {"mark": TICK | {"height": 12}, "encoding": single}],
-    )
+    bars = marks(BAR, [*hover("name"), of_mean], x=mean, y=y, **colour)
+    return chart(22, rows, bars, marks(TICK | {"height": 12}, tooltip, x=number(field), y=y), per="short")
 
 
 def bars_of_names(name: str, x: str, title: str, *more: str, part: str = "", skip: str = "") -> Draw:
@@ -232,21 +229,17 @@ MOST_STEPS, FEWEST_STEPS = 3000, 100
 """The most steps of all lanes together, of which each lane has at least the latter."""
 HIGHEST_LANE, LOWEST_LANE, ALL_LANES, FILLED = 90, 26, 300, 0.86
 """Heights in px, and which part of its lane the highest value fills."""
+OVER_TIME = {"tickCount": 8, "grid": False}
 
 
 def memory_timeline(table: Table) -> list[Chart]:
     """Returns a curve for each of the devices with the highest peaks, except those that would look flat."""
-    ranks, device, allocated = (np.asarray(table[name]) for name in ("rank", "device", "allocated"))
-    devices, curve = np.unique(np.stack([ranks, device], axis=1), axis=0, return_inverse=True)
+    devices, curve = np.unique(np.stack([table["rank"], table["device"]], axis=1), axis=0, return_inverse=True)
     curve = curve.reshape(-1)
     peaks = np.zeros(len(devices), np.int64)
-    np.maximum.at(peaks, curve, allocated)
-    highest = np.argsort(-peaks, kind="stable")[:SHOWN_CURVES].tolist()
-    return [
-        _curve(table.take(curve == position), *devices[position].tolist())
-        for position in highest
-        if peaks[position] >= FLAT * peaks.max()
-    ]
+    np.maximum.at(peaks, curve, np.asarray(table["allocated"]))
+    highest = [row for row in np.argsort(-peaks, kind="stable")[:SHOWN_CURVES] if peaks[row] >= FLAT * peaks.max()]
+    return [_curve(table.take(curve == row), *devices[row].tolist()) for row in highest]
 
 
 def _curve(table: Table, rank: int, device: int) -> Chart:
@@ -256,45 +249,33 @@ def _curve(table: Table, rank: int, device: int) -> Chart:
         highest = _highest_in(np.arange(len(used)) * SHOWN_POINTS // len(used), used)
         table = table.take(np.unique(np.append(highest, len(used) - 1)))
     unit = next((name for name, size in UNITS.items() if used.max() >= size), "KiB")
-    size = UNITS[unit]
-    points = [
-        {
-            "track": label,
-            "ts": row["ts"],
-            "allocated": row["allocated"] / size,
-            "reserved": None if row["reserved"] is None else row["reserved"] / size,
-            "step": row["step"],
-        }
-        for row in table.rows()
-    ]
+    points = table.rows()
+    for row in points:
+        row |= {name: row[name] and row[name] / UNITS[unit] for name in ("allocated", "reserved")} | {"track": label}
     tooltip = hover("track", "ts [µs]", f"allocated [{unit}]", f"reserved [{unit}]", "step")
-    shared = {"x": axis("ts [µs]", "time", axis={"tickCount": 8, "grid": False}), "tooltip": tooltip}
-    curve = {"interpolate": "step-after", "fillOpacity": 0.35, "color": COLOUR, "line": {"color": COLOUR}}
-    y = axis(f"allocated [{unit}]", label, axis={"tickCount": 5})
-    layers: list[dict[str, Any]] = [{"mark": {"type": "area", **curve}, "encoding": {**shared, "y": y}}]
+    x, y = axis("ts [µs]", "time", axis=OVER_TIME), axis(f"allocated [{unit}]", label, axis={"tickCount": 5})
+    area = {"type": "area", "interpolate": "step-after", "fillOpacity": 0.35, "line": {"color": COLOUR}}
+    layers = [marks(area, tooltip, x=x, y=y)]
     if any(row["reserved"] is not None for row in points):
         line = {"type": "line", "interpolate": "step-after", "color": "var(--muted)"}
-        layers.append({"mark": line, "encoding": {**shared, "y": number("reserved")}})
-    before = [{"step": ""}, *points]
-    steps = [row for last, row in zip(before, points, strict=False) if row["step"] != last["step"]]
+        layers.append(marks(line, tooltip, x=x, y=number("reserved")))
+    steps = [row for last, row in pairwise([{"step": ""}, *points]) if row["step"] != last["step"]]
     if 1 < len(steps) <= SHOWN_STEPS:
         rule = {"type": "rule", "color": "var(--muted)", "strokeDash": [3, 3]}
-        encoding = {"x": number("ts"), "tooltip": hover("step", "ts [µs]")}
-        layers.append({"data": data(steps, "ts", "step", name="steps"), "mark": rule, "encoding": encoding})
-    return chart(170, data=data(points), layer=[*layers, *_peak(points, unit, tooltip)])
+        layers.append(drawn(steps, marks(rule, hover("step", "ts [µs]"), x=number("ts"))))
+    return chart(170, points, *layers, _peak(points, unit, tooltip))
 
 
-def _peak(points: list[Row], unit: str, tooltip: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _peak(points: list[Row], unit: str, tooltip: list[Encoding]) -> Chart:
     """Returns a point at the highest value with its label, which lies on the side with more room."""
     highest = max(points, key=lambda row: row["allocated"])
-    peak = data([{**highest, "label": f"peak {highest['allocated']:,.1f} {unit}"}], name="peak")
     is_late = 2 * highest["ts"] > points[0]["ts"] + points[-1]["ts"]
     side = {"align": "right", "dx": -8} if is_late else {"align": "left", "dx": 8}
     text = {"type": "text", **side, "dy": -6, "color": "var(--ink)"}
     point = {"type": "point", "color": "var(--ink)", "filled": True, "size": 60}
-    encoding = {"x": number("ts"), "y": number("allocated"), "tooltip": tooltip}
-    labelled = {**encoding, "text": {"field": "label", "type": "nominal"}}
-    return [{"data": peak, "mark": point, "encoding": encoding}, {"data": peak, "mark": text, "encoding": labelled}]
+    place, label = {"x": number("ts"), "y": number("allocated")}, {"field": "label", "type": "nominal"}
+    peak = highest | {"label": f"peak {highest['allocated']:,.1f} {unit}"}
+    return drawn([peak], marks(point, tooltip, **place), marks(text, tooltip, **place, text=label))
 
 
 def _highest_in(stretch: Int64, value: Int64 | Floats) -> Int64:
@@ -329,15 +310,14 @@ def value_lanes(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
     }
     scale = {"domain": [len(labels), 0], "nice": False}
     channels = {
-        "x": axis("from [µs]", "time", axis={"tickCount": 8, "grid": False}),
+        "x": axis("from [µs]", "time", axis=OVER_TIME),
         "y": axis("base", f"{title}, up to {highest:,.3g} {unit}".strip(), scale=scale, axis=names_of_lanes),
         "x2": {"field": "to"},
         "y2": {"field": "top"},
     }
     tooltip = hover("lane", f"value [{unit}]", "from [µs]", "to [µs]")
     height = min(max(ALL_LANES // len(labels), LOWEST_LANE), HIGHEST_LANE) * len(labels)
-    box = {"type": "rect", "stroke": COLOUR, "strokeWidth": 1}
-    return chart(height, **marks(box, rows, tooltip, **channels))
+    return chart(height, rows, marks({"type": "rect", "stroke": COLOUR, "strokeWidth": 1}, tooltip, **channels))
 
 
 def modules(table: Table) -> list[Chart]:
@@ -349,9 +329,9 @@ def modules(table: Table) -> list[Chart]:
     for row in table.rows():
         times = {"time": row[f"{of}_subtree"] or 0.0, "self": row[f"{of}_self"]}
         of_rank.setdefault(row["rank"], []).append(row | times)
-    ranks = [*of_rank.items()][:MOST_RANKS]
     prefix = "rank {}, " if len(of_rank) > 1 else ""
-    return [drawn for rank, rows in ranks for drawn in _icicles(rows, f"{prefix.format(rank)}time on the {of}")]
+    ranks = [*of_rank.items()][:MOST_RANKS]
+    return [graph for rank, rows in ranks for graph in _icicles(rows, f"{prefix.format(rank)}time on the {of}")]
 
 
 def _icicles(rows: list[Row], title: str) -> list[Chart]:
@@ -364,32 +344,25 @@ def _icicles(rows: list[Row], title: str) -> list[Chart]:
         kind = row["name"].rpartition("_")[0] or row["name"]
         if row["time"] > NARROWEST * whole:
             bars.append({**row, "kind": kind, "from": begin, "to": end, "of_all": 100 * row["time"] / whole})
-    drawn = sorted(bars, key=lambda bar: bar["from"] - bar["to"])[:MOST_MODULES]
-    if not drawn:
+    shown = sorted(bars, key=lambda bar: bar["from"] - bar["to"])[:MOST_MODULES]
+    if not shown:
         return []
     tooltip = hover("path", "time [µs]", "of_all [%]", "self [µs]", "critical_pct [%]", "ops []", "activities []")
     scale = {"domain": [0, whole], "nice": False}
-    shared = {
-        "x": axis("from [µs]", "time", scale=scale, axis={"tickCount": 6, "grid": False}),
-        "y": {"field": "depth", "type": "ordinal", "title": None, "axis": None},
-        "tooltip": tooltip,
-    }
+    x = axis("from [µs]", "time", scale=scale, axis={"tickCount": 6, "grid": False})
+    y = {"field": "depth", "type": "ordinal", "title": None, "axis": None}
     kinds = {"field": "kind", "type": "nominal", "scale": {"range": SERIES}, "legend": None}
-    boxes = {
-        "mark": {"type": "rect", "stroke": "var(--paper)", "fillOpacity": 0.45},
-        "encoding": shared | {"x2": {"field": "to"}, "color": kinds},
-    }
+    box = {"type": "rect", "stroke": "var(--paper)", "fillOpacity": 0.45}
+    text = {"type": "text", "align": "left", "dx": 4, "fontSize": 11.5, "color": "var(--ink)", "clip": True}
     letters = f"(datum.to - datum.from) / {whole} * width / {LETTER} - 2"
-    names = {
-        "transform": [{"calculate": f"{letters} > 2 ? truncate(datum.name, {letters}) : ''", "as": "label"}],
-        "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 11.5, "color": "var(--ink)", "clip": True},
-        "encoding": shared | {"text": {"field": "label", "type": "nominal"}},
-    }
+    label = {"calculate": f"{letters} > 2 ? truncate(datum.name, {letters}) : ''", "as": "label"}
     return [
         chart(
-            MODULE * (1 + max(bar["depth"] for bar in drawn)),
+            MODULE * (1 + max(bar["depth"] for bar in shown)),
+            shown,
+            marks(box, tooltip, x=x, x2={"field": "to"}, y=y, color=kinds),
+            {"transform": [label]} | marks(text, tooltip, x=x, y=y, text={"field": "label", "type": "nominal"}),
+            also=["name"],
             title={"text": title, "anchor": "start", "color": "var(--muted)", "fontSize": 12},
-            data=data(drawn, "name", "kind", "depth", "from", "to", *(told["field"] for told in tooltip)),
-            layer=[boxes, names],
         )
     ]
