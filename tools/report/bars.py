@@ -59,12 +59,12 @@ def host_ops(ops: Ops) -> Slices:
 
 
 def _ended(lane: Int64, time: Ns, at_lane: Int64, at_time: Ns) -> Int64:
-    """Returns for each time on a lane how many times of the lanes before and of this one lie at or before it."""
-    everything = np.concatenate((time, at_time))
-    order = np.lexsort((np.arange(len(everything)) >= len(time), everything, np.concatenate((lane, at_lane))))
-    before = np.empty(len(order), np.int64)
-    before[order] = np.cumsum(order < len(time))
-    return before[len(time) :]
+    """Returns for each time on a lane how many times of the lanes before and of this one lie at or before it; 0 on a
+    lane without any.
+    """
+    order = np.lexsort((time, lane))
+    rows, keys = columns.Keys(lane[order], time[order]), columns.Keys(at_lane, at_time)
+    return columns.group_searchsorted(rows, keys, "right")
 
 
 class Arrows(NamedTuple):
@@ -112,15 +112,11 @@ class Bars:
 
     def lane_times(self) -> list[Row]:
         """Returns the time (µs) by lane and look, in which overlapping bars of a lane count once."""
-        total = np.bincount(self.lane * len(LOOKS) + self.look, self.end_ns - self.alone_ns)
-        return [
-            {
-                "lane": self.lanes[cell // len(LOOKS)],
-                "kind": LOOKS[cell % len(LOOKS)],
-                "time": float(total[cell]) / 1000,
-            }
-            for cell in np.flatnonzero(total).tolist()
-        ]
+        groups = columns.groupby(self.lane, self.look)
+        lanes, looks = self.lane[groups.first].tolist(), self.look[groups.first].tolist()
+        times = (groups.sum(self.end_ns - self.alone_ns) / 1000).tolist()
+        rows = zip(lanes, looks, times, strict=True)
+        return [{"lane": self.lanes[lane], "kind": LOOKS[look], "time": time} for lane, look, time in rows if time]
 
 
 def on_one_clock(replays: Sequence[Replay]) -> list[tuple[int, Rows]]:
@@ -189,10 +185,8 @@ def _on_lanes(ops: Slices, work: Workload, lanes: list[int], begin_ns: int) -> S
     positions = {work.lanes[lane].number: row for row, lane in enumerate(lanes) if not work.lanes[lane].is_stream}
     threads, thread = np.unique(ops.lane, return_inverse=True)
     lane = np.array([positions.get(number, -1) for number in threads.tolist()], np.int64)[thread.reshape(-1)]
-    order = np.flatnonzero(lane >= 0)
-    order = order[np.argsort(lane[order], kind="stable")]
-    slices = ops.take(order)
-    return slices._replace(lane=lane[order], start_ns=slices.start_ns + shift, end_ns=slices.end_ns + shift)
+    moved = ops._replace(lane=lane, start_ns=ops.start_ns + shift, end_ns=ops.end_ns + shift)
+    return moved.take(np.argsort(lane, kind="stable")[(lane < 0).sum() :])
 
 
 def _arrows(work: Workload, rows: Rows, path: Rows) -> Arrows:

@@ -33,6 +33,9 @@ WORK = {
 """What the activities of a class are called."""
 SYMPTOMS = ("device: idle", "host: waiting")
 """Parts of a run that follow from what other parts take."""
+FACTS = ("kernel_breakdown", "communication_computation_overlap", "idle_time_breakdown")
+"""The sections whose statements are facts of the run, too."""
+NO_DEVICE = "No device activity was recorded: the page shows the host alone."
 DIFFERENCES, OF_TWO_RUNS, LEAST_CHANGE_PCT = 4, "trace_diff_runs", 1.0
 
 
@@ -47,12 +50,11 @@ class KeyFigure(NamedTuple):
     detail: str = ""
 
 
-def key_figures(tables: Tables) -> list[KeyFigure]:
-    """Returns the figures of the run, such as its length and how its devices spent it, or those of two runs."""
-    return [*(_figures_of_two_runs(tables) if OF_TWO_RUNS in tables else _figures_of_run(tables))]
-
-
-def _figures_of_run(tables: Tables) -> Iterator[KeyFigure]:
+def key_figures(tables: Tables) -> Iterator[KeyFigure]:
+    """Yields the figures of the run, such as its length and how its devices spent it, or those of two runs."""
+    if OF_TWO_RUNS in tables:
+        yield from _figures_of_two_runs(tables)
+        return
     ranks, replays = rows_of(tables, "ranks"), rows_of(tables, "critical_path_replay")
     devices = [row for row in rows_of(tables, "temporal_breakdown") if row["span"]]
     measured = [row["measured"] for row in replays if row["measured"]]
@@ -70,21 +72,19 @@ def _figures_of_run(tables: Tables) -> Iterator[KeyFigure]:
         exposed = [row["exposed_communication"] for row in overlapping]
         yield _figure_over_ranks("exposed communication", exposed, time_text)
     if devices:
-        yield KeyFigure(cell(sum(row["activities"] for row in devices)), "device activities")
-    elif _lacks_devices(ranks):
-        yield KeyFigure(cell(sum(row["host_ops"] for row in ranks)), "host ops")
+        yield KeyFigure(cell(_sum(devices, "activities")), "device activities")
+    elif ranks and not _sum(ranks, "activities"):
+        yield KeyFigure(cell(_sum(ranks, "host_ops")), "host ops")
         yield KeyFigure("none", "device activities")
 
 
 def _figures_of_two_runs(tables: Tables) -> Iterator[KeyFigure]:
     ranks = Counter(row["run"] for row in rows_of(tables, "ranks"))
     kernels = [row for row in rows_of(tables, "trace_diff") if row["kind"] == "kernel"]
-    before, after = _sum(kernels, "time_a"), _sum(kernels, "time_b")
-    for row in rows_of(tables, OF_TWO_RUNS):
-        if row["part"] in WHOLE:
-            yield KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"])
-    if before or after:
-        yield KeyFigure(f"{time_text(before)} → {time_text(after)}", "time of all device activities")
+    of_kernels = {"a": _sum(kernels, "time_a"), "b": _sum(kernels, "time_b"), "part": "time of all device activities"}
+    wholes = [row for row in rows_of(tables, OF_TWO_RUNS) if row["part"] in WHOLE]
+    for row in [*wholes, *([of_kernels] if of_kernels["a"] or of_kernels["b"] else [])]:
+        yield KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"])
     yield KeyFigure(f"{ranks['A']} → {ranks['B']}", "ranks")
 
 
@@ -98,23 +98,16 @@ def _figure_over_ranks(label: str, values: list[float], text: Callable[[float], 
 def facts(tables: Tables) -> list[str]:
     """Returns sentences on what ran and where the time went, each from an analysis that found something."""
     ranks, devices = rows_of(tables, "ranks"), rows_of(tables, "temporal_breakdown")
-    host_only = "No device activity was recorded: the page shows the host alone." if _lacks_devices(ranks) else ""
+    said = [NO_DEVICE] if ranks and not _sum(ranks, "activities") else []
     if OF_TWO_RUNS in tables:
-        return [*filter(None, [host_only]), *_run_difference(tables)]
+        return [*said, *_run_difference(tables)]
     count, ops = sums(rows_of(tables, "kernel_breakdown_kernels"), "class", "count"), _sum(ranks, "host_ops")
     parts = [_count_text(count[of], *words) for of, words in WORK.items() if of in count]
     ran = [f"{', '.join(parts)} ran on {_count_text(len(devices), 'device')}"] if parts else []
     ran += [f"{_count_text(ops, 'host op')} on {_count_text(len(ranks), 'rank')}"] if ops else []
-    proved = [
-        STATEMENTS[of](tables)
-        for of in ("kernel_breakdown", "communication_computation_overlap", "idle_time_breakdown")
-    ]
+    proved = [STATEMENTS[section](tables) for section in FACTS]
     path = _path_text(rows_of(tables, "critical_path"))
-    return [*filter(None, (f"{', '.join(ran)}." if ran else "", host_only, *proved, path))]
-
-
-def _lacks_devices(ranks: list[Row]) -> bool:
-    return bool(ranks) and not any(row["activities"] for row in ranks)
+    return [*filter(None, (f"{', '.join(ran)}." if ran else "", *said, *proved, path))]
 
 
 def _count_text(number: float, singular: str, plural: str = "") -> str:
@@ -357,19 +350,15 @@ def _graphs(rows: list[Row]) -> str:
     return f"Graphs are launched {times_text(_largest(rows, 'rank', 'launches')[2])}."
 
 
-def _largest_share(rows: list[Row], what: str) -> str:
-    name, time, whole = _largest(rows, "name", "self")
-    return f"{_share(time, whole)} {what} {_name(name)}: {time_text(time)}." if whole else ""
-
-
 @_of("per_op_device_time_by_name", section="per_op_device_time")
-def _ops_of_device(rows: list[Row]) -> str:
-    return _largest_share(rows, "of the devices' time in ops is work launched by")
+def _ops_of_device(rows: list[Row], of: str = "of the devices' time in ops is work launched by") -> str:
+    name, time, whole = _largest(rows, "name", "self")
+    return f"{_share(time, whole)} {of} {_name(name)}: {time_text(time)}." if whole else ""
 
 
 @_of("host_time_per_op")
 def _ops_of_host(rows: list[Row]) -> str:
-    return _largest_share(rows, "of the host's time in ops goes to")
+    return _ops_of_device(rows, "of the host's time in ops goes to")
 
 
 @_of("efficiency")

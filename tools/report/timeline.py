@@ -4,8 +4,7 @@ of time, of each kind of work on each lane.
 
 import base64
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from ...schema.columns import Bool, Categorical, Int64, Ns
+from ...schema.columns import Bool, Categorical, Int64, Ns, Rows, cumcount, is_group_start
 from ..replay import Replay
 from ..view import LOOKS, REASONS
 from .bars import NO_OPS, Bars, Slices, bars_of, on_one_clock
@@ -96,36 +95,23 @@ def window_around_path(bars: Bars, bar_count: int) -> tuple[int, int]:
     return max(start - margin, whole[0]), min(end + margin, whole[1])
 
 
-def selector(bars: Bars, window_ns: tuple[int, int], most: int) -> Callable[[int], Bool]:
-    """Returns what selects a number of bars, at most `most`: each lane's longest, all of lanes with few bars.
+def drawn_first(bars: Bars, window_ns: tuple[int, int], most: int) -> Rows:
+    """Returns the bars in the order in which they get a place among at most `most` that are drawn singly.
 
     First come those in the window, unless they are more than half, and the longest of each name on each lane, up to an
-    eighth.
+    eighth; then each lane's longest, each lane's second longest, and so on.
     """
-    always = (bars.end_ns >= window_ns[0]) & (bars.start_ns <= window_ns[1])
-    always &= always.sum() <= most // 2
+    is_first = (bars.end_ns >= window_ns[0]) & (bars.start_ns <= window_ns[1])
+    is_first &= is_first.sum() <= most // 2
     by_length = np.lexsort((bars.start_ns - bars.end_ns, bars.lane))
     lane, name = bars.lane[by_length], bars.name.codes[by_length].astype(np.int64)
     longest = by_length[np.unique(lane * (len(bars.name.table) + 1) + name + 1, return_index=True)[1]]
-    always[longest[: most // 8]] = True
-    others = np.bincount(bars.lane[~always], minlength=len(bars.lanes))
-    remaining = by_length[~always[by_length]]
-    position = np.full(len(bars), -1)
-    position[remaining] = np.arange(len(remaining)) - np.repeat(np.cumsum(others) - others, others)
-
-    def select(count: int) -> Bool:
-        share, capacity = np.zeros(len(others), np.int64), count - int(always.sum())
-        # lanes share the capacity equally, as far as they need it
-        for done, row in enumerate(np.argsort(others, kind="stable").tolist()):
-            share[row] = max(min(int(others[row]), capacity // (len(others) - done)), 0)
-            capacity -= int(share[row])
-        return np.asarray(position < share[bars.lane])
-
-    return select
+    is_first[longest[: most // 8]] = True
+    others = by_length[~is_first[by_length]]
+    return np.append(np.flatnonzero(is_first), others[np.argsort(cumcount(bars.lane[others]), kind="stable")])
 
 
-@dataclass(slots=True)
-class BarSums:
+class BarSums(NamedTuple):
     """Of k lanes and kinds (`lane`, `kind`) in b stretches of `width_ns` from the run's start on, k × b: their time, a
     lane never busy twice, and how many bars began.
     """
@@ -136,21 +122,17 @@ class BarSums:
     time_ns: Ns
     begun: Int64
 
-    def coarser(self) -> "BarSums":
-        """Returns the summary with half as many stretches, which must be an even number."""
-        time, begun = (column.reshape(len(self.lane), -1, 2).sum(axis=2) for column in (self.time_ns, self.begun))
-        return BarSums(2 * self.width_ns, self.lane, self.kind, time, begun)
-
     @property
     def filled(self) -> Bool:
         """Which cells have time or a start, k × b."""
         return np.asarray((self.time_ns > 0) | (self.begun > 0))
 
 
-def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> BarSums:
-    """Sums the chosen bars over stretches of the run's `length_ns`: as many as memory allows, at most `finest`.
+def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int, most_filled: int = CELLS) -> BarSums:
+    """Sums the chosen bars over stretches of the run's `length_ns`: as many as memory allows, at most `finest`, and so
+    few that at most `most_filled` cells are filled.
 
-    Both numbers are powers of 2. O(n + k · b): stretches that lie within a bar are counted by a running sum.
+    The numbers of stretches are powers of 2. O(n + k · b): those that lie within a bar are counted by a running sum.
     """
     keys, key = np.unique(bars.lane[chosen] * KINDS + bars.kind[chosen], return_inverse=True)
     key = key.reshape(-1)
@@ -168,8 +150,10 @@ def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> BarSums:
     tail = np.where(within, 0, end - last % count * width)
     covered = np.cumsum(np.bincount(np.minimum(first + 1, size - 1), ~within, size) - np.bincount(last, ~within, size))
     time = np.bincount(first, head, size) + np.bincount(last, tail, size) + covered * width
-    time, begun = (column.astype(np.int64).reshape(-1, count) for column in (time, np.bincount(began, minlength=size)))
-    return BarSums(width, keys // KINDS, keys % KINDS, time, begun)
+    cells = np.stack((time, np.bincount(began, minlength=size))).astype(np.int64).reshape(2, len(keys), count)
+    while count > 1 and cells.any(axis=0).sum() > most_filled:
+        count, width, cells = count // 2, 2 * width, cells.reshape(2, len(keys), -1, 2).sum(axis=3)
+    return BarSums(width, keys // KINDS, keys % KINDS, *cells)
 
 
 def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes: int) -> tuple[bytes, int, int]:
@@ -179,17 +163,14 @@ def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes:
     """
     ops = _packed_ops(bars, max_bytes // OPS)
     max_bytes -= len(orjson.dumps(ops))
-    bar_count, select = max_bytes // LEAST, None
+    bar_count, order = max_bytes // LEAST, None
     while True:
-        if len(bars) <= bar_count:
-            chosen, sums = np.ones(len(bars), bool), None
-        else:
-            select = select or selector(bars, window_ns, bar_count)
-            chosen = select(bar_count)
+        chosen, sums = np.ones(len(bars), bool), None
+        if bar_count < len(bars):
+            order = drawn_first(bars, window_ns, bar_count) if order is None else order
+            chosen[order[bar_count:]] = False
             # over the shortest stretches that fit
-            sums = sum_bars(bars, ~chosen, length_ns, FINEST)
-            while sums.filled.sum() * OF_CELL > max_bytes // SUMS and sums.time_ns.shape[1] > 1:
-                sums = sums.coarser()
+            sums = sum_bars(bars, ~chosen, length_ns, FINEST, max_bytes // SUMS // OF_CELL)
         packed_bars = _packed_bars(bars, chosen, sums)
         json = orjson.dumps(packed_bars)
         if len(json) <= max_bytes or bar_count <= FEWEST:
@@ -253,9 +234,7 @@ def _packed_ops(bars: Bars, max_bytes: int) -> dict[str, Any]:
 
 def _since_the_one_before(lane: Int64, time: Ns, of_each: Ns) -> Ns:
     """Returns each time less what the row before has in `of_each`, for the first row of a lane the time itself."""
-    before = np.append(0, of_each[:-1])[: len(time)]
-    before[np.append(True, lane[1:] != lane[:-1])[: len(lane)]] = 0
-    return np.asarray(time - before)
+    return time - np.where(is_group_start(lane), 0, np.roll(of_each, 1))
 
 
 def pack_columns(columns: Mapping[str, Int64], name: Categorical) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from execgraph.tools.report.bars import NO_OPS, Arrows, Bars, Slices, bars_of, h
 from execgraph.tools.report.timeline import (
     FEWEST_STRETCHES,
     BarSums,
+    drawn_first,
     pack_columns,
     pack_rank,
-    selector,
     sum_bars,
     window_around_path,
 )
@@ -209,12 +209,16 @@ def test_sums_split_bars_where_stretches_meet() -> None:
     g.activity("Memcpy", 25, 55, cat="gpu_memcpy")
     found = bars(g.build())
     found.critical[:] = False
-    sums = sum_bars(found, np.ones(3, bool), 80, 8)
+
+    def summed(count: int, most_filled: int = 99) -> BarSums:
+        return sum_bars(found, np.ones(3, bool), 80, count, most_filled)
+
+    sums = summed(8)
     assert sums.width_ns == 10
     assert busy(sums) == {"computation": [10, 7, 0, 0, 0, 0, 0, 0], "memory": [0, 0, 5, 10, 10, 10, 10, 10]}
     assert sums.begun.tolist() == [[1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0]]
-    assert busy(sums.coarser()) == {"computation": [17, 0, 0, 0], "memory": [0, 15, 20, 20]}
-    assert busy(sums.coarser().coarser().coarser()) == {"computation": [17], "memory": [55]}
+    assert busy(summed(4)) == busy(summed(8, 7)) == {"computation": [17, 0, 0, 0], "memory": [0, 15, 20, 20]}
+    assert busy(summed(1)) == busy(summed(8, 0)) == {"computation": [17], "memory": [55]}
 
 
 def test_many_lanes_are_summed_up_in_longer_stretches() -> None:
@@ -250,18 +254,16 @@ def test_sums_are_those_of_a_slow_reference_at_each_level(rows: list[tuple[int, 
         g.activity("work", start, length, stream=stream, cat="gpu_memcpy" if copies else "kernel")
     found = bars(g.build())
     length = int(found.end_ns.max())
-    sums = sum_bars(found, np.ones(len(found), bool), length, 16)
     whole = int((found.end_ns - found.alone_ns).sum())
-    while True:
+    for most_filled in (99, 40, 20, 10, 5, 0):
+        sums = sum_bars(found, np.ones(len(found), bool), length, 16, most_filled)
         count = sums.time_ns.shape[1]
+        assert sums.filled.sum() <= most_filled or count == 1
         assert nonzero(sums) == slowly_summed(found, sums.width_ns, count)
         assert sums.time_ns.sum() == whole and sums.begun.sum() == len(found)
         lane_busy = np.zeros((3, count), np.int64)
         np.add.at(lane_busy, sums.lane, sums.time_ns)
         assert (lane_busy <= sums.width_ns).all()
-        if count == 1:
-            break
-        sums = sums.coarser()
 
 
 def nonzero(sums: BarSums) -> Counter[tuple[int, int, int]]:
@@ -292,7 +294,7 @@ def test_a_long_run_is_shown_first_around_the_longest_piece_of_its_critical_path
 def test_told_are_the_window_the_longest_of_each_name_and_then_of_each_lane() -> None:
     found = many_bars(3000)
     window = (int(found.start_ns[1000]), int(found.end_ns[1040]))
-    chosen = selector(found, window, 600)(600)
+    chosen = np.isin(np.arange(3000), drawn_first(found, window, 600)[:600])
     length = found.end_ns - found.start_ns
     assert chosen.sum() == 600 and chosen[1000:1041].all()
     for lane in range(3):
