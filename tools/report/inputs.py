@@ -17,7 +17,8 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError, Remedy, RequestError, Words
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
-from ..analyses import READ_STAGES, Column, RankTrace, Table, graph_of, rank_of_graph, read_rank
+from ..analyses import READ_STAGES, RankTrace, Table, graph_of, rank_of_graph, read_rank
+from ..analyses.table import tabulate
 from ..recognise import TRACE_OR_GRAPH, InputKind, Trace, instead, recognise
 from ..terminal import ranges
 from ..trace_files import NoDeviceTraceError, assign_ranks, communicating, find_pairs, hosts_of
@@ -27,7 +28,6 @@ MADE = (InputKind.LINKED, InputKind.GRAPH)
 """What is made from traces. Of a folder without device traces, the first of these kinds that it holds is used."""
 DIFF = Words("compare two runs with ", Remedy.DIFF)
 REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED, InputKind.MERGED_DATABASE, *MADE)
-TEXTS = ("run", "device_trace", "host_trace")
 
 
 class Source(NamedTuple):
@@ -205,8 +205,6 @@ def recorded_counts(rank: RankTrace) -> dict[str, int | str]:
 
 def ranks_table(ranks: Sequence[dict[str, int | str]]) -> Table:
     """Returns a row per rank."""
-    columns = []
-    for name in ranks[0]:
-        cells = [rank[name] for rank in ranks]
-        columns.append(Column(name, "", [*map(str, cells)] if name in TEXTS else np.array(cells, np.int64)))
-    return Table("ranks", "What was recorded", columns)
+    columns = {name: np.array([rank[name] for rank in ranks]) for name in ranks[0]}
+    texts = {name: cells.tolist() for name, cells in columns.items() if cells.dtype.kind == "U"}
+    return tabulate("ranks", "What was recorded", columns | texts)

@@ -115,16 +115,14 @@ def _short_table(report: Report) -> Table | None:
         return _phases(phases, clock) if phases is not None else None
     # a job that trace-scale made was never measured
     run = float(np.asarray(path["measured"])[0]) or float(np.asarray(path["replayed"])[0])
-    times: dict[str, object] = {"busy": devices["busy"], "computing": devices["compute"]}
+    busy = np.asarray(devices["busy"])
+    times: dict[str, Any] = {"busy": busy, "computing": devices["compute"], "idle": run - busy}
     if overlapping is not None:
-        keys = zip(overlapping["rank"], overlapping["device"], strict=True) if overlapping else ()
-        exposed = dict(zip(keys, overlapping["exposed_communication"], strict=True)) if overlapping else {}
+        exposed = {(row["rank"], row["device"]): row["exposed_communication"] for row in overlapping.rows()}
         of_devices = zip(devices["rank"], devices["device"], strict=True)
         times["exposed_communication"] = [exposed.get(device, 0.0) for device in of_devices]
-    times["idle"] = run - np.asarray(devices["busy"])
-    shares = [
-        Column(f"{name}_pct", "%", 100 * np.asarray(time, np.float64) / (run or 1.0)) for name, time in times.items()
-    ]
+        times["idle"] = times.pop("idle")
+    shares = [Column(f"{name}_pct", "%", 100 * np.asarray(time) / (run or 1.0)) for name, time in times.items()]
     columns = [*devices.columns[:2], *shares, Column("activities", "", devices["activities"])]
     return Table("devices", f"How each device spent the run of {time_text(run)}{clock}", columns)
 

@@ -41,7 +41,7 @@ FEATURES = {
 }
 """The columns by which ranks are compared, summed over devices."""
 LENGTH = "span"
-"""The feature whose median is the unit of all times; the unit of a count is its own median."""
+"""The feature whose median is the unit of it and of all times after it; the unit of a count is its own median."""
 
 
 class RankGroup(NamedTuple):
@@ -73,37 +73,30 @@ def rank_groups(tables: Mapping[str, Table]) -> list[RankGroup]:
 
 def _features(ranks: Int64, tables: Mapping[str, Table]) -> Floats:
     """Returns the features relative to their medians, a row per rank."""
-    columns: dict[str, Floats] = {}
+    columns, length = list[Floats](), 1.0
     for name, features in FEATURES.items():
         if table := tables.get(name):
             row = np.searchsorted(ranks, np.asarray(table["rank"], np.int64))
             for feature in features:
-                values = np.nan_to_num(np.asarray(table[feature], np.float64))
-                columns[feature] = np.asarray(np.bincount(row, values, len(ranks)), np.float64)
-    wholes = {
-        feature: np.median(values if feature in FEATURES["ranks"] else columns.get(LENGTH, np.zeros(1)))
-        for feature, values in columns.items()
-    }
-    return np.stack([values / (wholes[feature] or 1.0) for feature, values in columns.items()], axis=1)
+                values = np.bincount(row, np.nan_to_num(np.asarray(table[feature], np.float64)), len(ranks))
+                length = float(np.median(values)) if feature == LENGTH else length
+                columns.append(values / ((np.median(values) if name == "ranks" else length) or 1.0))
+    return np.stack(columns, axis=1)
 
 
 def of_ranks(table: Table, ranks: Collection[int]) -> Table:
     """Returns the rows of these ranks, or all rows of a table without a column `rank`."""
-    if all(column.name != "rank" for column in table.columns):
-        return table
-    return table.take(np.isin(np.asarray(table["rank"], np.int64), list(ranks)))
+    rank = next((column.values for column in table.columns if column.name == "rank"), None)
+    return table if rank is None else table.take(np.isin(rank, [*ranks]))
 
 
 def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:
     """Returns the rows of the representative ranks in the table of ranks, with the ranks that each represents."""
-    representatives = of_ranks(ranks, [group.rank for group in groups])
-    by_rank = {group.rank: group.ranks for group in groups}
-    members = [by_rank[rank] for rank in np.asarray(representatives["rank"]).tolist()]
-    added = [
-        Column("stands_for", "", np.array([len(group_ranks) for group_ranks in members], np.int64)),
-        Column("ranks", "", [ranges(group_ranks) for group_ranks in members]),
-    ]
-    columns = [representatives.columns[0], *added, *representatives.columns[1:]]
+    by_rank = dict(groups)
+    first, *others = of_ranks(ranks, by_rank).columns
+    members = [by_rank[rank] for rank in np.asarray(first.values).tolist()]
+    counts = Column("stands_for", "", np.array([*map(len, members)], np.int64))
+    columns = [first, counts, Column("ranks", "", [*map(ranges, members)]), *others]
     return Table(ranks.name, "Ranks that stand for those like them", columns, ranks.note)
 
 
@@ -276,11 +269,11 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
         report.faster_step_us = job.recording.step_without_profiler_us
     report.together = analyses.together(job, report.findings)
     report.verdict, _, report.recording_cost = analyses.verdict(job, report.findings)
-    gains = [(finding.gain.us, finding.gain.pct) if finding.gain else (np.nan, np.nan) for finding in report.findings]
+    gains = [finding.gain or Gain(np.nan, np.nan) for finding in report.findings]
     columns = [
         Column("finding", "", [finding.title for finding in report.findings]),
-        Column("gain", "µs", np.array([us for us, _ in gains], np.float64)),
-        Column("gain_pct", "%", np.array([pct for _, pct in gains], np.float64)),
+        Column("gain", "µs", np.array([gain.us for gain in gains])),
+        Column("gain_pct", "%", np.array([gain.pct for gain in gains])),
         *(Column(of, "", [getattr(one, of) for one in report.findings]) for of in ("evidence", "advice", "table")),
     ]
     report.tables = {FINDINGS: Table(FINDINGS, "Findings", columns, report.verdict), **report.tables}

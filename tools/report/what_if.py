@@ -1,13 +1,14 @@
 """Predicts by replay of all ranks' graphs how much each of several changes would shorten the run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
 from ...schema.graph import ExecutionGraph
 from .. import replay
-from ..analyses import Column, Table, reliability
+from ..analyses import Table, reliability
+from ..analyses.table import Cells, Quantity, pct, tabulate, us
 from ..replay import NodeClass, Recording, Scale, Workload
 
 NAME, TITLE = "what_if", "What a changed run would take"
@@ -32,11 +33,9 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording
     runs = {AS_RECORDED: (job := replay.gather_job(graphs))}
     if recording and recording.is_known:
         runs[UNPROFILED] = recording.without_profiler(job)
-    table = _table(changes, runs, job)
-    matches = {name: replay.matched(graphs, *change) for name, change in changes.items()}
-    nodes, time = (np.array([getattr(matches[name], of) for name in table["change"]]) for of in ("nodes", "time_us"))
-    first, *others = table.columns
-    return replace(table, columns=[first, Column("nodes", "", nodes), Column("matched", "µs", time), *others])
+    matches = [match for change in changes.values() for match in [replay.matched(graphs, *change)] * len(runs)]
+    nodes, time = (np.array([getattr(match, of) for match in matches]) for of in ("nodes", "time_us"))
+    return _table(changes, runs, job, {"nodes": nodes, "matched": Quantity("µs", time)})
 
 
 def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording | None = None) -> Table:
@@ -57,8 +56,10 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording
     return _table(changes, {UNPROFILED: recording.without_profiler(job)} if recording else {AS_RECORDED: job}, job)
 
 
-def _table(changes: Changes, runs: Mapping[str, Workload], job: Workload) -> Table:
-    """Returns a row for each change to each run; the note says how reliable replays of the job are."""
+def _table(
+    changes: Changes, runs: Mapping[str, Workload], job: Workload, more: Mapping[str, Cells] = MappingProxyType({})
+) -> Table:
+    """Returns a row for each change to each run, with `more` columns; the note says how reliable replays are."""
     note = reliability(replay.replay_job(job))
     rows = [(change, run) for change in changes for run in runs]
     outcomes = []
@@ -66,25 +67,25 @@ def _table(changes: Changes, runs: Mapping[str, Workload], job: Workload) -> Tab
         outcome = replay.replay_job(runs[run], changes[change])
         outcomes.append((outcome.makespan_ns, outcome.range, outcome.start_offset))
     length = {run: replay.makespan_ns(of_run) for run, of_run in runs.items()}
-    before, after = (
-        np.array(times, np.int64) for times in ([length[run] for _, run in rows], [time for time, *_ in outcomes])
-    )
-    columns = [
-        Column("change", "", [change for change, _ in rows]),
-        *([Column("run", "", [run for _, run in rows])] if len(runs) > 1 else []),
-        Column("before", "µs", before / 1000),
-        Column("after", "µs", after / 1000),
-        Column("saved", "µs", (before - after) / 1000),
-        Column("saved_pct", "%", 100 * (before - after) / np.maximum(before, 1)),
-    ]
+    before = np.array([length[run] for _, run in rows], np.int64)
+    after = np.array([makespan for makespan, *_ in outcomes], np.int64)
+    columns: dict[str, Cells] = {
+        "change": [change for change, _ in rows],
+        **more,
+        **({"run": [run for _, run in rows]} if len(runs) > 1 else {}),
+        "before": us(before),
+        "after": us(after),
+        "saved": us(before - after),
+        "saved_pct": pct(before - after, np.maximum(before, 1)),
+    }
     known = [makespan for _, makespan, _ in outcomes if makespan is not None]
     if any(not makespan.is_clear for makespan in known):
-        columns.append(Column("after_low", "µs", np.array([makespan.low_ns / 1000 for makespan in known])))
-        columns.append(Column("after_high", "µs", np.array([makespan.high_ns / 1000 for makespan in known])))
+        columns["after_low"] = us([makespan.low_ns for makespan in known])
+        columns["after_high"] = us([makespan.high_ns for makespan in known])
         note = f"{note}. Answers are ranges: {known[0].reason}"
     if offset := next((offset for *_, offset in outcomes if offset), None):
         # of ranks that begin all at once; with start offsets where these are small
         without = [offset.makespan_without_ns if offset else makespan for makespan, _, offset in outcomes]
-        columns.append(Column("without_start_offsets", "µs", np.array(without, np.int64) / 1000))
+        columns["without_start_offsets"] = us(without)
         note = f"{note}. In every answer {offset.text}"
-    return Table(NAME, TITLE, columns, note)
+    return tabulate(NAME, TITLE, columns, note)
