@@ -161,31 +161,34 @@ def pack_rank(bars: Bars, length_ns: int, window_ns: tuple[int, int], max_bytes:
     leaves half of the bytes. Returns the JSON, the number of single bars, and the length (ns) of the stretches over
     which the others are summed, 0 for none.
     """
-    ops = _packed_ops(bars, max_bytes // OPS)
-    max_bytes -= len(orjson.dumps(ops))
-    bar_count, order = max_bytes // LEAST, None
+    ops, most = bars.ops, max_bytes // OPS // OF_OP
+    if len(ops.lane) > most:
+        ops = ops.take(np.sort(np.argsort(ops.start_ns - ops.end_ns, kind="stable")[:most]))
+    of_ops = OF_OP * len(ops.lane)
+    of_sums = (max_bytes - of_ops) // SUMS
+    bar_count, order = (max_bytes - of_ops) // LEAST, None
     while True:
         chosen, sums = np.ones(len(bars), bool), None
         if bar_count < len(bars):
             order = drawn_first(bars, window_ns, bar_count) if order is None else order
             chosen[order[bar_count:]] = False
             # over the shortest stretches that fit
-            sums = sum_bars(bars, ~chosen, length_ns, FINEST, max_bytes // SUMS // OF_CELL)
-        packed_bars = _packed_bars(bars, chosen, sums)
-        json = orjson.dumps(packed_bars)
+            sums = sum_bars(bars, ~chosen, length_ns, FINEST, of_sums // OF_CELL)
+        json = orjson.dumps(_packed(bars, chosen, sums, ops))
         if len(json) <= max_bytes or bar_count <= FEWEST:
-            return orjson.dumps(packed_bars | ops), int(chosen.sum()), sums.width_ns if sums else 0
-        # the sums keep their size, and fewer bars compress less well
-        share = (max_bytes - max_bytes // SUMS) / (len(json) - (max_bytes // SUMS if sums else 0))
+            return json, int(chosen.sum()), sums.width_ns if sums else 0
+        # ops and sums keep their size, and fewer bars compress less well
+        share = (max_bytes - of_ops - of_sums) / (len(json) - of_ops - (of_sums if sums else 0))
         bar_count = max(min(int(0.97 * bar_count * share), int(chosen.sum()) - 1), FEWEST)
 
 
-def _packed_bars(bars: Bars, chosen: Bool, sums: BarSums | None) -> dict[str, Any]:
-    """Returns the chosen bars, the arrows between them, and the sums of the others, each as differences to those
-    before.
+def _packed(bars: Bars, chosen: Bool, sums: BarSums | None, ops: Slices) -> dict[str, Any]:
+    """Returns the chosen bars, the arrows between them, the sums of the others, and ops, each as differences to those
+    before; and of each lane how many bars and ops it has, in how many rows.
 
     The `gap` of a bar is the time since the end of the one before on its lane, of the first one since the run's start.
     Arrows are sorted by target, `source` counts from there. Sums are the non-empty stretches of each lane and kind.
+    Names are those of the bars, then those of the ops.
     """
     lane, start, end = bars.lane[chosen], bars.start_ns[chosen], bars.end_ns[chosen]
     number = np.cumsum(chosen) - 1
@@ -205,6 +208,9 @@ def _packed_bars(bars: Bars, chosen: Bool, sums: BarSums | None) -> dict[str, An
         "source": (source - target)[order],
         "reason": np.asarray(reason[order], np.int64),
         "step": is_step[order].astype(np.int64),
+        "op_start": _since_the_one_before(ops.lane, ops.start_ns, ops.start_ns),
+        "op_time": ops.end_ns - ops.start_ns,
+        "op_row": ops.row,
     }
     described: dict[str, Any] = {"width": 0, "count": 0, "keys": []}
     if sums:
@@ -213,23 +219,15 @@ def _packed_bars(bars: Bars, chosen: Bool, sums: BarSums | None) -> dict[str, An
         columns |= {"spent": sums.time_ns[filled], "begun": sums.begun[filled]}
         keys = [*zip(sums.lane.tolist(), sums.kind.tolist(), filled.sum(axis=1).tolist(), strict=True)]
         described = {"width": sums.width_ns, "count": sums.time_ns.shape[1], "keys": keys}
-    single, summed = (np.bincount(bars.lane[rows], minlength=len(bars.lanes)).tolist() for rows in (chosen, ~chosen))
-    lanes = [*zip(bars.lanes, single, summed, strict=True)]
-    packed = pack_columns(columns, bars.name.take(chosen))
-    return {"rank": bars.rank, "lanes": lanes, "sums": described} | packed
-
-
-def _packed_ops(bars: Bars, max_bytes: int) -> dict[str, Any]:
-    """Returns the ops around bars, the longest if there are too many, and how many rows each lane needs."""
-    ops, most = bars.ops, max_bytes // OF_OP
-    if len(ops.lane) > most:
-        ops = ops.take(np.sort(np.argsort(ops.start_ns - ops.end_ns, kind="stable")[:most]))
-    start = _since_the_one_before(ops.lane, ops.start_ns, ops.start_ns)
-    columns = {"start": start, "time": ops.end_ns - ops.start_ns, "row": ops.row}
-    counts, last = np.bincount(ops.lane, minlength=len(bars.lanes)), np.zeros(len(bars.lanes), np.int64)
-    for lane, row in ((bars.lane, bars.row), (ops.lane, ops.row)):
-        np.maximum.at(last, lane, row)
-    return {"ops": {"lanes": counts.tolist(), "rows": (last + 1).tolist()} | pack_columns(columns, ops.name)}
+    counts = (np.bincount(lanes, minlength=len(bars.lanes)).tolist() for lanes in (lane, ops.lane))
+    rows = np.ones(len(bars.lanes), np.int64)
+    np.maximum.at(rows, np.append(bars.lane, ops.lane), np.append(bars.row, ops.row) + 1)
+    packed = pack_columns(columns, Categorical.joined([bars.name.take(chosen), ops.name]))
+    return {
+        "rank": bars.rank,
+        "lanes": [*zip(bars.lanes, *counts, rows.tolist(), strict=True)],
+        "sums": described,
+    } | packed
 
 
 def _since_the_one_before(lane: Int64, time: Ns, of_each: Ns) -> Ns:

@@ -67,7 +67,7 @@ def read_bars(rank: dict[str, Any]) -> list[dict[str, Any]]:
     columns, after = numbers(rank["data"], rank["columns"])
     texts = [text[1] if isinstance(text, list) else text for text in json.loads(after)]
     found, row, node = list[dict[str, Any]](), 0, 0
-    for lane, told, _ in rank["lanes"]:
+    for lane, told, *_ in rank["lanes"]:
         end = 0
         for row in range(row, row + told):  # noqa: B020
             start = end + columns["gap"][row]
@@ -125,9 +125,9 @@ def test_ops_around_bars_take_a_part_of_the_room_and_the_longest_go_first() -> N
     length = np.where(start == 7000, 9, 5)
     found.ops = Slices(np.zeros(count, np.int64), start, start + length, name, start % 3)
     rank = json.loads(pack_rank(found, int(found.end_ns.max()), (0, 0), 4000)[0])
-    columns, names = numbers(rank["ops"]["data"], rank["ops"]["columns"])
-    assert 50 < len(columns["time"]) < 200 and "long" in json.loads(names)
-    assert rank["ops"]["lanes"] == [len(columns["time"]), 0, 0] and rank["ops"]["rows"] == [3, 1, 1]
+    columns, names = numbers(rank["data"], rank["columns"])
+    assert 50 < len(columns["op_time"]) < 200 and "long" in json.loads(names)
+    assert [lane[2:] for lane in rank["lanes"]] == [[len(columns["op_time"]), 3], [0, 1], [0, 1]]
 
 
 def test_a_thread_on_which_nothing_takes_time_has_no_lane() -> None:
@@ -321,7 +321,7 @@ def test_what_is_told_and_what_is_summed_is_all_there_is(count: int, seed: int, 
         expected[found.lanes[lane], LOOKS[look]] += int(time)
     assert spent == expected
     columns, _ = numbers(rank["data"], rank["columns"])
-    assert len(told) == singly == sum(told for _, told, _ in rank["lanes"])
+    assert len(told) == singly == sum(told for _, told, *_ in rank["lanes"])
     assert len(told) + sum(columns.get("begun", [])) == count
     assert (width_ns > 0) == (len(told) < count)
     original = {int(node): row for row, node in enumerate(found.node)}

@@ -125,48 +125,36 @@ class Lane extends Spans {
 // the lanes of one rank; a bar's number counts over all of them
 class RankRun {
   static async of(meta, rank) {
-    const run = Object.assign(new RankRun(), { rank: rank.rank, length: meta.length, short: [], full: [], number: new Map(), folded: false });
-    const [bars, ops] = await Promise.all([unpacked(rank), unpacked(rank.ops)]);
-    for (const { name, texts } of [bars, ops]) {
-      const numbers = texts.map((text) => run.numberOf([text].flat()));
-      name.forEach((number, row) => { name[row] = numbers[number]; });
-    }
-    run.lanes = run.lanesOf(bars, ops, rank);
-    summed(bars.target).forEach((target, index) => { bars.source[index] += target; });
-    run.arrows = { source: bars.source, target: bars.target, reason: bars.reason, step: bars.step };
-    run.often = new Uint32Array(run.full.length);
-    bars.name.forEach((name) => { run.often[name]++; });
-    run.nodes = bars.node.slice().sort();
+    const { texts, ...columns } = await unpacked(rank), { target, source, reason, step, node, kind, name } = columns;
+    const [short, full] = [0, -1].map((which) => texts.map((text) => [text].flat().at(which)));
+    const run = Object.assign(new RankRun(), { rank: rank.rank, length: meta.length, short, full, folded: false });
+    run.number = new Map(full.map((text, number) => [text, number]));
+    summed(node);
+    run.lanes = run.lanesOf(columns, rank);
+    summed(target).forEach((number, index) => { source[index] += number; });
+    run.arrows = { source, target, reason, step };
+    run.often = new Uint32Array(full.length);
+    for (const number of name.subarray(0, kind.length)) run.often[number]++;
+    run.nodes = node.slice().sort();
     return run;
   }
 
-  // bars and the ops around them share their names
-  numberOf(texts) {
-    const [short, full] = [texts[0], texts.at(-1)];
-    if (!this.number.has(full)) {
-      this.number.set(full, this.full.length);
-      this.short.push(short);
-      this.full.push(full);
-    }
-    return this.number.get(full);
-  }
-
-  lanesOf({ gap: start, time: end, shared: alone, kind, name, node, row, ...spent }, ops, { lanes, sums, ops: { lanes: counts, rows } }) {
-    const rests = this.restsOf(spent, sums);
+  // names are those of the bars, then those of the ops around them
+  lanesOf({ gap, time, shared, kind, name, node, row, op_start, op_time, op_row, ...spent }, { lanes, sums }) {
+    const rests = this.restsOf(spent, sums), opNames = name.subarray(kind.length);
     const part = (columns, first, count) => Object.fromEntries(Object.entries(columns).map(([key, values]) => [key, values.subarray(first, first + count)]));
     let first = 0, firstOp = 0;
-    summed(node);
-    return lanes.map(([label, count], number) => {
-      const columns = part({ start, end, alone, kind, name, node, row }, first, count);
+    return lanes.map(([label, count, opCount, rows], number) => {
+      const columns = part({ start: gap, end: time, alone: shared, kind, name, node, row }, first, count);
       for (let at = 0, before = 0; at < count; at++) {
         columns.start[at] += before;
         columns.alone[at] += columns.start[at];
         before = columns.end[at] += columns.start[at];
       }
-      const around = part({ start: ops.start, end: ops.time, name: ops.name, row: ops.row }, firstOp, counts[number]);
-      summed(around.start).forEach((begin, at) => { around.end[at] += begin; });
-      [first, firstOp] = [first + count, firstOp + counts[number]];
-      return new Lane(this, label, first - count, columns, rests.get(number), around, rows[number]);
+      const ops = part({ start: op_start, end: op_time, name: opNames, row: op_row }, firstOp, opCount);
+      summed(ops.start).forEach((begin, at) => { ops.end[at] += begin; });
+      [first, firstOp] = [first + count, firstOp + opCount];
+      return new Lane(this, label, first - count, columns, rests.get(number), ops, rows);
     });
   }
 
