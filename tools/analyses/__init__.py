@@ -44,7 +44,7 @@ from .over_time import counters, memory_timeline
 from .overlay import overlay_events, write_overlay
 from .rank import Analysis, AnalysisOptions, RankTrace, faster_step_us
 from .reading import READ_STAGES, graph_of, rank_of_graph, read_rank
-from .table import Column, Table
+from .table import Cells, Column, Quantity, Table, pct, tabulate, us
 
 ANALYSES: tuple[Analysis, ...] = (
     temporal_breakdown,

@@ -17,8 +17,7 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError, Remedy, RequestError, Words
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
-from ..analyses import READ_STAGES, RankTrace, Table, graph_of, rank_of_graph, read_rank
-from ..analyses.table import tabulate
+from ..analyses import READ_STAGES, RankTrace, Table, graph_of, rank_of_graph, read_rank, tabulate
 from ..recognise import TRACE_OR_GRAPH, InputKind, Trace, instead, recognise
 from ..terminal import ranges
 from ..trace_files import NoDeviceTraceError, assign_ranks, communicating, find_pairs, hosts_of

@@ -7,8 +7,7 @@ import numpy as np
 
 from ...schema.graph import ExecutionGraph
 from .. import replay
-from ..analyses import Table, reliability
-from ..analyses.table import Cells, Quantity, pct, tabulate, us
+from ..analyses import Cells, Quantity, Table, pct, reliability, tabulate, us
 from ..replay import NodeClass, Recording, Scale, Workload
 
 NAME, TITLE = "what_if", "What a changed run would take"
