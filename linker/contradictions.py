@@ -130,7 +130,7 @@ def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradi
 
 def _described(host: HostTrace | None, device: DeviceTrace) -> list[tuple[str, tuple[int, ...]]]:
     """Returns the groups that either trace describes, with their listed ranks."""
-    described = [*device.groups, *(groups_of_host(host.name, host.inputs) if host is not None else ())]
+    described = [*device.groups, *(groups_of_host(host.name, host.inputs)[0] if host is not None else ())]
     groups = ((name_of(entry.get("pg_name", "")), tuple(members(entry.get("ranks")))) for entry in described)
     return [(name, ranks) for name, ranks in groups if ranks]
 

@@ -4,7 +4,6 @@ linked traces of any linker, too, and adds the communications that another one l
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from ..schema.linked import (
     NO_TENSORS,
     Activities,
     Calls,
-    Communication,
     LinkedTrace,
     LinkReport,
     Ops,
@@ -151,85 +149,83 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
     return part, notes
 
 
-class _Joined(NamedTuple):
-    """The ops, calls and activities of both traces; the op that encloses each op, and the row of each op of the device
-    trace; the communications that some activities did, and the ops that recorded these.
-    """
-
-    ops: Ops
-    op_parent: OpRows
-    device_op: OpRows
-    calls: Calls
-    activities: Activities
-    communications: list[Communication]
-    collectives: communication.CollectiveOps
-    cut_circles: int
-
-
 def _link_all(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
 ) -> tuple[LinkedTrace, Synchronisation, list[Contradiction]]:
     """Links all that both traces hold. Returns it, its waits, and the contradictions of the traces."""
-    ops, op_parent, device_op, calls, activities, recorded, collectives, cut = _joined(host, device, match, nesting)
-    info = _info(host, device, rank)
-    info.machine = machine_of(activities, calls, device.syncs)
-    contradicting = contradictions(host, device, activities.call_row, info.machine)
-    on_clock = on_host_clock(activities, info.machine)
-    awaited = communication.awaited_collectives(collectives, activities, recorded)
-    process = Process(device, calls, on_clock, collectives=collectives, awaited=awaited, calibration=info.machine)
-    sync = synchronise(process, device, info.machine)
+    ops, device_op = join_ops(host, device.ops, match, nesting)
+    op_parent, circles = _op_parents(ops, device_op, nesting)
+    calls, activities = _calls_and_activities(device, nesting, device_op, int(ops.id.max(initial=0)))
+    collectives = communication.collective_ops(ops, op_parent, device.communication, device_op)
+    on_device, activities.communication_row = communication.link_communications(collectives, activities, calls)
+    info, call_row = _info(host, device, rank), activities.call_row
+    info.machine = machine = machine_of(activities, calls, device.syncs)
+    contradicting = contradictions(host, device, call_row, machine)
+    on_clock = on_host_clock(activities, machine)
+    awaited = communication.awaited_collectives(collectives, activities, on_device)
+    sync = synchronise(Process(device, calls, on_clock, collectives=collectives, awaited=awaited, calibration=machine))
     unresolved = [*sync.guessed.values(), sync.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT]]
     info.unresolved_waits = sum(map(len, unresolved))
-    call_row, oddities = activities.call_row, sync.oddities
     began_after_end = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_clock.end)
-    oddities[Reason.ENDED_BEFORE_LAUNCH].extend(call_row[began_after_end].tolist())
-    oddities[Reason.OPS_IN_CIRCLES].extend([-1] * cut)
-    many_members, unreadable = oddities[Reason.MANY_MEMBERS], oddities[Reason.UNREADABLE_GROUPS]
-    groups = communication.process_groups(
-        [*communication.groups_of_host(host.name, host.inputs, unreadable), *device.groups], many_members
-    )
+    activities.call_row = CallRows(np.where(began_after_end, -1, call_row))
+    sync.oddities[Reason.ENDED_BEFORE_LAUNCH].extend(call_row[began_after_end].tolist())
+    described, unreadable = communication.groups_of_host(host.name, host.inputs)
+    groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)
     transfers = communication.host_transfers(ops, device, device_op)
-    on_host, row = communication.host_communications(transfers, groups)
-    ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(recorded), -1))
+    on_host, row = communication.host_communications(transfers, groups.groups)
+    ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
+    communications = groups.with_members([*on_device, *on_host])
     waits = communication.transfer_waits(transfers, op_parent, calls)
-    oddities.update(waits.oddities)
+    for reason, count in (
+        (Reason.OPS_IN_CIRCLES, circles),
+        (Reason.MANY_MEMBERS, groups.unlisted),
+        (Reason.UNREADABLE_GROUPS, unreadable),
+        (Reason.UNKNOWN_REQUEST, waits.without_request),
+        (Reason.TRANSFER_WITHOUT_WAIT, waits.without_wait),
+    ):
+        sync.oddities[reason].extend([-1] * count)
     linked = LinkedTrace(
         info=info,
         ops=ops,
         calls=calls,
-        activities=replace(activities, call_row=CallRows(np.where(began_after_end, -1, call_row))),
+        activities=activities,
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, waits.handoffs, transfers.threads),
-        communications=communication.with_members([*recorded, *on_host], groups, device.world_size or -1, many_members),
-        groups=groups,
+        communications=communications,
+        groups=groups.groups,
     )
     if device.python is not None and len(device.python.start):
         linked = with_modules(linked, device.python, op_parent)
     return linked, sync, contradicting
 
 
-def _joined(host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting) -> _Joined:
-    """Joins the ops of both traces, puts the calls in them, and ties the activities to their launch calls, to the ops
-    around those, and to the recorded communications.
+def _op_parents(ops: Ops, device_op: OpRows, nesting: Nesting) -> tuple[OpRows, int]:
+    """Returns the op that encloses each op on its thread, -1 for none, and how many ops, by both traces, were their own
+    ancestors: these are made outermost in place.
     """
-    ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent = OpRows(np.full(len(ops), -1, np.int64))
     op_parent[device_op] = RowMap(device_op)[nesting.parent]
     # ops that the device trace nests in none: its nesting is measured and never goes round
     circles = rows_in_circles(ops.id, ops.parent_id)
     circles = circles[op_parent[circles] < 0]
     ops.parent_id[circles] = -1
+    return op_parent, len(circles)
+
+
+def _calls_and_activities(
+    device: DeviceTrace, nesting: Nesting, device_op: OpRows, largest_id: int
+) -> tuple[Calls, Activities]:
+    """Returns the calls with the ops around them, and the activities with their launch calls and the ops around those,
+    yet without communications. Their ids follow `largest_id`.
+    """
     of_calls = device.calls
     call_op = enclosing_ops(of_calls, device.ops, nesting, are_step_marks(device.ops.name))
     recorded = of_calls.name, of_calls.thread, of_calls.start, of_calls.end, of_calls.correlation
-    calls, call_row = Calls(*recorded, RowMap(device_op)[call_op]), launching_calls(device.activities, of_calls)
+    call_row = launching_calls(device.activities, of_calls)
     launching_op = launching_ops(device.activities, call_row, call_op, device.ops)
-    activities = activities_of(device, call_row, RowMap(device_op)[launching_op], int(ops.id.max(initial=0)))
-    collectives = communication.collective_ops(ops, op_parent, device.communication, device_op)
-    communications, communication_row = communication.link_communications(collectives, activities, calls)
-    activities = replace(activities, communication_row=communication_row)
-    return _Joined(ops, op_parent, device_op, calls, activities, communications, collectives, len(circles))
+    activities = activities_of(device, call_row, RowMap(device_op)[launching_op], largest_id)
+    return Calls(*recorded, RowMap(device_op)[call_op]), activities
 
 
 def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> TraceInfo:
@@ -273,13 +269,12 @@ def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrac
     ops, no_device_ops = linked.ops, OpRows(np.empty(0, np.int64))
     collectives = communication.collective_ops(ops, op_parents(ops), {role: {} for role in Role}, no_device_ops)
     recorded, row = communication.link_communications(collectives, linked.activities, linked.calls)
-    found: dict[Reason, list[int]] = {Reason.MANY_MEMBERS: [], Reason.UNREADABLE_GROUPS: []}
-    unlisted, unreadable = found.values()
-    groups = communication.process_groups(communication.groups_of_host(ops.name, ops.inputs, unreadable), unlisted)
-    communications = communication.with_members(recorded, groups, -1, unlisted)
-    linked.report.oddities.update({reason: len(rows) for reason, rows in found.items() if rows})
+    described, unreadable = communication.groups_of_host(ops.name, ops.inputs)
+    groups = communication.ProcessGroups.of(described, -1)
+    communications = groups.with_members(recorded)
+    linked.report.oddities.add({Reason.MANY_MEMBERS: groups.unlisted, Reason.UNREADABLE_GROUPS: unreadable})
     activities = replace(linked.activities, communication_row=row)
-    return replace(linked, communications=communications, groups=groups, activities=activities)
+    return replace(linked, communications=communications, groups=groups.groups, activities=activities)
 
 
 def report_of(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema import linked
-from ..schema.columns import Int64, is_group_start, rows_by_number
+from ..schema.columns import Int64, Lookup, RowMap, is_group_start, rows_by_number
 from ..schema.linked import NEVER, Activities, Calls, SyncCall, sync_calls
 from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST, MachineCalibration, by_name
 from .readers import RecordedSyncs
@@ -157,35 +157,27 @@ def _synchronised(
     if len(np.unique(activities.device)) == 1:
         yield _last_ends(device_calls, calls.start[device_calls], [*chain(*streams.values())])
     kind = syncs.kind.numbers(lambda name: linked.SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
-    recorded = np.unique(np.concatenate((syncs.correlation, syncs.record_correlation)))
-    rows = np.flatnonzero(np.isin(calls.correlation, recorded[recorded != 0]))
-    row_of = dict(zip(calls.correlation[rows].tolist(), rows.tolist(), strict=True))
-    waits = defaultdict[int, list[tuple[int, int]]](list)
-    stream_waits = defaultdict[int, list[int]](list)
-    columns = (kind, syncs.correlation, syncs.stream, syncs.wait_stream, syncs.record_correlation)
-    records = zip(*(column.tolist() for column in columns), strict=True)
-    for sync, correlation, stream, wait_stream, record_correlation in records:
-        call, recorder = row_of.get(correlation), row_of.get(record_correlation)
-        if call is None:
-            continue
-        if sync == SyncCall.STREAM_WAIT:
-            stream_waits[stream].append(int(calls.start[call]))
-        if sync == SyncCall.STREAM_SYNC and kinds[call] == SyncCall.STREAM_SYNC:
-            waits[stream].append((call, int(calls.start[call])))
-        elif sync == SyncCall.EVENT_SYNC and kinds[call] == SyncCall.EVENT_SYNC and recorder is not None:
-            waits[wait_stream].append((call, int(calls.start[recorder])))
-    for stream, pairs in waits.items():
+    with_id = np.flatnonzero(calls.correlation != 0)
+    row_of = Lookup(calls.correlation[with_id], with_id)
+    call, recorder = row_of.of(syncs.correlation), row_of.of(syncs.record_correlation)
+    is_named = kind == np.append(kinds, SyncCall.NONE)[call]
+    of_stream = is_named & (kind == SyncCall.STREAM_SYNC)
+    of_event = is_named & (kind == SyncCall.EVENT_SYNC) & (recorder >= 0)
+    stream = np.where(of_stream, syncs.stream, syncs.wait_stream)
+    begun = RowMap(calls.start)
+    stream_waits = rows_by_number(np.flatnonzero((call >= 0) & (kind == SyncCall.STREAM_WAIT)), syncs.stream)
+    for number, rows in rows_by_number(np.flatnonzero(of_stream | of_event), stream).items():
         # a number that streams of several devices have names none of them
-        if len(streams.get(stream, ())) == 1:
-            call_rows, times = np.array(pairs, np.int64).T
-            submitted, waited = streams[stream][0][0], np.sort(np.array(stream_waits[stream], np.int64))
+        if len(streams.get(number, ())) == 1:
+            times = begun[np.where(of_stream, call, recorder)[rows]]
+            waited = np.sort(begun[call[stream_waits.get(number, rows[:0])]])
             last_submitted, last_waited = (
                 np.append(given, NEVER)[np.searchsorted(given, times, side="right") - 1]
-                for given in (submitted, waited)
+                for given in (streams[number][0][0], waited)
             )
             # what a stream has to wait for since its last submission may end after all of its own activities
             is_certain = last_waited <= last_submitted
-            yield _last_ends(call_rows[is_certain], times[is_certain], streams[stream])
+            yield _last_ends(call[rows][is_certain], times[is_certain], streams[number])
 
 
 def _commonly_returning(activities: Activities, calls: Calls, streams: list[StreamEnds]) -> Awaited:

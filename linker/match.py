@@ -8,7 +8,7 @@ sequences that are the same except for a few ops that only one of them holds.
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from ..schema import columns
 from ..schema.columns import Bool, CallRows, Categorical, DeviceOpRows, Int64, Lookup, OpRows, RowMap, ThreadIntervals
 from ..schema.errors import DataError, Remedy
-from ..schema.linked import FOREVER, GROUP_INIT, NO_TENSORS, Activities, Ops, are_step_marks, plain_escapes
+from ..schema.linked import GROUP_INIT, NO_TENSORS, Activities, Ops, are_step_marks, plain_escapes
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedActivities, RecordedCalls, RecordedOps
 
 SMALLEST_AGREEMENT = 0.5
@@ -119,7 +119,7 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
     for number in reversed(unpaired):
         alike[np.sort(names.device[unpaired[number]]).tobytes()].append(number)
     pairs = [(candidates[:0], order[:0])]
-    overlap, alignment_count, host_is_longer = _Overlap(), 1, False
+    (of_ids, of_times), alignment_count, host_is_longer = (EVERYTHING, EVERYTHING), 1, False
     numbers, of_number, sizes = np.unique(host.tid[candidates], return_inverse=True, return_counts=True)
     steps = np.bincount(of_number, names.marks_step_of_both(candidates), len(numbers)) > 0
     for number in numbers[np.lexsort((-sizes, ~steps))].tolist():
@@ -128,16 +128,16 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
         if most_alike is None:
             continue
         rows = unpaired[alike[most_alike].pop()]
-        nodes, rows = nodes[overlap.holds_ids(host.id[nodes])], rows[overlap.holds_times(ops.start[rows])]
+        nodes, rows = nodes[of_ids.holds(host.id[nodes])], rows[of_times.holds(ops.start[rows])]
         alignment = align_steps(names.host[nodes], names.device[rows], marks_step=names.is_step_mark)
         if len(pairs) == 1 and len(alignment.left):
-            overlap = _overlap(host.id[nodes], columns.Intervals(ops.start[rows], ops.end[rows]), alignment)
+            of_ids, of_times = _overlap(host.id[nodes], columns.Intervals(ops.start[rows], ops.end[rows]), alignment)
             alignment_count, host_is_longer = alignment.alignment_count, len(nodes) > len(rows)
         pairs.append((nodes[alignment.left], rows[alignment.right]))
     host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     sides = [len(candidates), len(ops.start)]
     if names.marks_step_of_both(host_row).any():
-        sides = [int(overlap.holds_ids(host.id[candidates]).sum()), int(overlap.holds_times(ops.start).sum())]
+        sides = [int(of_ids.holds(host.id[candidates]).sum()), int(of_times.holds(ops.start).sum())]
     agreement = len(host_row) / max(1, min(sides))
     return Match(host_row, DeviceOpRows(device_row), BY_NAME_ORDER, agreement, 0, alignment_count, host_is_longer)
 
@@ -157,33 +157,31 @@ def _most_alike(
     return best if best is not None and common[best] else None
 
 
-class _Overlap(NamedTuple):
-    """The range of host ids, and of times of the device trace (ns), in which the files overlap; ends are excluded."""
+class _Range(NamedTuple):
+    """Numbers from `first` up to but without `end`."""
 
-    first_id: int = columns.ABSENT
-    end_id: int = np.iinfo(np.int64).max
-    start: int = columns.ABSENT
-    end: int = FOREVER
+    first: int = columns.ABSENT
+    end: int = np.iinfo(np.int64).max
 
-    def holds_ids(self, ids: Int64) -> Bool:
-        return (ids >= self.first_id) & (ids < self.end_id)
-
-    def holds_times(self, times: Int64) -> Bool:
-        return (times >= self.start) & (times < self.end)
+    def holds(self, numbers: Int64) -> Bool:
+        return (numbers >= self.first) & (numbers < self.end)
 
 
-def _overlap(ids: Int64, times: columns.Intervals, alignment: "Alignment") -> _Overlap:
-    """Returns the overlap by an aligned thread: from its first matched op to the first after the last matched one."""
+EVERYTHING = _Range()
+
+
+def _overlap(ids: Int64, times: columns.Intervals, alignment: "Alignment") -> tuple[_Range, _Range]:
+    """Returns in which host ids and times of the device trace (ns) the files overlap by an aligned thread: from its
+    first matched op to the first after the last matched one.
+    """
     # ops that enclose all matched ones do not count
-    everything, (start, end) = _Overlap(), times
     (first, last), (begin, stop) = ((int(side.min()), int(side.max())) for side in (alignment.left, alignment.right))
+    start, end = times
     later = start[stop + 1 :][start[stop + 1 :] >= end[stop]]
-    return _Overlap(
-        int(ids[first]) if first else everything.first_id,
-        int(ids[last + 1]) if last + 1 < len(ids) else everything.end_id,
-        int(start[begin]) if (end[:begin] <= start[begin]).any() else everything.start,
-        int(later.min(initial=everything.end)),
-    )
+    first_id = int(ids[first]) if first else EVERYTHING.first
+    end_id = int(ids[last + 1]) if last + 1 < len(ids) else EVERYTHING.end
+    begins = int(start[begin]) if (end[:begin] <= start[begin]).any() else EVERYTHING.first
+    return _Range(first_id, end_id), _Range(begins, int(later.min(initial=EVERYTHING.end)))
 
 
 class _Names(NamedTuple):
@@ -289,35 +287,31 @@ def occurrences(part: Int64, whole: Int64) -> Int64:
 
 
 def _common_subsequence(left: list[int], right: list[int]) -> Int64:
-    furthest = {1: 0}
-    trace: list[dict[int, int]] = []
+    """Returns the pairs of positions that the shortest edit script keeps, none beyond LARGEST_DIFFERENCE edits."""
+    # how far the furthest path comes in `left` on each diagonal, and the last run of equal values on its way: from and
+    # to which position, on which diagonal, after which other run
+    furthest: dict[int, tuple[int, Any]] = {1: (0, None)}
+    unreached = -1, None
     for edits in range(LARGEST_DIFFERENCE + 1):
-        trace.append(dict(furthest))
         for diagonal in range(-edits, edits + 1, 2):
-            before = _previous_diagonal(furthest, diagonal)
-            x = furthest[before] + (before < diagonal)
+            without_left, without_right = (furthest.get(diagonal + step, unreached) for step in (-1, 1))
+            x, run = without_right if without_left[0] < without_right[0] else (without_left[0] + 1, without_left[1])
+            first = x
             while x < len(left) and x - diagonal < len(right) and left[x] == right[x - diagonal]:
                 x += 1
-            furthest[diagonal] = x
+            furthest[diagonal] = x, (first, x, diagonal, run) if x > first else run
             if x >= len(left) and x - diagonal >= len(right):
-                return _walk_back(trace, len(left), len(right))
+                return _pairs_of_runs(furthest[diagonal][1])
     return np.empty((0, 2), np.int64)
 
 
-def _previous_diagonal(furthest: dict[int, int], diagonal: int) -> int:
-    """Returns the diagonal from which the furthest path on a diagonal comes."""
-    return diagonal + (1 if furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1) else -1)
-
-
-def _walk_back(trace: list[dict[int, int]], x: int, y: int) -> Int64:
-    pairs: list[tuple[int, int]] = []
-    for furthest in reversed(trace):
-        before = _previous_diagonal(furthest, x - y)
-        while x > furthest[before] + (before < x - y):
-            x, y = x - 1, y - 1
-            pairs.append((x, y))
-        x, y = furthest[before], furthest[before] - before
-    return np.array(pairs[::-1], np.int64).reshape(-1, 2)
+def _pairs_of_runs(run: Any) -> Int64:
+    pairs = [np.empty((0, 2), np.int64)]
+    while run is not None:
+        first, last, diagonal, run = run
+        positions = np.arange(first, last)
+        pairs.append(np.stack((positions, positions - diagonal), axis=1))
+    return np.concatenate(pairs[::-1])
 
 
 def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> CallRows:

@@ -11,12 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
+from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from ..schema.arguments import WHOLE, given, two_ends
-from ..schema.columns import ABSENT, Bool, Int64, Lookup
+from ..schema.columns import ABSENT, Bool, Int64, Intervals, Lookup
 from ..schema.counts import Counts
 from ..schema.errors import RequestError, nearest
 from ..schema.linked import (
@@ -54,13 +56,7 @@ class Period(NamedTuple):
         return " to ".join(f"{(time - zero) / 1000:.3f}" for time in self) + " µs"
 
 
-class _Parts(NamedTuple):
-    steps: tuple[int, int] | None = None
-    annotation: str | None = None
-    clock: tuple[float, float] | None = None
-
-
-class Window(_Parts):
+class Window(msgspec.Struct, frozen=True, array_like=True):
     """The part of a trace that was requested; with several fields, what they have in common.
 
     Attributes:
@@ -78,22 +74,18 @@ class Window(_Parts):
         ValueError: The window ends before it begins.
     """
 
-    __slots__ = ()
+    steps: tuple[int, int] | None = None
+    annotation: str | None = None
+    clock: tuple[float, float] | None = None
 
-    def __new__(
-        cls,
-        steps: tuple[int, int] | None = None,
-        annotation: str | None = None,
-        clock: tuple[float, float] | None = None,
-    ) -> "Window":
+    def __post_init__(self) -> None:
         """Checks that each part begins before it ends."""
-        if steps is not None:
-            two_ends(steps, "Window(steps=…)", "the first step and the one after the last, as (1, 2)", WHOLE)
-        if clock is not None:
-            two_ends(clock, "Window(clock=…)", "start and end in µs, as (0, 1500)")
-        if annotation is not None:
-            given(annotation, str, "Window(annotation=…)", "the name of an annotation")
-        return super().__new__(cls, steps, annotation, clock)
+        if self.steps is not None:
+            two_ends(self.steps, "Window(steps=…)", "the first step and the one after the last, as (1, 2)", WHOLE)
+        if self.clock is not None:
+            two_ends(self.clock, "Window(clock=…)", "start and end in µs, as (0, 1500)")
+        if self.annotation is not None:
+            given(self.annotation, str, "Window(annotation=…)", "the name of an annotation")
 
     @property
     def is_of_steps(self) -> bool:
@@ -177,13 +169,10 @@ def _steps(device: DeviceTrace) -> dict[int, Period]:
 
 def _numbers_in_words(numbers: Iterable[int]) -> str:
     """Returns numbers in words, consecutive ones as a range: 3 to 5, 9."""
-    ranges: list[list[int]] = []
-    for number in sorted(numbers):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    ranges_in_words = [f"{low} to {high}" if high > low else f"{low}" for low, high in ranges]
+    # numbers that follow each other are all as far from their position
+    runs = groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0])
+    ranges = [[number for _, number in run] for _, run in runs]
+    ranges_in_words = [f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in ranges]
     return ", ".join([*ranges_in_words[:STEPS_NAMED], *["…"] * (len(ranges_in_words) > STEPS_NAMED)])
 
 
@@ -193,22 +182,21 @@ def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
     `NAME:K` is the one after K others of that name, `NAME:all` lasts from the first one to the end of the last. Raises
     DataError when there is none.
     """
-    annotations = _annotations(device, within)
-    periods, of_several = annotations.get(name, []), OF_SEVERAL.fullmatch(name)
-    if not periods and of_several:
-        periods, which = annotations.get(of_several[1], []), of_several[2]
-        if which == ALL and periods:
-            return Period(periods[0].start, max(period.end for period in periods))
-        if periods and int(which) >= len(periods):
-            raise RequestError(
-                f"{device.path}: {len(periods)} annotations are named {of_several[1]!r} in that part of the trace, "
-                f"{of_several[1]}:0 to {of_several[1]}:{len(periods) - 1}"
-            )
-        periods = periods[int(which) :] if periods else []
+    annotations, which, same = _annotations(device, within), "0", name
+    if name not in annotations and (of_several := OF_SEVERAL.fullmatch(name)):
+        same, which = of_several.groups()
+    periods = annotations.get(same)
     if not periods:
         suggestion = nearest(name, [*annotations]) or ": it has no annotations there"
         raise RequestError(f"{device.path}: no annotation named {name!r} in that part of the trace{suggestion}")
-    return periods[0]
+    if which == ALL:
+        return Period(periods[0].start, max(period.end for period in periods))
+    if int(which) >= len(periods):
+        raise RequestError(
+            f"{device.path}: {len(periods)} annotations are named {same!r} in that part of the trace, {same}:0 to "
+            f"{same}:{len(periods) - 1}"
+        )
+    return periods[int(which)]
 
 
 def _annotations(device: DeviceTrace, within: Period) -> dict[str, list[Period]]:
@@ -241,43 +229,22 @@ def host_period(device: DeviceTrace, match: Match) -> Period | None:
 
 
 class ThreadParts:
-    """Each thread's part of a period, from `first` up to but without `last`, for columns of threads and times (ns)."""
+    """Each thread's part of a period: it begins and ends when the call that runs at the border returns."""
 
     def __init__(self, calls: Calls, period: Period) -> None:
-        self._threads = np.unique(calls.thread)
-        self._first, self._last = (self._returns(calls, time) for time in period)
+        self._threads, self._borders = np.unique(calls.thread), list[Int64]()
+        for time in period:
+            # the last one is that of threads without calls
+            borders = np.full(len(self._threads) + 1, time, np.int64)
+            running = np.flatnonzero((calls.start < time) & (calls.end > time))
+            np.maximum.at(borders, np.searchsorted(self._threads, calls.thread[running]), calls.end[running])
+            self._borders.append(borders)
 
-    def _returns(self, calls: Calls, time: int) -> Int64:
-        """Returns each thread's border at `time`: the return of the call that runs then, `time` where none does."""
-        borders = np.full(len(self._threads) + 1, time, np.int64)
-        running = np.flatnonzero((calls.start < time) & (calls.end > time))
-        np.maximum.at(borders, np.searchsorted(self._threads, calls.thread[running]), calls.end[running])
-        return borders
-
-    def first(self, thread: Int64) -> Int64:
-        """Returns the start of each thread's part, ns."""
-        return self._border(thread, self._first)
-
-    def last(self, thread: Int64) -> Int64:
-        """Returns the end of each thread's part, ns."""
-        return self._border(thread, self._last)
-
-    def starts(self, thread: Int64, time: Int64) -> Bool:
-        """Returns which times are in the part, as starts are: its start is in it, its end is not."""
-        return (time >= self.first(thread)) & (time < self.last(thread))
-
-    def ends(self, thread: Int64, time: Int64) -> Bool:
-        """Returns which times are in the part, as ends are: its end is in it, its start is not."""
-        return (time > self.first(thread)) & (time <= self.last(thread))
-
-    def since(self, thread: Int64, time: Int64) -> Int64:
-        """Returns the times, those before the part moved to its start; ABSENT stays."""
-        return np.where(time == ABSENT, ABSENT, np.maximum(time, self.first(thread)))
-
-    def _border(self, thread: Int64, borders: Int64) -> Int64:
-        """Returns the border of each thread; the last one is that of threads without calls."""
+    def of(self, thread: Int64) -> Intervals:
+        """Returns when each thread's part begins and ends, ns. Starts may be at the former, ends at the latter."""
         number = np.searchsorted(self._threads, thread)
-        return borders[np.where(np.append(self._threads, ABSENT)[number] == thread, number, -1)]
+        number = np.where(np.append(self._threads, ABSENT)[number] == thread, number, -1)
+        return Intervals(*(borders[number] for borders in self._borders))
 
 
 class TracePart(NamedTuple):
@@ -322,37 +289,44 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
     measured.
     """
     parts, activities = ThreadParts(linked.calls, period), linked.activities
-    calls = parts.starts(linked.calls.thread, linked.calls.start)
+    first, last = parts.of(linked.calls.thread)
+    calls = (linked.calls.start >= first) & (linked.calls.start < last)
     in_period = (activities.start >= period.start) & (activities.start < period.end)
     kept_activities = np.where(activities.call_row >= 0, np.append(calls, False)[activities.call_row], in_period)
     kept_rows = KeptRows(_ops(linked.ops, parts), calls, kept_activities)
-    part = select_linked(linked, kept_rows)
+    part, lost = select_linked(linked, kept_rows), _crossing(linked, kept_rows)
     ops, shortened = _shortened(part.ops, parts)
-    waits, handoffs, lost = part.host_waits, part.handoffs, _crossing(linked, kept_rows)
     info = copy(part.info)
     info.backlog_until = _backlog(linked, kept_rows)
-    source_inside = parts.ends(handoffs.source_thread, handoffs.source_time)
-    target_inside = parts.starts(handoffs.target_thread, handoffs.target_time)
-    waits_inside = (handoffs.waiting_since != ABSENT) & (handoffs.waiting_since < parts.last(handoffs.target_thread))
-    waits_inside &= handoffs.target_time > parts.first(handoffs.target_thread)
+    waits, handoffs = part.host_waits, part.handoffs
+    source, target = parts.of(handoffs.source_thread), parts.of(handoffs.target_thread)
+    source_inside = (handoffs.source_time > source.start) & (handoffs.source_time <= source.end)
+    target_inside = (handoffs.target_time >= target.start) & (handoffs.target_time < target.end)
+    since = handoffs.waiting_since
+    waits_inside = (since != ABSENT) & (since < target.end) & (handoffs.target_time > target.start)
     is_inside = source_inside & target_inside
     lost[Reason.CROSSING_HANDOFFS] = int(((source_inside | target_inside | waits_inside) & ~is_inside).sum())
-    handoffs = select_rows(handoffs, is_inside)
-    since = parts.since(handoffs.target_thread, handoffs.waiting_since)
+    handoffs = replace(handoffs, waiting_since=_since(since, target))
+    since = _since(waits.since, parts.of(part.calls.thread[waits.call_row]))
     part = replace(
         part,
         info=info,
         ops=ops,
-        host_waits=replace(waits, since=parts.since(part.calls.thread[waits.call_row], waits.since)),
-        handoffs=replace(handoffs, waiting_since=since),
+        host_waits=replace(waits, since=since),
+        handoffs=select_rows(handoffs, is_inside),
     )
     return TracePart(part, calls, lost, shortened)
 
 
+def _since(time: Int64, part: Intervals) -> Int64:
+    """Returns the times, those before the part moved to its start; ABSENT stays."""
+    return np.where(time == ABSENT, ABSENT, np.maximum(time, part.start))
+
+
 def _ops(ops: Ops, parts: ThreadParts) -> Bool:
     """Returns which ops overlap the part or, without times, belong to it, and which nodes are no ops."""
-    timed, first = ops.start != ABSENT, parts.first(ops.thread)
-    is_kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
+    timed, (first, last) = ops.start != ABSENT, parts.of(ops.thread)
+    is_kept = timed & (ops.start < last) & ((ops.end > first) | (ops.start >= first))
     untimed, in_both = ~timed & are_ops(ops.name), np.flatnonzero(timed & ops.recorded_by_host)
     in_both = in_both[np.argsort(ops.id[in_both], kind="stable")]
     if len(in_both):
@@ -374,9 +348,8 @@ def _with_callers(ops: Ops, is_kept: Bool) -> Bool:
 
 def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
     """Returns the ops with the times that they have inside the part, and how many were cut."""
-    timed = ops.start != ABSENT
-    start = np.where(timed, np.maximum(ops.start, parts.first(ops.thread)), ABSENT)
-    end = np.where(timed, np.minimum(ops.end, parts.last(ops.thread)), ABSENT)
+    timed, (first, last) = ops.start != ABSENT, parts.of(ops.thread)
+    start, end = np.where(timed, (np.maximum(ops.start, first), np.minimum(ops.end, last)), ABSENT)
     shorter = (start > ops.start) | (end < ops.end)
     parent = op_parents(ops)
     child = np.flatnonzero(timed & (parent >= 0))

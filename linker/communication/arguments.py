@@ -9,8 +9,9 @@ a group is known by its ranks.
 
 import math
 import re
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -23,8 +24,6 @@ from ...schema.comm_groups import INT32_MAX, LARGEST_JOB, MEMBERS_EACH
 from ...schema.linked import Communication, ProcessGroup, integer, kineto
 
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
-UNCOUNTED: MutableSequence[int] = deque(maxlen=0)
-"""Takes what nobody counts."""
 WAIT = "wait"
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
@@ -165,113 +164,102 @@ def dtype_of(text: bytes) -> str:
     return tensor.group(1) if tensor else ""
 
 
-def groups_of_host(
-    names: Categorical, inputs: Sequence[bytes], unreadable: MutableSequence[int] = UNCOUNTED
-) -> Iterator[dict[str, Any]]:
-    """Yields the descriptions of process groups in host ops with these names and inputs.
-
-    For each description that cannot be read, -1 is added to `unreadable`.
+def groups_of_host(names: Categorical, inputs: Sequence[bytes]) -> tuple[list[dict[str, Any]], int]:
+    """Returns the descriptions of process groups in host ops with these names and inputs, and how many lists of them or
+    descriptions cannot be read.
     """
+    groups, unreadable = list[dict[str, Any]](), 0
     nodes = np.flatnonzero(names.where(lambda name: linked.GROUP_INIT in name))
     for node in nodes[np.argsort(names.codes[nodes], kind="stable")].tolist():
         [values] = linked.argument_lists(inputs[node], "values")
         for entries in (linked.literal(text) for text in values if isinstance(text, str)):
-            groups = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-            if not isinstance(entries, list) or len(groups) < len(entries):
-                unreadable.append(-1)
-            yield from groups
+            readable = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+            unreadable += not isinstance(entries, list) or len(readable) < len(entries)
+            groups += readable
+    return groups, unreadable
 
 
-def process_groups(
-    described: Iterable[dict[str, Any]], unlisted: MutableSequence[int] = UNCOUNTED
-) -> list[ProcessGroup]:
-    """Returns the groups that either trace describes, each name and list of ranks once.
+@dataclass
+class ProcessGroups:
+    """The process groups of a trace, and of how many groups and communications the ranks are `unlisted`: too many.
 
-    A group without listed ranks has the ranks 0 to size - 1. All such groups together have at most LARGEST_JOB
-    members; for each group beyond that limit, -1 is added to `unlisted`.
+    A few bytes may name very many ranks. All groups that are described without their ranks have at most LARGEST_JOB
+    members together, and so have all communications, and MEMBERS_EACH for each of them. Those beyond that limit lose
+    their members.
     """
-    groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
-    budget, seen = LARGEST_JOB, set[tuple[str, range]]()
-    for entry in described:
-        size = integer(entry.get("group_size", entry.get("pg_size")), -1)
-        name, ranks = linked.name_of(entry.get("pg_name", "")), members(entry.get("ranks")) or regular_ranks(0, 1, size)
-        if isinstance(ranks, range):
-            if (name, ranks) in seen:
-                continue
-            seen.add((name, ranks))
+
+    groups: list[ProcessGroup]
+    world_size: int
+    unlisted: int = 0
+
+    @staticmethod
+    def of(described: Iterable[dict[str, Any]], world_size: int) -> "ProcessGroups":
+        """Returns the groups that either trace describes, each name and list of ranks once.
+
+        A group without listed ranks has the ranks 0 to size - 1.
+        """
+        groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
+        budget, seen, unlisted = LARGEST_JOB, set[tuple[str, range]](), 0
+        for entry in described:
+            size = integer(entry.get("group_size", entry.get("pg_size")), -1)
+            name = linked.name_of(entry.get("pg_name", ""))
+            ranks = members(entry.get("ranks")) or regular_ranks(0, 1, size)
+            if isinstance(ranks, range):
+                if (name, ranks) in seen:
+                    continue
+                seen.add((name, ranks))
+                if len(ranks) > budget:
+                    unlisted += 1
+                    continue
+                budget -= len(ranks)
+            unlisted += not ranks and size > LARGEST_JOB
+            group = ProcessGroup(name, linked.name_of(entry.get("pg_desc", "")), list(ranks), size)
+            groups.setdefault((name, tuple(ranks)), group)
+        return ProcessGroups([*groups.values()], world_size, unlisted)
+
+    def with_members(self, communications: Sequence[Communication]) -> list[Communication]:
+        """Returns the communications with the global ranks of their groups, peers and roots, where these are known.
+
+        They are known from the arguments, else from the only described group of that name and size. A group of the
+        world's size, by its recorded size or the length of its split lists, is the world, and so is the only group of a
+        trace that describes none. Communications beyond the limit keep their peers.
+        """
+        world, described = regular_ranks(0, 1, self.world_size), defaultdict[str, list[ProcessGroup]](list)
+        for group in self.groups:
+            described[group.name].append(group)
+        is_only = not self.groups and len({each.group for each in communications if each.name != WAIT}) == 1
+
+        @cache
+        def described_ranks(name: str, sizes: frozenset[int]) -> Sequence[int]:
+            of_name = described.get(name, [])
+            of_size = [group for group in of_name if not sizes or len(group.ranks) in sizes] or of_name
+            if of_size:
+                rank_lists = {tuple(group.ranks or world) for group in of_size}
+                return list(rank_lists.pop()) if len(rank_lists) == 1 else []
+            return world if self.world_size in sizes or is_only else []
+
+        budget, lists = LARGEST_JOB + MEMBERS_EACH * len(communications), dict[range | tuple[int, ...], list[int]]()
+
+        def with_list(each: Communication) -> Communication:
+            nonlocal budget
+            ranks = each.ranks
             if len(ranks) > budget:
-                unlisted.append(-1)
-                continue
+                self.unlisted, ranks = self.unlisted + 1, []
             budget -= len(ranks)
-        elif not ranks and size > LARGEST_JOB:
-            unlisted.append(-1)
-        group = ProcessGroup(name, linked.name_of(entry.get("pg_desc", "")), list(ranks), size)
-        groups.setdefault((name, tuple(ranks)), group)
-    return list(groups.values())
+            # all that have the same ranks share their list
+            key = ranks if isinstance(ranks, range) else tuple(ranks)
+            listed = lists[key] = lists.get(key) or list(ranks)
+            return msgspec.structs.replace(each, ranks=listed)
 
+        def complete(each: Communication) -> Communication:
+            sizes = frozenset({each.group_size, len(each.in_split), len(each.out_split)} - {-1, 0})
+            ranks = each.ranks or described_ranks(each.group, sizes)
+            self.unlisted += not ranks and each.group_size > LARGEST_JOB
+            parts = [msgspec.structs.replace(part, ranks=part.ranks or ranks) for part in each.coalesced]
+            parts = [with_list(_with_peer(part)) for part in parts]
+            return with_list(_with_peer(msgspec.structs.replace(each, ranks=ranks, coalesced=parts)))
 
-def with_members(
-    communications: Sequence[Communication],
-    groups: Sequence[ProcessGroup],
-    world_size: int,
-    unlisted: MutableSequence[int] = UNCOUNTED,
-) -> list[Communication]:
-    """Returns the communications with the global ranks of their groups, peers and roots, where these are known.
-
-    They are known from the arguments, else from the only described group of that name and size. A group of the world's
-    size, by its recorded size or the length of its split lists, is the world, and so is the only group of a trace that
-    describes none.
-
-    A few bytes may name very many ranks: all communications together have at most LARGEST_JOB members, and MEMBERS_EACH
-    for each of them. Communications beyond that limit keep their peers and lose their members; for each of them, -1 is
-    added to `unlisted`.
-    """
-    world = regular_ranks(0, 1, world_size)
-    described: dict[str, list[ProcessGroup]] = defaultdict(list)
-    for group in groups:
-        described[group.name].append(group)
-    only = not groups and len({each.group for each in communications if each.name != WAIT}) == 1
-
-    @cache
-    def described_ranks(name: str, sizes: frozenset[int]) -> Sequence[int]:
-        of_name = described.get(name, [])
-        of_size = [group for group in of_name if not sizes or len(group.ranks) in sizes] or of_name
-        if of_size:
-            rank_lists = {tuple(group.ranks or world) for group in of_size}
-            return list(rank_lists.pop()) if len(rank_lists) == 1 else []
-        return world if world_size in sizes or only else []
-
-    lists = _RankLists(LARGEST_JOB + MEMBERS_EACH * len(communications), unlisted)
-
-    def complete(each: Communication) -> Communication:
-        sizes = frozenset({each.group_size, len(each.in_split), len(each.out_split)} - {-1, 0})
-        ranks = each.ranks or described_ranks(each.group, sizes)
-        if not ranks and each.group_size > LARGEST_JOB:
-            unlisted.append(-1)
-        parts = [msgspec.structs.replace(part, ranks=part.ranks or ranks) for part in each.coalesced]
-        parts = [lists.write_out(_with_peer(part)) for part in parts]
-        return lists.write_out(_with_peer(msgspec.structs.replace(each, ranks=ranks, coalesced=parts)))
-
-    return [*map(complete, communications)]
-
-
-class _RankLists:
-    """Gives communications their ranks as lists, each once for all that share it, within a budget of members."""
-
-    def __init__(self, budget: int, unlisted: MutableSequence[int]) -> None:
-        self._budget, self._unlisted = budget, unlisted
-        self._lists: dict[range | tuple[int, ...], list[int]] = {}
-
-    def write_out(self, communication: Communication) -> Communication:
-        ranks = communication.ranks
-        if len(ranks) > self._budget:
-            self._unlisted.append(-1)
-            ranks = []
-        self._budget -= len(ranks)
-        shared = ranks if isinstance(ranks, range) else tuple(ranks)
-        if shared not in self._lists:
-            self._lists[shared] = list(ranks)
-        return msgspec.structs.replace(communication, ranks=self._lists[shared])
+        return [*map(complete, communications)]
 
 
 def _with_peer(each: Communication) -> Communication:

@@ -17,7 +17,7 @@ import heapq
 import re
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -30,7 +30,6 @@ import numpy as np
 from ...schema import linked
 from ...schema.columns import ABSENT, Bool, CommunicationRows, Int64, OpRows, RowMap, rows_by_number, split_groups
 from ...schema.linked import Calls, Communication, Ops, ProcessGroup, Provenance, kineto
-from ...schema.reasons import AnyReason, Reason
 from ..readers import DeviceTrace, RecordedOps, Role
 from ..threads import Gap, ThreadActivity, Wait, thread_activities
 from .arguments import dtype_of, elements, from_device
@@ -246,41 +245,43 @@ class Users:
         if storages:
             tensors = ops.arguments.tensors
             used = tensors.where(uses[tensors.row] & ~tensors.is_output & np.isin(tensors.storage, [*storages]))
-            for row, storage, range_ in _covered(used):
+            for (row, storage), range_ in _covered(used).items():
                 self._uses[storage].append((int(ops.start[row]), row, range_))
         for uses_of_storage in self._uses.values():
             uses_of_storage.sort()
 
     def first(self, written: ByteRanges, since: int) -> int:
         """Returns the row of the first op from `since` (ns) on that uses any of what was written, -1 for none."""
-        firsts = list[tuple[int, int]]()
+        first = linked.FOREVER, -1
         for storage, (begin, end) in written.items():
             uses = self._uses[storage]
             later = islice(uses, bisect_left(uses, since, key=itemgetter(0)), None)
-            firsts += islice(((start, row) for start, row, used in later if used.begin < end and begin < used.end), 1)
-        return min(firsts)[1] if firsts else -1
+            overlapping = ((start, row) for start, row, used in later if used.begin < end and begin < used.end)
+            first = min(first, next(overlapping, first))
+        return first[1]
 
 
 def byte_ranges(tensors: linked.Tensors) -> ByteRanges:
     """Returns the bytes that the tensors of one op cover, from the first to the last one of each storage."""
-    return {storage: range_ for _, storage, range_ in _covered(tensors)}
+    return {storage: range_ for (_, storage), range_ in _covered(tensors).items()}
 
 
-def _covered(tensors: linked.Tensors) -> Iterator[tuple[int, int, Bytes]]:
-    """Yields the bytes that the tensors of each op, by row, cover of each storage."""
+def _covered(tensors: linked.Tensors) -> dict[tuple[int, int], Bytes]:
+    """Returns the bytes that the tensors of each op cover of each storage, by the op's row and the storage."""
     covered: dict[tuple[int, int], Bytes] = {}
     columns = (tensors.row, tensors.storage, tensors.low, tensors.high)
     for row, storage, begin, end in zip(*(column.tolist() for column in columns), strict=True):
         before = covered.get((row, storage), Bytes(begin, end))
         covered[row, storage] = Bytes(min(before.begin, begin), max(before.end, end))
-    yield from ((row, storage, range_) for (row, storage), range_ in covered.items())
+    return covered
 
 
 class TransferWaits(NamedTuple):
-    """The hand-offs, and what stays unknown: a row of -1 for each, as no call belongs to a transfer."""
+    """The hand-offs, of how many transfers it is unknown who requested them, and of how many who waited for them."""
 
     handoffs: list[Wait]
-    oddities: dict[AnyReason, list[int]]
+    without_request: int
+    without_wait: int
 
 
 def transfer_waits(transfers: Transfers, op_parent: OpRows, calls: Calls) -> TransferWaits:
@@ -293,12 +294,7 @@ def transfer_waits(transfers: Transfers, op_parent: OpRows, calls: Calls) -> Tra
     has_id = transfers.has_request_id[on_another].tolist()
     begun = [waits.of_transfer(*pair, known) for pair, known in zip(pairs, has_id, strict=True)]
     awaited = [wait for pair in pairs if (wait := waits.for_transfer(*pair)) is not None]
-    unknown, unawaited = int((~is_timed).sum()), len(begun) - len(awaited)
-    oddities: dict[AnyReason, list[int]] = {
-        Reason.UNKNOWN_REQUEST: [-1] * unknown,
-        Reason.TRANSFER_WITHOUT_WAIT: [-1] * unawaited,
-    }
-    return TransferWaits([*begun, *awaited], oddities)
+    return TransferWaits([*begun, *awaited], int((~is_timed).sum()), len(begun) - len(awaited))
 
 
 def thread_gaps(ops: Ops, op_parent: OpRows, calls: Calls) -> Callable[[int], ThreadActivity]:
@@ -312,28 +308,29 @@ class _Waits:
     """The waits of the threads of a process around its transfers, each on another thread than its request."""
 
     def __init__(self, transfers: Transfers, gaps: Callable[[int], ThreadActivity], requests: Iterable[int]) -> None:
-        self._transfers, self._ops, self._gaps = transfers, transfers.ops, gaps
-        self._written = {request: _written(transfers.ops, request) for request in requests}
-        self._users = Users(transfers.ops, self._written.values(), transfers.threads)
+        ops = transfers.ops
+        self._transfers, self._ops, self._gaps = transfers, ops, gaps
+        self._thread, self._start, self._end = ops.thread.data, ops.start.data, ops.end.data
+        self._written = {request: _written(ops, request) for request in requests}
+        self._users = Users(ops, self._written.values(), transfers.threads)
 
     def of_transfer(self, op: int, request: int, has_request_id: bool) -> Wait:
         """Returns the wait of a transfer's thread for the request, from when the thread was free."""
         # time between the request and the transfer is the thread's own idle time
-        start = int(self._ops.start[op])
-        requested_at = min(self._end(request), start)
-        free = min(self._gaps(self._thread(op)).gap_at(start - 1).begin, start)
+        start = self._start[op]
+        requested_at = min(self._end[request], start)
+        free = min(self._gaps(self._thread[op]).gap_at(start - 1).begin, start)
         known_by = Provenance.RECORD if has_request_id else Provenance.CALL_ORDER
-        return Wait(
-            self._thread(request), requested_at, self._thread(op), max(requested_at, free), free, known_by.value
-        )
+        target = self._thread[op], max(requested_at, free), free
+        return Wait(self._thread[request], requested_at, *target, known_by.value)
 
     def for_transfer(self, op: int, request: int) -> Wait | None:
         """Returns the wait for a transfer, None for none: by the request, the message's end, or the first user."""
-        thread, since, end = self._thread(request), self._end(request), self._end(op)
+        thread, since, end = self._thread[request], self._end[request], self._end[op]
         if scalars(self._transfers, request, "Bool")[-1:] in ([False], ["False"]):
             # the request records that it is not asynchronous; before PyTorch 2.6 most do not record it
             return self._wait(op, thread, self._gaps(thread).gap_at(since), Provenance.RECORD)
-        if self._thread(op) <= FIRST_LANE:
+        if self._thread[op] <= FIRST_LANE:
             # a message's row ends with the wait for it, if the thread that requested it was idle then
             gap = self._gaps(thread).gap_at(end)
             gap = Gap(max(gap.begin, since), gap.end)
@@ -341,8 +338,8 @@ class _Waits:
         # the first user of what was transferred waited, or else the thread that requested it, in an idle gap
         user, known_by, used_at = self._users.first(self._written[request], since), Provenance.TIMING, linked.FOREVER
         if user >= 0:
-            thread, known_by = self._thread(user), Provenance.RECORD
-            used_at = self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])
+            thread, known_by = self._thread[user], Provenance.RECORD
+            used_at = self._end[user] if self._ops.name[user] == WAITS else self._start[user]
         waited = self._gaps(thread).waiting_for(end, since, used_at)
         if waited is None and user >= 0 and end <= used_at:
             waited = Gap(used_at, used_at)
@@ -350,15 +347,9 @@ class _Waits:
 
     def _wait(self, op: int, thread: int, gap: Gap, known_by: Provenance) -> Wait:
         """Returns the wait from the start of the gap to the transfer's end, or to the gap's: a row may end late."""
-        end = self._end(op)
+        end = self._end[op]
         until = max(gap.begin, min(end, gap.end))
-        return Wait(self._thread(op), min(end, until), thread, until, gap.begin, known_by.value)
-
-    def _thread(self, op: int) -> int:
-        return int(self._ops.thread[op])
-
-    def _end(self, op: int) -> int:
-        return int(self._ops.end[op])
+        return Wait(self._thread[op], min(end, until), thread, until, gap.begin, known_by.value)
 
 
 def _written(ops: Ops, request: int) -> ByteRanges:

@@ -19,5 +19,4 @@ from .device_rows import (
 from .device_trace import read_device_trace
 from .host_trace import ROOT_NODE, HostTrace, read_host_trace
 from .merged import merging_signs, one_rank
-from .rocpd_database import dialect, is_database, is_merged, is_rocpd, opened, processes
-from .rocpd_rows import read_rocpd
+from .rocpd import dialect, is_database, is_merged, is_rocpd, opened, processes, read_rocpd

@@ -207,29 +207,6 @@ def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
     }
 
 
-class LaunchFlows:
-    """The starts of flows: id, process and thread."""
-
-    def __init__(self) -> None:
-        self._starts: list[Int64] = []
-
-    def add(self, events: Sequence[Event]) -> None:
-        """Adds the events that start a flow from a launch."""
-        starts = [event for event in events if event.ph == STARTS and event.cat == LAUNCH]
-        columns = (
-            linked.integers([event.id for event in starts], -1),
-            linked.identities([event.pid for event in starts]),
-            linked.identities([event.tid for event in starts]),
-        )
-        self._starts.append(np.stack(columns))
-
-    def repeated(self) -> int:
-        """Returns how many flows start again on another thread, 0 where they are so few that it may be chance."""
-        starts = np.unique(np.concatenate([np.empty((3, 0), np.int64), *self._starts], axis=1), axis=1)[0]
-        count = len(starts) - len(np.unique(starts))
-        return count if count > REPEATED * len(starts) else 0
-
-
 class DeviceEvents:
     """The events of a file by role.
 
@@ -242,12 +219,13 @@ class DeviceEvents:
             for role in TABLES
             if modules or role is not Role.PYTHON
         }
-        self.flows = LaunchFlows()
         self.labels: list[tuple[int, str]] = []
         self.skipped, self.oddities = Counts(), Counts()
         self.read = self.ignored = 0
         self.recording_start: int | None = None
         self._exact = False
+        self._flows: list[Int64] = []
+        """The ids, processes and threads of flows that start from a launch."""
 
     def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
         """Adds a piece of the file. Once a double has lost ns, this and all later pieces are decoded again by
@@ -276,6 +254,12 @@ class DeviceEvents:
         self.read += count
         self.ignored += count
 
+    def repeated_flows(self) -> int:
+        """Returns how many flows start again on another thread, 0 where they are so few that it may be chance."""
+        ids = np.unique(np.concatenate([np.empty((3, 0), np.int64), *self._flows], axis=1), axis=1)[0]
+        count = len(ids) - len(np.unique(ids))
+        return count if count > REPEATED * len(ids) else 0
+
     def _by_role(self, events: Sequence[Event]) -> dict[Role, list[Event]]:
         by_role: dict[Role, list[Event]] = {role: [] for role in Role}
         append_to: dict[str | None, Callable[[Event], None]] = {}
@@ -293,7 +277,9 @@ class DeviceEvents:
         activities = by_role[Role.ACTIVITY]
         for role in (Role.ACTIVITY, Role.DEVICE_WAIT):
             by_role[role] = [event for event in activities if role_of(event.cat, event.name) is role]
-        self.flows.add(events)
+        flows = [(event.id, event.pid, event.tid) for event in events if event.ph == STARTS and event.cat == LAUNCH]
+        number, process, thread = zip(*flows, strict=True) if flows else ((), (), ())
+        self._flows.append(np.stack((linked.integers(number, -1), *map(linked.identities, (process, thread)))))
         self.read += len(events)
         return by_role
 

@@ -78,8 +78,8 @@ def skip_categories(*read: str) -> "re.Pattern[bytes] | None":
 
 ROLE_OF_CATEGORY = {category: role for role, categories in _ROLES.items() for category in categories}
 
-ROLE_OF_ENDING = {"_runtime": Role.CALL, "_driver": Role.CALL}
-"""Roles by the end of a category: future vendors will name the categories of their calls as all others do."""
+CALL_ENDINGS = ("_runtime", "_driver")
+"""Future vendors will name the categories of their calls as all others do."""
 
 
 def role_of(category: str | None, name: str | None = "") -> Role:
@@ -93,8 +93,7 @@ def _role_of_category(category: str | None) -> Role:
     if not category:
         return Role.IGNORED
     category = category.lower()
-    by_ending = (role for ending, role in ROLE_OF_ENDING.items() if category.endswith(ending))
-    return ROLE_OF_CATEGORY.get(category) or next(by_ending, Role.UNKNOWN)
+    return ROLE_OF_CATEGORY.get(category, Role.CALL if category.endswith(CALL_ENDINGS) else Role.UNKNOWN)
 
 
 @dataclass(slots=True, repr=False)
@@ -272,28 +271,32 @@ class KeptRows(NamedTuple):
     activities: Bool
 
 
-def select(device: DeviceTrace, **masks: Bool) -> DeviceTrace:
-    """Returns the rows that the masks keep; nothing is counted.
+def select(device: DeviceTrace, **chosen: Bool | Int64) -> DeviceTrace:
+    """Returns the chosen rows of each table, by masks or in a new order; nothing is counted.
 
-    The masks are named as the tables of a device trace are: `ops`, `calls`, `activities`, `syncs`, `event_records`,
-    `queue_events`, `python`. Of tables without a mask all rows are kept.
+    They are named as the tables of a device trace are: `ops`, `calls`, `activities`, `syncs`, `event_records`,
+    `queue_events`, `python`. Of other tables all rows are kept.
     """
-    tables = {name: select_rows(getattr(device, name), mask) for name, mask in masks.items()}
-    communication = {
-        role: follow_rows(records, _new_rows(mask)) if (mask := masks.get(TABLES[role][0])) is not None else records
-        for role, records in device.communication.items()
-    }
+    tables, communication = dict[str, Any](), dict(device.communication)
+    for name, rows in chosen.items():
+        table = getattr(device, name)
+        tables[name] = select_rows(table, rows)
+        for role, records in device.communication.items():
+            if TABLES[role][0] == name:
+                communication[role] = follow_rows(records, _new_rows(rows, len(table.process)))
     return replace(device, **tables, communication=communication)
 
 
-def _new_rows(kept: Bool) -> Int64:
-    """Returns for each row its position among those that are kept, -1 for others."""
-    return np.where(kept, np.cumsum(kept) - 1, -1)
+def _new_rows(chosen: Bool | Int64, count: int) -> Int64:
+    """Returns for each of `count` rows its position among the chosen ones, -1 for others."""
+    new_row = np.full(count, -1, np.int64)
+    new_row[chosen] = np.arange(np.count_nonzero(chosen) if chosen.dtype == np.bool_ else len(chosen))
+    return new_row
 
 
 def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
-    op, call, activity = (_new_rows(kept) for kept in kept_rows)
+    op, call, activity = (_new_rows(kept, len(kept)) for kept in kept_rows)
     ops = replace(linked.ops, **columns_at(linked.ops, kept_rows.ops), extra=follow_rows(linked.ops.extra, op))
     calls = select_rows(linked.calls, kept_rows.calls)
     activities = select_rows(linked.activities, kept_rows.activities)
@@ -301,7 +304,7 @@ def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     for rows in (ops.communication_row, activities.communication_row):
         used[rows[rows >= 0]] = True
     of_op, of_call, of_activity = RowMap(OpRows(op)), RowMap(CallRows(call)), RowMap(ActivityRows(activity))
-    of_communication = RowMap(columns.CommunicationRows(_new_rows(used)))
+    of_communication = RowMap(columns.CommunicationRows(_new_rows(used, len(used))))
     device = select_rows(linked.device_waits, kept_rows.activities[linked.device_waits.target_row])
     host = select_rows(linked.host_waits, kept_rows.calls[linked.host_waits.call_row])
     return replace(

@@ -14,38 +14,28 @@ from typing import Any
 import numpy as np
 
 from ...schema.arguments import InputFile, path_of
-from ...schema.columns import Bool, Categorical, Int64, follow_rows, is_group_start
+from ...schema.columns import Bool, Categorical, Int64, is_group_start
 from ...schema.comm_groups import INT32_MAX
 from ...schema.errors import Damage, DataError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, decode, kind_of_text
-from ...schema.linked import FOREVER, LONGEST_RECORDING, integer, kineto, select_rows
+from ...schema.linked import FOREVER, LONGEST_RECORDING, integer, kineto
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
 from .device_events import DeviceEvents, unpadded
 from .device_rows import PYTHON, TABLES, DeviceTrace, Role, select, skip_categories
-from .rocpd_database import is_database
-from .rocpd_rows import read_rocpd
+from .rocpd import is_database, read_rocpd
 
 IDENTITY = {
-    "ops": ("end", "name", "process", "thread", "rf_id", "external_id", "event_index"),
-    "calls": ("end", "name", "process", "thread", "correlation"),
-    "activities": ("end", "name", "process", "device", "stream", "correlation", "graph_node"),
-    "syncs": (
-        "end", "kind", "process", "stream", "device", "correlation", "wait_stream", "record_correlation", "event",
-    ),
-}  # fmt: skip
-"""The columns in which rows of equal starts differ, or are the same row."""
-KEYS = {
     "ops": ("rf_id", "event_index", "external_id", "process", "thread", "name"),
-    "calls": ("correlation", "external_id", "process", "thread", "name"),
-    "activities": (
-        "process", "device", "stream", "correlation", "graph_node", "external_id", "name", "category", "size",
-    ),
+    "calls": ("correlation", "process", "thread", "name"),
+    "activities": ("process", "device", "stream", "correlation", "graph_node", "name"),
     "syncs": ("process", "correlation", "device", "stream", "wait_stream", "record_correlation", "event", "kind"),
     "queue_events": ("device", "stream", "awaited", "sequence"),
-}  # fmt: skip
-"""The columns by which rows of equal starts are sorted, after their length: longer ops enclose shorter ones."""
+}
+"""The columns in which rows of equal starts and lengths differ, or are the same row."""
+FURTHER = {"calls": ("external_id",), "activities": ("external_id", "category", "size")}
+"""Columns by which such rows are sorted after those of their identity."""
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMING = b'_raw"'
 RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
@@ -105,69 +95,44 @@ def within_a_recording(device: DeviceTrace) -> DeviceTrace:
     return select(device, **near)
 
 
-def without_duplicates(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace without duplicate rows, which are counted. O(n log n), linear if starts nearly are in order.
+def in_order(device: DeviceTrace) -> DeviceTrace:
+    """Returns the trace with rows of equal starts sorted, and without duplicate rows, which are counted.
 
-    Rows without any id are never duplicates. In whole-µs traces activities of one launch may be equal without being
-    duplicates.
+    The longest of such rows comes first, as it encloses the others. Rows without any id are never duplicates. In
+    whole-µs traces activities of one launch may be equal without being duplicates. O(n log n), linear if starts nearly
+    are in order.
     """
-    ops, calls, activities = device.ops, device.calls, device.activities
-    copied = {name: _repeated(getattr(device, name), columns) for name, columns in IDENTITY.items()}
+    orders, copied = dict[str, Int64](), dict[str, Bool]()
+    for name, identity in IDENTITY.items():
+        orders[name], copied[name] = _sorted_ties(getattr(device, name), identity, FURTHER.get(name, ()))
+    ops, activities = device.ops, device.activities
     copied["ops"] &= (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
-    copied["calls"] &= calls.correlation != 0
+    copied["calls"] &= device.calls.correlation != 0
     copied["activities"] &= activities.correlation != 0
+    copied["queue_events"][:] = False
     if not (activities.start % 1000).any():
         launched, times = np.unique(activities.correlation[~copied["activities"]], return_counts=True)
         copied["activities"] &= ~np.isin(activities.correlation, launched[times > 1])
-    count = sum(int(rows.sum()) for rows in copied.values())
-    if not count:
-        return device
-    device.skipped[Reason.RECORDED_TWICE] += count
-    return select(device, **{name: ~rows for name, rows in copied.items()})
+    if count := sum(int(rows.sum()) for rows in copied.values()):
+        device.skipped[Reason.RECORDED_TWICE] += count
+    chosen = {name: order[~copied[name][order]] for name, order in orders.items()}
+    changed = {name: rows for name, rows in chosen.items() if not np.array_equal(rows, np.arange(len(orders[name])))}
+    return select(device, **changed)
 
 
-def _repeated(table: Any, names: Sequence[str]) -> Bool:
-    """Returns which rows equal an earlier one in their start and in these columns."""
-    start, further = table.start, (getattr(table, name) for name in names)
-    order = np.argsort(start, kind="stable")
-    tied = np.flatnonzero(~is_group_start(start[order])) - 1
-    rows = np.unique(np.concatenate((order[tied], order[tied + 1])))
-    columns = [(column.codes if isinstance(column, Categorical) else column)[rows] for column in (start, *further)]
-    within = np.lexsort(columns[::-1])
-    equal = np.ones(max(len(rows) - 1, 0), np.bool_)
-    for column in columns:
-        equal &= column[within[1:]] == column[within[:-1]]
-    repeated = np.zeros(len(start), np.bool_)
-    repeated[rows[within[1:][equal]]] = True
-    return repeated
-
-
-def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace with rows of equal starts in the order of `KEYS`. O(n log n), linear if they nearly are."""
-    tables, communication = dict[str, Any](), dict(device.communication)
-    for name, keys in KEYS.items():
-        if (order := _order(getattr(device, name), keys)) is not None:
-            tables[name] = select_rows(getattr(device, name), order)
-            for role, records in device.communication.items():
-                if TABLES[role][0] == name:
-                    communication[role] = follow_rows(records, np.argsort(order))
-    return replace(device, **tables, communication=communication)
-
-
-def _order(table: Any, keys: tuple[str, ...]) -> Int64 | None:
-    """Returns the rows in their new order, None if it is the same."""
-    start = table.start
+def _sorted_ties(table: Any, identity: Sequence[str], further: Sequence[str]) -> tuple[Int64, Bool]:
+    """Returns the rows with those of equal starts sorted, and which rows equal the one before in their identity."""
+    start, count = table.start, len(table.start)
     order = np.argsort(start, kind="stable")
     first = is_group_start(start[order])
     rows = order[~(first & np.append(first[1:], True))]
-    length = table.end[rows] - start[rows]
-    columns = [_numbers(getattr(table, key), rows) for key in keys]
-    moved = rows[np.lexsort((*columns[::-1], -length, start[rows]))]
-    if (moved == rows).all():
-        return None
-    new_order = np.arange(len(start))
-    new_order[rows] = moved
-    return new_order
+    columns = [_numbers(getattr(table, name), rows) for name in (*identity, *further)]
+    columns = [start[rows], start[rows] - table.end[rows], *columns]
+    within = np.lexsort(columns[::-1])
+    new_order, is_repeated = np.arange(count), np.zeros(count, np.bool_)
+    new_order[rows] = rows[within]
+    is_repeated[rows[within]] = ~is_group_start(*(column[within] for column in columns[: 2 + len(identity)]))
+    return new_order, is_repeated
 
 
 def _numbers(column: Int64 | Categorical, rows: Int64) -> Int64:
@@ -267,11 +232,11 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     )
     if any(pad.values()):
         trace.notes.append(f"{path}: its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so")
-    trace = with_ties_in_order(without_duplicates(within_a_recording(trace)))
+    trace = in_order(within_a_recording(trace))
     trace.skipped.add(damage.dropped)
     trace.oddities.add(damage.oddities)
     trace.notes += damage.notes
-    repeated = events.flows.repeated()
+    repeated = events.repeated_flows()
     marks = (
         ("several distributedInfo", len(DISTRIBUTED.findall(document)) > 1),
         ("arguments renamed by a merging tool", is_renamed or RENAMED.search(document) is not None),

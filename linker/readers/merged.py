@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Bool, Categorical, Int64
+from ...schema.columns import Categorical, Int64
 from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.json_stream import decode
 from ...schema.linked import LARGEST_ID, DeviceFile, MergedRank
-from .device_rows import DeviceTrace, RecordedActivities, RecordedSyncs, select
+from .device_rows import DeviceTrace, select
 from .device_trace import described
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
@@ -33,12 +33,12 @@ def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
     """Returns the ranks of each process or device of a merged trace, by its records or labels."""
     # several ranks may have the same device
     ranks: defaultdict[int, set[int]] = defaultdict(set)
-    pairs = [(process, record.rank) for record in device.merged for process in record.processes]
-    if not device.merged:
-        matches = ((process, RANK.search(text)) for process, text in device.labels)
-        pairs = [(process, int(match.group(1))) for process, match in matches if match]
-    for process, rank in pairs:
-        ranks[process].add(rank)
+    for record in device.merged:
+        for process in record.processes:
+            ranks[process].add(record.rank)
+    for process, text in device.labels if not device.merged else ():
+        if match := RANK.search(text):
+            ranks[process].add(int(match.group(1)))
     return dict(ranks)
 
 
@@ -94,63 +94,47 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
     """Returns the rows of processes and devices that only this rank has, and what its calls launched on other devices
     that no single rank has.
     """
-    processes = _processes_of(ranks, lambda of: of == {rank})
+
+    def processes(is_chosen: Callable[[set[int]], bool]) -> Int64:
+        return np.array([process for process, its_ranks in ranks.items() if is_chosen(its_ranks)], np.int64)
+
+    def refuse_any(rows: Int64, why: str) -> None:
+        if len(rows):
+            listing = ", ".join(map(str, np.unique(rows).tolist()))
+            raise DataError(
+                f"{device.path}: rank {rank} cannot be taken out of this merged trace, as {why} {listing}; {OWN_FILES}"
+            )
+
     hosts = np.concatenate((device.ops.process, device.calls.process))
-    shared = hosts[np.isin(hosts, _processes_of(ranks, lambda of: rank in of and len(of) > 1))]
-    _refuse_shared(device, rank, shared, "several ranks have the process")
-    tables = _tables(device)
-    masks = {name: np.isin(table.process, processes) for name, table in tables.items()}
-    for table, mask in ((device.activities, masks["activities"]), (device.syncs, masks["syncs"])):
-        mask |= _launched(device, rank, ranks, masks["calls"], table)
+    shared = processes(lambda of: rank in of and len(of) > 1)
+    refuse_any(hosts[np.isin(hosts, shared)], "several ranks have the process")
+    tables, own, of_one = _tables(device), processes(lambda of: of == {rank}), processes(lambda of: len(of) == 1)
+    chosen = {name: np.isin(table.process, own) for name, table in tables.items()}
+    correlation = device.calls.correlation
+    by_rank, by_others = correlation[chosen["calls"]], correlation[~chosen["calls"]]
+    for name in ("activities", "syncs"):
+        table = tables[name]
+        launched = ~np.isin(table.process, of_one) & (table.correlation != 0) & np.isin(table.correlation, by_rank)
+        ambiguous = table.process[launched & np.isin(table.correlation, by_others)]
+        refuse_any(ambiguous, "several ranks launched under the same correlations on device")
+        chosen[name] |= launched
     counted = f"{device.path}: what was left out of it is counted over all its ranks"
     notes = [*device.notes, *([counted] if any(device.skipped.values()) else [])]
-    return replace(select(device, **masks), rank=rank, labels=[], merged=[], merge_marks=[], notes=notes)
+    return replace(select(device, **chosen), rank=rank, labels=[], merged=[], merge_marks=[], notes=notes)
 
 
 def _tables(device: DeviceTrace) -> dict[str, Any]:
     """Returns the tables with rows of processes, by name."""
-    tables = {
-        name: getattr(device, name) for name in ("ops", "calls", "activities", "syncs", "event_records", "python")
-    }
-    return {name: table for name, table in tables.items() if table is not None}
-
-
-def _launched(
-    device: DeviceTrace, rank: int, ranks: dict[int, set[int]], calls: Bool, table: RecordedActivities | RecordedSyncs
-) -> Bool:
-    """Returns which rows on devices of no single rank these calls launched.
-
-    Raises DataError where calls of other ranks have the same correlations.
-    """
-    correlation = device.calls.correlation
-    is_shared = ~np.isin(table.process, _processes_of(ranks, lambda of: len(of) == 1)) & (table.correlation != 0)
-    launched = is_shared & np.isin(table.correlation, correlation[calls])
-    ambiguous = table.process[launched & np.isin(table.correlation, correlation[~calls])]
-    _refuse_shared(device, rank, ambiguous, "several ranks launched under the same correlations on device")
-    return np.asarray(launched)
-
-
-def _processes_of(ranks: dict[int, set[int]], is_chosen: Callable[[set[int]], bool]) -> Int64:
-    return np.array([process for process, its_ranks in ranks.items() if is_chosen(its_ranks)], np.int64)
-
-
-def _refuse_shared(device: DeviceTrace, rank: int, processes: Int64, why: str) -> None:
-    """Raises DataError where any rows are of processes that may belong to several ranks."""
-    if len(processes):
-        listing = ", ".join(map(str, np.unique(processes).tolist()))
-        raise DataError(
-            f"{device.path}: rank {rank} cannot be taken out of this merged trace, as {why} {listing}; {OWN_FILES}"
-        )
+    names = ("ops", "calls", "activities", "syncs", "event_records", "python")
+    return {name: table for name in names if (table := getattr(device, name)) is not None}
 
 
 def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
     """Returns the rank's rows with the processes, times and ids of its own file, and with the top level of that."""
     top = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {record.rank}")
     tables = {name: _undo_in(table, record) for name, table in _tables(device).items()}
-    start = device.recording_start
-    return replace(
-        device, **described(top), **tables, recording_start=None if start is None else start - record.time_shift_ns
-    )
+    start = None if device.recording_start is None else device.recording_start - record.time_shift_ns
+    return replace(device, **described(top), **tables, recording_start=start)
 
 
 def _undo_in(table: Any, record: MergedRank) -> Any:

@@ -120,9 +120,9 @@ class EventNumbers:
     def __init__(self, process: Process, waits: Sequence[UnresolvedWait]) -> None:
         """`waits` are in the order of time."""
         named = [wait for wait in waits if wait.event >= 0]
-        records = process.event_record_calls
+        records = process.event_records
         # what a query is for was often recorded long before, by whoever gives back memory
-        pairs = [Anchor(records.right_before(wait.call_row), wait.event) for wait in named if not wait.is_query]
+        pairs = [Anchor(process.record_right_before(wait.call_row), wait.event) for wait in named if not wait.is_query]
         pairs = sorted(pair for pair in pairs if pair.record >= 0)
         self._time, self._ids = records.time, EventIds(pairs)
         self._recorded_at: dict[int, list[int]] = defaultdict(list)
@@ -187,7 +187,7 @@ class Candidates:
     """The event records that some waits may be for. Each wait that is resolved narrows the candidates of the others."""
 
     def __init__(self, process: Process, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> None:
-        self._process, self._records, self._queues = process, process.event_record_calls, process.queues
+        self._process, self._records, self._queues = process, process.event_records, process.queues
         self._streams, self._number = tails.streams, tails.number
         self._is_single_stream = len(tails.streams) == 1
         launched = process.launches.streams()
@@ -237,7 +237,7 @@ class Candidates:
         rows = np.full((len(options), len(waits)), -1, np.int64)
         for number, option in enumerate(options):
             if option.basis.reason is Reason.RECORD_RIGHT_BEFORE:
-                rows[number] = [self._records.right_before(wait.call_row) for wait in waits]
+                rows[number] = [self._process.record_right_before(wait.call_row) for wait in waits]
             elif option.kind >= 0:
                 row, time = self._records.kinds[option.kind]
                 position = time.searchsorted(starts) - option.back
@@ -272,7 +272,7 @@ class Candidates:
         context = _Context(
             self._unused(wait, before),
             self._known_record(wait),
-            self._records.right_before(wait.call_row),
+            self._process.record_right_before(wait.call_row),
             [] if waiting is None or self._is_single_stream else self._data_streams(wait.call_row, waiting),
         )
         for row, candidate in before.items():
@@ -289,12 +289,12 @@ class Candidates:
         # those made by collectives are left to waits of collectives, unless there are no others
         unused = [row for row in rows if self._event_of[row] == UNUSED_YET]
         of_program = [row for row in unused if not self._records.in_collective[row]]
-        return set(of_program if of_program and not self._records.is_in_collective(wait.call_row) else unused)
+        return set(of_program if of_program and self._process.collective(wait.call_row) < 0 else unused)
 
     def _rank(self, row: int, wait: UnresolvedWait, stream: int, context: _Context) -> tuple[OrderBasis, int]:
         """Returns the basis and position of an event record, which is probably on `stream`."""
         records, known_record, is_unused = self._records, context.known_record, self._event_of[row] == UNUSED_YET
-        collective_of, waiting = records.enclosing_collective, wait.blocked[0].stream
+        collective_of, waiting = self._process.collective, wait.blocked[0].stream
         is_right_before = is_unused and row == context.right_before
         is_right_before = is_right_before and collective_of(records.rows[row]) == collective_of(wait.call_row)
         if is_right_before and records.in_collective[row]:
@@ -320,7 +320,7 @@ class Candidates:
         # is not the one: the event has been recorded anew
         rows = self._records_of_event[wait.event] if wait.event >= 0 else []
         if wait.is_query and wait.event < 0:
-            previous = self._records.previous_event_call(wait.call_row)
+            previous = self._process.previous_event_call(wait.call_row)
             is_sync = previous >= 0 and self._process.kinds[previous] == SyncCall.EVENT_SYNC
             rows = self._records_of_call[previous] if is_sync else []
         time, waiting = self._process.start(wait.call_row), None if self._is_single_stream else wait.blocked[0].stream
@@ -362,10 +362,10 @@ class Candidates:
     def _wait_itself(self, wait: UnresolvedWait) -> Candidate:
         """Returns the option that a wait is for all that a stream had been given when the wait was called."""
         # that is likely for synchronisations of a stream, and for a collective if nothing records events
-        records, basis = self._records, OrderBasis.NONE
-        streams = self._stream_numbers(records.streams_in_use(wait.call_row, wait.blocked[0].stream))
+        process, basis = self._process, OrderBasis.NONE
+        streams = self._stream_numbers(process.streams_in_use(wait.call_row, wait.blocked[0].stream))
         if streams and wait.of_stream:
             basis = OrderBasis.STREAM_IN_USE
-        elif streams and not records.rows and records.is_in_collective(wait.call_row):
+        elif streams and not self._records.rows and process.collective(wait.call_row) >= 0:
             basis = OrderBasis.STREAM_IN_USE_OF_COLLECTIVE
         return Candidate(-1, 0, basis, streams=streams)

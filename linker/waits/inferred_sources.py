@@ -16,7 +16,7 @@ from ...schema.machine import latency_stats
 from ...schema.reasons import Reason
 from .candidates import TRIED, Candidate, Candidates, OrderBasis
 from .process import EventRecord, Process, no_findings
-from .submissions import MOST_STREAMS, StreamKey, StreamTails
+from .submissions import MOST_STREAMS, StreamTails
 from .unresolved_waits import BlockedWork, UnresolvedWait
 
 SAMPLE = 256
@@ -84,13 +84,6 @@ class TimingScorer:
         return Score(latest, too_late.sum(axis=1), explained_count)
 
 
-class InferredSource(NamedTuple):
-    """What a wait is for, and which stream it blocks, None for the host."""
-
-    event_record: EventRecord
-    waiting: StreamKey | None
-
-
 class _CallSite(NamedTuple):
     """The waits of a call site, the options for them, and what each option means for each wait.
 
@@ -134,9 +127,9 @@ class InferredSources:
         self._candidates = Candidates(process, self._tails, waits)
         self._scorer = TimingScorer(process, self._tails, waits)
         self.findings, self.oddities = no_findings(), no_findings()
-        self._inferred: dict[int, InferredSource] = {}
+        self._inferred: dict[int, EventRecord] = {}
 
-    def by_call(self) -> dict[int, InferredSource]:
+    def by_call(self) -> dict[int, EventRecord]:
         """Returns the inferred source of each waiting call that has one."""
         waits, oddities = self._waits, self.oddities
         calls, is_query = [wait.call_row for wait in waits], [int(wait.is_query) for wait in waits]
@@ -237,10 +230,10 @@ class InferredSources:
         if target >= 0:
             self._process.timing.add_dependency(target, int(self._scorer.end[source]), self._scorer.max_reaction_ns)
         if option.kind >= 0:
-            call = self._process.event_record_calls.rows[record]
+            call = self._process.event_records.rows[record]
             if not wait.of_stream:
                 self._candidates.add_resolved(wait, record, stream, source, waiting)
         provenance = Provenance.CALL_ORDER if best.by_order else Provenance.TIMING
-        event_record = EventRecord(call, self._process.start(call), self._tails.streams[stream], provenance)
-        self._inferred[wait.call_row] = InferredSource(event_record, waiting)
+        event_record = EventRecord(self._process.start(call), self._tails.streams[stream], provenance, waiting)
+        self._inferred[wait.call_row] = event_record
         self.findings[option.basis.reason if best.by_order else Reason.END_OF_WORK].append(wait.call_row)

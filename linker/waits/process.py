@@ -12,7 +12,6 @@ program mostly records on the stream that it is using.
 """
 
 from array import array
-from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, MutableSequence
 from functools import cached_property
@@ -21,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema import linked
-from ...schema.columns import Int64, Interner, Lookup, Ragged
+from ...schema.columns import Int64, Interner, Keys, Lookup, Ragged, RowMap, asof_backward, rows_of_each
 from ...schema.linked import NEVER, Activities, Calls, Ops, Provenance, SyncCall
 from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
 from ...schema.reasons import AnyReason
@@ -29,94 +28,23 @@ from ..communication import CollectiveOps
 from ..readers import DeviceTrace, RecordedEvents, RecordedSyncs
 from .submissions import CallSites, StreamKey, StreamQueues, ThreadLaunches
 
-KINDS = {int(kind): kind for kind in SyncCall}
 Findings = dict[AnyReason, MutableSequence[int]]
 """The calls by what was resolved, inferred or dropped, one entry per time."""
 
 
-class EventRecordCalls:
-    """All event records in the order of time. The number of an event record is its position in `rows`, the calls.
+class EventRecords(NamedTuple):
+    """All event records in the order of time: the calls that made them, and when (ns). Their position is their number.
 
-    `kind` is the position of each one's group in `kinds`, which has the numbers and times (ns) of those that one thread
-    made from the same ops after the same launch. `streams` are those that it may be on, the likeliest first.
+    `streams` are those that each may be on, the likeliest first. `kind` is the position of each one's group in `kinds`,
+    which has the numbers and times of those that one thread made from the same ops after the same launch.
     """
 
-    def __init__(
-        self,
-        calls: Calls,
-        kinds: Int64,
-        activities: Activities,
-        *,
-        collectives: CollectiveOps,
-        launches: ThreadLaunches,
-        call_sites: CallSites,
-        known_streams: dict[int, StreamKey],
-    ) -> None:
-        """`kinds` is what each call does, `known_streams` are the streams that the trace records, by call."""
-        self._calls, self._collectives, self._launches, self._activities = calls, collectives, launches, activities
-        self._kinds = kinds
-        event_calls = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
-        rows = event_calls[kinds[event_calls] == SyncCall.EVENT_RECORD]
-        rows = rows[np.argsort(calls.start[rows], kind="stable")]
-        self.rows, self.time = rows.data, calls.start[rows].data
-        self._number = Lookup(rows, np.arange(len(rows)))
-        self._previous = _previous_on_thread(calls, event_calls, np.flatnonzero(kinds == SyncCall.EVENT_QUERY))
-        self.in_collective: list[bool] = []
-        self.streams: list[list[StreamKey]] = []
-        self.kind: list[int] = []
-        shared: dict[tuple[StreamKey, ...], list[StreamKey]] = {}
-        kind_numbers = Interner[tuple[int, ...]]()
-        for row in rows.tolist():
-            self.in_collective.append(self.is_in_collective(row))
-            streams = [known_streams[row]] if row in known_streams else self._likely_streams(row)
-            self.streams.append(shared.setdefault(tuple(streams), streams))
-            last, step, launched = self._last_launch(row), call_sites.step, -1
-            if last >= 0 and step[int(activities.call_row[last])] == step[row]:
-                launched = int(activities.name.codes[last])
-            self.kind.append(kind_numbers[int(calls.thread[row]), call_sites.path(row), launched])
-        kind, time = np.array(self.kind, np.int64), np.asarray(self.time)
-        by_kind = np.argsort(kind, kind="stable")
-        parts = np.split(by_kind, np.searchsorted(kind[by_kind], np.arange(1, len(kind_numbers))))
-        self.kinds = [(part, time[part]) for part in parts]
-
-    def _likely_streams(self, call: int) -> list[StreamKey]:
-        """Returns the streams that a call may have recorded on, the likeliest first."""
-        # a call right after another event record, with no launch between them, probably records on another stream
-        streams, before = self.streams_in_use(call, None), self.previous_event_call(call)
-        if before < 0 or self._kinds[before] != SyncCall.EVENT_RECORD or self.is_in_collective(call):
-            return streams
-        return [*streams[1:], *streams[:1]] if self._last_launch(call) == self._last_launch(before) else streams
-
-    def _last_launch(self, call: int) -> int:
-        """Returns the last activity that the thread of a call had launched before it, -1 for none."""
-        return self._launches.last_launch(int(self._calls.thread[call]), int(self._calls.start[call]))
-
-    def previous_event_call(self, call: int) -> int:
-        """Returns the previous call on the thread that recorded an event or waited for one, -1 for none."""
-        return self._previous.get(call)
-
-    def right_before(self, call: int) -> int:
-        """Returns the event record that is the previous call for events on the thread of a wait, -1 for none."""
-        return self._number.get(self.previous_event_call(call))
-
-    def enclosing_collective(self, call: int) -> int:
-        """Returns the collective in whose op a call was made, -1 for none."""
-        return self._collectives.enclosing_record(int(self._calls.op_row[call]))
-
-    def is_in_collective(self, call: int) -> bool:
-        """Returns whether a call was made by a collective's op."""
-        return self.enclosing_collective(call) >= 0
-
-    def streams_in_use(self, call: int, other_than: StreamKey | None) -> list[StreamKey]:
-        """Returns the streams that the thread had been using at a call, the last used one first: in a collective that
-        has launched only that of the launch, elsewhere those that compute.
-        """
-        collective, last, activities = self.enclosing_collective(call), self._last_launch(call), self._activities
-        launched_in = self._collectives.enclosing_record(int(activities.op_row[last])) if last >= 0 else -1
-        if collective >= 0 and launched_in == collective:
-            return [StreamKey.of(activities, last)]
-        time, thread = int(self._calls.start[call]), int(self._calls.thread[call])
-        return [stream for stream in self._launches.streams_before(thread, time) if stream != other_than]
+    rows: "memoryview[int]"
+    time: "memoryview[int]"
+    in_collective: list[bool]
+    streams: list[list[StreamKey]]
+    kind: list[int]
+    kinds: list[tuple[Int64, Int64]]
 
 
 def _previous_on_thread(calls: Calls, rows: Int64, queries: Int64) -> Lookup:
@@ -138,7 +66,6 @@ def no_findings() -> Findings:
 class SyncRecord(NamedTuple):
     """What a cuda_sync row says of its call; -1 where unknown."""
 
-    kind: SyncCall
     device: int
     stream: int
     wait_stream: int
@@ -147,33 +74,37 @@ class SyncRecord(NamedTuple):
 
 
 class EventRecord(NamedTuple):
-    """An event record: the call that made it, its time in ns, and the stream whose work so far it marks."""
+    """What a wait is for: all that a stream had been given at a time (ns), by the event record or the call made then.
 
-    call_row: int
+    `waiting` is the stream that waits for it where that is inferred, else None, as for the host.
+    """
+
     time: int
     stream: StreamKey
     provenance: Provenance
+    waiting: StreamKey | None = None
 
 
 class SyncRecords:
     """What the trace itself says of the calls that synchronise: cuda_sync rows, of several of a call the last one, and
     rows of events.
 
-    `kinds` is what each call does, by its name, else by its row. `awaited` are the calls that made the event records
-    that some row waits for.
+    By call, `kinds` is what it does, by its name, else by its row, `recorder` the call that recorded the event that it
+    waits for, -1 where the trace does not name it, and `is_before_trace` whether the trace names one that it does not
+    hold. `awaited` are the calls that made the event records that some row waits for.
     """
 
     def __init__(self, calls: Calls, syncs: RecordedSyncs, event_rows: RecordedEvents, queues: StreamQueues) -> None:
-        self._calls, self._queues = calls, queues
-        kinds = syncs.kind.numbers(lambda name: linked.SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
-        columns = (kinds, syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event)
+        self._correlation, self._queues = calls.correlation, queues
+        columns = (syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event)
         self._columns = [column.data for column in columns]
         row_of = Lookup(syncs.correlation, np.arange(len(syncs.start)))
-        row_of_call = row_of.of(calls.correlation)
-        self._row_of_call = row_of_call.data
+        row = row_of.of(calls.correlation)
+        self._row_of_call = row.data
+        kinds = syncs.kind.numbers(lambda name: linked.SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
         self.kinds = linked.sync_calls(calls.name)
         unrecognised = (self.kinds == SyncCall.NONE) & (calls.correlation != 0)
-        self.kinds[unrecognised] = np.append(kinds, SyncCall.NONE)[row_of_call[unrecognised]]
+        self.kinds[unrecognised] = np.append(kinds, SyncCall.NONE)[row[unrecognised]]
         rows = row_of.of(_unique_in_order(syncs.correlation))
         self.has_stream_waits = bool((kinds[rows] == SyncCall.STREAM_WAIT).any())
         rows = rows[syncs.record_correlation[rows] > 0]
@@ -188,19 +119,26 @@ class SyncRecords:
         """The stream's number by the correlation of the recording call, -1 for unknown."""
         awaited = self._call_of.of(recorder)
         self.awaited = np.unique(awaited[awaited >= 0])
-        self._by_id: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        """The (time, call) pairs of the event records of each event id, sorted by time."""
-        for correlation, event in zip(event_rows.correlation.tolist(), event_rows.event.tolist(), strict=True):
-            if (call := self._call_of.get(correlation)) >= 0:
-                insort(self._by_id[event], (int(calls.start[call]), call))
+        synced = np.flatnonzero(row >= 0)
+        recorded, event = syncs.record_correlation[row[synced]], syncs.event[row[synced]]
+        named = np.where(recorded > 0, self._call_of.of(recorded), -1)
+        self.is_before_trace, self.recorder = np.zeros(len(calls), np.bool_), np.full(len(calls), -1)
+        self.is_before_trace[synced] = (recorded > 0) & (named < 0)
+        is_earlier = (named >= 0) & (calls.start[named] < calls.start[synced])
+        self.recorder[synced] = np.where(is_earlier, named, self._last_of_event(calls, event_rows, synced, event))
+
+    def _last_of_event(self, calls: Calls, event_rows: RecordedEvents, waits: Int64, event: Int64) -> Int64:
+        """Returns for waiting calls the last call before each that recorded the event of this id, -1 for none."""
+        call = self._call_of.of(event_rows.correlation)
+        order = np.lexsort((call, calls.start[call], event_rows.event)) if len(calls) else call
+        order = order[call[order] >= 0]
+        recorded = Keys(event_rows.event[order], calls.start[call[order]])
+        return RowMap(call[order])[asof_backward(recorded, Keys(event, calls.start[waits] - 1))]
 
     def of(self, call: int) -> SyncRecord | None:
         """Returns what the last row of a call says of it."""
         row = self._row_of_call[call]
-        if row < 0:
-            return None
-        kind, *numbers = (column[row] for column in self._columns)
-        return SyncRecord(KINDS[kind], *numbers)
+        return SyncRecord(*(column[row] for column in self._columns)) if row >= 0 else None
 
     def streams(self) -> dict[int, StreamKey]:
         """Returns the streams that the trace names for calls that record events, by call."""
@@ -210,39 +148,14 @@ class SyncRecords:
         streams = zip(calls.tolist(), map(stream_of.get, numbers.tolist()), strict=True)
         return {call: stream for call, stream in streams if call >= 0 and stream is not None}
 
-    def is_before_trace(self, call: int) -> bool:
-        """Returns whether the trace names the call that recorded what a call waits for, but does not hold it."""
-        record = self.of(call)
-        return record is not None and record.record_correlation > 0 and record.record_correlation not in self._call_of
-
-    def recorder(self, call: int) -> int:
-        """Returns the call that recorded the event that a call waits for, -1 where the trace does not name it."""
-        record, time = self.of(call), int(self._calls.start[call])
-        if record is None:
-            return -1
-        if record.record_correlation > 0:
-            recorder = self._call_of.get(record.record_correlation)
-            if recorder >= 0 and int(self._calls.start[recorder]) < time:
-                return recorder
-        of_event = self._by_id.get(record.event, [])
-        position = bisect_left(of_event, (time, -1))
-        return of_event[position - 1][1] if position else -1
-
-    def event_record(self, call: int, event_record_calls: EventRecordCalls) -> EventRecord | None:
-        """Returns the event record that the trace names for a call, on the recorded stream or else the one that its
-        thread was using; None also where that is unknown.
-        """
-        record, recorder = self.of(call), self.recorder(call)
+    def awaited_stream(self, call: int) -> StreamKey | None:
+        """Returns the stream that the trace names for the event record that it names for a call, None for neither."""
+        record, recorder = self.of(call), int(self.recorder[call])
         if record is None or recorder < 0:
             return None
-        number = self._stream_of.get(int(self._calls.correlation[recorder]))
-        if number < 0:
-            number = record.wait_stream
-        in_use = next(iter(event_record_calls.streams_in_use(recorder, None)), None)
-        stream = self._queues.find(record.device, number) if number >= 0 else in_use
-        if stream is None:
-            return None
-        return EventRecord(recorder, int(self._calls.start[recorder]), stream, Provenance.RECORD)
+        number = self._stream_of.get(int(self._correlation[recorder]))
+        number = number if number >= 0 else record.wait_stream
+        return self._queues.find(record.device, number) if number >= 0 else None
 
 
 def _unique_in_order(numbers: Int64) -> Int64:
@@ -259,13 +172,14 @@ class TimingModel:
     median time that calls take to return. `max_clock_lead_ns` is how far the device's clock may at most be ahead of the
     host's: no activity starts before its launch call, so the shortest launch limits it. `return_error_ns` and
     `max_return_lead_ns` are the same two by synchronising call; they are small where returns of calls of that name were
-    measured on these very clocks. `max_gap_ns` is the longest usual gap between two activities of a stream.
+    measured on these very clocks. `max_gap_ns` is the longest usual gap between two activities of a stream,
+    `max_sync_return_ns` how long after the awaited end a call usually returns at most, by call.
     """
 
     def __init__(self, activities: Activities, calls: Calls, calibration: MachineCalibration) -> None:
         self.timestamp_quantum_ns = 2 * calibration.resolution_ns
         self.clock_uncertainty_ns = calibration.time_error_ns + of_name(calibration.sync_return, "").median
-        self._sync_return_latency, self._names = calibration.sync_return, calls.name
+        self.max_sync_return_ns = of_each(calibration.sync_return, calls.name).upper.data
         before = linked.previous_on_stream(activities)
         ready, expected = np.full((2, len(activities)), NEVER, np.int64)
         follows = np.flatnonzero(before >= 0)
@@ -286,10 +200,6 @@ class TimingModel:
         self.return_error_ns = np.where(knows_returns, error, self.clock_uncertainty_ns).data
         self.max_return_lead_ns = np.where(knows_returns, error, self.max_clock_lead_ns).data
         self.max_gap_ns = of_name(calibration.gap, "").upper
-
-    def max_sync_return_ns(self, call: int) -> int:
-        """Returns how long after the awaited end a call of that name usually returns at most."""
-        return of_name(self._sync_return_latency, self._names[call]).upper
 
     def add_dependency(self, activity: int, end: int, max_reaction_ns: int) -> None:
         """Adds that an activity follows one that ended at `end`, usually within `max_reaction_ns`."""
@@ -350,22 +260,49 @@ class Process:
         calibration: MachineCalibration,
     ) -> None:
         """`activities` have times of the host's clock. `awaited` is what each wait op of a collective names."""
-        self.calls, self.activities, self.collectives, self.awaited = calls, activities, collectives, awaited
+        self.device, self.calls, self.activities = device, calls, activities
+        self.collectives, self._awaited, self.calibration = collectives, awaited, calibration
         self.timing = TimingModel(activities, calls, calibration)
         self.origins = DataOrigins(collectives.ops, activities, calls)
         self.queues, self.launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
         self.call_sites = CallSites(calls, collectives.ops, collectives.parent)
         self.sync_records = SyncRecords(calls, device.syncs, device.event_records, self.queues)
-        self.kinds = self.sync_records.kinds
-        self.event_record_calls = EventRecordCalls(
-            calls,
-            self.kinds,
-            activities,
-            collectives=collectives,
-            launches=self.launches,
-            call_sites=self.call_sites,
-            known_streams=self.sync_records.streams(),
-        )
+        self.kinds = kinds = self.sync_records.kinds
+        event_calls = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
+        self._previous = _previous_on_thread(calls, event_calls, np.flatnonzero(kinds == SyncCall.EVENT_QUERY))
+        rows = event_calls[kinds[event_calls] == SyncCall.EVENT_RECORD]
+        rows = rows[np.argsort(calls.start[rows], kind="stable")]
+        self._number = Lookup(rows, np.arange(len(rows)))
+        self.event_records = self._event_records(rows)
+
+    def _event_records(self, rows: Int64) -> EventRecords:
+        """Returns the event records that these calls made."""
+        thread, step, named = self.calls.thread, self.call_sites.step, self.sync_records.streams()
+        streams, kind = list[list[StreamKey]](), list[int]()
+        shared: dict[tuple[StreamKey, ...], list[StreamKey]] = {}
+        kinds = Interner[tuple[int, ...]]()
+        for row in rows.tolist():
+            likely = [named[row]] if row in named else self._likely_streams(row)
+            streams.append(shared.setdefault(tuple(likely), likely))
+            last, launched = self._last_launch(row), -1
+            if last >= 0 and step[int(self.activities.call_row[last])] == step[row]:
+                launched = int(self.activities.name.codes[last])
+            kind.append(kinds[int(thread[row]), self.call_sites.path(row), launched])
+        time, groups = self.calls.start[rows], rows_of_each(np.array(kind, np.int64)).values()
+        in_collective = (self.collectives.enclosing_records(self.calls.op_row[rows]) >= 0).tolist()
+        return EventRecords(rows.data, time.data, in_collective, streams, kind, [(part, time[part]) for part in groups])
+
+    def _likely_streams(self, call: int) -> list[StreamKey]:
+        """Returns the streams that a call may have recorded on, the likeliest first."""
+        # a call right after another event record, with no launch between them, probably records on another stream
+        streams, before = self.streams_in_use(call), self.previous_event_call(call)
+        if before < 0 or self.kinds[before] != SyncCall.EVENT_RECORD or self.collective(call) >= 0:
+            return streams
+        return [*streams[1:], *streams[:1]] if self._last_launch(call) == self._last_launch(before) else streams
+
+    def _last_launch(self, call: int) -> int:
+        """Returns the last activity that the thread of a call had launched before it, -1 for none."""
+        return self.launches.last_launch(int(self.calls.thread[call]), self.start(call))
 
     def start(self, call: int) -> int:
         """Returns when a call started, ns."""
@@ -379,18 +316,47 @@ class Process:
         """Returns when the last of the activities ended, ns; NEVER for none."""
         return max((int(self.activities.end[row]) for row in activities), default=NEVER)
 
+    def collective(self, call: int) -> int:
+        """Returns the collective in whose op a call was made, -1 for none."""
+        return self.collectives.enclosing_record(int(self.calls.op_row[call]))
+
+    def awaited_by_collective(self, call: int) -> int:
+        """Returns the activity that the collective's wait op that encloses a call names, -1 for none."""
+        return self._awaited.get(self.collective(call))
+
+    def previous_event_call(self, call: int) -> int:
+        """Returns the previous call on the thread that recorded an event or waited for one, -1 for none."""
+        return self._previous.get(call)
+
+    def record_right_before(self, call: int) -> int:
+        """Returns the number of the event record that is the previous call for events on the thread, -1 for none."""
+        return self._number.get(self.previous_event_call(call))
+
+    def streams_in_use(self, call: int, other_than: StreamKey | None = None) -> list[StreamKey]:
+        """Returns the streams that the thread had been using at a call, the last used one first: in a collective that
+        has launched only that of the launch, elsewhere those that compute.
+        """
+        collective, last, activities = self.collective(call), self._last_launch(call), self.activities
+        launched_in = self.collectives.enclosing_record(int(activities.op_row[last])) if last >= 0 else -1
+        if collective >= 0 and launched_in == collective:
+            return [StreamKey.of(activities, last)]
+        streams = self.launches.streams_before(int(self.calls.thread[call]), self.start(call))
+        return [stream for stream in streams if stream != other_than]
+
     def recorded_stream(self, call: int) -> StreamKey | None:
         """Returns the stream that a call's cuda_sync row names."""
         record = self.sync_records.of(call)
         return self.queues.find(record.device, record.stream) if record is not None else None
 
     def named_record(self, call: int) -> EventRecord | None:
-        """Returns the event record that the trace names for a call, None also where its stream is unknown."""
-        return self.sync_records.event_record(call, self.event_record_calls)
-
-    def awaited_by_collective(self, call: int) -> int:
-        """Returns the activity that the collective's wait op that encloses a call names, -1 for none."""
-        return self.awaited.get(self.event_record_calls.enclosing_collective(call))
+        """Returns the event record that the trace names for a call, on the recorded stream or else the one that its
+        thread was using; None also where that is unknown.
+        """
+        recorder = int(self.sync_records.recorder[call])
+        if recorder < 0:
+            return None
+        stream = self.sync_records.awaited_stream(call) or next(iter(self.streams_in_use(recorder)), None)
+        return EventRecord(self.start(recorder), stream, Provenance.RECORD) if stream is not None else None
 
     def pending(self, device: int, call: int) -> tuple[int, ...]:
         """Returns the last activities that had been submitted to the streams of a device (of all for -1) at a call."""

@@ -20,9 +20,9 @@ from ...schema.columns import ABSENT, ActivityRows, Bool, CallRows, Categorical,
 from ...schema.linked import FOREVER, NEVER, Activities, Calls, HostWaits, Provenance, SyncCall
 from ...schema.machine import MachineCalibration, latency_stats, of_each, of_name
 from ...schema.reasons import Reason
-from ..readers import DeviceTrace, RecordedQueueEvents
-from .inferred_sources import InferredSource, InferredSources
-from .process import Findings, Process, no_findings
+from ..readers import RecordedQueueEvents
+from .inferred_sources import InferredSources
+from .process import EventRecord, Findings, Process, no_findings
 from .submissions import CallSites, StreamKey, StreamQueues
 from .unresolved_waits import EventQueryLoops, event_query_loops, stream_syncs_behind, unresolved_waits, waiting_stream
 
@@ -120,9 +120,7 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     return ImplicitHostWaits(rows[blocked], source[blocked], start[blocked])
 
 
-def unexplained_waits(
-    process: Process, waits: HostWaits, calibration: MachineCalibration, behind_unresolved: Bool
-) -> ImplicitHostWaits:
+def unexplained_waits(process: Process, waits: HostWaits, behind_unresolved: Bool) -> ImplicitHostWaits:
     """Returns synchronising calls that lasted on after all that they are known to have waited for, with what ended last
     before they returned.
 
@@ -141,8 +139,7 @@ def unexplained_waits(
     is_named = has_source & is_recorded & ~behind_unresolved[waits.call_row]
     is_blocking[waits.call_row[is_named]] = False
     rows = np.flatnonzero(is_blocking)
-    error_ns = np.asarray(timing.return_error_ns)[rows]
-    max_return_ns = of_each(calibration.sync_return, calls.name.take(rows)).upper + error_ns
+    max_return_ns = np.asarray(timing.max_sync_return_ns)[rows] + np.asarray(timing.return_error_ns)[rows]
     end = calls.end[rows]
     lasts_on = end - np.maximum(calls.start[rows], known_end[rows]) > max_return_ns
     rows, max_return_ns, end = rows[lasts_on], max_return_ns[lasts_on], end[lasts_on]
@@ -190,9 +187,9 @@ class Synchronisation:
     dropped: Findings
 
 
-def synchronise(process: Process, device: DeviceTrace, calibration: MachineCalibration) -> Synchronisation:
+def synchronise(process: Process) -> Synchronisation:
     """Returns all waits of one process. O(n log n) in the calls."""
-    calls, activities = process.calls, process.activities
+    device, calls, activities = process.device, process.calls, process.activities
     queries = event_query_loops(process, on_observer_threads(calls, activities, device.ops.thread))
     rows = np.flatnonzero(process.kinds != SyncCall.NONE)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
@@ -208,11 +205,11 @@ def synchronise(process: Process, device: DeviceTrace, calibration: MachineCalib
             waits.add_device_wait(int(activities.call_row[target]), source, target, Provenance.RECORD)
     waits.oddities.update(sources.oddities)
     behind_unresolved = stream_syncs_behind(process, unresolved)
-    unexplained = unexplained_waits(process, waits.of_host(), calibration, behind_unresolved)
+    unexplained = unexplained_waits(process, waits.of_host(), behind_unresolved)
     sources.findings[Reason.ENDED_RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
     for reason, implicit in (
         (Reason.ENDED_RIGHT_BEFORE_RETURN, unexplained),
-        (Reason.BLOCKING_COPIES, blocking_copies(activities, calls, calibration, process.call_sites)),
+        (Reason.BLOCKING_COPIES, blocking_copies(activities, calls, process.calibration, process.call_sites)),
         (Reason.FULL_QUEUE, full_queue(activities, calls)),
         (Reason.OBSERVER_CALLS, observer_waits(calls, activities, queries.by_observer)),
     ):
@@ -238,7 +235,7 @@ class _Waits:
     provenance).
     """
 
-    def __init__(self, process: Process, queries: EventQueryLoops, inferred: dict[int, InferredSource]) -> None:
+    def __init__(self, process: Process, queries: EventQueryLoops, inferred: dict[int, EventRecord]) -> None:
         self._process, self._queries, self._inferred = process, queries, inferred
         self._of_device, self._of_host = RowBuilder(3), RowBuilder(4)
         self.resolved, self.oddities, self.dropped = no_findings(), no_findings(), no_findings()
@@ -282,7 +279,7 @@ class _Waits:
         """
         process = self._process
         earliest = process.last_end(sources) - process.timing.timestamp_quantum_ns
-        for stream in (likeliest, *process.event_record_calls.streams_in_use(row, likeliest)):
+        for stream in (likeliest, *process.streams_in_use(row, likeliest)):
             target = process.queues.next(stream, process.start(row))
             if target >= 0 and process.activities.start[target] >= earliest:
                 return stream
@@ -290,14 +287,12 @@ class _Waits:
 
     def _event(self, row: int) -> tuple[tuple[int, ...], Provenance] | None:
         """Returns the activities that an event wait is for: as recorded, or by its collective, or as inferred."""
-        process, inferred = self._process, self._inferred.get(row)
+        process, event_record = self._process, self._inferred.get(row)
         awaited = process.awaited_by_collective(row)
-        if process.sync_records.recorder(row) >= 0:
+        if process.sync_records.recorder[row] >= 0:
             event_record = process.named_record(row)
-        elif awaited >= 0 and not process.sync_records.is_before_trace(row):
+        elif awaited >= 0 and not process.sync_records.is_before_trace[row]:
             return (awaited,), Provenance.RECORD
-        else:
-            event_record = inferred.event_record if inferred is not None else None
         if event_record is None:
             return None
         return process.queues.sources(event_record.stream, event_record.time), event_record.provenance
@@ -334,7 +329,7 @@ class _Waits:
         time, stream = process.start(row), process.recorded_stream(row)
         provenance = Provenance.RECORD if record is not None else Provenance.TIMING
         if inferred is not None:
-            _, time, stream, provenance = inferred.event_record
+            time, stream, provenance, _ = inferred
         self._add_host_waits(row, process.queues.sources(stream, time) if stream is not None else (), provenance)
 
     def _free(self, row: int) -> None:

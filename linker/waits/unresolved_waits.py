@@ -128,7 +128,7 @@ def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable
         is_answered = not queries.by_observer[row] and row not in queries.repeated
         if kind == SyncCall.STREAM_SYNC and record is None:
             yield _host_wait(process, queries, row, -1)._replace(of_stream=True)
-        elif process.sync_records.recorder(row) >= 0 or process.sync_records.is_before_trace(row):
+        elif process.sync_records.recorder[row] >= 0 or process.sync_records.is_before_trace[row]:
             continue
         elif kind == SyncCall.STREAM_WAIT and process.awaited_by_collective(row) < 0:
             if blocked := tuple(_blocked_work(process, row, busiest)):
@@ -167,7 +167,7 @@ def waiting_stream(process: Process, row: int) -> StreamKey | None:
     if process.sync_records.has_stream_waits and process.queues.position(waiting, time):
         # if waits are recorded at all, only those of streams that nothing ran on yet are missing
         return None
-    collective = process.event_record_calls.enclosing_collective(row)
+    collective = process.collective(row)
     is_launching = collective >= 0 and not collectives.is_wait(collective)
     if is_launching and collectives.enclosing_record(int(process.activities.op_row[launch])) != collective:
         # after its kernel a communication library synchronises internal streams
@@ -180,7 +180,7 @@ def _host_wait(process: Process, queries: EventQueryLoops, row: int, event: int)
     loop, start, timing = queries.loops.get(row), process.start(row), process.timing
     if process.kinds[row] != SyncCall.EVENT_QUERY:
         clock = timing.return_error_ns[row], timing.max_return_lead_ns[row]
-        return UnresolvedWait(row, event, (HOST,), start, timing.max_sync_return_ns(row), *clock)
+        return UnresolvedWait(row, event, (HOST,), start, timing.max_sync_return_ns[row], *clock)
     clock = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
     if loop is None:
         return UnresolvedWait(row, event, (HOST,), start, 0, *clock, is_query=True)
@@ -194,7 +194,7 @@ def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> I
     if waiting is None:
         return
     yield BlockedWork(waiting, queues.next(waiting, process.start(row)))
-    if process.sync_records.of(row) is None and process.event_record_calls.enclosing_collective(row) < 0:
+    if process.sync_records.of(row) is None and process.collective(row) < 0:
         others = [BlockedWork(key, queues.next(key, process.start(row))) for key in busiest if key != waiting]
         others = [work for work in others if work.target >= 0]
         soonest = {*sorted(others, key=lambda work: int(process.activities.start[work.target]))[:MOST_BLOCKED]}

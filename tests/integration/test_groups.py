@@ -20,7 +20,7 @@ from execgraph.converter.targets.communication import name_groups
 from execgraph.converter.timeline.delays import _busy
 from execgraph.linker.communication.transfers import thread_gaps
 from execgraph.linker.modules import forward_ops
-from execgraph.linker.readers.rocpd_rows import _real_queues
+from execgraph.linker.readers.rocpd import _real_queues
 from execgraph.schema.columns import Categorical, Intervals
 from execgraph.schema.counts import Counts
 from execgraph.schema.device_peaks import Peak

@@ -17,7 +17,7 @@ import pytest
 from execgraph.linker.communication.transfers import FIRST_LANE, _lanes
 from execgraph.linker.link import link
 from execgraph.linker.readers import merging_signs, read_device_trace
-from execgraph.linker.readers.rocpd_rows import nesting_lanes
+from execgraph.linker.readers.rocpd import nesting_lanes
 from execgraph.schema.columns import Int64
 from execgraph.schema.errors import DataError
 from hypothesis import given, strategies as st

@@ -210,10 +210,8 @@ def test_a_stream_synchronisation_awaits_the_recorded_stream() -> None:
     assert awaited(TWO, called, Synced("Stream Sync", 2, stream=20)) == [(2, 260)]
     assert awaited(TWO, called, Synced("Stream Sync", 2, stream=7)) == [(2, 130)]
     assert awaited(TWO, called, Synced("Stream Sync", 2, stream=24)) == []
-    assert awaited(TWO, called, Synced("Stream Sync", 2, stream=20), Synced("Stream Sync", 2, stream=7)) == [
-        (2, 260),
-        (2, 130),
-    ]
+    both = awaited(TWO, called, Synced("Stream Sync", 2, stream=20), Synced("Stream Sync", 2, stream=7))
+    assert both == [(2, 130), (2, 260)]
 
 
 @pytest.mark.parametrize(("correlation", "known"), [(0, []), (1, [260])])

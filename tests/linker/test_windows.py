@@ -293,7 +293,8 @@ def parts(*rows: tuple[int, int, int]) -> ThreadParts:
 
 
 def borders(found: ThreadParts, thread: int) -> tuple[int, int]:
-    return int(found.first(column(thread))[0]), int(found.last(column(thread))[0])
+    first, last = found.of(column(thread))
+    return int(first[0]), int(last[0])
 
 
 @pytest.mark.parametrize(
@@ -325,21 +326,6 @@ def test_each_thread_has_borders_of_its_own_and_those_without_calls_the_periods(
         (100, 200), (120, 200), (100, 200), (100, 215), (100, 200)
     ]  # fmt: skip
     assert borders(parts(), 0) == (100, 200)
-
-
-def test_what_begins_at_the_first_moment_is_in_the_part_and_what_begins_at_the_end_is_not() -> None:
-    times = column(99, 100, 199, 200)
-    assert parts().starts(0 * times, times).tolist() == [False, True, True, False]
-
-
-def test_what_ends_at_the_first_moment_is_before_the_part_and_what_ends_at_the_end_is_in_it() -> None:
-    times = column(100, 101, 200, 201)
-    assert parts().ends(0 * times, times).tolist() == [False, True, True, False]
-
-
-def test_what_lasts_into_the_part_begins_with_it() -> None:
-    times = column(50, 150, ABSENT)
-    assert parts().since(0 * times, times).tolist() == [100, 150, ABSENT]
 
 
 ROWS = 7
@@ -491,10 +477,10 @@ def test_ops_are_cut_to_the_period_and_own_what_is_left_of_them() -> None:
 
 
 def test_activities_follow_their_call_and_those_without_one_their_start() -> None:
-    calls = [Call(90, 95), Call(150, 155)]
+    calls = [Call(90, 95), Call(150, 155), Call(100, 101), Call(200, 201)]
     acts = [Act(150, 160, call=0), Act(500, 510, call=1), Act(100, 110), Act(199, 250), Act(200, 210), Act(99, 150)]
     part = cut(linked_of(acts, calls), PERIOD)
-    assert (part.linked.activities.start.tolist(), part.calls.tolist()) == ([500, 100, 199], [False, True])
+    assert (part.linked.activities.start.tolist(), part.calls.tolist()) == ([500, 100, 199], [False, True, True, False])
 
 
 def test_a_part_in_which_only_step_marks_are_is_empty() -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...linker.communication import RECORD, from_device, is_communication_kernel, process_groups, with_members
+from ...linker.communication import RECORD, ProcessGroups, from_device, is_communication_kernel
 from ...linker.contradictions import Contradiction, contradictions_in_traces
 from ...linker.match import are_ops, launching_calls, match_ops
 from ...linker.readers import (
@@ -284,14 +284,13 @@ def _groups(device: DeviceTrace) -> tuple[list[GroupCount], int]:
 
     Also returns how many communications and groups have more members than are listed.
     """
-    unlisted: list[int] = []
-    recorded = [*map(from_device, device.communication[Role.ACTIVITY].values())]
+    groups = ProcessGroups.of(device.groups, device.world_size or -1)
     numbers: dict[tuple[int, ...], list[int]] = {}
-    for comm in with_members(recorded, process_groups(device.groups, unlisted), device.world_size or -1, unlisted):
+    for comm in groups.with_members([*map(from_device, device.communication[Role.ACTIVITY].values())]):
         if not re.search("send|recv", comm.name):
             numbers.setdefault(tuple(comm.ranks), []).append(comm.sequence)
     counts = [
         GroupCount(list(ranks), len(sequences), min(sequences), max(sequences))
         for ranks, sequences in sorted(numbers.items())
     ]
-    return counts, len(unlisted)
+    return counts, groups.unlisted

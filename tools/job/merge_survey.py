@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ...converter.ranks import Calls, MatchedTimes, awaits_all, begin_of_ranks, match, recorded_calls
-from ...linker.communication import from_device, is_communication_kernel, process_groups, with_members
+from ...linker.communication import ProcessGroups, from_device, is_communication_kernel
 from ...linker.readers import DeviceTrace, Role, read_device_trace
 from ...schema.columns import Int64, Summary, SummaryRepr, group_ids, groupby
 from ...schema.errors import DataError
@@ -30,13 +30,13 @@ def collective_times(trace: DeviceTrace) -> tuple[Calls, Int64, int]:
     kernels = np.flatnonzero(is_communication_kernel(rows.name))
     kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]
     args = (trace.communication[Role.ACTIVITY].get(row, Args()) for row in kernels.tolist())
-    unlisted: list[int] = []
-    groups = process_groups(trace.groups, unlisted)
-    recorded = with_members([*map(from_device, args)], groups, trace.world_size or -1, unlisted)
-    calls = recorded_calls(recorded, [rows.name[row] for row in kernels.tolist()], -1)
+    groups = ProcessGroups.of(trace.groups, trace.world_size or -1)
+    calls = recorded_calls(
+        groups.with_members([*map(from_device, args)]), [rows.name[row] for row in kernels.tolist()], -1
+    )
     calls = calls.take(np.flatnonzero(awaits_all(calls.kind)))
     times = np.stack((rows.start, rows.end))[:, kernels[calls.row]] + trace.base_time_ns
-    return calls, times, len(unlisted)
+    return calls, times, groups.unlisted
 
 
 def clock_corrections(calls: Sequence[Calls], times: Sequence[Int64]) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from execgraph.converter.communication import meaning, peers
-from execgraph.linker.communication import from_device, from_host, groups_of_host, process_groups, with_members
+from execgraph.linker.communication import ProcessGroups, from_device, from_host, groups_of_host
 from execgraph.linker.communication.arguments import MEMBERS_EACH, members
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import Categorical
@@ -160,7 +160,7 @@ NUMBERED = [form for form in FORMS if form.startswith("host") or form == "device
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name}-{case.bytes}")
 def test_what_a_communication_is_does_not_depend_on_the_version(form: str, case: Case) -> None:
-    recorded = with_members([FORMS[form](case)], [], WORLD)[0]
+    recorded = ProcessGroups([], WORLD).with_members([FORMS[form](case)])[0]
     found = meaning(recorded, "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)")
     assert found is not None
     assert (found.type if found.type is not None else found.node) == case.expected
@@ -260,9 +260,9 @@ def test_a_shortened_list_of_ranks_counts_for_nothing() -> None:
 @pytest.mark.parametrize(("name", "side"), [("send", "target"), ("recv", "source"), ("reduce", "target")])
 def test_rank_0_is_a_peer_like_any_other(name: str, side: str) -> None:
     told = Communication(name=name, ranks=[0, 1, 2], group_rank=2, **{side: 0})
-    assert getattr(with_members([told], [], 8)[0], side) == 0
+    assert getattr(ProcessGroups([], 8).with_members([told])[0], side) == 0
     by_group_rank = Communication(name=name, ranks=[0, 1, 2], group_rank=0)
-    assert getattr(with_members([by_group_rank], [], 8)[0], side) == 0
+    assert getattr(ProcessGroups([], 8).with_members([by_group_rank])[0], side) == 0
 
 
 DESCRIBED = [{"pg_name": "3", "pg_desc": "pairs", "ranks": [2, 5], "group_size": 2}, {"pg_name": "4", "pg_size": 3}]
@@ -279,7 +279,7 @@ def test_groups_are_those_that_the_host_trace_describes(tmp_path: Path, write: C
     (tmp_path / "host.json").write_text(json.dumps({**host, "nodes": [*host["nodes"], init]}))
     (tmp_path / "device.json").write_text(json.dumps(t.device_trace()))
     host, device = read_host_trace(str(tmp_path / "host.json")), read_device_trace(str(tmp_path / "device.json"))
-    groups = process_groups([*groups_of_host(host.name, host.inputs), *device.groups])
+    groups = ProcessGroups.of([*groups_of_host(host.name, host.inputs)[0], *device.groups], WORLD).groups
     assert [(group.name, group.description, group.ranks, group.size) for group in groups] == [
         ("3", "pairs", [2, 5], 2),
         ("4", "", [0, 1, 2], 3),
@@ -305,13 +305,13 @@ PAIR, FOUR = ProcessGroup("g", "", [2, 5]), ProcessGroup("g", "", [1, 3, 5, 7])
 
 
 def ranks_of(found: Communication, *groups: ProcessGroup, world: int = WORLD_SIZE) -> list[int]:
-    return with_members([found], groups, world)[0].ranks
+    return ProcessGroups(groups, world).with_members([found])[0].ranks
 
 
 def ends_of(group_rank: int, name: str = "send", source: int = -1, target: int = -1) -> tuple[int, int]:
     """Source and target of a message or collective of the ranks 4, 6 and 9."""
     given = Communication(name, ranks=[4, 6, 9], group_rank=group_rank, source=source, target=target)
-    (found,) = with_members([given], [], WORLD_SIZE)
+    (found,) = ProcessGroups([], WORLD_SIZE).with_members([given])
     return found.source, found.target
 
 
@@ -352,10 +352,10 @@ def test_a_group_of_the_worlds_size_is_the_world(found: Communication) -> None:
 
 def test_the_only_group_of_a_trace_that_describes_none_is_the_world() -> None:
     one, wait = Communication("allreduce", group="g"), Communication("wait", group="")
-    assert [found.ranks for found in with_members([one, one, wait], [], 2)] == [[0, 1]] * 3
+    assert [found.ranks for found in ProcessGroups([], 2).with_members([one, one, wait])] == [[0, 1]] * 3
     two = [one, Communication("allreduce", group="h"), wait]
-    assert [found.ranks for found in with_members(two, [], 2)] == [[]] * 3
-    assert [found.ranks for found in with_members([one], [ProcessGroup("x", "", [0])], 2)] == [[]]
+    assert [found.ranks for found in ProcessGroups([], 2).with_members(two)] == [[]] * 3
+    assert [found.ranks for found in ProcessGroups([ProcessGroup("x", "", [0])], 2).with_members([one])] == [[]]
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_a_recorded_peer_comes_before_a_place() -> None:
 
 def test_what_is_coalesced_has_the_members_of_the_whole() -> None:
     parts = [Communication("send", group_rank=1), Communication("recv", group_rank=0, ranks=[7, 6])]
-    (found,) = with_members([Communication("coalesced", ranks=[4, 6], coalesced=parts)], [], WORLD_SIZE)
+    (found,) = ProcessGroups([], WORLD_SIZE).with_members([Communication("coalesced", ranks=[4, 6], coalesced=parts)])
     assert [(part.ranks, part.source, part.target) for part in found.coalesced] == [([4, 6], -1, 6), ([7, 6], 7, -1)]
 
 
@@ -405,49 +405,42 @@ def claiming(size: int) -> Communication:
 
 
 def test_communications_have_no_more_members_in_all_than_so_many_tell_of() -> None:
-    unlisted: list[int] = []
-    most = LARGEST_JOB + 3 * MEMBERS_EACH
-    found = with_members([claiming(most - 5), claiming(6), claiming(5)], [], -1, unlisted)
-    assert ([len(one.ranks) for one in found], unlisted) == ([most - 5, 0, 5], [-1])
+    groups, most = ProcessGroups([], -1), LARGEST_JOB + 3 * MEMBERS_EACH
+    found = groups.with_members([claiming(most - 5), claiming(6), claiming(5)])
+    assert ([len(one.ranks) for one in found], groups.unlisted) == ([most - 5, 0, 5], 1)
     assert found[1].source == 5
 
 
 def test_members_that_a_described_group_lends_count_for_each_communication() -> None:
-    unlisted: list[int] = []
-    wide = ProcessGroup("g", "", list(range(LARGEST_JOB)))
-    found = with_members([Communication(group="g")] * 2, [wide], -1, unlisted)
-    assert ([len(one.ranks) for one in found], unlisted) == ([LARGEST_JOB, 0], [-1])
+    groups = ProcessGroups([ProcessGroup("g", "", list(range(LARGEST_JOB)))], -1)
+    found = groups.with_members([Communication(group="g")] * 2)
+    assert ([len(one.ranks) for one in found], groups.unlisted) == ([LARGEST_JOB, 0], 1)
 
 
 def test_equal_groups_share_their_list() -> None:
-    first, second = with_members([claiming(4), claiming(4)], [], -1)
+    first, second = ProcessGroups([], -1).with_members([claiming(4), claiming(4)])
     assert first.ranks is second.ranks and first.ranks == [0, 1, 2, 3]
 
 
 def test_described_groups_without_ranks_have_no_more_members_in_all_than_a_job() -> None:
-    unlisted: list[int] = []
     told = [{"pg_name": str(number), "pg_size": LARGEST_JOB // 2} for number in range(4)]
-    found = process_groups([*told, *told[:1], {"pg_name": "x", "ranks": [0, 3]}], unlisted)
-    assert ([(group.name, len(group.ranks)) for group in found], unlisted) == (
-        [("0", LARGEST_JOB // 2), ("1", LARGEST_JOB // 2), ("x", 2)],
-        [-1, -1],
-    )
+    found = ProcessGroups.of([*told, *told[:1], {"pg_name": "x", "ranks": [0, 3]}], -1)
+    sizes = [(group.name, len(group.ranks)) for group in found.groups]
+    assert (sizes, found.unlisted) == ([("0", LARGEST_JOB // 2), ("1", LARGEST_JOB // 2), ("x", 2)], 2)
 
 
 def test_a_described_group_without_ranks_has_the_first_ones_if_its_size_is_known() -> None:
-    unlisted: list[int] = []
-    known, unknown = process_groups([{"pg_name": "x", "pg_size": 3}, {"pg_name": "y", "ranks": []}], unlisted)
-    assert (known.ranks, unknown.ranks, unknown.size, unlisted) == ([0, 1, 2], [], -1, [])
+    found = ProcessGroups.of([{"pg_name": "x", "pg_size": 3}, {"pg_name": "y", "ranks": []}], -1)
+    assert [(group.ranks, group.size) for group in found.groups] == [([0, 1, 2], 3), ([], -1)]
+    assert found.unlisted == 0
 
 
 def test_groups_that_are_larger_than_any_job_are_counted() -> None:
-    unlisted: list[int] = []
-    [group] = process_groups([{"pg_name": "x", "pg_size": LARGEST_JOB + 1}], unlisted)
-    assert (group.ranks, unlisted) == ([], [-1])
-    [found] = with_members([Communication(group="x", group_size=LARGEST_JOB + 1)], [group], -1, unlisted)
-    assert (found.ranks, unlisted) == ([], [-1, -1])
-    [found] = with_members([Communication(group="x", group_size=LARGEST_JOB)], [group], -1, unlisted)
-    assert (found.ranks, unlisted) == ([], [-1, -1])
+    found = ProcessGroups.of([{"pg_name": "x", "pg_size": LARGEST_JOB + 1}], -1)
+    assert ([group.ranks for group in found.groups], found.unlisted) == ([[]], 1)
+    for size, unlisted in ((LARGEST_JOB + 1, 2), (LARGEST_JOB, 2)):
+        [communication] = found.with_members([Communication(group="x", group_size=size)])
+        assert (communication.ranks, found.unlisted) == ([], unlisted)
 
 
 def test_ranks_in_any_order_fit_32_bits_and_are_all_different() -> None:
@@ -463,7 +456,5 @@ def test_descriptions_that_cannot_be_read_are_counted() -> None:
     texts = ['[{"pg_name": "a"}, 7]', "no list", '{"pg_name": "b"}', '[{"pg_name": "c"}]']
     inputs = [json.dumps({"values": values}).encode() for values in ([text] for text in texts)]
     inputs.append(json.dumps({"values": [8, texts[3]]}).encode())
-    names, unreadable = Categorical.of([GROUP_INIT] * len(inputs)), list[int]()
-    found = groups_of_host(names, inputs, unreadable)
-    assert [group["pg_name"] for group in found] == ["a", "c", "c"]
-    assert unreadable == [-1, -1, -1]
+    found, unreadable = groups_of_host(Categorical.of([GROUP_INIT] * len(inputs)), inputs)
+    assert ([group["pg_name"] for group in found], unreadable) == (["a", "c", "c"], 3)

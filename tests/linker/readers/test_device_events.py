@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker.readers import RecordedActivities, RecordedOps, RecordedSyncs, Role, read_device_trace
-from execgraph.linker.readers.device_events import DeviceEvents, LaunchFlows, unpadded
+from execgraph.linker.readers.device_events import DeviceEvents, unpadded
 from execgraph.linker.readers.device_trace import within_a_recording
 from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Args, kineto
 from execgraph.schema.linked.kineto import Event, ExactEvent
@@ -347,10 +347,7 @@ def arrow(number: int, thread: int = 1, process: int = 1, *, phase: str = "s", c
 
 
 def repeated(*pieces: list[kineto.Event]) -> int:
-    flows = LaunchFlows()
-    for piece in pieces:
-        flows.add(piece)
-    return flows.repeated()
+    return read(*pieces).repeated_flows()
 
 
 def test_arrows_that_start_on_several_threads_or_processes_are_counted() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker.readers import DeviceTrace, read_device_trace
-from execgraph.linker.readers.device_trace import described, without_duplicates
+from execgraph.linker.readers.device_trace import described, in_order
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LONGEST_RECORDING, kineto
 from execgraph.schema.reasons import Reason
@@ -146,7 +146,7 @@ TABLES = {"ops": OP, "calls": CALL, "activities": ACTIVITY, "syncs": SYNC}
 
 def left(table: str, *rows: Any) -> tuple[int, int]:
     """How many of the rows are left, and how many were counted as duplicates."""
-    trace = without_duplicates(device_trace(**{table: rows}))
+    trace = in_order(device_trace(**{table: rows}))
     return len(getattr(trace, table).start), trace.skipped[Reason.RECORDED_TWICE]
 
 
@@ -215,5 +215,5 @@ def test_in_nanoseconds_they_are_duplicates() -> None:
 
 
 def test_duplicates_of_all_tables_are_counted_together() -> None:
-    trace = without_duplicates(device_trace(**{table: [row, row] for table, row in TABLES.items()}))
+    trace = in_order(device_trace(**{table: [row, row] for table, row in TABLES.items()}))
     assert trace.skipped == {Reason.RECORDED_TWICE: 4}

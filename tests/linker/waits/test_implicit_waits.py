@@ -227,7 +227,7 @@ def lasting(
         CallRows(column(0)), ActivityRows(column(known)), column(ABSENT), Categorical.of([known_by.value])
     )
     behind = column(*[behind_unresolved] * len(made)) > 0
-    return rows_of(unexplained_waits(cast(Process, process), waits, MACHINE, behind))
+    return rows_of(unexplained_waits(cast(Process, process), waits, behind))
 
 
 AWAITED = Ran(90_000, 599_000)

@@ -75,7 +75,7 @@ def test_without_launches_a_device_is_ahead_by_no_more_than_the_doubt() -> None:
 
 
 def test_usual_times_are_those_of_the_name() -> None:
-    assert (model().max_gap_ns, model().max_sync_return_ns(0), model().max_sync_return_ns(2)) == (700, 1_500, 1_700)
+    assert (model().max_gap_ns, model().max_sync_return_ns[0], model().max_sync_return_ns[2]) == (700, 1_500, 1_700)
 
 
 CALLED = [Called(100 * number, 100 * number + 50) for number in range(5)]

@@ -1,17 +1,26 @@
-"""Reads a rocpd database (RPD's or rocm-trace-lite's) into the columns of a device trace.
+"""Reads a rocpd database (SQLite; RPD's or rocm-trace-lite's) into the columns of a device trace.
 
+It is opened read-only, and nothing of its schema but plain tables is touched: no views, virtual tables or functions.
 Each device op becomes an activity, each API row a call, each roctx range an annotation; times are the file's own ns.
 Rows that are no work are counted; ranges of unknown threads are put on the fewest lanes on which they nest.
 """
 
 import heapq
 import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Categorical, Int64, Lookup, rows_of_each
+from ...schema.columns import Bool, Categorical, Int64, Lookup, RowMap, rows_of_each
 from ...schema.counts import Counts
-from ...schema.errors import DataError
+from ...schema.errors import DataError, Remedy
 from ...schema.io import note_input
 from ...schema.linked import FOREVER, integer
 from ...schema.reasons import Reason
@@ -24,8 +33,19 @@ from .device_rows import (
     RecordedSyncs,
     Role,
 )
-from .rocpd_database import Database, dialect, opened, processes
 
+MAGIC = b"SQLite format 3\x00"
+GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
+NSIGHT_TABLE = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS")
+"""How tables begin that Nsight Systems writes."""
+REQUIRED_TABLES = {"rocpd_op", "rocpd_string"}
+READ = REQUIRED_TABLES | {"rocpd_api", "rocpd_api_ops", "rocpd_kernelapi", "rocpd_metadata", "rocpd_ustring"}
+MERGED = {"rank", "device", "edge"}
+"""Tables that only a database for counting has."""
+LONGEST_TEXT = 1 << 16
+ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
+FUNCTIONS, PRAGMAS = {"coalesce", "like", "substr"}, {"table_info"}
+"""The functions that queries here need. All others are refused, as the schema of the file could call them."""
 HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
 MARKER = "UserMarker"
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -41,6 +61,173 @@ MANY_QUEUES = 128
 OPS_PER_QUEUE = 2
 """A device with more than MANY_QUEUES queues of fewer ops each numbers its dispatches, not its queues."""
 NONE: Int64 = np.empty(0, np.int64)
+
+
+class Dialect(NamedTuple):
+    """The name of the format, and the table with the arguments of API calls."""
+
+    name: str
+    arguments: str
+
+
+def is_database(path: str) -> bool:
+    """Returns whether the file starts as SQLite databases do."""
+    try:
+        with Path(path).open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+class Database:
+    """The real tables of one file."""
+
+    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+        self.path, self._connection = path, connection
+        # virtual tables have no page of their own
+        self.tables = self._names("type = 'table' AND rootpage > 0")
+        self.views = self._names("type = 'view'")
+
+    def _names(self, condition: str) -> set[str]:
+        return {str(name) for (name,) in self.read(f"SELECT name FROM sqlite_master WHERE {condition}")}
+
+    def columns(self, table: str) -> set[str]:
+        """Returns the names of a table's columns but for computed ones, none if the table is absent."""
+        return {str(row[1]) for row in self.read(f'PRAGMA table_info("{table}")')} if table in self.tables else set()
+
+    def different(self, column: str, table: str, where: str = "TRUE") -> list[int]:
+        """Returns the distinct integers in a column, ascending, of the rows that meet a condition."""
+        query = f"SELECT DISTINCT CAST({column} AS INTEGER) FROM {table} WHERE {column} NOT NULL AND {where} ORDER BY 1"
+        return [int(number) for (number,) in self.read(query)]
+
+    def integers(self, table: str, *columns: str) -> Int64:
+        """Returns columns of a table in the order of its ids, shape (rows, columns).
+
+        Missing values and columns are -1; a table that is absent has no rows.
+        """
+        present = self.columns(table)
+        if not present:
+            return np.empty((0, len(columns)), np.int64)
+        terms = (f'COALESCE(CAST("{name}" AS INTEGER), -1)' if name in present else "-1" for name in columns)
+        order = ' ORDER BY "id"' if "id" in present else ""
+        rows = self.read(f'SELECT {", ".join(terms)} FROM "{table}"{order}')
+        return np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, len(columns))
+
+    def strings(self, table: str, ids: str) -> dict[int, str]:
+        """Returns the strings of a table, by id, for the ids that the query `ids` returns."""
+        if not self.columns(table):
+            return {}
+        query = f'SELECT CAST(id AS INTEGER), substr(string, 1, {LONGEST_TEXT}) FROM "{table}" WHERE id IN ({ids})'
+        return {code: str(text) for code, text in self.read(query) if text is not None}
+
+    def read(self, query: str) -> sqlite3.Cursor:
+        """Returns the rows of a query, which is run as they are taken."""
+        return self._connection.execute(query)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Database]:
+    """Opens the database at `path`, without what its schema could make SQLite do. Its errors become a DataError."""
+    file = Path(path).resolve()
+    try:
+        with _address(file) as address, closing(sqlite3.connect(address, uri=True)) as connection:
+            connection.text_factory = lambda text: text.decode("utf-8", "replace")
+            for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+                connection.execute(f"PRAGMA {setting}")
+            connection.set_authorizer(_authorize)
+            yield Database(path, connection)
+    except (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError, MemoryError) as error:
+        if _holds_something(_beside(file, "-journal")):
+            raise DataError(
+                f"{path}: amid a change ({error}); its writer is at work, or was killed: then sqlite3 undoes the change"
+            ) from error
+        raise DataError(f"{path}: damaged database ({error}); was its writer killed? copy it again") from error
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    """Answers SQLite whether a statement may do something."""
+    allowed_names = {sqlite3.SQLITE_FUNCTION: (second, FUNCTIONS), sqlite3.SQLITE_PRAGMA: (first, PRAGMAS)}
+    name, allowed = allowed_names.get(action, (None, set[str]()))
+    is_allowed = action in ALLOWED or (name is not None and name.lower() in allowed)
+    return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """Yields an address for which SQLite writes nothing next to the file, and reads changes in the writer's log."""
+    log = _beside(path, "-wal")
+    if _holds_something(log) and not _beside(path, "-shm").exists():
+        # SQLite would write an index of the log beside it
+        with tempfile.TemporaryDirectory() as folder:
+            copies = [shutil.copy(file, folder) for file in (path, log)]
+            yield Path(copies[0]).as_uri() + "?mode=ro"
+    else:
+        complete = not _holds_something(log) and not _holds_something(_beside(path, "-journal"))
+        yield path.as_uri() + "?mode=ro" + ("&immutable=1" if complete else "")
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _holds_something(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def is_merged(database: Database) -> bool:
+    """Returns whether this is a database for counting, into which several ranks were merged."""
+    return database.tables >= MERGED
+
+
+def is_rocpd(database: Database) -> bool:
+    """Returns whether this is a rocpd file of any profiler, even of a schema that cannot be read here."""
+    return any(table.startswith("rocpd_") for table in database.tables)
+
+
+def dialect(database: Database) -> Dialect:
+    """Returns the format of the file. Raises DataError for other databases and for the schema of ROCm 7."""
+    tables = database.tables
+    if by_guid := next((name for name in sorted(tables) if GUID_TABLE.fullmatch(name)), None):
+        raise DataError(
+            f"{database.path}: a rocpd database of ROCm 7 (rocprofv3), with tables named by a GUID ({by_guid}); this "
+            "schema is not read, trace with RPD, rocm-trace-lite or the PyTorch profiler"
+        )
+    if is_merged(database):
+        raise DataError(
+            f"{database.path}: several ranks merged into a database for counting; link each rank's own file, or "
+            "merge to .json.gz and take one out with ",
+            Remedy.LINK_RANK,
+        )
+    if as_views := sorted(READ & database.views):
+        raise DataError(
+            f"{database.path}: {as_views[0]} is a view, where profilers write a table; link the file that it was "
+            "made of"
+        )
+    if any(table.startswith(NSIGHT_TABLE) for table in tables):
+        raise DataError(
+            f"{database.path}: a database of Nsight Systems, which execgraph does not read; record with the PyTorch "
+            "profiler"
+        )
+    if not tables >= REQUIRED_TABLES:
+        names = ", ".join(sorted(tables)[:4]) or "none"
+        raise DataError(f"{database.path}: no rocpd database, it lacks rocpd_op or rocpd_string (its tables: {names})")
+    if "rocpd_ustring" in tables:
+        return Dialect("RPD, schema 3", "rocpd_ustring")
+    lite = "rocpd_kernelapi" in tables and "api_id" in database.columns("rocpd_kernelapi")
+    return Dialect("rocm-trace-lite" if lite else "RPD, schema 2", "rocpd_string")
+
+
+def processes(database: Database) -> list[int]:
+    """Returns the traced processes, ascending: those recorded as such, else those that launched, else all callers."""
+    recorded: list[int] = []
+    if {"tag", "value"} <= database.columns("rocpd_metadata"):
+        recorded = database.different("value", "rocpd_metadata", "tag = 'pid'")
+    if recorded or not {"id", "pid"} <= database.columns("rocpd_api"):
+        return recorded
+    with_calls = database.different("pid", "rocpd_api")
+    if len(with_calls) < 2 or "api_id" not in database.columns("rocpd_api_ops"):
+        return with_calls
+    return database.different("pid", "rocpd_api", "id IN (SELECT api_id FROM rocpd_api_ops)") or with_calls
 
 
 def nesting_lanes(start: Int64, end: Int64) -> Int64:
@@ -95,7 +282,10 @@ def read_rocpd(path: str) -> DeviceTrace:
         ops = database.integers("rocpd_op", "id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
         linked = database.integers("rocpd_api_ops", "op_id", "api_id")
         marker = np.isin(api[:, 5], [code for code, text in names.items() if text == MARKER])
-        messages = _messages(database, arguments, np.unique(api[marker, 5]))
+        codes = ", ".join(map(str, np.unique(api[marker, 5]).tolist()))
+        # the texts of the roctx ranges that were recorded as API rows
+        of_markers = f"SELECT args_id FROM rocpd_api WHERE apiName_id IN ({codes})"
+        messages = database.strings(arguments, of_markers) if codes else {}
         queues = _hardware_queues(database)
         traced = processes(database)
     process = traced[0] if len(traced) == 1 else -1
@@ -131,22 +321,14 @@ def _names(database: Database) -> dict[int, str]:
     return database.strings("rocpd_string", ids + api)
 
 
-def _messages(database: Database, table: str, markers: Int64) -> dict[int, str]:
-    """Returns the texts of the roctx ranges that were recorded as API rows."""
-    if not len(markers):
-        return {}
-    codes = ", ".join(map(str, markers.tolist()))
-    return database.strings(table, f"SELECT args_id FROM rocpd_api WHERE apiName_id IN ({codes})")
-
-
 def _hardware_queues(database: Database) -> dict[int, int]:
     """Returns the hardware queue of ops, by id, where it is recorded."""
     if "completionSignal" not in database.columns("rocpd_op"):
         return {}
     signals = "CAST(id AS INTEGER), substr(completionSignal, 1, 256) FROM rocpd_op"
-    query = f"SELECT {signals} WHERE id NOT NULL AND completionSignal LIKE '%hwq%'"
-    queues = ((code, HARDWARE_QUEUE.search(str(text))) for rows in database.read(query) for code, text in rows)
-    return {int(str(code)): integer(queue.group(1), 0) for code, queue in queues if queue}
+    rows = database.read(f"SELECT {signals} WHERE id NOT NULL AND completionSignal LIKE '%hwq%'")
+    queues = ((code, HARDWARE_QUEUE.search(str(text))) for code, text in rows)
+    return {code: integer(queue.group(1), 0) for code, queue in queues if queue}
 
 
 def _calls(api: Int64, names: dict[int, str], skipped: Counts) -> RecordedCalls:
@@ -166,7 +348,9 @@ def _activities(
     process: int,
     skipped: Counts,
 ) -> RecordedActivities:
-    """Returns the ops of devices; `links` are the launch links (op id, API id), and the API rows."""
+    """Returns the ops of devices; `links` are the launch links (op id, API id), and the API rows, `process` is that of
+    the file, -1 for several.
+    """
     types, row_of = np.unique(ops[:, 6], return_inverse=True)
     type_names = [names.get(code, "") for code in types.tolist()]
     kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in type_names)
@@ -180,6 +364,8 @@ def _activities(
     skipped[Reason.ZERO_LENGTH_OPS] += int((work & ~timed).sum())
     number, device, queue, start, end, name, kind = ops[work & timed].T
     launch_call = _launch_calls(number, ops[:, 0], links[0], skipped)
+    # an activity without a launch has the process of the file, or the device where that is unknown
+    caller = Lookup(links[1][:, 0], np.arange(len(links[1]))).of(launch_call)
     numbers = zip(number.tolist(), queue.tolist(), strict=True)
     stream = np.array([queues.get(op, queue_id) for op, queue_id in numbers], np.int64)
     # a row without a name has that of its type
@@ -187,7 +373,7 @@ def _activities(
     return RecordedActivities(
         name=Categorical.of(names.get(code) or names.get(of_type) or "unknown" for code, of_type in codes),
         category=category.take(work & timed),
-        process=_processes(device, launch_call, links[1], process),
+        process=np.where(caller >= 0, RowMap(links[1][:, 1])[caller], process if process >= 0 else device),
         device=device,
         stream=_real_queues(device, stream, skipped),
         start=start,
@@ -206,16 +392,6 @@ def _launch_calls(number: Int64, op_ids: Int64, linked: Int64, skipped: Counts) 
     skipped[Reason.LINKS_OF_ABSENT_OPS] += int((~np.isin(op, op_ids)).sum())
     skipped[Reason.FURTHER_LAUNCH_LINKS] += len(op) - len(np.unique(op))
     return np.append(api, 0)[Lookup(op[::-1], np.arange(len(op))[::-1]).of(number)]
-
-
-def _processes(device: Int64, launch_call: Int64, api: Int64, process: int) -> Int64:
-    """Returns the process that launched each activity."""
-    # an activity without a launch has the process of the file, or the device where that is unknown (`process` -1)
-    launching, caller = np.full_like(device, process) if process >= 0 else device.copy(), api[:, 0]
-    if len(caller):
-        row = np.minimum(np.searchsorted(caller, launch_call), len(caller) - 1)
-        launching = np.where(caller[row] == launch_call, api[row, 1], launching)
-    return launching
 
 
 def _real_queues(device: Int64, queue: Int64, skipped: Counts) -> Int64:
