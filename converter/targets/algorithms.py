@@ -100,17 +100,18 @@ def blocks(size: int, count: int) -> Sizes:
     return tuple(size // count + (number < size % count) for number in range(count))
 
 
-def _in_rounds(exchanges: Iterable[tuple[int, int, int, int]], chunk: int) -> list[Step]:
+def _in_rounds(exchanges: Iterable[tuple[int, int, int, int]], chunk: int, *, waits: bool = True) -> list[Step]:
     """Returns the steps of rounds in each of which a member sends (peer, bytes) and receives (peer, bytes).
 
-    All pieces are sent after the last receive of earlier rounds: measured rings take a latency for each round, which
-    would be hidden if pieces were passed on one by one. Pieces are received one after the other.
+    All pieces are sent after the last receive of earlier rounds, if a round `waits` for these: measured rings take a
+    latency for each round, which would be hidden if pieces were passed on one by one. Pieces are received one after the
+    other.
     """
     steps: list[Step] = []
     last: tuple[int, ...] = ()
     for to, sent, source, received in exchanges:
         # with nothing to pass on, the round waits for nothing
-        before = last if sent else ()
+        before = last if sent and waits else ()
         steps += [Step(True, to, size, before) for size in pieces(sent, chunk)]
         for size in pieces(received, chunk):
             steps.append(Step(False, source, size, before))
@@ -161,24 +162,27 @@ def _along_ring(member: CollectiveMember, direction: int, before: int, size: int
 def _with_root(member: CollectiveMember, sizes: Sizes, *, to_root: bool) -> list[Step]:
     """Sends the data of every member to the root, or from it."""
     if member.group_rank != member.root:
-        return _messages([(to_root, member.root, sizes[member.group_rank])], member.chunk)
-    peers = [peer for peer in range(member.members) if peer != member.root]
-    return _messages([(not to_root, peer, sizes[peer]) for peer in peers], member.chunk)
+        return _one_way(to_root, {member.root: sizes[member.group_rank]}, member.chunk)
+    return _one_way(not to_root, {rank: size for rank, size in enumerate(sizes) if rank != member.root}, member.chunk)
+
+
+def _one_way(sends: bool, size_of: dict[int, int], chunk: int) -> list[Step]:
+    """Sends to each of these peers, or receives from each, so many bytes."""
+    exchanges = ((peer, size * sends, peer, size * (not sends)) for peer, size in size_of.items())
+    return _in_rounds(exchanges, chunk)
 
 
 def _pairwise(member: CollectiveMember) -> list[Step]:
     """Exchanges messages, the k-th with group rank + k and group rank − k; none of them waits for another's arrival."""
-    messages = []
-    for distance in range(1, member.members):
-        to, source = _neighbour(member, distance), _neighbour(member, -distance)
-        messages.append((True, to, member.shares[member.group_rank][to]))
-        messages.append((False, source, member.shares[source][member.group_rank]))
-    return _messages(messages, member.chunk)
+    own, shares = member.group_rank, member.shares
+    peers = [(_neighbour(member, far), _neighbour(member, -far)) for far in range(1, member.members)]
+    exchanges = ((to, shares[own][to], source, shares[source][own]) for to, source in peers)
+    return _in_rounds(exchanges, member.chunk, waits=False)
 
 
 def _message(member: CollectiveMember) -> list[Step]:
     """Sends from member 0 to member 1."""
-    return _messages([(member.group_rank == 0, 1 - member.group_rank, member.sizes[0])], member.chunk)
+    return _one_way(member.group_rank == 0, {1 - member.group_rank: member.sizes[0]}, member.chunk)
 
 
 def _awaited_message(member: CollectiveMember) -> list[Step]:
@@ -186,17 +190,6 @@ def _awaited_message(member: CollectiveMember) -> list[Step]:
     ready = Step(member.group_rank == 1, 1 - member.group_rank, 1, says_ready=True)
     after = (0,) if member.group_rank == 0 else ()
     return [ready, *(step._replace(after=tuple(at + 1 for at in step.after) or after) for step in _message(member))]
-
-
-def _messages(messages: Sequence[tuple[bool, int, int]], chunk: int) -> list[Step]:
-    """Returns the pieces of messages (sends, peer, bytes); those of one are received one after the other."""
-    steps: list[Step] = []
-    for sends, peer, size in messages:
-        after: tuple[int, ...] = ()
-        for piece in pieces(size, chunk):
-            steps.append(Step(sends, peer, piece, after))
-            after = () if sends else (len(steps) - 1,)
-    return steps
 
 
 def _neighbour(member: CollectiveMember, distance: int) -> int:
@@ -214,12 +207,12 @@ def _along_ring_cost(member: CollectiveMember) -> Cost:
 
 
 class Facts(NamedTuple):
-    """What an algorithm has a member do, and what the whole costs: latencies and bytes one after the other. Barriers,
-    without a cost, tell nothing of a network.
+    """What an algorithm has a member do, and what the whole costs the busiest one: latencies and bytes one after the
+    other. Barriers, without a cost, tell nothing of a network.
     """
 
     steps: Callable[[CollectiveMember], list[Step]]
-    cost: Callable[[CollectiveMember], Cost] | None
+    cost: Callable[[CollectiveMember], Cost | None]
 
 
 ALGORITHMS = {
@@ -267,7 +260,7 @@ ALGORITHMS = {
     Algorithm.ALL_TO_ALL: Facts(
         _pairwise, lambda member: Cost(1, max(sum(row) - row[rank] for rank, row in enumerate(member.shares)))
     ),
-    Algorithm.BARRIER: Facts(_dissemination, None),
+    Algorithm.BARRIER: Facts(_dissemination, lambda _: None),
     Algorithm.MESSAGE: Facts(_message, lambda member: Cost(1, member.sizes[0])),
     Algorithm.AWAITED_MESSAGE: Facts(_awaited_message, lambda member: Cost(2, member.sizes[0])),
 }
@@ -283,19 +276,13 @@ def steps_of(algorithm: Algorithm, member: CollectiveMember) -> tuple[list[Step]
     return steps, [number for number in range(len(steps)) if number not in awaited]
 
 
-def cost_of(algorithm: Algorithm, member: CollectiveMember) -> Cost | None:
-    """Returns what a collective costs the busiest member, None for a barrier."""
-    cost = ALGORITHMS[algorithm].cost
-    return cost(member) if cost else None
-
-
 def member_cost(algorithm: Algorithm, member: CollectiveMember) -> Cost | None:
     """Returns what a member's own part of a collective costs, None for a barrier.
 
     In an all-to-all that is what the member itself exchanges, for any other collective what the busiest member does.
     """
     if algorithm != Algorithm.ALL_TO_ALL:
-        return cost_of(algorithm, member)
+        return ALGORITHMS[algorithm].cost(member)
     rank, shares = member.group_rank, member.shares
     return Cost(1, max(sum(shares[rank]), sum(row[rank] for row in shares)) - shares[rank][rank])
 
@@ -321,6 +308,11 @@ class Collective(NamedTuple):
         """How long its slowest member took."""
         return max(self.duration_ns)
 
+    @property
+    def cost(self) -> Cost | None:
+        """What it costs the busiest member, None for a barrier."""
+        return ALGORITHMS[self.algorithm].cost(self.first)
+
 
 class MessageNetwork(msgspec.Struct, frozen=True):
     """The latency of a message and the time of a byte that fit so many collectives and messages.
@@ -341,7 +333,7 @@ class MessageNetwork(msgspec.Struct, frozen=True):
 
 def fitted_messages(collectives: Iterable[Collective]) -> MessageNetwork | None:
     """Returns the network with the least squares of relative errors; None if nothing was measured. O(n)."""
-    costs = ((cost_of(collective.algorithm, collective.first), collective.taken_ns) for collective in collectives)
+    costs = ((collective.cost, collective.taken_ns) for collective in collectives)
     measured = [(*cost, ns) for cost, ns in costs if cost and ns > 0]
     if not measured:
         return None
@@ -364,9 +356,7 @@ def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) 
     given_ns = {
         number: network.time_ns(cost)
         for number, collective in enumerate(collectives)
-        if not collective.algorithm.is_message
-        and collective.taken_ns > 0
-        and (cost := cost_of(collective.algorithm, collective.first))
+        if not collective.algorithm.is_message and collective.taken_ns > 0 and (cost := collective.cost)
     }
     waited_ns = _waits_on_one_link(collectives, given_ns)
     beside = {number: collectives[number].taken_ns for number in given_ns if waited_ns[number] > 0}

@@ -20,7 +20,6 @@ from execgraph.converter.targets.algorithms import (
     MessageNetwork,
     Step,
     blocks,
-    cost_of,
     excess_times,
     fitted_messages,
     links_of,
@@ -230,14 +229,14 @@ def test_a_collective_of_four_costs_steps_and_bytes(
     algorithm: Algorithm, sizes: tuple[int, ...], cost: tuple[int, int]
 ) -> None:
     """The root is the last one, which has the most; pieces are of up to 150 bytes."""
-    assert cost_of(algorithm, CollectiveMember(0, 4, sizes, SHARES, root=3, chunk=150)) == cost
+    assert ALGORITHMS[algorithm].cost(CollectiveMember(0, 4, sizes, SHARES, root=3, chunk=150)) == cost
 
 
 def test_a_small_broadcast_is_passed_on_in_one_piece_and_a_message_that_waits_takes_a_step_more() -> None:
-    assert cost_of(Algorithm.BROADCAST, CollectiveMember(0, 4, EQUAL)) == (3, 3 * 400)
+    assert ALGORITHMS[Algorithm.BROADCAST].cost(CollectiveMember(0, 4, EQUAL)) == (3, 3 * 400)
     member = CollectiveMember(0, 2, (100, 0))
-    assert cost_of(Algorithm.MESSAGE, member) == (1, 100)
-    assert cost_of(Algorithm.AWAITED_MESSAGE, member) == (2, 100)
+    assert ALGORITHMS[Algorithm.MESSAGE].cost(member) == (1, 100)
+    assert ALGORITHMS[Algorithm.AWAITED_MESSAGE].cost(member) == (2, 100)
 
 
 def sent(size: int, ns: int, algorithm: Algorithm = Algorithm.MESSAGE) -> Collective:
