@@ -166,7 +166,7 @@ def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphNodes, Edges, Edges,
         edges, control = edges.where(~in_circles), control.where(~in_control)
     row_of = np.empty(len(order), np.int64)
     row_of[order] = np.arange(len(order))
-    edges, control = edges.renumbered(row_of).in_order(), control.renumbered(row_of).in_order()
+    edges, control = edges.renumbered(row_of, row_of).in_order(), control.renumbered(row_of, row_of).in_order()
     check(edges, control, len(order))
     return replace(nodes, order=order), edges, control, dropped
 

@@ -11,6 +11,7 @@ kernel k and is followed by slice b: a → k and a → b become a → k → b.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import permutations
 
 import numpy as np
 
@@ -166,22 +167,15 @@ def _inside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
 
 def _outside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
     """Yields edges from the stream's earlier work to the branches, and from these to its later work; -1 for none."""
-    activities, end = context.linked.activities, context.activity_end
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for row in members:
-        first.setdefault(int(activities.stream[row]), row)
-        last[int(activities.stream[row])] = row
-    before = context.stream_previous[members[0]]
-    kind = int(DependencyKind.EVENT_WAIT)
-    for row in first.values():
-        if row != members[0]:
-            yield int(before), row, kind
-    for tail in last.values():
+    activities, end, kind = context.linked.activities, context.activity_end, int(DependencyKind.EVENT_WAIT)
+    streams = activities.stream[members].tolist()
+    first, last = dict(zip(streams[::-1], members[::-1], strict=True)), dict(zip(streams, members, strict=True))
+    before = int(context.stream_previous[members[0]])
+    yield from ((before, row, kind) for row in first.values() if row != members[0])
+    for source, tail in permutations(last.values(), 2):
         after = int(context.stream_next[tail])
-        for source in last.values():
-            if source != tail and end[source] <= activities.start[after]:
-                yield source, after, kind
+        if end[source] <= activities.start[after]:
+            yield source, after, kind
 
 
 def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) -> tuple[Edges, int]:
@@ -295,8 +289,8 @@ def needed_flows(
     chain = np.flatnonzero(~is_group_start(stream[rows])[1:])
     edges = Edges.joined([Edges.of(source, target, is_known.astype(np.int64)), Edges.of(chain, chain + 1, 1)])
     order, backward = order_through_circles(context.linked.activities.start[rows], edges)
-    rows = rows[order]
-    edges = edges.where(~backward).renumbered(np.argsort(order)).in_order()
+    rows, position = rows[order], np.argsort(order)
+    edges = edges.where(~backward).renumbered(position, position).in_order()
     clocks = known_after(edges, stream[rows], int(stream.max()) + 1)
     needed = not_implied(edges, edges.kind != 0, clocks, stream[rows], lambda source: (source,))
     in_circles = pairs[backward[: len(pairs)] & ~is_known].T

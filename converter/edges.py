@@ -49,17 +49,11 @@ class Edges(NamedTuple):
         """Returns the edges by target, then source."""
         return self.where(np.lexsort((self.source, self.target)))
 
-    def renumbered(self, numbers: Int64) -> "Edges":
-        """Returns the edges between `numbers[source]` and `numbers[target]`."""
-        return Edges(NodeNumbers(numbers[self.source]), NodeNumbers(numbers[self.target]), self.kind)
-
-    def from_row(self, numbers: Int64) -> "Edges":
-        """Returns the edges from `numbers[source]`."""
-        return self._replace(source=NodeNumbers(numbers[self.source]))
-
-    def to_row(self, numbers: Int64) -> "Edges":
-        """Returns the edges to `numbers[target]`."""
-        return self._replace(target=NodeNumbers(numbers[self.target]))
+    def renumbered(self, source: Int64 | None = None, target: Int64 | None = None) -> "Edges":
+        """Returns the edges with these numbers instead of their sources, or targets, where such are given."""
+        sources = self.source if source is None else NodeNumbers(source[self.source])
+        targets = self.target if target is None else NodeNumbers(target[self.target])
+        return Edges(sources, targets, self.kind)
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":

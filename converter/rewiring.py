@@ -88,12 +88,12 @@ def edited_graph(
     rows = NodeNumbers(np.arange(len(graph)) if kept_rows is None else kept_rows)
     new_row = np.full(len(graph), -1, np.int64)
     new_row[rows] = np.arange(len(rows))
-    all_edges = Edges.joined([data, control]).renumbered(new_row)
+    all_edges = Edges.joined([data, control]).renumbered(new_row, new_row)
     if not np.all(all_edges.source < all_edges.target):
         order = topological_order(graph.start_ns[rows], all_edges, lambda: graph.name.take(rows))
         rows = NodeNumbers(rows[order])
         new_row[rows] = np.arange(len(rows))
-    data, control = data.renumbered(new_row).in_order(), control.renumbered(new_row).in_order()
+    data, control = data.renumbered(new_row, new_row).in_order(), control.renumbered(new_row, new_row).in_order()
     check(data, control, len(rows))
     edited = rows_of_graph(graph, rows)
     dependencies, called = (Ragged.grouped(edges.target, edges.source + 1, len(rows)) for edges in (data, control))
@@ -223,8 +223,12 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
         )
     edges = data_edges(graph)
     direct = edges.where(is_kept[edges.source] & is_kept[edges.target])
-    through = _through_host(edges, is_kept, lanes_of(graph))
-    edges = deduplicated(Edges.joined([direct, through]), len(graph))
+    # edges between kept nodes that are ordered only by paths through removed nodes: these know what has ended
+    stream = np.full(len(graph), -1, np.int64)
+    stream[is_kept] = group_ids(lanes_of(graph)[is_kept])
+    clocks, into = known_after(edges, stream, int(stream.max()) + 1), edges.where(is_kept[edges.target])
+    through = not_implied(into, is_kept[into.source], clocks, stream, clocks.__getitem__)
+    edges = deduplicated(Edges.joined([direct, Edges.of(*through, DependencyKind.HOST_SYNC)]), len(graph))
     device = edited_graph(graph, edges, kept_rows=np.flatnonzero(is_kept))
     device.tensors = None
     runs = graph.type != NodeType.METADATA
@@ -256,14 +260,3 @@ def _with_host_time_after(device: ExecutionGraph, end_of_run: int) -> ExecutionG
     lasts = np.setdiff1d(np.arange(len(device)), edges.source)
     awaited = Edges.of(lasts, np.full(len(lasts), len(device)), DependencyKind.HOST_SYNC)
     return edited_graph(ended, Edges.joined([edges, awaited]))
-
-
-def _through_host(edges: Edges, is_kept: Bool, lane: Int64) -> Edges:
-    """Returns edges between kept nodes that are ordered only by paths through removed nodes, without implied ones."""
-    stream = np.full(len(lane), -1, np.int64)
-    stream[is_kept] = group_ids(lane[is_kept])
-    clocks = known_after(edges, stream, int(stream.max()) + 1)
-    into = edges.where(is_kept[edges.target])
-    # what a removed source knows to have ended
-    pairs = not_implied(into, is_kept[into.source], clocks, stream, clocks.__getitem__)
-    return Edges.of(*pairs, DependencyKind.HOST_SYNC)

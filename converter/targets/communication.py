@@ -95,7 +95,7 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     separate.type[row] = np.where(is_send, *MESSAGES)
     follows = ~is_first[1:]
     chain = Edges.of(row[:-1][follows], row[1:][follows], DependencyKind.STREAM_ORDER)
-    data, control = (edges.to_row(entry) for edges in (data_edges(graph), control_edges(graph)))
+    data, control = (edges.renumbered(target=entry) for edges in (data_edges(graph), control_edges(graph)))
     return edited_graph(separate, Edges.joined([data, chain]), control)
 
 

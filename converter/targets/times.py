@@ -133,7 +133,7 @@ def _waiting_before(graph: ExecutionGraph, lowering: Lowering, before: Bool, par
         widened.attributes[name] = set_rows(widened.integers(name), late, ABSENT)
     lowering.add(Change.DELAY_NODES, len(late))
     launches = Edges.of(added, late, DependencyKind.LAUNCH)
-    return edited_graph(widened, Edges.joined([data_edges(graph).to_row(stand_in), launches]))
+    return edited_graph(widened, Edges.joined([data_edges(graph).renumbered(target=stand_in), launches]))
 
 
 def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
@@ -168,7 +168,7 @@ def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
     group = longer.attributes["pg_name"]
     assert isinstance(group, Categorical)
     group.codes[count:] = group.codes[collectives]
-    data, control = (edges.from_row(after) for edges in (data_edges(graph), control_edges(graph)))
+    data, control = (edges.renumbered(after) for edges in (data_edges(graph), control_edges(graph)))
     follows = Edges.of(collectives, after[collectives], DependencyKind.COLLECTIVE)
     lowering.add(Change.EXCESS, float(whole_us[collectives].sum()))
     return edited_graph(longer, Edges.joined([data, follows]), control)

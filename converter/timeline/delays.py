@@ -11,7 +11,6 @@ device that was busy throughout, and a stream that still had a backlog when reco
 
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from ...schema.columns import (
     Int64,
     Intervals,
     NodeNumbers,
+    Ns,
     OpRows,
     SummaryRepr,
     covered_within,
@@ -62,15 +62,10 @@ class StartTiming(SummaryRepr):
     by_launch: Bool
 
 
-class Release(NamedTuple):
-    """The measured end of each activity's launch, and of the last of its predecessors on the device; NEVER for none."""
-
-    launched_ns: Int64
-    ready_ns: Int64
-
-
-def release(context: ConversionContext, edges: Edges) -> Release:
-    """Returns when the sources of the edges that lead to activities ended."""
+def release(context: ConversionContext, edges: Edges) -> tuple[Ns, Ns]:
+    """Returns when the launch of each activity ended, as measured, and when the last of its predecessors on the device
+    did; NEVER for none.
+    """
     first, count = context.activities_from, len(context.linked.activities)
     to_activity = (edges.target >= first) & (edges.target < context.unrecorded_from)
     by_launch = (edges.kind & int(DependencyKind.LAUNCH)) != 0
@@ -81,7 +76,7 @@ def release(context: ConversionContext, edges: Edges) -> Release:
         columns.append(ended)
     if context.backlog_until is not None:
         columns[1] = np.maximum(columns[1], np.where(context.backlog_until >= 0, context.backlog_until, NEVER))
-    return Release(*columns)
+    return columns[0], columns[1]
 
 
 def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool | None = None) -> StartTiming:
@@ -92,8 +87,8 @@ def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool
     start, first = context.linked.activities.start, context.activities_from
     if waited_for_slot is None:
         waited_for_slot = np.zeros(len(start), np.bool_)
-    launched, ready = released = release(context, edges)
-    latency, gap = _typical_latencies(context, released, waited_for_slot)
+    launched, ready = release(context, edges)
+    latency, gap = _typical_latencies(context, launched, ready, waited_for_slot)
     # when the launch, and the predecessors on the device, had ended, how long before the start (0 where there are
     # none), and how long that usually takes
     launch = np.stack((launched, np.maximum(start - launched, 0), *latency))
@@ -127,7 +122,7 @@ def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool
 
 
 def _typical_latencies(
-    context: ConversionContext, released: Release, waited_for_slot: Bool
+    context: ConversionContext, launched: Ns, ready: Ns, waited_for_slot: Bool
 ) -> tuple[LatencyColumns, LatencyColumns]:
     """Returns the usual launch latency by API and the usual gap by category, a row for each activity.
 
@@ -141,11 +136,11 @@ def _typical_latencies(
     after_call = np.zeros(len(activities), np.bool_)
     after_call[has_call] = start[has_call] >= calls.end[call]
     has_slot = ~waited_for_slot & ~took_over(activities, context.slack)
-    since_launch = start - released.launched_ns
-    on_free_stream = np.flatnonzero(after_call & has_slot & (released.ready_ns <= released.launched_ns))
+    since_launch = start - launched
+    on_free_stream = np.flatnonzero(after_call & has_slot & (ready <= launched))
     waited = has_slot & (since_launch > of_each(calibration.launch, api).upper)
-    queued = np.flatnonzero((api.codes >= 0) & waited & (released.ready_ns > NEVER))
-    since_ready = start[queued] - released.ready_ns[queued]
+    queued = np.flatnonzero((api.codes >= 0) & waited & (ready > NEVER))
+    since_ready = start[queued] - ready[queued]
     latencies = by_name(since_launch[on_free_stream], api, on_free_stream, calibration.resolution_ns)
     gaps = by_name(since_ready, activities.category, queued, calibration.resolution_ns)
     return of_each(latencies or calibration.launch, api), of_each(gaps or calibration.gap, activities.category)
@@ -291,12 +286,10 @@ def _busy(context: ConversionContext, spans: Intervals, device: Int64) -> Int64:
 
 def by_cause(all_delays: Delays) -> tuple[dict[str, int], dict[str, float]]:
     """Returns the number of delays of each cause, and their time in µs."""
-    lengths = {
-        Delay(cause).label: all_delays.length[all_delays.cause == cause]
-        for cause in np.unique(all_delays.cause).tolist()
-    }
-    count = {cause: len(of_cause) for cause, of_cause in lengths.items()}
-    return count, {cause: int(of_cause.sum()) / 1000 for cause, of_cause in lengths.items()}
+    counts, times_us = dict[str, int](), dict[str, float]()
+    for cause, rows in rows_of_each(all_delays.cause).items():
+        counts[Delay(cause).label], times_us[Delay(cause).label] = len(rows), int(all_delays.length[rows].sum()) / 1000
+    return counts, times_us
 
 
 @dataclass(slots=True)

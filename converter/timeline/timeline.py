@@ -11,6 +11,7 @@ calls of that name take 2 µs when they have nothing to wait for, it returns fro
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,9 +53,7 @@ def submit_times(linked: LinkedTrace) -> Int64:
     np.minimum.at(first, activities.call_row[has_call], activities.start[has_call])
     latency = of_each(linked.info.machine.launch, calls.name).median
     submit_ns = np.where(first < calls.end, np.maximum(first - latency, calls.start), calls.end)
-    is_launch = np.zeros(len(calls), np.bool_)
-    is_launch[activities.call_row[has_call]] = True
-    return _with_late_copies(linked, np.where(is_launch, submit_ns, ABSENT))
+    return _with_late_copies(linked, np.where(first < FOREVER, submit_ns, ABSENT))
 
 
 def _with_late_copies(linked: LinkedTrace, submit_ns: Int64) -> Int64:
@@ -84,8 +83,6 @@ def _ready_ns(linked: LinkedTrace) -> Int64:
     """Returns when the predecessors of each activity, on its stream and by device waits, had ended; NEVER for none."""
     activities, waits = linked.activities, linked.device_waits
     previous = previous_on_stream(activities)
-    if not len(previous):
-        return previous
     # the stream of a CUDA graph waits for all branches of the launch, if these ended before the activity started
     ended = np.full(len(linked.calls) + 1, NEVER, np.int64)
     np.maximum.at(ended, activities.call_row, activities.end)
@@ -196,7 +193,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     order = np.lexsort((nodes.end, nodes.thread))
     ends = Keys(nodes.thread[order], nodes.end[order])
     launch_node[sharing] = order[group_searchsorted(ends, Keys(calls.thread[sharing], submit_ns[sharing]))]
-    return_ns, call_ns = np.zeros((2, len(nodes)), np.int64)
+    return_ns, call_ns = np.zeros((2, len(nodes.start)), np.int64)
     wait = np.searchsorted(blocking.call, nodes.call[waits])
     return_ns[waits], call_ns[waits] = blocking.return_ns[wait], blocking.call_ns[wait]
     return Timeline(
@@ -212,7 +209,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
         handoff_target_node=NodeNumbers(target_node),
         return_ns=return_ns,
         call_ns=call_ns,
-        folded=len(unfolded) - len(nodes),
+        folded=len(unfolded.start) - len(nodes.start),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
     )
 
@@ -266,8 +263,7 @@ def _host_spans(linked: LinkedTrace) -> HostSpans:
     )
 
 
-@dataclass(slots=True, repr=False)
-class HostNodes(SummaryRepr):
+class HostNodes(NamedTuple):
     """n nodes. `span` is a row of HostSpans, -1 for idle time; `call` is the call that launches or waits, -1 for none.
 
     `order_ns` orders nodes of no length at the same time.
@@ -281,12 +277,9 @@ class HostNodes(SummaryRepr):
     span: Int64
     call: CallRows
 
-    def __len__(self) -> int:
-        return len(self.start)
-
     def take(self, rows: Int64 | Bool) -> "HostNodes":
         """Returns the nodes at these rows, in their order."""
-        return HostNodes(*(getattr(self, name)[rows] for name in HostNodes.__slots__))
+        return HostNodes(*(column[rows] for column in self))  # type: ignore[arg-type]
 
     @staticmethod
     def of(times: ThreadIntervals, span: Int64 | None = None, order_ns: Int64 | None = None) -> "HostNodes":
@@ -298,8 +291,7 @@ class HostNodes(SummaryRepr):
     @staticmethod
     def joined(parts: "list[HostNodes]") -> "HostNodes":
         """Returns the nodes of all parts, one part after the other."""
-        columns = ([getattr(part, name) for part in parts] for name in HostNodes.__slots__)
-        return HostNodes(*map(np.concatenate, columns))  # type: ignore[arg-type]
+        return HostNodes(*map(np.concatenate, zip(*parts, strict=True)))  # type: ignore[arg-type]
 
 
 def _host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
@@ -384,7 +376,7 @@ def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int6
     """
     calls = linked.calls
     launch = np.flatnonzero(submit_ns != ABSENT)
-    if len(work):
+    if len(work.start):
         order = np.lexsort((work.end, work.thread))
         submits = Keys(calls.thread[launch], submit_ns[launch])
         position = group_searchsorted(Keys(work.thread[order], work.end[order]), submits)
@@ -409,8 +401,8 @@ def _longest_communicating(linked: LinkedTrace, nodes: HostNodes, op_rows: RowMa
     op_row = op_rows[nodes.span]
     row = np.flatnonzero(_communicate(linked, op_row))
     row = row[np.lexsort((nodes.end[row] - nodes.start[row], op_row[row]))]
-    longest = np.zeros(len(nodes), np.bool_)
-    longest[row[np.append(op_row[row][1:] != op_row[row][:-1], True)[: len(row)]]] = True
+    longest = np.zeros(len(op_row), np.bool_)
+    longest[row[is_group_start(op_row[row][::-1])[::-1]]] = True
     return longest
 
 
@@ -430,7 +422,7 @@ def _fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int
     short = ~is_kept & ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
     if not short.any():
         return nodes
-    count, rows = len(nodes), np.arange(len(nodes))
+    count, rows = len(short), np.arange(len(short))
     touches = (nodes.thread[1:] == nodes.thread[:-1]) & (nodes.start[1:] == nodes.end[:-1])
     stretch = np.concatenate(([0], np.cumsum(~touches)))
     following = np.minimum.accumulate(np.where(short, count, rows)[::-1])[::-1]
@@ -445,5 +437,4 @@ def _fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int
     backward = short & ~forward & (preceding >= 0) & ~fixed_end[target] & (stretch[target] == stretch)
     np.maximum.at(end, target[backward], nodes.end[backward])
 
-    nodes.start, nodes.end = start, end
-    return nodes.take(~(forward | backward))
+    return nodes._replace(start=start, end=end).take(~(forward | backward))
