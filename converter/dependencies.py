@@ -34,6 +34,8 @@ from ..schema.columns import (
 from ..schema.graph import DependencyKind
 from ..schema.linked import (
     HOST,
+    DeviceWaits,
+    HostWaits,
     Ops,
     Provenance,
     SyncCall,
@@ -88,8 +90,7 @@ def event_wait(context: ConversionContext) -> Edges:
     """Returns an edge for each wait of a stream; those known from timing or the order of calls alone are marked."""
     waits = context.linked.device_waits
     by_order = waits.known_by.equal(Provenance.CALL_ORDER.value)
-    kind = _by_evidence(DependencyKind.EVENT_WAIT, waits.known_by)
-    return _marked(context.activity_node(waits.source_row), context.activity_node(waits.target_row), kind, by_order)
+    return _waited(context, DependencyKind.EVENT_WAIT, waits, context.activity_node(waits.target_row), by_order)
 
 
 def host_sync(context: ConversionContext) -> Edges:
@@ -102,19 +103,22 @@ def host_sync(context: ConversionContext) -> Edges:
     by_order = waits.known_by.equal(Provenance.CALL_ORDER.value)
     if by_order.any() and len(np.unique(activities.device)) == 1:
         by_order &= (sync_calls(context.linked.calls.name) != SyncCall.DEVICE_SYNC)[waits.call_row]
-    kind = _by_evidence(DependencyKind.HOST_SYNC, waits.known_by)
-    wait_node = context.timeline.sync_node[waits.call_row]
-    return _marked(context.activity_node(waits.source_row), wait_node, kind, by_order)
+    wait_node = NodeNumbers(context.timeline.sync_node[waits.call_row])
+    return _waited(context, DependencyKind.HOST_SYNC, waits, wait_node, by_order)
 
 
-def _by_evidence(kind: DependencyKind, evidence: Categorical) -> Int64:
-    """Returns the kind of each edge, with INFERRED where the evidence is timing."""
-    return np.where(guessed(evidence), int(kind | DependencyKind.INFERRED), int(kind))
-
-
-def _marked(source: Int64, target: Int64, kind: Int64, by_order: Bool) -> Edges:
-    """Returns the edges, with CALL_ORDER where the order of calls is the only evidence of a wait between the two."""
-    edges = Edges.of(source, target, np.where(by_order, kind | DependencyKind.CALL_ORDER, kind))
+def _waited(
+    context: ConversionContext,
+    kind: DependencyKind,
+    waits: DeviceWaits | HostWaits,
+    target: NodeNumbers,
+    by_order: Bool,
+) -> Edges:
+    """Returns the edges from the sources of the waits, with INFERRED where only timing shows them, and CALL_ORDER where
+    the order of calls is the only evidence of a wait between two nodes.
+    """
+    kinds = _by_evidence(kind, waits.known_by) | by_order * int(DependencyKind.CALL_ORDER)
+    edges = Edges.of(context.activity_node(waits.source_row), target, kinds)
     is_marked = edges.kind & DependencyKind.CALL_ORDER != 0
     if not is_marked.any() or is_marked.all():
         return edges
@@ -122,6 +126,11 @@ def _marked(source: Int64, target: Int64, kind: Int64, by_order: Bool) -> Edges:
     is_certain = edges.kind & (DependencyKind.CALL_ORDER | DependencyKind.INFERRED) == 0
     also_recorded = np.isin(pair, pair[is_certain])
     return edges._replace(kind=np.where(also_recorded, edges.kind & ~int(DependencyKind.CALL_ORDER), edges.kind))
+
+
+def _by_evidence(kind: DependencyKind, evidence: Categorical) -> Int64:
+    """Returns the kind of each edge, with INFERRED where the evidence is timing."""
+    return np.where(guessed(evidence), int(kind | DependencyKind.INFERRED), int(kind))
 
 
 def handoff(context: ConversionContext) -> Edges:

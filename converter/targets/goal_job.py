@@ -7,13 +7,12 @@ algorithm.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import NamedTuple, get_args
 
 import numpy as np
 
 from ...schema.arguments import Algorithm as GivenAlgorithm, Simulator
-from ...schema.columns import ABSENT, Int64, NodeNumbers, Ragged
+from ...schema.columns import ABSENT, Int64, NodeNumbers, Ragged, split_groups
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
 from ..ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls, match, measured_times, positions_in, ranks_of
@@ -175,10 +174,9 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_t
     network = fitted_messages(collectives)
     links, waited_ns = links_of(collectives, network)
     chooser.counts[APART] = sum(link > 0 for link in links)
+    excess = [(0,) * len(collective.members) for collective in collectives]
     if excess_time and network and not options.measured_communication:
         excess = excess_times(collectives, waited_ns, network)
-    else:
-        excess = [(0,) * len(collective.members) for collective in collectives]
     collectives = [
         collective._replace(link=link, excess_ns=excess_ns)
         for collective, link, excess_ns in zip(collectives, links, excess, strict=True)
@@ -204,8 +202,8 @@ def _matches(ranks: Sequence[RankCommunication]) -> tuple[Int64, list[tuple[list
     times = MatchedTimes(position, matched, start, start + duration, type_ != NodeType.COMM_COLL, kind)
     lists = [*(group.ranks for group in matching.groups), ""]
     group = [lists[matching.group[rank][of_rank]] for rank, of_rank in calls]
-    rows = groupby(range(len(members)), matched.tolist().__getitem__)
-    matches = [([members[at] for at in alike], group[alike[0]]) for alike in ([*of_match] for _, of_match in rows)]
+    rows = [alike.tolist() for alike in split_groups(np.arange(len(members)), matched)]
+    matches = [([members[at] for at in alike], group[alike[0]]) for alike in rows]
     return begin_of_ranks(len(ranks), times), matches
 
 

@@ -9,7 +9,7 @@ both ends give a message the same tag. Communication that no other rank recorded
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
@@ -150,10 +150,6 @@ def _lines(rank: int, operations: Sequence[Operation]) -> Iterator[str]:
     yield "}\n"
 
 
-def _in_order(numbers: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted(set(numbers)))
-
-
 class _Messages(NamedTuple):
     """The rank's messages in one collective. Their `after` are positions among these.
 
@@ -267,7 +263,7 @@ def _rank_program(
     starts, sources, ends, last = before.starts.tolist(), before.values.tolist(), [-1] * len(graph), dict[int, int]()
     columns = (rows, cpus.of_node[rows], wait[rows], graph.duration_ns[rows])
     for row, cpu, waited, duration in zip(*(column.tolist() for column in columns), strict=True):
-        after = _in_order(ends[source] for source in sources[starts[row] : starts[row + 1]])
+        after = tuple(sorted({ends[source] for source in sources[starts[row] : starts[row + 1]]}))
         if not after and cpu in last:
             # without dependencies a node keeps its position in the lane
             after = (last[cpu],)
@@ -289,7 +285,7 @@ def _waits(graph: ExecutionGraph, times: MeasuredTimes, edges: Edges, first: Int
     is_root = np.bincount(edges.target, minlength=len(graph)) == 0
     starts_as_measured = graph.is_delay.copy()
     starts_as_measured[first] = True
-    gap = chain_gaps(graph, edges).gap + graph.integers("host_delay_ns", 0)
+    gap = chain_gaps(graph, edges)[0] + graph.integers("host_delay_ns", 0)
     at_start = begin_ns + np.maximum(times.start_ns, 0)
     return np.where(is_root, np.where(starts_as_measured, at_start, 0), gap)
 
@@ -345,9 +341,9 @@ def _cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) -
         if MESSAGES < cpu < lanes and cpu in last:
             after.append(last[cpu])
         if elsewhere:
-            after = [send_to_itself(cpu, _in_order(after + elsewhere))]
+            after = [send_to_itself(cpu, tuple(sorted({*after, *elsewhere})))]
         after_begin = tuple(begin[source] for source in operation.after_begin)
-        crossed.append(operation._replace(after=_in_order(after), after_begin=after_begin))
+        crossed.append(operation._replace(after=tuple(sorted({*after})), after_begin=after_begin))
         position = len(crossed) - 1
         begin.append(position)
         end.append(send_to_itself(cpu, (position,)) if number in awaited else position)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NodeIds, Ragged, covered_until
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NodeIds, Ns, Ragged, covered_until
 from ...schema.comm_groups import RankList
 from ...schema.device_peaks import peak_of
 from ...schema.errors import Remedy
@@ -151,8 +151,9 @@ def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
     is_simulated = (graph.type == NodeType.COMM_COLL) & (graph.integers("comm_type") != CollectiveType.BROADCAST)
     collectives = np.flatnonzero(is_simulated & (whole_us > 0))
     attributes = {name: column for name, column in graph.attributes.items() if name != "excess_ns"}
+    graph = dataclasses.replace(graph, attributes=attributes)
     if not len(collectives):
-        return dataclasses.replace(graph, attributes=attributes)
+        return graph
     count, after = len(graph), np.arange(len(graph))
     after[collectives] = count + np.arange(len(collectives))
     values = {
@@ -161,7 +162,7 @@ def with_excess_time(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
         "comm_size": graph.integers("comm_size")[collectives],
         "excess_ns": excess[collectives],
     }
-    longer = with_added_nodes(dataclasses.replace(graph, attributes=attributes), collectives, EXCESS_TIME, values)
+    longer = with_added_nodes(graph, collectives, EXCESS_TIME, values)
     longer.type[count:] = NodeType.COMM_COLL
     longer.duration_micros[count:] = whole_us[collectives]
     longer.duration_micros[collectives] -= whole_us[collectives].astype(longer.duration_micros.dtype)
@@ -240,10 +241,10 @@ def serialise(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
     lanes, data = lanes_of(graph), data_edges(graph)
     # no gap can pass while another stream computes, as gaps take the only place of computation
     on_one_stream = len(np.unique(lanes[graph.is_activity & ~communicates])) == 1
-    gaps = chain_gaps(graph, data, lengthen=on_one_stream)
-    start, length = graph.start_ns - gaps.earlier, graph.duration_ns
+    gap, earlier = chain_gaps(graph, data, lengthen=on_one_stream)
+    start, length = graph.start_ns - earlier, graph.duration_ns
     idles = on_host & graph.name.where(WAITING.__contains__)
-    work, waiting = np.where(idles, 0, length), np.where(idles, length, gaps.gap + graph.integers("host_delay_ns", 0))
+    work, waiting = np.where(idles, 0, length), np.where(idles, length, gap + graph.integers("host_delay_ns", 0))
     until = np.where(idles, start + length, start)
     # communication that the ranks ordered after other communication begins when that ends
     begin, inside = start.copy(), data.where(communicates[data.source] & communicates[data.target])
@@ -268,15 +269,8 @@ def serialise(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
     return graph
 
 
-class ChainGaps(NamedTuple):
-    """The `gap` (ns) before each node, and by how many ns each node is `earlier` than measured."""
-
-    gap: Int64
-    earlier: Int64
-
-
-def chain_gaps(graph: ExecutionGraph, edges: Edges, *, lengthen: bool = True) -> ChainGaps:
-    """Returns the gap of each activity after other activities, and what that moves.
+def chain_gaps(graph: ExecutionGraph, edges: Edges, *, lengthen: bool = True) -> tuple[Ns, Ns]:
+    """Returns the gap of each activity after other activities, and by how much each node starts earlier with it.
 
     `gap_ns` is the measured time since a launch or since other activities, whichever came later, so a latency where the
     host launched just in time. A simulator that adds it to every start adds up latencies where a what-if has activities
@@ -295,7 +289,7 @@ def chain_gaps(graph: ExecutionGraph, edges: Edges, *, lengthen: bool = True) ->
     changed = chain != ABSENT if lengthen else (chain != ABSENT) & (chain < measured)
     gap, earlier = np.where(changed, chain, measured), np.zeros(len(graph), np.int64)
     if not changed.any():
-        return ChainGaps(gap, earlier)
+        return gap, earlier
     moves = graph.is_activity & ~np.isin(graph.type, COMMUNICATION)
     moves &= np.bincount(edges.source, minlength=len(graph)) > 0
     moves &= np.bincount(edges.target, minlength=len(graph)) > 0
@@ -315,7 +309,7 @@ def chain_gaps(graph: ExecutionGraph, edges: Edges, *, lengthen: bool = True) ->
         if not is_moved[row]:
             gap_after[row] = max(gap_before[row] + shifted, 0)
         shift[row] = shifted + gap_before[row] - gap_after[row]
-    return ChainGaps(np.array(gap_after, np.int64), np.array(shift, np.int64))
+    return np.array(gap_after, np.int64), np.array(shift, np.int64)
 
 
 def uncovered(spans: Intervals, others: Intervals) -> Int64:
