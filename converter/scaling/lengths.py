@@ -7,8 +7,7 @@ most specific collectives that determine both latency and bandwidth: those of on
 group, or of the job.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -16,9 +15,9 @@ import msgspec
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import Int64
-from ...schema.graph import CollectiveType, NodeType
-from ..ranks import GIB, RING, Cost, Factors, Matching, Transfer, fitted_factors
+from ...schema.columns import Bool, Int64, groupby, rows_by_number
+from ...schema.graph import CollectiveType
+from ..ranks import GIB, RING, Factors, Matching, fitted_factors
 from ..targets import LEAST_BYTES
 from .facts import RankFacts
 from .roles import GATHERING, GroupUse
@@ -26,8 +25,7 @@ from .roles import GATHERING, GroupUse
 SURE = 2.0
 """A factor is determined if it is at least this many standard errors above 0 (a confidence of 95 %)."""
 ANY = -1
-Key = tuple[int, int]
-"""A type, or ANY, and a group, or ANY."""
+"""Any type, or any group."""
 SOURCES = (
     "collectives of this type in this group",
     "collectives of this type in all groups",
@@ -36,15 +34,28 @@ SOURCES = (
 )
 
 
+class Measured(NamedTuple):
+    """The collectives of a job, a row each: the number of its match, of its group, and its CollectiveType; how many
+    members it has, the bytes that each puts in, and how long they took together.
+    """
+
+    matched: Int64
+    group: Int64
+    kind: Int64
+    members: Int64
+    size: Int64
+    ns: Int64
+
+
 class Line(NamedTuple):
     """The ns of a step, and of a byte."""
 
     step_ns: float
     byte_ns: float
 
-    def ns(self, cost: Cost) -> float:
-        """Returns how long steps and bytes take one after the other."""
-        return self.step_ns * cost.steps + self.byte_ns * cost.bytes
+    def ns(self, cost: Factors) -> Factors:
+        """Returns how long each row of steps and bytes takes, one after the other."""
+        return np.asarray(self.step_ns * cost[:, 0] + self.byte_ns * cost[:, 1])
 
 
 class Fit(NamedTuple):
@@ -60,26 +71,16 @@ class Fit(NamedTuple):
     identifiable: bool = True
 
 
-class GroupTransfer(NamedTuple):
-    """A measured collective, and the number of its group."""
-
-    transfer: Transfer
-    group: int
-
-
 class Fits:
-    """The fits to the measured transfers of a job; a given latency and time per byte replace fitted ones."""
+    """The fits to the measured collectives of a job; a given latency and time per byte replace fitted ones."""
 
-    def __init__(
-        self, transfers: Iterable[GroupTransfer], step_ns: float | None = None, byte_ns: float | None = None
-    ) -> None:
+    def __init__(self, measured: Measured, step_ns: float | None = None, byte_ns: float | None = None) -> None:
         self._given = (step_ns, byte_ns)
-        self._measured = defaultdict[Key, list[Transfer]](list)
-        for transfer, group in transfers:
-            if transfer.ns > 0 and transfer.members > 1 and transfer.kind in RING:
-                for key in _keys(transfer.kind, group):
-                    self._measured[key].append(transfer)
-        self._solved = cache(lambda key, sure: _solved(self._measured[key], sure))
+        usable = (measured.ns > 0) & (measured.members > 1) & np.isin(measured.kind, [*RING])
+        _, self._group, self._kind, members, size, ns = (column[usable] for column in measured)
+        self._relative = costs(self._kind, members, size) / ns[:, None]
+        """A row of steps and bytes for each collective, divided by its measured time."""
+        self._line = cache(lambda kind, group, sure: _solved(self._relative[self._rows(kind, group)], sure))
 
     @property
     def is_given(self) -> bool:
@@ -88,49 +89,41 @@ class Fits:
 
     def of(self, kind: int, group: int) -> Fit | None:
         """Returns the fit for a type in a group; None where no collective tells anything and nothing is given."""
-        measured = {
-            key: source for key, source in zip(_keys(kind, group), SOURCES, strict=True) if key in self._measured
-        }
+        # whose collectives may determine it, the most specific first
+        keys = (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
+        measured = [(source, key) for source, key in zip(SOURCES, keys, strict=True) if self._rows(*key).any()]
         if not measured:
             step_ns, byte_ns = self._given
-            return None if step_ns is None or byte_ns is None else _scored(Line(step_ns, byte_ns), "given", [])
-        first, source = next(iter(measured.items()))
+            return None if step_ns is None or byte_ns is None else Fit(Line(step_ns, byte_ns), "given", 0, 0.0)
+        source, first = measured[0]
+        relative = self._relative[self._rows(*first)]
         if self.is_given:
-            completed = _completed(self._measured[first], *self._given)
-            return _scored(completed, f"as given; {source}", self._measured[first])
+            return _scored(_completed(relative, *self._given), f"as given; {source}", relative)
         for sure in (SURE, 0.0):
-            for key, source in measured.items():
-                if line := self._solved(key, sure):
-                    return _scored(line, source, self._measured[key], identifiable=sure > 0)
+            for of_key, key in measured:
+                if line := self._line(*key, sure):
+                    return _scored(line, of_key, self._relative[self._rows(*key)], identifiable=sure > 0)
         # any line through collectives of one size fits; this one has the least latency
-        least = Line(*fitted_factors(_relative(self._measured[first])))
-        return _scored(least, measured[first], self._measured[first], identifiable=False)
+        return _scored(Line(*fitted_factors(relative)), source, relative, identifiable=False)
+
+    def _rows(self, kind: int, group: int) -> Bool:
+        return ((self._kind == kind) | (kind == ANY)) & ((self._group == group) | (group == ANY))
 
 
-def _keys(kind: int, group: int) -> tuple[Key, ...]:
-    """Returns whose collectives may determine a fit for a type in a group, the most specific first, as SOURCES."""
-    return (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
+def _scored(line: Line, source: str, relative: Factors, identifiable: bool = True) -> Fit:
+    error = float(np.median(np.abs(line.ns(relative) - 1)))
+    return Fit(line, source, len(relative), round(100 * error, 1), identifiable)
 
 
-def _scored(line: Line, source: str, transfers: Sequence[Transfer], identifiable: bool = True) -> Fit:
-    off = [abs(line.ns(cost_of(transfer)) / transfer.ns - 1) for transfer in transfers]
-    return Fit(line, source, len(transfers), round(100 * float(np.median(off)), 1) if off else 0.0, identifiable)
+def costs(kind: Int64, members: Int64, size: Int64) -> Factors:
+    """Returns a row of steps and bytes for each collective."""
+    rows = zip(kind.tolist(), members.tolist(), size.tolist(), strict=True)
+    return np.array([RING[of_kind](count, nbytes) for of_kind, count, nbytes in rows], np.float64).reshape(-1, 2)
 
 
-def cost_of(transfer: Transfer) -> Cost:
-    """Returns the steps and bytes of a transfer."""
-    return RING[transfer.kind](transfer.members, transfer.size)
-
-
-def _relative(transfers: Sequence[Transfer]) -> Factors:
-    """Returns a row of steps and bytes for each transfer, divided by its measured time."""
-    costs = np.array([cost_of(transfer) for transfer in transfers], np.float64)
-    return np.asarray(costs / np.array([[transfer.ns] for transfer in transfers], np.float64))
-
-
-def _completed(transfers: Sequence[Transfer], step_ns: float | None, byte_ns: float | None) -> Line:
+def _completed(relative: Factors, step_ns: float | None, byte_ns: float | None) -> Line:
     """Returns the given line; if only one factor is given, with the other one that fits best."""
-    step, byte = _relative(transfers).T
+    step, byte = relative.T
 
     def best(column: Factors, remainder: Factors) -> float:
         return max(0.0, float(column @ remainder) / max(float(column @ column), 1e-300))
@@ -140,9 +133,8 @@ def _completed(transfers: Sequence[Transfer], step_ns: float | None, byte_ns: fl
     return Line(best(step, 1 - byte * byte_ns) if step_ns is None else step_ns, byte_ns)
 
 
-def _solved(transfers: Sequence[Transfer], sure: float) -> Line | None:
+def _solved(relative: Factors, sure: float) -> Line | None:
     """Returns the line of least relative squares, if both of its factors are above `sure` standard errors."""
-    relative = _relative(transfers)
     scale = np.abs(relative).max(axis=0)
     if not scale.all():
         return None
@@ -156,14 +148,12 @@ def _solved(transfers: Sequence[Transfer], sure: float) -> Line | None:
     return Line(float(step), float(byte)) if (solution > sure * error).all() else None
 
 
-def shard(size: int, use: GroupUse, kind: int, members: int) -> int:
-    """Returns the bytes that a member puts in when there are so many members.
+def shard(size: Int64, use: GroupUse, members: int) -> Int64:
+    """Returns the bytes that a member puts into each gathering when there are so many members.
 
     If the group scatters what it reduces, it gathers shards of a whole that stays, so these shrink, rounded up.
     """
-    if kind not in GATHERING or not use.scatters:
-        return size
-    return -(-size * len(use.members) // members)
+    return -(-size * len(use.members) // members) if use.scatters else size
 
 
 def sizes(rank: RankFacts, group: Int64, uses: list[GroupUse], new_members: list[int]) -> tuple[Int64, int]:
@@ -171,12 +161,12 @@ def sizes(rank: RankFacts, group: Int64, uses: list[GroupUse], new_members: list
     size, undivided = rank.calls.size.copy(), 0
     # an all-gather of nothing, or of fewer bytes than its data set is split into, never ends in ASTRA-sim
     least = LEAST_BYTES if rank.target == ASTRA_SIM else 1
-    for row in np.flatnonzero((group >= 0) & np.isin(rank.calls.kind, GATHERING)).tolist():
-        use, members = uses[group[row]], new_members[group[row]]
+    gathering = np.flatnonzero((group >= 0) & np.isin(rank.calls.kind, GATHERING))
+    for number, rows in rows_by_number(gathering, group).items():
+        use, members = uses[number], new_members[number]
         if members != len(use.members):
-            before, kind = int(size[row]), int(rank.calls.kind[row])
-            size[row] = max(shard(before, use, kind, members), min(before, least))
-            undivided += not use.scatters
+            size[rows] = np.maximum(shard(size[rows], use, members), np.minimum(size[rows], least))
+            undivided += 0 if use.scatters else len(rows)
     return size, undivided
 
 
@@ -198,60 +188,51 @@ class Grown(msgspec.Struct, frozen=True):
     identifiable: bool = False
 
 
-def measured(facts: Sequence[RankFacts], matching: Matching, uses: Sequence[GroupUse]) -> dict[int, GroupTransfer]:
-    """Returns each collective by the number of its match. Its length is that of the member that came last, as all end
-    together. If that one may be missing, the length is the shortest of those that are alike.
+def measured_collectives(facts: Sequence[RankFacts], matching: Matching, uses: Sequence[GroupUse]) -> Measured:
+    """Returns the collectives of a job. Their length is that of the member that came last, as all end together. If that
+    one may be missing, the length is the shortest of those that are alike.
     """
-    transfers: dict[int, GroupTransfer] = {}
-    for rank, groups, matched in zip(facts, matching.group, matching.matched, strict=True):
-        rows = np.flatnonzero((rank.calls.type == NodeType.COMM_COLL) & (groups >= 0))
-        columns = (matched, groups, rank.calls.kind, rank.calls.size, rank.length_ns)
-        for number, group, kind, size, ns in zip(*(column[rows].tolist() for column in columns), strict=True):
-            if number in transfers:
-                before = transfers[number].transfer
-                kind, size, ns = before.kind, max(size, before.size), min(ns, before.ns)
-            transfers[number] = GroupTransfer(Transfer(kind, len(uses[group].members), size, ns), group)
+    group, matched = np.concatenate(matching.group), np.concatenate(matching.matched)
+    kind, size = (np.concatenate([getattr(rank.calls, name) for rank in facts]) for name in ("kind", "size"))
+    rows = np.flatnonzero(group >= 0)
+    # those that a rank recorded first come first
+    matches = groupby(matched[rows])
+    matches = matches.in_order(np.argsort(matches.first))
+    first, length_ns = rows[matches.first], np.concatenate([rank.length_ns for rank in facts])
+    group, kind, size, ns = group[first], kind[first], matches.largest(size[rows]), matches.smallest(length_ns[rows])
     traced = {rank.rank for rank in facts if rank.source == rank.rank}
-    is_partial = [not traced.issuperset(use.members) for use in uses]
-    shortest = dict[tuple[int, int, int], int]()
-    for transfer, group in transfers.values():
-        alike = group, transfer.kind, transfer.size
-        shortest[alike] = min(transfer.ns, shortest.get(alike, transfer.ns))
-    for number, (transfer, group) in transfers.items():
-        if is_partial[group]:
-            ns = shortest[group, transfer.kind, transfer.size]
-            transfers[number] = GroupTransfer(transfer._replace(ns=ns), group)
-    return transfers
+    is_partial = np.array([not traced.issuperset(use.members) for use in uses], np.bool_)[group]
+    alike = groupby(group, kind, size)
+    ns = np.where(is_partial, alike.smallest(ns)[alike.number], ns)
+    members = np.array([len(use.members) for use in uses], np.int64)[group]
+    return Measured(matched[first], group, kind, members, size, ns)
 
 
 def longer(
-    transfers: Mapping[int, GroupTransfer], uses: Sequence[GroupUse], new_members: Sequence[int], fits: Fits
-) -> tuple[dict[int, int], list[Grown]]:
-    """Returns how many ns longer each collective takes, by the number of its match, if its group has `new_members`; and
+    measured: Measured, matches: int, uses: Sequence[GroupUse], new_members: Sequence[int], fits: Fits
+) -> tuple[Int64, list[Grown]]:
+    """Returns how many ns longer the collective of each of so many matches takes, if its group has `new_members`; and
     the fits. A group that keeps no member has neither.
     """
-    counts = Counter(
-        (transfer.kind, group)
-        for transfer, group in transfers.values()
-        if transfer.kind in RING and new_members[group] not in (0, transfer.members)
-    )
-    fit_of = {key: fits.of(*key) for key in counts}
-    added: dict[int, int] = {}
-    for number, (transfer, group) in transfers.items():
-        if fit := fit_of.get((transfer.kind, group)):
-            size = shard(transfer.size, uses[group], transfer.kind, new_members[group])
-            before = fit.line.ns(cost_of(transfer))
-            after = fit.line.ns(cost_of(transfer._replace(members=new_members[group], size=size)))
-            # nothing was measured in a group of one
-            scaled = after if fits.is_given or not before else transfer.ns * after / before
-            added[number] = round(scaled - transfer.ns)
-    grown = []
-    for (kind, group), count in sorted(counts.items()):
-        use, fit = uses[group], fit_of[kind, group]
-        figures = use.group.text, CollectiveType(kind).name.lower(), count, len(use.members), new_members[group]
+    added, grown = np.zeros(matches, np.int64), list[Grown]()
+    for rows in groupby(measured.kind, measured.group).rows():
+        kind, group = int(measured.kind[rows[0]]), int(measured.group[rows[0]])
+        use, members = uses[group], new_members[group]
+        if kind not in RING or members in (0, len(use.members)):
+            continue
+        figures = use.group.text, CollectiveType(kind).name.lower(), len(rows), len(use.members), members
+        fit = fits.of(kind, group)
         if fit is None:
             grown.append(Grown(*figures))
-        else:
-            gib_s = round(1e9 / GIB / fit.line.byte_ns, 3) if fit.line.byte_ns else None
-            grown.append(Grown(*figures, round(fit.line.step_ns, 1), gib_s, *fit[1:]))
+            continue
+        size, ns = measured.size[rows], measured.ns[rows]
+        new_size = shard(size, use, members) if kind in GATHERING else size
+        before = fit.line.ns(costs(measured.kind[rows], measured.members[rows], size))
+        after = fit.line.ns(costs(measured.kind[rows], np.full(len(rows), members), new_size))
+        # nothing was measured in a group of one
+        is_as_fitted = (before == 0) | fits.is_given
+        scaled = np.where(is_as_fitted, after, ns * after / np.where(is_as_fitted, 1, before))
+        added[measured.matched[rows]] = np.rint(scaled - ns)
+        gib_s = round(1e9 / GIB / fit.line.byte_ns, 3) if fit.line.byte_ns else None
+        grown.append(Grown(*figures, round(fit.line.step_ns, 1), gib_s, *fit[1:]))
     return added, grown

@@ -27,7 +27,7 @@ from ...schema.graph import (
 )
 from ..ranks import GIB, Transfer, match, ranks_text
 from .facts import Assumed, RankFacts, completed
-from .lengths import Fits, Grown, longer, measured, sizes
+from .lengths import Fits, Grown, longer, measured_collectives, sizes
 from .roles import GroupUse, NamedGroup, group_uses, separated, with_roles
 
 GONE = -1
@@ -167,9 +167,10 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
     _check_groups(uses, rank_copies)
     _check_messages(facts, rank_copies)
     new_members = [len(rank_copies.members(use.members, bool(use.joined), 0)) for use in uses]
-    transfers = measured(facts, matching, uses)
+    measured = measured_collectives(facts, matching, uses)
     byte_ns = None if growth.bandwidth_gib_s is None else 1e9 / GIB / growth.bandwidth_gib_s
-    added, grown = longer(transfers, uses, new_members, Fits(transfers.values(), growth.latency_ns, byte_ns))
+    fits = Fits(measured, growth.latency_ns, byte_ns)
+    longer_ns, grown = longer(measured, len(matching), uses, new_members, fits)
     ranks, undivided = dict[int, RankPlan](), 0
     for rank, group_of_job, matched in zip(facts, matching.group, matching.matched, strict=True):
         if rank.rank in rank_copies.kept_ranks:
@@ -179,12 +180,15 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
             rows = np.flatnonzero(group_of_job >= 0)
             used, group = np.unique(group_of_job[rows], return_inverse=True)
             groups = tuple((uses[number].members, bool(uses[number].joined)) for number in used.tolist())
-            longer_ns = np.array([added.get(number, 0) for number in matched[rows].tolist()], np.int64)
-            columns = rank.calls.row[rows], group.reshape(-1), size[rows], longer_ns, rank.moved_by[rows]
+            columns = rank.calls.row[rows], group.reshape(-1), size[rows], longer_ns[matched[rows]], rank.moved_by[rows]
             ranks[rank.rank] = RankPlan(rank.rank, rank.source, groups, *columns)
     numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
-    measured_transfers = [transfer._replace(ranks=uses[group].members) for transfer, group in transfers.values()]
-    return ScalePlan(rank_copies, numbering, ranks, uses, grown, measured_transfers, undivided, assumed)
+    columns = (measured.kind, measured.members, measured.size, measured.ns, measured.group)
+    transfers = [
+        Transfer(*facts, uses[group].members)
+        for *facts, group in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    return ScalePlan(rank_copies, numbering, ranks, uses, grown, transfers, undivided, assumed)
 
 
 def _rank_copies(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from execgraph.converter.ranks import GIB, Transfer, graph_calls, match, recorded_groups
 from execgraph.converter.scaling import rank_facts
-from execgraph.converter.scaling.lengths import SOURCES, Fit, Fits, GroupTransfer, Line, cost_of
+from execgraph.converter.scaling.lengths import SOURCES, Fit, Fits, Line, Measured, costs
 from execgraph.converter.scaling.roles import NamedGroup
 from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.comm_groups import LARGEST_JOB
@@ -259,14 +259,22 @@ STEPS_OF = {REDUCED: 2, GATHERED: 1}
 """Of two members."""
 
 
-def measured(size: int, group: int = 0, kind: CollectiveType = REDUCED, off: int = 0) -> GroupTransfer:
+Row = tuple[int, int, int, int, int]
+"""Group, type, members, bytes and ns of a collective."""
+
+
+def measured(size: int, group: int = 0, kind: CollectiveType = REDUCED, off: int = 0) -> Row:
     """A collective of two, `off` ns longer than steps and bytes take."""
-    return GroupTransfer(Transfer(kind, 2, size, STEPS_OF[kind] * STEP + size * BYTE + off), group)
+    return group, kind, 2, size, STEPS_OF[kind] * STEP + size * BYTE + off
 
 
-def fit_of(*transfers: GroupTransfer, given: tuple[float | None, float | None] = (None, None)) -> Fit:
+def fits(*rows: Row, given: tuple[float | None, float | None] = (None, None)) -> Fits:
+    return Fits(Measured(np.arange(len(rows)), *np.array(rows, np.int64).reshape(-1, 5).T), *given)
+
+
+def fit_of(*rows: Row, given: tuple[float | None, float | None] = (None, None)) -> Fit:
     """The fit of an all-reduce of the first group."""
-    fit = Fits(transfers, *given).of(REDUCED, 0)
+    fit = fits(*rows, given=given).of(REDUCED, 0)
     assert fit is not None
     return fit
 
@@ -287,7 +295,7 @@ def test_two_sizes_tell_both() -> None:
     ids=["of the type", "of the group", "of the job"],
 )
 def test_what_collectives_of_a_type_and_group_do_not_tell_others_do(
-    other: GroupTransfer, source: str, transfers: int
+    other: Row, source: str, transfers: int
 ) -> None:
     fit = fit_of(measured(1_000), other)
     assert (fit.source, fit.transfers) == (source, transfers)
@@ -295,37 +303,33 @@ def test_what_collectives_of_a_type_and_group_do_not_tell_others_do(
 
 
 def test_a_type_that_was_not_measured_in_a_group_has_the_line_of_others() -> None:
-    fit = Fits([measured(1_000), measured(50_000)]).of(GATHERED, 7)
+    fit = fits(measured(1_000), measured(50_000)).of(GATHERED, 7)
     assert fit is not None
     assert fit.source == SOURCES[3]
 
 
 def test_what_nothing_tells_has_no_line_unless_both_factors_are_given() -> None:
-    assert Fits([]).of(REDUCED, 0) is None
-    assert Fits([], STEP).of(REDUCED, 0) is Fits([], None, BYTE).of(REDUCED, 0) is None
-    given = Fits([], STEP, BYTE).of(REDUCED, 0)
+    for factors in ((None, None), (STEP, None), (None, BYTE)):
+        assert fits(given=factors).of(REDUCED, 0) is None
+    given = fits(given=(STEP, BYTE)).of(REDUCED, 0)
     assert given is not None
     assert (given.line, given.source, given.transfers, given.fit_error_pct) == (Line(STEP, BYTE), "given", 0, 0.0)
     assert given.identifiable
 
 
 @pytest.mark.parametrize(
-    "transfer",
-    [
-        Transfer(REDUCED, 2, 1_000, 0),
-        Transfer(REDUCED, 1, 1_000, 5),
-        Transfer(CollectiveType.ALL_TO_ALL, 2, 1_000, 5),
-    ],
+    "row",
+    [(0, REDUCED, 2, 1_000, 0), (0, REDUCED, 1, 1_000, 5), (0, CollectiveType.ALL_TO_ALL, 2, 1_000, 5)],
     ids=["no time", "one member", "not by ring"],
 )
-def test_what_takes_no_time_alone_or_not_by_ring_tells_nothing(transfer: Transfer) -> None:
-    assert Fits([GroupTransfer(transfer, 0)]).of(transfer.kind, 0) is None
+def test_what_takes_no_time_alone_or_not_by_ring_tells_nothing(row: Row) -> None:
+    assert fits(row).of(row[1], 0) is None
 
 
 @pytest.mark.parametrize(("step_ns", "byte_ns"), [(STEP, None), (None, BYTE), (STEP, BYTE)])
 def test_a_given_factor_leaves_the_other_one_to_be_fitted(step_ns: float | None, byte_ns: float | None) -> None:
     fit = fit_of(measured(1_000), given=(step_ns, byte_ns))
-    assert Fits([], step_ns, byte_ns).is_given and not Fits([]).is_given
+    assert fits(given=(step_ns, byte_ns)).is_given and not fits().is_given
     assert fit.line == pytest.approx((STEP, BYTE))
     assert (fit.source, fit.transfers, fit.fit_error_pct) == (f"as given; {SOURCES[0]}", 1, 0.0)
 
@@ -338,7 +342,7 @@ def test_a_fitted_factor_is_never_below_zero() -> None:
 def test_of_one_size_the_line_has_the_least_latency_and_others_would_do() -> None:
     fit = fit_of(measured(1_000), measured(1_000))
     assert (fit.identifiable, fit.source, fit.transfers) == (False, SOURCES[0], 2)
-    assert fit.line.ns(cost_of(measured(1_000).transfer)) == pytest.approx(2 * STEP + 1_000 * BYTE)
+    assert fit.line.ns(costs(*np.array([[REDUCED], [2], [1_000]]))) == pytest.approx(2 * STEP + 1_000 * BYTE)
 
 
 def test_a_latency_within_the_scatter_of_the_times_is_not_known() -> None:
