@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,7 +45,6 @@ GOAL_FILE = "job.goal"
 REPORT = "report.json"
 GRAPH = r"graph\.\d+\.et"
 OUTPUT = re.compile(rf"{GRAPH}|report\.json|comm_groups\.json|{re.escape(GOAL_FILE)}")
-HALF_WRITTEN = re.compile(rf"\.({OUTPUT.pattern})\.[0-9a-f]{{8}}\.partial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,24 +215,23 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
 
 def time_lines(report: BuildReport) -> Iterator[str]:
     """Yields what was added to ranks' activities: start offsets, host time at the end, excess of collectives."""
-    goal, ranks = report.goal, report.ranks
-    offsets = {rank.rank: rank.target[Change.START_OFFSET] for rank in ranks if Change.START_OFFSET in rank.target}
-    if goal and report.options.start_offsets:
-        offsets = {rank.rank: rank.begin_ns / 1000 for rank in goal.ranks if rank.begin_ns}
+    offsets, kept, excess = dict[int, float](), dict[int, float](), list[tuple[float, float, int]]()
+    for rank in report.ranks:
+        if Change.START_OFFSET in rank.target:
+            offsets[rank.rank] = rank.target[Change.START_OFFSET]
+        if rank.convert and rank.convert.host_time_after_us:
+            kept[rank.rank] = rank.convert.host_time_after_us
+        if Change.EXCESS in rank.target:
+            excess.append((rank.target[Change.EXCESS], rank.target[Change.COLLECTIVES], rank.rank))
+    for goal_rank in report.goal.ranks if report.goal else ():
+        if report.options.start_offsets and goal_rank.begin_ns:
+            offsets[goal_rank.rank] = goal_rank.begin_ns / 1000
+        if goal_rank.excess_ns:
+            excess.append((goal_rank.excess_ns / 1000, goal_rank.collectives_ns / 1000, goal_rank.rank))
     if offsets:
         yield summary_line("offset", f"{_by_rank(offsets)} later than the first rank")
-    kept = {rank.rank: time for rank in ranks if rank.convert and (time := rank.convert.host_time_after_us)}
     if kept:
         yield summary_line("host time", f"{_by_rank(kept)} after the last activity kept")
-    excess = [
-        (rank.target[Change.EXCESS], rank.target[Change.COLLECTIVES], rank.rank)
-        for rank in ranks
-        if Change.EXCESS in rank.target
-    ]
-    if not excess and goal:
-        excess = [
-            (rank.excess_ns / 1000, rank.collectives_ns / 1000, rank.rank) for rank in goal.ranks if rank.excess_ns
-        ]
     if excess:
         excess_us, collectives_us, rank_number = max(excess, key=lambda of_rank: of_rank[0])
         yield summary_line(
@@ -263,14 +260,6 @@ def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
         link.activities, link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
     )  # fmt: skip
     return (*map(str, counts), status)
-
-
-def remove_half_written(folder: Path) -> None:
-    """Removes what builds that were killed had begun to write; their other folder is emptied where it is used."""
-    for path in folder.iterdir():
-        if HALF_WRITTEN.fullmatch(path.name):
-            with suppress(OSError):
-                path.unlink()
 
 
 def comparable(

@@ -43,7 +43,6 @@ from .build_report import (
     graph_names,
     put_all_in_place,
     read_report,
-    remove_half_written,
     this_tool,
 )
 from .cross_rank import first_difference, verify
@@ -113,7 +112,6 @@ def build(
     source, pairs = _find_traces(inputs, target, progress, allow_mismatch=allow_mismatch)
     make_folder(target)
     with locked(target / LOCK, str(output_dir)), fresh_folder(target / WAITING) as waiting:
-        remove_half_written(target)
         reported = read_report(target / REPORT)
         earlier, changed = (None, []) if anew else comparable(reported, target, options, window)
         # what a worker of a cluster makes after its build was stopped is nobody's
