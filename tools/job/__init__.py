@@ -19,8 +19,7 @@ from .astra_sim_files import (
 )
 from .build_report import BUILT, REPORT, BuildOptions, BuildReport, RankSummary, table, time_lines
 from .building import BuiltJob, Outcomes, Runner, build
-from .diagnosis import Diagnosis, diagnose, report
-from .diagnosis_findings import Finding
+from .diagnosis import Diagnosis, Finding, diagnose, report
 from .merge_survey import MergeReport
 from .merging import TABLES_AND_QUERIES, WRITERS, merge_for_counting, merge_traces
 from .scaling import SCALE_REPORT, ScaleReport, lines, scale, simulation_of

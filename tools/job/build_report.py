@@ -16,14 +16,14 @@ import msgspec
 
 from ...converter.options import Options
 from ...converter.ranks import Network
-from ...converter.targets import GoalOptions, GoalReport, Roofline
+from ...converter.targets import GoalOptions, GoalReport, Roofline, write_goal
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import GOAL
 from ...schema.columns import Summary, SummaryRepr, format_counts as counts_text, time_text
 from ...schema.comm_groups import GROUPS
 from ...schema.counts import from_json, to_json
 from ...schema.errors import DataError
-from ...schema.graph import Change, ConvertReport
+from ...schema.graph import Change, ConvertReport, ExecutionGraph
 from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
 from ..terminal import rank_rows, summary_line
@@ -260,6 +260,26 @@ def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
         link.activities, link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
     )  # fmt: skip
     return (*map(str, counts), status)
+
+
+def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
+    """Writes `made`/job.goal if all ranks have graphs, in `made` or (up to date) in `folder`; adds to the report."""
+    names = [rank.graph.file for rank in report.ranks if rank.status == BUILT and rank.graph]
+    if len(names) < len(report.ranks):
+        report.notes.append(f"{GOAL_FILE} is not written: it needs the graphs of all ranks; see what failed")
+        return
+    files = [str((made if (made / name).exists() else folder) / name) for name in names]
+    try:
+        report.goal = write_goal(
+            str(made / GOAL_FILE),
+            len(files),
+            lambda index: ExecutionGraph.read(files[index], tensors=False),
+            report.options.goal,
+            start_offsets=report.options.start_offsets,
+            excess_time=report.options.excess_time,
+        )
+    except DataError as error:
+        report.failures.append(f"{GOAL_FILE} is not written: {str(error).replace(str(made), str(folder))}")
 
 
 def comparable(

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple, TypeVar
 
@@ -15,6 +16,8 @@ from .rank_comms import PRIME, SHARD, GroupSummary, Issued, RankComms, identity,
 Recorded = TypeVar("Recorded", bound=Hashable)
 LONGEST_LIST = 60
 """Characters of a list of ranks that are shown."""
+MAX_FIRST_DIFFERENCES = 8
+"""Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
 UNRECEIVED = "rank {0} sends {2} × {3} that rank {1} does not receive"
 UNSENT = "rank {1} receives {2} × {3} that rank {0} did not send"
 Side = Issued | None
@@ -28,39 +31,48 @@ class Disagreement(NamedTuple):
     what: str
 
 
-class Findings(NamedTuple):
-    """Disagreements that stop or mislead a simulator, notes on what is absent, and each rank's names of the groups."""
+def compare_ranks(
+    ranks: Mapping[int, RankComms], world_size: int, issued_by: Callable[[int], Sequence[Issued]]
+) -> tuple[list[str], list[str]]:
+    """Returns what ranks disagree on, which stops or misleads a simulator, and notes on what is absent.
 
-    disagreements: list[Disagreement]
-    notes: list[str]
-    group_names: dict[int, dict[Group, Group]]
-
-
-def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
-    """Returns what the ranks' summaries disagree on. Linear in them; for all-to-alls quadratic in the members."""
-    members: dict[Group, dict[int, GroupSummary]] = defaultdict(dict)
+    Linear in the ranks' summaries; for all-to-alls quadratic in the members. `issued_by` reads a rank's traces again.
+    """
     present = sorted(ranks)
     used = [{summary.group: summary.common for summary in ranks[rank].groups} for rank in present]
     group_names = dict(zip(present, recognised(used), strict=True))
+    members: dict[Group, dict[int, GroupSummary]] = defaultdict(dict)
     for rank in present:
         for summary in ranks[rank].groups:
             members[group_names[rank][summary.group]][rank] = summary
-    disagreements: list[Disagreement] = []
+    disagreements = list[Disagreement]()
     for group, summaries in sorted(members.items()):
         disagreements += _disagreements_in_group(group, summaries, ranks)
     disagreeing = {group for disagreement in disagreements for group in disagreement.groups}
-    disagreements += _orders(ranks, group_names, disagreeing)
-    disagreements += _messages(ranks)
+    disagreements += [*_orders(ranks, group_names, disagreeing), *_messages(ranks), *_overlapping(ranks)]
+
+    @lru_cache(maxsize=2)
+    def issued(rank: int) -> list[Issued]:
+        names = group_names[rank]
+        return [call._replace(group=call.group and names.get(call.group)) for call in issued_by(rank)]
+
+    texts = []
+    for number, disagreement in enumerate(disagreements):
+        groups = " and ".join(group.text for group in disagreement.groups)
+        detail = _first_difference(disagreement, issued) if number < MAX_FIRST_DIFFERENCES else disagreement.what
+        texts.append(f"{groups}: {detail}" if groups else detail)
+    return texts, _notes(ranks, members, world_size)
+
+
+def _overlapping(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
+    """Yields ranks whose host threads run several communications at once, so that the order is unknown."""
     for rank, comms in ranks.items():
-        # on host threads that run several communications at once the order is unknown
-        another = next((another for another in ranks if another != rank), None)
-        if comms.overlapping and another is not None:
+        if comms.overlapping and len(ranks) > 1:
             what = (
                 f"rank {rank} began {comms.overlapping} communications while its host thread was still in another one"
             )
             advice = "so that their order is not known; check the times in its traces"
-            disagreements.append(Disagreement((rank, another), (), f"{what}, {advice}"))
-    return Findings(disagreements, _notes(ranks, members, world_size), group_names)
+            yield Disagreement((rank, rank), (), f"{what}, {advice}")
 
 
 def _disagreements_in_group(
@@ -206,7 +218,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_LIST else text[:LONGEST_LIST] + "…"
 
 
-def first_difference(disagreement: Disagreement, issued_by: Callable[[int], Sequence[Issued]]) -> str:
+def _first_difference(disagreement: Disagreement, issued_by: Callable[[int], Sequence[Issued]]) -> str:
     """Returns the first collective in which two ranks differ, with both sides; else what their summaries say."""
     ranks, groups, what = disagreement
     if not groups:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from execgraph.converter.ranks import GIB, Transfer, graph_calls, match, recorded_groups
+from execgraph.converter.ranks import GIB, graph_calls, match, recorded_groups
 from execgraph.converter.scaling import rank_facts
 from execgraph.converter.scaling.lengths import SOURCES, Fit, Fits, Line, Measured, costs
 from execgraph.converter.scaling.roles import NamedGroup
@@ -294,9 +294,7 @@ def test_two_sizes_tell_both() -> None:
     ],
     ids=["of the type", "of the group", "of the job"],
 )
-def test_what_collectives_of_a_type_and_group_do_not_tell_others_do(
-    other: Row, source: str, transfers: int
-) -> None:
+def test_what_collectives_of_a_type_and_group_do_not_tell_others_do(other: Row, source: str, transfers: int) -> None:
     fit = fit_of(measured(1_000), other)
     assert (fit.source, fit.transfers) == (source, transfers)
     assert fit.line == pytest.approx((STEP, BYTE))

@@ -17,7 +17,7 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import BuildOptions, BuiltJob, Outcomes, build
-from execgraph.tools.job.build_rank import RankResult, RankTask
+from execgraph.tools.job.building import RankResult, RankTask
 from execgraph.tools.workers import WorkerDied, in_processes
 from support.generated import here
 from support.tasks import killed_by_3, process_of, staged

@@ -17,9 +17,9 @@ from execgraph.converter.scaling import Growth
 from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError
 from execgraph.schema.io import alone, fresh_folder, locked, open_input
-from execgraph.tools.job import BuildOptions, BuiltJob, build, build_rank, scale
-from execgraph.tools.job.build_rank import RankTask
+from execgraph.tools.job import BuildOptions, BuiltJob, build, building, scale
 from execgraph.tools.job.build_report import LOCK, PIECE, content_of
+from execgraph.tools.job.building import RankTask
 from support.generated import here
 
 
@@ -238,7 +238,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, pack: Cal
 def test_a_rank_whose_input_is_replaced_while_it_is_built_fails(
     job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    linked_rank = build_rank.linked_rank
+    linked_rank = building.linked_rank
 
     def replaced(task: RankTask) -> object:
         linked = linked_rank(task)
@@ -248,7 +248,7 @@ def test_a_rank_whose_input_is_replaced_while_it_is_built_fails(
             new.rename(job / "host_rank1.json")
         return linked
 
-    monkeypatch.setattr(build_rank, "linked_rank", replaced)
+    monkeypatch.setattr(building, "linked_rank", replaced)
     report = built(job, tmp_path / "out").report
     assert report.all_failures == [
         "rank 1: host_rank1.json: was changed while the graph was built from it; run again when that is done"
