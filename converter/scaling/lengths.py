@@ -107,7 +107,7 @@ class Fits:
         return _scored(Line(*fitted_factors(relative)), source, relative, identifiable=False)
 
     def _rows(self, kind: int, group: int) -> Bool:
-        return ((self._kind == kind) | (kind == ANY)) & ((self._group == group) | (group == ANY))
+        return np.asarray(((self._kind == kind) | (kind == ANY)) & ((self._group == group) | (group == ANY)))
 
 
 def _scored(line: Line, source: str, relative: Factors, identifiable: bool = True) -> Fit:

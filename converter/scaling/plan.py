@@ -185,8 +185,8 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
     numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
     columns = (measured.kind, measured.members, measured.size, measured.ns, measured.group)
     transfers = [
-        Transfer(*facts, uses[group].members)
-        for *facts, group in zip(*(column.tolist() for column in columns), strict=True)
+        Transfer(kind, members, size, ns, uses[group].members)
+        for kind, members, size, ns, group in zip(*(column.tolist() for column in columns), strict=True)
     ]
     return ScalePlan(rank_copies, numbering, ranks, uses, grown, transfers, undivided, assumed)
 
