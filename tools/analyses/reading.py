@@ -269,7 +269,9 @@ def _allocations(events: list[_Event]) -> Allocations:
 
 
 def _empty(table: type) -> Any:
-    return table(**{column.name: NOTHING.get(column.name, np.empty(0, np.int64)) for column in fields(table)})
+    return table(
+        **{column.name: NOTHING.get(column.name, np.empty(0, np.int64)) for column in fields(table) if column.init}
+    )
 
 
 def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) -> Activities:
