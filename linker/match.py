@@ -16,7 +16,7 @@ import numpy as np
 from ..schema import columns
 from ..schema.columns import Bool, CallRows, Categorical, DeviceOpRows, Int64, Lookup, OpRows, RowMap, ThreadIntervals
 from ..schema.errors import DataError, Remedy
-from ..schema.linked import GROUP_INIT, NO_TENSORS, Activities, Ops, are_step_marks, plain_escapes
+from ..schema.linked import GROUP_INIT, NO_TENSORS, Activities, Ops, are_step_marks
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedActivities, RecordedCalls, RecordedOps
 
 SMALLEST_AGREEMENT = 0.5
@@ -416,9 +416,7 @@ def _joined_rows(host_count: int, device_count: int, match: Match | None) -> tup
 
 def _arguments(recorded: Categorical) -> columns.BytesColumn:
     """Returns the arguments of ops of the device trace as the host trace writes them."""
-    arguments = [
-        msgspec.json.format(plain_escapes(text.encode()), indent=-1) if text else NO_TENSORS for text in recorded.table
-    ]
+    arguments = [msgspec.json.format(text.encode(), indent=-1) if text else NO_TENSORS for text in recorded.table]
     return columns.BytesColumn.of([arguments[code] for code in recorded.codes.tolist()])
 
 

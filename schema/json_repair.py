@@ -12,14 +12,13 @@ Nothing is lost in silence: the `Damage` records every stretch of text that is n
 """
 
 import re
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from .columns import Bool, Bytes, Int32, Int64
+from .columns import Int64
 from .errors import Damage, DataError
 from .reasons import Reason
 
@@ -60,8 +59,7 @@ DEPTH[[*b"[{"]], DEPTH[[*b"]}"]] = 1, -1
 AT_ONCE = 1 << 20
 OF_NUMBERS = b"0123456789+-.eE"
 TRUNCATED = "truncated"
-WITHIN_TOP_LEVEL = 2
-"""Brackets that are open in an array under a key of the top level."""
+OPENINGS_TRIED = 64
 SOUND = msgspec.json.Decoder(msgspec.Raw)
 ANYTHING = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -144,27 +142,21 @@ def structure_of(text: bytes) -> Structure:
     >>> commas.tolist(), end
     ([11], 23)
     """
-    commas: list[Int64] = [np.empty(0, np.int64)]
-    for first, block, outside, depths in _blocks(text):
-        closing = np.flatnonzero(depths < 0)[:1]
-        block = block[: closing[0]] if len(closing) else block
-        commas.append(first + np.flatnonzero((block == COMMA) & (outside & (depths == 0))[: len(block)]))
-        if len(closing):
-            return Structure(np.concatenate(commas), first + int(closing[0]))
-    return Structure(np.concatenate(commas), -1)
-
-
-def _blocks(text: bytes) -> Iterator[tuple[int, Bytes, Bool, Int32]]:
-    """Yields blocks of the text: start, bytes, which bytes are outside of quotes, and the bracket depth behind each."""
     plain = np.frombuffer(text.replace(rb"\\", ESCAPED).replace(rb"\"", ESCAPED), np.uint8)
+    commas: list[Int64] = [np.empty(0, np.int64)]
     quotes = depth = 0
     for first in range(0, len(plain), AT_ONCE):
         block = plain[first : first + AT_ONCE]
         quoted = quotes + np.cumsum(block == QUOTE, dtype=np.int32)
         outside = quoted & 1 == 0
         depths = depth + np.cumsum(DEPTH[block] * outside, dtype=np.int32)
-        yield first, block, outside, depths
+        closing = np.flatnonzero(depths < 0)[:1]
+        is_comma = (block == COMMA) & outside & (depths == 0)
+        commas.append(first + np.flatnonzero(is_comma[: closing[0]] if len(closing) else is_comma))
+        if len(closing):
+            return Structure(np.concatenate(commas), first + int(closing[0]))
         quotes, depth = int(quoted[-1]), int(depths[-1])
+    return Structure(np.concatenate(commas), -1)
 
 
 def opening_of(text: bytes, key: str, ended: bool) -> int | None:
@@ -177,17 +169,11 @@ def opening_of(text: bytes, key: str, ended: bool) -> int | None:
     """
     if only := re.match(rb"\s*\[", text):
         return only.end()
-    ends = np.array([match.end() for match in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)], np.int64)
-    if not len(ends):
-        return None
-    depth_before = np.zeros(len(ends), np.int64)
-    for first, block, _, depths in _blocks(text[: ends[-1]]):
-        in_block = slice(*np.searchsorted(ends, (first + 1, first + len(block) + 1)))
-        depth_before[in_block] = depths[ends[in_block] - first - 1]
-    outermost = ends[depth_before == WITHIN_TOP_LEVEL]
-    if len(outermost) and not _syntax_error(text[: outermost[0]] + b"]}"):
-        return int(outermost[0])
-    return int(ends[0]) if ended or not is_sound(text) else None
+    ends = [match.end() for match in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)]
+    outermost = next((end for end in ends[:OPENINGS_TRIED] if not _syntax_error(text[:end] + b"]}")), None)
+    if outermost is None and ends and (ended or not is_sound(text)):
+        return ends[0]
+    return outermost
 
 
 def is_sound(text: bytes) -> bool:

@@ -11,7 +11,6 @@ from .arguments import (
     declared_arguments,
     listed,
     plain_arguments,
-    plain_escapes,
     recorded_tensors,
     usable_arguments,
     with_tensors,

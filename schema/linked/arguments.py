@@ -37,7 +37,6 @@ ODD_BLANK = re.compile(rb' (?!(?<=: )\[|(?<=, )"(?:values|shapes|types|strides)"
 """A blank between values, other than PyTorch's: behind a member's key and before the next one."""
 LINE_ENDS = (b"\n", b"\r", b"\t")
 WITHOUT_TENSORS = len('{"values": [], "shapes": [], "types": []}')
-ESCAPES = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+|\\.")
 BETWEEN_ARGUMENTS = re.compile(r", (?![^\[\]]*\])")
 """Between arguments, not within a default like `[1, 1]`."""
 
@@ -189,43 +188,24 @@ LISTS = msgspec.json.Decoder(list[_Lists])
 
 
 def plain_arguments(arguments: Sequence[bytes]) -> Sequence[bytes]:
-    r"""Returns the arguments of many ops, each an object with the members of `TensorLists`: equal ones as equal texts.
+    """Returns the arguments of many ops, each an object with the members of `TensorLists`: equal ones as equal texts.
 
-    >>> plain_arguments([rb'{"types": ["\u0049nt"], "values": [ 7 ]}', b'{"shapes": []}'])
+    >>> plain_arguments([b'{"types": ["Int"], "values": [ 7 ]}', b'{"shapes": []}'])
     [b'{"values": [7], "shapes": [], "types": ["Int"]}', b'{"values":[],"shapes":[],"types":[]}']
     """
-    unique_arguments = [*{*arguments}]
-    block = b",".join(unique_arguments)
+    odd_arguments = [*{*arguments}]
+    block = b",".join(odd_arguments)
     if not (ODD_BLANK.search(block) or any(line_end in block for line_end in LINE_ENDS)):
-        if b"\\" not in block and min(map(len, unique_arguments), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
-            return arguments
-        unique_arguments = [
-            text for text in unique_arguments if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)
-        ]
-    if not unique_arguments:
+        odd_arguments = [text for text in odd_arguments if len(text) <= WITHOUT_TENSORS and text != NO_TENSORS]
+    if not odd_arguments:
         return arguments
-    plain = dict(zip(unique_arguments, _plain(unique_arguments), strict=True))
+    plain = dict(zip(odd_arguments, _plain(odd_arguments), strict=True))
     return [*map(plain.get, arguments, arguments)]
-
-
-def plain_escapes(text: bytes) -> bytes:
-    r"""Returns the same JSON with those escapes alone that must be.
-
-    >>> plain_escapes(rb'["\u0022\u003a\/\n\ud83d\ude00"]').decode()
-    '["\\":/\\n\U0001f600"]'
-    """
-
-    def plain(match: re.Match[bytes]) -> bytes:
-        if match[0].startswith(rb"\u"):
-            return msgspec.json.encode(msgspec.json.decode(b'"%b"' % match[0]))[1:-1]
-        return b"/" if match[0] == rb"\/" else match[0]
-
-    return ESCAPES.sub(plain, text) if b"\\" in text else text
 
 
 def _plain(arguments: list[bytes]) -> list[bytes]:
     try:
-        compact = msgspec.json.format(b"[%b]" % b",".join(map(plain_escapes, arguments)), indent=-1)
+        compact = msgspec.json.format(b"[%b]" % b",".join(arguments), indent=-1)
         texts = []
         for lists in LISTS.decode(compact):
             text = b'{"values": %b, "shapes": %b, "types": %b' % (lists.values, lists.shapes, lists.types)

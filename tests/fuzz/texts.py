@@ -1,7 +1,7 @@
 """What stands in changed files in place of what belongs there: odd values, texts and times; and other spellings.
 
 Texts hold brackets, literals, JSON, escapes and control characters; times are equal, reversed, nested, far apart,
-hugely scaled. JSON with its keys, rows, blanks, escapes and numbers written otherwise reads the same.
+hugely scaled. JSON with its keys, rows, blanks and numbers written otherwise reads the same.
 """
 
 import codecs
@@ -336,8 +336,6 @@ def _written(value: Any, spelling: _Spelling, is_time: bool = False) -> str:
         return "{" + f",{blank(' ')}".join(inside) + "}"
     if isinstance(value, list):
         return "[" + f",{blank(' ')}".join(f"{_written(item, spelling)}{blank()}" for item in value) + "]"
-    if isinstance(value, str) and _escapes in spelling.ways:
-        return _escapes(value, spelling.random)
     if isinstance(value, float) and is_time and _numbers in spelling.ways:
         return _numbers(value, spelling.random)
     return json.dumps(value, ensure_ascii=_not_ascii not in spelling.ways)
@@ -353,18 +351,6 @@ def _order_of_keys() -> None:
 
 def _not_ascii() -> None:
     """Characters as they are, not escaped."""
-
-
-def _escapes(text: str, random: Random) -> str:
-    """Some characters escaped that need not be."""
-    plain = json.dumps(text)[1:-1]
-    if "\\" in plain or random.random() < 0.5:
-        return f'"{plain}"'
-    return (
-        '"'
-        + "".join(f"\\u{ord(one):04x}" if random.random() < 0.2 else "\\/" if one == "/" else one for one in plain)
-        + '"'
-    )
 
 
 def _numbers(value: float, random: Random) -> str:
@@ -384,7 +370,7 @@ def _numbers(value: float, random: Random) -> str:
     )
 
 
-SPELLING_WAYS: tuple[Callable[..., Any], ...] = (_blanks, _order_of_keys, _escapes, _not_ascii, _numbers)
+SPELLING_WAYS: tuple[Callable[..., Any], ...] = (_blanks, _order_of_keys, _not_ascii, _numbers)
 
 
 def _order_of_rows(document: Any, random: Random) -> None:
