@@ -49,14 +49,18 @@ def batch() -> Tensor:
     return torch.randn(BATCH, LENGTH, WIDTH)
 
 
-def attention(folder: Path) -> None:
-    """Two steps of two blocks of attention and perceptron with SGD."""
-    model = nn.Sequential(Block(), Block())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    with capture(folder, wait=1) as recorder:
+def record(folder: Path, model: nn.Module, *, momentum: float = 0.0, modules: bool = False) -> None:
+    """Records two steps of training with SGD."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=momentum)
+    with capture(folder, wait=1, modules=modules) as recorder:
         for _ in range(STEPS):
-            train_step(model, optimizer, batch())
+            train_step(model, optimizer, torch.randn(BATCH, 3, 8, 8) if isinstance(model, Picture) else batch())
             recorder.step()
+
+
+def attention(folder: Path) -> None:
+    """Two blocks of attention and perceptron."""
+    record(folder, nn.Sequential(Block(), Block()), momentum=0.9)
 
 
 def ddp(folder: Path) -> None:
@@ -79,12 +83,7 @@ def in_group(rank: int, meeting_point: str, program: Callable[..., None], *argum
 
 
 def ddp_rank(rank: int, folder: Path) -> None:
-    model = DistributedDataParallel(Block())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with capture(folder, wait=1) as recorder:
-        for _ in range(STEPS):
-            train_step(model, optimizer, batch())
-            recorder.step()
+    record(folder, DistributedDataParallel(Block()))
 
 
 def gloo_slow(folder: Path) -> None:
@@ -156,14 +155,8 @@ def threads(folder: Path) -> None:
 
 
 def compiled(folder: Path) -> None:
-    """Two steps of one block compiled by inductor."""
-    eager = Block()
-    optimizer = torch.optim.SGD(eager.parameters(), lr=0.01)
-    model = torch.compile(eager)
-    with capture(folder, wait=1) as recorder:
-        for _ in range(STEPS):
-            train_step(model, optimizer, batch())
-            recorder.step()
+    """One block compiled by inductor."""
+    record(folder, torch.compile(Block()))
 
 
 def one_step(folder: Path) -> None:
@@ -193,13 +186,8 @@ class Picture(nn.Module):
 
 
 def modules(folder: Path) -> None:
-    """Two steps of convolutions and attention, with Python's calls."""
-    model = Picture()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with capture(folder, wait=1, modules=True) as recorder:
-        for _ in range(STEPS):
-            train_step(model, optimizer, torch.randn(BATCH, 3, 8, 8))
-            recorder.step()
+    """Convolutions and attention, with Python's calls."""
+    record(folder, Picture(), modules=True)
 
 
 RECORDED = (attention, ddp, gloo_slow, gloo_fast, threads, compiled, modules, one_step)

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from inspect import isfunction, signature
+from itertools import cycle
 from pathlib import Path
 
 import torch
@@ -104,40 +104,14 @@ def measured(step: Step) -> float:
     return (time.perf_counter() - begin) / MEASURED_STEPS * 1e6
 
 
-def attention_fp32(folder: Path) -> None:
-    """Training of four blocks of attention, batch 8, single precision."""
-    record(training(blocks(), sequences(8)), folder)
-
-
-def attention_fp32_batch32(folder: Path) -> None:
-    """The same with batch 32."""
-    record(training(blocks(), sequences(32)), folder)
-
-
-def attention_tf32_batch32(folder: Path) -> None:
-    """The same on tensor cores; only measured."""
+def on_tensor_cores() -> Step:
     torch.backends.cuda.matmul.allow_tf32 = True
-    record(training(blocks(), sequences(32)), folder, is_recorded=False)
+    return training(blocks(), sequences(32))
 
 
-def attention_bf16(folder: Path) -> None:
-    """The same as attention_fp32 under autocast to bfloat16."""
-    record(training(blocks(), sequences(8), dtype=torch.bfloat16), folder)
-
-
-def attention_bf16_batch128(folder: Path) -> None:
-    """The same with batch 128: the GPU takes longer than the host."""
-    record(training(blocks(), sequences(128), dtype=torch.bfloat16), folder)
-
-
-def attention_modules(folder: Path) -> None:
-    """The same as attention_bf16 with two blocks, recorded with modules and stacks."""
-    record(training(blocks(2), sequences(8), dtype=torch.bfloat16), folder, modules=True, active=1)
-
-
-def attention_memory(folder: Path) -> None:
-    """The same as attention_bf16 with two blocks, recorded with allocations."""
-    record(training(blocks(2), sequences(8), dtype=torch.bfloat16), folder, memory=True)
+def narrow() -> Step:
+    """Four narrow blocks, batch 2, with SGD: their kernels are short, launching them takes longer."""
+    return training(blocks(width=128), sequences(2, 128), momentum=True)
 
 
 def residual() -> nn.Module:
@@ -146,28 +120,8 @@ def residual() -> nn.Module:
     return resnet18(num_classes=10).cuda().to(memory_format=torch.channels_last)
 
 
-def convolutions_batch128(folder: Path) -> None:
-    """Training of torchvision's resnet18 with SGD, batch 128 of 128 x 128 pixels, under autocast to bfloat16."""
-    record(training(residual(), pictures(128), dtype=torch.bfloat16, momentum=True), folder)
-
-
-def convolutions_batch512(folder: Path) -> None:
-    """The same with batch 512."""
-    record(training(residual(), pictures(512), dtype=torch.bfloat16, momentum=True), folder)
-
-
-def convolutions_fp32(folder: Path) -> None:
-    """convolutions_batch128 in single precision."""
-    record(training(residual(), pictures(128), momentum=True), folder)
-
-
-def compiled(folder: Path) -> None:
-    """The same as attention_bf16, compiled by torch.compile (inductor, Triton)."""
-    record(training(torch.compile(blocks()), sequences(8), dtype=torch.bfloat16), folder)
-
-
-def compiled_graphs(folder: Path) -> None:
-    """The same, compiled with mode="reduce-overhead": inductor replays CUDA graphs."""
+def with_inductors_graphs() -> Step:
+    """Compiled with mode="reduce-overhead": inductor replays CUDA graphs."""
     model = torch.compile(blocks(), mode="reduce-overhead")
     step = training(model, sequences(8), dtype=torch.bfloat16)
 
@@ -175,16 +129,11 @@ def compiled_graphs(folder: Path) -> None:
         torch.compiler.cudagraph_mark_step_begin()
         step()
 
-    record(marked, folder)
+    return marked
 
 
-def small(folder: Path) -> None:
-    """Training of four narrow blocks, batch 2, with SGD: its kernels are short, launching them takes longer."""
-    record(training(blocks(width=128), sequences(2, 128), momentum=True), folder)
-
-
-def small_graph(folder: Path) -> None:
-    """The same, whose step is captured once in a CUDA graph and replayed."""
+def replayed() -> Step:
+    """The narrow blocks, whose step is captured once in a CUDA graph and replayed."""
     model, batch = blocks(width=128), torch.randn(2, LENGTH, 128, device="cuda")
     step = training(model, lambda: batch, momentum=True)
     stream = torch.cuda.Stream()
@@ -201,11 +150,11 @@ def small_graph(folder: Path) -> None:
         batch.normal_()
         graph.replay()
 
-    record(replay, folder)
+    return replay
 
 
-def small_synchronised(folder: Path) -> None:
-    """The same as small, whose loss is read in every step, which waits for the GPU."""
+def synchronised() -> Step:
+    """The narrow blocks, whose loss is read in every step, which waits for the GPU."""
     model, make_batch = blocks(width=128), sequences(2, 128)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, 0.9)
 
@@ -218,12 +167,12 @@ def small_synchronised(folder: Path) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
         optimizer.step()
 
-    record(step, folder)
+    return step
 
 
-def small_device_only(folder: Path) -> None:
-    """small, recorded by the profiler alone, without a host trace."""
-    step = training(blocks(width=128), sequences(2, 128), momentum=True)
+def device_only(folder: Path) -> None:
+    """The narrow blocks, recorded by the profiler alone, without a host trace."""
+    step = narrow()
     for _ in range(20):
         step()
     folder.mkdir(parents=True, exist_ok=True)
@@ -235,7 +184,7 @@ def small_device_only(folder: Path) -> None:
     profiler.export_chrome_trace(str(folder / "device_rank0.json.gz"))
 
 
-def streams(folder: Path) -> None:
+def streams() -> Step:
     """Batches copied ahead on one stream, two branches on two streams, waits for events, streams and the device."""
     left, right, head = blocks(1), blocks(1), nn.Linear(WIDTH, 1).cuda()
     copying, beside = torch.cuda.Stream(), torch.cuda.Stream()
@@ -272,7 +221,7 @@ def streams(folder: Path) -> None:
         total.add_(1)
 
     prefetch()
-    record(step, folder)
+    return step
 
 
 class SlowItems(torch.utils.data.Dataset[Tensor]):
@@ -285,13 +234,18 @@ class SlowItems(torch.utils.data.Dataset[Tensor]):
         return 1 << 20
 
     def __getitem__(self, index: int) -> Tensor:
-        end = time.perf_counter() + self._seconds
-        while time.perf_counter() < end:
-            pass
+        busy(self._seconds)
         return torch.full((LENGTH, WIDTH), float(index % 7))
 
 
-def loading(folder: Path, seconds: float, workers: int = 2, *, pinned: bool = False, **options: object) -> None:
+def busy(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def loading(seconds: float, workers: int = 2, *, pinned: bool = False) -> Step:
+    """Training on batches that workers load, or the loop itself, from pageable memory or pinned by a thread."""
     model = blocks(2)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
     ahead, items = 1 if workers else None, SlowItems(seconds)
@@ -306,91 +260,41 @@ def loading(folder: Path, seconds: float, workers: int = 2, *, pinned: bool = Fa
         optimizer.step()
         loss.item()
 
-    record(step, folder, **options)
+    return step
 
 
-def loader_slow(folder: Path) -> None:
-    """Training on batches that two workers load slower than the GPU trains, copied from pageable memory."""
-    loading(folder, 0.002, modules=True)
-
-
-def loader_fast(folder: Path) -> None:
-    """The same, when loading is fast."""
-    loading(folder, 0.0, modules=True)
-
-
-def loader_in_process(folder: Path) -> None:
-    """The same, when the loop loads each batch itself."""
-    loading(folder, 0.0003, workers=0, active=1)
-
-
-def loader_in_process_ahead(folder: Path) -> None:
-    """The same items loaded by two workers; only measured."""
-    loading(folder, 0.0003, is_recorded=False)
-
-
-def loader_pinned(folder: Path) -> None:
-    """Training on batches that two workers load slower than the GPU trains, and a thread pins."""
-    loading(folder, 0.002, pinned=True, active=1)
-
-
-def loader_pinned_fast(folder: Path) -> None:
-    """The same, when loading is fast; only measured."""
-    loading(folder, 0.0, pinned=True, is_recorded=False)
-
-
-def copying(folder: Path, *, pinned: bool, **options: object) -> None:
-    """Training on batches of 64 MB that lie in the host's memory."""
+def copying(*, pinned: bool) -> Step:
+    """Training on batches of 64 MB in the host's memory; to copy them from pageable memory takes longest."""
     model = nn.Sequential(nn.Linear(8192, 64), *blocks(2, 64)).cuda()  # type: ignore[misc]
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     batches = [torch.randn(8, LENGTH, 8192) for _ in range(3)]
-    batches = [batch.pin_memory() for batch in batches] if pinned else batches
-    count = 0
+    turns = cycle([batch.pin_memory() for batch in batches] if pinned else batches)
+    next(turns)
 
     def step() -> None:
-        nonlocal count
-        count += 1
-        batch = batches[count % 3].to("cuda", non_blocking=pinned)
+        batch = next(turns).to("cuda", non_blocking=pinned)
         optimizer.zero_grad()
         model(batch).square().mean().backward()
         optimizer.step()
 
-    record(step, folder, **options)
+    return step
 
 
-def copies_pageable(folder: Path) -> None:
-    """Training on batches that are copied from pageable memory, which takes longer than the rest of the step."""
-    copying(folder, pinned=False, active=1)
-
-
-def copies_pinned(folder: Path) -> None:
-    """The same from pinned memory, without waiting; only measured."""
-    copying(folder, pinned=True, is_recorded=False)
-
-
-def augmenting(folder: Path, seconds: float, **options: object) -> None:
-    """Training with so much of Python's own work before each step."""
-    step = training(blocks(width=128), sequences(2, 128), momentum=True)
+def augmenting(seconds: float) -> Step:
+    """The narrow blocks, with so much of Python's own work before each step."""
+    step = narrow()
 
     def augmented() -> None:
         with torch.profiler.record_function("augment"):
-            end = time.perf_counter() + seconds
-            while time.perf_counter() < end:
-                pass
+            busy(seconds)
         step()
 
-    record(augmented, folder, **options)
+    return augmented
 
 
-def python_work(folder: Path) -> None:
-    """small, with 4 ms of Python's own work before each step."""
-    augmenting(folder, 0.004, active=1)
-
-
-def optimizing(folder: Path, *, fused: bool, **options: object) -> None:
-    """Training of a narrow model of many parameters."""
+def optimizing(**how: bool) -> Step:
+    """Training of eight narrow blocks, whose parameters AdamW updates so."""
     model, make_batch = blocks(8, 128), sequences(2, 128)
-    how = {"fused": True} if fused else {"foreach": False}
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, **how)  # type: ignore[arg-type]
 
     def step() -> None:
@@ -398,20 +302,10 @@ def optimizing(folder: Path, *, fused: bool, **options: object) -> None:
         model(make_batch()).square().mean().backward()
         optimizer.step()
 
-    record(step, folder, **options)
+    return step
 
 
-def optimizer_loop(folder: Path) -> None:
-    """Training of eight narrow blocks, whose parameters AdamW updates one after the other."""
-    optimizing(folder, fused=False, active=1)
-
-
-def optimizer_fused(folder: Path) -> None:
-    """The same with the fused optimizer; only measured."""
-    optimizing(folder, fused=True, is_recorded=False)
-
-
-def with_faults(folder: Path, *faults: str, **options: object) -> None:
+def with_faults(*faults: str) -> Step:
     """Training of four blocks with some faults: a slow loader, the mean of every block read, pageable memory."""
     model = blocks()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
@@ -432,39 +326,18 @@ def with_faults(folder: Path, *faults: str, **options: object) -> None:
         x.float().square().mean().backward()
         optimizer.step()
 
-    record(step, folder, **options)
+    return step
 
 
-def faults(folder: Path) -> None:
-    """Training with all three faults: a slow loader, the mean of each block read, pageable memory."""
-    with_faults(folder, "loader", "reads", "pageable", modules=True, active=1)
-
-
-def faults_loader(folder: Path) -> None:
-    """The same when the loader is mended; only measured, as the next three."""
-    with_faults(folder, "reads", "pageable", is_recorded=False)
-
-
-def faults_reads(folder: Path) -> None:
-    """The same when the reads are gone."""
-    with_faults(folder, "loader", "pageable", is_recorded=False)
-
-
-def faults_pageable(folder: Path) -> None:
-    """The same when memory is pinned."""
-    with_faults(folder, "loader", "reads", is_recorded=False)
-
-
-def faults_none(folder: Path) -> None:
-    """The same without any of the faults."""
-    with_faults(folder, is_recorded=False)
-
-
-def language_model(folder: Path) -> None:
-    """Training of transformers' GPT-2 with four layers, under autocast to bfloat16."""
+def gpt2() -> nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    model = GPT2LMHeadModel(GPT2Config(n_layer=4, vocab_size=8192)).cuda()
+    return GPT2LMHeadModel(GPT2Config(n_layer=4, vocab_size=8192)).cuda()
+
+
+def language_model() -> Step:
+    """Training of GPT-2 with four layers, under autocast to bfloat16."""
+    model = gpt2()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
 
     def step() -> None:
@@ -476,14 +349,12 @@ def language_model(folder: Path) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    record(step, folder)
+    return step
 
 
-def decoding(folder: Path) -> None:
+def decoding() -> Step:
     """Generating one token at a time with a cache, by the same model in bfloat16: four tokens a step, batch 4."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    model = GPT2LMHeadModel(GPT2Config(n_layer=4, vocab_size=8192)).cuda().bfloat16().eval()
+    model = gpt2().bfloat16().eval()
     tokens = torch.randint(8192, (4, 64), device="cuda")
 
     @torch.inference_mode()
@@ -494,19 +365,14 @@ def decoding(folder: Path) -> None:
             cache, next_tokens = output.past_key_values, output.logits[:, -1:].argmax(-1)
         next_tokens.cpu()
 
-    record(step, folder, active=1)
+    return step
 
 
-def nccl(folder: Path) -> None:
-    """DistributedDataParallel and other collectives through NCCL in a group of one rank."""
-    alone("nccl", folder, nccl_rank)
+def communicating() -> Step:
+    """DistributedDataParallel and other collectives."""
+    step = training(DistributedDataParallel(blocks(2)), sequences(8), dtype=torch.bfloat16)
 
-
-def nccl_rank(folder: Path) -> None:
-    model = DistributedDataParallel(blocks(2))
-    step = training(model, sequences(8), dtype=torch.bfloat16)
-
-    def communicating() -> None:
+    def with_collectives() -> None:
         step()
         tensor = torch.ones(1 << 20, device="cuda")
         work = torch.distributed.all_reduce(tensor, async_op=True)
@@ -518,29 +384,38 @@ def nccl_rank(folder: Path) -> None:
         torch.distributed.all_to_all_single(torch.empty_like(tensor), tensor)
         torch.distributed.broadcast(tensor, 0)
 
-    record(communicating, folder)
+    return with_collectives
 
 
-def sharded(folder: Path) -> None:
-    """Fully sharded data parallelism (FSDP2) through NCCL in a group of one rank."""
-    alone("nccl", folder, sharded_rank)
-
-
-def sharded_rank(folder: Path) -> None:
+def sharding() -> Step:
+    """Fully sharded data parallelism (FSDP2)."""
     from torch.distributed.fsdp import fully_shard
 
     model = blocks(2)
     for block in model:  # type: ignore[attr-defined]
         fully_shard(block)
     fully_shard(model)
-    record(training(model, sequences(8), dtype=torch.bfloat16), folder)
+    return training(model, sequences(8), dtype=torch.bfloat16)
 
 
-def alone(backend: str, folder: Path, program: Callable[[Path], None]) -> None:
-    with tempfile.TemporaryDirectory() as meeting_point:
-        torch.distributed.init_process_group(backend, f"file://{meeting_point}/ranks", rank=0, world_size=1)
-        program(folder)
-        torch.distributed.destroy_process_group()
+Sample = Callable[[Path], None]
+
+
+def recorded(prepare: Callable[[], Step], **options: object) -> Sample:
+    """Returns what records the steps that are prepared so, or only measures them."""
+    return lambda folder: record(prepare(), folder, **options)  # type: ignore[arg-type]
+
+
+def alone(sample: Sample) -> Sample:
+    """Returns the sample through NCCL, in a group of one rank."""
+
+    def in_group(folder: Path) -> None:
+        with tempfile.TemporaryDirectory() as meeting_point:
+            torch.distributed.init_process_group("nccl", f"file://{meeting_point}/ranks", rank=0, world_size=1)
+            sample(folder)
+            torch.distributed.destroy_process_group()
+
+    return in_group
 
 
 def gloo(folder: Path) -> None:
@@ -557,12 +432,53 @@ def gloo_rank(rank: int, meeting_point: str, folder: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
-SAMPLES: dict[str, Callable[[Path], None]] = {
-    name: sample
-    for name, sample in [*globals().items()]
-    if isfunction(sample) and [*signature(sample).parameters] == ["folder"] and not name.endswith("_rank")
+BF16, ALL_FAULTS = torch.bfloat16, ("loader", "reads", "pageable")
+SAMPLES: dict[str, Sample] = {
+    # four blocks of attention; the batch is 8 and all is in single precision, unless the name tells otherwise
+    "attention_fp32": recorded(lambda: training(blocks(), sequences(8))),
+    "attention_fp32_batch32": recorded(lambda: training(blocks(), sequences(32))),
+    "attention_tf32_batch32": recorded(on_tensor_cores, is_recorded=False),
+    "attention_bf16": recorded(lambda: training(blocks(), sequences(8), dtype=BF16)),
+    # here the GPU takes longer than the host
+    "attention_bf16_batch128": recorded(lambda: training(blocks(), sequences(128), dtype=BF16)),
+    "attention_modules": recorded(lambda: training(blocks(2), sequences(8), dtype=BF16), modules=True, active=1),
+    "attention_memory": recorded(lambda: training(blocks(2), sequences(8), dtype=BF16), memory=True),
+    "convolutions_batch128": recorded(lambda: training(residual(), pictures(128), dtype=BF16, momentum=True)),
+    "convolutions_batch512": recorded(lambda: training(residual(), pictures(512), dtype=BF16, momentum=True)),
+    "convolutions_fp32": recorded(lambda: training(residual(), pictures(128), momentum=True)),
+    # by inductor with Triton
+    "compiled": recorded(lambda: training(torch.compile(blocks()), sequences(8), dtype=BF16)),
+    "compiled_graphs": recorded(with_inductors_graphs),
+    "small": recorded(narrow),
+    "small_graph": recorded(replayed),
+    "small_synchronised": recorded(synchronised),
+    "small_device_only": device_only,
+    "streams": recorded(streams),
+    # two workers load slower than the GPU trains, or faster; or the loop loads each batch itself
+    "loader_slow": recorded(lambda: loading(0.002), modules=True),
+    "loader_fast": recorded(lambda: loading(0.0), modules=True),
+    "loader_in_process": recorded(lambda: loading(0.0003, workers=0), active=1),
+    "loader_in_process_ahead": recorded(lambda: loading(0.0003), is_recorded=False),
+    "loader_pinned": recorded(lambda: loading(0.002, pinned=True), active=1),
+    "loader_pinned_fast": recorded(lambda: loading(0.0, pinned=True), is_recorded=False),
+    "copies_pageable": recorded(lambda: copying(pinned=False), active=1),
+    "copies_pinned": recorded(lambda: copying(pinned=True), is_recorded=False),
+    "python_work": recorded(lambda: augmenting(0.004), active=1),
+    # one parameter after the other, or all at once
+    "optimizer_loop": recorded(lambda: optimizing(foreach=False), active=1),
+    "optimizer_fused": recorded(lambda: optimizing(fused=True), is_recorded=False),
+    "faults": recorded(lambda: with_faults(*ALL_FAULTS), modules=True, active=1),
+    # what mending one of them brings, and all
+    "faults_loader": recorded(lambda: with_faults("reads", "pageable"), is_recorded=False),
+    "faults_reads": recorded(lambda: with_faults("loader", "pageable"), is_recorded=False),
+    "faults_pageable": recorded(lambda: with_faults("loader", "reads"), is_recorded=False),
+    "faults_none": recorded(with_faults, is_recorded=False),
+    "language_model": recorded(language_model),
+    "decoding": recorded(decoding, active=1),
+    "nccl": alone(recorded(communicating)),
+    "sharded": alone(recorded(sharding)),
+    "gloo": gloo,
 }
-"""The functions above that take a folder alone, but for those that run as a rank."""
 
 
 def main() -> None:
