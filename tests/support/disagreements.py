@@ -15,7 +15,11 @@ SPLITS = [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]]
 
 
 class Rank:
-    """One rank's run while it is written. Its traces can be made wrong by overriding what it does."""
+    """One rank's run while it is written. Its traces can be made wrong by overriding what it does, and how much."""
+
+    steps, kernels = 2, 5
+    talks = ("reduce", "gather", "exchange", "message")
+    name, size, dtype, shard, message_size = "allreduce", 64, "float", 10, 8
 
     def __init__(self, rank: int) -> None:
         self.rank, self.t = rank, TraceBuilder(rank=rank, world_size=RANKS, pid=1000 + rank)
@@ -24,31 +28,23 @@ class Rank:
         self.pair = self.t.group([first, first + 1], "1", "pairs")
 
     def run(self) -> None:
-        for step in range(self.steps()):
+        for step in range(self.steps):
             with self.t.annotation(f"ProfilerStep#{step}"):
-                self.compute()
+                for _ in range(self.kernels):
+                    with self.t.op("aten::mm"):
+                        self.t.launch("sgemm", duration=5)
                 self.talk()
 
-    def steps(self) -> int:
-        return 2
-
-    def compute(self, kernels: int = 5) -> None:
-        for _ in range(kernels):
-            with self.t.op("aten::mm"):
-                self.t.launch("sgemm", duration=5)
-
     def talk(self) -> None:
-        self.reduce(self.world)
-        self.gather()
-        self.exchange()
-        self.message()
+        for talk in self.talks:
+            getattr(self, talk)()
 
-    def reduce(self, group: Group, size: int = 64, name: str = "allreduce", dtype: str = "float") -> None:
-        stream = 20 + int(group.name)
-        self.t.collective(name, group=group, tensors=[self.t.tensor((size,), dtype)], stream=stream)
+    def reduce(self, group: Group | None = None, size: int = 0) -> None:
+        group, tensors = group or self.world, [self.t.tensor((size or self.size,), self.dtype)]
+        self.t.collective(self.name, group=group, tensors=tensors, stream=20 + int(group.name))
 
-    def gather(self, shard: int = 10, whole: int = 20) -> None:
-        tensors = [self.t.tensor((shard,)), self.t.tensor((whole,))]
+    def gather(self) -> None:
+        tensors = [self.t.tensor((self.shard,)), self.t.tensor((20,))]
         self.t.collective("allgather", group=self.pair, tensors=tensors, stream=21)
 
     def exchange(self, splits: Sequence[Sequence[int]] = SPLITS) -> None:
@@ -57,9 +53,9 @@ class Rank:
         told = {"tensors": tensors, "in_split": sent, "out_split": received, "kernel": ALL_TO_ALL}
         self.t.collective("all_to_allv", group=self.world, **told)
 
-    def message(self, size: int = 8) -> None:
+    def message(self) -> None:
         if self.rank < 2:
-            name, tensors = ("send", "recv")[self.rank], [self.t.tensor((size,))]
+            name, tensors = ("send", "recv")[self.rank], [self.t.tensor((self.message_size,))]
             told = {"tensors": tensors, "peer": 1 - self.rank, "kernel": ALL_TO_ALL, "stream": 30}
             self.t.collective(name, group=self.world, seq=1, **told)
 
@@ -74,31 +70,12 @@ def write(folder: Path, wrong: type[Rank] = Rank, ranks: Sequence[int] = (2,), a
     return folder
 
 
-class SwappedGroups(Rank):
-    def talk(self) -> None:
-        self.gather()
-        self.reduce(self.world)
-        self.exchange()
-        self.message()
+class WrongSize(Rank):
+    size = 65
 
 
 class SilentMember(Rank):
-    def gather(self, shard: int = 10, whole: int = 20) -> None: ...
-
-
-class WrongSize(Rank):
-    def reduce(self, group: Group, size: int = 64, name: str = "allreduce", dtype: str = "float") -> None:
-        super().reduce(group, 65)
-
-
-class WrongDtype(Rank):
-    def reduce(self, group: Group, size: int = 64, name: str = "allreduce", dtype: str = "float") -> None:
-        super().reduce(group, dtype="int")
-
-
-class WrongType(Rank):
-    def reduce(self, group: Group, size: int = 64, name: str = "allreduce", dtype: str = "float") -> None:
-        super().reduce(group, name="broadcast")
+    talks = ("reduce", "exchange", "message")
 
 
 class WrongSplit(Rank):
@@ -106,25 +83,14 @@ class WrongSplit(Rank):
         super().exchange([[*row[:3], row[3] + (to == self.rank)] for to, row in enumerate(splits)])
 
 
-class WrongShard(Rank):
-    def gather(self, shard: int = 10, whole: int = 20) -> None:
-        super().gather(shard=12)
-
-
 class ExtraCollective(Rank):
-    def message(self, size: int = 8) -> None:
+    def message(self) -> None:
         self.reduce(self.pair, 7)
 
 
-class UnmatchedSend(Rank):
-    def message(self, size: int = 8) -> None:
-        if self.rank == 0:
-            super().message()
-
-
-class WrongMessageSize(Rank):
-    def message(self, size: int = 8) -> None:
-        super().message(9)
+def other(**facts: object) -> type[Rank]:
+    """A rank of which these facts are others."""
+    return type("Other", (Rank,), facts)
 
 
 def did(rank: int, name: str, size: str = "64", dtype: str = "Float") -> str:
@@ -133,7 +99,7 @@ def did(rank: int, name: str, size: str = "64", dtype: str = "Float") -> str:
 
 FAULTS = {
     "another order of two groups": (
-        SwappedGroups,
+        other(talks=("gather", "reduce", "exchange", "message")),
         [2],
         "group 0-3 (0) and group 2,3 (1): collective 1 of both: "
         f"{did(2, 'allgather', '10 to 20')} in group 2,3 (1), {did(3, 'allreduce')} in group 0-3 (0)",
@@ -154,12 +120,12 @@ FAULTS = {
         f"group 0-3 (0): collective with number 1: {did(1, 'allreduce')}, {did(0, 'allreduce', '65')}",
     ),
     "another dtype": (
-        WrongDtype,
+        other(dtype="int"),
         [0],
         f"group 0-3 (0): collective with number 1: {did(1, 'allreduce')}, {did(0, 'allreduce', dtype='Int')}",
     ),
     "another type": (
-        WrongType,
+        other(name="broadcast"),
         [3],
         f"group 0-3 (0): collective with number 1: {did(0, 'allreduce')}, {did(3, 'broadcast')}",
     ),
@@ -169,7 +135,7 @@ FAULTS = {
         "group 0-3 (0): collective with number 2: in all_to_allv rank 2 sends 13 elements to rank 3, which expects 12",
     ),
     "a shard too large": (
-        WrongShard,
+        other(shard=12),
         [2],
         f"group 2,3 (1): collective with number 1: {did(2, 'allgather', '12 to 20')}, {did(3, 'allgather', '10 to 20')}; "
         "their shards do not make up the whole",
@@ -180,12 +146,12 @@ FAULTS = {
         f"group 2,3 (1): collective with number 2: {did(2, 'allreduce', '7')}, {did(3, 'allgather', '10 to 20')}",
     ),
     "a send that nobody receives": (
-        UnmatchedSend,
+        other(talks=("reduce", "gather", "exchange")),
         [1],
         "rank 0 sends 2 × 8 float that rank 1 does not receive",
     ),
     "a message of two sizes": (
-        WrongMessageSize,
+        other(message_size=9),
         [1],
         "rank 0 sends 2 × 8 float that rank 1 does not receive; rank 1 receives 2 × 9 float that rank 0 did not send",
     ),

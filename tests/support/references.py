@@ -4,7 +4,6 @@
 itself. Nothing here shares code with what it checks.
 """
 
-import dataclasses
 import gzip
 import json
 from collections import defaultdict
@@ -29,6 +28,8 @@ from execgraph.schema.linked import (
     TraceInfo,
 )
 from hypothesis import strategies as st
+
+from support.tables import table
 
 COMPUTATION, COMMUNICATION, MEMORY = "computation", "communication", "memory"
 CATEGORY = {COMPUTATION: "kernel", COMMUNICATION: "kernel", MEMORY: "gpu_memcpy"}
@@ -108,56 +109,30 @@ def linked_of(
 def _activities_of(acts: Sequence[Act], op_of_call: Any) -> Activities:
     call_row = _integers(act.call for act in acts)
     talks = _integers(act.kind == COMMUNICATION for act in acts)
-    return Activities(
-        id=1_000 + np.arange(len(acts)),
-        name=Categorical.of(act.name for act in acts),
-        category=Categorical.of(CATEGORY[act.kind] for act in acts),
-        device=_integers(act.device for act in acts),
-        stream=_integers(act.stream for act in acts),
-        start=_integers(act.start for act in acts),
-        end=_integers(act.end for act in acts),
-        correlation=np.where(call_row >= 0, 100 + call_row, 0),
-        graph_node=np.full(len(acts), -1),
-        size=_integers(act.size for act in acts),
-        bandwidth=_integers(act.bandwidth for act in acts),
-        call_row=call_row,
-        op_row=op_of_call[call_row],
-        communication_row=np.where(talks > 0, np.cumsum(talks) - 1, -1),
-    )
+    found: Activities = table(
+        Activities, Act, acts, id=1_000 + np.arange(len(acts)), category=Categorical.of(CATEGORY[act.kind] for act in acts),
+        correlation=np.where(call_row >= 0, 100 + call_row, 0), graph_node=-1, call_row=call_row,
+        op_row=op_of_call[call_row], communication_row=np.where(talks > 0, np.cumsum(talks) - 1, -1),
+    )  # fmt: skip
+    return found
 
 
 def _calls_of(calls: Sequence[Call]) -> Calls:
-    return Calls(
-        name=Categorical.of(call.name for call in calls),
-        thread=np.ones(len(calls), np.int64),
-        start=_integers(call.start for call in calls),
-        end=_integers(call.end for call in calls),
-        correlation=100 + np.arange(len(calls)),
-        op_row=_integers(call.op for call in calls),
-    )
+    op_row, correlation = _integers(call.op for call in calls), 100 + np.arange(len(calls))
+    found: Calls = table(Calls, Call, calls, thread=1, correlation=correlation, op_row=op_row)
+    return found
 
 
 def ops_of(ops: Sequence[Op]) -> Ops:
-    zeros = np.zeros(len(ops), np.int64)
-    columns: dict[str, Any] = {
-        field.name: zeros for field in dataclasses.fields(Ops) if field.default is dataclasses.MISSING
-    }
-    columns |= {
-        "id": 1 + np.arange(len(ops)),
-        "parent_id": _integers(1 + op.parent if op.parent >= 0 else -1 for op in ops),
-        "name": Categorical.of(op.name for op in ops),
-        "thread": np.ones(len(ops), np.int64),
-        "start": _integers(op.start for op in ops),
-        "end": _integers(op.end for op in ops),
-        "exclusive": _integers(exclusive(ops, place) for place in range(len(ops))),
-        "recorded_by_host": np.ones(len(ops), np.bool_),
-        "op_schema": Categorical.of("" for _ in ops),
-        "inputs": BytesColumn.of(NO_TENSORS.replace(b'"shapes":[]', b'"shapes":' + op.shapes.encode()) for op in ops),
-        "outputs": BytesColumn.of(NO_TENSORS for _ in ops),
-        "extra": {},
-        "communication_row": np.full(len(ops), -1),
-    }
-    return Ops(**columns)
+    inputs = (NO_TENSORS.replace(b'"shapes":[]', b'"shapes":' + op.shapes.encode()) for op in ops)
+    found: Ops = table(
+        Ops, Op, ops, id=1 + np.arange(len(ops)), parent_id=_integers(op.parent + 1 or -1 for op in ops), thread=1,
+        exclusive=_integers(exclusive(ops, place) for place in range(len(ops))),
+        recorded_by_host=np.ones(len(ops), np.bool_), op_schema=Categorical.of("" for _ in ops), rf_id=0, fw_parent=0,
+        seq_id=0, scope=0, tid=0, fw_tid=0, inputs=BytesColumn.of(inputs), outputs=BytesColumn.of(NO_TENSORS for _ in ops),
+        extra={}, communication_row=-1,
+    )  # fmt: skip
+    return found
 
 
 def exclusive(ops: Sequence[Op], op: int) -> int:

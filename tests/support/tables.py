@@ -77,78 +77,48 @@ def column(*values: int) -> Int64:
     return np.array(values, np.int64)
 
 
+def table(kind: Any, row: Any, rows: Sequence[Any], **others: Any) -> Any:
+    """The rows as a table of this kind; `others` are columns that rows do not have, or a number for all rows."""
+    makers = {str: Categorical.of, bytes: BytesColumn.of, bool: lambda values: np.array(values, np.bool_)}
+    columns = {
+        name: makers.get(of, lambda values: np.array(values, np.int64))([getattr(one, name) for one in rows])
+        for name, of in row.__annotations__.items()
+        if name in kind.__dataclass_fields__ and name not in others
+    }
+    same = {name: np.full(len(rows), value) for name, value in others.items() if isinstance(value, int)}
+    return kind(**columns | others | same)
+
+
 def ops(*rows: Op) -> Ops:
-    number = np.arange(len(rows), dtype=np.int64)
-    unknown, name = 0 * number - 1, Categorical.of(row.name for row in rows)
-    return Ops(
-        id=number,
-        parent_id=unknown,
-        name=name,
-        thread=column(*(row.thread for row in rows)),
-        start=column(*(row.start for row in rows)),
-        end=column(*(row.end for row in rows)),
-        exclusive=0 * number,
-        recorded_by_host=number >= 0,
-        op_schema=Categorical.of(row.schema for row in rows),
-        rf_id=unknown,
-        fw_parent=unknown,
-        seq_id=column(*(row.sequence for row in rows)),
-        scope=0 * number,
-        tid=unknown,
-        fw_tid=column(*(row.forward for row in rows)),
-        inputs=BytesColumn.of(row.inputs for row in rows),
-        outputs=BytesColumn.of(row.outputs for row in rows),
-        extra={},
-        communication_row=unknown,
-    )
+    found: Ops = table(
+        Ops, Op, rows, id=np.arange(len(rows)), parent_id=-1, exclusive=0, recorded_by_host=np.ones(len(rows), np.bool_),
+        op_schema=Categorical.of(row.schema for row in rows), rf_id=-1, fw_parent=-1, scope=0, tid=-1, extra={},
+        seq_id=column(*(row.sequence for row in rows)), fw_tid=column(*(row.forward for row in rows)),
+        communication_row=-1,
+    )  # fmt: skip
+    return found
 
 
 def calls(*rows: Called) -> Calls:
-    number = np.arange(len(rows), dtype=np.int64)
-    return Calls(
-        name=Categorical.of(row.name for row in rows),
-        thread=0 * number,
-        start=column(*(row.start for row in rows)),
-        end=column(*(row.end for row in rows)),
-        correlation=FIRST + number,
-        op_row=0 * number - 1,
-    )
+    found: Calls = table(Calls, Called, rows, thread=0, correlation=FIRST + np.arange(len(rows)), op_row=-1)
+    return found
 
 
 def activities(*rows: Ran) -> Activities:
-    number = np.arange(len(rows), dtype=np.int64)
-    return Activities(
-        id=number,
-        name=Categorical.of(row.name for row in rows),
-        category=Categorical.of(row.category for row in rows),
-        device=column(*(row.device for row in rows)),
-        stream=column(*(row.stream for row in rows)),
-        start=column(*(row.start for row in rows)),
-        end=column(*(row.end for row in rows)),
-        correlation=FIRST + number,
-        graph_node=0 * number,
-        size=0 * number - 1,
-        bandwidth=0 * number - 1,
-        call_row=column(*(row.call for row in rows)),
-        op_row=0 * number - 1,
-        communication_row=0 * number - 1,
-    )
+    found: Activities = table(
+        Activities, Ran, rows, id=np.arange(len(rows)), correlation=FIRST + np.arange(len(rows)), graph_node=0, size=-1,
+        bandwidth=-1, call_row=column(*(row.call for row in rows)), op_row=-1, communication_row=-1,
+    )  # fmt: skip
+    return found
 
 
 def syncs(*rows: Synced) -> RecordedSyncs:
-    number = np.arange(len(rows), dtype=np.int64)
-    return RecordedSyncs(
-        kind=Categorical.of(row.kind for row in rows),
-        process=0 * number,
-        start=0 * number,
-        end=0 * number,
-        device=0 * number,
-        correlation=FIRST + column(*(row.call for row in rows)),
-        stream=column(*(row.stream for row in rows)),
-        wait_stream=column(*(row.awaited for row in rows)),
-        record_correlation=FIRST + column(*(row.recorded for row in rows)),
-        event=0 * number - 1,
-    )
+    call, awaited, recorded = (column(*(row[place] for row in rows)) for place in (1, 3, 4))
+    found: RecordedSyncs = table(
+        RecordedSyncs, Synced, rows, process=0, start=0, end=0, device=0, correlation=FIRST + call, wait_stream=awaited,
+        record_correlation=FIRST + recorded, event=-1,
+    )  # fmt: skip
+    return found
 
 
 class OpRow(NamedTuple):
@@ -157,7 +127,7 @@ class OpRow(NamedTuple):
     name: str = "aten::mm"
     process: int = 500
     thread: int = 1
-    annotation: int = 0
+    annotation: bool = False
     rf_id: int = 0
     external_id: int = 0
     event_index: int = -1
@@ -224,17 +194,6 @@ class EventRecordRow(NamedTuple):
     correlation: int = 0
     stream: int = -1
     event: int = -1
-
-
-def table(kind: Any, row: Any, rows: Sequence[Any]) -> Any:
-    """The rows as columns."""
-    columns: dict[str, Any] = {}
-    for name, default in row._field_defaults.items():
-        values = [getattr(one, name) for one in rows]
-        columns[name] = Categorical.of(values) if isinstance(default, str) else np.array(values, np.int64)
-    if "annotation" in columns:
-        columns["annotation"] = columns["annotation"] > 0
-    return kind(**columns)
 
 
 def op_rows(*rows: OpRow) -> RecordedOps:

@@ -15,7 +15,7 @@ from execgraph.tools.job.cross_rank import compare_ranks
 from execgraph.tools.job.rank_comms import RankComms, group_summary
 from support.builder.records import Group
 from support.builder.timeline import TraceBuilder
-from support.disagreements import ALL_TO_ALL, FAULTS, RANKS, SPLITS, Rank, SilentMember, WrongSize, did, write
+from support.disagreements import ALL_TO_ALL, FAULTS, RANKS, SPLITS, Rank, SilentMember, WrongSize, did, other, write
 from support.generated import here
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -90,11 +90,11 @@ def test_ranks_that_differ_in_the_same_way_are_named_together(tmp_path: Path) ->
 
 def test_a_window_that_began_later_is_told_by_the_numbers_of_collectives(tmp_path: Path) -> None:
     class Later(Rank):
-        def reduce(self, group: Group, size: int = 64, name: str = "allreduce", dtype: str = "float") -> None:
+        def reduce(self, group: Group | None = None, size: int = 0) -> None:
             if self.t.activities[-1].start > 60_000:
                 super().reduce(group, size)
             else:
-                next(self.t._sequence[group.name])
+                next(self.t._sequence[self.world.name])
 
     report = report_of(write(tmp_path / "job", Later), tmp_path / "out")
     assert report.disagreements == [
@@ -105,8 +105,9 @@ def test_a_window_that_began_later_is_told_by_the_numbers_of_collectives(tmp_pat
 class Uneven(Rank):
     """Shards that differ and make up the whole, and an all-to-all whose first rank records no splits: they are even."""
 
-    def gather(self, shard: int = 10, whole: int = 20) -> None:
-        super().gather(8 + 4 * (self.rank % 2))
+    def gather(self) -> None:
+        self.shard = 8 + 4 * (self.rank % 2)
+        super().gather()
 
     def exchange(self, splits: Sequence[Sequence[int]] = SPLITS) -> None:
         even = [[2, 2, 2, 2], *([2, 1, 1, 1] for _ in range(RANKS - 1))]
@@ -143,15 +144,6 @@ def test_two_groups_of_the_same_ranks_are_two_wherever_they_lie_in_memory(tmp_pa
 # What is absent
 
 
-class FewKernels(Rank):
-    def compute(self, kernels: int = 5) -> None:
-        super().compute(3)
-
-
-class FewerKernels(Rank):
-    def compute(self, kernels: int = 5) -> None: ...
-
-
 class NoKernels(Rank):
     def run(self) -> None:
         with self.t.annotation("ProfilerStep#0"):
@@ -166,8 +158,8 @@ class OneStepMore(Rank):
 
 
 ABSENCES = {
-    "kernels, some": (FewKernels, ["rank 2: note, 12 kernels where another rank has 18"]),
-    "kernels, many": (FewerKernels, ["rank 2: LOW, 6 kernels where another rank has 18"]),
+    "kernels, some": (other(kernels=3), ["rank 2: note, 12 kernels where another rank has 18"]),
+    "kernels, many": (other(kernels=0), ["rank 2: LOW, 6 kernels where another rank has 18"]),
     "a step": (OneStepMore, ["rank 2: 3 steps, other ranks 2"]),
 }
 
