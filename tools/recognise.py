@@ -13,7 +13,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from itertools import islice
@@ -33,6 +33,7 @@ PIECE = 1 << 16
 END = 1 << 18
 """Bytes that are looked at from the start, and from the end."""
 JSON_START = ("{", "[")
+OBJECT = re.compile(r"(?=\{)")
 BLANK = b"\xef\xbb\xbf \t\r\n"
 ROWS = re.compile(rb'"(?:traceEvents|nodes)"\s*:\s*\[')
 EVENTS = re.compile(r'\A\s*\[|"traceEvents"\s*:\s*\[')
@@ -51,12 +52,11 @@ RANK_IN_NAME = (
 """Strongest first."""
 PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd)$", re.IGNORECASE)
 RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
-REPLAYED = re.compile(r'"process_name".{,60}"name":"rank \d+ (measured|replay)"')
 GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
 """A graph begins with the length of its metadata, and these with their first field."""
 
 
-def objects_in(text: str, at: int = 0, key: re.Pattern[str] | None = None) -> Iterator[dict[str, Any]]:
+def objects_in(text: str, at: int = 0, key: re.Pattern[str] = OBJECT) -> Iterator[dict[str, Any]]:
     """Yields the outermost complete objects from a position on, only those where the `key` ends, if one is given.
 
     Gives up after a hundred that cannot be read.
@@ -65,18 +65,11 @@ def objects_in(text: str, at: int = 0, key: re.Pattern[str] | None = None) -> It
     [{'c': {}}, {'e': 2}]
     """
     left = MOST_UNREADABLE
-    while left:
-        if key is None:
-            at = text.find("{", at)
-        else:
-            match = key.search(text, at)
-            at = match.end() if match else -1
-        if at < 0:
-            return
+    while left and (match := key.search(text, at)):
         try:
-            value, at = DECODER.raw_decode(text, at)
+            value, at = DECODER.raw_decode(text, match.end())
         except (ValueError, RecursionError):
-            value, at = None, at + 1
+            value, at = None, match.end() + 1
         if isinstance(value, dict):
             yield value
         else:
@@ -126,21 +119,25 @@ class InputKind(FileKind, Enum):
     OTHER = "binary data that execgraph does not know", "files that are no traces"
 
 
-# nodes make a host trace, unless they carry what only later stages write
-LATER_STAGES = (
-    (InputKind.LINKED, re.compile(r'"inclusive_dur"\s*:')),
-    (InputKind.GRAPH_JSON, re.compile(r'"type"\s*:\s*"[A-Z_]+_NODE"')),
+Kinds = Sequence[tuple[InputKind, tuple[re.Pattern[str], ...]]]
+JSON_KINDS: Kinds = (
+    (InputKind.TIMELINE, (EVENTS, re.compile(r'"process_name".{,60}"name":"rank \d+ (measured|replay)"'))),
+    (InputKind.DEVICE, (EVENTS,)),
+    (InputKind.LINKED, (NODES, re.compile(r'"inclusive_dur"\s*:'))),
+    (InputKind.GRAPH_JSON, (NODES, re.compile(r'"type"\s*:\s*"[A-Z_]+_NODE"'))),
+    (InputKind.GRAPH_JSON, (re.compile(r'\A\{\s*"metadata"\s*:\s*\{\s*("version"|\})'),)),
+    (InputKind.GROUPS, (re.compile(r'\A\{\s*"\d+"\s*:\s*\[\s*\d'),)),
+    (InputKind.REPORT, (re.compile(r'\A\{\s*("tool"\s*:\s*"execgraph|"ranks"\s*:\s*\d+,\s*"scaled_ranks")'),)),
+    (InputKind.TRUTH, (re.compile(r'\A\{\s*"job"\s*:\s*"\w+",\s*"seed"\s*:\s*\d+,\s*"makespan_ns"'),)),
+    (InputKind.HOST, (NODES,)),
+    (InputKind.JSON, ()),
 )
-OTHER_JSON = (
-    (InputKind.GRAPH_JSON, re.compile(r'\{\s*"metadata"\s*:\s*\{\s*("version"|\})')),
-    (InputKind.GROUPS, re.compile(r'\{\s*"\d+"\s*:\s*\[\s*\d')),
-    (InputKind.REPORT, re.compile(r'\{\s*("tool"\s*:\s*"execgraph|"ranks"\s*:\s*\d+,\s*"scaled_ranks")')),
-    (InputKind.TRUTH, re.compile(r'\{\s*"job"\s*:\s*"\w+",\s*"seed"\s*:\s*\d+,\s*"makespan_ns"')),
+TEXT_KINDS: Kinds = (
+    (InputKind.PAGE, (re.compile(r"\A<(!doctype )?html", re.IGNORECASE),)),
+    (InputKind.GOAL, (re.compile(r"\Anum_ranks\s+\d"),)),
+    (InputKind.TEXT, ()),
 )
-OTHER_TEXT = (
-    (InputKind.PAGE, re.compile(r"<(!doctype )?html", re.IGNORECASE)),
-    (InputKind.GOAL, re.compile(r"num_ranks\s+\d")),
-)
+"""What a file may be, and all the signs that tell it; the first kind whose signs are in the text is right."""
 
 
 class Trace(NamedTuple):
@@ -218,20 +215,15 @@ def _beginning(stream: BinaryIO, path: Path) -> bytes:
 def _kind_of(head: bytes, path: Path) -> InputKind:
     """Returns what a file begins like: of traces the kind that they may be."""
     text = _text(head).lstrip("\ufeff \t\r\n")
-    if not text.startswith(JSON_START):
+    kinds: Kinds = JSON_KINDS if text.startswith(JSON_START) else ()
+    if not kinds:
         if head.startswith(GZIP_MAGIC):
             raise DataError(f"{path}: is compressed twice; decompress it once")
         with suppress(UnicodeDecodeError):  # what people write; it may end amid a character
             letters = codecs.getincrementaldecoder("utf-8")().decode(head)
-            if all(letter.isprintable() or letter.isspace() for letter in letters):
-                return next((kind for kind, start in OTHER_TEXT if start.match(text)), InputKind.TEXT)
-        return InputKind.GRAPH if GRAPH.match(head) or ".et" in path.suffixes else InputKind.OTHER
-    if EVENTS.search(text):
-        return InputKind.TIMELINE if REPLAYED.search(text) else InputKind.DEVICE
-    of_nodes = LATER_STAGES if NODES.search(text) else ()
-    kinds = [kind for kind, sign in of_nodes if sign.search(text)]
-    kinds += [kind for kind, start in OTHER_JSON if start.match(text)]
-    return next(iter(kinds), InputKind.HOST if of_nodes else InputKind.JSON)
+            kinds = TEXT_KINDS if all(letter.isprintable() or letter.isspace() for letter in letters) else ()
+    known = (kind for kind, signs in kinds if all(sign.search(text) for sign in signs))
+    return next(known, InputKind.GRAPH if GRAPH.match(head) or ".et" in path.suffixes else InputKind.OTHER)
 
 
 def _kind_of_database(path: Path) -> tuple[InputKind, int | None]:

@@ -112,15 +112,13 @@ def test_remarks_on_a_foreign_file_are_said(files: Files, out: Path, run: Run) -
     assert ended.code == 0 and "no calls in the linked trace" in ended.err
 
 
-def test_the_device_trace_alone_will_do(files: Files, out: Path) -> None:
-    assert status_of("trace-link", "--device-trace", files["device"], "--output", out / "l.json") == 0
-    assert status_of("trace-convert", "--input", out / "l.json", "--output", out / "g.et") == 0
-
-
-def test_a_suffix_of_gz_compresses(files: Files, out: Path) -> None:
-    assert status_of("trace-link", *arguments_of("trace-link", files, out / "l.json.gz")) == 0
-    assert (out / "l.json.gz").read_bytes()[:2] == b"\x1f\x8b"
-    assert status_of("trace-convert", "--input", out / "l.json.gz", "--output", out / "g.et") == 0
+@pytest.mark.parametrize(("host", "suffix"), [(False, ""), (True, ".gz")], ids=["the device trace alone", "compressed"])
+def test_what_is_linked_is_converted(files: Files, out: Path, host: bool, suffix: str) -> None:
+    linked = out / f"l.json{suffix}"
+    arguments = arguments_of("trace-link", files, linked)
+    assert status_of("trace-link", *arguments[0 if host else 2 :]) == 0
+    assert (linked.read_bytes()[:2] == GZIP_MAGIC[:2]) == bool(suffix)
+    assert status_of("trace-convert", "--input", linked, "--output", out / "g.et") == 0
 
 
 def test_options_reach_the_graph(files: Files, out: Path) -> None:
@@ -180,26 +178,20 @@ def test_a_stopped_command_leaves_nothing(out: Path) -> None:
 
 
 WRONG = {
-    "a device trace where the host trace belongs": ("trace-link", "device", "device", "a device trace"),
-    "a host trace where the device trace belongs": ("trace-link", "host", "host", "a host trace"),
     "the two swapped": ("trace-link", "device", "host", "is a device trace, not a host trace: pass it as --device-trace"),
     "an empty host trace": ("trace-link", "empty", "device", "is empty"),
     "an empty device trace": ("trace-link", "host", "empty", "is empty"),
-    "a folder": ("trace-link", "host", "folder", "is a folder, not a device trace: give a file in it, such as "),
     "a missing host trace": ("trace-link", "missing", "device", "cannot be read"),
     "a missing device trace": ("trace-link", "host", "missing", "cannot be read"),
     "no JSON": ("trace-link", "host", "text", "is a text file, not a device trace"),
     "an unfinished device trace": ("trace-link", "host", "cut", "cut off by the end of the file"),
     "two runs": ("trace-link", "other", "device", "are not of one run"),
-    "a linked trace to link": ("trace-link", "host", "linked", "is a linked trace, not a device trace: pass it to trace-convert"),
-    "a device trace to convert": ("trace-convert", "device", "is a device trace, not a linked trace: pass it to trace-link"),
-    "a host trace to convert": ("trace-convert", "host", "is a host trace, not a linked trace: pass it to trace-link"),
     "an empty linked trace": ("trace-convert", "empty", "is empty"),
     "a folder to convert": ("trace-convert", "folder", "is a folder, not a linked trace: give a file in it, such as "),
     "a missing linked trace": ("trace-convert", "missing", "cannot be read"),
-    "a text to convert": ("trace-convert", "text", "is a text file, not a linked trace: give one that trace-link wrote"),
     "an unfinished trace to convert": ("trace-convert", "cut", "is a device trace, not a linked trace"),
 }  # fmt: skip
+"""Inputs by command, and what is said of them; tests/cli/test_wrong_kinds.py has every kind of file."""
 
 
 def one_line(command: str, error: str) -> str:
@@ -305,14 +297,12 @@ def test_a_link_to_an_output_is_followed(files: Files, out: Path) -> None:
         "trace-link",
         "trace-link --device-trace d",
         "trace-link --device-trace d --output o --rank first",
-        "trace-link --device-trace d --output - --json",
         "trace-link --device-trace d --output o -v -q",
         "trace-link --dev d --output o",
-        "trace-convert",
+        "trace-link --max-size much",
         "trace-convert --input l --output - --json",
         "trace-convert --input l --output g --promote some",
         "trace-convert --input l --output g --shortest-slice -1",
-        "trace-convert --input l --output g --largest-gap long",
     ],
 )
 def test_wrong_usage_ends_with_2(line: str, run: Run) -> None:
@@ -374,11 +364,6 @@ def test_a_command_takes_the_limit_and_leaves_none_behind(file: str, tmp_path: P
     ended = run("trace-jsonize", "--input", file, "--output", tmp_path / "graph.json", "--max-size", "52K")
     assert (ended.code, dict(os.environ)) == (1, before)
     assert "decompresses to more than 0.1 MB, the limit for a file of its size; if you trust it" in ended.err
-
-
-def test_a_size_that_is_none_is_wrong_usage(run: Run) -> None:
-    ended = run("trace-link", "--max-size", "much")
-    assert ended.code == 2 and "argument --max-size: much is no size such as 300M or 20G" in ended.err
 
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -460,19 +445,14 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("part", OUTSIDE)
-def test_trace_link_refuses_a_part_that_is_not_there(job: Path, tmp_path: Path, run: Run, part: str) -> None:
+def test_a_part_that_is_not_there_is_refused_of_every_rank_by_name(
+    job: Path, tmp_path: Path, run: Run, part: str
+) -> None:
     options, complaint = OUTSIDE[part]
     ended = run(*link_part(job, tmp_path / "part.json"), *options)
     assert ended.code == 2 and ended.line.startswith("trace-link: error: ")
     assert "device_rank0.json" in ended.line and complaint in ended.line
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("part", OUTSIDE)
-def test_trace_build_says_of_every_rank_that_a_part_is_not_there(
-    job: Path, tmp_path: Path, run: Run, part: str
-) -> None:
-    options, complaint = OUTSIDE[part]
     ended = run(*build_part(job, tmp_path), *options)
     failures = [line for line in ended.err.splitlines() if line.startswith("trace-build: error: ")]
     assert (ended.code, len(failures)) == (1, RANKS)
@@ -480,22 +460,20 @@ def test_trace_build_says_of_every_rank_that_a_part_is_not_there(
     assert not list(tmp_path.glob("*.et"))
 
 
-WRONG_WINDOWS = [
-    *(("--steps", text) for text in ("", "first", "4:", ":4", "4:4", "5:4", "-1", "1.5", "3:4:5", "3,4", "1" * 19)),
-    *(
-        ("--window", text)
-        for text in ("", "5", "5:", ":5", "5:5", "6:5", "-5:5", "0:1:2", "0:later", "1.:2", "1e1:1e2")
-    ),
-]
-
-
-@pytest.mark.parametrize(("option", "text"), WRONG_WINDOWS)
 @pytest.mark.parametrize("part", [link_part, build_part], ids=["trace-link", "trace-build"])
+@pytest.mark.parametrize(
+    ("option", "texts"),
+    [
+        ("--steps", ["", "first", "4:", ":4", "4:4", "5:4", "-1", "1.5", "3:4:5", "3,4", "1" * 19]),
+        ("--window", ["", "5", "5:", ":5", "5:5", "6:5", "-5:5", "0:1:2", "0:later", "1.:2", "1e1:1e2"]),
+    ],
+)
 def test_what_is_no_part_is_wrong_usage(
-    job: Path, tmp_path: Path, run: Run, part: Callable[..., list[object]], option: str, text: str
+    job: Path, tmp_path: Path, run: Run, part: Callable[..., list[object]], option: str, texts: list[str]
 ) -> None:
-    ended = run(*part(job, tmp_path / "out"), f"{option}={text}")
-    assert ended.code == 2 and f"argument {option}: {text!r} is not " in ended.err
+    for text in texts:
+        ended = run(*part(job, tmp_path / "out"), f"{option}={text}")
+        assert ended.code == 2 and f"argument {option}: {text!r} is not " in ended.err
     assert not (tmp_path / "out").exists()
 
 
@@ -513,13 +491,14 @@ def played(folder: Path, *, sync_records: bool, waits: bool = True) -> LinkedTra
     return link(read_host_trace(str(host)), read_device_trace(str(device)))
 
 
-def test_trace_link_notes_waits_that_no_record_names(tmp_path: Path) -> None:
-    assert NOTE in summary(played(tmp_path, sync_records=False)).splitlines()
-
-
-@pytest.mark.parametrize("options", [{"sync_records": True}, {"sync_records": False, "waits": False}])
-def test_trace_link_notes_nothing_where_there_is_nothing_to_infer(tmp_path: Path, options: dict[str, bool]) -> None:
-    assert "synchronisation records" not in summary(played(tmp_path, **options))
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [({"sync_records": False}, 1), ({"sync_records": True}, 0), ({"sync_records": False, "waits": False}, 0)],
+    ids=["waits that no record names", "records", "nothing to infer"],
+)
+def test_trace_link_notes_waits_that_no_record_names(tmp_path: Path, options: dict[str, bool], count: int) -> None:
+    lines = summary(played(tmp_path, **options)).splitlines()
+    assert lines.count(NOTE) == sum("synchronisation records" in line for line in lines) == count
 
 
 def test_trace_build_notes_them_once_for_all_ranks_and_no_strict_build_fails(tmp_path: Path, run: Run) -> None:
