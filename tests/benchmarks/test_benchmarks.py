@@ -65,13 +65,9 @@ def cells(table, work):
     return next(row for row in table.rows if row[0] == work)
 
 
-def test_a_row_holds_the_median_rates_memory_and_ratio_to_the_floor(two_sizes):
-    small, _ = two_sizes.sizes
-    assert cells(size_table(small, small), "link") == ["link", "2.00", "5", "6,000", "200", "20.0", "4.0"]
-
-
-def test_the_larger_size_shows_the_growth_of_time_and_memory(two_sizes):
+def test_a_row_holds_the_median_rates_memory_and_ratio_to_the_floor_and_of_the_larger_size_the_growth(two_sizes):
     small, large = two_sizes.sizes
+    assert cells(size_table(small, small), "link") == ["link", "2.00", "5", "6,000", "200", "20.0", "4.0"]
     assert cells(size_table(large, small), "link")[-2:] == ["× 4.0", "× 1.0"]
 
 

@@ -132,23 +132,15 @@ def result(run: Run, work: Path, command: str, line: str) -> tuple[str, str, obj
 
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("command", USAGES)
-def test_inputs_go_by_position_and_the_older_spellings_do_the_same(command: str, work: Path, run: Run) -> None:
-    usage = USAGES[command]
-    printed, _, made = result(run, work, command, usage.line)
-    assert (made is not None) == ("OUT" in usage.line)
-    for line in usage.older:
-        assert result(run, work, command, line)[::2] == (printed, made), line
-
-
-@pytest.mark.usefixtures("in_this_process")
-@pytest.mark.parametrize("command", USAGES)
-def test_results_go_to_stdout_quiet_or_not_and_verbose_says_what_is_read_and_how_long_steps_took(
+def test_inputs_go_by_position_and_results_to_stdout_quiet_or_not_and_by_older_spellings_too(
     command: str, work: Path, run: Run
 ) -> None:
     usage = USAGES[command]
     printed, _, made = result(run, work, command, usage.line)
+    assert (made is not None) == ("OUT" in usage.line)
     assert usage.prints in printed if usage.prints else printed == ""
-    assert result(run, work, command, f"-q {usage.line}")[::2] == (printed, made)
+    for line in (*usage.older, f"-q {usage.line}"):
+        assert result(run, work, command, line)[::2] == (printed, made), line
     _, said, verbosely_made = result(run, work, command, f"-v {usage.line}")
     assert verbosely_made == made
     assert f"trace-{command}: " in said and said.count(" s\n") >= 2
@@ -264,16 +256,14 @@ def test_a_short_name_runs_the_command(name: str, run: Run) -> None:
     assert ended.code == 0 and ended.out.startswith(f"trace-{name} 0.")
 
 
-def test_alone_it_lists_the_commands(run: Run) -> None:
+def test_alone_it_lists_the_commands_and_another_word_is_wrong_usage(run: Run) -> None:
     ended = run("execgraph")
     assert ended.code == 0 and all(f"\n  {name} " in ended.out for name in execgraph.COMMANDS)
-
-
-def test_another_word_is_wrong_usage(run: Run) -> None:
     ended = run("execgraph", "konvert")
     assert ended.code == 2 and "konvert" in ended.err
 
 
+OUT_OF_MEMORY = "trace-build: error: out of memory; use a machine with more, or a shorter trace\n"
 FAILING = """
 import sys
 from unittest.mock import Mock
@@ -281,9 +271,6 @@ from execgraph.start import trace_build
 sys.modules["execgraph.tools.commands.trace_build"] = Mock(main=Mock(side_effect=%s))
 trace_build([])
 """
-
-
-OUT_OF_MEMORY = "trace-build: error: out of memory; use a machine with more, or a shorter trace\n"
 
 
 @pytest.mark.parametrize(
@@ -319,7 +306,9 @@ def parser(name: str, monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParse
 
 
 @pytest.mark.parametrize("name", execgraph.COMMANDS)
-def test_options_stand_in_groups_with_a_title(name: str, parser: argparse.ArgumentParser) -> None:
+def test_options_stand_in_titled_groups_each_told_in_one_short_sentence_and_help_ends_with_an_example(
+    name: str, parser: argparse.ArgumentParser
+) -> None:
     groups = {
         group.title: [one for one in group._group_actions if one.help != argparse.SUPPRESS]
         for group in parser._action_groups
@@ -327,19 +316,9 @@ def test_options_stand_in_groups_with_a_title(name: str, parser: argparse.Argume
     assert len(groups["options"]) <= 6
     assert max(map(len, groups.values())) <= 10
     assert [title for title, options in groups.items() if options][-1] == "help and messages"
-
-
-@pytest.mark.parametrize("name", execgraph.COMMANDS)
-def test_an_option_is_told_in_one_short_sentence(name: str, parser: argparse.ArgumentParser) -> None:
     told = {one.dest: one.help or "" for one in parser._actions if one.dest != "only"}  # that names all analyses
     assert {dest: text for dest, text in told.items() if not 8 < len(text) < 280 or re.search(r"\.$|\w\. ", text)} == {}
-
-
-@pytest.mark.parametrize("name", execgraph.COMMANDS)
-def test_help_ends_with_an_example(name: str, run: Run) -> None:
-    ended = run("execgraph", name, "--help")
-    assert ended.code == 0
-    assert re.search(rf"\nexit status: .*\n\nexample:\n  trace-{name} .*\n$", ended.out)
+    assert re.search(rf"\nexit status: .*\n\nexample:\n  trace-{name} .*\n$", parser.format_help())
 
 
 @pytest.mark.parametrize(

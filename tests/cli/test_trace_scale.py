@@ -153,11 +153,14 @@ def test_ranks_that_were_not_traced_are_named_with_what_is_assumed_of_them(
 # whole or not at all
 
 
-def test_a_folder_that_is_in_use_stays_as_it_is(built: Built, tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("kept")
+def test_a_folder_that_is_in_use_stays_as_it_is_and_an_empty_one_is_filled(built: Built, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    scale(built(), tmp_path / "out", Growth(2), in_turn)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert "graph.3.et" in before
     with pytest.raises(DataError, match="is there and not empty; name a new folder"):
-        scale(built(), tmp_path, Growth(2), in_turn)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+        scale(built(), tmp_path / "out", Growth(3), in_turn)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
 def test_what_fails_on_the_way_leaves_nothing(built: Built, tmp_path: Path) -> None:
@@ -169,12 +172,6 @@ def test_what_fails_on_the_way_leaves_nothing(built: Built, tmp_path: Path) -> N
     with pytest.raises(DataError, match="no room"):
         scale(built(), tmp_path / "out", Growth(2), failing)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_with_nothing_in_it_is_filled(built: Built, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    scale(built(), tmp_path / "out", Growth(2), in_turn)
-    assert (tmp_path / "out" / "graph.3.et").is_file()
 
 
 # what is refused

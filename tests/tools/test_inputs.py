@@ -104,27 +104,26 @@ def test_a_file_cut_off_at_its_end_is_still_known(tmp_path: Path) -> None:
     assert recognise(tmp_path / "t.json.gz")[1:] == (InputKind.DEVICE, 41, 2, True)
 
 
-def test_a_bare_number_that_is_the_process_is_no_rank() -> None:
-    assert rank_in_name("trace_41.json", 41) is None
-    assert rank_in_name("rank7/trace_41.json", 41) == 7
-    assert (rank_in_name("trace_3.json", 41), rank_in_name("trace_rank3.json", 3)) == (3, 3)
-
-
 @pytest.mark.parametrize(
-    ("name", "rank"),
+    ("name", "process", "rank"),
     [
-        ("device_rank12.json", 12),
-        ("worker3_step_12.1694.pt.trace.json.gz", 3),
-        ("kineto_7.json", 7),
-        ("node-1/rank_4/trace.json", 4),
-        ("run_2/rank1/device_0.json", 0),
-        ("host1_4711.1694128201545.pt.trace.json", None),
-        ("torch_2.1.2/kineto.json", None),
-        ("frank3.json", None),
+        ("device_rank12.json", None, 12),
+        ("worker3_step_12.1694.pt.trace.json.gz", None, 3),
+        ("kineto_7.json", None, 7),
+        ("node-1/rank_4/trace.json", None, 4),
+        ("run_2/rank1/device_0.json", None, 0),
+        ("host1_4711.1694128201545.pt.trace.json", None, None),
+        ("torch_2.1.2/kineto.json", None, None),
+        ("frank3.json", None, None),
+        # a bare number that is the process
+        ("trace_41.json", 41, None),
+        ("rank7/trace_41.json", 41, 7),
+        ("trace_3.json", 41, 3),
+        ("trace_rank3.json", 3, 3),
     ],
 )
-def test_the_rank_in_a_name(name: str, rank: int | None) -> None:
-    assert rank_in_name(name) == rank
+def test_the_rank_in_a_name(name: str, process: int | None, rank: int | None) -> None:
+    assert rank_in_name(name, process) == rank
 
 
 # Which files belong together
@@ -175,20 +174,28 @@ def test_host_traces_that_nothing_tells_apart_are_not_guessed_at(tmp_path: Path)
     assert len(pairs.notes) == 2
 
 
-def test_two_device_traces_of_one_rank_are_a_failure_of_that_rank_only(tmp_path: Path) -> None:
-    pairs = pairs_of(tmp_path, {"a.json": device(1, 0), "b.json": device(2, 1), "c.json": device(3, 1)})
-    assert list(matched(pairs)) == [0]
-    assert pairs.failures == [
+FAILURES = {
+    "two device traces of one rank": (
+        {"a.json": device(1, 0), "b.json": device(2, 1), "c.json": device(3, 1)}, [0],
         "rank 1: 2 device traces of different processes (b.json of process 2, c.json of process 3): different runs; "
-        "give those of one run alone, in a folder of their own or to execgraph.link"
-    ]
+        "give those of one run alone, in a folder of their own or to execgraph.link",
+    ),
+    "a trace without rank among others": (
+        {"kineto.json": device(1), "device_rank1.json": device(2, 1)}, [1],
+        "kineto.json: records no rank and its name has none; rename it to …rank<N>.json, or move it away",
+    ),
+    "an unreadable trace": (
+        {"device_rank0.json": device(1, 0), "device_rank1.json": b""}, [0],
+        "device_rank1.json: is empty; was it written to its end?",
+    ),
+}  # fmt: skip
 
 
-def test_a_trace_without_rank_among_others_is_a_failure(tmp_path: Path) -> None:
-    pairs = pairs_of(tmp_path, {"kineto.json": device(1), "device_rank1.json": device(2, 1)})
-    assert list(matched(pairs)) == [1]
-    [failure] = pairs.failures
-    assert failure.startswith("kineto.json: records no rank")
+@pytest.mark.parametrize("case", FAILURES)
+def test_what_cannot_be_used_is_a_failure_of_that_rank_only(tmp_path: Path, case: str) -> None:
+    files, ranks_built, failure = FAILURES[case]
+    pairs = pairs_of(tmp_path, files)
+    assert (list(matched(pairs)), pairs.failures) == (ranks_built, [failure])
 
 
 def test_databases_are_device_traces_of_their_process(tmp_path: Path) -> None:
@@ -221,11 +228,6 @@ def test_other_files_are_counted_by_kind(tmp_path: Path) -> None:
     }
 
 
-def test_an_unreadable_trace_is_a_failure(tmp_path: Path) -> None:
-    pairs = pairs_of(tmp_path, {"device_rank0.json": device(1, 0), "device_rank1.json": b""})
-    assert pairs.failures == ["device_rank1.json: is empty; was it written to its end?"]
-
-
 def test_a_given_path_that_is_no_regular_file_is_not_passed_over(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, {"device_rank0.json": device(1, 0)})
     found = ranks.find_traces([folder / "device_rank0.json", Path("/dev/null")])
@@ -233,16 +235,18 @@ def test_a_given_path_that_is_no_regular_file_is_not_passed_over(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("files", "text"), [({}, "holds no device trace;"), ({"et.json": host(1)}, "but 1 host traces;")]
+    ("folder", "files", "text"),
+    [
+        ("", {}, "holds no device trace;"),
+        ("", {"et.json": host(1)}, "but 1 host traces;"),
+        ("absent", {}, "no such folder"),
+    ],
 )
-def test_a_folder_without_device_traces_is_refused(tmp_path: Path, files: dict[str, Any], text: str) -> None:
+def test_a_folder_without_device_traces_is_refused(
+    tmp_path: Path, folder: str, files: dict[str, Any], text: str
+) -> None:
     with pytest.raises(DataError, match=text):
-        pairs_of(tmp_path, files)
-
-
-def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such folder"):
-        find_pairs(tmp_path / "absent", lambda _: False)
+        find_pairs(folder_of(tmp_path, files) / folder, lambda _: False)
 
 
 NO_JOB = "record no rank, and nothing shows that they are of one job; give one of them, name them …rank<N>.json"
