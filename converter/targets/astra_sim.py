@@ -90,8 +90,6 @@ def widest_ready_set(graph: ExecutionGraph, edges: Edges) -> int:
 
     A node without dependencies is ready from the start.
     """
-    if not len(graph):
-        return 0
     end = graph.start_ns + graph.duration_ns
     released = np.full(len(graph), graph.start_ns.min())
     np.maximum.at(released, edges.target, end[edges.source])

@@ -117,15 +117,6 @@ def two_kernels(second: float) -> TraceBuilder:
     return t
 
 
-def test_kernels_on_one_stream_form_a_chain() -> None:
-    t = TraceBuilder()
-    for number in range(3):
-        with t.op("aten::mm"):
-            t.launch(f"k{number}", duration=50)
-    nodes = convert_run(t)
-    assert nodes.edges(STREAM_ORDER) == {("k0", "k1"), ("k1", "k2")}
-
-
 @pytest.mark.parametrize(("stream", "device"), [(20, 0), (7, 1)], ids=["another stream", "its number elsewhere"])
 def test_streams_are_independent(stream: int, device: int) -> None:
     t = TraceBuilder()

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.edges import NO_EDGES, Edges, topological_order
+from execgraph.converter.edges import Edges, topological_order
 from execgraph.converter.rewiring import edited_graph, without_host
 from execgraph.converter.targets import for_astra_sim, lower_for_target
-from execgraph.converter.targets.astra_sim import widest_ready_set
 from execgraph.converter.targets.communication import lower_collectives, pad_all_gathers
 from execgraph.converter.targets.times import FIRST_BYTES, idle_rank, with_delay_nodes
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
@@ -200,18 +199,6 @@ def test_overlaps_of_streams_are_told_in_us() -> None:
         g.activity("kernel", start, 100_000, stream=stream)
     (note,) = report(g.build()).notes
     assert note.startswith("60.0 µs of device work at the same time")
-
-
-def test_nodes_are_ready_from_what_they_follow_until_they_end() -> None:
-    g = GraphBuilder(rank=0)
-    first = g.activity("a", 0, 10)
-    second = g.activity("b", 10, 10, after=[(first, STREAM_ORDER)])
-    g.activity("c", 20, 10, after=[(second, STREAM_ORDER)])
-    g.activity("d", 5, 0)
-    graph = g.build()
-    assert widest_ready_set(graph, Edges.of(column(0, 1), column(1, 2), STREAM_ORDER)) == 2
-    assert widest_ready_set(graph, NO_EDGES) == 4
-    assert widest_ready_set(GraphBuilder().build(), NO_EDGES) == 0
 
 
 # Order

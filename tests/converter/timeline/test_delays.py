@@ -160,14 +160,3 @@ def test_the_op_that_called_an_op_is_found_by_its_id() -> None:
     assert sliced(linked).op_parent.tolist() == [-1, 0, -1, 1, 3]
     linked.ops.start[3] = ABSENT
     assert sliced(linked).op_parent.tolist() == [-1, 0, -1, 1, -1]
-
-
-@pytest.mark.parametrize(("recorded", "unrecorded"), [(5, -1), (0, -1), (-7, -8), (-(1 << 63), -(1 << 62) - 1)])
-def test_the_thread_of_unrecorded_launches_has_a_number_below_zero_and_all_others(
-    recorded: int, unrecorded: int
-) -> None:
-    """But for absurd ones."""
-    run = run_of(CHAIN, [Called(0, 10)])
-    run.timeline.thread[:] = recorded
-    nodes = GraphNodes(run, Delays(*(column() for _ in Delays.__slots__)), column(0))
-    assert nodes.threads[run.unrecorded_from :].tolist() == [unrecorded] * 3 + [unrecorded - 1]

@@ -177,58 +177,59 @@ def test_of_a_host_trace_only_memory_of_the_device_counts(name: str, inputs: byt
     assert work_of(recorded_by_host(name, "", inputs, result)) == found
 
 
+F, H, L = "float", "c10::Half", "long int"
+Given = tuple[Any, str, str]
+"""An argument as a device trace has it: shape, type and value."""
+
+
+def listed(value: str) -> Given:
+    return [], "ScalarList", value
+
+
+def number(value: str = "") -> Given:
+    return [], "Scalar", value
+
+
+ONES, TWOS, NONE = listed("[1, 1]"), listed("[2, 2]"), ([], "", "")
+IMAGE, FILTERS, GRADIENT = ([1, 4, 8, 8], F, ""), ([6, 4, 3, 3], F, ""), ([1, 6, 4, 4], F, "")
+NOT_TRANSPOSED = (number("False"), listed("[0, 0]"), number("1"))
+
+
 @pytest.mark.parametrize(
-    ("name", "shapes", "types", "values", "expected"),
+    ("name", "given", "expected"),
     [
-        ("aten::addmm", [[5], [3, 4], [4, 5], [], []], ["float"] * 3 + ["Scalar"] * 2, [""] * 5, (120, 4 * 52, FLOAT)),
-        ("aten::add", [[8, 4], [4], []], ["c10::Half", "c10::Half", "Scalar"], ["", "", "1"], (32, 2 * 68, HALF)),
-        ("aten::eq", [[8], [8]], ["float", "float"], ["", ""], (8, 8 * 4 * 2 + 8, FLOAT)),
-        ("aten::add_", [[8], [8]], ["float", "float"], ["", ""], (8, 96, FLOAT)),
+        ("addmm", [([5], F, ""), ([3, 4], F, ""), ([4, 5], F, ""), number(), number()], (120, 4 * 52, FLOAT)),
+        ("add", [([8, 4], H, ""), ([4], H, ""), number("1")], (32, 2 * 68, HALF)),
+        ("eq", [([8], F, "")] * 2, (8, 8 * 4 * 2 + 8, FLOAT)),
+        ("add_", [([8], F, "")] * 2, (8, 96, FLOAT)),
         (
-            "aten::native_layer_norm",
-            [[6, 8], [], [8], [8], []],
-            ["c10::Half", "ScalarList", "c10::Half", "c10::Half", "Scalar"],
-            ["", "[8]", "", "", "1e-05"],
+            "native_layer_norm",
+            [([6, 8], H, ""), listed("[8]"), ([8], H, ""), ([8], H, ""), number("1e-05")],
             (384, 2 * (48 + 16 + 48) + 2 * 6 * 4, HALF),
         ),
-        (
-            "aten::sum",
-            [[6, 8], [], []],
-            ["float", "ScalarList", "Scalar"],
-            ["", "[0]", "False"],
-            (48, 4 * (48 + 8), FLOAT),
-        ),
+        ("sum", [([6, 8], F, ""), listed("[0]"), number("False")], (48, 4 * (48 + 8), FLOAT)),
         *(
-            (
-                "aten::index_select",
-                [[6, 8], [], [3]],
-                ["float", "Scalar", "long int"],
-                ["", dimension, ""],
-                (0, 4 * picked * 2 + 8 * 3, FLOAT),
-            )
-            for dimension, picked in (("0", 24), ("1", 18), ("-1", 18))
+            ("index_select", [([6, 8], F, ""), number(axis), ([3], L, "")], (0, 4 * picked * 2 + 8 * 3, FLOAT))
+            for axis, picked in (("0", 24), ("1", 18), ("-1", 18))
         ),
         (
-            "aten::convolution",
-            [[1, 4, 8, 8], [6, 4, 3, 3], [], [], [], [], [], [], []],
-            ["float", "float", "", *["ScalarList"] * 3, "Scalar", "ScalarList", "Scalar"],
-            ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"],
+            "convolution",
+            [IMAGE, FILTERS, NONE, TWOS, ONES, ONES, *NOT_TRANSPOSED],
             (2 * 16 * 216, 4 * (256 + 216 + 96), FLOAT),
         ),
         (
-            "aten::convolution_backward",
-            [[1, 6, 4, 4], [1, 4, 8, 8], [6, 4, 3, 3], *[[]] * 8],
-            ["float", "float", "float", *["ScalarList"] * 4, "Scalar", "ScalarList", "Scalar", "ScalarList"],
-            ["", "", "", "[6]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", "[True, True, True]"],
+            "convolution_backward",
+            [GRADIENT, IMAGE, FILTERS, listed("[6]"), TWOS, ONES, ONES, *NOT_TRANSPOSED, listed("[True, True, True]")],
             (2 * 2 * 16 * 216, 4 * (96 + 2 * 256 + 2 * 216 + 6), FLOAT),
         ),
     ],
 )
 def test_of_a_device_trace_alone_results_follow_from_the_arguments(
-    name: str, shapes: list[Any], types: list[str], values: list[str], expected: tuple[int, int, int]
+    name: str, given: list[Given], expected: tuple[int, int, int]
 ) -> None:
+    shapes, types, values = zip(*given, strict=True)
     text = json.dumps({"values": values, "shapes": shapes, "types": types}).encode()
-    assert work_of(recorded_by_device(name, text)) == Work(*expected)
+    assert work_of(recorded_by_device(f"aten::{name}", text)) == Work(*expected)
 
 
 @pytest.mark.parametrize(
@@ -344,18 +345,6 @@ def changed(inputs: list[Any], position: int, value: bool) -> list[Any]:
 def operations(op: RecordedOp) -> int:
     """As far as it is known without the results, which tell no more than the bytes."""
     return work_of(RecordedOp(op.name, op.schema, op.inputs, [])).operations or 0
-
-
-@pytest.mark.parametrize(
-    ("name", "steps"),
-    [
-        ("clamp", 2), ("lerp", 3), ("sigmoid", 4), ("gelu", 5), ("mish", 6), ("silu_backward", 9), ("gelu_backward", 11),
-        ("mish_backward", 12),
-    ],
-)  # fmt: skip
-def test_each_element_of_the_result_takes_so_many_steps(name: str, steps: int) -> None:
-    x, result = tensors((4,), (8,))
-    assert work(f"aten::{name}", [x, x, x], [result]).operations == 8 * steps
 
 
 def test_of_a_device_trace_alone_rows_of_a_table_follow_from_the_indices() -> None:

@@ -342,35 +342,11 @@ def test_groups_that_do_not_fit_are_unknown(left: Shape, right: Shape) -> None:
         work("aten::_grouped_mm", tensors(left, right), tensors((1,)))
 
 
-def of_parameters(first: int) -> list[Tensor]:
-    """Two tensors of 10 and 20 elements."""
-    return [Tensor.of((count,), FLOAT, first + number) for number, count in enumerate((10, 20))]
-
-
-@pytest.mark.parametrize(("name", "steps"), [("_fused_adam_", 13), ("_fused_adamw_", 14), ("_fused_adagrad_", 7)])
-def test_each_parameter_takes_so_many_steps(name: str, steps: int) -> None:
-    parameters, gradients, states = of_parameters(0), of_parameters(2), of_parameters(4)
-    assert work(f"aten::{name}", [parameters, gradients, states, states, [], []], []).operations == 30 * steps
-
-
-def test_momentum_takes_two_more_steps() -> None:
-    parameters, gradients, momenta = of_parameters(0), of_parameters(2), of_parameters(4)
-    names = "self grads momentum_buffer_list weight_decay momentum lr"
-    for buffers, steps in ((momenta, 4), ([], 2)):
-        arguments = ordered(names, self=parameters, grads=gradients, momentum_buffer_list=buffers, lr=0.1)
-        assert work("aten::_fused_sgd_", arguments, []).operations == 30 * steps
-
-
-def test_finding_and_removing_a_scale_takes_two_steps_for_each_gradient() -> None:
-    found, scale = Tensor.of((), FLOAT, 8), Tensor.of((), FLOAT, 9)
-    name = "aten::_amp_foreach_non_finite_check_and_unscale_"
-    assert work(name, [of_parameters(0), found, scale], []).operations == 30 * 2
-
-
-X = (6, 7)
-
-
-OF_THE_ARGUMENT = {
+X, OTHER, FEW, ONE = *tensors((6, 7), (6, 7), (6,)), Tensor.of((), FLOAT, 9)
+PARAMETERS, GRADIENTS_OF, STATES = (
+    [Tensor.of((count,), FLOAT, first + count) for count in (10, 20)] for first in (0, 100, 200)
+)
+STEPS_OF_THE_ARGUMENT = {
     1: "sum cumsum",
     2: "norm",
     3: "mse_loss",
@@ -381,71 +357,57 @@ OF_THE_ARGUMENT = {
     9: "_fused_rms_norm_backward",
     13: "native_layer_norm_backward",
 }
+STEPS_OF_THE_RESULT = {"clamp": 2, "lerp": 3, "sigmoid": 4, "gelu": 5, "mish": 6, "silu_backward": 9, "gelu_backward": 11,
+                       "mish_backward": 12}  # fmt: skip
+NORMS = ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_native_batch_norm_legit")
+NORM_ARGUMENTS = "input weight bias running_mean running_var training"
+LOSSES = {"mse_loss": 3, "binary_cross_entropy": 5, "smooth_l1_loss": 4, "huber_loss": 4}
+OF_POOLS = [
+    f"{name}_backward"
+    for n in "23"
+    for name in (f"avg_pool{n}d", f"max_pool{n}d_with_indices", f"_adaptive_avg_pool{n}d")
+]
 
 
 @pytest.mark.parametrize(
-    ("steps", "name"), [(steps, name) for steps, names in OF_THE_ARGUMENT.items() for name in names.split()]
-)
-def test_each_element_of_the_argument_takes_so_many_steps(name: str, steps: int) -> None:
-    x, other = tensors(X, X)
-    assert work(f"aten::{name}", [x, other], [Tensor.of((), FLOAT, 9)]).operations == 42 * steps
-
-
-@pytest.mark.parametrize(
-    ("name", "steps"),
+    ("name", "inputs", "results", "operations"),
     [
-        ("mse_loss_backward", 3),
-        ("binary_cross_entropy_backward", 5),
-        ("smooth_l1_loss_backward", 4),
-        ("huber_loss_backward", 4),
+        *((name, [X, OTHER], [ONE], 42 * n) for n, names in STEPS_OF_THE_ARGUMENT.items() for name in names.split()),
+        *((name, [OTHER] * 3, [FEW], 6 * steps) for name, steps in STEPS_OF_THE_RESULT.items()),
+        # a loss passes its gradient to each element of its argument, one of targets to each of them
+        *((f"{name}_backward", [ONE, X, FEW], [X], 42 * steps) for name, steps in LOSSES.items()),
+        *((f"{name}_forward", [X, FEW], [ONE], 6) for name in ("nll_loss", "nll_loss2d")),
+        *((f"{name}_backward", [ONE, X, FEW], [X], 6) for name in ("nll_loss", "nll_loss2d")),
+        # with given statistics
+        *((name, ordered(NORM_ARGUMENTS, input=X, training=True), [X], 42 * 8) for name in NORMS),
+        *((name, ordered(NORM_ARGUMENTS, input=X, training=False), [X], 42 * 4) for name in NORMS),
+        # pooling goes over the window at each position of the result
+        ("max_pool2d_with_indices", [X, [3, 2]], [FEW, ONE], 6 * 6),
+        ("max_pool2d_with_indices", [X, [3]], [FEW, ONE], 6 * 9),
+        ("avg_pool2d", [X, [2]], [FEW], 6 * 4),
+        ("avg_pool3d", [X, [2]], [FEW], 6 * 8),
+        ("max_pool3d_with_indices", [X, [2, 3, 4]], [FEW, ONE], 6 * 24),
+        *((name, [X, [2, 2]], [FEW], 42) for name in ("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")),
+        *((name, [FEW, X, [3, 3]], [X], 42) for name in OF_POOLS),
+        # optimizers take steps for each parameter, more with momentum
+        ("_fused_adam_", [PARAMETERS, GRADIENTS_OF, STATES, STATES, [], []], [], 30 * 13),
+        ("_fused_adamw_", [PARAMETERS, GRADIENTS_OF, STATES, STATES, [], []], [], 30 * 14),
+        ("_fused_adagrad_", [PARAMETERS, GRADIENTS_OF, STATES, STATES, [], []], [], 30 * 7),
+        ("_fused_sgd_", [PARAMETERS, GRADIENTS_OF, STATES, 0.0, 0.9, 0.1], [], 30 * 4),
+        ("_fused_sgd_", [PARAMETERS, GRADIENTS_OF, [], 0.0, 0.0, 0.1], [], 30 * 2),
+        ("_amp_foreach_non_finite_check_and_unscale_", [GRADIENTS_OF, ONE, ONE], [], 30 * 2),
     ],
 )
-def test_a_loss_passes_its_gradient_to_each_element_of_its_argument(name: str, steps: int) -> None:
-    gradient, x, target = tensors((), X, (3,))
-    assert work(f"aten::{name}", [gradient, x, target], [x]).operations == 42 * steps
+def test_an_op_takes_so_many_steps_for_each_element(
+    name: str, inputs: list[Any], results: list[Tensor], operations: int
+) -> None:
+    assert work(f"aten::{name}", inputs, results).operations == operations
 
 
-@pytest.mark.parametrize(
-    "name", ["native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_native_batch_norm_legit"]
-)
-def test_a_batch_norm_with_given_statistics_takes_half_the_steps(name: str) -> None:
-    (x,) = tensors(X)
-    for training, steps in ((True, 8), (False, 4)):
-        arguments = ordered("input weight bias running_mean running_var training", input=x, training=training)
-        assert work(f"aten::{name}", arguments, [x]).operations == 42 * steps
-
-
-@pytest.mark.parametrize(
-    ("name", "window", "steps"),
-    [
-        ("max_pool2d_with_indices", [3, 2], 6),
-        ("max_pool2d_with_indices", [3], 9),
-        ("avg_pool2d", [2], 4),
-        ("avg_pool3d", [2], 8),
-        ("max_pool3d_with_indices", [2, 3, 4], 24),
-    ],
-)
-def test_pooling_goes_over_the_window_at_each_position_of_the_result(name: str, window: list[int], steps: int) -> None:
-    x, result, indices = tensors((8, 8), (2, 4), (1,))
-    assert work(f"aten::{name}", [x, window], [result, indices]).operations == 8 * steps
-    for results in ([], None):
-        with pytest.raises(Unknown):
-            work(f"aten::{name}", [x, window], results)
-
-
-@pytest.mark.parametrize("dimensions", ["2d", "3d"])
-def test_adaptive_pooling_and_gradients_of_pooling_take_a_step_for_each_element_of_the_input(dimensions: str) -> None:
-    gradient, x = tensors((2, 2), X)
-    assert work(f"aten::_adaptive_avg_pool{dimensions}", [x, [2, 2]], [gradient]).operations == 42
-    for name in (f"avg_pool{dimensions}", f"max_pool{dimensions}_with_indices", f"_adaptive_avg_pool{dimensions}"):
-        assert work(f"aten::{name}_backward", [gradient, x, [3, 3]], [x]).operations == 42
-
-
-@pytest.mark.parametrize("name", ["nll_loss", "nll_loss2d"])
-def test_a_loss_of_targets_takes_a_step_for_each_of_them(name: str) -> None:
-    gradient, x, target = tensors((), X, (6,))
-    assert work(f"aten::{name}_forward", [x, target], [gradient]).operations == 6
-    assert work(f"aten::{name}_backward", [gradient, x, target], [x]).operations == 6
+@pytest.mark.parametrize("results", [[], None])
+def test_without_its_result_pooling_is_unknown(results: list[Tensor] | None) -> None:
+    with pytest.raises(Unknown):
+        work("aten::avg_pool2d", [X, [2]], results)
 
 
 # What a reduction of a device trace alone gives
