@@ -134,74 +134,57 @@ def on(stream: int, start: int, end: int, name: str, call: int = 0) -> Ran:
     return Ran(start, end, call, stream, name)
 
 
-def order(*ran: Ran) -> Named:
+TRUNK, BRANCH, BESIDE = on(7, 1_000, 2_000, "trunk"), {("trunk", "branch", GUESSED)}, on(8, 1_000, 4_000, "before")
+OTHER, LONG_TRUNK = on(7, 1_000, 4_100, "other"), on(7, 1_000, 9_000, "trunk")
+JOIN, MIDDLE = on(10, 4_400, 6_000, "join"), on(9, 1_000, 4_100, "middle")
+ENDS = [on(7, 1_000, 5_000, "trunk"), on(8, 1_100, 9_000, "branch"), on(9, 1_200, 9_100, "too long")]
+BRANCHES: dict[str, tuple[list[Ran], Named]] = {
+    "starts as another one has ended": ([TRUNK, on(8, 2_000, 5_000, "branch")], BRANCH),
+    "starts by a usual gap after": ([TRUNK, on(8, 2_700, 5_000, "branch")], BRANCH),
+    "starts later": ([TRUNK, on(8, 2_701, 5_000, "branch")], set()),
+    "starts before that": ([TRUNK, on(8, 1_999, 5_000, "branch")], set()),
+    "its own branch explains it": ([OTHER, BESIDE, on(8, 4_700, 6_000, "next")], set()),
+    "its own branch does not": ([OTHER, BESIDE, on(8, 4_701, 6_000, "next")], {("other", "next", GUESSED)}),
+    "of several branches the last end": (
+        [on(7, 1_000, 4_000, "early"), on(8, 1_000, 4_300, "late"), MIDDLE, JOIN],
+        {("late", "join", GUESSED)},
+    ),
+    "of one branch the last end": (
+        [on(7, 1_000, 4_000, "first"), on(7, 4_000, 4_300, "second"), JOIN],
+        {("second", "join", GUESSED)},
+    ),
+    # that the first one does is stream order
+    "every branch follows what the stream did before": (
+        [on(7, 100, 1_000, "before", 1), LONG_TRUNK, on(8, 1_500, 8_500, "branch")],
+        {("before", "branch", WAITS)},
+    ),
+    "without length at one time": ([on(7, 1_000, 1_000, "one"), on(8, 1_000, 1_000, "other")], set()),
+    "elsewhere before": ([LONG_TRUNK, on(8, 1_500, 8_500, "branch"), on(9, 100, 200, "elsewhere", 1)], set()),
+    "elsewhere after": (
+        [on(7, 1_000, 5_000, "trunk"), on(8, 1_100, 6_000, "branch"), on(9, 9_000, 9_500, "elsewhere", 1)],
+        set(),
+    ),
+    "without a recorded launch": ([on(7, 1_000, 2_000, "one", -1), on(8, 2_000, 3_000, "other", -1)], set()),
+    "the stream goes on after a branch": ([*ENDS, on(7, 9_000, 20_000, "after", 1)], {("branch", "after", WAITS)}),
+    "the stream goes on after every branch": (
+        [*ENDS, on(7, 12_000, 20_000, "after", 1)],
+        {("branch", "after", WAITS), ("too long", "after", WAITS)},
+    ),
+    "each launch is a graph of its own": (
+        [TRUNK, on(8, 2_000, 3_000, "branch"), on(7, 9_000, 9_500, "second", 2), on(8, 9_500, 9_900, "other", 2)],
+        {*BRANCH, ("branch", "second", WAITS), ("trunk", "other", WAITS), ("second", "other", GUESSED)},
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "edges"), BRANCHES.values(), ids=BRANCHES)
+def test_a_branch_of_a_graph_follows_the_last_end_right_before_it_and_its_stream_all_branches(
+    rows: list[Ran], edges: Named
+) -> None:
     """On a machine on which gaps of up to 700 ns are usual; the graph is launched by call 0, call 1 launches what is
     beside it.
     """
-    return edges_of(graph_launch, run_of(ran, GRAPH_CALLS))
-
-
-@pytest.mark.parametrize(("start", "found"), [(2_000, True), (2_700, True), (2_701, False), (1_999, False)])
-def test_a_branch_that_starts_right_after_another_has_ended_follows_it(start: int, found: bool) -> None:
-    edges = order(on(7, 1_000, 2_000, "trunk"), on(8, start, 5_000, "branch"))
-    assert edges == ({("trunk", "branch", GUESSED)} if found else set())
-
-
-@pytest.mark.parametrize(("start", "found"), [(4_700, False), (4_701, True)])
-def test_what_its_own_branch_explains_follows_no_other(start: int, found: bool) -> None:
-    edges = order(on(7, 1_000, 4_100, "other"), on(8, 1_000, 4_000, "before"), on(8, start, 6_000, "next"))
-    assert edges == ({("other", "next", GUESSED)} if found else set())
-
-
-def test_of_several_ends_only_the_last_one_is_followed() -> None:
-    """Of several branches, and of one branch."""
-    join = on(10, 4_400, 6_000, "join")
-    branches = on(7, 1_000, 4_000, "early"), on(8, 1_000, 4_300, "late"), on(9, 1_000, 4_100, "middle")
-    assert order(*branches, join) == {("late", "join", GUESSED)}
-    assert order(on(7, 1_000, 4_000, "first"), on(7, 4_000, 4_300, "second"), join) == {("second", "join", GUESSED)}
-
-
-def test_every_branch_follows_what_the_stream_did_before() -> None:
-    """That the first one does is stream order."""
-    edges = order(on(7, 100, 1_000, "before", 1), on(7, 1_000, 9_000, "trunk"), on(8, 1_500, 8_500, "branch"))
-    assert edges == {("before", "branch", WAITS)}
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [on(7, 1_000, 1_000, "one"), on(8, 1_000, 1_000, "without length at one time")],
-        [on(7, 1_000, 9_000, "trunk"), on(8, 1_500, 8_500, "branch"), on(9, 100, 200, "elsewhere before", 1)],
-        [on(7, 1_000, 5_000, "trunk"), on(8, 1_100, 6_000, "branch"), on(9, 9_000, 9_500, "elsewhere after", 1)],
-        [on(7, 1_000, 2_000, "one", -1), on(8, 2_000, 3_000, "without a recorded launch", -1)],
-    ],
-    ids=lambda rows: rows[-1].name,
-)
-def test_what_is_not_of_a_graph_or_its_stream_follows_nothing(rows: list[Ran]) -> None:
-    assert order(*rows) == set()
-
-
-@pytest.mark.parametrize("start", [9_000, 12_000])
-def test_what_the_stream_does_next_follows_the_end_of_every_branch(start: int) -> None:
-    branches = [on(7, 1_000, 5_000, "trunk"), on(8, 1_100, 9_000, "branch"), on(9, 1_200, 9_100, "too long")]
-    edges = order(*branches, on(7, start, 20_000, "after", 1))
-    expected = {"branch"} if start == 9_000 else {"branch", "too long"}
-    assert edges == {(name, "after", WAITS) for name in expected}
-
-
-def test_each_launch_is_a_graph_of_its_own() -> None:
-    edges = order(
-        on(7, 1_000, 2_000, "first"),
-        on(8, 2_000, 3_000, "branch"),
-        on(7, 9_000, 9_500, "second", 2),
-        on(8, 9_500, 9_900, "other", 2),
-    )
-    assert edges == {
-        ("first", "branch", GUESSED),
-        ("branch", "second", WAITS),
-        ("first", "other", WAITS),
-        ("second", "other", GUESSED),
-    }
+    assert edges_of(graph_launch, run_of(rows, GRAPH_CALLS)) == edges
 
 
 CALLS = [Called(0, 1_000), Called(2_000, 3_000)]
@@ -281,40 +264,35 @@ def test_a_wait_that_is_recorded_too_is_not_known_by_order_alone(other: Provenan
 # What timing alone tells
 
 
-def late(*ran: Ran, called: int, tolerance: int = 1_000) -> Named:
-    """What the last one, which started late, probably waited for; so many calls began one ns after the other."""
-    run = run_of(ran, [Called(time, time) for time in range(called)])
-    return named(inferred(run, column(len(ran) - 1), tolerance)[0], run)
-
-
 WAITED = {("source", "late", DependencyKind.EVENT_WAIT | INFERRED)}
+SOURCE, LATE = Ran(1_000, 5_000, 0, name="source"), Ran(5_500, 9_000, 1, stream=8, name="late")
+ON_ITS_STREAM = [Ran(5_000 + n, 5_001 + n, 1 + n, stream=8, name="own") for n in range(8)]
 
 
-@pytest.mark.parametrize(("start", "found"), [(5_000, True), (6_000, True), (6_001, False), (4_999, False)])
-def test_what_starts_late_right_after_another_streams_end_waited_for_it(start: int, found: bool) -> None:
-    edges = late(Ran(1_000, 5_000, 0, name="source"), Ran(start, 9_000, 1, stream=8, name="late"), called=2)
-    assert edges == (WAITED if found else set())
-
-
-def test_of_several_the_one_that_ended_last_was_awaited() -> None:
-    rows = [Ran(1_000, 5_000, 0, name="source"), Ran(1_000, 4_900, 1, stream=9), Ran(1_000, 4_950, 2, stream=10)]
-    assert late(*rows, Ran(5_500, 9_000, 3, stream=8, name="late"), called=4) == WAITED
-
-
-def test_the_own_stream_and_what_was_launched_with_it_or_later_are_no_source() -> None:
-    """A stream of its number on another device is."""
-    target = Ran(5_500, 9_000, 1, name="late")
-    assert late(Ran(1_000, 5_000, 0), target, called=2) == set()
-    assert late(Ran(1_000, 5_000, 0, device=1, name="source"), target, called=2) == WAITED
-    for call in (1, 2):
-        assert late(Ran(1_000, 5_000, call), target._replace(stream=8), called=3) == set()
-
-
-@pytest.mark.parametrize("between", [7, 8])
-def test_no_more_than_eight_ends_are_looked_at(between: int) -> None:
-    own = [Ran(5_000 + n, 5_001 + n, 1 + n, stream=8, name="own") for n in range(between)]
-    rows = [Ran(1_000, 5_000, 0, name="source"), *own, Ran(5_500, 9_000, 1 + between, stream=8, name="late")]
-    assert late(*rows, called=2 + between) == (WAITED if between == 7 else set())
+@pytest.mark.parametrize(
+    ("ran", "found"),
+    [
+        ([SOURCE, LATE._replace(start=5_000)], WAITED),
+        ([SOURCE, LATE._replace(start=6_000)], WAITED),
+        ([SOURCE, LATE._replace(start=6_001)], set()),
+        ([SOURCE, LATE._replace(start=4_999)], set()),
+        ([SOURCE, Ran(1_000, 4_900, 1, 9), Ran(1_000, 4_950, 2, 10), LATE._replace(call=3)], WAITED),
+        ([Ran(1_000, 5_000, 0), LATE._replace(stream=7)], set()),
+        ([SOURCE._replace(device=1), LATE._replace(stream=7)], WAITED),
+        ([SOURCE._replace(call=1), LATE], set()),
+        ([SOURCE._replace(call=2), LATE], set()),
+        ([SOURCE, *ON_ITS_STREAM[:7], LATE._replace(call=8)], WAITED),
+        ([SOURCE, *ON_ITS_STREAM, LATE._replace(call=9)], set()),
+    ],
+    ids=[
+        "as it ended", "right after", "long after", "before", "of several the last end", "the own stream",
+        "that stream of another device", "launched with it", "launched later", "behind seven ends", "behind eight ends",
+    ],
+)  # fmt: skip
+def test_what_starts_late_right_after_another_streams_end_waited_for_it(ran: list[Ran], found: Named) -> None:
+    """Each call began one ns after the one before; what ended up to 1 µs ago counts."""
+    run = run_of(ran, [Called(time, time) for time in range(10)])
+    assert named(inferred(run, column(len(ran) - 1), 1_000)[0], run) == found
 
 
 @pytest.mark.parametrize("count", [4, 5])
