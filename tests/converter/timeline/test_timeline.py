@@ -36,76 +36,99 @@ def launchers(linked: LinkedTrace, shortest: int = 0) -> list[tuple[int, int]]:
     return [(int(timeline.start[row]), int(timeline.end[row])) for row in timeline.launch_node.tolist()]
 
 
-# Short slices
-
-
-@pytest.mark.parametrize(("shortest", "folded"), [(200, False), (201, True)])
-def test_a_threads_last_slice_is_folded_into_the_one_before_on_the_same_thread(shortest: int, folded: bool) -> None:
-    linked = linked_of([], ops=[Op(0, 1_000, name="a"), Op(1_000, 1_200, name="b")])
-    apart = [("a", 0, 1_000), ("b", 1_000, 1_200)]
-    assert nodes(linked, shortest) == ([("a", 0, 1_200)] if folded else apart)
-    assert slice_host(linked, shortest).folded == folded
-    linked.ops.thread[1] = 2
-    assert nodes(linked, shortest) == apart
-
-
-def test_others_are_folded_into_the_next_one_that_is_long_enough() -> None:
-    ops = [Op(0, 1_000, name="a"), Op(1_000, 1_200, name="b"), Op(1_200, 1_300, name="c"), Op(1_300, 2_000, name="d")]
-    assert nodes(linked_of([], ops=ops), 500) == [("a", 0, 1_000), ("d", 1_000, 2_000)]
-
-
-def test_behind_a_launch_nothing_is_folded_into_it() -> None:
-    linked = linked_of([Act(3_500, 5_000, call=0)], [Call(0, 1_000, 0)], [Op(0, 1_200, name="a")])
-    assert nodes(linked, 500) == [("a", 0, 1_000), ("a", 1_000, 1_200)]
-
-
-def test_nothing_is_folded_over_time_in_which_the_thread_waited() -> None:
-    """Of the call from 1,500 on until the activity's end the thread only waited; what ends before it and begins after
-    it is short.
-    """
-    linked = linked_of(
-        [Act(3_500, 5_000, call=0)],
-        [Call(0, 1_000, 0), Call(1_200, 5_000, 0, "cudaStreamSynchronize")],
-        [Op(0, 5_100, name="a")],
-        host_waits=[(1, 0)],
-    )
-    assert nodes(linked, 500) == [
-        ("a", 0, 1_000),
-        ("a", 1_000, 1_200),
-        ("cudaStreamSynchronize", 5_000, 5_000),
-        ("a", 5_000, 5_100),
-    ]
-
-
-# Communication of the host
-
-
-def communicating(*ops: Op) -> LinkedTrace:
-    linked = linked_of([], ops=[*ops, Op(5_000, 9_000, name="later")])
-    linked.ops.communication_row[: len(ops)] = np.arange(len(ops))
+def with_communication(rows: list[int], *ops: Op) -> LinkedTrace:
+    """A run of the host alone, in which these ops communicate."""
+    linked = linked_of([], ops=[*ops])
+    linked.ops.communication_row[rows] = np.arange(len(rows))
     return linked
 
 
-def test_each_op_that_communicates_keeps_its_longest_slice_though_another_op_cuts_it() -> None:
-    ops = [Op(0, 1_000, name="gloo:send"), Op(1_000, 2_000, name="gloo:recv")]
-    inner = [Op(700, 800, parent=0, name="copy"), Op(1_100, 1_200, parent=1, name="copy")]
-    linked = linked_of([], ops=[*ops, *inner, Op(2_000, 9_000, name="later")])
-    linked.ops.communication_row[:2] = 0, 1
-    assert nodes(linked, 900) == [("gloo:send", 0, 700), ("gloo:recv", 700, 2_000), ("later", 2_000, 9_000)]
+def with_wait(act: Act, calls: list[Call], *ops: Op) -> LinkedTrace:
+    """A run whose last call waits for the activity."""
+    return linked_of([act], calls, [*ops], host_waits=[(len(calls) - 1, 0)])
 
 
-@pytest.mark.parametrize("shortest", [0, 1_000])
-def test_an_op_that_communicates_keeps_the_longest_of_its_slices(shortest: int) -> None:
-    linked = communicating(Op(0, 300, name="gloo:send"))
-    assert nodes(linked, shortest) == [("gloo:send", 0, 300), (IDLE, 300, 5_000), ("later", 5_000, 9_000)]
+SYNC, WAITED, LATER = "cudaStreamSynchronize", ("cudaStreamSynchronize", 8_000, 9_000), Op(5_000, 9_000, name="later")
+SHORT_LAST = [Op(0, 1_000, name="a"), Op(1_000, 1_200, name="b")]
+CUT_BY_COPIES = [
+    Op(0, 1_000, name="gloo:send"), Op(1_000, 2_000, name="gloo:recv"), Op(700, 800, parent=0, name="copy"),
+    Op(1_100, 1_200, parent=1, name="copy"), Op(2_000, 9_000, name="later"),
+]  # fmt: skip
+TIMELINES: dict[str, tuple[LinkedTrace, int, Sliced]] = {
+    "a slice that is long enough stays": (linked_of([], ops=SHORT_LAST), 200, [("a", 0, 1_000), ("b", 1_000, 1_200)]),
+    "the last one is folded into the one before": (linked_of([], ops=SHORT_LAST), 201, [("a", 0, 1_200)]),
+    "others into the next one that is long enough": (
+        linked_of([], ops=[*SHORT_LAST, Op(1_200, 1_300, name="c"), Op(1_300, 2_000, name="d")]),
+        500,
+        [("a", 0, 1_000), ("d", 1_000, 2_000)],
+    ),
+    "behind a launch nothing is folded into it": (
+        linked_of([Act(3_500, 5_000, call=0)], [Call(0, 1_000, 0)], [Op(0, 1_200, name="a")]),
+        500,
+        [("a", 0, 1_000), ("a", 1_000, 1_200)],
+    ),
+    "nothing over time in which the thread waited": (
+        with_wait(Act(3_500, 5_000, call=0), [Call(0, 1_000, 0), Call(1_200, 5_000, 0, SYNC)], Op(0, 5_100, name="a")),
+        500,
+        [("a", 0, 1_000), ("a", 1_000, 1_200), (SYNC, 5_000, 5_000), ("a", 5_000, 5_100)],
+    ),
+    "each op that communicates keeps its longest slice though another op cuts it": (
+        with_communication([0, 1], *CUT_BY_COPIES),
+        900,
+        [("gloo:send", 0, 700), ("gloo:recv", 700, 2_000), ("later", 2_000, 9_000)],
+    ),
+    "a short op that communicates stays": (
+        with_communication([0], Op(0, 300, name="gloo:send"), LATER),
+        1_000,
+        [("gloo:send", 0, 300), (IDLE, 300, 5_000), ("later", 5_000, 9_000)],
+    ),
+    "ops that communicate in no time have nodes of no length, in order": (
+        with_communication([0, 1], Op(0, 0, name="gloo:all_reduce"), Op(0, 0, name="gloo:all_gather"), LATER),
+        1_000,
+        [("gloo:all_reduce", 0, 0), ("gloo:all_gather", 0, 0), (IDLE, 0, 5_000), ("later", 5_000, 9_000)],
+    ),
+    "as does one behind idle time": (
+        with_communication([1], Op(0, 300, name="a"), Op(5_000, 5_000, name="gloo:barrier")),
+        0,
+        [("a", 0, 300), (IDLE, 300, 5_000), ("gloo:barrier", 5_000, 5_000)],
+    ),
+    "idle time is between work only": (
+        linked_of([], ops=[Op(1_000, 2_000, name="a"), LATER]),
+        0,
+        [("a", 1_000, 2_000), (IDLE, 2_000, 5_000), ("later", 5_000, 9_000)],
+    ),
+    "a call outside ops is work, named as the call": (
+        linked_of([], [Call(2_000, 3_000, name="cudaMalloc")], [Op(0, 2_000, name="a")]),
+        0,
+        [("a", 0, 2_000), ("cudaMalloc", 2_000, 3_000)],
+    ),
+    "a thread that begins with a wait is there from its call on": (
+        with_wait(Act(3_000, 8_000), [Call(2_000, 9_000, name=SYNC)]),
+        0,
+        [(IDLE, 2_000, 2_000), WAITED],
+    ),
+    "a blocking call has work again once what it awaited has ended": (
+        with_wait(Act(3_000, 8_000, call=0), [Call(0, 1_000, 0), Call(2_000, 9_000, 0, SYNC)], Op(0, 9_500, name="a")),
+        0,
+        [("a", 0, 1_000), ("a", 1_000, 2_000), WAITED, ("a", 9_000, 9_500)],
+    ),
+}
 
 
-def test_only_ops_that_communicate_in_no_time_have_nodes_of_no_length_in_the_order_of_their_launches() -> None:
-    linked = communicating(Op(0, 0, name="gloo:all_reduce"), Op(0, 0, name="gloo:all_gather"))
-    assert nodes(linked, 1_000)[:2] == [("gloo:all_reduce", 0, 0), ("gloo:all_gather", 0, 0)]
-    linked = linked_of([], ops=[Op(0, 300, name="a"), Op(5_000, 5_000, name="gloo:barrier")])
-    linked.ops.communication_row[1] = 0
-    assert nodes(linked) == [("a", 0, 300), (IDLE, 300, 5_000), ("gloo:barrier", 5_000, 5_000)]
+@pytest.mark.parametrize(("linked", "shortest", "expected"), TIMELINES.values(), ids=TIMELINES)
+def test_a_threads_time_is_cut_and_short_slices_are_folded(
+    linked: LinkedTrace, shortest: int, expected: Sliced
+) -> None:
+    assert nodes(linked, shortest) == expected
+
+
+def test_slices_of_another_thread_take_nothing_and_folded_ones_are_counted() -> None:
+    linked = linked_of([], ops=SHORT_LAST)
+    assert [slice_host(linked, shortest).folded for shortest in (200, 201)] == [0, 1]
+    linked.ops.thread[1] = 2
+    assert nodes(linked, 201) == [("a", 0, 1_000), ("b", 1_000, 1_200)]
+    blocking = TIMELINES["a blocking call has work again once what it awaited has ended"][0]
+    assert slice_host(blocking, 0).sync_node.tolist() == [-1, 2]
 
 
 # Launches
@@ -130,35 +153,6 @@ def test_a_launch_at_the_end_of_another_ops_slice_has_one_of_no_length() -> None
         ops,
     )
     assert launchers(linked) == [(1_000, 1_000)] * 2
-
-
-# Waiting and idle time
-
-
-def test_idle_time_is_between_work_only_and_a_call_is_work_too() -> None:
-    """A call outside ops is named as the call; a thread that begins with a wait is there from its call on."""
-    linked = linked_of([], ops=[Op(1_000, 2_000, name="a"), Op(5_000, 6_000, name="b")])
-    assert nodes(linked) == [("a", 1_000, 2_000), (IDLE, 2_000, 5_000), ("b", 5_000, 6_000)]
-    linked = linked_of([], [Call(2_000, 3_000, name="cudaMalloc")], [Op(0, 2_000, name="a")])
-    assert nodes(linked) == [("a", 0, 2_000), ("cudaMalloc", 2_000, 3_000)]
-    linked = linked_of([Act(3_000, 8_000)], [Call(2_000, 9_000, name="cudaStreamSynchronize")], host_waits=[(0, 0)])
-    assert nodes(linked) == [(IDLE, 2_000, 2_000), ("cudaStreamSynchronize", 8_000, 9_000)]
-
-
-def test_a_blocking_call_has_work_again_once_what_it_awaited_has_ended() -> None:
-    linked = linked_of(
-        [Act(3_000, 8_000, call=0)],
-        [Call(0, 1_000, 0), Call(2_000, 9_000, 0, "cudaStreamSynchronize")],
-        [Op(0, 9_500, name="a")],
-        host_waits=[(1, 0)],
-    )
-    assert nodes(linked) == [
-        ("a", 0, 1_000),
-        ("a", 1_000, 2_000),
-        ("cudaStreamSynchronize", 8_000, 9_000),
-        ("a", 9_000, 9_500),
-    ]
-    assert slice_host(linked, 0).sync_node.tolist() == [-1, 2]
 
 
 # Hand-offs
