@@ -214,7 +214,7 @@ def _graph_of(
     count = len(columns.order)
     communication = communication_columns(context.linked, count, columns.communications())
     communication.types[columns.order >= nodes.first_group] = NodeType.METADATA
-    work = kernel_work(context.linked, context.op_parent) if work is None else work
+    work = kernel_work(context.linked, context.op_tree) if work is None else work
     dependencies = Ragged.grouped(data.target, data.source + 1, count)
     attributes = used(
         chain(

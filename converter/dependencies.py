@@ -227,7 +227,7 @@ def calling_slices(context: ConversionContext) -> Edges:
     slices = np.flatnonzero((timeline.op_row >= 0) & ~timeline.is_wait)
     nodes = np.flatnonzero(timeline.op_row >= 0)
     op = timeline.op_row[nodes]
-    caller = np.where(timeline.is_wait[nodes], op, context.op_parent[op])
+    caller = np.where(timeline.is_wait[nodes], op, context.op_tree.parent[op])
     # rows follow program order
     by_op = slices[np.argsort(timeline.op_row[slices], kind="stable")]
     last = asof_backward(Keys(timeline.op_row[by_op], by_op), Keys(caller, nodes - 1))
@@ -318,7 +318,7 @@ def tensor_flow(context: ConversionContext) -> Edges:
     activities = context.linked.activities
     if len(streams_of(activities).device) < 2:
         return NO_EDGES
-    tree = Tree.of(context.op_parent, context.linked.ops.start)
+    tree = context.op_tree
     by_rank = np.lexsort((activities.start, context.launched))
     rank = np.empty(len(activities), np.int64)
     rank[by_rank] = np.arange(len(rank))

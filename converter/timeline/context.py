@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...schema.columns import ABSENT, ActivityRows, Int64, NodeNumbers, Ns, OpRows, previous_in_group
+from ...schema.columns import ABSENT, ActivityRows, Int64, NodeNumbers, Ns, Tree, previous_in_group
 from ...schema.linked import LinkedTrace, op_parents, previous_on_stream, stream_sorted
 from ...schema.machine import of_name
 from .timeline import Timeline
@@ -139,7 +139,7 @@ class ConversionContext:
         return np.concatenate((self.timeline.end, self.activity_end, self.released[self.unrecorded]))
 
     @cached_property
-    def op_parent(self) -> OpRows:
-        """The row of the op that called each op, -1 for none or for one without a time."""
-        parent = op_parents(self.linked.ops)
-        return OpRows(np.where(self.linked.ops.start[parent] == ABSENT, -1, parent))
+    def op_tree(self) -> Tree:
+        """The ops by the ones that called them; who called those without a time is not known."""
+        ops, parent = self.linked.ops, op_parents(self.linked.ops)
+        return Tree.of(np.where(ops.start[parent] == ABSENT, -1, parent), ops.start)

@@ -30,6 +30,7 @@ from ...schema.columns import (
     OpRows,
     Series,
     SummaryRepr,
+    Tree,
     group_ids,
     is_group_start,
     nearest,
@@ -87,43 +88,27 @@ def _work_at(ops: Ops, row: int) -> Work | None:
         return None
 
 
-def working_ops(launching: OpRows, parent: OpRows, ops: Ops) -> OpRows:
-    """Returns, for each launching op, the op whose work its kernels do, -1 where there is none. Linear.
+def working_ops(launching: OpRows, tree: Tree, ops: Ops) -> OpRows:
+    """Returns, for each launching op, the op whose work its kernels do, -1 where there is none. O(n log n).
 
-    `parent` is the row of the op that encloses each op, -1 for none.
+    `tree` has the ops by the ones that called them.
     """
     numbers = {name: get_args(Family).index(rule.family) for name, rule in RULES.items()}
     family_of = ops.name.numbers(lambda name: numbers.get(name, -1), -1)
     op_has_rule = (family_of >= 0) | ops.name.where(lambda name: name.startswith(PREFIX))
     op_has_rule[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON_BACKEND]] = True
     has_rule = op_has_rule[launching]
-    with_rule, without_rule = OpRows(launching[has_rule]), OpRows(launching[~has_rule])
-    families = family_of[with_rule]
+    with_rule = launching[has_rule]
     # an op that encloses others of its family delegates its work to them
-    encloses_family = np.zeros(len(with_rule), np.bool_)
-    for family in np.unique(families).tolist():
-        of_family = families == family
-        members = OpRows(with_rule[of_family])
-        encloses_family[of_family] = _enclosing(members, parent)[members]
-    is_worker = np.zeros(len(parent), np.bool_)
-    is_worker[with_rule[~encloses_family]] = True
-    above = nearest(op_has_rule, parent)[without_rule]
-    does_work_of_above = is_worker[above] | ~_enclosing(with_rule, parent)[above]
-    working_op = OpRows(np.empty_like(launching))
-    working_op[has_rule] = np.where(encloses_family, -1, with_rule)
+    delegates = tree.encloses_its_kind(with_rule, family_of[with_rule])
+    is_worker, has_own_work = np.zeros((2, len(ops)), np.int64)
+    is_worker[with_rule[~delegates]] = has_own_work[with_rule] = 1
+    above = nearest(op_has_rule, tree.parent)[launching[~has_rule]]
+    does_work_of_above = is_worker[above] | (tree.subtrees(np.add, has_own_work)[above] == has_own_work[above])
+    working_op = launching.copy()
+    working_op[has_rule] = np.where(delegates, -1, with_rule)
     working_op[~has_rule] = np.where(does_work_of_above, above, -1)
-    return working_op
-
-
-def _enclosing(rows: OpRows, parent: OpRows) -> Bool:
-    """Returns which ops enclose one of these rows, directly or not."""
-    encloses = np.zeros(len(parent), np.bool_)
-    above = parent[rows]
-    while (above := np.unique(above[above >= 0])).size:
-        above = above[~encloses[above]]
-        encloses[above] = True
-        above = parent[above]
-    return encloses
+    return OpRows(working_op)
 
 
 def shares(total: int, times: Sequence[int]) -> list[int]:
@@ -157,10 +142,10 @@ class KernelWork(SummaryRepr):
     total_ns: int = 0
 
 
-def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
-    """Returns the work of all activities. Linear in activities, ops and their texts.
+def kernel_work(linked: LinkedTrace, tree: Tree) -> KernelWork:
+    """Returns the work of all activities. Linear in activities, ops and their texts, apart from sorts.
 
-    `op_parent` is the row of the op that encloses each op, -1 for none.
+    `tree` has the ops by the ones that called them.
     """
     activities = linked.activities
     columns = np.full((len(activities), 3), ABSENT, np.int64)
@@ -173,7 +158,7 @@ def kernel_work(linked: LinkedTrace, op_parent: OpRows) -> KernelWork:
     # whole numbers are divided among kernels in order of time, independent of the order of the file
     rows = rows[np.lexsort([getattr(activities, key)[rows] for key in ("correlation", "end", "start")])]
     launching, first, launch = np.unique(activities.op_row[rows], return_index=True, return_inverse=True)
-    op = working_ops(OpRows(launching), op_parent, linked.ops)[launch]
+    op = working_ops(OpRows(launching), tree, linked.ops)[launch]
     # the kernels of an op, those that it launched itself first
     order = np.lexsort((first[launch], launching[launch] != op, op))
     order = order[op[order] >= 0]

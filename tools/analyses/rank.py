@@ -168,7 +168,7 @@ class RankTrace:
     @cached_property
     def work(self) -> KernelWork:
         """The operations and bytes of each activity."""
-        return kernel_work(self.linked, OpRows(self.tree.parent))
+        return kernel_work(self.linked, self.tree)
 
     @cached_property
     def steps(self) -> Steps:

@@ -157,6 +157,6 @@ def test_the_op_that_called_an_op_is_found_by_its_id() -> None:
     linked = linked_of([], ops=begun)
     linked.ops.id[:] = [50, 40, 30, 20, 10]
     linked.ops.parent_id[:] = [99, 50, 30, 40, 20]
-    assert sliced(linked).op_parent.tolist() == [-1, 0, -1, 1, 3]
+    assert sliced(linked).op_tree.parent.tolist() == [-1, 0, -1, 1, 3]
     linked.ops.start[3] = ABSENT
-    assert sliced(linked).op_parent.tolist() == [-1, 0, -1, 1, -1]
+    assert sliced(linked).op_tree.parent.tolist() == [-1, 0, -1, 1, -1]

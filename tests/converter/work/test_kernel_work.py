@@ -16,9 +16,9 @@ from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
 from execgraph.converter.work import Lifetimes, highest_within, lifetimes, live_bytes
 from execgraph.converter.work.kernel_work import BEFORE, kernel_work, shares
-from execgraph.schema.columns import OpRows, Series, ThreadIntervals, nest
+from execgraph.schema.columns import Series, ThreadIntervals, nest
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.schema.linked import HOST, read_linked, write_linked
+from execgraph.schema.linked import HOST, op_tree, read_linked, write_linked
 from execgraph.tools.commands.trace_convert import summary
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
@@ -122,8 +122,7 @@ def test_an_activity_without_known_work_is_of_no_op() -> None:
     with product(t):
         t.launch("gemm")
     linked = link_run(t)
-    parents = OpRows(np.full(len(linked.ops), -1, np.int64))
-    assert kernel_work(linked, parents).op_row.tolist() == [-1, linked.ops.name.equal("aten::mm").argmax()]
+    assert kernel_work(linked, op_tree(linked.ops)).op_row.tolist() == [-1, linked.ops.name.equal("aten::mm").argmax()]
 
 
 def test_no_work_is_done_twice() -> None:
