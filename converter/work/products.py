@@ -7,7 +7,6 @@ cuDNN's and overridden, forward and backward.
 
 from collections.abc import Callable
 from math import prod
-from typing import NamedTuple
 
 from .recorded_op import (
     RecordedOp,
@@ -93,46 +92,43 @@ MATRIX_RULES = rules_by_name(
 )
 
 
-class ConvolutionLayout(NamedTuple):
-    """Positions of arguments, None for an argument that the op lacks; `flag` is the one that makes it transposed.
-
-    `groups` is 0 for an op that is never transposed, as only others need it.
-    """
-
-    stride: int
-    padding: int
-    dilation: int | None
-    flag: int | None = None
-    output_padding: int | None = None
-    groups: int = 0
-
-    def is_transposed(self, op: RecordedOp) -> bool:
-        """Returns whether an op of this layout is transposed. Raises Unknown."""
-        return self.groups > 0 if self.flag is None else bool(op.argument(self.flag))
-
-
-CONVOLUTIONS = rules_by_name(
+CONVOLUTION_ARGUMENTS = rules_by_name(
     {
-        "convolution _convolution convolution_overrideable": ConvolutionLayout(3, 4, 5, 6, 7, 8),
-        "conv1d conv2d conv3d": ConvolutionLayout(3, 4, 5),
-        "cudnn_convolution": ConvolutionLayout(3, 2, 4),
-        "mkldnn_convolution miopen_convolution miopen_depthwise_convolution": ConvolutionLayout(4, 3, 5),
-        "cudnn_convolution_relu": ConvolutionLayout(3, 4, 5),
-        "cudnn_convolution_add_relu": ConvolutionLayout(5, 6, 7),
-        "_conv_depthwise2d conv_depthwise3d": ConvolutionLayout(4, 5, 6),
-        "_slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward": ConvolutionLayout(4, 5, None),
-        "cudnn_convolution_transpose": ConvolutionLayout(4, 2, 5, None, 3, 6),
-        "miopen_convolution_transpose": ConvolutionLayout(5, 3, 6, None, 4, 7),
-        "conv_transpose1d conv_transpose2d conv_transpose3d": ConvolutionLayout(3, 4, 7, None, 5, 6),
+        "convolution _convolution convolution_overrideable": "input weight bias stride padding dilation transposed"
+        " output_padding groups",
+        "conv1d conv2d conv3d cudnn_convolution_relu": "input weight bias stride padding dilation groups",
+        "cudnn_convolution": "input weight padding stride dilation groups",
+        "mkldnn_convolution miopen_convolution miopen_depthwise_convolution": "input weight bias padding stride dilation"
+        " groups",
+        "cudnn_convolution_add_relu": "input weight z alpha bias stride padding dilation groups",
+        "_conv_depthwise2d conv_depthwise3d": "input weight kernel_size bias stride padding dilation",
+        "_slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward": "input weight kernel_size bias stride padding",
+        "cudnn_convolution_transpose": "input weight padding output_padding stride dilation groups",
+        "miopen_convolution_transpose": "input weight bias padding output_padding stride dilation groups",
+        "conv_transpose1d conv_transpose2d conv_transpose3d": "input weight bias stride padding output_padding groups"
+        " dilation",
     }
 )
+"""The arguments of each op in order, up to the last one that counts."""
+
+
+def _position(op: RecordedOp, *names: str) -> int:
+    """Returns where an op has the first argument of these names, -1 if it has none of them."""
+    arguments = ARGUMENTS[op.name].split()
+    return next((arguments.index(name) for name in names if name in arguments), -1)
+
+
+def _is_transposed(op: RecordedOp) -> bool:
+    """Says it of an op that may be either by its argument; others that have an output padding are. Raises Unknown."""
+    flag = _position(op, "transposed")
+    return _position(op, "output_padding") >= 0 and (flag < 0 or bool(op.argument(flag)))
 
 
 def _convolved(op: RecordedOp) -> int:
     x, weight, result = op.shape(0), op.shape(1), op.results[:1]
     if not result or len(weight) < 3:
         raise Unknown("a convolution's shapes")
-    return _applied(weight, x if CONVOLUTIONS[op.name].is_transposed(op) else result[0].shape)
+    return _applied(weight, x if _is_transposed(op) else result[0].shape)
 
 
 def _applied(weight: Shape, positions: Shape) -> int:
@@ -144,17 +140,18 @@ def _applied(weight: Shape, positions: Shape) -> int:
 
 
 def _convolution_results(op: RecordedOp) -> list[Tensor]:
-    x, weight, layout = op.tensor(0), op.shape(1), CONVOLUTIONS[op.name]
-    dimensions, transposed = len(weight) - 2, layout.is_transposed(op)
+    x, weight, transposed = op.tensor(0), op.shape(1), _is_transposed(op)
+    dimensions = len(weight) - 2
     if dimensions < 1 or len(x.shape) not in (len(weight), len(weight) - 1):
         raise Unknown("a convolution's shapes")
 
-    def each(position: int | None, default: int = 0) -> tuple[int, ...]:
-        values = (default,) if position is None else op.integers(position)
+    def each(name: str, default: int = 0) -> tuple[int, ...]:
+        position = _position(op, name)
+        values = (default,) if position < 0 else op.integers(position)
         return values * dimensions if len(values) == 1 else values
 
-    more = each(layout.output_padding if transposed else None)
-    arguments = (each(layout.stride), each(layout.padding), each(layout.dilation, default=1), more)
+    more = each("output_padding") if transposed else (0,) * dimensions
+    arguments = (each("stride"), each("padding"), each("dilation", default=1), more)
     if any(len(values) != dimensions for values in arguments) or 0 in arguments[0]:
         raise Unknown("a convolution's arguments")
     sizes = []
@@ -163,7 +160,7 @@ def _convolution_results(op: RecordedOp) -> list[Tensor]:
         inverse = (n - 1) * stride - 2 * padding + covered + added + 1
         sizes.append(inverse if transposed else (n + 2 * padding - covered - 1) // stride + 1)
     # the weight of a transposed one is (in, out / groups, …)
-    channels = weight[1] * sum(op.integers(layout.groups)) if transposed else weight[0]
+    channels = weight[1] * sum(each("groups")[:1]) if transposed else weight[0]
     return [x.like((*x.shape[: -dimensions - 1], channels, *sizes))]
 
 
@@ -186,63 +183,64 @@ def _convolution_gradients(op: RecordedOp) -> list[Tensor]:
     return [like[number].like(like[number].shape, number) for number in asked_for]
 
 
-CONVOLUTION_RULES = dict.fromkeys(CONVOLUTIONS, Rule("convolution", _convolved, everything, _convolution_results))
+CONVOLUTION_RULES = dict.fromkeys(
+    CONVOLUTION_ARGUMENTS, Rule("convolution", _convolved, everything, _convolution_results)
+)
 CONVOLUTION_RULES[CONVOLUTION_BACKWARD] = Rule("convolution", _backward_convolved, everything, _convolution_gradients)
 
 
-class AttentionLayout(NamedTuple):
-    """Positions of arguments: the query, with key and value after it, and the mask; whether heads come before sequence
-    positions in the shapes.
-
-    `lengths` is the position of the offsets of sequences of several lengths; the longest ones are two positions behind.
-    """
-
-    query: int
-    causal: int
-    heads_first: bool = True
-    lengths: int | None = None
-    corner: str = TOP
-    argument: str = "is_causal"
-
-
 MASK_TYPE = "custom_mask_type"
-ATTENTIONS = rules_by_name(
+LENGTHS, SPANS = "cum_seq_q cum_seq_k max_q max_k", "cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k"
+"""The offsets of sequences of several lengths, and the longest ones."""
+BACKWARD = "grad_out query key value"
+HEADS_FIRST = rules_by_name(
     {
-        "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu": AttentionLayout(0, 4),
-        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention": AttentionLayout(0, 6),
-        "_scaled_dot_product_fused_attention_overrideable": AttentionLayout(0, 5),
-        "_cudnn_attention_forward": AttentionLayout(0, 10, lengths=4),
-        "_flash_attention_forward": AttentionLayout(0, 8, heads_first=False, lengths=3),
-        "_efficient_attention_forward": AttentionLayout(0, 9, heads_first=False, lengths=4, argument=MASK_TYPE),
-        "flash_attn::_flash_attn_forward": AttentionLayout(0, 5, False, None, BOTTOM, "causal"),
-        # backward, where the query follows the gradient
-        "_scaled_dot_product_flash_attention_backward": AttentionLayout(1, 11, lengths=6),
-        "_scaled_dot_product_flash_attention_for_cpu_backward": AttentionLayout(1, 7),
-        "_scaled_dot_product_efficient_attention_backward": AttentionLayout(1, 11),
-        "_scaled_dot_product_cudnn_attention_backward": AttentionLayout(1, 14, lengths=9),
-        "_scaled_dot_product_fused_attention_overrideable_backward": AttentionLayout(1, 13, lengths=8),
-        "_cudnn_attention_backward": AttentionLayout(1, 14, lengths=9),
-        "_flash_attention_backward": AttentionLayout(1, 11, heads_first=False, lengths=6),
-        "_efficient_attention_backward": AttentionLayout(1, 14, heads_first=False, lengths=6, argument=MASK_TYPE),
-        "flash_attn::_flash_attn_backward": AttentionLayout(1, 11, False, None, BOTTOM, "causal"),
+        "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu": "query key value dropout_p"
+        " is_causal",
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention": "query key value attn_bias"
+        " compute_log_sumexp dropout_p is_causal",
+        "_scaled_dot_product_fused_attention_overrideable": "query key value attn_bias dropout_p is_causal",
+        "_cudnn_attention_forward": f"query key value attn_bias {LENGTHS} compute_log_sumexp dropout_p is_causal",
+        "_scaled_dot_product_flash_attention_backward": f"{BACKWARD} out logsumexp {LENGTHS} dropout_p is_causal",
+        "_scaled_dot_product_flash_attention_for_cpu_backward": f"{BACKWARD} out logsumexp dropout_p is_causal",
+        "_scaled_dot_product_efficient_attention_backward": f"{BACKWARD} attn_bias out logsumexp philox_seed"
+        " philox_offset dropout_p grad_input_mask is_causal",
+        "_scaled_dot_product_cudnn_attention_backward _cudnn_attention_backward": f"{BACKWARD} out logsumexp"
+        f" philox_seed philox_offset attn_bias {LENGTHS} dropout_p is_causal",
+        "_scaled_dot_product_fused_attention_overrideable_backward": f"{BACKWARD} attn_bias grad_input_mask out"
+        f" logsumexp {LENGTHS} dropout_p is_causal",
     }
 )
+POSITIONS_FIRST = rules_by_name(
+    {
+        "_flash_attention_forward": f"query key value {LENGTHS} dropout_p is_causal",
+        "_efficient_attention_forward": f"query key value bias {SPANS} dropout_p {MASK_TYPE}",
+        "flash_attn::_flash_attn_forward": "query key value dropout_p softmax_scale causal",
+        "_flash_attention_backward": f"{BACKWARD} out logsumexp {LENGTHS} dropout_p is_causal",
+        "_efficient_attention_backward": f"{BACKWARD} bias out {SPANS} logsumexp dropout_p philox_seed philox_offset"
+        f" {MASK_TYPE}",
+        "flash_attn::_flash_attn_backward": f"{BACKWARD} out softmax_lse dq dk dv dropout_p softmax_scale causal",
+    }
+)
+"""Ops whose shapes have sequence positions before heads."""
+ATTENTION_ARGUMENTS = HEADS_FIRST | POSITIONS_FIRST
+ARGUMENTS = CONVOLUTION_ARGUMENTS | ATTENTION_ARGUMENTS
 
 
-def _sizes(op: RecordedOp, layout: AttentionLayout) -> tuple[int, int, int, int, int]:
+def _sizes(op: RecordedOp) -> tuple[int, int, int, int, int]:
     """Returns the heads of all sequences together, the queries and keys of each head, and the widths of queries and
     values.
     """
-    query, key, value = (list(op.shape(layout.query + offset)) for offset in range(3))
-    lengths = layout.lengths
-    if lengths is not None and isinstance(op.argument(lengths), Tensor):
+    query, key, value = (list(op.shape(_position(op, name))) for name in ("query", "key", "value"))
+    lengths = _position(op, "cum_seq_q", "cu_seqlens_q")
+    if lengths >= 0 and isinstance(op.argument(lengths), Tensor):
         # sequences that are concatenated are a batch, if all have one length
         sequences, longest = op.shape(lengths, 1)[0] - 1, [op.argument(lengths + 2), op.argument(lengths + 3)]
         of_each = zip((query, key, value), (*longest, longest[1]), strict=True)
         query, key, value = (_as_batch(shape[-3:], sequences, length) for shape, length in of_each)
     elif not len(query) == len(key) == len(value) == 4:
         raise Unknown("queries, keys and values")
-    elif not layout.heads_first:
+    elif op.name in POSITIONS_FIRST:
         query, key, value = ([batch, heads, positions, width] for batch, positions, heads, width in (query, key, value))
     batch, heads, queries, width = query
     if key[:1] + key[3:] != [batch, width] or value[:3] != key[:3] or not key[1] or heads % key[1]:
@@ -272,39 +270,39 @@ def pairs(queries: int, keys: int, corner: str | None) -> int:
     return triangle + queries * (keys - queries) * (corner == BOTTOM)
 
 
-def _corner(op: RecordedOp, layout: AttentionLayout) -> str | None:
+def _corner(op: RecordedOp) -> str | None:
     for name in ("window_size", "window_size_left", "window_size_right"):
         window = op.named(name)
         if isinstance(window, int) and window >= 0 and not isinstance(window, bool):
             raise Unknown("attention within a window")
-    flag = op.named(layout.argument, layout.causal)
-    if layout.argument == MASK_TYPE:
+    position = _position(op, "is_causal", "causal", MASK_TYPE)
+    name = ARGUMENTS[op.name].split()[position]
+    flag = op.named(name, position)
+    if name == MASK_TYPE:
         if not isinstance(flag, int) or flag not in CORNERS:
             raise Unknown("a mask")
         return CORNERS[flag]
     if not isinstance(flag, bool):
         raise Unknown("whether it is causal")
-    return layout.corner if flag else None
+    return (BOTTOM if op.name.startswith("flash_attn::") else TOP) if flag else None
 
 
 def _attended(op: RecordedOp) -> int:
-    layout = ATTENTIONS[op.name]
-    heads, queries, keys, width, value_width = _sizes(op, layout)
-    each = 3 * width + 2 * value_width if layout.query else width + value_width
-    return 2 * heads * pairs(queries, keys, _corner(op, layout)) * each
+    heads, queries, keys, width, value_width = _sizes(op)
+    each = 3 * width + 2 * value_width if op.name.endswith("backward") else width + value_width
+    return 2 * heads * pairs(queries, keys, _corner(op)) * each
 
 
 def _attention_results(op: RecordedOp) -> list[Tensor]:
     """Returns a result like the query but as wide as values, and the logarithm of each query's sum (float); backward
     the gradients of query, key and value.
     """
-    layout = ATTENTIONS[op.name]
-    if layout.query:
+    if op.name.endswith("backward"):
         return [op.tensor(position).like(op.shape(position), position) for position in (1, 2, 3)]
-    query, (heads, queries, _, _, value_width) = op.tensor(0), _sizes(op, layout)
+    query, (heads, queries, _, _, value_width) = op.tensor(0), _sizes(op)
     return [query.like((*query.shape[:-1], value_width)), query._replace(item=4).like((heads, queries), 1)]
 
 
-ATTENTION_RULES = dict.fromkeys(ATTENTIONS, Rule("attention", _attended, everything, _attention_results))
+ATTENTION_RULES = dict.fromkeys(ATTENTION_ARGUMENTS, Rule("attention", _attended, everything, _attention_results))
 
 RULES: dict[str, Rule] = MATRIX_RULES | CONVOLUTION_RULES | ATTENTION_RULES

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.work import RULES, RecordedOp, Tensor, Unknown, Work, work_of
+from execgraph.converter.work.products import ARGUMENTS
 from execgraph.converter.work.recorded_op import recorded_by_device, recorded_by_host
 from execgraph.linker.readers import HostTrace, read_host_trace
 from execgraph.schema.columns import OpRows
-from execgraph.schema.linked import NO_TENSORS, read_arguments
+from execgraph.schema.linked import NO_TENSORS, declared_arguments, read_arguments
 from support.folders import DATA
 from support.graphs import FLOAT, HALF, LONG, tensors, work
 
@@ -332,9 +333,21 @@ def test_where_an_argument_stands_is_known_without_the_schema_too(name: str) -> 
     assert len(seen) >= 2
 
 
+def test_arguments_are_listed_in_the_order_of_the_schema() -> None:
+    trace = read_host_trace(str(DATA / "operators.json.gz"))
+    schemas = {name: trace.schema_text[row] for row, name in enumerate(trace.name) if name in ARGUMENTS}
+    compared = [
+        (position_of(schema, argument), place)
+        for name, schema in schemas.items()
+        for place, argument in enumerate(ARGUMENTS[name].split())
+        if position_of(schema, argument) is not None
+    ]
+    assert all(position == place for position, place in compared)
+    assert len(compared) > 30
+
+
 def position_of(schema: str, argument: str) -> int | None:
-    parameters = schema.partition("(")[2].partition(") ->")[0].replace("*, ", "").split(", ")
-    names = [parameter.split("=")[0].split()[-1] for parameter in parameters if parameter]
+    names = declared_arguments(schema).names
     return names.index(argument) if argument in names else None
 
 

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from execgraph.converter.work import Tensor, Unknown, Work
 from execgraph.converter.work.products import (
-    ATTENTION_RULES,
+    ATTENTION_ARGUMENTS,
     BOTTOM,
+    CONVOLUTION_ARGUMENTS,
     CONVOLUTION_BACKWARD,
-    CONVOLUTION_RULES,
+    LENGTHS,
+    POSITIONS_FIRST,
+    SPANS,
     TOP,
     pairs,
     product,
@@ -20,56 +23,13 @@ from execgraph.converter.work.products import (
 from execgraph.converter.work.recorded_op import broadcast
 from support.graphs import FLOAT, ordered, tensors, work
 
-LENGTHS = "cum_seq_q cum_seq_k max_q max_k"
-SPANS = "cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k"
-BACKWARD = "grad_out query key value"
-ARGUMENTS = {
-    "aten::_scaled_dot_product_flash_attention": "query key value dropout_p is_causal",
-    "aten::_scaled_dot_product_flash_attention_for_cpu": "query key value dropout_p is_causal",
-    "aten::_scaled_dot_product_efficient_attention": "query key value attn_bias compute_log_sumexp dropout_p is_causal",
-    "aten::_scaled_dot_product_cudnn_attention": "query key value attn_bias compute_log_sumexp dropout_p is_causal",
-    "aten::_scaled_dot_product_fused_attention_overrideable": "query key value attn_bias dropout_p is_causal",
-    "aten::_cudnn_attention_forward": f"query key value attn_bias {LENGTHS} compute_log_sumexp dropout_p is_causal",
-    "aten::_flash_attention_forward": f"query key value {LENGTHS} dropout_p is_causal",
-    "aten::_efficient_attention_forward": f"query key value bias {SPANS} dropout_p custom_mask_type",
-    "flash_attn::_flash_attn_forward": "query key value dropout_p softmax_scale causal",
-    "aten::_scaled_dot_product_flash_attention_backward": f"{BACKWARD} out logsumexp {LENGTHS} dropout_p is_causal",
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": f"{BACKWARD} out logsumexp dropout_p is_causal",
-    "aten::_scaled_dot_product_efficient_attention_backward": (
-        f"{BACKWARD} attn_bias out logsumexp philox_seed philox_offset dropout_p grad_input_mask is_causal"
-    ),
-    "aten::_scaled_dot_product_cudnn_attention_backward": (
-        f"{BACKWARD} out logsumexp philox_seed philox_offset attn_bias {LENGTHS} dropout_p is_causal"
-    ),
-    "aten::_scaled_dot_product_fused_attention_overrideable_backward": (
-        f"{BACKWARD} attn_bias grad_input_mask out logsumexp {LENGTHS} dropout_p is_causal"
-    ),
-    "aten::_cudnn_attention_backward": (
-        f"{BACKWARD} out logsumexp philox_seed philox_offset attn_bias {LENGTHS} dropout_p is_causal"
-    ),
-    "aten::_flash_attention_backward": f"{BACKWARD} out logsumexp {LENGTHS} dropout_p is_causal",
-    "aten::_efficient_attention_backward": (
-        f"{BACKWARD} bias out {SPANS} logsumexp dropout_p philox_seed philox_offset custom_mask_type"
-    ),
-    "flash_attn::_flash_attn_backward": f"{BACKWARD} out softmax_lse dq dk dv dropout_p softmax_scale causal",
-}
-PLACES_FIRST = {
-    "aten::_flash_attention_forward",
-    "aten::_efficient_attention_forward",
-    "flash_attn::_flash_attn_forward",
-    "aten::_flash_attention_backward",
-    "aten::_efficient_attention_backward",
-    "flash_attn::_flash_attn_backward",
-}
-"""Ops whose shapes have sequence positions before heads."""
-
 
 def operations(name: str, queries: int = 6, is_causal: bool = False, sequences: int = 0) -> int:
     """Of 2 x 3 heads of width 8 with 6 keys; or of so many sequences of that length one after the other."""
     shapes = [(2, 3, places, 8) for places in (queries, 6)]
     if sequences:
         shapes = [(sequences * places, 3, 8) for places in (queries, 6)]
-    elif name in PLACES_FIRST:
+    elif name in POSITIONS_FIRST:
         shapes = [(batch, places, heads, width) for batch, heads, places, width in shapes]
     query, key = (Tensor.of(shape, FLOAT, number) for number, shape in enumerate(shapes))
     offsets = Tensor.of((sequences + 1,), FLOAT, 7) if sequences else None
@@ -77,16 +37,12 @@ def operations(name: str, queries: int = 6, is_causal: bool = False, sequences: 
     values |= dict.fromkeys(("is_causal", "causal"), is_causal)
     values |= dict.fromkeys(("cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k"), offsets)
     values |= {"max_q": queries, "max_k": 6, "max_seqlen_q": queries, "max_seqlen_k": 6}
-    found = work(name, ordered(ARGUMENTS[name], **values), []).operations
+    found = work(name, ordered(ATTENTION_ARGUMENTS[name], **values), []).operations
     assert found is not None
     return found
 
 
-def test_every_attention_is_listed() -> None:
-    assert ARGUMENTS.keys() == ATTENTION_RULES.keys()
-
-
-@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("name", ATTENTION_ARGUMENTS)
 def test_the_mask_is_where_the_schema_has_it(name: str) -> None:
     """Two products of 2 * 8 operations for each pair, five for the gradients; a causal mask leaves 21 of 36 pairs."""
     products = 5 if "backward" in name else 2
@@ -94,7 +50,7 @@ def test_the_mask_is_where_the_schema_has_it(name: str) -> None:
     assert operations(name, is_causal=True) == 6 * 21 * products * 16
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("name", ATTENTION_ARGUMENTS)
 def test_with_fewer_queries_than_keys_the_mask_starts_in_a_corner(name: str) -> None:
     """Of 4 queries: 1 + 2 + 3 + 4 pairs from the first key on, 3 + 4 + 5 + 6 up to the last one."""
     left = 18 if name.startswith("flash_attn") else 10
@@ -102,21 +58,22 @@ def test_with_fewer_queries_than_keys_the_mask_starts_in_a_corner(name: str) -> 
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in ARGUMENTS if any(word in ARGUMENTS[name] for word in (LENGTHS, SPANS))]
+    "name",
+    [name for name in ATTENTION_ARGUMENTS if any(word in ATTENTION_ARGUMENTS[name] for word in (LENGTHS, SPANS))],
 )
 def test_sequences_one_after_the_other_are_where_the_schema_has_them(name: str) -> None:
     assert operations(name, sequences=2) == operations(name)
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("name", ATTENTION_ARGUMENTS)
 def test_attention_is_counted_as_pytorch_does_whatever_the_kernel(name: str) -> None:
     """What torch.utils.flop_counter gives for heads that share keys, and values of another width."""
     shapes = ((2, 8, 128, 64), (2, 2, 96, 64), (2, 2, 96, 32))
-    if name in PLACES_FIRST:
+    if name in POSITIONS_FIRST:
         shapes = tuple((batch, places, heads, width) for batch, heads, places, width in shapes)
     query, key, value = tensors(*shapes)
     values = {"query": query, "key": key, "value": value, "custom_mask_type": 0, "is_causal": False, "causal": False}
-    found = work(name, ordered(ARGUMENTS[name], **values), [])
+    found = work(name, ordered(ATTENTION_ARGUMENTS[name], **values), [])
     assert found.operations == (100_663_296 if "backward" in name else 37_748_736)
 
 
@@ -140,7 +97,9 @@ def test_a_memory_efficient_mask_may_start_in_the_other_corner() -> None:
         query, key = Tensor.of((2, 4, 3, 8), FLOAT, 0), Tensor.of((2, 6, 3, 8), FLOAT, 1)
         values = {"query": query, "key": key, "value": key, "custom_mask_type": mask}
         return work(
-            "aten::_efficient_attention_forward", ordered(ARGUMENTS["aten::_efficient_attention_forward"], **values), []
+            "aten::_efficient_attention_forward",
+            ordered(ATTENTION_ARGUMENTS["aten::_efficient_attention_forward"], **values),
+            [],
         ).operations
 
     assert [masked(mask) for mask in (0, 1, 2)] == [6 * left * 32 for left in (24, 10, 18)]
@@ -158,31 +117,10 @@ def test_a_mask_leaves_the_pairs_below_its_diagonal(queries: int, keys: int, top
 def test_gradients_are_like_query_key_and_value() -> None:
     name = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
     query, key, value = tensors((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 4))
-    found = work(name, ordered(ARGUMENTS[name], query=query, key=key, value=value, is_causal=False), None)
+    found = work(name, ordered(ATTENTION_ARGUMENTS[name], query=query, key=key, value=value, is_causal=False), None)
     assert found.bytes == FLOAT * 2 * (48 + 80 + 40)
 
 
-GENERAL = "input weight bias stride padding dilation transposed output_padding groups"
-PLAIN = "input weight bias stride padding dilation groups"
-PADDING_FIRST = "input weight bias padding stride dilation groups"
-UNDILATED = "input weight kernel_size bias stride padding"
-TRANSPOSED = "input weight bias stride padding output_padding groups dilation"
-CONVOLUTION_ARGUMENTS = {
-    name: arguments
-    for arguments, names in {
-        GENERAL: "convolution _convolution convolution_overrideable",
-        PLAIN: "conv1d conv2d conv3d cudnn_convolution_relu",
-        PADDING_FIRST: "mkldnn_convolution miopen_convolution miopen_depthwise_convolution",
-        "input weight padding stride dilation groups": "cudnn_convolution",
-        "input weight z alpha bias stride padding dilation groups": "cudnn_convolution_add_relu",
-        "input weight kernel_size bias stride padding dilation": "_conv_depthwise2d conv_depthwise3d",
-        UNDILATED: "_slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward",
-        "input weight padding output_padding stride dilation groups": "cudnn_convolution_transpose",
-        "input weight bias padding output_padding stride dilation groups": "miopen_convolution_transpose",
-        TRANSPOSED: "conv_transpose1d conv_transpose2d conv_transpose3d",
-    }.items()
-    for name in names.split()
-}
 VALUES: dict[str, Any] = {"stride": [3], "padding": [5], "dilation": [4], "output_padding": [1], "groups": 2}
 """No two are equal, so that none can stand in for another."""
 
@@ -191,16 +129,12 @@ def convolved(name: str, x: tuple[int, ...], weight: tuple[int, ...], **more: An
     """The work by the arguments alone, and how many elements the result has."""
     x_tensor, weight_tensor = tensors(x, weight)
     arguments = ordered(CONVOLUTION_ARGUMENTS[name], **{**VALUES, "input": x_tensor, "weight": weight_tensor, **more})
-    found = work(f"aten::{name}", arguments, None)
+    found = work(name, arguments, None)
     return found, found.bytes // FLOAT - x_tensor.elements - weight_tensor.elements
 
 
 def dimensions_of(name: str) -> int:
     return next((number for number in (1, 3) if f"{number}d" in name), 2)
-
-
-def test_every_convolution_is_listed() -> None:
-    assert {f"aten::{name}" for name in CONVOLUTION_ARGUMENTS} | {CONVOLUTION_BACKWARD} == CONVOLUTION_RULES.keys()
 
 
 @pytest.mark.parametrize("name", [name for name in CONVOLUTION_ARGUMENTS if "transpose" not in name])
@@ -223,20 +157,20 @@ def test_a_transposed_convolution_gives_more_positions_and_the_channels_of_all_g
 
 
 def test_an_input_without_a_batch_is_one() -> None:
-    batch, elements = convolved("conv2d", (1, 4, 9, 9), (6, 4, 3, 3))
-    assert convolved("conv2d", (4, 9, 9), (6, 4, 3, 3)) == (batch, elements)
+    batch, elements = convolved("aten::conv2d", (1, 4, 9, 9), (6, 4, 3, 3))
+    assert convolved("aten::conv2d", (4, 9, 9), (6, 4, 3, 3)) == (batch, elements)
 
 
 @pytest.mark.parametrize("x", [(9, 9), (1, 1, 4, 9, 9), (6, 4)])
 def test_shapes_that_do_not_fit_are_unknown(x: tuple[int, ...]) -> None:
     with pytest.raises(Unknown):
-        convolved("conv2d", x, (6, 4, 3, 3) if x[-1] == 9 else x)
+        convolved("aten::conv2d", x, (6, 4, 3, 3) if x[-1] == 9 else x)
 
 
 @pytest.mark.parametrize("more", [{"stride": [0]}, {"stride": [1, 1, 1]}, {"padding": [1, 1, 1]}, {"dilation": []}])
 def test_arguments_that_do_not_fit_are_unknown(more: dict[str, Any]) -> None:
     with pytest.raises(Unknown):
-        convolved("conv2d", (1, 4, 9, 9), (6, 4, 3, 3), **more)
+        convolved("aten::conv2d", (1, 4, 9, 9), (6, 4, 3, 3), **more)
 
 
 GRADIENTS = "gradient input weight bias_sizes stride padding dilation transposed output_padding groups output_mask"
