@@ -288,7 +288,7 @@ def test_no_op_of_the_table_fails_at_odd_arguments() -> None:
                     continue
 
 
-ARGUMENTS = b'{"values": [[3,4,0,6,4,"cuda:0"],5], "shapes": [[2,3],[]], "types": ["Tensor(float)","Int"]}'
+RECORDED = b'{"values": [[3,4,0,6,4,"cuda:0"],5], "shapes": [[2,3],[]], "types": ["Tensor(float)","Int"]}'
 SHARED = b'{"values": [[1,%d,0,6,4,"cuda:0"],[2,%d,0,6,4,"cuda:0"]]}'
 
 
@@ -303,7 +303,7 @@ def without_ids(*texts: bytes) -> bytes:
 
 
 def test_ops_are_alike_if_their_texts_are_but_for_ids_storages_and_offsets() -> None:
-    texts = [ARGUMENTS, ARGUMENTS.replace(b"[3,4,0", b"[77,88,9"), ARGUMENTS.replace(b"[2,3]", b"[6,1]")]
+    texts = [RECORDED, RECORDED.replace(b"[3,4,0", b"[77,88,9"), RECORDED.replace(b"[2,3]", b"[6,1]")]
     texts += [SHARED % storages for storages in ((1, 1), (1, 2), (5, 5))]
     outputs = [NO_TENSORS] * len(texts)
     keys = read_arguments(texts, outputs).alike(OpRows(np.arange(len(texts))))
