@@ -102,7 +102,7 @@ class Lowering(NamedTuple):
     def changes(self) -> TargetChanges:
         """What was counted, without zeros, and the notes."""
         in_order = ((change, reason) for change in Change for of, reason in self.counts if of is change)
-        named = {key: f"{key[0]}: {key[1]}" if key[1] else key[0].value for key in in_order}
+        named = {key: f"{key[0]}: {key[1]}" if key[1] else str(key[0]) for key in in_order}
         return TargetChanges({name: self.counts[key] for key, name in named.items() if self.counts[key]}, self.notes)
 
 

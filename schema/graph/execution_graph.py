@@ -63,8 +63,8 @@ class ConvertReport:
     dropped: Counts = field(default_factory=Counts)
 
 
-class Change(str, Enum):
-    """What is counted of a graph that was made for a target; µs where the words say so."""
+class Change(Enum):
+    """What is counted of a graph that was made for a target, and what that is called; µs where the words say so."""
 
     REMOVED = "removed"
     LOWERED = "lowered"
@@ -84,12 +84,18 @@ class Change(str, Enum):
     SHRUNK = "collectives that ran beside others, given the bytes of the time they had alone"
     HIDDEN = "collectives that ran beside others, given the time they had alone, which is less than their latency"
     WITHOUT_PARTNER = "communications without a partner, as computation"
-    __str__ = str.__str__
+
+    def __str__(self) -> str:
+        return CHANGE_WORDS[self]
+
+
+CHANGE_WORDS: dict[Change, str] = {change: change.value for change in Change}
+"""What each change is called in counts and files."""
 
 
 @dataclass(slots=True)
 class TargetChanges:
-    """The changes for a target: nodes by Change and reason, without zeros, µs where the name says so; notes in words.
+    """The changes for a target: nodes by Change and reason, in words and without zeros; notes in words.
 
     >>> import execgraph as eg
     >>> eg.link("tests/data/training", rank=0).to_graph("astra-sim").changes.notes

@@ -124,7 +124,7 @@ class Told(NamedTuple):
     notes: list[str]
 
     def __getitem__(self, change: Any) -> Any:
-        return self.counts.get(change, 0)
+        return self.counts.get(str(change), 0)
 
     def reasons(self, change: Change) -> dict[str, float]:
         """The counts of a change by its reasons."""

@@ -118,10 +118,11 @@ def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
     if report.ranks:
         log.info(table(report.ranks, job.unchanged))
     changes = sum((Counter[str](rank.target) for rank in report.ranks), Counter[str]())
-    if changes[Change.MOST_READY]:  # at once, so on any rank
-        changes[Change.MOST_READY] = max(int(rank.target.get(Change.MOST_READY, 0)) for rank in report.ranks)
+    most_ready = str(Change.MOST_READY)
+    if changes[most_ready]:  # at once, so on any rank
+        changes[most_ready] = max(int(rank.target.get(most_ready, 0)) for rank in report.ranks)
     for change, nodes in changes.items():
-        if nodes and change not in (Change.COLLECTIVES, Change.EXCESS, Change.START_OFFSET):
+        if nodes and change not in map(str, (Change.COLLECTIVES, Change.EXCESS, Change.START_OFFSET)):
             log.info(summary_line("target", f"{change}: {nodes:g}"))
     for line in (*time_lines(report), *(_goal_lines(report.goal) if report.goal else ())):
         log.info(line)

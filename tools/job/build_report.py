@@ -217,12 +217,12 @@ def time_lines(report: BuildReport) -> Iterator[str]:
     """Yields what was added to ranks' activities: start offsets, host time at the end, excess of collectives."""
     offsets, kept, excess = dict[int, float](), dict[int, float](), list[tuple[float, float, int]]()
     for rank in report.ranks:
-        if Change.START_OFFSET in rank.target:
-            offsets[rank.rank] = rank.target[Change.START_OFFSET]
+        if str(Change.START_OFFSET) in rank.target:
+            offsets[rank.rank] = rank.target[str(Change.START_OFFSET)]
         if rank.convert and rank.convert.host_time_after_us:
             kept[rank.rank] = rank.convert.host_time_after_us
-        if Change.EXCESS in rank.target:
-            excess.append((rank.target[Change.EXCESS], rank.target[Change.COLLECTIVES], rank.rank))
+        if str(Change.EXCESS) in rank.target:
+            excess.append((rank.target[str(Change.EXCESS)], rank.target[str(Change.COLLECTIVES)], rank.rank))
     for goal_rank in report.goal.ranks if report.goal else ():
         if report.options.start_offsets and goal_rank.begin_ns:
             offsets[goal_rank.rank] = goal_rank.begin_ns / 1000

@@ -235,9 +235,9 @@ def _finish(task: RankTask, built: RankSummary, plan: RankPlan) -> RankResult:
     graph = lower_for_target(graph, options.target, plan.numbers, options.roofline, offset)
     graph.write(str(task.waiting))
     changes = graph.changes or TargetChanges()
-    if Change.EXCESS in changes.counts:
-        changes.counts[Change.COLLECTIVES] = plan.collectives_ns / 1000
-    changes.counts |= {change: count for change, count in plan.changes.items() if count}
+    if str(Change.EXCESS) in changes.counts:
+        changes.counts[str(Change.COLLECTIVES)] = plan.collectives_ns / 1000
+    changes.counts |= {str(change): count for change, count in plan.changes.items() if count}
     if plan.unpartnered:
         changes.notes.append(f"{len(plan.unpartnered)} {Change.WITHOUT_PARTNER}")
     summary = msgspec.structs.replace(

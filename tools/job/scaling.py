@@ -278,7 +278,9 @@ def _graph_files(folder: Path) -> dict[int, Path]:
         remedy = instead_of_folder(folder, InputKind.GRAPH) or f"build the graphs of a job with {Remedy.BUILD}"
         raise DataError(f"{folder}: there is no {GRAPHS}.0.et in it; {remedy}")
     report = read_report(folder / BUILD_REPORT)
-    changed = report and next((name for rank in report.ranks for name in FITTED_TO_TRACED if name in rank.target), None)
+    changed = report and next(
+        (change for rank in report.ranks for change in FITTED_TO_TRACED if str(change) in rank.target), None
+    )
     if changed:
         raise DataError(
             f"{folder}: the graphs keep what collectives of the traced ranks took beyond the fitted network ({changed}), "
