@@ -14,7 +14,6 @@ import numpy as np
 from ..schema.arguments import GENERIC, wrong_argument
 from ..schema.columns import ABSENT, ActivityRows, Categorical, Int64, NodeIds, OpRows, Ragged, cumcount, rows_by_number
 from ..schema.comm_groups import RankList
-from ..schema.counts import Counts
 from ..schema.graph import (
     CONCURRENCY_LIMIT,
     DATA_WAIT_WITHOUT_PROFILER_NS,
@@ -43,7 +42,7 @@ from ..schema.linked import (
     without_guesses,
 )
 from ..schema.machine import of_name
-from ..schema.reasons import Reason
+from ..schema.reasons import Counts, Reason
 from .communication import CommunicationColumns, CommunicationNode, communication_columns
 from .dependencies import LOOKED_BACK, RULES, calling_slices, inferred, launch, with_synchronous_launches
 from .edges import Edges, check, deduplicated, order_through_circles

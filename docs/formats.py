@@ -13,12 +13,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from execgraph.converter.work import RULES
-from execgraph.schema.counts import Counts, to_json
 from execgraph.schema.device_peaks import PEAKS, Peak
 from execgraph.schema.graph import execution_graph_pb2
 from execgraph.schema.graph.codec import FORMAT_VERSION
 from execgraph.schema.graph.nodes import ATTRIBUTES, CollectiveType
 from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
+from execgraph.schema.reasons import Counts, to_json
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))

@@ -19,7 +19,6 @@ from ..schema.columns import (
     nest,
     rows_in_circles,
 )
-from ..schema.counts import Counts
 from ..schema.errors import DataError
 from ..schema.linked import (
     NO_TENSORS,
@@ -35,7 +34,7 @@ from ..schema.linked import (
     read_linked as read_linked_file,
 )
 from ..schema.progress import OnProgress, unseen
-from ..schema.reasons import AnyReason, Reason
+from ..schema.reasons import AnyReason, Counts, Reason
 from . import communication
 from .contradictions import Contradiction, contradictions
 from .machine import machine_of

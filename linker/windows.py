@@ -19,7 +19,6 @@ import numpy as np
 
 from ..schema.arguments import WHOLE, given, two_ends
 from ..schema.columns import ABSENT, Bool, Int64, Intervals, Lookup
-from ..schema.counts import Counts
 from ..schema.errors import RequestError, nearest
 from ..schema.linked import (
     FOREVER,
@@ -33,7 +32,7 @@ from ..schema.linked import (
     previous_on_stream,
     select_rows,
 )
-from ..schema.reasons import Reason
+from ..schema.reasons import Counts, Reason
 from .match import Match, are_ops
 from .readers import DeviceTrace, KeptRows, select_linked
 

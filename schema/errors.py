@@ -9,8 +9,7 @@ from enum import Enum, IntEnum
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from .counts import Counts
-from .reasons import MENDED, WORDS, Reason, in_words
+from .reasons import MENDED, WORDS, Counts, Reason, in_words
 
 BEGINNING, END = 1000, 300
 LISTED = 12

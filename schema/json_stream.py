@@ -17,10 +17,10 @@ from typing import Any, BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 
-from .counts import decoded
 from .errors import Damage, DataError
 from .io import GZIP_MAGIC
 from .json_repair import Elements, is_sound, mend, opening_of, structure_of
+from .reasons import decoded
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)

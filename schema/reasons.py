@@ -1,14 +1,19 @@
 """Why rows of a trace are counted: they were lost, are odd, were guessed, or a wait was resolved in some way.
 
-`Counts` (counts.py) are kept by these reasons, never by sentences. Nothing depends on the words: they are made when
-something is printed or written, and replaced by reasons when a file is read.
+`Counts` are kept by these reasons, never by sentences. Nothing depends on the words: they are made when something is
+printed or written, and replaced by reasons when a file is read.
+
+Commands import this before they know what to do, so that msgspec is loaded where it is used.
 """
 
 import re
+from collections import UserDict
+from collections.abc import Mapping
 from enum import Enum
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+Record = TypeVar("Record")
 LARGEST_JOB = 1 << 18
 """Ranks; a larger number is damage."""
 MEMBERS_EACH = 1 << 12
@@ -189,3 +194,75 @@ def _reasons(*words: str) -> tuple[dict[str, Reason], list[tuple[Reason, "re.Pat
     about = {reason: in_words(reason.of("{}")) for reason, text in WORDS.items() if "{}" in text}
     patterns = {reason: re.escape(text).replace(re.escape("{}"), "(.*)") for reason, text in about.items()}
     return plain, [(reason, re.compile(pattern, re.DOTALL)) for reason, pattern in patterns.items()]
+
+
+class Counts(UserDict[AnyReason, int]):
+    """How often something occurred, by reason and in the order of the first occurrence; 0 for what did not.
+
+    >>> counts = Counts({Reason.BLOCKING_COPIES: 2})
+    >>> counts[Reason.STILL_RUNNING] += 3
+    >>> counts, counts[Reason.NO_DURATION], counts.of(Reason.STILL_RUNNING)
+    ({'blocking copies': 2, 'ops still running when recording ended': 3}, 0, 3)
+    """
+
+    def __repr__(self) -> str:
+        return repr(self.in_words())
+
+    def in_words(self) -> dict[str, int]:
+        """Returns the counts by what their reasons are called, to be printed."""
+        return {in_words(reason): count for reason, count in self.items()}
+
+    def __missing__(self, reason: AnyReason) -> int:
+        return 0
+
+    def of(self, *reasons: Reason) -> int:
+        """Returns how often these reasons occurred, whatever they were about."""
+        return sum(count for reason, count in self.items() if reason.reason in reasons)
+
+    def add(self, *others: Mapping[AnyReason, int]) -> "Counts":
+        """Adds other counts, in place, leaves out what never occurred, and returns itself."""
+        for other in others:
+            for reason, count in other.items():
+                self[reason] += count
+        self.data = self.without_zeros().data
+        return self
+
+    def without_zeros(self) -> "Counts":
+        """Returns the counts of what occurred."""
+        return Counts({reason: count for reason, count in self.items() if count})
+
+
+def to_json(value: Any) -> bytes:
+    """Returns the JSON of a value; counts in it are in words."""
+    import msgspec
+
+    return msgspec.json.encode(value, enc_hook=_encodable)
+
+
+def to_builtins(value: Any) -> Any:
+    """Returns a record as an object of JSON; counts in it are in words."""
+    import msgspec
+
+    return msgspec.to_builtins(value, enc_hook=_encodable)
+
+
+def from_json(text: bytes, kind: type[Record]) -> Record:
+    """Returns the record that a JSON text holds, whose counts are in words. Raises msgspec.DecodeError."""
+    import msgspec
+
+    return msgspec.json.decode(text, type=kind, dec_hook=decoded)
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, Counts):
+        return value.in_words()
+    raise NotImplementedError(f"{type(value).__name__} is no JSON")
+
+
+def decoded(kind: type[Any], value: Any) -> Any:
+    """Returns counts for an object of counts in words, as a hook of msgspec's decoders."""
+    import msgspec
+
+    if kind is Counts:
+        return Counts({reason_called(words): count for words, count in msgspec.convert(value, dict[str, int]).items()})
+    raise NotImplementedError(f"{kind.__name__} is no record of a file")

@@ -98,8 +98,8 @@ def _link_floor() -> Callable[[], Counts]:
 
 
 def _convert_floor() -> Callable[[], Counts]:
-    from execgraph.schema.counts import from_json
     from execgraph.schema.linked import LinkedFile
+    from execgraph.schema.reasons import from_json
 
     def work() -> Counts:
         gc.disable()

@@ -15,9 +15,8 @@ import numpy as np
 
 from ...schema import linked
 from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder
-from ...schema.counts import Counts
 from ...schema.linked import ExactTimes, InexactTime, kineto
-from ...schema.reasons import Reason
+from ...schema.reasons import Counts, Reason
 from .device_rows import ANNOTATIONS, TABLES, Role, role_of
 
 Event = kineto.Event | kineto.ExactEvent

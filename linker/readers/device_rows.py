@@ -14,8 +14,8 @@ import numpy as np
 
 from ...schema import columns
 from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, OpRows, RowMap, Summary, follow_rows
-from ...schema.counts import Counts
 from ...schema.linked import LinkedTrace, MergedRank, columns_at, kineto, select_rows
+from ...schema.reasons import Counts
 
 INSTANT = "cpu_instant_event"
 PYTHON = "python_function"

@@ -22,13 +22,12 @@ from ...schema.columns import (
     is_group_start,
     rows_in_circles,
 )
-from ...schema.counts import Counts
 from ...schema.errors import Damage, DataError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, kind_of_text
 from ...schema.linked import NO_TENSORS, host, integers
 from ...schema.progress import OnProgress, unseen
-from ...schema.reasons import Reason
+from ...schema.reasons import Counts, Reason
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}

@@ -19,11 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Categorical, Int64, Lookup, RowMap, rows_of_each
-from ...schema.counts import Counts
 from ...schema.errors import DataError, Remedy
 from ...schema.io import note_input
 from ...schema.linked import FOREVER, integer
-from ...schema.reasons import Reason
+from ...schema.reasons import Counts, Reason
 from .device_rows import (
     DeviceTrace,
     RecordedActivities,

@@ -24,7 +24,7 @@ from ..columns import (
     to_pandas,
     to_polars,
 )
-from ..counts import Counts
+from ..reasons import Counts
 from .et_file import read_columns, write_columns
 from .json_files import write_json
 from .nodes import DependencyKind, NodeColumns, NodeType

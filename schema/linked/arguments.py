@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..counts import Counts
-from ..reasons import Reason
+from ..reasons import Counts, Reason
 from .host import EMPTY_LIST, NO_TENSORS, TensorLists
 from .numbers import json_value
 

@@ -31,8 +31,8 @@ from ..columns import (
     format_counts,
     parent_rows,
 )
-from ..counts import Counts
 from ..machine import MachineCalibration
+from ..reasons import Counts
 from .tensors import Arguments, read_arguments
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..columns import Bool, BytesColumn, Int32, Int64, Interner, OpRows, group_ids
-from ..counts import Counts
+from ..reasons import Counts
 from .arguments import MEMBERS, argument_members, recorded_tensors, usable_arguments
 
 AT_ONCE = 1 << 12

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..arguments import FilePath, check_ending
 from ..columns import ABSENT, Categorical, Int64, Keys, RowMap, asof_backward, asof_forward, nearest
-from ..counts import to_json
 from ..io import open_output
 from ..progress import OnProgress, unseen
+from ..reasons import to_json
 from .host import NO_TENSORS, Attr
 from .layout import ACTIVITY_NUMBERS, INTEGER_ATTRIBUTES, SCHEMA, CallTable, as_record
 from .linked_trace import Activities, LinkedTrace, Ops, op_parents

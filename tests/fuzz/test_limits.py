@@ -19,14 +19,13 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import BytesColumn
 from execgraph.schema.comm_groups import read_groups
-from execgraph.schema.counts import Counts
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph, varint
 from execgraph.schema.graph.json_files import graph_to_json, json_to_graph
 from execgraph.schema.io import GZIP_MAGIC
 from execgraph.schema.io.files import ZSTD_MAGIC
 from execgraph.schema.linked import LARGEST_ID, read_arguments, read_linked, usable_arguments
-from execgraph.schema.reasons import Reason
+from execgraph.schema.reasons import Counts, Reason
 from execgraph.tools.commands import trace_convert, trace_jsonize, trace_link, trace_replay
 from execgraph.tools.replay import replay
 from support.builder.timeline import TraceBuilder

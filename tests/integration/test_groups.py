@@ -22,11 +22,11 @@ from execgraph.linker.communication.transfers import thread_gaps
 from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers.rocpd import _real_queues
 from execgraph.schema.columns import Categorical, Intervals
-from execgraph.schema.counts import Counts
 from execgraph.schema.device_peaks import Peak
 from execgraph.schema.graph import NodeType
 from execgraph.schema.linked import took_over
 from execgraph.schema.machine import by_name
+from execgraph.schema.reasons import Counts
 from execgraph.tools.analyses import AnalysisOptions, RankTrace
 from execgraph.tools.analyses.critical_path import step_breakdown
 from execgraph.tools.analyses.device_time import communication_computation_overlap, kernel_breakdown, temporal_breakdown

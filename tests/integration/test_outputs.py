@@ -19,9 +19,8 @@ import pytest
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link, read_linked
 from execgraph.linker.readers import read_device_trace, read_host_trace
-from execgraph.schema.counts import Counts, from_json, to_json
 from execgraph.schema.linked import LinkReport, write_linked
-from execgraph.schema.reasons import WORDS, Reason, in_words, reason_called
+from execgraph.schema.reasons import WORDS, Counts, Reason, from_json, in_words, reason_called, to_json
 from execgraph.tools.job import BuildOptions, build
 from execgraph.tools.replay import replay_ranks, summarise
 from execgraph.tools.report import find_sources, report_on

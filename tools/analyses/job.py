@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Ns, Summary, summary_text, time_text
-from ...schema.counts import Counts
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import are_step_marks
+from ...schema.reasons import Counts
 from .. import replay as replays
 from ..phase_names import LOADER
 from ..replay import Recording, Replay, Workload

@@ -10,10 +10,9 @@ import numpy as np
 
 from ...converter.ranks import recorded_groups
 from ...schema.columns import ABSENT, Bool, Categorical, Ns, Rows, bytes_text, group_sums, rows_of_each, time_text
-from ...schema.counts import Counts
 from ...schema.errors import Remedy
 from ...schema.graph import CollectiveType, Delay
-from ...schema.reasons import in_words
+from ...schema.reasons import Counts, in_words
 from ..replay import NodeClass
 from ..sync_records_advice import SETTING
 from ..terminal import absent_in_words, ranges

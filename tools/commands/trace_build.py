@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...schema.arguments import ASTRA_SIM, GOAL
-from ...schema.counts import to_builtins
+from ...schema.reasons import to_builtins
 from ..command import log, log_notes, print_json, progress, refuse_contradictions
 from ..command_parser import Inputs, Output, command
 from ..options import chosen_for, options_of

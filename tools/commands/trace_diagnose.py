@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from ...schema.counts import to_builtins
+from ...schema.reasons import to_builtins
 from ..command import print_json, progress
 from ..command_parser import Inputs, command
 from ..terminal import print_text

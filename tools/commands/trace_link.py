@@ -3,8 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from ...schema.counts import to_builtins
 from ...schema.errors import RequestError
+from ...schema.reasons import to_builtins
 from ..command import WrongUsage, log, print_json, progress_bar, step
 from ..command_parser import Inputs, Output, command
 from ..option_kinds import ends_as

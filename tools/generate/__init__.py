@@ -9,7 +9,7 @@ Jobs of other programs are built from a table of one's own, presets=PRESETS | {"
 `Process` that it is written for, and writes what the host threads of a rank do with kernels, layers and collectives.
 """
 
-from . import instructions, layers, record, simulation
+from . import instructions as instructions, layers as layers, record as record, simulation as simulation
 from .files import makespans_of, sized_job, write_traces
 from .job import MEMORY, Activity, Job, Tensor
 from .jobs import PRESETS, Preset, batch, build_job, model, steps

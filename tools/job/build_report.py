@@ -21,11 +21,11 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import GOAL
 from ...schema.columns import Summary, SummaryRepr, format_counts as counts_text, time_text
 from ...schema.comm_groups import GROUPS
-from ...schema.counts import from_json, to_json
 from ...schema.errors import DataError
 from ...schema.graph import Change, ConvertReport, ExecutionGraph
 from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
+from ...schema.reasons import from_json, to_json
 from ..terminal import rank_rows, summary_line
 from .cross_rank import mark_of, ranks_in_words
 from .rank_comms import RankComms

@@ -29,7 +29,6 @@ from ...linker.readers import (
     read_host_trace,
 )
 from ...schema.columns import Bool, Categorical, Int64
-from ...schema.counts import Counts
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.json_repair import opening_of
@@ -42,7 +41,7 @@ from ...schema.linked import (
     streams_of,
     waits_without_record,
 )
-from ...schema.reasons import Reason
+from ...schema.reasons import Counts, Reason
 
 HEAD = 1 << 18
 VERSION = re.compile(

@@ -14,11 +14,10 @@ import numpy as np
 from ...linker.match import enclosing_ops, launching_calls
 from ...linker.readers import read_device_trace
 from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
-from ...schema.counts import Counts
 from ...schema.errors import DataError, RequestError
 from ...schema.linked import are_step_marks, previous_on_stream
 from ...schema.progress import Progress, unwatched
-from ...schema.reasons import AnyReason, Reason
+from ...schema.reasons import AnyReason, Counts, Reason
 from ..recognise import InputKind, wrong_kind
 from ..trace_files import RankFile, by_rank, find_traces, hosts_of, list_counts
 from .merge_survey import MergeReport, RankReport, Survey, survey

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from execgraph.linker.readers import read_host_trace
 from execgraph.schema.columns import BytesColumn, OpRows
-from execgraph.schema.counts import Counts
 from execgraph.schema.linked import (
     HOST,
     NOWHERE,
@@ -20,7 +19,7 @@ from execgraph.schema.linked import (
     recorded_tensors,
     usable_arguments,
 )
-from execgraph.schema.reasons import Reason
+from execgraph.schema.reasons import Counts, Reason
 from support.folders import DATA
 
 TEXTS = (

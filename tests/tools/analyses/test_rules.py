@@ -5,9 +5,8 @@ import tempfile
 import numpy as np
 import pytest
 from execgraph.schema.columns import Categorical
-from execgraph.schema.counts import Counts
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
-from execgraph.schema.reasons import Reason
+from execgraph.schema.reasons import Counts, Reason
 from execgraph.tools.analyses import Column, Finding, Table, analyse, facts_of, find, job_of, read_rank, together
 from execgraph.tools.generate import simulate, write_traces
 from support.builder.timeline import TraceBuilder
