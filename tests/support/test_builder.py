@@ -25,35 +25,16 @@ def rows(trace: dict, category: str) -> list[dict]:
     return [event for event in trace["traceEvents"] if event.get("cat") == category and event["ph"] == "X"]
 
 
-def test_kernel_starts_when_its_launch_call_returns_on_an_idle_stream():
+def test_kernels_start_when_their_launches_streams_and_events_allow():
     t = TraceBuilder()
     t.idle(10)
-    kernel = t.launch("k", duration=20)
-    assert (kernel.start, kernel.end) == (14_000, 34_000)
-    assert t.now == 14
-
-
-def test_kernels_of_one_stream_queue_and_other_streams_do_not_wait():
-    t = TraceBuilder()
-    first, second, other = t.launch("a", 7, 100), t.launch("b", 7, 1), t.launch("c", 20, 1)
-    assert second.start == first.end
-    assert other.start == 12_000
-
-
-def test_stream_waits_for_an_event_recorded_elsewhere():
-    t = TraceBuilder()
     slow = t.launch("slow", 7, 100)
-    t.wait_event(t.record_event(stream=7), stream=20)
-    assert t.launch("after", 20, 1).start == slow.end
-
-
-def test_work_submitted_after_the_record_is_not_waited_for():
-    t = TraceBuilder()
-    first = t.launch("first", 7, 100)
+    assert (slow.start, slow.end, t.now) == (14_000, 114_000, 14)
     event = t.record_event(stream=7)
-    t.launch("later", 7, 100)
+    queued, beside = t.launch("queued", 7, 1), t.launch("beside", 20, 1)
+    assert (queued.start, beside.start) == (slow.end, 24_000)
     t.wait_event(event, stream=20)
-    assert t.launch("after", 20, 1).start == first.end
+    assert t.launch("not after what came behind the event", 20, 1).start == slow.end
 
 
 @pytest.mark.parametrize("wait", ["stream_synchronize", "device_synchronize", "event_synchronize", "copy"])
@@ -66,30 +47,20 @@ def test_host_waits_return_after_what_they_await(wait):
         kernel = t.memcpy("DtoH", stream=7)
     else:
         getattr(t, wait)()
-    assert kernel.end < ns_now(t) <= kernel.end + 4_000
+    assert kernel.end < round(t.now * 1000) <= kernel.end + 4_000
 
 
-def ns_now(t: TraceBuilder) -> int:
-    return round(t.now * 1000)
-
-
-def test_query_and_upload_do_not_block():
+def test_query_and_upload_do_not_block_and_threads_have_clocks_of_their_own():
     t = TraceBuilder()
     t.launch("k", 7, 100)
-    event = t.record_event(stream=7)
-    assert not t.event_query(event)
+    assert not t.event_query(t.record_event(stream=7))
     t.memcpy("HtoD", stream=7)
     assert t.now == 4 + 2 + 2 + 4
-
-
-def test_threads_have_clocks_of_their_own():
-    t = TraceBuilder()
-    t.work(10)
     with t.thread(2):
         t.leaf("backward", 30)
-    assert t.now == 10
+    assert t.now == 12
     t.join_thread(2)
-    assert t.now == 40
+    assert t.now == 42
 
 
 def test_graph_launch_has_one_correlation():
@@ -111,27 +82,16 @@ def test_every_version_writes_its_schema_and_all_its_rows(torch):
     assert names[-1].endswith("process]") and {"aten::mm", "c10d::allreduce_", "ProfilerStep#3"} <= set(names)
 
 
-def test_host_and_device_share_rf_ids_only_where_the_version_does():
-    def keys(torch: str) -> set:
-        return {row["args"].get("Record function id") for row in rows(small_run(torch).device_trace(), "cpu_op")}
-
-    assert keys("2.3") == {None}
-    host = small_run("2.13").host_trace()["nodes"]
-    rf_ids = {a["value"] for node in host for a in node["attrs"] if a["name"] == "rf_id"}
-    assert keys("2.13") <= rf_ids
-
-
-def test_external_id_of_a_kernel_is_its_op_since_2_4_and_its_correlation_before():
-    new, old = (rows(small_run(torch).device_trace(), "kernel")[0]["args"] for torch in ("2.13", "2.1"))
-    assert new["External id"] != new["correlation"]
-    assert old["External id"] == old["correlation"]
-
-
-def test_flat_layout_has_no_attrs():
-    node = next(node for node in small_run("2.1").host_trace()["nodes"] if node["name"] == "aten::mm")
+def test_versions_share_rf_ids_link_kernels_and_lay_nodes_out_as_they_do():
+    old, new = small_run("2.1"), small_run("2.13")
+    ids = [{row["args"].get("Record function id") for row in rows(t.device_trace(), "cpu_op")} for t in (old, new)]
+    of_host = {a["value"] for node in new.host_trace()["nodes"] for a in node["attrs"] if a["name"] == "rf_id"}
+    assert ids[0] == {None} and ids[1] <= of_host
+    kernels = [rows(t.device_trace(), "kernel")[0]["args"] for t in (old, new)]
+    assert [kernel["External id"] == kernel["correlation"] for kernel in kernels] == [True, False]
+    node = next(node for node in old.host_trace()["nodes"] if node["name"] == "aten::mm")
     assert node["input_types"] == ["Tensor(float)", "Tensor(float)"]
-    assert node["input_shapes"] == [[2, 3], [3, 4]]
-    assert "attrs" not in node
+    assert node["input_shapes"] == [[2, 3], [3, 4]] and "attrs" not in node
 
 
 def test_node_and_tensor_ids_never_coincide():

@@ -27,10 +27,6 @@ class Tensor:
     def elements(self) -> int:
         return math.prod(self.shape)
 
-    @property
-    def item_size(self) -> int:
-        return ITEM_SIZE[self.dtype]
-
 
 @dataclass(eq=False)
 class Group:
@@ -126,16 +122,6 @@ class Event:
 
 
 @dataclass(eq=False)
-class EventRecord:
-    """That an event was recorded: when, where and by which call."""
-
-    id: int
-    time: int
-    stream: int
-    correlation: int
-
-
-@dataclass(eq=False)
 class Sync:
     """A `cuda_sync` record."""
 
@@ -214,9 +200,9 @@ def boxed(argument: Any) -> Boxed:
     """One argument as the host trace shows it: a tensor, a number, a string, None, a list or a tuple."""
     if isinstance(argument, Tensor):
         place = [argument.id, argument.storage, argument.offset]
-        value = [*place, argument.elements, argument.item_size, argument.device]
-        strides = _contiguous_strides(argument.shape) if argument.strides is None else list(argument.strides)
-        return Boxed(value, list(argument.shape), f"Tensor({argument.dtype})", strides)
+        value = [*place, argument.elements, ITEM_SIZE[argument.dtype], argument.device]
+        strides = _contiguous(argument.shape) if argument.strides is None else argument.strides
+        return Boxed(value, list(argument.shape), f"Tensor({argument.dtype})", list(strides))
     if isinstance(argument, list | tuple):
         parts = [boxed(element) for element in argument]
         values, shapes, types, strides = ([part[column] for part in parts] for column in range(4))
@@ -227,10 +213,5 @@ def boxed(argument: Any) -> Boxed:
     return Boxed(argument, [], {bool: "Bool", int: "Int", float: "Double", str: "String"}[type(argument)], [])
 
 
-def _contiguous_strides(shape: Sequence[int]) -> list[int]:
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.insert(0, step)
-        step *= size
-    return strides
+def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[axis:]) for axis in range(1, len(shape) + 1))

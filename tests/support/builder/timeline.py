@@ -16,7 +16,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from support.builder.records import (
     Collective,
     Comms,
     Event,
-    EventRecord,
     Group,
     Op,
     PythonCall,
@@ -86,10 +85,9 @@ class TraceBuilder:
         self.calls: list[Call] = []
         self.activities: list[Activity] = []
         self.syncs: list[Sync] = []
-        self.event_records: list[EventRecord] = []
+        self.event_records: list[Event] = []
         self.groups: list[Group] = []
         self.python_calls: list[PythonCall] = []
-        self.host_nodes: list[dict[str, Any]] = []
         self.device_events: list[dict[str, Any]] = []
         self.threads: dict[int, HostThread] = {}
         self.ready: dict[int, int] = defaultdict(int)  # per stream: when all that was submitted to it is done
@@ -289,7 +287,7 @@ class TraceBuilder:
         event = event or self.event()
         made = self.call("cudaEventRecord", SYNC_CALL_US)
         event.time, event.stream, event.correlation = max(made.end, self.ready[stream]), stream, made.correlation
-        self.event_records.append(EventRecord(event.id, event.time, stream, made.correlation))
+        self.event_records.append(replace(event))
         return event
 
     def wait_event(self, event: Event, *, stream: int) -> None:
@@ -410,10 +408,6 @@ class TraceBuilder:
     def add_device_event(self, event: dict[str, Any]) -> None:
         """A row of the device trace as it is."""
         self.device_events.append(event)
-
-    def add_host_node(self, node: dict[str, Any]) -> None:
-        """A node of the host trace as it is."""
-        self.host_nodes.append(node)
 
     @property
     def makespan_us(self) -> float:

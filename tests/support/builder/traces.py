@@ -14,7 +14,7 @@ from support.builder.records import (
     Activity,
     Call,
     Comms,
-    EventRecord,
+    Event,
     Group,
     Layout,
     Op,
@@ -37,7 +37,7 @@ def host_trace(run: "TraceBuilder") -> dict[str, Any]:
         "pid": run.pid,
         "time": "2026-01-01 12:00:00",
         "start_ts": 5000,
-        "nodes": [*_nodes(run), *run.host_nodes],
+        "nodes": [*_nodes(run)],
         "finish_ts": 5000 + end_ms,
     }
 
@@ -72,28 +72,15 @@ def _synthetic_node(run: "TraceBuilder", number: int, kind: str, thread: int) ->
 
 
 def _group_node(run: "TraceBuilder", number: int, group: Group) -> dict[str, Any]:
-    text = json.dumps([group_config(group)])
-    thread = run.threads[1].node
-    return _node(run.layout, number, "## process_group:init ##", thread, rf_id=number, tid=1, inputs=[text])
+    inputs = [json.dumps([group_config(group)])]
+    return _node(run.layout, number, "## process_group:init ##", run.threads[1].node, inputs, rf_id=number, tid=1)
 
 
 def _op_node(run: "TraceBuilder", op: Op) -> dict[str, Any]:
     inputs = [*op.inputs, *_comms_inputs(run.layout, op.comms)] if op.comms else op.inputs
-    node = _node(
-        run.layout,
-        op.id,
-        op.name,
-        _parent(run, op),
-        rf_id=op.rf_id,
-        fw_parent=op.fw_parent,
-        seq_id=op.seq_id,
-        scope=op.scope,
-        tid=op.thread,
-        fw_tid=op.fw_thread,
-        op_schema=op.schema,
-        inputs=inputs,
-        outputs=op.outputs,
-    )
+    names = {"tid": "thread", "fw_tid": "fw_thread", "op_schema": "schema"}
+    attributes = {name: getattr(op, names.get(name, name)) for name in ATTRIBUTES}
+    node = _node(run.layout, op.id, op.name, _parent(run, op), inputs, op.outputs, **attributes)
     if op.comms and run.layout.comms_attributes:
         node["attrs"] += [_attribute(name, value) for name, value in _comms_attributes(run.layout, op.comms).items()]
     return node
@@ -106,31 +93,16 @@ def _parent(run: "TraceBuilder", op: Op) -> int:
     return parent.id if parent else run.threads[op.thread].node
 
 
+ATTRIBUTES: dict[str, Any] = {
+    "rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": USER_SCOPE, "tid": 0, "fw_tid": 0, "op_schema": "",
+}  # fmt: skip
+
+
 def _node(
-    layout: Layout,
-    number: int,
-    name: str,
-    parent: int,
-    *,
-    tid: int,
-    rf_id: int = 0,
-    fw_parent: int = 0,
-    seq_id: int = -1,
-    scope: int = USER_SCOPE,
-    fw_tid: int = 0,
-    op_schema: str = "",
-    inputs: Sequence[Any] = (),
-    outputs: Sequence[Any] = (),
-) -> dict[str, Any]:
-    attributes: dict[str, Any] = {
-        "rf_id": rf_id,
-        "fw_parent": fw_parent,
-        "seq_id": seq_id,
-        "scope": scope,
-        "tid": tid,
-        "fw_tid": fw_tid,
-        "op_schema": op_schema,
-    }
+    layout: Layout, number: int, name: str, parent: int, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (),
+    **attributes: Any,
+) -> dict[str, Any]:  # fmt: skip
+    attributes = ATTRIBUTES | attributes
     if layout.flat:
         arguments = _columns(inputs, ("inputs", "input_shapes", "input_types"))
         arguments |= _columns(outputs, ("outputs", "output_shapes", "output_types"))
@@ -219,7 +191,8 @@ def device_trace(run: "TraceBuilder") -> dict[str, Any]:
 
 def _rows(run: "TraceBuilder") -> Iterator[Row]:
     """The ops of each host thread as they start, then calls, activities, waits and what was added by hand."""
-    ops = {op: _op_row(run, op, index) for index, op in enumerate(_recorded_ops(run))}
+    recorded = sorted((op for op in run.ops if op.only != "host"), key=lambda op: (op.thread, op.start, op.rf_id))
+    ops = {op: _op_row(run, op, index) for index, op in enumerate(recorded)}
     yield from ops.values()
     yield from _forward_flows(ops)
     launched = {activity.correlation for activity in run.activities}
@@ -236,11 +209,6 @@ def _rows(run: "TraceBuilder") -> Iterator[Row]:
         place, args = _host_place(run, called.thread), {"Python id": number, "Python parent id": None}
         yield _row(run, "python_function", called.name, place, called.start, called.end, args)
     yield from run.device_events
-
-
-def _recorded_ops(run: "TraceBuilder") -> list[Op]:
-    recorded = (op for op in run.ops if op.only != "host")
-    return sorted(recorded, key=lambda op: (op.thread, op.start, op.rf_id))
 
 
 def _row(run: "TraceBuilder", category: str, name: str, place: tuple[int, int], start: int, end: int, args: Row) -> Row:
@@ -335,7 +303,7 @@ def _sync_row(run: "TraceBuilder", sync: Sync) -> Row:
     return _row(run, "cuda_sync", sync.kind, place, sync.start, sync.end, args)
 
 
-def _event_row(run: "TraceBuilder", record: EventRecord) -> Row:
+def _event_row(run: "TraceBuilder", record: Event) -> Row:
     args = {"event_id": record.id, "stream": record.stream, "correlation": record.correlation}
     place = run.device, record.stream
     args |= {"device": run.device, "context": 1}
