@@ -80,30 +80,24 @@ def clock_apart(by_us: float) -> Change:
     return change
 
 
-def times_scaled(factor: float, *, since_zero: bool = False, starts: bool = True) -> Change:
+def timed(files: Files) -> list[Trace]:
+    """Every row of the device trace that has a time."""
+    return [row for row in files[DEVICE]["traceEvents"] if "ts" in row]
+
+
+def times_scaled(
+    factor: float, rows_of: Callable[[Files], list[Trace]] = on_device, *, since_zero: bool = False, starts: bool = True
+) -> Change:
     """Of the device, from its first start or from 0; without `starts` only how long each took."""
 
     def change(files: Files) -> None:
-        rows = on_device(files)
+        rows = rows_of(files)
         zero = 0 if since_zero else min(row["ts"] for row in rows)
         for row in rows:
-            row["dur"] *= factor
-            if starts:
-                row["ts"] = zero + (row["ts"] - zero) * factor
-
-    return change
-
-
-def all_times_scaled(factor: float) -> Change:
-    """Of every row of the device trace."""
-
-    def change(files: Files) -> None:
-        rows = [row for row in files[DEVICE]["traceEvents"] if "ts" in row]
-        zero = min(row["ts"] for row in rows)
-        for row in rows:
-            row["ts"] = zero + (row["ts"] - zero) * factor
             if "dur" in row:
                 row["dur"] *= factor
+            if starts:
+                row["ts"] = zero + (row["ts"] - zero) * factor
 
     return change
 
@@ -239,10 +233,10 @@ TRACES = (
         without(times_scaled(0.001, starts=False), BANDWIDTH),
         "a device that idles between short activities breaks no order; see the share of the peak in trace-report's roofline",
     ),
-    Lie("all times of the device trace × 1000", all_times_scaled(1000)),
+    Lie("all times of the device trace × 1000", times_scaled(1000, timed)),
     Lie(
         "all times of the device trace × 1000, no copy with its bandwidth",
-        without(all_times_scaled(1000), BANDWIDTH),
+        without(times_scaled(1000, timed), BANDWIDTH),
         "the host trace has no times of ops to compare with, so this is a run on a slower machine",
     ),
     Lie("each kernel has the correlation of the next one", rotated_correlations(1)),

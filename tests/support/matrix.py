@@ -29,37 +29,19 @@ from support.runs import broken_rules, convert_linked, launchers
 
 Row = dict[str, Any]
 
-HIP_CALLS = {
-    "cudaLaunchKernel": "hipLaunchKernel",
-    "cudaLaunchKernelExC": "hipExtLaunchKernel",
-    "cudaGraphLaunch": "hipGraphLaunch",
-    "cudaMemcpyAsync": "hipMemcpyWithStream",
-    "cudaMemsetAsync": "hipMemsetAsync",
-    "cudaEventRecord": "hipEventRecord",
-    "cudaStreamWaitEvent": "hipStreamWaitEvent",
-    "cudaStreamSynchronize": "hipStreamSynchronize",
-    "cudaDeviceSynchronize": "hipDeviceSynchronize",
-}
-XPU_CALLS = {
-    "cudaLaunchKernel": "urEnqueueKernelLaunch",
-    "cudaLaunchKernelExC": "urEnqueueKernelLaunch",
-    "cudaMemcpyAsync": "urEnqueueUSMMemcpy",
-    "cudaMemsetAsync": "urEnqueueUSMFill",
-    "cudaEventRecord": "urEnqueueEventsWaitWithBarrier",
-    "cudaStreamWaitEvent": "urEnqueueEventsWait",
-    "cudaStreamSynchronize": "urQueueFinish",
-    "cudaDeviceSynchronize": "urQueueFinish",
-}
-MTIA_CALLS = {
-    "cudaLaunchKernel": "runFunction - job_prep_and_submit_for_execution",
-    "cudaLaunchKernelExC": "runFunction - job_prep_and_submit_for_execution",
-    "cudaMemcpyAsync": "enqueueCommand memcpyHtoDAsync",
-    "cudaMemsetAsync": "enqueueCommand memsetAsync",
-    "cudaEventRecord": "recordEvent",
-    "cudaStreamWaitEvent": "enqueueCommand waitOnEvent",
-    "cudaStreamSynchronize": "synchronizeStream",
-    "cudaDeviceSynchronize": "synchronizeDevice",
-}
+CALLS = {
+    "cudaLaunchKernel": ("hipLaunchKernel", "urEnqueueKernelLaunch", "runFunction - job_prep_and_submit_for_execution"),
+    "cudaLaunchKernelExC": ("hipExtLaunchKernel", "urEnqueueKernelLaunch", "runFunction - job_prep_and_submit_for_execution"),
+    "cudaGraphLaunch": ("hipGraphLaunch", "cudaGraphLaunch", "cudaGraphLaunch"),
+    "cudaMemcpyAsync": ("hipMemcpyWithStream", "urEnqueueUSMMemcpy", "enqueueCommand memcpyHtoDAsync"),
+    "cudaMemsetAsync": ("hipMemsetAsync", "urEnqueueUSMFill", "enqueueCommand memsetAsync"),
+    "cudaEventRecord": ("hipEventRecord", "urEnqueueEventsWaitWithBarrier", "recordEvent"),
+    "cudaStreamWaitEvent": ("hipStreamWaitEvent", "urEnqueueEventsWait", "enqueueCommand waitOnEvent"),
+    "cudaStreamSynchronize": ("hipStreamSynchronize", "urQueueFinish", "synchronizeStream"),
+    "cudaDeviceSynchronize": ("hipDeviceSynchronize", "urQueueFinish", "synchronizeDevice"),
+}  # fmt: skip
+"""CUDA's calls as ROCm, SYCL on an XPU, and MTIA name them."""
+HIP_CALLS, XPU_CALLS, MTIA_CALLS = (dict(zip(CALLS, names, strict=True)) for names in zip(*CALLS.values(), strict=True))
 CALL_CATEGORIES = ("cuda_runtime", "cuda_driver")
 ACTIVITY_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -92,11 +74,8 @@ def _xpu(row: Row) -> Row:
 
 def _mtia(row: Row) -> Row:
     """Rows stand in lanes that are not the streams."""
-    return {
-        **row,
-        "tid": 1000 + row["tid"],
-        "args": {key: value for key, value in row["args"].items() if key != "context"},
-    }
+    args = {key: value for key, value in row["args"].items() if key != "context"}
+    return {**row, "tid": 1000 + row["tid"], "args": args}
 
 
 def _same(row: Row) -> Row:
@@ -150,13 +129,8 @@ def _queue_rows(rows: Sequence[Row]) -> Iterator[Row]:
 
 def _queue_row(name: str, row: Row, start: float, duration: float, args: Row) -> Row:
     place = {"pid": row["pid"], "tid": 1000 + args["stream"], "ts": start, "dur": duration}
-    return {
-        "ph": "X",
-        "cat": "mtia_ccp_events",
-        "name": name,
-        **place,
-        "args": {"device": row["args"]["device"], **args},
-    }
+    args = {"device": row["args"]["device"], **args}
+    return {"ph": "X", "cat": "mtia_ccp_events", "name": name, **place, "args": args}
 
 
 def _driver_call(call: Row) -> Row:
@@ -432,16 +406,8 @@ def _version(folder: str) -> str:
     return f"{major}.{minor}"
 
 
-def _pair(
-    row: str,
-    name: str,
-    folder: Path,
-    pattern: str,
-    features: tuple[str, ...],
-    host: str = "host",
-    device: str = "device",
-) -> Source:
-    files = (folder / f"{pattern.format(side)}.json.gz" for side in (host, device))
+def _pair(row: str, name: str, folder: Path, pattern: str, features: tuple[str, ...], *sides: str) -> Source:
+    files = (folder / f"{pattern.format(side)}.json.gz" for side in sides or ("host", "device"))
     return Source(row, name, *files, features)
 
 

@@ -13,22 +13,13 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import Int64
-from execgraph.tools.commands.trace_generate import main
-from execgraph.tools.generate import (
-    DEFAULT,
-    Machine,
-    RankRun,
-    Run,
-    as_numpy,
-    draw_machine,
-    is_recorded,
-    simulate,
-    write_traces,
-)
+from execgraph.tools.generate import DEFAULT, Machine, RankRun, Run, as_numpy, draw_machine, simulate, write_traces
 from execgraph.tools.generate.instructions import Launch, work
 from execgraph.tools.generate.job import Instruction
 from execgraph.tools.generate.machine import BASE_NS, FIRST_NS, Clock, Stalls
+from execgraph.tools.generate.record import is_recorded
 from execgraph.tools.generate.simulation import Rendezvous
+from support.commands import Run as Command
 from support.folders import DATA
 from support.for_simulator import job_of, launch, spans
 
@@ -124,10 +115,13 @@ def test_stalls_lengthen_some_host_work_and_nothing_else() -> None:
 
 def test_a_head_of_stream_waits_for_a_slot_in_the_order_in_which_they_are_ready() -> None:
     # two at once: the third stream waits for the first one to end, and then the first one's next for the third
-    job = replace(
-        job_of([launch(7, 1000), launch(8, 5000), launch(9, 2000), launch(7, 50)]), machine=Machine(at_once=2)
-    )
-    assert spans(simulate(job).ranks[0]) == [(110, 1110), (210, 5210), (1110, 3110), (3110, 3160)]
+    job = job_of([launch(7, 1000), launch(8, 5000), launch(9, 2000), launch(7, 50)])
+    assert spans(simulate(replace(job, machine=Machine(at_once=2))).ranks[0]) == [
+        (110, 1110),
+        (210, 5210),
+        (1110, 3110),
+        (3110, 3160),
+    ]
 
 
 def test_collectives_take_no_slot() -> None:
@@ -223,27 +217,20 @@ def test_traces_of_drawn_machines_can_be_read_and_linked(name: str, seed: int, t
 
 
 def test_equal_machines_give_equal_runs() -> None:
-    for scale in ({}, {"computation": 4.0}):
-        once, again = (simulate(build_job("ddp", seed=3, machine=draw_machine(4)), scale_of(scale)) for _ in range(2))
-        assert [rank.activities for rank in once.ranks] == [rank.activities for rank in again.ranks]
-        assert [rank.calls for rank in once.ranks] == [rank.calls for rank in again.ranks]
-
-
-def scale_of(scale: dict[str, float]) -> dict[str, float]:
-    return {f"class:{kind}": factor for kind, factor in scale.items()}
+    for scale in ({}, {"class:computation": 4.0}):
+        once, again = (simulate(build_job("ddp", seed=3, machine=draw_machine(4)), scale) for _ in range(2))
+        assert [(rank.activities, rank.calls) for rank in once.ranks] == [
+            (rank.activities, rank.calls) for rank in again.ranks
+        ]
 
 
 # the command
 
 
-def test_the_command_draws_a_machine_and_says_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--job", "simple", "--machine-seed", "3", "--output-dir", str(tmp_path), "--json"]
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    captured = capsys.readouterr()
+def test_the_command_draws_a_machine_and_says_which(tmp_path: Path, run: Command) -> None:
+    ended = run("trace-generate", "--job", "simple", "--machine-seed", 3, "--output-dir", tmp_path, "--json")
     machine = draw_machine(3)
-    assert not end.value.code
-    assert machine.text in captured.err
+    assert not ended.code and machine.text in ended.err
     assert f"latency {machine.latency_ns / 1000:.1f} µs" in machine.text and "\n" not in machine.text
-    for told in (json.loads(captured.out), json.loads((tmp_path / "truth.json").read_text())):
+    for told in (json.loads(ended.out), json.loads((tmp_path / "truth.json").read_text())):
         assert told["machine"]["latency_ns"] == machine.latency_ns

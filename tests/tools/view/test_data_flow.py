@@ -11,8 +11,8 @@ from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import ExecutionGraph, NodeType
 from execgraph.schema.linked import read_arguments
-from execgraph.tools.commands import trace_view
 from execgraph.tools.view import PICTURED, DataFlow, Selection, data_flow, draw_flow, median_step, view
+from support.commands import Run as Command
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, training_step
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -310,15 +310,13 @@ def test_the_median_step_is_shown_by_default() -> None:
     assert median_step(training_step()) is None
 
 
-def test_the_command_draws_a_graph_of_any_size(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_draws_a_graph_of_any_size(tmp_path: Path, run: Command) -> None:
     g = GraphBuilder(rank=3)
     for number in range(PICTURED + 1):
         op = g.host("op", 10 * number, 1)
         g.activity("kernel", 10 * number + 5, 1, after=[(op, LAUNCH)])
     g.build().write(str(tmp_path / "g.et"))
     for more in ([], ["--time", "0:"]):
-        with pytest.raises(SystemExit) as end:
-            trace_view.main([str(tmp_path / "g.et"), "-o", str(tmp_path / "g.svg"), *more])
-        assert not end.value.code
-        assert drawn((tmp_path / "g.svg").read_text()) == ["op ×3,001", "kernel ×3,001"]
-    assert "are too many for lanes: the picture is of their data flow" in capfd.readouterr().err
+        ended = run("trace-view", tmp_path / "g.et", "-o", tmp_path / "g.svg", *more)
+        assert ended.code == 0 and drawn((tmp_path / "g.svg").read_text()) == ["op ×3,001", "kernel ×3,001"]
+    assert "are too many for lanes: the picture is of their data flow" in ended.err

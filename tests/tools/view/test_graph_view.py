@@ -5,7 +5,6 @@ trace-replay writes.
 import gzip
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,10 +15,10 @@ import numpy as np
 import pytest
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import digraph_of
-from execgraph.tools.commands import trace_view
-from execgraph.tools.replay import gather, replay
+from execgraph.schema.graph import ExecutionGraph, digraph_of
+from execgraph.tools.replay import Replay, gather, replay
 from execgraph.tools.view import PICTURED, Selection, draw_lanes, lane_names, short_name, view, write_timeline
+from support.commands import Run as Command, status_of
 from support.graphs import LAUNCH, GraphBuilder, training_step
 from support.runs import delayed, scaled
 
@@ -28,9 +27,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def graph_file(tmp_path: Path) -> Path:
-    path = tmp_path / "graph.et"
-    training_step().write(str(path))
-    return path
+    return file_of(training_step(), tmp_path)
 
 
 @pytest.fixture
@@ -40,10 +37,14 @@ def out(tmp_path: Path) -> Path:
     return folder
 
 
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        trace_view.main([str(argument) for argument in arguments])
-    return int(end.value.code or 0)
+def file_of(graph: GraphBuilder | ExecutionGraph, folder: Path) -> Path:
+    path = folder / "graph.et"
+    (graph.build() if isinstance(graph, GraphBuilder) else graph).write(str(path))
+    return path
+
+
+def drawn(graph: Path, *arguments: object) -> int:
+    return status_of("trace-view", "--input", graph, "--output", *arguments)
 
 
 def selected(**selection: object) -> list[str]:
@@ -61,17 +62,12 @@ def test_only_threads_without_recorded_nodes_are_called_unrecorded() -> None:
 
 def test_threads_are_named_for_what_they_do() -> None:
     g = GraphBuilder(pid=11)
-    g.host("aten::mm", 0, 5, thread=11)
-    g.host("autograd::engine::evaluate_function: MmBackward0", 5, 5, thread=12)
-    g.host("gloo:all_reduce", 5, 5, thread=13)
-    g.host("gloo:all_reduce", 5, 5, thread=14)
-    g.host("aten::to", 5, 5, thread=15)
-    g.host("load batch", 5, 5, thread=16)
-    g.host("cudaEventQuery", 5, 5, thread=17)
-    g.host("cudaEventQuery", 5, 5, thread=15)
+    backward, reduce = "autograd::engine::evaluate_function: MmBackward0", "gloo:all_reduce"
+    names = ("aten::mm", backward, reduce, reduce, "aten::to", "load batch", "cudaEventQuery")
+    for thread, name in (*enumerate(names, 11), (15, "cudaEventQuery")):
+        g.host(name, 5, 5, thread=thread)
     g.activity("gemm", 9, 5)
-    names = lane_names(gather([g.build()]))
-    assert sorted(names) == [
+    assert sorted(lane_names(gather([g.build()]))) == [
         "DataLoader thread", "autograd thread", "device 0 stream 7", "gloo thread 13", "gloo thread 14", "main thread",
         "thread 15", "watchdog thread",
     ]  # fmt: skip
@@ -140,7 +136,7 @@ def test_a_selection_of_nothing_says_what_there_is(selection: Selection, complai
 
 
 def test_graphml_gives_nodes_attributes_and_reasons_back(graph_file: Path, out: Path) -> None:
-    assert run("--input", graph_file, "--output", out / "g.graphml") == 0
+    assert drawn(graph_file, out / "g.graphml") == 0
     read = nx.read_graphml(out / "g.graphml", node_type=int)
     whole = digraph_of(eg.read_graph(str(graph_file)))  # the Python API adds weights to edges of its own
     assert set(read.edges) == set(whole.edges)
@@ -151,10 +147,8 @@ def test_graphml_gives_nodes_attributes_and_reasons_back(graph_file: Path, out: 
 def test_graphml_survives_names_that_xml_cannot_hold(tmp_path: Path) -> None:
     g = GraphBuilder()
     g.host('a\x00b <&> "ü"', 0, 5)
-    g.build().write(str(tmp_path / "g.et"))
-    assert run("--input", tmp_path / "g.et", "--output", tmp_path / "g.graphml") == 0
+    assert drawn(file_of(g, tmp_path), tmp_path / "g.graphml") == drawn(tmp_path / "graph.et", tmp_path / "g.svg") == 0
     assert nx.read_graphml(tmp_path / "g.graphml", node_type=int).nodes[1]["name"] == 'a?b <&> "ü"'
-    assert run("--input", tmp_path / "g.et", "--output", tmp_path / "g.svg") == 0
     ElementTree.parse(tmp_path / "g.svg")
 
 
@@ -162,8 +156,7 @@ def test_dot_has_a_cluster_per_lane_and_quotes_names(tmp_path: Path) -> None:
     g = GraphBuilder()
     op = g.host('say "hi"\\', 0, 5)
     g.activity("kernel", 5, 5, after=[(op, LAUNCH)])
-    g.build().write(str(tmp_path / "g.et"))
-    assert run("--input", tmp_path / "g.et", "--output", tmp_path / "g.dot") == 0
+    assert drawn(file_of(g, tmp_path), tmp_path / "g.dot") == 0
     text = (tmp_path / "g.dot").read_text()
     assert re.findall(r'label="(thread 1|device 0 stream 7)"', text) == ["thread 1", "device 0 stream 7"]
     assert r'"say \"hi\"\\\n0.0 µs"' in text
@@ -173,9 +166,8 @@ def test_dot_has_a_cluster_per_lane_and_quotes_names(tmp_path: Path) -> None:
 def test_markup_in_names_is_text_in_dot_and_graphml(tmp_path: Path) -> None:
     name, g = '"]; } <b onload=x> &quot; \\N', GraphBuilder()
     g.host(name + "\x1b", 0, 5)
-    g.build().write(str(tmp_path / "g.et"))
     for form in ("dot", "graphml"):
-        assert run("--input", tmp_path / "g.et", "--output", tmp_path / f"g.{form}") == 0
+        assert drawn(file_of(g, tmp_path), tmp_path / f"g.{form}") == 0
     [quoted] = re.findall(r'label=("(?:[^"\\]|\\.)*"), fillcolor', (tmp_path / "g.dot").read_text())
     assert quoted == r'"\"]; } <b onload=x> &amp;quot; \\N?\n0.0 µs"'
     assert nx.read_graphml(tmp_path / "g.graphml", node_type=int).nodes[1]["name"] == f"{name}?"
@@ -239,79 +231,58 @@ def test_a_graph_without_times_is_not_drawn() -> None:
 
 
 def test_gzip_by_suffix(graph_file: Path, out: Path) -> None:
-    assert run("--input", graph_file, "--output", out / "g.svg.gz") == 0
+    assert drawn(graph_file, out / "g.svg.gz") == 0
     assert gzip.decompress((out / "g.svg.gz").read_bytes()).startswith(b"<svg")
 
 
 # What fails
 
 
-def large_graph(path: Path) -> None:
+@pytest.mark.parametrize("form", ["svg", "dot"])
+def test_too_many_nodes_for_a_picture_are_refused_with_the_remedy(
+    tmp_path: Path, out: Path, run: Command, form: str
+) -> None:
     g = GraphBuilder()
     for number in range(PICTURED + 1):
         g.host("op", number, 1)
-    g.build().write(str(path))
-
-
-@pytest.mark.parametrize("form", ["svg", "dot"])
-def test_too_many_nodes_for_a_picture_are_refused_with_the_remedy(
-    tmp_path: Path, out: Path, capfd: pytest.CaptureFixture[str], form: str
-) -> None:
-    large_graph(tmp_path / "large.et")
-    assert run("--input", tmp_path / "large.et", "--output", out / f"g.{form}", "--picture", "lanes") == 1
-    said = capfd.readouterr().err
-    assert "3,001 nodes are too many" in said and "--around NODE --hops N" in said and said.count("\n") == 1
+    ended = run("trace-view", file_of(g, tmp_path), "-o", out / f"g.{form}", "--picture", "lanes")
+    assert ended.code == 1
+    assert "3,001 nodes are too many" in ended.line and "--around NODE --hops N" in ended.line
     assert list(out.iterdir()) == []
-    assert run("--input", tmp_path / "large.et", "--output", out / f"g.{form}", "--time", "1:1.5") == 0
-
-
-def broken(path: Path) -> Path:
-    path.write_bytes(b"\x00\x01hello")
-    return path
+    assert drawn(tmp_path / "graph.et", out / f"g.{form}", "--time", "1:1.5") == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("name", "arguments", "code"),
     [
-        (lambda graph: ["--input", graph.with_name("missing.et")], 1),
-        (lambda graph: ["--input", broken(graph.with_name("broken.et"))], 1),
-        (lambda graph: ["--input", graph, "--around", 99], 2),
-        (lambda graph: ["--input", graph, "--stream", 99], 2),
+        ("missing.et", [], 1),
+        ("broken.et", [], 1),
+        ("graph.et", ["--around", 99], 2),
+        ("graph.et", ["--stream", 99], 2),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line_and_leaves_the_old_file(
-    graph_file: Path, out: Path, capfd: pytest.CaptureFixture[str], arguments: Callable[[Path], list[object]], code: int
+    graph_file: Path, out: Path, run: Command, name: str, arguments: list[object], code: int
 ) -> None:
+    graph_file.with_name("broken.et").write_bytes(b"\x00\x01hello")
     (out / "g.svg").write_text("precious")
-    assert run(*arguments(graph_file), "--output", out / "g.svg") == code
-    said = capfd.readouterr().err
-    assert said.startswith("trace-view: error: ") and said.count("\n") == 1
+    ended = run("trace-view", graph_file.with_name(name), "-o", out / "g.svg", *arguments)
+    assert ended.code == code and ended.line.startswith("trace-view: error: ")
     assert [path.read_text() for path in out.iterdir()] == ["precious"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["--output", "g.png"],
-        ["--output", "g"],
-        ["--output", "g.svg", "--hops", "2"],
-        ["--output", "g.svg", "--around", "1", "--hops", "-1"],
-        ["--output", "g.svg", "--time", "5"],
-        ["--output", "g.svg", "--time", "5:1"],
-        ["--output", "g.svg", "--time", "a:b"],
-    ],
-)
-def test_wrong_usage_ends_with_2(graph_file: Path, capfd: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    assert run("--input", graph_file, *arguments) == 2
-    assert "error" in capfd.readouterr().err
+SVG_WITH_WRONG = ("--hops 2", "--around 1 --hops -1", "--time 5", "--time 5:1", "--time a:b")
 
 
-def test_the_summary_counts_what_is_shown_and_what_is_cut(
-    graph_file: Path, out: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run("--input", graph_file, "--output", out / "g.svg", "--stream", 7) == 0
-    assert capfd.readouterr().err == "nodes 2 of 7, dependencies 1, to nodes outside 3\n"
+@pytest.mark.parametrize("arguments", ["", "-o g.png", "-o g", *(f"-o g.svg {wrong}" for wrong in SVG_WITH_WRONG)])
+def test_wrong_usage_ends_with_2(graph_file: Path, run: Command, arguments: str) -> None:
+    ended = run("trace-view", graph_file, *arguments.split())
+    assert ended.code == 2 and "error" in ended.err
+
+
+def test_the_summary_counts_what_is_shown_and_what_is_cut(graph_file: Path, out: Path, run: Command) -> None:
+    ended = run("trace-view", graph_file, "-o", out / "g.svg", "--stream", 7)
+    assert (ended.code, ended.line) == (0, "nodes 2 of 7, dependencies 1, to nodes outside 3")
 
 
 # Names
@@ -334,23 +305,20 @@ def test_short_names_keep_what_tells_kernels_apart(recorded: str, short: str) ->
 
 
 def test_delays_have_a_track_of_their_own(tmp_path: Path) -> None:
-    path = tmp_path / "timeline.json"
-    write_timeline(scaled(delayed()), str(path))
-    events = timeline_events(path)
+    events = timeline_events(scaled(delayed()), tmp_path / "timeline.json")
     tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert tracks == {"thread 1", "device 0 stream 7", "delays"}
     assert [event["dur"] for event in events if event["name"] == "delay"] == [0.068, 0.068]
 
 
-def timeline_events(path: Path) -> list[dict[str, Any]]:
+def timeline_events(replayed: Replay, path: Path) -> list[dict[str, Any]]:
+    write_timeline(replayed, str(path))
     raw = path.read_bytes()
     return list(json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)["traceEvents"])
 
 
 def test_the_timeline_shows_the_measured_run_and_the_replay_side_by_side(tmp_path: Path) -> None:
-    path = tmp_path / "timeline.json.gz"
-    write_timeline(scaled(training_step(), "gemm=1.5"), str(path))
-    events = timeline_events(path)
+    events = timeline_events(scaled(training_step(), "gemm=1.5"), tmp_path / "timeline.json.gz")
     named = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert list(named.values()) == ["rank 0 measured", "rank 0 replay"]
     tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
@@ -362,10 +330,8 @@ def test_the_timeline_shows_the_measured_run_and_the_replay_side_by_side(tmp_pat
 
 
 def test_dependencies_between_tracks_are_flows_from_slice_to_slice(tmp_path: Path) -> None:
-    path = tmp_path / "timeline.json"
-    write_timeline(replay(training_step()), str(path))
     slice_name, ends = "", dict[int, list[tuple[str, str, str]]]()
-    for event in timeline_events(path):
+    for event in timeline_events(replay(training_step()), tmp_path / "timeline.json"):
         slice_name = event["name"] if event["ph"] == "X" else slice_name
         if event["ph"] in "sf":
             ends.setdefault(event["id"], []).append((event["ph"], slice_name, event["name"]))
@@ -378,6 +344,5 @@ def test_dependencies_between_tracks_are_flows_from_slice_to_slice(tmp_path: Pat
 def test_names_with_quotes_and_control_characters_survive_the_timeline(tmp_path: Path) -> None:
     g = GraphBuilder()
     g.host('a "b"\n\\ é', 0, 1)
-    path = tmp_path / "timeline.json"
-    write_timeline(replay(g.build()), str(path))
-    assert [event["name"] for event in timeline_events(path) if event["ph"] == "X"] == ['a "b"\n\\ é'] * 2
+    events = timeline_events(replay(g.build()), tmp_path / "timeline.json")
+    assert [event["name"] for event in events if event["ph"] == "X"] == ['a "b"\n\\ é'] * 2
