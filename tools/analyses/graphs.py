@@ -20,7 +20,7 @@ import numpy as np
 from ...linker.link import link
 from ...linker.readers import read_device_trace
 from ...schema import columns
-from ...schema.columns import Bool, Categorical, Groups, Int64, Rows, groupby
+from ...schema.columns import Bool, Categorical, Groups, Int64, Interner, Rows, groupby
 from ...schema.errors import Remedy, Words
 from ...schema.linked import integer
 from .rank import ActivityClass, AnalysisOptions, Capture, Launched, RankTrace, per_rank
@@ -215,40 +215,23 @@ def _captures_of_nodes(graph: Sequence[Launched], captures: Sequence[Capture]) -
 
 
 def _find_sequence(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
-    """Yields where a graph's sequence of names occurs outside of captures (Knuth-Morris-Pratt search)."""
-    names = [launch.name for launch in graph]
-    # of each prefix of the sequence the length of its longest border: a shorter prefix that it ends with
-    borders: list[int] = []
+    """Yields where a graph's sequence of names occurs outside of captures, by a search in texts of a letter a name."""
+    letters = Interner[str]()
 
-    def longer(length: int, name: str) -> int:
-        while length and (length == len(names) or name != names[length]):
-            length = borders[length - 1]
-        return length + (name == names[length])
+    def text_of(launches: Sequence[Launched]) -> str:
+        return "".join(chr(letters[launch.name]) for launch in launches)
 
-    for name in names:
-        borders.append(longer(borders[-1], name) if borders else 0)
-    for capture in captures:
-        length = 0
-        for position, launch in enumerate(capture.launches if names and not capture.whole else ()):
-            length = longer(length, launch.name)
-            if length == len(names):
-                yield capture.launches[position + 1 - length : position + 1]
+    sequence = text_of(graph)
+    for launches in (capture.launches for capture in captures if graph and not capture.whole):
+        text = text_of(launches)
+        position = text.find(sequence)
+        while position >= 0:
+            yield launches[position : position + len(graph)]
+            position = text.find(sequence, position + 1)
 
 
 def _alike(a: Launched, b: Launched) -> bool:
     return a.kind == b.kind and (a.name == b.name or not b.name)
-
-
-class _Arguments(msgspec.Struct, gc=False):
-    correlation: Any = None
-    kernel: Any = None
-
-
-class _Event(msgspec.Struct, gc=False):
-    args: _Arguments | None = None
-
-
-CALLS = msgspec.json.Decoder(list[_Event])
 
 
 def read_captures(path: str) -> list[Capture]:
@@ -256,9 +239,10 @@ def read_captures(path: str) -> list[Capture]:
     names: dict[int, str] = {}
 
     def add_names(text: bytes) -> None:
-        for event in CALLS.decode(text) if NAMED.search(text) else ():
-            if event.args is not None and isinstance(event.args.kernel, str):
-                names[integer(event.args.correlation, 0)] = event.args.kernel
+        for event in msgspec.json.decode(text, type=list[dict[str, Any]]) if NAMED.search(text) else ():
+            arguments = event.get("args")
+            if isinstance(arguments, dict) and isinstance(arguments.get("kernel"), str):
+                names[integer(arguments.get("correlation"), 0)] = arguments["kernel"]
 
     rank = RankTrace(0, link(None, read_device_trace(path, tee=add_names)))
     launch, count = np.unique(rank.linked.activities.call_row, return_counts=True)

@@ -7,7 +7,7 @@ ops or calls then return no rows and say so.
 
 from dataclasses import fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,26 +19,10 @@ from ...converter.work import KernelWork
 from ...linker.link import link
 from ...linker.readers import INSTANT, DeviceTrace, one_rank, read_device_trace, read_host_trace
 from ...linker.windows import EVERYTHING, Window
+from ...schema import linked
 from ...schema.columns import ABSENT, BytesColumn, CallRows, Categorical, CommunicationRows, Int64, OpRows
 from ...schema.graph import DEVICE_NAME, CollectiveType, ExecutionGraph, NodeType
-from ...schema.linked import (
-    NEVER,
-    Activities,
-    Calls,
-    Communication,
-    DeviceWaits,
-    HostWaits,
-    LinkedTrace,
-    LinkReport,
-    Ops,
-    ThreadHandoffs,
-    TraceInfo,
-    identities,
-    identity,
-    integer,
-    integers,
-    nanoseconds,
-)
+from ...schema.linked import LinkedTrace
 from ...schema.progress import OnProgress, unseen
 from ..replay import COMMUNICATION_TYPES
 from .modules import with_modules
@@ -51,7 +35,6 @@ MEMORY = "[memory]"
 HOST_TYPE, HOST = 0, -1
 """PyTorch's number for the device type of the host, and the device number of the host here."""
 GRAPH_ALONE = "an execution graph alone: launch calls and host ops are not known, nor what follows from them"
-Arguments = TypeVar("Arguments")
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("name", "op_schema", "known_by"), Categorical.of(())),
     **dict.fromkeys(("inputs", "outputs"), BytesColumn.of(())),
@@ -91,59 +74,59 @@ def read_rank(
     on_progress(1)
     device, recorded = read_recorded(device_path, rank, of_ops=host is None, memory=memory, modules=modules)
     on_progress(1)
-    linked = link(host, device, rank, window=window)
+    trace = link(host, device, rank, window=window)
     on_progress(1)
     if window != EVERYTHING:
         # those between the first start and the last end on the host of the part
-        last = max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
+        last = max(int(table.end.max(initial=linked.NEVER)) for table in (trace.ops, trace.calls))
         time = recorded.allocations.time
-        recorded.allocations = recorded.allocations.where((time >= span_ns(linked)[0]) & (time <= last))
-    read = RankTrace(max(linked.info.rank, 0), linked, recorded=recorded, path=device_path)
+        recorded.allocations = recorded.allocations.where((time >= span_ns(trace)[0]) & (time <= last))
+    read = RankTrace(max(trace.info.rank, 0), trace, recorded=recorded, path=device_path)
     if graph:
-        read.graph = graph_of(linked, read.work)
+        read.graph = graph_of(trace, read.work)
     on_progress(1)
     return read
 
 
-def graph_of(linked: LinkedTrace, work: KernelWork | None = None) -> ExecutionGraph:
+def graph_of(trace: LinkedTrace, work: KernelWork | None = None) -> ExecutionGraph:
     """Converts a trace to its execution graph without tensors, which no analysis reads and which are most of a graph.
 
     `work` is that of its kernels, if it is known already. A trace without modules has annotations in their place.
     """
-    return convert(with_modules(linked), ConvertOptions(io="none"), work=work)
+    return convert(with_modules(trace), ConvertOptions(io="none"), work=work)
 
 
 def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
     """Returns the rank of a graph, 0 if none is recorded. Activities have their recorded, untrimmed durations."""
     rows, recorded = activity_rows(graph), graph.metadata
     communicates = np.isin(graph.type[rows], COMMUNICATION_TYPES)
-    pid, number, world_size = (integer(recorded.get(name), -1) for name in ("pid", "rank", "world_size"))
-    info = TraceInfo(
+    pid, number, world_size = (linked.integer(recorded.get(name), -1) for name in ("pid", "rank", "world_size"))
+    info = linked.TraceInfo(
         pid=pid,
         rank=number,
         world_size=world_size,
-        base_time_ns=integer(recorded.get("base_time_ns"), 0),
+        base_time_ns=linked.integer(recorded.get("base_time_ns"), 0),
         source_host=str(recorded.get("source_host", "")),
         source_device=str(recorded.get("source_device", "")),
         devices={
-            integer(key.removeprefix(DEVICE_NAME), -1): str(name)
+            linked.integer(key.removeprefix(DEVICE_NAME), -1): str(name)
             for key, name in recorded.items()
             if key.startswith(DEVICE_NAME)
         },
     )
-    linked = LinkedTrace(
+    trace = LinkedTrace(
         info=info,
-        ops=_empty(Ops),
-        calls=_empty(Calls),
+        ops=_empty(linked.Ops),
+        calls=_empty(linked.Calls),
         activities=_activities(graph, rows, np.where(communicates, np.cumsum(communicates) - 1, -1)),
-        device_waits=_empty(DeviceWaits),
-        host_waits=_empty(HostWaits),
-        handoffs=_empty(ThreadHandoffs),
+        device_waits=_empty(linked.DeviceWaits),
+        host_waits=_empty(linked.HostWaits),
+        handoffs=_empty(linked.ThreadHandoffs),
         communications=_communications(graph, rows[communicates]),
         groups=[],
-        report=LinkReport(activities=len(rows), notes=[GRAPH_ALONE, *graph.notes]),
+        report=linked.LinkReport(activities=len(rows), notes=[GRAPH_ALONE, *graph.notes]),
     )
-    return RankTrace(max(linked.info.rank, 0), linked, graph)
+    return RankTrace(max(trace.info.rank, 0), trace, graph)
 
 
 def read_recorded(
@@ -183,87 +166,59 @@ class _Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = msgspec.Raw()
     args: msgspec.Raw = msgspec.Raw()
 
-
-class _Memory(msgspec.Struct, gc=False):
-    """The arguments of an allocation."""
-
-    size: Any = msgspec.field(name="Bytes", default=None)
-    address: Any = msgspec.field(name="Addr", default=None)
-    device: Any = msgspec.field(name="Device Id", default=None)
-    type: Any = msgspec.field(name="Device Type", default=None)
-    allocated: Any = msgspec.field(name="Total Allocated", default=None)
-    reserved: Any = msgspec.field(name="Total Reserved", default=None)
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Its arguments; none if they are malformed."""
+        try:
+            return ARGUMENTS.decode(self.args)
+        except msgspec.DecodeError:
+            return {}
 
 
-class _Node(msgspec.Struct, gc=False):
-    """The arguments of an activity of a graph, with those that PyTorch adds if it was marked."""
-
-    node: Any = msgspec.field(name="graph node id", default=None)
-    text: Any = msgspec.field(name="str", default=None)
-    annotation: Any = None
-
-
-class _Marked(msgspec.Struct, gc=False):
-    args: _Node | None = None
-
-
-NODES = msgspec.json.Decoder(list[_Marked])
-EVENTS = msgspec.json.Decoder(list[_Event])
-MEMORY_ARGUMENTS, RANGE_ARGUMENTS = msgspec.json.Decoder(_Memory), msgspec.json.Decoder(dict[str, Any])
+EVENTS, ARGUMENTS = msgspec.json.Decoder(list[_Event]), msgspec.json.Decoder(dict[str, Any])
 
 
 def _add(recorded: Recorded, allocations: list[Allocations] | None, text: bytes) -> None:
     """Adds the records in a list of events; most lists hold none and are not decoded a second time."""
-    for activity in NODES.decode(text) if any(mark in text for mark in MARKS) else ():
-        arguments = activity.args or _Node()
-        node, mark = integer(arguments.node, 0), arguments.text
-        mark = mark if isinstance(mark, str) else arguments.annotation
-        if node > 0 and isinstance(mark, str):
-            recorded.marks[node] = mark
-    wants_memory = allocations is not None and MEMORY.encode() in text
-    if not wants_memory and PROFILER_RANGE.encode() not in text:
+    has_marks, has_ranges = any(mark in text for mark in MARKS), PROFILER_RANGE.encode() in text
+    has_memory = allocations is not None and MEMORY.encode() in text
+    if not (has_marks or has_ranges or has_memory):
         return
     events = [event for event in EVENTS.decode(text) if bytes(event.args)]
+    for arguments in (event.arguments for event in events) if has_marks else ():
+        node = linked.integer(arguments.get("graph node id"), 0)
+        # what PyTorch adds to an activity of a graph that was marked
+        marks = [mark for mark in (arguments.get("str"), arguments.get("annotation")) if isinstance(mark, str)]
+        if node > 0 and marks:
+            recorded.marks[node] = marks[0]
     ranges = [event for event in events if event.ph == "X" and str(event.cat or "").lower() == PROFILER_RANGE]
     for event, start in zip(ranges, _times(ranges).tolist(), strict=True):
-        values = {
-            name: float(value)
-            for name, value in _decoded(RANGE_ARGUMENTS, event).items()
-            if type(value) in (int, float)
-        }
-        recorded.ranges.append(ProfilerRange(str(event.name), identity(event.pid), start, values))
-    if allocations is not None and wants_memory:
+        counters = {name: float(value) for name, value in event.arguments.items() if type(value) in (int, float)}
+        recorded.ranges.append(ProfilerRange(str(event.name), linked.identity(event.pid), start, counters))
+    if allocations is not None and has_memory:
         allocations.append(_allocations([event for event in events if event.name == MEMORY]))
 
 
 def _times(events: list[_Event]) -> Int64:
-    return nanoseconds([bytes(event.ts).strip(b'"').decode() for event in events])
-
-
-def _decoded(decoder: "msgspec.json.Decoder[Arguments]", event: _Event) -> Arguments:
-    """Returns an event's arguments; none if they are malformed."""
-    try:
-        return decoder.decode(event.args)
-    except msgspec.DecodeError:
-        return decoder.type()
+    return linked.nanoseconds([bytes(event.ts).strip(b'"').decode() for event in events])
 
 
 def _allocations(events: list[_Event]) -> Allocations:
     """Returns the allocations that have a time and a size."""
-    arguments = [_decoded(MEMORY_ARGUMENTS, event) for event in events]
+    arguments = [event.arguments for event in events]
 
     def column(name: str, missing: int) -> Int64:
-        return integers([getattr(memory, name) for memory in arguments], missing)
+        return linked.integers([of_event.get(name) for of_event in arguments], missing)
 
     rows = Allocations(
         time=_times(events),
-        process=identities([event.pid for event in events]),
-        thread=identities([event.tid for event in events]),
-        device=np.where(column("type", HOST_TYPE) == HOST_TYPE, HOST, np.maximum(column("device", 0), 0)),
-        address=column("address", 0),
-        size=column("size", 0),
-        allocated=column("allocated", -1),
-        reserved=column("reserved", -1),
+        process=linked.identities([event.pid for event in events]),
+        thread=linked.identities([event.tid for event in events]),
+        device=np.where(column("Device Type", HOST_TYPE) == HOST_TYPE, HOST, np.maximum(column("Device Id", 0), 0)),
+        address=column("Addr", 0),
+        size=column("Bytes", 0),
+        allocated=column("Total Allocated", -1),
+        reserved=column("Total Reserved", -1),
     )
     return rows.where((rows.time != ABSENT) & (rows.size != 0))
 
@@ -274,9 +229,9 @@ def _empty(table: type) -> Any:
     )
 
 
-def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) -> Activities:
+def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) -> linked.Activities:
     start, unknown = graph.start_ns[rows], np.full(len(rows), -1)
-    return Activities(
+    return linked.Activities(
         id=graph.id[rows],
         name=graph.name.take(rows),
         category=graph.texts("cat").take(rows),
@@ -298,7 +253,7 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
     )
 
 
-def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
+def _communications(graph: ExecutionGraph, rows: Int64) -> list[linked.Communication]:
     """Returns the communications of these nodes. Their sizes are in bytes, which count as elements without a dtype."""
     recorded, named, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")
     groups = recorded_groups(graph)
@@ -307,7 +262,7 @@ def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
     names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
     columns = (graph.integers(name, -1)[rows].tolist() for name in names)
     return [
-        Communication(
+        linked.Communication(
             # as traces record it
             name=of_messages.get(graph.type[row]) or kinds.get(kind, "coll"),
             in_elements=size,
