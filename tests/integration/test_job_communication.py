@@ -18,7 +18,8 @@ from execgraph.schema.graph import ExecutionGraph, NodeType
 from execgraph.tools.analyses import analyse
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.job import BuildOptions, BuiltJob, build, merge_for_viewing
-from execgraph.tools.replay import replay_ranks, start_error
+from execgraph.tools.replay import replay_ranks
+from execgraph.tools.replay.summary import start_error
 from execgraph.tools.report import find_sources, read_ranks
 from execgraph.tools.trace_files import by_rank, find_traces
 from support.builder.records import Group, Tensor

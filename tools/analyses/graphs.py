@@ -51,19 +51,6 @@ class Attribution(NamedTuple):
     others: int = 0
 
 
-class _Replayed(NamedTuple):
-    """The activities of graph launches, launch after launch: the row, graph, position in it and op ("" if not known) of
-    each, and how long it took (ns); and how often each graph was launched.
-    """
-
-    row: Rows
-    graph: Int64
-    position: Int64
-    op: Categorical
-    duration: Int64
-    launches: Int64
-
-
 @per_rank
 def graph_replays(rank: RankTrace, options: AnalysisOptions) -> Table:
     """Returns a row for each graph, for each position in it, and for each op behind it; O(n log n) in activities.
@@ -90,8 +77,7 @@ def graph_replays(rank: RankTrace, options: AnalysisOptions) -> Table:
     note = NO_GRAPHS if not count else "; ".join(_doubts(known)) if has_ops else ""
     span = launched.largest(activities.end[row]) - launched.smallest(activities.start[row])
     span = columns.group_sums(of_launch, span, count)
-    graph, position, duration = of_launch[launch], np.arange(len(row)) - first[launch], rank.durations[row]
-    op = Categorical.of(known[number].ops[at] for number, at in zip(graph.tolist(), position.tolist(), strict=True))
+    graph, position = of_launch[launch], np.arange(len(row)) - first[launch]
     cells: Columns = {
         "graph": np.arange(count),
         "api": calls.name.take(of_call[example]),
@@ -99,20 +85,62 @@ def graph_replays(rank: RankTrace, options: AnalysisOptions) -> Table:
         "activities": np.bincount(graph, minlength=count) // np.maximum(launches, 1),
         "span": us(span),
         "span_mean": us(span / np.maximum(launches, 1)),
-        "time": us(columns.group_sums(graph, duration, count)),
+        "time": us(columns.group_sums(graph, rank.durations[row], count)),
         "host_time": us(columns.group_sums(of_launch, (calls.end - calls.start)[of_call], count)),
         "ops_known": [ops.known_by for ops in known],
     }
-    replays = _Replayed(row, graph, position, op, duration, launches)
-    by_op = _by_op(replays, [bool(ops.known_by) for ops in known], note if has_ops or note else str(NO_CAPTURE))
-    return tabulate("graph_replays", "Graph launches", cells, note, _by_position(rank, replays, note), by_op)
+    by_position, by_op = _kernels(rank, row, graph, position, known)
+    details = (
+        tabulate("graph_replays_by_position", "Kernels of graphs by position", by_position, note),
+        tabulate("graph_replays_by_op", "Ops behind graphs", by_op, note if has_ops or note else str(NO_CAPTURE)),
+    )
+    return tabulate("graph_replays", "Graph launches", cells, note, *details)
+
+
+def _kernels(
+    rank: RankTrace, row: Rows, graph: Int64, position: Int64, known: Sequence[Attribution]
+) -> tuple[Columns, Columns]:
+    """Returns the times of graphs' activities over all launches, by position, and where known by the op behind it."""
+    activities, duration = rank.linked.activities, rank.durations[row]
+    graph_time, groups = columns.group_sums(graph, duration, len(known)), groupby(graph, position)
+    row, graph, position = row[groups.first], graph[groups.first], position[groups.first]
+    count, time = groups.count(), groups.sum(duration)
+    op = Categorical.of(known[number].ops[at] for number, at in zip(graph.tolist(), position.tolist(), strict=True))
+    by_position: Columns = {
+        "graph": graph,
+        "position": position,
+        "name": activities.name.take(row),
+        "device": activities.device[row],
+        "stream": activities.stream[row],
+        "count": count,
+        "time": us(time),
+        "pct": pct(time, graph_time[graph]),
+        "mean": us(groups.mean(duration)),
+        "min": us(groups.smallest(duration)),
+        "max": us(groups.largest(duration)),
+        "op": op,
+    }
+    is_known = np.array([bool(ops.known_by) for ops in known], np.bool_)[graph]
+    graph, op, count, time = graph[is_known], op.take(is_known), count[is_known], time[is_known]
+    ops = groupby(graph, op.codes)
+    ops = ops.in_order(np.lexsort((ops.first, -ops.sum(time), graph[ops.first])))
+    graph, op_time = graph[ops.first], ops.sum(time)
+    by_op: Columns = {
+        "graph": graph,
+        "op": op.take(ops.first),
+        "kernels": ops.count(),
+        "count": ops.sum(count),
+        "time": us(op_time),
+        "pct": pct(op_time, graph_time[graph]),
+    }
+    return by_position, by_op
 
 
 def _attribution_of(rank: RankTrace, rows: Rows, captures: Sequence[Capture]) -> Attribution:
     """Returns the ops of the activities of a graph's first launch: from captures, else from marks."""
     activities, marks = rank.linked.activities, rank.recorded.marks
-    cells = _kinds_of(rank, rows), activities.name[rows], activities.graph_node[rows].tolist()
-    graph = [Launched(*launch, "") for launch in zip(*cells, strict=True)]
+    names, nodes = activities.name[rows], activities.graph_node[rows].tolist()
+    graph = [Launched(*launch, "") for launch in zip(_kinds_of(rank, rows), names, nodes, strict=True)]
     best = attribution(graph, captures)
     by_start = np.argsort(activities.start[rows], kind="stable")
     if not best.known_by and (by_start[1:] < by_start[:-1]).any():
@@ -137,46 +165,6 @@ def _doubts(attributions: list[Attribution]) -> Iterator[str]:
             yield f"graph {graph}: {attributed.ops.count('')} of its {count} nodes were not marked"
         if attributed.others:
             yield f"graph {graph}: {attributed.others} other captures fit as well and name other ops; the first is taken"
-
-
-def _by_op(replays: _Replayed, known: list[bool], note: str) -> Table:
-    """Returns the time of the kernels captured from each op, over all launches."""
-    is_known = np.array(known, np.bool_)[replays.graph]
-    graph_time = columns.group_sums(replays.graph, replays.duration, len(known))
-    graph, duration, op = replays.graph[is_known], replays.duration[is_known], replays.op.take(is_known)
-    groups = groupby(graph, op.codes)
-    groups = groups.in_order(np.lexsort((groups.first, -groups.sum(duration), graph[groups.first])))
-    graph, count, time = graph[groups.first], groups.count(), groups.sum(duration)
-    cells: Columns = {
-        "graph": graph,
-        "op": op.take(groups.first),
-        "kernels": count // np.maximum(replays.launches[graph], 1),
-        "count": count,
-        "time": us(time),
-        "pct": pct(time, graph_time[graph]),
-    }
-    return tabulate("graph_replays_by_op", "Ops behind graphs", cells, note)
-
-
-def _by_position(rank: RankTrace, replays: _Replayed, note: str) -> Table:
-    activities, duration = rank.linked.activities, replays.duration
-    groups = groupby(replays.graph, replays.position)
-    row, graph, time = replays.row[groups.first], replays.graph[groups.first], groups.sum(duration)
-    cells: Columns = {
-        "graph": graph,
-        "position": replays.position[groups.first],
-        "name": activities.name.take(row),
-        "device": activities.device[row],
-        "stream": activities.stream[row],
-        "count": groups.count(),
-        "time": us(time),
-        "pct": pct(time, columns.group_sums(replays.graph, duration, len(replays.launches))[graph]),
-        "mean": us(groups.mean(duration)),
-        "min": us(groups.smallest(duration)),
-        "max": us(groups.largest(duration)),
-        "op": replays.op.take(groups.first),
-    }
-    return tabulate("graph_replays_by_position", "Kernels of graphs by position", cells, note)
 
 
 def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:

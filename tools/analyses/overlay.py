@@ -86,7 +86,8 @@ def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
     tables = (ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end)
     rows = ThreadIntervals(*(np.concatenate((of_ops[timed], of_calls)) for of_ops, of_calls in tables))
     spans = ThreadIntervals(thread, start, start + np.maximum(graph.duration_ns, 1))
-    return (NestedIntervals(rows, nest(rows).parent).innermost(spans) >= 0) & (thread != ABSENT)
+    enclosing = NestedIntervals(rows, nest(rows).parent).innermost(spans)
+    return np.asarray((enclosing >= 0) & (thread != ABSENT))
 
 
 def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, Neste
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.linked import LinkedTrace, Ops, are_step_marks, argument_members, op_tree
 from ..replay import Replay, moves_memory, replay
-from .table import Table, concat, of_rank
+from .table import Table, concat
 
 WHOLE_RUN = "whole run"
 SLOWED = 0.98
@@ -271,7 +271,7 @@ def per_rank(table_of: Callable[[RankTrace, AnalysisOptions], Table]) -> Analysi
     """Makes an analysis of a function of that name, whose tables of single ranks get a column `rank`."""
 
     def extract(rank: RankTrace, options: AnalysisOptions) -> tuple[int, Table]:
-        return rank.rank, of_rank(rank.rank, table_of(rank, options))
+        return rank.rank, table_of(rank, options)
 
     return Analysis(table_of.__name__, extract, lambda parts, _: concat(parts))
 

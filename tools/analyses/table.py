@@ -184,21 +184,15 @@ def tabulate(name: str, title: str, columns: Columns, note: str = "", *details: 
     return made
 
 
-def of_rank(rank: int, table: Table) -> Table:
-    """Returns the table and its details with a first column `rank`."""
-    column = Column("rank", "", np.full(len(table), rank, np.int64))
-    details = tuple(of_rank(rank, detail) for detail in table.details)
-    return replace(table, columns=[column, *table.columns], details=details)
-
-
 def concat(tables: Sequence[tuple[int, Table]]) -> Table:
-    """Returns the table of several ranks, given as (rank, table), one below the other.
+    """Returns the table of several ranks, given as (rank, table), one below the other, with a first column `rank`.
 
     A note that only some ranks have begins with these ranks.
     """
     first = tables[0][1]
     not_empty = [table.columns for _, table in tables if len(table)] or [first.columns]
-    columns = [_concat_columns(same) for same in zip(*not_empty, strict=True)]
+    rank_of = np.repeat(ints(rank for rank, _ in tables), [len(table) for _, table in tables])
+    columns = [Column("rank", "", rank_of), *(_concat_columns(same) for same in zip(*not_empty, strict=True))]
     details = zip(*([(rank, detail) for detail in table.details] for rank, table in tables), strict=True)
     ranks_of = dict[str, list[int]]()
     for rank, table in tables:

@@ -35,15 +35,7 @@ from .critical_path import (
 )
 from .execution import MakespanRange, Replay, makespan_ns, replay, replay_job, replay_ranks
 from .job_graphs import BUILT, Graphs, given_graphs, graph_files, read_graph_file, why_not_one_job
-from .player import simulated_ends
 from .recording import Cause, Recording, recording, recording_of, without_profiler
-from .simulator import (
-    Configuration,
-    Simulated,
-    configuration_of,
-    describe_simulated,
-    read_configuration,
-    simulate_ranks,
-)
-from .summary import ReplaySummary, busy_ns, describe, explained_pct, off_by_target, start_error, summarise, trust
+from .simulator import Simulated, configuration_of, describe_simulated, simulate_ranks
+from .summary import ReplaySummary, busy_ns, describe, explained_pct, off_by_target, summarise, trust
 from .workload import COMMUNICATION_TYPES, Classes, NodeClass, Workload, gather, gather_job, moves_memory, node_classes

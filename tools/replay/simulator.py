@@ -8,10 +8,11 @@ to record later begins with its start offset, so that its times are on the job's
 they are compared with.
 """
 
-import math
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from operator import mul
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,13 @@ ADDED_SHARE = {CollectiveType.REDUCE_SCATTER: 1.0, CollectiveType.ALL_REDUCE: 0.
 """The share of the steps of a ring in which what arrives is added up."""
 MEMORY_PASSES = 3
 """Of what is added up: two are read and one is written."""
+IMPLEMENTATIONS = {
+    CollectiveType.ALL_REDUCE: "all-reduce-implementation",
+    CollectiveType.ALL_GATHER: "all-gather-implementation",
+    CollectiveType.REDUCE_SCATTER: "reduce-scatter-implementation",
+    CollectiveType.ALL_TO_ALL: "all-to-all-implementation",
+}
+"""What system.json calls the algorithms of each collective."""
 
 
 class Configuration(NamedTuple):
@@ -60,23 +68,54 @@ class Configuration(NamedTuple):
     peaks: Roofline | None
 
     @property
-    def ranks(self) -> int:
-        """How many ranks the network joins."""
-        return math.prod(link.ranks for link in self.links)
+    def counts(self) -> list[int]:
+        """How many ranks each dimension joins."""
+        return [link.ranks for link in self.links]
 
+    @property
+    def strides(self) -> list[int]:
+        """How far the ranks of each dimension are apart, and at the end how many ranks the network joins."""
+        return [*accumulate(self.counts, mul, initial=1)]
 
-class _System(msgspec.Struct, rename={"local_mem_bw": "local-mem-bw", "peak_perf": "peak-perf"}):
-    """The settings of system.json that decide how long nodes take."""
+    def message_ns(self, source: Int64, target: Int64, size: float) -> Int64:
+        """Returns how long a message of so many bytes takes from one rank to another; many at once."""
+        duration_ns = np.zeros(np.broadcast(source, target).shape)
+        for link, hops, stride in reversed([*zip(self.links, self.hops, self.strides, strict=False)]):
+            differs = source // stride % link.ranks != target // stride % link.ranks
+            ns = hops * link.latency_ns + size / (link.bandwidth_gib_s * GIB / 1e9)
+            duration_ns = np.where(differs, ns, duration_ns)
+        return duration_ns.astype(np.int64)
 
-    all_reduce: list[str] = msgspec.field(name="all-reduce-implementation")
-    all_gather: list[str] = msgspec.field(name="all-gather-implementation")
-    reduce_scatter: list[str] = msgspec.field(name="reduce-scatter-implementation")
-    all_to_all: list[str] = msgspec.field(name="all-to-all-implementation")
-    local_mem_bw: float
-    splits: int = msgspec.field(name="preferred-dataset-splits", default=1)
-    peak_perf: float = 0.0
-    replay_only: int = msgspec.field(name="replay-only", default=0)
-    roofline_enabled: int = msgspec.field(name="roofline-enabled", default=0)
+    def collective_ends(self, kind: int, members: Int64, size: int, arrival: Int64) -> Int64:
+        """Returns when each of the members, in the order of their ring, is done; `arrival` is when each came (ns)."""
+        is_whole = len(members) == self.strides[-1]
+        if len(self.links) > 1 and not is_whole:
+            return self._line_ends(RING, kind, members, size, arrival)
+        # a group of all ranks goes by the network's order
+        order = np.argsort(members) if is_whole else np.arange(len(members))
+        ends, done = arrival[order], np.empty_like(arrival)
+        for stage in stages(kind, self.counts if is_whole else [len(members)], size):
+            lines = self._lines(stage.dimension) if is_whole else np.arange(len(members))
+            algorithm = self.algorithms[kind][stage.dimension]
+            ends[lines] = self._line_ends(algorithm, stage.kind, members[order][lines], stage.size, ends[lines])
+        done[order] = ends
+        return done
+
+    def _lines(self, dimension: int) -> Int64:
+        """Returns the ranks of each line in a dimension."""
+        grid = np.arange(self.strides[-1]).reshape(self.counts[::-1])
+        return np.moveaxis(grid, -1 - dimension, -1).reshape(-1, self.counts[dimension])
+
+    def _line_ends(self, algorithm: str, kind: int, members: Int64, size: int, arrival: Int64) -> Int64:
+        """Returns when the members of each line are done; the last axis are the members."""
+        cost = step_cost(kind, members.shape[-1], size, algorithm == DIRECT)
+        message = cost.bytes / cost.steps
+        if algorithm == DIRECT:
+            return direct_ends(arrival, self.message_ns(members[..., :, None], members[..., None, :], message))
+        hops = self.message_ns(members, np.roll(members, -1, axis=-1), message)
+        share = ADDED_SHARE.get(CollectiveType(kind), 0.0)
+        added = MEMORY_PASSES * int(message / self.memory_gb_s) * cost.steps * share
+        return ring_ends(arrival, hops, int(cost.steps)) + int(added)
 
 
 def configuration_of(paths: Sequence[str]) -> tuple[Configuration | None, str]:
@@ -86,8 +125,8 @@ def configuration_of(paths: Sequence[str]) -> tuple[Configuration | None, str]:
     if configuration is None:
         return None, f"there is no {ASTRA_SIM_FILES}/{NETWORK_FILE} beside the graphs"
     is_alone = Path(paths[0]).with_name(ASTRA_SIM_FILES).joinpath(f"{GRAPHS}.1.et").exists()
-    if len(paths) != (1 if is_alone else configuration.ranks):
-        return None, f"{len(paths)} graphs are not the {configuration.ranks} ranks of {NETWORK_FILE}"
+    if len(paths) != (1 if is_alone else configuration.strides[-1]):
+        return None, f"{len(paths)} graphs are not the {configuration.strides[-1]} ranks of {NETWORK_FILE}"
     return configuration, ""
 
 
@@ -100,28 +139,25 @@ def read_configuration(folder: Path) -> Configuration | None:
     if not (network.is_file() and system.is_file()):
         return None
     try:
-        settings = msgspec.json.decode(system.read_bytes(), type=_System)
-    except msgspec.DecodeError as error:
+        settings = msgspec.json.decode(system.read_bytes(), type=dict[str, Any])
+        algorithms = {int(kind): [*map(str, settings[name])] for kind, name in IMPLEMENTATIONS.items()}
+        memory_gb_s, peak = float(settings["local-mem-bw"]), float(settings.get("peak-perf", 0.0))
+    except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
         raise DataError(f"{system}: is no configuration of the simulator ({error}); build the graphs again") from error
     links, hops = _dimensions(network)
-    algorithms = {
-        int(CollectiveType.ALL_REDUCE): settings.all_reduce,
-        int(CollectiveType.ALL_GATHER): settings.all_gather,
-        int(CollectiveType.REDUCE_SCATTER): settings.reduce_scatter,
-        int(CollectiveType.ALL_TO_ALL): settings.all_to_all,
-    }
+    splits = settings.get("preferred-dataset-splits", 1)
     for kind, names in algorithms.items():
         supported = {RING, DIRECT} if kind == CollectiveType.ALL_TO_ALL else {RING}
-        if not set(names) <= supported or len(names) != len(links) or settings.splits != 1:
+        if not set(names) <= supported or len(names) != len(links) or splits != 1:
             raise DataError(
                 f"{system}: how long collectives take is known for {' or '.join(sorted(supported))} in each of "
-                f"{len(links)} dimensions and one split, not for {names} and {settings.splits}; run the simulator"
+                f"{len(links)} dimensions and one split, not for {names} and {splits}; run the simulator"
             )
-    peaks = Roofline(settings.peak_perf, settings.local_mem_bw) if settings.roofline_enabled else None
+    peaks = Roofline(peak, memory_gb_s) if settings.get("roofline-enabled") else None
     # nodes have the number of their group as its name
     listed = read_groups(str(folder / GROUPS)) if (folder / GROUPS).is_file() else {}
-    groups, is_replay = {str(number): ranks for ranks, number in listed.items()}, bool(settings.replay_only)
-    return Configuration(links, hops, algorithms, settings.local_mem_bw, groups, is_replay, peaks)
+    groups, is_replay = {str(number): ranks for ranks, number in listed.items()}, bool(settings.get("replay-only"))
+    return Configuration(links, hops, algorithms, memory_gb_s, groups, is_replay, peaks)
 
 
 def _dimensions(path: Path) -> tuple[tuple[Link, ...], tuple[int, ...]]:
@@ -172,56 +208,6 @@ def _twice(values: Times) -> npt.NDArray[Any]:
     return np.concatenate((values, values), axis=-1)
 
 
-class SimulatedNetwork:
-    """The network of a configuration, of one or several dimensions."""
-
-    def __init__(self, configuration: Configuration) -> None:
-        self._links, self._hops, self._algorithms = configuration.links, configuration.hops, configuration.algorithms
-        self._memory_gb_s = configuration.memory_gb_s
-        self._counts = [link.ranks for link in self._links]
-        self._strides = np.cumprod([1, *self._counts])
-
-    def message_ns(self, source: Int64, target: Int64, size: float) -> Int64:
-        """Returns how long a message of so many bytes takes from one rank to another; many at once."""
-        duration_ns = np.zeros(np.broadcast(source, target).shape)
-        for link, hops, stride in reversed([*zip(self._links, self._hops, self._strides, strict=False)]):
-            differs = source // stride % link.ranks != target // stride % link.ranks
-            ns = hops * link.latency_ns + size / (link.bandwidth_gib_s * GIB / 1e9)
-            duration_ns = np.where(differs, ns, duration_ns)
-        return duration_ns.astype(np.int64)
-
-    def collective_ends(self, kind: int, members: Int64, size: int, arrival: Int64) -> Int64:
-        """Returns when each of the members, in the order of their ring, is done; `arrival` is when each came (ns)."""
-        is_whole = len(members) == self._strides[-1]
-        if len(self._links) > 1 and not is_whole:
-            return self._line_ends(RING, kind, members, size, arrival)
-        # a group of all ranks goes by the network's order
-        order = np.argsort(members) if is_whole else np.arange(len(members))
-        ends, done = arrival[order], np.empty_like(arrival)
-        for stage in stages(kind, self._counts if is_whole else [len(members)], size):
-            lines = self._lines(stage.dimension) if is_whole else np.arange(len(members))
-            algorithm = self._algorithms[kind][stage.dimension]
-            ends[lines] = self._line_ends(algorithm, stage.kind, members[order][lines], stage.size, ends[lines])
-        done[order] = ends
-        return done
-
-    def _lines(self, dimension: int) -> Int64:
-        """Returns the ranks of each line in a dimension."""
-        grid = np.arange(self._strides[-1]).reshape(self._counts[::-1])
-        return np.moveaxis(grid, -1 - dimension, -1).reshape(-1, self._counts[dimension])
-
-    def _line_ends(self, algorithm: str, kind: int, members: Int64, size: int, arrival: Int64) -> Int64:
-        """Returns when the members of each line are done; the last axis are the members."""
-        cost = step_cost(kind, members.shape[-1], size, algorithm == DIRECT)
-        message = cost.bytes / cost.steps
-        if algorithm == DIRECT:
-            return direct_ends(arrival, self.message_ns(members[..., :, None], members[..., None, :], message))
-        hops = self.message_ns(members, np.roll(members, -1, axis=-1), message)
-        share = ADDED_SHARE.get(CollectiveType(kind), 0.0)
-        added = MEMORY_PASSES * int(message / self._memory_gb_s) * cost.steps * share
-        return ring_ends(arrival, hops, int(cost.steps)) + int(added)
-
-
 Call = tuple[int, int, int, str, int, int, int, int]
 """The rank, NodeType, CollectiveType and group of a node that communicates; then, by which a send and its receive are
 matched, bytes, the ends and the tag.
@@ -232,7 +218,7 @@ class Transfers:
     """The communication of a job at work; called with the start of a node, it returns the ends that are known by it."""
 
     def __init__(self, graphs: Sequence[ExecutionGraph], configuration: Configuration) -> None:
-        self._network = SimulatedNetwork(configuration)
+        self._network = configuration
         lengths, peaks = recorded_lengths(graphs), configuration.peaks
         if peaks is not None:
             # computation of the device takes the time of its work

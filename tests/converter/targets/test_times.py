@@ -16,7 +16,8 @@ from execgraph.converter.targets import GoalOptions, Roofline, for_astra_sim, lo
 from execgraph.converter.targets.times import chain_gaps, with_start_offset
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
-from execgraph.tools.replay import parse_scale, replay, replay_ranks, simulate_ranks, simulated_ends
+from execgraph.tools.replay import parse_scale, replay, replay_ranks, simulate_ranks
+from execgraph.tools.replay.player import simulated_ends
 from support import simulator as goal_simulator
 from support.builder.timeline import TraceBuilder
 from support.for_simulator import ALL_REDUCE, communicating, lowered, passed, report, targets, value

@@ -16,11 +16,10 @@ from execgraph.tools.replay import (
     replay_job,
     replay_ranks,
     scale_nodes,
-    start_error,
     summarise,
     time_by_kind,
 )
-from execgraph.tools.replay.summary import answer
+from execgraph.tools.replay.summary import answer, start_error
 from hypothesis import given, strategies as st
 from support.graphs import (
     EVENT_WAIT,

@@ -15,16 +15,9 @@ from execgraph.schema.comm_groups import write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, Delay, ExecutionGraph, NodeType
 from execgraph.tools.job import AstraSimOptions, write_astra_sim_files
-from execgraph.tools.replay import (
-    Configuration,
-    configuration_of,
-    describe_simulated,
-    read_configuration,
-    replay,
-    simulate_ranks,
-    simulated_ends,
-)
-from execgraph.tools.replay.simulator import SimulatedNetwork, direct_ends, ring_ends
+from execgraph.tools.replay import configuration_of, describe_simulated, replay, simulate_ranks
+from execgraph.tools.replay.player import simulated_ends
+from execgraph.tools.replay.simulator import Configuration, direct_ends, read_configuration, ring_ends
 from hypothesis import given, strategies as st
 from support.generated import graphs_of
 from support.graphs import LAUNCH, STREAM_ORDER, GraphBuilder
@@ -336,7 +329,7 @@ def test_collectives_take_the_simulators_own_time(
 ) -> None:
     links = tuple(Link(ranks, gib_s, latency) for ranks, gib_s, latency in network)
     algorithms = {int(kind): ["direct" if kind == ALL_TO_ALL else "ring"] * len(links)}
-    simulated = SimulatedNetwork(Configuration(links, (2,) * len(links), algorithms, 100_000.0, {}, False, None))
+    simulated = Configuration(links, (2,) * len(links), algorithms, 100_000.0, {}, False, None)
     ends = simulated.collective_ends(kind, np.array(members), 16 << 20, np.zeros(len(members), np.int64))
     assert ends.tolist() == pytest.approx([ns] * len(members), rel=0.0005)
 

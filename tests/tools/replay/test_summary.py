@@ -16,8 +16,8 @@ from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph
 from execgraph.schema.linked import FOREVER
-from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, replay_ranks, start_error, summarise
-from execgraph.tools.replay.summary import answer
+from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, replay_ranks, summarise
+from execgraph.tools.replay.summary import answer, start_error
 from support.builder.timeline import TraceBuilder
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
 from support.runs import convert_run, delayed, path_ns, scaled
