@@ -269,11 +269,8 @@ def _waits(collectives: Collectives, note: str) -> tuple[Table, Table]:
     last = collectives.last[number]
     # the arrivals that waited for a later one
     early = np.flatnonzero(collectives.ends_together[number] & (arrivals.rank != arrivals.rank[last]))
-    rank, last_rank, time = (
-        arrivals.rank[early],
-        arrivals.rank[last[early]],
-        (arrivals.duration - arrivals.duration[last])[early],
-    )
+    rank, last_rank = arrivals.rank[early], arrivals.rank[last[early]]
+    time = (arrivals.duration - arrivals.duration[last])[early]
     pairs = groupby(rank, last_rank)
     pairs = pairs.largest_first(pairs.sum(time))
     columns: Columns = {

@@ -198,15 +198,10 @@ def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCoun
             rows = rows[np.argsort(calls.start[rows], kind="stable")]
             kernels = [""] * len(rows)
         launches = [*zip(table.op_row[rows].tolist(), table.correlation[rows].tolist(), kernels, strict=True)]
-        pairs = enumerate(zip(ranges, launches, strict=False), 1)
-        problem = next(
-            (
-                f"range {number} is of {range_.name}, launch {number} of {kernel}"
-                for number, (range_, (_, _, kernel)) in pairs
-                if kernel and range_.name != kernel
-            ),
-            "",
-        )
+        problem = ""
+        for number, (range_, (_, _, kernel)) in enumerate(zip(ranges, launches, strict=False), 1):
+            if kernel and range_.name != kernel and not problem:
+                problem = f"range {number} is of {range_.name}, launch {number} of {kernel}"
         if len(ranges) != len(launches):
             problem = f"{len(ranges)} ranges were recorded and {len(launches)} kernel launches"
         if problem:

@@ -41,8 +41,8 @@ class Counter(NamedTuple):
     """A series of one stream of a device, or of all (-1). Values are launches, or GB/s if `limit` is None."""
 
     device: int
-    name: str
     stream: int
+    name: str
     series: columns.Series
     limit: int | None
 
@@ -99,25 +99,17 @@ def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
     issued = rank.linked.calls.start[activities.call_row[first]]
     # an activity that seems to start before its call, as the clocks differ, was not queued
     queued = columns.Intervals(issued, np.maximum(activities.start[first], issued))
-    queues = [
-        Counter(
-            int(streams.device[stream]),
-            QUEUE_LENGTH,
-            int(streams.stream[stream]),
-            columns.running_sum(queued.take(rows), np.ones(len(rows))),
-            limit,
-        )
-        for stream, rows in columns.rows_of_each(streams.number[first]).items()
-    ]
+    counters = []
+    for number, rows in columns.rows_of_each(streams.number[first]).items():
+        of_stream, length = (int(streams.device[number]), int(streams.stream[number])), np.ones(len(rows))
+        counters.append(Counter(*of_stream, QUEUE_LENGTH, columns.running_sum(queued.take(rows), length), limit))
     device = activities.device[copied]
     kind = Categorical(activities.name.codes[copied], [*map(copy_kind, activities.name.table)])
     groups, ran = groupby(device, kind.numbers(sorted(set(kind.table)).index)), rank.intervals.take(copied)
-    return queues + [
-        Counter(
-            int(device[rows[0]]), kind[rows[0]], ALL_STREAMS, columns.running_sum(ran.take(rows), speed[rows]), None
-        )
-        for rows in groups.rows()
-    ]
+    for rows in groups.rows():
+        bandwidth = columns.running_sum(ran.take(rows), speed[rows])
+        counters.append(Counter(int(device[rows[0]]), ALL_STREAMS, kind[rows[0]], bandwidth, None))
+    return counters
 
 
 def _copies(rank: RankTrace) -> tuple[Rows, Floats, int, int]:
@@ -184,10 +176,8 @@ def curves_of(rank: RankTrace) -> list[Curve]:
     allocations = rank.recorded.allocations
     if len(allocations.time):
         op_row = rank.innermost_ops(allocations.thread, allocations.time)
-        return [
-            _recorded(allocations.where(rows), op_row[rows])
-            for rows in columns.rows_of_each(allocations.device).values()
-        ]
+        of_devices = columns.rows_of_each(allocations.device).values()
+        return [_recorded(allocations.where(rows), op_row[rows]) for rows in of_devices]
     storages = lifetimes(rank.linked.ops)
     return [_tensor_curve(storages.where(rows), rank.end) for rows in columns.rows_of_each(storages.device).values()]
 
@@ -300,10 +290,8 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
     """Returns the memory in use at each peak, the largest first, by the outermost op and the innermost one."""
     rows: list[tuple[int, str, str, int, int, int]] = []
     for curve in curves:
-        by_op, paths = (
-            defaultdict[tuple[str, str], list[int]](list),
-            {row: rank.op_path(row) for row in {*curve.op_row.tolist()}},
-        )
+        by_op = defaultdict[tuple[str, str], list[int]](list)
+        paths = {row: rank.op_path(row) for row in {*curve.op_row.tolist()}}
         for row, size in zip(curve.op_row.tolist(), curve.live.tolist(), strict=True):
             by_op[(paths[row][0], paths[row][-1]) if paths[row] else (NO_OP, "")].append(size)
         peak = int(curve.allocated[curve.peak])

@@ -12,7 +12,7 @@ from typing import IO, BinaryIO
 import numpy as np
 import orjson
 
-from ...schema.columns import ABSENT, Bool, NestedIntervals, ThreadIntervals, nest
+from ...schema.columns import ABSENT, Bool, Intervals, rows_by_number, rows_of_each, union
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import open_input, open_output
@@ -82,12 +82,21 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
 def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
     """Returns which host nodes lie within an op or a call of their thread, as Perfetto attaches arrows to these."""
     ops, calls = linked.ops, linked.calls
-    timed, thread, start = ops.start != ABSENT, graph.integers("tid"), graph.start_ns
-    tables = (ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end)
-    rows = ThreadIntervals(*(np.concatenate((of_ops[timed], of_calls)) for of_ops, of_calls in tables))
-    spans = ThreadIntervals(thread, start, start + np.maximum(graph.duration_ns, 1))
-    enclosing = NestedIntervals(rows, nest(rows).parent).innermost(spans)
-    return np.asarray((enclosing >= 0) & (thread != ABSENT))
+    timed = ops.start != ABSENT
+    of_thread, begin, until = (
+        np.concatenate((of_ops[timed], of_calls))
+        for of_ops, of_calls in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
+    )
+    rows_of = rows_of_each(of_thread)
+    covered_on = {thread: union(Intervals(begin[rows], until[rows])) for thread, rows in rows_of.items()}
+    thread, start = graph.integers("tid"), graph.start_ns
+    end = start + np.maximum(graph.duration_ns - 1, 0)
+    within, nothing = np.zeros(len(graph), np.bool_), Intervals(start[:0], end[:0])
+    for number, rows in rows_by_number(np.flatnonzero(thread != ABSENT), thread).items():
+        covered = covered_on.get(number, nothing)
+        position = np.searchsorted(covered.start, start[rows], side="right") - 1
+        within[rows] = (position >= 0) & (end[rows] < np.append(covered.end, ABSENT)[position])
+    return within
 
 
 def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]:

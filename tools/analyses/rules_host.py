@@ -93,13 +93,11 @@ def small_kernels(job: Job) -> Iterator[Finding]:
     if is_small.sum() < FEWEST_LAUNCHES:
         return
     apart, lasting = (time_text(float(np.median(column[is_small])) / 1000) for column in (host_ns, work_ns))
+    small = f"{is_small.sum():,} launches"
     yield Finding(
         "The host launches small kernels more slowly than the device runs them",
         job.gain(np.where(np.append(is_small, False)[leads_to], 0.0, 1.0)),
-        [
-            f"{is_small.sum():,} launches, each of which takes the host {apart} and starts {lasting} of work on the "
-            "device (medians)"
-        ],
+        [f"{small}, each of which takes the host {apart} and starts {lasting} of work on the device (medians)"],
         "Launch many at once: a CUDA graph (torch.cuda.graphs), torch.compile(mode='reduce-overhead'), or larger batches. "
         "Launching a graph takes time, too, and its shapes must not change",
         "launch_statistics_short_kernels",
@@ -166,12 +164,11 @@ def idle_between_steps(job: Job) -> Iterator[Finding]:
         return
     time = np.bincount(job.rank_of_node[between], work.duration_ns[between], len(job.ranks)) / 1000
     steps = max(len(rank.step_starts) for rank in job.ranks)
+    where = f"between the last launch of a step and the first one of the next, in {steps} steps"
     yield Finding(
         "The device has nothing to do between steps",
         job.gain(np.where(between, 0.0, 1.0)),
-        [
-            f"{time_text(time.max())} of host work between the last launch of a step and the first one of the next, in {steps} steps"
-        ],
+        [f"{time_text(time.max())} of host work {where}"],
         "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread. "
         "A loader of your own is found by its annotation: record_function('load batch')",
         "step_breakdown",
@@ -349,14 +346,11 @@ def pageable_copies(job: Job) -> Iterator[Finding]:
                 factor[rows] = np.minimum(moved[rows] / rate / work.duration_ns[rows], 1.0)
     factor[calls] = np.minimum(other_call_ns / np.maximum(work.duration_ns[calls], 1), 1.0)
     time = (work.duration_ns[copies].sum() + work.duration_ns[calls].sum()) / 1000
-    count = int(copies.sum())
+    take = "1 copy takes" if copies.sum() == 1 else f"{copies.sum():,} copies take"
     yield Finding(
         "Copies to the device use pageable memory",
         job.gain(factor, is_of_kind(work, DependencyKind.HOST_SYNC) & copies[work.source]),
-        [
-            f"{'1 copy takes' if count == 1 else f'{count:,} copies take'} {time_text(time)} on the device and in the calls "
-            "that start them"
-        ],
+        [f"{take} {time_text(time)} on the device and in the calls that start them"],
         "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True. "
         "Measure it: beside workers of a DataLoader pinning takes time from them",
         "counters_summary",

@@ -39,6 +39,16 @@ CAUSES = {
 }
 NAMED = 3
 LEAST_SHARE = 0.02
+NOT_KNOWN = (
+    "its recording may have begun later, or the rank was late. The traces do not show which, so no gain is given"
+)
+INFERRED = (
+    "It is inferred from the order and time of calls. Gains can then be off by several times as much as with records"
+)
+IF_SHARED = (
+    "If they share it, one rank's busy time holds waits for the other's kernels, and the device is idle less than each "
+    "row says. The traces name no device beyond its number, so they do not show which it is"
+)
 
 
 def exposed_communication(job: Job) -> Iterator[Finding]:
@@ -208,11 +218,7 @@ def late_start(job: Job) -> Iterator[Finding]:
         yield Finding(
             f"Rank {rank} begins {time_text(begin_us)} after the first rank",
             None,
-            [
-                f"{100 * begin_us / job.recorded_us:.0f} % of the recorded run",
-                "its recording may have begun later, or "
-                "the rank was late. The traces do not show which, so no gain is given",
-            ],
+            [f"{100 * begin_us / job.recorded_us:.0f} % of the recorded run", NOT_KNOWN],
             "Begin to record on all ranks behind a barrier, and record several steps: then only what is really late is left",
             "critical_path_by_rank",
         )
@@ -240,10 +246,7 @@ def shared_device(job: Job) -> Iterator[Finding]:
             yield Finding(
                 f"Ranks {ranges(sorted(ranks))} may share one device: each names device {device}",
                 None,
-                [
-                    "If they share it, one rank's busy time holds waits for the other's kernels, and the device is idle less "
-                    "than each row says. The traces name no device beyond its number, so they do not show which it is"
-                ],
+                [IF_SHARED],
                 "Give each rank a device of its own; if each has one, there is nothing to do",
                 "temporal_breakdown",
             )
@@ -281,9 +284,7 @@ def missing_records(job: Job) -> Iterator[Finding]:
         yield Finding(
             f"The traces of rank{'s' * (len(ranks) > 1)} {ranges(ranks)} do not record what calls waited for",
             None,
-            [
-                "It is inferred from the order and time of calls. Gains can then be off by several times as much as with records"
-            ],
+            [INFERRED],
             f"Record with execgraph.capture, or give the profiler {SETTING}",
             "idle_time_breakdown",
         )

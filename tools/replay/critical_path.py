@@ -27,15 +27,8 @@ WAITS = (
 )
 """The label of the wait after a dependency, by its reason. Of several the first here, the most specific, counts."""
 
-GAP, HOST_DELAY, START_OFFSET, UNKNOWN_START = "gap", "host delay", "start offset", "unknown start"
-KINDS = (
-    *(node_class.label for node_class in NodeClass),
-    *(label for _, label in WAITS),
-    GAP,
-    HOST_DELAY,
-    START_OFFSET,
-    UNKNOWN_START,
-)
+OTHERS = GAP, HOST_DELAY, START_OFFSET, UNKNOWN_START = "gap", "host delay", "start offset", "unknown start"
+KINDS = (*(node_class.label for node_class in NodeClass), *(label for _, label in WAITS), *OTHERS)
 """What time on the path is spent on. First come the classes of nodes, in the order of NodeClass, then waits by reason,
 a gap where none is recorded, the wait of device work for host work that is not in the graph, the time by which a rank
 began later than the first one, and the time from there to the first node of a thread or stream that depends on nothing.

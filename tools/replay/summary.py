@@ -306,11 +306,8 @@ def _condition(scale: Sequence[Scale]) -> str:
     subjects: dict[str, list[str]] = {}
     for change in scale:
         target = change.target
-        subject = (
-            CHANGED[target]
-            if not isinstance(target, re.Pattern)
-            else f"everything whose name matches '{target.pattern}'"
-        )
+        named = f"everything whose name matches '{target.pattern}'" if isinstance(target, re.Pattern) else ""
+        subject = CHANGED[target] if not isinstance(target, re.Pattern) else named
         subjects.setdefault(_predicate(change.factor), []).append(subject)
     condition = " and ".join(f"{' and '.join(names)} {predicate}" for predicate, names in subjects.items())
     may_overlap = len(scale) > 1 and not all(isinstance(change.target, NodeClass) for change in scale)
