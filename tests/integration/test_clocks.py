@@ -25,7 +25,6 @@ from support.runs import (
     with_backwards,
 )
 
-OFFSETS = [-5, -3, 3, 5]
 EARLIEST = 4.65
 """µs from the call's start to the activity's at least, of which the call takes 4."""
 ROUNDED = 2
@@ -65,11 +64,6 @@ def found_starts(linked: LinkedTrace) -> Int64:
     return np.sort(on_host_clock(linked.activities, linked.info.machine).start)
 
 
-def test_clocks_that_agree_are_left_alone() -> None:
-    machine = link_run(steps()).info.machine
-    assert (machine.clock_offset_ns, machine.clock_drift_ns, machine.clock_error_ns) == (0, 0, 0)
-
-
 @pytest.mark.parametrize("offset", [-5, 3, 5, 12])
 def test_a_device_clock_that_is_off_is_found(offset: float) -> None:
     """Exactly, as the calls that found nothing to await tell how long such a call takes."""
@@ -104,16 +98,6 @@ def test_the_graph_keeps_the_recorded_device_times() -> None:
     assert nodes.time("first 0")[1] == pytest.approx(EARLIEST + 5 + 20.2)
 
 
-@pytest.mark.parametrize(("early", "offset"), [(2, 0), (3, 9_000)])
-def test_fewer_than_three_impossible_starts_are_damage_and_no_clock(early: int, offset: int) -> None:
-    t = TraceBuilder()
-    for number in range(6):
-        t.leaf("aten::add", 100)
-        at = t.now + (-9 if number < early else 4.65)
-        t.launch(f"kernel {number}", start=at, duration=20.2)
-    assert link_run(t).info.machine.clock_offset_ns == offset
-
-
 def test_a_host_that_only_launches_bounds_the_clock_from_one_side() -> None:
     """How long launches take is not known then, so that the smallest shift that is possible is taken."""
     t = TraceBuilder(clock_offset=-7)
@@ -131,10 +115,6 @@ def test_times_in_whole_microseconds_are_known_to_be_no_more_exact() -> None:
     linked = link_run(steps(torch="2.1"))
     assert linked.info.machine.resolution_ns == 1000
     assert convert_linked(linked).graph.metadata["resolution_ns"] == 1000
-
-
-def test_what_whole_microseconds_cut_off_is_no_other_clock() -> None:
-    assert link_run(steps(torch="2.1")).info.machine.clock_offset_ns == 0
 
 
 # Whatever the run

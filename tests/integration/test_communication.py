@@ -9,11 +9,10 @@ from execgraph.converter.targets import separate_messages
 from execgraph.linker.link import link
 from execgraph.schema.columns import Ragged
 from execgraph.schema.comm_groups import natural
-from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph
+from execgraph.schema.graph import CollectiveType, ExecutionGraph
 from execgraph.tools.replay import replay, replay_ranks
 from support.builder.records import LAYOUTS, Comms, Group, Tensor
 from support.builder.timeline import TraceBuilder
-from support.for_simulator import lowered
 from support.runs import (
     COLL,
     INTEGERS,
@@ -91,21 +90,6 @@ def test_a_barrier_that_is_an_all_reduce_is_a_barrier() -> None:
     assert [node["comm_type"] for node in found] == [CollectiveType.BARRIER, CollectiveType.ALL_REDUCE]
 
 
-def test_without_records_the_annotation_around_the_launch_tells() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    for name, tensor in (
-        ("nccl:all_to_all", t.tensor((6,), "c10::Half")),
-        ("xccl:reduce_scatter", t.tensor((8,), "int")),
-    ):
-        with t.op("c10d::something_new"), t.annotation(name, inputs=[tensor]):
-            t.launch(KERNEL, stream=20)
-    found = communications(convert_run(t).graph)
-    assert [(node["comm_type"], node["comm_size"]) for node in found] == [
-        (CollectiveType.ALL_TO_ALL, 12),
-        (CollectiveType.REDUCE_SCATTER, 32),
-    ]
-
-
 def test_an_annotation_is_completed_by_the_shapes_in_the_device_trace_where_the_host_trace_has_none() -> None:
     t = TraceBuilder(rank=0, world_size=2)
     shapes = {"Input Dims": [[6]], "Input type": ["c10::Half"]}
@@ -113,14 +97,6 @@ def test_an_annotation_is_completed_by_the_shapes_in_the_device_trace_where_the_
         t.launch(KERNEL, stream=20)
     (found,) = communications(convert_run(t).graph)
     assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_TO_ALL, 12)
-
-
-def test_an_unknown_communication_in_the_first_op_of_a_device_trace_alone_stays_unknown() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    with t.op("aten::first"):
-        t.launch("ncclDevKernel_Generic", stream=20)
-    nodes = convert_linked(link(None, read_pair(t)[1]))
-    assert nodes.report.unknown_communications == 1
 
 
 def test_a_record_may_be_the_first_op_of_a_device_trace_alone() -> None:
@@ -374,12 +350,6 @@ def test_messages_follow_each_other_and_what_the_kernel_followed() -> None:
     assert played.duration_ns[rows[:4]].tolist() == [0, 0, 0, 50_000]
 
 
-def test_a_graph_for_the_target_needs_nobody_to_separate_messages_first() -> None:
-    played, told = lowered(middle())
-    assert sum(node["type"] is SEND for node in communications(played)) == 4
-    assert told.reasons(Change.AS_COMPUTATION) == {}
-
-
 def test_messages_of_one_kernel_are_waited_for_by_all_their_peers() -> None:
     graphs = []
     for rank, delay in enumerate((0, 300, 0)):
@@ -422,36 +392,7 @@ def test_a_wait_is_for_the_collective_with_its_number(torch: str) -> None:
     assert found == {("ncclDevKernel_AllReduce_awaited", "record")}
 
 
-def test_a_wait_is_for_a_collective_that_was_launched_before_it() -> None:
-    t = TraceBuilder(rank=0, world_size=2, sync_records=False)
-    group = t.group(range(2))
-    with t.op("record_param_comms", duration=1, comms=Comms("wait", group, 1, 0)):
-        t.call("cudaStreamWaitEvent", 2)
-    with t.op("aten::add"):
-        t.launch("waits for nothing", start=500)
-    t.collective("allreduce", group=group, seq=1, after=None)
-    assert len(link_run(t).device_waits.source_row) == 0
-
-
 # tags
-
-
-def message(
-    source: int, target: int, ranks: tuple[int, ...] = (0, 1), name: str = "0", batch: bool = False, tag: int = -1
-) -> Message:
-    return Message(0, SEND, source, target, 4, (ranks, natural(name), batch, tag))
-
-
-def test_messages_of_a_pair_are_counted() -> None:
-    assert tags([message(0, 1), message(0, 1), message(1, 0), message(0, 2), message(0, 1)]) == [0, 1, 0, 0, 2]
-
-
-def test_messages_of_two_channels_never_have_one_tag() -> None:
-    first, second = message(0, 1), message(0, 1, (0, 1, 2), "1")
-    assert tags([first, second, first, second]) == [0, 1, 2, 3]
-    assert tags([second, first, first]) == [1, 0, 2]
-    assert tags([message(0, 1, tag=7), message(0, 1, tag=3)]) == [1, 0]
-    assert tags([message(0, 1, batch=True), message(0, 1)]) == [1, 0]
 
 
 def test_both_ends_of_every_message_call_it_the_same() -> None:
@@ -494,11 +435,3 @@ def test_the_root_of_a_collective_is_its_source_or_destination() -> None:
     t.collective("reduce", group=group, kernel="ncclDevKernel_Reduce_Sum_f32_RING_LL", root=1)
     found = communications(convert_run(t).graph)
     assert [(node["comm_src"], node["comm_dst"]) for node in found] == [(3, -1), (-1, 3)]
-
-
-def test_what_a_vendor_records_as_communication_is_communication() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    with t.op("c10d::allreduce_"):
-        t.launch("allreduce_ring", category="collective_comm", call="urEnqueueKernelLaunch")
-    (found,) = communications(convert_run(t).graph)
-    assert found["comm_type"] == CollectiveType.ALL_REDUCE

@@ -2,7 +2,7 @@
 
 A command is stopped at each change of a file in turn: the next run is as if it had never been.
 
-At every fifth one in a run of all tests, at each with EXECGRAPH_ENDINGS.
+At every twelfth one in a run of all tests, at each with EXECGRAPH_ENDINGS.
 """
 
 import gzip
@@ -185,7 +185,7 @@ def test_a_large_file_of_one_thing_is_refused_soon(
 
 
 CHANGES = {"os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.truncate"}
-APART = 1 if "EXECGRAPH_ENDINGS" in os.environ else 5
+APART = 1 if "EXECGRAPH_ENDINGS" in os.environ else 12
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 

@@ -102,32 +102,6 @@ def test_a_delay_behind_a_launch_whose_activity_is_missing_is_for_lost_records()
     assert causes(convert_run(started_late(lost=True))) == {"late": Delay.LOST_RECORDS}
 
 
-def test_calls_that_seldom_launch_have_lost_nothing() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("first", 7, 10.2)
-        t.call("cudaFuncGetAttributes")
-        t.launch("late", 7, 10.2, start=300)
-    assert causes(convert_run(t)) == {"late": Delay.UNEXPLAINED}
-
-
-def test_a_streams_first_activity_that_was_launched_early_was_held_by_what_ran_before_recording() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("held", 7, 10.2, start=300)
-        t.launch("next", 7, 10.2)
-    nodes = convert_run(t)
-    assert nodes.delays() == {"held": (Delay.START_OF_RECORDING, 300)}
-
-
-def test_a_streams_first_activity_that_was_launched_late_was_not() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::add", 1_000)
-    with t.op("aten::mm"):
-        t.launch("late", 7, 10.2, latency=300)
-    assert causes(convert_run(t)) == {"late": Delay.UNEXPLAINED}
-
-
 def test_a_delayed_activity_keeps_its_own_dependencies() -> None:
     nodes = convert_run(started_late())
     sources = nodes.follows("late")
@@ -271,16 +245,6 @@ def test_what_if_answers_keep_the_limit(limit: int | None, factor: float) -> Non
     assert scaled.makespan_ns / 1000 == pytest.approx(crowded(limit, factor).makespan_us, rel=0.03)
 
 
-def test_a_single_wait_for_another_stream_is_no_full_device() -> None:
-    t = TraceBuilder()
-    for stream in range(2):
-        with t.op("aten::mm"):
-            t.launch(f"kernel {stream}", stream, 30.3, latency=CALL_US + LATENCY)
-    with t.op("aten::mm"):
-        t.launch("late", 2, 10.2, start=t.ready[1] / 1000)
-    assert "concurrency_limit_of_device_0" not in convert_run(t).graph.metadata
-
-
 def group_ids() -> TraceBuilder:
     return TraceBuilder(event_rows=True)
 
@@ -318,17 +282,6 @@ def test_the_host_waits_for_what_the_id_marked() -> None:
     assert nodes.replay_error() == 0
 
 
-def test_the_host_asks_for_what_the_id_marked() -> None:
-    t = group_ids()
-    t.launch("marked", 7, 50)
-    event = t.record_event(stream=7)
-    t.launch("long", 24, 500)
-    t.idle(100)
-    assert t.event_query(event)
-    t.leaf("aten::add", 5)
-    assert host_waits(link_run(t)) == {("marked", "cudaEventQuery")}
-
-
 def test_an_id_that_is_recorded_again_means_its_latest_recording_before_the_wait() -> None:
     t, event = group_ids(), Event(9)
     for number, stream in enumerate((7, 24, 7)):
@@ -341,43 +294,3 @@ def test_an_id_that_is_recorded_again_means_its_latest_recording_before_the_wait
     linked = link_run(t)
     assert device_waits(linked) == {(f"work {number}", f"wait {number}") for number in range(3)}
     assert host_waits(linked) == {("work 2", "cudaEventSynchronize")}
-
-
-def test_waits_by_two_streams_for_one_recording_both_follow_it() -> None:
-    t = group_ids()
-    t.launch("marked", 7, 50)
-    event = t.record_event(stream=7)
-    for stream in (20, 24):
-        t.wait_event(event, stream=stream)
-        t.launch(f"on {stream}", stream, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("marked", "on 20"), ("marked", "on 24")}
-
-
-def test_the_stream_that_was_recorded_counts_not_the_one_in_use() -> None:
-    t = group_ids()
-    t.launch("marked", 7, 50)
-    t.launch("in use", 24, 50)
-    t.wait_event(t.record_event(stream=7), stream=20)
-    t.launch("waits", 20, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("marked", "waits")}
-
-
-@pytest.mark.parametrize("wait", ["wait_event", "event_synchronize"])
-def test_an_id_recorded_only_after_the_wait_is_not_what_was_waited_for(wait: str) -> None:
-    """The recording that the wait was for came before the trace began."""
-    t, event = group_ids(), Event(9)
-    t.launch("first", 7, 5)
-    if wait == "wait_event":
-        t.wait_event(event, stream=20)
-        t.launch("waits", 20, 5)
-    else:
-        t.event_synchronize(event)
-    t.launch("second", 7, 5)
-    t.record_event(event, stream=7)
-    t.leaf("aten::add", 50)
-    linked = link_run(t)
-    assert device_waits(linked) == set()
-    assert host_waits(linked) <= {("", "cudaEventSynchronize")}
-    assert sum(linked.report.dropped.values()) == 1

@@ -58,14 +58,6 @@ def test_an_activity_that_starts_before_its_call_returns_cuts_a_launch_latency_e
     assert convert_run(t).times(MAIN) == [("aten::mm", 0, 3), ("aten::mm", 3, 20)]
 
 
-def test_a_late_activity_does_not_delay_its_launch() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("first", duration=100)
-        t.launch("queued")
-    assert convert_run(t).times(MAIN) == [("aten::mm", 0, 4), ("aten::mm", 4, 8)]
-
-
 def test_a_graph_launches_when_the_first_of_its_activities_does() -> None:
     t = TraceBuilder()
     with t.op("replay"):
@@ -93,14 +85,6 @@ def test_step_marks_own_no_time() -> None:
     assert [name for name, _, _ in convert_run(t).times(MAIN)] == ["aten::add", "host idle", "aten::mul"]
 
 
-@pytest.mark.parametrize("torch", LAYOUTS)
-def test_an_op_as_long_as_the_op_it_calls_leaves_it_all_the_time(torch: str) -> None:
-    t = TraceBuilder(torch=torch)
-    with t.op("aten::linear"), t.op("aten::addmm"):
-        t.work(5)
-    assert convert_run(t).times(MAIN) == [("aten::addmm", 0, 5)]
-
-
 # Waiting is not work
 
 
@@ -124,15 +108,6 @@ def test_a_wait_lasts_until_the_awaited_end_and_is_no_work() -> None:
         "aten::item#0": DependencyKind.PROGRAM_ORDER,
         "k": DependencyKind.HOST_SYNC,
     }
-
-
-def test_a_synchronisation_with_nothing_pending_waits_for_nothing() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::add", 5)
-    t.device_synchronize()
-    nodes = convert_run(t)
-    assert nodes.times(MAIN) == [("aten::add", 0, 5), ("cudaDeviceSynchronize", 5, 7)]
-    assert nodes.follows("cudaDeviceSynchronize") == {"aten::add": DependencyKind.PROGRAM_ORDER}
 
 
 def test_a_blocking_copy_launches_and_waits() -> None:
@@ -180,24 +155,6 @@ def test_short_slices_fold_into_the_next_node_of_their_thread() -> None:
     folded = convert_run(short_slices(), shortest_slice=1_000)
     assert folded.times(MAIN) == [("outer", 0, 5), ("outer", 5, 5.9), ("also short", 5.9, 6.6)]
     assert folded.report.folded_slices == 1
-
-
-def test_a_slice_that_launches_is_never_folded() -> None:
-    nodes = convert_run(short_slices(), shortest_slice=1_000_000)
-    assert nodes.time("outer") == (0, 5.9)
-    assert nodes.follows("k") == {"outer": DependencyKind.LAUNCH}
-
-
-def test_a_slice_is_not_folded_over_time_in_which_the_thread_waited() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("k", duration=50)
-        t.work(0.5)
-    t.stream_synchronize()
-    t.leaf("aten::add", 0.5)
-    nodes = convert_run(t)
-    assert nodes.time("cudaStreamSynchronize") == (54, 56)
-    assert sum(end - start for _, start, end in nodes.times(MAIN)) == pytest.approx(4 + 0.5 + 2 + 0.5)
 
 
 def thread_totals(nodes: Nodes) -> Counter[int]:
@@ -319,14 +276,6 @@ def test_with_faster_kernels_the_queue_is_never_full(scale: str, expected: float
     assert makespan_us(convert_run(crowded()).graph, scale) == pytest.approx(expected, rel=0.01)
 
 
-def test_a_shorter_queue_is_never_full() -> None:
-    t = TraceBuilder(sync_records=False)
-    for number in range(400):
-        t.launch(f"kernel {number}", 7, KERNEL_US, call_duration=60 if number % 50 == 49 else LAUNCH_US)
-    t.leaf("aten::add", 5)
-    assert host_waits(link_run(t)) == set()
-
-
 def watched(**options: Any) -> TraceBuilder:
     """A run of 2 ms that a watchdog asks every 500 µs about its last event."""
     t = TraceBuilder(**options)
@@ -354,17 +303,3 @@ def test_without_guesses_a_watchdog_keeps_its_own_time() -> None:
     nodes = convert_run(watched(), inferred=False)
     assert not any(kind & DependencyKind.INFERRED for label in nodes.labels for kind in nodes.follows(label).values())
     assert nodes.replay_error() == 0
-
-
-def test_queries_in_several_ops_are_no_loop() -> None:
-    """An allocator queries its events at each allocation; the query that finds one is a wait, the rest is work."""
-    t = TraceBuilder(sync_records=False)
-    t.launch("kernel", 7, 100)
-    event = t.record_event(stream=7)
-    for _ in range(2):
-        with t.op("aten::empty"):
-            t.event_query(event)
-        t.leaf("aten::work", 150)
-    t.leaf("aten::add", 5)
-    assert host_waits(link_run(t)) == {("kernel", "cudaEventQuery")}
-    assert makespan_us(convert_run(t).graph, "kernel=0.1") == pytest.approx(t.makespan_us)

@@ -59,12 +59,6 @@ def test_every_op_of_every_version_is_matched(torch: str) -> None:
     assert sorted(pairs) == sorted((name, name) for name in (*LAYER, "aten::embedding", "aten::sum"))
 
 
-def test_record_function_ids_of_zero_are_none() -> None:
-    t = TraceBuilder()
-    layers(t, args={"Record function id": 0})
-    assert match(t)[0].by == BY_ORDER
-
-
 @pytest.mark.parametrize("side", ["host", "device"])
 def test_ids_that_only_one_file_has_are_of_no_use(side: str) -> None:
     t = TraceBuilder()
@@ -73,14 +67,6 @@ def test_ids_that_only_one_file_has_are_of_no_use(side: str) -> None:
     (host if side == "device" else device.ops).rf_id[:] = 0
     found = match_ops(host, device)
     assert (found.by, len(found.host_row), found.agreement) == (BY_ORDER, len(LAYER), 1)
-
-
-@pytest.mark.parametrize("torch", ["2.3", "2.13"])
-def test_a_single_op_is_matched_in_full(torch: str) -> None:
-    t = TraceBuilder(torch=torch)
-    layers(t, ("aten::mm",))
-    found, pairs = match(t)
-    assert (pairs, found.agreement) == ([("aten::mm", "aten::mm")], 1)
 
 
 @pytest.mark.parametrize("torch", ["2.3", "2.13"])
@@ -104,34 +90,6 @@ def test_agreement_is_with_the_side_that_holds_less(longer: str) -> None:
         for name in LAYER:
             t.leaf(name, 5, only=only)
     assert match(t)[0].agreement == 1
-
-
-def test_ops_of_one_id_with_another_name_are_no_pair() -> None:
-    t = TraceBuilder()
-    layers(t)
-    host, device = read_pair(t)
-    device.ops.name.table[device.ops.name.table.index("aten::add")] = "aten::mul"
-    found = match_ops(host, device)
-    assert (len(found.host_row), found.misnamed) == (3, 1)
-
-
-def test_names_match_as_kineto_writes_them() -> None:
-    t = TraceBuilder(torch="2.3")
-    t.leaf('say "hi" \\ now', 2)
-    host, device = read_pair(t)
-    device.ops.name.table[0] = "say 'hi' / now"
-    assert len(match_ops(host, device).host_row) == 1
-
-
-def test_threads_are_paired_by_what_they_did_not_by_number() -> None:
-    t = TraceBuilder(torch="2.1")
-    with t.thread(7):
-        layers(t, ("aten::embedding", "aten::sum"))
-    layers(t)
-    host, device = read_pair(t)
-    found = match_ops(host, device)
-    threads = set(zip(host.tid[found.host_row].tolist(), device.ops.thread[found.device_row].tolist(), strict=True))
-    assert threads == {(1, 1000), (7, 1006)}
 
 
 # A window of a longer device trace
@@ -196,15 +154,6 @@ def test_single_ops_that_one_file_lost_at_its_ends_make_no_window(torch: str) ->
     report = link(*read_pair(t)).report
     assert (report.host_ops, report.device_ops, report.matched) == (51, 51, 50)
     assert not report.dropped.of(Reason.HOST_OPS_OUTSIDE, Reason.OPS_OUTSIDE)
-
-
-@pytest.mark.parametrize(("held", "outside"), [(19, 0), (18, 1)])
-def test_up_to_a_twentieth_of_the_ops_may_have_got_lost_at_the_ends(held: int, outside: int) -> None:
-    t = TraceBuilder()
-    for _ in range(held):
-        t.leaf("aten::mm", 5)
-    t.leaf("aten::add", 5, only="device")
-    assert link(*read_pair(t)).report.dropped.get(Reason.OPS_OUTSIDE, 0) == outside
 
 
 # A window of a longer host trace, and files that overlap
@@ -293,16 +242,6 @@ def test_a_thread_with_one_step_says_where_a_larger_one_without_lies() -> None:
     assert link(*read_pair(t)).report.agreement_pct == 100
 
 
-def test_what_comes_before_the_first_common_step_ends_where_that_begins() -> None:
-    """The host trace begins in the midst of step 3, whose iterations are alike."""
-    t = TraceBuilder(torch="2.1")
-    for only in ("device", "device", ""):
-        layers(t, only=only)
-    with t.annotation("ProfilerStep#4"):
-        layers(t)
-    assert matched_rightly(t)
-
-
 @pytest.mark.parametrize("number", [3, 5])
 def test_what_another_thread_did_outside_the_overlap_is_not_matched(number: int) -> None:
     """An op that the device trace lost in step 4 does not match the one of its name in a step next to it."""
@@ -316,36 +255,6 @@ def test_what_another_thread_did_outside_the_overlap_is_not_matched(number: int)
                     t.leaf("aten::sum", 2, only="host" if step == 4 else "device")
             t.join_thread(2)
     assert matched_rightly(t)
-
-
-def test_an_op_that_begins_when_the_overlap_ends_is_outside_it() -> None:
-    t = TraceBuilder(torch="2.1")
-    for number, only in ((3, ""), (4, "device")):
-        with t.annotation(f"ProfilerStep#{number}", only=only):
-            t.leaf("aten::mm", 10, only=only)
-    t.leaf("aten::sum", 10, only="device")
-    linked = link(*read_pair(t))
-    assert linked.report.agreement_pct == 100
-    assert linked.report.dropped[Reason.OPS_OUTSIDE] == 3
-
-
-@pytest.mark.parametrize("torch", ["2.1", "2.13"])
-def test_steps_tell_the_one_place_of_a_window(torch: str) -> None:
-    linked = link(*read_pair(overlapping(torch, DEVICE_IS_LONGER, marked=True)))
-    assert not any("positions" in note for note in linked.report.notes)
-
-
-def test_steps_marked_in_another_order_tell_nothing() -> None:
-    t = TraceBuilder(torch="2.1")
-    for number, name in ((3, "aten::mm"), (4, "aten::add"), (5, "aten::sum")):
-        with t.annotation(f"ProfilerStep#{number}"):
-            t.leaf(name, 10)
-    host, device = read_pair(t)
-    table = device.ops.name.table
-    first, last = table.index("ProfilerStep#3"), table.index("ProfilerStep#5")
-    table[first], table[last] = table[last], table[first]
-    found = match_ops(host, device)
-    assert [host.name[row] for row in found.host_row.tolist()] == ["aten::mm", "aten::add", "aten::sum"]
 
 
 # Files that are not of one run
@@ -386,13 +295,6 @@ def test_a_side_without_ops_says_so(only: str) -> None:
     assert link(*read_pair(t), allow_mismatch=True).report.matched == 0
 
 
-def test_half_of_the_smaller_side_is_enough() -> None:
-    one = other_run(lambda t: layers(t, ("a", "b", "c", "d")))
-    assert link_mixed(one, other_run(lambda t: layers(t, ("a", "b", "x", "y")))).report.agreement_pct == 50
-    with pytest.raises(DataError, match="1 of 4"):
-        link_mixed(one, other_run(lambda t: layers(t, ("a", "x", "y", "z"))))
-
-
 CAPTURES = "training", "gloo_fast", "torch_2.1.2", "torch_2.14.0"
 
 
@@ -422,8 +324,7 @@ def test_the_same_content_gives_the_same_graph(capture: str, tmp_path: Path) -> 
     linked, graph = written(tmp_path, host, device)
     random = Random(7)
     for change in (with_rows_shuffled, spelled_in_every_way):
-        assert written(tmp_path, change(host, random), device)[1] == graph, f"{change.__name__} of the host trace"
-        assert written(tmp_path, host, change(device, random))[1] == graph, f"{change.__name__} of the device trace"
+        assert written(tmp_path, change(host, random), change(device, random))[1] == graph, change.__name__
         (tmp_path / "linked.json").write_bytes(change(linked, random))
         assert graph_of(tmp_path / "linked.json") == graph, f"{change.__name__} of the linked trace"
 
@@ -434,7 +335,7 @@ def test_ops_of_one_span_lie_in_each_other_as_they_were_numbered(tmp_path: Path)
     host, device = (path.read_bytes() for path in t.write(tmp_path))
     ops = [row for row in json.loads(device)["traceEvents"] if row.get("cat") == "cpu_op"]
     assert len({(row["ts"], row["dur"]) for row in ops}) < len(ops)
-    graphs = {written(tmp_path, host, with_rows_shuffled(device, Random(seed)))[1] for seed in range(10)}
+    graphs = {written(tmp_path, host, with_rows_shuffled(device, Random(seed)))[1] for seed in range(4)}
     assert graphs == {written(tmp_path, host, device)[1]}
 
 

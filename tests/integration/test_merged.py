@@ -222,11 +222,6 @@ def test_rows_that_may_be_of_any_rank_are_refused(
         link(None, trace, rank=8)
 
 
-def test_a_rank_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="rank 5 is not in this merged trace, which holds ranks 0, 3"):
-        link(None, read_device_trace(str(merge(tmp_path, [0, 3], renumbered))), rank=5)
-
-
 # As much work as there are events
 
 
@@ -252,7 +247,7 @@ def effort(path: Path) -> tuple[int, int]:
 
 
 def test_the_effort_grows_as_the_events_do(tmp_path: Path) -> None:
-    few, many = (effort(merge(tmp_path, range(copies), renumbered, launches=60)) for copies in (4, 16))
+    few, many = (effort(merge(tmp_path, range(copies), renumbered, launches=20)) for copies in (4, 16))
     assert [large / small < 4.5 for small, large in zip(few, many, strict=True)] == [True, True]
 
 

@@ -23,7 +23,7 @@ from execgraph.schema.linked import LinkReport, write_linked
 from execgraph.schema.reasons import WORDS, Counts, Reason, from_json, in_words, reason_called, to_json
 from execgraph.tools.job import BuildOptions, build
 from execgraph.tools.replay import replay_ranks, summarise
-from execgraph.tools.report import find_sources, report_on
+from execgraph.tools.report import ReportRequest, find_sources, report_on
 from support import digests
 from support.folders import DATA
 from support.generated import here
@@ -158,7 +158,7 @@ def outputs(capture: Path, out: Path, texts: list[str]) -> dict[str, Any]:
     job = build(capture, out / "job", BuildOptions(target="astra-sim"), here)
     texts.append((out / "job" / "report.json").read_text())
     summary = msgspec.to_builtins(summarise(replay_ranks([graph])))
-    tables = report_on(find_sources([capture])).tables
+    tables = report_on(find_sources([capture]), ReportRequest(page=False)).tables
     made = sorted([out / "graph.et", *(out / "job").glob("graph*.et")])
     return {
         "counts": [getattr(back.report, name) for name in ("dropped", "guessed", "oddities", "waits")],

@@ -159,7 +159,7 @@ ASKED = ("class:computation=0.5", "class:computation=4", "class:host=2", "class:
 def test_the_truth_lies_in_the_range_of_nearly_every_answer_without_synchronisation_records() -> None:
     inside, unclear = [], 0
     changes = [Change("asked", (spec,)) for spec in ASKED]
-    for seed in range(12):
+    for seed in range(settings().max_examples // 2):
         job = build_job(RANDOM, seed=seed, steps=2)
         outcomes = true_outcomes(job, [Change(BASE), *changes])
         del outcomes[Change(BASE)]
@@ -181,6 +181,9 @@ def test_with_synchronisation_records_every_answer_is_one_figure(name: str) -> N
 # whatever the job
 
 
+seldom = settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow])
+
+
 @st.composite
 def any_job(draw: st.DrawFn, names: Iterable[str] = NAMED) -> Job:
     name = draw(st.sampled_from(sorted(names)))
@@ -192,7 +195,7 @@ def any_job(draw: st.DrawFn, names: Iterable[str] = NAMED) -> Job:
     return build_job(name, seed=draw(st.integers(0, 1000)), ranks=ranks, **chosen)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@seldom
 @given(any_job(), st.sampled_from(VARIANTS))
 def test_every_graph_is_sound(job: Job, variant: Variant) -> None:
     run = simulate(job)
@@ -206,7 +209,7 @@ def test_every_graph_is_sound(job: Job, variant: Variant) -> None:
         assert late.max(initial=0) <= 0
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@seldom
 @given(any_job())
 def test_every_graph_with_synchronisation_records_replays_as_it_ran(job: Job) -> None:
     run = simulate(job)

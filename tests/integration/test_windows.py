@@ -12,7 +12,6 @@ from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, 
 from execgraph.linker.windows import Window, trace_start, whole
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, on_host_clock
 from execgraph.schema.reasons import Reason
 from execgraph.tools.generate import simulate, write_traces
@@ -59,15 +58,6 @@ def test_a_step_holds_its_ops_and_what_it_launched_whenever_that_ran(torch: str)
     assert linked.report.matched == linked.report.host_ops == linked.report.device_ops == 5
 
 
-def test_steps_together_are_the_whole_trace() -> None:
-    pair = three_steps()
-    parts = [part(pair, steps=(number, number + 1)) for number in (3, 4, 5)]
-    linked = link(*pair)
-    assert [name for step in parts for name in names(step)] == names(linked)
-    assert [name for step in parts for name in names(step, "calls")] == names(linked, "calls")
-    assert sum(int(step.ops.exclusive.clip(0).sum()) for step in parts) == int(linked.ops.exclusive.clip(0).sum())
-
-
 def test_what_is_left_out_is_counted() -> None:
     pair = three_steps()
     report, whole_report = part(pair, steps=(3, 4)).report, link(*pair).report
@@ -80,15 +70,6 @@ def test_what_is_left_out_is_counted() -> None:
     for field, reason in outside.items():
         assert getattr(report, field) + report.dropped[reason] == getattr(whole_report, field)
     assert report.oddities[Reason.SHORTENED_OPS] == 1  # "training" goes on
-
-
-def test_ops_around_the_window_are_cut_to_it() -> None:
-    pair = three_steps()
-    linked = part(pair, steps=(4, 5))
-    step, training = (names(linked, "ops").index(name) for name in ("ProfilerStep#4", "training"))
-    assert linked.ops.start[training] == linked.ops.start[step]
-    assert linked.ops.end[training] == linked.ops.end[step]
-    assert linked.ops.exclusive[training] == 0
 
 
 def test_a_call_that_is_running_at_the_border_belongs_to_the_part_it_starts_in() -> None:
@@ -129,12 +110,6 @@ def test_a_window_between_a_launch_and_its_kernel_holds_neither() -> None:
 # What crosses the borders
 
 
-def test_work_that_queues_behind_an_earlier_step_waits_for_a_carry_in() -> None:
-    nodes = convert_linked(part(three_steps(), steps=(4, 5)))
-    assert nodes.follows("kernel 4a")["carry-in"] == DependencyKind.STREAM_ORDER
-    assert nodes.replay_error() == 0
-
-
 def test_a_carry_in_lasts_as_long_as_the_stream_was_busy_with_earlier_work() -> None:
     linked = part(three_steps(), steps=(4, 5))
     began = int(linked.ops.start[linked.ops.start != ABSENT].min())
@@ -143,12 +118,6 @@ def test_a_carry_in_lasts_as_long_as_the_stream_was_busy_with_earlier_work() -> 
     nodes = convert_linked(linked, began)
     assert nodes.time("carry-in") == (0, (ended - began) / 1000)
     assert nodes.report.delays == {"start of recording": 1}
-
-
-def test_a_stream_that_was_idle_before_the_window_gets_no_carry_in() -> None:
-    nodes = convert_linked(part(three_steps(), steps=(5, 6)))
-    assert "carry-in" not in nodes.labels
-    assert nodes.report.delays == {}
 
 
 def test_a_late_start_inside_a_window_is_no_carry_in() -> None:
@@ -213,28 +182,6 @@ def device_waits(linked: LinkedTrace) -> set[tuple[str, str]]:
     return {(name[source], name[target]) for source, target in rows if source >= 0}
 
 
-def called_backward(behind: float) -> TraceBuilder:
-    """A thread of its own runs the backward pass, from 15 to 65 µs, and the caller goes on for a while behind it."""
-    t = TraceBuilder()
-    t.leaf("aten::mm", 10, seq_id=5)
-    with t.annotation("## backward ##"):
-        t.work(5)
-        with t.thread(9), t.op("autograd::engine::evaluate_function: MmBackward0", seq_id=5, fw_thread=1):
-            t.work(50)
-        t.join_thread(9)
-        t.work(behind)
-    return t
-
-
-def test_handoffs_across_a_border_are_counted() -> None:
-    pair = read_pair(called_backward(behind=5))
-    assert len(link(*pair).handoffs.source_time) == 2
-    for clock, lost in (((0, 30), 1), ((30, 70), 0), ((0, 12), 0), ((20, 60), 1)):
-        linked = part(pair, clock=clock)
-        assert linked.report.dropped.get(Reason.CROSSING_HANDOFFS, 0) == lost
-        assert convert_linked(linked).replay_error() == 0
-
-
 def test_collectives_keep_their_place_in_the_run() -> None:
     t = TraceBuilder(rank=0, world_size=2)
     group = t.group([0, 1])
@@ -244,41 +191,6 @@ def test_collectives_keep_their_place_in_the_run() -> None:
     linked = part(read_pair(t), steps=(3, 4))
     assert [linked.communications[row].sequence for row in linked.activities.communication_row.tolist()] == [3]
     assert convert_linked(linked).graph.integers("comm_seq", 0).max() == 3
-
-
-def test_a_handoff_at_a_border_is_lost_to_both_parts() -> None:
-    t = called_backward(behind=0)
-    t.leaf("aten::add", 10)
-    pair = read_pair(t)
-    assert ((link(*pair).handoffs.source_time - t.origin_ns) / 1000).tolist() == [15, 65]
-    for clock, lost in (((0, 15), 1), ((15, 65), 2), ((65, 75), 1)):
-        assert part(pair, clock=clock).report.dropped[Reason.CROSSING_HANDOFFS] == lost
-
-
-def test_activities_without_a_call_belong_to_the_part_that_they_start_in() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::mm", 60)
-    for number in range(3):
-        t.activity(f"orphan {number}", 20, start=20 * number, duration=15)
-    borders = ((0, 20), (20, 40), (40, 60))
-    assert [names(part(read_pair(t), clock=clock)) for clock in borders] == [["orphan 0"], ["orphan 1"], ["orphan 2"]]
-
-
-def test_an_op_without_times_goes_with_the_one_before_it() -> None:
-    t = TraceBuilder()
-    t.leaf("untimed 0", 0, only="host")
-    for number in (1, 2, 3):
-        with t.annotation(f"ProfilerStep#{number}"):
-            for _ in range(10):
-                t.leaf("aten::mm", 5)
-            t.leaf(f"untimed {number}", 0, only="host")
-            t.leaf("aten::add", 5)
-    pair = read_pair(t)
-    held = [names(part(pair, steps=(number, number + 1)), "ops") for number in (1, 2, 3)]
-    untimed = [[name for name in step if name.startswith("untimed")] for step in held]
-    assert untimed == [["untimed 0", "untimed 1"], ["untimed 2"], ["untimed 3"]]
-    # before all others: with the first of them, the mark of the step, in every part of that
-    assert [name for name in names(part(pair, clock=(20, 30)), "ops") if name.startswith("untimed")] == ["untimed 0"]
 
 
 def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times() -> None:
@@ -296,18 +208,6 @@ def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times() -> None
 # What is asked for
 
 
-def test_a_step_that_several_threads_mark_begins_with_the_first_mark() -> None:
-    t = TraceBuilder()
-    for number in (1, 2):
-        with t.annotation(f"ProfilerStep#{number}"):
-            with t.thread(2, start=t.now + 10), t.annotation(f"ProfilerStep#{number}"):
-                t.leaf("aten::sum", 10)
-            t.leaf("aten::mm", 50)
-    linked = part(read_pair(t), steps=(2, 3))
-    assert linked.ops.start[linked.ops.start != ABSENT].min() - t.origin_ns == 50_000
-    assert linked.report.matched == 4
-
-
 def test_marks_on_the_device_begin_no_step() -> None:
     t = TraceBuilder()
     with t.annotation("ProfilerStep#1"), t.op("aten::mm"):
@@ -316,30 +216,6 @@ def test_marks_on_the_device_begin_no_step() -> None:
     t.add_device_event(mark | {"ts": t.layout.origin_us + 20})
     with pytest.raises(DataError, match=r"no step 2 to link; the trace holds steps 1$"):
         part(read_pair(t), steps=(2, 3))
-
-
-def test_the_clock_begins_with_the_recording_as_in_viewers() -> None:
-    t = TraceBuilder()
-    for name in ("first", "second"):
-        with t.op("aten::mm"):
-            t.launch(name)
-    recording = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "", "dur": 200}
-    t.add_device_event(recording | {"ts": t.layout.origin_us - 100})
-    assert names(part(read_pair(t), clock=(100, 103))) == ["first"]
-    assert names(part(read_pair(t), clock=(104, 107))) == ["second"]
-
-
-@pytest.mark.parametrize("torch", ["2.1", "2.13"])
-def test_a_window_of_the_clock_is_in_microseconds_from_the_start(torch: str) -> None:
-    pair = three_steps(torch=torch)
-    linked = part(pair, clock=(0, 12))
-    assert linked.ops.end.max() - linked.ops.start[linked.ops.start != ABSENT].min() == 14_000  # a call returns then
-    assert names(linked) == ["kernel 3a"]
-
-
-def test_an_annotation_is_the_first_of_its_name_in_what_else_is_asked_for() -> None:
-    pair = three_steps()
-    assert names(part(pair, annotation="forward", steps=(4, 6))) == ["kernel 4a"]
 
 
 def test_an_annotation_that_is_not_there_often_enough_is_refused_with_those_that_are() -> None:
@@ -354,52 +230,6 @@ def test_a_name_that_ends_like_a_place_is_meant_as_it_stands() -> None:
             t.launch(f"kernel {number}", duration=2)
     assert names(part(read_pair(t), annotation="layer:1")) == ["kernel 0"]
     assert names(part(read_pair(t), annotation="layer:1:1")) == ["kernel 1"]
-
-
-def test_an_annotation_that_begins_where_the_rest_ends_is_not_in_it() -> None:
-    pair = three_steps()
-    with pytest.raises(DataError, match="no annotation named 'ProfilerStep#4' in that part"):
-        part(pair, annotation="ProfilerStep#4", steps=(3, 4))
-    assert names(part(pair, annotation="ProfilerStep#4", steps=(4, 5))) == ["kernel 4a", "kernel 4b"]
-
-
-def test_the_device_trace_alone_has_windows_too() -> None:
-    _, device = three_steps()
-    assert names(part((None, device), steps=(5, 6))) == ["kernel 5a", "kernel 5b"]
-
-
-@pytest.mark.parametrize(
-    ("first", "end", "missing"),
-    [(2, 3, "no step 2"), (4, 9, "no step 6"), (0, 10**18, "no step 0")],
-)
-def test_steps_that_the_trace_does_not_hold_are_refused(first: int, end: int, missing: str) -> None:
-    with pytest.raises(DataError, match=missing + " to link; the trace holds steps 3 to 5"):
-        part(three_steps(), steps=(first, end))
-
-
-def test_the_steps_that_there_are_are_listed() -> None:
-    t = TraceBuilder()
-    for number in (9, 10, 11, 3, 7):
-        t.leaf(f"ProfilerStep#{number}", 5)
-    with pytest.raises(DataError, match=r"holds steps 3, 7, 9 to 11$"):
-        part(read_pair(t), steps=(4, 5))
-
-
-@pytest.mark.parametrize(("count", "end"), [(8, "14, 16"), (9, "14, 16, …")])
-def test_no_more_than_eight_stretches_of_steps_are_listed(count: int, end: str) -> None:
-    t = TraceBuilder()
-    for number in range(count):
-        t.leaf(f"ProfilerStep#{2 + 2 * number}", 5)
-    with pytest.raises(DataError, match=rf"holds steps 2, 4, 6, 8, 10, 12, {end}$"):
-        part(read_pair(t), steps=(1, 2))
-
-
-def test_other_windows_without_anything_in_them_are_refused() -> None:
-    pair = three_steps()
-    with pytest.raises(DataError, match="nothing lies between 1000 and 2000 µs; the trace's events are from 0 to"):
-        part(pair, clock=(1000, 2000))
-    with pytest.raises(DataError, match="no annotation named 'backward'"):
-        part(pair, annotation="backward")
 
 
 def test_a_window_in_which_nothing_ran_is_refused() -> None:
