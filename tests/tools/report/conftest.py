@@ -10,6 +10,7 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.linked import write_linked
+from execgraph.tools.report import Report, find_sources, report_on
 from support.reports import BROWSER, FEW, opened, small_run, written
 
 
@@ -44,6 +45,12 @@ def browser() -> Iterator[Any]:
         pages.new_page().goto(Path(__file__).as_uri())
         yield pages
         running.close()
+
+
+@pytest.fixture(scope="session")
+def training_report(data: Path) -> Report:
+    """All that is said of a small run."""
+    return report_on(find_sources([data / "training"]))
 
 
 @pytest.fixture(scope="session")

@@ -27,9 +27,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
 
 @pytest.mark.parametrize("sample", ["training", "ddp", "compiled"])
 def test_every_chart_is_drawn_without_an_error_or_the_network(
-    show: Any, data: Path, tmp_path: Path, sample: str
+    show: Any, data: Path, tmp_path: Path, everything: Path, sample: str
 ) -> None:
-    page = show(written(data / sample, tmp_path))
+    page = show(everything if sample == "training" else written(data / sample, tmp_path))
     charts = page.locator(".chart").count()
     assert page.locator(".chart svg").count() == charts > 0
     assert page.evaluate("document.documentElement.scrollWidth") <= LAPTOP
@@ -83,6 +83,9 @@ def test_a_name_in_a_table_leads_to_its_bars_and_a_bar_to_its_rows(page: Any) ->
     page.wait_for_function(
         "all => timeline.view.element.dataset.to - timeline.view.element.dataset.from == all", arg=whole[1]
     )
+    page.locator("#kernel_duration_distribution td[data-name] button").first.press("Enter")
+    assert page.locator("#chosen").is_visible() and page.locator("tr.found").count() > 0
+    page.locator("#timeline .all").click()
     page.locator("#timeline .lanes canvas").click(position=place_on(page, "device 0 stream 7", 0.1))
     page.wait_for_selector("#chosen a")
 
@@ -95,7 +98,7 @@ def test_a_bar_of_a_chart_leads_to_the_timeline(page: Any) -> None:
 
 
 def test_memory_is_a_curve_with_its_peak_and_the_steps(show: Any, data: Path, tmp_path: Path) -> None:
-    page = show(written(data / "torch_2.13.0", tmp_path))
+    page = show(written(data / "torch_2.13.0", tmp_path, ["memory_timeline"]))
     chart = page.locator("#memory_timeline .chart").first
     assert "peak" in chart.inner_text()
     assert chart.locator(".mark-area path").count() == 1 and chart.locator(".mark-symbol path").count() == 1
@@ -115,29 +118,34 @@ def test_the_labels_of_an_axis_are_as_far_apart_from_each_other(page: Any) -> No
         assert np.ptp(np.diff(axis)) < 1
 
 
-def test_colours_follow_the_system(show: Any, training: Path) -> None:
+def test_colours_follow_the_system_on_charts_and_the_timeline(show: Any, training: Path) -> None:
     paper = "getComputedStyle(document.body).backgroundColor"
     bar = "getComputedStyle(document.querySelector('#temporal_breakdown .mark-rect path')).fill"
+    pixel = "[...timeline.view.drawing.getContext('2d').getImageData({x}, {y}, 1, 1).data]"
     looks = []
     for scheme in ("light", "dark"):
         page = show(training, color_scheme=scheme)
-        looks.append((page.evaluate(paper), page.evaluate(bar)))
-    (light_paper, light_bar), (dark_paper, dark_bar) = looks
-    assert light_paper != dark_paper and light_bar != dark_bar
-    assert "rgb" in light_bar and "rgb(0, 0, 0)" not in (light_bar, dark_bar)
+        shown(page)
+        place = {axis: round(value) for axis, value in place_on(page, "device 0 stream 7", 0.13).items()}
+        looks.append([page.evaluate(look) for look in (paper, bar, pixel.format(**place))])
+    light, dark = looks
+    assert not any(one == other for one, other in zip(light, dark, strict=True))
+    assert "rgb" in light[1] and "rgb(0, 0, 0)" not in (light[1], dark[1]) and light[2][3] == dark[2][3] == 255
 
 
 MANY_LAUNCHES = 450
+FORMULAS = {10 * number: f"{sign}HYPERLINK(1)" for number, sign in enumerate("=+-@\t＝")}
+"""Kernels whose names a spreadsheet would take for formulas."""
 
 
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with more launches than a table shows at first, one of them of a kernel with a name of its own."""
+    """A run with more launches than a table shows at first, some of them of kernels with names of their own."""
     t, folder = TraceBuilder(), tmp_path_factory.mktemp("long")
     for number in range(MANY_LAUNCHES):
         with t.op("aten::mm"):
             t.work(2)
-            t.launch('needle, "quoted"' if number == 7 else "hay", duration=1 + number % 5)
+            t.launch({7: 'needle, "quoted"', **FORMULAS}.get(number, "hay"), duration=1 + number % 5)
     t.write(folder)
     return written(folder, folder, ["launch_statistics"])
 
@@ -193,6 +201,8 @@ def test_a_table_is_saved_as_the_command_writes_it(show: Any, long_run: Path, tm
             found = list(csv.DictReader(file))
         own = [row for row in expected if wanted in row["name"]]
         assert sorted(map(comparable, found)) == sorted(map(comparable, own)) and len(own) in (1, MANY_LAUNCHES)
+    assert {row["stream"] for row in expected} == {"7"}
+    assert {f"'{name}" for name in FORMULAS.values()} <= {row["name"] for row in expected}
 
 
 def comparable(row: dict[str, str]) -> list[str]:
@@ -200,9 +210,8 @@ def comparable(row: dict[str, str]) -> list[str]:
     return [value.removesuffix(".0") for value in row.values()]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_cut_at_the_width_of_a_phone(show: Any, everything: Path, scheme: str) -> None:
-    page = show(everything, width=PHONE, color_scheme=scheme)
+def test_nothing_is_cut_at_the_width_of_a_phone(show: Any, everything: Path) -> None:
+    page = show(everything, width=PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
     cut = page.evaluate(
         """[...document.querySelectorAll('.chart svg')].flatMap((chart) => {
@@ -216,18 +225,13 @@ def test_nothing_is_cut_at_the_width_of_a_phone(show: Any, everything: Path, sch
     assert cut == []
 
 
-def test_names_lead_to_the_timeline_by_the_keyboard(page: Any) -> None:
-    page.locator("#kernel_duration_distribution td[data-name] button").first.press("Enter")
-    assert page.locator("#chosen").is_visible() and page.locator("tr.found").count() > 0
-
-
 def test_names_that_are_markup_stay_text(show: Any, tmp_path: Path) -> None:
     t = TraceBuilder()
     with t.op("</script><script>window.broken = 1</script>"):
         t.work(2)
         t.launch("kernel<b>&\"'</b>")
     t.write(tmp_path)
-    page = show(written(tmp_path, tmp_path))
+    page = show(written(tmp_path, tmp_path, FEW))
     assert page.evaluate("window.broken") is None
 
 
@@ -304,24 +308,6 @@ def test_whatever_gets_into_the_page_can_ask_nobody_and_run_nothing(
     ]
     assert (refused, Asked.paths, page.evaluate("window.broken")) == (wanted, [], None)
     page.close()
-
-
-def test_cells_that_begin_like_formulas_are_texts_in_a_saved_table(show: Any, tmp_path: Path) -> None:
-    t, names = TraceBuilder(), [f"{sign}HYPERLINK(1)" for sign in "=+-@\t＝"]
-    for name in names:
-        with t.op("aten::mm"):
-            t.work(2)
-            t.launch(name)
-    t.write(tmp_path)
-    page = show(written(tmp_path, tmp_path))
-    with page.expect_download() as download:
-        launches(page).locator(".csv").press("Enter")
-    write_csv(report_on(find_sources([tmp_path])).tables.values(), tmp_path)
-    for path in (download.value.path(), tmp_path / "launch_statistics.csv"):
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert sorted(row["name"] for row in rows) == sorted(f"'{name}" for name in names)
-        assert {row["stream"] for row in rows} == {"7"}
 
 
 @pytest.fixture(scope="module")
@@ -555,17 +541,6 @@ def test_a_key_shows_the_step_of_median_length(show: Any, tmp_path: Path) -> Non
     page.keyboard.press("m")
     begin, end = shown(page)
     assert 450 < begin < whole - 90 and end - begin < 120
-
-
-def test_the_timeline_is_drawn_in_the_colours_of_the_system(show: Any, training: Path) -> None:
-    pixel = "[...timeline.view.drawing.getContext('2d').getImageData({x}, {y}, 1, 1).data]"
-    seen = []
-    for scheme in ("light", "dark"):
-        page = show(training, color_scheme=scheme)
-        shown(page)
-        place = {axis: round(value) for axis, value in place_on(page, "device 0 stream 7", 0.13).items()}
-        seen.append(page.evaluate(pixel.format(**place)))
-    assert seen[0] != seen[1] and all(colour[3] == 255 for colour in seen)
 
 
 def test_on_paper_the_whole_run_is_shown(page: Any) -> None:

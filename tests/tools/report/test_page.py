@@ -51,8 +51,8 @@ def test_a_run_without_a_device_says_so_once_and_shows_the_host(
     assert ("none", "device activities", "") in key_figures(tables)
 
 
-def test_the_sentences_name_what_limits_the_run(data: Path) -> None:
-    report = report_on(find_sources([data / "training"]))
+def test_the_sentences_name_what_limits_the_run(training_report: Report) -> None:
+    report = training_report
     assert report.verdict.startswith("Computation limits the run: 78 % of the critical path. ")
     assert report.verdict.endswith("Hiding that communication would save up to 19 % (863.3 µs).")
     tables = report.tables | {"ranks": report.ranks}
@@ -118,8 +118,8 @@ def test_two_runs_without_a_device_are_said_to_have_none() -> None:
 
 
 @needs_page
-def test_the_page_says_what_is_missing_without_scripts(data: Path) -> None:
-    made = page.render(report_on(find_sources([data / "training"])))
+def test_the_page_says_what_is_missing_without_scripts(training_report: Report) -> None:
+    made = page.render(training_report)
     said = made.partition("<noscript>")[2].partition("</noscript>")[0]
     assert all(what in said for what in ("charts", "timeline", "data flow", "tables"))
 
@@ -209,10 +209,10 @@ def test_a_section_says_what_its_figures_prove(section: str, tables: dict[str, T
     assert STATEMENTS[section](tables) == sentence
 
 
-def test_every_section_with_a_chart_proves_something(data: Path) -> None:
-    report = report_on(find_sources([data / "training"]))
-    proved = {name for name, statement in STATEMENTS.items() if statement(report.tables)}
-    assert proved == {name for name in STATEMENTS if name in report.tables and len(report.tables[name])}
+def test_every_section_with_a_chart_proves_something(training_report: Report) -> None:
+    tables = training_report.tables
+    proved = {name for name, statement in STATEMENTS.items() if statement(tables)}
+    assert proved == {name for name in STATEMENTS if name in tables and len(tables[name])}
 
 
 def test_scale_says_what_each_change_brings_and_all_together(
