@@ -1,5 +1,7 @@
 """From traces to communication nodes: which kernel did what, with whom, and what both ends call it."""
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -158,55 +160,62 @@ def test_messages_of_one_kernel_stay_apart_though_all_are_sends() -> None:
     assert together(convert_run(t), KERNEL) == [(1, 0, 0, 16), (1, 2, 0, 16)]
 
 
-def test_a_kernel_of_its_own_record_takes_no_messages_given_before() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    group = t.group(range(2))
-    t.collective("send", group=group, peer=1, tensors=[t.tensor((2,))], kernel=KERNEL)
-    t.wait_collective(t.collective("allreduce", group=group, tensors=[t.tensor((4,))]))
-    t.launch("ncclDevKernel_Generic", stream=20)
-    found = convert_run(t)
-    assert [node["type"] for node in communications(found.graph)] == [SEND, COLL]
-    assert found.report.unknown_communications == 1
-    assert [communication.name for communication in link_run(t).communications] == ["send", "allreduce", ""]
-
-
-@EVERY_VERSION
-def test_a_kernel_of_its_own_record_did_that_alone_whatever_was_given_before(torch: str) -> None:
-    t = TraceBuilder(torch=torch, rank=0, world_size=2)
-    group = t.group(range(2))
-    give(t, group, "send")
-    t.collective("allreduce", group=group)
-    assert [communication.name for communication in link_run(t).communications] == ["allreduce"]
-
-
-def test_a_kernel_without_a_launch_call_took_nothing_that_was_given() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    give(t, t.group(range(2)), "allreduce")
-    t.launch(KERNEL, stream=20)
-    t.activity(KERNEL, 21, 0, 5)
-    assert [communication.name for communication in link_run(t).communications] == ["", "allreduce"]
-
-
-def test_messages_given_on_another_thread_are_not_taken() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    group = t.group(range(2))
-    tensor = t.tensor((4,))
-    with t.op(
-        "record_param_comms", inputs=[tensor], outputs=[tensor], comms=Comms("send", group, 1, 1, tensor, tensor)
-    ):
-        t.work(5)
-    with t.thread(2):
-        t.launch(KERNEL, stream=21)
-    nodes = convert_run(t)
-    assert communications(nodes.graph) == []
-    assert nodes.report.unknown_communications == 1
-
-
 def give(t: TraceBuilder, group: Group, name: str) -> None:
     """A message or collective that the library is given but does not launch yet."""
     tensor = t.tensor((4,))
     with t.op("record_param_comms", inputs=[tensor], outputs=[tensor], comms=Comms(name, group, 1, 1, tensor, tensor)):
         t.work(5)
+
+
+def launch(t: TraceBuilder, count: int = 1, thread: int = 1, coalesced: bool = False) -> None:
+    """Kernels of no record, on a thread, in an op that launches what went together or in none."""
+    with (
+        t.thread(thread) if thread > 1 else nullcontext(),
+        t.annotation("nccl:coalesced") if coalesced else nullcontext(),
+    ):
+        for _ in range(count):
+            t.launch(KERNEL, stream=20)
+
+
+Action = Callable[[TraceBuilder, Group], object]
+TAKEN: dict[str, tuple[list[str | Action], list[str]]] = {
+    "a kernel of its own record did that alone": (
+        ["send", lambda t, group: t.collective("allreduce", group=group)], ["allreduce"],
+    ),
+    "what had a kernel of its own is not taken again": (
+        [lambda t, group: t.wait_collective(t.collective("allreduce", group=group)), lambda t, _: launch(t)], ["allreduce", ""],
+    ),
+    "a kernel without a launch call took nothing": (
+        ["allreduce", lambda t, _: launch(t), lambda t, _: t.activity(KERNEL, 21, 0, 5)], ["allreduce", ""],
+    ),
+    "kernels outside any record did what was given before each": (
+        ["allreduce", lambda t, _: launch(t), "broadcast", lambda t, _: launch(t, 2)], ["allreduce", "broadcast", ""],
+    ),
+    "several kernels of one launching op did what was given before the first": (
+        ["allreduce", lambda t, _: launch(t, 2, coalesced=True), lambda t, _: launch(t, coalesced=True)],
+        ["allreduce", "allreduce", ""],
+    ),
+    "the kernels of a graph were captured before": (
+        ["send", lambda t, _: t.graph_launch([(KERNEL, 20, 10), (KERNEL, 20, 10)])], ["", ""],
+    ),
+    "what was given on another thread is not taken": (["send", lambda t, _: launch(t, thread=2)], [""]),
+    "collectives of several kinds stay apart": (["allreduce", "broadcast", lambda t, _: launch(t)], ["allreduce broadcast"]),
+}  # fmt: skip
+"""What a library is given, and what launches; what each kernel did, by its start."""
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
+@pytest.mark.parametrize("case", TAKEN)
+def test_kernels_take_what_was_given_before_them(case: str, torch: str) -> None:
+    actions, expected = TAKEN[case]
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    group = t.group(range(2))
+    for action in actions:
+        give(t, group, action) if isinstance(action, str) else action(t, group)
+    linked = link_run(t)
+    did = [linked.communications[row] for row in linked.activities.communication_row.tolist()]
+    assert [" ".join(part.name for part in one.coalesced) or one.name for one in did] == expected
+    assert convert_run(t).report.unknown_communications == expected.count("")
 
 
 def test_collectives_of_one_kind_that_went_together_are_one_of_their_summed_size() -> None:
@@ -218,44 +227,6 @@ def test_collectives_of_one_kind_that_went_together_are_one_of_their_summed_size
         t.launch(KERNEL, stream=20)
     (found,) = communications(convert_run(t).graph)
     assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_REDUCE, 3 * 16)
-
-
-def test_collectives_of_several_kinds_that_went_together_stay_apart() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    group = t.group(range(2))
-    give(t, group, "allreduce")
-    give(t, group, "broadcast")
-    t.launch(KERNEL, stream=20)
-    (communication,) = link_run(t).communications
-    assert [part.name for part in communication.coalesced] == ["allreduce", "broadcast"]
-
-
-def test_kernels_outside_any_record_did_what_was_given_before_each() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    group = t.group(range(2))
-    for name in ("allreduce", "broadcast"):
-        give(t, group, name)
-        t.launch(KERNEL, stream=20)
-    t.launch(KERNEL, stream=20)
-    nodes = convert_run(t)
-    found = communications(nodes.graph)
-    assert [node["comm_type"] for node in found] == [CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST]
-    assert nodes.report.unknown_communications == 1
-
-
-def test_several_kernels_of_one_launching_op_did_what_was_given_before_the_first() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    group = t.group(range(2))
-    give(t, group, "allreduce")
-    with t.annotation("nccl:coalesced"):
-        t.launch(KERNEL, stream=20)
-        t.launch(KERNEL, stream=20)
-    with t.annotation("nccl:coalesced"):
-        t.launch(KERNEL, stream=20)
-    linked = link_run(t)
-    first, second, other = (linked.communications[row].name for row in linked.activities.communication_row.tolist())
-    assert (first, second, other) == ("allreduce", "allreduce", "")
-    assert [node["comm_size"] for node in communications(convert_run(t).graph)] == [8, 8]
 
 
 def test_the_launching_op_of_several_kernels_may_be_the_first_of_a_device_trace_alone() -> None:
@@ -276,15 +247,6 @@ def test_a_kernel_that_says_what_it_did_takes_nothing_given_before(told: str, ex
     t.launch(KERNEL, stream=20, **{"Collective name": told, "dtype": "Float", "In msg nelems": 5})
     (found,) = communications(convert_run(t).graph)
     assert (found["type"], found["comm_type"]) == ((COLL, expected) if expected is not None else (SEND, -1))
-
-
-def test_the_kernels_of_a_graph_were_captured_before_and_take_nothing_given_now() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    give(t, t.group(range(2)), "send")
-    t.graph_launch([(KERNEL, 20, 10), (KERNEL, 20, 10)])
-    nodes = convert_run(t)
-    assert communications(nodes.graph) == []
-    assert nodes.report.unknown_communications == 2
 
 
 def test_parts_of_a_collective_that_launched_are_not_given_again() -> None:
