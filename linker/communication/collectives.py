@@ -7,7 +7,7 @@ kernel that no `record_param_comms` is around: then the arguments recorded befor
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -97,24 +97,17 @@ def collective_ops(
     """
     device_row = columns.DeviceOpRows(np.full(len(ops), -1, np.int64))
     device_row[device_op] = np.arange(len(device_op))
-    rows = OpRows(np.flatnonzero(ops.name.equal(RECORD)))
-
-    def recorded() -> Iterator[Communication]:
-        for op in rows.tolist():
-            by_host = Communication()
-            if ops.recorded_by_host[op]:
-                by_host = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {}))
-            args = arguments[Role.OP].get(int(device_row[op]))
-            yield merge(by_host, from_device(args)) if args else by_host
-
-    collectives = CollectiveOps(rows, [*recorded()], parent, ops, arguments, device_row)
+    rows, recorded = OpRows(np.flatnonzero(ops.name.equal(RECORD))), list[Communication]()
+    for op in rows.tolist():
+        is_by_host, args = ops.recorded_by_host[op], arguments[Role.OP].get(int(device_row[op]))
+        by_host = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if is_by_host else Communication()
+        recorded.append(merge(by_host, from_device(args)) if args else by_host)
+    collectives = CollectiveOps(rows, recorded, parent, ops, arguments, device_row)
     # some versions record the all-reduce of one element within the record of a barrier: it is that barrier
-    is_barrier = np.array([record.name == BARRIER for record in collectives.recorded], np.bool_)
-    enclosing, named = collectives.enclosing_records(collectives.parent[collectives.rows]), is_barrier.copy()
-    for position in np.flatnonzero(enclosing >= 0).tolist() if is_barrier.any() else ():
-        is_barrier[position] |= is_barrier[collectives.number[enclosing[position]]]
-    for position in np.flatnonzero(is_barrier & ~named).tolist():
-        collectives.recorded[position] = msgspec.structs.replace(collectives.recorded[position], name=BARRIER)
+    enclosing = collectives.enclosing_records(parent[rows])
+    for position in np.flatnonzero(enclosing >= 0).tolist():
+        if collectives.of(enclosing[position]).name == BARRIER:
+            recorded[position] = msgspec.structs.replace(recorded[position], name=BARRIER)
     return collectives
 
 
@@ -219,16 +212,14 @@ def _is_launched_outside(collectives: CollectiveOps, activities: Activities, ker
 
 def _records_without_launch(collectives: CollectiveOps, kernels: _Kernels) -> OpRows:
     """Returns the records with times that no kernel was launched in, nor directly around them."""
-    launched = set[int]()
+    rows, launched = collectives.rows, set[int]()
     for op in set(kernels.record.tolist()):
         while op >= 0 and op not in launched:
             launched.add(op)
             op = collectives.enclosing_record(int(collectives.parent[op]))
-    with_launch, rows = np.array([*launched], np.int64), collectives.rows
+    around = collectives.enclosing_records(collectives.parent[rows])
+    has_launch = np.isin((rows, around), [*launched]).any(axis=0)
     is_grouped = np.array([record.name not in SINGLE for record in collectives.recorded], np.bool_)
-    has_launch = np.isin(rows, with_launch) | np.isin(
-        collectives.enclosing_records(collectives.parent[collectives.rows]), with_launch
-    )
     return OpRows(rows[is_grouped & (collectives.ops.start[rows] != columns.ABSENT) & ~has_launch])
 
 

@@ -16,7 +16,6 @@ from .device_rows import (
     role_of,
     select_linked,
 )
-from .device_trace import read_device_trace
+from .device_trace import merging_signs, one_rank, read_device_trace
 from .host_trace import ROOT_NODE, HostTrace, read_host_trace
-from .merged import merging_signs, one_rank
 from .rocpd import dialect, is_database, is_merged, is_rocpd, opened, processes, read_rocpd

@@ -177,11 +177,6 @@ class StreamTails:
         return tails
 
 
-def calls_before(calls: Calls) -> Int64:
-    """Returns the call before each one on its thread, -1 for none."""
-    return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
-
-
 class _Launches(NamedTuple):
     """Launches in the order of time, and the changes to another stream among them: when, and to which one.
 

@@ -364,9 +364,9 @@ class _Waits:
 
     def add_implicit(self, reason: Reason, waits: ImplicitHostWaits) -> None:
         """Adds waits of the host that no synchronising call makes."""
-        self._of_host.extend(*waits[:-1], np.full(len(waits.call_row), CODE[waits.provenance]))
-        if len(waits.call_row):
-            self.resolved[reason].extend(waits.call_row.data)
+        count = len(waits.call_row)
+        self._of_host.extend(waits.call_row, waits.source, waits.since, np.full(count, CODE[waits.provenance]))
+        self.resolved[reason].extend(waits.call_row.data)
 
     def of_device(self) -> linked.DeviceWaits:
         """Returns the waits between streams, in the order in which they were added."""

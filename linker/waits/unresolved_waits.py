@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool
+from ...schema.columns import Bool, previous_in_group
 from ...schema.linked import NEVER, SyncCall
 from .process import Process
-from .submissions import StreamKey, StreamQueues, calls_before
+from .submissions import StreamKey, StreamQueues
 
 MOST_BLOCKED = 16
 """Streams besides the likeliest one that a wait may block, those that run something soonest after it. All are tried."""
@@ -47,7 +47,8 @@ def event_query_loops(process: Process, by_observer: Bool) -> EventQueryLoops:
     Queries of a memory allocator are spread over the ops that allocate. A query after an event is known to have
     happened starts a new loop.
     """
-    call_before, loops, repeated = calls_before(process.calls), dict[int, Loop](), set[int]()
+    loops, repeated, thread = dict[int, Loop](), set[int](), process.calls.thread
+    call_before = previous_in_group(np.lexsort((process.calls.start, thread)), thread)
     queries = np.flatnonzero((process.kinds == SyncCall.EVENT_QUERY) & ~by_observer)
     queues = _with_named_waits(process) if len(queries) else process.queues
     for row in queries[np.argsort(process.calls.start[queries], kind="stable")].tolist():
@@ -131,7 +132,7 @@ def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable
         elif process.sync_records.recorder[row] >= 0 or process.sync_records.is_before_trace[row]:
             continue
         elif kind == SyncCall.STREAM_WAIT and process.awaited_by_collective(row) < 0:
-            if blocked := tuple(_blocked_work(process, row, busiest)):
+            if blocked := _blocked_work(process, row, busiest):
                 yield UnresolvedWait(row, event, blocked, NEVER, 0)
         elif kind == SyncCall.EVENT_SYNC or (kind == SyncCall.EVENT_QUERY and is_answered):
             yield _host_wait(process, queries, row, event)
@@ -187,15 +188,15 @@ def _host_wait(process: Process, queries: EventQueryLoops, row: int, event: int)
     return UnresolvedWait(row, event, (HOST,), loop.pending, process.end(row) - loop.pending - 1, *clock)
 
 
-def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> Iterator[BlockedWork]:
-    """Yields what a stream wait may block: the next work of the stream that waits."""
+def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> tuple[BlockedWork, ...]:
+    """Returns what a stream wait may block: the next work of the stream that waits."""
     # where the stream is not recorded, this is followed by the next work of the `busiest` other streams
-    waiting, queues = waiting_stream(process, row), process.queues
+    waiting, start = waiting_stream(process, row), process.activities.start
     if waiting is None:
-        return
-    yield BlockedWork(waiting, queues.next(waiting, process.start(row)))
-    if process.sync_records.of(row) is None and process.collective(row) < 0:
-        others = [BlockedWork(key, queues.next(key, process.start(row))) for key in busiest if key != waiting]
-        others = [work for work in others if work.target >= 0]
-        soonest = {*sorted(others, key=lambda work: int(process.activities.start[work.target]))[:MOST_BLOCKED]}
-        yield from (work for work in others if work in soonest)
+        return ()
+    first, *others = (BlockedWork(key, process.queues.next(key, process.start(row))) for key in (waiting, *busiest))
+    if process.sync_records.of(row) is not None or process.collective(row) >= 0:
+        return (first,)
+    others = [work for work in others if work.target >= 0 and work.stream != waiting]
+    soonest = {*sorted(others, key=lambda work: int(start[work.target]))[:MOST_BLOCKED]}
+    return (first, *(work for work in others if work in soonest))

@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.linker.readers import DeviceTrace, merging_signs, one_rank
-from execgraph.linker.readers.merged import ranks_of_processes
+from execgraph.linker.readers.device_trace import ranks_of_processes
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LARGEST_ID, MergedRank
 from msgspec import Raw

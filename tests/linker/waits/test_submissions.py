@@ -15,7 +15,6 @@ from execgraph.linker.waits.submissions import (
     StreamQueues,
     StreamTails,
     ThreadLaunches,
-    calls_before,
 )
 from execgraph.schema.columns import ABSENT, Int64
 from execgraph.schema.linked import Activities, Calls
@@ -191,10 +190,6 @@ def test_only_the_streams_with_most_activities_are_tried(others: int) -> None:
 
 def called(*threads: int) -> Calls:
     return replace(calls(*CALLED[: len(threads)]), thread=column(*threads))
-
-
-def test_before_a_call_comes_the_last_one_of_its_thread() -> None:
-    assert calls_before(called(1, 2, 1, 2, 1)).tolist() == [-1, -1, 0, 1, 2]
 
 
 def launches(*ran: Ran, communicates: tuple[int, ...] = ()) -> ThreadLaunches:
