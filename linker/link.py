@@ -7,32 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ..schema import columns, linked
 from ..schema.arguments import InputFile, is_file, path_of, wrong_argument
-from ..schema.columns import (
-    ABSENT,
-    CallRows,
-    CommunicationRows,
-    Nesting,
-    OpRows,
-    RowMap,
-    ThreadIntervals,
-    nest,
-    rows_in_circles,
-)
+from ..schema.columns import ABSENT, CallRows, CommunicationRows, OpRows, RowMap, ThreadIntervals
 from ..schema.errors import DataError
-from ..schema.linked import (
-    NO_TENSORS,
-    Activities,
-    Calls,
-    LinkedTrace,
-    LinkReport,
-    Ops,
-    TraceInfo,
-    are_step_marks,
-    on_host_clock,
-    op_parents,
-    read_linked as read_linked_file,
-)
+from ..schema.linked import Activities, Calls, LinkedTrace, Ops
 from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Counts, Reason
 from . import communication
@@ -76,21 +55,21 @@ def link(
         )
     match = match_ops(host, device, allow_mismatch) if host is not None else None
     device = communication.messages_in_flight(device)
-    nesting = nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
+    nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
-    linked, sync, contradicting = _link_all(nodes, device, match, nesting, rank)
-    part, notes = _part(linked, device, match, window)
-    report = report_of(host, device, match, sync=sync, whole=linked, part=part, clipped=nesting.clipped)
+    trace, sync, contradicting = _link_all(nodes, device, match, nesting, rank)
+    part, notes = _part(trace, device, match, window)
+    report = report_of(host, device, match, sync=sync, whole=trace, part=part, clipped=nesting.clipped)
     report.notes += [contradiction.sentence for contradiction in contradicting] + notes
     if host is None:
-        ops = part.linked.ops
+        ops = part.trace.ops
         report.notes.append(
-            f"no host trace: {int(ops.inputs.differ(NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, but "
+            f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, but "
             "tensor ids were not recorded, so data dependencies cannot be derived"
         )
     if device.python is not None and not len(device.python.start):
         report.notes.append(f"{device.path}: {NO_PYTHON}")
-    return replace(part.linked, report=report)
+    return replace(part.trace, report=report)
 
 
 def read_traces(
@@ -123,10 +102,10 @@ def read_traces(
     return host, device
 
 
-def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[TracePart, list[str]]:
+def _part(trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[TracePart, list[str]]:
     """Returns the part of the whole trace that is in the window, and sentences about where it lies."""
     notes, zero = [], trace_start(device)
-    shared = of_both(linked)
+    shared = of_both(trace)
     covered = host_period(device, match) if match is not None else None
     if match is not None and match.alignment_count > 1:
         shorter, longer = ("device", "host") if match.host_is_longer else ("host", "device")
@@ -140,16 +119,16 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
         return shared, notes
     if window != EVERYTHING:
         notes.append(f"the window is from {period.in_words(zero)} of the trace")
-    part = cut(shared.linked, period)
+    part = cut(shared.trace, period)
     if not window.is_of_steps:
-        part.linked.info.step_without_profiler_ns = -1  # the part may end within a step
+        part.trace.info.step_without_profiler_ns = -1  # the part may end within a step
     if part.is_empty:
         raise DataError(f"{device.path}: nothing was recorded in the window, {period.in_words(zero)} of the trace")
     return part, notes
 
 
 def _link_all(
-    host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
+    host: HostTrace, device: DeviceTrace, match: Match | None, nesting: columns.Nesting, rank: int | None
 ) -> tuple[LinkedTrace, Synchronisation, list[Contradiction]]:
     """Links all that both traces hold. Returns it, its waits, and the contradictions of the traces."""
     ops, device_op = join_ops(host, device.ops, match, nesting)
@@ -160,7 +139,7 @@ def _link_all(
     info, call_row = _info(host, device, rank), activities.call_row
     info.machine = machine = machine_of(activities, calls, device.syncs)
     contradicting = contradictions(host, device, call_row, machine)
-    on_clock = on_host_clock(activities, machine)
+    on_clock = linked.on_host_clock(activities, machine)
     awaited = communication.awaited_collectives(collectives, activities, on_device)
     sync = synchronise(Process(device, calls, on_clock, collectives=collectives, awaited=awaited, calibration=machine))
     unresolved = [*sync.guessed.values(), sync.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT]]
@@ -183,7 +162,7 @@ def _link_all(
         (Reason.TRANSFER_WITHOUT_WAIT, waits.without_wait),
     ):
         sync.oddities[reason].extend([-1] * count)
-    linked = LinkedTrace(
+    trace = LinkedTrace(
         info=info,
         ops=ops,
         calls=calls,
@@ -195,31 +174,31 @@ def _link_all(
         groups=groups.groups,
     )
     if device.python is not None and len(device.python.start):
-        linked = with_modules(linked, device.python, op_parent)
-    return linked, sync, contradicting
+        trace = with_modules(trace, device.python, op_parent)
+    return trace, sync, contradicting
 
 
-def _op_parents(ops: Ops, device_op: OpRows, nesting: Nesting) -> tuple[OpRows, int]:
+def _op_parents(ops: Ops, device_op: OpRows, nesting: columns.Nesting) -> tuple[OpRows, int]:
     """Returns the op that encloses each op on its thread, -1 for none, and how many ops, by both traces, were their own
     ancestors: these are made outermost in place.
     """
     op_parent = OpRows(np.full(len(ops), -1, np.int64))
     op_parent[device_op] = RowMap(device_op)[nesting.parent]
     # ops that the device trace nests in none: its nesting is measured and never goes round
-    circles = rows_in_circles(ops.id, ops.parent_id)
+    circles = columns.rows_in_circles(ops.id, ops.parent_id)
     circles = circles[op_parent[circles] < 0]
     ops.parent_id[circles] = -1
     return op_parent, len(circles)
 
 
 def _calls_and_activities(
-    device: DeviceTrace, nesting: Nesting, device_op: OpRows, largest_id: int
+    device: DeviceTrace, nesting: columns.Nesting, device_op: OpRows, largest_id: int
 ) -> tuple[Calls, Activities]:
     """Returns the calls with the ops around them, and the activities with their launch calls and the ops around those,
     yet without communications. Their ids follow `largest_id`.
     """
     of_calls = device.calls
-    call_op = enclosing_ops(of_calls, device.ops, nesting, are_step_marks(device.ops.name))
+    call_op = enclosing_ops(of_calls, device.ops, nesting, linked.are_step_marks(device.ops.name))
     recorded = of_calls.name, of_calls.thread, of_calls.start, of_calls.end, of_calls.correlation
     call_row = launching_calls(device.activities, of_calls)
     launching_op = launching_ops(device.activities, call_row, call_op, device.ops)
@@ -227,10 +206,10 @@ def _calls_and_activities(
     return Calls(*recorded, RowMap(device_op)[call_op]), activities
 
 
-def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> TraceInfo:
+def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> linked.TraceInfo:
     pid = host.pid if host.pid is not None else next(iter(device.processes), -1)
     recorded = device.rank if device.rank is not None else rank
-    return TraceInfo(
+    return linked.TraceInfo(
         schema=host.schema,
         pid=pid,
         rank=-1 if recorded is None else recorded,
@@ -262,18 +241,18 @@ def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrac
         DataError: The file is no linked trace.
     """
     with path_of(path) as path:
-        linked = read_linked_file(path, on_progress)
-    if linked.communications:
-        return linked
-    ops, no_device_ops = linked.ops, OpRows(np.empty(0, np.int64))
-    collectives = communication.collective_ops(ops, op_parents(ops), {role: {} for role in Role}, no_device_ops)
-    recorded, row = communication.link_communications(collectives, linked.activities, linked.calls)
+        trace = linked.read_linked(path, on_progress)
+    if trace.communications:
+        return trace
+    ops, no_device_ops = trace.ops, OpRows(np.empty(0, np.int64))
+    collectives = communication.collective_ops(ops, linked.op_parents(ops), {role: {} for role in Role}, no_device_ops)
+    recorded, row = communication.link_communications(collectives, trace.activities, trace.calls)
     described, unreadable = communication.groups_of_host(ops.name, ops.inputs)
     groups = communication.ProcessGroups.of(described, -1)
     communications = groups.with_members(recorded)
-    linked.report.oddities.add({Reason.MANY_MEMBERS: groups.unlisted, Reason.UNREADABLE_GROUPS: unreadable})
-    activities = replace(linked.activities, communication_row=row)
-    return replace(linked, communications=communications, groups=groups.groups, activities=activities)
+    trace.report.oddities.add({Reason.MANY_MEMBERS: groups.unlisted, Reason.UNREADABLE_GROUPS: unreadable})
+    activities = replace(trace.activities, communication_row=row)
+    return replace(trace, communications=communications, groups=groups.groups, activities=activities)
 
 
 def report_of(
@@ -285,21 +264,21 @@ def report_of(
     whole: LinkedTrace,
     part: TracePart,
     clipped: int,
-) -> LinkReport:
+) -> linked.LinkReport:
     """Returns the report of a part of a linked trace.
 
     Its rows and those counted as outside the linked part add up to all rows of both files. `clipped` counts ops that
     were cut to the end of the op around them.
     """
-    linked, sizes, called = part.linked, _sizes(part.linked), part.linked.activities.call_row >= 0
-    read = [trace for trace in (host, device) if trace is not None]
+    trace, sizes, called = part.trace, _sizes(part.trace), part.trace.activities.call_row >= 0
+    read = [file for file in (host, device) if file is not None]
     # gloo does not record the group of a communication of the host
-    several_groups = len({tuple(group.ranks) for group in linked.groups}) > 1
-    on_host = int((linked.ops.communication_row >= 0).sum())
+    several_groups = len({tuple(group.ranks) for group in trace.groups}) > 1
+    on_host = int((trace.ops.communication_row >= 0).sum())
     oddities: dict[AnyReason, int] = {
         Reason.DEVICE_ONLY_OPS: sizes["device_ops"] - sizes["matched"],
         Reason.ACTIVITIES_WITHOUT_CALL: int((~called).sum()),
-        Reason.ACTIVITIES_OUTSIDE_OPS: int((called & (linked.activities.op_row < 0)).sum()),
+        Reason.ACTIVITIES_OUTSIDE_OPS: int((called & (trace.activities.op_row < 0)).sum()),
         Reason.CLIPPED_OPS: clipped,
         Reason.SHORTENED_OPS: part.shortened,
         Reason.MISNAMED_OPS: match.misnamed if match is not None else 0,
@@ -310,36 +289,36 @@ def report_of(
         is_inside = np.append(part.calls, True)
         return {reason: int(is_inside[rows].sum()) for reason, rows in findings.items()}
 
-    return LinkReport(
+    return linked.LinkReport(
         world_size=device.world_size or -1,
         matched_by=match.by if match is not None else "",
         agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0,
         **sizes,
         linked=int(called.sum()),
-        dropped=Counts().add(*(trace.skipped for trace in read), _lost(device, whole, part), inside(sync.dropped)),
+        dropped=Counts().add(*(file.skipped for file in read), _lost(device, whole, part), inside(sync.dropped)),
         guessed=Counts().add(inside(sync.guessed), {Reason.DEFAULT_GROUP: on_host * several_groups}),
-        oddities=Counts().add(oddities, inside(sync.oddities), *(trace.oddities for trace in read)),
+        oddities=Counts().add(oddities, inside(sync.oddities), *(file.oddities for file in read)),
         waits=Counts().add(inside(sync.resolved)),
-        notes=[note for trace in read for note in trace.notes],
+        notes=[note for file in read for note in file.notes],
     )
 
 
-def _sizes(linked: LinkedTrace) -> dict[str, int]:
+def _sizes(trace: LinkedTrace) -> dict[str, int]:
     """Returns the numbers of ops of the host trace, of the device trace and of both, and of calls and activities."""
-    by_host, timed = linked.ops.recorded_by_host & are_ops(linked.ops.name), linked.ops.start != ABSENT
+    by_host, timed = trace.ops.recorded_by_host & are_ops(trace.ops.name), trace.ops.start != ABSENT
     return {
         "host_ops": int(by_host.sum()),
         "device_ops": int(timed.sum()),
         "matched": int((by_host & timed).sum()),
-        "calls": len(linked.calls),
-        "activities": len(linked.activities),
+        "calls": len(trace.calls),
+        "activities": len(trace.activities),
     }
 
 
 def _lost(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> Counts:
     """Returns how many rows of each table are outside the part, without times, or lost at its borders."""
-    all_rows, rows_of_part, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
-    has_call, inside = (np.isin(recorded, linked.calls.correlation) for linked in (whole, part.linked))
+    all_rows, rows_of_part, recorded = _sizes(whole), _sizes(part.trace), device.syncs.correlation
+    has_call, inside = (np.isin(recorded, trace.calls.correlation) for trace in (whole, part.trace))
     has_call &= recorded != 0
     counts: dict[AnyReason, int] = {Reason.HOST_OPS_WITHOUT_TIMES: rows_of_part["host_ops"] - rows_of_part["matched"]}
     for reason, table in (

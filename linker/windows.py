@@ -17,26 +17,15 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from ..schema import linked
 from ..schema.arguments import WHOLE, given, two_ends
 from ..schema.columns import ABSENT, Bool, Int64, Intervals, Lookup
 from ..schema.errors import RequestError, nearest
-from ..schema.linked import (
-    FOREVER,
-    NEVER,
-    STEP_MARK,
-    Calls,
-    LinkedTrace,
-    Ops,
-    are_step_marks,
-    op_parents,
-    previous_on_stream,
-    select_rows,
-)
 from ..schema.reasons import Counts, Reason
 from .match import Match, are_ops
 from .readers import DeviceTrace, KeptRows, select_linked
 
-STEP = re.compile(re.escape(STEP_MARK) + r"(\d{1,18})$")
+STEP = re.compile(re.escape(linked.STEP_MARK) + r"(\d{1,18})$")
 SMALLEST_REST = 0.05
 """Up to this share of a file's ops may lie before or after all that the other file holds: these are single lost ops."""
 STEPS_NAMED = 8
@@ -119,8 +108,8 @@ def common(left: Period, right: Period) -> Period:
 def whole(device: DeviceTrace) -> Period:
     """Returns the period from the first start to the last end of all rows."""
     tables = (device.ops, device.calls, device.activities)
-    first = min(int(table.start.min(initial=FOREVER)) for table in tables)
-    return Period(first, max(int(table.end.max(initial=NEVER)) for table in tables) + 1)
+    first = min(int(table.start.min(initial=linked.FOREVER)) for table in tables)
+    return Period(first, max(int(table.end.max(initial=linked.NEVER)) for table in tables) + 1)
 
 
 def trace_start(device: DeviceTrace) -> int:
@@ -161,7 +150,7 @@ def _steps(device: DeviceTrace) -> dict[int, Period]:
     ops, steps = device.ops, dict[int, Period]()
     rows = np.flatnonzero(ops.name.where(lambda name: STEP.match(name) is not None))
     for row in rows[np.argsort(ops.start[rows], kind="stable")].tolist():
-        number = int(ops.name[row].removeprefix(STEP_MARK))
+        number = int(ops.name[row].removeprefix(linked.STEP_MARK))
         steps.setdefault(number, Period(int(ops.start[row]), int(ops.end[row])))
     return steps
 
@@ -230,7 +219,7 @@ def host_period(device: DeviceTrace, match: Match) -> Period | None:
 class ThreadParts:
     """Each thread's part of a period: it begins and ends when the call that runs at the border returns."""
 
-    def __init__(self, calls: Calls, period: Period) -> None:
+    def __init__(self, calls: linked.Calls, period: Period) -> None:
         self._threads, self._borders = np.unique(calls.thread), list[Int64]()
         for time in period:
             # the last one is that of threads without calls
@@ -249,7 +238,7 @@ class ThreadParts:
 class TracePart(NamedTuple):
     """A part of a linked trace, its calls among those of the whole, what was lost at its borders, how many ops cut."""
 
-    linked: LinkedTrace
+    trace: linked.LinkedTrace
     calls: Bool
     lost: Counts
     shortened: int = 0
@@ -257,28 +246,28 @@ class TracePart(NamedTuple):
     @property
     def is_empty(self) -> bool:
         """Whether nothing ran in it, though there may be step marks."""
-        ops = self.linked.ops
-        ran = (ops.end > ops.start) & ~are_step_marks(ops.name)
-        return not len(self.linked.activities) and not len(self.linked.calls) and not ran.any()
+        ops = self.trace.ops
+        ran = (ops.end > ops.start) & ~linked.are_step_marks(ops.name)
+        return not len(self.trace.activities) and not len(self.trace.calls) and not ran.any()
 
 
-def of_both(linked: LinkedTrace) -> TracePart:
+def of_both(trace: linked.LinkedTrace) -> TracePart:
     """Returns the trace without the host ops before the first and after the last one that the device trace holds, and
     that called none that it holds, if these are many.
     """
-    calls, activities = (np.ones(len(table), np.bool_) for table in (linked.calls, linked.activities))
-    ops, timed = linked.ops, linked.ops.start != ABSENT
+    calls, activities = (np.ones(len(table), np.bool_) for table in (trace.calls, trace.activities))
+    ops, timed = trace.ops, trace.ops.start != ABSENT
     untimed, in_both = ~timed & are_ops(ops.name), timed & ops.recorded_by_host
     if in_both.any():
         first, last = ops.id[in_both].min(), ops.id[in_both].max()
         beyond = untimed & ((ops.id < first) | (ops.id > last))
         if beyond.sum() > SMALLEST_REST * (untimed.sum() + in_both.sum()):
             is_kept = _with_callers(ops, ~beyond)
-            linked = linked if is_kept.all() else select_linked(linked, KeptRows(is_kept, calls, activities))
-    return TracePart(linked, calls, Counts())
+            trace = trace if is_kept.all() else select_linked(trace, KeptRows(is_kept, calls, activities))
+    return TracePart(trace, calls, Counts())
 
 
-def cut(linked: LinkedTrace, period: Period) -> TracePart:
+def cut(trace: linked.LinkedTrace, period: Period) -> TracePart:
     """Returns the part of a trace that belongs to a period. O(n log n).
 
     A call belongs to the period that it starts in, even if it returns later: a thread's part of the period begins and
@@ -287,16 +276,16 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
     times goes with the op before it by id. Waits and hand-offs across the borders are lost: what they blocked starts as
     measured.
     """
-    parts, activities = ThreadParts(linked.calls, period), linked.activities
-    first, last = parts.of(linked.calls.thread)
-    calls = (linked.calls.start >= first) & (linked.calls.start < last)
+    parts, activities = ThreadParts(trace.calls, period), trace.activities
+    first, last = parts.of(trace.calls.thread)
+    calls = (trace.calls.start >= first) & (trace.calls.start < last)
     in_period = (activities.start >= period.start) & (activities.start < period.end)
     kept_activities = np.where(activities.call_row >= 0, np.append(calls, False)[activities.call_row], in_period)
-    kept_rows = KeptRows(_ops(linked.ops, parts), calls, kept_activities)
-    part, lost = select_linked(linked, kept_rows), _crossing(linked, kept_rows)
+    kept_rows = KeptRows(_ops(trace.ops, parts), calls, kept_activities)
+    part, lost = select_linked(trace, kept_rows), _crossing(trace, kept_rows)
     ops, shortened = _shortened(part.ops, parts)
     info = copy(part.info)
-    info.backlog_until = _backlog(linked, kept_rows)
+    info.backlog_until = _backlog(trace, kept_rows)
     waits, handoffs = part.host_waits, part.handoffs
     source, target = parts.of(handoffs.source_thread), parts.of(handoffs.target_thread)
     source_inside = (handoffs.source_time > source.start) & (handoffs.source_time <= source.end)
@@ -312,7 +301,7 @@ def cut(linked: LinkedTrace, period: Period) -> TracePart:
         info=info,
         ops=ops,
         host_waits=replace(waits, since=since),
-        handoffs=select_rows(handoffs, is_inside),
+        handoffs=linked.select_rows(handoffs, is_inside),
     )
     return TracePart(part, calls, lost, shortened)
 
@@ -322,7 +311,7 @@ def _since(time: Int64, part: Intervals) -> Int64:
     return np.where(time == ABSENT, ABSENT, np.maximum(time, part.start))
 
 
-def _ops(ops: Ops, parts: ThreadParts) -> Bool:
+def _ops(ops: linked.Ops, parts: ThreadParts) -> Bool:
     """Returns which ops overlap the part or, without times, belong to it, and which nodes are no ops."""
     timed, (first, last) = ops.start != ABSENT, parts.of(ops.thread)
     is_kept = timed & (ops.start < last) & ((ops.end > first) | (ops.start >= first))
@@ -334,7 +323,7 @@ def _ops(ops: Ops, parts: ThreadParts) -> Bool:
     return _with_callers(ops, is_kept | ~(timed | untimed))
 
 
-def _with_callers(ops: Ops, is_kept: Bool) -> Bool:
+def _with_callers(ops: linked.Ops, is_kept: Bool) -> Bool:
     """Adds to the kept ops those without times that called them."""
     untimed = ops.start == ABSENT
     row_of, rows = Lookup(ops.id, np.arange(len(ops))), np.flatnonzero(is_kept)
@@ -345,12 +334,12 @@ def _with_callers(ops: Ops, is_kept: Bool) -> Bool:
     return is_kept
 
 
-def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
+def _shortened(ops: linked.Ops, parts: ThreadParts) -> tuple[linked.Ops, int]:
     """Returns the ops with the times that they have inside the part, and how many were cut."""
     timed, (first, last) = ops.start != ABSENT, parts.of(ops.thread)
     start, end = np.where(timed, (np.maximum(ops.start, first), np.minimum(ops.end, last)), ABSENT)
     shorter = (start > ops.start) | (end < ops.end)
-    parent = op_parents(ops)
+    parent = linked.op_parents(ops)
     child = np.flatnonzero(timed & (parent >= 0))
     child = child[shorter[parent[child]] & (ops.thread[parent[child]] == ops.thread[child])]
     inner = np.zeros(len(ops), np.int64)
@@ -359,11 +348,11 @@ def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
     return replace(ops, start=start, end=end, exclusive=exclusive), int(shorter.sum())
 
 
-def _backlog(linked: LinkedTrace, kept_rows: KeptRows) -> dict[int, int]:
+def _backlog(trace: linked.LinkedTrace, kept_rows: KeptRows) -> dict[int, int]:
     """Returns for kept activities that waited for work outside the part, by id, when the last of it ended (ns)."""
     # they waited for the activity before them on their stream, or because the stream had to wait
-    activities, waits = linked.activities, linked.device_waits
-    before, outside = previous_on_stream(activities), ~kept_rows.activities
+    activities, waits = trace.activities, trace.device_waits
+    before, outside = linked.previous_on_stream(activities), ~kept_rows.activities
     rows = np.flatnonzero(kept_rows.activities & (before >= 0))
     has_source = waits.source_row >= 0
     source = np.concatenate((before[rows], waits.source_row[has_source]))
@@ -375,9 +364,9 @@ def _backlog(linked: LinkedTrace, kept_rows: KeptRows) -> dict[int, int]:
     return dict(zip(activities.id[blocked].tolist(), until[blocked].tolist(), strict=True))
 
 
-def _crossing(linked: LinkedTrace, kept_rows: KeptRows) -> Counts:
+def _crossing(trace: linked.LinkedTrace, kept_rows: KeptRows) -> Counts:
     """Returns how many waits of the device and of the host have one end in the part and one outside."""
-    device, host, activities = linked.device_waits, linked.host_waits, kept_rows.activities
+    device, host, activities = trace.device_waits, trace.host_waits, kept_rows.activities
     has_source = host.source_row >= 0
     between = activities[device.source_row] ^ activities[device.target_row]
     awaited = activities[host.source_row[has_source]] ^ kept_rows.calls[host.call_row[has_source]]

@@ -7,21 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...schema import linked
+from ...schema import columns, linked
 from ...schema.arguments import InputFile, path_of
-from ...schema.columns import (
-    ABSENT,
-    BytesColumn,
-    BytesColumnBuilder,
-    Categorical,
-    CategoricalBuilder,
-    Int64,
-    IntegerBuilder,
-    Summary,
-    SummaryRepr,
-    is_group_start,
-    rows_in_circles,
-)
+from ...schema.columns import ABSENT, Int64
 from ...schema.errors import Damage, DataError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, kind_of_text
@@ -40,7 +28,7 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 @dataclass(slots=True, repr=False)
-class HostTrace(SummaryRepr):
+class HostTrace(columns.SummaryRepr):
     """A host trace of n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of their
     arguments.
 
@@ -62,16 +50,16 @@ class HostTrace(SummaryRepr):
     finish_ts: float
     id: Int64
     parent: Int64
-    name: Categorical
-    schema_text: Categorical
+    name: columns.Categorical
+    schema_text: columns.Categorical
     rf_id: Int64
     fw_parent: Int64
     seq_id: Int64
     scope: Int64
     tid: Int64
     fw_tid: Int64
-    inputs: BytesColumn
-    outputs: BytesColumn
+    inputs: columns.BytesColumn
+    outputs: columns.BytesColumn
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
     skipped: Counts = field(default_factory=Counts)
     oddities: Counts = field(default_factory=Counts)
@@ -84,12 +72,12 @@ class HostTrace(SummaryRepr):
     @staticmethod
     def without_nodes() -> "HostTrace":
         """Returns an empty trace, for a device trace that has no host trace."""
-        none, no_text, no_bytes = np.empty(0, np.int64), Categorical.of(()), BytesColumn.of(())
+        none, no_text, no_bytes = np.empty(0, np.int64), columns.Categorical.of(()), columns.BytesColumn.of(())
         return HostTrace("", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, no_bytes, no_bytes)
 
-    def summary(self) -> Summary:
+    def summary(self) -> columns.Summary:
         """Returns the path of the file and the number of its nodes."""
-        return Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
+        return columns.Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
 def read_host_trace(path: InputFile, *, strict: bool = False, on_progress: OnProgress = unseen) -> HostTrace:
@@ -141,9 +129,9 @@ class _Nodes:
     """Collects the nodes of the file as columns, piece by piece."""
 
     def __init__(self) -> None:
-        self._integers: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
-        self._names, self._schemas = CategoricalBuilder(), CategoricalBuilder()
-        self._inputs, self._outputs = BytesColumnBuilder(), BytesColumnBuilder()
+        self._integers: dict[str, columns.IntegerBuilder] = defaultdict(columns.IntegerBuilder)
+        self._names, self._schemas = columns.CategoricalBuilder(), columns.CategoricalBuilder()
+        self._inputs, self._outputs = columns.BytesColumnBuilder(), columns.BytesColumnBuilder()
         self._extra: dict[int, dict[str, Any]] = {}
         self._oddities = Counts()
 
@@ -178,20 +166,20 @@ class _Nodes:
 
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
         """Returns the attributes that every node has, by name, and adds those that only some nodes have to `extra`."""
-        columns, further = linked.listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
+        attributes, further = linked.listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
         for row in [row for row, node in enumerate(nodes) if not node.attrs]:
-            for name, column in columns.items():
+            for name, column in attributes.items():
                 column[row] = getattr(nodes[row], name)
-        lists = [attributes.get(name) for attributes in further.values() for name in SPLITS]
+        lists = [node_attributes.get(name) for node_attributes in further.values() for name in SPLITS]
         self._oddities[Reason.UNREADABLE_LISTS] += sum(linked.integer_list(value) is None for value in lists)
         self._extra.update({len(self) + row: attributes for row, attributes in further.items()})
-        return columns
+        return attributes
 
     def trace(self, path: str, top: host.HostFile) -> HostTrace:
-        columns: dict[str, Any] = {name: column.column() for name, column in self._integers.items()}
-        columns["id"], columns["parent"], renumbered = _unique_ids(columns["id"], columns["parent"])
-        in_circles = rows_in_circles(columns["id"], columns["parent"])
-        columns["parent"][in_circles] = -1
+        table: dict[str, Any] = {name: column.column() for name, column in self._integers.items()}
+        table["id"], table["parent"], renumbered = _unique_ids(table["id"], table["parent"])
+        in_circles = columns.rows_in_circles(table["id"], table["parent"])
+        table["parent"][in_circles] = -1
         # times in ms, 0 for none and for times beyond any clock
         start, finish = (
             stamp if stamp is not None and abs(stamp) < linked.FOREVER else 0 for stamp in (top.start_ts, top.finish_ts)
@@ -206,7 +194,7 @@ class _Nodes:
             finish_ts=finish,
             name=self._names.column(),
             schema_text=self._schemas.column(),
-            **columns,
+            **table,
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
             extra=self._extra,
@@ -223,7 +211,7 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
     order = np.argsort(ids, kind="stable")
     out_of_range = (ids < 0) | (ids > linked.LARGEST_ID)
     needs_new = out_of_range.copy()
-    needs_new[order[~is_group_start(ids[order])]] = True
+    needs_new[order[~columns.is_group_start(ids[order])]] = True
     if not needs_new.any():
         return ids, parents, 0
     rows, moved_rows = np.flatnonzero(needs_new), np.flatnonzero(out_of_range)

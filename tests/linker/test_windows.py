@@ -366,7 +366,7 @@ def check(read: Read, windows: tuple[Window, ...], rows: int) -> int:
             with nested_at_once(rows):
                 assert written(link(*read(), window=window), Path(folder)) == written(part, Path(folder))
             if window != EVERYTHING:
-                cut_out = cut(entire, period_of(pair[1], window, whole(pair[1]))).linked
+                cut_out = cut(entire, period_of(pair[1], window, whole(pair[1]))).trace
                 assert written(part, Path(folder)) == written(replace(cut_out, report=part.report), Path(folder))
             found += 1
     return found
@@ -457,7 +457,7 @@ OVER = Reason.CROSSING_HANDOFFS
 def ops_kept(*spans: tuple[int, int]) -> list[int]:
     """The starts of the ops that are kept, as they were."""
     ops = [Op(start, end, name=str(start)) for start, end in spans]
-    part = cut(linked_of([], [], ops), PERIOD).linked.ops
+    part = cut(linked_of([], [], ops), PERIOD).trace.ops
     return [int(part.name[row]) for row in range(len(part))]
 
 
@@ -469,18 +469,18 @@ def test_ops_are_cut_to_the_period_and_own_what_is_left_of_them() -> None:
     linked = linked_of([], [], [Op(50, 300), Op(80, 120, 0), Op(150, 160, 0), Op(110, 115, 1)])
     linked.ops.exclusive = column(200, 35, 10, 5)
     part = cut(linked, PERIOD)
-    assert (part.linked.ops.start.tolist(), part.linked.ops.end.tolist()) == (
+    assert (part.trace.ops.start.tolist(), part.trace.ops.end.tolist()) == (
         [100, 100, 150, 110],
         [200, 120, 160, 115],
     )
-    assert (part.linked.ops.exclusive.tolist(), part.shortened) == ([70, 15, 10, 5], 2)
+    assert (part.trace.ops.exclusive.tolist(), part.shortened) == ([70, 15, 10, 5], 2)
 
 
 def test_activities_follow_their_call_and_those_without_one_their_start() -> None:
     calls = [Call(90, 95), Call(150, 155), Call(100, 101), Call(200, 201)]
     acts = [Act(150, 160, call=0), Act(500, 510, call=1), Act(100, 110), Act(199, 250), Act(200, 210), Act(99, 150)]
     part = cut(linked_of(acts, calls), PERIOD)
-    assert (part.linked.activities.start.tolist(), part.calls.tolist()) == ([500, 100, 199], [False, True, True, False])
+    assert (part.trace.activities.start.tolist(), part.calls.tolist()) == ([500, 100, 199], [False, True, True, False])
 
 
 def test_a_part_in_which_only_step_marks_are_is_empty() -> None:
@@ -499,7 +499,7 @@ def test_waits_with_one_end_in_the_part_are_counted() -> None:
     linked = linked_of(acts, calls, device_waits=[(1, 0), (2, 1)], host_waits=[(1, 0), (2, 1), (2, -1), (0, 0)])
     part = cut(linked, PERIOD)
     assert part.lost == {DEVICE: 1, HOST: 1, OVER: 0}
-    assert part.linked.info.backlog_until == {acts_id(linked, 1): 60}
+    assert part.trace.info.backlog_until == {acts_id(linked, 1): 60}
 
 
 def acts_id(linked: LinkedTrace, row: int) -> int:
@@ -510,7 +510,7 @@ def test_what_ran_before_on_the_stream_is_carried_in_unless_it_is_in_the_part() 
     calls = [Call(50, 55), Call(150, 155), Call(160, 165)]
     acts = [Act(50, 130, call=0), Act(150, 160, call=1), Act(170, 180, call=2), Act(150, 160, call=2, stream=9)]
     linked = linked_of(acts, calls)
-    assert cut(linked, PERIOD).linked.info.backlog_until == {acts_id(linked, 1): 130}
+    assert cut(linked, PERIOD).trace.info.backlog_until == {acts_id(linked, 1): 130}
     assert linked.info.backlog_until is None
 
 
@@ -541,7 +541,7 @@ def test_handoffs_inside_are_kept_and_those_across_a_border_counted(
     linked = linked_of([], [], [Op(0, 500)])
     over = ThreadHandoffs(column(1), column(given), column(2), column(taken), column(since), Categorical.of(["record"]))
     part = cut(replace(linked, handoffs=over), PERIOD)
-    assert (part.linked.handoffs.waiting_since.tolist(), part.lost[OVER]) == (kept, lost)
+    assert (part.trace.handoffs.waiting_since.tolist(), part.lost[OVER]) == (kept, lost)
 
 
 # ops of the host trace alone
@@ -561,12 +561,12 @@ def timed_by_device(first: int, last: int, count: int = 100) -> LinkedTrace:
 def test_host_ops_before_or_after_all_of_the_device_trace_are_left_out_if_they_are_many(
     first: int, last: int, kept: int
 ) -> None:
-    assert len(of_both(timed_by_device(first, last)).linked.ops) == kept
+    assert len(of_both(timed_by_device(first, last)).trace.ops) == kept
 
 
 def test_untimed_ops_belong_where_the_timed_one_before_them_does() -> None:
     linked = timed_by_device(0, 100)
     for row in (0, 9, 11, 20):
         linked.ops.start[row] = linked.ops.end[row] = ABSENT
-    part = cut(linked, PERIOD).linked.ops
+    part = cut(linked, PERIOD).trace.ops
     assert part.id.tolist() == [*range(11, 21), 21]
