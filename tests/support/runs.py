@@ -241,6 +241,38 @@ WITHOUT_EVENT = {"event_correlations": False}
 UNRECORDED = {"sync_records": False}
 
 
+def scripted(script: str, **known: Any) -> TraceBuilder:
+    """A run of steps, which a semicolon separates, that ends with an op.
+
+    `mm@7:50` launches a kernel of that name to a stream, of 50 µs, else of 5; `7>20` lets a stream wait for another;
+    `record e 7` and `wait e 20` do so with an event of that name, `sync e`, `sync 7` and `sync` block the host for an
+    event, a stream or the device, `query e` asks for an event, and `idle 100` and `copy DtoH` are what they say.
+    """
+    t, events = TraceBuilder(**known), dict[str, Event]()
+    for step in script.split("; "):
+        word, *of = step.split()
+        if "@" in word:
+            name, stream, duration = word.replace("@", ":").split(":") if ":" in word else (*word.split("@"), "5")
+            t.launch(name, int(stream), float(duration))
+        elif ">" in word:
+            awaited, waiting = map(int, word.split(">"))
+            t.wait_event(t.record_event(stream=awaited), stream=waiting)
+        elif word == "record":
+            events[of[0]] = t.record_event(events.get(of[0]), stream=int(of[1]))
+        elif word == "wait":
+            t.wait_event(events[of[0]], stream=int(of[1]))
+        elif word == "sync" and of:
+            t.stream_synchronize(int(of[0])) if of[0].isdecimal() else t.event_synchronize(events[of[0]])
+        elif word == "sync":
+            t.device_synchronize()
+        elif word == "query":
+            t.event_query(events[of[0]])
+        else:
+            t.idle(float(of[0])) if word == "idle" else t.memcpy(of[0], 7)
+    t.leaf("aten::add", 5)
+    return t
+
+
 def device_waits(linked: LinkedTrace) -> set[tuple[str, str]]:
     """(awaited activity, activity that waited)."""
     waits, name = linked.device_waits, linked.activities.name

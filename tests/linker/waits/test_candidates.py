@@ -19,7 +19,7 @@ from execgraph.tools.generate import DEFAULT, simulate, write_traces
 from execgraph.tools.generate.machine import Clock
 from support.builder.records import Event
 from support.builder.timeline import TraceBuilder
-from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run
+from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run, scripted
 
 from benchmarks.accuracy.dependencies import dependency_accuracy
 from benchmarks.programs import build_job
@@ -121,27 +121,8 @@ def test_the_order_of_a_files_rows_tells_nothing() -> None:
 # what the order of calls tells
 
 
-def test_a_stream_is_not_told_twice_to_wait_for_the_same_work() -> None:
-    t = TraceBuilder(**UNRECORDED)
-    for stream in (20, 24):
-        t.launch(f"on {stream}", stream, 5)
-    t.idle(100)
-    for stream in (24, 20):
-        t.wait_event(t.record_event(stream=stream), stream=7)
-    t.launch("joined", 7, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("on 20", "joined"), ("on 24", "joined")}
-
-
 def test_a_query_right_after_a_synchronisation_asks_about_the_same_event() -> None:
-    t = TraceBuilder(**UNRECORDED)
-    t.launch("first", 7, 5)
-    t.record_event(stream=7)
-    t.launch("second", 7, 50)
-    event = t.record_event(stream=7)
-    t.event_synchronize(event)
-    assert t.event_query(event)
-    t.leaf("aten::add", 5)
+    t = scripted("first@7; record a 7; second@7:50; record b 7; sync b; query b", **UNRECORDED)
     assert host_waits(link_run(t)) == {("second", "cudaEventSynchronize"), ("second", "cudaEventQuery")}
 
 
@@ -314,17 +295,3 @@ def test_the_first_event_record_of_a_trace_is_one_of_the_three_that_show_the_ord
     t.launch("compute", 7, 5)
     t.leaf("aten::add", 5)
     assert device_waits(link_run(t)) == {("left", "right"), ("Memcpy HtoD (Pageable -> Device)", "compute")}
-
-
-def test_an_event_recorded_on_two_streams_in_turn_is_on_the_stream_in_use_each_time() -> None:
-    """As gloo does: the stream of the transfer waits for the gradients, then theirs for the transfer."""
-    t = TraceBuilder(**WITHOUT_EVENT)
-    t.launch("before", 20, 5)
-    event = t.event()
-    for name, stream, other in (("gradients", 7, 28), ("transfer", 28, 7)):
-        t.launch(name, stream, 5)
-        t.record_event(event, stream=stream)
-        t.wait_event(event, stream=other)
-    t.launch("optimizer", 7, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("gradients", "transfer"), ("transfer", "optimizer")}

@@ -21,40 +21,62 @@ from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
 from execgraph.schema.reasons import Reason
 from support.builder.records import Collective
 from support.builder.timeline import TraceBuilder
-from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run
+from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run, scripted
 from support.tables import Called, Ran, activities, calls, growth, process
 
 LONG = 500
 """µs after which all that was launched before is over."""
 
 
-def test_a_wait_for_a_known_event_is_for_its_event_record_though_another_one_comes_right_before() -> None:
-    t = TraceBuilder(**WITHOUT_EVENT)
-    t.launch("marked", 7, 5)
-    event = t.record_event(stream=7)
-    t.wait_event(event, stream=20)
-    t.launch("first", 20, 5)
-    t.idle(100)
-    t.launch("other", 24, 5)
-    t.record_event(stream=24)
-    t.wait_event(event, stream=28)
-    t.launch("second", 28, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("marked", "first"), ("marked", "second")}
-
-
-def test_an_event_record_of_another_event_is_not_awaited_twice() -> None:
-    t = TraceBuilder(**WITHOUT_EVENT)
-    t.launch("first", 7, 5)
-    early = t.record_event(stream=7)
-    t.launch("second", 24, 5)
-    late = t.record_event(stream=24)
-    t.wait_event(late, stream=20)
-    t.launch("waits for second", 20, 5)
-    t.wait_event(early, stream=28)
-    t.launch("waits for first", 28, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("second", "waits for second"), ("first", "waits for first")}
+@pytest.mark.parametrize(
+    ("script", "known", "waits"),
+    [
+        pytest.param(
+            "marked@7; record e 7; wait e 20; first@20; idle 100; other@24; record o 24; wait e 28; second@28",
+            WITHOUT_EVENT,
+            {("marked", "first"), ("marked", "second")},
+            id="a known event is that of its record though another one comes right before",
+        ),
+        pytest.param(
+            "first@7; record early 7; second@24; record late 24; wait late 20; two@20; wait early 28; one@28",
+            WITHOUT_EVENT,
+            {("second", "two"), ("first", "one")},
+            id="an event record of another event is not awaited twice",
+        ),
+        pytest.param(
+            "other@20; own@7; idle 500; 20>7; after@7",
+            UNRECORDED,
+            {("other", "after")},
+            id="no stream waits for itself though it is the one that its thread used last",
+        ),
+        pytest.param(
+            "awaited@20; last@24:500; 20>7; after@7",
+            UNRECORDED,
+            {("awaited", "after")},
+            id="a stream whose work ended after the blocked work began is not awaited",
+        ),
+        pytest.param(
+            "first@20; record e 20; idle 500; wait e 7; one@7; wait e 24; two@24",
+            UNRECORDED,
+            {("first", "one")},
+            id="the order of calls tells of one wait for each event record",
+        ),
+        pytest.param(
+            "one@20; two@24; idle 100; 24>7; 20>7; joined@7",
+            UNRECORDED,
+            {("one", "joined"), ("two", "joined")},
+            id="a stream is not told twice to wait for the same work",
+        ),
+        pytest.param(
+            "before@20; gradients@7; record e 7; wait e 28; transfer@28; record e 28; wait e 7; optimizer@7",
+            WITHOUT_EVENT,
+            {("gradients", "transfer"), ("transfer", "optimizer")},
+            id="an event recorded on two streams in turn, as gloo does, is on the one in use each time",
+        ),
+    ],
+)
+def test_what_stream_waits_are_for(script: str, known: dict[str, Any], waits: set[tuple[str, str]]) -> None:
+    assert device_waits(link_run(scripted(script, **known))) == waits
 
 
 def begun(**known: Any) -> TraceBuilder:
@@ -94,27 +116,6 @@ def test_an_event_that_is_recorded_anew_is_awaited_anew(known: dict[str, Any]) -
     assert (waits.source_row.tolist(), waits.target_row.tolist()) == ([0, 2, 4], [1, 3, 5])
 
 
-def test_no_stream_waits_for_itself() -> None:
-    """Though it is the one that its thread used last."""
-    t = begun(**UNRECORDED)
-    t.launch("other", 20, 5)
-    t.launch("own", 7, 5)
-    t.idle(LONG)
-    t.wait_event(t.record_event(stream=20), stream=7)
-    t.launch("after", 7, 5)
-    assert device_waits(link_run(t)) == {("other", "after")}
-
-
-def test_a_stream_whose_work_ended_after_the_blocked_work_began_is_not_awaited_though_it_was_used_last() -> None:
-    t = begun(**UNRECORDED)
-    t.launch("awaited", 20, 5)
-    t.launch("last used", 24, 500)
-    t.wait_event(t.record_event(stream=20), stream=7)
-    t.launch("after", 7, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("awaited", "after")}
-
-
 def test_of_event_records_of_one_kind_the_one_right_before_is_awaited() -> None:
     """Those in between may have been for streams that wait for themselves, which leaves no trace."""
     t = begun(**WITHOUT_EVENT)
@@ -128,17 +129,6 @@ def test_of_event_records_of_one_kind_the_one_right_before_is_awaited() -> None:
             t.launch("after", 7, 5)
     waits = link_run(t).device_waits
     assert (waits.source_row.tolist(), waits.target_row.tolist()) == ([0, 3], [1, 4])
-
-
-def test_the_order_of_calls_tells_of_one_wait_for_each_event_record() -> None:
-    t = begun(**UNRECORDED)
-    t.launch("first", 20, 5)
-    event = t.record_event(stream=20)
-    t.idle(LONG)
-    for stream in (7, 24):
-        t.wait_event(event, stream=stream)
-        t.launch(f"on {stream}", stream, 5)
-    assert device_waits(link_run(t)) == {("first", "on 7")}
 
 
 def test_each_wait_is_for_the_data_that_is_used_before_the_next_one() -> None:

@@ -8,7 +8,7 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
 from execgraph.schema.graph import DependencyKind
-from execgraph.schema.reasons import Reason
+from execgraph.schema.reasons import AnyReason, Reason
 from support.builder.records import LAYOUTS, Event
 from support.builder.timeline import TraceBuilder
 from support.runs import (
@@ -20,6 +20,7 @@ from support.runs import (
     device_waits,
     host_waits,
     link_run,
+    scripted,
 )
 
 EVENT_WAIT, HOST_SYNC, CALL_ORDER = DependencyKind.EVENT_WAIT, DependencyKind.HOST_SYNC, DependencyKind.CALL_ORDER
@@ -58,30 +59,45 @@ def test_what_waits_begins_when_the_awaited_work_has_ended_but_for_rounding(
     assert device_waits(link_run(t)) == ({("marked", "waits")} if is_possible else set())
 
 
-def test_an_event_marks_what_was_submitted_before_it() -> None:
-    t = TraceBuilder()
-    t.launch("before", 7, 50)
-    event = t.record_event(stream=7)
-    t.launch("after", 7, 50)
-    t.wait_event(event, stream=20)
-    t.launch("waits", 20, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("before", "waits")}
-
-
-def test_an_event_recorded_again_marks_the_later_work_from_then_on() -> None:
-    t = TraceBuilder()
-    event = Event(1)
-    t.launch("first", 7, 50)
-    t.record_event(event, stream=7)
-    t.wait_event(event, stream=20)
-    t.launch("second", 7, 50)
-    t.record_event(event, stream=7)
-    t.wait_event(event, stream=24)
-    t.launch("waits for first", 20, 5)
-    t.launch("waits for second", 24, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("first", "waits for first"), ("second", "waits for second")}
+@pytest.mark.parametrize(
+    ("script", "waits"),
+    [
+        pytest.param(
+            "before@7:50; record e 7; after@7:50; wait e 20; waits@20",
+            {("before", "waits")},
+            id="an event marks what was submitted before it",
+        ),
+        pytest.param(
+            "first@7:50; record e 7; wait e 20; second@7:50; record e 7; wait e 24; one@20; two@24",
+            {("first", "one"), ("second", "two")},
+            id="an event recorded again marks the later work from then on",
+        ),
+        pytest.param(
+            "first@7:50; 7>24; 24>20; last@20",
+            {("first", "last")},
+            id="waits are passed on by a stream that never has work",
+        ),
+        pytest.param(
+            "a@7:50; b@24:40; 7>20; 24>20; waits@20",
+            {("a", "waits"), ("b", "waits")},
+            id="an activity waits for all that its stream was told to",
+        ),
+        pytest.param(
+            "own@24; awaited@7:50; 7>24; 24>20; last@20",
+            {("own", "last"), ("awaited", "last")},
+            id="a pending wait is a source beside the stream's own work",
+        ),
+        pytest.param(
+            "awaited@7:50; 7>24; consumer@24; 24>20; last@20",
+            {("awaited", "consumer"), ("consumer", "last")},
+            id="a consumed wait is no source any more",
+        ),
+    ],
+)
+def test_recorded_events_are_awaited(script: str, waits: set[tuple[str, str]]) -> None:
+    t = scripted(script)
+    assert device_waits(link_run(t)) == waits
+    assert convert_run(t).edges(EVENT_WAIT) == waits
 
 
 @KNOWLEDGE
@@ -98,101 +114,10 @@ def test_waits_are_passed_on_by_a_stream_without_work_of_its_own_yet(known: dict
     assert waits == {("first", "last")} if known is RECORDED else waits <= {("first", "last")}
 
 
-def test_waits_are_passed_on_by_a_stream_that_never_has_work() -> None:
-    t = TraceBuilder()
-    t.launch("first", 7, 50)
-    t.wait_event(t.record_event(stream=7), stream=24)
-    t.wait_event(t.record_event(stream=24), stream=20)
-    t.launch("last", 20, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("first", "last")}
-
-
-def test_an_activity_waits_for_all_that_its_stream_was_told_to() -> None:
-    t = TraceBuilder()
-    t.launch("a", 7, 50)
-    t.launch("b", 24, 40)
-    for stream in (7, 24):
-        t.wait_event(t.record_event(stream=stream), stream=20)
-    t.launch("waits", 20, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("a", "waits"), ("b", "waits")}
-    nodes = convert_run(t)
-    assert nodes.follows("waits")["a"] == nodes.follows("waits")["b"] == EVENT_WAIT
-
-
-def test_a_pending_wait_is_a_source_beside_the_streams_own_work() -> None:
-    t = TraceBuilder()
-    t.launch("own", 24, 5)
-    t.launch("awaited", 7, 50)
-    t.wait_event(t.record_event(stream=7), stream=24)
-    t.wait_event(t.record_event(stream=24), stream=20)
-    t.launch("last", 20, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("own", "last"), ("awaited", "last")}
-
-
-def test_a_consumed_wait_is_no_source_any_more() -> None:
-    t = TraceBuilder()
-    t.launch("awaited", 7, 50)
-    t.wait_event(t.record_event(stream=7), stream=24)
-    t.launch("consumer", 24, 5)
-    t.wait_event(t.record_event(stream=24), stream=20)
-    t.launch("last", 20, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("awaited", "consumer"), ("consumer", "last")}
-
-
-def test_a_wait_for_an_event_of_an_idle_stream_is_no_edge() -> None:
-    t = TraceBuilder()
-    t.wait_event(t.record_event(stream=24), stream=20)
-    t.launch("k", 20, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == set()
-
-
-def test_a_wait_for_the_own_stream_says_nothing_new() -> None:
-    t = TraceBuilder()
-    t.launch("one", 7, 5)
-    t.wait_event(t.record_event(stream=7), stream=7)
-    t.launch("two", 7, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == set()
-
-
-def test_a_wait_that_no_work_follows_is_no_edge() -> None:
-    t = TraceBuilder()
-    t.launch("k", 7, 5)
-    t.launch("other", 20, 5)
-    t.wait_event(t.record_event(stream=7), stream=20)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == set()
-
-
 def test_a_guessed_event_is_counted_and_marked() -> None:
-    t = TraceBuilder(event_correlations=False)
-    t.launch("k", 7, 50)
-    t.wait_event(t.record_event(stream=7), stream=20)
-    t.launch("waits", 20, 5)
-    t.leaf("aten::add", 5)
-    report = link_run(t).report
+    report = link_run(scripted("k@7:50; 7>20; waits@20", **WITHOUT_EVENT)).report
     assert sum(report.guessed.values()) == 1
     assert report.waits == {Reason.STREAM_WAITS.of("call order"): 1}
-
-
-def test_an_unknown_event_of_another_wait_is_not_taken() -> None:
-    """The record right before is that of another wait; the older one is the only one left."""
-    t = TraceBuilder(event_correlations=False)
-    t.launch("a", 7, 50)
-    first = t.record_event(stream=7)
-    t.launch("b", 24, 10)
-    second = t.record_event(stream=24)
-    t.wait_event(second, stream=20)
-    t.launch("waits for b", 20, 5)
-    t.wait_event(first, stream=28)
-    t.launch("waits for a", 28, 5)
-    t.leaf("aten::add", 5)
-    assert device_waits(link_run(t)) == {("b", "waits for b"), ("a", "waits for a")}
 
 
 # The host waits
@@ -218,73 +143,80 @@ def test_a_host_wait_follows_the_last_activity_submitted(wait: str, known: dict[
     assert nodes.replay_error() == 0
 
 
-def test_a_stream_synchronisation_waits_for_its_stream_only() -> None:
-    t = TraceBuilder()
-    t.launch("short", 7, 20)
-    t.launch("long", 20, 200)
-    t.stream_synchronize(7)
-    t.leaf("aten::add", 5)
-    assert host_waits(link_run(t)) == {("short", "cudaStreamSynchronize")}
+STREAM, DEVICE, QUERY = "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventQuery"
+COPY = "Memcpy DtoH (Device -> Pageable)", "cudaMemcpyAsync"
+RECORD, TIMING = Reason.HOST_WAITS.of("record"), Reason.HOST_WAITS.of("timing")
 
 
-def test_without_records_the_stream_is_the_one_whose_end_explains_the_calls_length() -> None:
-    t = TraceBuilder(sync_records=False)
-    t.launch("short", 7, 20)
-    t.launch("long", 20, 200)
-    t.stream_synchronize(7)
-    t.leaf("aten::add", 5)
+@pytest.mark.parametrize(
+    ("script", "known", "waits", "counted"),
+    [
+        pytest.param(
+            "short@7:20; long@20:200; sync 7",
+            RECORDED,
+            {("short", STREAM)},
+            {RECORD: 1},
+            id="a stream synchronisation waits for its stream only",
+        ),
+        pytest.param(
+            "short@7:20; long@20:200; sync 7",
+            UNRECORDED,
+            {("short", STREAM)},
+            {TIMING: 1},
+            id="without records the stream is the one whose end explains the call's length",
+        ),
+        pytest.param(
+            "a@7:50; b@20:50; c@24:50; sync",
+            RECORDED,
+            {("a", DEVICE), ("b", DEVICE), ("c", DEVICE)},
+            {RECORD: 1},
+            id="a device synchronisation waits for every stream",
+        ),
+        pytest.param(
+            "own@20:1; awaited@7:50; 7>20; sync 20",
+            RECORDED,
+            {("own", STREAM), ("awaited", STREAM)},
+            {RECORD: 1},
+            id="a host wait covers what its stream waits for",
+        ),
+        pytest.param(
+            "sync 7", RECORDED, {("", STREAM)}, {}, id="a synchronisation with nothing pending is kept as a wait"
+        ),
+        pytest.param(
+            "k@7:50; copy DtoH", RECORDED, {COPY}, {Reason.BLOCKING_COPIES: 1}, id="a download to pageable memory"
+        ),
+        pytest.param("k@7:50; copy HtoD", RECORDED, set(), {}, id="an upload does not block"),
+        pytest.param("k@7:50; copy DtoD", RECORDED, set(), {}, id="a copy on the device does not block"),
+        pytest.param(
+            "k@7:50; record e 7; query e",
+            RECORDED,
+            set(),
+            {Reason.PENDING_QUERIES: 1},
+            id="a query before the event is no wait",
+        ),
+        pytest.param(
+            "k@7:50; record e 7; idle 100; query e",
+            RECORDED,
+            {("k", QUERY)},
+            {RECORD: 1},
+            id="a query after the event is a wait",
+        ),
+        pytest.param(
+            "k@7; record e 7; idle 100; query e",
+            UNRECORDED,
+            {("k", QUERY)},
+            {Reason.HOST_WAITS.of("call order"): 1},
+            id="a query without a record asks about what was recorded",
+        ),
+    ],
+)
+def test_the_host_waits(
+    script: str, known: dict[str, Any], waits: set[tuple[str, str]], counted: dict[AnyReason, int]
+) -> None:
+    t = scripted(script, **known)
     linked = link_run(t)
-    assert host_waits(linked) == {("short", "cudaStreamSynchronize")}
-    assert linked.report.waits == {Reason.HOST_WAITS.of("timing"): 1}
-
-
-def test_a_device_synchronisation_waits_for_every_stream() -> None:
-    t = TraceBuilder()
-    for stream in (7, 20, 24):
-        t.launch(f"on {stream}", stream, 50)
-    t.device_synchronize()
-    t.leaf("aten::add", 5)
-    assert {source for source, _ in host_waits(link_run(t))} == {"on 7", "on 20", "on 24"}
-
-
-def test_a_host_wait_covers_what_its_stream_waits_for() -> None:
-    t = TraceBuilder()
-    t.launch("own", 20, 1)
-    t.launch("awaited", 7, 50)
-    t.wait_event(t.record_event(stream=7), stream=20)
-    t.stream_synchronize(20)
-    t.leaf("aten::add", 5)
-    assert {source for source, _ in host_waits(link_run(t))} == {"own", "awaited"}
-
-
-def test_a_synchronisation_with_nothing_pending_is_kept_as_a_wait() -> None:
-    t = TraceBuilder()
-    t.stream_synchronize(7)
-    t.leaf("aten::add", 5)
-    assert host_waits(link_run(t)) == {("", "cudaStreamSynchronize")}
-
-
-# Copies
-
-
-def test_a_download_to_pageable_memory_blocks() -> None:
-    t = TraceBuilder()
-    t.launch("k", 7, 50)
-    copy = t.memcpy("DtoH", 7)
-    t.leaf("aten::add", 5)
-    linked = link_run(t)
-    assert host_waits(linked) == {(copy.name, "cudaMemcpyAsync")}
-    assert linked.report.waits == {Reason.BLOCKING_COPIES: 1}
+    assert (host_waits(linked), {reason: linked.report.waits[reason] for reason in counted}) == (waits, counted)
     assert convert_run(t).replay_error() == 0
-
-
-@pytest.mark.parametrize("kind", ["HtoD", "DtoD"])
-def test_other_copies_do_not_block(kind: str) -> None:
-    t = TraceBuilder()
-    t.launch("k", 7, 50)
-    t.memcpy(kind, 7)
-    t.leaf("aten::add", 5)
-    assert host_waits(link_run(t)) == set()
 
 
 def test_a_download_that_outlasts_its_call_did_not_block() -> None:
@@ -296,27 +228,6 @@ def test_a_download_that_outlasts_its_call_did_not_block() -> None:
 
 
 # Queries
-
-
-def test_a_query_before_the_event_is_no_wait() -> None:
-    t = TraceBuilder()
-    t.launch("k", 7, 50)
-    event = t.record_event(stream=7)
-    assert not t.event_query(event)
-    t.leaf("aten::add", 100)
-    linked = link_run(t)
-    assert host_waits(linked) == set()
-    assert linked.report.waits == {Reason.PENDING_QUERIES: 1}
-
-
-def test_a_query_after_the_event_is_a_wait() -> None:
-    t = TraceBuilder()
-    t.launch("k", 7, 50)
-    event = t.record_event(stream=7)
-    t.idle(100)
-    assert t.event_query(event)
-    t.leaf("aten::add", 5)
-    assert host_waits(link_run(t)) == {("k", "cudaEventQuery")}
 
 
 @pytest.mark.parametrize(("late_ns", "waits"), [(0, {("k", "cudaEventQuery")}), (1, set())])
@@ -342,16 +253,6 @@ def test_a_polling_loop_is_one_wait() -> None:
     assert nodes.edges(HOST_SYNC) == {("k", "cudaEventQuery")}
     assert nodes.replay_error() == 0
     assert nodes.time("cudaEventQuery")[0] == nodes.time("k")[1]
-
-
-def test_a_query_without_a_record_asks_about_what_was_recorded() -> None:
-    t = TraceBuilder(sync_records=False)
-    t.launch("k", 7, 5)
-    event = t.record_event(stream=7)
-    t.idle(100)
-    t.event_query(event)
-    t.leaf("aten::add", 5)
-    assert host_waits(link_run(t)) == {("k", "cudaEventQuery")}
 
 
 def test_a_host_that_really_waited_did_so_for_what_ended_then() -> None:
@@ -464,14 +365,8 @@ def test_event_synchronisation_has_four_waits_and_a_blocking_copy() -> None:
 def test_several_streams_have_six_waits() -> None:
     t = several_streams()
     linked = link_run(t)
-    query, synchronise = "cudaEventQuery", "cudaDeviceSynchronize"
-    assert host_waits(linked) == {
-        ("gemm on 20", query),
-        ("gemm on 28", query),
-        ("gemm on 20", synchronise),
-        ("gemm on 28", synchronise),
-        ("gemm on 24", synchronise),
-    }
+    on_device = {(f"gemm on {stream}", DEVICE) for stream in (20, 24, 28)}
+    assert host_waits(linked) == {("gemm on 20", QUERY), ("gemm on 28", QUERY), *on_device}
     assert device_waits(linked) == {("gemm on 20", "memset on 24")}
     assert convert_run(t).replay_error() == 0
 
@@ -488,13 +383,8 @@ def test_the_real_run_on_several_streams(real_traces: Path) -> None:
     linked = link(None, read_device_trace(str(path)))
     activities, device, host = linked.activities, linked.device_waits, linked.host_waits
     rows = zip(host.source_row.tolist(), host.call_row.tolist(), strict=True)
-    assert {(int(activities.stream[source]), linked.calls.name[call]) for source, call in rows if source >= 0} == {
-        (20, "cudaEventQuery"),
-        (28, "cudaEventQuery"),
-        (20, "cudaDeviceSynchronize"),
-        (24, "cudaDeviceSynchronize"),
-        (28, "cudaDeviceSynchronize"),
-    }
+    waits = {(int(activities.stream[source]), linked.calls.name[call]) for source, call in rows if source >= 0}
+    assert waits == {(20, QUERY), (28, QUERY), *((stream, DEVICE) for stream in (20, 24, 28))}
     assert activities.stream[device.source_row].tolist() == [20]
     assert activities.name[int(device.target_row[0])] == "Memset (Device)"
 

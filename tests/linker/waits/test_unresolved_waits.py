@@ -3,7 +3,6 @@
 Which queries for an event are one loop, by rows made by hand.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +27,7 @@ from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
 from execgraph.schema.reasons import Reason
 from support.builder.records import Event
 from support.builder.timeline import TraceBuilder
-from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run
+from support.runs import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits, link_run, scripted
 from support.tables import Called, Ran, Synced, process
 
 EVENT_QUERY = "cudaEventQuery"
@@ -147,26 +146,11 @@ def begun(**known: bool) -> TraceBuilder:
     return t
 
 
-def wait_of_own_stream(t: TraceBuilder) -> None:
-    t.wait_event(t.record_event(stream=7), stream=7)
-    t.launch("next", 7, 5)
-
-
-def wait_that_no_work_follows(t: TraceBuilder) -> None:
-    t.launch("other", 20, 5)
-    t.wait_event(t.record_event(stream=7), stream=20)
-
-
-def wait_for_nothing(t: TraceBuilder) -> None:
-    t.wait_event(t.record_event(stream=20), stream=7)
-    t.launch("next", 7, 5)
-
-
-@pytest.mark.parametrize("play", [wait_of_own_stream, wait_that_no_work_follows, wait_for_nothing])
-def test_a_stream_wait_that_held_nothing_back_is_noted(play: Callable[[TraceBuilder], None]) -> None:
-    t = begun()
-    play(t)
-    linked = link_run(t)
+@pytest.mark.parametrize(
+    "script", ["k@7; 7>7; next@7", "k@7; other@20; 7>20", "k@7; 20>7; next@7"], ids=["own", "no work", "for nothing"]
+)
+def test_a_stream_wait_that_held_nothing_back_is_noted(script: str) -> None:
+    linked = link_run(scripted(script))
     assert linked.report.oddities[Reason.BLOCKS_NOTHING] == 1
     assert (device_waits(linked), linked.report.waits, linked.report.dropped) == (set(), {}, {})
 
