@@ -121,15 +121,6 @@ def contradictions_below(folder: Path) -> list[str]:
     return said
 
 
-def test_nothing_is_said_of_captures(data: Path) -> None:
-    assert contradictions_below(data) == []
-
-
-@pytest.mark.parametrize("folder", ["captures", "critical_path", "device_only", "dlrm_8gpu", "simple_add"])
-def test_nothing_is_said_of_real_traces(real_traces: Path, folder: str) -> None:
-    assert contradictions_below(real_traces / folder) == []
-
-
 @pytest.mark.parametrize("job", sorted({*NAMED, RANDOM}))
 def test_nothing_is_said_of_generated_jobs(tmp_path: Path, job: str) -> None:
     write_traces(simulate(build_job(job)), tmp_path)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from execgraph.linker import match
 from execgraph.linker.match import (
     ANCHOR,
-    LARGEST_DIFFERENCE,
     Match,
     align,
     align_steps,
@@ -185,8 +185,9 @@ def test_an_anchor_too_far_out_says_nothing_of_a_window() -> None:
     assert aligned(window(0), longer) == [(place, ANCHOR + 300 + place) for place in range(1, 100)]
 
 
-def test_what_differs_too_much_is_not_aligned() -> None:
-    half = LARGEST_DIFFERENCE // 2
+def test_what_differs_too_much_is_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = 100
+    monkeypatch.setattr(match, "LARGEST_DIFFERENCE", 2 * half)
     same = [*range(10)]
     for more, found in ((0, 10), (1, 0)):
         right = [*range(20_000, 20_000 + half + more), *same]

@@ -417,7 +417,7 @@ def memory_and_rows(steps: int, folder: Path) -> tuple[int, int]:
 
 
 def test_memory_of_a_part_grows_by_few_bytes_for_each_row_of_the_whole(tmp_path: Path) -> None:
-    (few, few_rows), (many, rows) = (memory_and_rows(steps, tmp_path / str(steps)) for steps in (40, 160))
+    (few, few_rows), (many, rows) = (memory_and_rows(steps, tmp_path / str(steps)) for steps in (20, 80))
     assert many - few < BYTES_A_ROW * (rows - few_rows)
 
 

@@ -269,7 +269,7 @@ def test_the_effort_for_a_wait_does_not_grow_with_the_number_of_waits() -> None:
         t.launch("kernel", 100, 1)
         return lambda: link_run(t)
 
-    assert growth(link_waits, 70) < 2.6
+    assert growth(link_waits, 40) < 2.6
 
 
 @pytest.mark.parametrize(("streams", "noted"), [(MOST_STREAMS - 1, 0), (MOST_STREAMS + 1, MOST_STREAMS + 1)])

@@ -9,7 +9,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.reasons import AnyReason, Reason
-from support.builder.records import LAYOUTS, Event
+from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.runs import (
     RECORDED,
