@@ -144,17 +144,17 @@ def test_two_groups_of_the_same_ranks_are_two_wherever_they_lie_in_memory(tmp_pa
 # What is absent
 
 
-class NoKernels(Rank):
-    def run(self) -> None:
-        with self.t.annotation("ProfilerStep#0"):
-            self.t.leaf("aten::empty", 5)
-
-
 class OneStepMore(Rank):
     def run(self) -> None:
         super().run()
         with self.t.annotation("ProfilerStep#2"):
             self.t.work(5)
+
+
+class NoKernels(Rank):
+    def run(self) -> None:
+        with self.t.annotation("ProfilerStep#0"):
+            self.t.leaf("aten::empty", 5)
 
 
 ABSENCES = {
@@ -202,19 +202,16 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
     return int(stopped.value.code or 0), capsys.readouterr().err
 
 
+@pytest.mark.parametrize("strict", [0, 1])
 def test_a_disagreement_is_said_and_fails_only_a_strict_build(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], strict: int
 ) -> None:
-    folder = write(tmp_path / "job", WrongSize)
-    status, said = command(capsys, "--input-dir", folder, "--output-dir", tmp_path / "out")
-    assert status == 0
+    wrong, right = write(tmp_path / "wrong", WrongSize), write(tmp_path / "right")
+    more = ["--strict"] * strict
+    status, said = command(capsys, "--input-dir", wrong, "--output-dir", tmp_path / "out", *more)
+    assert status == strict
     assert f"trace-build: ranks disagree: {FAULTS['another size'][2]}" in said.splitlines()
-    assert command(capsys, "--input-dir", folder, "--output-dir", tmp_path / "out", "--strict")[0] == 1
-
-
-def test_a_job_that_agrees_passes_a_strict_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path / "job")
-    assert command(capsys, "--input-dir", folder, "--output-dir", tmp_path / "out", "--strict")[0] == 0
+    assert command(capsys, "--input-dir", right, "--output-dir", tmp_path / "out", *more)[0] == 0
 
 
 def test_what_was_dropped_is_told_by_reason_and_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,15 +243,15 @@ def job_of(ranks: int, wrong: int | None = None) -> Iterator[tuple[int, RankComm
         yield rank, RankComms([group_summary(groups[0], [exchange, even]), *summaries], kernels=200, steps=2)
 
 
-def test_two_thousand_ranks_take_little_memory() -> None:
-    ranks = dict(job_of(2000, wrong=7))
+def test_a_thousand_ranks_take_little_memory() -> None:
+    ranks = dict(job_of(1000, wrong=7))
     # four bytes for each peer and way where ranks exchange splits, and little else
-    assert max(len(msgspec.msgpack.encode(comms)) for comms in ranks.values()) < 2 * 4 * 2000 + 1000
+    assert max(len(msgspec.msgpack.encode(comms)) for comms in ranks.values()) < 2 * 4 * 1000 + 1000
     tracemalloc.start()
     try:
         found = disagreements(ranks)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert [line.partition(": ")[2] for line in found] == ["rank 1999 sends what rank 7 does not expect"]
-    assert peak < 64 * 2**20
+    assert [line.partition(": ")[2] for line in found] == ["rank 999 sends what rank 7 does not expect"]
+    assert peak < 16 * 2**20
