@@ -300,12 +300,20 @@ def meeting(
     return job
 
 
-def plan_of(graphs: Sequence[ExecutionGraph], copies: int = 2, **growth: Any) -> ScalePlan:
-    return plan_scaling([rank_facts(graph) for graph in graphs], Growth(copies, **growth))
+Graphs = Sequence[ExecutionGraph] | Sequence[Rank]
 
 
-def scaled(graphs: Sequence[ExecutionGraph], copies: int = 2, **growth: Any) -> list[ExecutionGraph]:
+def built(job: Graphs) -> list[ExecutionGraph]:
+    return [one.build() if isinstance(one, Rank) else one for one in job]
+
+
+def plan_of(job: Graphs, copies: int = 2, **growth: Any) -> ScalePlan:
+    return plan_scaling([rank_facts(graph) for graph in built(job)], Growth(copies, **growth))
+
+
+def scaled(job: Graphs, copies: int = 2, **growth: Any) -> list[ExecutionGraph]:
     """The graphs of the scaled job, by rank."""
+    graphs = built(job)
     plan = plan_of(graphs, copies, **growth)
     found = [
         copied(resized(graphs[rank], plan.ranks[rank]), plan, copy) for copy in range(copies) for rank in plan.ranks

@@ -3,6 +3,7 @@
 When nodes and ranks began, and how much later nodes could have ended without their rank ending later.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -162,17 +163,26 @@ def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> Non
         assert kinds.values.tolist() == [DependencyKind.COLLECTIVE]
 
 
-def test_communication_comes_in_the_order_in_which_it_ended_for_the_last_member() -> None:
-    first, second = [entry(1, 0, 10), entry(2, 1, 20)], [entry(3, 1, 21), entry(4, 0, 30)]
-    assert common_order(matched_job(first, second)) == [[2, 1], [3, 4]]
-    assert common_order(matched_job(second, first)) == [[3, 4], [2, 1]]
-    assert common_order(matched_job([entry(1, 0, 1), entry(2, 1, 0)])) == [[2, 1]]
-    assert common_order(matched_job()) == []
+FIRST, SECOND = [entry(1, 0, 10), entry(2, 1, 20)], [entry(3, 1, 21), entry(4, 0, 30)]
+SENT, RECEIVED, LATER = entry(1, 0, 50, type=SEND), entry(1, 0, 0, type=RECV), entry(2, 1, 40)
+SWAPPED = ([entry(1, own, 0, type=SEND), entry(2, 1 - own, 5, (0,), type=RECV)] for own in range(2))
+DEPENDENT = [entry(1, 0), entry(2, 1, 10), entry(3, 2, 5, (1,))], [entry(7, 2), entry(8, 0, 20)]
+ORDERS: dict[str, tuple[Sequence[list[Issued]], list[list[int]]]] = {
+    "by when it ended for the last member": ((FIRST, SECOND), [[2, 1], [3, 4]]),
+    "whichever rank is first": ((SECOND, FIRST), [[3, 4], [2, 1]]),
+    "of one rank": (([entry(1, 0, 1), entry(2, 1, 0)],), [[2, 1]]),
+    "of no rank": ((), []),
+    "after what a rank depends on": (DEPENDENT, [[2, 3, 1], [7, 8]]),
+    "a receive after its send however early it ended": (([SENT, LATER], [RECEIVED, LATER]), [[2, 1], [2, 1]]),
+    "a receive after its send on a rank with both": (([RECEIVED, LATER], [LATER]), [[1, 2], [2]]),
+    "ranks that each send before they receive": ([*SWAPPED], [[1, 2], [1, 2]]),
+}
 
 
-def test_an_order_keeps_what_each_rank_depends_on() -> None:
-    calls = matched_job([entry(1, 0), entry(2, 1, 10), entry(3, 2, 5, (1,))], [entry(7, 2), entry(8, 0, 20)])
-    assert common_order(calls) == [[2, 3, 1], [7, 8]]
+@pytest.mark.parametrize("case", ORDERS)
+def test_communication_has_one_order_on_all_ranks(case: str) -> None:
+    ranks, orders = ORDERS[case]
+    assert common_order(matched_job(*ranks)) == orders
 
 
 def test_ends_of_ranks_that_began_at_different_times_are_compared_on_one_clock() -> None:
@@ -189,17 +199,6 @@ def test_ends_of_ranks_that_began_at_different_times_are_compared_on_one_clock()
     calls = matched([rank(0, ("a", 1_500), ("b", 2_500)), rank(1, ("a", 500), ("b", 1_500))])
     assert calls.offset_ns.tolist() == [0, 1_000]
     assert calls.end_ns.tolist() == [1_500, 2_500] * 2
-
-
-def test_a_receive_comes_after_its_send_however_early_it_ended() -> None:
-    send, receive = entry(1, 0, 50, type=SEND), entry(1, 0, 0, type=RECV)
-    assert common_order(matched_job([send, entry(2, 1, 40)], [receive, entry(2, 1, 40)])) == [[2, 1], [2, 1]]
-    assert common_order(matched_job([receive, entry(2, 1, 40)], [entry(2, 1, 40)])) == [[1, 2], [2]]
-
-
-def test_two_ranks_that_each_send_before_they_receive_do_not_contradict() -> None:
-    ranks = ([entry(1, own, 0, type=SEND), entry(2, 1 - own, 5, (0,), type=RECV)] for own in range(2))
-    assert common_order(matched_job(*ranks)) == [[1, 2], [1, 2]]
 
 
 def test_a_contradiction_between_ranks_is_refused_with_the_circle() -> None:
@@ -429,62 +428,49 @@ def begins(
     return begin_of_ranks(ranks, times).tolist()
 
 
-def test_ranks_that_end_a_collective_at_once_began_that_much_apart() -> None:
-    assert begins(2, (0, 5, 70, 100), (1, 5, 10, 30)) == [0, 70]
-    assert begins(2, (0, 5, 10, 30), (1, 5, 70, 100)) == [70, 0]
-
-
-def test_the_median_of_all_shared_ends_counts() -> None:
-    assert begins(2, *shared(40), *shared(60, match=6), *shared(50, match=7)) == [0, 50]
-
-
 def shared(later: int, match: int = 5, lasts: int = 100) -> tuple[Row, Row]:
     """A collective that ended so much earlier after the beginning of rank 1."""
     return (0, match, 1_000 - lasts, 1_000), (1, match, 1_000 - later - lasts, 1_000 - later)
 
 
-def test_no_member_ends_before_another_has_begun() -> None:
-    """Rank 1 begins the first one 300 ns before rank 0 ends it, and ends it 199 ns before rank 0 begins it."""
-    first = (0, 5, 999, 1_000), (1, 5, 700, 800)
-    later, at_once = ([row for match in (6, 7) for row in shared(ns, match, lasts=400)] for ns in (500, 0))
-    assert begins(2, *first, *later) == [0, 300]
-    assert begins(2, *first, *at_once) == [0, 199]
+CROSSED = (0, 5, 999, 1_000), (1, 5, 700, 800)
+"""Rank 1 begins it 300 ns before rank 0 ends it, and ends it 199 ns before rank 0 begins it."""
+LATE, AT_THE_SAME_TIME = ([row for match in (6, 7) for row in shared(later, match, lasts=400)] for later in (500, 0))
+CONTRADICTING = (*shared(500, 5, lasts=1), *shared(10, 6, lasts=1), *shared(20, 7, lasts=1))
+PAIRS = ((0, 1, 90, 100), (1, 1, 70, 80), (2, 2, 90, 100), (3, 2, 40, 50))
+BEGINS: dict[str, tuple[Sequence[Row], list[int]]] = {
+    "apart by how they end a collective": (((0, 5, 70, 100), (1, 5, 10, 30)), [0, 70]),
+    "the other one first": (((0, 5, 10, 30), (1, 5, 70, 100)), [70, 0]),
+    "by the median of all shared ends": ((*shared(40), *shared(60, match=6), *shared(50, match=7)), [0, 50]),
+    "no member ends before another has begun": ((*CROSSED, *LATE), [0, 300]),
+    "no member begins after another has ended": ((*CROSSED, *AT_THE_SAME_TIME), [0, 199]),
+    "bounds that contradict each other leave the median": (CONTRADICTING, [0, 20]),
+    "two pairs": (PAIRS, [0, 20, 0, 50]),
+    "a pair moves as a whole": ((*PAIRS, (1, 3, 190, 200), (2, 3, 90, 100)), [0, 20, 120, 170]),
+    "a pair moves the other way": ((*PAIRS, (1, 3, 90, 100), (2, 3, 190, 200)), [80, 100, 0, 50]),
+    "who shares nothing begins with the first": (((0, 5, 10, 30), (2, 5, 70, 100)), [70, 0, 0]),
+    "nobody shares anything": ((), [0, 0]),
+    "twice in a match says nothing of others": (((0, 5, 0, 100), (0, 5, 0, 30), (1, 5, 0, 60)), [0, 40]),
+}
+
+
+@pytest.mark.parametrize("case", BEGINS)
+def test_ranks_begin(case: str) -> None:
+    rows, expected = BEGINS[case]
+    assert begins(len(expected), *rows) == expected
 
 
 @pytest.mark.parametrize(
     ("kind", "later"), [(CollectiveType.ALL_REDUCE, 300), (CollectiveType.BROADCAST, 500), (-1, 500)]
 )
 def test_only_a_collective_without_a_root_cannot_end_before_all_have_begun(kind: int, later: int) -> None:
-    rows = (0, 5, 999, 1_000), (1, 5, 700, 800), *shared(500, 6, lasts=400), *shared(500, 7, lasts=400)
-    assert begins(2, *rows, kind=int(kind)) == [0, later]
-
-
-def test_bounds_that_contradict_each_other_leave_the_median() -> None:
-    apart = (*shared(500, 5, lasts=1), *shared(10, 6, lasts=1), *shared(20, 7, lasts=1))
-    assert begins(2, *apart) == [0, 20]
-
-
-def test_ranks_are_on_one_clock_through_others() -> None:
-    """Two pairs, then one of each pair: the second pair moves as a whole."""
-    pairs = ((0, 1, 90, 100), (1, 1, 70, 80), (2, 2, 90, 100), (3, 2, 40, 50))
-    assert begins(4, *pairs) == [0, 20, 0, 50]
-    assert begins(4, *pairs, (1, 3, 190, 200), (2, 3, 90, 100)) == [0, 20, 120, 170]
-    assert begins(4, *pairs, (1, 3, 90, 100), (2, 3, 190, 200)) == [80, 100, 0, 50]
-
-
-def test_ranks_that_share_nothing_begin_together_with_the_first_of_the_others() -> None:
-    assert begins(3, (0, 5, 10, 30), (2, 5, 70, 100)) == [70, 0, 0]
-    assert begins(2) == [0, 0]
+    assert begins(2, *CROSSED, *LATE, kind=int(kind)) == [0, later]
 
 
 def test_collectives_come_before_messages_between_the_same_ranks() -> None:
     rows = (0, 5, 0, 100), (1, 5, 0, 90), (0, 6, 0, 100), (1, 6, 0, 10)
     broadcast = int(CollectiveType.BROADCAST)
     assert begins(2, *rows, kind=broadcast, messages=(False, False, True, True)) == [0, 10]
-
-
-def test_a_rank_that_takes_part_twice_in_a_match_says_nothing_of_others() -> None:
-    assert begins(2, (0, 5, 0, 100), (0, 5, 0, 30), (1, 5, 0, 60)) == [0, 40]
 
 
 def test_times_count_from_the_first_start_on_the_hosts_clock() -> None:
@@ -506,14 +492,11 @@ def test_a_rank_without_a_host_begins_with_the_delay_of_its_first_activity() -> 
 
 def test_metadata_has_no_time() -> None:
     g = GraphBuilder(rank=0)
+    assert measured_times(g.build()).begin_ns == 0
     g.host("group", 0, 0, type=NodeType.METADATA)
     assert measured_times(g.build()).begin_ns == 0
     g.host("op", 5_000, 10)
     assert measured_times(g.build()).begin_ns == 5_000
-
-
-def test_a_graph_without_nodes_begins_at_zero() -> None:
-    assert measured_times(GraphBuilder(rank=0).build()).begin_ns == 0
 
 
 def test_a_node_may_end_when_the_first_that_needs_it_must_begin() -> None:

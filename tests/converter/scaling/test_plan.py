@@ -150,7 +150,7 @@ def test_graphs_of_one_rank_of_none_or_of_two_jobs_are_refused(key: str, values:
 )
 def test_members_of_groups_are_known_and_of_the_job_and_every_rank_has_replicas(job: list[Rank], why: str) -> None:
     with pytest.raises(DataError, match=why):
-        plan_of([one.build() for one in job], groups=("dp",))
+        plan_of(job, groups=("dp",))
 
 
 @pytest.mark.parametrize("text", ["dp", "a=b", "a=all_reduce,b", "=all_reduce"])
@@ -226,10 +226,9 @@ def test_of_a_mesh_of_two_data_parallel_dimensions_the_user_names_one() -> None:
     for one in job:
         one.meet(REDUCE_SCATTER, [one.rank // 2 * 2, one.rank // 2 * 2 + 1], 1000, 9 * KB, pg_desc="dp_shard")
         one.meet(ALL_REDUCE, [one.rank % 2, one.rank % 2 + 2], 500, 9 * KB, pg_desc="dp_replicate", pg_name="r")
-    graphs = [one.build() for one in job]
     with pytest.raises(DataError, match="are two dimensions of data parallelism, of which one can grow"):
-        plan_of(graphs)
-    named = plan_of(graphs, groups=("dp_replicate",)).uses
+        plan_of(job)
+    named = plan_of(job, groups=("dp_replicate",)).uses
     assert [use.group.name for use in named if use.joined] == ["r", "r"]
 
 
@@ -415,7 +414,7 @@ def test_collectives_of_one_size_do_not_tell_latency_from_bandwidth() -> None:
 def test_what_one_type_does_not_tell_others_do() -> None:
     told = [(kind, size, line(kind, 2, size)) for kind, size in ((ALL_REDUCE, 1_000_000), (REDUCE_SCATTER, 1_000))]
     job = meeting(2, *told)
-    for grown in plan_of([one.build() for one in job]).grown:
+    for grown in plan_of(job).grown:
         assert grown.fitted_to == "collectives of all types in this group"
         assert (grown.step_ns, grown.gib_s) == pytest.approx((1000, 1e9 / GIB), rel=1e-2)
 
@@ -430,7 +429,7 @@ def test_a_scaled_job_takes_as_long_as_its_collectives_say() -> None:
 def test_shards_get_smaller_where_the_whole_stays() -> None:
     gathered, scattered = (ALL_GATHER, 500_001, 100 * KB, {"backward": False}), (REDUCE_SCATTER, 1_000_002, 100 * KB)
     job = meeting(2, gathered, scattered, (ALL_REDUCE, 7, 10 * KB))
-    assert sizes(scaled([one.build() for one in job], 4)[5]) == [125_001, 1_000_002, 7]
+    assert sizes(scaled(job, 4)[5]) == [125_001, 1_000_002, 7]
 
 
 @pytest.mark.parametrize(
@@ -442,19 +441,18 @@ def test_shards_for_astra_sim_keep_the_bytes_without_which_it_never_ends(target:
     job = meeting(2, (REDUCE_SCATTER, 4, 10 * KB), *gathered)
     for one in job:
         one.metadata["target"] = target
-    assert sizes(scaled([one.build() for one in job])[0])[1:] == expected
+    assert sizes(scaled(job)[0])[1:] == expected
 
 
 def test_what_is_gathered_without_being_scattered_grows_with_the_group() -> None:
     job = meeting(2, (ALL_REDUCE, 1_000_000, 100 * KB), (ALL_GATHER, 64, 10 * KB, {"backward": False}))
-    graphs = [one.build() for one in job]
-    assert sizes(scaled(graphs)[0]) == [1_000_000, 64]
-    assert plan_of(graphs).undivided == 2
+    assert sizes(scaled(job)[0]) == [1_000_000, 64]
+    assert plan_of(job).undivided == 2
 
 
 def test_the_root_of_a_joined_group_is_one_for_all() -> None:
     job = meeting(2, (ALL_REDUCE, 1_000_000, 100 * KB), (BROADCAST, 1000, 10 * KB, {"comm_src": 1}))
-    graphs = scaled([one.build() for one in job], 3)
+    graphs = scaled(job, 3)
     assert {int(graph.integers("comm_src").max()) for graph in graphs} == {1}
 
 
@@ -463,6 +461,5 @@ def test_groups_that_stay_as_they_are_keep_what_they_gather() -> None:
     for one in job:
         one.meet(ALL_REDUCE, range(4), 1_000_000, 100 * KB, pg_name="0", pg_desc="dp")
         one.meet(ALL_GATHER, [one.rank // 2 * 2, one.rank // 2 * 2 + 1], 64, 10 * KB, backward=False, pg_name="tp")
-    graphs = [one.build() for one in job]
-    assert sizes(scaled(graphs)[0]) == [1_000_000, 64]
-    assert plan_of(graphs).undivided == 0
+    assert sizes(scaled(job)[0]) == [1_000_000, 64]
+    assert plan_of(job).undivided == 0

@@ -153,7 +153,7 @@ def pairs(ranks: int) -> list[Rank]:
 
 
 def test_a_rank_stands_in_whose_groups_fit_those_of_the_missing_one() -> None:
-    assert plan_of([one.build() for one in pairs(6)[:5]]).assumed.source == {5: 1}
+    assert plan_of(pairs(6)[:5]).assumed.source == {5: 1}
 
 
 def test_missing_ranks_unlike_the_traced_ones_are_refused() -> None:
@@ -169,7 +169,7 @@ def test_missing_ranks_unlike_the_traced_ones_are_refused() -> None:
     job = pairs(4)
     job[2].meet(ALL_REDUCE, [2, 3], 700, 10 * KB, pg_name="tp")
     with pytest.raises(DataError, match="rank 3 would do in group 2,3 what rank 1 does in another one"):
-        plan_of([one.build() for one in job[1:3]])
+        plan_of(job[1:3])
 
 
 def test_a_later_rank_stands_in_for_an_earlier_one_if_its_groups_have_a_place_there() -> None:
@@ -232,12 +232,12 @@ def test_a_group_is_known_by_the_gradients_that_it_reduces_and_by_its_descriptio
 
 def test_a_loss_that_is_reduced_outside_the_backward_pass_is_no_activation() -> None:
     job = meeting(2, (ALL_REDUCE, 1_000_000, 100 * KB), (ALL_REDUCE, 4, 20 * KB, {"backward": False}))
-    assert plan_of([one.build() for one in job]).uses[0].joined
+    assert plan_of(job).uses[0].joined
 
 
 def why_refused(job: Sequence[Rank]) -> str:
     with pytest.raises(DataError, match="no data-parallel group is recognised; name it with groups") as told:
-        plan_of([one.build() for one in job])
+        plan_of(job)
     return str(told.value)
 
 
@@ -251,7 +251,7 @@ def reducing(frame: str, ranks: int = 2, kernels: Sequence[str] = ("gemm",), **m
 
 def reason(job: Sequence[Rank]) -> str:
     """Why the first group is joined."""
-    return plan_of([one.build() for one in job]).uses[0].joined
+    return plan_of(job).uses[0].joined
 
 
 def test_the_only_group_is_known_by_its_all_reduces_in_the_backward_pass_where_nothing_is_exchanged_before() -> None:
@@ -319,7 +319,7 @@ def exchanging() -> list[Rank]:
 def test_a_group_that_also_exchanges_is_refused_with_the_option_that_takes_its_reductions_alone() -> None:
     hint = "groups 0-3=all_reduce lets its all_reduce span all copies, and leaves the rest in each"
     assert hint in why_refused(exchanging())
-    graphs = [one.build() for one in exchanging()]
+    graphs = exchanging()
     with pytest.raises(DataError, match=hint):
         plan_of(graphs, groups=("0-3",))
     with pytest.raises(DataError, match="0-3=reduce: no group has that name, description or ranks and reduce;"):
@@ -341,7 +341,7 @@ def test_collectives_that_depend_on_the_number_of_members_are_named(types: Seque
             one.meet(ALL_REDUCE, [0, 1], 500, 10 * KB, backward=False, comm_type=int(kind))
     assert f"it carries {text})" in why_refused(job)
     with pytest.raises(DataError, match=f" carries {text}, whose parts depend on how many members there are"):
-        plan_of([one.build() for one in job], groups=("0-1",))
+        plan_of(job, groups=("0-1",))
 
 
 @pytest.mark.parametrize(("pairs", "text"), [(1, "(dp): "), (2, "(dp) and 1 more: "), (3, "(dp) and 2 more: ")])
@@ -374,7 +374,7 @@ def test_gradients_of_parameters_may_be_all_that_is_large_among_collectives_that
 
 
 def test_named_types_of_collectives_span_all_copies_and_the_others_stay_in_theirs() -> None:
-    graphs = scaled([one.build() for one in exchanging()], groups=("0-3=all_reduce",))
+    graphs = scaled(exchanging(), groups=("0-3=all_reduce",))
     assert [{*recorded_groups(graph).lists} for graph in (graphs[3], graphs[4])] == [
         {tuple(range(4)), tuple(range(8))},
         {(4, 5, 6, 7), tuple(range(8))},
@@ -397,7 +397,7 @@ def test_the_group_of_all_ranks_grows_along() -> None:
         one.meet(ALL_REDUCE, [one.rank % 2, one.rank % 2 + 2], 1_000_000, 100 * KB, pg_desc="dp")
         for kind in WHOLE:
             one.meet(kind, range(4), 0, 5 * KB, backward=False, pg_name="0", pg_desc="default_pg")
-    assert tuple(range(8)) in recorded_groups(scaled([one.build() for one in job])[5]).lists
+    assert tuple(range(8)) in recorded_groups(scaled(job)[5]).lists
 
 
 def test_groups_have_one_number_on_all_ranks_and_no_two_the_same() -> None:
