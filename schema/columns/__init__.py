@@ -3,21 +3,7 @@
 Every other package builds on these. Also here: short reprs of large records, and data frames of columns.
 """
 
-from .byte_strings import (
-    Bytes,
-    BytesColumn,
-    BytesColumnBuilder,
-    CategoricalBuilder,
-    IntegerBuilder,
-    Part,
-    RowBuilder,
-    Spans,
-    first_not_utf8,
-    join,
-    join_parts,
-    repeated,
-    total_lengths,
-)
+from .byte_strings import Bytes, BytesColumn, BytesColumnBuilder, CategoricalBuilder, IntegerBuilder, RowBuilder
 from .column_types import (
     ABSENT,
     ActivityRows,
@@ -39,7 +25,6 @@ from .column_types import (
     Rows,
     Summary,
     SummaryRepr,
-    Us,
     bytes_text,
     format_counts,
     microseconds_text,
@@ -79,7 +64,6 @@ from .intervals import (
     busy_until,
     covered_until,
     covered_within,
-    intersection,
     is_covered,
     nest,
     running_sum,

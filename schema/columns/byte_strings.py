@@ -1,13 +1,10 @@
-"""Columns of byte strings, gathered, joined and copied all at once, without one Python step per string.
-
-The builders of these and other columns take one piece of a file at a time.
-"""
+"""Columns of byte strings, and the builders of these and other columns, which take one piece of a file at a time."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple, overload
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,124 +12,7 @@ import numpy.typing as npt
 from .column_types import Bool, Categorical, Int32, Int64, Interner, Rows
 
 Bytes = npt.NDArray[np.uint8]
-LONG = 1 << 12
-FEW = 32
 AT_ONCE = 1 << 13
-
-
-class Spans(NamedTuple):
-    """A column of byte strings: row i is `source[starts[i] : starts[i] + lengths[i]]`."""
-
-    source: Bytes
-    starts: Int64
-    lengths: Int64
-
-    def take(self, rows: npt.NDArray[np.integer] | slice) -> "Spans":
-        """Returns the given rows; the bytes are shared."""
-        return Spans(self.source, self.starts[rows], self.lengths[rows])
-
-    def tolist(self) -> list[bytes]:
-        """Returns the rows as byte strings."""
-        raw = self.source.tobytes()
-        return [
-            raw[start:end]
-            for start, end in zip(self.starts.tolist(), (self.starts + self.lengths).tolist(), strict=True)
-        ]
-
-    @staticmethod
-    def of(strings: Sequence[bytes]) -> "Spans":
-        """Returns a column of byte strings, which are copied together."""
-        lengths = np.fromiter(map(len, strings), np.int64, len(strings))
-        return Spans(np.frombuffer(b"".join(strings), np.uint8), np.cumsum(lengths) - lengths, lengths)
-
-
-Part = tuple[Int64 | slice, Spans]
-"""What some rows have, and these rows, each of them once."""
-
-
-def repeated(text: bytes, count: int) -> Spans:
-    """Returns a column of the same text."""
-    return Spans(np.frombuffer(text, np.uint8), np.zeros(count, np.int64), np.full(count, len(text)))
-
-
-def first_not_utf8(strings: Spans) -> int | None:
-    """Returns the row of the first text that is not UTF-8, None if all are."""
-    count = len(strings.starts)
-    # a character cannot go on across a line end, so the joined text is valid only if each text is
-    lines = join([strings, repeated(b"\n", count)], count)
-    try:
-        str(lines.source.data, "utf-8")
-    except UnicodeDecodeError as error:
-        return int(np.searchsorted(lines.starts, error.start, side="right")) - 1
-    return None
-
-
-def copy_spans(spans: Spans, target: Bytes, positions: Int64) -> None:
-    """Copies each row of `spans` to its position in `target`; linear in the bytes and rows.
-
-    Rows of one length go together: a view of the buffer as overlapping items of that length makes them one gather and
-    scatter.
-    """
-    lengths = np.minimum(spans.lengths, LONG)
-    counts = np.bincount(lengths)
-    seldom = counts < FEW
-    seldom[LONG:] = True
-    common = np.flatnonzero(~seldom[1:]) + 1
-    if counts.sum() == counts[common].sum() and len(common) == 1:
-        _copy_items(spans, target, positions, int(common[0]), slice(None))
-        return
-    # sorting two-byte keys takes numpy's radix sort
-    order = np.argsort(lengths.astype(np.uint16), kind="stable")
-    limits = np.cumsum(counts)
-    for length in common.tolist():
-        _copy_items(spans, target, positions, length, order[limits[length - 1] : limits[length]])
-    seldom[:1] = False
-    # for lengths that few rows have, a step per row takes less time than the steps per length
-    singly = np.flatnonzero(seldom[lengths])
-    source, copies = spans.source.data, target.data
-    columns = (column[singly].tolist() for column in (spans.starts, spans.lengths, positions))
-    for start, length, position in zip(*columns, strict=True):
-        copies[position : position + length] = source[start : start + length]
-
-
-def _copy_items(spans: Spans, target: Bytes, positions: Int64, length: int, rows: Int64 | slice) -> None:
-    _windows(target, length)[positions[rows]] = _windows(spans.source, length)[spans.starts[rows]]
-
-
-def _windows(buffer: Bytes, length: int) -> npt.NDArray[np.void]:
-    """Returns the items of `length` bytes that begin at each byte of `buffer`; they overlap."""
-    return np.ndarray((len(buffer) - length + 1,), f"V{length}", buffer, 0, (1,))
-
-
-def join(columns: Iterable[Spans], count: int) -> Spans:
-    """Returns the columns side by side: row i of the result is the concatenation of row i of each column."""
-    return join_parts([(slice(None), column) for column in columns], count)
-
-
-def join_parts(parts: Sequence[Part], count: int) -> Spans:
-    """Returns `count` rows that join what the parts have for them; a part names the rows that it has."""
-    lengths = np.zeros(count, np.int64)
-    # those from one source are copied together
-    sources: dict[int, list[tuple[Int64 | slice, Spans, Int64]]] = {}
-    for rows, part in parts:
-        before = lengths[rows].copy()
-        lengths[rows] = before + part.lengths
-        sources.setdefault(id(part.source), []).append((rows, part, before))
-    starts = np.cumsum(lengths) - lengths
-    buffer = np.empty(int(lengths.sum()), np.uint8)
-    for copied in sources.values():
-        first, size = (np.concatenate(column) for column in zip(*(part[1:] for _, part, _ in copied), strict=True))
-        positions = np.concatenate([starts[rows] + before for rows, _, before in copied])
-        copy_spans(Spans(copied[0][1].source, first, size), buffer, positions)
-    return Spans(buffer, starts, lengths)
-
-
-def total_lengths(parts: Iterable[Part], count: int) -> Int64:
-    """Returns the length of each of `count` rows over all parts."""
-    lengths = np.zeros(count, np.int64)
-    for rows, part in parts:
-        lengths[rows] += part.lengths
-    return lengths
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -182,14 +62,6 @@ class BytesColumn(Sequence[bytes]):
             rows = alike[first : first + AT_ONCE]
             differs[rows] = [stored != text for stored in self.at(rows)]
         return differs
-
-    def spans(self, rows: slice) -> Spans:
-        """Returns the rows as a column for what copies bytes."""
-        part = self.part[rows]
-        if len(part) and (part == part[0]).all():
-            length = self.length[rows].astype(np.int64)
-            return Spans(np.frombuffer(self.parts[int(part[0])], np.uint8), self.start[rows], length)
-        return Spans.of(self._strings(rows))
 
     def _strings(self, rows: Int64 | slice) -> list[bytes]:
         parts, start = self.parts, self.start[rows]

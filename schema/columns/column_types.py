@@ -16,8 +16,6 @@ Bool = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ns = Int64
 """A column of times or durations in ns."""
-Us = Int64
-"""The same in whole µs."""
 Rows = Int64
 """A column of positions in another table, -1 for none."""
 OpRows = NewType("OpRows", Int64)

@@ -84,11 +84,6 @@ def busy_until(lane: Int64, intervals: Intervals) -> Int64:
     return np.where(is_group_start(lane), start, np.append(start[:1], latest[:-1]))
 
 
-def intersection(a: Intervals, b: Intervals) -> int:
-    """Returns for how long both `a` and `b` cover the time; the intervals of `a` must not overlap."""
-    return int(covered_within(a, b).sum())
-
-
 def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int) -> Int64:
     """Returns how long each set of kinds ran at once: element m is the time in which exactly the kinds of the bits set
     in m ran.

@@ -4,7 +4,7 @@
 simulators.
 """
 
-from .et_file import read_bytes, read_frames
+from .et_file import read_frames
 from .execution_graph import Change, ConvertReport, ExecutionGraph, TargetChanges, digraph_of, read_et
 from .json_files import graph_to_json, json_to_graph
 from .nodes import (

@@ -13,24 +13,11 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ..columns import (
-    ABSENT,
-    Bytes,
-    BytesColumn,
-    Categorical,
-    Int64,
-    NodeIds,
-    Part,
-    Ragged,
-    Spans,
-    first_not_utf8,
-    join,
-    join_parts,
-    total_lengths,
-)
+from ..columns import ABSENT, Bytes, BytesColumn, Categorical, Int64, NodeIds, Ragged
 from ..errors import DataError
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .nodes import ATTRIBUTES, Column, NodeColumns, NodeType, TensorText
+from .spans import Part, Spans, first_not_utf8, join, spans_of, total_lengths
 from .wire import (
     DELIMITED,
     PADDING,
@@ -128,7 +115,7 @@ def encode_nodes(encoders: Sequence[RowEncoder], rows: slice) -> Bytes:
     fields = [part for encode in encoders for part in encode(rows)]
     # a message without any field has a length, too
     frames = prefixed_varints(b"", total_lengths(fields, count).view(np.uint64))
-    return join_parts([(slice(None), frames), *fields], count).source
+    return join([(slice(None), frames), *fields], count).source
 
 
 def _encoder(column: Column, prefixes: list[bytes], missing: int = 0) -> RowEncoder:
@@ -167,7 +154,7 @@ def _packed(column: Ragged, prefixes: Sequence[bytes], rows: slice) -> list[Part
     """Encodes the values of each row that has any, as varints without gaps."""
     starts = column.starts[rows.start : rows.stop + 1]
     values = column.values[starts[0] : starts[-1]].view(np.uint64)
-    encoded = join([prefixed_varints(b"", values)], len(values))
+    encoded = join([(slice(None), prefixed_varints(b"", values))], len(values))
     bounds = np.append(encoded.starts, len(encoded.source))[starts - starts[0]]
     present = rows_where(starts[1:] > starts[:-1])
     content: list[Part] = [(present, Spans(encoded.source, bounds[:-1], np.diff(bounds)).take(present))]
@@ -185,7 +172,7 @@ def _tensor_encoder(tensors: TensorText, side: int) -> RowEncoder:
         content: list[Part] = []
         for (of_side, part), column in zip(TENSOR_PARTS, columns, strict=True):
             if of_side == side:
-                spans = column.spans(slice(first, last))
+                spans = spans_of(column, slice(first, last))
                 if (wrong := first_not_utf8(spans)) is not None:
                     text = column[first + wrong][:40]
                     raise DataError(f"the graph cannot be written: a tensor text is not UTF-8: {text!r}")

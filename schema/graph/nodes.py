@@ -21,7 +21,6 @@ from ..columns import (
     Ragged,
     Rows,
     SummaryRepr,
-    Us,
     rows_of,
 )
 
@@ -222,8 +221,8 @@ class NodeColumns(SummaryRepr):
     type: npt.NDArray[np.uint8]
     data_deps: Ragged
     ctrl_deps: Ragged
-    start_time_micros: Us
-    duration_micros: Us
+    start_time_micros: Int64
+    duration_micros: Int64
     attributes: dict[str, Column]
     metadata: dict[str, str | int] = field(default_factory=dict)
     tensors: TensorText | None = None

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from ..columns import Bool, Bytes, Int64, Part, Spans, join, total_lengths
+from ..columns import Bool, Bytes, Int64
+from .spans import Part, Spans, join, total_lengths
 
 UInt64 = npt.NDArray[np.uint64]
 
@@ -276,7 +277,7 @@ def read_packed(data: Bytes, starts: Int64, ends: Int64) -> tuple[Int64, UInt64,
     """Returns all varints of packed fields: the field, the bits and the position of each. Raises WireError for a field
     that ends inside a number.
     """
-    packed = join([Spans(data, starts, ends - starts)], len(starts))
+    packed = join([(slice(None), Spans(data, starts, ends - starts))], len(starts))
     limits, is_last = packed.starts + packed.lengths, packed.source < 0x80
     nonempty = np.flatnonzero(packed.lengths)
     if (broken := nonempty[~is_last[limits[nonempty] - 1]]).size:

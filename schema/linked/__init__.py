@@ -83,5 +83,5 @@ from .streams import (
     took_over,
     waits_without_record,
 )
-from .tensors import HOST, NOWHERE, Arguments, Tensors, member_texts, read_arguments
+from .tensors import HOST, Tensors, member_texts, read_arguments
 from .writer import write_linked

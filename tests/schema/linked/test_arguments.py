@@ -11,7 +11,6 @@ from execgraph.linker.readers import read_host_trace
 from execgraph.schema.columns import BytesColumn, OpRows
 from execgraph.schema.linked import (
     HOST,
-    NOWHERE,
     argument_lists,
     declared_arguments,
     member_texts,
@@ -54,7 +53,7 @@ def test_the_same_tensors_are_found_as_in_each_text(texts: list[bytes]) -> None:
 def test_of_a_tensor_the_argument_device_and_what_it_spans_are_known() -> None:
     tensors = read_arguments(TEXTS, ()).tensors
     assert tensors.argument.tolist() == [0, 0, 1, 1, 0, 0]
-    assert tensors.device.tolist() == [0, 11, HOST, NOWHERE, 0, HOST]
+    assert tensors.device.tolist() == [0, 11, HOST, -2, 0, HOST]
     assert tensors.spanned.tolist() == [6, 53, 0, 0, 0, 0]
 
 
