@@ -20,7 +20,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "Options": eg.Options,
     "to_graph": eg.LinkedTrace.to_graph,
     "build": eg.build,
-    "Window": eg.Window.__new__,
+    "Window": eg.Window,
     "AstraSimOptions": eg.AstraSimOptions,
     "GoalOptions": eg.GoalOptions,
     "replay": eg.replay,

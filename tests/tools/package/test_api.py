@@ -36,13 +36,10 @@ def modules_after(statement: str) -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_every_name_is_there() -> None:
+def test_every_name_is_there_and_no_other() -> None:
     names = {*execgraph.api.__all__, "__version__"}
     assert {name for name in names if getattr(execgraph, name, None) is None} == set()
     assert set(dir(execgraph)) == names
-
-
-def test_another_name_is_not() -> None:
     with pytest.raises(AttributeError, match="module 'execgraph' has no attribute 'conjure'"):
         _ = execgraph.conjure
 
@@ -104,11 +101,6 @@ def test_an_answer_shows_the_speed_up_as_text_and_in_notebooks(graph: ExecutionG
     assert f"<caption>WhatIf: {answer.speedup:.2f} times as fast</caption>" in answer._repr_html_()
 
 
-def test_a_graph_is_read_as_it_was_written(graph: ExecutionGraph, tmp_path: Path) -> None:
-    graph.write(tmp_path / "graph.0.et")
-    assert list(execgraph.read_graph(tmp_path / "graph.0.et").id) == list(graph.id)
-
-
 TEXT = Path(every_call.__file__).read_text()
 CLASSES = ("LinkedTrace", "ExecutionGraph", "Node", "Replay", "WhatIf", "Job")
 
@@ -166,7 +158,6 @@ TYPES: list[tuple[Call, str]] = [
     (lambda _: eg.build(FOLDER, window=1), "build(window=…) takes a Window"),
     (lambda _: eg.report(FOLDER, 5), "takes a path, not int"),
     (lambda _: eg.report(FOLDER, ranks=0), "report(ranks=…) takes whole numbers in a list, such as [0, 1], not int"),
-    (lambda _: eg.report(FOLDER, ranks="0"), "report(ranks=…) takes whole numbers in a list, such as [0, 1], not str"),
     (lambda _: eg.report(FOLDER, options={"top": 1}), "report(options=…) takes AnalysisOptions, not dict"),
     (lambda _: eg.compare(FOLDER, 3), "compare(before, after) takes a path, or a list of paths, not int"),
     (lambda _: eg.compare(FOLDER, FOLDER, window=1), "compare(window=…) takes a Window"),
@@ -182,7 +173,6 @@ TYPES: list[tuple[Call, str]] = [
     (lambda job: job["0"], "job[position] takes a whole number, not str"),
     (lambda job: job.graph("0"), "job.graph(rank) takes a whole number, not str"),
     (lambda job: job.scale(data_parallel=1.5), "scale(data_parallel=…) takes a whole number, not float"),
-    (lambda job: job.scale(data_parallel="4"), "scale(data_parallel=…) takes a whole number, not str"),
     (lambda job: job.scale(2, groups="0"), "scale(groups=…) takes"),
     (lambda job: job.scale(2, remove_ranks=1), "scale(remove_ranks=…) takes"),
     (lambda job: job.scale(2, latency_ns="9"), "scale(latency_ns=…) takes a number, not str"),
@@ -196,7 +186,6 @@ VALUES: list[tuple[Call, str]] = [
     (lambda _: eg.build(FOLDER, excess_time=False), "build(excess_time=False) is for astra-sim and goal"),
     (lambda _: eg.build(FOLDER, target=eg.AstraSimOptions(roofline="V100:fp32")), "roofline needs Options(host=False)"),
     (lambda _: eg.AstraSimOptions(bandwidth_gib_s=0), "bandwidth_gib_s=0): give a number above 0"),
-    (lambda _: eg.AstraSimOptions(latency_ns=-1.0), "latency_ns=-1.0): give a number above 0"),
     (lambda _: eg.AstraSimOptions(roofline="V100:fp32", replay=True), "replay has no use for roofline"),
     (lambda _: eg.AstraSimOptions(roofline="nonsense"), "'nonsense' is not DEVICE:FORMAT"),
     (lambda _: eg.GoalOptions(chunk_bytes=0), "numbers from 1 on"),
@@ -217,9 +206,7 @@ DATA_ERRORS: list[tuple[Call, str]] = [
     (lambda _: eg.report([FOLDER, "tests/data/ddp"]), "execgraph.compare compares two"),
     (lambda _: eg.report("docs"), "holds no device trace but "),
     (lambda _: eg.read_linked(HOST), "is a host trace, not a linked trace: pass it to execgraph.link"),
-    (lambda _: eg.convert(DEVICE), "is a device trace, not a linked trace: pass it to execgraph.link"),
     (lambda job: eg.read_linked(job.folder / "graph.0.et"), "is a graph, not a linked trace: pass it to "),
-    (lambda job: eg.convert(job.folder / "graph.0.et"), "is a graph, not a linked trace: pass it to "),
     (lambda _: eg.read_graph("README.md"), "one that ExecutionGraph.write or execgraph.build wrote"),
     (lambda _: GRAPH.what_if({"gemmm": 0.5}), "the table `nodes` of a graph has the names"),
     (lambda _: eg.link(FOLDER), "holds the traces of ranks 0, 1: choose one with rank=N"),

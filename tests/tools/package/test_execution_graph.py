@@ -28,7 +28,6 @@ from execgraph import (
     diagnose,
     generate,
     link,
-    merge,
     read_graph,
     read_linked,
     replay,
@@ -175,10 +174,6 @@ def test_a_folder_or_open_files_link_as_the_files(tmp_path: Path) -> None:
     assert len(link(tmp_path).kernels) == len(link(*streams).kernels) == 2
 
 
-def test_of_a_folder_with_several_ranks_one_is_chosen() -> None:
-    assert link(TRAINING, rank=1).info.rank == 1
-
-
 def test_a_trace_becomes_a_graph_and_a_file(tmp_path: Path) -> None:
     trace = link(*two_kernels_and_a_copy(tmp_path))
     trace.write(tmp_path / "linked.json")
@@ -192,22 +187,21 @@ def test_a_trace_without_its_host_trace_is_found_wrong_or_odd() -> None:
     assert finding.where and finding.advice
 
 
-def test_ranks_are_merged_by_the_name_of_the_output(tmp_path: Path) -> None:
-    assert [rank.rank for rank in merge(TRAINING, tmp_path / "merged.db").ranks] == [0, 1]
-
-
 def test_a_job_that_was_made_up_is_built_as_a_recorded_one(tmp_path: Path) -> None:
     files = generate("ddp", tmp_path, ranks=2, steps=1, layers=2, machine_seed=3, compress=True)
     assert [host.name for host, _ in files] == ["host_rank0.json.gz", "host_rank1.json.gz"]
     assert abs(build(tmp_path).replay().error_pct or 0) < 1
 
 
+def heights_of(g: GraphBuilder) -> list[float]:
+    return [float(height) for height in re.findall(r"V([\d.]+)", lane_strips(g.build()))]
+
+
 def test_every_lane_has_a_strip_as_high_as_it_is_busy() -> None:
     g = GraphBuilder()
     g.activity("first", 0, 100)
     g.activity("last", 300, 100)
-    heights = [float(height) for height in re.findall(r"V([\d.]+)", lane_strips(g.build()))]
-    quarter = COLUMNS // 4
+    heights, quarter = heights_of(g), COLUMNS // 4
     assert heights[:quarter] == [0.0] * quarter and heights[quarter : 3 * quarter] == [16.0] * 2 * quarter
 
 
@@ -216,8 +210,7 @@ def test_overlaps_count_once_and_idle_time_not() -> None:
     op = g.host("aten::mm", 0, 50)
     idle = g.host("host idle", 50, 30, after=[(op, PROGRAM_ORDER)])
     g.host("aten::add", 40, 60, after=[(idle, PROGRAM_ORDER)])
-    heights = [float(height) for height in re.findall(r"V([\d.]+)", lane_strips(g.build()))]
-    assert heights[:COLUMNS] == [0.0] * COLUMNS
+    assert heights_of(g)[:COLUMNS] == [0.0] * COLUMNS
 
 
 def test_notebooks_show_the_picture_below_the_figures() -> None:

@@ -213,10 +213,6 @@ def test_a_job_is_reported_on_from_its_traces(job: Job) -> None:
     assert report(job.folder, only=["critical_path"], ranks=[1]).tables["critical_path_replay"].rows()[0]["ranks"] == 1
 
 
-def test_a_job_for_a_simulator_says_when_its_ranks_finish_there() -> None:
-    assert abs(build(TRAINING, target="astra-sim").simulate().worst_error_pct) < 1
-
-
 def test_a_page_is_written(job: Job, tmp_path: Path) -> None:
     pytest.importorskip("altair")
     assert job.report(tmp_path / "report.html").verdict.startswith("Computation limits the run")
@@ -266,8 +262,3 @@ def test_a_report_of_some_analyses_prints_these_alone(data: Path, run: Run) -> N
     alone = report(data / "training", only="kernel_breakdown")
     said = run("trace-report", "-q", "--only", "kernel_breakdown", "--", data / "training").out.rstrip()
     assert repr(alone) == f"Report of training\n\n{said}".replace("--csv DIR", "write_csv(folder)")
-
-
-def test_one_analysis_is_asked_for_by_its_name_alone() -> None:
-    by_name, in_list = report(TRAINING, only="critical_path"), report(TRAINING, only=["critical_path"])
-    assert by_name.tables.keys() == in_list.tables.keys()
