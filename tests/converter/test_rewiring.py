@@ -5,7 +5,7 @@ A graph without its host keeps the order and the time that passed through the ho
 
 import dataclasses
 from collections import defaultdict
-from itertools import accumulate, groupby
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -341,31 +341,6 @@ def test_an_awaited_activity_is_not_named_twice_where_the_stream_or_an_event_imp
     assert follows(device, "after both") == {"event": EVENT_WAIT}
 
 
-def test_a_wait_on_another_thread_counts_after_its_handoff() -> None:
-    g = GraphBuilder(rank=0)
-    first = g.host("copy_", 0, 5_000)
-    copy = g.activity("copy", 5_000, 10_000, stream=8, after=[(first, LAUNCH)])
-    wait = g.host("synchronize", 15_000, 1_000, after=[(first, PROGRAM_ORDER), (copy, HOST_SYNC)])
-    untold = g.host("other thread", 0, 20_000, thread=2)
-    told = g.host("backward", 20_000, 1_000, thread=2, after=[(untold, PROGRAM_ORDER), (wait, DependencyKind.HANDOFF)])
-    g.activity("before", 20_000, 500, stream=9, after=[(untold, LAUNCH)])
-    g.activity("after", 21_000, 500, stream=10, after=[(told, LAUNCH)])
-    device = without_host(g.build())
-    assert follows(device, "before") == {}
-    assert follows(device, "after") == {"copy": HOST_SYNC}
-
-
-def test_work_that_the_host_did_not_wait_for_stays_free() -> None:
-    g = GraphBuilder(rank=0)
-    first = g.host("mm", 0, 1_000)
-    g.activity("gemm", 1_000, 90_000, stream=7, after=[(first, LAUNCH)])
-    second = g.host("copy_", 1_000, 1_000, after=[(first, PROGRAM_ORDER)])
-    g.activity("copy", 2_000, 5_000, stream=8, after=[(second, LAUNCH)])
-    device = without_host(g.build())
-    assert follows(device, "copy") == {}
-    assert device.integers("host_delay_ns").tolist() == [1_000, 2_000]
-
-
 @pytest.mark.parametrize("offset_us", [None, 1])
 def test_host_time_after_the_last_activity_is_a_node_at_the_end(offset_us: int | None) -> None:
     """The device's clock is 1 µs behind the host's, or the same."""
@@ -413,23 +388,12 @@ def test_nothing_of_the_host_is_left_and_a_replay_ends_when_the_measured_run_did
         assert (len(device.ctrl_deps.values), device.tensors) == (0, None)
         assert "tid" not in device.attributes
         replayed = replay(device)
-        assert replayed.error_pct is not None
-        assert abs(replayed.error_pct) < 0.5
+        assert replayed.error_pct is not None and abs(replayed.error_pct) < 0.5
         assert np.abs(replayed.start_ns - replayed.work.measured_start_ns).max() <= 10_000
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_whole_microseconds_keep_the_total_of_every_stream(job: str) -> None:
-    device = without_host(graphs_of(job)[0])
-    exact = device.duration_ns + device.integers("gap_ns", 0) + device.integers("host_delay_ns", 0)
-    rows = sorted(zip(device.integers("stream").tolist(), exact.tolist(), device.duration_micros.tolist(), strict=True))
-    for _, stream in groupby(rows, key=lambda row: row[0]):
-        _, ns, us = zip(*stream, strict=True)
-        assert abs(sum(ns) - 1000 * sum(us)) <= 1000
-
-
 @pytest.mark.parametrize("promote", ["sync", "all"])
-@pytest.mark.parametrize("job", ["critical_path", "graph", "prefetch", "moe"])
+@pytest.mark.parametrize("job", ["critical_path", "graph", "prefetch"])
 def test_the_order_of_activities_is_that_of_the_whole_graph(job: str, promote: str) -> None:
     graph = graphs_of(job, promote=promote)[0]
     graph = dataclasses.replace(graph, name=Categorical.of([str(number) for number in graph.id.tolist()]))

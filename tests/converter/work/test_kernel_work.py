@@ -293,32 +293,6 @@ def test_what_is_read_before_it_is_made_was_there_before() -> None:
     assert (found.op_row == BEFORE).tolist() == [True, False]
 
 
-def test_ops_that_hand_on_what_others_made_make_nothing() -> None:
-    """`linear` returns what `addmm` made, which got it from `empty`; `add_` returns what it was given."""
-    t = TraceBuilder()
-    made = t.tensor((4,))
-    with t.op("aten::linear", outputs=[made]):
-        t.idle(1)
-        with t.op("aten::addmm", outputs=[made]):
-            t.leaf("aten::empty", 2, outputs=[made])
-            t.idle(3)
-    t.leaf("aten::add_", 4, inputs=[made], outputs=[made])
-    assert in_us(of(t)) == [(0, 9)]
-
-
-def test_a_number_that_is_used_again_is_another_storage() -> None:
-    t = TraceBuilder()
-    first = t.tensor((4,))
-    again = t.tensor((16,), storage=first)
-    t.leaf("aten::empty", 2, outputs=[first])
-    t.leaf("aten::relu", 2, inputs=[first])
-    t.idle(10)
-    t.leaf("aten::empty", 2, outputs=[again])
-    found = of(t)
-    assert in_us(found) == [(0, 4), (14, 16)]
-    assert found.size.tolist() == [16, 64]
-
-
 def test_devices_are_apart_and_what_has_no_memory_is_left_out() -> None:
     t = TraceBuilder()
     places = ["cpu", "meta", "cuda:0", "cuda:3", "mps"]
@@ -401,12 +375,6 @@ def test_whatever_ops_make_and_use_each_storage_is_found(seed: int) -> None:
     start, end = (np.array(one) for one in zip(*((row.start, row.end) for row in program.rows), strict=True))
     expected = [max(map(live, range(row.start, max(row.end, row.start + 1)))) for row in program.rows]
     assert highest_within(steps, start, end).tolist() == expected
-
-
-def test_the_highest_of_a_span_of_no_length_is_what_is_there() -> None:
-    curve = Series(np.array([10, 20]), np.array([5, 0]))
-    moments = np.array([9, 10, 15, 20])
-    assert highest_within(curve, moments, moments).tolist() == [0, 5, 5, 0]
 
 
 def test_the_highest_of_spans_of_any_length_that_overlap() -> None:

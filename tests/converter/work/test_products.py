@@ -43,17 +43,14 @@ def operations(name: str, queries: int = 6, is_causal: bool = False, sequences: 
 
 
 @pytest.mark.parametrize("name", ATTENTION_ARGUMENTS)
-def test_the_mask_is_where_the_schema_has_it(name: str) -> None:
-    """Two products of 2 * 8 operations for each pair, five for the gradients; a causal mask leaves 21 of 36 pairs."""
-    products = 5 if "backward" in name else 2
+def test_a_mask_leaves_the_pairs_from_its_corner_on(name: str) -> None:
+    """Two products of 2 * 8 operations for each pair, five for the gradients; a causal mask leaves 21 of 36 pairs.
+
+    Of 4 queries: 1 + 2 + 3 + 4 pairs from the first key on, 3 + 4 + 5 + 6 up to the last one.
+    """
+    products, left = 5 if "backward" in name else 2, 18 if name.startswith("flash_attn") else 10
     assert operations(name) == 6 * 36 * products * 16
     assert operations(name, is_causal=True) == 6 * 21 * products * 16
-
-
-@pytest.mark.parametrize("name", ATTENTION_ARGUMENTS)
-def test_with_fewer_queries_than_keys_the_mask_starts_in_a_corner(name: str) -> None:
-    """Of 4 queries: 1 + 2 + 3 + 4 pairs from the first key on, 3 + 4 + 5 + 6 up to the last one."""
-    left = 18 if name.startswith("flash_attn") else 10
     assert operations(name, queries=4, is_causal=True) * 24 == operations(name, queries=4) * left
 
 
