@@ -17,7 +17,7 @@ from execgraph.converter.communication import (
 )
 from execgraph.linker.communication import CollectiveOps, awaited_collectives
 from execgraph.linker.communication.arguments import WAIT
-from execgraph.schema.columns import ABSENT, Categorical, Ragged
+from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.schema.linked import Communication
 from support.references import linked_of
@@ -46,7 +46,6 @@ def test_what_a_rank_puts_in_is_its_size_else_what_comes_out(name: str, only_tak
 
     def size(given: int, taken: int, **group: object) -> int:
         found = meaning(Communication(name, "Float", given, taken, **group), "")
-        assert found
         return found.size
 
     three = {"ranks": [0, 1, 2]}
@@ -59,7 +58,6 @@ def test_what_a_rank_puts_in_is_its_size_else_what_comes_out(name: str, only_tak
 
 def test_a_size_is_no_larger_than_a_number_in_the_graph_can_be() -> None:
     found = meaning(Communication("allreduce", "Double", 1 << 62), "")
-    assert found
     assert found.size == (1 << 63) - 1
 
 
@@ -68,7 +66,6 @@ def test_of_messages_that_went_together_the_first_receive_stands_for_all() -> No
     unknown = Communication("mine", "Float", 4)
     for parts, size in (([send, receive, receive], 8), ([send, send], 4), ([unknown, send], 4)):
         found = meaning(Communication("coalesced", coalesced=parts), "")
-        assert found
         assert (found.size, found.node) == (size, RECV if receive in parts else SEND)
     assert meaning(Communication("coalesced", coalesced=[unknown]), "ncclDevKernel_AllReduce(x)") is None
 
@@ -162,13 +159,11 @@ def columns_of(*found: Communication, rows: list[int] | None = None, count: int 
 
 def integers(columns: CommunicationColumns, name: str) -> list[int]:
     column = columns.attributes.get(name, np.full(len(columns.types), ABSENT))
-    assert isinstance(column, np.ndarray)
     return [*map(int, column)]
 
 
 def values(columns: CommunicationColumns, name: str) -> list[list[int]]:
     found = columns.attributes[name]
-    assert isinstance(found, Ragged)
     return [found[row].tolist() for row in range(len(columns.types))]
 
 
@@ -191,7 +186,6 @@ def test_a_collective_has_type_size_number_root_and_group() -> None:
     }
     assert values(found, "pg_ranks") == [[], [0, 2], [], []]
     names = found.attributes["pg_name"]
-    assert isinstance(names, Categorical)
     assert (names.codes.tolist(), names.table) == ([-1, 0, 0, -1], ["5"])
     assert "pg_ranks" not in columns_of(Communication("allreduce", "Float", 4)).attributes
 
@@ -201,7 +195,6 @@ def test_what_a_group_is_for_stands_on_its_nodes() -> None:
         Communication("allreduce", "Float", 4, description="dp"), Communication("barrier", "Float", 0)
     )
     purpose = described.attributes["pg_desc"]
-    assert isinstance(purpose, Categorical)
     assert [purpose[row] for row in range(4)] == ["", "dp", "", ""]
     assert "pg_desc" not in columns_of(Communication("allreduce", "Float", 4)).attributes
 
@@ -235,9 +228,7 @@ def test_kernels_of_one_communication_share_its_bytes_to_the_last() -> None:
         ({"in_split": [2, 1, 3], "name": "allreduce"}, None),
     ],
 )
-def test_an_all_to_all_sends_each_member_its_share_of_the_bytes(
-    told: dict[str, Any], bytes_to_each: list[int] | None
-) -> None:
+def test_an_all_to_all_sends_each_member_its_share_of_the_bytes(told, bytes_to_each):
     """12 floats; splits may count rows, here of two elements."""
     found = columns_of(
         Communication(**{"name": "alltoall", "dtype": "Float", "in_elements": 12, "ranks": [0, 1, 2]} | told)

@@ -325,7 +325,6 @@ def test_an_ops_tensors_are_on_its_first_slice_unless_left_out(with_host: bool) 
     assert [attributes(nodes, f"aten::mm#{number}")["slice"] for number in (0, 1)] == [0, 1]
     value = f'[[{a.id},{a.storage},0,6,4,"cuda:0"]]'.encode()
     found = tensors_of(nodes, "aten::mm#0")
-    assert found is not None
     assert not with_host or found == (value, b'["Tensor(float)"]')
     assert tensors_of(nodes, "aten::mm#1") is None
     assert convert_linked(linked, io="none").graph.tensors is None
@@ -363,9 +362,7 @@ def of_steps(*steps: int) -> TraceBuilder:
         (1, 1, {"step": 1, "data": 1}),
     ],
 )
-def test_a_graph_knows_its_steps_where_they_were_measured_without_a_profiler(
-    step_ns: int, data_ns: int, found: dict[str, int]
-) -> None:
+def test_a_graph_knows_its_steps_where_they_were_measured_without_a_profiler(step_ns, data_ns, found):
     linked = link_run(of_steps(3, 4))
     linked.info.step_without_profiler_ns, linked.info.data_wait_without_profiler_ns = step_ns, data_ns
     metadata = convert_linked(linked).graph.metadata
@@ -493,4 +490,4 @@ def test_what_is_no_linked_trace_is_named() -> None:
     with pytest.raises(
         TypeError, match=r"convert\(linked\) takes a LinkedTrace, which link and read_linked return, not str"
     ):
-        convert("host.json.gz")  # type: ignore[arg-type]
+        convert("host.json.gz")

@@ -123,9 +123,7 @@ def test_whole_microseconds_keep_the_total_of_each_lane_at_every_row(rows: list[
 
 
 @given(SPANS, SPANS)
-def test_a_span_alone_is_the_time_without_others_and_without_own_ones_that_ended_sooner(
-    spans: list[tuple[int, int]], others: list[tuple[int, int]]
-) -> None:
+def test_a_span_alone_is_the_time_without_others_and_without_own_ones_that_ended_sooner(spans, others):
     found = uncovered(
         *(Intervals(*(integers([span[end] for span in some]) for end in (0, 1))) for some in (spans, others))
     )
@@ -137,9 +135,7 @@ def test_a_span_alone_is_the_time_without_others_and_without_own_ones_that_ended
 
 
 @given(graphs(), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), min_size=8, max_size=8))
-def test_nodes_are_ready_from_the_end_of_what_they_follow_to_their_own(
-    graph: tuple[list[int], list[tuple[int, int]]], times: list[tuple[int, int]]
-) -> None:
+def test_nodes_are_ready_from_the_end_of_what_they_follow_to_their_own(graph, times):
     lane, pairs = graph
     g = GraphBuilder()
     for row, (start, duration) in enumerate(times[: len(lane)]):
@@ -172,9 +168,7 @@ def test_a_clock_that_adds_nothing_is_shared() -> None:
 
 
 @given(graphs(), st.data())
-def test_control_dependencies_that_are_kept_follow_from_data_dependencies(
-    graph: tuple[list[int], list[tuple[int, int]]], data: st.DataObject
-) -> None:
+def test_control_dependencies_that_are_kept_follow_from_data_dependencies(graph, data):
     lane, pairs = graph
     rows = st.integers(0, len(lane) - 1)
     control = [(a, b) for a, b in data.draw(st.lists(st.tuples(rows, rows).map(sorted))) if a < b]
@@ -198,9 +192,7 @@ def as_dict(edges: Edges) -> dict[tuple[int, int], int]:
 
 
 @given(st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda pair: pair[0] < pair[1])), st.data())
-def test_who_followed_a_removed_row_follows_what_that_followed(
-    pairs: set[tuple[int, int]], data: st.DataObject
-) -> None:
+def test_who_followed_a_removed_row_follows_what_that_followed(pairs, data):
     kinds = {pair: data.draw(st.sampled_from([1, 2, 4, 8])) for pair in sorted(pairs, key=lambda pair: pair[::-1])}
     removed = data.draw(st.sets(st.integers(0, 7)))
     wanted: dict[tuple[int, int], int] = {}
@@ -266,7 +258,7 @@ def test_kept_rows_keep_their_order_where_edges_point_forward_else_follow_their_
     assert backward.data_deps[place["first"]].tolist() == [place["third"] + 1]
     assert backward.ctrl_deps[place["second"]].tolist() == [place["third"] + 1]
     kinds = backward.attributes["data_dep_kinds"]
-    assert isinstance(kinds, Ragged) and kinds[place["first"]].tolist() == [4]
+    assert kinds[place["first"]].tolist() == [4]
     with pytest.raises(DataError, match=r"cycle: .*first"):
         edited_graph(graph, edges_of([(0, 1), (1, 0)]))
 
@@ -274,7 +266,7 @@ def test_kept_rows_keep_their_order_where_edges_point_forward_else_follow_their_
 def test_attributes_of_no_row_are_left_out() -> None:
     graph = chain()
     assert "comm_size" not in rows_of_graph(graph, integers([0, 1])).attributes
-    assert rows_of_graph(graph, integers([2, 0])).attributes["comm_size"].tolist() == [8, ABSENT]  # type: ignore[union-attr]
+    assert rows_of_graph(graph, integers([2, 0])).attributes["comm_size"].tolist() == [8, ABSENT]
     columns = {"lists": Ragged.of([[], []]), "texts": Categorical(np.array([-1, -1], np.int32), ["a"])}
     assert used([*columns.items(), ("numbers", integers([ABSENT, ABSENT]))]) == {}
 
@@ -284,7 +276,6 @@ def test_tensors_stay_with_the_first_row_that_is_taken_of_a_node() -> None:
     texts = [BytesColumn.of([b"of first", b"of third"])] * 6
     graph.tensors = TensorText(integers([0, 2]), *texts)
     taken = rows_of_graph(graph, integers([2, 1, 2, 0])).tensors
-    assert taken is not None
     assert (taken.rows.tolist(), taken.input_values) == ([0, 3], [b"of third", b"of first"])
     nothing = rows_of_graph(graph, integers([1])).tensors
     assert nothing is not None and len(nothing.rows) == len(nothing.output_types) == 0

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from execgraph.converter.dependencies import calling_slices, event_wait, graph_launch, host_sync, inferred
 from execgraph.converter.timeline import names_of
-from execgraph.converter.timeline.context import ConversionContext
 from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import DeviceWaits, HostWaits, LinkedTrace, Provenance
@@ -178,9 +177,7 @@ BRANCHES: dict[str, tuple[list[Ran], Named]] = {
 
 
 @pytest.mark.parametrize(("rows", "edges"), BRANCHES.values(), ids=BRANCHES)
-def test_a_branch_of_a_graph_follows_the_last_end_right_before_it_and_its_stream_all_branches(
-    rows: list[Ran], edges: Named
-) -> None:
+def test_a_branch_of_a_graph_follows_the_last_end_right_before_it_and_its_stream_all_branches(rows, edges):
     """On a machine on which gaps of up to 700 ns are usual; the graph is launched by call 0, call 1 launches what is
     beside it.
     """
@@ -196,14 +193,7 @@ EVIDENCE = pytest.mark.parametrize(
 )
 
 
-def run_with(
-    *,
-    device: tuple[int, int] | None = None,
-    host: int | None = None,
-    known_by: Provenance = Provenance.RECORD,
-    call: str = "cudaStreamSynchronize",
-    second_device: int = 0,
-) -> ConversionContext:
+def run_with(*, device=None, host=None, known_by=Provenance.RECORD, call="cudaStreamSynchronize", second_device=0):
     """`device` are source and target of a wait between streams, `host` is what the last call awaits; -1 is unknown."""
     held, awaited = [] if device is None else [device], [] if host is None else [host]
     first, second = RAN
@@ -219,9 +209,7 @@ def run_with(
 
 
 @EVIDENCE
-def test_a_wait_between_streams_leads_from_what_was_marked_to_what_was_held(
-    known_by: Provenance, mark: DependencyKind
-) -> None:
+def test_a_wait_between_streams_leads_from_what_was_marked_to_what_was_held(known_by, mark):
     edges = edges_of(event_wait, run_with(device=(0, 1), known_by=known_by))
     assert edges == {("first", "second", DependencyKind.EVENT_WAIT | mark)}
 
@@ -233,9 +221,7 @@ def test_a_wait_for_nothing_that_is_known_is_no_edge() -> None:
 
 @EVIDENCE
 @pytest.mark.parametrize("awaited", [0, 1])
-def test_a_blocking_calls_wait_follows_what_it_awaited(
-    awaited: int, known_by: Provenance, mark: DependencyKind
-) -> None:
+def test_a_blocking_calls_wait_follows_what_it_awaited(awaited, known_by, mark):
     run = run_with(host=awaited, known_by=known_by)
     edges = host_sync(run)
     assert edges.source.tolist() == [run.activities_from + awaited]
@@ -244,9 +230,7 @@ def test_a_blocking_calls_wait_follows_what_it_awaited(
 
 
 @pytest.mark.parametrize(("second_device", "mark"), [(0, UNMARKED), (1, CALL_ORDER)])
-def test_what_a_call_for_all_work_of_the_only_device_waits_for_is_certain(
-    second_device: int, mark: DependencyKind
-) -> None:
+def test_what_a_call_for_all_work_of_the_only_device_waits_for_is_certain(second_device, mark):
     given = {"known_by": Provenance.CALL_ORDER, "call": "cudaDeviceSynchronize", "second_device": second_device}
     assert host_sync(run_with(host=1, **given)).kind.tolist() == [int(DependencyKind.HOST_SYNC | mark)]
 
@@ -373,7 +357,6 @@ def test_a_slower_worker_delays_the_main_thread() -> None:
     nodes = convert_run(training_step())
     before = nodes.earliest_start_makespan_ns()
     duration = nodes.graph.attributes["duration_ns"]
-    assert isinstance(duration, np.ndarray)
     duration[nodes.row(BACKWARD_OP)] += 100_000
     host_end = 38 + 100
     assert before == 59_000

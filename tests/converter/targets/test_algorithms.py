@@ -225,9 +225,7 @@ SHARES = ((9, 1, 2, 3), (4, 9, 5, 6), (7, 8, 9, 9), (0, 0, 0, 9))
         (Algorithm.ALL_TO_ALL, EQUAL, (1, 24)),
     ],
 )
-def test_a_collective_of_four_costs_steps_and_bytes(
-    algorithm: Algorithm, sizes: tuple[int, ...], cost: tuple[int, int]
-) -> None:
+def test_a_collective_of_four_costs_steps_and_bytes(algorithm, sizes, cost):
     """The root is the last one, which has the most; pieces are of up to 150 bytes."""
     assert ALGORITHMS[algorithm].cost(CollectiveMember(0, 4, sizes, SHARES, root=3, chunk=150)) == cost
 
@@ -253,7 +251,6 @@ def test_the_network_is_that_of_the_measured_times() -> None:
 def test_the_error_of_the_network_is_of_sizes_that_it_was_not_fitted_to() -> None:
     """The median of three errors, each in the network that fits the two others."""
     fit = fitted_messages([sent(1_000, 1_000), sent(2_000, 2_000), sent(3_000, 6_000)])
-    assert fit is not None
     assert fit.fit_error_pct == 20.0
 
 
@@ -266,12 +263,7 @@ def test_barriers_and_what_took_no_time_tell_nothing() -> None:
 NETWORK = MessageNetwork(latency_ns=100, ns_per_byte=1.0, transfers=9, fit_error_pct=0.0)
 
 
-def collective(
-    *duration_ns: int,
-    start_ns: int = 0,
-    members: tuple[int, ...] = (0, 1),
-    algorithm: Algorithm = Algorithm.ALL_GATHER_RING,
-) -> Collective:
+def collective(*duration_ns, start_ns=0, members=(0, 1), algorithm=Algorithm.ALL_GATHER_RING):
     """Of members that give 1,000 bytes each and took so long, each or all: two alone take a latency and 1,000 ns."""
     first = CollectiveMember(0, len(members), (1_000,) * len(members))
     lasted = duration_ns if len(duration_ns) > 1 else duration_ns * len(members)
@@ -314,9 +306,7 @@ def excess(*collectives: Collective, waited_ns: int = 0) -> list[tuple[int, ...]
 
 
 @pytest.mark.parametrize(("waited_ns", "beyond"), [(0, (400, 0)), (300, (100, 0))], ids=["alone", "after a wait"])
-def test_each_member_keeps_what_it_took_beyond_the_network_and_the_wait_for_the_link(
-    waited_ns: int, beyond: tuple[int, int]
-) -> None:
+def test_each_member_keeps_what_it_took_beyond_the_network_and_the_wait_for_the_link(waited_ns, beyond):
     assert excess(collective(1_500, 1_100), waited_ns=waited_ns) == [beyond]
 
 

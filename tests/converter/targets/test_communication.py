@@ -1,6 +1,5 @@
 """Communication as ASTRA-sim runs it: types, sizes and peers that it accepts, ready messages for sends that waited."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,9 +60,7 @@ def test_a_barrier_without_data_still_holds_the_ranks_together() -> None:
         ({**SEND, "comm_size": 0}, "without data"),
     ],
 )
-def test_what_the_simulator_cannot_play_becomes_computation_of_the_measured_time(
-    attributes: dict[str, Any], reason: str
-) -> None:
+def test_what_the_simulator_cannot_play_becomes_computation_of_the_measured_time(attributes, reason):
     played, told = lowered(communicating(**attributes))
     assert played.type[1] == NodeType.COMP
     assert played.duration_micros[1] == 5
@@ -219,9 +216,7 @@ def test_the_receiver_tells_the_sender_when_its_kernel_can_start() -> None:
 
 
 @pytest.mark.parametrize("generation", list(Generation))
-def test_a_simulated_send_waits_for_a_late_receiver_and_no_rank_waits_for_ever(
-    generation: Generation, tmp_path: Path
-) -> None:
+def test_a_simulated_send_waits_for_a_late_receiver_and_no_rank_waits_for_ever(generation, tmp_path):
     def finish(ready: bool) -> dict[int, int]:
         for rank, graph in enumerate((member(0, 10_000, SENDS), member(1, 30_000, RECEIVES))):
             for_astra_sim(ordered(graph, ready)).write(str(tmp_path / f"graph.{rank}.et"))

@@ -181,9 +181,7 @@ def test_a_simulator_runs_the_excess_after_what_its_network_gives(generation: Ge
 @pytest.mark.parametrize(
     ("kind", "excess_ns"), [(ALL_REDUCE, 499), (CollectiveType.BROADCAST, 3_000)], ids=["below half a µs", "broadcast"]
 )
-def test_less_than_half_a_microsecond_and_what_takes_its_measured_time_get_no_node(
-    kind: CollectiveType, excess_ns: int
-) -> None:
+def test_less_than_half_a_microsecond_and_what_takes_its_measured_time_get_no_node(kind, excess_ns):
     graph = communicating(comm_type=kind)
     lowered = targets(with_values(graph, "excess_ns", {2: excess_ns}))
     assert len(lowered) == 2
@@ -266,9 +264,7 @@ def test_both_generations_run_the_job_with_its_offset(generation: Generation, tm
 
 
 @pytest.mark.parametrize(("offset_ns", "nodes", "us"), [(499, 0, 0), (500, 1, 1), (1_499, 1, 1)])
-def test_less_than_half_a_microsecond_is_no_node_and_half_of_one_a_whole_one(
-    offset_ns: int, nodes: int, us: int
-) -> None:
+def test_less_than_half_a_microsecond_is_no_node_and_half_of_one_a_whole_one(offset_ns, nodes, us):
     plain, made = (for_astra_sim(late_rank()[0], start_offset_ns=ns) for ns in (0, offset_ns))
     assert (len(made) - len(plain), made.name[0] == "start offset") == (nodes, nodes > 0)
     assert not us or made.duration_micros[0] == us
@@ -456,9 +452,7 @@ def gaps(graph: ExecutionGraph, **options: Any) -> tuple[list[int], list[int]]:
     ],
     ids=["just in time", "queued", "just in time, short latency", "queued, short latency", "alike"],
 )
-def test_kernels_have_the_gap_of_a_chain_and_the_awaited_one_ends_as_measured(
-    graph: ExecutionGraph, gap: list[int], earlier: list[int]
-) -> None:
+def test_kernels_have_the_gap_of_a_chain_and_the_awaited_one_ends_as_measured(graph, gap, earlier):
     assert gaps(graph) == (gap, earlier)
 
 
@@ -500,9 +494,7 @@ def test_no_gap_falls_below_0() -> None:
 
 @pytest.mark.parametrize(("latency", "chain"), [(5_000, 1_000), (1_000, 5_000)], ids=["long latency", "long gap"])
 @pytest.mark.parametrize(("host", "changed"), [(10_000, 1_000), (1_000, 10_000)], ids=["to a queue", "to just in time"])
-def test_what_ifs_are_right_where_something_else_releases_the_kernels(
-    host: int, changed: int, latency: int, chain: int, tmp_path: Path
-) -> None:
+def test_what_ifs_are_right_where_something_else_releases_the_kernels(host, changed, latency, chain, tmp_path):
     graph, path = run(host, latency, chain), tmp_path / "job.goal"
     for factor in (1.0, changed / host):
         truth = run(int(host * factor), latency, chain)

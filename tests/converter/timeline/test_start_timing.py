@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from execgraph.converter.dependencies import RULES
 from execgraph.converter.edges import Edges
-from execgraph.converter.timeline import Delays, StartTiming, by_cause, concurrency_limit, find_delays, start_timing
-from execgraph.converter.timeline.context import ConversionContext
+from execgraph.converter.timeline import Delays, by_cause, concurrency_limit, find_delays, start_timing
 from execgraph.converter.timeline.delays import release
 from execgraph.schema.columns import Bool
 from execgraph.schema.graph import Delay
@@ -16,17 +15,13 @@ from support.graphs import MACHINE, run_of as recorded_run
 from support.tables import Called, Ran
 
 
-def run_of(
-    ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None
-) -> tuple[ConversionContext, Edges]:
+def run_of(ran, called, backlog_until=None):
     run = recorded_run(ran, called)
     run.linked.info.backlog_until = backlog_until
     return run, Edges.joined([rule(run) for rule in RULES])
 
 
-def split(
-    ran: list[Ran], called: list[Called], backlog_until: dict[int, int] | None = None
-) -> tuple[ConversionContext, StartTiming]:
+def split(ran, called, backlog_until=None):
     run, edges = run_of(ran, called, backlog_until)
     return run, start_timing(run, edges)
 
@@ -89,9 +84,7 @@ def test_in_a_part_of_a_trace_what_came_before_it_holds_activities_back() -> Non
         (4_000, 6_500, 2_000, 500, 1_500),
     ],
 )
-def test_time_beyond_the_usual_gap_or_launch_latency_is_delay(
-    ended: int, start: int, latency: int, gap: int, delay: int
-) -> None:
+def test_time_beyond_the_usual_gap_or_launch_latency_is_delay(ended, start, latency, gap, delay):
     """By its launch, if the stream had been free for longer than since then."""
     _, time = split(*last_of_seven(ended, start))
     assert time.by_launch[-1] == (ended == 4_000)
@@ -142,9 +135,7 @@ def test_what_work_from_before_a_part_held_is_a_delay_of_the_start_of_recording(
 
 
 @pytest.mark.parametrize(("end", "due", "by_launch"), [(9_000, 9_500, False), (4_000, 5_000, True)])
-def test_a_late_activity_is_delayed_from_when_its_release_usually_had_passed(
-    end: int, due: int, by_launch: bool
-) -> None:
+def test_a_late_activity_is_delayed_from_when_its_release_usually_had_passed(end, due, by_launch):
     """A delay follows what released it, and begins as that ends."""
     ran, called = last_of_seven(end, 59_000)
     run, time = split(ran, called)
@@ -216,9 +207,7 @@ def test_a_launch_lost_before_that_of_the_previous_activity_of_the_stream_delays
     [(58_998, 0, Delay.CONTENTION), (58_400, 0, Delay.UNEXPLAINED), (58_998, 1, Delay.UNEXPLAINED)],
     ids=["nearly until then", "not until then", "another device"],
 )
-def test_a_delay_in_which_the_device_was_busy_but_for_the_usual_gap_is_contention(
-    until: int, device: int, cause: Delay
-) -> None:
+def test_a_delay_in_which_the_device_was_busy_but_for_the_usual_gap_is_contention(until, device, cause):
     ran, called = last_of_seven(9_000, 59_000)
     busy = Ran(FROM + 9_500, FROM + until, 14, stream=8, device=device)
     found = explained([*ran, busy], [*called, Called(FROM + 8_000, FROM + 8_500)])
@@ -266,9 +255,7 @@ def test_no_device_is_full_of_which_less_is_known(streams: int, late: int, gap: 
     assert (slot_counts, waited_for_slot.any()) == ({}, False)
 
 
-def test_starts_as_others_end_prove_nothing_where_most_of_the_time_is_as_others_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_starts_as_others_end_prove_nothing_where_most_of_the_time_is_as_others_end(monkeypatch):
     monkeypatch.setattr(MACHINE, "resolution_ns", 200)
     assert in_turn(9, 2, 5)[0] == {}
 

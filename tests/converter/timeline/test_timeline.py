@@ -116,9 +116,7 @@ TIMELINES: dict[str, tuple[LinkedTrace, int, Sliced]] = {
 
 
 @pytest.mark.parametrize(("linked", "shortest", "expected"), TIMELINES.values(), ids=TIMELINES)
-def test_a_threads_time_is_cut_and_short_slices_are_folded(
-    linked: LinkedTrace, shortest: int, expected: Sliced
-) -> None:
+def test_a_threads_time_is_cut_and_short_slices_are_folded(linked, shortest, expected):
     assert nodes(linked, shortest) == expected
 
 
@@ -199,16 +197,7 @@ LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]
 COPY = "cudaMemcpyAsync"
 
 
-def copies(
-    latency: float,
-    gap: float,
-    *,
-    held: float = 0,
-    branched: bool = False,
-    awaited: bool = False,
-    stalled: float = 0,
-    ready: float | None = None,
-) -> TraceBuilder:
+def copies(latency, gap, *, held=0, branched=False, awaited=False, stalled=0, ready=None):
     """Six blocking copies on a free stream, then one that a kernel held up for so long, or a graph's other branch, or
     another stream, or whose call took so much longer to launch it, `ready` µs before which a kernel had ended.
     """
@@ -263,16 +252,12 @@ def test_a_copy_that_the_device_held_up_was_launched_early_in_its_call_and_one_t
     assert found == pytest.approx(CALL_US + stalled, abs=0.01)
 
 
-def test_a_copy_held_up_for_less_than_the_usual_gap_was_launched_early_and_one_whose_stream_had_been_free_late() -> (
-    None
-):
+def test_a_copy_held_up_for_less_than_the_usual_gap_was_launched_early_and_one_whose_stream_had_been_free_late():
     assert last_copy_launched_after(copies(6, 20, held=10)) == pytest.approx(CALL_US, abs=0.01)
     assert last_copy_launched_after(copies(6, 20, stalled=3, ready=5)) == pytest.approx(CALL_US + 3, abs=0.01)
 
 
-def test_a_kernel_is_launched_when_its_call_returns_at_the_latest_and_calls_that_launch_nothing_have_no_moment() -> (
-    None
-):
+def test_a_kernel_is_launched_when_its_call_returns_at_the_latest_and_calls_that_launch_nothing_have_no_moment():
     t = TraceBuilder()
     with t.op("aten::mm"):
         t.launch("early", 7, 30, call_duration=20, latency=10)
@@ -319,9 +304,7 @@ FASTER, SLOWER = ("class:host=0.5",), (f"gemm={SHORT_US / KERNEL_US}", "class:ho
 
 
 @pytest.mark.parametrize(("scale", "offset"), [*((FASTER, offset) for offset in OFFSETS if offset <= 0), (SLOWER, 1)])
-def test_the_host_changes_the_cost_of_calls_and_not_what_a_return_takes_beyond(
-    scale: tuple[str, ...], offset: float
-) -> None:
+def test_the_host_changes_the_cost_of_calls_and_not_what_a_return_takes_beyond(scale, offset):
     """Whatever the offset of the clocks."""
     right = makespan_us(run(KERNEL_US), *scale)
     assert makespan_us(run(KERNEL_US, offset), *scale) == pytest.approx(right, abs=0.001)
@@ -360,9 +343,7 @@ def test_a_return_is_split_into_its_latency_and_the_cost_of_a_call() -> None:
     assert after_awaited_and_host(49_000) == (AWAITED, RETURNED, 0, AWAITED - BEGUN)
 
 
-def test_only_calls_of_its_name_that_surely_did_not_wait_and_no_longer_than_on_any_machine_tell_what_one_costs() -> (
-    None
-):
+def test_only_calls_of_its_name_that_surely_did_not_wait_and_no_longer_than_on_any_machine_tell_what_one_costs():
     unknown = after_awaited_and_host(2_000, name="cudaDeviceSynchronize")
     assert unknown == (AWAITED, RETURNED, 0, 0)
     assert after_awaited_and_host(LONGEST, after=2 * LONGEST) != unknown

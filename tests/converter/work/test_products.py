@@ -37,9 +37,7 @@ def operations(name: str, queries: int = 6, is_causal: bool = False, sequences: 
     values |= dict.fromkeys(("is_causal", "causal"), is_causal)
     values |= dict.fromkeys(("cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k"), offsets)
     values |= {"max_q": queries, "max_k": 6, "max_seqlen_q": queries, "max_seqlen_k": 6}
-    found = work(name, ordered(ATTENTION_ARGUMENTS[name], **values), []).operations
-    assert found is not None
-    return found
+    return work(name, ordered(ATTENTION_ARGUMENTS[name], **values), []).operations
 
 
 @pytest.mark.parametrize("name", ATTENTION_ARGUMENTS)
@@ -329,9 +327,7 @@ OF_POOLS = [
         ("_amp_foreach_non_finite_check_and_unscale_", [GRADIENTS_OF, ONE, ONE], [], 30 * 2),
     ],
 )
-def test_an_op_takes_so_many_steps_for_each_element(
-    name: str, inputs: list[Any], results: list[Tensor], operations: int
-) -> None:
+def test_an_op_takes_so_many_steps_for_each_element(name, inputs, results, operations):
     assert work(f"aten::{name}", inputs, results).operations == operations
 
 
