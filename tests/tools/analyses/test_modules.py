@@ -148,14 +148,12 @@ def annotated(caller: bool) -> TraceBuilder:
     return t
 
 
-def test_a_worker_of_the_backward_pass_belongs_to_the_annotation_that_called_it() -> None:
-    rows = by_path(table_of(rank(link_run(annotated(caller=True)))))
-    assert (rows["forward"]["device_self"], rows["backward"]["device_self"]) == (20, 40)
-
-
-def test_in_no_annotation_it_belongs_to_that_of_the_forward_ops() -> None:
-    rows = by_path(table_of(rank(link_run(annotated(caller=False)))))
-    assert rows["forward"]["device_self"] == 60
+@pytest.mark.parametrize(("caller", "times"), [(True, {"forward": 20, "backward": 40}), (False, {"forward": 60})])
+def test_a_worker_of_the_backward_pass_belongs_to_the_annotation_that_called_it_or_to_that_of_the_forward_ops(
+    caller: bool, times: dict[str, int]
+) -> None:
+    rows = by_path(table_of(rank(link_run(annotated(caller)))))
+    assert {path: row["device_self"] for path, row in rows.items() if row["device_self"]} == times
 
 
 def test_a_run_without_any_says_so() -> None:

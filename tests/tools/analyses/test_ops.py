@@ -38,11 +38,11 @@ def rank_of(program: tuple[list[Act], list[Call], list[Op]], rank: int = 0) -> R
     return RankTrace(rank, linked_of(*program))
 
 
-def kinds_of(ops: list[Op]) -> dict[tuple[str, str], list[int]]:
-    """The ops of each name and shape."""
-    found: dict[tuple[str, str], list[int]] = {}
+def kinds_of(ops: list[Op], keys: tuple[str, ...] = ("name", "shape")) -> dict[tuple[str, ...], list[int]]:
+    """The ops of each name and shape, or of each name."""
+    found: dict[tuple[str, ...], list[int]] = {}
     for place, op in enumerate(ops):
-        found.setdefault((op.name, op.shapes.removeprefix("[]")), []).append(place)
+        found.setdefault((op.name, op.shapes.removeprefix("[]"))[: len(keys)], []).append(place)
     return found
 
 
@@ -68,21 +68,15 @@ def test_an_op_owns_the_device_time_of_its_subtree(program: tuple[list[Act], lis
             assert round(1000 * rows[op]["start"]) == ops[op].start - began(acts, calls, ops)
 
 
+@pytest.mark.parametrize("keys", [("name",), ("name", "shape")], ids="-".join)
 @given(programs())
-def test_a_name_owns_the_time_of_its_outermost_ops_once(program: tuple[list[Act], list[Call], list[Op]]) -> None:
+def test_ops_of_a_kind_own_device_time_once(
+    keys: tuple[str, ...], program: tuple[list[Act], list[Call], list[Op]]
+) -> None:
     acts, calls, ops = program
-    for row in analyse([rank_of(program)])["per_op_device_time_by_name"].rows():
-        inside = set().union(*(below(ops, op) for op in range(len(ops)) if ops[op].name == row["name"]))
-        owned = [act.end - act.start for act in acts if calls[act.call].op in inside]
-        assert (round(1000 * row["subtree"]), row["count"]) == (sum(owned), len(owned))
-
-
-@given(programs())
-def test_ops_of_a_name_and_shape_own_device_time_once(program: tuple[list[Act], list[Call], list[Op]]) -> None:
-    acts, calls, ops = program
-    rows = analyse([rank_of(program)], ["per_op_device_time"])["per_op_device_time_by_shape"].rows()
-    found = {(row["name"], row["shape"]): row for row in rows}
-    for kind, own in kinds_of(ops).items():
+    rows = analyse([rank_of(program)], ["per_op_device_time"])[f"per_op_device_time_by_{keys[-1]}"].rows()
+    found = {tuple(row[key] for key in keys): row for row in rows}
+    for kind, own in kinds_of(ops, keys).items():
         launching = [op for op in own if launched_below(acts, calls, ops, op)]
         inside = set().union(*(below(ops, op) for op in own))
         subtree = [act.end - act.start for act in acts if calls[act.call].op in inside]

@@ -216,15 +216,20 @@ def test_communication_is_told_by_group_and_whether_it_can_be_hidden() -> None:
     assert found.advice.startswith("There is too little computation to hide it")
 
 
-def test_transfers_are_counted_on_a_rank_and_timed_by_size() -> None:
-    def rank(number: int) -> ExecutionGraph:
-        g, clock, before = GraphBuilder(rank=number), 0, []
-        for length, size in [(10_000, 2048), (30_000, 4096), (10_000, 2048)]:
-            meet = g.collective(clock, length, ranks=[0, 1], comm_type=0, comm_size=size, after=before)
+def transferring(kind: int, *transfers: tuple[int, int]) -> Finding:
+    """What is found of two ranks that do nothing but meet: durations in ns and bytes."""
+    graphs = []
+    for rank in (0, 1):
+        g, clock, before = GraphBuilder(rank=rank), 0, []
+        for length, size in transfers:
+            meet = g.collective(clock, length, ranks=[0, 1], comm_type=kind, comm_size=size, after=before)
             before, clock = [(meet, STREAM_ORDER)], clock + length
-        return g.build()
+        graphs.append(g.build())
+    return titled(find(built(*graphs)), "is not hidden")
 
-    found = titled(find(built(rank(0), rank(1))), "is not hidden")
+
+def test_transfers_are_counted_on_a_rank_and_timed_by_size() -> None:
+    found = transferring(0, (10_000, 2048), (30_000, 4096), (10_000, 2048))
     assert found.evidence.startswith(
         "3 transfers on each rank, of 4.0 KiB in 30.0 µs and 2.0 KiB in 10.0 µs (medians); at"
     )
@@ -243,14 +248,7 @@ def test_waiting_for_a_late_member_is_no_time_of_a_transfer() -> None:
 
 @pytest.mark.parametrize(("kind", "advice"), [(0, "merge them (DDP: bucket_cap_mb"), (6, "send fewer, larger ones")])
 def test_small_transfers_are_merged_as_their_type_allows(kind: int, advice: str) -> None:
-    def rank(number: int) -> ExecutionGraph:
-        g, clock, before = GraphBuilder(rank=number), 0, []
-        for length, size in [(1_000, 1_000_000), *[(10_000, 1_000)] * 3]:
-            meet = g.collective(clock, length, ranks=[0, 1], comm_type=kind, comm_size=size, after=before)
-            before, clock = [(meet, STREAM_ORDER)], clock + length
-        return g.build()
-
-    assert advice in titled(find(built(rank(0), rank(1))), "is not hidden").advice
+    assert advice in transferring(kind, (1_000, 1_000_000), *[(10_000, 1_000)] * 3).advice
 
 
 def meeting(rank: int, works: list[int], transfers: list[int], late: int = 0) -> ExecutionGraph:
@@ -365,11 +363,15 @@ def test_time_that_nothing_explains_has_no_gain() -> None:
     assert (found.gain, found.evidence) == (None, "30.0 µs where records are missing")
 
 
+def peak_of(peak: int, before: int) -> Table:
+    columns = {"rank": 0, "device": 0, "peak": peak, "before": before}
+    return Table("", "", [Column(name, "", np.array([value])) for name, value in columns.items()])
+
+
 def test_what_limits_the_trust_is_said_without_a_gain() -> None:
     graph = rank_with_collective(0, work=10, collective=5, clock=0)
     graph.metadata["world_size"] = 4
-    columns = (("rank", 0), ("device", 0), ("peak", 3 << 30), ("before", 1 << 30))
-    peak = Table("", "", [Column(name, "", np.array([value])) for name, value in columns])
+    peak = peak_of(3 << 30, 1 << 30)
     live = Table("", "", [*peak.columns[:2], Column("op", "", ["aten::mm"]), Column("size", "B", np.array([3 << 29]))])
     tables = {"memory_timeline_peak": peak, "memory_timeline_live": live}
     found = find(built(graph, tables=tables, dropped=Counts({Reason.NO_DURATION: 3}), lacks_sync_records=True))
@@ -398,8 +400,7 @@ def test_ranks_that_name_one_device_may_share_it_unless_they_communicate_on_it(
 
 
 def test_memory_that_never_grows_has_no_peak() -> None:
-    columns = (("rank", 0), ("device", 0), ("peak", 1 << 18), ("before", 1 << 18))
-    peak = Table("", "", [Column(name, "", np.array([value])) for name, value in columns])
+    peak = peak_of(1 << 18, 1 << 18)
     graph = rank_with_collective(0, work=10, collective=5, clock=0)
     titles = [finding.title for finding in find(built(graph, tables={"memory_timeline_peak": peak}))]
     assert not any(title.startswith("Memory") for title in titles)

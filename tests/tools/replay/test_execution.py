@@ -17,7 +17,6 @@ from execgraph.tools.replay import (
     replay_ranks,
     scale_nodes,
     summarise,
-    time_by_kind,
 )
 from execgraph.tools.replay.summary import answer, start_error
 from hypothesis import given, strategies as st
@@ -31,18 +30,11 @@ from support.graphs import (
     rank_with_collective,
     training_step,
 )
+from support.runs import path_ns, scaled
 
 
 def starts(replayed: Replay) -> list[int]:
     return [int(start) for start in replayed.start_ns]
-
-
-def path_ns(replayed: Replay) -> dict[str, int]:
-    return time_by_kind(replayed)
-
-
-def scaled(graph: ExecutionGraph, *specs: str) -> Replay:
-    return replay(graph, [parse_scale(spec) for spec in specs])
 
 
 def test_a_graph_with_all_its_edges_replays_as_measured() -> None:
@@ -97,18 +89,12 @@ def test_host_delay_before_the_first_activity_is_part_of_the_run() -> None:
     assert starts(scaled(g.build(), "class:host=0.5")) == [15, 25]
 
 
-def test_the_measured_end_of_a_trimmed_activity_includes_its_overlap() -> None:
-    g = GraphBuilder()
-    g.activity("overran", 0, 10, overlap_ns=4)
-    replayed = replay(g.build())
-    assert (replayed.makespan_ns, replayed.measured_ns) == (10, 14)
-
-
-def test_metadata_without_a_time_does_not_stretch_the_measured_run() -> None:
+def test_the_measured_run_includes_the_overlap_of_trimmed_activities_and_no_metadata_without_a_time() -> None:
     g = GraphBuilder()
     g.host("process_group:init", 0, 0, thread=0, type=NodeType.METADATA)
-    g.host("op", 10**15, 10)
-    assert replay(g.build()).measured_ns == 10
+    g.activity("overran", 10**15, 10, overlap_ns=4)
+    replayed = replay(g.build())
+    assert (replayed.makespan_ns, replayed.measured_ns) == (10, 14)
 
 
 def test_nodes_may_come_in_any_order() -> None:
@@ -155,12 +141,8 @@ def test_a_collective_starts_when_the_last_member_arrives_and_lasts_the_shortest
     assert both.end_ns.tolist() == [10, 60, 65, 40, 60, 65]
     assert both.makespan_ns == both.measured_ns == 65
     assert busy_ns(both) == {"0/0/7": 65, "1/0/7": 65}
-
-
-def test_the_critical_path_leads_over_the_member_that_came_last() -> None:
-    fast = rank_with_collective(0, work=10, collective=50, clock=100)
-    slow = rank_with_collective(1, work=40, collective=20, clock=9000)
-    assert path_ns(replay_ranks([fast, slow])) == {"computation": 45, "communication": 20}
+    # the critical path leads over the member that came last
+    assert path_ns(both) == {"computation": 45, "communication": 20}
 
 
 def test_a_slower_rank_delays_the_others() -> None:
@@ -391,27 +373,19 @@ def two_streams(kind: DependencyKind) -> ExecutionGraph:
     return g.build()
 
 
-def changed(graph: ExecutionGraph, spec: str) -> Replay:
-    return replay(graph, [parse_scale(spec)])
-
-
-def test_without_the_wait_the_two_streams_run_side_by_side() -> None:
-    makespan = changed(two_streams(BY_ORDER), "class:memory=2").range
-    assert makespan == MakespanRange(low_ns=90_000, high_ns=110_000, waits=1, known_by="order")
-    assert not makespan.is_clear
-
-
-def test_a_wait_for_what_is_over_anyway_changes_no_answer() -> None:
-    makespan = changed(two_streams(BY_ORDER), "class:memory=0").range
-    assert makespan == MakespanRange(low_ns=80_000, high_ns=80_000, waits=1, known_by="order")
-    assert makespan.is_clear
+@pytest.mark.parametrize(("factor", "low_ns", "high_ns"), [(2, 90_000, 110_000), (0, 80_000, 80_000)])
+def test_without_the_wait_the_two_streams_run_side_by_side(factor: int, low_ns: int, high_ns: int) -> None:
+    """It changes no answer where what it waits for is over anyway."""
+    makespan = scaled(two_streams(BY_ORDER), f"class:memory={factor}").range
+    assert makespan == MakespanRange(low_ns, high_ns, waits=1, known_by="order")
+    assert makespan.is_clear == (factor == 0)
 
 
 @pytest.mark.parametrize(
     "kind", [EVENT_WAIT, BY_ORDER | DependencyKind.TENSOR_FLOW, STREAM_ORDER, DependencyKind.HANDOFF | INFERRED]
 )
 def test_what_another_rule_or_a_record_confirms_is_certain(kind: DependencyKind) -> None:
-    assert changed(two_streams(kind), "class:memory=2").range == MakespanRange(110_000, 110_000, 0, "")
+    assert scaled(two_streams(kind), "class:memory=2").range == MakespanRange(110_000, 110_000, 0, "")
 
 
 def test_the_run_as_measured_has_no_range() -> None:
@@ -426,10 +400,8 @@ def test_a_wait_that_held_its_work_up_in_the_measured_run_is_certain() -> None:
     copy = g.activity("Memcpy", 10, 40, stream=9, cat="gpu_memcpy", after=[(op, LAUNCH)])
     early = g.activity("Memcpy", 10, 30, stream=11, cat="gpu_memcpy", after=[(op, LAUNCH)])
     g.activity("gemm", 50, 20, after=[(op, LAUNCH), (copy, BY_ORDER), (early, BY_ORDER)])
-    graph = g.build()
-    assert changed(graph, "class:memory=1").range == MakespanRange(70, 70, 1, "order")
-    assert changed(graph, "class:memory=0").range == MakespanRange(30, 30, 1, "order")
-    assert changed(graph, "class:memory=2").range == MakespanRange(110, 110, 1, "order")
+    for factor, ns in ((1, 70), (0, 30), (2, 110)):
+        assert scaled(g.build(), f"class:memory={factor}").range == MakespanRange(ns, ns, 1, "order")
 
 
 def test_the_evidence_is_named_and_a_node_counts_once() -> None:
@@ -443,7 +415,7 @@ def test_the_evidence_is_named_and_a_node_counts_once() -> None:
         after=[(work, PROGRAM_ORDER), (first, HOST_SYNC | CALL_ORDER), (second, HOST_SYNC | CALL_ORDER)],
     )  # fmt: skip
     g.activity("gemm", 71, 5, stream=11, after=[(wait, LAUNCH), (second, EVENT_WAIT | INFERRED)])
-    makespan = changed(g.build(), "gemm=2").range
+    makespan = scaled(g.build(), "gemm=2").range
     assert makespan is not None
     end = "and delayed nothing when measured"
     assert makespan.reason == f"2 waits are known only from the order of calls or timing {end}"
