@@ -51,13 +51,8 @@ def test_latency_skew_and_straggler_are_over_those_present(spans: list[tuple[int
     starts, lengths = zip(*spans, strict=True)
     assert round(1000 * row["latency"]) == min(lengths) == lengths[row["straggler"]]
     assert round(1000 * row["start_skew"]) == max(starts) - min(starts)
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=2, max_size=5))
-def test_all_tables_name_the_same_rank_last(spans: list[tuple[int, int]]) -> None:
-    ranks = [rank_of(rank, (start, start + length, all_reduce())) for rank, (start, length) in enumerate(spans)]
-    found = analyse(ranks, [NAME])
-    last = found[NAME].rows()[0]["straggler"]
+    # all tables name the same rank last
+    found, last = analyse(ranks, [NAME]), row["straggler"]
     assert [row["rank"] for row in found[f"{NAME}_waits_by_rank"].rows() if row["last"]] == [last]
     assert {row["waits_for"] for row in found[f"{NAME}_waits"].rows()} == {last}
 
@@ -82,6 +77,7 @@ def test_who_is_last_does_not_depend_on_the_clocks_where_all_end_together() -> N
         ("all_to_allv", 100, 120, 480, 0.75),
         ("broadcast", 100, 100, 400, 1.0),
         ("reduce", 100, 100, 400, 1.0),
+        ("barrier", -1, -1, 0, 1.0),
     ],
 )
 def test_sizes_and_bus_factors_are_those_of_nccl_tests(
@@ -92,14 +88,9 @@ def test_sizes_and_bus_factors_are_those_of_nccl_tests(
     )
     row = tables(rank_of(0, (0, 100, recorded)))[0][0]
     assert row["size"] == size
-    assert row["algorithm_bandwidth"] == pytest.approx(size / 100)
-    assert row["bus_bandwidth"] == pytest.approx(factor * size / 100)
+    bandwidths = [row["algorithm_bandwidth"], row["bus_bandwidth"]]
+    assert bandwidths == ([None, None] if not size else pytest.approx([size / 100, factor * size / 100]))
     assert (row["start_skew"], row["straggler"]) == (None, -1)
-
-
-def test_a_barrier_has_no_bandwidth() -> None:
-    row = tables(rank_of(0, (0, 10, Communication(name="barrier", ranks=[0, 1], group="0", sequence=1))))[0][0]
-    assert (row["size"], row["algorithm_bandwidth"], row["bus_bandwidth"]) == (0.0, None, None)
 
 
 def test_uneven_splits_show_as_imbalance() -> None:
@@ -183,9 +174,6 @@ def test_bandwidth_by_size_is_beside_the_best_of_the_same_group_and_kind() -> No
     assert large_row["bus_bandwidth"] == large_row["best_bandwidth"] == pytest.approx(800 * 4 / 3)
     assert small_row["of_best"] == pytest.approx(100 * small_row["bus_bandwidth"] / large_row["bus_bandwidth"])
     assert table.note == ""
-
-
-def test_of_one_rank_the_bandwidths_are_said_to_include_its_waiting() -> None:
     assert "include its waiting" in analyse([rank_of(0, (0, 40, all_reduce()))], [NAME])[f"{NAME}_by_size"].note
 
 

@@ -3,7 +3,8 @@ ops behind them: from the capture, by node or by the whole sequence, or from a r
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +54,15 @@ def test_launches_of_the_same_kernels_are_of_one_graph() -> None:
     assert note == ""
 
 
-def test_single_launches_are_no_graphs() -> None:
+def test_single_launches_and_a_copy_in_several_pieces_are_no_graphs() -> None:
     t = TraceBuilder()
     with t.op("aten::mm"):
         t.launch("gemm")
-    graphs, positions, note = replayed(t)
-    assert (graphs, positions) == ([], [])
-    assert note == "no call launched a graph"
-
-
-def test_a_copy_in_several_pieces_is_no_graph() -> None:
-    t = TraceBuilder()
     with t.op("aten::copy_"):
         copied = t.call("enqueueCommand memcpyHtoDAsync", 4)
         for start in (10, 20):
             t.activity("dma_request", 7, start, 5, copied)
-    assert replayed(t)[:2] == ([], [])
+    assert replayed(t) == ([], [], "no call launched a graph")
 
 
 GRAPH = [("gemm", 7, 10), ("relu", 7, 2), ("gemm", 7, 12)]
@@ -76,38 +70,34 @@ OPS = ["aten::linear > aten::addmm", "aten::relu", "aten::linear > aten::addmm"]
 LAUNCH = {"gemm": "cudaLaunchKernelExC", "relu": "cudaLaunchKernel"}
 
 
-def replays(*graphs: list[tuple[str, int, float]]) -> RankTrace:
-    t = TraceBuilder()
+def replays(*graphs: list[tuple[str, int, float]], t: TraceBuilder | None = None) -> RankTrace:
+    t = t or TraceBuilder()
     for kernels in graphs or (GRAPH, GRAPH):
         with t.op("aten::replay"):
             t.graph_launch(kernels)
     return RankTrace(0, link_run(t))
 
 
+def ops_around(t: TraceBuilder, launched: Callable[[str], Any], names: Sequence[str]) -> TraceBuilder:
+    """Launches, each in its op."""
+    for name in names:
+        inner = t.op("aten::addmm") if name == "gemm" else nullcontext()
+        with t.op("aten::linear") if name == "gemm" else t.op("aten::relu"), inner:
+            launched(name)
+    return t
+
+
 def captured(t: TraceBuilder, names: Sequence[str] = ("gemm", "relu", "gemm")) -> TraceBuilder:
     """What a trace holds of a capture: calls without kernels."""
     t.call("cudaStreamBeginCapture_v10000")
-    for name in names:
-        with t.op("aten::linear") if name == "gemm" else t.op("aten::relu"):
-            if name == "gemm":
-                with t.op("aten::addmm"):
-                    t.call(LAUNCH[name])
-            else:
-                t.call("cudaLaunchKernel")
+    ops_around(t, lambda name: t.call(LAUNCH[name]), names)
     t.call("cudaStreamEndCapture")
     return t
 
 
 def eager(names: Sequence[str]) -> TraceBuilder:
     t = TraceBuilder()
-    for name in names:
-        with t.op("aten::linear" if name == "gemm" else "aten::relu"):
-            if name == "gemm":
-                with t.op("aten::addmm"):
-                    t.launch(name)
-            else:
-                t.launch(name)
-    return t
+    return ops_around(t, t.launch, names)
 
 
 def captures(t: TraceBuilder, folder: Path) -> list[Capture]:
@@ -148,10 +138,7 @@ def test_a_capture_without_names_tells_them_by_the_order_of_launches(tmp_path: P
 
 
 def test_a_capture_in_the_same_trace_is_found() -> None:
-    t = captured(TraceBuilder())
-    with t.op("aten::replay"):
-        t.graph_launch(GRAPH)
-    _, positions, _ = tables(RankTrace(0, link_run(t)))
+    _, positions, _ = tables(replays(t=captured(TraceBuilder())))
     assert [row["op"] for row in positions.rows()] == OPS
 
 
@@ -197,11 +184,8 @@ def test_a_drivers_call_within_a_runtime_call_is_the_same_launch(tmp_path: Path)
     t.call("cudaStreamBeginCapture")
     with t.op("aten::add"):
         outer = t.call("cudaLaunchKernel", 8)
-        t.calls.append(
-            type(outer)(
-                "cuLaunchKernel", outer.thread, outer.start + 1000, outer.end - 1000, outer.correlation, outer.op
-            )
-        )
+        inner = outer.thread, outer.start + 1000, outer.end - 1000, outer.correlation, outer.op
+        t.calls.append(type(outer)("cuLaunchKernel", *inner))
     t.call("cudaStreamEndCapture")
     assert [launch.op for launch in captures(t, tmp_path)[0].launches] == ["aten::add"]
 
@@ -259,10 +243,9 @@ def test_sequences_are_found_wherever_they_are(graph: str, given: list[tuple[str
 
 
 def test_the_command_takes_traces_of_captures(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for name, t in (("capture", captured(TraceBuilder())), ("replay", TraceBuilder())):
-        if name == "replay":
-            with t.op("aten::replay"):
-                t.graph_launch(GRAPH)
+    replay = TraceBuilder()
+    replays(GRAPH, t=replay)
+    for name, t in (("capture", captured(TraceBuilder())), ("replay", replay)):
         (tmp_path / name).mkdir()
         t.write(tmp_path / name)
     device, capture = (str(tmp_path / name / "device.json") for name in ("replay", "capture"))

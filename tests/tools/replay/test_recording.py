@@ -62,14 +62,12 @@ def test_it_says_when_no_factor_for_the_host_tells(
     assert found.is_known == (cause is Cause.DEVICES_LIMIT)
 
 
-def test_nothing_is_said_of_a_run_that_was_not_measured() -> None:
-    assert recording(steps(None)) is None
-
-
 def test_a_step_of_several_ranks_takes_as_long_as_that_of_the_slowest() -> None:
     found = recording([steps(30_000), steps(60_000)])
     assert found is not None and found.step_without_profiler_us == 60
+    # nothing is said of other numbers of steps, and of a run that was not measured
     assert recording([steps(30_000), steps(30_000, count=3)]) is None
+    assert recording(steps(None)) is None
 
 
 def test_a_change_is_answered_for_the_run_without_a_profiler_too() -> None:
@@ -111,12 +109,6 @@ def test_they_are_the_calls_of_the_loader_and_what_their_thread_does_in_them() -
     assert names == [NEXT, "aten::stack", NEXT] * 2
 
 
-def test_they_take_as_long_as_was_measured() -> None:
-    work, is_data = with_measured_waits(gather_job([loop(step_ns=100, wait_ns=60)]))
-    assert work.duration_ns.tolist() == [20, 30, 10, 70] * 2
-    assert is_data.tolist() == [True, True, True, False] * 2
-
-
 def test_a_thread_that_pins_memory_is_part_of_the_wait() -> None:
     job = gather_job([loop(step_ns=100, wait_ns=60, pinning_ns=25)])
     work, _ = with_measured_waits(job)
@@ -125,12 +117,13 @@ def test_a_thread_that_pins_memory_is_part_of_the_wait() -> None:
     assert makespan_ns(work) == 2 * (60 + 70)
 
 
-@pytest.mark.parametrize("wait_ns", [None, 0])
-def test_a_run_that_was_not_measured_is_left_as_it_is(wait_ns: int | None) -> None:
+@pytest.mark.parametrize(("wait_ns", "slices"), [(60, [20, 30, 10]), (None, [10, 15, 5]), (0, [10, 15, 5])])
+def test_they_take_as_long_as_was_measured_if_it_was(wait_ns: int | None, slices: list[int]) -> None:
     job = gather_job([loop(step_ns=100, wait_ns=wait_ns)])
     work, is_data = with_measured_waits(job)
-    assert work is job
-    assert not is_data.any()
+    assert work.duration_ns.tolist() == [*slices, 70] * 2
+    assert is_data.tolist() == [*[bool(wait_ns)] * 3, False] * 2
+    assert (work is job) == (not wait_ns)
 
 
 def test_the_factor_is_for_the_rest_of_the_host() -> None:
