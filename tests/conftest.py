@@ -16,8 +16,10 @@ import pytest
 from execgraph.tools import workers
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import settings
+from support.builder.timeline import TraceBuilder
 from support.commands import Ended, Run, status_of
 from support.folders import DATA, TESTS
+from support.graphs import GraphBuilder
 from support.lower_bounds import PROJECT, lower_bounds
 from support.tasks import in_turn
 
@@ -113,6 +115,18 @@ def level_of_messages() -> Iterator[None]:
     """A command that a test or a shared fixture runs with -q silences none of the tests after it."""
     logging.getLogger().setLevel(LEVEL)
     yield
+
+
+@pytest.fixture
+def t() -> TraceBuilder:
+    """A run without anything in it yet."""
+    return TraceBuilder()
+
+
+@pytest.fixture
+def g() -> GraphBuilder:
+    """A graph of rank 0 without anything in it yet."""
+    return GraphBuilder(rank=0)
 
 
 @pytest.fixture(scope="session")

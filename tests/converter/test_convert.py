@@ -118,8 +118,7 @@ def two_kernels(second: float) -> TraceBuilder:
 
 
 @pytest.mark.parametrize(("stream", "device"), [(20, 0), (7, 1)], ids=["another stream", "its number elsewhere"])
-def test_streams_are_independent(stream: int, device: int) -> None:
-    t = TraceBuilder()
+def test_streams_are_independent(t: TraceBuilder, stream: int, device: int) -> None:
     t.launch("a", 7, 50)
     t.device = device
     t.launch("b", stream, 50)
@@ -163,8 +162,7 @@ def test_delays_that_are_left_out_are_not_counted() -> None:
     assert replay(nodes.graph).makespan_ns < 50_000
 
 
-def test_work_from_before_the_trace_holds_a_streams_first_activity_back() -> None:
-    t = TraceBuilder()
+def test_work_from_before_the_trace_holds_a_streams_first_activity_back(t: TraceBuilder) -> None:
     t.launch("late", start=100, duration=5)
     t.leaf("aten::add", 5)
     nodes = convert_run(t)
@@ -224,8 +222,7 @@ def test_where_waits_are_recorded_none_is_inferred() -> None:
 # The blocking reading
 
 
-def test_with_synchronous_launches_whoever_followed_a_launch_follows_what_it_launched() -> None:
-    t = TraceBuilder()
+def test_with_synchronous_launches_whoever_followed_a_launch_follows_what_it_launched(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.launch("k", duration=50)
     t.leaf("aten::add", 5)
@@ -235,9 +232,8 @@ def test_with_synchronous_launches_whoever_followed_a_launch_follows_what_it_lau
     assert synchronous.follows("k") == {"aten::mm": LAUNCH}
 
 
-def test_with_synchronous_launches_nobody_waits_for_what_was_overtaken() -> None:
+def test_with_synchronous_launches_nobody_waits_for_what_was_overtaken(t: TraceBuilder) -> None:
     """Where a stream is no queue (copies that several engines share), waiting for the one overtaken would never end."""
-    t = TraceBuilder()
     with t.op("aten::first"):
         t.launch("overtaken", start=300)
     with t.op("aten::second"):
@@ -254,8 +250,7 @@ def test_with_synchronous_launches_nobody_waits_for_what_was_overtaken() -> None
 # What a node says
 
 
-def test_a_slice_says_which_op_it_is_of() -> None:
-    t = TraceBuilder()
+def test_a_slice_says_which_op_it_is_of(t: TraceBuilder) -> None:
     schema = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
     with t.op("aten::mm", schema=schema, seq_id=5) as op:
         t.work(2)
@@ -271,8 +266,7 @@ def test_a_slice_says_which_op_it_is_of() -> None:
     assert "stream" not in first and "cat" not in first
 
 
-def test_an_activity_says_where_it_ran_and_which_op_launched_it() -> None:
-    t = TraceBuilder()
+def test_an_activity_says_where_it_ran_and_which_op_launched_it(t: TraceBuilder) -> None:
     with t.op("aten::mm") as op:
         kernel = t.launch("k", 20, 5)
     found = attributes(convert_run(t), "k")
@@ -283,8 +277,7 @@ def test_an_activity_says_where_it_ran_and_which_op_launched_it() -> None:
     assert "tid" not in found and "slice" not in found
 
 
-def test_the_control_dependency_is_the_launcher_or_the_calling_slice() -> None:
-    t = TraceBuilder()
+def test_the_control_dependency_is_the_launcher_or_the_calling_slice(t: TraceBuilder) -> None:
     with t.op("aten::linear"):
         t.work(2)
         with t.op("aten::addmm"):
@@ -313,8 +306,7 @@ def tensors_of(nodes: Nodes, label: str) -> tuple[bytes, bytes] | None:
 
 
 @pytest.mark.parametrize("with_host", [True, False], ids=["with host", "as the first op of a trace"])
-def test_an_ops_tensors_are_on_its_first_slice_unless_left_out(with_host: bool) -> None:
-    t = TraceBuilder()
+def test_an_ops_tensors_are_on_its_first_slice_unless_left_out(t: TraceBuilder, with_host: bool) -> None:
     a = t.tensor((2, 3))
     with t.op("aten::mm", inputs=[a], outputs=[a]):
         t.work(1)
@@ -330,8 +322,7 @@ def test_an_ops_tensors_are_on_its_first_slice_unless_left_out(with_host: bool) 
     assert convert_linked(linked, io="none").graph.tensors is None
 
 
-def test_an_op_may_have_only_arguments_or_only_results() -> None:
-    t = TraceBuilder()
+def test_an_op_may_have_only_arguments_or_only_results(t: TraceBuilder) -> None:
     a = t.tensor((2, 3))
     t.leaf("aten::print", 5, inputs=[a])
     t.leaf("aten::empty", 5, outputs=[a])
@@ -439,8 +430,7 @@ def test_process_groups_are_metadata() -> None:
     assert convert_run(t, target="astra-sim").labels == ["aten::add"]
 
 
-def test_a_communication_without_an_activity_is_on_the_longest_slice_of_its_op() -> None:
-    t = TraceBuilder()
+def test_a_communication_without_an_activity_is_on_the_longest_slice_of_its_op(t: TraceBuilder) -> None:
     with t.op("gloo:all_reduce"):
         t.work(2)
         t.leaf("aten::first", 5)
@@ -466,8 +456,7 @@ def test_steps_begin_where_their_first_marks_do() -> None:
 # Runs with little in them
 
 
-def test_a_run_without_a_device_is_its_host_threads_and_ops_without_length_are_counted() -> None:
-    t = TraceBuilder()
+def test_a_run_without_a_device_is_its_host_threads_and_ops_without_length_are_counted(t: TraceBuilder) -> None:
     t.leaf("aten::add", 5)
     t.leaf("aten::view", 0)
     t.leaf("aten::mul", 5)

@@ -125,8 +125,7 @@ def texts(nodes: Nodes, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("with_host", [True, False])
-def test_every_slice_of_an_op_a_call_outside_of_ops_and_their_activities_know_their_module_and_function(with_host):
-    t = TraceBuilder()
+def test_every_slice_of_an_op_a_call_outside_of_ops_and_their_activities_know_their_module_and_function(t, with_host):
     with t.module("Net_0"), t.python("net.py(7): forward"), t.op("aten::mm"):
         t.work(5)
         t.launch("gemm")

@@ -352,8 +352,7 @@ def test_host_time_after_the_last_activity_is_a_node_at_the_end(offset_us: int |
     assert replayed.makespan_ns == replayed.measured_ns == 50_000
 
 
-def test_communication_that_only_the_host_recorded_stays() -> None:
-    g = GraphBuilder(rank=0)
+def test_communication_that_only_the_host_recorded_stays(g: GraphBuilder) -> None:
     before = g.host("aten::mm", 0, 5_000)
     meet = g.host("gloo:all_reduce", 5_000, 9_000, type=NodeType.COMM_COLL, after=[(before, PROGRAM_ORDER)])
     after = g.host("aten::add", 14_000, 2_000, after=[(meet, PROGRAM_ORDER)])
@@ -363,8 +362,7 @@ def test_communication_that_only_the_host_recorded_stays() -> None:
     assert device.integers("host_delay_ns").tolist() == [5_000, 2_000]
 
 
-def test_a_graph_without_activities_is_refused() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_graph_without_activities_is_refused(g: GraphBuilder) -> None:
     g.host("aten::add", 0, 5)
     with pytest.raises(DataError, match="no device activity"):
         without_host(g.build())

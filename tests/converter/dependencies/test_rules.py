@@ -94,8 +94,7 @@ def with_blocking_edges(nodes: Nodes) -> dict[tuple[Node, Node], int]:
     return {(by_label[source], by_label[target]): int(kind) for source, target, kind in pairs}
 
 
-def test_whoever_followed_one_of_several_graphs_follows_the_tails_of_that_one() -> None:
-    t = TraceBuilder()
+def test_whoever_followed_one_of_several_graphs_follows_the_tails_of_that_one(t: TraceBuilder) -> None:
     for name in ("first", "second", "third"):
         with t.op(name):
             t.graph_launch([("head", 7, 5), *((f"{name} on {stream}", stream, 5) for stream in (7, 20, 24))])
@@ -363,8 +362,7 @@ def test_a_slower_worker_delays_the_main_thread() -> None:
     assert nodes.earliest_start_makespan_ns() == max(host_end, 14 + 108 + 30) * 1000
 
 
-def test_the_main_thread_may_wait_outside_any_annotation() -> None:
-    t = TraceBuilder()
+def test_the_main_thread_may_wait_outside_any_annotation(t: TraceBuilder) -> None:
     t.leaf("aten::mm", 9, seq_id=0)
     with backward(t):
         t.work(8)
@@ -374,8 +372,7 @@ def test_the_main_thread_may_wait_outside_any_annotation() -> None:
     assert nodes.follows(BACKWARD_OP) == {"host idle": HANDOFF}
 
 
-def test_several_bursts_are_handed_over_one_by_one() -> None:
-    t = TraceBuilder()
+def test_several_bursts_are_handed_over_one_by_one(t: TraceBuilder) -> None:
     for sequence in range(3):
         t.leaf("aten::mm", 9, seq_id=sequence)
         with backward(t, sequence=sequence):
@@ -420,8 +417,7 @@ def test_inferred_handoffs_can_be_left_out_and_their_thread_keeps_its_time() -> 
     assert convert_run(t, inferred=False).replay_error() == 0
 
 
-def test_one_thread_and_threads_that_work_at_the_same_time_hand_nothing_over() -> None:
-    t = TraceBuilder()
+def test_one_thread_and_threads_that_work_at_the_same_time_hand_nothing_over(t: TraceBuilder) -> None:
     t.leaf("aten::mm", 9, seq_id=0)
     t.leaf(BACKWARD_OP, 9, seq_id=0, fw_thread=1)
     assert found(link_run(t)) == []
@@ -458,8 +454,7 @@ def test_any_run_with_handoffs_replays_as_measured(steps: list[Step], torch: str
     assert nodes.replay_error() <= 0.005
 
 
-def test_a_worker_whose_only_op_ends_as_the_caller_falls_quiet_is_linked() -> None:
-    t = TraceBuilder()
+def test_a_worker_whose_only_op_ends_as_the_caller_falls_quiet_is_linked(t: TraceBuilder) -> None:
     with t.thread(2, start=4.2):
         t.leaf(BACKWARD_OP, 0.5, seq_id=0, fw_thread=1)
     t.leaf("aten::mm", 5, seq_id=0)

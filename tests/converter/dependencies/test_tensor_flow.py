@@ -67,31 +67,27 @@ def test_a_reader_on_another_stream_follows_the_writer(torch: str, stream: int, 
         "behind smaller items", "on the host without a synchronisation",
     ],
 )  # fmt: skip
-def test_a_view_is_read_where_its_bytes_overlap(shape, view, found):
-    t = TraceBuilder()
+def test_a_view_is_read_where_its_bytes_overlap(t, shape, view, found):
     buffer = t.tensor((8, 8))
     write(t, buffer)
     assert read(t, t.tensor(shape, **({"storage": buffer} | view))) == found
 
 
-def test_tensors_without_storage_have_nothing_in_common() -> None:
-    t = TraceBuilder()
+def test_tensors_without_storage_have_nothing_in_common(t: TraceBuilder) -> None:
     meta = t.tensor(storage=0)
     write(t, meta)
     assert read(t, meta) == set()
 
 
 @pytest.mark.parametrize(("first_row", "found"), [(0, FLOW), (3, FLOW), (4, set())])
-def test_a_column_reaches_over_all_rows(first_row: int, found: set[tuple[str, str]]) -> None:
+def test_a_column_reaches_over_all_rows(t: TraceBuilder, first_row: int, found: set[tuple[str, str]]) -> None:
     """Written is one element of each of the rows 0 to 3, read is a whole row."""
-    t = TraceBuilder()
     whole = t.tensor((8, 16))
     write(t, t.tensor((4, 1), storage=whole, offset=8, strides=(16, 1)))
     assert read(t, [t.tensor((1, 16), storage=whole, offset=16 * first_row)]) == found
 
 
-def test_a_column_does_not_hide_who_wrote_the_rest() -> None:
-    t = TraceBuilder()
+def test_a_column_does_not_hide_who_wrote_the_rest(t: TraceBuilder) -> None:
     whole = t.tensor((8, 16))
     write(t, whole, "rest")
     t.idle(30)
@@ -100,8 +96,7 @@ def test_a_column_does_not_hide_who_wrote_the_rest() -> None:
 
 
 @pytest.mark.parametrize("strides", [(1 << 62, 1), (-16, 1), ("a", 1), (None,)])
-def test_absurd_strides_are_not_believed(strides: Any) -> None:
-    t = TraceBuilder()
+def test_absurd_strides_are_not_believed(t: TraceBuilder, strides: Any) -> None:
     whole = t.tensor((8, 16))
     write(t, whole)
     assert read(t, dataclasses.replace(whole, strides=strides)) == FLOW
@@ -116,8 +111,7 @@ def test_a_collective_without_outputs_writes_what_it_is_given(in_place: bool) ->
     assert read(t, given, stream=7) == ({("ncclDevKernel_AllReduce", "reader")} if in_place else set())
 
 
-def test_only_the_last_writer_of_the_bytes_counts() -> None:
-    t = TraceBuilder()
+def test_only_the_last_writer_of_the_bytes_counts(t: TraceBuilder) -> None:
     buffer = t.tensor()
     write(t, buffer, "overwritten")
     t.idle(20)
@@ -125,8 +119,7 @@ def test_only_the_last_writer_of_the_bytes_counts() -> None:
     assert read(t, buffer) == {("last", "reader")}
 
 
-def test_writers_of_different_parts_both_count() -> None:
-    t = TraceBuilder()
+def test_writers_of_different_parts_both_count(t: TraceBuilder) -> None:
     buffer = t.tensor((8,))
     for name, stream, offset in (("first half", 7, 0), ("second half", 24, 4)):
         write(t, t.tensor((4,), storage=buffer, offset=offset), name, stream)
@@ -134,8 +127,7 @@ def test_writers_of_different_parts_both_count() -> None:
     assert read(t, buffer) == {("first half", "reader"), ("second half", "reader")}
 
 
-def test_an_ops_last_activity_wrote_and_its_first_one_reads() -> None:
-    t = TraceBuilder()
+def test_an_ops_last_activity_wrote_and_its_first_one_reads(t: TraceBuilder) -> None:
     buffer = t.tensor()
     with t.op("aten::mm", outputs=[buffer]):
         t.launch("split", 7, 10)
@@ -147,8 +139,7 @@ def test_an_ops_last_activity_wrote_and_its_first_one_reads() -> None:
     assert flows(convert_run(t)) == {("reduce", "partial")}
 
 
-def test_an_op_reads_before_it_writes() -> None:
-    t = TraceBuilder()
+def test_an_op_reads_before_it_writes(t: TraceBuilder) -> None:
     buffer = t.tensor()
     write(t, buffer)
     t.idle(30)
@@ -176,8 +167,7 @@ def test_an_op_reads_before_it_writes() -> None:
         "no marked argument that was not recorded",
     ],
 )  # fmt: skip
-def test_outputs_and_inputs_that_the_schema_marks_are_written(described, found):
-    t = TraceBuilder()
+def test_outputs_and_inputs_that_the_schema_marks_are_written(t, described, found):
     tensors = {"buffer": t.tensor(), "other": t.tensor()}
     named = {key: [tensors[name] for name in names] for key, names in described.items() if key != "schema"}
     with t.op("aten::op_", **(described | named)):
@@ -194,8 +184,7 @@ def test_a_marked_list_of_inputs_is_written() -> None:
     assert read(t, weights[1]) == {("update", "reader")}
 
 
-def test_an_op_that_launched_nothing_wrote_nothing() -> None:
-    t = TraceBuilder()
+def test_an_op_that_launched_nothing_wrote_nothing(t: TraceBuilder) -> None:
     buffer = t.tensor()
     write(t, buffer)
     t.launch("another", 24, 10)
@@ -203,8 +192,7 @@ def test_an_op_that_launched_nothing_wrote_nothing() -> None:
     assert read(t, buffer) == FLOW
 
 
-def test_what_an_op_wrote_is_by_the_op_it_called_that_lists_it() -> None:
-    t = TraceBuilder()
+def test_what_an_op_wrote_is_by_the_op_it_called_that_lists_it(t: TraceBuilder) -> None:
     buffer, other = t.tensor(), t.tensor()
     with t.op("aten::linear", outputs=[buffer]):
         with t.op("aten::mm", outputs=[buffer]):
@@ -214,8 +202,7 @@ def test_what_an_op_wrote_is_by_the_op_it_called_that_lists_it() -> None:
     assert read(t, buffer) == {("mm", "reader")}
 
 
-def test_what_an_op_wrote_is_its_own_where_the_op_it_called_lists_something_else() -> None:
-    t = TraceBuilder()
+def test_what_an_op_wrote_is_its_own_where_the_op_it_called_lists_something_else(t: TraceBuilder) -> None:
     buffer, other = t.tensor(), t.tensor()
     with t.op("aten::linear", outputs=[buffer]), t.op("aten::mm", inputs=[other]):
         t.launch("mm", 7, 10)
@@ -233,8 +220,7 @@ def test_a_collective_writes_its_buffer(torch: str) -> None:
 # What is implied is left out
 
 
-def test_an_event_wait_says_so_already() -> None:
-    t = TraceBuilder()
+def test_an_event_wait_says_so_already(t: TraceBuilder) -> None:
     buffer = t.tensor()
     write(t, buffer)
     t.wait_event(t.record_event(stream=7), stream=20)
@@ -245,8 +231,7 @@ def test_an_event_wait_says_so_already() -> None:
 
 
 @pytest.mark.parametrize(("stream", "between"), [(7, "later on its stream"), (24, "a third stream")])
-def test_a_wait_for_later_work_of_the_stream_or_by_way_of_another_one_implies_the_earlier(stream, between):
-    t = TraceBuilder()
+def test_a_wait_for_later_work_of_the_stream_or_by_way_of_another_one_implies_the_earlier(t, stream, between):
     buffer = t.tensor()
     write(t, buffer)
     if stream != 7:
@@ -257,8 +242,7 @@ def test_a_wait_for_later_work_of_the_stream_or_by_way_of_another_one_implies_th
     assert read(t, buffer, idle=0) == set()
 
 
-def test_a_wait_for_earlier_work_implies_nothing() -> None:
-    t = TraceBuilder()
+def test_a_wait_for_earlier_work_implies_nothing(t: TraceBuilder) -> None:
     buffer = t.tensor()
     t.launch("before", 7, 1)
     event = t.record_event(stream=7)
@@ -268,8 +252,7 @@ def test_a_wait_for_earlier_work_implies_nothing() -> None:
     assert read(t, buffer, idle=0) == FLOW
 
 
-def test_a_flow_that_the_clock_contradicts_is_none() -> None:
-    t = TraceBuilder()
+def test_a_flow_that_the_clock_contradicts_is_none(t: TraceBuilder) -> None:
     buffer = t.tensor()
     write(t, buffer, us=100)
     assert read(t, buffer, idle=0) == set()

@@ -333,8 +333,7 @@ def cpus(graph: GraphBuilder, first: list[str]) -> Cpus:
 
 
 @pytest.mark.parametrize("runs", [True, False], ids=["a thread and a stream", "metadata alone"])
-def test_threads_and_streams_come_behind_the_given_ones_and_metadata_has_none(runs: bool) -> None:
-    g = GraphBuilder(rank=0)
+def test_threads_and_streams_come_behind_the_given_ones_and_metadata_has_none(g: GraphBuilder, runs: bool) -> None:
     g.host("group", 0, 0, type=NodeType.METADATA)
     if runs:
         g.host("op", 0, 5, thread=3)
@@ -345,8 +344,7 @@ def test_threads_and_streams_come_behind_the_given_ones_and_metadata_has_none(ru
     assert found.names == ["network", *(["thread 3", "device 0 stream 9"] if runs else [])]
 
 
-def test_delays_that_overlap_have_cpus_of_their_own_and_use_the_first_free_one_again() -> None:
-    g = GraphBuilder(rank=0)
+def test_delays_that_overlap_have_cpus_of_their_own_and_use_the_first_free_one_again(g: GraphBuilder) -> None:
     op = g.host("op", 0, 10)
     for start, length in ((10, 20), (15, 5), (20, 30), (30, 5)):
         g.delay(start, length, after=[(op, LAUNCH)])
@@ -355,8 +353,7 @@ def test_delays_that_overlap_have_cpus_of_their_own_and_use_the_first_free_one_a
     assert (found.names, found.lanes) == (["thread 1", "delays", "delays"], 1)
 
 
-def test_a_delay_that_follows_nothing_lasts_from_the_begin_of_the_run() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_delay_that_follows_nothing_lasts_from_the_begin_of_the_run(g: GraphBuilder) -> None:
     op = g.host("op", 0, 10)
     g.delay(10, 10)
     g.delay(5, 4, after=[(op, LAUNCH)])

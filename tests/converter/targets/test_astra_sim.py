@@ -16,8 +16,7 @@ from support.graphs import EVENT_WAIT, HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_
 from support.tables import column
 
 
-def test_metadata_goes_and_who_followed_it_follows_what_came_before() -> None:
-    g = GraphBuilder(rank=0)
+def test_metadata_goes_and_who_followed_it_follows_what_came_before(g: GraphBuilder) -> None:
     first = g.host("first", 0, 5_000)
     meta = g.host("process_group:init", 5_000, 0, type=NodeType.METADATA, after=[(first, PROGRAM_ORDER)])
     more = g.host("process_group:init", 5_000, 0, type=NodeType.INVALID, after=[(meta, PROGRAM_ORDER)])
@@ -28,8 +27,7 @@ def test_metadata_goes_and_who_followed_it_follows_what_came_before() -> None:
     assert told[Change.REMOVED] == 2
 
 
-def test_a_dependency_given_twice_is_there_once_and_how_a_wait_is_known_is_not_said() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_dependency_given_twice_is_there_once_and_how_a_wait_is_known_is_not_said(g: GraphBuilder) -> None:
     first = g.host("first", 0, 5_000)
     kernel = g.activity("kernel", 5_000, 5_000, after=[(first, LAUNCH), (first, STREAM_ORDER)])
     g.activity("kernel", 10_000, 5_000, stream=9, after=[(kernel, EVENT_WAIT | DependencyKind.CALL_ORDER)])
@@ -42,23 +40,20 @@ def test_a_dependency_given_twice_is_there_once_and_how_a_wait_is_known_is_not_s
 @pytest.mark.parametrize(
     ("sources", "refused"), [([9], "node 1 depends on node 9"), ([2, 1], "cycle")], ids=["no node", "a cycle"]
 )
-def test_a_dependency_on_no_node_and_a_cycle_are_refused(sources: list[int], refused: str) -> None:
-    g = GraphBuilder(rank=0)
+def test_a_dependency_on_no_node_and_a_cycle_are_refused(g: GraphBuilder, sources: list[int], refused: str) -> None:
     for source in sources:
         g.host("op", 0, 5, after=[(source, PROGRAM_ORDER)])
     with pytest.raises(DataError, match=refused):
         for_astra_sim(g.build())
 
 
-def test_a_graph_in_which_nothing_runs_is_refused() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_graph_in_which_nothing_runs_is_refused(g: GraphBuilder) -> None:
     g.host("process_group:init", 0, 0, type=NodeType.METADATA)
     with pytest.raises(DataError, match="no node that a simulator runs"):
         for_astra_sim(g.build())
 
 
-def test_a_graph_in_any_order_comes_back_in_one_that_points_backward() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_graph_in_any_order_comes_back_in_one_that_points_backward(g: GraphBuilder) -> None:
     g.activity("last", 15_000, 10_000, id=30, after=[(20, STREAM_ORDER)])
     g.activity("middle", 5_000, 10_000, id=20, after=[(10, LAUNCH)])
     g.host("first", 0, 5_000, id=10)
@@ -67,8 +62,7 @@ def test_a_graph_in_any_order_comes_back_in_one_that_points_backward() -> None:
     assert [played.data_deps[row].tolist() for row in range(3)] == [[], [1], [2]]
 
 
-def test_a_control_dependency_stays_only_where_data_dependencies_imply_it() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_control_dependency_stays_only_where_data_dependencies_imply_it(g: GraphBuilder) -> None:
     first = g.host("caller", 0, 5_000)
     second = g.host("between", 5_000, 5_000, after=[(first, PROGRAM_ORDER)])
     g.host("called", 10_000, 5_000, after=[(second, PROGRAM_ORDER)])
@@ -102,8 +96,7 @@ def test_what_does_not_apply_is_counted_as_none() -> None:
     assert (told.reasons(Change.LOWERED), told.reasons(Change.AS_COMPUTATION)) == ({}, {})
 
 
-def test_many_nodes_that_are_ready_at_once_are_told() -> None:
-    g = GraphBuilder(rank=0)
+def test_many_nodes_that_are_ready_at_once_are_told(g: GraphBuilder) -> None:
     for clock in range(2_500):
         g.host("free", 1_000 * clock, 1_000)
     told = report(g.build())
@@ -112,8 +105,7 @@ def test_many_nodes_that_are_ready_at_once_are_told() -> None:
     assert report(graphs_of("dlrm", 2)[0])[Change.MOST_READY] < 10
 
 
-def test_columns_that_no_node_has_are_left_out() -> None:
-    g = GraphBuilder(rank=0)
+def test_columns_that_no_node_has_are_left_out(g: GraphBuilder) -> None:
     g.host("op", 0, 1_000)
     assert not {"comm_type", "comm_size", "pg_name", "pg_recorded"} & targets(g.build()).attributes.keys()
     assert np.array_equal(targets(g.build()).integers("is_cpu_op"), [1])
@@ -159,8 +151,7 @@ def test_all_gathers_and_barriers_have_at_least_128_bytes(size: int, played: int
 
 
 @pytest.mark.parametrize("gap", [0, 2_000, None])
-def test_a_delay_before_communication_ends_where_its_gap_begins(gap: int | None) -> None:
-    g = GraphBuilder(rank=0)
+def test_a_delay_before_communication_ends_where_its_gap_begins(g: GraphBuilder, gap: int | None) -> None:
     gemm = g.activity("gemm", 0, 5_000)
     g.collective(
         20_500, 5_000, ranks=[0, 1], gap=gap or 0, host_delay_ns=1, device=3, pg_name="5", after=[(gemm, STREAM_ORDER)]
@@ -180,16 +171,14 @@ def test_a_delay_before_communication_ends_where_its_gap_begins(gap: int | None)
     assert [changed.data_deps[row].tolist() for row in range(3)] == [[], [1], [2]]
 
 
-def test_without_a_delay_before_communication_the_graph_stays() -> None:
-    g = GraphBuilder(rank=0)
+def test_without_a_delay_before_communication_the_graph_stays(g: GraphBuilder) -> None:
     g.activity("gemm", 0, 5, host_delay_ns=9)
     g.collective(5, 5, ranks=[0, 1], host_delay_ns=0)
     graph = g.build()
     assert passed(with_delay_nodes, graph) == (graph, ({}, []))
 
 
-def test_overlaps_of_streams_are_told_in_us() -> None:
-    g = GraphBuilder(rank=0)
+def test_overlaps_of_streams_are_told_in_us(g: GraphBuilder) -> None:
     for stream, start in ((1, 0), (2, 40_000)):
         g.activity("kernel", start, 100_000, stream=stream)
     (note,) = report(g.build()).notes
@@ -199,8 +188,7 @@ def test_overlaps_of_streams_are_told_in_us() -> None:
 # Order
 
 
-def test_a_node_that_follows_itself_is_a_cycle() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_node_that_follows_itself_is_a_cycle(g: GraphBuilder) -> None:
     g.activity("a", 0, 10)
     with pytest.raises(DataError, match=r"cycle: 0 \(a\) -> 0 \(a\);"):
         edited_graph(g.build(), Edges.of(column(0), column(0), STREAM_ORDER), kept_rows=column(0))
@@ -218,8 +206,7 @@ def test_of_a_long_cycle_sixteen_nodes_are_shown(length: int, more: str) -> None
 # Without the host
 
 
-def test_without_its_host_an_activity_waits_from_its_release_or_from_the_traces_start() -> None:
-    g = GraphBuilder(rank=0)
+def test_without_its_host_an_activity_waits_from_its_release_or_from_the_traces_start(g: GraphBuilder) -> None:
     op = g.host("op", 1_000, 5_000)
     first = g.activity("first", 8_000, 5_000, gap=500, after=[(op, LAUNCH)], latency_ns=7)
     wait = g.host("wait", 13_000, 2_000, after=[(first, HOST_SYNC)])

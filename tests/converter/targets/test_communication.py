@@ -145,8 +145,7 @@ def test_messages_follow_each_other_between_what_was_around_their_kernel() -> No
     assert graph.integers("gap_ns").tolist() == [0, 5_000, ABSENT, ABSENT, 3_000]
 
 
-def test_each_kernel_has_the_messages_that_it_carried() -> None:
-    g = GraphBuilder(rank=0)
+def test_each_kernel_has_the_messages_that_it_carried(g: GraphBuilder) -> None:
     for clock in (0, 50_000):
         peers = {"coalesced_src": [0, 1], "coalesced_dst": [1, 0], "coalesced_tag": [0, 0]}
         g.activity("nccl", clock, 20_000, type=SENDS, stream=clock, coalesced_size=[8, clock], **peers)
@@ -169,8 +168,7 @@ def test_one_message_stays_the_node_that_it_is() -> None:
         assert separate_messages(exchange((1, 0, 3, 8), **unknown)).type[1] == RECEIVES
 
 
-def test_a_graph_without_messages_together_stays_as_it_is() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_graph_without_messages_together_stays_as_it_is(g: GraphBuilder) -> None:
     g.activity("kernel", 0, 10)
     graph = g.build()
     assert separate_messages(graph) is graph

@@ -78,8 +78,7 @@ def peer(rank: int, kind: NodeType, begin: int = 10, size: int = 100, **more: An
 # Who waits for whom
 
 
-def test_a_kernel_follows_its_launch_by_its_gap_and_the_host_goes_on() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_kernel_follows_its_launch_by_its_gap_and_the_host_goes_on(g: GraphBuilder) -> None:
     launch = g.host("aten::mm", 0, 5)
     g.host("aten::add", 5, 50, after=[(launch, PROGRAM_ORDER)])
     g.activity("sgemm", 8, 20, gap=3, after=[(launch, LAUNCH)])
@@ -88,8 +87,7 @@ def test_a_kernel_follows_its_launch_by_its_gap_and_the_host_goes_on() -> None:
     assert alone(g) == 5 + 3 + 20 + 40
 
 
-def test_streams_run_beside_each_other_until_one_waits() -> None:
-    g = GraphBuilder(rank=0)
+def test_streams_run_beside_each_other_until_one_waits(g: GraphBuilder) -> None:
     first = g.activity("sgemm", 0, 100, stream=7)
     second = g.activity("relu", 0, 30, stream=8)
     assert alone(g) == 100
@@ -97,8 +95,7 @@ def test_streams_run_beside_each_other_until_one_waits() -> None:
     assert alone(g) == 110
 
 
-def test_a_cpu_is_a_thread_or_a_stream_and_runs_one_node_at_a_time() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_cpu_is_a_thread_or_a_stream_and_runs_one_node_at_a_time(g: GraphBuilder) -> None:
     g.host("aten::mm", 0, 10, thread=1)
     g.host("aten::mm", 0, 10, thread=2)
     g.activity("sgemm", 0, 30, stream=7)
@@ -108,8 +105,7 @@ def test_a_cpu_is_a_thread_or_a_stream_and_runs_one_node_at_a_time() -> None:
     assert run(ranks) == [60]
 
 
-def test_delays_pass_beside_the_work_and_beside_each_other() -> None:
-    g = GraphBuilder(rank=0)
+def test_delays_pass_beside_the_work_and_beside_each_other(g: GraphBuilder) -> None:
     launch = g.host("aten::mm", 0, 10)
     busy = g.activity("sgemm", 10, 40, stream=7, after=[(launch, LAUNCH)])
     for stream in (7, 8):
@@ -119,15 +115,13 @@ def test_delays_pass_beside_the_work_and_beside_each_other() -> None:
     assert alone(g) == 65
 
 
-def test_lanes_begin_when_they_did() -> None:
-    g = GraphBuilder(rank=0)
+def test_lanes_begin_when_they_did(g: GraphBuilder) -> None:
     g.host("aten::mm", 1000, 10)
     g.host("aten::mm", 1040, 10, thread=2)
     assert alone(g) == 50
 
 
-def test_for_loggopsim_no_time_is_lost_between_cpus_where_requires_tells_the_order_alone() -> None:
-    g = GraphBuilder(rank=0)
+def test_for_loggopsim_no_time_is_lost_between_cpus_where_requires_tells_the_order_alone(g: GraphBuilder) -> None:
     launch = g.host("aten::mm", 0, 100)
     g.activity("sgemm", 100, 20, after=[(launch, LAUNCH)])
     plain, crossing = (goal([g.build()], GoalOptions(simulator=name))[0] for name in ("atlahs", "loggopsim"))

@@ -41,8 +41,7 @@ def simulated(graphs: list[ExecutionGraph], generation: Generation, folder: Path
     return outcome.finished_ns
 
 
-def test_idle_time_beside_work_on_another_thread_is_cut() -> None:
-    g = GraphBuilder(rank=0)
+def test_idle_time_beside_work_on_another_thread_is_cut(g: GraphBuilder) -> None:
     g.host("host idle", 0, 100_000, thread=1)
     g.host("work", 30_000, 60_000, thread=2)
     played, told = lowered(g.build())
@@ -52,8 +51,7 @@ def test_idle_time_beside_work_on_another_thread_is_cut() -> None:
     assert (told[Change.IDLE_TIME_CUT], told.notes) == (60, [])
 
 
-def test_idle_time_of_two_threads_at_once_counts_once_and_gaps_behind_work_of_another_stream_are_cut() -> None:
-    g = GraphBuilder(rank=0)
+def test_idle_time_of_two_threads_at_once_counts_once_and_gaps_behind_work_of_another_stream_are_cut(g):
     g.host("host idle", 0, 100_000, thread=1)
     g.host("host idle", 50_000, 100_000, thread=2)
     assert targets(g.build()).duration_micros.tolist() == [100, 50]
@@ -63,8 +61,7 @@ def test_idle_time_of_two_threads_at_once_counts_once_and_gaps_behind_work_of_an
     assert targets(g.build()).duration_micros.tolist() == [80, 15]
 
 
-def test_work_of_two_threads_at_once_counts_once_for_what_ended_first() -> None:
-    g = GraphBuilder(rank=0)
+def test_work_of_two_threads_at_once_counts_once_for_what_ended_first(g: GraphBuilder) -> None:
     g.host("long", 0, 100_000, thread=1)
     g.host("short", 20_000, 30_000, thread=2)
     played, told = lowered(g.build())
@@ -72,8 +69,7 @@ def test_work_of_two_threads_at_once_counts_once_for_what_ended_first() -> None:
     assert told.notes[0].startswith("30.0 µs of host work at the same time on several threads")
 
 
-def test_communication_beside_other_communication_is_named_and_communication_beside_kernels_is_not() -> None:
-    g = GraphBuilder(rank=0)
+def test_communication_beside_other_communication_is_named_and_communication_beside_kernels_is_not(g):
     g.activity("kernel", 0, 100_000, stream=7)
     g.collective(0, 60_000, ranks=[0, 1], stream=20, comm_type=ALL_REDUCE, comm_size=4096)
     assert not [note for note in report(g.build()).notes if "communication" in note]
@@ -83,8 +79,7 @@ def test_communication_beside_other_communication_is_named_and_communication_bes
 
 
 @pytest.mark.parametrize(("stream", "lasts"), [(7, [10, 14, 6]), (8, [10, 10, 10])], ids=["one stream", "two"])
-def test_gaps_get_longer_where_no_other_stream_computes(stream: int, lasts: list[int]) -> None:
-    g = GraphBuilder(rank=0)
+def test_gaps_get_longer_where_no_other_stream_computes(g: GraphBuilder, stream: int, lasts: list[int]) -> None:
     first = g.activity("first", 0, 10_000, stream=7)
     second = g.activity(
         "second", 12_000, 8_000, stream=stream, gap=2_000, chain_gap_ns=6_000, after=[(first, EVENT_WAIT)]
@@ -93,8 +88,7 @@ def test_gaps_get_longer_where_no_other_stream_computes(stream: int, lasts: list
     assert targets(g.build()).duration_micros.tolist() == lasts
 
 
-def test_what_ended_first_has_the_lower_id_unless_it_depends_on_the_other() -> None:
-    g = GraphBuilder(rank=0)
+def test_what_ended_first_has_the_lower_id_unless_it_depends_on_the_other(g: GraphBuilder) -> None:
     long = g.activity("long", 0, 100_000, stream=7)
     g.activity("short", 10_000, 20_000, stream=8)
     g.activity("early", 5_000, 1_000, stream=9, after=[(long, EVENT_WAIT)])
@@ -110,8 +104,7 @@ def test_idle_time_between_the_ops_of_one_thread_stays() -> None:
         assert times(on_host) == times(rows_of_graph(graph, np.flatnonzero(runs_on_host)))
 
 
-def test_host_delays_behind_work_of_another_stream_are_cut() -> None:
-    g = GraphBuilder(rank=0)
+def test_host_delays_behind_work_of_another_stream_are_cut(g: GraphBuilder) -> None:
     first = g.activity("first", 10_000, 80_000, stream=7, host_delay_ns=10_000)
     g.activity("later", 100_000, 5_000, stream=7, host_delay_ns=10_000, after=[(first, STREAM_ORDER)])
     g.activity("other stream", 105_000, 5_000, stream=8, host_delay_ns=105_000)
@@ -277,8 +270,7 @@ def test_the_offset_starts_with_the_rank_on_the_clock_of_its_node(host: bool) ->
     assert offset.integers("start_time_ns")[0] == 2_000_000 - (0 if host else 2_000)
 
 
-def test_all_that_depends_on_nothing_follows_the_offset() -> None:
-    g = GraphBuilder(rank=0)
+def test_all_that_depends_on_nothing_follows_the_offset(g: GraphBuilder) -> None:
     op = g.host("op", 10, 5)
     g.host("next", 15, 5, after=[(op, PROGRAM_ORDER)])
     g.host("loader", 0, 5, thread=2)
@@ -371,16 +363,14 @@ def test_what_is_not_known_is_counted_and_has_no_work_without_peaks(peaks: Roofl
     assert peaks or graph.integers("num_ops", -1).tolist() == [-1, -1, 1]
 
 
-def test_nothing_that_begins_a_rank_lasts_0_ns() -> None:
-    g = GraphBuilder(rank=0)
+def test_nothing_that_begins_a_rank_lasts_0_ns(g: GraphBuilder) -> None:
     g.activity("of unknown work", 0, 0)
     g.activity("of little work", 0, 0, num_ops=1, tensor_size=1)
     graph = played(g.build(), V100)
     assert min(lasts_ns(graph, V100).values()) > 0
 
 
-def test_delays_keep_their_time() -> None:
-    t = TraceBuilder()
+def test_delays_keep_their_time(t: TraceBuilder) -> None:
     with t.op("mine::op"):
         t.launch("kernel", duration=20)
         t.work(3_000)
@@ -464,8 +454,7 @@ def test_gaps_get_no_longer_where_that_is_not_wanted_and_stay_where_graphs_do_no
     assert gaps(shorter) == ([5_000] * 4, [0] * 4)
 
 
-def test_communication_delays_and_first_and_last_activities_are_not_moved() -> None:
-    g = GraphBuilder(rank=0)
+def test_communication_delays_and_first_and_last_activities_are_not_moved(g: GraphBuilder) -> None:
     first = g.activity("first", 7_000, 1_000, gap=7_000, chain_gap_ns=1_000)
     launch = g.host("launch", 0, 10_000)
     late = {"gap": 5_000, "chain_gap_ns": 1_000}
@@ -481,8 +470,7 @@ def test_communication_delays_and_first_and_last_activities_are_not_moved() -> N
     assert earlier.tolist() == [0, 0, 4_000, 0, 0, 0, 0]
 
 
-def test_no_gap_falls_below_0() -> None:
-    g = GraphBuilder(rank=0)
+def test_no_gap_falls_below_0(g: GraphBuilder) -> None:
     launch = g.host("launch", 0, 10_000)
     first = g.activity("first", 11_000, 4_000, gap=1_000, chain_gap_ns=9_000, after=[(launch, LAUNCH)])
     second = g.activity("second", 15_000, 4_000, after=[(first, STREAM_ORDER)])

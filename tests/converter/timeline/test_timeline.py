@@ -257,8 +257,7 @@ def test_a_copy_held_up_for_less_than_the_usual_gap_was_launched_early_and_one_w
     assert last_copy_launched_after(copies(6, 20, stalled=3, ready=5)) == pytest.approx(CALL_US + 3, abs=0.01)
 
 
-def test_a_kernel_is_launched_when_its_call_returns_at_the_latest_and_calls_that_launch_nothing_have_no_moment():
-    t = TraceBuilder()
+def test_a_kernel_is_launched_when_its_call_returns_at_the_latest_and_calls_that_launch_nothing_have_no_moment(t):
     with t.op("aten::mm"):
         t.launch("early", 7, 30, call_duration=20, latency=10)
         t.launch("queued", 7, 30)

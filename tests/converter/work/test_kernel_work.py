@@ -55,8 +55,7 @@ def one_product() -> TraceBuilder:
     [("", "aten::mm"), ("aten::matmul", "aten::mm"), ("aten::mm", "mine::gemm")],
     ids=["the op", "the innermost op that launched", "the known op around an unknown one"],
 )
-def test_a_kernel_does_the_work_of_the_op_that_launched_it(outer: str, inner: str) -> None:
-    t = TraceBuilder()
+def test_a_kernel_does_the_work_of_the_op_that_launched_it(t: TraceBuilder, outer: str, inner: str) -> None:
     for number in range(2):
         with ExitStack() as around:
             if outer:
@@ -73,16 +72,14 @@ def test_the_first_op_of_a_trace_has_work_as_any() -> None:
     assert work(convert_linked(linked), "gemm")[0] == OPERATIONS
 
 
-def test_an_op_without_known_work_is_counted_by_name_be_it_the_first() -> None:
-    t = TraceBuilder()
+def test_an_op_without_known_work_is_counted_by_name_be_it_the_first(t: TraceBuilder) -> None:
     with t.op("my::op"):
         t.launch("kernel")
     graph = convert(link_without_host(t))
     assert graph.report is not None and graph.report.kernels_without_work == {"my::op": 1}
 
 
-def test_kernels_of_one_op_share_its_work_by_their_time() -> None:
-    t = TraceBuilder()
+def test_kernels_of_one_op_share_its_work_by_their_time(t: TraceBuilder) -> None:
     with product(t):
         for duration in (30, 10):
             t.launch("part", duration=duration)
@@ -102,8 +99,7 @@ def test_a_kernel_without_time_has_a_share_as_of_a_nanosecond() -> None:
     assert shares(7, [2, 5]) == [2, 5]
 
 
-def test_a_copy_in_an_op_takes_none_of_its_work() -> None:
-    t = TraceBuilder()
+def test_a_copy_in_an_op_takes_none_of_its_work(t: TraceBuilder) -> None:
     with product(t):
         t.memcpy("HtoD")
         t.launch("gemm", bytes=77)
@@ -114,8 +110,7 @@ def test_a_copy_in_an_op_takes_none_of_its_work() -> None:
     assert work(nodes, "alone") == (None, None)
 
 
-def test_an_activity_without_known_work_is_of_no_op() -> None:
-    t = TraceBuilder()
+def test_an_activity_without_known_work_is_of_no_op(t: TraceBuilder) -> None:
     t.leaf("aten::first", 5)
     with product(t, "aten::quantum"):
         t.launch("unknown")
@@ -125,9 +120,8 @@ def test_an_activity_without_known_work_is_of_no_op() -> None:
     assert kernel_work(linked, op_tree(linked.ops)).op_row.tolist() == [-1, linked.ops.name.equal("aten::mm").argmax()]
 
 
-def test_no_work_is_done_twice() -> None:
+def test_no_work_is_done_twice(t: TraceBuilder) -> None:
     """What an unknown op does beside the product is not the product's work, nor what the op around launches itself."""
-    t = TraceBuilder()
     with product(t, "aten::matmul"):
         with product(t):
             t.launch("gemm")
@@ -141,8 +135,7 @@ def test_no_work_is_done_twice() -> None:
 
 
 @pytest.mark.parametrize("is_split", [False, True], ids=["alone", "an unknown op inside shares its work"])
-def test_an_op_of_another_family_inside_has_its_own_work(is_split: bool) -> None:
-    t = TraceBuilder()
+def test_an_op_of_another_family_inside_has_its_own_work(t: TraceBuilder, is_split: bool) -> None:
     with product(t):
         with t.op("aten::neg", inputs=[t.tensor((1500,))], outputs=[t.tensor((1500,))]):
             t.launch("neg")
@@ -156,8 +149,7 @@ def test_an_op_of_another_family_inside_has_its_own_work(is_split: bool) -> None
     assert work(nodes, "neg") == (1500, 12000)
 
 
-def test_copies_and_sets_move_what_was_recorded_and_a_copy_without_a_size_has_no_known_bytes() -> None:
-    t = TraceBuilder()
+def test_copies_and_sets_move_what_was_recorded_and_a_copy_without_a_size_has_no_known_bytes(t: TraceBuilder) -> None:
     with t.op("aten::copy_"):
         t.memcpy("HtoD", bytes=1000)
         t.memcpy("DtoD", bytes=1000)
@@ -170,8 +162,7 @@ def test_copies_and_sets_move_what_was_recorded_and_a_copy_without_a_size_has_no
     assert work(nodes, "Memset (Device)") == (0, 500)
 
 
-def test_of_triton_kernels_the_bytes_of_their_arguments_are_known() -> None:
-    t = TraceBuilder()
+def test_of_triton_kernels_the_bytes_of_their_arguments_are_known(t: TraceBuilder) -> None:
     with t.op("triton_poi_fused_add_0", inputs=[t.tensor((8,)), t.tensor((8,)), 8, 7]):
         t.launch("triton_poi_fused_add_0")
     nodes = convert_run(t)
@@ -180,8 +171,7 @@ def test_of_triton_kernels_the_bytes_of_their_arguments_are_known() -> None:
     assert nodes.report.kernels_without_work == {"triton_poi_fused_add_0": 1}
 
 
-def test_an_op_that_the_trace_says_is_tritons_is_one_whatever_its_name() -> None:
-    t = TraceBuilder()
+def test_an_op_that_the_trace_says_is_tritons_is_one_whatever_its_name(t: TraceBuilder) -> None:
     with t.op("fused_add", inputs=[t.tensor((8,)), t.tensor((8,)), 8, 7]) as op:
         t.launch("fused_add")
     linked = link_run(t)
@@ -199,8 +189,7 @@ def test_communication_has_no_work() -> None:
     assert (nodes.report.kernels_with_work, nodes.report.kernels_without_work) == (0, {})
 
 
-def test_what_is_not_known_is_counted_and_said() -> None:
-    t = TraceBuilder()
+def test_what_is_not_known_is_counted_and_said(t: TraceBuilder) -> None:
     with product(t):
         t.launch("gemm", duration=30)
     for number in range(4):
@@ -283,8 +272,7 @@ def test_a_storage_lives_from_its_making_to_the_end_of_the_last_reader(torch: st
     assert of(t).size.tolist() == [256]
 
 
-def test_what_is_read_before_it_is_made_was_there_before() -> None:
-    t = TraceBuilder()
+def test_what_is_read_before_it_is_made_was_there_before(t: TraceBuilder) -> None:
     weight = t.tensor((4,))
     t.leaf("aten::add", 5)
     t.leaf("aten::mul", 5, inputs=[weight], outputs=[t.tensor((4,))])
@@ -293,16 +281,14 @@ def test_what_is_read_before_it_is_made_was_there_before() -> None:
     assert (found.op_row == BEFORE).tolist() == [True, False]
 
 
-def test_devices_are_apart_and_what_has_no_memory_is_left_out() -> None:
-    t = TraceBuilder()
+def test_devices_are_apart_and_what_has_no_memory_is_left_out(t: TraceBuilder) -> None:
     places = ["cpu", "meta", "cuda:0", "cuda:3", "mps"]
     t.leaf("aten::empty", 2, outputs=[t.tensor((4,), device=one) for one in places])
     t.leaf("aten::empty", 2, outputs=[t.tensor((0,))])
     assert sorted(of(t).device.tolist()) == [HOST, 0, 0, 3]
 
 
-def test_without_tensors_nothing_lives() -> None:
-    t = TraceBuilder()
+def test_without_tensors_nothing_lives(t: TraceBuilder) -> None:
     t.leaf("aten::empty", 2)
     assert len(of(t).storage) == 0
     assert highest_within(live_bytes(of(t)), np.array([0]), np.array([9])).tolist() == [0]
