@@ -211,11 +211,8 @@ BANDWIDTH, EXTERNAL_ID = "memory bandwidth (GB/s)", "External id"
 TRACES = (
     Lie("the device's clock is an hour ahead", clock_apart(HOUR_US)),
     Lie("the device's clock is an hour behind", clock_apart(-HOUR_US)),
-    Lie(
-        "the device's clock is an hour ahead, and nothing waits for the device",
-        without_waits(clock_apart(HOUR_US)),
-        "launches alone do not bound how late an activity may start: the device may have been busy with earlier work for so long",
-    ),
+    Lie("the device's clock is an hour ahead, and nothing waits for the device", without_waits(clock_apart(HOUR_US)),
+        "launches alone do not bound how late an activity may start: the device may have been busy with earlier work for so long"),
     Lie("device times × 1000", times_scaled(1000)),
     Lie("device times × 1000, no copy with its bandwidth", without(times_scaled(1000), BANDWIDTH)),
     Lie("device times × 1000, counted from 0", times_scaled(1000, since_zero=True)),
@@ -223,29 +220,17 @@ TRACES = (
     Lie("device times ÷ 1000, no copy with its bandwidth", without(times_scaled(0.001), BANDWIDTH)),
     Lie("device times ÷ 1000, counted from 0", times_scaled(0.001, since_zero=True)),
     Lie("durations of activities × 1000", times_scaled(1000, starts=False)),
-    Lie(
-        "durations of activities × 1000, no copy with its bandwidth",
-        without(times_scaled(1000, starts=False), BANDWIDTH),
-    ),
+    Lie("durations of activities × 1000, no copy with its bandwidth", without(times_scaled(1000, starts=False), BANDWIDTH)),
     Lie("durations of activities ÷ 1000", times_scaled(0.001, starts=False)),
-    Lie(
-        "durations of activities ÷ 1000, no copy with its bandwidth",
-        without(times_scaled(0.001, starts=False), BANDWIDTH),
-        "a device that idles between short activities breaks no order; see the share of the peak in trace-report's roofline",
-    ),
+    Lie("durations of activities ÷ 1000, no copy with its bandwidth", without(times_scaled(0.001, starts=False), BANDWIDTH),
+        "a device that idles between short activities breaks no order; see the share of the peak in trace-report's roofline"),
     Lie("all times of the device trace × 1000", times_scaled(1000, timed)),
-    Lie(
-        "all times of the device trace × 1000, no copy with its bandwidth",
-        without(times_scaled(1000, timed), BANDWIDTH),
-        "the host trace has no times of ops to compare with, so this is a run on a slower machine",
-    ),
+    Lie("all times of the device trace × 1000, no copy with its bandwidth", without(times_scaled(1000, timed), BANDWIDTH),
+        "the host trace has no times of ops to compare with, so this is a run on a slower machine"),
     Lie("each kernel has the correlation of the next one", rotated_correlations(1)),
     Lie("each kernel has the correlation of the one before", rotated_correlations(-1)),
-    Lie(
-        "each kernel has the correlation of the next one, without External ids",
-        without(rotated_correlations(1), EXTERNAL_ID),
-        "the correlation is all that joins a kernel to its call, and kernels that wait in a queue start late anyway",
-    ),
+    Lie("each kernel has the correlation of the next one, without External ids", without(rotated_correlations(1), EXTERNAL_ID),
+        "the correlation is all that joins a kernel to its call, and kernels that wait in a queue start late anyway"),
     Lie("a copy and a kernel have each other's correlations", copies_of_kernel_launches),
     Lie("the kernels of one rank's collectives ran in reversed order", collectives_reversed_on_device),
     Lie("the collectives of one rank are numbered in reversed order", collectives_reversed),
@@ -253,12 +238,9 @@ TRACES = (
     Lie("the process groups do not hold the own rank", groups_without_own_rank),
     Lie("the host trace of rank 0 beside the device trace of rank 1, under one pid", other_host),
     Lie("the same without collectives", other_host_without_collectives),
-    Lie(
-        "the same without collectives and numbers of devices",
-        other_host_without_devices,
-        "the ranks of a job run the same ops, with the same names, ids and shapes",
-    ),
-)
+    Lie("the same without collectives and numbers of devices", other_host_without_devices,
+        "the ranks of a job run the same ops, with the same names, ids and shapes"),
+)  # fmt: skip
 
 
 # graphs

@@ -97,63 +97,25 @@ def did(rank: int, name: str, size: str = "64", dtype: str = "Float") -> str:
     return f"rank {rank} issued {name} of {size} {dtype} by c10d::{name}_"
 
 
+IN_WORLD, IN_PAIR = "group 0-3 (0): collective with number", "group 2,3 (1): collective with number"
 FAULTS = {
-    "another order of two groups": (
-        other(talks=("gather", "reduce", "exchange", "message")),
-        [2],
+    "another order of two groups": (other(talks=("gather", "reduce", "exchange", "message")), [2],
         "group 0-3 (0) and group 2,3 (1): collective 1 of both: "
-        f"{did(2, 'allgather', '10 to 20')} in group 2,3 (1), {did(3, 'allreduce')} in group 0-3 (0)",
-    ),
-    "a member that never comes": (
-        SilentMember,
-        [2],
-        f"group 2,3 (1): collective with number 1: {did(3, 'allgather', '10 to 20')}, rank 2 issued none",
-    ),
-    "another size": (
-        WrongSize,
-        [2],
-        f"group 0-3 (0): collective with number 1: {did(0, 'allreduce')}, {did(2, 'allreduce', '65')}",
-    ),
-    "another size on the first rank": (
-        WrongSize,
-        [0],
-        f"group 0-3 (0): collective with number 1: {did(1, 'allreduce')}, {did(0, 'allreduce', '65')}",
-    ),
-    "another dtype": (
-        other(dtype="int"),
-        [0],
-        f"group 0-3 (0): collective with number 1: {did(1, 'allreduce')}, {did(0, 'allreduce', dtype='Int')}",
-    ),
-    "another type": (
-        other(name="broadcast"),
-        [3],
-        f"group 0-3 (0): collective with number 1: {did(0, 'allreduce')}, {did(3, 'broadcast')}",
-    ),
-    "a split that its receiver does not expect": (
-        WrongSplit,
-        [2],
-        "group 0-3 (0): collective with number 2: in all_to_allv rank 2 sends 13 elements to rank 3, which expects 12",
-    ),
-    "a shard too large": (
-        other(shard=12),
-        [2],
-        f"group 2,3 (1): collective with number 1: {did(2, 'allgather', '12 to 20')}, {did(3, 'allgather', '10 to 20')}; "
-        "their shards do not make up the whole",
-    ),
-    "one collective more": (
-        ExtraCollective,
-        [2],
-        f"group 2,3 (1): collective with number 2: {did(2, 'allreduce', '7')}, {did(3, 'allgather', '10 to 20')}",
-    ),
-    "a send that nobody receives": (
-        other(talks=("reduce", "gather", "exchange")),
-        [1],
-        "rank 0 sends 2 × 8 float that rank 1 does not receive",
-    ),
-    "a message of two sizes": (
-        other(message_size=9),
-        [1],
-        "rank 0 sends 2 × 8 float that rank 1 does not receive; rank 1 receives 2 × 9 float that rank 0 did not send",
-    ),
-}
+        f"{did(2, 'allgather', '10 to 20')} in group 2,3 (1), {did(3, 'allreduce')} in group 0-3 (0)"),
+    "a member that never comes": (SilentMember, [2], f"{IN_PAIR} 1: {did(3, 'allgather', '10 to 20')}, rank 2 issued none"),
+    "another size": (WrongSize, [2], f"{IN_WORLD} 1: {did(0, 'allreduce')}, {did(2, 'allreduce', '65')}"),
+    "another size on the first rank": (WrongSize, [0], f"{IN_WORLD} 1: {did(1, 'allreduce')}, {did(0, 'allreduce', '65')}"),
+    "another dtype": (other(dtype="int"), [0], f"{IN_WORLD} 1: {did(1, 'allreduce')}, {did(0, 'allreduce', dtype='Int')}"),
+    "another type": (other(name="broadcast"), [3], f"{IN_WORLD} 1: {did(0, 'allreduce')}, {did(3, 'broadcast')}"),
+    "a split that its receiver does not expect": (WrongSplit, [2],
+        f"{IN_WORLD} 2: in all_to_allv rank 2 sends 13 elements to rank 3, which expects 12"),
+    "a shard too large": (other(shard=12), [2],
+        f"{IN_PAIR} 1: {did(2, 'allgather', '12 to 20')}, {did(3, 'allgather', '10 to 20')}; their shards do not make up the whole"),
+    "one collective more": (ExtraCollective, [2],
+        f"{IN_PAIR} 2: {did(2, 'allreduce', '7')}, {did(3, 'allgather', '10 to 20')}"),
+    "a send that nobody receives": (other(talks=("reduce", "gather", "exchange")), [1],
+        "rank 0 sends 2 × 8 float that rank 1 does not receive"),
+    "a message of two sizes": (other(message_size=9), [1],
+        "rank 0 sends 2 × 8 float that rank 1 does not receive; rank 1 receives 2 × 9 float that rank 0 did not send"),
+}  # fmt: skip
 """What is wrong, on which ranks, and what is said."""
