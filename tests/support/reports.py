@@ -35,12 +35,12 @@ from execgraph.tools.analyses import (
     graph_of,
     job_of,
 )
-from execgraph.tools.commands import trace_report
 from execgraph.tools.job import merge_for_viewing
 from execgraph.tools.report import ReportRequest, find_sources, render, report_on
 from execgraph.tools.trace_files import RankFile, by_rank, find_traces
 
 from support.builder.timeline import TraceBuilder
+from support.commands import status_of
 from support.databases import Api, Op, Range, write_database
 from support.references import linked_of
 from support.runs import link_run
@@ -49,9 +49,7 @@ needs_page = pytest.mark.skipif(find_spec("altair") is None, reason="needs the e
 
 
 def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        trace_report.main([str(argument) for argument in arguments])
-    return int(end.value.code or 0)
+    return status_of("trace-report", *arguments)
 
 
 def small_run(kernels: int = 2) -> TraceBuilder:

@@ -105,7 +105,7 @@ class Rank:
     """The nodes of a rank: who waits for whom, what is ready, what runs in which slot."""
 
     def __init__(self, number: int, nodes: Sequence[Node], generation: Generation) -> None:
-        self.number, self.generation, self.now, self.last = number, generation, 0, -1
+        self.number, self.generation, self.now = number, generation, 0
         self.nodes = {node.id: node for node in nodes}
         self.left = set(self.nodes)
         self.running: dict[str, int] = {}
@@ -115,17 +115,14 @@ class Rank:
         if not nodes and generation is Generation.V3:
             raise Stopped(f"the file of rank {number} has no node")
         for node in nodes:
-            self._wait(node)
+            followed = node.data if generation is Generation.V1 else sorted({*node.data, *node.control})
+            if generation is Generation.V3 and (missing := [one for one in followed if one not in self.nodes]):
+                raise Stopped(f"rank {number}: node {node.id} depends on missing node {missing[0]}")
+            # a dependency that is there twice is waited for twice but met once
+            self.unmet[node.id] = len(followed)
+            for one in followed:
+                self.dependents[one].add(node.id)
         self.ready = sorted(node for node, unmet in self.unmet.items() if not unmet)
-
-    def _wait(self, node: Node) -> None:
-        followed = node.data if self.generation is Generation.V1 else sorted({*node.data, *node.control})
-        if self.generation is Generation.V3 and (missing := [one for one in followed if one not in self.nodes]):
-            raise Stopped(f"rank {self.number}: node {node.id} depends on missing node {missing[0]}")
-        # a dependency that is there twice is waited for twice but met once
-        self.unmet[node.id] = len(followed)
-        for one in followed:
-            self.dependents[one].add(node.id)
 
     def next_node(self) -> Node | None:
         """The ready node of the lowest id whose slot is free; it is taken."""
@@ -146,17 +143,13 @@ class Rank:
     def finish(self, node: Node, now: int) -> None:
         del self.running[self.slot(node)]
         self.left.remove(node.id)
-        self.now, self.last = now, node.id
+        self.now = now
         for dependent in () if node.type == INVALID else self.dependents[node.id]:
             self.unmet[dependent] -= 1
             if not self.unmet[dependent]:
                 insort(self.ready, dependent)
-        if not self.left:
-            self._check_end()
-
-    def _check_end(self) -> None:
-        has_host = any(self.slot(node) == "host" for node in self.nodes.values())
-        if self.generation is Generation.V3 and has_host and self.nodes[self.last].type in (SEND, RECV):
+        has_host = not self.left and any(self.slot(one) == "host" for one in self.nodes.values())
+        if self.generation is Generation.V3 and has_host and node.type in (SEND, RECV):
             raise Stopped(f"rank {self.number}: the last event is a send or receive")
 
     def standing(self) -> str:
@@ -217,7 +210,9 @@ class Job:
         self._check_device(rank, node)
         kind, size = (self.integer(rank, node, name, "int64_val") for name in ("comm_type", "comm_size"))
         if kind not in RUN:
-            raise self._unknown(f"has a collective type that does not run, {kind}", rank, node)
+            does_not_run = f"has a collective type that does not run, {kind}"
+            v3 = self.generation is Generation.V3
+            raise Stopped(f"rank {rank.number}: node {node.id} {does_not_run}") if v3 else StandsStill(does_not_run)
         if kind == BROADCAST:
             self.compute(rank, node, now)
             return
@@ -272,26 +267,20 @@ class Job:
                 f"rank {rank.number}: node {node.id} goes from {source} to {destination}, {size} bytes, tag {tag}"
             )
         key = (tag, source, destination, size)
+        arrival = now + LATENCY_NS + size // BYTES_PER_NS
         if sends:
-            self._send(rank, node, now + LATENCY_NS + size // BYTES_PER_NS, key)
-        else:
-            self._receive(rank, node, now, key)
-
-    def _send(self, rank: Rank, node: Node, arrival: int, key: tuple[int, ...]) -> None:
-        self.end(rank.number, node.id, arrival)
-        if self.awaited[key]:
-            receiver, waiting = self.ranks[key[2]], self.awaited[key].popleft()
+            self.end(rank.number, node.id, arrival)
+        if sends and self.awaited[key]:
+            receiver, waiting = self.ranks[destination], self.awaited[key].popleft()
             del receiver.reasons[waiting]
             self.end(receiver.number, waiting, arrival)
-        else:
+        elif sends:
             self.arrived[key].append(arrival)
-
-    def _receive(self, rank: Rank, node: Node, now: int, key: tuple[int, ...]) -> None:
-        if self.arrived[key]:
+        elif self.arrived[key]:
             self.end(rank.number, node.id, max(now, self.arrived[key].popleft()))
         else:
             self.awaited[key].append(node.id)
-            rank.reasons[node.id] = f"({node.name}) waits for {key[3]} bytes of tag {key[0]} from rank {key[1]}"
+            rank.reasons[node.id] = f"({node.name}) waits for {size} bytes of tag {tag} from rank {source}"
 
     def lost(self) -> list[str]:
         return [
@@ -303,10 +292,6 @@ class Job:
     def _check_device(self, rank: Rank, node: Node) -> None:
         if rank.slot(node) == "host":
             raise Stopped(f"rank {rank.number}: node {node.id} communicates on the host")
-
-    def _unknown(self, what: str, rank: Rank, node: Node) -> Exception:
-        v3 = self.generation is Generation.V3
-        return Stopped(f"rank {rank.number}: node {node.id} {what}") if v3 else StandsStill(what)
 
 
 START = {METADATA: Job.metadata, SEND: Job.message, RECV: Job.message, COLL: Job.collective}
@@ -351,7 +336,9 @@ def parse(text: str) -> list[list[Op]]:
             if match["label"] in labels:
                 raise ValueError(f"a label twice: {line}")
             labels[match["label"]] = len(ranks[-1])
-            ranks[-1].append(_operation(match))
+            calc = match["ns"] is not None
+            names = ("ns", "calc_cpu") if calc else ("bytes", "cpu", "peer", "tag", "nic")
+            ranks[-1].append(Op("calc" if calc else match["verb"], *(int(match[name]) for name in names)))
         elif match := REQUIRES.fullmatch(line):
             op = ranks[-1][labels[match[1]]]
             (op.requires if match[2] == "requires" else op.follows_start).append(labels[match[3]])
@@ -360,12 +347,6 @@ def parse(text: str) -> list[list[Op]]:
     if head != f"num_ranks {len(ranks)}":
         raise ValueError(f"{head}, but there are {len(ranks)}")
     return ranks
-
-
-def _operation(match: re.Match[str]) -> Op:
-    if match["ns"]:
-        return Op("calc", int(match["ns"]), int(match["calc_cpu"]))
-    return Op(match["verb"], *(int(match[name]) for name in ("bytes", "cpu", "peer", "tag", "nic")))
 
 
 def troubles(ranks: Sequence[Sequence[Op]]) -> list[str]:
@@ -408,20 +389,19 @@ class _Run:
         self.cpu_free: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.nic_free: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.left = {(rank, at) for rank, ops in enumerate(ranks) for at in range(len(ops))}
-        self.unmet = {
-            (rank, at): len(ranks[rank][at].requires + ranks[rank][at].follows_start) for rank, at in self.left
-        }
+        self.unmet: dict[tuple[int, int], int] = {}
         self.ready: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.after: defaultdict[tuple[int, int, bool], list[int]] = defaultdict(list)
         self.posted: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.arrived: dict[tuple[int, int, int], tuple[int, int, int]] = {}
         self.count = 0
         for rank, at in sorted(self.left):
-            for source in ranks[rank][at].requires:
-                self.after[rank, source, False].append(at)
-            for source in ranks[rank][at].follows_start:
-                self.after[rank, source, True].append(at)
-            if not self.unmet[rank, at]:
+            op = ranks[rank][at]
+            sources = [*((source, False) for source in op.requires), *((source, True) for source in op.follows_start)]
+            self.unmet[rank, at] = len(sources)
+            for source, is_start in sources:
+                self.after[rank, source, is_start].append(at)
+            if not sources:
                 self._add(0, rank, at)
 
     def _add(self, time: int, rank: int, at: int, message: bool = False) -> None:

@@ -158,6 +158,7 @@ class _Profile:
     def __init__(self, run: RankRun) -> None:
         self.run, self.machine = run, run.job.machine
         self.clock = self.machine.clock(run.rank)
+        self.tracks = [track_fields(run.pid, tid) for tid in run.tids]
         self.is_recorded = is_recorded(run).tolist()
         self.external: list[int] = []
         # Kineto's own ids of ops are from 1, in blocks of 512 that belong to one thread each
@@ -194,40 +195,35 @@ class _Profile:
         run, ops = self.run, self.run.ops
         flows = self._forward_backward()
         inputs = [input_args(op.inputs) for op in run.op_table]
-        position = 0
-        for thread, tid in enumerate(self.run.tids):
-            at = track_fields(self.run.pid, tid)
-            for row in (row for row, of in enumerate(ops.thread) if of == thread):
-                op = run.op_table[ops.op[row]]
-                args = f'"External id": {self.external[row]}, "Record function id": {record_function(row)}, '
-                if ops.sequence[row] >= 0:
-                    args += f'"Sequence number": {ops.sequence[row]}, "Fwd thread id": {ops.forward_thread[row]}, '
-                if op.collective:
-                    args += f"{collective_args(op.collective, ops.comm_sequence[row])}, "
-                args += f'{inputs[ops.op[row]]}"Ev Idx": {position}'
-                category = "user_annotation" if op.annotation else "cpu_op"
-                # the end is cut, not the length: an op that ends with the one around it still does
-                start, end = self.machine.cut(ops.start[row]), self.machine.cut(ops.end[row])
-                yield self._complete(category, op.name, at, start, end, args)
-                if row in flows:
-                    yield self._flow("fwdbwd", flows[row] > 0, abs(flows[row]), at, start)
-                position += 1
+        for position, row in enumerate(sorted(range(len(ops)), key=ops.thread.__getitem__)):
+            op, at = run.op_table[ops.op[row]], self.tracks[ops.thread[row]]
+            args = f'"External id": {self.external[row]}, "Record function id": {record_function(row)}, '
+            if ops.sequence[row] >= 0:
+                args += f'"Sequence number": {ops.sequence[row]}, "Fwd thread id": {ops.forward_thread[row]}, '
+            if op.collective:
+                args += f"{collective_args(op.collective, ops.comm_sequence[row])}, "
+            args += f'{inputs[ops.op[row]]}"Ev Idx": {position}'
+            category = "user_annotation" if op.annotation else "cpu_op"
+            start, end = self._op_span(row)
+            yield self._complete(category, op.name, at, start, end, args)
+            if row in flows:
+                yield self._flow("fwdbwd", flows[row] > 0, abs(flows[row]), at, start)
+
+    def _op_span(self, row: int) -> tuple[int, int]:
+        """Returns when an op ran. Its end is cut, not its length: an op that ends with the one around it still does."""
+        return self.machine.cut(self.run.ops.start[row]), self.machine.cut(self.run.ops.end[row])
 
     def _forward_backward(self) -> dict[int, int]:
         """Returns each op's flow from a forward op to its backward op, negative where it ends."""
         ops = self.run.ops
         forward: dict[tuple[int, int], int] = {}
         flows: dict[int, int] = {}
-        for row, sequence in enumerate(ops.sequence):
-            if sequence < 0:
-                continue
-            if not ops.forward_thread[row]:
+        for row, (thread, sequence) in enumerate(zip(ops.forward_thread, ops.sequence, strict=True)):
+            if sequence >= 0 and not thread:
                 forward[ops.thread[row] + 1, sequence] = row
-            elif self.run.op_table[ops.op[row]].scope:
-                source = forward.pop((ops.forward_thread[row], sequence), None)
-                if source is not None:
-                    number = len(flows) // 2 + 1
-                    flows[source], flows[row] = number, -number
+            elif (thread, sequence) in forward and self.run.op_table[ops.op[row]].scope:
+                number = len(flows) // 2 + 1
+                flows[forward.pop((thread, sequence))], flows[row] = number, -number
         return flows
 
     def python(self, calls: int) -> Iterator[str]:
@@ -238,9 +234,8 @@ class _Profile:
             is_outermost = parent == NONE or op_table[ops.op[parent]].annotation
             if op.annotation or ops.forward_thread[row] or not is_outermost:
                 continue
-            at, caller = track_fields(self.run.pid, self.run.tids[ops.thread[row]]), "null"
+            (start, end), at, caller = self._op_span(row), self.tracks[ops.thread[row]], "null"
             called = f"<built-in method {op.name.rpartition(':')[2]} of type object at 0x7f84d8c4ea40>"
-            start, end = self.machine.cut(ops.start[row]), self.machine.cut(ops.end[row])
             for name in (*islice(cycle(FRAMES), calls - 1), called):
                 number += 1
                 args = f'"Python parent id": {caller}, "Python id": {number}, "Ev Idx": {len(ops) + number - 1}'
@@ -263,7 +258,7 @@ class _Profile:
                 activity += 1
             if row in syncs and (run.syncs.kind[syncs[row]] != STREAM_WAIT or run.syncs.stream[syncs[row]] in used):
                 yield from self._sync_record(syncs[row], link, resolved_events)
-            name, at = run.call_names[calls.name[row]], track_fields(run.pid, run.tids[calls.thread[row]])
+            name, at = run.call_names[calls.name[row]], self.tracks[calls.thread[row]]
             args = f'{link}"cbid": {CBIDS[name]}, "correlation": {correlation(row)}'
             yield self._complete("cuda_runtime", name, at, calls.start[row], calls.end[row], args)
             is_start = activity > first or name in FLOW_STARTS

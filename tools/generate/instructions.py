@@ -21,14 +21,14 @@ def begin(op: Op, sequence: int, forward_thread: int, comm_sequence: int, thread
     if op.scope == 1 and forward_thread:
         forward = process.threads[forward_thread - 1].op
     row = process.ops[op], thread.index, thread.time, NONE, thread.op, sequence, forward_thread, forward, comm_sequence
-    thread.rows.append(process.record.ops.append(*row))
-    thread.factors.append(None if op.name.startswith(STEP) else thread.simulation.factors.of(op.name, NodeClass.HOST))
+    factor = None if op.name.startswith(STEP) else thread.simulation.factors.of(op.name, NodeClass.HOST)
+    thread.open.append((process.record.ops.append(*row), factor))
 
 
 def end(thread: Thread) -> None:
     """Closes the innermost open op."""
-    thread.process.record.ops.end[thread.rows.pop()] = thread.time
-    thread.factors.pop()
+    row, _ = thread.open.pop()
+    thread.process.record.ops.end[row] = thread.time
 
 
 def work(ns: int, thread: Thread) -> None:

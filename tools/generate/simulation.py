@@ -196,15 +196,14 @@ class Simulation:
 
 
 class Thread:
-    """A host thread: program, clock, rows of the open ops and the factors of their work."""
+    """A host thread: program, clock, and the open ops, each as its row and the factor of its work."""
 
     def __init__(
         self, simulation: Simulation, process: Process, index: int, number: int, program: Iterator[Instruction]
     ) -> None:
         self.simulation, self.process, self.index, self.number = simulation, process, index, number
         self.time = 0
-        self.rows: list[int] = []
-        self.factors: list[float | None] = []
+        self.open: list[tuple[int, float | None]] = []
         self._progress = self._follow(program)
 
     def _follow(self, program: Iterator[Instruction]) -> Iterator[bool]:
@@ -217,7 +216,7 @@ class Thread:
     @property
     def op(self) -> int:
         """The row of the innermost open op."""
-        return self.rows[-1] if self.rows else NONE
+        return self.open[-1][0] if self.open else NONE
 
     def run(self) -> None:
         """Runs until the thread waits or another one is behind it in time."""
@@ -236,7 +235,7 @@ class Thread:
 
     def host_ns(self, name: str, ns: int) -> int:
         """Returns how long host work of the innermost open op lasts; `name` stands for it where no op is open."""
-        factor = self.factors[-1] if self.factors else None
+        factor = self.open[-1][1] if self.open else None
         return round(ns * (self.simulation.factors.of(name, NodeClass.HOST) if factor is None else factor))
 
     def call(self, name: str, ns: int) -> int:
