@@ -25,8 +25,7 @@ def rows(trace: dict, category: str) -> list[dict]:
     return [event for event in trace["traceEvents"] if event.get("cat") == category and event["ph"] == "X"]
 
 
-def test_kernels_start_when_their_launches_streams_and_events_allow():
-    t = TraceBuilder()
+def test_kernels_start_when_their_launches_streams_and_events_allow(t):
     t.idle(10)
     slow = t.launch("slow", 7, 100)
     assert (slow.start, slow.end, t.now) == (14_000, 114_000, 14)
@@ -38,8 +37,7 @@ def test_kernels_start_when_their_launches_streams_and_events_allow():
 
 
 @pytest.mark.parametrize("wait", ["stream_synchronize", "device_synchronize", "event_synchronize", "copy"])
-def test_host_waits_return_after_what_they_await(wait):
-    t = TraceBuilder()
+def test_host_waits_return_after_what_they_await(t, wait):
     kernel = t.launch("k", 7, 100)
     if wait == "event_synchronize":
         t.event_synchronize(t.record_event(stream=7))
@@ -50,8 +48,7 @@ def test_host_waits_return_after_what_they_await(wait):
     assert kernel.end < round(t.now * 1000) <= kernel.end + 4_000
 
 
-def test_query_and_upload_do_not_block_and_threads_have_clocks_of_their_own():
-    t = TraceBuilder()
+def test_query_and_upload_do_not_block_and_threads_have_clocks_of_their_own(t):
     t.launch("k", 7, 100)
     assert not t.event_query(t.record_event(stream=7))
     t.memcpy("HtoD", stream=7)
@@ -63,8 +60,7 @@ def test_query_and_upload_do_not_block_and_threads_have_clocks_of_their_own():
     assert t.now == 42
 
 
-def test_graph_launch_has_one_correlation():
-    t = TraceBuilder()
+def test_graph_launch_has_one_correlation(t):
     kernels = t.graph_launch([("a", 7, 5), ("b", 7, 5), ("c", 20, 5)])
     assert {kernel.correlation for kernel in kernels} == {t.calls[0].correlation}
     assert [kernel.start for kernel in kernels] == [8_000, 13_000, 8_000]

@@ -297,19 +297,20 @@ class TraceBuilder:
         self._sync("Stream Wait Event", made, stream, event)
 
     def stream_synchronize(self, stream: int = 7) -> None:
-        made = self.call("cudaStreamSynchronize", SYNC_CALL_US)
-        self._block_until(made, self.ready[stream])
-        self._sync("Stream Sync", made, stream)
+        self._synchronize("cudaStreamSynchronize", self.ready[stream], "Stream Sync", stream)
 
     def device_synchronize(self) -> None:
-        made = self.call("cudaDeviceSynchronize", SYNC_CALL_US)
-        self._block_until(made, max(self.ready.values(), default=0))
-        self._sync("Context Sync", made, ALL_STREAMS)
+        self._synchronize("cudaDeviceSynchronize", max(self.ready.values(), default=0), "Context Sync")
 
     def event_synchronize(self, event: Event) -> None:
-        made = self.call("cudaEventSynchronize", SYNC_CALL_US)
-        self._block_until(made, event.time)
-        self._sync("Event Sync", made, ALL_STREAMS, event)
+        self._synchronize("cudaEventSynchronize", event.time, "Event Sync", event=event)
+
+    def _synchronize(
+        self, name: str, time: int, kind: str, stream: int = ALL_STREAMS, event: Event | None = None
+    ) -> None:
+        made = self.call(name, SYNC_CALL_US)
+        self._block_until(made, time)
+        self._sync(kind, made, stream, event)
 
     def event_query(self, event: Event) -> bool:
         """cudaEventQuery: does not block; says whether the event was done."""

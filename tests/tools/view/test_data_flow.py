@@ -27,9 +27,7 @@ class Program:
         self.callers: list[list[int]] = []
         self.texts: list[tuple[bytes, bytes]] = []
 
-    def op(
-        self, name: str, *, reads: tuple[int, ...] = (), writes: tuple[int, ...] = (), within: int = 0, **more: Any
-    ) -> int:
+    def op(self, name, *, reads=(), writes=(), within=0, **more):
         row = len(self.callers)
         before = [(row, PROGRAM_ORDER)] if row else []
         number = self.graph.host(name, 10_000 * row, 10_000, after=before, slice=0, op_id=100 + row, **more)
@@ -47,6 +45,11 @@ class Program:
         inputs, outputs = ([pair[side] for pair in self.texts] for side in (0, 1))
         tensors = read_arguments(inputs, outputs).tensors
         return data_flow(graph, "a test", np.zeros(len(graph), np.int64), tensors=tensors)
+
+
+@pytest.fixture
+def p() -> Program:
+    return Program()
 
 
 def _tensors(numbers: tuple[int, ...]) -> bytes:
@@ -71,8 +74,7 @@ def drawn(picture: str) -> list[str]:
 # What flows
 
 
-def test_a_tensor_flows_from_the_op_that_made_it_last_to_those_that_read_it() -> None:
-    p = Program()
+def test_a_tensor_flows_from_the_op_that_made_it_last_to_those_that_read_it(p: Program) -> None:
     p.op("aten::zeros", writes=(5,))
     p.op("aten::mm", reads=(1,), writes=(5,))
     p.op("aten::relu", reads=(5,), writes=(6,))
@@ -80,8 +82,7 @@ def test_a_tensor_flows_from_the_op_that_made_it_last_to_those_that_read_it() ->
     assert flows(p.flow()) == {("aten::mm", "aten::relu"), ("aten::mm", "aten::sum")}
 
 
-def test_what_an_op_called_reads_and_writes_for_it() -> None:
-    p = Program()
+def test_what_an_op_called_reads_and_writes_for_it(p: Program) -> None:
     p.op("aten::relu", writes=(2,))
     outer = p.op("aten::linear", reads=(2,), writes=(3,))
     p.op("aten::addmm", reads=(2,), writes=(3,), within=outer)
@@ -119,8 +120,7 @@ def test_a_kernel_is_one_with_the_op_that_launched_nothing_else() -> None:
     assert [box.kind.label for box in flow.root.inner] == ["computation", "computation", "host"]
 
 
-def test_boxes_are_modules_in_phases_and_ops_in_modules() -> None:
-    p = Program()
+def test_boxes_are_modules_in_phases_and_ops_in_modules(p: Program) -> None:
     for module in ("Net_0/Linear_0", "Net_0/Linear_1"):
         outer = p.op("aten::linear", module=module)
         p.op("aten::mm", module=module, within=outer)
@@ -133,23 +133,20 @@ def test_boxes_are_modules_in_phases_and_ops_in_modules() -> None:
     ]  # fmt: skip
 
 
-def test_what_comes_after_the_backward_pass_without_a_name_is_no_forward_pass() -> None:
-    p = Program()
+def test_what_comes_after_the_backward_pass_without_a_name_is_no_forward_pass(p: Program) -> None:
     for name in ("aten::mm", BACKWARD, "c10d::allreduce_", "Optimizer.step#SGD.step", "aten::item"):
         p.op(name)
     assert labels(p.flow()) == ["forward", "backward", "the rest", "c10d::allreduce_", "aten::item", "optimizer"]
 
 
-def test_many_ops_of_one_name_are_one_box() -> None:
-    p = Program()
+def test_many_ops_of_one_name_are_one_box(p: Program) -> None:
     for _ in range(30):
         p.op("aten::add_")
     p.op("aten::mm")
     assert [(box.label, box.calls) for box in p.flow().root.inner] == [("aten::add_", 30), ("aten::mm", 1)]
 
 
-def test_a_damaged_graph_whose_callers_go_in_a_circle_has_boxes() -> None:
-    p = Program()
+def test_a_damaged_graph_whose_callers_go_in_a_circle_has_boxes(p: Program) -> None:
     p.op("aten::mm", within=2)
     p.op("aten::add", within=1)
     assert labels(p.flow()) == ["aten::mm"]
@@ -173,8 +170,7 @@ def test_a_part_without_ops_calls_or_activities_has_no_picture_of_its_data_flow(
         draw_flow(flow)
 
 
-def test_the_picture_opens_modules_and_keeps_ops_closed_and_has_no_more_boxes_than_can_be_read() -> None:
-    p = Program()
+def test_the_picture_opens_modules_and_keeps_ops_closed_and_has_no_more_boxes_than_can_be_read(p: Program) -> None:
     for block in range(40):
         for layer in range(3):
             p.op("aten::linear", module=f"Net_0/Block_{block}/Linear_{layer}")
@@ -184,8 +180,7 @@ def test_the_picture_opens_modules_and_keeps_ops_closed_and_has_no_more_boxes_th
     assert {f"Block_{block}" for block in range(40)} <= {*names}
 
 
-def test_the_picture_opens_what_holds_a_call_of_the_op_that_is_asked_for() -> None:
-    p = Program()
+def test_the_picture_opens_what_holds_a_call_of_the_op_that_is_asked_for(p: Program) -> None:
     for number in range(16):
         layer = p.op(f"layer {number}")
         p.op("aten::mm", within=layer)
@@ -209,8 +204,7 @@ def apart(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     )
 
 
-def test_boxes_lie_in_what_is_around_them_and_beside_each_other() -> None:
-    p = Program()
+def test_boxes_lie_in_what_is_around_them_and_beside_each_other(p: Program) -> None:
     for layer in range(4):
         p.op("aten::linear", module=f"Net_0/Linear_{layer}", reads=(layer,), writes=(layer + 1,))
         p.op("aten::relu", module=f"Net_0/Linear_{layer}", reads=(layer + 1,), writes=(layer + 1,))
@@ -226,8 +220,7 @@ def test_boxes_lie_in_what_is_around_them_and_beside_each_other() -> None:
     assert all(one is other or apart(one, other) for one in boxes for other in boxes)
 
 
-def test_the_critical_path_is_marked() -> None:
-    p = Program()
+def test_the_critical_path_is_marked(p: Program) -> None:
     p.op("aten::mm", writes=(1,))
     p.op("aten::relu", reads=(1,))
     p.op("aten::sum")
@@ -238,8 +231,7 @@ def test_the_critical_path_is_marked() -> None:
     assert "10.0 µs · 25 % of path" in figures and "10.0 µs · 75 % of path" in figures and "10.0 µs" in figures
 
 
-def test_communication_of_the_host_is_no_time_of_a_device() -> None:
-    p = Program()
+def test_communication_of_the_host_is_no_time_of_a_device(p: Program) -> None:
     p.op("aten::mm")
     p.op("gloo:all_reduce", type=NodeType.COMM_COLL)
     picture = draw_flow(p.flow())
@@ -249,8 +241,7 @@ def test_communication_of_the_host_is_no_time_of_a_device() -> None:
     assert "share of the device time" in draw_flow(data_flow(p.build(), "a test", np.zeros(3, np.int64)))
 
 
-def test_markup_in_names_is_text() -> None:
-    p = Program()
+def test_markup_in_names_is_text(p: Program) -> None:
     p.op("<script>\x1b", module="<b>&")
     assert "<script>" not in draw_flow(p.flow())
     ElementTree.fromstring(draw_flow(p.flow()))

@@ -52,8 +52,7 @@ def selected(**selection: object) -> list[str]:
     return [found.name[row] for row in range(len(found))]
 
 
-def test_only_threads_without_recorded_nodes_are_called_unrecorded() -> None:
-    g = GraphBuilder()
+def test_only_threads_without_recorded_nodes_are_called_unrecorded(g: GraphBuilder) -> None:
     g.host("aten::mm", 0, 5, thread=-549452224)
     g.host("unrecorded host", 0, 5, thread=-549452225)
     g.activity("gemm", 9, 5)
@@ -73,8 +72,7 @@ def test_threads_are_named_for_what_they_do() -> None:
     ]  # fmt: skip
 
 
-def test_without_the_number_of_the_process_the_main_thread_is_the_one_that_steps_an_optimizer() -> None:
-    g = GraphBuilder()
+def test_without_the_number_of_the_process_the_main_thread_is_the_one_that_steps_an_optimizer(g: GraphBuilder) -> None:
     g.host("Optimizer.step#SGD.step", 0, 5, thread=-5)
     g.host("aten::mm", 0, 5, thread=-6)
     assert sorted(lane_names(gather([g.build()]))) == ["main thread", "thread A"]
@@ -144,16 +142,14 @@ def test_graphml_gives_nodes_attributes_and_reasons_back(graph_file: Path, out: 
     assert read.edges[3, 4] == {"kind": 4, "reason": "stream order"}
 
 
-def test_graphml_survives_names_that_xml_cannot_hold(tmp_path: Path) -> None:
-    g = GraphBuilder()
+def test_graphml_survives_names_that_xml_cannot_hold(g: GraphBuilder, tmp_path: Path) -> None:
     g.host('a\x00b <&> "ü"', 0, 5)
     assert drawn(file_of(g, tmp_path), tmp_path / "g.graphml") == drawn(tmp_path / "graph.et", tmp_path / "g.svg") == 0
     assert nx.read_graphml(tmp_path / "g.graphml", node_type=int).nodes[1]["name"] == 'a?b <&> "ü"'
     ElementTree.parse(tmp_path / "g.svg")
 
 
-def test_dot_has_a_cluster_per_lane_and_quotes_names(tmp_path: Path) -> None:
-    g = GraphBuilder()
+def test_dot_has_a_cluster_per_lane_and_quotes_names(g: GraphBuilder, tmp_path: Path) -> None:
     op = g.host('say "hi"\\', 0, 5)
     g.activity("kernel", 5, 5, after=[(op, LAUNCH)])
     assert drawn(file_of(g, tmp_path), tmp_path / "g.dot") == 0
@@ -210,8 +206,7 @@ def test_a_picture_of_a_window_is_of_just_that_time() -> None:
     assert 'clip-path="url(#plot)"' in picture
 
 
-def test_a_graph_is_as_long_as_its_nodes_with_times() -> None:
-    g = GraphBuilder()
+def test_a_graph_is_as_long_as_its_nodes_with_times(g: GraphBuilder) -> None:
     g.host("op", 5_000_000, 2_000_000)
     g.host("no time", 0, 0)
     graph = g.build()
@@ -221,8 +216,7 @@ def test_a_graph_is_as_long_as_its_nodes_with_times() -> None:
         view(graph, Selection(time_us=(9000, 9001)))
 
 
-def test_a_graph_without_times_is_not_drawn() -> None:
-    g = GraphBuilder()
+def test_a_graph_without_times_is_not_drawn(g: GraphBuilder) -> None:
     g.host("op", 0, 0)
     graph = g.build()
     del graph.attributes["start_time_ns"]
@@ -239,10 +233,7 @@ def test_gzip_by_suffix(graph_file: Path, out: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["svg", "dot"])
-def test_too_many_nodes_for_a_picture_are_refused_with_the_remedy(
-    tmp_path: Path, out: Path, run: Command, form: str
-) -> None:
-    g = GraphBuilder()
+def test_too_many_nodes_for_a_picture_are_refused_with_the_remedy(g: GraphBuilder, tmp_path, out, run, form) -> None:
     for number in range(PICTURED + 1):
         g.host("op", number, 1)
     ended = run("trace-view", file_of(g, tmp_path), "-o", out / f"g.{form}", "--picture", "lanes")
@@ -261,9 +252,7 @@ def test_too_many_nodes_for_a_picture_are_refused_with_the_remedy(
         ("graph.et", ["--stream", 99], 2),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line_and_leaves_the_old_file(
-    graph_file: Path, out: Path, run: Command, name: str, arguments: list[object], code: int
-) -> None:
+def test_what_cannot_be_drawn_is_one_line_and_leaves_the_old_file(graph_file, out, run, name, arguments, code):
     graph_file.with_name("broken.et").write_bytes(b"\x00\x01hello")
     (out / "g.svg").write_text("precious")
     ended = run("trace-view", graph_file.with_name(name), "-o", out / "g.svg", *arguments)
@@ -341,8 +330,7 @@ def test_dependencies_between_tracks_are_flows_from_slice_to_slice(tmp_path: Pat
     assert ("sgemm", "stream order") not in [pair["s"] for pair in flows]
 
 
-def test_names_with_quotes_and_control_characters_survive_the_timeline(tmp_path: Path) -> None:
-    g = GraphBuilder()
+def test_names_with_quotes_and_control_characters_survive_the_timeline(g: GraphBuilder, tmp_path: Path) -> None:
     g.host('a "b"\n\\ é', 0, 1)
     events = timeline_events(replay(g.build()), tmp_path / "timeline.json")
     assert [event["name"] for event in events if event["ph"] == "X"] == ['a "b"\n\\ é'] * 2
