@@ -89,22 +89,15 @@ class Thread(NamedTuple):
     thread: bytes
 
 
-class Lane(NamedTuple):
-    """The lane `depth`, from 1, beside a thread."""
-
-    thread: Thread
-    depth: int
-
-
 class Lanes:
     """The lane of each row that is not shown on its own thread, by the row's number in the file.
 
-    `numbers` are the thread numbers by which the lanes go, from `first` on.
+    `numbers` are the thread numbers by which the lanes go, from `first` on: of each thread those of depth 1 and deeper.
     """
 
     def __init__(self, pieces: Iterable[list[PlacedRow]], first: int) -> None:
         self.of_row: dict[int, int] = {}
-        self.numbers: dict[Lane, int] = {}
+        self.numbers: dict[tuple[Thread, int], int] = {}
         self._first = first
         self._starts = defaultdict[Thread, dict[int, int]](dict)
         codes, columns, count = Interner[Thread](), [np.empty((4, 0), np.int64)], 0
@@ -123,10 +116,9 @@ class Lanes:
             depth[crossing] = lane_depth
         names = list(codes)
         for row in np.flatnonzero(depth).tolist():
-            lane = Lane(names[thread[row]], int(depth[row]))
-            lane_number = self.numbers.setdefault(lane, self.end)
-            self.of_row[int(number[row])] = lane_number
-            self._starts[lane.thread][int(start[row])] = lane_number
+            beside = names[thread[row]]
+            lane = self.numbers.setdefault((beside, int(depth[row])), self.end)
+            self.of_row[int(number[row])] = self._starts[beside][int(start[row])] = lane
 
     @property
     def end(self) -> int:
@@ -197,8 +189,8 @@ class RankRows:
 
     def __init__(self, record: MergedRank, hosts: frozenset[int], last_process: int, lanes: Lanes) -> None:
         self.record, self.lanes = record, lanes
-        for lane, number in lanes.numbers.items():
-            record.threads[number] = identity(json_value(lane.thread.thread))
+        for (beside, _), number in lanes.numbers.items():
+            record.threads[number] = identity(json_value(beside.thread))
         self.rows = 0
         self.activities = 0
         self.largest_id = record.id_offset
@@ -293,10 +285,7 @@ class RankRows:
         return None
 
     def _later(self, time: bytes) -> msgspec.Raw:
-        """Returns the time moved, digit by digit as it was written."""
-        microseconds, point, fraction = time.strip(b'"').partition(b".")
-        if microseconds.isdigit() and (fraction.isdigit() or not point):
-            return msgspec.Raw(b"%d%b%b" % (int(microseconds) + self._shift_us, point, fraction))
+        """Returns the time moved, with the digits as they were written."""
         try:
             moved = Decimal(time.strip(b'"').decode()) + self._shift_us
         except ArithmeticError:
