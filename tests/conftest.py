@@ -68,7 +68,6 @@ LONGEST = [
     "integration/test_clocks.py",
     "linker/waits/test_candidates.py",
     "converter/test_rewiring.py",
-    "tools/job/test_folder.py",
     "tools/package/test_api.py",
     "schema/linked/test_file.py",
     "tools/report/test_timeline.py",

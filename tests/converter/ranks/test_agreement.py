@@ -116,16 +116,6 @@ def test_a_call_follows_the_one_before_it_on_its_lane_and_the_last_known_of_othe
     assert follows(summary(g.build())) == [[], [0], [1], [1]]
 
 
-def test_dependencies_between_collectives_are_found_through_other_nodes() -> None:
-    g = GraphBuilder(rank=0)
-    first = g.collective(0, 10, ranks=[0, 1], stream=7)
-    gemm = g.activity("gemm", 10, 10, stream=8, after=[(first, STREAM_ORDER)])
-    g.collective(20, 10, ranks=[0, 1], stream=9, after=[(gemm, STREAM_ORDER)])
-    g.collective(20, 10, ranks=[0, 1], stream=10)
-    g.collective(40, 10, ranks=[0, 1], stream=10, after=[(4, STREAM_ORDER)])
-    assert follows(summary(g.build())) == [[], [0], [], [2]]
-
-
 def test_what_followed_a_call_that_is_left_out_follows_those_before_it() -> None:
     calls = matched_job([entry(1, 0), entry(2, 1, 0, (0,)), entry(3, 2, 0, (1,))], [entry(4, 0)])
     kept = calls.without(calls.node == 2)

@@ -55,10 +55,6 @@ def calls_of(graph: ExecutionGraph, own: int = 0) -> list[Call]:
 # Calls
 
 
-def test_what_is_not_said_of_a_call_is_unknown_and_its_tag_is_zero() -> None:
-    assert Call(3, SEND) == (3, SEND, None, -1, 0, -1, -1, -1, 0)
-
-
 def test_groups_are_numbered_in_the_order_in_which_they_come() -> None:
     other = Group("0,1", "6")
     calls = Calls.of([Call(0, COLL, other), Call(1, SEND), Call(2, COLL, PAIR), Call(3, COLL, other)])
@@ -152,10 +148,6 @@ def test_a_node_of_several_messages_is_a_call_for_each() -> None:
 
 
 # Groups
-
-
-def test_a_group_is_named_by_its_ranks_and_its_name() -> None:
-    assert (PAIR.text, Group("0,1", "").text) == ("group 0,1 (5)", "group 0,1")
 
 
 def test_addresses_are_numbered_by_the_ranks_they_come_with() -> None:
@@ -301,15 +293,6 @@ def test_a_given_list_has_no_more_ranks_than_the_limit(text: str, ranks: tuple[i
 @pytest.mark.parametrize("text", ["", "all", "-1", "1,", "0-3:0", "0-3:", "0-1-2", "0-9999999999"])
 def test_other_texts_are_no_list(text: str) -> None:
     assert given_ranks(text, 1_000) is None
-
-
-def test_a_subset_of_ranks_is_numbered_from_zero_and_its_groups_are_reduced() -> None:
-    graph = communicating(rank=3, pg_ranks=[0, 3, 2, 1])
-    part = restrict_to_ranks(graph, [1, 3])
-    assert (part.metadata["rank"], part.metadata["world_size"]) == (1, 2)
-    groups = part.attributes["pg_ranks"]
-    assert isinstance(groups, Ragged)
-    assert groups[1].tolist() == [1, 0]
 
 
 def test_messages_to_ranks_outside_become_computation() -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from execgraph.converter.ranks import GIB, graph_calls, match, recorded_groups
+from execgraph.converter.ranks import graph_calls, match, recorded_groups
 from execgraph.converter.scaling import rank_facts
 from execgraph.converter.scaling.lengths import SOURCES, Fit, Fits, Line, Measured, costs
 from execgraph.converter.scaling.roles import NamedGroup
@@ -396,27 +396,6 @@ def test_a_given_network_stands_instead_of_the_measured_one() -> None:
     gib = 1 << 30
     graphs = scaled(data_parallel(2), 2, bandwidth_gib_s=10 * 1e9 / gib, latency_ns=500.0)
     assert lengths(graphs[0]) == pytest.approx([6 * 500 + 1.5 * size / 10 for size in (1_000_000, 4_000_000)], abs=1)
-
-
-def test_a_given_latency_leaves_the_bandwidth_to_be_fitted() -> None:
-    graphs = data_parallel(2, sizes=(1_000_000,))
-    [grown] = plan_of(graphs, latency_ns=1000.0).grown
-    assert (grown.step_ns, grown.gib_s) == pytest.approx((1000.0, 1e9 / GIB), rel=1e-3)
-
-
-def test_collectives_of_one_size_do_not_tell_latency_from_bandwidth() -> None:
-    [grown] = plan_of(data_parallel(2, sizes=(1_000_000, 1_000_000))).grown
-    assert not grown.identifiable
-    [known] = plan_of(data_parallel(2)).grown
-    assert (known.identifiable, known.fit_error_pct) == (True, 0.0)
-
-
-def test_what_one_type_does_not_tell_others_do() -> None:
-    told = [(kind, size, line(kind, 2, size)) for kind, size in ((ALL_REDUCE, 1_000_000), (REDUCE_SCATTER, 1_000))]
-    job = meeting(2, *told)
-    for grown in plan_of(job).grown:
-        assert grown.fitted_to == "collectives of all types in this group"
-        assert (grown.step_ns, grown.gib_s) == pytest.approx((1000, 1e9 / GIB), rel=1e-2)
 
 
 def test_a_scaled_job_takes_as_long_as_its_collectives_say() -> None:

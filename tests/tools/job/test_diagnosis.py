@@ -387,12 +387,6 @@ def test_real_ranks_report_what_was_launched_before_recording(real_traces: Path)
     assert not diagnosis.wrong
 
 
-def test_swapped_files_of_real_ranks_are_refused_by_process(real_traces: Path) -> None:
-    swapped = [real_traces / "dlrm_8gpu" / name for name in ("device_rank0.json.gz", "host_rank1.json.gz")]
-    assert are_told(swapped, r"is of process 59812, device_rank0\.json\.gz of 59811")
-    assert command(*swapped, "--strict") == 1
-
-
 # files that are not of one process, or do not tell of which
 
 
