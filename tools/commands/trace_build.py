@@ -141,13 +141,13 @@ def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
 
 def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> None:
     """Writes the configuration of ASTRA-sim, and prints the network in it and the command that simulates the job."""
-    from ..job import AstraSimOptions, lacks_members, network_text, poor_fit, simulator_command, write_astra_sim_files
+    from ..job import AstraSimOptions, network_text, poor_fit, simulator_command, write_astra_sim_files
 
     simulation = AstraSimOptions(**chosen_for("AstraSimOptions", options))
     rank_count = len(report.ranks)
     write_astra_sim_files(options.output, rank_count, report.network, simulation)
     log.info(summary_line("network", network_text(report.network, simulation, rank_count)))
-    if warning := poor_fit(report.network, simulation, lacks_members=lacks_members(report)):
+    if warning := poor_fit(report.network, simulation, lacks_members=report.lacks_members):
         log.warning(
             f"{options.prog}: warning: {warning}; --replay or --target goal --measured-communication keeps measured lengths"
         )

@@ -10,7 +10,6 @@ from .astra_sim_files import (
     BuildTarget,
     build_options,
     fit_error_text,
-    lacks_members,
     network_text,
     poor_fit,
     poor_goal_fit,

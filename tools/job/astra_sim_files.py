@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...converter.options import Options
-from ...converter.ranks import Link, Network, links_text, ranks_of
+from ...converter.ranks import Link, Network, links_text
 from ...converter.targets import GoalOptions, GoalReport, Roofline, idle_rank, roofline_of
 from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL, Target, flags, number
 from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS
 from ...schema.errors import Remedy
 from ...schema.io import open_output
-from .build_report import BuildOptions, BuildReport
+from .build_report import BuildOptions
 
 BINARY = "AstraSim_Analytical_Congestion_Unaware"
 POOR_FIT_PCT = 10.0
@@ -212,13 +212,6 @@ def poor_goal_fit(report: GoalReport) -> str | None:
         f"one latency and one time of a byte do not describe the messages of this job: median fit error "
         f"{fit.fit_error_pct:g} %; {Remedy.MEASURED_COMMUNICATION} keeps the measured times"
     )
-
-
-def lacks_members(report: BuildReport) -> bool:
-    """Returns whether members of the groups of a built job are absent."""
-    present = {rank.rank for rank in report.ranks}
-    groups = [group for rank in report.ranks if rank.comms for group in rank.comms.groups]
-    return any(not present.issuperset(ranks_of(group.group.ranks)) for group in groups)
 
 
 def _one_network(links: Sequence[Link], fitted: Network) -> list[str]:

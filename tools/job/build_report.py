@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from ...converter.options import Options
-from ...converter.ranks import Network
+from ...converter.ranks import Network, ranks_of
 from ...converter.targets import GoalOptions, GoalReport, Roofline, write_goal
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import GOAL
@@ -155,6 +155,13 @@ class BuildReport(SummaryRepr, msgspec.Struct):
             for note in (*rank.notes, *rank.target_notes, *(rank.link.notes if rank.link else ()))
         ]
         return self.notes + of_ranks + self.absences
+
+    @property
+    def lacks_members(self) -> bool:
+        """Whether members of the ranks' groups are absent."""
+        present = {rank.rank for rank in self.ranks}
+        groups = [group for rank in self.ranks if rank.comms for group in rank.comms.groups]
+        return any(not present.issuperset(ranks_of(group.group.ranks)) for group in groups)
 
 
 def this_tool() -> str:

@@ -96,14 +96,15 @@ def plan_job(
             ("excess_ns", None, excess_ns, excess_ns > 0),
         ]
     of_nodes = [(name, change, calls.by_node(values, chosen)) for name, change, values, chosen in columns]
-    unpartnered, order = issued.by_node(issued.node, is_lacking), common_order(calls)
+    unpartnered, order = issued.by_node(issued.node, is_lacking), common_order(calls) if replay else []
     plans = {}
     for place, rank in enumerate(present):
         changes = {change: len(of_node[place]) for _, change, of_node in of_nodes if change is not None}
         changes[Change.WITHOUT_PARTNER] = len(unpartnered[place])
         values = [(name, of_node[place]) for name, _, of_node in of_nodes]
         times_ns = int(calls.offset_ns[place]), int(taken_ns[place])
-        plans[rank] = RankPlan(numbers, [*unpartnered[place]], values, order[place], *times_ns, changes)
+        in_order = order[place] if replay else []
+        plans[rank] = RankPlan(numbers, [*unpartnered[place]], values, in_order, *times_ns, changes)
     return plans, network
 
 

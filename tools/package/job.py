@@ -292,10 +292,9 @@ def build(
 
 def _poor_fits(built: building.BuildReport, simulation: AstraSimOptions) -> Iterator[str]:
     """Yields why communication in the simulator will take other times than measured, and what keeps these."""
-    if built.options.target == ASTRA_SIM:
-        lacks_members = building.lacks_members(built)
-        if why := building.poor_fit(built.network, simulation, lacks_members=lacks_members):
-            yield f"{why}; AstraSimOptions(replay=True) keeps measured lengths"
+    why = building.poor_fit(built.network, simulation, lacks_members=built.lacks_members)
+    if why and built.options.target == ASTRA_SIM:
+        yield f"{why}; AstraSimOptions(replay=True) keeps measured lengths"
     if built.goal and (why := building.poor_goal_fit(built.goal)):
         yield why
 
