@@ -38,6 +38,12 @@ def together(nodes: Nodes, label: str) -> list[tuple[int, ...]]:
     return list(zip(*(c[nodes.row(label)].tolist() for c in columns if isinstance(c, Ragged)), strict=True))
 
 
+def of_two() -> tuple[TraceBuilder, Group]:
+    """A rank of two, and their group."""
+    t = TraceBuilder(rank=0, world_size=2)
+    return t, t.group(range(2))
+
+
 # all-to-alls that are made of sends and receives, as one step of a recommendation model on 8 GPUs issues them
 
 DLRM = [
@@ -83,8 +89,7 @@ def test_the_step_of_a_recommendation_model_is_typed_and_sized(torch: str, with_
 
 
 def test_a_barrier_that_is_an_all_reduce_is_a_barrier() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    group = t.group(range(2))
+    t, group = of_two()
     with t.op("c10d::barrier"), t.op("record_param_comms", comms=Comms("barrier", group, 1, 0)):
         t.collective("allreduce", group=group, tensors=[t.tensor((1,))])
     t.collective("allreduce", group=group, tensors=[t.tensor((1,))])
@@ -152,14 +157,6 @@ def test_a_batch_of_one_message_is_that_message() -> None:
     assert "coalesced_size" not in nodes.graph.attributes
 
 
-def test_messages_of_one_kernel_stay_apart_though_all_are_sends() -> None:
-    t = TraceBuilder(rank=1, world_size=3)
-    group = t.group(range(3))
-    t.collective("allreduce", group=group)
-    t.batch([("send", peer, t.tensor((4,))) for peer in (0, 2)], group=group)
-    assert together(convert_run(t), KERNEL) == [(1, 0, 0, 16), (1, 2, 0, 16)]
-
-
 def give(t: TraceBuilder, group: Group, name: str) -> None:
     """A message or collective that the library is given but does not launch yet."""
     tensor = t.tensor((4,))
@@ -219,8 +216,7 @@ def test_kernels_take_what_was_given_before_them(case: str, torch: str) -> None:
 
 
 def test_collectives_of_one_kind_that_went_together_are_one_of_their_summed_size() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    group = t.group(range(2))
+    t, group = of_two()
     for _ in range(3):
         give(t, group, "allreduce")
     with t.annotation("nccl:coalesced"):
@@ -250,8 +246,7 @@ def test_a_kernel_that_says_what_it_did_takes_nothing_given_before(told: str, ex
 
 
 def test_parts_of_a_collective_that_launched_are_not_given_again() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    group = t.group(range(2))
+    t, group = of_two()
     tensor = t.tensor((4,))
     # shards of different sizes are gathered by a broadcast from each member
     with t.op(
@@ -263,19 +258,6 @@ def test_parts_of_a_collective_that_launched_are_not_given_again() -> None:
     nodes = convert_run(t)
     assert [node["comm_type"] for node in communications(nodes.graph)] == [CollectiveType.ALL_GATHER]
     assert nodes.report.unknown_communications == 1
-
-
-def test_kernels_that_one_communication_took_share_its_bytes() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    group = t.group(range(2))
-    tensor = t.tensor((9,), "bool")
-    comms = Comms("all_to_all", group, 1, 0, tensor, tensor)
-    with t.op("record_param_comms", inputs=[tensor], outputs=[tensor], comms=comms):
-        t.launch(KERNEL, stream=20)
-        t.launch(KERNEL, stream=20)
-    assert [node["comm_size"] for node in communications(convert_run(t).graph)] == [5, 4]
-    for linked in (link_run(t), link(None, read_pair(t)[1])):
-        assert len(linked.communications) == 1
 
 
 def middle(**options: Any) -> ExecutionGraph:
@@ -388,12 +370,3 @@ def test_the_recorded_name_of_the_group_stays(torch: str) -> None:
     graph = convert_run(t).graph
     row = int(np.flatnonzero(graph.type == COLL)[0])
     assert graph.texts("pg_recorded")[row] == ("94594108284448" if LAYOUTS[torch].group_address else "7")
-
-
-def test_the_root_of_a_collective_is_its_source_or_destination() -> None:
-    t = TraceBuilder(rank=1, world_size=4)
-    group = t.group([1, 3])
-    t.collective("broadcast", group=group, kernel="ncclDevKernel_Broadcast_RING_LL", root=1)
-    t.collective("reduce", group=group, kernel="ncclDevKernel_Reduce_Sum_f32_RING_LL", root=1)
-    found = communications(convert_run(t).graph)
-    assert [(node["comm_src"], node["comm_dst"]) for node in found] == [(3, -1), (-1, 3)]

@@ -21,7 +21,7 @@ from execgraph.tools.replay import parse_scale, replay, summarise
 from hypothesis import given
 from support.builder.records import Event
 from support.builder.timeline import CALL_US, TraceBuilder, ns
-from support.runs import Nodes, Step, broken_rules, convert_run, device_waits, host_waits, link_run, play, with_delays
+from support.runs import Step, broken_rules, convert_run, device_waits, host_waits, link_run, play, with_delays
 
 LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]
 
@@ -86,20 +86,14 @@ def started_late(*, busy: bool = False, lost: bool = False, late: str = "late") 
     return t
 
 
-def causes(nodes: Nodes) -> dict[str, Delay]:
-    return {label: cause for label, (cause, _) in nodes.delays().items()}
-
-
-def test_a_delay_is_unexplained_where_the_device_was_free() -> None:
-    assert causes(convert_run(started_late())) == {"late": Delay.UNEXPLAINED}
-
-
-def test_a_delay_while_the_device_was_busy_throughout_is_contention() -> None:
-    assert causes(convert_run(started_late(busy=True))) == {"late": Delay.CONTENTION}
-
-
-def test_a_delay_behind_a_launch_whose_activity_is_missing_is_for_lost_records() -> None:
-    assert causes(convert_run(started_late(lost=True))) == {"late": Delay.LOST_RECORDS}
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [({}, Delay.UNEXPLAINED), ({"busy": True}, Delay.CONTENTION), ({"lost": True}, Delay.LOST_RECORDS)],
+)
+def test_a_delay_has_a_cause(how: dict[str, bool], cause: Delay) -> None:
+    """Unexplained where the device was free, lost records behind a launch whose activity is missing."""
+    found = convert_run(started_late(**how)).delays()  # type: ignore[arg-type]
+    assert {label: found_cause for label, (found_cause, _) in found.items()} == {"late": cause}
 
 
 def test_a_delayed_activity_keeps_its_own_dependencies() -> None:

@@ -58,24 +58,6 @@ def test_an_activity_that_starts_before_its_call_returns_cuts_a_launch_latency_e
     assert convert_run(t).times(MAIN) == [("aten::mm", 0, 3), ("aten::mm", 3, 20)]
 
 
-def test_a_graph_launches_when_the_first_of_its_activities_does() -> None:
-    t = TraceBuilder()
-    with t.op("replay"):
-        call = t.call("cudaGraphLaunch", 10)
-        t.activity("late", 7, 9, 2, call)
-        t.activity("early", 20, 7, 2, call)
-    assert convert_run(t).times(MAIN) == [("replay", 0, 5), ("replay", 5, 10)]
-
-
-def test_time_between_ops_is_idle_and_kept() -> None:
-    t = TraceBuilder()
-    t.idle(3)
-    t.leaf("aten::add", 5)
-    t.idle(40)
-    t.leaf("aten::mul", 5)
-    assert convert_run(t).times(MAIN) == [("aten::add", 3, 8), ("host idle", 8, 48), ("aten::mul", 48, 53)]
-
-
 def test_step_marks_own_no_time() -> None:
     t = TraceBuilder()
     with t.annotation("ProfilerStep#3"):
@@ -190,14 +172,6 @@ def off_by(nodes: Nodes) -> float:
         exact = np.cumsum(nodes.graph.duration_ns[mine] + gap[mine]) / 1000
         worst = max(worst, float(np.abs(np.cumsum(nodes.graph.duration_micros[mine]) - exact).max()))
     return worst
-
-
-def test_short_durations_add_up_in_whole_microseconds() -> None:
-    t = TraceBuilder()
-    for number in range(100):
-        with t.op("aten::add"):
-            t.launch(f"k{number}", duration=0.3, call_duration=0.4)
-    assert off_by(convert_run(t)) <= 1
 
 
 @given(two_threads, VERSIONS)

@@ -112,29 +112,6 @@ def test_of_several_positions_that_fit_the_first_is_taken_and_that_is_said(count
     assert linked.ops.start[linked.ops.start != ABSENT].min() == t.origin_ns + min(op.start for op in t.ops)
 
 
-def test_by_id_the_right_iteration_is_found() -> None:
-    t = iterations("2.13", 1)
-    linked = link(*read_pair(t))
-    assert [note for note in linked.report.notes if "positions" in note] == []
-    starts = linked.ops.start[linked.ops.recorded_by_host & (linked.ops.start != ABSENT)]
-    assert starts.min() - t.origin_ns == min(op.start for op in t.ops if op.only == "")
-
-
-def test_a_window_has_one_offset_for_all_its_threads() -> None:
-    t = TraceBuilder(torch="2.1")
-    for number in range(3):
-        only = "" if number == 1 else "device"
-        layers(t, ("aten::mm", f"step {number}", *LAYER), only=only)
-        with t.thread(2, start=t.now):
-            layers(t, ("aten::sum",), only=only)
-        t.join_thread(2)
-    host, device = read_pair(t)
-    found = match_ops(host, device)
-    starts = device.ops.start[found.device_row] - t.origin_ns
-    wanted = [op.start for op in t.ops if op.only == ""]
-    assert sorted(starts.tolist()) == sorted(wanted)
-
-
 @pytest.mark.parametrize("torch", ["2.1", "2.13"])
 def test_the_graph_covers_the_window_and_the_rest_is_counted(torch: str) -> None:
     linked = link(*read_pair(iterations(torch, 0)))
@@ -142,18 +119,6 @@ def test_the_graph_covers_the_window_and_the_rest_is_counted(torch: str) -> None
     for reason in (Reason.OPS_OUTSIDE, Reason.CALLS_OUTSIDE, Reason.ACTIVITIES_OUTSIDE):
         assert linked.report.dropped[reason] == 2 * len(LAYER)
     assert "the host trace covers 0.000 to 24.000 µs of the device trace" in linked.report.notes[-1]
-
-
-@pytest.mark.parametrize("torch", ["2.1", "2.13"])
-def test_single_ops_that_one_file_lost_at_its_ends_make_no_window(torch: str) -> None:
-    t = TraceBuilder(torch=torch)
-    t.leaf("lost by the host trace", 2, only="device")
-    for number in range(10):
-        layers(t, (*LAYER, f"step {number}"))
-    t.leaf("lost by the device trace", 2, only="host")
-    report = link(*read_pair(t)).report
-    assert (report.host_ops, report.device_ops, report.matched) == (51, 51, 50)
-    assert not report.dropped.of(Reason.HOST_OPS_OUTSIDE, Reason.OPS_OUTSIDE)
 
 
 # A window of a longer host trace, and files that overlap
@@ -218,18 +183,6 @@ def test_without_ids_and_marks_the_device_trace_is_linked_to_the_first_place_of_
     assert linked.ops.id[linked.ops.start != ABSENT].min() == min(op.id for op in t.ops)
 
 
-def test_a_window_of_the_host_trace_has_one_place_for_all_its_threads() -> None:
-    t = TraceBuilder(torch="2.1")
-    for number in range(3):
-        only = "" if number == 1 else "host"
-        for name in ("aten::mm", f"step {number}", *LAYER):
-            t.leaf(name, 3, only=only)
-        with t.thread(2, start=t.now):
-            t.leaf("aten::sum", 2, only=only)
-        t.join_thread(2)
-    assert matched_rightly(t)
-
-
 def test_a_thread_with_one_step_says_where_a_larger_one_without_lies() -> None:
     t = TraceBuilder(torch="2.1")
     for number, only in enumerate(("device", "", "device"), 3):
@@ -270,13 +223,6 @@ def link_mixed(host_of: TraceBuilder, device_of: TraceBuilder, **options: Any) -
     return link(read_pair(host_of)[0], read_pair(device_of)[1], **options)
 
 
-def test_another_process_is_refused() -> None:
-    one, two = other_run(layers, pid=1000), other_run(layers, pid=2000)
-    with pytest.raises(DataError, match=r"process 1000 .* process 2000 .* not of one run.*allow_mismatch=True"):
-        link_mixed(one, two)
-    assert link_mixed(one, two, allow_mismatch=True).report.matched == len(LAYER)
-
-
 @pytest.mark.parametrize(("torch", "evidence"), [("2.1", BY_ORDER), ("2.13", "4 with another name")])
 def test_another_run_is_refused_with_the_evidence(torch: str, evidence: str) -> None:
     one = other_run(layers, torch=torch)
@@ -285,14 +231,6 @@ def test_another_run_is_refused_with_the_evidence(torch: str, evidence: str) -> 
         link_mixed(one, two)
     forced = link_mixed(one, two, allow_mismatch=True).report
     assert forced.matched == 0 and not any("positions" in note for note in forced.notes)
-
-
-@pytest.mark.parametrize("only", ["host", "device"])
-def test_a_side_without_ops_says_so(only: str) -> None:
-    t = other_run(lambda t: layers(t, only=only))
-    with pytest.raises(DataError, match=r"(host|device)\.json: holds no op; give None for the host trace"):
-        link(*read_pair(t))
-    assert link(*read_pair(t), allow_mismatch=True).report.matched == 0
 
 
 CAPTURES = "training", "gloo_fast", "torch_2.1.2", "torch_2.14.0"

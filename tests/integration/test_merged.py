@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from execgraph.linker.communication.transfers import FIRST_LANE, _lanes
 from execgraph.linker.link import link
-from execgraph.linker.readers import merging_signs, read_device_trace
+from execgraph.linker.readers import read_device_trace
 from execgraph.linker.readers.rocpd import nesting_lanes
 from execgraph.schema.columns import Int64
 from execgraph.schema.errors import DataError
@@ -92,23 +92,6 @@ def refusal(path: Path) -> str:
 # What tells a merged trace
 
 
-def test_ranks_are_named_by_their_labels(tmp_path: Path) -> None:
-    said = refusal(merge(tmp_path, [0, 3, 12], renumbered))
-    assert "several ranks merged into one trace, ranks 0, 3, 12 (" in said
-    assert "rank=N" in said
-
-
-def test_one_correlation_launched_by_several_processes_is_a_sign(tmp_path: Path) -> None:
-    said = refusal(merge(tmp_path, [0, 1], unlabelled))
-    assert "several ranks merged into one trace, ranks that it does not label (" in said
-    assert "9 correlations launched by several processes" in said
-    assert "--rank" not in said
-
-
-def test_one_correlation_launched_again_and_again_is_a_sign(tmp_path: Path) -> None:
-    assert "correlations launched more than once" in refusal(merge(tmp_path, [0, 1], shifted))
-
-
 def test_several_descriptions_of_the_job_are_a_sign(tmp_path: Path) -> None:
     trace = run_of(0).device_trace()
     text = json.dumps(trace)
@@ -142,31 +125,6 @@ def test_flows_that_start_twice_are_a_sign(tmp_path: Path) -> None:
         return trace
 
     assert "flows that start more than once" in refusal(merge(tmp_path, [0, 1], without_calls))
-
-
-# What does not
-
-
-def test_one_process_may_drive_several_devices(tmp_path: Path) -> None:
-    t = TraceBuilder(rank=0, world_size=1)
-    for device in range(8):
-        t.device = device
-        with t.op(f"step {device}"):
-            t.launch(f"kernel of {device}", duration=5)
-    _, path = t.write(tmp_path)
-    trace = read_device_trace(str(path))
-    assert merging_signs(trace) == []
-    assert set(link(None, trace).activities.device.tolist()) == set(range(8))
-
-
-def test_a_driver_call_inside_its_runtime_call_is_no_sign(tmp_path: Path) -> None:
-    t = TraceBuilder(rank=0)
-    for number in range(20):
-        outer = t.call("cudaLaunchKernel", 4)
-        t.calls.append(type(outer)("cuLaunchKernel", 1, outer.start + 1000, outer.end - 1000, outer.correlation, None))
-        t.activity(f"kernel {number}", 7, t.now, 2, outer)
-    _, path = t.write(tmp_path)
-    assert merging_signs(read_device_trace(str(path))) == []
 
 
 # One rank comes out

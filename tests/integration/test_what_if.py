@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
-from execgraph.linker.link import link, read_linked
+from execgraph.linker.link import link
 from execgraph.linker.windows import EVERYTHING, Window
 from execgraph.schema.columns import Int64, Ragged
-from execgraph.schema.graph import DependencyKind, ExecutionGraph, read_et
-from execgraph.schema.linked import write_linked
+from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools.generate import Job, RankRun, Run, as_numpy, simulate
 from execgraph.tools.generate.machine import FIRST_NS
 from execgraph.tools.generate.record import correlation
@@ -252,20 +251,6 @@ def recorded(folder: Path, rank: int | None = None) -> tuple[Path, Path]:
 
 def known(metadata: dict[str, str | int]) -> dict[str, str | int]:
     return {key: metadata[key] for key in KNOWN if key in metadata}
-
-
-def test_files_between_keep_it(tmp_path: Path) -> None:
-    linked, graph = str(tmp_path / "linked.json"), str(tmp_path / "graph.et")
-    write_linked(link(*recorded(tmp_path)), linked)
-    convert(read_linked(linked)).write(graph)
-    assert known(read_et(graph).metadata) == KNOWN
-
-
-def test_a_trace_that_does_not_say_it_leaves_it_out(tmp_path: Path) -> None:
-    host, device = recorded(tmp_path)
-    trace = json.loads(device.read_text())
-    device.write_text(json.dumps({key: value for key, value in trace.items() if "execgraph" not in key}))
-    assert known(convert(link(host, device)).metadata) == {}
 
 
 @pytest.mark.parametrize(

@@ -84,17 +84,6 @@ def test_a_call_that_is_running_at_the_border_belongs_to_the_part_it_starts_in()
     assert left.ops.exclusive.max() == 20_000 and right.ops.exclusive.max() == 10_000
 
 
-def test_a_graph_belongs_to_the_part_that_its_launch_starts_in() -> None:
-    t = TraceBuilder()
-    with t.op("replay"):
-        t.work(5)
-        t.graph_launch([("a", 7, 20), ("b", 20, 20), ("c", 7, 20)], call_duration=10)
-        t.work(40)
-    left, right = (part(read_pair(t), clock=clock) for clock in ((0, 10), (10, 50)))
-    assert (names(left), names(right)) == (["a", "b", "c"], [])
-    assert convert_linked(right).replay_error() == 0
-
-
 def test_a_window_between_a_launch_and_its_kernel_holds_neither() -> None:
     t = TraceBuilder()
     with t.op("aten::mm"):
