@@ -97,6 +97,16 @@ def test_a_barrier_that_is_an_all_reduce_is_a_barrier() -> None:
     assert [node["comm_type"] for node in found] == [CollectiveType.BARRIER, CollectiveType.ALL_REDUCE]
 
 
+def test_without_records_the_annotation_around_the_launch_tells() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    tensors = {"nccl:all_to_all": t.tensor((6,), "c10::Half"), "xccl:reduce_scatter": t.tensor((8,), "int")}
+    for name, tensor in tensors.items():
+        with t.op("c10d::something_new"), t.annotation(name, inputs=[tensor]):
+            t.launch(KERNEL, stream=20)
+    found = [(node["comm_type"], node["comm_size"]) for node in communications(convert_run(t).graph)]
+    assert found == [(CollectiveType.ALL_TO_ALL, 12), (CollectiveType.REDUCE_SCATTER, 32)]
+
+
 def test_an_annotation_is_completed_by_the_shapes_in_the_device_trace_where_the_host_trace_has_none() -> None:
     t = TraceBuilder(rank=0, world_size=2)
     shapes = {"Input Dims": [[6]], "Input type": ["c10::Half"]}
