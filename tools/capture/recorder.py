@@ -85,14 +85,13 @@ def capture(
             f"wait {wait}, warmup {warmup}, active {active}: wait and warmup are 0 steps or more, active is 1 or more"
         )
     torch, stacks = windows.import_torch(), stacks or modules
+    config = windows.experimental_config(memory=memory, trace_only=not stacks)  # stacks need the objects
     profiler = torch.profiler._KinetoProfile(  # without the schedule and the observer that a profile may have
         record_shapes=True,
         with_stack=stacks,
         with_modules=modules,
         profile_memory=memory,
-        experimental_config=windows.experimental_config(
-            memory=memory, trace_only=not stacks
-        ),  # stacks need the objects
+        experimental_config=config,
     )
     pairs = PairRecorder(torch, folder, name, ranks)
     return Recorder(torch, profiler, pairs, wait, wait + warmup, wait + warmup + active)
