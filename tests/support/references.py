@@ -6,6 +6,7 @@ itself. Nothing here shares code with what it checks.
 
 import gzip
 import json
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -296,6 +297,7 @@ class Reference:
             for row in rows
             if row.get("cat") == "python_function" and not row["name"].startswith("<built-in")
         ]
+        self.python.sort(key=lambda call: call[0].start)
         self.ops = [(span(row), row["name"]) for row in rows if row.get("cat") in OPS]
         self.calls = {row["args"].get("correlation"): span(row) for row in rows if row.get("cat") in CALLS}
 
@@ -320,7 +322,8 @@ class Reference:
 
     def around(self, here: Span) -> list[tuple[Span, str]]:
         """The calls of Python around a span, the outermost first."""
-        calls = [(called, name) for called, name in self.python if called.holds(here)]
+        begun = bisect_right(self.python, here.start, key=lambda call: call[0].start)
+        calls = [(called, name) for called, name in self.python[:begun] if called.holds(here)]
         return sorted(calls, key=lambda call: (call[0].start, -call[0].end))
 
     def place(self, here: Span) -> Place:

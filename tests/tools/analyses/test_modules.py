@@ -200,7 +200,7 @@ def test_the_host_time_of_a_recorded_training_is_that_of_its_ops(data: Path) -> 
     ops = sorted(reference.ops, key=lambda op: (op[0].start, -op[0].end))
     own = {here: here.end - here.start for here, _ in ops}
     for number, (here, _) in enumerate(ops):
-        around = next((other for other, _ in reversed(ops[:number]) if other.holds(here)), None)
+        around = next((ops[before][0] for before in range(number)[::-1] if ops[before][0].holds(here)), None)
         if around:
             own[around] -= here.end - here.start
     expected: dict[str, float] = {}

@@ -1,6 +1,7 @@
 """What each rule finds on a run in which its cause is the only one, and what the run would gain: worked out by hand."""
 
-import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,22 +43,27 @@ def test_kernels_shorter_than_their_launches_are_worth_a_cuda_graph() -> None:
     assert "launches small kernels" not in str(titles(played(looping(kernel=100))))
 
 
+def steps(t: TraceBuilder, count: int) -> Iterator[None]:
+    for step in range(count):
+        with t.annotation(f"ProfilerStep#{step}"):
+            yield
+
+
+def launch(t: TraceBuilder, duration: float = 50) -> None:
+    with t.op("aten::mm"):
+        t.launch("gemm", duration=duration)
+
+
 def reading(count: int = 10) -> TraceBuilder:
     """A kernel of 50 µs, whose result is read, and then 50 µs of work, again and again."""
     t = TraceBuilder(sync_records=True)
     with t.python("train.py(3): step"):
         for _ in range(count):
-            with t.op("aten::mm"):
-                t.launch("gemm", duration=50)
+            launch(t)
             with t.op("aten::item"), t.op("aten::_local_scalar_dense"):
                 t.memcpy("DtoH", duration=2)
             t.leaf("aten::set_", 50)
     return t
-
-
-def test_of_several_ranks_the_waits_are_those_of_the_rank_that_waits_longest() -> None:
-    found = titled(find(played(reading(4), reading(10))), "stops to wait")
-    assert " on rank 1 in 10 calls of cudaMemcpyAsync in .item()" in found.evidence
 
 
 def test_calls_that_wait_for_the_device_are_named_with_their_op_and_place() -> None:
@@ -67,28 +73,28 @@ def test_calls_that_wait_for_the_device_are_named_with_their_op_and_place() -> N
     assert "modules=True" in titled(find(played(reading())), "stops to wait").advice
     # the device's 10 · 52 µs go on beside the host's
     assert gain_us(found) == pytest.approx(10 * 50, abs=70)
+    # of several ranks the waits are those of the rank that waits longest
+    evidence = titled(find(played(reading(4), reading(10))), "stops to wait").evidence
+    assert " on rank 1 in 10 calls of cudaMemcpyAsync in .item()" in evidence
 
 
 def test_calls_in_no_op_are_one_place_in_all_steps() -> None:
     t = TraceBuilder(sync_records=True)
-    for step in range(3):
-        with t.annotation(f"ProfilerStep#{step}"):
-            with t.op("aten::mm"):
-                t.launch("gemm", duration=200)
-            t.device_synchronize()
-            t.leaf("aten::set_", 50)
+    for _ in steps(t, 3):
+        launch(t, 200)
+        t.device_synchronize()
+        t.leaf("aten::set_", 50)
     found = titled(find(played(t)), "stops to wait")
     assert found.evidence.endswith(" in 3 calls of cudaDeviceSynchronize")
 
 
 def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too() -> None:
     t = TraceBuilder()
-    for step in range(3):
-        with t.annotation(f"ProfilerStep#{step}"):
-            with t.annotation(LOADER):
-                t.leaf("aten::stack", 20)
-                t.work(10)
-            t.leaf("aten::mm", 10)
+    for _ in steps(t, 3):
+        with t.annotation(LOADER):
+            t.leaf("aten::stack", 20)
+            t.work(10)
+        t.leaf("aten::mm", 10)
     found = titled(find(played(t)), "waits for its data")
     assert gain_us(found) == pytest.approx(90)
     assert found.evidence == "90.0 µs are spent in the data loader, 75 % of the run"
@@ -106,11 +112,10 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     assert evidence.endswith(" a step are spent in the data loader, 40 % of the run; 40.0 µs a step as recorded")
 
 
-def test_a_loop_that_waits_for_a_thread_that_loads_is_named() -> None:
+def test_a_loop_that_waits_for_a_thread_that_loads_is_named(tmp_path: Path) -> None:
     """The thread takes longer for a batch than the loop does for a step, so that the loop waits in its data loader."""
-    with tempfile.TemporaryDirectory() as folder:
-        ((host, device),) = write_traces(simulate(build_job("loader", steps=3, layers=2)), folder)
-        rank = read_rank(str(device), str(host))
+    ((host, device),) = write_traces(simulate(build_job("loader", steps=3, layers=2)), str(tmp_path))
+    rank = read_rank(str(device), str(host))
     job = job_of([facts_of(rank)], analyse([rank]))
     assert job is not None
     found = titled(find(job), "waits for its data")
@@ -119,12 +124,10 @@ def test_a_loop_that_waits_for_a_thread_that_loads_is_named() -> None:
 
 def test_host_work_between_steps_is_found() -> None:
     t = TraceBuilder(sync_records=True)
-    for step in range(4):
-        with t.annotation(f"ProfilerStep#{step}"):
-            with t.op("aten::mm"):
-                t.launch("gemm", duration=50)
-            t.device_synchronize()
-            t.leaf("log", 100)
+    for _ in steps(t, 4):
+        launch(t)
+        t.device_synchronize()
+        t.leaf("log", 100)
     found = titled(find(played(t)), "nothing to do between steps")
     assert gain_us(found) == pytest.approx(300, abs=10)
 
@@ -134,8 +137,7 @@ def test_copies_from_pageable_memory_are_found() -> None:
     for _ in range(5):
         with t.op("aten::copy_"):
             t.memcpy("HtoD", duration=30, call_duration=60, bytes=1_088_000)
-        with t.op("aten::mm"):
-            t.launch("gemm", duration=10)
+        launch(t, 10)
     found = titled(find(played(t)), "pageable")
     # each call of 60 µs takes 4 µs, so that the device's 5 · (20 + 10) µs are what is left: it copies 54.4 GB/s
     assert gain_us(found) == pytest.approx(5 * 64 + 40 - 5 * 30, abs=40)
@@ -144,8 +146,7 @@ def test_copies_from_pageable_memory_are_found() -> None:
 def test_a_wait_for_a_copy_from_pageable_memory_is_told_once() -> None:
     t = TraceBuilder(sync_records=True)
     for _ in range(5):
-        with t.op("aten::mm"):
-            t.launch("gemm", duration=50)
+        launch(t)
         with t.op("aten::copy_"):
             t.memcpy("HtoD", duration=30, call_duration=90)
             t.stream_synchronize(7)
@@ -381,10 +382,8 @@ def test_what_limits_the_trust_is_said_without_a_gain() -> None:
         ("3 of the job's 4 ranks are absent", None),
         ("Memory peaks at 3.0 GiB on device 0 of rank 0", None),
     ]
-    assert (
-        "The replay waits for none of them (1-3)" in found[-2].evidence
-        and found[-1].evidence == "Allocated by aten::mm 50 %"
-    )
+    assert "The replay waits for none of them (1-3)" in found[-2].evidence
+    assert found[-1].evidence == "Allocated by aten::mm 50 %"
 
 
 @pytest.mark.parametrize(("communication", "devices", "shared"), [(0, (3, 3), 1), (5, (3, 3), 0), (0, (3, 4), 0)])
