@@ -100,10 +100,8 @@ def test_allocators_that_keep_no_total_are_left_out_and_counted(tmp_path: Path) 
         memory(t, -1024, 2, 0, 0, kind=HOST)
         memory(t, -64, 1, 0, kind=HOST)
     table = analyse([rank_of(t, tmp_path)], [CURVE])[CURVE]
-    assert [(row["device"], row["allocated"], row["reserved"]) for row in table.rows()] == [
-        (-1, 64, None),
-        (-1, 0, None),
-    ]
+    rows = [(row["device"], row["allocated"], row["reserved"]) for row in table.rows()]
+    assert rows == [(-1, 64, None), (-1, 0, None)]
     assert table.note == "2 allocations are of allocators that keep no total and are not in it"
 
 
@@ -125,9 +123,8 @@ def test_without_such_rows_the_lives_of_tensors_tell(tmp_path: Path) -> None:
         (-1, 8, 0, "tensors"),
         (0, 320, 256, "tensors"),
     ]
-    assert ("aten::linear", "aten::empty", 64) in {
-        (row["op"], row["allocated_by"], row["size"]) for row in found[LIVE].rows()
-    }
+    live = {(row["op"], row["allocated_by"], row["size"]) for row in found[LIVE].rows()}
+    assert ("aten::linear", "aten::empty", 64) in live
     assert "profile_memory" in found[CURVE].note
 
 
@@ -141,10 +138,8 @@ def test_what_is_not_asked_for_is_not_read(tmp_path: Path) -> None:
     recorded = rank_of(training(), tmp_path, memory=False).recorded
     assert recorded is not None and len(recorded.allocations.time) == 0
     # all rows are counted, be they read or not
-    device = str(tmp_path / "device.json")
-    assert (
-        read_device_trace(device).ignored == read_device_trace(device, keep_categories=("cpu_instant_event",)).ignored
-    )
+    device, kept = str(tmp_path / "device.json"), ("cpu_instant_event",)
+    assert read_device_trace(device).ignored == read_device_trace(device, keep_categories=kept).ignored
     assert ReportRequest(only=["temporal_breakdown"]).to_read.memory is False
 
 
@@ -181,15 +176,11 @@ def test_any_order_of_giving_and_taking_back_is_followed(seed: int) -> None:
     for peak in found[PEAK].rows():
         own = [(total, mine) for device, total, mine in states if device == peak["device"]]
         total, mine = max(own, key=lambda one: one[0])
-        live = sum(
-            row["size"]
-            for row in found[LIVE].rows()
-            if row["device"] == peak["device"] and row["op"] != "before the recording"
-        )
+        rows_there = [row for row in found[LIVE].rows() if row["device"] == peak["device"]]
+        live = sum(row["size"] for row in rows_there if row["op"] != "before the recording")
         assert (peak["peak"], peak["before"], live) == (total, before[peak["device"]], sum(mine.values()))
-        assert [row["allocated"] for row in found[CURVE].rows() if row["device"] == peak["device"]] == [
-            one for one, _ in own
-        ]
+        curve = [row["allocated"] for row in found[CURVE].rows() if row["device"] == peak["device"]]
+        assert curve == [one for one, _ in own]
 
 
 Event = dict[str, Any]
@@ -285,10 +276,8 @@ def test_operators_whose_kernels_come_again_are_marked(tmp_path: Path) -> None:
     t = two_streams()
     marks = decoded(pattern_events(rank_of(t, tmp_path), AnalysisOptions()))
     norms = [op for op in t.device_trace()["traceEvents"] if op["name"] == "aten::norm"]
-    assert [(mark["ts"], mark["dur"], mark["tid"]) for mark in marks] == [
-        (norm["ts"], norm["dur"], norm["tid"]) for norm in norms
-    ]
-    for mark in marks:
+    for mark, norm in zip(marks, norms, strict=True):
+        assert all(mark[key] == norm[key] for key in ("ts", "dur", "tid"))
         assert mark["name"] == "pattern 1: aten::norm"
         assert mark["args"] == {"kernels": ["mean", "scale"], "count": 3}
     assert list(pattern_events(rank_of(t, tmp_path), AnalysisOptions(operator="linear"))) == []

@@ -45,31 +45,6 @@ def test_a_graph_with_all_its_edges_replays_as_measured() -> None:
     assert start_error(replayed).max == 0
 
 
-def test_a_node_starts_when_its_last_dependency_has_ended_and_its_gap_has_passed() -> None:
-    g = GraphBuilder()
-    short = g.host("short", 0, 3)
-    long = g.host("long", 0, 8, thread=2)
-    g.activity("kernel", 10, 5, gap=2, after=[(short, LAUNCH), (long, STREAM_ORDER)])
-    assert starts(replay(g.build())) == [0, 0, 10]
-
-
-def test_only_the_first_node_of_a_thread_or_stream_starts_as_measured_without_dependencies() -> None:
-    g = GraphBuilder()
-    g.host("first", 100, 10, thread=1)
-    g.host("other thread", 130, 10, thread=2)
-    g.activity("other stream", 150, 10, stream=9)
-    g.host("lost its edge", 160, 10, thread=1)
-    g.activity("lost its edge too", 170, 10, stream=9, gap=5)
-    assert starts(replay(g.build())) == [0, 30, 50, 0, 0]
-
-
-def test_a_thread_and_a_stream_of_the_same_number_are_two_lanes() -> None:
-    g = GraphBuilder()
-    g.host("op", 0, 10, thread=7)
-    g.activity("kernel", 4, 10, stream=7, device=7)
-    assert starts(replay(g.build())) == [0, 4]
-
-
 def test_unhidden_host_delay_passes_before_an_activity_of_a_device_only_graph() -> None:
     g = GraphBuilder()
     first = g.activity("a", 0, 10)
@@ -95,14 +70,6 @@ def test_the_measured_run_includes_the_overlap_of_trimmed_activities_and_no_meta
     g.activity("overran", 10**15, 10, overlap_ns=4)
     replayed = replay(g.build())
     assert (replayed.makespan_ns, replayed.measured_ns) == (10, 14)
-
-
-def test_nodes_may_come_in_any_order() -> None:
-    g = GraphBuilder()
-    g.activity("last", 15, 10, id=30, after=[(20, STREAM_ORDER)])
-    g.activity("middle", 5, 10, id=20, after=[(10, LAUNCH)])
-    g.host("first", 0, 5, id=10)
-    assert starts(replay(g.build())) == [15, 5, 0]
 
 
 def test_dependencies_on_missing_nodes_are_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -284,6 +251,7 @@ def earliest_starts(graph: ExecutionGraph) -> dict[int, int]:
 
 @given(any_graph())
 def test_starts_follow_the_rule(graph: ExecutionGraph) -> None:
+    """After the last dependency and the gap, or as measured for the first node of a thread or stream, else at once."""
     replayed = replay(graph)
     assert dict(enumerate(starts(replayed))) == earliest_starts(graph)
     assert replayed.end_ns.tolist() == (replayed.start_ns + graph.duration_ns).tolist()
