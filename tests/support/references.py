@@ -8,7 +8,7 @@ import gzip
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -259,6 +259,11 @@ MODULE = "nn.Module: "
 ENGINE = "autograd::engine::evaluate_function: "
 OPS, CALLS = ("cpu_op", "user_annotation"), ("cuda_runtime", "cuda_driver", "hip_runtime")
 Row = dict[str, Any]
+
+
+def picked(rows: Iterable[Mapping[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    """Some columns of the rows of a table."""
+    return [tuple(row[name] for name in names) for row in rows]
 
 
 class Span(NamedTuple):

@@ -7,7 +7,7 @@ from execgraph.schema.linked import Communication
 from execgraph.tools.analyses import RankTrace, Table, analyse
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
-from support.references import COMMUNICATION, Act, linked_of
+from support.references import COMMUNICATION, Act, linked_of, picked
 from support.runs import link_run
 
 NAME = "collectives_over_ranks"
@@ -40,7 +40,7 @@ def test_members_meet_by_group_and_sequence_number() -> None:
     first, second = rows
     assert (first["sequence"], first["latency"], first["start_skew"], first["straggler"]) == (1, 0.04, 0.05, 2)
     assert (second["latency"], second["start_skew"], second["straggler"]) == (0.01, 0.06, 1)
-    assert [(row["present"], row["members"], row["missing"]) for row in rows] == [(3, 3, ""), (2, 3, "2")]
+    assert picked(rows, "present", "members", "missing") == [(3, 3, ""), (2, 3, "2")]
     assert missing.rows() == [{"rank": 2, "group": "0 (0-2)", "missing": 1}]
 
 
@@ -105,7 +105,7 @@ def test_uneven_splits_show_as_imbalance() -> None:
 def test_without_sequence_numbers_order_decides() -> None:
     ranks = [rank_of(rank, (0, 9, all_reduce(-1, 10)), (20, 29, all_reduce(-1, 20))) for rank in range(2)]
     rows, _ = tables(*ranks)
-    assert [(row["repetition"], row["size"], row["present"]) for row in rows] == [(0, 40.0, 2), (1, 80.0, 2)]
+    assert picked(rows, "repetition", "size", "present") == [(0, 40.0, 2), (1, 80.0, 2)]
 
 
 def test_groups_named_by_address_meet_by_members_and_first_use() -> None:
@@ -114,16 +114,14 @@ def test_groups_named_by_address_meet_by_members_and_first_use() -> None:
 
     ranks = [rank_of(rank, (0, 9, in_group(rank)), (20, 29, in_group(7 + rank))) for rank in range(2)]
     rows, _ = tables(*ranks)
-    assert [(row["group"], row["present"]) for row in rows] == [("(0-2)", 2), ("number 2 (0-2)", 2)]
+    assert picked(rows, "group", "present") == [("(0-2)", 2), ("number 2 (0-2)", 2)]
 
 
 def test_a_send_meets_its_receive() -> None:
     send = Communication(name="send", dtype="Float", ranks=[2, 5], group="1", in_elements=8, target=5, sequence=3)
     receive = Communication(name="recv", dtype="Float", ranks=[2, 5], group="1", out_elements=8, source=2, sequence=9)
     rows, _ = tables(rank_of(2, (0, 30, send)), rank_of(5, (10, 30, receive)))
-    assert [(row["present"], row["straggler"], row["size"], row["bus_bandwidth"]) for row in rows] == [
-        (2, 5, 32.0, 32 / 20)
-    ]
+    assert picked(rows, "present", "straggler", "size", "bus_bandwidth") == [(2, 5, 32.0, 32 / 20)]
 
 
 def test_clocks_that_disagree_are_told_by_ends_far_apart() -> None:
@@ -154,9 +152,7 @@ def test_recorded_collectives_of_played_ranks_meet() -> None:
         t.device_synchronize()
         ranks.append(RankTrace(rank, link_run(t)))
     rows, missing = tables(*ranks)
-    assert [(row["present"], row["missing"], row["size"], row["start_skew"]) for row in rows[:1]] == [
-        (2, "", 1024.0, 10.0)
-    ]
+    assert picked(rows[:1], "present", "missing", "size", "start_skew") == [(2, "", 1024.0, 10.0)]
     assert [row["bus_bandwidth"] for row in rows] == pytest.approx([1024 / 64_000] * 2)
     assert missing.note == "every rank recorded all collectives of its groups"
 
@@ -168,7 +164,7 @@ def test_bandwidth_by_size_is_beside_the_best_of_the_same_group_and_kind() -> No
     again = (10, 40, small), (100, 120, all_reduce(2, 1_000)), (200, 240, large)
     table = analyse([rank_of(0, *first), rank_of(1, *again)], [NAME])[f"{NAME}_by_size"]
     small_row, large_row = table.rows()
-    assert [(row["size"], row["count"]) for row in (small_row, large_row)] == [(4_000, 2), (32_000, 1)]
+    assert picked((small_row, large_row), "size", "count") == [(4_000, 2), (32_000, 1)]
     assert small_row["latency"] == pytest.approx(0.025)
     assert small_row["bus_bandwidth"] == pytest.approx((4_000 / 30 + 4_000 / 20) / 2 * 4 / 3)
     assert large_row["bus_bandwidth"] == large_row["best_bandwidth"] == pytest.approx(800 * 4 / 3)
@@ -189,13 +185,13 @@ def test_who_comes_last_is_awaited_by_the_others_whatever_the_clocks_say() -> No
         rank_of(1, (20, 90, all_reduce(1)), (150, 200, all_reduce(2)), base=10**6),
         rank_of(2, (50, 90, all_reduce(1)), (100, 200, all_reduce(2))),
     )
-    assert [(row["rank"], row["waits_for"], row["time"]) for row in found["waits"]] == [
+    assert picked(found["waits"], "rank", "waits_for", "time") == [
         (2, 0, 0.08),
         (0, 2, 0.05),
         (1, 0, 0.03),
         (1, 2, 0.03),
     ]
-    by_rank = [(row["last"], row["last_pct"], row["waited"], row["awaited"]) for row in found["waits_by_rank"]]
+    by_rank = picked(found["waits_by_rank"], "last", "last_pct", "waited", "awaited")
     assert by_rank == [(1, 50, 0.05, 0.11), (0, 0, 0.06, 0), (1, 50, 0.08, 0.08)]
 
 
@@ -227,9 +223,4 @@ def test_what_goes_where_in_an_all_to_all_follows_the_splits() -> None:
         return Communication(in_elements=sum(splits), out_elements=sum(splits), in_split=list(splits), **given)  # type: ignore[arg-type]
 
     rows = details(rank_of(0, (0, 90, talk(3, 5))), rank_of(1, (0, 90, talk(2, 0))))["all_to_all"]
-    assert [(row["source"], row["destination"], row["size"]) for row in rows] == [
-        (0, 0, 12),
-        (0, 1, 20),
-        (1, 0, 8),
-        (1, 1, 0),
-    ]
+    assert picked(rows, "source", "destination", "size") == [(0, 0, 12), (0, 1, 20), (1, 0, 8), (1, 1, 0)]

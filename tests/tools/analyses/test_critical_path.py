@@ -17,7 +17,7 @@ from support.builder.timeline import TraceBuilder
 from support.folders import TESTS
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder, rank_with_collective
-from support.references import MEMORY, Act, bandwidth_at, began, linked_of
+from support.references import MEMORY, Act, bandwidth_at, began, linked_of, picked
 from support.runs import link_run
 
 TO_DEVICE, GB_S = "Memcpy HtoD (Pageable -> Device)", "memory bandwidth (GB/s)"
@@ -116,7 +116,7 @@ def profiled(names: list[str], launches: int) -> TraceBuilder:
 
 def test_counters_belong_to_the_op_that_launched_in_the_same_place(tmp_path: Path) -> None:
     rows = analyse([rank_of(profiled(["gemm", "relu"], 2), tmp_path)])["cupti_counters"].rows()
-    assert [(row["op_stack"], row["kernel"], row["flops"]) for row in rows] == [
+    assert picked(rows, "op_stack", "kernel", "flops") == [
         ("aten::linear > aten::mm0", "gemm", 3.0),
         ("aten::linear > aten::mm1", "relu", 23.0),
     ]
@@ -125,7 +125,7 @@ def test_counters_belong_to_the_op_that_launched_in_the_same_place(tmp_path: Pat
 
 def test_counters_are_attached_to_nothing_where_the_numbers_disagree(tmp_path: Path) -> None:
     table = analyse([rank_of(profiled(["gemm", "relu"], 3), tmp_path)])["cupti_counters"]
-    assert [(row["op_stack"], row["correlation"]) for row in table.rows()] == [("", -1), ("", -1)]
+    assert picked(table.rows(), "op_stack", "correlation") == [("", -1), ("", -1)]
     assert "2 ranges were recorded and 3 kernel launches" in table.note
 
 
@@ -136,7 +136,7 @@ def test_waits_on_the_path_are_told_by_what_was_waited_for() -> None:
     second = g.activity("second", 30_000, 1_000, gap=1_000, host_delay_ns=11_000, after=[(first, STREAM_ORDER)])
     g.activity("third", 33_000, 4_000, stream=9, gap=2_000, after=[(second, EVENT_WAIT)])
     found = analyse([RankTrace(0, linked_of([]), g.build())], ["critical_path"])
-    times = [(row["name"], row["kind"], row["time"]) for row in found["critical_path_nodes"].rows()]
+    times = picked(found["critical_path_nodes"].rows(), "name", "kind", "time")
     assert times == [
         ("aten::mm", "host", 5.0),
         ("first", "launch", 3.0),
@@ -182,7 +182,7 @@ def test_the_path_of_a_job_goes_from_rank_to_rank_through_what_they_share() -> N
     ]
     ranks = [RankTrace(4 + number, linked_of([]), graph) for number, graph in enumerate(graphs)]
     found = analyse(ranks, ["critical_path"])
-    nodes = [(row["rank"], row["name"], row["time"]) for row in found["critical_path_nodes"].rows()]
+    nodes = picked(found["critical_path_nodes"].rows(), "rank", "name", "time")
     assert nodes[:2] == [(5, "gemm", 15.0), (5, "ncclAllReduce", 20.0)]
     assert sum(row["time"] for row in found["critical_path"].rows()) == found["critical_path_replay"]["measured"][0]
     by_rank = {row["rank"]: row for row in found["critical_path_by_rank"].rows()}

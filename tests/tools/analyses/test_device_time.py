@@ -21,6 +21,7 @@ from support.references import (
     linked_of,
     moments,
     on_device,
+    picked,
     queue_at,
     runs,
 )
@@ -98,7 +99,7 @@ def test_another_gap_is_told_by_what_held_the_stream() -> None:
     ]
     calls = [Call(-9, -5), Call(-4, -2), Call(100_000, 190_000, name="cudaStreamSynchronize")]
     found = tables(acts, calls, device_waits=[(2, 1)], host_waits=[(2, 2)])["idle_time_breakdown"].rows()
-    assert [(row["category"], row["cause"], row["idle"]) for row in found] == [
+    assert picked(found, "category", "cause", "idle") == [
         ("other", "host sync", 101.0),
         ("other", "event wait on stream 20", 85.0),
     ]
@@ -108,9 +109,9 @@ def test_a_copy_that_waited_in_its_own_call_was_held_by_the_host() -> None:
     acts = [Act(0, 10_000, stream=7, call=0), Act(0, 90_000, stream=20), Act(95_000, 99_000, MEMORY, stream=7, call=1)]
     calls = [Call(-9, -5), Call(5_000, 99_000, name="cudaMemcpy")]
     rows = tables(acts, calls, host_waits=[(1, 2), (1, 1)])["idle_time_breakdown"].rows()
-    assert [(row["category"], row["cause"]) for row in rows] == [("other", "host sync")]
+    assert picked(rows, "category", "cause") == [("other", "host sync")]
     alone = tables(acts, calls, host_waits=[(1, 2)])["idle_time_breakdown"].rows()
-    assert [(row["category"], row["cause"]) for row in alone] == [("other", "")]
+    assert picked(alone, "category", "cause") == [("other", "")]
 
 
 @given(runs())
@@ -130,11 +131,8 @@ def test_statistics_of_a_kernel_are_over_all_its_activities(run: RUN) -> None:
 def test_ranks_of_a_kernel_are_told_apart_and_put_together() -> None:
     ranks = [RankTrace(rank, linked_of([Act(0, 1_000 * (1 + rank))])) for rank in (0, 3)]
     found = analyse(ranks)
-    assert [(row["rank"], row["sum"]) for row in found["kernel_duration_distribution_by_rank"].rows()] == [
-        (3, 4.0),
-        (0, 1.0),
-    ]
-    assert [(row["count"], row["mean"]) for row in found["kernel_duration_distribution"].rows()] == [(2, 2.5)]
+    assert picked(found["kernel_duration_distribution_by_rank"].rows(), "rank", "sum") == [(3, 4.0), (0, 1.0)]
+    assert picked(found["kernel_duration_distribution"].rows(), "count", "mean") == [(2, 2.5)]
 
 
 def test_the_top_kernels_stand_alone_and_the_rest_are_others() -> None:
@@ -176,7 +174,7 @@ def test_slow_calls_and_long_delays_are_flagged() -> None:
     acts = [Act(51_000, 111_000, call=0), Act(161_001, 170_000, call=1), Act(171_000, 180_000, call=2)]
     found = tables(acts, calls)
     assert [row["flags"] for row in found["launch_statistics"].rows()] == ["slow call", "long delay", ""]
-    by_api = [(row["api"], row["slow_call"], row["long_delay"]) for row in found["launch_statistics_by_api"].rows()]
+    by_api = picked(found["launch_statistics_by_api"].rows(), "api", "slow_call", "long_delay")
     assert by_api == [("hipLaunchKernel", 1, 0), ("cudaLaunchKernel", 0, 1)]
 
 
@@ -196,7 +194,7 @@ def test_each_kernel_is_in_the_bucket_of_its_duration(run: RUN) -> None:
 def test_buckets_of_durations_are_powers_of_two() -> None:
     acts = [Act(0, length) for length in (999, 1_000, 1_999, 4_000, 4_500)] + [Act(0, 90_000, MEMORY)]
     rows = tables(acts)["launch_statistics_short_kernels"].rows()
-    assert [(row["from"], row["to"], row["kernels"], row["time"]) for row in rows] == [
+    assert picked(rows, "from", "to", "kernels", "time") == [
         (0.0, 1.0, 1, 0.999),
         (1.0, 2.0, 2, 2.999),
         (2.0, 4.0, 0, 0.0),

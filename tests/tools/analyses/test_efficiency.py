@@ -11,6 +11,7 @@ from execgraph.schema.errors import RequestError
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, Table, analyse, graph_of, rank_of_graph
 from execgraph.tools.replay import Bound, Kernels, device_peaks, parse_scale, replay, roofline
 from support.builder.timeline import TraceBuilder
+from support.references import picked
 from support.runs import link_run
 
 GIVEN = {"fp32": 2.0, "memory": 100.0}
@@ -106,7 +107,7 @@ def test_utilisation_says_for_how_much_of_the_kernels_time_operations_are_known(
     product(t, 100, 75)
     by_step = tables_of(RankTrace(0, link_run(t)), **GIVEN)["efficiency_by_step"]
     # without steps the run is one
-    told = [(row["counted"], row["step"], row["operations"]) for row in by_step.rows()]
+    told = picked(by_step.rows(), "counted", "step", "operations")
     assert (told, by_step.note) == ([(100, "whole run", 2 * 100**3)], "")
     with t.op("triton_fused"):
         t.launch("triton_fused", duration=25)

@@ -15,6 +15,7 @@ from execgraph.tools.analyses.rank import Capture, Launched
 from execgraph.tools.commands import trace_report
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
+from support.references import picked
 from support.runs import link_run
 
 
@@ -34,16 +35,10 @@ def test_launches_of_the_same_kernels_are_of_one_graph() -> None:
     launch(t, ("a", 30), ("b", 40))
     launch(t, ("a", 5), ("c", 6), ("a", 7))
     graphs, positions, note = replayed(t)
-    assert [(row["graph"], row["launches"], row["activities"], row["time"]) for row in graphs] == [
-        (0, 2, 2, 100),
-        (1, 1, 3, 18),
-    ]
+    assert picked(graphs, "graph", "launches", "activities", "time") == [(0, 2, 2, 100), (1, 1, 3, 18)]
     assert graphs[0]["span"] >= 100
     assert graphs[0]["span_mean"] == graphs[0]["span"] / 2
-    assert [
-        (row["graph"], row["position"], row["name"], row["count"], row["time"], row["min"], row["max"])
-        for row in positions
-    ] == [
+    assert picked(positions, "graph", "position", "name", "count", "time", "min", "max") == [
         (0, 0, "a", 2, 40, 10, 30),
         (0, 1, "b", 2, 60, 20, 40),
         (1, 0, "a", 1, 5, 5, 5),
@@ -121,7 +116,7 @@ def test_what_ran_op_by_op_before_tells_the_ops_by_the_names_of_kernels(tmp_path
     graphs, positions, ops = tables(replays(), given)
     assert [row["ops_known"] for row in graphs.rows()] == [BY_NAME]
     assert [row["op"] for row in positions.rows()] == OPS
-    assert [(row["op"], row["kernels"], row["count"], row["time"]) for row in ops.rows()] == [
+    assert picked(ops.rows(), "op", "kernels", "count", "time") == [
         ("aten::linear > aten::addmm", 2, 4, 44),
         ("aten::relu", 1, 2, 4),
     ]
@@ -193,7 +188,7 @@ def test_a_drivers_call_within_a_runtime_call_is_the_same_launch(tmp_path: Path)
 def test_streams_that_run_beside_each_other_are_put_in_order_of_start(tmp_path: Path) -> None:
     given = captures(eager(["x", "y", "z"]), tmp_path)
     _, positions, _ = tables(replays([("x", 7, 5), ("y", 9, 3), ("z", 7, 5)]), given)
-    assert [(row["name"], row["stream"]) for row in positions.rows()] == [("x", 7), ("z", 7), ("y", 9)]
+    assert picked(positions.rows(), "name", "stream") == [("x", 7), ("z", 7), ("y", 9)]
     assert {row["op"] for row in positions.rows()} == {"aten::relu"}
 
 
@@ -270,5 +265,5 @@ def test_marks_of_a_captured_program_tell_what_its_kernels_are(tmp_path: Path) -
     t.write(tmp_path)
     graphs, _, ops = tables(read_rank(str(tmp_path / "device.json")))
     assert [row["ops_known"] for row in graphs.rows()] == ["by mark"]
-    assert [(row["op"], row["count"], row["time"]) for row in ops.rows()] == [("attention", 4, 44), ("", 2, 4)]
+    assert picked(ops.rows(), "op", "count", "time") == [("attention", 4, 44), ("", 2, 4)]
     assert graphs.note == "graph 0: 1 of its 3 nodes were not marked"

@@ -9,7 +9,7 @@ import pytest
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.analyses import RankTrace, Table, analyse, graph_of, rank_of_graph, read_rank, trace_diff
 from support.builder.timeline import TraceBuilder
-from support.references import Reference, rows_of
+from support.references import Reference, picked, rows_of
 from support.runs import link_run
 
 TRACES = os.environ.get("EXECGRAPH_TRACES")
@@ -119,7 +119,7 @@ def test_the_functions_of_python_have_their_own_time() -> None:
             with t.python(f"net.py({number}): forward"):
                 product(t, f"kernel {number}", number)
     rows = table_of(rank(link_run(t, modules=True)), "modules_by_function").rows()
-    assert [(row["function"], row["device"], row["operations"]) for row in rows] == [
+    assert picked(rows, "function", "device", "operations") == [
         ("net.py(20): forward", 20, PRODUCT),
         ("net.py(5): forward", 5, PRODUCT),
     ]

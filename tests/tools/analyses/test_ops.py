@@ -12,7 +12,7 @@ from execgraph.tools.analyses import AnalysisOptions, RankTrace, analyse, trace_
 from execgraph.tools.analyses.device_time import ARROW
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
-from support.references import Act, Call, Op, began, below, exclusive, launched_below, linked_of, ops_of
+from support.references import Act, Call, Op, began, below, exclusive, launched_below, linked_of, ops_of, picked
 from support.runs import link_run
 
 NAMES = st.sampled_from(["aten::linear", "aten::mm", "aten::add"])
@@ -174,7 +174,7 @@ def test_patterns_are_what_an_operator_launched_in_launch_order(
     rows = analyse([rank_of(program)], ["frequent_kernel_patterns"], AnalysisOptions(operator=operator))[
         "frequent_kernel_patterns"
     ].rows()
-    keys = [(row["operator"], row["pattern"]) for row in rows]
+    keys = picked(rows, "operator", "pattern")
     assert {key: row["count"] for key, row in zip(keys, rows, strict=True)} == expected
     assert {key: round(1000 * row["device_time"]) for key, row in zip(keys, rows, strict=True)} == device
     assert {key: round(1000 * row["host_time"]) for key, row in zip(keys, rows, strict=True)} == host

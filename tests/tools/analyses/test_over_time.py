@@ -21,7 +21,7 @@ from execgraph.tools.analyses.rank import Allocations, Recorded
 from execgraph.tools.report import ReportRequest
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
-from support.references import linked_of
+from support.references import linked_of, picked
 from support.runs import link_run
 
 HOST, CUDA, HIP = 0, 1, 6
@@ -70,7 +70,7 @@ def rank_of(t: TraceBuilder, folder: Path, **how: Any) -> RankTrace:
 
 def test_the_curve_is_what_allocators_recorded_in_each_step(tmp_path: Path) -> None:
     found = analyse([rank_of(training(), tmp_path)], [CURVE])
-    rows = [(row["step"], row["ts"], row["allocated"], row["reserved"]) for row in found[CURVE].rows()]
+    rows = picked(found[CURVE].rows(), "step", "ts", "allocated", "reserved")
     assert rows == [
         (f"ProfilerStep#{step}", after + now, allocated, 1000)
         for step, after in ((1, 0), (2, 7))
@@ -81,10 +81,8 @@ def test_the_curve_is_what_allocators_recorded_in_each_step(tmp_path: Path) -> N
 
 def test_at_the_peak_lives_what_was_got_and_not_yet_given_back(tmp_path: Path) -> None:
     found = analyse([rank_of(training(), tmp_path)], [CURVE])
-    assert [(row["device"], row["step"], row["ts"], row["peak"], row["before"]) for row in found[PEAK].rows()] == [
-        (0, "ProfilerStep#1", 4, 160, 100)
-    ]
-    assert [(row["op"], row["allocated_by"], row["blocks"], row["size"], row["pct"]) for row in found[LIVE].rows()] == [
+    assert picked(found[PEAK].rows(), "device", "step", "ts", "peak", "before") == [(0, "ProfilerStep#1", 4, 160, 100)]
+    assert picked(found[LIVE].rows(), "op", "allocated_by", "blocks", "size", "pct") == [
         ("before the recording", "", 0, 100, 62.5),
         ("aten::linear", "aten::empty", 1, 40, 25),
         ("aten::relu", "aten::relu", 1, 20, 12.5),
@@ -100,7 +98,7 @@ def test_allocators_that_keep_no_total_are_left_out_and_counted(tmp_path: Path) 
         memory(t, -1024, 2, 0, 0, kind=HOST)
         memory(t, -64, 1, 0, kind=HOST)
     table = analyse([rank_of(t, tmp_path)], [CURVE])[CURVE]
-    rows = [(row["device"], row["allocated"], row["reserved"]) for row in table.rows()]
+    rows = picked(table.rows(), "device", "allocated", "reserved")
     assert rows == [(-1, 64, None), (-1, 0, None)]
     assert table.note == "2 allocations are of allocators that keep no total and are not in it"
 
@@ -113,13 +111,13 @@ def test_without_such_rows_the_lives_of_tensors_tell(tmp_path: Path) -> None:
         t.work(2)
     t.leaf("aten::add", 3, inputs=[made], outputs=[t.tensor((2,), device="cpu")])
     found = analyse([rank_of(t, tmp_path)], [CURVE])
-    assert [(row["device"], row["ts"], row["allocated"]) for row in found[CURVE].rows()] == [
+    assert picked(found[CURVE].rows(), "device", "ts", "allocated") == [
         (-1, 4, 8),
         (-1, 7, 0),
         (0, 0, 256 + 64),
         (0, 7, 256),  # the weight was there before, so it is there to the end, though no op names it any more
     ]
-    assert [(row["device"], row["peak"], row["before"], row["known_by"]) for row in found[PEAK].rows()] == [
+    assert picked(found[PEAK].rows(), "device", "peak", "before", "known_by") == [
         (-1, 8, 0, "tensors"),
         (0, 320, 256, "tensors"),
     ]

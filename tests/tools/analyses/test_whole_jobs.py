@@ -23,7 +23,7 @@ from execgraph.tools.analyses.reading import read_recorded
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.report import find_sources, page, report_on, report_on_diff
 from support.builder.timeline import TraceBuilder
-from support.references import Act, linked_of
+from support.references import Act, linked_of, picked
 
 from benchmarks.programs import build_job
 
@@ -66,15 +66,15 @@ def dlrm(real_traces: Path) -> list[RankTrace]:
 
 def test_dlrm_is_half_idle_and_its_communication_exposed(dlrm: list[RankTrace]) -> None:
     found = analyse(dlrm)
-    times = [(row["span"], row["idle"], row["compute"]) for row in found["temporal_breakdown"].rows()]
+    times = picked(found["temporal_breakdown"].rows(), "span", "idle", "compute")
     assert times == [(13009, 6419, 1034), (18749, 6428, 1246), (11350, 7046, 1068), (18853, 8145, 1240)]
-    talk = [(row["communication"], row["overlap"]) for row in found["communication_computation_overlap"].rows()]
+    talk = picked(found["communication_computation_overlap"].rows(), "communication", "overlap")
     assert talk == [(5798, 261), (11336, 280), (3492, 275), (9774, 324)]
 
 
 def test_dlrm_ranks_meet_in_all_eight_collectives(dlrm: list[RankTrace]) -> None:
     rows = analyse(dlrm, ["collectives_over_ranks"])["collectives_over_ranks"].rows()
-    assert [(row["sequence"], row["present"], row["members"], row["missing"]) for row in rows] == [
+    assert picked(rows, "sequence", "present", "members", "missing") == [
         (sequence, 4, 8, "") for sequence in range(147, 155)
     ]
     largest = max(rows, key=lambda row: row["size"])
@@ -181,7 +181,7 @@ def test_an_empty_rank_does_not_hide_the_others() -> None:
 def test_a_graph_is_one_launch_and_one_entry_of_each_queue(tmp_path: Path) -> None:
     found = analyse([rank_of("graphs alone", tmp_path)])
     launches = found["launch_statistics"].rows()
-    assert [(row["api"], row["activities"], row["device"]) for row in launches] == [
+    assert picked(launches, "api", "activities", "device") == [
         ("cudaGraphLaunch", 3, 11.0),
         ("cudaGraphLaunch", 3, 14.0),
     ]
@@ -247,7 +247,7 @@ def test_a_linked_file_tells_what_the_device_trace_does_of_copies(tmp_path: Path
 
 def test_two_devices_of_a_process_stay_two() -> None:
     found = analyse([RankTrace(0, linked_of([Act(0, 5), Act(3, 9, device=1)])), RankTrace(1, linked_of([Act(0, 2)]))])
-    rows = [(row["rank"], row["device"], row["busy"]) for row in found["temporal_breakdown"].rows()]
+    rows = picked(found["temporal_breakdown"].rows(), "rank", "device", "busy")
     assert rows == [(0, 0, 0.005), (0, 1, 0.006), (1, 0, 0.002)]
 
 
