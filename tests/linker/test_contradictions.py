@@ -311,12 +311,9 @@ def test_activities_of_a_graph_may_run_at_once(node: int, is_wrong: bool) -> Non
     assert (overlapping(*run(*TWO_FOR_MOST, graph_node=node)) is not None) == is_wrong
 
 
-def test_activities_of_one_call_may_run_at_once() -> None:
+def test_activities_of_one_call_or_of_no_stream_may_run_at_once_and_few_say_nothing() -> None:
     assert overlapping(*run(*TWO_FOR_MOST), launched=(0, 0, 1, 2)) is None
     assert overlapping(*run(*TWO_FOR_MOST), launched=(0, 3, 1, 2)) is not None
-
-
-def test_few_activities_or_those_of_no_stream_say_nothing() -> None:
     assert overlapping(*run(*TWO_FOR_MOST[:AGREEING])) is None
     assert overlapping(*run(*TWO_FOR_MOST, stream=-1)) is None
 
@@ -340,9 +337,6 @@ def test_launches_are_wrong_if_most_activities_have_another_external_id_than_the
         "2 of 3 activities have an External id that is not that of the call with their correlation "
         f"(the first: correlation 21, {LONG_NAME[:40]})"
     )
-
-
-def test_an_external_id_of_0_is_none() -> None:
     assert with_ids((0, 9), (0, 8), (1, 1), (9, 0), (8, 0)) is None
 
 
@@ -390,11 +384,8 @@ def test_launches_are_wrong_if_most_activities_of_a_stream_start_against_their_o
     assert started_on(*REVERSED, (0, 5), (0, 6)) is None
 
 
-def test_few_activities_against_the_order_say_nothing() -> None:
+def test_few_activities_or_those_without_a_call_or_a_stream_are_against_no_order() -> None:
     assert started_on(*REVERSED[:-1]) is None
-
-
-def test_activities_without_a_call_or_a_stream_are_in_no_order() -> None:
     assert started_on(*((-1, call) for _, call in REVERSED)) is None
     assert started_on((0, 1), (0, -1), (0, 2), (0, -1), (0, 3), (0, -1)) is None
 

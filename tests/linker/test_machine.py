@@ -64,19 +64,16 @@ def test_two_impossible_starts_are_damage_whatever_else_the_clock_is_held_to(pos
     assert (clock.clock_offset_ns + clock.clock_drift_ns, clock.clock_error_ns) == ((-30, 0) if possible else (-15, 15))
 
 
-def test_a_shift_of_one_nanosecond_is_measured() -> None:
+def test_a_shift_of_one_nanosecond_is_measured_and_without_rows_there_is_none() -> None:
     assert clock_from([(1_001, 1), (2_001, 1), (3_001, 1)]).clock_offset_ns == 1
     assert clock_from([], awaiting(2_501, -1)).clock_offset_ns == -1
+    assert clock_from([]) == clock_line(0, 0, 0, 0, 0, 1)
 
 
 def test_the_error_is_exact_where_a_double_does_not_hold_the_offset() -> None:
     since_1970 = 1_700_000_000_000_000_000
     clock = clock_from([(1_001, since_1970 + 100), (2_001, since_1970 + 90), (3_001, since_1970 + 80)])
     assert clock.clock_offset_ns + clock.clock_error_ns == since_1970 + 100
-
-
-def test_without_rows_there_is_no_difference() -> None:
-    assert clock_from([]) == clock_line(0, 0, 0, 0, 0, 1)
 
 
 def test_whole_microseconds_let_calls_return_that_much_early() -> None:
@@ -91,16 +88,10 @@ def ran_without_calls(ran: Activities) -> Activities:
     return replace(ran, call_row=0 * ran.call_row - 1)
 
 
-def test_starts_with_their_calls_are_possible() -> None:
+def test_starts_with_their_calls_and_returns_at_the_end_are_possible_and_earlier_returns_tell_the_most() -> None:
     assert clock_from([(1_001, 0), (2_001, 0), (3_001, 0)]) == clock_line(0, 0, 1_001, 3_101, 0, 1)
-
-
-def test_a_call_that_returned_before_what_it_awaited_had_ended_tells_the_most() -> None:
-    assert clock_from(LATER, awaiting(2_501, -30), awaiting(2_901, -20)).clock_offset_ns == -30
-
-
-def test_a_call_that_returned_right_at_the_end_is_possible() -> None:
     assert clock_from(LATER, awaiting(2_501, 0), awaiting(2_901, 0)) == clock_line(0, 0, 1_001, 3_101, 0, 1)
+    assert clock_from(LATER, awaiting(2_501, -30), awaiting(2_901, -20)).clock_offset_ns == -30
 
 
 def test_bounds_that_contradict_each_other_are_missed_by_the_same() -> None:
@@ -109,13 +100,10 @@ def test_bounds_that_contradict_each_other_are_missed_by_the_same() -> None:
     assert (clock.clock_offset_ns, clock.clock_drift_ns, clock.clock_error_ns) == (200, 0, 400)
 
 
-def test_a_clock_drifts_no_more_than_the_bounds_demand() -> None:
+def test_a_clock_drifts_no_more_than_the_bounds_demand_wherever_they_lie() -> None:
     clock = clock_from([(1, 1_000), (101, 500), (201, 500), (9_901, -9_000)], awaiting(10_001, -1_000))
     assert clock == clock_line(offset=1_000, drift=-2_000, since=1, until=10_001, error=0, resolution=1)
-
-
-def test_the_drift_is_that_between_bounds_wherever_they_lie() -> None:
-    """1,000 ns at least at a quarter of the time, 1,000 less than nothing at most at three quarters of it."""
+    # 1,000 ns at least at a quarter of the time, 1,000 less than nothing at most at three quarters of it
     launches = [(1, -9_000), (2_301, 500), (2_401, 500), (2_501, 1_000), (9_901, -9_000)]
     clock = clock_from(launches, awaiting(7_501, -1_000))
     assert clock == clock_line(offset=2_000, drift=-4_000, since=1, until=10_001, error=0, resolution=1)
@@ -189,22 +177,16 @@ def awaited(ran: list[Ran], called: list[Called], *records: Synced) -> list[tupl
     return list(zip(rows.call_row.tolist(), rows.end.tolist(), strict=True))
 
 
-def test_a_device_synchronisation_awaits_all_that_had_been_launched() -> None:
+def test_a_device_synchronisation_awaits_all_that_had_been_launched_to_the_only_device() -> None:
     assert awaited(TWO, [*LAUNCHES, Called(40, 99, DEVICE)]) == [(2, 260)]
     assert awaited(TWO, [*LAUNCHES, Called(39, 99, DEVICE)]) == [(2, 130)]
     assert awaited(TWO, [*LAUNCHES, Called(9, 99, DEVICE)]) == []
-
-
-def test_of_several_devices_none_is_known_to_be_awaited() -> None:
     assert awaited([TWO[0], TWO[1]._replace(device=1)], [*LAUNCHES, Called(50, 99, DEVICE)]) == []
-
-
-def test_a_stream_ends_with_its_longest_activity() -> None:
     ran = [Ran(20, 130, 0), Ran(30, 90, 1)]
     assert awaited(ran, [*LAUNCHES, Called(50, 99, DEVICE)]) == [(2, 130)]
 
 
-def test_a_stream_synchronisation_awaits_the_recorded_stream() -> None:
+def test_a_stream_synchronisation_awaits_the_recorded_stream_unless_two_devices_have_it() -> None:
     called = [*LAUNCHES, Called(50, 99, STREAM)]
     assert awaited(TWO, called) == []
     assert awaited(TWO, called, Synced("Stream Sync", 2, stream=20)) == [(2, 260)]
@@ -212,6 +194,8 @@ def test_a_stream_synchronisation_awaits_the_recorded_stream() -> None:
     assert awaited(TWO, called, Synced("Stream Sync", 2, stream=24)) == []
     both = awaited(TWO, called, Synced("Stream Sync", 2, stream=20), Synced("Stream Sync", 2, stream=7))
     assert both == [(2, 130), (2, 260)]
+    ran = [TWO[0], TWO[1]._replace(device=1, stream=7)]
+    assert awaited(ran, [*LAUNCHES, Called(50, 99, STREAM)], Synced("Stream Sync", 2, stream=7)) == []
 
 
 @pytest.mark.parametrize(("correlation", "known"), [(0, []), (1, [260])])
@@ -220,11 +204,6 @@ def test_a_record_without_a_correlation_is_of_no_call(correlation: int, known: l
     called.correlation[2] = correlation
     record = Synced("Stream Sync", correlation - FIRST, stream=20)
     assert awaited_ends(activities(*TWO), called, syncs(record)).end.tolist() == known
-
-
-def test_a_stream_of_two_devices_is_not_known() -> None:
-    ran = [TWO[0], TWO[1]._replace(device=1, stream=7)]
-    assert awaited(ran, [*LAUNCHES, Called(50, 99, STREAM)], Synced("Stream Sync", 2, stream=7)) == []
 
 
 def test_an_event_synchronisation_awaits_what_was_launched_before_the_event_was_recorded() -> None:
@@ -290,12 +269,9 @@ def common(*returned: int, ends: list[list[int]]) -> list[tuple[int, int]]:
     return sorted(zip(awaited.call_row.tolist(), awaited.end.tolist(), strict=True))
 
 
-def test_calls_that_return_at_one_distance_from_an_end_awaited_it() -> None:
+def test_calls_that_return_at_one_distance_from_an_end_awaited_it_even_if_that_seems_to_be_later() -> None:
     ends = [[97_500, 360_000, 497_800], [85_000, 297_900, 470_000]]
     assert common(100_000, 300_000, 500_000, ends=ends) == [(0, 97_500), (1, 297_900), (2, 497_800)]
-
-
-def test_a_return_may_seem_to_come_before_the_end() -> None:
     assert common(100_000, 300_000, 500_000, ends=[[101_000, 301_200, 500_800]]) == [
         (0, 101_000),
         (1, 301_200),
@@ -384,13 +360,10 @@ def test_what_is_usual_is_known_no_better_than_times_are_written() -> None:
 FEW, MANY = LatencyStats(3_000, 3_500, ENOUGH - 1), LatencyStats(5_000, 5_500, ENOUGH)
 
 
-def test_few_times_of_a_name_give_way_to_those_of_all_names() -> None:
+def test_few_times_of_a_name_give_way_to_those_of_all_names_or_of_any_machine() -> None:
     assert of_name({"": MANY, "cudaLaunchKernel": FEW}, "cudaLaunchKernel") == MANY
     assert of_name({"": MANY}, "unheard of") == MANY
     assert of_name({"": FEW, "cudaLaunchKernel": MANY}, "cudaLaunchKernel") == MANY
-
-
-def test_few_times_in_all_are_not_taken_as_narrower_than_on_any_machine() -> None:
     assert of_name({"": FEW}, "cudaLaunchKernel") == LatencyStats(FEW.median, ANY_MACHINE.upper, FEW.count)
 
 

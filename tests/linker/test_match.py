@@ -166,14 +166,11 @@ def test_of_repeated_iterations_the_first_one_is_taken_and_the_others_are_counte
     assert found.alignment_count == 5
 
 
-def test_iterations_within_a_window_are_not_counted_as_places_of_their_own() -> None:
+def test_iterations_within_a_window_and_those_shorter_than_an_anchor_are_counted_where_all_of_it_fits() -> None:
     twice = [*range(100), *range(100)]
     found = align(column(99_999, *twice[1:]), column(*twice, *twice))
     assert found.alignment_count == 3
     assert found.right.tolist() == list(range(1, 200))
-
-
-def test_iterations_shorter_than_an_anchor_are_counted_where_all_of_a_window_fits() -> None:
     iteration = [*range(10)]
     assert align(column(*iteration * 10, 99_999), column(*iteration * 20)).alignment_count == 11
 
@@ -203,17 +200,11 @@ def test_between_steps_that_both_mark_iterations_are_told_apart() -> None:
     assert steps([100, 1, 2, 101, 1], [100, 1, 101, 1, 2]) == [(0, 0), (1, 1), (3, 2), (4, 3)]
 
 
-def test_what_comes_before_the_first_step_is_aligned_from_its_end_on() -> None:
+def test_ops_before_the_first_step_are_aligned_from_its_end_on_and_others_from_the_mark_before_on() -> None:
     assert steps([1, 2, 101, 3], [1, 2, 1, 2, 101, 3]) == [(0, 2), (1, 3), (2, 4), (3, 5)]
     assert steps([1, 2, 1, 2, 101, 3], [1, 2, 101, 3]) == [(2, 0), (3, 1), (4, 2), (5, 3)]
-
-
-def test_what_a_step_begins_with_is_aligned_from_its_mark_on() -> None:
     assert steps([101, 1], [101, 1, 1]) == [(0, 0), (1, 1)]
     assert steps([100, 101, 1], [100, 101, 1, 1]) == [(0, 0), (1, 1), (2, 2)]
-
-
-def test_without_steps_the_first_position_is_taken() -> None:
     assert steps([1], [1, 1]) == [(0, 0)]
 
 
@@ -232,20 +223,11 @@ def launched_by(activities: list[int], *calls: CallRow) -> list[int]:
     return launching_calls(activity_rows(*(ActivityRow(correlation=n) for n in activities)), call_rows(*calls)).tolist()
 
 
-def test_an_activity_finds_the_call_of_its_correlation() -> None:
+def test_an_activity_finds_the_earliest_call_of_its_correlation_unless_that_is_0() -> None:
     assert launched_by([9, 5, 7, 4, 6], CallRow(correlation=5), CallRow(correlation=9)) == [1, 0, -1, -1, -1]
-
-
-def test_a_correlation_of_zero_is_none() -> None:
     assert launched_by([0, 5], CallRow(), CallRow(correlation=5)) == [-1, 1]
     assert launched_by([0, 5], CallRow()) == launched_by([0, 5]) == [-1, -1]
-
-
-def test_negative_correlations_are_some() -> None:
     assert launched_by([-5, 0], CallRow(correlation=-5), CallRow(correlation=0)) == [0, -1]
-
-
-def test_of_calls_with_one_correlation_the_earlier_one_launched() -> None:
     assert launched_by([5], CallRow(3, 4, 5), CallRow(2, 6, 5)) == [1]
 
 
@@ -262,12 +244,9 @@ def op_of(
     return launching_ops(activities, rows, np.full(calls, 1, np.int64), op_rows(*ops)).tolist()
 
 
-def test_the_op_around_the_call_launched_whatever_the_external_id_says() -> None:
+def test_the_op_around_the_call_launched_or_without_a_call_that_of_the_external_id() -> None:
     ops = OpRow(external_id=3), OpRow(external_id=4)
     assert op_of([3, 0], *ops, call_row=0) == [1, 1]
-
-
-def test_without_a_call_the_op_of_the_external_id_launched() -> None:
     ops = OpRow(external_id=8), OpRow(external_id=3)
     assert op_of([3, 8, 5, 9, 0], *ops) == op_of([3, 8, 5, 9, 0], *ops, calls=0) == [1, 0, -1, -1, -1]
     assert op_of([0], OpRow(external_id=0)) == op_of([3]) == [-1]
@@ -287,21 +266,15 @@ def around(calls: list[CallRow], ops: list[OpRow], *steps: int) -> list[int]:
     return enclosing_ops(call_rows(*calls), table, nesting, is_step).tolist()
 
 
-def test_the_innermost_op_on_the_thread_is_around_a_call() -> None:
+def test_the_innermost_op_on_the_thread_that_marks_no_step_is_around_a_call() -> None:
     ops = [OpRow(0, 100), OpRow(10, 50), OpRow(0, 100, thread=2)]
     calls = [CallRow(20, 30), CallRow(60, 70), CallRow(20, 30, thread=2), CallRow(20, 30, thread=3), CallRow(200, 210)]
     assert around(calls, ops) == [1, 0, 2, -1, -1]
-
-
-def test_step_marks_are_around_nothing() -> None:
     ops = [OpRow(0, 100), OpRow(10, 90), OpRow(20, 50)]
     calls = [CallRow(30, 40), CallRow(60, 70), CallRow(92, 95)]
     assert around(calls, ops) == [2, 1, 0]
     assert around(calls, ops, 0) == [2, 1, -1]
     assert around(calls, ops, 0, 1, 2) == [-1, -1, -1]
-
-
-def test_without_ops_calls_are_in_none() -> None:
     assert around([CallRow(0, 1)], []) == [-1]
     assert column().tolist() == around([], [OpRow()])
 
@@ -324,10 +297,12 @@ def test_ops_of_one_id_and_name_belong_together_in_any_order() -> None:
     assert (pairs(found), found.agreement, found.misnamed, found.alignment_count) == ([(0, 3), (1, 2), (2, 0)], 1, 0, 1)
 
 
-def test_ids_outside_the_range_of_both_files_say_nothing_against_the_pair() -> None:
+def test_ids_outside_the_range_of_both_files_say_nothing_and_others_match_nothing() -> None:
     assert by_id({1: "a", 2: "b", 3: "c"}, {3: "c", 4: "d", 5: "e"}).agreement == 1
     assert by_id({1: "a", 2: "b", 4: "c"}, {2: "b", 3: "x", 4: "c", 5: "y"}).agreement == 1
     assert by_id({2: "a", 3: "b", 6: "c"}, {2: "a", 4: "x", 6: "c"}).agreement == 2 / 3
+    found = by_id({1: "a"}, {2: "a"}, allow_mismatch=True)
+    assert (pairs(found), found.agreement) == ([], 0)
 
 
 def test_half_of_the_names_must_agree() -> None:
@@ -335,11 +310,6 @@ def test_half_of_the_names_must_agree() -> None:
     with pytest.raises(DataError, match=r"1 of 3 host ops .* 3 ops of device.json \(by record .* 2 with another name"):
         by_id({1: "a", 2: "b", 3: "c"}, {1: "a", 2: "x", 3: "x"})
     assert by_id({1: "a", 2: "b", 3: "c"}, {1: "a", 2: "x", 3: "x"}, allow_mismatch=True).agreement == 1 / 3
-
-
-def test_ids_that_have_nothing_in_common_match_nothing() -> None:
-    found = by_id({1: "a"}, {2: "a"}, allow_mismatch=True)
-    assert (pairs(found), found.agreement) == ([], 0)
 
 
 @pytest.mark.parametrize(

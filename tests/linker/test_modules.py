@@ -53,14 +53,11 @@ def test_a_backward_op_differentiates_the_last_forward_op_with_its_number() -> N
     ]
 
 
-def test_a_forward_op_is_earlier_and_has_the_same_number() -> None:
+def test_a_forward_op_is_earlier_and_has_the_same_number_and_a_time() -> None:
     assert forward_rows(forward_op(4), backward_op(5), backward_op(3)) == [-1, -1, -1]
     assert forward_rows(forward_op(5, start=49), backward_op(5)) == [-1, 0]
     assert forward_rows(forward_op(5, start=50), backward_op(5)) == [-1, -1]
     assert forward_rows(backward_op(5), backward_op(5, start=40)) == [-1, -1]
-
-
-def test_an_op_without_a_number_or_a_time_is_no_forward_op() -> None:
     assert forward_rows(forward_op(-1), backward_op(-1)) == [-1, -1]
     assert forward_rows(Op(thread=FORWARD, sequence=5), backward_op(5)) == [-1, -1]
 

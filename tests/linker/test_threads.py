@@ -68,16 +68,10 @@ def test_a_worker_is_called_when_its_first_op_begins_and_returns_when_its_last_o
     assert handoffs_of(FORWARD, BLOCKED, WORK, late) == [call(30_000), back(90_000, 30_000)]
 
 
-def test_the_caller_may_be_blocked_between_its_ops() -> None:
+def test_a_caller_may_be_blocked_between_its_ops_before_the_first_or_for_good() -> None:
     after = Op("aten::add", 100_000, 110_000, MAIN)
     assert handoffs_of(FORWARD, after, WORK) == CALLED_AND_RETURNED
-
-
-def test_a_caller_that_never_does_anything_again_is_not_returned_to() -> None:
     assert handoffs_of(FORWARD, WORK) == [call(30_000)]
-
-
-def test_a_worker_that_began_before_its_caller_did_anything_returns_to_it() -> None:
     assert handoffs_of(FORWARD._replace(start=90_000, end=95_000), WORK) == CALLED_AND_RETURNED
 
 
@@ -86,19 +80,13 @@ def test_an_op_that_computes_is_not_blocked(blocked: Op) -> None:
     assert handoffs_of(FORWARD, blocked, WORK) == []
 
 
-def test_a_thread_is_not_blocked_while_it_is_in_a_call() -> None:
+def test_calls_and_inner_ops_of_the_caller_end_a_gap_and_ops_inside_a_workers_op_are_no_calls_of_their_own() -> None:
     assert handoffs_of(FORWARD, BLOCKED, WORK, called={MAIN: Called(25_000, 90_000)}) == []
     assert handoffs_of(FORWARD, BLOCKED, WORK, called={MAIN: Called(20_000, 25_000)}) == CALLED_AND_RETURNED
     assert handoffs_of(FORWARD, BLOCKED, WORK, called={OTHER: Called(25_000, 90_000)}) == CALLED_AND_RETURNED
-
-
-def test_an_op_inside_the_blocked_one_counts() -> None:
     inner = Op("aten::to", 25_000, 90_000, MAIN)
     assert handoffs_of(FORWARD, BLOCKED, WORK, inner, inside={3: 1}) == []
     assert handoffs_of(FORWARD, BLOCKED, WORK, inner._replace(name="inner"), inside={3: 1}) == CALLED_AND_RETURNED
-
-
-def test_ops_inside_a_workers_op_are_no_calls_of_their_own() -> None:
     inner = Op("aten::mm", 40_000, 99_000, WORKER)
     assert handoffs_of(FORWARD, BLOCKED, WORK, inner, inside={3: 2}) == CALLED_AND_RETURNED
 
@@ -219,12 +207,9 @@ def test_of_two_threads_that_ran_the_backward_ops_of_each_other_the_larger_one_i
     assert {(handoff.source, handoff.target) for handoff in handoffs} == {(MAIN, WORKER), (WORKER, MAIN)}
 
 
-def test_step_marks_and_ops_without_times_do_not_count() -> None:
+def test_step_marks_ops_without_times_and_a_single_thread_give_no_handoffs() -> None:
     mark = Op("ProfilerStep#1", 25_000, 90_000, MAIN)
     assert handoffs_of(FORWARD, BLOCKED, mark, WORK, Op("aten::mm", thread=MAIN)) == CALLED_AND_RETURNED
-
-
-def test_a_single_thread_has_no_handoffs() -> None:
     assert handoffs_of(FORWARD, BLOCKED) == []
     assert handoffs_of() == []
 
@@ -270,11 +255,8 @@ def test_the_main_thread_goes_on_right_after_a_worker_has_ended(left: int, retur
     assert handoffs == [returned_by_timing(at, LATER)] * returns
 
 
-def test_the_main_thread_had_been_waiting_since_it_called() -> None:
+def test_the_worker_that_ended_last_returns_to_the_main_thread_which_had_been_waiting_since_it_called() -> None:
     assert by_timing(50, LATER - 1) == [called_by_timing(50), returned_by_timing(LATER - 1, LATER + 50)]
-
-
-def test_the_worker_that_ended_last_is_returned_from() -> None:
     last = Op("mine", LATER + MOST + 1, 2 * LATER - 3, OTHER)
     handoffs = by_timing(MOST + 1, LATER - 5, last)
     assert handoffs == [Handoff(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Provenance.TIMING.value)]

@@ -56,22 +56,16 @@ STEPS = marked((3, 1_000, 2_000), (4, 2_500, 3_000), (5, 3_000, 4_000))
 # the whole
 
 
-def test_a_trace_lasts_from_its_first_start_to_its_last_end_of_any_row() -> None:
+def test_a_trace_lasts_from_its_first_start_to_its_last_end_and_zero_is_where_recording_began() -> None:
     rows = {"ops": OpRow(5, 20), "calls": CallRow(3, 9), "activities": ActivityRow(30, 40)}
     assert whole(device_trace(**{name: [row] for name, row in rows.items()})) == (3, 41)
     assert whole(device_trace(ops=[rows["ops"]], calls=[rows["calls"]])) == (3, 21)
     assert whole(device_trace(activities=[rows["activities"]])) == (30, 41)
-
-
-def test_zero_is_where_recording_began_or_the_first_start_if_that_is_earlier() -> None:
     assert [trace_start(device_trace([OpRow(5, 9)], recording_start=time)) for time in (None, 3, 7)] == [5, 3, 5]
 
 
-def test_a_period_is_told_in_microseconds_from_zero() -> None:
+def test_periods_are_told_in_microseconds_from_zero_and_have_a_part_in_common() -> None:
     assert Period(1_500, 2_001).in_words(500) == "1.000 to 1.501 µs"
-
-
-def test_what_two_periods_have_in_common() -> None:
     assert common(Period(1, 5), Period(3, 9)) == common(Period(3, 9), Period(1, 5)) == (3, 5)
 
 
@@ -97,21 +91,12 @@ def test_a_period_that_holds_no_nanosecond_of_the_trace_is_refused(begin: float,
 # steps
 
 
-def test_a_step_lasts_until_the_next_begins_and_the_last_until_its_end() -> None:
+def test_a_step_lasts_from_its_first_mark_until_the_next_one_begins_and_the_last_until_its_end() -> None:
     assert step_span(STEPS, 3, 4) == (1_000, 2_500)
     assert step_span(STEPS, 3, 5) == (1_000, 3_000)
     assert step_span(STEPS, 4, 6) == (2_500, 4_000)
-
-
-def test_of_a_step_that_several_threads_mark_the_first_mark_counts() -> None:
     assert step_span(marked((3, 900, 950), (3, 100, 200), (3, 500, 800)), 3, 4) == (100, 200)
-
-
-def test_a_later_step_with_a_gap_in_the_numbers_ends_the_one_before() -> None:
     assert step_span(marked((3, 100, 200), (7, 300, 400)), 3, 4) == (100, 300)
-
-
-def test_a_step_that_begins_with_the_last_one_does_not_end_it() -> None:
     assert step_span(marked((3, 100, 200), (4, 100, 300)), 3, 4) == (100, 200)
 
 
@@ -197,10 +182,17 @@ def covered(matched: slice, count: int = 60) -> Period | None:
     )
 
 
-def test_a_host_trace_covers_from_its_first_op_to_the_first_one_that_it_lacks() -> None:
+def test_a_host_trace_covers_from_its_first_op_to_the_first_one_that_it_lacks_at_the_end() -> None:
     assert covered(slice(10, 50)) == (200, 1_000)
     assert covered(slice(0, 50)) == (0, 1_000)
     assert covered(slice(10, 60)) == (200, 1_191)
+    ops = [OpRow(0, 900), OpRow(0, 100), OpRow(200, 300), OpRow(400, 500)]
+    rows = np.array([1, 3])
+    assert host_period(device_trace(ops), Match(rows, rows, "", 1.0, 0, 1)) is None
+    ops = [OpRow(0, 100), OpRow(100, 200), OpRow(200, 300)]
+    rows = np.array([1])
+    assert host_period(device_trace(ops), Match(rows, rows, "", 1.0, 0, 1)) == (100, 200)
+    assert covered(slice(0, 0)) is None
 
 
 def test_up_to_a_twentieth_of_the_ops_may_be_missing_at_the_ends() -> None:
@@ -208,22 +200,6 @@ def test_up_to_a_twentieth_of_the_ops_may_be_missing_at_the_ends() -> None:
     assert covered(slice(2, 59)) is None
     assert covered(slice(4, 60)) == (80, 1_191)
     assert covered(slice(2, 58)) == (40, 1_160)
-
-
-def test_ops_missing_in_the_midst_and_ops_around_the_rest_cut_nothing() -> None:
-    ops = [OpRow(0, 900), OpRow(0, 100), OpRow(200, 300), OpRow(400, 500)]
-    rows = np.array([1, 3])
-    assert host_period(device_trace(ops), Match(rows, rows, "", 1.0, 0, 1)) is None
-
-
-def test_an_op_that_ends_or_begins_right_at_the_border_lies_outside() -> None:
-    ops = [OpRow(0, 100), OpRow(100, 200), OpRow(200, 300)]
-    rows = np.array([1])
-    assert host_period(device_trace(ops), Match(rows, rows, "", 1.0, 0, 1)) == (100, 200)
-
-
-def test_without_a_match_nothing_is_known() -> None:
-    assert covered(slice(0, 0)) is None
 
 
 HOST_WAITS = Reason.CROSSING_HOST_WAITS

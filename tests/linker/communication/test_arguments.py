@@ -315,30 +315,18 @@ def ends_of(group_rank: int, name: str = "send", source: int = -1, target: int =
     return found.source, found.target
 
 
-def test_recorded_ranks_come_before_described_ones() -> None:
+def test_a_group_is_the_described_one_of_its_name_and_size_unless_its_ranks_are_recorded() -> None:
     assert ranks_of(Communication(group="g", ranks=[1, 2]), PAIR) == [1, 2]
     assert ranks_of(Communication(group="g"), PAIR) == [2, 5]
-
-
-def test_of_groups_of_one_name_the_one_of_that_size_is_meant() -> None:
     assert ranks_of(Communication(group="g", group_size=4), PAIR, FOUR) == [1, 3, 5, 7]
     assert ranks_of(Communication(group="g", in_split=[1, 1]), PAIR, FOUR) == [2, 5]
     assert ranks_of(Communication(group="g", out_split=[1, 1]), PAIR, FOUR) == [2, 5]
     assert ranks_of(Communication(group="g"), PAIR, FOUR) == []
     assert ranks_of(Communication(group="g"), PAIR, PAIR) == [2, 5]
     assert ranks_of(Communication(group="g", group_size=2), PAIR, ProcessGroup("g", "", [6, 7])) == []
-
-
-def test_a_group_of_one_rank_has_a_size_as_any() -> None:
     assert ranks_of(Communication(group="g", group_size=1), ProcessGroup("g", "", [3]), PAIR) == [3]
     assert ranks_of(Communication(group="g", in_split=[5]), ProcessGroup("g", "", [3]), PAIR) == [3]
-
-
-def test_a_group_of_another_size_is_the_only_one_of_its_name() -> None:
     assert ranks_of(Communication(group="g", group_size=3), PAIR) == [2, 5]
-
-
-def test_a_group_described_without_ranks_is_the_world() -> None:
     assert ranks_of(Communication(group="g"), ProcessGroup("g"), world=3) == [0, 1, 2]
 
 
@@ -381,11 +369,8 @@ def test_a_place_is_that_of_the_peer_or_of_the_root(name: str, expected: tuple[i
     assert ends_of(1, name) == expected
 
 
-def test_a_place_outside_of_the_group_tells_no_peer() -> None:
+def test_a_place_in_the_group_tells_the_peer_where_none_is_recorded() -> None:
     assert [ends_of(group_rank) for group_rank in (-1, 0, 2, 3, 4)] == [(-1, -1), (-1, 4), (-1, 9), (-1, -1), (-1, -1)]
-
-
-def test_a_recorded_peer_comes_before_a_place() -> None:
     assert ends_of(1, "send", target=0) == (-1, 0)
     assert ends_of(1, "send", target=6) == (-1, 6)
     assert ends_of(1, "recv", source=0) == (0, -1)

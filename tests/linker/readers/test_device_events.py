@@ -185,14 +185,11 @@ def test_padding_is_told_of_starts_and_durations_apart(lacking: str) -> None:
 # ops
 
 
-def test_an_op_that_says_nothing_has_no_ids() -> None:
+def test_an_op_has_the_ids_that_it_says() -> None:
     for bare in (ops(Event("X", cat="cpu_op", name=None, ts=1, dur=1)), ops(of("cpu_op"))):
         assert (bare.process.tolist(), bare.thread.tolist()) == ([-1], [-1])
         assert (bare.rf_id.tolist(), bare.external_id.tolist(), bare.event_index.tolist()) == ([0], [0], [-1])
         assert (bare.sequence.tolist(), bare.forward_thread.tolist(), bare.arguments[0]) == ([-1], [0], "")
-
-
-def test_an_op_keeps_its_ids() -> None:
     ids = Args(external_id=1, record_function_id=2, ev_idx=3, sequence=4, forward_thread=5)
     row = ops(op(args=ids, pid=6, tid=7))
     columns = (row.external_id, row.rf_id, row.event_index, row.sequence, row.forward_thread, row.process, row.thread)
@@ -237,14 +234,11 @@ def test_tensors_of_communication_outlive_the_piece_that_they_were_read_from() -
 # what devices did
 
 
-def test_an_activity_that_says_nothing_is_on_the_device_and_lane_of_its_row() -> None:
+def test_an_activity_is_on_the_device_and_stream_that_it_tells_else_on_those_of_its_row() -> None:
     rows = activities(op(cat="Kernel", pid=3, tid=5), op(cat="kernel", pid=3, tid="stream 5", args=Args()))
     assert (rows.device.tolist(), rows.stream.tolist(), rows.process.tolist()) == ([3, 3], [5, 5], [3, 3])
     assert (rows.correlation.tolist(), rows.external_id.tolist()) == ([0, 0], [0, 0])
     assert (rows.graph_node.tolist(), rows.size.tolist(), rows.category[0]) == ([-1, -1], [-1, -1], "kernel")
-
-
-def test_an_activity_that_tells_device_and_stream_is_there_be_they_zero() -> None:
     rows = activities(op(cat="kernel", pid=3, tid=5, args=Args(device=0, stream=0, graph_node=0)))
     assert (rows.device.tolist(), rows.stream.tolist(), rows.graph_node.tolist()) == ([0], [0], [0])
 
@@ -350,13 +344,10 @@ def repeated(*pieces: list[kineto.Event]) -> int:
     return read(*pieces).repeated_flows()
 
 
-def test_arrows_that_start_on_several_threads_or_processes_are_counted() -> None:
+def test_arrows_that_start_again_on_another_thread_or_process_are_counted() -> None:
     once = [arrow(number) for number in range(5)]
     assert repeated(once, [arrow(number, thread=2) for number in range(3)]) == 3
     assert repeated(once, [arrow(number, process=2) for number in range(4)]) == 4
-
-
-def test_arrows_that_a_thread_starts_again_are_not() -> None:
     assert repeated([arrow(1), arrow(2)], [arrow(1), arrow(2)]) == 0
 
 

@@ -207,9 +207,6 @@ def test_in_whole_microseconds_equal_activities_of_a_launch_of_several_are_kept(
     assert left("activities", first, first, later) == (3, 0)
     assert left("activities", first, first) == (1, 1)
     assert left("activities", first, first, later._replace(correlation=4)) == (2, 1)
-
-
-def test_in_nanoseconds_they_are_duplicates() -> None:
     first, later = ActivityRow(1000, 2000, correlation=3), ActivityRow(5001, 6000, correlation=3)
     assert left("activities", first, first, later) == (2, 1)
 

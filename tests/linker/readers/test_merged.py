@@ -38,22 +38,22 @@ def test_records_tell_more_than_labels() -> None:
 # signs
 
 
-def test_several_labels_are_a_sign_and_one_is_none() -> None:
+def test_several_labels_are_a_sign_and_so_are_records_instead() -> None:
     assert merging_signs(labelled(3)) == []
     assert merging_signs(labelled(3, 4)) == ["2 rank labels"]
-
-
-def test_records_are_a_sign_instead_of_labels() -> None:
     trace = labelled(3, 4)
     trace.merged, trace.merge_marks = [MergedRank(rank=0)], ["a mark"]
     assert merging_signs(trace) == ["a mark", "1 ranks recorded as merged"]
 
 
-def test_a_correlation_launched_by_several_processes_is_a_sign() -> None:
+def test_a_correlation_launched_by_several_processes_is_a_sign_and_is_not_counted_again() -> None:
     first, other = CallRow(correlation=5, process=1), CallRow(correlation=5, process=2)
     assert merging_signs(calls(first, other)) == ["1 correlations launched by several processes"]
     assert merging_signs(calls(first, other._replace(correlation=6))) == []
     assert merging_signs(calls(first._replace(correlation=0), other._replace(correlation=0))) == []
+    assert merging_signs(calls(*(CallRow(100 * number, 100 * number + 10) for number in range(9)))) == []
+    rows = [CallRow(0, 10, 5, process=1), CallRow(20, 30, 5, process=2), CallRow(40, 50, 5, process=2)]
+    assert merging_signs(calls(*rows)) == ["1 correlations launched by several processes"]
 
 
 def test_calls_that_a_device_recorded_are_none_of_another_process() -> None:
@@ -77,15 +77,6 @@ def test_a_call_is_after_another_if_it_begins_when_that_has_ended_and_lasts(
 ) -> None:
     found = merging_signs(calls(CallRow(0, 10, 5), CallRow(start, end, 5)))
     assert found == (["1 correlations launched more than once"] if is_sign else [])
-
-
-def test_calls_without_a_correlation_are_never_repeated() -> None:
-    assert merging_signs(calls(*(CallRow(100 * number, 100 * number + 10) for number in range(9)))) == []
-
-
-def test_what_several_processes_launched_is_not_counted_again() -> None:
-    rows = [CallRow(0, 10, 5, process=1), CallRow(20, 30, 5, process=2), CallRow(40, 50, 5, process=2)]
-    assert merging_signs(calls(*rows)) == ["1 correlations launched by several processes"]
 
 
 # one rank

@@ -70,18 +70,12 @@ def event_rows(*rows: tuple[int, int, int]) -> RecordedEvents:
     return RecordedEvents(0 * call, FIRST + call, stream, event)
 
 
-def test_event_records_are_in_the_order_of_time() -> None:
+def test_event_records_are_in_order_and_the_last_call_for_events_of_a_thread_comes_before_a_call() -> None:
     records = submitted(RECORD, WAIT, RECORD, QUERY, RECORD).event_records
     assert (records.rows.tolist(), records.time.tolist()) == ([0, 2, 4], [0, 200, 400])
-
-
-def test_before_a_call_comes_the_last_one_for_events_of_its_thread() -> None:
     calls_of = submitted(RECORD, LAUNCH, WAIT, QUERY, RECORD, QUERY, SYNC, QUERY, thread={4: 1})
     assert [calls_of.previous_event_call(call) for call in range(8)] == [-1, -1, 0, 2, -1, 2, 2, 6]
     assert [calls_of.record_right_before(call) for call in (2, 3)] == [0, -1]
-
-
-def test_an_event_record_right_before_is_told_by_its_number() -> None:
     calls_of = submitted(LAUNCH, RECORD, RECORD, WAIT, WAIT)
     assert [calls_of.record_right_before(call) for call in (1, 2, 3, 4)] == [-1, 0, 1, -1]
 
@@ -105,17 +99,11 @@ def test_what_was_launched_in_another_step_is_no_launch_before() -> None:
     assert submitted(LAUNCH, RECORD, RECORD, RECORD, second=2).event_records.kind == [0, 1, 1]
 
 
-def test_event_records_are_likely_on_the_stream_in_use() -> None:
+def test_event_records_are_on_the_known_stream_or_likely_on_that_in_use_or_right_after_another_on_another() -> None:
     records = submitted(LAUNCH, LAUNCH, RECORD, LAUNCH, RECORD, on={1: 20}).event_records
     assert records.streams == [[FAR, NEAR], [NEAR, FAR]]
-
-
-def test_an_event_record_right_after_another_one_is_likely_on_another_stream() -> None:
     records = submitted(LAUNCH, LAUNCH, RECORD, RECORD, WAIT, RECORD, on={1: 20}).event_records
     assert records.streams == [[FAR, NEAR], [NEAR, FAR], [FAR, NEAR]]
-
-
-def test_a_known_stream_is_taken() -> None:
     assert submitted(LAUNCH, RECORD, LAUNCH, on={2: 20}, known=((1, 20, 9),)).event_records.streams == [[FAR]]
 
 
@@ -241,11 +229,8 @@ def test_a_named_event_record_marks_the_stream_that_is_recorded_for_it_else_that
     assert named_record(record(1)) is None
 
 
-def test_an_event_record_on_the_default_stream_is_told() -> None:
+def test_an_event_record_on_the_default_stream_is_told_and_one_on_an_unknown_stream_is_not() -> None:
     assert named_events(rows=event_rows((0, 0, 9))).streams() == {0: StreamKey(-1, 0)}
     assert named_record(record(1, stream=0)) == EventRecord(100, StreamKey(-1, 0), Provenance.RECORD)
-
-
-def test_an_unknown_stream_is_not_that_of_activities_whose_own_is_unknown() -> None:
     ran = activities(Ran(600, 700, 4, stream=UNKNOWN, device=UNKNOWN))
     assert named_events(rows=event_rows((0, UNKNOWN, 9), (1, 7, 9)), ran=ran).streams() == {1: StreamKey(-1, 7)}

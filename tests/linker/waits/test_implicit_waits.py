@@ -194,13 +194,10 @@ def test_a_call_of_a_thread_that_looks_on_follows_what_ended_since_its_call_befo
     assert rows_of(waits) == [HostWait(1, 0, 50, Provenance.TIMING)] * follows
 
 
-def test_it_follows_the_activity_that_ended_last() -> None:
+def test_a_wait_follows_what_the_observed_thread_saw_end_last_and_others_follow_nothing() -> None:
     ran = activities(Ran(10, 60), Ran(10, 90), Ran(10, 80), Ran(10, 270))
     waits = rows_of(observer_waits(on(1, 1, 2, 1), ran, column(1, 1, 1, 1) > 0))
     assert waits == [HostWait(1, 1, 50, Provenance.TIMING), HostWait(3, 3, 150, Provenance.TIMING)]
-
-
-def test_calls_of_other_threads_follow_nothing() -> None:
     assert rows_of(observer_waits(on(1, 1), activities(Ran(10, 60)), column(0, 0) > 0)) == []
     assert rows_of(observer_waits(on(1, 2), activities(Ran(10, 60)), column(1, 1) > 0)) == []
     assert rows_of(observer_waits(on(1, 1), activities(), column(1, 1) > 0)) == []
@@ -249,12 +246,9 @@ def test_what_cannot_have_been_awaited_is_not(ran: Ran) -> None:
     assert lasting(ran) == []
 
 
-def test_a_call_whose_wait_is_known_or_that_is_short_waited_for_nothing_else() -> None:
+def test_a_call_that_is_short_or_whose_wait_is_known_or_recorded_waited_for_nothing_else() -> None:
     assert lasting(AWAITED, Ran(95_000, 599_500, stream=20), known=0) == []
     assert lasting(Ran(50_000, 99_000), returned=101_500) == []
-
-
-def test_what_a_record_names_is_all_that_a_call_waited_for_however_late_it_returned() -> None:
     ran = (AWAITED, Ran(60_000, 200_000, stream=20))
     assert lasting(*ran, known=1, known_by=Provenance.RECORD) == []
     assert lasting(*ran, known_by=Provenance.RECORD) == [WAITED]
@@ -299,16 +293,10 @@ def waits(*rows: Queued) -> list[tuple[int, int]]:
     return list(queue_waits(events, queues, [ran.start for ran in RAN]))
 
 
-def test_a_stream_that_waits_follows_the_last_activity_before_the_event_record() -> None:
+def test_a_stream_that_waits_goes_on_after_the_last_activity_before_the_event_record() -> None:
     assert waits(Queued(0, 3, 250), Queued(5, 3, 240, awaited=0)) == [(0, 2)]
     assert waits(Queued(0, 3, 301), Queued(5, 3, 400, awaited=0)) == [(1, 3)]
-
-
-def test_what_began_before_the_event_record_was_made_is_not_blocked() -> None:
     assert waits(Queued(0, 3, 450), Queued(5, 3, 240, awaited=0)) == [(1, 3)]
-
-
-def test_a_wait_may_be_for_nothing_or_block_nothing_that_was_recorded() -> None:
     assert waits(Queued(0, 3, 100), Queued(5, 3, 240, awaited=0)) == [(-1, 2)]
     assert waits(Queued(0, 3, 450), Queued(5, 3, 501, awaited=0)) == [(1, -1)]
     assert waits(Queued(0, 4, 250), Queued(5, 3, 240, awaited=0)) == [(-1, 2)]

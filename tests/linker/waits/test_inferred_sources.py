@@ -407,13 +407,10 @@ def max_reaction(start: int, other_end: int, launch: int = 400) -> int:
     return scorer_of(ran, called, [UnresolvedWait(2, -1, (BlockedWork(STREAM, 0),), NEVER, 0)]).max_reaction_ns
 
 
-def test_a_stream_reacts_to_another_as_late_as_late_work_does() -> None:
+def test_a_stream_reacts_to_another_as_late_as_late_work_that_waited_for_one_does() -> None:
     assert max_reaction(29_900, 29_000) == 901
     assert max_reaction(29_900, 29_300) == 700
     assert max_reaction(29_900, 20_001) == 9_900
-
-
-def test_work_that_is_not_late_or_did_not_wait_for_another_stream_shows_no_reaction() -> None:
     assert max_reaction(29_900, 20_000) == 700
     assert max_reaction(29_900, 29_901) == 700
     assert max_reaction(31_100, 29_000, launch=28_000) == 700
@@ -484,9 +481,6 @@ def test_streams_go_on_after_others_within_what_is_usual_of_the_trace() -> None:
     assert reach_of(1_000, 1_000, 1_000) == 1_001
     assert reach_of(600, 600, 600) == 700
     assert reach_of(5_000, 5_000, 5_000) == 5_001
-
-
-def test_what_follows_its_own_stream_does_not_tell_of_others() -> None:
     assert reach_of(1_000, 1_000, 1_000, stream=7) == 700
 
 

@@ -28,16 +28,14 @@ def model(ran: list[Ran] = RAN, called: list[Called] = CALLS, machine: MachineCa
     return TimingModel(activities(*ran), calls(*called), machine)
 
 
-def test_an_activity_is_free_to_start_once_its_stream_is_free_and_its_call_began() -> None:
+def test_an_activity_is_due_when_its_stream_is_free_and_its_launch_and_the_gap_usually_have_passed() -> None:
     assert model().ready_ns.tolist() == [0, 30_000, 40_000, NEVER]
     late = [RAN[0]._replace(end=5_000), *RAN[1:]]
     assert model(late).ready_ns.tolist() == [0, 6_000, 40_000, NEVER]
-
-
-def test_an_activity_is_due_when_its_launch_and_the_gap_usually_have_passed() -> None:
     assert model().expected_start_ns.tolist() == [7_000, 30_700, 40_900, NEVER]
     late = [RAN[0]._replace(end=14_000), *RAN[1:]]
     assert model(late).expected_start_ns.tolist() == [7_000, 15_000, 40_900, NEVER]
+    assert (model().max_gap_ns, model().max_sync_return_ns[0], model().max_sync_return_ns[2]) == (700, 1_500, 1_700)
 
 
 def test_what_an_activity_is_known_to_follow_makes_it_due_later() -> None:
@@ -74,10 +72,6 @@ def test_without_launches_a_device_is_ahead_by_no_more_than_the_doubt() -> None:
     assert model([RAN[3]], []).ready_ns.tolist() == [NEVER]
 
 
-def test_usual_times_are_those_of_the_name() -> None:
-    assert (model().max_gap_ns, model().max_sync_return_ns[0], model().max_sync_return_ns[2]) == (700, 1_500, 1_700)
-
-
 CALLED = [Called(100 * number, 100 * number + 50) for number in range(5)]
 FIRST, SECOND, THIRD = (StreamKey(0, stream) for stream in (7, 20, 24))
 
@@ -104,30 +98,21 @@ def read(number: int, stream: int, storage: int, device: str = "cuda:0") -> tupl
     return Ran(1_000 + number, 2_000, number, stream), Op(inputs=tensor(storage, device))
 
 
-def test_data_comes_from_the_stream_that_touched_it_last() -> None:
+def test_data_comes_from_the_other_streams_that_touched_it_last_the_latest_launch_first() -> None:
     by_data = origins(wrote(0, 7, 1), read(1, 20, 1), wrote(2, 7, 2), read(3, 24, 1))
     assert by_data.streams([3], 0, 1_000) == [SECOND]
     assert by_data.streams([1], 0, 1_000) == [FIRST]
     assert by_data.streams([0, 2], 0, 1_000) == []
-
-
-def test_data_of_the_own_stream_comes_from_nowhere_else() -> None:
     assert origins(wrote(0, 7, 1), read(1, 7, 1)).streams([1], 0, 1_000) == []
-
-
-def test_streams_are_told_once_the_one_that_launched_last_first() -> None:
     by_data = origins(wrote(0, 7, 1), wrote(1, 20, 2), wrote(2, 7, 3), read(3, 24, 1), read(4, 24, 2))
     assert by_data.streams([3, 4], 0, 1_000) == [SECOND, FIRST]
     by_data = origins(wrote(0, 7, 1), wrote(1, 20, 2), wrote(2, 7, 3), read(3, 24, 1), read(4, 24, 3))
     assert by_data.streams([3, 4], 0, 1_000) == [FIRST]
 
 
-def test_what_was_launched_outside_of_the_time_does_not_count() -> None:
+def test_launches_outside_of_the_time_the_hosts_tensors_and_storages_without_a_number_do_not_count() -> None:
     by_data = origins(wrote(1, 7, 1), read(2, 20, 1))
     assert [by_data.streams([1], *time) for time in ((100, 101), (101, 900), (0, 100))] == [[FIRST], [], []]
-
-
-def test_the_hosts_tensors_and_storages_without_a_number_belong_to_no_stream() -> None:
     assert origins(wrote(0, 7, 1), read(1, 20, 1, "cpu")).streams([1], 0, 1_000) == []
     assert origins(wrote(0, 7, 0), read(1, 20, 0)).streams([1], 0, 1_000) == []
 

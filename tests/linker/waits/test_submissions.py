@@ -31,31 +31,19 @@ def queues(*ran: Ran) -> StreamQueues:
 # what had been submitted
 
 
-def test_a_stream_holds_its_activities_in_the_order_they_ran_in() -> None:
+def test_streams_hold_their_activities_in_the_order_they_ran_in_each_submitted_with_its_call_and_all_before() -> None:
     streams = queues(Ran(900, 950, 2), Ran(500, 600, 0), Ran(500, 550, 1), Ran(700, 800, 3, stream=20))
     assert {key: [*rows] for key, rows in streams.rows.items()} == {FIRST: [2, 1, 0], SECOND: [3]}
-
-
-def test_streams_of_one_number_on_two_devices_are_two() -> None:
     streams = queues(
         Ran(500, 600, 0), Ran(500, 600, 1, device=1), Ran(500, 600, 2, stream=20), Ran(700, 800, 3, device=1)
     )
     assert {key: [*rows] for key, rows in streams.rows.items()} == {FIRST: [0], SECOND: [2], OTHER: [1, 3]}
-
-
-def test_an_activity_is_submitted_when_its_call_begins_and_all_before_it_are() -> None:
     streams = queues(Ran(500, 600, 2), Ran(700, 800, 1), Ran(850, 900, -1), Ran(950, 990, 4))
     assert [*streams.submitted[FIRST]] == [200, 200, 200, 400]
     assert streams.submitted_until.tolist() == [200, 200, 200, 400]
     assert [streams.position(FIRST, time) for time in (200, 201, 400, 401)] == [0, 3, 3, 4]
-
-
-def test_what_comes_next_on_a_stream_is_submitted_at_a_time_or_later() -> None:
     streams = queues(Ran(500, 600, 1), Ran(700, 800, 2))
     assert [streams.next(FIRST, time) for time in (0, 100, 101, 200, 201)] == [0, 0, 1, 1, -1]
-
-
-def test_without_activities_there_are_no_streams() -> None:
     assert queues().rows == {}
     assert StreamTails(queues()).before([1]).tolist() == [[]]
 
@@ -150,24 +138,15 @@ def test_what_is_submitted_follows_the_last_activity_and_the_waits_after_it() ->
     assert streams.sources(FIRST, 301) == (1, 3, 4)
 
 
-def test_what_follows_a_graph_follows_the_last_activity_of_each_of_its_branches() -> None:
+def test_what_follows_graphs_follows_the_last_activity_of_each_of_their_branches() -> None:
     graph = [Ran(500, 600, 0), Ran(600, 700, 0), Ran(500, 900, 0, stream=20), Ran(500, 600, 1, stream=24)]
     assert queues(*graph).sources(FIRST, 50) == queues(*graph).sources(SECOND, 50) == (1, 2)
     assert queues(*graph).sources(StreamKey(0, 24), 150) == (3,)
     assert queues(*graph, Ran(950, 990, 2)).sources(FIRST, 250) == (4,)
-
-
-def test_each_of_several_graphs_has_its_branches() -> None:
     first = [Ran(500, 600, 0), Ran(500, 650, 0, stream=20)]
     second = [Ran(700, 800, 1), Ran(700, 900, 1, stream=20)]
     assert queues(*first, *second).sources(FIRST, 150) == (2, 3)
-
-
-def test_branches_of_one_stream_number_on_two_devices_are_two() -> None:
     assert queues(Ran(500, 600, 0), Ran(500, 600, 0, device=1)).sources(FIRST, 50) == (0, 1)
-
-
-def test_activities_without_a_call_are_no_branches() -> None:
     assert queues(Ran(500, 600), Ran(500, 600, stream=20)).sources(FIRST, 0) == (0,)
 
 
@@ -198,19 +177,13 @@ def launches(*ran: Ran, communicates: tuple[int, ...] = ()) -> ThreadLaunches:
     return ThreadLaunches(table, called(1, 2, 1, 2, 1, 2))
 
 
-def test_launches_before_and_after_a_time_are_those_of_the_thread() -> None:
+def test_launches_before_and_after_a_time_are_those_of_the_thread_the_first_of_a_graph_first() -> None:
     streams = launches(Ran(900, 950, 0), Ran(500, 600, 1), Ran(700, 800, 2), Ran(100, 200))
     assert [streams.next_launch(1, time) for time in (0, 1, 200, 201)] == [0, 2, 2, -1]
     assert [streams.last_launch(1, time) for time in (0, 1, 200, 201)] == [-1, 0, 0, 2]
     assert (streams.next_launch(9, 0), streams.last_launch(9, 500)) == (-1, -1)
-
-
-def test_of_a_graph_the_activity_that_started_first_is_launched_first() -> None:
     streams = launches(Ran(900, 950, 0), Ran(500, 600, 0, stream=20))
     assert (streams.next_launch(1, 0), streams.last_launch(1, 1)) == (1, 0)
-
-
-def test_inner_streams_of_graphs_are_not_among_those_that_calls_launched_to() -> None:
     assert launches(Ran(500, 600, 0), Ran(700, 800, 0, stream=20)).streams() == {FIRST}
     assert launches(Ran(500, 600), Ran(700, 800, stream=20)).streams() == {FIRST, SECOND}
 

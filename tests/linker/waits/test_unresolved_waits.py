@@ -71,24 +71,15 @@ def of_calls(*called: Called, ops: tuple[int, ...] | None = None) -> EventQueryL
 FIRST, SECOND = Called(10, 15, EVENT_QUERY), Called(20, 25, EVENT_QUERY)
 
 
-def test_without_records_queries_right_after_each_other_are_a_loop() -> None:
+def test_without_records_queries_of_one_op_right_after_each_other_are_a_loop() -> None:
     assert of_calls(Called(0, 5), FIRST, SECOND).loops == {2: Loop(10, 10)}
     assert of_calls(FIRST, SECOND, Called(0, 5)).loops == {1: Loop(10, 10)}
-
-
-def test_any_other_call_ends_a_loop() -> None:
     assert of_calls(Called(0, 5), FIRST, Called(16, 18), SECOND).loops == {}
     assert of_calls(Called(0, 5), SECOND).loops == {}
-
-
-def test_queries_of_different_ops_are_no_loop() -> None:
-    """A memory allocator queries in each op that allocates."""
+    # a memory allocator queries in each op that allocates
     assert of_calls(Called(0, 5), FIRST, SECOND, ops=(-1, 4, 4)).loops == {2: Loop(10, 10)}
     assert of_calls(Called(0, 5), FIRST, SECOND, ops=(-1, 4, 5)).loops == {}
-
-
-def test_the_first_call_of_a_thread_has_none_before_it() -> None:
-    """The last call of the table is no call before it."""
+    # the last call of the table is no call before it
     assert of_calls(FIRST, Called(30, 35), Called(5, 6, EVENT_QUERY), ops=(1, 1, 2)).loops == {}
 
 
@@ -404,12 +395,9 @@ def test_a_synchronisation_returns_as_soon_after_the_end_as_such_calls_usually_d
     assert (wait.clock_error_ns, wait.max_lead_ns) == (1_000 + ROUNDING, 1_000 + ROUNDING + 9_000)
 
 
-def test_a_recorded_synchronisation_of_a_stream_is_resolved() -> None:
+def test_a_recorded_synchronisation_of_a_stream_is_resolved_and_a_single_query_says_nothing_about_time() -> None:
     ran, called = on_streams(20, at=0)
     assert listed(process(ran, [*called, Called(50, 99, STREAM_SYNC)], Synced("Stream Sync", 1, 20))) == []
-
-
-def test_a_single_query_says_nothing_about_time() -> None:
     ran, called = on_streams(20, at=0)
     [wait] = listed(process(ran, [*called, Called(50, 99, QUERY)], calibration=MACHINE))
     assert (wait.since, wait.max_reaction_ns, wait.is_query) == (50, 0, True)
