@@ -33,23 +33,16 @@ def linked_pair() -> LinkedTrace:
 # ops
 
 
-def test_ops_are_the_host_nodes_and_then_those_that_only_the_device_trace_holds() -> None:
+def test_ops_are_the_host_nodes_and_those_of_the_device_trace_alone_with_its_times_and_parents() -> None:
     ops = linked_pair().ops
     assert ops.id.tolist() == [1, 4, 5, 6, 7, 8]
     assert [ops.name[row] for row in range(2, 6)] == ["aten::lost", "aten::add", "outer", "inner"]
     assert ops.recorded_by_host.tolist() == [True] * 4 + [False] * 2
-
-
-def test_times_are_those_of_the_device_trace() -> None:
-    ops = linked_pair().ops
     assert ops.start.tolist() == [ABSENT, 10, ABSENT, 20, 0, 25]
     assert ops.end.tolist() == [ABSENT, 60, ABSENT, 40, 100, 30]
     assert ops.exclusive.tolist() == [ABSENT, 30, ABSENT, 15, 50, 5]
     assert ops.thread.tolist() == [ABSENT, 1, ABSENT, 1, 1, 1]
-
-
-def test_the_parent_is_the_op_around_an_op_or_else_the_one_that_the_host_trace_says() -> None:
-    assert linked_pair().ops.parent_id.tolist() == [-1, 7, 4, 4, -1, 6]
+    assert ops.parent_id.tolist() == [-1, 7, 4, 4, -1, 6]
 
 
 def test_an_op_that_the_device_trace_nests_in_none_is_outermost_if_the_host_trace_has_it_inside_its_own_child() -> None:
@@ -121,15 +114,12 @@ def test_activities_belong_to_their_call_and_the_op_around_it() -> None:
 # what the trace says of itself
 
 
-def test_the_process_is_the_hosts_or_else_the_devices_first() -> None:
+def test_process_rank_and_world_size_are_those_recorded_the_process_the_hosts_first() -> None:
     ops = [OpRow(process=8, rf_id=7), OpRow(process=6)]
     assert link(None, device_trace(ops)).info.pid == 6
     assert link(None, device_trace(activities=[ActivityRow(0, 5)])).info.pid == -1
     assert link(host_trace(NodeRow(1, rf_id=7), pid=8), device_trace(ops)).info.pid == 8
     assert link(host_trace(NodeRow(1, rf_id=7)), device_trace(ops)).info.pid == 6
-
-
-def test_rank_and_world_size_are_those_recorded() -> None:
     unknown = link(None, device_trace([OpRow()]))
     assert (unknown.info.rank, unknown.info.world_size, unknown.report.world_size) == (-1, -1, -1)
     known = link(None, device_trace([OpRow()], rank=0, world_size=1))
@@ -153,15 +143,12 @@ def test_files_and_times_are_those_of_the_host_trace() -> None:
 # the report
 
 
-def test_what_was_matched_and_what_was_not_is_counted() -> None:
+def test_what_was_matched_and_what_was_not_is_counted_and_agreement_is_in_percent() -> None:
     report = linked_pair().report
     assert (report.host_ops, report.device_ops, report.matched) == (3, 4, 2)
     assert (report.matched_by, report.agreement_pct) == ("record function id", 100)
     assert report.oddities == {Reason.DEVICE_ONLY_OPS: 2}
     assert report.dropped == {Reason.HOST_OPS_WITHOUT_TIMES: 1}
-
-
-def test_agreement_is_in_percent_with_two_decimals() -> None:
     host = host_trace(*(NodeRow(number, name, rf_id=number) for number, name in enumerate("abc", 1)))
     device = device_trace([OpRow(10 * n, 10 * n + 5, name, rf_id=n) for n, name in enumerate("abx", 1)])
     report = link(host, device).report

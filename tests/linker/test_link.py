@@ -102,14 +102,6 @@ def test_an_annotation_may_be_the_innermost_op() -> None:
     assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "nccl:all_reduce")}
 
 
-def test_a_step_mark_launches_nothing() -> None:
-    t = TraceBuilder()
-    with t.annotation("ProfilerStep#3"):
-        t.launch("k")
-        t.leaf("aten::add", 5)
-    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "")}
-
-
 def test_copies_and_sets_are_activities_like_kernels() -> None:
     t = TraceBuilder()
     with t.op("aten::zero_"):
@@ -142,21 +134,6 @@ def test_a_call_outside_any_op_is_host_work_named_as_the_call() -> None:
     nodes = convert_run(t)
     assert nodes.time("cudaLaunchKernel") == (0, 4)
     assert nodes.follows("bare") == {"cudaLaunchKernel": LAUNCH}
-
-
-def test_a_driver_call_inside_a_runtime_call_does_not_launch_again() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        kernel = t.launch("k")
-    call = {
-        "pid": 1000,
-        "tid": 1000,
-        "ts": t.layout.origin_us + 1,
-        "dur": 2,
-        "args": {"correlation": kernel.correlation},
-    }
-    t.add_device_event({"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", **call})
-    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "aten::mm")}
 
 
 def test_a_call_that_starts_at_the_end_of_an_op_is_not_inside_it() -> None:
@@ -201,48 +178,6 @@ def test_a_trace_of_activities_without_any_call_converts() -> None:
     t.leaf("aten::add", 40)
     t.activity("orphan", 24, start=20, duration=4)
     assert convert_run(t).follows("orphan") == {"unrecorded host": LAUNCH}
-
-
-@pytest.mark.parametrize(
-    ("torch", "told", "op"),
-    [
-        ("2.13", {"External id": 0}, "aten::mm"),
-        ("2.3", {"correlation": 0}, ""),
-        ("2.13", {"External id": 100}, ""),
-    ],
-    ids=["of the op", "repeats the correlation", "of no op"],
-)
-def test_an_activity_without_a_call_belongs_to_the_op_with_its_external_id(
-    torch: str, told: dict[str, int], op: str
-) -> None:
-    t = TraceBuilder(torch=torch)
-    with t.op("aten::mm") as mm:
-        t.work(5)
-    given = {name: mm.external_id + more for name, more in told.items()}
-    orphan = t.activity(
-        "orphan", 7, start=10, duration=4, **{name: id_ for name, id_ in given.items() if name[0] == "E"}
-    )
-    orphan.correlation = given.get("correlation", orphan.correlation)
-    assert launchers(link_run(t)) == {"orphan": ("", op)}
-
-
-def test_an_activity_without_external_id_does_not_make_the_others_ids_of_ops() -> None:
-    t = TraceBuilder(torch="2.3")
-    with t.op("aten::mm") as op:
-        t.work(5)
-    t.activity("orphan", 7, start=10, duration=4).correlation = op.external_id
-    t.activity("no id", 20, start=10, duration=4, **{"External id": 0})
-    t.activity("no correlation", 24, start=10, duration=4, correlation=0)
-    assert set(launchers(link_run(t)).values()) == {("", "")}
-
-
-def test_a_correlation_of_zero_joins_nothing() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.call("cudaGetDevice", correlation=0)
-        t.launch("k")
-    t.activity("orphan", 20, start=5, duration=1).correlation = 0
-    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "aten::mm"), "orphan": ("", "")}
 
 
 def test_launches_in_a_step_belong_to_the_ops_in_it() -> None:
@@ -331,21 +266,6 @@ def test_modules_that_were_asked_for_and_not_recorded_are_noted(asked: bool, rec
     assert linked.report is not None
     assert any(note.endswith(NO_PYTHON) for note in linked.report.notes) == (asked and not recorded)
     assert (linked.ops.module is not None) == (asked and recorded)
-
-
-def test_everything_that_was_linked_is_counted() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("k")
-    t.leaf("only the host saw this", 2, only="host")
-    t.leaf("only the device trace saw this", 2, only="device")
-    t.activity("orphan", 20, start=5, duration=1)
-    t.leaf("aten::add", 2)
-    report = link_run(t).report
-    assert (report.host_ops, report.device_ops, report.matched) == (3, 3, 2)
-    assert (report.calls, report.activities, report.linked) == (1, 2, 1)
-    assert report.dropped == {Reason.HOST_OPS_WITHOUT_TIMES: 1}
-    assert report.oddities[Reason.DEVICE_ONLY_OPS] == 1
 
 
 def rows_in_tables(device: DeviceTrace) -> int:
@@ -452,30 +372,7 @@ def test_an_unknown_category_is_counted_not_guessed_at() -> None:
     assert link_run(t).report.dropped == {Reason.UNKNOWN_CATEGORY.of("novelty"): 1}
 
 
-def test_a_device_trace_alone_links_too() -> None:
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("k")
-    report = link(None, read_pair(t)[1]).report
-    assert (report.matched_by, report.linked) == ("", 1)
-
-
 # Whose run it is
-
-
-def test_a_rank_labels_a_trace_that_records_none() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::add", 5)
-    assert link_run(t, rank=3).info.rank == 3
-
-
-def test_another_rank_than_the_recorded_one_is_refused() -> None:
-    t = TraceBuilder(rank=1, world_size=2)
-    t.leaf("aten::add", 5)
-    assert link_run(t, rank=1).info.rank == 1
-    with pytest.raises(DataError, match="is of rank 1, not 0"):
-        link_run(t, rank=0)
-    link_run(t, rank=0, allow_mismatch=True)
 
 
 # Several ranks merged into one trace

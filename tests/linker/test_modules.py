@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from execgraph.converter.convert import convert
-from execgraph.linker.link import NO_PYTHON, link
+from execgraph.linker.link import link
 from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.linker.windows import Window
@@ -237,14 +237,6 @@ def test_without_the_option_nothing_tells_of_modules(tmp_path: Path) -> None:
     write_linked(linked, str(tmp_path / "linked.json"))
     assert "module" not in (tmp_path / "linked.json").read_text()
     assert not {"module", "python_function"} & set(convert(linked).attributes)
-
-
-def test_a_trace_without_calls_of_python_says_so() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::mm", 3)
-    linked = link_run(t, modules=True)
-    assert linked.ops.module is None
-    assert any(NO_PYTHON in note for note in linked.report.notes)
 
 
 def test_a_linked_file_keeps_them(tmp_path: Path) -> None:

@@ -147,31 +147,6 @@ def test_a_later_wait_is_where_the_thread_did_nothing_until_the_transfer_ended(u
     assert nodes.follows("host idle#1")["gloo:all_reduce"] == (HANDOFF if used else TIMING)
 
 
-def test_without_numbers_requests_and_transfers_pair_off_in_order() -> None:
-    t = TraceBuilder("2.1", rank=0, world_size=2)
-    tensors = [t.tensor((size,)) for size in (3, 5)]
-    for tensor in tensors:
-        request(t, tensor)
-    for number, start in ((2, 20), (3, 25)):
-        with t.thread(number, start=start), t.op("gloo:all_reduce", only="device"):
-            t.work(40)
-    t.wait_until(80)
-    t.leaf("aten::add", 5)
-    linked = link_run(t)
-    over = linked.handoffs
-    begun = [row for row in range(len(over.known_by)) if over.known_by[row] == "call order"]
-    assert [int(over.source_time[row] - t.origin_ns) for row in begun] == [5_000, 10_000]
-
-
-def test_a_request_that_the_device_trace_lacks_is_unknown() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    tensor = t.tensor((4,))
-    t.leaf("c10d::allreduce_", 5, inputs=[[tensor], False], only="host")
-    with transferring(t, tensor, 10):
-        t.leaf("aten::mm", 60)
-    assert link_run(t).report.oddities[UNREQUESTED] == 1
-
-
 def test_what_nobody_requested_or_waited_for_is_counted() -> None:
     t = TraceBuilder(rank=0, world_size=2)
     tensor = t.tensor((4,))

@@ -467,28 +467,6 @@ def test_a_message_has_its_peer_and_tag(with_host: bool) -> None:
     assert (found.name, found.target, found.tag, found.in_elements, found.dtype) == ("send", 3, 17, 6, "float")
 
 
-def test_a_transfer_that_started_late_was_made_by_the_request_before_it_in_number() -> None:
-    t = TraceBuilder(rank=0, world_size=4)
-    t.group([0, 1, 2, 3])
-    tensor = t.tensor((6,))
-    for number, peer in ((10, 1), (20, 2)):
-        with t.op("c10d::send", inputs=[[tensor], "group", peer, 0]) as request:
-            request.rf_id = number
-    for number in (11, 21):
-        with t.op("gloo:send", duration=5, inputs=[tensor]) as made:
-            made.rf_id = number
-    assert [one.target for one in transferred(link_run(t))] == [1, 2]
-
-
-def test_a_barrier_moves_nothing() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    ask(t, "barrier", [t.tensor((1,), "bool"), "group", [], -1])
-    with transfer(t, "barrier", [], 2, 20):
-        pass
-    (found,) = transferred(link_run(t))
-    assert (found.name, found.in_elements) == ("barrier", 0)
-
-
 def test_where_there_are_several_groups_the_default_one_is_a_guess_that_is_counted() -> None:
     counts = []
     for groups in ([[0, 1, 2, 3]], [[0, 1, 2, 3], [0, 1]]):

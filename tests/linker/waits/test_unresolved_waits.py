@@ -21,7 +21,7 @@ from execgraph.linker.waits.unresolved_waits import (
     stream_syncs_behind,
     unresolved_waits,
 )
-from execgraph.schema.columns import ABSENT, ROUNDING
+from execgraph.schema.columns import ROUNDING
 from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
 from execgraph.schema.reasons import Reason
@@ -188,33 +188,6 @@ def test_a_synchronisation_that_nothing_recorded_was_pending_for_is_noted(wait: 
     linked = link_run(t)
     assert linked.report.oddities[Reason.WAITS_FOR_NOTHING] == 1
     assert linked.report.waits == {}
-
-
-def test_queries_for_different_events_are_no_loop() -> None:
-    t = begun()
-    t.launch("long", 7, 500)
-    pending = t.record_event(stream=7)
-    t.launch("short", 20, 5)
-    done = t.record_event(stream=20)
-    t.idle(50)
-    assert not t.event_query(pending)
-    assert t.event_query(done)
-    linked = link_run(t)
-    assert host_waits(linked) == {("short", "cudaEventQuery")}
-    assert linked.host_waits.since.tolist() == [ABSENT]
-    assert linked.report.waits == {
-        Reason.HOST_WAITS.of("record"): 1,
-        Reason.PENDING_QUERIES: 1,
-    }
-
-
-def test_an_event_that_had_happened_is_not_asked_for_in_a_loop() -> None:
-    t = begun()
-    done = t.record_event(stream=7)
-    t.idle(50)
-    assert all(t.event_query(done) for _ in range(3))
-    linked = link_run(t)
-    assert linked.host_waits.since.tolist() == [ABSENT] * 3
 
 
 def test_a_loop_of_queries_waits_from_its_first_one_on() -> None:
