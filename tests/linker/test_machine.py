@@ -329,12 +329,9 @@ def ns(*us: float) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     return np.rint(np.array(us, np.float64) * 1000).astype(np.int64)
 
 
-def test_of_nothing_nothing_is_usual() -> None:
+def test_times_that_something_else_added_to_are_not_usual_and_of_nothing_nothing_is() -> None:
     assert latency_stats(ns()) == LatencyStats()
     assert latency_stats(ns(-3, 200)) == LatencyStats()
-
-
-def test_times_that_something_else_added_to_are_not_usual() -> None:
     clean = latency_stats(ns(2.0, 2.1, 2.2, 2.3, 2.4, 2.5))
     for wait in (30, 90, 1_000):
         assert latency_stats(ns(2.0, 2.1, 2.2, 2.3, 2.4, 2.5, wait, wait)) == clean

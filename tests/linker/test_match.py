@@ -194,10 +194,14 @@ def test_what_differs_too_much_is_not_aligned(monkeypatch: pytest.MonkeyPatch) -
 # steps
 
 
-def test_between_steps_that_both_mark_iterations_are_told_apart() -> None:
-    """By names alone the shorter one would fit the first iteration as well."""
+def test_between_steps_that_both_mark_in_one_order_iterations_are_told_apart() -> None:
+    # by names alone the shorter one would fit the first iteration as well
     assert steps([101, 1, 2], [100, 1, 2, 101, 1, 2]) == [(0, 3), (1, 4), (2, 5)]
     assert steps([100, 1, 2, 101, 1], [100, 1, 101, 1, 2]) == [(0, 0), (1, 1), (3, 2), (4, 3)]
+    assert steps([100, 1, 2], [1, 2]) == [(1, 0), (2, 1)]
+    assert steps([100, 1, 2, 101, 3], [101, 1, 100, 2, 3]) == [(1, 1), (2, 3), (4, 4)]
+    assert align_steps(column(1), column(1, 1, 1), marks_step=MARKS).alignment_count == 3
+    assert align_steps(column(101, 1), column(101, 2, 1, 1), marks_step=MARKS).alignment_count == 1
 
 
 def test_ops_before_the_first_step_are_aligned_from_its_end_on_and_others_from_the_mark_before_on() -> None:
@@ -206,16 +210,6 @@ def test_ops_before_the_first_step_are_aligned_from_its_end_on_and_others_from_t
     assert steps([101, 1], [101, 1, 1]) == [(0, 0), (1, 1)]
     assert steps([100, 101, 1], [100, 101, 1, 1]) == [(0, 0), (1, 1), (2, 2)]
     assert steps([1], [1, 1]) == [(0, 0)]
-
-
-def test_steps_are_left_out_if_both_mark_others_or_in_another_order() -> None:
-    assert steps([100, 1, 2], [1, 2]) == [(1, 0), (2, 1)]
-    assert steps([100, 1, 2, 101, 3], [101, 1, 100, 2, 3]) == [(1, 1), (2, 3), (4, 4)]
-
-
-def test_how_often_the_shorter_one_would_fit_is_told_unless_steps_say_where() -> None:
-    assert align_steps(column(1), column(1, 1, 1), marks_step=MARKS).alignment_count == 3
-    assert align_steps(column(101, 1), column(101, 2, 1, 1), marks_step=MARKS).alignment_count == 1
 
 
 def launched_by(activities: list[int], *calls: CallRow) -> list[int]:

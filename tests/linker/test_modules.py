@@ -62,7 +62,7 @@ def test_a_forward_op_is_earlier_and_has_the_same_number_and_a_time() -> None:
     assert forward_rows(Op(thread=FORWARD, sequence=5), backward_op(5)) == [-1, -1]
 
 
-def test_the_forward_thread_has_most_of_the_numbers() -> None:
+def test_the_forward_thread_is_the_named_one_with_any_of_the_numbers_or_else_that_with_most() -> None:
     rows = [
         forward_op(5, thread=OTHER),
         forward_op(5, start=10),
@@ -72,9 +72,6 @@ def test_the_forward_thread_has_most_of_the_numbers() -> None:
         backward_op(9),
     ]
     assert forward_rows(*rows) == [-1, -1, -1, 1, 2, -1]
-
-
-def test_the_forward_thread_is_one_that_the_host_trace_names_if_it_has_any_of_the_numbers() -> None:
     rows = [
         forward_op(5, thread=OTHER),
         forward_op(5, start=10),

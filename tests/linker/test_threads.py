@@ -118,7 +118,7 @@ def test_a_worker_that_began_a_little_before_the_gap_had_been_idle_before(early:
     assert until_then[0].since == until_then[0].until
 
 
-def test_several_segments_are_told_apart_by_what_the_caller_does_in_between() -> None:
+def test_several_segments_are_told_apart_by_what_the_caller_does_in_between_which_none_overlaps() -> None:
     between = Op("aten::add", 50_000, 60_000, MAIN)
     rows = [WORK._replace(end=45_000), WORK._replace(start=65_000)]
     assert handoffs_of(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
@@ -127,9 +127,6 @@ def test_several_segments_are_told_apart_by_what_the_caller_does_in_between() ->
         call(65_000, since=45_000),
         back(80_000, 65_000),
     ]
-
-
-def test_what_overlaps_the_callers_own_work_is_no_segment() -> None:
     between = Op("aten::add", 50_000, 60_000, MAIN)
     rows = [WORK._replace(end=55_000), WORK._replace(start=65_000)]
     assert handoffs_of(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
@@ -184,22 +181,16 @@ def test_callers_share_the_sequence_numbers_of_their_workers(sequence: int) -> N
     )
 
 
-def test_the_caller_is_the_thread_that_shares_most() -> None:
+def test_the_caller_is_the_thread_that_shares_most_and_was_first_or_of_two_the_larger_one() -> None:
     third = [Op("aten::mm", 1_000 * number, 1_000 * number + 9, OTHER, sequence=5) for number in range(9)]
     handoffs = handoffs_of(FORWARD, BLOCKED, WORK, *third)
     assert {(handoff.source, handoff.target) for handoff in handoffs if handoff.known_by == "record"} == {
         (OTHER, WORKER)
     }
-
-
-def test_of_threads_that_share_as_much_the_one_that_was_first_is_the_caller() -> None:
     handoffs = handoffs_of(FORWARD._replace(thread=OTHER), FORWARD._replace(start=12_000, end=13_000), BLOCKED, WORK)
     assert {(handoff.source, handoff.target) for handoff in handoffs if handoff.known_by == "record"} == {
         (OTHER, WORKER)
     }
-
-
-def test_of_two_threads_that_ran_the_backward_ops_of_each_other_the_larger_one_is_the_caller() -> None:
     rows = [FORWARD, BLOCKED, WORK, Op("aten::mm", 81_000, 82_000, WORKER, sequence=6)]
     other = Op(BACKWARD, 85_000, 90_000, MAIN, sequence=6)
     handoffs = handoffs_of(*rows, other, inside={4: 1})

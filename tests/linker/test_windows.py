@@ -235,33 +235,6 @@ def test_a_synchronisation_that_nothing_was_pending_for_waits_across_no_border()
     assert linked.host_waits.source_row.tolist() == [-1]
 
 
-def test_waits_inside_the_window_are_not_counted() -> None:
-    t = TraceBuilder()
-    with t.annotation("ProfilerStep#1"):
-        t.launch("before", 24, 5)
-        t.stream_synchronize(24)
-    with t.annotation("ProfilerStep#2"):
-        t.launch("awaited", 7, 50)
-        t.wait_event(t.record_event(stream=7), stream=20)
-        t.launch("waits", 20, 5)
-        t.stream_synchronize(20)
-    linked = second_step(t)
-    assert linked.device_waits.source_row.tolist() == [0]
-    assert not {HOST_WAITS, DEVICE_WAITS} & linked.report.dropped.keys()
-
-
-def test_what_ran_before_on_the_stream_is_carried_in_with_its_end() -> None:
-    t = TraceBuilder()
-    with t.annotation("ProfilerStep#1"):
-        before = t.launch("before", 7, 500)
-    with t.annotation("ProfilerStep#2"):
-        t.launch("follows", 7, 5)
-        t.launch("elsewhere", 20, 5)
-    linked = second_step(t)
-    follows = dict(zip(linked.activities.name, linked.activities.id.tolist(), strict=True))["follows"]
-    assert linked.info.backlog_until == {follows: before.end + t.origin_ns}
-
-
 def parts(*rows: tuple[int, int, int]) -> ThreadParts:
     """Of the period from 100 to 200 with calls of (thread, start, end)."""
     made = calls(*(Called(start, end) for _, start, end in rows))

@@ -228,21 +228,15 @@ def test_a_group_of_regular_ranks_needs_its_first_rank_their_distance_and_its_si
     assert recorded((1 << 31) - 2, 1, 2) == [(1 << 31) - 2, (1 << 31) - 1]
 
 
-def test_numbers_that_do_not_make_a_group_are_no_size() -> None:
+def test_groups_and_splits_are_told_by_their_position_where_attributes_do_not_name_them() -> None:
     two = from_host(columns([9, 94594108284448, 1, "allreduce", [], [], 0, 1]), columns([]), {})
     assert (two.group_size, two.ranks) == (-1, [])
     words = from_host(columns([9, 94594108284448, 1, "allreduce", [], [], 0, "word", 2, 4]), columns([]), {})
     assert words.ranks == range(0, 8, 2)
-
-
-def test_a_group_is_named_by_its_position_where_attributes_do_not_name_it() -> None:
     given = [(147, False), ("5", "a mesh's rows"), 1, "allreduce", [], [], 0, 1, WORLD, True]
     recorded = from_host(columns(given), columns([]), {})
     assert (recorded.group, recorded.description, recorded.sequence) == ("5", "a mesh's rows", 147)
     assert (recorded.group_rank, recorded.group_size, recorded.ranks) == (1, WORLD, range(4))
-
-
-def test_one_list_of_splits_is_that_of_what_goes_in() -> None:
     recorded = from_host(columns([9, 94594108284448, 1, "all_to_allv", [1, 2]]), columns([]), {})
     assert (recorded.in_split, recorded.out_split) == ([1, 2], [])
 
@@ -389,38 +383,26 @@ def claiming(size: int) -> Communication:
     return Communication("broadcast", group="g", ranks=range(size), group_rank=size - 1)
 
 
-def test_communications_have_no_more_members_in_all_than_so_many_tell_of() -> None:
+def test_communications_have_no_more_members_in_all_than_so_many_tell_of_and_equal_groups_share_their_list() -> None:
     groups, most = ProcessGroups([], -1), LARGEST_JOB + 3 * MEMBERS_EACH
     found = groups.with_members([claiming(most - 5), claiming(6), claiming(5)])
     assert ([len(one.ranks) for one in found], groups.unlisted) == ([most - 5, 0, 5], 1)
     assert found[1].source == 5
-
-
-def test_members_that_a_described_group_lends_count_for_each_communication() -> None:
     groups = ProcessGroups([ProcessGroup("g", "", list(range(LARGEST_JOB)))], -1)
     found = groups.with_members([Communication(group="g")] * 2)
     assert ([len(one.ranks) for one in found], groups.unlisted) == ([LARGEST_JOB, 0], 1)
-
-
-def test_equal_groups_share_their_list() -> None:
     first, second = ProcessGroups([], -1).with_members([claiming(4), claiming(4)])
     assert first.ranks is second.ranks and first.ranks == [0, 1, 2, 3]
 
 
-def test_described_groups_without_ranks_have_no_more_members_in_all_than_a_job() -> None:
+def test_described_groups_without_ranks_have_the_first_ones_but_no_more_in_all_than_a_job() -> None:
     told = [{"pg_name": str(number), "pg_size": LARGEST_JOB // 2} for number in range(4)]
     found = ProcessGroups.of([*told, *told[:1], {"pg_name": "x", "ranks": [0, 3]}], -1)
     sizes = [(group.name, len(group.ranks)) for group in found.groups]
     assert (sizes, found.unlisted) == ([("0", LARGEST_JOB // 2), ("1", LARGEST_JOB // 2), ("x", 2)], 2)
-
-
-def test_a_described_group_without_ranks_has_the_first_ones_if_its_size_is_known() -> None:
     found = ProcessGroups.of([{"pg_name": "x", "pg_size": 3}, {"pg_name": "y", "ranks": []}], -1)
     assert [(group.ranks, group.size) for group in found.groups] == [([0, 1, 2], 3), ([], -1)]
     assert found.unlisted == 0
-
-
-def test_groups_that_are_larger_than_any_job_are_counted() -> None:
     found = ProcessGroups.of([{"pg_name": "x", "pg_size": LARGEST_JOB + 1}], -1)
     assert ([group.ranks for group in found.groups], found.unlisted) == ([[]], 1)
     for size, unlisted in ((LARGEST_JOB + 1, 2), (LARGEST_JOB, 2)):

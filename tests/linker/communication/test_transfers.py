@@ -198,7 +198,7 @@ def requests(*rows: Op, rf_id: list[int] | None = None, of_host: list[bool] | No
     return host_transfers(table, read_pair(t)[1], column(0))
 
 
-def test_numbers_tell_the_last_request_before_a_transfer() -> None:
+def test_a_transfer_belongs_to_the_last_request_before_its_number_or_else_the_earliest_of_its_name() -> None:
     rows = [asked(), asked(start=20, end=30), asked(start=40, end=50), ran(60, 70), ran(61, 70), ran(62, 70)]
     found = requests(*rows, rf_id=[5, 3, 0, 6, 4, 3])
     assert found.request.tolist() == [0, 1, 1]
@@ -206,17 +206,11 @@ def test_numbers_tell_the_last_request_before_a_transfer() -> None:
     assert requests(*rows, rf_id=[5, 3, 0, 2, 1, 3]).request.tolist() == [-1, -1, 1]
     assert requests(ran(60, 70), rf_id=[1]).request.tolist() == [-1]
     assert requests(asked(), ran(60, 70), rf_id=[1, 1]).request.tolist() == [0]
-
-
-def test_without_numbers_a_transfer_belongs_to_the_earliest_request_of_its_name_before_it() -> None:
     rows = [asked(start=20), asked(start=10), asked("c10d::send", start=0), ran(20, 70), ran(10, 70), ran(9, 70)]
     found = requests(*rows)
     assert found.op.tolist() == [5, 4, 3]
     assert found.request.tolist() == [-1, 1, 0]
     assert not found.has_request_id.any()
-
-
-def test_what_a_number_tells_is_no_other_transfers_request() -> None:
     rows = [asked(start=0), asked(start=5), ran(20, 30), ran(25, 30)]
     found = requests(*rows, rf_id=[3, 0, 4, 0])
     assert (found.request.tolist(), found.has_request_id.tolist()) == ([0, 1], [True, False])

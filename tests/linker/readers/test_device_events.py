@@ -132,8 +132,10 @@ def test_a_row_without_a_start_or_with_a_duration_that_is_none_is_counted(start:
     assert events.skipped == {WITHOUT_TIME: 1}
 
 
-def test_a_row_may_last_just_less_than_a_year() -> None:
+def test_a_row_may_last_just_less_than_a_year_and_longer_than_a_double_can_hold() -> None:
     assert times(read([op(0, "36028797018963.967")])) == [(0, (1 << 55) - 1)]
+    assert times(read([op(1, float((1 << 44) + 0.25))])) == [(1_000, 1_000 + (1 << 44) * 1000 + 250)]
+    assert read([op(5), op(float((1 << 44) + 0.25), ph="C")]).ignored == 1
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -143,10 +145,6 @@ def test_a_row_begins_so_that_the_longest_duration_ends_within_64_bits(sign: int
     events = read([op(str(Decimal(ns) / 1000)) for ns in (too_far, nearest)])
     assert times(events) == [(nearest, nearest + 1_000)]
     assert events.skipped == {WITHOUT_TIME: 1}
-
-
-def test_a_duration_that_a_double_cannot_hold_is_read_as_far_as_it_says() -> None:
-    assert times(read([op(1, float((1 << 44) + 0.25))])) == [(1_000, 1_000 + (1 << 44) * 1000 + 250)]
 
 
 def test_once_a_start_has_lost_nanoseconds_all_that_follow_are_read_as_text() -> None:
@@ -159,10 +157,6 @@ def test_once_a_start_has_lost_nanoseconds_all_that_follow_are_read_as_text() ->
     ]  # fmt: skip
     assert events.skipped == {WITHOUT_TIME: 2}
     assert events.oddities[WITHOUT_DURATION] == 2
-
-
-def test_a_time_of_a_row_that_is_no_event_loses_nothing() -> None:
-    assert read([op(5), op(float((1 << 44) + 0.25), ph="C")]).ignored == 1
 
 
 @pytest.mark.parametrize("lacking", ["start", "duration"])
@@ -250,15 +244,12 @@ def test_the_size_of_a_copy_is_in_bytes_or_else_in_size(args: dict[str, int], si
     assert activities(of("gpu_memcpy", **args)).size.tolist() == [size]
 
 
-def test_of_calls_and_event_records_ids_are_read() -> None:
+def test_calls_event_records_and_synchronisations_have_the_ids_that_they_say() -> None:
     events = read([of("cuda_runtime"), of("cuda_runtime", correlation=3, external_id=4), of("cuda_event")])
     found = events.rows[Role.CALL].table(PADDED)
     assert (found.correlation.tolist(), found.external_id.tolist()) == ([0, 3], [0, 4])
     records = events.rows[Role.EVENT_RECORD].table(PADDED)
     assert [records.correlation.tolist(), records.stream.tolist(), records.event.tolist()] == [[0], [-1], [-1]]
-
-
-def test_a_synchronisation_that_says_nothing_is_of_everything() -> None:
     row = syncs(of("cuda_sync"))
     columns = (row.device, row.stream, row.wait_stream, row.record_correlation, row.event)
     assert [column.tolist() for column in columns] == [[-1]] * 5

@@ -114,7 +114,7 @@ def told(ops: dict[int, kineto.Args], activities: dict[int, kineto.Args]) -> dic
     return {Role.OP: ops, Role.ACTIVITY: activities}
 
 
-def test_communication_follows_its_op_and_its_activity() -> None:
+def test_communication_follows_its_op_and_its_activity_where_rows_are_selected() -> None:
     args = [kineto.Args(group_name=str(number), first_rank=1 << 70) for number in range(4)]
     trace = device_trace(
         ops=[OpRow(start) for start in range(3)], activities=[ActivityRow(start) for start in range(3)]
@@ -123,9 +123,6 @@ def test_communication_follows_its_op_and_its_activity() -> None:
     taken = select(trace, ops=mask(0, 1, 1), activities=mask(0, 1, 0))
     assert taken.communication == {Role.OP: {1: args[1]}, Role.ACTIVITY: {0: args[2]}}
     assert (taken.ops.start.tolist(), taken.activities.start.tolist()) == ([1, 2], [1])
-
-
-def test_tables_without_a_mask_are_kept_with_their_communication() -> None:
     trace = device_trace([OpRow()] * 2, [CallRow(0), CallRow(1)], [ActivityRow()] * 2)
     trace.communication = told({1: kineto.Args()}, {1: kineto.Args()})
     taken = select(trace, calls=mask(0, 1))

@@ -75,24 +75,18 @@ def test_arguments_are_lists_whether_flat_or_together(tmp_path: Path) -> None:
     assert not trace.oddities.without_zeros()
 
 
-def test_splits_that_are_no_lists_are_counted(tmp_path: Path) -> None:
+def test_nodes_arguments_and_splits_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     splits = [attributes(in_split_size=text, out_split_size="[4]") for text in ("[1, 2]", "[1,", "")]
     trace = read(tmp_path, *({"id": number, "attrs": attrs} for number, attrs in enumerate(splits)))
     assert trace.oddities.without_zeros() == {Reason.UNREADABLE_LISTS: 1}
-
-
-def test_nodes_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    trace = read(tmp_path, {"id": 1, "inputs": 5, "outputs": "none"}, {"id": 2, "inputs": 5})
+    assert {*trace.inputs, *trace.outputs} == {NO_TENSORS}
+    assert trace.oddities[Reason.NODES_WITHOUT_ARGUMENT_LISTS] == 3
     path = tmp_path / "host.json"
     path.write_text('{"schema": "1.0.9", "nodes": [{"id": 1}, 7, {"id": 2}]}')
     trace = read_host_trace(str(path))
     assert trace.id.tolist() == [1, 2]
     assert trace.skipped == {Reason.UNREADABLE_ROWS.of("host nodes"): 1}
-
-
-def test_arguments_that_are_no_lists_are_counted(tmp_path: Path) -> None:
-    trace = read(tmp_path, {"id": 1, "inputs": 5, "outputs": "none"}, {"id": 2, "inputs": 5})
-    assert {*trace.inputs, *trace.outputs} == {NO_TENSORS}
-    assert trace.oddities[Reason.NODES_WITHOUT_ARGUMENT_LISTS] == 3
 
 
 # ids
@@ -107,17 +101,6 @@ def test_of_several_nodes_with_one_id_the_first_keeps_it_and_the_children(tmp_pa
         assert trace.oddities[Reason.NODES_WITHOUT_ID] == 2
 
 
-def test_children_follow_the_first_of_the_nodes_with_a_negative_id(tmp_path: Path) -> None:
-    children = [{"id": 2, "ctrl_deps": -6}, {"id": 3, "ctrl_deps": -5}]
-    trace = read(tmp_path, {"id": -5}, {"id": -5}, {"id": -6}, *children)
-    assert (trace.id.tolist(), trace.parent.tolist()) == ([4, 5, 6, 2, 3], [-1, -1, -1, 6, 4])
-
-
-def test_nodes_without_ids_are_numbered_from_one_and_nothing_is_their_child(tmp_path: Path) -> None:
-    trace = read(tmp_path, {"id": None}, {"id": "none", "ctrl_deps": -1}, {"id": []})
-    assert (trace.id.tolist(), trace.parent.tolist()) == ([1, 2, 3], [-1, -1, -1])
-
-
 def test_nodes_that_are_among_their_own_parents_have_none(tmp_path: Path) -> None:
     parents = {1: 1, 2: 1, 3: 5, 4: 3, 5: 4, 6: 5, 7: 6, 8: 9}
     trace = read(tmp_path, *({"id": node, "ctrl_deps": parent} for node, parent in parents.items()))
@@ -125,13 +108,15 @@ def test_nodes_that_are_among_their_own_parents_have_none(tmp_path: Path) -> Non
     assert trace.oddities == {Reason.NODES_IN_CIRCLES: 3}
 
 
-def test_ids_that_are_all_different_stay(tmp_path: Path) -> None:
+def test_nodes_without_an_id_of_their_own_get_another_one_and_their_children_follow(tmp_path: Path) -> None:
     trace = read(tmp_path, {"id": 5}, {"id": 0}, {"id": 2})
     assert trace.id.tolist() == [5, 0, 2]
     assert not trace.oddities.without_zeros()
-
-
-def test_nodes_whose_ids_are_out_of_range_get_others_and_no_children_that_name_none(tmp_path: Path) -> None:
+    children = [{"id": 2, "ctrl_deps": -6}, {"id": 3, "ctrl_deps": -5}]
+    trace = read(tmp_path, {"id": -5}, {"id": -5}, {"id": -6}, *children)
+    assert (trace.id.tolist(), trace.parent.tolist()) == ([4, 5, 6, 2, 3], [-1, -1, -1, 6, 4])
+    trace = read(tmp_path, {"id": None}, {"id": "none", "ctrl_deps": -1}, {"id": []})
+    assert (trace.id.tolist(), trace.parent.tolist()) == ([1, 2, 3], [-1, -1, -1])
     trace = read(tmp_path, {"id": -1}, {"id": 1 << 63}, {"id": 7}, {"id": 2, "ctrl_deps": 7})
     assert (trace.id.tolist()[2:], trace.parent.tolist()) == ([7, 2], [-1, -1, -1, 7])
     assert sorted(trace.id.tolist()[:2]) == [8, 9]

@@ -30,9 +30,11 @@ def test_other_labels_do_not(text: str) -> None:
     assert ranks_of_processes(device_trace(labels=[(7, text)])) == {}
 
 
-def test_records_tell_more_than_labels() -> None:
+def test_a_trace_without_signs_is_itself_and_records_tell_more_than_labels() -> None:
     records = [MergedRank(rank=0, processes={7: 1, 8: 2}), MergedRank(rank=1, processes={8: 2})]
     assert ranks_of_processes(device_trace(labels=[(7, "rank 5")], merged=records)) == {7: {0}, 8: {0, 1}}
+    trace = labelled(3)
+    assert one_rank(trace, None) is trace and one_rank(trace, 9) is trace
 
 
 # signs
@@ -80,11 +82,6 @@ def test_a_call_is_after_another_if_it_begins_when_that_has_ended_and_lasts(
 
 
 # one rank
-
-
-def test_a_trace_without_signs_is_itself() -> None:
-    trace = labelled(3)
-    assert one_rank(trace, None) is trace and one_rank(trace, 9) is trace
 
 
 @pytest.mark.parametrize(("count", "ending"), [(16, r"14, 15 \("), (17, r"14, 15 … \(")])

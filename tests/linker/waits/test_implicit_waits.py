@@ -96,9 +96,17 @@ def test_where_no_latency_is_known_a_call_waited_that_took_much_longer_than_laun
     assert bool(rows_of(blocking_copies(activities(*ran), made, MachineCalibration(), call_sites))) == blocks
 
 
-def test_copies_are_judged_by_call_site() -> None:
+def test_copies_are_judged_by_call_site_and_name() -> None:
     assert [one.call for one in copies(11_000, 5_000, 11_000)] == [0, 1, 2]
     assert copies(11_000, 5_000, 5_000) == []
+    ran = [Ran(9_000, 10_000, 1, name="Memcpy HtoD (Pageable -> Device)", category="gpu_memcpy")]
+    ran += [Ran(9_000, 10_000, 0, name=COPY, category="gpu_memcpy"), Ran(1, 2, category="gpu_memcpy")]
+    made = calls(Called(1, 11_000, "cudaMemcpyAsync"), Called(STEP + 1, STEP + 2_000, "cudaMemcpyAsync"))
+    ran[0] = ran[0]._replace(start=STEP + 9_000, end=STEP + 10_000)
+    call_sites = CallSites(made, ops(Op("ProfilerStep#1", 0), Op("ProfilerStep#2", STEP)), column(-1, -1))
+    assert rows_of(blocking_copies(activities(*ran), made, MACHINE, call_sites)) == [
+        HostWait(0, 1, ABSENT, Provenance.RECORD)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -117,17 +125,6 @@ def test_asynchronous_copies_of_pinned_memory_or_on_the_device_are_never_waited_
     changed: dict[str, str], blocks: bool
 ) -> None:
     assert bool(copies(11_000, **changed)) == blocks
-
-
-def test_copies_of_other_names_are_at_other_call_sites() -> None:
-    ran = [Ran(9_000, 10_000, 1, name="Memcpy HtoD (Pageable -> Device)", category="gpu_memcpy")]
-    ran += [Ran(9_000, 10_000, 0, name=COPY, category="gpu_memcpy"), Ran(1, 2, category="gpu_memcpy")]
-    made = calls(Called(1, 11_000, "cudaMemcpyAsync"), Called(STEP + 1, STEP + 2_000, "cudaMemcpyAsync"))
-    ran[0] = ran[0]._replace(start=STEP + 9_000, end=STEP + 10_000)
-    call_sites = CallSites(made, ops(Op("ProfilerStep#1", 0), Op("ProfilerStep#2", STEP)), column(-1, -1))
-    assert rows_of(blocking_copies(activities(*ran), made, MACHINE, call_sites)) == [
-        HostWait(0, 1, ABSENT, Provenance.RECORD)
-    ]
 
 
 # a full queue

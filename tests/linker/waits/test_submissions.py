@@ -48,15 +48,12 @@ def test_streams_hold_their_activities_in_the_order_they_ran_in_each_submitted_w
     assert StreamTails(queues()).before([1]).tolist() == [[]]
 
 
-def test_a_stream_is_found_by_number() -> None:
+def test_a_stream_is_found_by_number_and_hands_waits_on_if_nothing_ran_on_it() -> None:
     streams = queues(Ran(500, 600, 0), Ran(500, 600, 1, device=1), Ran(500, 600, 2, device=1, stream=20))
     assert [streams.find(device, 7) for device in (0, 1, 5)] == [FIRST, OTHER, FIRST]
     assert streams.find(0, 20) == StreamKey(1, 20)
     assert streams.find(0, -1) is None
     assert StreamKey(0, 24) not in streams.rows
-
-
-def test_a_stream_that_nothing_ran_on_hands_waits_on() -> None:
     streams = queues(Ran(500, 600, 0))
     idle = streams.find(0, 0)
     assert idle == StreamKey(0, 0)
@@ -91,8 +88,9 @@ def waits_without_work(count: int) -> Callable[[], object]:
     return wait
 
 
-def test_the_effort_grows_with_the_waits_and_not_with_their_square() -> None:
+def test_the_effort_grows_with_the_waits_and_the_streams_that_one_waits_for_and_not_with_their_square() -> None:
     assert growth(waits_without_work, 50) < 2.5
+    assert growth(waits_for_streams, 50) < 2.5
 
 
 def waits_for_streams(count: int) -> Callable[[], object]:
@@ -106,10 +104,6 @@ def waits_for_streams(count: int) -> Callable[[], object]:
         assert found.sources(FIRST, 101 + count) == tuple(range(count + 1))
 
     return wait
-
-
-def test_the_effort_grows_with_the_streams_that_one_waits_for_and_not_with_their_square() -> None:
-    assert growth(waits_for_streams, 50) < 2.5
 
 
 def test_a_wait_holds_back_what_is_submitted_next() -> None:
@@ -188,16 +182,13 @@ def test_launches_before_and_after_a_time_are_those_of_the_thread_the_first_of_a
     assert launches(Ran(500, 600), Ran(700, 800, stream=20)).streams() == {FIRST, SECOND}
 
 
-def test_streams_in_use_are_the_threads_own_the_last_used_one_first_then_those_of_others() -> None:
+def test_streams_in_use_are_the_threads_own_the_last_used_one_first_then_those_of_others_that_compute() -> None:
     streams = launches(Ran(500, 600, 0), Ran(700, 800, 1, stream=20), Ran(700, 800, 2, device=1))
     assert streams.streams_before(1, 300) == [OTHER, FIRST, SECOND]
     assert streams.streams_before(2, 300) == [SECOND, OTHER, FIRST]
     assert streams.streams_before(1, 200) == [FIRST, SECOND]
     assert streams.streams_before(9, 101) == [SECOND, FIRST]
     assert streams.streams_before(1, 0) == []
-
-
-def test_communication_uses_no_stream() -> None:
     streams = launches(Ran(500, 600, 0), Ran(700, 800, 2, stream=20), communicates=(1,))
     assert streams.streams_before(1, 300) == [FIRST]
 
@@ -236,23 +227,20 @@ def call_sites(
     return CallSites(table, ops(*named), column(*parent))
 
 
-def test_a_path_is_given_by_the_names_of_the_enclosing_ops() -> None:
+def test_a_path_is_given_by_the_names_of_the_enclosing_ops_that_mark_no_step() -> None:
     named = [Op("a"), Op("b"), Op("a"), Op("b"), Op("b")]
     sites = call_sites(column(1, 3, 4, 0, 2, -1), [-1, 0, -1, 2, -1], *named)
     paths = [sites.path(call) for call in range(6)]
     assert paths[0] == paths[1]
     assert paths[3] == paths[4]
     assert len(set(paths)) == 4
-
-
-def test_what_marks_a_step_is_no_part_of_a_path() -> None:
     named = [*STEPS, Op("a"), Op("a"), Op("a")]
     sites = call_sites(column(2, 3, 4, 0), [-1, -1, 0, 1, -1], *named)
     assert sites.path(0) == sites.path(1) == sites.path(2)
     assert sites.path(3) == -1
 
 
-def test_a_call_is_in_the_step_that_was_marked_last() -> None:
+def test_a_call_is_in_the_step_marked_last_and_its_occurrence_in_that_is_its_call_site() -> None:
     starts = [
         Op("ProfilerStep#1", 100),
         Op("ProfilerStep#1", 100),
@@ -261,12 +249,10 @@ def test_a_call_is_in_the_step_that_was_marked_last() -> None:
     ]
     sites = call_sites(column(-1, -1, -1, -1, -1), [-1, -1, -1, -1], *starts)
     assert sites.step.tolist() == [0, 1, 1, 2, 2]
-
-
-def test_the_same_occurrence_of_a_call_within_its_step_is_one_call_site() -> None:
     starts = [Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 200)]
     sites = call_sites(column(-1, -1, -1, -1, -1), [-1, -1], *starts)
     assert sites.groups([0, 1, 2, 3, 4]) == [[0, 2], [1, 3], [4]]
+    assert call_sites(column(-1, -1, -1), []).groups([2, 1]) == [[0], [1]]
 
 
 def test_calls_of_other_threads_names_paths_or_columns_are_at_other_call_sites() -> None:
@@ -283,7 +269,3 @@ def test_calls_of_other_threads_names_paths_or_columns_are_at_other_call_sites()
         call_sites(column(2, -1), [-1, -1, -1], *starts, Op()),
     ):
         assert other.groups([0, 1]) == [[0], [1]]
-
-
-def test_a_position_is_that_in_what_was_asked_for() -> None:
-    assert call_sites(column(-1, -1, -1), []).groups([2, 1]) == [[0], [1]]

@@ -355,14 +355,11 @@ EVENT_SYNCHRONISATION = {
 }
 
 
-def test_event_synchronisation_has_four_waits_and_a_blocking_copy() -> None:
+def test_rebuilt_programs_have_four_waits_and_a_blocking_copy_and_six_waits() -> None:
     linked = link_run(event_synchronisation())
     assert host_waits(linked) == EVENT_SYNCHRONISATION
     assert linked.report.waits == {Reason.HOST_WAITS.of("record"): 4, Reason.BLOCKING_COPIES: 1}
     assert device_waits(linked) == set()
-
-
-def test_several_streams_have_six_waits() -> None:
     t = several_streams()
     linked = link_run(t)
     on_device = {(f"gemm on {stream}", DEVICE) for stream in (20, 24, 28)}
@@ -371,14 +368,11 @@ def test_several_streams_have_six_waits() -> None:
     assert convert_run(t).replay_error() == 0
 
 
-def test_the_real_event_synchronisation(real_traces: Path) -> None:
+def test_the_real_programs_have_the_same_waits(real_traces: Path) -> None:
     path = real_traces / "critical_path" / "event_sync.json.gz"
     linked = link(None, read_device_trace(str(path)))
     spin = next(name for name in linked.activities.name.table if "spin_kernel" in name)
     assert host_waits(linked) == {(source.replace("spin", spin), call) for source, call in EVENT_SYNCHRONISATION}
-
-
-def test_the_real_run_on_several_streams(real_traces: Path) -> None:
     path = real_traces / "critical_path" / "event_sync_multi_stream.json.gz"
     linked = link(None, read_device_trace(str(path)))
     activities, device, host = linked.activities, linked.device_waits, linked.host_waits

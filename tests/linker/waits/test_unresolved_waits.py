@@ -298,19 +298,13 @@ def test_a_stream_wait_may_block_the_stream_of_the_next_launch_and_all_others_th
     assert blocked_by(ran, called) == [(20, 2), (7, 1), (24, 0)]
 
 
-def test_a_wait_whose_stream_is_recorded_blocks_no_other_stream() -> None:
+def test_a_wait_blocks_its_recorded_stream_or_those_that_run_something_soonest_if_its_thread_goes_on() -> None:
     ran, called = on_streams(20, 7, 24)
     told = Synced("Stream Wait Event", 3, stream=7)
     assert blocked_by(ran, [*called, Called(50, 55, WAIT)], told) == [(7, 1)]
-
-
-def test_of_many_streams_those_count_that_run_something_soonest() -> None:
     ran, called = on_streams(*range(MOST_BLOCKED + 3))
     streams = [stream for stream, _ in blocked_by(ran, [*called, Called(50, 55, WAIT)])]
     assert streams == [0, *range(3, MOST_BLOCKED + 3)]
-
-
-def test_no_stream_waits_if_its_thread_launches_nothing_more() -> None:
     ran, called = on_streams(20, 7, at=0)
     assert listed(process(ran, [*called, Called(50, 55, WAIT)])) == []
 
