@@ -369,9 +369,6 @@ def test_an_unknown_category_is_counted_not_guessed_at() -> None:
     assert link_run(t).report.dropped == {Reason.UNKNOWN_CATEGORY.of("novelty"): 1}
 
 
-# Whose run it is
-
-
 # Several ranks merged into one trace
 
 
@@ -442,8 +439,7 @@ def test_findings_are_counted_where_their_calls_are_in_the_part_and_those_of_no_
 
 
 @pytest.mark.parametrize(
-    ("groups", "guessed"),
-    [([], {}), ([[0, 1]], {}), ([[0, 1], [0, 1]], {}), ([[0, 1], [0, 2]], {ON_HOST: 2})],
+    ("groups", "guessed"), [([], {}), ([[0, 1]], {}), ([[0, 1], [0, 1]], {}), ([[0, 1], [0, 2]], {ON_HOST: 2})]
 )
 def test_of_several_groups_communication_of_the_host_is_a_guess(groups: list[list[int]], guessed: Any) -> None:
     linked = linked_of([], [], [Op(0, 1), Op(1, 2), Op(2, 3)])

@@ -152,50 +152,41 @@ def test_one_call_starts_all_workers_of_a_gap_and_ends_when_all_have_returned() 
         back(90_000, 30_000, worker=OTHER),
     ]
     busy = Op("mine", 5_000, 40_000, OTHER)
-    assert handoffs_of(FORWARD, BLOCKED, WORK, second, busy)[2] == Handoff(
-        MAIN, 30_000, OTHER, 40_000, 40_000, "record"
-    )
-    idle = busy._replace(end=30_000)
-    assert handoffs_of(FORWARD, BLOCKED, WORK, second, idle)[2] == Handoff(
-        MAIN, 30_000, OTHER, 30_000, 30_000, "record"
-    )
+    for end in (40_000, 30_000):
+        handoffs = handoffs_of(FORWARD, BLOCKED, WORK, second, busy._replace(end=end))
+        assert handoffs[2] == Handoff(MAIN, 30_000, OTHER, end, end, "record")
 
 
 # who called whom
 
 
+def recorded_pairs(handoffs: list[Handoff]) -> set[tuple[int, int]]:
+    return {(handoff.source, handoff.target) for handoff in handoffs if handoff.known_by == "record"}
+
+
 def test_a_worker_is_one_by_its_name_or_by_the_thread_that_its_forward_op_ran_on() -> None:
     named = WORK._replace(name="mine", forward=MAIN)
     assert handoffs_of(FORWARD, BLOCKED, named) == CALLED_AND_RETURNED
-    assert not any(
-        handoff.known_by == "record" for handoff in handoffs_of(FORWARD, BLOCKED, WORK._replace(name="mine"))
-    )
+    assert not recorded_pairs(handoffs_of(FORWARD, BLOCKED, WORK._replace(name="mine")))
 
 
 @pytest.mark.parametrize("sequence", [0, 6])
 def test_callers_share_the_sequence_numbers_of_their_workers(sequence: int) -> None:
     forward, work = FORWARD._replace(sequence=sequence), WORK._replace(sequence=sequence)
     assert handoffs_of(forward, BLOCKED, work) == CALLED_AND_RETURNED
-    assert not any(
-        handoff.known_by == "record" for handoff in handoffs_of(FORWARD, BLOCKED, WORK._replace(sequence=sequence))
-    )
+    assert not recorded_pairs(handoffs_of(FORWARD, BLOCKED, WORK._replace(sequence=sequence)))
 
 
 def test_the_caller_is_the_thread_that_shares_most_and_was_first_or_of_two_the_larger_one() -> None:
     third = [Op("aten::mm", 1_000 * number, 1_000 * number + 9, OTHER, sequence=5) for number in range(9)]
-    handoffs = handoffs_of(FORWARD, BLOCKED, WORK, *third)
-    assert {(handoff.source, handoff.target) for handoff in handoffs if handoff.known_by == "record"} == {
-        (OTHER, WORKER)
-    }
+    assert recorded_pairs(handoffs_of(FORWARD, BLOCKED, WORK, *third)) == {(OTHER, WORKER)}
     handoffs = handoffs_of(FORWARD._replace(thread=OTHER), FORWARD._replace(start=12_000, end=13_000), BLOCKED, WORK)
-    assert {(handoff.source, handoff.target) for handoff in handoffs if handoff.known_by == "record"} == {
-        (OTHER, WORKER)
-    }
+    assert recorded_pairs(handoffs) == {(OTHER, WORKER)}
     rows = [FORWARD, BLOCKED, WORK, Op("aten::mm", 81_000, 82_000, WORKER, sequence=6)]
     other = Op(BACKWARD, 85_000, 90_000, MAIN, sequence=6)
     handoffs = handoffs_of(*rows, other, inside={4: 1})
     assert handoffs[0] == call(30_000)
-    assert {(handoff.source, handoff.target) for handoff in handoffs} == {(MAIN, WORKER), (WORKER, MAIN)}
+    assert recorded_pairs(handoffs) == {(MAIN, WORKER), (WORKER, MAIN)}
 
 
 def test_step_marks_ops_without_times_and_a_single_thread_give_no_handoffs() -> None:

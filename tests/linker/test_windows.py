@@ -418,10 +418,7 @@ def test_ops_are_cut_to_the_period_and_own_what_is_left_of_them() -> None:
     linked = linked_of([], [], [Op(50, 300), Op(80, 120, 0), Op(150, 160, 0), Op(110, 115, 1)])
     linked.ops.exclusive = column(200, 35, 10, 5)
     part = cut(linked, PERIOD)
-    assert (part.trace.ops.start.tolist(), part.trace.ops.end.tolist()) == (
-        [100, 100, 150, 110],
-        [200, 120, 160, 115],
-    )
+    assert (part.trace.ops.start.tolist(), part.trace.ops.end.tolist()) == ([100, 100, 150, 110], [200, 120, 160, 115])
     assert (part.trace.ops.exclusive.tolist(), part.shortened) == ([70, 15, 10, 5], 2)
 
 

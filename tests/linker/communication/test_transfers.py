@@ -391,7 +391,6 @@ def test_without_tensors_in_the_host_trace_those_of_the_device_trace_count() -> 
 
 
 TRACES = os.environ.get("EXECGRAPH_TRACES", "")
-FLOAT, BYTE = "float", "bool"
 
 
 def ask(t: TraceBuilder, name: str, inputs: list[Any], outputs: list[Any] = []) -> None:  # noqa: B006

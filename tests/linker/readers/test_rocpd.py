@@ -23,10 +23,6 @@ Opened = Callable[[str], Database]
 NEEDED = "CREATE TABLE rocpd_op (id); CREATE TABLE rocpd_string (id, string);"
 
 
-def numbers(count: int) -> str:
-    return f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})"
-
-
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Opened]:
     """The database that a script makes."""
@@ -131,14 +127,11 @@ def test_of_another_database_four_tables_are_named(database: Opened) -> None:
         dialect(database("".join(f"CREATE TABLE {name} (id);" for name in "edcba")))
 
 
-def test_a_database_without_tables_says_so(database: Opened) -> None:
+def test_any_table_of_a_profiler_makes_a_rocpd_file_and_a_database_without_tables_says_so(database: Opened) -> None:
     made = database("")
     assert not is_rocpd(made)
     with pytest.raises(DataError, match=r"\(its tables: none\)"):
         dialect(made)
-
-
-def test_any_table_of_a_profiler_makes_a_rocpd_file(database: Opened) -> None:
     assert is_rocpd(database("CREATE TABLE other (id); CREATE TABLE rocpd_any (id);"))
 
 
@@ -147,6 +140,7 @@ def test_any_table_of_a_profiler_makes_a_rocpd_file(database: Opened) -> None:
 
 CALLS = "CREATE TABLE rocpd_api (id, pid); INSERT INTO rocpd_api VALUES (1, 70), (2, 60), (3, 80);"
 LAUNCHES = "CREATE TABLE rocpd_api_ops (api_id, op_id);"
+METADATA = "CREATE TABLE rocpd_metadata (tag, value);"
 
 
 @pytest.mark.parametrize(
@@ -158,23 +152,15 @@ LAUNCHES = "CREATE TABLE rocpd_api_ops (api_id, op_id);"
         (CALLS + LAUNCHES, [60, 70, 80]),
         (CALLS + LAUNCHES + "INSERT INTO rocpd_api_ops VALUES (1, 1), (2, 2);", [60, 70]),
         (CALLS + "DELETE FROM rocpd_api WHERE id > 1;" + LAUNCHES, [70]),
+        (CALLS + METADATA + "INSERT INTO rocpd_metadata VALUES ('pid', '5'), ('version', '9');", [5]),
+        (CALLS + METADATA + "INSERT INTO rocpd_metadata VALUES ('version', '9');", [60, 70, 80]),
         (CALLS + "DELETE FROM rocpd_api WHERE id > 2;" + LAUNCHES + "INSERT INTO rocpd_api_ops VALUES (1, 1);", [70]),
     ],
 )
-def test_processes_are_those_that_launched_or_else_all_with_calls(
+def test_processes_are_those_that_the_file_names_or_that_launched_or_else_all_with_calls(
     database: Opened, script: str, found: list[int]
 ) -> None:
     assert processes(database(script)) == found
-
-
-def test_the_file_itself_knows_better_whose_it_is(database: Opened) -> None:
-    said = "CREATE TABLE rocpd_metadata (tag, value); INSERT INTO rocpd_metadata VALUES ('pid', '5'), ('version', '9');"
-    assert processes(database(CALLS + said)) == [5]
-
-
-def test_metadata_without_a_process_says_nothing(database: Opened) -> None:
-    said = "CREATE TABLE rocpd_metadata (tag, value); INSERT INTO rocpd_metadata VALUES ('version', '9');"
-    assert processes(database(CALLS + said)) == [60, 70, 80]
 
 
 Span = tuple[int, int]
@@ -234,16 +220,11 @@ def test_rows_without_a_start_are_counted(tmp_path: Path) -> None:
     sql(path, "UPDATE rocpd_op SET start = NULL WHERE id = 2; UPDATE rocpd_api SET start = NULL WHERE id > 1;")
     trace = read_rocpd(str(path))
     assert [len(table.start) for table in (trace.activities, trace.calls, trace.ops)] == [1, 1, 0]
-    assert trace.skipped == {
-        Reason.ZERO_LENGTH_OPS: 1,
-        Reason.API_ROWS_WITHOUT_END: 1,
-        Reason.ROCTX_MARKS: 1,
-    }
+    assert trace.skipped == {Reason.ZERO_LENGTH_OPS: 1, Reason.API_ROWS_WITHOUT_END: 1, Reason.ROCTX_MARKS: 1}
 
 
 @pytest.mark.parametrize(
-    ("signal", "queue"),
-    [("hwq=5", 5), ("HWQ : 0x1f", 31), ("a hwq=0 b", 0), ("hwq=", 9), ("myhwq=5", 9), ("", 9)],
+    ("signal", "queue"), [("hwq=5", 5), ("HWQ : 0x1f", 31), ("a hwq=0 b", 0), ("hwq=", 9), ("myhwq=5", 9), ("", 9)]
 )
 def test_a_hardware_queue_is_a_number_behind_its_word(tmp_path: Path, signal: str, queue: int) -> None:
     path = write_database(tmp_path / "t.db", RPD_2, [Op("k", EPOCH, EPOCH + 1, queue=9)])

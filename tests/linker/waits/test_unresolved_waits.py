@@ -174,10 +174,7 @@ def test_waits_where_nothing_was_recorded_are_lost(known: dict[str, bool]) -> No
     t = begun(**known)
     t.event_synchronize(Event(9))
     t.event_query(Event(9))
-    assert link_run(t).report.dropped == {
-        Reason.EVENT_SYNC_WITHOUT_EVENT: 1,
-        Reason.QUERY_WITHOUT_EVENT: 1,
-    }
+    assert link_run(t).report.dropped == {Reason.EVENT_SYNC_WITHOUT_EVENT: 1, Reason.QUERY_WITHOUT_EVENT: 1}
 
 
 @pytest.mark.parametrize("wait", ["stream_synchronize", "device_synchronize"])
