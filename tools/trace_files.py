@@ -13,7 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ..schema.errors import DataError, MissingLibrary, Remedy, RequestError
@@ -213,9 +213,8 @@ def _check_one_job(
     """Raises DataError if traces without a rank are windows of one process, or may be of several jobs."""
     of_process = grouped(lambda trace: trace.pid, devices)
     if unknown := of_process.pop(None, []):
-        raise DataError(
-            f"{names_of(unknown)}: have neither rank nor process; name them …rank<N>.json, or give one of them"
-        )
+        remedy = "name them …rank<N>.json, or give one of them"
+        raise DataError(f"{names_of(unknown)}: have neither rank nor process; {remedy}")
     if windows := next((traces for traces in of_process.values() if len(traces) > 1), []):
         raise DataError(
             f"{names_of(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one "
@@ -343,7 +342,7 @@ def find_pairs(
 
 KEYS: tuple[Callable[[Trace], tuple[Hashable, ...]], ...] = (
     lambda trace: (trace.pid, trace.rank),
-    lambda trace: (trace.pid, PurePosixPath(trace.name).parent),
+    lambda trace: (trace.pid, trace.folder),
     lambda trace: (trace.pid,),
     lambda trace: (trace.rank,),
 )
@@ -415,9 +414,6 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> tuple[str | Non
             raise DataError(problem)
     for paths, kind in ((hosts, "host traces"), (devices, "device traces")):
         if len(paths) > 1:
-            raise RequestError(
-                f"{' and '.join(paths)} are both {kind}: give one host trace and one device trace, or build all ranks "
-                "of a folder with ",
-                Remedy.BUILD,
-            )
+            problem = f"{' and '.join(paths)} are both {kind}: give one host trace and one device trace"
+            raise RequestError(problem, ", or build all ranks of a folder with ", Remedy.BUILD)
     return next(iter(hosts), None), next(iter(devices), None)

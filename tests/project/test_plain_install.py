@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -251,50 +251,44 @@ def test_a_command_loads_what_the_page_says(name: str, plain: Environment, uses:
 LAYERS = ("schema", "linker", "converter", "tools")
 
 
-class Built(NamedTuple):
-    """The source packages and the wheels, by whom files of the tree that they were built in let read them."""
-
-    sdists: Mapping[str, Path]
-    wheels: Mapping[str, Path]
-
-
 @pytest.fixture(scope="module")
-def built(packages: Callable[[int], Path]) -> Built:
-    """In two copies of the tree, whose files are all new and which others may read, or not."""
-    folders = {"open": packages(0o022), "private": packages(0o077)}
-    found = ({name: next(of.glob(ending)) for name, of in folders.items()} for ending in ("*.tar.gz", "*.whl"))
-    return Built(*found)
+def built(packages: Callable[[int], Path]) -> dict[str, list[Path]]:
+    """Wheels and source packages of two copies of the tree, all of whose files are new; others may read one of them."""
+    folders = packages(0o022), packages(0o077)
+    return {ending: [next(folder.glob(f"*.{ending}")) for folder in folders] for ending in ("whl", "tar.gz")}
 
 
 # What is in them
 
 
-def test_the_wheel_holds_the_code_and_nothing_else(built: Built) -> None:
+def test_the_wheel_holds_the_code_and_nothing_else(built: dict[str, list[Path]]) -> None:
     files = {path.relative_to(CLONE) for layer in LAYERS for path in (CLONE / layer).rglob("*")}
     code = {path.as_posix() for path in files if (CLONE / path).is_file() and "__pycache__" not in path.parts}
     expected = {f"execgraph/{name.removeprefix('tools/package/')}" for name in code}
-    names = set(ZipFile(built.wheels["open"]).namelist())
+    names = set(ZipFile(built["whl"][0]).namelist())
     assert {name for name in names if ".dist-info/" not in name} == expected
     assert {f"execgraph/{layer}/py.typed" for layer in LAYERS} < names
     assert "execgraph/schema/graph/execution_graph.proto" in names
     assert [name for name in names if name.endswith("/LICENSE")] != []
 
 
-def test_the_source_package_holds_neither_tests_documentation_nor_benchmarks(built: Built) -> None:
-    with tarfile.open(built.sdists["open"]) as archive:
+def test_the_source_package_holds_neither_tests_documentation_nor_benchmarks(built: dict[str, list[Path]]) -> None:
+    with tarfile.open(built["tar.gz"][0]) as archive:
         folders = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     assert {*LAYERS, "pyproject.toml", "README.md", "LICENSE"} <= folders
     assert folders.isdisjoint({"tests", "docs", "benchmarks"})
 
 
-@pytest.mark.parametrize("what", Built._fields)
-def test_packages_are_the_same_bytes_whenever_and_wherever_they_are_built(built: Built, what: str) -> None:
-    one, other = getattr(built, what).values()
+@pytest.mark.parametrize("ending", ["whl", "tar.gz"])
+def test_packages_are_the_same_bytes_whenever_and_wherever_they_are_built(
+    built: dict[str, list[Path]], ending: str
+) -> None:
+    one, other = built[ending]
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_packages_say_nothing_of_who_built_them(built: Built) -> None:
-    with tarfile.open(built.sdists["private"]) as archive:
+def test_packages_say_nothing_of_who_built_them(built: dict[str, list[Path]]) -> None:
+    with tarfile.open(built["tar.gz"][1]) as archive:
         members = archive.getmembers()
     assert [one.name for one in members] == sorted(one.name for one in members)
     assert {(one.mtime, one.uid, one.gid, one.uname, one.gname) for one in members} == {(1700000000, 0, 0, "", "")}

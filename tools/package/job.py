@@ -59,8 +59,7 @@ class Job(SummaryRepr):
     @property
     def ranks(self) -> list[int]:
         """The ranks that have a graph, in their order."""
-        names = (BUILT.fullmatch(Path(file).name) for file in self._files)
-        return [int(name[1]) for name in names if name]
+        return [int(name[1]) for file in self._files if (name := BUILT.fullmatch(Path(file).name))]
 
     def __len__(self) -> int:
         return len(self._files)
@@ -284,14 +283,15 @@ def build(
         return Job(folder, report, inputs, window)
 
     job = _job_in(output, "build(traces, output)", built)
-    if job.build_report:
-        for problem in (*job.failures, *_poor_fits(job.build_report, simulation)):
-            warnings.warn(problem, stacklevel=2)
+    for problem in (*job.failures, *_poor_fits(job.build_report, simulation)):
+        warnings.warn(problem, stacklevel=2)
     return job
 
 
-def _poor_fits(built: building.BuildReport, simulation: AstraSimOptions) -> Iterator[str]:
+def _poor_fits(built: building.BuildReport | None, simulation: AstraSimOptions) -> Iterator[str]:
     """Yields why communication in the simulator will take other times than measured, and what keeps these."""
+    if built is None:
+        return
     why = building.poor_fit(built.network, simulation, lacks_members=built.lacks_members)
     if why and built.options.target == ASTRA_SIM:
         yield f"{why}; AstraSimOptions(replay=True) keeps measured lengths"
