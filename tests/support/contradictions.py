@@ -102,15 +102,12 @@ def times_scaled(
     return change
 
 
-def without(change: Change, *keys: str, categories: tuple[str, ...] = ()) -> Change:
-    """The change, in a trace that records no such arguments, or no rows of these categories."""
+def without(change: Change, key: str) -> Change:
+    """The change, in a trace that records no such arguments."""
 
     def changed(files: Files) -> None:
-        events = files[DEVICE]["traceEvents"]
-        files[DEVICE]["traceEvents"] = [row for row in events if row.get("cat") not in categories]
-        for row in events:
-            for key in keys:
-                row.get("args", {}).pop(key, None)
+        for row in files[DEVICE]["traceEvents"]:
+            row.get("args", {}).pop(key, None)
         change(files)
 
     return changed
@@ -336,16 +333,14 @@ class Said(NamedTuple):
 @cache
 def said_of(lie: Lie) -> Said:
     """What the commands say of the lie that they do not say of the sample."""
-    return Said(
-        *([line for line in new if line not in usual] for new, usual in zip(_said(lie.change), _usual(), strict=True))
-    )
+    said = zip(_said(lie.change), _said(unchanged), strict=True)
+    return Said(*([line for line in new if line not in usual] for new, usual in said))
+
+
+def unchanged(_: Files) -> None: ...
 
 
 @cache
-def _usual() -> Said:
-    return _said(lambda _: None)
-
-
 def _said(change: Change) -> Said:
     files = sample()
     change(files)
@@ -362,16 +357,8 @@ def _said(change: Change) -> Said:
         ]
         diagnose = [line for line in lines_of(trace_diagnose.main, ".") if line.startswith("wrong")]
         build = lines_of(trace_build.main, *files, "-o", "out", "--jobs", "1")
-    return Said(
-        link,
-        diagnose,
-        [
-            line
-            for line in build
-            if line.startswith(("trace-build: note", "trace-build: ranks disagree"))
-            and str(UNRECORDED_WAITS[0]) not in line
-        ],
-    )
+    notes = [line for line in build if line.startswith(("trace-build: note", "trace-build: ranks disagree"))]
+    return Said(link, diagnose, [line for line in notes if str(UNRECORDED_WAITS[0]) not in line])
 
 
 def lines_of(main: Callable[[list[str]], object], *arguments: str) -> list[str]:
@@ -398,15 +385,13 @@ def page() -> str:
 
 def _row(lie: Lie) -> str:
     said = said_of(lie)
-    disagreement = [
-        line.split(": ", 1)[1] for line in said.build if "ranks disagree" in line and "reversed" in lie.what
-    ]
-    commands = (
-        {"trace-link": said.link, "trace-diagnose": said.diagnose, "trace-build": said.build} if not lie.why else {}
-    )
+    if lie.why:
+        return f"| {lie.what} | nobody | {lie.why} |"
+    disagreements = [line for line in said.build if "ranks disagree" in line and "reversed" in lie.what]
+    commands = {"trace-link": said.link, "trace-diagnose": said.diagnose, "trace-build": said.build}
     noticed = ", ".join(f"`{command}`" for command, lines in commands.items() if lines)
-    what = [line.removeprefix("note ") for line in said.link] + disagreement
-    return f"| {lie.what} | {noticed or 'nobody'} | {_cell(what) if not lie.why else lie.why} |"
+    what = [line.removeprefix("note ") for line in said.link] + [line.split(": ", 1)[1] for line in disagreements]
+    return f"| {lie.what} | {noticed} | {_cell(what)} |"
 
 
 def _graph_row(lie: GraphLie) -> str:

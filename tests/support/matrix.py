@@ -219,20 +219,18 @@ def graph_launches(run: Run) -> None:
     assert sorted(sizes[sizes > 1].tolist()) == run.recorded.sizes_of_graphs != []
 
 
-def _shortest_launch(linked: LinkedTrace) -> int:
-    activities = linked.activities
-    called = activities.call_row >= 0
-    latency = activities.start[called] - launched(linked)[called]
-    return int(latency.min()) if len(latency) else 0
-
-
 def host_waits(run: Run) -> None:
     """Every synchronising call is a wait, for earlier launches that had ended; in a played run the right work."""
     linked, waits = run.linked, run.linked.host_waits
     real = waits.source_row >= 0
     source, call = waits.source_row[real], waits.call_row[real]
     # without measured returns, only the shortest launch says how far the device's clock may be ahead
-    doubt = np.where(waits.known_by.equal(Provenance.TIMING.value)[real], max(CLOCK, _shortest_launch(linked)), CLOCK)
+    latency = (linked.activities.start - launched(linked))[linked.activities.call_row >= 0]
+    doubt = np.where(
+        waits.known_by.equal(Provenance.TIMING.value)[real],
+        max(CLOCK, int(latency.min()) if len(latency) else 0),
+        CLOCK,
+    )
     assert (linked.activities.end[source] <= linked.calls.end[call] + doubt).all()
     assert (launched(linked)[source] <= linked.calls.start[call]).all()
     if run.played_as is not None:
@@ -348,10 +346,6 @@ class Source(NamedTuple):
     host: Path | None
     device: Path | None
     features: tuple[str, ...]
-
-    @property
-    def real(self) -> bool:
-        return self.device is not None
 
 
 def captures() -> Iterator[Source]:
@@ -505,7 +499,7 @@ def page() -> str:
 
 
 def _mark(sources: list[Source]) -> str:
-    return "" if not sources else "●" if any(source.real for source in sources) else "○"
+    return "" if not sources else "●" if any(source.device for source in sources) else "○"
 
 
 if __name__ == "__main__":
