@@ -18,10 +18,10 @@ from ..reasons import to_json
 from .host import NO_TENSORS, Attr
 from .layout import ACTIVITY_NUMBERS, INTEGER_ATTRIBUTES, SCHEMA, CallTable, as_record
 from .linked_trace import Activities, LinkedTrace, Ops, op_parents
+from .numbers import exact_microseconds
 
 NODES_AT_ONCE = 1 << 10
 SEPARATOR = b",\n"
-FRACTIONS = [f".{fraction:03d}".rstrip("0").rstrip(".") for fraction in range(1000)]
 LARGEST_DOUBLE = 10**15
 """ns; any shorter time in µs is exact as a double."""
 A_TENSOR = b"Tensor("
@@ -187,8 +187,7 @@ def microsecond_numbers(time: Int64) -> list[Any]:
     values: list[Any] = numbers.tolist()
     rows = np.flatnonzero(has_fraction & (np.abs(time) >= LARGEST_DOUBLE))
     for row, long_time in zip(rows.tolist(), time[rows].tolist(), strict=True):
-        whole, fraction = divmod(abs(long_time), 1000)
-        values[row] = msgspec.Raw(f"{'-' * (long_time < 0)}{whole}{FRACTIONS[fraction]}")
+        values[row] = msgspec.Raw(exact_microseconds(long_time))
     return values
 
 
