@@ -12,7 +12,7 @@ from fuzz import mixed_ranks as flows, samples
 from fuzz.changes import change_database, changed_bytes, changed_json
 from fuzz.columns import IDS, change_column
 from fuzz.crowds import change_parents, write_crowd
-from fuzz.graph_changes import change_fields, changed_graph
+from fuzz.graph_changes import change_fields
 from fuzz.mixed_ranks import change_parts, mixed_job
 from fuzz.running import Failed, Transcript, must, run
 from fuzz.samples import DEVICE, GRAPH, HOST, LINKED, REPORT, meddle
@@ -45,7 +45,7 @@ def _write_linked(folder: Path, random: Random) -> None:
 
 
 def _graph(folder: Path, random: Random) -> None:
-    _on_graph(folder, random, lambda content: changed_graph(content, random))
+    _on_graph(folder, random, lambda content: changed_bytes(content, random))
 
 
 def _fields(folder: Path, random: Random) -> None:

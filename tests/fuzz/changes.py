@@ -16,15 +16,16 @@ from typing import Any
 from fuzz.texts import AS_IT_STANDS, CHANGES, LITERALS, NUMBERS, VALUES
 
 TOKENS = [
-    *(b'"', b"{", b"}", b"[", b"]", b",", b"\n", b"\0", b"null", b"-1", b"1e400"),
+    *(b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\n", b"\0", b"null", b"NaN", b"-1", b"1e400", b"}]", b"},"),
+    *(b'{"ph":', b'"name": "', b'"traceEvents": [', b'"nodes": [', b'"ts": ', b"\\ud800", b"\xff", b"\xef\xbb\xbf"),
     *(b"\xff" * 9, b"9" * 400, b"[" * 3000, b"\x80\x80\x80\x80\x08"),
 ]
 
 
 def changed_bytes(text: bytes, random: Random) -> bytes:
-    """The text with a stretch of it lost, doubled, moved, or overwritten."""
+    """The text with a stretch of it lost, doubled, moved, overwritten, or of another place."""
     begin, elsewhere = random.randrange(len(text) + 1), random.randrange(len(text) + 1)
-    end, token = begin + random.choice([1, 2, 10, 100, 1000]), random.choice(TOKENS)
+    end, token = begin + random.choice([1, 2, 10, 100, 1000, 10_000]), random.choice(TOKENS)
     flipped = bytes(byte ^ 1 << random.randrange(8) for byte in text[begin : begin + 1])
     return random.choice(
         [

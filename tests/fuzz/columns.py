@@ -1,12 +1,15 @@
 """Changes all values of one meaning in a document, such as correlations: shared, exchanged or far apart numbers."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice, repeat
+from operator import add, floordiv, mul
 from random import Random
 from typing import Any
 
 Slot = tuple[Any, Any]
 """A list or an object, and the place or key of something in it."""
 Way = Callable[[list[Any], Random], list[Any]]
+HOUR_US = 3600 * 10**6
 
 IDS = (
     "id", "rf_id", "tid", "fw_parent", "seq_id", "fw_tid", "scope", "correlation", "External id", "external id", "Record function id",
@@ -52,60 +55,34 @@ def change_column(document: Any, keys: Sequence[str], random: Random) -> str:
     slots = found[key]
     begin = random.choice([0, 0, random.randrange(len(slots))])
     part = slots[begin : random.choice([None, None, begin + 2, begin + 20])]
-    way = random.choice(WAYS)
+    said, way = random.choice([*WAYS.items()])
     values = [container[place] for container, place in part]
     for (container, place), value in zip(part, way(values, random), strict=True):
         container[place] = value
-    return f"{way.__name__.strip('_')} {key}, {len(part)} of {len(slots)}"
+    return f"{said} {key}, {len(part)} of {len(slots)}"
 
 
-def _equal(values: list[Any], random: Random) -> list[Any]:
-    return [random.choice([0, 1, values[0], values[-1]])] * len(values)
+def _each(values: list[Any], change: Callable[[Any, Any], Any], by: list[Any], random: Random) -> list[Any]:
+    return [*map(change, values, repeat(random.choice(by)))]
 
 
-def _shared(values: list[Any], random: Random) -> list[Any]:
-    few = [random.choice(values) for _ in range(random.choice([2, 3, 7]))]
-    return [random.choice(few) for _ in values]
-
-
-def _exchanged(values: list[Any], random: Random) -> list[Any]:
-    return random.sample(values, len(values))
-
-
-def _reversed(values: list[Any], _: Random) -> list[Any]:
-    return values[::-1]
-
-
-def _rotated(values: list[Any], random: Random) -> list[Any]:
-    by = random.choice([1, -1, len(values) // 2])
+def _rotated(values: list[Any], by: int) -> list[Any]:
     return values[by:] + values[:by]
 
 
-def _scaled(values: list[Any], random: Random) -> list[Any]:
-    factor = random.choice([-1, 2, 1000, 10**6, 10**9, 1 << 31, 1 << 40])
-    return [value * factor for value in values]
-
-
-def _divided(values: list[Any], random: Random) -> list[Any]:
-    divisor = random.choice([2, 10, 1000, 10**6])
-    return [value // divisor for value in values]
-
-
-def _shifted(values: list[Any], random: Random) -> list[Any]:
-    by = random.choice([1, -1, 0.5, 1 << 31, 1 << 53, -(1 << 62), 3600 * 10**6])
-    return [value + by for value in values]
-
-
-def _far_apart(values: list[Any], random: Random) -> list[Any]:
-    far = random.choice([10**9, 10**15, 1 << 62, 9 * 10**18])
+def _far_apart(values: list[Any], far: int) -> list[Any]:
     return [value + far * (place % 2) for place, value in enumerate(values)]
 
 
-def _counted(values: list[Any], random: Random) -> list[Any]:
-    first = random.choice([0, 1, 2, -len(values)])
-    return [*range(first, first + len(values))]
-
-
-WAYS: tuple[Way, ...] = (
-    _equal, _shared, _exchanged, _reversed, _rotated, _scaled, _divided, _shifted, _far_apart, _counted,
-)  # fmt: skip
+WAYS: dict[str, Way] = {
+    "equal": lambda values, random: [random.choice([0, 1, values[0], values[-1]])] * len(values),
+    "shared": lambda values, random: random.choices(random.choices(values, k=random.choice([2, 3, 7])), k=len(values)),
+    "exchanged": lambda values, random: random.sample(values, len(values)),
+    "reversed": lambda values, _: values[::-1],
+    "rotated": lambda values, random: _rotated(values, random.choice([1, -1, len(values) // 2])),
+    "scaled": lambda values, random: _each(values, mul, [-1, 2, 1000, 10**6, 10**9, 1 << 31, 1 << 40], random),
+    "divided": lambda values, random: _each(values, floordiv, [2, 10, 1000, 10**6], random),
+    "shifted": lambda values, random: _each(values, add, [1, -1, 0.5, 1 << 31, 1 << 53, -(1 << 62), HOUR_US], random),
+    "far apart": lambda values, random: _far_apart(values, random.choice([10**9, 10**15, 1 << 62, 9 * 10**18])),
+    "counted": lambda values, random: [*islice(count(random.choice([0, 1, 2, -len(values)])), len(values))],
+}

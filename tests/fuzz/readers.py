@@ -2,8 +2,6 @@
 
 The readers are those of host and device traces, linked traces, graphs in both forms, communicator groups and rocpd
 databases.
-
-Shared by the tests and by `fuzz.py`, which a coverage-guided fuzzer drives.
 """
 
 import gzip

@@ -254,12 +254,5 @@ def _rename(folder: Path, random: Random) -> str:
 
 
 WAYS: tuple[Callable[[Path, Random], str], ...] = (
-    _lose,
-    _cut,
-    _exchange,
-    _of_another_job,
-    _change,
-    _change,
-    _renumber,
-    _rename,
-)
+    _lose, _cut, _exchange, _of_another_job, _change, _change, _renumber, _rename,
+)  # fmt: skip

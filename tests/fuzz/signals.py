@@ -30,18 +30,10 @@ TO_THE_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 # groups that a rank by itself numbers in another way than the job
 SAMPLE, TRACES, GRAPHS, OUT = "generated moe_dp", "traces", "graphs", "out"
 ACCESSES = (
-    "open",
-    "os.rename",
-    "os.remove",
-    "os.mkdir",
-    "os.rmdir",
-    "os.link",
-    "os.truncate",
-    "shutil.rmtree",
-    "tempfile.mkdtemp",
+    *("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"),
+    *("shutil.rmtree", "tempfile.mkdtemp"),
 )
 PAGE = f"{OUT}/page.html"
-HIDDEN = re.compile(r"(^|/)\.")
 HIDDEN = re.compile(r"(^|/)\.")
 BY_THE_CLOCK = 0.15
 """The part of the cases that are processes of their own, which take longest."""

@@ -208,14 +208,14 @@ def change_times(document: dict[str, Any], random: Random) -> str:
     timed = [row for row in rows if isinstance(row.get("ts"), int | float) and _is_of(row, CLASSES[chosen])]
     if chosen == "all" and random.random() < 0.3:
         timed = timed[random.randrange(len(timed)) :]
-    way = random.choice(TIME_WAYS)
+    said, way = random.choice([*TIME_WAYS.items()])
     if timed:
         spans = way([(row["ts"], row.get(duration, 0)) for row in timed], random)
         for row, (start, length) in zip(timed, spans, strict=True):
             row["ts"] = start
             if duration in row:
                 row[duration] = length
-    return f"{way.__name__.strip('_')} times of {chosen}, {len(timed)} rows"
+    return f"{said} times of {chosen}, {len(timed)} rows"
 
 
 def _is_of(row: dict[str, Any], categories: tuple[str, ...]) -> bool:
@@ -228,18 +228,10 @@ def _equal(spans: list[Span], random: Random) -> list[Span]:
     return [(start, random.choice([length, own])) for _, own in spans]
 
 
-def _mirrored(spans: list[Span], _: Random) -> list[Span]:
+def _mirrored(spans: list[Span]) -> list[Span]:
     """What was last comes first."""
     whole = min(start for start, _ in spans) + max(start + length for start, length in spans)
     return [(whole - start - length, length) for start, length in spans]
-
-
-def _reversed(spans: list[Span], _: Random) -> list[Span]:
-    return spans[::-1]
-
-
-def _shuffled(spans: list[Span], random: Random) -> list[Span]:
-    return random.sample(spans, len(spans))
 
 
 def _scaled(spans: list[Span], random: Random) -> list[Span]:
@@ -248,40 +240,42 @@ def _scaled(spans: list[Span], random: Random) -> list[Span]:
     return [(first + (start - first) * factor, length * factor) for start, length in spans]
 
 
-def _lasting(spans: list[Span], random: Random) -> list[Span]:
-    length = random.choice([0, 0, -1, 1e-3, 0.4, 1e6, 1e12, 9e15, 1e300])
-    return [(start, length) for start, _ in spans]
-
-
-def _shifted(spans: list[Span], random: Random) -> list[Span]:
-    by = random.choice([0.3, 5, -5, HOUR_US, -HOUR_US, 1e12, 9e15])
+def _moved(spans: list[Span], by: float) -> list[Span]:
     return [(start + by, length) for start, length in spans]
 
 
-def _far_apart(spans: list[Span], random: Random) -> list[Span]:
-    far, half = random.choice([1e6, 1e12, 4e15]), len(spans) // 2
-    return spans[:half] + [(start + far, length) for start, length in spans[half:]]
+def _far_apart(spans: list[Span], far: float) -> list[Span]:
+    half = len(spans) // 2
+    return spans[:half] + _moved(spans[half:], far)
 
 
-def _coarse(spans: list[Span], random: Random) -> list[Span]:
-    step = random.choice([1, 10, 1000])
+def _coarse(spans: list[Span], step: int) -> list[Span]:
     return [(start // step * step, length // step * step) for start, length in spans]
 
 
-def _nested(spans: list[Span], _: Random) -> list[Span]:
+def _lasting(spans: list[Span], length: float) -> list[Span]:
+    return [(start, length) for start, _ in spans]
+
+
+def _in_each_other(spans: list[Span], shorter: float) -> list[Span]:
+    """Each begins in the one before, and is so much shorter."""
     first, count = spans[0][0], len(spans)
-    return [(first + place, 2.0 * (count - place)) for place in range(count)]
+    return [(first + place, count + shorter * (count - 2 * place)) for place in range(count)]
 
 
-def _staggered(spans: list[Span], _: Random) -> list[Span]:
-    """Each begins in the one before, and ends behind it."""
-    first, count = spans[0][0], len(spans)
-    return [(first + place, float(count)) for place in range(count)]
-
-
-TIME_WAYS: tuple[Callable[[list[Span], Random], list[Span]], ...] = (
-    _equal, _mirrored, _reversed, _shuffled, _scaled, _lasting, _shifted, _far_apart, _coarse, _nested, _staggered,
-)  # fmt: skip
+TIME_WAYS: dict[str, Callable[[list[Span], Random], list[Span]]] = {
+    "equal": _equal,
+    "mirrored": lambda spans, random: _mirrored(spans),
+    "reversed": lambda spans, random: spans[::-1],
+    "shuffled": lambda spans, random: random.sample(spans, len(spans)),
+    "scaled": _scaled,
+    "lasting": lambda spans, random: _lasting(spans, random.choice([0, 0, -1, 1e-3, 0.4, 1e6, 1e12, 9e15, 1e300])),
+    "shifted": lambda spans, random: _moved(spans, random.choice([0.3, 5, -5, HOUR_US, -HOUR_US, 1e12, 9e15])),
+    "far apart": lambda spans, random: _far_apart(spans, random.choice([1e6, 1e12, 4e15])),
+    "coarse": lambda spans, random: _coarse(spans, random.choice([1, 10, 1000])),
+    "nested": lambda spans, random: _in_each_other(spans, 1),
+    "staggered": lambda spans, random: _in_each_other(spans, 0),
+}
 
 
 BLANKS = "", " ", "\n", "\t", "\r\n", "  \n "

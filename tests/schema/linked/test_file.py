@@ -257,20 +257,8 @@ def test_a_compressed_file_is_read_whatever_its_name(tmp_path: Path) -> None:
 
 
 OF_CHAKRA = {
-    "id",
-    "name",
-    "ctrl_deps",
-    "inputs",
-    "outputs",
-    "attrs",
-    "ts",
-    "inclusive_dur",
-    "exclusive_dur",
-    "cat",
-    "ph",
-    "stream",
-    "pg_name",
-}
+    "id", "name", "ctrl_deps", "inputs", "outputs", "attrs", "ts", "inclusive_dur", "exclusive_dur", "cat", "ph", "stream", "pg_name",
+}  # fmt: skip
 KNOWN_TO_CHAKRA = ("schema", "pid", "time", "start_ts", "finish_ts", "nodes")
 
 
@@ -349,51 +337,31 @@ def written_document(folder: Path) -> dict[str, Any]:
     return document
 
 
-def refuses(document: dict[str, Any], folder: Path, complaint: str) -> None:
-    """Such a file is not read, and this is said of it."""
-    path = folder / "changed.json"
-    path.write_text(json.dumps(document))
+CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
+    "a device wait for what is not there": (("device_waits", "source", 0), 999_999, "999999 is referred to but not"),
+    "a host wait for what is not there": (("host_waits", "source", 0), 999_999, "999999 is referred to but not"),
+    "a call without a name": (("calls", "name", 0), -1, "a call has no name"),
+    "latencies beyond any clock": (
+        ("trace", "machine", "launch", "", "upper"), 10**30, r"unexpected content: .*machine\.launch",
+    ),
+    "a hand-off beyond any clock": (("handoffs", "source_ns", 0), 3 * 10**18, "further apart than any clock shows"),
+    "a wait beyond any clock": (("host_waits", "since_ns", 0), 3 * 10**18, "further apart than any clock shows"),
+    "device waits of an older version": (("device_waits", "known_by"), None, r"`array`, got `null` - at `\$.device_w"),
+    "an activity without a time": (("nodes", -1, "ts"), None, "1 activities have no time"),
+}  # fmt: skip
+"""What is somewhere in a file in place of what belongs there, and what is said of that."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_contradicts_itself_is_refused(tmp_path: Path, change: str) -> None:
+    (*way, last), value, complaint = CHANGES[change]
+    document = place = written_document(tmp_path)
+    for key in way:
+        place = place[key]
+    place[last] = value
+    (tmp_path / "changed.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match=complaint):
-        read_linked(str(path))
-
-
-@pytest.mark.parametrize("table", ["device_waits", "host_waits"])
-def test_a_wait_for_what_is_not_there_is_refused(tmp_path: Path, table: str) -> None:
-    document = written_document(tmp_path)
-    document[table]["source"][0] = 999_999
-    refuses(document, tmp_path, "999999 is referred to but not there")
-
-
-@pytest.mark.parametrize("table", ["device_waits", "host_waits", "handoffs"])
-def test_a_file_of_an_older_version_is_refused(tmp_path: Path, table: str) -> None:
-    document = written_document(tmp_path)
-    document[table]["found"] = document[table].pop("known_by")
-    refuses(document, tmp_path, f"missing required field `known_by` - at `\\$.{table}`")
-
-
-def test_an_activity_without_a_time_is_refused(tmp_path: Path) -> None:
-    document = written_document(tmp_path)
-    next(node for node in document["nodes"] if node.get("cat")).pop("ts")
-    refuses(document, tmp_path, "1 activities have no time")
-
-
-def test_a_machine_that_takes_longer_than_any_clock_shows_is_refused(tmp_path: Path) -> None:
-    document = written_document(tmp_path)
-    document["trace"]["machine"]["launch"][""]["upper"] = 10**30
-    refuses(document, tmp_path, r"unexpected content: .*machine\.launch")
-
-
-@pytest.mark.parametrize(("table", "column"), [("handoffs", "source_ns"), ("host_waits", "since_ns")])
-def test_moments_further_from_the_run_than_any_clock_shows_are_refused(tmp_path: Path, table: str, column: str) -> None:
-    document = written_document(tmp_path)
-    document[table].setdefault(column, [None] * len(document[table]["known_by"]))[0] = 3 * 10**18
-    refuses(document, tmp_path, "further apart than any clock shows")
-
-
-def test_a_call_without_a_name_is_refused(tmp_path: Path) -> None:
-    document = written_document(tmp_path)
-    document["calls"]["name"][0] = -1
-    refuses(document, tmp_path, "a call has no name")
+        read_linked(str(tmp_path / "changed.json"))
 
 
 def test_a_handoff_between_threads_without_ops_is_written(tmp_path: Path) -> None:

@@ -181,50 +181,32 @@ def test_doubles_below_2_to_the_43_are_exact(whole: int, fraction: int) -> None:
     assert nanoseconds([whole + fraction / 1000, 0.5]).tolist() == [whole * 1000 + fraction, 500]
 
 
-def test_whole_epoch_microseconds_are_exact() -> None:
-    assert nanoseconds([EPOCH_US, EPOCH_US + 1]).tolist() == [EPOCH_US * 1000, EPOCH_US * 1000 + 1000]
-
-
-def test_whole_epoch_microseconds_that_are_doubles_are_exact() -> None:
-    assert nanoseconds([float(EPOCH_US)]).tolist() == [EPOCH_US * 1000]
-
-
 @pytest.mark.parametrize("beside", [[], [1], [1.5], [None]])
 def test_a_double_that_has_lost_nanoseconds_is_refused(beside: list[float | None]) -> None:
     with pytest.raises(InexactTime):
         nanoseconds([EPOCH_US + 0.25, *beside])
 
 
-def test_decimal_epoch_fractions_are_exact() -> None:
-    assert nanoseconds([Decimal(f"{EPOCH_US}.789")]).tolist() == [EPOCH_US * 1000 + 789]
-
-
-def test_fractions_of_nanoseconds_are_rounded() -> None:
-    assert nanoseconds([2.0004, 2.0006]).tolist() == [2000, 2001]
-    assert nanoseconds([Decimal("2.0004"), Decimal("2.0006")]).tolist() == [2000, 2001]
-
-
-def test_numbers_may_be_text_or_missing() -> None:
-    assert nanoseconds(["1.5", None, "soon", 2]).tolist() == [1500, ABSENT, ABSENT, 2000]
-
-
 @pytest.mark.parametrize(
-    "stamp",
+    ("stamps", "times"),
     [
-        float("nan"),
-        float("inf"),
-        1e300,
-        1 << 80,
-        "1e400",
-        "1e999999999",
+        ([], []),
+        ([EPOCH_US, EPOCH_US + 1], [EPOCH_US * 1000, EPOCH_US * 1000 + 1000]),
+        ([float(EPOCH_US)], [EPOCH_US * 1000]),
+        ([Decimal(f"{EPOCH_US}.789")], [EPOCH_US * 1000 + 789]),
+        ([2.0004, 2.0006], [2000, 2001]),
+        ([Decimal("2.0004"), Decimal("2.0006")], [2000, 2001]),
+        (["1.5", None, "soon", 2], [1500, ABSENT, ABSENT, 2000]),
     ],
+    ids=["none", "whole", "whole as double", "decimal", "rounded", "rounded decimals", "texts and nothing"],
 )
+def test_stamps_of_any_type_are_nanoseconds(stamps: list[Any], times: list[int]) -> None:
+    assert nanoseconds(stamps).tolist() == times
+
+
+@pytest.mark.parametrize("stamp", [float("nan"), float("inf"), 1e300, 1 << 80, "1e400", "1e999999999"])
 def test_what_is_no_time_is_absent(stamp: float | str) -> None:
     assert nanoseconds([stamp, 1]).tolist() == [ABSENT, 1000]
-
-
-def test_no_stamps_are_no_times() -> None:
-    assert nanoseconds([]).tolist() == []
 
 
 @pytest.mark.parametrize(
