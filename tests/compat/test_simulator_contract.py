@@ -321,20 +321,11 @@ def test_a_cycle_through_control_is_refused_before_a_simulator_sees_it() -> None
 
 
 MENDED = [
-    "another order of two groups",
-    "a dependency given twice",
-    "metadata",
-    "metadata on the device",
-    "an invalid node with dependents",
-    "a message to the rank itself",
-    "a message out of range",
-    "a message without data",
-    "an all-gather of nothing",
-    "an all-gather that cannot be split",
-    "a type that does not run",
-    "communication on the host",
-    "a group by name",
-]
+    "another order of two groups", "a dependency given twice", "metadata", "metadata on the device",
+    "an invalid node with dependents", "a message to the rank itself", "a message out of range", "a message without data",
+    "an all-gather of nothing", "an all-gather that cannot be split", "a type that does not run",
+    "communication on the host", "a group by name",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", MENDED)

@@ -17,6 +17,7 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, HostTrace, Role, read_device_trace, read_host_trace, role_of
 from execgraph.schema.reasons import Reason
+from fuzz.readers import accounted
 from support.folders import DATA
 from support.matrix import CELLS, FEATURES, PAGE, Cell, page, run_of
 from support.runs import broken_rules, convert_linked
@@ -56,14 +57,6 @@ def check_pair(host: Path, device: Path) -> None:
     report = link(read_host, read_device).report
     assert report.agreement_pct >= 98
     assert report.host_ops - report.matched <= 0.03 * report.host_ops
-
-
-def accounted(device: DeviceTrace) -> int:
-    """The rows that are in a table, were counted as skipped, or carry no work."""
-    tables = (device.ops, device.calls, device.activities, device.syncs, device.event_records, device.queue_events)
-    return sum(len(table.correlation if table is device.event_records else table.start) for table in tables) + (  # type: ignore[union-attr]
-        sum(device.skipped.values()) + device.ignored
-    )
 
 
 # Captures

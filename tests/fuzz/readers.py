@@ -165,7 +165,7 @@ CHECKS: dict[str, Callable[[bytes], None]] = {
 
 def accounted(device: DeviceTrace) -> int:
     """The rows that are in a table, were counted as skipped, or carry no work; rows of unknown kind do not count."""
-    tables = (device.ops, device.calls, device.activities, device.syncs)
+    tables = (device.ops, device.calls, device.activities, device.syncs, device.queue_events)
     unread = device.skipped.of(Reason.UNREADABLE_ROWS, Reason.CUT_OFF_ROWS)
     used = sum(len(table.start) for table in tables) + len(device.event_records.correlation)
     return used + sum(device.skipped.values()) - unread + device.ignored

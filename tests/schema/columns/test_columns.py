@@ -80,17 +80,7 @@ def test_nothing_is_found_among_no_ids() -> None:
 
 RUN_ROWS, KERNELS = 300, 2
 TABLES = ("ops", "activities")
-SHOWN = (
-    "host trace",
-    "device trace",
-    "linked",
-    "waits",
-    "graph",
-    "names",
-    "dependencies",
-    "replay",
-    "work",
-)
+SHOWN = "host trace", "device trace", "linked", "waits", "graph", "names", "dependencies", "replay", "work"
 
 
 @cache
@@ -114,17 +104,11 @@ def objects() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_what_is_large_shows_itself_in_a_few_lines(name: str) -> None:
-    text = repr(objects()[name])
+def test_what_is_large_shows_itself_in_a_few_lines_and_in_notebooks_as_a_table_of_them(name: str) -> None:
+    text, html = repr(objects()[name]), objects()[name]._repr_html_()
     assert type(objects()[name]).__name__ in text
     assert len(text) < 600 and text.count("\n") < 6
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_notebooks_get_the_same_as_a_table(name: str) -> None:
-    html, lines = objects()[name]._repr_html_(), repr(objects()[name]).splitlines()
-    assert html.count("<tr>") == len(lines) - 1
-    assert "op <" not in html
+    assert html.count("<tr>") == text.count("\n") and "op <" not in html
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -151,18 +135,13 @@ def test_a_graph_says_what_it_is_of() -> None:
 
 
 @pytest.mark.parametrize("frame", ["to_pandas", "to_polars"])
-def test_a_graph_goes_to_data_frames(frame: str) -> None:
+def test_a_graph_and_its_replay_go_to_data_frames(frame: str) -> None:
     pytest.importorskip(frame.removeprefix("to_"))
     graph, table = objects()["graph"], getattr(objects()["graph"], frame)()
     assert list(table["id"]) == graph.id.tolist()
     assert list(table["name"]) == [graph.name[row] for row in range(len(graph))]
     assert list(table["duration_ns"]) == graph.duration_ns.tolist()
     assert [list(ids) for ids in table["data_deps"]] == [graph.data_deps[row].tolist() for row in range(len(graph))]
-
-
-@pytest.mark.parametrize("frame", ["to_pandas", "to_polars"])
-def test_a_replay_goes_to_data_frames(frame: str) -> None:
-    pytest.importorskip(frame.removeprefix("to_"))
     replayed, table = objects()["replay"], getattr(objects()["replay"], frame)()
     assert set(table["rank"]) == {3} and {"host", "computation"} <= set(table["class"])
     assert list(table["end_ns"]) == replayed.end_ns.tolist()
@@ -261,13 +240,9 @@ FRAME = Frame(
     },
 )
 ROWS = {
-    "id": [1, 2, 3],
-    "stream": [7, None, 8],
-    "name": ["ädd", None, "mm"],
-    "deps": [[], [1], [1, 2]],
-    "busy": [True, False, True],
-    "label": ["a", "b", "<c>"],
-}
+    "id": [1, 2, 3], "stream": [7, None, 8], "name": ["ädd", None, "mm"], "deps": [[], [1], [1, 2]],
+    "busy": [True, False, True], "label": ["a", "b", "<c>"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("way", ["polars", "arrow"])

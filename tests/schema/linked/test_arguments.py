@@ -60,12 +60,8 @@ def test_of_a_tensor_the_argument_device_and_what_it_spans_are_known() -> None:
 def test_tensors_are_by_op_its_arguments_before_its_results() -> None:
     found = read_arguments(TEXTS[:2], TEXTS[:5:4]).tensors
     assert [*zip(found.row.tolist(), found.is_output.tolist(), found.storage.tolist(), strict=True)] == [
-        (0, False, 4),
-        (0, True, 4),
-        (1, False, 42),
-        (1, True, 8),
-        (1, True, 10),
-    ]
+        (0, False, 4), (0, True, 4), (1, False, 42), (1, True, 8), (1, True, 10),
+    ]  # fmt: skip
     assert (found.low.tolist(), found.high.tolist()) == ([0, 0, 400, 0, 16], [24, 24, 424, 8, 40])
     chosen = found.of(OpRows(np.array([1, 0])))
     assert (chosen.row.tolist(), chosen.storage.tolist()) == ([0, 0, 0, 1, 1], [42, 8, 10, 4, 4])

@@ -26,14 +26,7 @@ from execgraph.schema.linked import (
 from execgraph.schema.linked.numbers import EXACT_MICROSECONDS
 from execgraph.schema.linked.writer import microsecond_numbers
 from execgraph.schema.reasons import Reason
-from execgraph.tools.commands import (
-    trace_build as build,
-    trace_convert,
-    trace_diagnose,
-    trace_link,
-    trace_merge,
-    trace_report,
-)
+from execgraph.tools.commands import trace_build, trace_convert, trace_diagnose, trace_link, trace_merge, trace_report
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
 from support.folders import ROOT
@@ -134,7 +127,7 @@ def test_no_command_stumbles_over_a_text_in_a_text(
     command(trace_diagnose, tmp_path / "traces")
     command(trace_merge, device, "-o", tmp_path / "merged.json")
     command(trace_report, host, device, "--json")
-    command(build, tmp_path / "traces", "-o", tmp_path / "graphs", "--jobs", 1)
+    command(trace_build, tmp_path / "traces", "-o", tmp_path / "graphs", "--jobs", 1)
 
 
 def noted(tmp_path: Path, file: int, field: str, text: str) -> dict[str, int]:
@@ -241,11 +234,8 @@ def test_padding_is_added_to_fractions() -> None:
 
 
 def test_texts_of_times_beyond_any_clock_are_absent() -> None:
-    assert exact_times([b"4611686018427387.903", b"4611686018427387.904", b"-9000000000000000"]).ns.tolist() == [
-        (1 << 62) - 1,
-        ABSENT,
-        ABSENT,
-    ]
+    times = exact_times([b"4611686018427387.903", b"4611686018427387.904", b"-9000000000000000"])
+    assert times.ns.tolist() == [(1 << 62) - 1, ABSENT, ABSENT]
 
 
 @given(st.lists(st.integers(-(1 << 60), 1 << 60) | st.integers(-(10**15), 10**15), min_size=1))
