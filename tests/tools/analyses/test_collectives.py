@@ -83,9 +83,8 @@ def test_who_is_last_does_not_depend_on_the_clocks_where_all_end_together() -> N
 def test_sizes_and_bus_factors_are_those_of_nccl_tests(
     name: str, given: int, taken: int, size: int, factor: float
 ) -> None:
-    recorded = Communication(
-        name=name, dtype="Float", ranks=[0, 1, 2, 3], group="1", in_elements=given, out_elements=taken, sequence=4
-    )
+    sizes = {"in_elements": given, "out_elements": taken}
+    recorded = Communication(name=name, dtype="Float", ranks=[0, 1, 2, 3], group="1", sequence=4, **sizes)
     row = tables(rank_of(0, (0, 100, recorded)))[0][0]
     assert row["size"] == size
     bandwidths = [row["algorithm_bandwidth"], row["bus_bandwidth"]]
@@ -196,9 +195,7 @@ def test_who_comes_last_is_awaited_by_the_others_whatever_the_clocks_say() -> No
 
 
 def test_nobody_waits_in_a_broadcast_or_alone() -> None:
-    broadcast = Communication(
-        name="broadcast", in_elements=8, out_elements=8, dtype="Float", ranks=[0, 1], group="0", sequence=1
-    )
+    broadcast = all_reduce(1, 8, name="broadcast", ranks=[0, 1])
     assert details(rank_of(0, (0, 90, broadcast)), rank_of(1, (20, 90, broadcast)))["waits"] == []
     assert details(rank_of(0, (0, 90, all_reduce())))["waits_by_rank"] == []
 

@@ -105,13 +105,12 @@ def test_another_gap_is_told_by_what_held_the_stream() -> None:
     ]
 
 
-def test_a_copy_that_waited_in_its_own_call_was_held_by_the_host() -> None:
+@pytest.mark.parametrize(("host_waits", "cause"), [([(1, 2), (1, 1)], "host sync"), ([(1, 2)], "")])
+def test_a_copy_that_waited_in_its_own_call_was_held_by_the_host(host_waits: list[Any], cause: str) -> None:
     acts = [Act(0, 10_000, stream=7, call=0), Act(0, 90_000, stream=20), Act(95_000, 99_000, MEMORY, stream=7, call=1)]
     calls = [Call(-9, -5), Call(5_000, 99_000, name="cudaMemcpy")]
-    rows = tables(acts, calls, host_waits=[(1, 2), (1, 1)])["idle_time_breakdown"].rows()
-    assert picked(rows, "category", "cause") == [("other", "host sync")]
-    alone = tables(acts, calls, host_waits=[(1, 2)])["idle_time_breakdown"].rows()
-    assert picked(alone, "category", "cause") == [("other", "")]
+    rows = tables(acts, calls, host_waits=host_waits)["idle_time_breakdown"].rows()
+    assert picked(rows, "category", "cause") == [("other", cause)]
 
 
 @given(runs())

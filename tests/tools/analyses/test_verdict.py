@@ -55,7 +55,7 @@ def test_it_is_withdrawn_where_much_of_the_run_is_not_explained() -> None:
     )
 
 
-def test_it_is_withdrawn_where_a_rank_begins_much_later_than_the_first() -> None:
+def test_it_is_withdrawn_where_a_rank_begins_much_later_than_the_first_or_is_absent() -> None:
     graphs = [
         rank_with_collective(0, work=10_000, collective=95_000, clock=0),
         rank_with_collective(1, work=30_000, collective=5_000, clock=0),
@@ -64,6 +64,10 @@ def test_it_is_withdrawn_where_a_rank_begins_much_later_than_the_first() -> None
     assert said.startswith(
         "What limits the run cannot be told: rank 1 begins 70.0 µs, 67 % of the run, after the first rank"
     )
+    # communication of absent ranks is no verdict
+    graphs[0].metadata["world_size"] = 2
+    absent = "without the traces of 1 rank, waiting for them cannot be told from sending data"
+    assert absent in sentence(built(graphs[0]))
 
 
 def test_it_is_withdrawn_where_the_replay_is_off_with_the_reason_for_graphs_of_a_simulator() -> None:
@@ -97,12 +101,6 @@ def test_it_is_withdrawn_where_what_takes_longest_would_hardly_shorten_the_run()
     g.activity("gemm", 1_000, 99_000, stream=7, after=[(op, LAUNCH)])
     g.collective(1_000, 98_900, ranks=[0], stream=20, after=[(op, LAUNCH)])
     assert "no kind of work at twice its speed would make the run more than 0.5 % shorter" in sentence(built(g.build()))
-
-
-def test_communication_of_absent_ranks_is_no_verdict() -> None:
-    graph = rank_with_collective(0, work=10_000, collective=95_000, clock=0)
-    graph.metadata["world_size"] = 2
-    assert "without the traces of 1 rank, waiting for them cannot be told from sending data" in sentence(built(graph))
 
 
 def test_it_is_withdrawn_where_nothing_shows_that_the_ranks_are_of_one_job() -> None:

@@ -169,14 +169,11 @@ def late() -> list[ExecutionGraph]:
     return [early, rank_with_collective(1, work=15_000, collective=20_000, clock=0)]
 
 
-def test_the_start_offset_that_no_change_scales_is_said_with_the_run_without_it() -> None:
+def test_the_start_offset_that_no_change_scales_is_said_with_the_run_without_it_and_a_line_and_key_of_its_own() -> None:
     assert answered(late(), "class:computation=3").endswith(
         " The start offset of rank 1, 25.0 µs, is as measured (recording began later, or the rank was late: not known): "
         "without start offsets, the run would take 65.0 µs."
     )
-
-
-def test_start_offsets_are_lines_and_keys_of_their_own() -> None:
     replayed = replay_ranks(late())
     summary = summarise(replayed)
     assert summary.start_offsets_us == {"0": 0, "1": 25}
@@ -359,28 +356,21 @@ def test_files_of_any_name_json_and_an_open_file_replay_as_the_graph_in_them(tmp
         assert replay(stream).makespan_ns == 50
 
 
-def test_a_folder_stands_for_the_graphs_in_it(tmp_path: Path) -> None:
+def test_a_folder_stands_for_the_graphs_in_it_and_one_rank_twice_is_no_job(tmp_path: Path) -> None:
+    graphs = [rank_with_collective(rank, work=10 + rank, collective=5, clock=0) for rank in (0, 1)]
     for rank in (1, 0):
-        rank_with_collective(rank, work=10 + rank, collective=5, clock=0).write(tmp_path / f"graph.{rank}.et")
+        graphs[rank].write(tmp_path / f"graph.{rank}.et")
     assert replay(tmp_path).work.rank_labels() == ["0", "1"]
-
-
-def test_one_rank_twice_is_no_job() -> None:
-    graph = rank_with_collective(0, work=10, collective=5, clock=0)
+    graph = graphs[0]
     with pytest.raises(DataError, match=r"replay\(graph\): 2 graphs are of rank 0; give the graphs of one job"):
         replay([graph, graph])
 
 
-def test_changes_go_into_a_replay_and_a_text_does_not() -> None:
-    assert replay(training_step(), {"class:computation": 1}).makespan_ns == 50
-    with pytest.raises(TypeError, match=r"takes changes such as .*, not str"):
-        replay(training_step(), "class:host=0.5")
-
-
-def test_one_graph_and_a_list_go_into_either_function() -> None:
+def test_one_graph_a_list_and_changes_go_into_either_function() -> None:
     ranks = [rank_with_collective(rank, work=10 + rank, collective=5, clock=0) for rank in (0, 1)]
     assert len(replay(ranks).work.graphs) == 2
     assert what_if(training_step(), {"class:computation": 1}).saved_us == 0
+    assert replay(training_step(), {"class:computation": 1}).makespan_ns == 50
 
 
 ONE = "an ExecutionGraph (trace.to_graph() makes one), a Job, a .et file, a folder of these, or a list"
@@ -399,3 +389,5 @@ def test_no_graph_at_all_and_changes_that_are_none_are_refused() -> None:
         what_if([], {})
     with pytest.raises(TypeError, match="takes changes such as"):
         what_if(training_step(), 0.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"takes changes such as .*, not str"):
+        replay(training_step(), "class:host=0.5")
