@@ -125,6 +125,11 @@ def test_counters_belong_to_the_op_that_launched_in_the_same_place(tmp_path: Pat
     table = analyse([rank_of(profiled(["gemm", "relu"], 3), tmp_path)])["cupti_counters"]
     assert picked(table.rows(), "op_stack", "correlation") == [("", -1), ("", -1)]
     assert "2 ranges were recorded and 3 kernel launches" in table.note
+    # nor where the names do
+    t = profiled(["relu"], 0)
+    t.launch("gemm")
+    table = analyse([rank_of(t, tmp_path)], ["cupti_counters"])["cupti_counters"]
+    assert table.note.startswith("rank 0: device 0: range 1 is of relu, launch 1 of gemm, so that no range")
 
 
 def test_waits_on_the_path_are_told_by_what_was_waited_for() -> None:

@@ -169,9 +169,8 @@ def kernels(*rows: tuple[str, int, int, int], time: int = ABSENT) -> Kernels:
 
 def test_fp32_on_matrix_engines_is_told_by_the_kernel() -> None:
     peaks = {0: peak_of("NVIDIA A100-SXM4-80GB") or PEAKS[0].peak}
-    plain, tf32 = roofline(
-        kernels(("sgemm", HIDDEN, 1, 4), ("ampere_sgemm_tf32_128", HIDDEN, 1, 4)), peaks
-    ).compute.tolist()
+    rows = ("sgemm", HIDDEN, 1, 4), ("ampere_sgemm_tf32_128", HIDDEN, 1, 4)
+    plain, tf32 = roofline(kernels(*rows), peaks).compute.tolist()
     assert plain / tf32 == pytest.approx(156 / 19.5)
 
 
@@ -185,16 +184,8 @@ def test_fp32_that_is_faster_than_the_ordinary_units_ran_on_the_matrix_engines()
 
 
 def test_what_is_not_known_is_bound_by_nothing() -> None:
-    found = roofline(
-        kernels(
-            ("copy", 0, 8, 3),
-            ("odd element", 5, 8, 3),
-            ("no bytes", 5, ABSENT, 4),
-            ("nothing", 0, 0, 4),
-            ("set", 0, 8, 4),
-        ),
-        {0: Peak(1, 1, 1, 1, 1, 1, 1)},
-    )
+    rows = [("copy", 0, 8, 3), ("odd element", 5, 8, 3), ("no bytes", 5, ABSENT, 4), ("nothing", 0, 0, 4)]
+    found = roofline(kernels(*rows, ("set", 0, 8, 4)), {0: Peak(1, 1, 1, 1, 1, 1, 1)})
     assert found.bound_by(Bound.MEMORY).tolist() == [True, False, False, False, True]
     assert not found.bound_by(Bound.COMPUTE).any()
 

@@ -110,7 +110,7 @@ def test_the_rules_are_those_of_the_simulator(tmp_path: Path) -> None:
         assert outcome.finished_ns == {0: simulated_ends([made])[0].max()}
 
 
-def test_each_rank_is_told_beside_its_measured_time() -> None:
+def test_each_rank_is_told_beside_its_measured_time_and_graphs_for_others_are_refused() -> None:
     g = GraphBuilder(rank=3)
     first = g.activity("kernel", 0, 10_000, stream=7)
     g.activity("late", 20_000, 10_000, stream=7, after=[(first, STREAM_ORDER)])
@@ -120,11 +120,6 @@ def test_each_rank_is_told_beside_its_measured_time() -> None:
     assert found.worst_error_pct == pytest.approx(-100 / 3)
     assert "rank 3" in describe_simulated(found)
     assert "-33.33 %" in describe_simulated(found)
-
-
-def test_graphs_for_others_are_refused() -> None:
-    g = GraphBuilder(rank=0)
-    g.activity("kernel", 0, 10_000)
     with pytest.raises(DataError, match="not for astra-sim; build the job"):
         simulate_ranks([g.build()])
 
@@ -250,9 +245,7 @@ def test_the_network_that_was_used_is_named(tmp_path: Path) -> None:
     network.write_text(network.read_text().replace("bandwidth: [ 100.0 ]", "bandwidth: [ 50 ]"))
     said = describe_simulated(simulate_ranks(one_late(), read_configuration(tmp_path)))
     assert said.endswith("in astra-sim's simulated mode; network 50 GiB/s, 1000 ns a link")
-
-
-def test_the_last_rank_the_network_and_the_error_are_shown_of_a_simulated_job(tmp_path: Path) -> None:
+    # the last rank, the network and the error are shown
     shown = repr(simulate_ranks(one_late(), read_configuration(configured(tmp_path, 2))))
     assert shown.splitlines() == [
         "astra-sim, simulated: 2 ranks",
