@@ -45,8 +45,7 @@ def test_what_a_rank_puts_in_is_its_size_else_what_comes_out(name: str, only_tak
     """Of three ranks; 3 elements of 4 bytes go in, or 6 come out."""
 
     def size(given: int, taken: int, **group: object) -> int:
-        found = meaning(Communication(name, "Float", given, taken, **group), "")
-        return found.size
+        return meaning(Communication(name, "Float", given, taken, **group), "").size
 
     three = {"ranks": [0, 1, 2]}
     assert (size(3, UNKNOWN, **three), size(UNKNOWN, 6, **three)) == (12, only_taken)
@@ -57,8 +56,7 @@ def test_what_a_rank_puts_in_is_its_size_else_what_comes_out(name: str, only_tak
 
 
 def test_a_size_is_no_larger_than_a_number_in_the_graph_can_be() -> None:
-    found = meaning(Communication("allreduce", "Double", 1 << 62), "")
-    assert found.size == (1 << 63) - 1
+    assert meaning(Communication("allreduce", "Double", 1 << 62), "").size == (1 << 63) - 1
 
 
 def test_of_messages_that_went_together_the_first_receive_stands_for_all() -> None:
@@ -158,8 +156,7 @@ def columns_of(*found: Communication, rows: list[int] | None = None, count: int 
 
 
 def integers(columns: CommunicationColumns, name: str) -> list[int]:
-    column = columns.attributes.get(name, np.full(len(columns.types), ABSENT))
-    return [*map(int, column)]
+    return [*map(int, columns.attributes.get(name, np.full(len(columns.types), ABSENT)))]
 
 
 def values(columns: CommunicationColumns, name: str) -> list[list[int]]:

@@ -206,8 +206,7 @@ def test_who_followed_a_removed_row_follows_what_that_followed(pairs, data):
 
     for row in set(range(8)) - removed:
         walk(row, row, 0)
-    gone = np.isin(np.arange(8), list(removed))
-    found = spliced(edges_of(list(kinds), list(kinds.values())), gone)
+    found = spliced(edges_of(list(kinds), list(kinds.values())), np.isin(np.arange(8), list(removed)))
     assert as_dict(found) == wanted
     assert len(found.source) == len(wanted)
 
@@ -257,8 +256,7 @@ def test_kept_rows_keep_their_order_where_edges_point_forward_else_follow_their_
     assert place["third"] < place["first"] and place["third"] < place["second"]
     assert backward.data_deps[place["first"]].tolist() == [place["third"] + 1]
     assert backward.ctrl_deps[place["second"]].tolist() == [place["third"] + 1]
-    kinds = backward.attributes["data_dep_kinds"]
-    assert kinds[place["first"]].tolist() == [4]
+    assert backward.attributes["data_dep_kinds"][place["first"]].tolist() == [4]
     with pytest.raises(DataError, match=r"cycle: .*first"):
         edited_graph(graph, edges_of([(0, 1), (1, 0)]))
 

@@ -240,8 +240,7 @@ def test_a_wait_that_is_recorded_too_is_not_known_by_order_alone(other: Provenan
     run.linked.device_waits = DeviceWaits(
         column(0, 0), column(1, 1), Categorical.of([Provenance.CALL_ORDER.value, other.value])
     )
-    kind = np.bitwise_or.reduce(event_wait(run).kind)
-    assert bool(kind & CALL_ORDER) == (other != Provenance.RECORD)
+    assert bool(np.bitwise_or.reduce(event_wait(run).kind) & CALL_ORDER) == (other != Provenance.RECORD)
 
 
 # What timing alone tells

@@ -226,8 +226,7 @@ def test_an_event_wait_says_so_already(t: TraceBuilder) -> None:
     t.wait_event(t.record_event(stream=7), stream=20)
     with t.op("aten::sum", inputs=[buffer]):
         t.launch("reader", 20, 10)
-    nodes = convert_run(t)
-    assert nodes.follows("reader")["writer"] == DependencyKind.EVENT_WAIT
+    assert convert_run(t).follows("reader")["writer"] == DependencyKind.EVENT_WAIT
 
 
 @pytest.mark.parametrize(("stream", "between"), [(7, "later on its stream"), (24, "a third stream")])
@@ -279,8 +278,7 @@ def before(row: int, pairs: Pairs) -> set[int]:
 def test_what_is_kept_and_what_was_known_imply_all_and_nothing_twice(run: tuple[list[Act], Pairs, Pairs]) -> None:
     acts, candidates, known = run
     chains = [(a, b) for b in range(len(acts)) for a in range(b) if acts[a].stream == acts[b].stream]
-    linked = linked_of(acts)
-    source, target = needed_flows(sliced(linked), candidates, known)
+    source, target = needed_flows(sliced(linked_of(acts)), candidates, known)
     kept = list(zip(source.tolist(), target.tolist(), strict=True))
     assert set(kept) <= set(candidates)
     everything, less = [*chains, *known, *candidates], [*chains, *known, *kept]
@@ -299,7 +297,6 @@ def test_activities_may_be_listed_in_any_order(run: tuple[list[Act], Pairs, Pair
     linked = linked_of([acts[row] for row in order])
     turned = [[(order[a], order[b]) for a, b in pairs] for pairs in (candidates, known)]
     source, target = needed_flows(sliced(linked), *turned)
-    straight = linked_of(acts)
-    wanted = needed_flows(sliced(straight), candidates, known)
+    wanted = needed_flows(sliced(linked_of(acts)), candidates, known)
     kept = {(order[a], order[b]) for a, b in zip(source.tolist(), target.tolist(), strict=True)}
     assert kept == set(zip(*(column.tolist() for column in wanted), strict=True))

@@ -167,8 +167,7 @@ TAKES: dict[str, Callable[[CollectiveMember], int]] = {
 def test_each_receives_what_it_lacks_and_no_byte_twice(algorithm: Algorithm, data: st.DataObject) -> None:
     for part in data.draw(parts(algorithm)):
         steps: list[Step] = steps_of(algorithm, part)[0]
-        taken = sum(step.size for step in steps if not step.sends)
-        assert taken == TAKES[algorithm](part)
+        assert sum(step.size for step in steps if not step.sends) == TAKES[algorithm](part)
 
 
 @pytest.mark.parametrize("members", range(2, 9))
@@ -250,8 +249,7 @@ def test_the_network_is_that_of_the_measured_times() -> None:
 
 def test_the_error_of_the_network_is_of_sizes_that_it_was_not_fitted_to() -> None:
     """The median of three errors, each in the network that fits the two others."""
-    fit = fitted_messages([sent(1_000, 1_000), sent(2_000, 2_000), sent(3_000, 6_000)])
-    assert fit.fit_error_pct == 20.0
+    assert fitted_messages([sent(1_000, 1_000), sent(2_000, 2_000), sent(3_000, 6_000)]).fit_error_pct == 20.0
 
 
 def test_barriers_and_what_took_no_time_tell_nothing() -> None:
@@ -318,8 +316,7 @@ def test_what_the_network_gives_too_much_is_taken_off_the_next_collectives_of_th
 def test_in_an_all_to_all_a_member_with_little_to_exchange_waits_for_the_busiest() -> None:
     """The first sends 900 bytes to each other one, which send nothing; all end together."""
     first = CollectiveMember(0, 3, (1_800, 0, 0), shares=((0, 900, 900), (0, 0, 0), (0, 0, 0)))
-    together = Collective(Algorithm.ALL_TO_ALL, (0, 1, 2), first, 0, (1_900,) * 3)
-    assert excess(together) == [(0, 900, 900)]
+    assert excess(Collective(Algorithm.ALL_TO_ALL, (0, 1, 2), first, 0, (1_900,) * 3)) == [(0, 900, 900)]
 
 
 @pytest.mark.parametrize("algorithm", [Algorithm.MESSAGE, Algorithm.AWAITED_MESSAGE, Algorithm.BARRIER])

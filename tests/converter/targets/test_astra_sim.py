@@ -33,8 +33,7 @@ def test_a_dependency_given_twice_is_there_once_and_how_a_wait_is_known_is_not_s
     g.activity("kernel", 10_000, 5_000, stream=9, after=[(kernel, EVENT_WAIT | DependencyKind.CALL_ORDER)])
     played = targets(g.build())
     assert [played.data_deps[row].tolist() for row in range(3)] == [[], [1], [2]]
-    kinds = played.attributes["data_dep_kinds"]
-    assert kinds.values.tolist() == [LAUNCH | STREAM_ORDER, EVENT_WAIT]
+    assert played.attributes["data_dep_kinds"].values.tolist() == [LAUNCH | STREAM_ORDER, EVENT_WAIT]
 
 
 @pytest.mark.parametrize(

@@ -175,8 +175,7 @@ def test_a_simulator_runs_the_excess_after_what_its_network_gives(generation: Ge
     ("kind", "excess_ns"), [(ALL_REDUCE, 499), (CollectiveType.BROADCAST, 3_000)], ids=["below half a µs", "broadcast"]
 )
 def test_less_than_half_a_microsecond_and_what_takes_its_measured_time_get_no_node(kind, excess_ns):
-    graph = communicating(comm_type=kind)
-    lowered = targets(with_values(graph, "excess_ns", {2: excess_ns}))
+    lowered = targets(with_values(communicating(comm_type=kind), "excess_ns", {2: excess_ns}))
     assert len(lowered) == 2
     assert not np.any(lowered.integers("excess_ns", 0))
 
@@ -230,8 +229,7 @@ def test_everything_of_the_rank_comes_after_the_offset(host: bool) -> None:
     assert (late.name[0], late.id[0], late.duration_micros[0]) == ("start offset", 1, OFFSET // 1000)
     assert (late.integers("start_offset_ns")[0], late.duration_ns[0]) == (OFFSET, 0)
     assert (late.integers("is_cpu_op")[0] == 1) == host
-    edges = data_edges(late)
-    assert set(range(1, len(late))) - set(edges.target.tolist()) == set()
+    assert set(range(1, len(late))) - set(data_edges(late).target.tolist()) == set()
     assert (simulated_ends([late])[0] >= OFFSET).all()
 
 
@@ -275,8 +273,7 @@ def test_all_that_depends_on_nothing_follows_the_offset(g: GraphBuilder) -> None
     g.host("next", 15, 5, after=[(op, PROGRAM_ORDER)])
     g.host("loader", 0, 5, thread=2)
     edges = data_edges(passed(with_start_offset, g.build(), OFFSET)[0])
-    pairs = set(zip(edges.source.tolist(), edges.target.tolist(), strict=True))
-    assert pairs == {(0, 1), (0, 3), (1, 2)}
+    assert set(zip(edges.source.tolist(), edges.target.tolist(), strict=True)) == {(0, 1), (0, 3), (1, 2)}
 
 
 NAME = "after the last messages"
@@ -366,8 +363,7 @@ def test_what_is_not_known_is_counted_and_has_no_work_without_peaks(peaks: Roofl
 def test_nothing_that_begins_a_rank_lasts_0_ns(g: GraphBuilder) -> None:
     g.activity("of unknown work", 0, 0)
     g.activity("of little work", 0, 0, num_ops=1, tensor_size=1)
-    graph = played(g.build(), V100)
-    assert min(lasts_ns(graph, V100).values()) > 0
+    assert min(lasts_ns(played(g.build(), V100), V100).values()) > 0
 
 
 def test_delays_keep_their_time(t: TraceBuilder) -> None:
