@@ -240,19 +240,14 @@ def sent(size: int, ns: int, algorithm: Algorithm = Algorithm.MESSAGE) -> Collec
     return Collective(algorithm, (0, 1), CollectiveMember(0, 2, (size, size)), 0, (ns, ns))
 
 
-def test_the_network_is_that_of_the_measured_times() -> None:
+def test_the_network_is_that_of_the_measured_times():
     """500 ns and a quarter of a ns for each byte; two sizes are too few to leave one out."""
     timed = [sent(4_000, 1_500), sent(400_000, 100_500)]
     assert fitted_messages(timed) == MessageNetwork(500, 0.25, 2, None)
     assert fitted_messages([*timed, sent(40_000, 10_500)]) == MessageNetwork(500, 0.25, 3, 0.0)
-
-
-def test_the_error_of_the_network_is_of_sizes_that_it_was_not_fitted_to() -> None:
-    """The median of three errors, each in the network that fits the two others."""
+    # the error is the median of three, each in the network that fits the two other sizes
     assert fitted_messages([sent(1_000, 1_000), sent(2_000, 2_000), sent(3_000, 6_000)]).fit_error_pct == 20.0
-
-
-def test_barriers_and_what_took_no_time_tell_nothing() -> None:
+    # barriers and what took no time tell nothing
     nothing = [sent(0, 100, Algorithm.BARRIER), sent(1_000, 0)]
     assert fitted_messages(nothing) is None
     assert fitted_messages([*nothing, sent(1_000, 1)]) == fitted_messages([sent(1_000, 1)])

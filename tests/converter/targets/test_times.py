@@ -218,11 +218,6 @@ def lowered_of_start_offset(graphs: list[ExecutionGraph]) -> list[ExecutionGraph
 
 
 @WITH_AND_WITHOUT_HOST
-def test_the_offset_is_how_much_later_a_rank_began_on_the_clock_of_the_collectives(host: bool) -> None:
-    assert offsets(late_rank(host)) == [0, OFFSET]
-
-
-@WITH_AND_WITHOUT_HOST
 def test_everything_of_the_rank_comes_after_the_offset(host: bool) -> None:
     first, late = lowered_of_start_offset(late_rank(host))
     assert "start offset" not in first.name.table
@@ -234,16 +229,14 @@ def test_everything_of_the_rank_comes_after_the_offset(host: bool) -> None:
 
 
 @WITH_AND_WITHOUT_HOST
-def test_a_replay_counts_the_offset_once(host: bool) -> None:
+def test_a_late_rank_begins_later_on_the_clock_of_the_collectives_once_in_replays_and_in_the_simulator(host):
     graphs = late_rank(host)
-    plain, replayed = replay_ranks(graphs), replay_ranks(lowered_of_start_offset(graphs))
+    assert offsets(graphs) == [0, OFFSET]
+    delayed = lowered_of_start_offset(graphs)
+    plain, replayed = replay_ranks(graphs), replay_ranks(delayed)
     assert plain.makespan_ns == plain.measured_ns == OFFSET + 130_000
     assert (replayed.makespan_ns, replayed.measured_ns) == (plain.makespan_ns, plain.measured_ns)
-
-
-@WITH_AND_WITHOUT_HOST
-def test_ranks_end_in_replay_mode_when_they_did_on_the_clock_of_the_job(host: bool) -> None:
-    found = simulate_ranks(lowered_of_start_offset(late_rank(host)))
+    found = simulate_ranks(delayed)
     assert [(rank.start_offset_us, rank.measured_us) for rank in found.ranks.values()] == [(0, 430), (300, 430)]
     assert abs(found.worst_error_pct) < 1
 

@@ -78,17 +78,11 @@ CHAIN = [Ran(1_000, 2_000), Ran(2_700, 3_000), Ran(3_701, 4_000)]
 """Without launch calls, 700 and 701 ns apart, where up to 700 are usual."""
 
 
-def test_what_follows_right_behind_was_with_the_device_when_the_one_before_was() -> None:
+def test_what_follows_right_behind_was_released_when_the_one_before_was_unless_its_launch_is_recorded():
+    """Unrecorded launches are in the order in which they were due."""
     assert run_of(CHAIN).released.tolist() == [1_000, 1_000, 3_701]
-
-
-def test_a_recorded_launch_says_nothing_of_when_others_were_released_before_it() -> None:
     run = run_of([CHAIN[0], Ran(2_500, 2_700, 0), Ran(2_800, 3_000)], [Called(0, 500)])
-    assert run.released.tolist() == [1_000, 2_500, 2_500]
-    assert run.unrecorded.tolist() == [0, 2]
-
-
-def test_unrecorded_launches_are_in_the_order_in_which_they_were_due() -> None:
+    assert (run.released.tolist(), run.unrecorded.tolist()) == ([1_000, 2_500, 2_500], [0, 2])
     run = run_of([CHAIN[1], Ran(500, 5_000, stream=8), CHAIN[0]])
     assert run.unrecorded.tolist() == [1, 2, 0]
     assert run.end[run.unrecorded_from :].tolist() == [500, 1_000, 1_000]
@@ -109,18 +103,16 @@ def test_a_dependency_has_both_ends() -> None:
     assert (edges.source.tolist(), edges.target.tolist(), edges.kind.tolist()) == ([0, 1], [1, 0], [4, 4])
 
 
-def test_a_streams_activities_follow_each_other_by_start_then_end() -> None:
+def test_a_streams_activities_follow_each_other_by_start_then_end_and_end_before_the_next_one_starts():
     rows = [Ran(5, 9), Ran(1, 3), Ran(1, 2), Ran(0, 9, stream=8), Ran(2, 9, device=1), Ran(9, 9, stream=8)]
     run = run_of(rows)
     assert run.stream_next.tolist() == [-1, 0, 1, 5, -1, -1]
     assert run.stream_previous.tolist() == [1, 2, -1, -1, -1, 3]
-
-
-def test_an_activity_ends_at_the_latest_when_the_next_one_of_its_stream_starts() -> None:
     assert run_of([Ran(5, 8), Ran(0, 9), Ran(7, 20, stream=8)]).activity_end.tolist() == [8, 5, 20]
 
 
-def test_the_time_of_a_launch_is_its_calls_start_or_the_activitys_own() -> None:
+def test_a_trace_starts_with_its_first_host_work_or_activity_and_a_launch_with_its_call_or_activity():
+    assert [run_of(*rows).start_of_trace for rows in ((CHAIN,), (CHAIN, [Called(100, 900)]), ([],))] == [1_000, 100, 0]
     assert run_of([Ran(3_000, 4_000, 0), Ran(9_000, 9_500)], [Called(100, 900)]).launched.tolist() == [100, 9_000]
 
 
@@ -129,12 +121,6 @@ def test_times_differ_by_what_start_and_length_are_rounded_by(resolution: int, s
     run = run_of(CHAIN)
     run.linked.info.machine = MachineCalibration(resolution_ns=resolution)
     assert run.slack == slack
-
-
-def test_a_trace_starts_with_its_first_host_work_or_activity() -> None:
-    assert run_of(CHAIN).start_of_trace == 1_000
-    assert run_of(CHAIN, [Called(100, 900)]).start_of_trace == 100
-    assert run_of([]).start_of_trace == 0
 
 
 @pytest.mark.parametrize(

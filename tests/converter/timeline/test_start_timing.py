@@ -89,9 +89,7 @@ def test_time_beyond_the_usual_gap_or_launch_latency_is_delay(ended, start, late
     _, time = split(*last_of_seven(ended, start))
     assert time.by_launch[-1] == (ended == 4_000)
     assert (time.latency[-1], time.gap[-1], time.delay[-1]) == (latency, gap, delay)
-
-
-def test_what_launch_and_stream_usually_release_at_once_is_by_launch() -> None:
+    # what both usually release at once is by launch
     assert [split(*last_of_seven(end, 5_000))[1].by_launch[-1] for end in (4_500, 4_501)] == [True, False]
 
 
