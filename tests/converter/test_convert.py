@@ -66,29 +66,24 @@ def check_run(t: TraceBuilder, nodes: Nodes) -> None:
     assert nodes.makespan_ns() / 1000 == pytest.approx(t.makespan_us, abs=0.002)
 
 
-def check_replay(t: TraceBuilder, nodes: Nodes) -> None:
+RUNS = st.tuples(one_thread, st.just(1)) | st.tuples(two_threads, st.just(2))
+"""Steps, and on how many threads."""
+
+
+@example(([Step("work", 7, 1, 1), Step("upload", 7, 1, 1), Step("op", 7, 1, 1)], 1), "2.1")
+@given(RUNS, VERSIONS)
+def test_any_run_is_sound_and_replays_as_measured(run, torch):
     """Within 0.5 %, or what times in whole µs leave open: for each copy, whether it or its call ended first."""
-    resolution = link_run(t).info.machine.resolution_ns
-    copies = sum(activity.name.startswith("Memcpy") for activity in t.activities)
-    untold_ns = copies * resolution if resolution > 1 else 0
-    assert nodes.replay_error() * nodes.makespan_ns() <= max(0.005 * nodes.makespan_ns(), untold_ns)
-
-
-@example([Step("work", 7, 1, 1), Step("upload", 7, 1, 1), Step("op", 7, 1, 1)], "2.1")
-@given(one_thread, VERSIONS)
-def test_any_run_of_one_thread_is_sound_and_replays_as_measured(steps: list[Step], torch: str) -> None:
-    t = play(steps, torch=torch)
-    nodes = convert_run(t)
+    t = play(run[0], threads=run[1], torch=torch)
+    linked = link_run(t)
+    nodes, resolution = convert_linked(linked, t.origin_ns), linked.info.machine.resolution_ns
     check_run(t, nodes)
-    check_replay(t, nodes)
-
-
-@given(two_threads, VERSIONS)
-def test_any_run_of_two_threads_is_sound_and_replays_as_measured(steps: list[Step], torch: str) -> None:
-    t = play(steps, threads=2, torch=torch)
-    nodes = convert_run(t)
-    check_run(t, nodes)
-    check_replay(t, nodes)
+    untold_ns = resolution * sum(activity.name.startswith("Memcpy") for activity in t.activities)
+    allowed = max(0.005 * nodes.makespan_ns(), untold_ns * (resolution > 1))
+    assert nodes.replay_error() * nodes.makespan_ns() <= allowed
+    again = convert_linked(linked, t.origin_ns)
+    assert (again.labels, again.report) == (nodes.labels, nodes.report)
+    assert again.graph.data_deps.values.tolist() == nodes.graph.data_deps.values.tolist()
 
 
 @given(two_threads, st.sampled_from([{"sync_records": False}, {"event_correlations": False}]))
@@ -463,15 +458,6 @@ def test_a_run_without_a_device_is_its_host_threads_and_ops_without_length_are_c
     assert nodes.labels == ["aten::add", "aten::mul"]
     assert nodes.edges(PROGRAM_ORDER) == {("aten::add", "aten::mul")}
     assert nodes.report.zero_length_ops == 1
-
-
-@given(one_thread)
-def test_converting_twice_gives_the_same_graph(steps: list[Step]) -> None:
-    linked = link_run(play(steps))
-    first, second = convert_linked(linked), convert_linked(linked)
-    assert first.labels == second.labels
-    assert first.graph.data_deps.values.tolist() == second.graph.data_deps.values.tolist()
-    assert first.report == second.report
 
 
 def test_what_is_no_linked_trace_is_named() -> None:
