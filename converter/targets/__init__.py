@@ -5,7 +5,7 @@ why. Graphs of all ranks of a job in, one file in the GOAL language out, which L
 """
 
 from .algorithms import MessageNetwork
-from .astra_sim import for_astra_sim, lower_for_target
+from .astra_sim import lower_for_target
 from .communication import AWAITED, LEAST_BYTES, READY, separate_messages, simulated_as
 from .goal_job import GoalOptions
 from .goal_program import GoalReport, write_goal

@@ -5,7 +5,6 @@ loses time. `PASSES` says in order what is done and why.
 """
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -76,26 +75,21 @@ def without_own_control(graph: ExecutionGraph, lowering: Lowering) -> ExecutionG
 
 
 def count_ready_nodes(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
-    """Counts how many nodes at most are ready at once, and changes nothing."""
-    most = widest_ready_set(graph, data_edges(graph))
+    """Counts how many nodes at most are ready at once, and changes nothing. O(n log n).
+
+    A node is ready from the end of what it follows, or from the start, to its own end, by the measured clock.
+    """
+    end, edges = graph.start_ns + graph.duration_ns, data_edges(graph)
+    released = np.full(len(graph), graph.start_ns.min())
+    np.maximum.at(released, edges.target, end[edges.source])
+    time = np.concatenate((released, np.maximum(end, released + 1)))
+    change = np.repeat((1, -1), len(graph))
+    most = int(np.cumsum(change[np.lexsort((change, time))]).max())
     lowering.add(Change.MOST_READY, most)
     lowering.note(
         most > WIDE, f"up to {most} nodes are ready at once; the time to simulate grows with the square of that"
     )
     return graph
-
-
-def widest_ready_set(graph: ExecutionGraph, edges: Edges) -> int:
-    """Returns the largest number of nodes that were released and had not ended, by the measured clock. O(n log n).
-
-    A node without dependencies is ready from the start.
-    """
-    end = graph.start_ns + graph.duration_ns
-    released = np.full(len(graph), graph.start_ns.min())
-    np.maximum.at(released, edges.target, end[edges.source])
-    time = np.concatenate((released, np.maximum(end, released + 1)))
-    change = np.repeat((1, -1), len(graph))
-    return int(np.cumsum(change[np.lexsort((change, time))]).max())
 
 
 def note_own_numbers(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
@@ -133,24 +127,6 @@ PASSES: tuple[Callable[[ExecutionGraph, Lowering], ExecutionGraph], ...] = (
 """What is done to a graph in turn, and why; each may change the graph in place."""
 
 
-def for_astra_sim(
-    graph: ExecutionGraph,
-    groups: Mapping[RankList, int] | None = None,
-    roofline: Roofline | None = None,
-    start_offset_ns: int = 0,
-) -> ExecutionGraph:
-    """Returns the graph for ASTRA-sim, with its `changes`; the graph passed in stays as it is. O((n + e) log n).
-
-    The parameters and what is raised are those of `lower_for_target`. With `roofline` computation of known work takes
-    the time of that work, all else its measured time.
-    """
-    lowering = Lowering(groups, roofline, start_offset_ns, defaultdict[tuple[Change, str], float](int), [])
-    played = graph
-    for run in PASSES:
-        played = run(played, lowering)
-    return dataclasses.replace(played, report=graph.report, changes=lowering.changes)
-
-
 def lower_for_target(
     graph: ExecutionGraph,
     target: Target,
@@ -158,17 +134,22 @@ def lower_for_target(
     roofline: Roofline | None = None,
     start_offset_ns: int = 0,
 ) -> ExecutionGraph:
-    """Returns the graph for one of TARGETS, with the changes that were made for it in its `changes`.
+    """Returns the graph for one of TARGETS, with the changes that were made for it in its `changes`. O((n + e) log n).
 
+    The graph passed in stays as it is.
     With `groups`, the number of each rank list, collectives name their group by its number; a generic graph otherwise
-    keeps the recorded names. `roofline` are the peaks of ASTRA-sim's roofline mode, if that is to run. For ASTRA-sim,
-    which starts all ranks at once, the rank begins after its `start_offset_ns`. Raises DataError if the target cannot
-    use the graph, or `groups` lacks one of its groups.
+    keeps the recorded names. `roofline` are the peaks of ASTRA-sim's roofline mode, if that is to run: computation of
+    known work takes the time of that work, all else its measured time. For ASTRA-sim, which starts all ranks at once,
+    the rank begins after its `start_offset_ns`. Raises DataError if the target cannot use the graph, or `groups` lacks
+    one of its groups.
     """
     if target == GOAL:
         raise DataError(*WHOLE_JOB)
     if target == ASTRA_SIM:
-        return for_astra_sim(graph, groups, roofline, start_offset_ns)
+        lowering, played = Lowering(groups, roofline, start_offset_ns), graph
+        for run in PASSES:
+            played = run(played, lowering)
+        return dataclasses.replace(played, report=graph.report, changes=lowering.changes)
     graph = dataclasses.replace(graph, attributes=dict(graph.attributes), changes=TargetChanges())
     if groups is not None:
         name_groups(graph, recorded_groups(graph), groups, None)

@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -78,7 +79,8 @@ def roofline_of(text: str) -> Roofline:
     return Roofline(formats[number_format], peak.memory)
 
 
-class Lowering(NamedTuple):
+@dataclass(slots=True)
+class Lowering:
     """The number of each rank list of the job, if they are known, the peaks of roofline mode, if that is to run, how
     much later than the first rank this one began, and the changes so far.
     """
@@ -86,8 +88,8 @@ class Lowering(NamedTuple):
     groups: Mapping[RankList, int] | None
     roofline: Roofline | None
     start_offset_ns: int
-    counts: defaultdict[tuple[Change, str], float]
-    notes: list[str]
+    counts: dict[tuple[Change, str], float] = field(default_factory=lambda: defaultdict(float))
+    notes: list[str] = field(default_factory=list)
 
     def add(self, change: Change, number: float, reason: str = "") -> None:
         """Adds to what is counted of a change, by its reason where it has several."""

@@ -18,7 +18,7 @@ from execgraph.converter.ranks import (
 )
 from execgraph.converter.rewiring import without_host
 from execgraph.converter.scaling import Growth
-from execgraph.converter.targets import for_astra_sim, separate_messages
+from execgraph.converter.targets import separate_messages
 from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.comm_groups import RankList, number_groups, write_groups
@@ -30,6 +30,7 @@ from execgraph.tools.replay import replay
 from hypothesis import assume, given, strategies as st
 from support import runs as programs
 from support.disagreements import FAULTS as CROSS_RANK_FAULTS, RANKS, write
+from support.for_simulator import for_astra_sim
 from support.generated import ALONE, TOGETHER, built_job, graphs_of, here
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, read_nodes
 from support.runs import Step, convert_run, one_thread

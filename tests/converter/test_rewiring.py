@@ -22,7 +22,7 @@ from execgraph.converter.rewiring import (
     whole_microseconds,
     without_host,
 )
-from execgraph.converter.targets.astra_sim import implied, widest_ready_set
+from execgraph.converter.targets.astra_sim import count_ready_nodes, implied
 from execgraph.converter.targets.times import uncovered
 from execgraph.schema.columns import (
     ABSENT,
@@ -35,9 +35,10 @@ from execgraph.schema.columns import (
     previous_in_group,
 )
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import ConvertReport, DependencyKind, ExecutionGraph, NodeType, TensorText
+from execgraph.schema.graph import Change, ConvertReport, DependencyKind, ExecutionGraph, NodeType, TensorText
 from execgraph.tools.replay import replay
 from hypothesis import given, strategies as st
+from support.for_simulator import passed
 from support.generated import ALONE, graphs_of
 from support.graphs import EVENT_WAIT, HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from support.runs import Nodes
@@ -146,7 +147,7 @@ def test_nodes_are_ready_from_the_end_of_what_they_follow_to_their_own(graph, ti
     released = [max([zero, *(sum(times[a]) for a, b in pairs if b == row)]) for row in range(len(lane))]
     spans = [(begin, max(sum(times[row]), begin + 1)) for row, begin in enumerate(released)]
     widest = max(sum(begin <= moment < end for begin, end in spans) for moment in range(20))
-    assert widest_ready_set(g.build(), edges_of(pairs)) == widest
+    assert passed(count_ready_nodes, g.build())[1][Change.MOST_READY] == widest
 
 
 # Order along lanes

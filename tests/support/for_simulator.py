@@ -3,13 +3,12 @@
 The calls of a job as its ranks have matched them, a row each, without graphs.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from execgraph.converter.ranks import MatchedCalls
-from execgraph.converter.targets import for_astra_sim
+from execgraph.converter.targets import lower_for_target
 from execgraph.converter.targets.times import Lowering
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.generate import PRESETS, Job, RankRun, build_job
@@ -135,8 +134,8 @@ class Told(NamedTuple):
         }
 
 
-def targets(graph: ExecutionGraph, **options: Any) -> ExecutionGraph:
-    return for_astra_sim(graph, **options)
+def for_astra_sim(graph: ExecutionGraph, groups: Any = None, **options: Any) -> ExecutionGraph:
+    return lower_for_target(graph, "astra-sim", groups, **options)
 
 
 def lowered(graph: ExecutionGraph, **options: Any) -> tuple[ExecutionGraph, Told]:
@@ -149,7 +148,7 @@ def passed(
     run: Callable[[ExecutionGraph, Lowering], ExecutionGraph], graph: ExecutionGraph, start_offset_ns: int = 0
 ) -> tuple[ExecutionGraph, Told]:
     """The graph after one pass, and what that says."""
-    lowering = Lowering(None, None, start_offset_ns, defaultdict[tuple[Change, str], float](int), [])
+    lowering = Lowering(None, None, start_offset_ns)
     made = run(graph, lowering)
     return made, Told(lowering.changes.counts, lowering.notes)
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from execgraph.converter.edges import Edges, topological_order
 from execgraph.converter.rewiring import edited_graph, without_host
-from execgraph.converter.targets import for_astra_sim, lower_for_target
+from execgraph.converter.targets import lower_for_target
 from execgraph.converter.targets.communication import lower_collectives, pad_all_gathers
 from execgraph.converter.targets.times import FIRST_BYTES, idle_rank, with_delay_nodes
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import Change, CollectiveType, DependencyKind, NodeType
-from support.for_simulator import ALL_REDUCE, communicating, lowered, passed, report, targets, value
+from support.for_simulator import ALL_REDUCE, communicating, for_astra_sim, lowered, passed, report, value
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from support.tables import column
@@ -31,7 +31,7 @@ def test_a_dependency_given_twice_is_there_once_and_how_a_wait_is_known_is_not_s
     first = g.host("first", 0, 5_000)
     kernel = g.activity("kernel", 5_000, 5_000, after=[(first, LAUNCH), (first, STREAM_ORDER)])
     g.activity("kernel", 10_000, 5_000, stream=9, after=[(kernel, EVENT_WAIT | DependencyKind.CALL_ORDER)])
-    played = targets(g.build())
+    played = for_astra_sim(g.build())
     assert [played.data_deps[row].tolist() for row in range(3)] == [[], [1], [2]]
     assert played.attributes["data_dep_kinds"].values.tolist() == [LAUNCH | STREAM_ORDER, EVENT_WAIT]
 
@@ -56,7 +56,7 @@ def test_a_graph_in_any_order_comes_back_in_one_that_points_backward(g: GraphBui
     g.activity("last", 15_000, 10_000, id=30, after=[(20, STREAM_ORDER)])
     g.activity("middle", 5_000, 10_000, id=20, after=[(10, LAUNCH)])
     g.host("first", 0, 5_000, id=10)
-    played = targets(g.build())
+    played = for_astra_sim(g.build())
     assert list(played.name) == ["first", "middle", "last"]
     assert [played.data_deps[row].tolist() for row in range(3)] == [[], [1], [2]]
 
@@ -106,8 +106,8 @@ def test_many_nodes_that_are_ready_at_once_are_told(g: GraphBuilder) -> None:
 
 def test_columns_that_no_node_has_are_left_out(g: GraphBuilder) -> None:
     g.host("op", 0, 1_000)
-    assert not {"comm_type", "comm_size", "pg_name", "pg_recorded"} & targets(g.build()).attributes.keys()
-    assert np.array_equal(targets(g.build()).integers("is_cpu_op"), [1])
+    assert not {"comm_type", "comm_size", "pg_name", "pg_recorded"} & for_astra_sim(g.build()).attributes.keys()
+    assert np.array_equal(for_astra_sim(g.build()).integers("is_cpu_op"), [1])
 
 
 # What is played

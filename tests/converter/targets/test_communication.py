@@ -6,12 +6,22 @@ import numpy as np
 import pytest
 from execgraph.converter.ranks import with_values
 from execgraph.converter.rewiring import data_edges
-from execgraph.converter.targets import LEAST_BYTES, for_astra_sim, separate_messages
+from execgraph.converter.targets import LEAST_BYTES, separate_messages
 from execgraph.converter.targets.communication import LOWERED, PLAYED, simulated_as
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.comm_groups import INT32_MAX
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
-from support.for_simulator import ALL_GATHER, ALL_REDUCE, SEND, UNKNOWN, communicating, lowered, report, targets, value
+from support.for_simulator import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    SEND,
+    UNKNOWN,
+    communicating,
+    for_astra_sim,
+    lowered,
+    report,
+    value,
+)
 from support.graphs import PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from support.simulator import LATENCY_NS, Generation, read_files, simulate
 
@@ -35,7 +45,7 @@ def test_a_lowered_type_is_counted_by_name() -> None:
 
 
 def test_a_barrier_without_data_still_holds_the_ranks_together() -> None:
-    played = targets(communicating(comm_type=CollectiveType.BARRIER, comm_size=0))
+    played = for_astra_sim(communicating(comm_type=CollectiveType.BARRIER, comm_size=0))
     assert (played.type[1], value(played, "comm_type")) == (NodeType.COMM_COLL, ALL_REDUCE)
     assert value(played, "comm_size") == LEAST_BYTES
 
@@ -93,21 +103,21 @@ def test_messages_of_a_graph_that_does_not_know_its_rank_cannot_be_played() -> N
 
 def test_a_side_and_a_tag_that_are_not_recorded_are_the_own_rank_and_zero() -> None:
     names = ("comm_src", "comm_dst", "comm_tag")
-    received = targets(communicating(type=NodeType.COMM_RECV, rank=2, comm_src=1))
+    received = for_astra_sim(communicating(type=NodeType.COMM_RECV, rank=2, comm_src=1))
     assert received.type[1] == NodeType.COMM_RECV
     assert [value(received, name) for name in names] == [1, 2, 0]
-    sent = targets(communicating(type=NodeType.COMM_SEND, rank=2, comm_dst=1))
+    sent = for_astra_sim(communicating(type=NodeType.COMM_SEND, rank=2, comm_dst=1))
     assert sent.type[1] == NodeType.COMM_SEND
     assert [value(sent, name) for name in names] == [2, 1, 0]
     assert [value(sent, name, 0) for name in names] == [ABSENT] * 3
-    assert "comm_src" not in targets(communicating()).attributes
+    assert "comm_src" not in for_astra_sim(communicating()).attributes
 
 
 def test_communication_that_the_host_recorded_is_not_on_the_host() -> None:
     g = GraphBuilder(rank=0, world_size=2)
     g.host("gloo", 0, 5_000, type=NodeType.COMM_COLL, comm_type=ALL_REDUCE, comm_size=8, pg_ranks=[0, 1])
     g.host("after", 5_000, 5_000, after=[(1, PROGRAM_ORDER)])
-    assert targets(g.build()).integers("is_cpu_op").tolist() == [0, 1]
+    assert for_astra_sim(g.build()).integers("is_cpu_op").tolist() == [0, 1]
 
 
 SENDS, RECEIVES = NodeType.COMM_SEND, NodeType.COMM_RECV
@@ -201,7 +211,7 @@ def edges_of(graph: ExecutionGraph) -> set[tuple[str, str]]:
 
 def test_the_receiver_tells_the_sender_when_its_kernel_can_start() -> None:
     """Sends follow the common order and receives do not; a receiver is ready before it waits in a later collective."""
-    send, receive = (targets(ordered(member(rank, 10_000, type))) for rank, type in enumerate((SENDS, RECEIVES)))
+    send, receive = (for_astra_sim(ordered(member(rank, 10_000, type))) for rank, type in enumerate((SENDS, RECEIVES)))
     assert edges_of(send) >= {("gemm", "receiver is ready"), ("receiver is ready", "nccl"), ("gemm", "nccl")}
     assert edges_of(receive) >= {("gemm", "ready to receive"), ("ready to receive", "nccl")}
     for graph, name, type in ((send, "receiver is ready", RECEIVES), (receive, "ready to receive", SENDS)):

@@ -12,7 +12,7 @@ from execgraph.converter.convert import build_generic_graph
 from execgraph.converter.options import Options
 from execgraph.converter.ranks import communication_summary, matched_calls, measured_times, with_values
 from execgraph.converter.rewiring import data_edges, rows_of_graph, without_host
-from execgraph.converter.targets import GoalOptions, Roofline, for_astra_sim, lower_for_target, roofline_of, write_goal
+from execgraph.converter.targets import GoalOptions, Roofline, lower_for_target, roofline_of, write_goal
 from execgraph.converter.targets.times import chain_gaps, with_start_offset
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
@@ -20,7 +20,7 @@ from execgraph.tools.replay import parse_scale, replay, replay_ranks, simulate_r
 from execgraph.tools.replay.player import simulated_ends
 from support import simulator as goal_simulator
 from support.builder.timeline import TraceBuilder
-from support.for_simulator import ALL_REDUCE, communicating, lowered, passed, report, targets, value
+from support.for_simulator import ALL_REDUCE, communicating, for_astra_sim, lowered, passed, report, value
 from support.generated import graphs_of
 from support.graphs import EVENT_WAIT, HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from support.runs import link_run
@@ -54,11 +54,11 @@ def test_idle_time_beside_work_on_another_thread_is_cut(g: GraphBuilder) -> None
 def test_idle_time_of_two_threads_at_once_counts_once_and_gaps_behind_work_of_another_stream_are_cut(g):
     g.host("host idle", 0, 100_000, thread=1)
     g.host("host idle", 50_000, 100_000, thread=2)
-    assert targets(g.build()).duration_micros.tolist() == [100, 50]
+    assert for_astra_sim(g.build()).duration_micros.tolist() == [100, 50]
     g = GraphBuilder(rank=0)
     g.activity("first", 0, 80_000, stream=7)
     g.activity("second", 90_000, 5_000, stream=8, gap=50_000)
-    assert targets(g.build()).duration_micros.tolist() == [80, 15]
+    assert for_astra_sim(g.build()).duration_micros.tolist() == [80, 15]
 
 
 def test_work_of_two_threads_at_once_counts_once_for_what_ended_first(g: GraphBuilder) -> None:
@@ -85,14 +85,14 @@ def test_gaps_get_longer_where_no_other_stream_computes(g: GraphBuilder, stream:
         "second", 12_000, 8_000, stream=stream, gap=2_000, chain_gap_ns=6_000, after=[(first, EVENT_WAIT)]
     )
     g.activity("third", 26_000, 4_000, stream=stream, gap=6_000, after=[(second, STREAM_ORDER)])
-    assert targets(g.build()).duration_micros.tolist() == lasts
+    assert for_astra_sim(g.build()).duration_micros.tolist() == lasts
 
 
 def test_what_ended_first_has_the_lower_id_unless_it_depends_on_the_other(g: GraphBuilder) -> None:
     long = g.activity("long", 0, 100_000, stream=7)
     g.activity("short", 10_000, 20_000, stream=8)
     g.activity("early", 5_000, 1_000, stream=9, after=[(long, EVENT_WAIT)])
-    assert list(targets(g.build()).name) == ["short", "long", "early"]
+    assert list(for_astra_sim(g.build()).name) == ["short", "long", "early"]
 
 
 def test_idle_time_between_the_ops_of_one_thread_stays() -> None:
@@ -147,7 +147,7 @@ def followed(rank: int = 0) -> ExecutionGraph:
 
 def test_the_excess_stands_behind_a_collective_and_both_take_its_measured_time() -> None:
     graph = with_values(followed(), "excess_ns", {COLLECTIVE: 6_400})
-    lowered = targets(graph)
+    lowered = for_astra_sim(graph)
     assert list(lowered.name) == ["gemm", "ncclAllReduce", "beyond the fitted network", "after"]
     assert lowered.type.tolist() == [NodeType.COMP, NodeType.COMM_COLL, NodeType.COMM_COLL, NodeType.COMP]
     assert lowered.integers("comm_type")[2] == CollectiveType.BROADCAST
@@ -157,7 +157,7 @@ def test_the_excess_stands_behind_a_collective_and_both_take_its_measured_time()
     assert lowered.duration_micros.tolist() == [10, 3, 6, 2]
     assert lowered.duration_ns.tolist() == [10_000, 9_000, 0, 2_000]
     assert lowered.integers("excess_ns", 0).tolist() == [0, 0, 6_400, 0]
-    assert [ends.max() for ends in simulated_ends([lowered, targets(followed())])] == [21_000, 21_000]
+    assert [ends.max() for ends in simulated_ends([lowered, for_astra_sim(followed())])] == [21_000, 21_000]
     assert report(graph)[Change.EXCESS] == 6
 
 
@@ -175,7 +175,7 @@ def test_a_simulator_runs_the_excess_after_what_its_network_gives(generation: Ge
     ("kind", "excess_ns"), [(ALL_REDUCE, 499), (CollectiveType.BROADCAST, 3_000)], ids=["below half a µs", "broadcast"]
 )
 def test_less_than_half_a_microsecond_and_what_takes_its_measured_time_get_no_node(kind, excess_ns):
-    lowered = targets(with_values(communicating(comm_type=kind), "excess_ns", {2: excess_ns}))
+    lowered = for_astra_sim(with_values(communicating(comm_type=kind), "excess_ns", {2: excess_ns}))
     assert len(lowered) == 2
     assert not np.any(lowered.integers("excess_ns", 0))
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from execgraph.converter.ranks import GIB, Link, Network
 from execgraph.converter.rewiring import without_host
-from execgraph.converter.targets import for_astra_sim
 from execgraph.schema.comm_groups import write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, Delay, ExecutionGraph, NodeType
@@ -19,6 +18,7 @@ from execgraph.tools.replay import configuration_of, describe_simulated, simulat
 from execgraph.tools.replay.player import simulated_ends
 from execgraph.tools.replay.simulator import Configuration, direct_ends, read_configuration, ring_ends
 from hypothesis import given, strategies as st
+from support.for_simulator import for_astra_sim
 from support.generated import graphs_of
 from support.graphs import LAUNCH, STREAM_ORDER, GraphBuilder
 from support.runs import path_ns, scaled
