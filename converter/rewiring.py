@@ -88,7 +88,7 @@ def edited_graph(
     rows = NodeNumbers(np.arange(len(graph)) if kept_rows is None else kept_rows)
     new_row = np.full(len(graph), -1, np.int64)
     new_row[rows] = np.arange(len(rows))
-    all_edges = Edges.joined([data, control]).renumbered(new_row, new_row)
+    all_edges = Edges.joined([data, control]).renumbered(new_row, new_row).in_order()
     if not np.all(all_edges.source < all_edges.target):
         order = topological_order(graph.start_ns[rows], all_edges, lambda: graph.name.take(rows))
         rows = NodeNumbers(rows[order])

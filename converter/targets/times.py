@@ -88,7 +88,7 @@ class Lowering:
     groups: Mapping[RankList, int] | None
     roofline: Roofline | None
     start_offset_ns: int
-    counts: dict[tuple[Change, str], float] = field(default_factory=lambda: defaultdict(float))
+    counts: dict[tuple[Change, str], float] = field(default_factory=lambda: defaultdict(int))
     notes: list[str] = field(default_factory=list)
 
     def add(self, change: Change, number: float, reason: str = "") -> None:
