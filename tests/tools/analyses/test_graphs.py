@@ -205,12 +205,6 @@ def test_nodes_tell_more_than_the_order_does() -> None:
     assert attribution(launches("bxd", "...", first=(9 << 32) + 2), [capture]).known_by == ""
 
 
-def test_captures_that_fit_as_well_are_counted() -> None:
-    given = [Capture(launches("ab", ops), True) for ops in ("XY", "XY", "ZY")]
-    assert attribution(launches("ab"), given)[:2] == (["X", "Y"], BY_NAME)
-    assert attribution(launches("ab"), given).others == 1
-
-
 @given(
     st.text("abc", min_size=1, max_size=5), st.lists(st.tuples(st.text("abc", max_size=12), st.booleans()), max_size=4)
 )

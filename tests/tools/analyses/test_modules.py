@@ -1,6 +1,5 @@
 """Time by module: device, host, operations, critical path; from annotations where Python's calls are unknown."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -133,6 +132,10 @@ def test_without_calls_of_python_annotations_stand_in_and_the_note_says_so() -> 
     assert "annotations of the user replace modules" in table.note
     rows = by_path(table)
     assert {path: row["device_subtree"] for path, row in rows.items()} == {"train": 20, "train/forward": 20}
+    bare = TraceBuilder()
+    product(bare, "kernel", 20)
+    table = table_of(rank(link_run(bare)))
+    assert len(table) == 0 and "of which the run has none" in table.note
 
 
 def annotated(caller: bool) -> TraceBuilder:
@@ -154,13 +157,6 @@ def test_a_worker_of_the_backward_pass_belongs_to_the_annotation_that_called_it_
 ) -> None:
     rows = by_path(table_of(rank(link_run(annotated(caller)))))
     assert {path: row["device_self"] for path, row in rows.items() if row["device_self"]} == times
-
-
-def test_a_run_without_any_says_so() -> None:
-    t = TraceBuilder()
-    product(t, "kernel", 20)
-    table = table_of(rank(link_run(t)))
-    assert len(table) == 0 and "of which the run has none" in table.note
 
 
 def test_a_graph_alone_tells_the_device_time_of_its_modules() -> None:
@@ -219,8 +215,3 @@ def test_the_device_time_of_real_traces_is_what_a_slow_search_sums_up(name: str)
     rows = by_path(table_of(read_rank(str(path), modules=True)))
     found = {one: round(row["device_subtree"] * 1000) for one, row in rows.items() if row["device_subtree"]}
     assert found == Reference(rows_of(path)).device_time()
-
-
-def test_the_rows_are_json(data: Path) -> None:
-    one = read_rank(str(data / "modules" / "device_rank0.json.gz"), modules=True)
-    assert json.loads(table_of(one).to_json())[0]["path"] == "Picture_0"
