@@ -317,7 +317,7 @@ def test_the_simulator_is_content_with_two_ranks_without_a_fault(tmp_path: Path)
 
 
 def test_a_cycle_through_control_is_refused_before_a_simulator_sees_it() -> None:
-    with pytest.raises(DataError, match=r"cycle: 1 \(op\) -> 2 \(child\) -> 1"):
+    with pytest.raises(DataError, match=r"cycle: 2 \(child\) -> 1 \(op\) -> 2"):
         built(graphs_with(cycle_through_control))
 
 
