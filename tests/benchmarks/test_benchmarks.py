@@ -40,8 +40,7 @@ def test_every_rule_has_a_row_and_without_launches_changed_runs_are_wrong(
     assert rows.keys() > {"program order", "launch", "stream order", "event wait", "host sync", "hand-off", "delays"}
 
 
-def test_an_activity_that_depends_on_nothing_starts_as_long_after_the_trace_as_it_did() -> None:
-    t = TraceBuilder()
+def test_an_activity_that_depends_on_nothing_starts_as_long_after_the_trace_as_it_did(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.work(50)
         t.launch("kernel", duration=10)

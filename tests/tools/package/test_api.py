@@ -48,13 +48,9 @@ def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     assert modules_after("import execgraph; execgraph.__version__").isdisjoint(LIGHT)
     assert modules_after("import execgraph; execgraph.convert").issuperset(LIGHT)
     assert "execgraph.api" not in modules_after("import execgraph.tools.commands.trace_jsonize")
-
-
-def test_what_records_is_there_without_pytorch() -> None:
-    """Loaded late: who only reads traces has none, and who trains waits for it anyway."""
+    # who only reads traces has no PyTorch, and who trains waits for it anyway
     loaded = modules_after("import execgraph; execgraph.capture")
-    assert "execgraph.tools.capture" in loaded
-    assert "torch" not in loaded
+    assert "execgraph.tools.capture" in loaded and "torch" not in loaded
     assert execgraph.capture is execgraph.tools.capture.capture
 
 

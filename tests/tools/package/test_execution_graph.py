@@ -97,8 +97,7 @@ def test_an_edited_networkx_graph_tells_the_new_makespan() -> None:
     assert nx.dag_longest_path_length(digraph, weight="weight") == 44
 
 
-def test_a_start_offset_is_none_of_the_time_of_a_rank_alone() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_start_offset_is_none_of_the_time_of_a_rank_alone(g: GraphBuilder) -> None:
     offset = g.host("start offset", 0, 30, start_offset_ns=30)
     g.activity("gemm", 30, 40, after=[(offset, EVENT_WAIT)])
     graph = g.build()
