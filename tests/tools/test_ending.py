@@ -230,23 +230,21 @@ def test_a_cluster_whose_workers_are_killed_builds_the_same(
     next_is_as_ever(traces, out, wanted)
 
 
-def test_what_is_in_a_long_call_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_call() -> None:
+    # another thread, as the signal comes in the middle of the call
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 1 << 30)
+
+
+class Closing:
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("work", [long_call, Closing], ids=["in a long call", "where Python drops exceptions"])
+def test_an_interrupt_ends_the_work_all_the_same(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
     monkeypatch.setattr(ending, "SECONDS_TO_CLEAN_UP", 0.2)
-
-    def long_call() -> None:
-        # another thread, as the signal comes in the middle of the call
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        hashlib.pbkdf2_hmac("sha256", b"", b"", 1 << 30)
-
-    assert in_a_copy(long_call) == (ending.STOPPED, INTERRUPTED)
-
-
-def test_an_interrupt_that_python_drops_is_none_the_less_one() -> None:
-    class Closing:
-        def __del__(self) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    assert in_a_copy(Closing) == (ending.STOPPED, INTERRUPTED)
+    assert in_a_copy(work) == (ending.STOPPED, INTERRUPTED)
 
 
 LOADING = """

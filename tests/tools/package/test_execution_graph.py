@@ -257,12 +257,12 @@ def test_lanes_of_several_ranks_are_told_apart() -> None:
     assert {bar["lane"].split(" · ")[0] for bar in drawn(replay(ranks).plot())} == {"rank 0", "rank 1"}
 
 
-def test_a_job_has_a_bar_for_each_rank_by_class() -> None:
-    bars = drawn(build("tests/data/training").plot())
-    assert {(bar["rank"], bar["class"]) for bar in bars} >= {("0", "computation"), ("1", "communication")}
+@pytest.mark.parametrize(
+    ("folder", "bars_of"),
+    [("training", {("0", "computation"), ("1", "communication")}), ("gloo_slow", {("0", "host"), ("1", "host")})],
+    ids=["of streams", "of threads without a device"],
+)
+def test_a_job_has_a_bar_for_each_rank_by_class(folder: str, bars_of: set[tuple[str, str]]) -> None:
+    bars = drawn(build(f"tests/data/{folder}").plot())
+    assert {(bar["rank"], bar["class"]) for bar in bars} >= bars_of
     assert all(bar["time"] > 0 for bar in bars)
-
-
-def test_a_job_without_a_device_has_bars_of_its_threads() -> None:
-    bars = drawn(build("tests/data/gloo_slow").plot())
-    assert {(bar["rank"], bar["class"]) for bar in bars} >= {("0", "host"), ("1", "host")}
