@@ -54,7 +54,7 @@ def linked_traces() -> tuple[LinkedTrace, ...]:
     pairs = [(host, host.with_name("device_rank0.json.gz")) for host in hosts]
     with tempfile.TemporaryDirectory() as folder:
         for job, machine in JOBS.items():
-            run = simulate(build_job(job, steps=2, layers=2, seed=1, machine=machine))
+            run = simulate(build_job(job, steps=1, layers=1, seed=1, machine=machine))
             pairs.append(write_traces(run, Path(folder, job), stacks=3)[0][:2])
         return tuple(
             link(read_host_trace(str(host)), read_device_trace(str(device), modules=True)) for host, device in pairs
