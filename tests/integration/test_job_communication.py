@@ -202,9 +202,7 @@ def test_some_ranks_of_a_job_are_renumbered_and_their_groups_reduced(tmp_path: P
     [({}, {EXCESS_TIME, READY}), ({"excess_time": False}, {READY}), ({"replay": True}, set())],
     ids=["simulated", "network alone", "replay"],
 )
-def test_only_graphs_for_the_simulated_mode_keep_what_the_network_does_not_give(
-    options: dict[str, bool], nodes: set[str], tmp_path: Path
-) -> None:
+def test_only_graphs_for_the_simulated_mode_keep_what_the_network_does_not_give(options, nodes, tmp_path):
     def talk(t: TraceBuilder, group: Group) -> None:
         """No network gives two collectives of one size another length."""
         pipeline(t, group)

@@ -172,9 +172,7 @@ def test_on_a_device_that_several_ranks_have_correlations_that_differ_tell_whose
     ],
     ids=["device", "process"],
 )  # fmt: skip
-def test_rows_that_may_be_of_any_rank_are_refused(
-    tmp_path: Path, change: Callable[[int, Trace], Trace], why: str
-) -> None:
+def test_rows_that_may_be_of_any_rank_are_refused(tmp_path, change, why):
     trace = read_device_trace(str(merge(tmp_path, [0, 8], change)))
     with pytest.raises(DataError, match=f"rank 8 cannot be taken out of this merged trace, as {why}{REMEDY}"):
         link(None, trace, rank=8)

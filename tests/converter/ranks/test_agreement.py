@@ -81,8 +81,7 @@ def test_a_summary_tells_members_sizes_and_times() -> None:
     assert summary(g.build()).members.tolist() == [3, 0, 2]
 
 
-def test_messages_of_one_kernel_share_its_time_by_bytes_with_those_of_their_direction() -> None:
-    g = GraphBuilder(rank=0)
+def test_messages_of_one_kernel_share_its_time_by_bytes_with_those_of_their_direction(g: GraphBuilder) -> None:
     for clock, length, kind, size in (
         (0, 0, SEND, 100),
         (0, 0, SEND, 300),
@@ -97,8 +96,7 @@ def test_messages_of_one_kernel_share_its_time_by_bytes_with_those_of_their_dire
     assert (calls.end_ns - calls.start_ns).tolist() == [0, 0, 40, 20, 30, 60]
 
 
-def test_nobody_has_to_know_of_messages_that_lead_outside() -> None:
-    g = GraphBuilder(rank=0)
+def test_nobody_has_to_know_of_messages_that_lead_outside(g: GraphBuilder) -> None:
     for ranks in ([0, 1], []):
         g.collective(0, 10, ranks=ranks, comm_src=-1)
     for more in ({"comm_dst": -1}, {"comm_dst": 0}, {"comm_src": -1}, {"comm_src": 1}):
@@ -106,8 +104,7 @@ def test_nobody_has_to_know_of_messages_that_lead_outside() -> None:
     assert summary(g.build()).node.tolist() == [1, 2, 4, 6]
 
 
-def test_a_call_follows_the_one_before_it_on_its_lane_and_the_last_known_of_others() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_call_follows_the_one_before_it_on_its_lane_and_the_last_known_of_others(g: GraphBuilder) -> None:
     one = g.collective(0, 10, ranks=[0, 1], stream=7)
     two = g.collective(10, 10, ranks=[0, 1], stream=7, after=[(one, STREAM_ORDER)])
     gemm = g.activity("gemm", 20, 10, stream=8, after=[(two, STREAM_ORDER)])
@@ -325,9 +322,7 @@ def test_a_collective_within_a_longer_one(case: str) -> None:
 # Sends that waited for their receiver
 
 
-def message(
-    type: NodeType, node: int, matched: int, start: int, end: int, follows: tuple[int, ...] = (), kernel: int = 9
-) -> Issued:
+def message(type, node, matched, start, end, follows=(), kernel=9):
     return Issued(node, matched, start, end, follows, type=type, kind=-1, kernel=kernel)
 
 
@@ -409,9 +404,7 @@ def test_what_lacks_a_partner_is_computed() -> None:
 # When ranks and nodes began
 
 
-def begins(
-    ranks: int, *rows: Row, kind: int = int(CollectiveType.ALL_REDUCE), messages: tuple[bool, ...] = ()
-) -> list[int]:
+def begins(ranks, *rows, kind=int(CollectiveType.ALL_REDUCE), messages=()):
     rank, matched, start, end = np.array(rows, np.int64).reshape(-1, 4).T
     is_message = np.array(messages or [kind < 0] * len(rows), np.bool_)
     times = MatchedTimes(rank, matched, start, end, is_message, np.full(len(rows), kind))
@@ -471,17 +464,15 @@ def test_times_count_from_the_first_start_on_the_hosts_clock() -> None:
     assert (begin, start.tolist(), end.tolist()) == (5_000, [0, 300], [10, 327])
 
 
-def test_a_rank_without_a_host_begins_with_the_delay_of_its_first_activity() -> None:
+def test_a_rank_without_a_host_begins_with_the_delay_of_its_first_activity(g: GraphBuilder) -> None:
     """A gap alone, and the delay of an activity that follows another one, come later."""
-    g = GraphBuilder(rank=0)
     first = g.activity("first", 1_000, 10, gap=30, host_delay_ns=200)
     g.activity("second", 1_100, 10, gap=50, host_delay_ns=900, after=[(first, STREAM_ORDER)])
     g.activity("alone", 1_000, 10, stream=8, gap=500)
     assert measured_times(g.build()).begin_ns == 1_000 - 230
 
 
-def test_metadata_has_no_time() -> None:
-    g = GraphBuilder(rank=0)
+def test_metadata_has_no_time(g: GraphBuilder) -> None:
     assert measured_times(g.build()).begin_ns == 0
     g.host("group", 0, 0, type=NodeType.METADATA)
     assert measured_times(g.build()).begin_ns == 0
@@ -489,8 +480,7 @@ def test_metadata_has_no_time() -> None:
     assert measured_times(g.build()).begin_ns == 5_000
 
 
-def test_a_node_may_end_when_the_first_that_needs_it_must_begin() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_node_may_end_when_the_first_that_needs_it_must_begin(g: GraphBuilder) -> None:
     needed = g.activity("needed", 0, 10, stream=7)
     early = g.activity("early", 0, 4, stream=8)
     idle = g.activity("idle", 0, 2, stream=9)
@@ -501,9 +491,8 @@ def test_a_node_may_end_when_the_first_that_needs_it_must_begin() -> None:
     assert slack == {"needed": 0, "early": 6, "idle": 24, "last": 0, "short": 22}
 
 
-def test_a_node_that_another_one_overtook_has_no_slack() -> None:
+def test_a_node_that_another_one_overtook_has_no_slack(g: GraphBuilder) -> None:
     """By the times measured the second began before the first, on which it depends, had ended."""
-    g = GraphBuilder(rank=0)
     first = g.activity("first", 0, 10)
     g.activity("second", 7, 10, after=[(first, STREAM_ORDER)])
     graph = g.build()

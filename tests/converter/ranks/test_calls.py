@@ -4,7 +4,6 @@ alone.
 Which collectives of different ranks are one, and which of their groups.
 """
 
-import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -134,8 +133,7 @@ def test_a_graph_tells_the_calls_of_its_nodes() -> None:
     ]
 
 
-def test_a_node_of_several_messages_is_a_call_for_each() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_node_of_several_messages_is_a_call_for_each(g: GraphBuilder) -> None:
     g.activity(
         "both", 0, 1, type=RECV, coalesced_src=[0, 1], coalesced_dst=[1, 0], coalesced_tag=[3, 4], coalesced_size=[8, 9]
     )
@@ -483,13 +481,7 @@ def together(ranks: Sequence[Sequence[int]]) -> set[frozenset[tuple[int, int]]]:
 
 
 @given(GROUPS, DONE, st.integers(2, 5), st.booleans(), st.randoms(use_true_random=False))
-def test_neither_the_order_of_ranks_nor_what_each_calls_its_groups_matters(
-    groups: Sequence[str],
-    done: Sequence[tuple[int, int, int]],
-    count: int,
-    numbered: bool,
-    draw: random.Random,
-) -> None:
+def test_neither_the_order_of_ranks_nor_what_each_calls_its_groups_matters(groups, done, count, numbered, draw):
     ranks = job(groups, done, count, numbered)
     whole = together(matched(*ranks))
     assert all(len(members) == count for members in whole) and len(whole) == len(done)
@@ -499,9 +491,7 @@ def test_neither_the_order_of_ranks_nor_what_each_calls_its_groups_matters(
 
 
 @given(GROUPS, DONE, st.data())
-def test_what_is_lost_on_a_rank_changes_no_match_of_the_others(
-    groups: Sequence[str], done: Sequence[tuple[int, int, int]], data: st.DataObject
-) -> None:
+def test_what_is_lost_on_a_rank_changes_no_match_of_the_others(groups, done, data):
     ranks = job(groups, done, 3, numbered=True)
     lost = data.draw(st.sets(st.integers(0, max(len(done) - 1, 0))))
     left = [call for call in ranks[1] if call.row not in lost]

@@ -64,9 +64,7 @@ def test_a_ring_of_four_takes_steps_and_bytes_by_what_it_does(kind: int, steps: 
 
 
 @pytest.mark.parametrize(("direct", "steps", "bytes_on_link"), [(True, 1, 250), (False, 6, 1500)])
-def test_in_a_ring_an_all_to_alls_parts_go_past_the_ranks_in_between(
-    direct: bool, steps: int, bytes_on_link: int
-) -> None:
+def test_in_a_ring_an_all_to_alls_parts_go_past_the_ranks_in_between(direct, steps, bytes_on_link):
     assert step_cost(ALL_TO_ALL, 4, 1000, direct) == (steps, bytes_on_link)
 
 
@@ -82,9 +80,7 @@ def test_the_simulators_own_times_give_the_network_that_it_had() -> None:
 
 
 @given(st.floats(0.5, 900), st.floats(10, 50_000), st.integers(2, 64))
-def test_messages_and_all_reduces_of_several_sizes_tell_bandwidth_and_latency(
-    gib_s: float, ns: float, ranks: int
-) -> None:
+def test_messages_and_all_reduces_of_several_sizes_tell_bandwidth_and_latency(gib_s, ns, ranks):
     steps = 2 * (ranks - 1)
     sizes = (1_000, 300_000, 90_000_000)
     reduced = [

@@ -11,7 +11,7 @@ from execgraph.converter.scaling.roles import NamedGroup
 from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.errors import DataError, RequestError
-from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.tools.replay import replay_ranks
 from hypothesis import given, strategies as st
 from support.graphs import (
@@ -99,9 +99,7 @@ def test_replicas_can_be_removed() -> None:
         (data_parallel(2), (9, 5), "rank 5 cannot be removed: the job has the ranks 0,1"),
     ],
 )
-def test_what_would_be_another_program_is_refused(
-    job: list[ExecutionGraph], removed: tuple[int, ...], why: str
-) -> None:
+def test_what_would_be_another_program_is_refused(job, removed, why):
     with pytest.raises(DataError, match=why):
         plan_of(job, 1, removed=removed)
 

@@ -38,9 +38,8 @@ HANDOFF = DependencyKind.HANDOFF
 
 
 @pytest.mark.parametrize("waits", [0, 2])
-def test_a_transfer_of_gloo_is_of_the_gradient_that_its_thread_was_handed(waits: int) -> None:
+def test_a_transfer_of_gloo_is_of_the_gradient_that_its_thread_was_handed(g: GraphBuilder, waits: int) -> None:
     """Of a tensor on a device the thread first waits for its copy; a later transfer of nobody's is of no gradient."""
-    g = GraphBuilder(rank=0)
     giver = g.host(PARAMETER, 0, 10)
     last = g.host("host idle", 10, 5, thread=2, after=[(giver, HANDOFF)]) if waits else giver
     kind = PROGRAM_ORDER if waits else HANDOFF
@@ -73,17 +72,13 @@ def phase_of(g: GraphBuilder, launch: int) -> Phase:
         ({"scope": BACKWARD_SCOPE}, Phase.FUNCTION),
     ],
 )
-def test_an_op_of_the_backward_scope_or_with_a_forward_thread_is_of_the_backward_pass(
-    attributes: dict[str, int], phase: Phase
-) -> None:
+def test_an_op_of_the_backward_scope_or_with_a_forward_thread_is_of_the_backward_pass(attributes, phase):
     g = GraphBuilder(rank=0)
     assert phase_of(g, g.host("aten::mm", 0, 10, **attributes)) == phase
 
 
 @pytest.mark.parametrize(("sequence", "phase"), [(-1, Phase.OTHER), (0, Phase.THREAD), (5, Phase.THREAD)])
-def test_a_thread_is_of_the_backward_pass_if_another_one_runs_ops_that_autograd_numbers(
-    sequence: int, phase: Phase
-) -> None:
+def test_a_thread_is_of_the_backward_pass_if_another_one_runs_ops_that_autograd_numbers(sequence, phase):
     g = GraphBuilder(rank=0)
     g.host(FUNCTION, 0, 10, thread=2)
     g.host("aten::mm", 0, 10, thread=1, seq_id=sequence)

@@ -276,9 +276,7 @@ def test_a_dask_cluster_builds_the_same_files(traces: Path, tmp_path: Path, sche
     assert files(tmp_path / "there") == files(tmp_path / "here")
 
 
-def test_without_dask_the_missing_package_is_named(
-    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_dask_the_missing_package_is_named(traces, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert command("--input-dir", traces, "--output-dir", tmp_path, "--scheduler", "tcp://127.0.0.1:1") == 2
     needs = "--scheduler: a Dask cluster needs distributed, which is not installed"
@@ -320,9 +318,7 @@ def test_a_lost_worker_is_a_failure_of_its_rank(traces: Path, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_the_table_and_the_json_say_what_was_built(
-    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_and_the_json_say_what_was_built(job, tmp_path, capsys):
     (job / "device_rank1.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 1}}')
     assert command("--input-dir", job, "--output-dir", tmp_path / "out", "--json") == 1
     said = capsys.readouterr()
@@ -444,9 +440,7 @@ def test_graphs_of_ranks_that_are_gone_are_removed_and_named(job: Path, tmp_path
     assert built(job, out).stale == []
 
 
-def test_a_job_of_other_traces_in_the_folder_is_named_before_it_is_replaced(
-    job: Path, jobs: Callable[[int], Path], tmp_path: Path
-) -> None:
+def test_a_job_of_other_traces_in_the_folder_is_named_before_it_is_replaced(job, jobs, tmp_path):
     out, other = tmp_path / "out", tmp_path / "other"
     built(job, out)
     other.mkdir()
@@ -514,9 +508,7 @@ RANKS = [  # as traces say them
 
 @pytest.mark.parametrize("rank", RANKS, ids=range(len(RANKS)))
 @pytest.mark.parametrize("name", ["device.json", "device_rank1$(touch mine)\x1b.json", f"device_rank{'9' * 200}.json"])
-def test_names_of_outputs_hold_nothing_of_a_trace_but_a_number(
-    job: Path, tmp_path: Path, rank: object, name: str
-) -> None:
+def test_names_of_outputs_hold_nothing_of_a_trace_but_a_number(job, tmp_path, rank, name):
     without_rank_1(job)
     device = json.loads((job / "device_rank0.json").read_text())
     (job / "device_rank0.json").unlink()
@@ -544,9 +536,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, pack: Cal
             stream.read()
 
 
-def test_a_rank_whose_input_is_replaced_while_it_is_built_fails(
-    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_whose_input_is_replaced_while_it_is_built_fails(job, tmp_path, monkeypatch):
     linked_rank = building.linked_rank
 
     def replaced(task: RankTask) -> object:

@@ -203,9 +203,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
 
 
 @pytest.mark.parametrize("strict", [0, 1])
-def test_a_disagreement_is_said_and_fails_only_a_strict_build(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], strict: int
-) -> None:
+def test_a_disagreement_is_said_and_fails_only_a_strict_build(tmp_path, capsys, strict):
     wrong, right = write(tmp_path / "wrong", WrongSize), write(tmp_path / "right")
     more = ["--strict"] * strict
     status, said = command(capsys, "--input-dir", wrong, "--output-dir", tmp_path / "out", *more)

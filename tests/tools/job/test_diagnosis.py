@@ -194,9 +194,7 @@ def test_every_fault_among_many_processes_is_found_on_its_rank(jobs: Callable[[i
     }
 
 
-def test_the_share_of_matched_ops_is_of_the_host_trace_if_that_has_any(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_share_of_matched_ops_is_of_the_host_trace_if_that_has_any(folder, capsys):
     ops = [
         row
         for row in json.loads((folder / "device_rank0.json").read_text())["traceEvents"]
@@ -348,9 +346,7 @@ def test_strict_exits_1_for_what_is_wrong_and_0_for_notes(folder: Path, capsys: 
     assert "MISSING" in capsys.readouterr().out
 
 
-def test_json_is_one_object_with_processes_and_findings(
-    jobs: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_one_object_with_processes_and_findings(jobs, capsys):
     assert command(jobs(2), "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert [process["rank"] for process in summary["processes"]] == [0, 1]
@@ -390,9 +386,7 @@ def test_real_ranks_report_what_was_launched_before_recording(real_traces: Path)
 # files that are not of one process, or do not tell of which
 
 
-def test_a_file_of_several_ranks_is_named_with_its_ranks_and_nothing_else_is_said_of_it(
-    jobs: Callable[[int], Path], tmp_path: Path
-) -> None:
+def test_a_file_of_several_ranks_is_named_with_its_ranks_and_nothing_else_is_said_of_it(jobs, tmp_path):
     merge_for_viewing(by_rank(find_traces([jobs(2)]).devices, {})[0], str(tmp_path / "merged.json"))
     [line] = lines(tmp_path)
     assert line.startswith("wrong ") and "several ranks merged into one file" in line

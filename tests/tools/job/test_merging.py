@@ -28,7 +28,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, one_rank, read_device_trace, read_host_trace, read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.job import TABLES_AND_QUERIES, MergeReport, merge_for_counting, merge_for_viewing
+from execgraph.tools.job import TABLES_AND_QUERIES, merge_for_counting, merge_for_viewing
 from execgraph.tools.trace_files import RankFile
 from support.databases import DIALECTS, LITE, Op, write_database
 from support.folders import TESTS
@@ -251,9 +251,7 @@ OF_DIALECTS: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
-def test_databases_of_all_dialects_keep_ops_links_api_rows_and_ranges(
-    databases: list[RankFile], tmp_path: Path
-) -> None:
+def test_databases_of_all_dialects_keep_ops_links_api_rows_and_ranges(databases, tmp_path):
     assert [path.name for _, path in databases] == ["trace_700.db", "trace_710.db", "trace_720.db"]
     merge_for_counting(databases, str(tmp_path / "merged.db"))
     assert {sql: query(tmp_path / "merged.db", sql) for sql in OF_DIALECTS} == OF_DIALECTS
@@ -381,9 +379,7 @@ def test_real_ranks_taken_out_link_to_the_same_graphs(real_traces: Path, tmp_pat
         assert graph_of(read_device_trace(str(output)), host, rank, tmp_path) == before
 
 
-def test_a_process_taken_out_of_a_viewing_trace_links_as_its_database_did(
-    databases: list[RankFile], tmp_path: Path
-) -> None:
+def test_a_process_taken_out_of_a_viewing_trace_links_as_its_database_did(databases, tmp_path):
     merge_for_viewing(databases, str(tmp_path / "merged.json"))
     for rank, path in databases:
         before = graph_of(read_rocpd(str(path)), None, rank, tmp_path)
@@ -391,9 +387,7 @@ def test_a_process_taken_out_of_a_viewing_trace_links_as_its_database_did(
 
 
 @pytest.mark.parametrize(("merge", "name"), [(merge_for_viewing, "merged.json"), (merge_for_counting, "merged.db")])
-def test_memory_does_not_grow_with_the_number_of_ranks(
-    jobs: Jobs, tmp_path: Path, merge: Callable[[Sequence[RankFile], str], MergeReport], name: str
-) -> None:
+def test_memory_does_not_grow_with_the_number_of_ranks(jobs, tmp_path, merge, name):
     def peak(ranks: Sequence[RankFile]) -> int:
         tracemalloc.start()
         merge(ranks, str(tmp_path / name))

@@ -37,9 +37,7 @@ WORK = (("num_ops", "int64_val"), ("tensor_size", "uint64_val"))
 Said = pytest.CaptureFixture[str]
 
 
-def built(
-    tmp_path: Path, capsys: Said, more: str = "", job: str = "ddp", ranks: int = 2, status: int = 0
-) -> tuple[Path, str]:
+def built(tmp_path, capsys, more="", job="ddp", ranks=2, status=0):
     """The output folder, and what was said."""
     folder, out = tmp_path / "traces", tmp_path / "graphs"
     if not folder.exists():
@@ -131,9 +129,7 @@ def late_job(tmp_path: Path) -> int:
 
 
 @pytest.mark.parametrize("host", ["", "--no-host"], ids=["host", "no host"])
-def test_a_job_whose_ranks_began_at_different_times_ends_when_it_did(
-    host: str, late_job: int, tmp_path: Path, capsys: Said
-) -> None:
+def test_a_job_whose_ranks_began_at_different_times_ends_when_it_did(host, late_job, tmp_path, capsys):
     out, said = built(tmp_path, capsys, host)
     (offset,) = re.findall(r"^offset +rank 1 (\S+) µs later than the first rank", said, re.MULTILINE)
     assert float(offset) == pytest.approx(LATE_US, rel=0.2)
@@ -208,9 +204,7 @@ def test_a_job_that_lacks_a_graph_has_no_command(tmp_path: Path, capsys: Said) -
         ("--target goal --gpus-per-node -1", "--gpus-per-node is -1, not 1 or more"),
     ],
 )
-def test_options_of_a_simulator_are_for_its_target_and_have_values_that_mean_something(
-    options: str, said: str, capsys: Said
-) -> None:
+def test_options_of_a_simulator_are_for_its_target_and_have_values_that_mean_something(options, said, capsys):
     with pytest.raises(SystemExit) as left:
         main(["--input-dir", "a", "--output-dir", "b", *options.split()])
     assert left.value.code == 2
@@ -255,9 +249,7 @@ POOR = Network(50.0, 10.0, transfers=8, sizes=7, fit_error_pct=59.3, repeat_erro
         (None, FITTED, "100 GiB/s, 500 ns a link, not used, as a rank alone sends nothing"),
     ],
 )
-def test_the_line_says_what_the_file_has_and_where_it_is_from(
-    fitted: Network | None, simulation: AstraSimOptions, text: str
-) -> None:
+def test_the_line_says_what_the_file_has_and_where_it_is_from(fitted, simulation, text):
     assert text in network_text(fitted, simulation, 1 if "a rank alone" in text else 2)
 
 
@@ -278,9 +270,7 @@ def test_the_line_says_what_the_file_has_and_where_it_is_from(
         (POOR, GIVEN, ""),
     ],
 )
-def test_a_poor_fit_is_said_with_reasons_and_one_that_is_good_unknown_or_not_used_is_not(
-    network: Network | None, simulation: AstraSimOptions, said: str
-) -> None:
+def test_a_poor_fit_is_said_with_reasons_and_one_that_is_good_unknown_or_not_used_is_not(network, simulation, said):
     warning = poor_fit(network, simulation, lacks_members=network is POOR)
     assert warning is None if not said else warning is not None and said in warning
 
