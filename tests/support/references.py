@@ -7,7 +7,7 @@ itself. Nothing here shares code with what it checks.
 import gzip
 import json
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
@@ -183,10 +183,7 @@ def moments(acts: Iterable[Act], *kinds: str) -> set[int]:
 
 def kinds_at(acts: Sequence[Act]) -> dict[frozenset[str], int]:
     """How many nanoseconds each set of kinds runs at once."""
-    found: dict[frozenset[str], int] = defaultdict(int)
-    for time in moments(acts):
-        found[frozenset(act.kind for act in acts if act.start <= time < act.end)] += 1
-    return dict(found)
+    return Counter(frozenset(act.kind for act in acts if act.start <= time < act.end) for time in moments(acts))
 
 
 def on_device(acts: Iterable[Act], device: int) -> list[Act]:
@@ -360,13 +357,11 @@ class Reference:
 
     def device_time(self) -> dict[str, int]:
         """ns of the device by path, each activity at its module and at all around that; "" holds what is in none."""
-        found: dict[str, int] = {}
+        found: dict[str, int] = Counter()
         for row in self.rows:
             if row.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
                 called = self.calls.get(row["args"]["correlation"])
                 path = self.place(called).module.split("/") if called else [""]
-                length = span(row).end - span(row).start
                 for end in range(1, len(path) + 1):
-                    above = "/".join(path[:end])
-                    found[above] = found.get(above, 0) + length
+                    found["/".join(path[:end])] += span(row).end - span(row).start
         return found
