@@ -172,8 +172,8 @@ def test_nothing_at_all_is_an_empty_table_and_no_rank_is_refused() -> None:
 
 
 def test_an_empty_rank_does_not_hide_the_others_and_two_devices_of_a_process_stay_two() -> None:
-    found = analyse([RankTrace(0, linked_of([])), RankTrace(1, linked_of([Act(0, 5), Act(3, 9, device=1)]))])
-    assert picked(found["temporal_breakdown"].rows(), "rank", "device", "busy") == [(1, 0, 0.005), (1, 1, 0.006)]
+    found = analyse([RankTrace(0, linked_of([])), RankTrace(1, linked_of([Act(0, 9), Act(0, 9, device=1)]))])
+    assert picked(found["temporal_breakdown"].rows(), "rank", "device", "busy") == [(1, 0, 0.009), (1, 1, 0.009)]
     assert found["temporal_breakdown"].note == "rank 0: no device activity was recorded"
     assert found["communication_computation_overlap"].note == "no communication on the device was recorded"
 
