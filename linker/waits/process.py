@@ -149,13 +149,11 @@ class SyncRecords:
         return {call: stream for call, stream in streams if call >= 0 and stream is not None}
 
     def awaited_stream(self, call: int) -> StreamKey | None:
-        """Returns the stream that the trace names for the event record that it names for a call, None for neither."""
-        record, recorder = self.of(call), int(self.recorder[call])
-        if record is None or recorder < 0:
-            return None
-        number = self._stream_of.get(int(self._correlation[recorder]))
-        number = number if number >= 0 else record.wait_stream
-        return self._queues.find(record.device, number) if number >= 0 else None
+        """Returns the stream that the trace names for the event record that it names for a call, None for unknown."""
+        device, _, wait_stream, *_ = (column[self._row_of_call[call]] for column in self._columns)
+        number = self._stream_of.get(int(self._correlation[self.recorder[call]]))
+        number = number if number >= 0 else wait_stream
+        return self._queues.find(device, number) if number >= 0 else None
 
 
 def _unique_in_order(numbers: Int64) -> Int64:

@@ -61,6 +61,7 @@ LONG = 500
             {("first", "one")},
             id="the order of calls tells of one wait for each event record",
         ),
+        pytest.param("one@7; 7>7; two@7", UNRECORDED, set(), id="an only stream waits for itself"),
         pytest.param(
             "one@20; two@24; idle 100; 24>7; 20>7; joined@7",
             UNRECORDED,

@@ -187,6 +187,14 @@ def test_a_synchronisation_that_nothing_recorded_was_pending_for_is_noted(wait: 
     assert linked.report.waits == {}
 
 
+def test_queries_of_a_thread_that_only_looks_on_are_noted() -> None:
+    t = begun()
+    event = t.record_event(stream=7)
+    with t.thread(9):
+        t.event_query(event)
+    assert link_run(t).report.oddities[Reason.OBSERVER_QUERIES] == 1
+
+
 def test_a_loop_of_queries_waits_from_its_first_one_on() -> None:
     t = begun()
     t.launch("long", 7, 100)
