@@ -136,17 +136,10 @@ def _link_all(
     calls, activities = _calls_and_activities(device, nesting, device_op, int(ops.id.max(initial=0)))
     collectives = communication.collective_ops(ops, op_parent, device.communication, device_op)
     on_device, activities.communication_row = communication.link_communications(collectives, activities, calls)
-    info, call_row = _info(host, device, rank), activities.call_row
-    info.machine = machine = machine_of(activities, calls, device.syncs)
-    contradicting = contradictions(host, device, call_row, machine)
-    on_clock = linked.on_host_clock(activities, machine)
-    awaited = communication.awaited_collectives(collectives, activities, on_device)
-    sync = synchronise(Process(device, calls, on_clock, collectives=collectives, awaited=awaited, calibration=machine))
-    unresolved = [*sync.guessed.values(), sync.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT]]
-    info.unresolved_waits = sum(map(len, unresolved))
-    began_after_end = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_clock.end)
-    activities.call_row = CallRows(np.where(began_after_end, -1, call_row))
-    sync.oddities[Reason.ENDED_BEFORE_LAUNCH].extend(call_row[began_after_end].tolist())
+    info = _info(host, device, rank)
+    info.machine = machine_of(activities, calls, device.syncs)
+    contradicting = contradictions(host, device, activities.call_row, info.machine)
+    sync = _synchronised(device, calls, activities, collectives, on_device, info)
     described, unreadable = communication.groups_of_host(host.name, host.inputs)
     groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)
     transfers = communication.host_transfers(ops, device, device_op)
@@ -176,6 +169,28 @@ def _link_all(
     if device.python is not None and len(device.python.start):
         trace = with_modules(trace, device.python, op_parent)
     return trace, sync, contradicting
+
+
+def _synchronised(
+    device: DeviceTrace,
+    calls: Calls,
+    activities: Activities,
+    collectives: communication.CollectiveOps,
+    communications: list[linked.Communication],
+    info: linked.TraceInfo,
+) -> Synchronisation:
+    """Returns all waits, and takes the calls that began only after an activity had ended from it, in place."""
+    on_clock, call_row = linked.on_host_clock(activities, info.machine), activities.call_row
+    awaited = communication.awaited_collectives(collectives, activities, communications)
+    sync = synchronise(
+        Process(device, calls, on_clock, collectives=collectives, awaited=awaited, calibration=info.machine)
+    )
+    unresolved = [*sync.guessed.values(), sync.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT]]
+    info.unresolved_waits = sum(map(len, unresolved))
+    began_after_end = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_clock.end)
+    activities.call_row = CallRows(np.where(began_after_end, -1, call_row))
+    sync.oddities[Reason.ENDED_BEFORE_LAUNCH].extend(call_row[began_after_end].tolist())
+    return sync
 
 
 def _op_parents(ops: Ops, device_op: OpRows, nesting: columns.Nesting) -> tuple[OpRows, int]:

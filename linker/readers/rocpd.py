@@ -281,14 +281,13 @@ def read_rocpd(path: str) -> DeviceTrace:
         ops = database.integers("rocpd_op", "id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
         linked = database.integers("rocpd_api_ops", "op_id", "api_id")
         marker = np.isin(api[:, 5], [code for code, text in names.items() if text == MARKER])
-        codes = ", ".join(map(str, np.unique(api[marker, 5]).tolist()))
         # the texts of the roctx ranges that were recorded as API rows
+        codes = ", ".join(map(str, np.unique(api[marker, 5]).tolist()))
         of_markers = f"SELECT args_id FROM rocpd_api WHERE apiName_id IN ({codes})"
         messages = database.strings(arguments, of_markers) if codes else {}
         queues = _hardware_queues(database)
         traced = processes(database)
-    process = traced[0] if len(traced) == 1 else -1
-    on_device = ops[:, 1] >= 0
+    process, on_device = traced[0] if len(traced) == 1 else -1, ops[:, 1] >= 0
     # ranges recorded as ops of no device are of the file's process, on an unknown thread
     ops[~on_device, 1:3] = process, -1
     trace = DeviceTrace(
@@ -347,9 +346,7 @@ def _activities(
     process: int,
     skipped: Counts,
 ) -> RecordedActivities:
-    """Returns the ops of devices; `links` are the launch links (op id, API id), and the API rows, `process` is that of
-    the file, -1 for several.
-    """
+    """Returns the ops of devices; `links` are the launch links (op id, API id), and the API rows."""
     types, row_of = np.unique(ops[:, 6], return_inverse=True)
     type_names = [names.get(code, "") for code in types.tolist()]
     kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in type_names)
@@ -363,7 +360,7 @@ def _activities(
     skipped[Reason.ZERO_LENGTH_OPS] += int((work & ~timed).sum())
     number, device, queue, start, end, name, kind = ops[work & timed].T
     launch_call = _launch_calls(number, ops[:, 0], links[0], skipped)
-    # an activity without a launch has the process of the file, or the device where that is unknown
+    # an activity without a launch has the process of the file, or the device where that is unknown (-1)
     caller = Lookup(links[1][:, 0], np.arange(len(links[1]))).of(launch_call)
     numbers = zip(number.tolist(), queue.tolist(), strict=True)
     stream = np.array([queues.get(op, queue_id) for op, queue_id in numbers], np.int64)

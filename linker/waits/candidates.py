@@ -269,8 +269,11 @@ class Candidates:
         before, waiting, options = self.before(wait), wait.blocked[0].stream, []
         if before and min(before):
             self.cut_off.add(wait.call_row)
+        # those made by collectives are left to waits of collectives, unless there are no others
+        unused = {row for row in before if self._event_of[row] == UNUSED_YET}
+        of_program = {row for row in unused if not self._records.in_collective[row]}
         context = _Context(
-            self._unused(wait, before),
+            of_program if of_program and self._process.collective(wait.call_row) < 0 else unused,
             self._known_record(wait),
             self._process.record_right_before(wait.call_row),
             [] if waiting is None or self._is_single_stream else self._data_streams(wait.call_row, waiting),
@@ -283,13 +286,6 @@ class Candidates:
                 basis, position = self._rank(row, wait, streams[0], context) if streams else UNRANKED
                 options.append(candidate._replace(basis=basis, position=position, streams=streams))
         return [*options, self._wait_itself(wait)]
-
-    def _unused(self, wait: UnresolvedWait, rows: Iterable[int]) -> set[int]:
-        """Returns the event records that nothing waits for yet."""
-        # those made by collectives are left to waits of collectives, unless there are no others
-        unused = [row for row in rows if self._event_of[row] == UNUSED_YET]
-        of_program = [row for row in unused if not self._records.in_collective[row]]
-        return set(of_program if of_program and self._process.collective(wait.call_row) < 0 else unused)
 
     def _rank(self, row: int, wait: UnresolvedWait, stream: int, context: _Context) -> tuple[OrderBasis, int]:
         """Returns the basis and position of an event record, which is probably on `stream`."""
