@@ -306,4 +306,6 @@ def _by_timing(
 def _handoff_table(waits: Iterable[Wait]) -> ThreadHandoffs:
     rows = list(waits)
     numbers = np.array([row[:-1] for row in rows], np.int64).reshape(-1, 5)
-    return ThreadHandoffs(*numbers.T, Categorical.of(row.known_by for row in rows))
+    source_thread, source_time, target_thread, target_time, since = numbers.T
+    known_by = Categorical.of(row.known_by for row in rows)
+    return ThreadHandoffs(source_thread, source_time, target_thread, target_time, since, known_by)

@@ -117,7 +117,7 @@ def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfer
     counterparts = _unmatched_counterparts(ops, op)
     node = OpRows(np.array([counterparts.get(row, row) for row in op.tolist()], np.int64))
     number, requests = ops.rf_id[node], _named(ops, REQUEST)
-    requests = requests[ops.rf_id[requests] > 0]
+    requests = OpRows(requests[ops.rf_id[requests] > 0])
     requests = OpRows(requests[np.argsort(ops.rf_id[requests], kind="stable")])
     last = np.searchsorted(ops.rf_id[requests], number, side="right") - 1
     request = RowMap(requests)[np.where(number > 0, last, -1)]
