@@ -94,15 +94,9 @@ def test_busy_and_idle_time(tables: dict[str, Table]) -> None:
 def test_why_streams_were_idle(tables: dict[str, Table]) -> None:
     """HTA, which writes a row for what takes no time, too."""
     assert columns(tables["idle_time_breakdown"], "rank", "stream", "category", "idle", "gaps") == [
-        (0, 7, "host wait", 132, 5),
-        (0, 7, "other", 120, 3),
-        (0, 20, "host wait", 416, 2),
-        (0, 24, "host wait", 516, 2),
-        (1, 7, "host wait", 114, 5),
-        (1, 7, "other", 120, 3),
-        (1, 20, "host wait", 442, 2),
-        (1, 24, "host wait", 522, 2),
-    ]
+        (0, 7, "host wait", 132, 5), (0, 7, "other", 120, 3), (0, 20, "host wait", 416, 2), (0, 24, "host wait", 516, 2),
+        (1, 7, "host wait", 114, 5), (1, 7, "other", 120, 3), (1, 20, "host wait", 442, 2), (1, 24, "host wait", 522, 2),
+    ]  # fmt: skip
 
 
 def test_communication_hidden_behind_computation(tables: dict[str, Table]) -> None:

@@ -253,31 +253,21 @@ def last_event_is_a_message(g: GraphBuilder, rank: int) -> None:
 
 FAULTS = {
     "another order of two groups": Fault(swapped_order, BOTH, "waits in group"),
-    "a member that does not come": Fault(
-        lambda g, rank: rank or reduce(g), BOTH, "waits in group 1 as its collective 1"
-    ),
+    "a member that does not come": Fault(lambda g, rank: rank or reduce(g), BOTH, "waits in group 1 as its collective 1"),
     "members of two sizes": Fault(lambda g, rank: reduce(g, comm_size=4096 + rank), BOTH, "differ in type or size"),
-    "members of two types": Fault(
-        lambda g, rank: reduce(g, comm_type=(ALL_REDUCE, ALL_GATHER)[rank]), BOTH, "differ in type or size"
-    ),
-    "a receive without its send": Fault(
-        lambda g, rank: rank and message(g, rank), BOTH, "waits for 64 bytes of tag 0 from rank 0"
-    ),
+    "members of two types": Fault(lambda g, rank: reduce(g, comm_type=(ALL_REDUCE, ALL_GATHER)[rank]), BOTH, "differ in type or size"),
+    "a receive without its send": Fault(lambda g, rank: rank and message(g, rank), BOTH, "waits for 64 bytes of tag 0 from rank 0"),
     "a send without its receive": Fault(
         lambda g, rank: rank or message(g, rank), BOTH, "64 bytes of tag 0 from rank 0 to rank 1 are never received"
     ),
     "a message of two sizes": Fault(lambda g, rank: message(g, rank, comm_size=64 + rank), BOTH, "waits for 65 bytes"),
     "a message of two tags": Fault(lambda g, rank: message(g, rank, comm_tag=rank), BOTH, "of tag 1"),
-    "a message to the rank itself": Fault(
-        lambda g, rank: message(g, 0, comm_src=rank, comm_dst=rank), BOTH, "goes from"
-    ),
+    "a message to the rank itself": Fault(lambda g, rank: message(g, 0, comm_src=rank, comm_dst=rank), BOTH, "goes from"),
     "a message out of range": Fault(lambda g, rank: message(g, 0, comm_src=rank, comm_dst=7), BOTH, "to 7"),
     "a message without data": Fault(lambda g, rank: message(g, rank, comm_size=0), BOTH, "0 bytes"),
     "a message of another rank": Fault(lambda g, rank: message(g, 0), BOTH, "issued by another rank"),
     "a cycle through control": Fault(cycle_through_control, (V3,), "node 2 never became ready"),
-    "a dependency given twice": Fault(
-        lambda g, rank: reduce(g, after=[(1, LAUNCH), (1, LAUNCH)]), (V1,), "never became ready"
-    ),
+    "a dependency given twice": Fault(lambda g, rank: reduce(g, after=[(1, LAUNCH), (1, LAUNCH)]), (V1,), "never became ready"),
     "a dependency on no node": Fault(lambda g, rank: reduce(g, after=[(9, LAUNCH)]), BOTH, ""),
     "metadata": Fault(metadata(on_host=True), (V3,), "is metadata"),
     "metadata on the device": Fault(metadata(on_host=False), BOTH, "is metadata"),
@@ -286,19 +276,13 @@ FAULTS = {
     "a group that is not known": Fault(lambda g, rank: reduce(g, 77), BOTH, "group '77', which is not known"),
     "a group by name": Fault(lambda g, rank: reduce(g, pg_name="default_pg"), BOTH, "'default_pg'"),
     "a group without the rank": Fault(lambda g, rank: reduce(g, 3), BOTH, "whose ranks are [0]"),
-    "an all-gather of nothing": Fault(
-        lambda g, rank: reduce(g, comm_type=ALL_GATHER, comm_size=0), BOTH, "gathers nothing"
-    ),
-    "an all-gather that cannot be split": Fault(
-        lambda g, rank: reduce(g, comm_type=ALL_GATHER, comm_size=3), BOTH, "for ever"
-    ),
-    "a type that does not run": Fault(
-        lambda g, rank: reduce(g, comm_type=CollectiveType.BARRIER), BOTH, "does not run"
-    ),
+    "an all-gather of nothing": Fault(lambda g, rank: reduce(g, comm_type=ALL_GATHER, comm_size=0), BOTH, "gathers nothing"),
+    "an all-gather that cannot be split": Fault(lambda g, rank: reduce(g, comm_type=ALL_GATHER, comm_size=3), BOTH, "for ever"),
+    "a type that does not run": Fault(lambda g, rank: reduce(g, comm_type=CollectiveType.BARRIER), BOTH, "does not run"),
     "a collective without a type": Fault(lambda g, rank: reduce(g, comm_type=ABSENT), (V3,), "has no comm_type"),
     "communication on the host": Fault(lambda g, rank: reduce(g, is_cpu_op=1), BOTH, "communicates on the host"),
     "a last event that is a message": Fault(last_event_is_a_message, (V3,), "last event"),
-}
+}  # fmt: skip
 FOUR_GROUPS: dict[RankList, int] = {(0, 1): 1, (1, 0): 2, (0,): 3, (1,): 4}
 
 

@@ -243,24 +243,9 @@ def _change_document(path: Path, change: Change, random: Random) -> None:
 
 
 KINDS: dict[str, Callable[[Path, Random], None]] = {
-    "host": _host,
-    "device": _device,
-    "linked": _linked,
-    "graph": _graph,
-    "fields": _fields,
-    "json": _json,
-    "groups": _groups,
-    "database": _database,
-    "noise": _noise,
-    "parents": _parents,
-    "ids": _ids,
-    "times": _times,
-    "texts": _texts,
-    "parts": _parts,
-    "several": _several,
-    "mixed": _mixed,
-    "crowds": _crowds,
-    "jobs": _jobs,
-    "spellings": _spellings,
-    "signals": stop_and_repeat,
-}
+    kind.__name__.strip("_"): kind
+    for kind in (
+        _host, _device, _linked, _graph, _fields, _json, _groups, _database, _noise, _parents, _ids, _times, _texts, _parts,
+        _several, _mixed, _crowds, _jobs, _spellings,
+    )
+} | {"signals": stop_and_repeat}  # fmt: skip

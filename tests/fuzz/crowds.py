@@ -83,15 +83,6 @@ def _events(t: TraceBuilder, count: int, random: Random) -> None:
             t.event_synchronize(events[-1])
 
 
-def _one_event(t: TraceBuilder, count: int, _: Random) -> None:
-    """An event that all streams wait for, recorded anew each time."""
-    event = t.event()
-    for number in range(count):
-        t.record_event(event, stream=7)
-        t.wait_event(event, stream=100 + number % 50)
-    t.launch("kernel", 100, 1)
-
-
 def _graph_kernels(t: TraceBuilder, count: int, random: Random) -> None:
     """One call that launches all."""
     streams = random.choice([[7], [7, 20], [*range(100, 160)]])
@@ -208,9 +199,11 @@ def _annotations(t: TraceBuilder, count: int, random: Random) -> None:
 
 
 def _waits_on_one_event(t: TraceBuilder, count: int, random: Random) -> None:
-    """An event that is recorded once, and that streams or the host wait for ever after."""
-    event, streams = t.record_event(stream=7), random.choice([2, count])
+    """An event that is recorded once or anew each time, and that streams or the host wait for ever after."""
+    event, streams, is_anew = t.record_event(stream=7), random.choice([2, 50, count]), random.random() < 0.5
     for number in range(count):
+        if is_anew:
+            t.record_event(event, stream=7)
         if random.random() < 0.5:
             t.wait_event(event, stream=100 + number % streams)
         else:
@@ -281,7 +274,7 @@ def _queries(t: TraceBuilder, count: int, random: Random) -> None:
 
 
 CROWDS: tuple[Callable[[TraceBuilder, int, Random], None], ...] = (
-    _threads, _streams, _groups, _nested_ops, _staggered_activities, _events, _one_event, _graph_kernels, _steps, _tensors, _many_tensors,
+    _threads, _streams, _groups, _nested_ops, _staggered_activities, _events, _graph_kernels, _steps, _tensors, _many_tensors,
     _messages, _modules, _workers, _chained_threads, _devices, _large_group, _collectives, _annotations, _waits_on_one_event,
     _unawaited_events, _launches_of_one_call, _shared_sequence, _flows, _counters, _queries,
 )  # fmt: skip

@@ -153,13 +153,8 @@ def check_database(content: bytes) -> None:
 
 
 CHECKS: dict[str, Callable[[bytes], None]] = {
-    "device": check_device,
-    "host": check_host,
-    "linked": check_linked,
-    "graph": check_graph,
-    "json": check_json,
-    "groups": check_groups,
-    "database": check_database,
+    check.__name__.removeprefix("check_"): check
+    for check in (check_device, check_host, check_linked, check_graph, check_json, check_groups, check_database)
 }
 
 

@@ -1,16 +1,14 @@
 """Stops commands that write folders at drawn moments; the next run must write what an undisturbed one writes.
 
 A moment is a call of a function or an access to the file system, counted in a copy of this process, so that it is the
-same in each repetition; or a time by the clock, in a process of the command's own with workers.
+same in each repetition.
 """
 
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -25,8 +23,6 @@ from fuzz.samples import Files
 
 STOPPED = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
-TO_THE_TERMINAL = (signal.SIGINT, signal.SIGHUP)
-"""What all processes of a terminal get."""
 # groups that a rank by itself numbers in another way than the job
 SAMPLE, TRACES, GRAPHS, OUT = "generated moe_dp", "traces", "graphs", "out"
 ACCESSES = (
@@ -35,8 +31,6 @@ ACCESSES = (
 )
 PAGE = f"{OUT}/page.html"
 HIDDEN = re.compile(r"(^|/)\.")
-BY_THE_CLOCK = 0.15
-"""The part of the cases that are processes of their own, which take longest."""
 
 
 class Command(NamedTuple):
@@ -66,10 +60,7 @@ def stop_and_repeat(folder: Path, random: Random) -> None:
     if is_earlier:
         must(command.name, *_arguments(folder, command), *command.earlier)
     before = _files(folder)
-    if random.random() < BY_THE_CLOCK:
-        what, status, said = _by_the_clock(folder, command, number, random)
-    else:
-        what, status, said = _at_a_moment(folder, command, number, random)
+    what, status, said = _at_a_moment(folder, command, number, random)
     symptom = f"trace-{command.name}, {number.name}"
     detail = f"{what}: exit {status}, {said.strip()[-1000:]}"
     Transcript.add(f"# {symptom} {detail}")
@@ -119,9 +110,6 @@ def _arguments(folder: Path, command: Command) -> list[Path | str]:
 
 def _files(folder: Path) -> Files:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-# moments that are counted
 
 
 def _at_a_moment(folder: Path, command: Command, number: signal.Signals, random: Random) -> tuple[str, int, str]:
@@ -209,27 +197,3 @@ def _in_a_copy(work: Callable[[], None]) -> tuple[int, str]:
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         said.seek(0)
         return status, said.read()
-
-
-# moments by the clock
-
-
-def _by_the_clock(folder: Path, command: Command, number: signal.Signals, random: Random) -> tuple[str, int, str]:
-    start = f"from execgraph.tools.commands.trace_{command.name} import main; main()"
-    jobs = [] if command.name == "report" else ["--jobs", "2"]
-    line = [sys.executable, "-c", start, *map(str, _arguments(folder, command)), *jobs]
-    seconds = random.uniform(0, 2)
-    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        _until_it_works(folder, process)
-        time.sleep(seconds)
-        if process.poll() is None:
-            (os.killpg if number in TO_THE_TERMINAL else os.kill)(process.pid, number)
-        _, said = process.communicate()
-    return f"{seconds:.2f} s after it began its work", process.returncode, said
-
-
-def _until_it_works(folder: Path, process: "subprocess.Popen[str]") -> None:
-    """Waits for the first sign of work: a hidden name, which trace-report has none of."""
-    deadline = time.monotonic() + 5
-    while process.poll() is None and time.monotonic() < deadline and not any(folder.rglob(".*")):
-        time.sleep(0.02)

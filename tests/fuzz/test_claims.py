@@ -324,14 +324,12 @@ def test_commands_end_on_a_linked_trace_whose_parents_go_round(
     assert run(command, linked_in_a_circle, output, tmp_path / "output")[0] == 0
 
 
-def test_a_linked_trace_whose_parents_go_round_is_read_without_the_circle_and_says_so(linked_in_a_circle: Path) -> None:
-    linked = read_linked(str(linked_in_a_circle))
+def test_a_linked_trace_whose_parents_go_round_is_read_without_the_circle_and_can_be_written_again(
+    tmp_path: Path, linked_in_a_circle: Path
+) -> None:
+    linked, again = read_linked(str(linked_in_a_circle)), str(tmp_path / "again.json")
     assert not goes_round(linked.ops)
     assert "parents that go round in a circle: 2 ops became outermost" in linked.report.notes
-
-
-def test_a_linked_trace_whose_parents_go_round_can_be_written_again(tmp_path: Path, linked_in_a_circle: Path) -> None:
-    linked, again = read_linked(str(linked_in_a_circle)), str(tmp_path / "again.json")
     write_linked(linked, again)
     assert read_linked(again).ops.parent_id.tolist() == linked.ops.parent_id.tolist()
 

@@ -199,8 +199,7 @@ def test_what_decompresses_without_end_is_refused(
 # Parents in circles
 
 
-def test_host_ops_may_be_each_others_parents(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_host_ops_may_be_each_others_parents(t: TraceBuilder, tmp_path: Path) -> None:
     for number in range(50):
         t.leaf(f"aten::op{number}", 5)
     host, device = (

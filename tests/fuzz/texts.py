@@ -71,15 +71,9 @@ REPEATED = 1, 2, 50, 3000, 300_000
 LONGEST_REPEATED = 30_000_000
 SIZE = 1_000_000
 ADDED = (
-    "Concrete Inputs",
-    "Process Group Ranks",
-    "Process Group Name",
-    "Input type",
-    "Collective name",
-    "dtype",
-    "Module Hierarchy",
+    "Concrete Inputs", "Process Group Ranks", "Process Group Name", "Input type", "Collective name", "dtype", "Module Hierarchy",
     "Call stack",
-)
+)  # fmt: skip
 
 
 def change_texts(document: Any, random: Random) -> str:
@@ -176,14 +170,8 @@ def _long(old: str, random: Random) -> str:
 
 
 TEXT_WAYS: tuple[Callable[[str, Random], str], ...] = (
-    _brackets,
-    _unusable,
-    _literals,
-    _pieces,
-    _controls,
-    _quoted,
-    _long,
-)
+    _brackets, _unusable, _literals, _pieces, _controls, _quoted, _long,
+)  # fmt: skip
 
 
 Span = tuple[float, float]

@@ -46,12 +46,6 @@ def test_any_size_of_a_piece_gives_the_same_elements(monkeypatch: pytest.MonkeyP
         assert pieces + rest == DOCUMENT["traceEvents"], size
 
 
-def test_small_pieces_are_really_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_stream, "PIECE", 64)
-    pieces, rest = read(json.dumps(DOCUMENT).encode())
-    assert len(pieces) >= 3 and len(rest) <= 3
-
-
 VALUES = st.recursive(
     st.none() | st.integers(-99, 99) | st.text('ab"\\{}[],: p', max_size=8),
     lambda inner: (
@@ -61,21 +55,11 @@ VALUES = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(st.dictionaries(st.sampled_from(["ph", "args", "x"]), VALUES, max_size=3), max_size=8), st.integers(1, 90)
-)
-def test_any_elements_survive_any_size_of_a_piece(elements: list[Any], size: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_stream, "PIECE", size)
-        pieces, rest = read(json.dumps({"before": [1], "traceEvents": elements, "after": {"x": 2}}).encode())
-    assert pieces + rest == elements
-
-
-def test_a_bare_list_is_the_array(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("document", [DOCUMENT, DOCUMENT["traceEvents"]], ids=["object", "bare list"])
+def test_small_pieces_are_really_taken(monkeypatch: pytest.MonkeyPatch, document: Any) -> None:
     monkeypatch.setattr(json_stream, "PIECE", 64)
-    pieces, rest = read(json.dumps(DOCUMENT["traceEvents"]).encode())
-    assert pieces + rest == DOCUMENT["traceEvents"]
+    pieces, rest = read(json.dumps(document).encode())
+    assert pieces + rest == DOCUMENT["traceEvents"] and len(pieces) >= 3
 
 
 def test_a_document_without_the_array_stays_whole() -> None:
@@ -151,11 +135,13 @@ def test_beside_what_looks_like_elements_only_a_wrong_one_is_lost(monkeypatch: p
 @given(
     st.lists(st.dictionaries(st.sampled_from(["ph", "args", "x"]), VALUES, max_size=3), max_size=8), st.integers(1, 90)
 )
-def test_nothing_is_mended_in_what_is_whole(elements: list[Any], size: int) -> None:
+def test_any_elements_survive_any_size_of_a_piece_and_nothing_is_mended(elements: list[Any], size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_stream, "PIECE", size)
-        found, _, damage = read_whole({"before": [1], "traceEvents": elements, "after": {"x": 2}})
-    assert found == elements and not damage.notes
+        document = {"before": [1], "traceEvents": elements, "after": {"x": 2}}
+        pieces, rest = read(json.dumps(document).encode())
+        found, _, damage = read_whole(document)
+    assert pieces + rest == found == elements and not damage.notes
 
 
 NESTED: dict[str, Any] = {"args": {"inner": [{"args": "X"}, {"args": "Y"}]}, "ph": "X", "z": 1.5}
@@ -309,6 +295,9 @@ def all_of(text: bytes) -> json_stream.ArrayReader[Any]:
 # Times
 
 
+EPOCH = 1_710_806_400_000_000_000
+
+
 def ops_at(tmp_path: Path, *times: str) -> list[tuple[int, int]]:
     """Starts and durations, as read from a device trace with rows of those `ts` and `dur`."""
     rows = (f'{{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, {time}}}' for time in times)
@@ -318,24 +307,26 @@ def ops_at(tmp_path: Path, *times: str) -> list[tuple[int, int]]:
     return list(zip(ops.start.tolist(), (ops.end - ops.start).tolist(), strict=True))
 
 
-def test_fractions_that_a_double_cannot_hold_are_read_exactly(tmp_path: Path) -> None:
-    assert ops_at(tmp_path, '"ts": 1707417525509335.789, "dur": 1.211') == [(1_707_417_525_509_335_789, 1211)]
-    assert ops_at(tmp_path, '"ts": "1707417525509335.789", "dur": "1.211"') == [(1_707_417_525_509_335_789, 1211)]
-
-
-def test_fractions_without_leading_zeros_are_told_by_their_digits(tmp_path: Path) -> None:
-    """Kineto wrote 5 ns as .5 for some weeks of 2024."""
-    unpadded = ops_at(
-        tmp_path, '"ts": 1710806400000001.7, "dur": 12.30', '"ts": 1710806400000002.120, "dur": 3.4', '"ts": 1710806400000003.86, "dur": 1'
-    )  # fmt: skip
-    epoch = 1_710_806_400_000_000_000
-    assert unpadded == [(epoch + 1007, 12_030), (epoch + 2120, 3004), (epoch + 3086, 1000)]
-
-
-def test_fractions_with_leading_zeros_are_what_they_seem(tmp_path: Path) -> None:
-    epoch = 1_710_806_400_000_000_000
-    padded = ops_at(tmp_path, '"ts": 1710806400000001.7, "dur": 1.5', '"ts": 1710806400000002.012, "dur": 1.05')
-    assert padded == [(epoch + 1700, 1500), (epoch + 2012, 1050)]
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (['"ts": 1707417525509335.789, "dur": 1.211'], [(1_707_417_525_509_335_789, 1211)]),
+        (['"ts": "1707417525509335.789", "dur": "1.211"'], [(1_707_417_525_509_335_789, 1211)]),
+        (
+            ['"ts": 1710806400000001.7, "dur": 12.30', '"ts": 1710806400000002.120, "dur": 3.4', '"ts": 1710806400000003.86, "dur": 1'],
+            [(EPOCH + 1007, 12_030), (EPOCH + 2120, 3004), (EPOCH + 3086, 1000)],
+        ),
+        (
+            ['"ts": 1710806400000001.7, "dur": 1.5', '"ts": 1710806400000002.012, "dur": 1.05'],
+            [(EPOCH + 1700, 1500), (EPOCH + 2012, 1050)],
+        ),
+    ],
+    ids=["beyond a double", "texts", "without leading zeros, as Kineto wrote 5 ns as .5 in 2024", "with leading zeros"],
+)  # fmt: skip
+def test_fractions_of_microseconds_are_read_exactly(
+    tmp_path: Path, times: list[str], expected: list[tuple[int, int]]
+) -> None:
+    assert ops_at(tmp_path, *times) == expected
 
 
 @pytest.mark.parametrize("count", [1, 20])

@@ -128,8 +128,7 @@ def test_an_op_keeps_what_the_host_trace_says_of_it(tmp_path: Path) -> None:
     assert (node["inclusive_dur"], node["exclusive_dur"]) == (7, 7)
 
 
-def test_exclusive_time_is_without_the_ops_that_were_called(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_exclusive_time_is_without_the_ops_that_were_called(t: TraceBuilder, tmp_path: Path) -> None:
     with t.op("aten::linear"):
         t.work(2)
         t.leaf("aten::addmm", 5)
@@ -169,8 +168,7 @@ def test_what_waits_names_what_it_waits_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_an_op_on_another_thread_names_the_op_that_it_was_called_from(tmp_path: Path, before: float) -> None:
-    t = TraceBuilder()
+def test_an_op_on_another_thread_names_the_op_that_it_was_called_from(t, tmp_path, before):
     t.leaf("aten::mm", 5, seq_id=0)
     with t.annotation("## backward ##"):
         with t.thread(2, start=t.now + 2), t.op("autograd::engine::evaluate_function: X", seq_id=0, fw_thread=1):

@@ -118,9 +118,6 @@ def test_no_command_stumbles_over_a_text_in_a_text(
     path = host if field in HOST_FIELDS else device
     text = json.dumps(changed(json.loads(path.read_bytes()), field)).encode()
     path.write_bytes(text.replace(b'" "', NOT_UTF8))
-    command(trace_link, host, device, "-o", tmp_path / "linked.json")
-    if (tmp_path / "linked.json").exists():
-        command(trace_convert, tmp_path / "linked.json", "-o", tmp_path / "graph.et")
     command(trace_link, device, "-o", tmp_path / "device.json")
     if (tmp_path / "device.json").exists():
         command(trace_convert, tmp_path / "device.json", "-o", tmp_path / "graph.et")
