@@ -27,9 +27,6 @@ SEND, RECV = NodeType.COMM_SEND, NodeType.COMM_RECV
 UNKNOWN = -1
 
 
-# Sizes
-
-
 OF_THREE = {
     24: "allreduce alltoall broadcast reduce barrier send recv",
     8: "allgather gather",
@@ -141,9 +138,6 @@ def test_an_unknown_dtype_is_one_byte_and_told_as_unknown() -> None:
     assert not bytes_per_element("Posit32", 0)
     assert bytes_per_element("Posit32") == 1
     assert "" not in BYTES_OF_DTYPE
-
-
-# Attributes
 
 
 def columns_of(*found: Communication, rows: list[int] | None = None, count: int = 4) -> CommunicationColumns:
@@ -268,9 +262,6 @@ def test_every_channel_between_two_ranks_has_tags_of_its_own() -> None:
     assert tags([message(1, 0), message(1, 5), message(1, 0), message(1, 5), message(1, 5)]) == [0, 1, 2, 3, 5]
     assert tags([message(1, 5), message(2, 0), message(1, 5), message(2, 0)]) == [0, 0, 1, 1]
     assert tags([]) == []
-
-
-# Waits
 
 
 def awaited(*launched: tuple[int, Communication], waiting: Communication) -> dict[int, int]:

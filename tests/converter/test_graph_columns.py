@@ -209,9 +209,6 @@ def order(start: Int64, *pairs: tuple[int, int]) -> list[int]:
     return list(topological_order(start, edges(*pairs)))
 
 
-# The order
-
-
 def test_nodes_are_numbered_as_they_started_each_behind_its_sources() -> None:
     assert order(starts(30, 10, 20)) == [1, 2, 0]
     # of nodes that started together a source comes first, by how long a chain of them is before each
@@ -266,9 +263,6 @@ def test_branches_of_a_graph_that_take_no_time_do_not_wait_for_each_other() -> N
     t.launch("after", 7, 5)
     t.leaf("aten::add", 5)
     assert broken_rules(convert_run(t)) == []
-
-
-# What is refused
 
 
 def test_a_cycle_is_refused_by_the_nodes_on_it() -> None:

@@ -74,9 +74,6 @@ def before(row: int, pairs: list[tuple[int, int]]) -> set[int]:
     return {row}.union(*(before(source, pairs) for source, target in pairs if target == row))
 
 
-# Lanes
-
-
 def test_threads_and_streams_are_lanes_whatever_their_numbers() -> None:
     g = GraphBuilder()
     for thread in (7, 8, 7):
@@ -104,9 +101,6 @@ def test_the_row_before_on_the_lane(lane: list[int]) -> None:
     assert previous_in_group(np.argsort(lane, kind="stable"), integers(lane)).tolist() == [
         found[-1] if found else -1 for found in earlier
     ]
-
-
-# Time along lanes
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3000)), min_size=1))
@@ -148,9 +142,6 @@ def test_nodes_are_ready_from_the_end_of_what_they_follow_to_their_own(graph, ti
     spans = [(begin, max(sum(times[row]), begin + 1)) for row, begin in enumerate(released)]
     widest = max(sum(begin <= moment < end for begin, end in spans) for moment in range(20))
     assert passed(count_ready_nodes, g.build())[1][Change.MOST_READY] == widest
-
-
-# Order along lanes
 
 
 @given(graphs())

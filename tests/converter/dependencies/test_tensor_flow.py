@@ -148,9 +148,6 @@ def test_an_op_reads_before_it_writes(t: TraceBuilder) -> None:
     assert read(t, buffer, stream=7) == {("writer", "in place"), ("in place", "reader")}
 
 
-# What counts as written
-
-
 @pytest.mark.parametrize(
     ("described", "found"),
     [
@@ -215,9 +212,6 @@ def test_a_collective_writes_its_buffer(torch: str) -> None:
     group, buffer = t.group([0, 1]), t.tensor()
     t.collective("allreduce", group=group, tensors=[buffer], duration=10, kernel="ncclDevKernel_AllReduce", after=None)
     assert read(t, buffer, stream=7) == {("ncclDevKernel_AllReduce", "reader")}
-
-
-# What is implied is left out
 
 
 def test_an_event_wait_says_so_already(t: TraceBuilder) -> None:

@@ -110,9 +110,6 @@ def test_columns_that_no_node_has_are_left_out(g: GraphBuilder) -> None:
     assert np.array_equal(for_astra_sim(g.build()).integers("is_cpu_op"), [1])
 
 
-# What is played
-
-
 @pytest.mark.parametrize(
     ("ranks", "job", "reasons"),
     [([0, 999], {}, {}), ([], {"world_size": 1}, {"in a group of one": 1})],
@@ -131,9 +128,6 @@ def test_a_group_that_only_a_message_names_is_not_numbered() -> None:
     assert not any("numbered" in note for note in report(g.build()).notes)
 
 
-# Sizes
-
-
 @pytest.mark.parametrize(("size", "played", "small"), [(3, 128, 1), (127, 128, 1), (128, 128, 0), (129, 129, 0)])
 def test_all_gathers_and_barriers_have_at_least_128_bytes(size: int, played: int, small: int) -> None:
     gather, told = lowered(communicating(comm_type=CollectiveType.ALL_GATHER, comm_size=size))
@@ -144,9 +138,6 @@ def test_all_gathers_and_barriers_have_at_least_128_bytes(size: int, played: int
     for run in (pad_all_gathers, lower_collectives):
         other, told = passed(run, communicating(comm_size=size))
         assert (told.counts, value(other, "comm_size")) == ({}, size)
-
-
-# Time
 
 
 @pytest.mark.parametrize("gap", [0, 2_000, None])
@@ -184,9 +175,6 @@ def test_overlaps_of_streams_are_told_in_us(g: GraphBuilder) -> None:
     assert note.startswith("60.0 µs of device work at the same time")
 
 
-# Order
-
-
 def test_a_node_that_follows_itself_is_a_cycle(g: GraphBuilder) -> None:
     g.activity("a", 0, 10)
     with pytest.raises(DataError, match=r"cycle: 0 \(a\) -> 0 \(a\);"):
@@ -200,9 +188,6 @@ def test_of_a_long_cycle_sixteen_nodes_are_shown(length: int, more: str) -> None
     shown = " -> ".join([r"\d+ \(op\d+\)"] * 16)
     with pytest.raises(DataError, match=f"cycle: {shown}{more};"):
         topological_order(0 * node, Edges.of(node, (node + 1) % length, STREAM_ORDER), lambda: names)
-
-
-# Without the host
 
 
 def test_without_its_host_an_activity_waits_from_its_release_or_from_the_traces_start(g: GraphBuilder) -> None:

@@ -25,9 +25,6 @@ def pairs(edges: Edges) -> list[tuple[int, int, int]]:
     return sorted(zip(*columns, strict=True))
 
 
-# Synthetic nodes
-
-
 def delayed() -> tuple[ConversionContext, GraphNodes]:
     """An activity with its launch, one without, a delay of each, and three rows of metadata."""
     ran = [Ran(3_000, 4_000, 0), Ran(9_000, 9_500, stream=8)]

@@ -176,9 +176,6 @@ def test_gaps_of_activities_whose_launch_is_unknown_say_nothing_of_the_machine()
     assert (time.latency[-1], time.gap[-1]) == (2_000, 500)
 
 
-# Why an activity was late
-
-
 def test_lost_launches_are_those_of_calls_that_nearly_always_launch() -> None:
     called = [*(Called(1_000 * n, 1_000 * n + 500) for n in range(20)), Called(60_000, 60_500)]
     ran = [Ran(1_000 * n + 900, 1_000 * n + 950, n) for n in range(19)]
@@ -222,9 +219,6 @@ def test_a_first_activity_as_late_as_the_trace_had_lasted_was_held_from_before(s
     assert found.cause.tolist() == [cause]
     held = cause == Delay.START_OF_RECORDING
     assert (found.start.tolist(), found.length.tolist()) == (([0], [start]) if held else ([6_000], [start - 8_000]))
-
-
-# A full device
 
 
 def in_turn(count: int, streams: int, late: int, gap: int = 0) -> tuple[dict[int, int], Bool]:

@@ -129,9 +129,6 @@ def test_slices_of_another_thread_take_nothing_and_folded_ones_are_counted() -> 
     assert slice_host(blocking, 0).sync_node.tolist() == [-1, 2]
 
 
-# Launches
-
-
 def test_calls_of_one_op_that_launch_at_one_moment_share_its_slice() -> None:
     acts = [Act(4_000, 5_000, call=0), Act(6_000, 7_000, call=1)]
     linked = linked_of(acts, [Call(0, 1_000, 0), Call(500, 1_000, 0)], [Op(0, 2_000, name="a")])
@@ -151,9 +148,6 @@ def test_a_launch_at_the_end_of_another_ops_slice_has_one_of_no_length() -> None
         ops,
     )
     assert launchers(linked) == [(1_000, 1_000)] * 2
-
-
-# Hand-offs
 
 
 def handed_over(*moments: tuple[int, int, int, int], until: int = 100, inner: Sequence[Op] = ()) -> LinkedTrace:

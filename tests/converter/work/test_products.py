@@ -347,9 +347,6 @@ def test_without_its_result_pooling_is_unknown(results: list[Tensor] | None) -> 
         work("aten::avg_pool2d", [X, [2]], results)
 
 
-# What a reduction of a device trace alone gives
-
-
 def left_by(name: str, *more: Any, dtype: str = "float", shape: tuple[int, ...] = (2, 3, 5)) -> int:
     """The bytes of the result."""
     x = Tensor.of(shape, FLOAT, 0, dtype)
