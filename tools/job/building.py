@@ -320,11 +320,7 @@ def build(
         ranks = [results[rank].summary for rank in sorted(results)]
         of_inputs = pairs.failures, pairs.notes, pairs.skipped
         report = BuildReport(this_tool(), options, ranks, *of_inputs, window=window, network=network, groups=groups)
-        comms = {rank.rank: rank.comms for rank in ranks if rank.comms}
-        world = max((rank.link.world_size for rank in ranks if rank.link), default=-1)
-        report.disagreements, report.absences = compare_ranks(
-            comms, world, lambda rank: issued_by(linked_rank(tasks[rank]))
-        )
+        _compare_ranks(report, tasks)
         if reported and graph_names(reported) and not any(rank.status == BUILT for rank in ranks):
             stale = [f"no rank could be built: {output_dir} is left as the earlier build made it"]
             return BuiltJob(report, set(), stale, is_written=False)
@@ -441,3 +437,11 @@ def _second_step(
             for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
                 results[task.pair.rank] = outcome if isinstance(outcome, RankResult) else failed(task, outcome)
     return network if network.transfers else None, groups
+
+
+def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
+    """Adds what the ranks disagree on to the report, and what is absent."""
+    comms = {rank.rank: rank.comms for rank in report.ranks if rank.comms}
+    world = max((rank.link.world_size for rank in report.ranks if rank.link), default=-1)
+    compared = compare_ranks(comms, world, lambda rank: issued_by(linked_rank(tasks[rank])))
+    report.disagreements, report.absences = compared
