@@ -231,21 +231,15 @@ def started(*rows: tuple[int, int], clock_error_ns: int = 0) -> Contradiction | 
     return other_units(device_trace(calls=calls, activities=ran), CallRows(column(-1, *range(len(rows)))), machine)
 
 
-def test_times_are_too_short_if_most_activities_start_before_their_launch() -> None:
+def test_times_are_too_short_or_long_by_the_order_of_launches_and_the_error_of_the_clock_unless_they_are_few() -> None:
     begun, early = (0, 0), [(1_000, 1_000_000), (2_000, 2_000_000), (3_000, 3_000_000)]
     said = what(started(begun, *early))
     assert said == "device times are 1,000 times too short, by the order of launches and waits"
     assert started(begun, begun, *early[1:]) is None
-
-
-def test_times_are_too_long_if_the_clocks_error_is_longer_than_all_launches() -> None:
     rows = [(1_000 * launch, launch) for launch in (10, 20, 30, 50)]
     said = what(started(*rows, clock_error_ns=41))
     assert said == "device times are 1,000 times too long, by the order of launches and waits"
     assert started(*rows, clock_error_ns=40) is None
-
-
-def test_few_activities_or_launches_at_one_time_show_no_unit() -> None:
     rows = [(1_000 * launch, launch) for launch in (10, 20, 30, 50)]
     assert started(*rows[1:], clock_error_ns=1_000) is None
     assert started(*((start, 10) for start, _ in rows), clock_error_ns=1_000) is None

@@ -84,16 +84,13 @@ def test_occurrences_are_all_places_of_a_part(part: str, whole: str) -> None:
     assert occurrences(names(part), names(whole)).tolist() == wanted
 
 
-def test_a_window_with_a_few_differences_is_found_in_a_much_longer_sequence() -> None:
+def test_a_window_with_a_few_differences_is_found_in_a_much_longer_sequence_and_its_positions_counted() -> None:
     rng = np.random.default_rng(7)
     whole = rng.integers(0, 40, 2000)
     part = np.delete(whole[700:1000], [10, 280])
     found = align(part.astype(np.int64), whole.astype(np.int64))
     assert len(found.left) == len(part)
     assert found.right[149] == 850
-
-
-def test_a_place_is_counted_where_a_window_with_a_few_differences_would_fit() -> None:
     step = np.random.default_rng(7).integers(0, 40, 300)
     for count in (1, 2, 3):
         assert align(np.delete(step, [10, 280]), np.tile(step, count)).alignment_count == count
@@ -148,12 +145,9 @@ def test_a_window_of_a_much_longer_one_is_found_by_its_middle(before: int, lost:
     assert found.alignment_count == 1
 
 
-def test_what_is_not_much_longer_is_aligned_as_a_whole_however_far_its_ops_lie_apart() -> None:
+def test_what_is_not_much_longer_or_lacks_the_middle_is_aligned_as_a_whole() -> None:
     longer = [*range(50), *range(1_000, 1_060), *range(50, 100)]
     assert aligned([*range(100)], longer) == [(number, number + 60 * (number >= 50)) for number in range(100)]
-
-
-def test_a_sequence_whose_middle_is_nowhere_in_a_much_longer_one_is_aligned_with_all_of_it() -> None:
     left, right = column(1, 9, 2), column(*[7] * 50, 1, *[7] * 50, 2, 7)
     found = align(left, right)
     assert (found.right.tolist(), found.alignment_count) == ([50, 101], 1)
@@ -238,15 +232,12 @@ def op_of(
     return launching_ops(activities, rows, np.full(calls, 1, np.int64), op_rows(*ops)).tolist()
 
 
-def test_the_op_around_the_call_launched_or_without_a_call_that_of_the_external_id() -> None:
+def test_the_op_around_the_call_launched_or_that_of_the_external_id_unless_ids_repeat_the_correlation() -> None:
     ops = OpRow(external_id=3), OpRow(external_id=4)
     assert op_of([3, 0], *ops, call_row=0) == [1, 1]
     ops = OpRow(external_id=8), OpRow(external_id=3)
     assert op_of([3, 8, 5, 9, 0], *ops) == op_of([3, 8, 5, 9, 0], *ops, calls=0) == [1, 0, -1, -1, -1]
     assert op_of([0], OpRow(external_id=0)) == op_of([3]) == [-1]
-
-
-def test_external_ids_that_all_repeat_the_correlation_name_no_ops() -> None:
     ops = OpRow(external_id=5), OpRow(external_id=6)
     assert op_of([5, 6], *ops, correlations=[5, 7]) == [0, 1]
     assert op_of([5, 6], *ops, correlations=[5, 6]) == [-1, -1]
@@ -363,13 +354,16 @@ def test_the_longer_file_and_the_places_that_fit_are_told() -> None:
     )
 
 
-def test_names_are_compared_as_kineto_writes_them() -> None:
+def test_names_are_compared_as_kineto_writes_them_in_the_order_of_host_ids() -> None:
     nodes = host_trace(
         NodeRow(1, 'say "hi"'), NodeRow(2, "a\\b"), NodeRow(3, "tab\t"), NodeRow(4, "ä"), NodeRow(5, " ~")
     )
     names = ["say 'hi'", "a/b", "unknown", "unknown", " ~"]
     device = device_trace([OpRow(10 * number, 10 * number + 5, name) for number, name in enumerate(names)])
     assert match_ops(nodes, device).agreement == 1
+    nodes = host_trace(NodeRow(9, "c"), NodeRow(2, "b"), NodeRow(1, "a"))
+    device = device_trace([OpRow(10 * n, 10 * n + 5, name) for n, name in enumerate("abc")])
+    assert sorted(pairs(match_ops(nodes, device))) == [(0, 2), (1, 1), (2, 0)]
 
 
 def test_threads_are_paired_by_the_names_that_they_have_in_common() -> None:
@@ -399,12 +393,6 @@ def test_of_other_threads_a_longer_host_trace_counts_from_the_first_to_the_last_
     other = [OpRow(n, n + 1, name, thread=5) for n, name in enumerate("wxyz")]
     found = match_ops(host, device_trace([*largest, *other]))
     assert sorted(pairs(found)) == [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (8, 6), (9, 7)]
-
-
-def test_host_ops_are_in_the_order_of_their_ids() -> None:
-    nodes = host_trace(NodeRow(9, "c"), NodeRow(2, "b"), NodeRow(1, "a"))
-    device = device_trace([OpRow(10 * n, 10 * n + 5, name) for n, name in enumerate("abc")])
-    assert sorted(pairs(match_ops(nodes, device))) == [(0, 2), (1, 1), (2, 0)]
 
 
 def pool(count: int) -> Callable[[], Match]:

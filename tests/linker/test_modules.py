@@ -43,7 +43,7 @@ def forward_rows(*rows: Op, numbers: dict[int, int] | None = None) -> list[int]:
     return forward_ops(replace(table, tid=tid)).tolist()
 
 
-def test_a_backward_op_differentiates_the_last_forward_op_with_its_number() -> None:
+def test_a_backward_op_differentiates_the_last_earlier_forward_op_with_its_number_and_a_time() -> None:
     assert forward_rows(forward_op(0), backward_op(0)) == [-1, 0]
     assert forward_rows(forward_op(0), forward_op(0, start=10), forward_op(1, start=20), backward_op(0)) == [
         -1,
@@ -51,9 +51,6 @@ def test_a_backward_op_differentiates_the_last_forward_op_with_its_number() -> N
         -1,
         1,
     ]
-
-
-def test_a_forward_op_is_earlier_and_has_the_same_number_and_a_time() -> None:
     assert forward_rows(forward_op(4), backward_op(5), backward_op(3)) == [-1, -1, -1]
     assert forward_rows(forward_op(5, start=49), backward_op(5)) == [-1, 0]
     assert forward_rows(forward_op(5, start=50), backward_op(5)) == [-1, -1]

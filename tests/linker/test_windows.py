@@ -64,16 +64,13 @@ def test_a_trace_lasts_from_its_first_start_to_its_last_end_and_zero_is_where_re
     assert [trace_start(device_trace([OpRow(5, 9)], recording_start=time)) for time in (None, 3, 7)] == [5, 3, 5]
 
 
-def test_periods_are_told_in_microseconds_from_zero_and_have_a_part_in_common() -> None:
+def test_periods_are_told_from_zero_have_a_part_in_common_and_are_given_by_the_clock() -> None:
     assert Period(1_500, 2_001).in_words(500) == "1.000 to 1.501 µs"
     assert common(Period(1, 5), Period(3, 9)) == common(Period(3, 9), Period(1, 5)) == (3, 5)
+    assert clock_span(STEPS, 0.5, 2.0006) == (1_500, 3_001)
 
 
 # the clock
-
-
-def test_times_of_the_clock_count_from_the_start_of_the_trace() -> None:
-    assert clock_span(STEPS, 0.5, 2.0006) == (1_500, 3_001)
 
 
 @pytest.mark.parametrize(
@@ -265,11 +262,8 @@ def test_a_thread_that_is_in_a_call_has_its_border_when_that_returns(
     assert borders(parts((1, *call)), 1) == found
 
 
-def test_of_calls_inside_each_other_the_longest_counts() -> None:
+def test_each_thread_has_borders_by_its_longest_call_and_those_without_calls_the_periods() -> None:
     assert borders(parts((1, 90, 130), (1, 95, 120)), 1) == (130, 200)
-
-
-def test_each_thread_has_borders_of_its_own_and_those_without_calls_the_periods() -> None:
     found = parts((3, 90, 120), (5, 190, 215))
     assert [borders(found, thread) for thread in (1, 3, 4, 5, 9)] == [
         (100, 200), (120, 200), (100, 200), (100, 215), (100, 200)

@@ -328,11 +328,8 @@ def test_a_user_without_a_pause_had_what_it_used_by_its_start_and_a_wait_by_its_
     ]
 
 
-def test_a_transfer_on_the_thread_that_asked_is_waited_for_by_nobody() -> None:
+def test_who_waits_for_transfers_on_the_thread_that_asked_or_of_unknown_requests_is_nobody() -> None:
     assert waits(asked(), ran(2, 8, thread=MAIN)).handoffs == []
-
-
-def test_transfers_whose_request_is_unknown_or_not_timed_are_counted() -> None:
     table = ops(Op(REQUEST, thread=MAIN, inputs=NO_TENSORS), ran(20, 40))
     for request in (-1, 0):
         found = waits_around(transfers(table, request=request))

@@ -190,9 +190,11 @@ def test_an_op_has_the_ids_that_it_says() -> None:
     assert [column.tolist() for column in columns] == [[number] for number in range(1, 8)]
 
 
-def test_annotations_are_known_by_their_category_whatever_its_case() -> None:
+def test_annotations_are_known_by_their_category_and_ops_that_still_ran_are_noted() -> None:
     rows = ops(op(), op(cat="user_annotation"), op(cat="User_Annotation"), op(cat="User"))
     assert rows.annotation.tolist() == [False, True, True, True]
+    events = read([of("cpu_op", finished=False), of("cpu_op", finished=True), of("cpu_op"), op()])
+    assert events.oddities.without_zeros() == {Reason.STILL_RUNNING: 1}
 
 
 def test_arguments_are_lists_where_they_were_recorded_and_asked_for() -> None:
@@ -204,18 +206,10 @@ def test_arguments_are_lists_where_they_were_recorded_and_asked_for() -> None:
     assert rows[2] == ops(op(args=recorded)).arguments[0] == ""
 
 
-def test_ops_that_still_ran_are_noted() -> None:
-    events = read([of("cpu_op", finished=False), of("cpu_op", finished=True), of("cpu_op"), op()])
-    assert events.oddities.without_zeros() == {Reason.STILL_RUNNING: 1}
-
-
-def test_communication_is_told_by_name_collective_or_group_and_kept_by_row() -> None:
+def test_communication_is_told_by_name_collective_or_group_and_outlives_its_piece() -> None:
     rows = [op(), op(name="nccl:all_reduce"), of("cpu_op", collective=""), of("cpu_op", group_name=""), op(name=None)]
     events = read([op()], rows)
     assert sorted(events.rows[Role.OP].communication) == [2, 3, 4]
-
-
-def test_tensors_of_communication_outlive_the_piece_that_they_were_read_from() -> None:
     args = Args(input_dims=Raw(b"[[2]]"), input_types=Raw(b"[1]"), concrete_inputs=Raw(b"[3]"))
     (kept,) = read([op(name="nccl:send", args=args)]).rows[Role.OP].communication.values()
     assert [bytes(text) for text in (kept.input_dims, kept.input_types, kept.concrete_inputs)] == [

@@ -39,15 +39,12 @@ def test_a_host_trace_in_its_place_is_named(tmp_path: Path) -> None:
         read(tmp_path, t.host_trace())
 
 
-def test_a_file_without_events_is_no_trace(tmp_path: Path) -> None:
+def test_a_file_without_events_is_no_trace_and_its_damage_is_named_once(tmp_path: Path) -> None:
     for content in ({"traceEvents": []}, []):
         with pytest.raises(DataError, match="holds no host op and no device activity; expected a Kineto trace"):
             read(tmp_path, content)
     with pytest.raises(DataError, match="expected a Kineto device trace"):
         read(tmp_path, {"other": 1})
-
-
-def test_of_a_damaged_file_without_events_the_damage_is_named_once(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected a Kineto trace with traceEvents; ") as refused:
         read(tmp_path, '{"traceEvents": [')
     assert str(refused.value).count("device.json") == 1
@@ -57,14 +54,11 @@ def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
     assert len(read(tmp_path, small_run()["traceEvents"]).activities.start) == 1
 
 
-def test_lists_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+def test_lists_that_cannot_be_read_and_arguments_that_are_no_lists_are_counted(tmp_path: Path) -> None:
     known = read(tmp_path, small_run(**{"Process Group Ranks": [0, 1], "Collective name": "allreduce"}))
     assert Reason.UNREADABLE_LISTS not in known.oddities
     torn = read(tmp_path, small_run(**{"Process Group Ranks": "[0, {}", "Collective name": "allreduce"}))
     assert torn.oddities[Reason.UNREADABLE_LISTS] > 0
-
-
-def test_arguments_that_are_no_lists_are_counted(tmp_path: Path) -> None:
     lists = small_run(**{"Input Dims": [[2]], "Input type": ["float"]})
     assert Reason.ARGUMENTS_NO_LISTS not in read(tmp_path, lists, arguments=True).oddities
     others = small_run(**{"Input Dims": [[2]], "Input type": 5, "Concrete Inputs": {}})
@@ -90,12 +84,9 @@ def test_a_world_has_at_least_one_rank(size: Any, found: int | None) -> None:
     assert place(world_size=size)["world_size"] == found
 
 
-def test_groups_are_those_that_are_records() -> None:
+def test_groups_are_those_that_are_records_and_a_header_may_say_nothing() -> None:
     assert place(pg_config=[{"pg_name": "0"}, 7, {}])["groups"] == [{"pg_name": "0"}, {}]
     assert place(pg_config="none")["groups"] == []
-
-
-def test_a_header_may_say_nothing() -> None:
     nothing = {"rank": None, "world_size": None, "base_time_ns": 0, "groups": [], "device_names": {}}
     unknown = {"step_without_profiler_ns": -1, "data_wait_without_profiler_ns": -1}
     assert described(kineto.DeviceFile()) == nothing | unknown
@@ -194,9 +185,11 @@ def test_rows_without_a_correlation_are_no_duplicates(table: str, row: Any) -> N
     assert left(table, *[row._replace(correlation=-1)] * 2) == (1, 1)
 
 
-def test_rows_that_a_sort_puts_between_equal_ones_do_not_hide_them() -> None:
+def test_duplicates_are_found_behind_others_and_those_of_all_tables_are_counted_together() -> None:
     rows = [CALL, CALL._replace(correlation=9), CALL, CALL._replace(end=9000), CALL._replace(correlation=9)]
     assert left("calls", *rows) == (3, 2)
+    trace = in_order(device_trace(**{table: [row, row] for table, row in TABLES.items()}))
+    assert trace.skipped == {Reason.RECORDED_TWICE: 4}
 
 
 # traces in whole µs
@@ -209,8 +202,3 @@ def test_in_whole_microseconds_equal_activities_of_a_launch_of_several_are_kept(
     assert left("activities", first, first, later._replace(correlation=4)) == (2, 1)
     first, later = ActivityRow(1000, 2000, correlation=3), ActivityRow(5001, 6000, correlation=3)
     assert left("activities", first, first, later) == (2, 1)
-
-
-def test_duplicates_of_all_tables_are_counted_together() -> None:
-    trace = in_order(device_trace(**{table: [row, row] for table, row in TABLES.items()}))
-    assert trace.skipped == {Reason.RECORDED_TWICE: 4}

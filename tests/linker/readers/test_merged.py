@@ -48,7 +48,7 @@ def test_several_labels_are_a_sign_and_so_are_records_instead() -> None:
     assert merging_signs(trace) == ["a mark", "1 ranks recorded as merged"]
 
 
-def test_a_correlation_launched_by_several_processes_is_a_sign_and_is_not_counted_again() -> None:
+def test_a_correlation_launched_by_several_processes_but_not_by_a_device_is_a_sign_and_is_not_counted_again() -> None:
     first, other = CallRow(correlation=5, process=1), CallRow(correlation=5, process=2)
     assert merging_signs(calls(first, other)) == ["1 correlations launched by several processes"]
     assert merging_signs(calls(first, other._replace(correlation=6))) == []
@@ -56,9 +56,6 @@ def test_a_correlation_launched_by_several_processes_is_a_sign_and_is_not_counte
     assert merging_signs(calls(*(CallRow(100 * number, 100 * number + 10) for number in range(9)))) == []
     rows = [CallRow(0, 10, 5, process=1), CallRow(20, 30, 5, process=2), CallRow(40, 50, 5, process=2)]
     assert merging_signs(calls(*rows)) == ["1 correlations launched by several processes"]
-
-
-def test_calls_that_a_device_recorded_are_none_of_another_process() -> None:
     pair = [CallRow(correlation=5, process=1), CallRow(correlation=5, process=2)]
     on_device = device_trace(calls=pair, activities=[ActivityRow(process=2)])
     assert merging_signs(on_device) == []

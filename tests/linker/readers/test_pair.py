@@ -39,12 +39,9 @@ HOST, DEVICE = FOLDER / "host_rank0.json.gz", FOLDER / "device_rank0.json.gz"
 PAIR = read_pair(small_run())
 
 
-def test_files_link_as_the_traces_in_them() -> None:
+def test_files_link_as_the_traces_in_them_and_a_device_trace_alone_keeps_its_arguments() -> None:
     linked = link(HOST, str(DEVICE))
     assert linked.report.matched == linked.report.host_ops == 200
-
-
-def test_a_device_trace_alone_keeps_the_arguments_of_its_ops() -> None:
     assert "0 of 200 ops have shapes" not in link(None, DEVICE).report.notes[-1]
 
 

@@ -218,18 +218,13 @@ def named_record(said: SyncRecord, *others: SyncRecord) -> EventRecord | None:
     return process(CALLED, RAN, syncs=sync_rows({last: said} | dict(enumerate(others, 2)))).named_record(last)
 
 
-def test_a_named_event_record_marks_the_stream_that_is_recorded_for_it_else_that_of_the_wait_else_the_one_in_use() -> (
-    None
-):
+def test_a_named_event_record_marks_the_stream_recorded_for_it_else_that_of_the_wait_else_the_one_in_use() -> None:
     known = EventRecord(100, SECOND_STREAM, Provenance.RECORD)
     assert named_record(record(1, stream=20)) == known
     assert named_record(record(1, stream=7)) == known._replace(stream=FIRST_STREAM)
     assert named_record(record(1, stream=7), record(1, stream=20)) == known
     assert named_record(record(LATER)) == EventRecord(500, SECOND_STREAM, Provenance.RECORD)
     assert named_record(record(1)) is None
-
-
-def test_an_event_record_on_the_default_stream_is_told_and_one_on_an_unknown_stream_is_not() -> None:
     assert named_events(rows=event_rows((0, 0, 9))).streams() == {0: StreamKey(-1, 0)}
     assert named_record(record(1, stream=0)) == EventRecord(100, StreamKey(-1, 0), Provenance.RECORD)
     ran = activities(Ran(600, 700, 4, stream=UNKNOWN, device=UNKNOWN))

@@ -159,15 +159,12 @@ def test_a_queue_has_room_while_few_launches_are_under_way(under_way: int, waite
     assert bool(blocked(5_001, under_way=under_way)) == waited
 
 
-def test_a_launch_is_under_way_until_the_last_of_its_kernels_has_ended() -> None:
+def test_a_launch_is_under_way_until_the_last_of_its_kernels_has_ended_and_without_launches_no_queue_is_full() -> None:
     ran = [Ran(4_000, 5_001, 0), Ran(4_000, 5_000, 1), *(Ran(20_000, 30_000, row) for row in range(2, FULL_QUEUE))]
     made = calls(*(Called(10 * row, 10 * row + 4) for row in range(FULL_QUEUE)), Called(5_000, 5_006))
     last = Ran(5_010, 90_000, FULL_QUEUE)
     assert rows_of(full_queue(activities(*ran, last), made)) == []
     assert len(rows_of(full_queue(activities(*ran, Ran(20_000, 30_000, 1, stream=20), last), made))) == 1
-
-
-def test_without_launches_no_queue_is_full() -> None:
     assert rows_of(full_queue(activities(Ran(1, 2)), calls())) == []
 
 

@@ -385,13 +385,10 @@ def test_ends_speak_for_a_call_site_if_they_explain_half_of_the_waits_that_were_
     assert of_stream(LATE, after, last, ends=one_of_three)[1] == [3, 0, 0]
 
 
-def test_a_wait_that_no_work_followed_says_nothing() -> None:
+def test_a_wait_that_no_work_followed_says_nothing_and_one_may_hold_up_the_first_row() -> None:
     waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, -1),), NEVER, 0)]
     too_late, explained = scored(scorer_of([FIRST], [LAUNCHED, WAITS], waits), waits, waits[0].blocked[0], [1 << 40])
     assert (too_late.tolist(), explained.tolist()) == ([[False]], [0])
-
-
-def test_the_activity_of_the_first_row_may_be_the_one_held_up() -> None:
     waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 0),), NEVER, 0)]
     too_late, explained = scored(
         scorer_of([Ran(9_000, 9_100)], [LAUNCHED, WAITS], waits), waits, waits[0].blocked[0], [8_999]

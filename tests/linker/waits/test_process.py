@@ -58,15 +58,12 @@ def test_a_device_is_ahead_by_no_more_than_the_soonest_start_took(start: int, ah
     assert timing.max_clock_lead_ns == timing.clock_uncertainty_ns + ahead
 
 
-def test_only_calls_of_a_name_whose_returns_were_measured_are_compared_exactly() -> None:
+def test_a_device_is_ahead_by_the_doubt_alone_without_launches_and_only_measured_returns_are_exact() -> None:
     called = [*CALLS, Called(30_000, 34_000, "cudaStreamSynchronize")]
     timing, exact = model(called=called), 300 + ROUNDING
     doubt, lead = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
     assert timing.return_error_ns.tolist() == [doubt, doubt, exact, doubt]
     assert timing.max_return_lead_ns.tolist() == [lead, lead, exact, lead]
-
-
-def test_without_launches_a_device_is_ahead_by_no_more_than_the_doubt() -> None:
     for timing in (model(RAN[2:]), model([], []), model([RAN[3]], [])):
         assert timing.max_clock_lead_ns == timing.clock_uncertainty_ns
     assert model([RAN[3]], []).ready_ns.tolist() == [NEVER]
@@ -117,14 +114,11 @@ def test_launches_outside_of_the_time_the_hosts_tensors_and_storages_without_a_n
     assert origins(wrote(0, 7, 0), read(1, 20, 0)).streams([1], 0, 1_000) == []
 
 
-def test_launches_count_in_the_order_of_their_calls_then_of_their_starts() -> None:
+def test_launches_count_in_the_order_of_their_calls_then_of_their_starts_if_they_have_an_op() -> None:
     late, early = wrote(0, 7, 1), wrote(1, 20, 1)
     assert origins(early, late, read(2, 24, 1)).streams([2], 0, 1_000) == [SECOND]
     graph = [(Ran(start, 2_000, 0, stream), Op(outputs=tensor(1))) for start, stream in ((1_500, 7), (1_400, 20))]
     assert origins(*graph, read(2, 24, 1)).streams([2], 0, 1_000) == [FIRST]
-
-
-def test_activities_without_a_call_or_an_op_tell_nothing() -> None:
     without_call = Ran(1_000, 2_000, -1), Op(outputs=tensor(1))
     assert origins(without_call, read(2, 24, 1)).streams([0, 1], 0, 1_000) == []
     rows = wrote(0, 7, 1), read(1, 20, 1)

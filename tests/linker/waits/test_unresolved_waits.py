@@ -334,14 +334,11 @@ def test_a_wait_of_a_collective_blocks_the_stream_that_it_launches_to_next(insid
     assert waits == ([[0]] if inside == {3: WAIT_OP} else [])
 
 
-def test_a_wait_in_the_op_that_launches_blocks_that_launch() -> None:
+def test_a_wait_of_the_op_that_launches_blocks_that_launch_and_resolved_ones_are_not_listed() -> None:
     ran, called = on_streams(20, 7, 24)
     made = process(ran, [*called, Called(50, 55, WAIT)], inside={3: COLLECTIVE})
     made.activities = replace(made.activities, op_row=np.array([0, -1, -1]))
     assert [wait.blocked for wait in listed(made)] == [(((0, 20), 0),)]
-
-
-def test_a_wait_that_a_collective_or_the_trace_resolves_is_not_listed() -> None:
     ran, called = on_streams(20, 7)
     waits = [Called(50, 55, WAIT), Called(60, 65, WAIT), Called(40, 45, RECORD), Called(70, 75, WAIT)]
     told = [Synced("Stream Wait Event", 3, 7, 20, 4), Synced("Stream Wait Event", 5, 7, 20, 999)]
