@@ -95,13 +95,6 @@ def test_any_call_launches_whatever_its_name(call: str) -> None:
     assert launchers(link_run(t)) == {"k": (call, "aten::mm")}
 
 
-def test_an_annotation_may_be_the_innermost_op() -> None:
-    t = TraceBuilder()
-    with t.op("c10d::allreduce_"), t.annotation("nccl:all_reduce"):
-        t.launch("k")
-    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "nccl:all_reduce")}
-
-
 def test_copies_and_sets_are_activities_like_kernels() -> None:
     t = TraceBuilder()
     with t.op("aten::zero_"):
@@ -180,29 +173,7 @@ def test_a_trace_of_activities_without_any_call_converts() -> None:
     assert convert_run(t).follows("orphan") == {"unrecorded host": LAUNCH}
 
 
-def test_launches_in_a_step_belong_to_the_ops_in_it() -> None:
-    t = TraceBuilder()
-    for number in (3, 4):
-        with t.annotation(f"ProfilerStep#{number}"):
-            for name in ("aten::mm", "aten::add"):
-                with t.op(name):
-                    t.launch(f"{name} in {number}")
-    assert launchers(link_run(t)) == {
-        f"{name} in {number}": ("cudaLaunchKernel", name) for name in ("aten::mm", "aten::add") for number in (3, 4)
-    }
-
-
 # Times
-
-
-def test_ops_and_activities_have_different_ids() -> None:
-    t = TraceBuilder()
-    for _ in range(2):
-        with t.op("aten::linear"), t.op("aten::mm"):
-            t.launch("gemm")
-    linked = link_run(t)
-    ids = [*linked.ops.id.tolist(), *linked.activities.id.tolist()]
-    assert len({*ids}) == len(ids)
 
 
 def test_whole_microseconds_of_the_epoch_are_exact_nanoseconds() -> None:
@@ -360,13 +331,6 @@ def test_every_synchronisation_record_has_an_outcome() -> None:
     assert report.dropped[Reason.SYNC_RECORDS_WITHOUT_CALL] == 1
     assert report.oddities[Reason.BLOCKS_NOTHING] == 2
     assert sum(report.waits.values()) == len(t.syncs) - 3
-
-
-def test_an_unknown_category_is_counted_not_guessed_at() -> None:
-    t = TraceBuilder()
-    t.leaf("aten::add", 5)
-    t.add_device_event({"ph": "X", "cat": "novelty", "name": "?", "pid": 0, "tid": 7, "ts": 1, "dur": 1, "args": {}})
-    assert link_run(t).report.dropped == {Reason.UNKNOWN_CATEGORY.of("novelty"): 1}
 
 
 # Several ranks merged into one trace
