@@ -162,8 +162,7 @@ def test_the_summary_tells_cause_time_share_and_what_to_do() -> None:
     assert "; synchronise before recording" in line
 
 
-def test_the_summary_is_silent_without_delays() -> None:
-    t = TraceBuilder()
+def test_the_summary_is_silent_without_delays(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.launch("kernel")
     assert lines_about_delays(t) == []

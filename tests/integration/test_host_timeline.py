@@ -39,8 +39,7 @@ def test_an_op_is_cut_where_the_ops_that_it_calls_begin_and_end(torch: str) -> N
     ]
 
 
-def test_an_op_is_cut_where_its_launch_call_returns() -> None:
-    t = TraceBuilder()
+def test_an_op_is_cut_where_its_launch_call_returns(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.work(2)
         t.launch("k", call_duration=4)
@@ -50,16 +49,14 @@ def test_an_op_is_cut_where_its_launch_call_returns() -> None:
     assert nodes.follows("k") == {"aten::mm#0": DependencyKind.LAUNCH}
 
 
-def test_an_activity_that_starts_before_its_call_returns_cuts_a_launch_latency_earlier() -> None:
+def test_an_activity_that_starts_before_its_call_returns_cuts_a_launch_latency_earlier(t: TraceBuilder) -> None:
     """2 µs, as on most machines where a trace does not tell."""
-    t = TraceBuilder()
     with t.op("aten::mm"):
         t.launch("k", call_duration=20, latency=5)
     assert convert_run(t).times(MAIN) == [("aten::mm", 0, 3), ("aten::mm", 3, 20)]
 
 
-def test_step_marks_own_no_time() -> None:
-    t = TraceBuilder()
+def test_step_marks_own_no_time(t: TraceBuilder) -> None:
     with t.annotation("ProfilerStep#3"):
         t.leaf("aten::add", 5)
         t.work(10)
@@ -70,8 +67,7 @@ def test_step_marks_own_no_time() -> None:
 # Waiting is not work
 
 
-def test_a_wait_lasts_until_the_awaited_end_and_is_no_work() -> None:
-    t = TraceBuilder()
+def test_a_wait_lasts_until_the_awaited_end_and_is_no_work(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.launch("k", duration=50)
     with t.op("aten::item"):
@@ -92,8 +88,7 @@ def test_a_wait_lasts_until_the_awaited_end_and_is_no_work() -> None:
     }
 
 
-def test_a_blocking_copy_launches_and_waits() -> None:
-    t = TraceBuilder()
+def test_a_blocking_copy_launches_and_waits(t: TraceBuilder) -> None:
     with t.op("aten::item"):
         t.work(2)
         t.memcpy("DtoH", duration=20)
@@ -104,8 +99,7 @@ def test_a_blocking_copy_launches_and_waits() -> None:
     assert nodes.follows("cudaMemcpyAsync")[copy] == DependencyKind.HOST_SYNC
 
 
-def test_a_thread_that_begins_with_a_wait_begins_as_measured() -> None:
-    t = TraceBuilder()
+def test_a_thread_that_begins_with_a_wait_begins_as_measured(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.launch("k", duration=2)
     with t.thread(2, start=49):

@@ -75,7 +75,7 @@ def pipeline(t: TraceBuilder, group: Group) -> None:
             t.launch("gemm", duration=30)
 
 
-@pytest.mark.parametrize("torch", ["2.1", "2.3", "2.13"])
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
 @pytest.mark.parametrize("host", [True, False])
 def test_messages_that_were_launched_together_are_played(tmp_path: Path, torch: str, host: bool) -> None:
     record(tmp_path / "traces", range(4), 4, pipeline, torch)
@@ -307,10 +307,9 @@ UNEQUAL = {"pipeline", "pipeline_dp"}
 """Its stages have unequal work, which is noted."""
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("job", TOGETHER)
-def test_a_job_is_built_and_replayed(job: str, ranks: int) -> None:
-    report, graphs, makespan_ns = built_job(job, ranks)
+def test_a_job_is_built_and_replayed(job: str) -> None:
+    report, graphs, makespan_ns = built_job(job, 4)
     assert (report.disagreements, report.all_failures) == ([], [])
     assert job in UNEQUAL or report.all_notes == []
     replayed = replay_ranks(graphs)

@@ -60,8 +60,7 @@ def test_every_op_of_every_version_is_matched(torch: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["host", "device"])
-def test_ids_that_only_one_file_has_are_of_no_use(side: str) -> None:
-    t = TraceBuilder()
+def test_ids_that_only_one_file_has_are_of_no_use(t: TraceBuilder, side: str) -> None:
     layers(t)
     host, device = read_pair(t)
     (host if side == "device" else device.ops).rf_id[:] = 0
@@ -84,8 +83,7 @@ def test_ops_that_one_side_lacks_stay_alone(torch: str) -> None:
 
 
 @pytest.mark.parametrize("longer", ["host", "device"])
-def test_agreement_is_with_the_side_that_holds_less(longer: str) -> None:
-    t = TraceBuilder()
+def test_agreement_is_with_the_side_that_holds_less(t: TraceBuilder, longer: str) -> None:
     for only in ("", longer, longer, ""):
         for name in LAYER:
             t.leaf(name, 5, only=only)
@@ -277,8 +275,7 @@ def test_ops_of_one_span_lie_in_each_other_as_they_were_numbered(tmp_path: Path)
     assert graphs == {written(tmp_path, host, device)[1]}
 
 
-def test_delays_that_begin_together_are_in_the_order_of_what_they_delay(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_delays_that_begin_together_are_in_the_order_of_what_they_delay(t: TraceBuilder, tmp_path: Path) -> None:
     with t.op("aten::mm"):
         for number in range(6):
             t.launch(f"kernel {number}", 7, 10)

@@ -181,9 +181,7 @@ def figures(value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_with_every_text_reversed_figures_and_graphs_are_the_same(
-    capture: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_with_every_text_reversed_figures_and_graphs_are_the_same(capture, tmp_path, request):
     texts: list[str] = []
     results = []
     for number, name in enumerate(("as written", "reworded")):

@@ -262,9 +262,7 @@ def known(metadata: dict[str, str | int]) -> dict[str, str | int]:
         (Window(clock=(0, 35)), {}),
     ],
 )
-def test_a_part_keeps_it_if_it_is_of_whole_steps(
-    tmp_path: Path, window: Window, expected: dict[str, str | int]
-) -> None:
+def test_a_part_keeps_it_if_it_is_of_whole_steps(tmp_path, window, expected):
     assert known(convert(link(*recorded(tmp_path), window=window)).metadata) == expected
 
 

@@ -72,8 +72,7 @@ def test_what_is_left_out_is_counted() -> None:
     assert report.oddities[Reason.SHORTENED_OPS] == 1  # "training" goes on
 
 
-def test_a_call_that_is_running_at_the_border_belongs_to_the_part_it_starts_in() -> None:
-    t = TraceBuilder()
+def test_a_call_that_is_running_at_the_border_belongs_to_the_part_it_starts_in(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.launch("first", call_duration=10)
         t.launch("second", call_duration=10)
@@ -84,8 +83,7 @@ def test_a_call_that_is_running_at_the_border_belongs_to_the_part_it_starts_in()
     assert left.ops.exclusive.max() == 20_000 and right.ops.exclusive.max() == 10_000
 
 
-def test_a_window_between_a_launch_and_its_kernel_holds_neither() -> None:
-    t = TraceBuilder()
+def test_a_window_between_a_launch_and_its_kernel_holds_neither(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.launch("first", duration=100)
         t.launch("second", duration=10)
@@ -109,8 +107,7 @@ def test_a_carry_in_lasts_as_long_as_the_stream_was_busy_with_earlier_work() -> 
     assert nodes.report.delays == {"start of recording": 1}
 
 
-def test_a_late_start_inside_a_window_is_no_carry_in() -> None:
-    t = TraceBuilder()
+def test_a_late_start_inside_a_window_is_no_carry_in(t: TraceBuilder) -> None:
     for number in (1, 2):
         with t.annotation(f"ProfilerStep#{number}"):
             with t.op("aten::mm"):
@@ -120,8 +117,7 @@ def test_a_late_start_inside_a_window_is_no_carry_in() -> None:
     assert nodes.report.delays == {"unexplained": 1}
 
 
-def test_waits_for_earlier_work_are_counted_and_last_as_measured() -> None:
-    t = TraceBuilder()
+def test_waits_for_earlier_work_are_counted_and_last_as_measured(t: TraceBuilder) -> None:
     with t.annotation("ProfilerStep#1"), t.op("aten::mm"):
         t.launch("copy", 20, 90)
         copied = t.record_event(stream=20)
@@ -182,8 +178,7 @@ def test_collectives_keep_their_place_in_the_run() -> None:
     assert convert_linked(linked).graph.integers("comm_seq", 0).max() == 3
 
 
-def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times() -> None:
-    t = TraceBuilder()
+def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times(t: TraceBuilder) -> None:
     for only in ("host", "", "host"):
         for number in range(5):
             t.leaf("aten::mm", 5, only=only)
@@ -197,8 +192,7 @@ def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times() -> None
 # What is asked for
 
 
-def test_marks_on_the_device_begin_no_step() -> None:
-    t = TraceBuilder()
+def test_marks_on_the_device_begin_no_step(t: TraceBuilder) -> None:
     with t.annotation("ProfilerStep#1"), t.op("aten::mm"):
         t.launch("k", duration=90)
     mark = {"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#2", "pid": 0, "tid": 7, "dur": 5, "args": {}}
@@ -212,8 +206,7 @@ def test_an_annotation_that_is_not_there_often_enough_is_refused_with_those_that
         part(three_steps(), annotation="forward:3")
 
 
-def test_a_name_that_ends_like_a_place_is_meant_as_it_stands() -> None:
-    t = TraceBuilder()
+def test_a_name_that_ends_like_a_place_is_meant_as_it_stands(t: TraceBuilder) -> None:
     for number in range(2):
         with t.annotation("layer:1"), t.op("aten::mm"):
             t.launch(f"kernel {number}", duration=2)
@@ -221,8 +214,7 @@ def test_a_name_that_ends_like_a_place_is_meant_as_it_stands() -> None:
     assert names(part(read_pair(t), annotation="layer:1:1")) == ["kernel 1"]
 
 
-def test_a_window_in_which_nothing_ran_is_refused() -> None:
-    t = TraceBuilder()
+def test_a_window_in_which_nothing_ran_is_refused(t: TraceBuilder) -> None:
     with t.annotation("ProfilerStep#1"):
         t.leaf("aten::add", 5)
         t.idle(50)
@@ -266,9 +258,7 @@ def later_by_clocks_ns(linked: LinkedTrace) -> int:
 
 @given(two_threads, VERSIONS, st.booleans(), BORDERS)
 @example(steps=AWAITS_WHAT_ENDS_LATER, torch="2.1", sync_records=False, percent=[1])
-def test_parts_of_any_run_add_up_and_replay_as_measured(
-    steps: list[Step], torch: str, sync_records: bool, percent: list[int]
-) -> None:
+def test_parts_of_any_run_add_up_and_replay_as_measured(steps, torch, sync_records, percent):
     _, device = read_pair(play(steps, threads=2, torch=torch, sync_records=sync_records))
     linked, trace = link(None, device), whole(device)
     times = [(trace.end - trace.start) * share / 100_000 for share in (0, *percent, 100)]

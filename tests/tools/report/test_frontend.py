@@ -26,9 +26,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
 
 
 @pytest.mark.parametrize("sample", ["training", "ddp", "compiled"])
-def test_every_chart_is_drawn_without_an_error_or_the_network(
-    show: Any, data: Path, tmp_path: Path, everything: Path, sample: str
-) -> None:
+def test_every_chart_is_drawn_without_an_error_or_the_network(show, data, tmp_path, everything, sample):
     page = show(everything if sample == "training" else written(data / sample, tmp_path))
     charts = page.locator(".chart").count()
     assert page.locator(".chart svg").count() == charts > 0
@@ -225,8 +223,7 @@ def test_nothing_is_cut_at_the_width_of_a_phone(show: Any, everything: Path) -> 
     assert cut == []
 
 
-def test_names_that_are_markup_stay_text(show: Any, tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_names_that_are_markup_stay_text(t: TraceBuilder, show: Any, tmp_path: Path) -> None:
     with t.op("</script><script>window.broken = 1</script>"):
         t.work(2)
         t.launch("kernel<b>&\"'</b>")
@@ -293,9 +290,7 @@ ASKING = """async (address) => {
 }"""
 
 
-def test_whatever_gets_into_the_page_can_ask_nobody_and_run_nothing(
-    browser: Any, training: Path, somebody: str
-) -> None:
+def test_whatever_gets_into_the_page_can_ask_nobody_and_run_nothing(browser, training, somebody):
     page = opened(browser, training, [])
     refused = page.evaluate(ASKING, somebody)
     wanted = [
@@ -528,8 +523,7 @@ def test_bars_are_found_by_a_part_of_their_name(page: Any) -> None:
     assert hits.inner_text() == "" and page.locator("#chosen").is_hidden()
 
 
-def test_a_key_shows_the_step_of_median_length(show: Any, tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_a_key_shows_the_step_of_median_length(t: TraceBuilder, show: Any, tmp_path: Path) -> None:
     for number, work in enumerate((50, 400, 90)):
         with t.annotation(f"ProfilerStep#{number}"):
             t.leaf("aten::mm", work)

@@ -23,9 +23,7 @@ from support.databases import RPD_2, Api, Op, write_database
 from support.reports import as_json, run
 
 
-def test_a_folder_its_files_and_the_linked_trace_say_the_same(
-    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_its_files_and_the_linked_trace_say_the_same(given, capfd):
     folder = as_json(capfd, given["pair"])
     assert [row["activities"] for row in folder["temporal_breakdown"]] == [2]
     assert as_json(capfd, given["host"], given["device"]) == folder
@@ -34,9 +32,7 @@ def test_a_folder_its_files_and_the_linked_trace_say_the_same(
     assert linked["temporal_breakdown"] == folder["temporal_breakdown"]
 
 
-def test_what_was_made_from_traces_is_found_in_folders_too(
-    given: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_made_from_traces_is_found_in_folders_too(given, tmp_path, capfd):
     for name in ("linked", "graph"):
         (tmp_path / f"of {name}" / "below").mkdir(parents=True)
         shutil.copy(given[name], tmp_path / f"of {name}" / "below")
@@ -52,9 +48,7 @@ def test_numbers_in_names_are_in_order_by_value(given: dict[str, Path]) -> None:
     assert [source.path.name for source in find_sources([given["nothing"]]).ranks] == ["graph.9.et", "graph.10.et"]
 
 
-def test_a_graph_alone_tells_what_its_nodes_tell_and_says_what_they_do_not(
-    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_graph_alone_tells_what_its_nodes_tell_and_says_what_they_do_not(given, capfd):
     of_graph, of_traces = as_json(capfd, given["graph"]), as_json(capfd, given["pair"])
     for name in ("temporal_breakdown", "kernel_breakdown_kernels", "critical_path", "critical_path_nodes"):
         assert of_graph[name] == of_traces[name]
@@ -113,9 +107,7 @@ def test_ranks_are_read_side_by_side_each_with_its_host_trace(data: Path) -> Non
     assert [rank.rank for rank in read_ranks(sources.ranks, ReadOptions(graph=False))] == [0, 1]
 
 
-def test_a_host_trace_without_its_device_trace_is_said(
-    given: dict[str, Path], data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_host_trace_without_its_device_trace_is_said(given, data, capfd):
     stranger = data / "attention" / "host_rank0.json.gz"
     assert run("--only", "temporal_breakdown", "--csv", given["out"], given["copy"], stranger) == 0
     assert "host_rank0.json.gz: has no device trace; not used" in capfd.readouterr().err
@@ -134,9 +126,7 @@ def test_a_host_trace_without_its_device_trace_is_said(
         (["graph", "device"], "is of rank 0 like"),
     ],
 )
-def test_unusable_data_is_one_line_and_leaves_the_old_page(
-    given: dict[str, Path], capfd: pytest.CaptureFixture[str], inputs: list[str], complaint: str
-) -> None:
+def test_unusable_data_is_one_line_and_leaves_the_old_page(given, capfd, inputs, complaint):
     given["out"].write_text("precious")
     assert run("--output", given["out"], *(given[name] for name in inputs)) == 1
     said = capfd.readouterr()
@@ -188,9 +178,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--ranks", "0-1", "--steps", "0"], [50, 50]),
     ],
 )
-def test_any_part_and_any_ranks_are_reported_on(
-    steps: Path, capfd: pytest.CaptureFixture[str], options: list[str], busy: list[float]
-) -> None:
+def test_any_part_and_any_ranks_are_reported_on(steps, capfd, options, busy):
     rows = as_json(capfd, steps, *options)
     assert [row["busy"] for row in rows["temporal_breakdown"]] == busy
     assert {row["rank"] for row in rows["critical_path_by_rank"]} == (

@@ -33,9 +33,7 @@ from support.runs import link_run
 from benchmarks.programs import build_job
 
 
-def test_a_run_without_a_device_says_so_once_and_shows_the_host(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_without_a_device_says_so_once_and_shows_the_host(tmp_path, capfd):
     t = TraceBuilder(rank=0)
     t.leaf("aten::mm", 30)
     t.leaf("aten::add", 10)
@@ -85,9 +83,7 @@ def two_runs(ranks: int, loading_a: float) -> dict[str, Table]:
         (2, 80e3, "Most of that is host data loading, 10.00 ms instead of 80.00 ms in the mean of 2 ranks."),
     ],
 )
-def test_the_cause_of_a_difference_says_how_much_of_it_and_of_how_many_ranks(
-    ranks: int, loading_a: float, sentence: str
-) -> None:
+def test_the_cause_of_a_difference_says_how_much_of_it_and_of_how_many_ranks(ranks, loading_a, sentence):
     assert diff_verdict(two_runs(ranks, loading_a)).endswith(sentence)
 
 
@@ -133,9 +129,7 @@ def waiting_run(sync_records: bool) -> TraceBuilder:
 
 
 @needs_page
-def test_a_run_without_synchronisation_records_and_none_other_is_told_of(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_without_synchronisation_records_and_none_other_is_told_of(tmp_path, capfd):
     waiting_run(sync_records=False).write(tmp_path)
     assert run("-q", tmp_path) == 0
     advice = sync_records_advice("rank 3")
@@ -215,9 +209,7 @@ def test_every_section_with_a_chart_proves_something(training_report: Report) ->
     assert proved == {name for name in STATEMENTS if name in tables and len(tables[name])}
 
 
-def test_scale_says_what_each_change_brings_and_all_together(
-    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_scale_says_what_each_change_brings_and_all_together(given, capfd):
     changes = ["--scale", "gemm 0=0.5", "--scale", "gemm 1=0.5"]
     rows = as_json(capfd, given["pair"], "--only", "critical_path", *changes)["what_if"]
     assert [row["change"] for row in rows] == ["gemm 0=0.5", "gemm 1=0.5", "all of these"]
@@ -268,9 +260,7 @@ def test_answers_are_ranges_where_waits_are_known_by_order_alone() -> None:
     assert "order" not in certain.note
 
 
-def test_each_change_says_to_how_many_nodes_it_applies_and_how_long_these_took(
-    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_each_change_says_to_how_many_nodes_it_applies_and_how_long_these_took(given, capfd):
     changes = ["--scale", "gemm=0.5", "--scale", "gemm 1=0.5", "--scale", "class:communication=0.5"]
     rows = as_json(capfd, given["pair"], "--only", "critical_path", *changes)["what_if"]
     assert [(row["nodes"], row["matched"]) for row in rows] == [(2, 100), (1, 50), (0, 0), (2, 100)]
@@ -278,9 +268,7 @@ def test_each_change_says_to_how_many_nodes_it_applies_and_how_long_these_took(
 
 
 @pytest.mark.parametrize("more", [[], ["--only", "critical_path"]])
-def test_a_change_is_answered_as_recorded_and_without_a_profiler(
-    more: list[str], data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_change_is_answered_as_recorded_and_without_a_profiler(more, data, capfd):
     traces = data / "gpu" / "small"
     rows = as_json(capfd, traces, "--scale", "class:host=0.5", *more)["what_if"]
     assert [row["run"] for row in rows] == ["as recorded", "without a profiler"]
@@ -321,9 +309,7 @@ def test_a_long_series_is_drawn_by_its_highest_values() -> None:
         ([100, 100, 200, 100], "peak 0.2 KiB", "right"),
     ],
 )
-def test_the_peak_of_memory_is_given_in_a_unit_that_suits_it_beside_the_curve(
-    allocated: list[object], label: str, align: str
-) -> None:
+def test_the_peak_of_memory_is_given_in_a_unit_that_suits_it_beside_the_curve(allocated, label, align):
     of_rank = table(
         "memory", rank=[0] * 4, device=[-1] * 4, ts=[0.0, 10.0, 20.0, 30.0], allocated=allocated,
         reserved=[float("nan")] * 4, step=["a"] * 4,
@@ -335,9 +321,7 @@ def test_the_peak_of_memory_is_given_in_a_unit_that_suits_it_beside_the_curve(
 
 
 @needs_page
-def test_scripts_that_draw_charts_are_bundled_once_and_again_where_they_cannot_be_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scripts_that_draw_charts_are_bundled_once_and_again_where_they_cannot_be_kept(tmp_path, monkeypatch):
     import vl_convert
     from execgraph.tools.report.page import drawing_library
 
@@ -456,8 +440,7 @@ def test_one_step_is_shown() -> None:
     assert titles(flow_boxes(flow)) == [["op of step 1"]]
 
 
-def test_a_graph_alone_is_shown_by_its_dependencies_and_nothing_without_one() -> None:
-    t = TraceBuilder()
+def test_a_graph_alone_is_shown_by_its_dependencies_and_nothing_without_one(t: TraceBuilder) -> None:
     t.leaf("aten::mm", 5)
     assert step_flow(RankTrace(0, link_run(t))) is None
     flow = step_flow(rank_of_graph(training_step()))

@@ -21,16 +21,7 @@ from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse
 from execgraph.tools.commands import trace_replay
 from execgraph.tools.job import BuildOptions, build
 from execgraph.tools.replay import KINDS, describe, parse_scale, recording, replay_ranks, summarise
-from execgraph.tools.report import (
-    Report,
-    ReportRequest,
-    find_sources,
-    page,
-    read_ranks,
-    render,
-    report_on,
-    report_on_diff,
-)
+from execgraph.tools.report import ReportRequest, find_sources, page, read_ranks, render, report_on, report_on_diff
 from execgraph.tools.report.cells import largest
 from execgraph.tools.report.output import ROWS, as_text
 from execgraph.tools.report.sections import OF_NO_RECORDING, SECTIONS, WORDS
@@ -44,9 +35,7 @@ from support.reports import as_json, needs_page, run, small_run
 from support.runs import link_run
 
 
-def test_csv_json_and_the_terminal_hold_the_same_tables(
-    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_csv_json_and_the_terminal_hold_the_same_tables(given, capfd):
     found = as_json(capfd, given["pair"], "--csv", given["out"])
     # each analysis is a key, the one of two runs without rows
     assert {analysis.name for analysis in ANALYSES} | {"trace_diff"} <= found.keys() and found["trace_diff"] == []
@@ -64,9 +53,7 @@ def test_csv_json_and_the_terminal_hold_the_same_tables(
 
 
 @pytest.mark.parametrize("sample", ["training", "gloo_slow", "compiled"])
-def test_the_terminal_says_first_what_limits_the_run_and_what_to_do_in_100_columns(
-    sample: str, data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_terminal_says_first_what_limits_the_run_and_what_to_do_in_100_columns(sample, data, capfd):
     assert run("-q", data / sample) == 0
     lines = capfd.readouterr().out.splitlines()
     report = report_on(find_sources([data / sample]), ReportRequest(page=False))
@@ -108,27 +95,21 @@ def test_the_longest_kernel_wait_is_an_option(data: Path, capfd: pytest.CaptureF
 
 
 @pytest.mark.parametrize("ending", [".txt", ".md", ".pdf", ".json", ".json.gz", ".et"])
-def test_what_ends_like_another_kind_of_file_is_refused(
-    given: dict[str, Path], ending: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_ends_like_another_kind_of_file_is_refused(given, ending, capfd):
     page = given["out"].with_name(f"report{ending}")
     assert run(given["pair"], "--output", page) == 2
     assert f"{page} would hold an HTML page: name a file that ends in .html or .htm" in capfd.readouterr().err
     assert not page.exists()
 
 
-def test_beside_a_page_the_terminal_says_what_was_written(
-    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_beside_a_page_the_terminal_says_what_was_written(given, capfd):
     assert run(given["pair"], "--csv", given["out"]) == 0
     out, err = capfd.readouterr()
     assert out == ""
     assert f"tables      {given['out']}, " in err
 
 
-def test_an_overlay_is_written_beside_the_analyses_one_for_each_rank(
-    given: dict[str, Path], data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_overlay_is_written_beside_the_analyses_one_for_each_rank(given, data, capfd):
     for name in ("linked", "graph"):
         assert run("-q", given[name], "--perfetto", given["out"]) == 1
         assert "has no device trace to lay anything over" in capfd.readouterr().err
@@ -140,9 +121,7 @@ def test_an_overlay_is_written_beside_the_analyses_one_for_each_rank(
     assert sorted(path.name for path in given["nothing"].iterdir()) == ["run.rank0.json.gz", "run.rank1.json.gz"]
 
 
-def test_diff_of_a_run_with_itself_finds_nothing_and_with_another_what_was_added(
-    given: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_diff_of_a_run_with_itself_finds_nothing_and_with_another_what_was_added(given, tmp_path, capfd):
     same = as_json(capfd, "--diff", given["pair"], given["pair"])["trace_diff"]
     assert same and {row["category"] for row in same} == {"same"}
     other = tmp_path / "other"
@@ -158,9 +137,7 @@ def test_diff_of_a_run_with_itself_finds_nothing_and_with_another_what_was_added
     assert added == [("gemm 2", 50)]
 
 
-def test_a_folder_for_csv_that_cannot_be_made_is_said(
-    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_for_csv_that_cannot_be_made_is_said(given, capfd):
     assert run("-q", given["pair"], "--csv", given["device"]) == 1
     assert "cannot be made a folder" in capfd.readouterr().err
 
@@ -173,9 +150,7 @@ def test_the_page_goes_to_stdout_alone(given: dict[str, Path], capfd: pytest.Cap
     assert '<link rel="stylesheet"' not in text and 'src="http' not in text
 
 
-def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(
-    given: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(given, monkeypatch, capfd):
     monkeypatch.setitem(sys.modules, "altair", None)
     # said before anything is read, so that nobody waits for it
     assert run(given["pair"] / "missing", "--output", given["out"]) == 2
@@ -189,9 +164,7 @@ def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(
 
 
 @needs_page
-def test_the_page_opens_with_the_verdict_findings_lead_to_their_details_and_words_have_a_meaning(
-    training_report: Report,
-) -> None:
+def test_the_page_opens_with_the_verdict_findings_lead_to_their_details_and_words_have_a_meaning(training_report):
     report = training_report
     html = page.render(report).replace("\u00a0", " ")
     # no step was measured without a profiler
@@ -251,9 +224,7 @@ def test_the_terminal_csv_and_json_say_it_too(data: Path, tmp_path: Path, capfd:
         assert [*csv.DictReader(file)] == notes
 
 
-def test_what_no_factor_for_the_host_gives_is_as_recorded_everywhere(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_no_factor_for_the_host_gives_is_as_recorded_everywhere(data, capfd):
     report = report_on(find_sources([data / "gpu" / "nccl"]), ReportRequest(page=False))
     assert report.is_of_recording and "without a profiler a step takes 4.92 ms" in report.as_recorded
     assert run("-q", data / "gpu" / "nccl") == 0
@@ -278,8 +249,7 @@ def test_a_difference_is_told_without_a_profiler_first_where_both_runs_know(data
     assert "step without a profiler" not in alone.tables["trace_diff_runs"]["part"]
 
 
-def test_a_span_that_is_shorter_than_the_run_says_so() -> None:
-    t = TraceBuilder()
+def test_a_span_that_is_shorter_than_the_run_says_so(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.work(100)
         t.launch("gemm", duration=50)
@@ -304,9 +274,7 @@ def by_kind(rows: list[dict[str, object]]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("job", ["training", "dlrm_8gpu"])
-def test_page_tables_commands_and_python_say_the_same_of_a_job(
-    job: str, data: Path, request: pytest.FixtureRequest, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_page_tables_commands_and_python_say_the_same_of_a_job(job, data, request, tmp_path, capfd):
     traces = (request.getfixturevalue("real_traces") if job == "dlrm_8gpu" else data) / job
     build(traces, tmp_path / "graphs", BuildOptions(), here)
     replayed = replayed_by_command(tmp_path / "graphs", capfd)
@@ -340,9 +308,7 @@ def test_page_tables_commands_and_python_say_the_same_of_a_job(
     assert what_if(graphs, {"class:host": 0.5}).after.makespan_ns / 1000 == pytest.approx(host["after"])
 
 
-def test_page_commands_and_python_say_the_same_of_a_run_without_a_profiler(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_page_commands_and_python_say_the_same_of_a_run_without_a_profiler(data, tmp_path, capfd):
     traces = data / "gpu" / "small"
     build(traces, tmp_path / "graphs", BuildOptions(), here)
     (said,) = [replayed_by_command(tmp_path / "graphs", capfd)["recording"]]
