@@ -338,20 +338,10 @@ def test_without_ids_names_are_matched_in_order() -> None:
 
 
 def test_the_longer_file_and_the_places_that_fit_are_told() -> None:
-    found = by_order("abababab", "ab")
-    assert (pairs(found), found.alignment_count, found.host_is_longer, found.agreement) == (
-        [(0, 0), (1, 1)],
-        4,
-        True,
-        1,
-    )
-    found = by_order("ab", "ababab")
-    assert (pairs(found), found.alignment_count, found.host_is_longer, found.agreement) == (
-        [(0, 0), (1, 1)],
-        3,
-        False,
-        1,
-    )
+    for host, device, count, is_longer in (("abababab", "ab", 4, True), ("ab", "ababab", 3, False)):
+        found = by_order(host, device)
+        assert (pairs(found), found.agreement) == ([(0, 0), (1, 1)], 1)
+        assert (found.alignment_count, found.host_is_longer) == (count, is_longer)
 
 
 def test_names_are_compared_as_kineto_writes_them_in_the_order_of_host_ids() -> None:

@@ -333,7 +333,7 @@ def test_arrows_that_start_again_on_another_thread_or_process_are_counted() -> N
     once = [arrow(number) for number in range(5)]
     assert repeated(once, [arrow(number, thread=2) for number in range(3)]) == 3
     assert repeated(once, [arrow(number, process=2) for number in range(4)]) == 4
-    assert repeated([arrow(1), arrow(2)], [arrow(1), arrow(2)]) == 0
+    assert repeated([arrow(1), arrow(2)], [arrow(1), arrow(2)]) == repeated() == repeated([]) == 0
 
 
 @pytest.mark.parametrize(("again", "counted"), [(1, 0), (2, 2)])
@@ -345,7 +345,3 @@ def test_a_tenth_of_the_arrows_may_start_again_by_chance(again: int, counted: in
 @pytest.mark.parametrize("other", [{"phase": "f"}, {"category": "fwdbwd"}])
 def test_ends_and_arrows_of_other_kinds_are_not_counted(other: dict[str, str]) -> None:
     assert repeated([arrow(1), arrow(1, thread=2, **other)]) == 0
-
-
-def test_a_file_without_arrows_repeats_none() -> None:
-    assert repeated() == repeated([]) == 0
