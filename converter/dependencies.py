@@ -20,13 +20,11 @@ from ..schema.columns import (
     Bool,
     Categorical,
     Int64,
-    Keys,
     NodeNumbers,
     OpRows,
     Ragged,
     RowMap,
     Tree,
-    asof_backward,
     group_ids,
     is_group_start,
     split_groups,
@@ -228,12 +226,14 @@ def calling_slices(context: ConversionContext) -> Edges:
     nodes = np.flatnonzero(timeline.op_row >= 0)
     op = timeline.op_row[nodes]
     caller = np.where(timeline.is_wait[nodes], op, context.op_tree.parent[op])
-    # rows follow program order
+    # rows follow program order, so (op, row) pairs sorted by op list each op's slices in time
     by_op = slices[np.argsort(timeline.op_row[slices], kind="stable")]
-    last = asof_backward(Keys(timeline.op_row[by_op], by_op), Keys(caller, nodes - 1))
-    candidate = RowMap(by_op)[last]
-    is_same_thread = timeline.thread[candidate] == timeline.thread[nodes]
-    return Edges.of(np.where(is_same_thread, candidate, -1), nodes, 0)
+    width = len(timeline)
+    position = np.searchsorted(timeline.op_row[by_op] * width + by_op, caller * width + nodes) - 1
+    # the position -1, before the first slice, takes the last value: none
+    candidate = RowMap(by_op)[position]
+    fits = (timeline.op_row[candidate] == caller) & (timeline.thread[candidate] == timeline.thread[nodes])
+    return Edges.of(np.where(fits, candidate, -1), nodes, 0)
 
 
 def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges:

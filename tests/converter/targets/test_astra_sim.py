@@ -75,7 +75,7 @@ def test_a_control_dependency_stays_only_where_data_dependencies_imply_it(g: Gra
 
 @pytest.mark.parametrize("promote", ["sync", "all"])
 def test_converted_graphs_keep_all_their_control_dependencies(promote: str) -> None:
-    for graph in graphs_of("moe", promote=promote):
+    for graph in graphs_of("moe", 2, promote):
         played, told = lowered(graph)
         assert told[Change.CONTROL_REMOVED] == 0
         assert len(played.ctrl_deps.values) == len(graph.ctrl_deps.values)
