@@ -192,9 +192,8 @@ def _packed(bars: Bars, chosen: Bool, sums: BarSums | None, ops: Slices) -> dict
     """
     lane, start, end = bars.lane[chosen], bars.start_ns[chosen], bars.end_ns[chosen]
     number = np.cumsum(chosen) - 1
-    source, target, reason, is_step = (
-        column[chosen[bars.arrows.source] & chosen[bars.arrows.target]] for column in bars.arrows
-    )
+    is_drawn = chosen[bars.arrows.source] & chosen[bars.arrows.target]
+    source, target, reason, is_step = (column[is_drawn] for column in bars.arrows)
     source, target = number[source], number[target]
     order = np.lexsort((source, target))
     columns: dict[str, Int64] = {
