@@ -305,9 +305,7 @@ def test_json_has_every_group_answer_and_tally(measure: Callable[..., Ended]) ->
 
 
 @pytest.mark.parametrize("errors_pct", [[0.5, 7.25], [0.5]])
-def test_answers_that_are_further_off_than_allowed_are_named_and_exit_1(
-    measure: Callable[..., Ended], errors_pct: list[float]
-) -> None:
+def test_answers_that_are_further_off_than_allowed_are_named_and_exit_1(measure, errors_pct):
     ended = measure(lambda one: [result(one.job, one.machine_seed, errors_pct)])
     assert ended.code == len(errors_pct) - 1
     named = f"critical_path, seed 0, {draw_machine(7100).name}: class:host=0.5 is +7.25 % off"
@@ -339,9 +337,7 @@ MANY = settings(suppress_health_check=[HealthCheck.too_slow])
 
 @MANY
 @given(any_program(), ANY_SCALE)
-def test_every_program_ends_and_keeps_the_order_of_streams_waits_and_storages(
-    job: Job, scale: dict[str, float]
-) -> None:
+def test_every_program_ends_and_keeps_the_order_of_streams_waits_and_storages(job, scale):
     run = simulate(job, scale)
     for rank in run.ranks:
         program = [one for thread in job.instructions(rank.rank) for one in thread]

@@ -27,9 +27,7 @@ from benchmarks.bench.results import Benchmark, Result, Size, build_share, chang
 ablation = importlib.import_module("benchmarks.ablation.__main__")
 
 
-def test_every_rule_has_a_row_and_without_launches_changed_runs_are_wrong(
-    monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
+def test_every_rule_has_a_row_and_without_launches_changed_runs_are_wrong(monkeypatch, run):
     monkeypatch.setattr(ablation, "NAMED", ("streams",))
     ended = run(ablation.main, "--random", "0")
     assert ended.code == 0

@@ -132,9 +132,7 @@ def result(run: Run, work: Path, command: str, line: str) -> tuple[str, str, obj
 
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("command", USAGES)
-def test_inputs_go_by_position_and_results_to_stdout_quiet_or_not_and_by_older_spellings_too(
-    command: str, work: Path, run: Run
-) -> None:
+def test_inputs_go_by_position_and_results_to_stdout_quiet_or_not_and_by_older_spellings_too(command, work, run):
     usage = USAGES[command]
     printed, _, made = result(run, work, command, usage.line)
     assert (made is not None) == ("OUT" in usage.line)
@@ -215,9 +213,7 @@ OVER_ITSELF = {
 
 
 @pytest.mark.parametrize("case", OVER_ITSELF)
-def test_an_output_does_not_replace_an_input(
-    case: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
+def test_an_output_does_not_replace_an_input(case, made, tmp_path, monkeypatch, run):
     given = tmp_path / "given"
     given.mkdir()
     monkeypatch.chdir(given)
@@ -281,9 +277,7 @@ trace_build([])
         ("ImportError('no numpy')", "ImportError: no numpy\n$"),
     ],
 )
-def test_a_command_that_finds_no_memory_for_its_libraries_says_so_in_a_line_and_which_one_it_lacks(
-    error: str, said: str
-) -> None:
+def test_a_command_that_finds_no_memory_for_its_libraries_says_so_in_a_line_and_which_one_it_lacks(error, said):
     done = subprocess.run([sys.executable, "-c", FAILING % error], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.search(said, done.stderr)
@@ -306,9 +300,7 @@ def parser(name: str, monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParse
 
 
 @pytest.mark.parametrize("name", execgraph.COMMANDS)
-def test_options_stand_in_titled_groups_each_told_in_one_short_sentence_and_help_ends_with_an_example(
-    name: str, parser: argparse.ArgumentParser
-) -> None:
+def test_options_stand_in_titled_groups_each_told_in_one_short_sentence_and_help_ends_with_an_example(name, parser):
     groups = {
         group.title: [one for one in group._group_actions if one.help != argparse.SUPPRESS]
         for group in parser._action_groups
@@ -332,9 +324,7 @@ def test_options_stand_in_titled_groups_each_told_in_one_short_sentence_and_help
         ("execgraph build --input-dir g", ["graphs/"]),
     ],
 )
-def test_a_shell_gets_completions(
-    line: str, completions: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shell_gets_completions(line, completions, tmp_path, monkeypatch):
     pytest.importorskip("argcomplete")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "device.json.gz").touch()

@@ -15,7 +15,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -346,9 +345,7 @@ def test_the_limit_may_be_above_what_files_of_that_size_are(file: str, monkeypat
 
 
 @pytest.mark.parametrize("work", [in_processes, on_cluster])
-def test_workers_have_the_limit_of_the_command(
-    file: str, work: Callable[..., object], request: pytest.FixtureRequest
-) -> None:
+def test_workers_have_the_limit_of_the_command(file, work, request):
     where = 2 if work is in_processes else request.getfixturevalue("scheduler")
     with decompressing_at_most("63K"):
         outcomes = [outcome for _, outcome in work(content, [file, file], where)]  # type: ignore[attr-defined]
@@ -441,9 +438,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("part", OUTSIDE)
-def test_a_part_that_is_not_there_is_refused_of_every_rank_by_name(
-    job: Path, tmp_path: Path, run: Run, part: str
-) -> None:
+def test_a_part_that_is_not_there_is_refused_of_every_rank_by_name(job, tmp_path, run, part):
     options, complaint = OUTSIDE[part]
     ended = run(*link_part(job, tmp_path / "part.json"), *options)
     assert ended.code == 2 and ended.line.startswith("trace-link: error: ")
@@ -464,9 +459,7 @@ def test_a_part_that_is_not_there_is_refused_of_every_rank_by_name(
         ("--window", ["", "5", "5:", ":5", "5:5", "6:5", "-5:5", "0:1:2", "0:later", "1.:2", "1e1:1e2"]),
     ],
 )
-def test_what_is_no_part_is_wrong_usage(
-    job: Path, tmp_path: Path, run: Run, part: Callable[..., list[object]], option: str, texts: list[str]
-) -> None:
+def test_what_is_no_part_is_wrong_usage(job, tmp_path, run, part, option, texts):
     for text in texts:
         ended = run(*part(job, tmp_path / "out"), f"{option}={text}")
         assert ended.code == 2 and f"argument {option}: {text!r} is not " in ended.err

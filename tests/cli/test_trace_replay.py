@@ -88,9 +88,7 @@ def test_a_clock_that_is_centuries_from_the_others_is_refused(job: Path, run: Ru
 
 
 @pytest.mark.parametrize("key", ["cat", "pid", "tid", "id", "args"])
-def test_values_that_nothing_can_hold_stay_in_the_merged_trace(
-    job: Path, merge: Merge, tmp_path: Path, key: str
-) -> None:
+def test_values_that_nothing_can_hold_stay_in_the_merged_trace(job, merge, tmp_path, key):
     path = job / "device_rank1.json"
     kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 1}
     row = json.dumps(kernel | {key: "HUGE"}).replace('"HUGE"', "1e999")

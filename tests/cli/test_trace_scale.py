@@ -103,9 +103,7 @@ def test_graphs_for_the_simulator_come_with_its_configuration(built: Built, tmp_
     assert {graph.texts("pg_name").table[0] for graph in read(out, 8)} == {""}
 
 
-def test_times_that_hold_for_the_traced_ranks_alone_are_not_scaled(
-    built: Built, tmp_path: Path, run_scale: Scale
-) -> None:
+def test_times_that_hold_for_the_traced_ranks_alone_are_not_scaled(built, tmp_path, run_scale):
     source = Path(shutil.copytree(built(target=ASTRA_SIM), tmp_path / "graphs"))
     report = json.loads((source / "report.json").read_text())
     report["ranks"][1]["target"]["excess, µs"] = 12.0
@@ -136,9 +134,7 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(built: Built, tmp_pa
     assert joined in run_scale(built(), tmp_path / "again", "--data-parallel", 4, "-q").out
 
 
-def test_ranks_that_were_not_traced_are_named_with_what_is_assumed_of_them(
-    built: Built, tmp_path: Path, run_scale: Scale
-) -> None:
+def test_ranks_that_were_not_traced_are_named_with_what_is_assumed_of_them(built, tmp_path, run_scale):
     (tmp_path / "half").mkdir()
     for rank in (0, 1):
         shutil.copy(built("pipeline_dp") / f"graph.{rank}.et", tmp_path / "half")
@@ -224,9 +220,7 @@ def test_ranks_can_be_removed_by_the_command(built: Built, tmp_path: Path, run_s
 @pytest.mark.parametrize(
     ("job", "machine"), [*((job, ()) for job in JOBS), ("ddp", (DRAWN, 1)), ("pipeline_dp", (UNDISTURBED, 0, True))]
 )
-def test_a_scaled_job_takes_as_long_as_the_job_on_as_many_ranks(
-    job: str, machine: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scaled_job_takes_as_long_as_the_job_on_as_many_ranks(job, machine, monkeypatch):
     monkeypatch.setattr(accuracy, "TO", (8,))
     for scaled in measure(Traced(job, FROM[job][0], *machine)):
         assert abs(scaled.error_pct) < min(accuracy.ALLOWED_PCT, abs(scaled.unscaled_error_pct) / 2)
@@ -245,9 +239,7 @@ def run_accuracy(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., End
 
 
 @pytest.mark.parametrize(("off", "status"), [(2_900, 0), (-3_100, 1)])
-def test_the_table_is_printed_and_a_wrong_makespan_is_exit_1(
-    run_accuracy: Callable[..., Ended], off: int, status: int
-) -> None:
+def test_the_table_is_printed_and_a_wrong_makespan_is_exit_1(run_accuracy, off, status):
     def told(traced: Traced) -> list[Scaled]:
         return [Scaled(traced, ranks, 100_000, 100_000 + more, 90_000) for ranks, more in ((8, 10), (32, off))]
 

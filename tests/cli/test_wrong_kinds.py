@@ -229,9 +229,7 @@ def test_an_empty_file_is_called_empty(folder: Path, error_of: ErrorOf, case: st
         ("trace-scale", "graph.et", "is a graph, not a folder of graphs: give the folder that holds it, "),
     ],
 )
-def test_where_a_command_knows_more_of_the_file_it_says_that(
-    folder: Path, error_of: ErrorOf, case: str, name: str, text: str
-) -> None:
+def test_where_a_command_knows_more_of_the_file_it_says_that(folder, error_of, case, name, text):
     assert text in error_of(case, folder / name)
 
 
@@ -249,9 +247,7 @@ def test_where_a_command_knows_more_of_the_file_it_says_that(
         ("trace-report, captures", ["nothing"], "give the one that the PyTorch profiler wrote, or a rocpd database"),
     ],
 )
-def test_a_folder_for_a_file_is_answered_by_what_is_in_it(
-    folder: Path, out: Path, error_of: ErrorOf, case: str, held: list[str], remedy: str
-) -> None:
+def test_a_folder_for_a_file_is_answered_by_what_is_in_it(folder, out, error_of, case, held, remedy):
     given = folder_of(out, folder, held)
     remedy = remedy.replace("{", f"{given}/").replace("}", "")
     assert error_of(case, given) == f"{given} is a folder, not {CASES[case].wanted}: {remedy}"
@@ -268,9 +264,7 @@ def test_a_folder_for_a_file_is_answered_by_what_is_in_it(
         ("trace-merge", ["host.json"], "no device trace of a single rank, but 1 host traces"),
     ],
 )
-def test_a_folder_without_what_is_wanted_is_one_line(
-    folder: Path, out: Path, run: Run, case: str, held: list[str], text: str
-) -> None:
+def test_a_folder_without_what_is_wanted_is_one_line(folder, out, run, case, held, text):
     given = folder_of(out, folder, held)
     ended = run_with(run, case, given, out)
     assert ended.code == 1 and f"{given}: {text}" in ended.line
@@ -304,9 +298,7 @@ def test_of_a_damaged_graph_the_damage_is_said(out: Path, error_of: ErrorOf) -> 
     assert error_of("trace-replay", graph).startswith(f"{graph}: is not an execution graph, or damaged: ")
 
 
-def test_a_pipe_is_read_once_and_its_reader_says_what_is_wrong(
-    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipe_is_read_once_and_its_reader_says_what_is_wrong(folder, run, monkeypatch):
     with (folder / "device.json").open("rb") as given:
         monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": given}))
         ended = run("trace-replay", "--input", "-")

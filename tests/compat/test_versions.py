@@ -9,7 +9,6 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +168,7 @@ def document() -> Json:
     ],
     ids=["flat", "1.0.2", "of the future", "few keys", "lists of parents", "new keys", "ids as texts", "mixed"],
 )  # fmt: skip
-def test_layouts_of_the_same_nodes_read_the_same(
-    tmp_path: Path, document: Json, change: Callable[[Json], Json]
-) -> None:
+def test_layouts_of_the_same_nodes_read_the_same(tmp_path, document, change):
     assert as_columns(read_host(tmp_path, change(document))) == as_columns(read_host(tmp_path, document))
 
 

@@ -62,9 +62,7 @@ NOT_RUN = {
 
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in ELSEWHERE])
-def test_what_the_page_tells_to_run_prints_what_it_says(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_page_tells_to_run_prints_what_it_says(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").symlink_to(SAMPLES)
     names: dict[str, Any] = {}

@@ -128,9 +128,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, folder: Path, said: str, status: int
         ("trace-view: error: \x1b[31m", 1, "trace-view: control characters on the terminal: ['\\x1b']"),
     ],
 )
-def test_how_no_command_may_end(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, status: int, symptom: str
-) -> None:
+def test_how_no_command_may_end(monkeypatch, tmp_path, said, status, symptom):
     assert broken(monkeypatch, tmp_path, said, status) == symptom
 
 

@@ -280,9 +280,7 @@ RANDOM = [partial(with_random_parents, seed=seed) for seed in range(6)]
     + [(change, device) for device in (in_reverse, with_reversed_times) for change in (unchanged, without_inputs)]
     + [(change, in_reverse) for change in (of_one_id, RANDOM[0])],
 )
-def test_commands_end_whatever_two_traces_say_of_parents(
-    tmp_path: Path, data: Path, rank: int, host_change: Callable[[Json], None], device_change: Callable[[Json], None]
-) -> None:
+def test_commands_end_whatever_two_traces_say_of_parents(tmp_path, data, rank, host_change, device_change):
     host, device = (document_of(data, f"{kind}_rank{rank}") for kind in ("host", "device"))
     host_change(host)
     device_change(device)
@@ -293,9 +291,7 @@ def test_commands_end_whatever_two_traces_say_of_parents(
 
 
 @pytest.mark.parametrize("command", ["build", "report", "diagnose"])
-def test_commands_end_on_traces_that_contradict_each_other_about_parents(
-    tmp_path: Path, data: Path, command: str
-) -> None:
+def test_commands_end_on_traces_that_contradict_each_other_about_parents(tmp_path, data, command):
     host, device = (document_of(data, f"{kind}_rank1") for kind in ("host", "device"))
     in_reverse(device)
     write(tmp_path, host, device)
@@ -317,9 +313,7 @@ def linked_in_a_circle(data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("options", [("convert", "-o"), ("report", "--output")])
-def test_commands_end_on_a_linked_trace_whose_parents_go_round(
-    tmp_path: Path, linked_in_a_circle: Path, options: tuple[str, str]
-) -> None:
+def test_commands_end_on_a_linked_trace_whose_parents_go_round(tmp_path, linked_in_a_circle, options):
     command, output = options
     assert run(command, linked_in_a_circle, output, tmp_path / "output")[0] == 0
 
@@ -386,9 +380,7 @@ def test_the_nearest_row_is_the_first_chosen_one_on_the_way_up(parents: list[int
 
 
 @given(ACYCLIC, st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), max_size=12))
-def test_a_pair_encloses_its_kind_where_one_of_a_row_below_is_of_that_kind(
-    parents: list[int], pairs: list[tuple[int, int]]
-) -> None:
+def test_a_pair_encloses_its_kind_where_one_of_a_row_below_is_of_that_kind(parents, pairs):
     pairs = [(row, kind) for row, kind in pairs if row < len(parents)]
     tree = Tree.of(np.array(parents, np.int64), np.zeros(len(parents), np.int64))
     rows, kinds = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))

@@ -178,9 +178,7 @@ PACKED = {"gzip": gzip.compress, "zstd": zstandard.compress}
 
 @pytest.mark.parametrize("packed", PACKED)
 @pytest.mark.parametrize("reader", [*READERS, "graph", "graph to JSON"])
-def test_what_decompresses_without_end_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, packed: str
-) -> None:
+def test_what_decompresses_without_end_is_refused(tmp_path, monkeypatch, reader, packed):
     monkeypatch.setattr("execgraph.schema.io.files.LEAST_SUSPECT", MB)
     monkeypatch.setattr("execgraph.schema.io.files.LARGEST_RATIO", dict.fromkeys((GZIP_MAGIC, ZSTD_MAGIC), 100))
     if reader in READERS:

@@ -122,8 +122,7 @@ def test_nothing_is_said_of_generated_jobs(tmp_path: Path, job: str) -> None:
     assert contradictions_below(tmp_path) == []
 
 
-def test_nothing_is_said_of_kernels_that_were_all_launched_at_once(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_nothing_is_said_of_kernels_that_were_all_launched_at_once(t: TraceBuilder, tmp_path: Path) -> None:
     with t.op("graph"):
         t.graph_launch([(f"kernel {number}", 7, 5) for number in range(2 * AGREEING)])
     t.device_synchronize()

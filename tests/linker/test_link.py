@@ -88,15 +88,13 @@ def test_the_launcher_is_the_innermost_op_around_the_call(torch: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["cuLaunchKernelEx", "hipExtModuleLaunchKernel", "someVendorSubmitV7"])
-def test_any_call_launches_whatever_its_name(call: str) -> None:
-    t = TraceBuilder()
+def test_any_call_launches_whatever_its_name(t: TraceBuilder, call: str) -> None:
     with t.op("aten::mm"):
         t.launch("k", call=call)
     assert launchers(link_run(t)) == {"k": (call, "aten::mm")}
 
 
-def test_copies_and_sets_are_activities_like_kernels() -> None:
-    t = TraceBuilder()
+def test_copies_and_sets_are_activities_like_kernels(t: TraceBuilder) -> None:
     with t.op("aten::zero_"):
         t.memset()
     with t.op("aten::copy_"):
@@ -109,8 +107,7 @@ def test_copies_and_sets_are_activities_like_kernels() -> None:
     assert sorted(linked.activities.category.table) == ["gpu_memcpy", "gpu_memset"]
 
 
-def test_one_graph_launch_owns_many_activities() -> None:
-    t = TraceBuilder()
+def test_one_graph_launch_owns_many_activities(t: TraceBuilder) -> None:
     with t.op("replay"):
         t.graph_launch([("a", 7, 5), ("b", 20, 5), ("c", 7, 5)])
     assert set(launchers(link_run(t)).values()) == {("cudaGraphLaunch", "replay")}
@@ -119,8 +116,7 @@ def test_one_graph_launch_owns_many_activities() -> None:
     assert nodes.follows("c") == {"replay": LAUNCH, "a": STREAM_ORDER}
 
 
-def test_a_call_outside_any_op_is_host_work_named_as_the_call() -> None:
-    t = TraceBuilder()
+def test_a_call_outside_any_op_is_host_work_named_as_the_call(t: TraceBuilder) -> None:
     t.launch("bare")
     t.leaf("aten::add", 5)
     assert link_run(t).report.oddities[Reason.ACTIVITIES_OUTSIDE_OPS] == 1
@@ -129,8 +125,7 @@ def test_a_call_outside_any_op_is_host_work_named_as_the_call() -> None:
     assert nodes.follows("bare") == {"cudaLaunchKernel": LAUNCH}
 
 
-def test_a_call_that_starts_at_the_end_of_an_op_is_not_inside_it() -> None:
-    t = TraceBuilder()
+def test_a_call_that_starts_at_the_end_of_an_op_is_not_inside_it(t: TraceBuilder) -> None:
     t.leaf("aten::add", 17)
     t.call("cudaStreamIsCapturing", 1)
     assert link_run(t).calls.op_row.tolist() == [-1]
@@ -139,8 +134,7 @@ def test_a_call_that_starts_at_the_end_of_an_op_is_not_inside_it() -> None:
 # Activities without a call
 
 
-def test_activities_without_a_call_are_released_as_measured() -> None:
-    t = TraceBuilder()
+def test_activities_without_a_call_are_released_as_measured(t: TraceBuilder) -> None:
     with t.op("aten::add", duration=40):
         t.launch("called")
     t.activity("orphan 1", 24, start=20, duration=4)
@@ -154,9 +148,8 @@ def test_activities_without_a_call_are_released_as_measured() -> None:
     assert nodes.follows("unrecorded host#1") == {"unrecorded host#0": DependencyKind.PROGRAM_ORDER}
 
 
-def test_an_activity_without_a_call_that_waited_for_its_turn_was_released_before() -> None:
+def test_an_activity_without_a_call_that_waited_for_its_turn_was_released_before(t: TraceBuilder) -> None:
     """The backlog when recording began was all there: faster kernels would have followed each other faster."""
-    t = TraceBuilder()
     for number in range(10):
         t.activity(f"orphan {number}", 24, start=20 + 52 * number, duration=50)
     t.leaf("aten::add", 40)
@@ -166,8 +159,7 @@ def test_an_activity_without_a_call_that_waited_for_its_turn_was_released_before
     assert replay(nodes.graph, [parse_scale("orphan=0.1")]).makespan_ns == (20 + 10 * 5 + 9 * 2) * 1000
 
 
-def test_a_trace_of_activities_without_any_call_converts() -> None:
-    t = TraceBuilder()
+def test_a_trace_of_activities_without_any_call_converts(t: TraceBuilder) -> None:
     t.leaf("aten::add", 40)
     t.activity("orphan", 24, start=20, duration=4)
     assert convert_run(t).follows("orphan") == {"unrecorded host": LAUNCH}
@@ -184,8 +176,7 @@ def test_whole_microseconds_of_the_epoch_are_exact_nanoseconds() -> None:
     assert int(linked.ops.end[row]) == 1_700_000_000_000_003 * 1000
 
 
-def test_an_op_that_outlasts_its_caller_by_more_than_a_microsecond_is_cut_and_counted() -> None:
-    t = TraceBuilder()
+def test_an_op_that_outlasts_its_caller_by_more_than_a_microsecond_is_cut_and_counted(t: TraceBuilder) -> None:
     with t.op("outer"):
         inner = t.leaf("inner", 10)
     t.leaf("next", 1)
@@ -203,8 +194,7 @@ def test_an_op_that_outlasts_its_caller_by_more_than_a_microsecond_is_cut_and_co
 
 
 @pytest.mark.parametrize(("duration", "call"), [(5, "cudaLaunchKernel"), (4.999, "")])
-def test_a_call_that_began_after_an_activity_had_ended_did_not_launch_it(duration: float, call: str) -> None:
-    t = TraceBuilder()
+def test_a_call_that_began_after_an_activity_had_ended_did_not_launch_it(t, duration, call):
     t.leaf("aten::empty", 20)
     t.activity("kernel", 7, 15, duration, t.call("cudaLaunchKernel"))
     assert launchers(link_run(t))["kernel"][0] == call
@@ -226,8 +216,7 @@ def test_a_trace_that_fits_the_other_at_several_positions_is_noted(host: str, de
 
 
 @pytest.mark.parametrize(("asked", "recorded"), [(True, False), (True, True), (False, False)])
-def test_modules_that_were_asked_for_and_not_recorded_are_noted(asked: bool, recorded: bool) -> None:
-    t = TraceBuilder()
+def test_modules_that_were_asked_for_and_not_recorded_are_noted(t: TraceBuilder, asked: bool, recorded: bool) -> None:
     with t.module("Net_0") if recorded else nullcontext():
         t.leaf("aten::add", 5)
     linked = link_run(t, modules=asked)
@@ -312,8 +301,7 @@ def test_no_row_of_real_traces_is_lost_uncounted_and_nothing_in_them_contradicts
     check_pairs(real_traces)
 
 
-def test_every_synchronisation_record_has_an_outcome() -> None:
-    t = TraceBuilder()
+def test_every_synchronisation_record_has_an_outcome(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.launch("k", 7, 20)
         event = t.record_event(stream=7)
@@ -366,9 +354,7 @@ def test_several_ranks_in_one_trace_are_refused_with_the_remedy(tmp_path: Path) 
 
 @pytest.mark.parametrize("window", [EVERYTHING, Window(clock=(0, 2))], ids=["all", "a window"])
 @pytest.mark.parametrize(("rank", "name"), [(0, "allreduce"), (1, "broadcast")])
-def test_one_rank_is_taken_out_of_a_merged_trace_with_its_own_communication(
-    tmp_path: Path, rank: int, name: str, window: Window
-) -> None:
+def test_one_rank_is_taken_out_of_a_merged_trace_with_its_own_communication(tmp_path, rank, name, window):
     linked = link(None, merged_ranks(tmp_path, labelled=True), rank=rank, window=window)
     expected = {f"k of {rank}": ("cudaLaunchKernel", f"aten::mm of {rank}")}
     assert {kernel: found for kernel, found in launchers(linked).items() if kernel in expected} == expected

@@ -4,7 +4,6 @@ What is usual on a machine follows from most of the times in a trace, whatever l
 """
 
 from dataclasses import replace
-from random import Random
 
 import numpy as np
 import pytest
@@ -336,9 +335,7 @@ def test_times_that_something_else_added_to_are_not_usual_and_of_nothing_nothing
 
 
 @given(st.integers(1_000, 25_000), st.integers(ENOUGH, 60), st.integers(0, 40), st.randoms())
-def test_up_to_two_thirds_of_waits_do_not_change_what_is_usual(
-    latency: int, count: int, share: int, random: Random
-) -> None:
+def test_up_to_two_thirds_of_waits_do_not_change_what_is_usual(latency, count, share, random):
     clean = [latency + random.randint(0, 300) for _ in range(count)]
     waits = [random.randint(4 * latency + 20_000, 10**7) for _ in range(count * share // 20)]
     stats = latency_stats(np.array(clean + waits, np.int64))
@@ -362,9 +359,7 @@ def test_few_times_of_a_name_give_way_to_those_of_all_names_or_of_any_machine() 
 
 
 @pytest.mark.parametrize("table", [{}, {"": LatencyStats()}, {"": LatencyStats(LONGEST - 1, LONGEST, 1)}])
-def test_without_times_or_with_few_that_no_machine_takes_it_is_as_on_any_machine(
-    table: dict[str, LatencyStats],
-) -> None:
+def test_without_times_or_with_few_that_no_machine_takes_it_is_as_on_any_machine(table):
     stats = of_name(table, "cudaLaunchKernel")
     assert (stats.median, stats.upper) == (ANY_MACHINE.median, ANY_MACHINE.upper)
 
@@ -404,9 +399,7 @@ def test_a_launch_takes_from_its_call_to_the_start_on_a_free_stream() -> None:
     ("end", "start", "free"),
     [(10_000, 13_001, True), (10_001, 13_001, False), (9_000, 11_000, True), (9_000, 10_999, False)],
 )
-def test_a_launch_that_something_else_may_have_held_or_that_began_within_its_call_does_not_count(
-    end: int, start: int, free: bool
-) -> None:
+def test_a_launch_that_something_else_may_have_held_or_that_began_within_its_call_does_not_count(end, start, free):
     """The stream is free from when the call began; an activity begins after its call."""
     ran = [Ran(3_001, end, 0), Ran(start, 19_000, 1)]
     launch = machine(ran, [Called(0, 1_000), Called(10_000, 11_000)]).launch

@@ -222,9 +222,7 @@ def test_an_activity_finds_the_earliest_call_of_its_correlation_unless_that_is_0
 # ops
 
 
-def op_of(
-    external: list[int], *ops: OpRow, call_row: int = -1, calls: int = 1, correlations: list[int] | None = None
-) -> list[int]:
+def op_of(external, *ops, call_row=-1, calls=1, correlations=None):
     """The ops that launched activities with these external ids and correlations, by default all 99."""
     pairs = zip(external, correlations or [99] * len(external), strict=True)
     activities = activity_rows(*(ActivityRow(external_id=number, correlation=other) for number, other in pairs))

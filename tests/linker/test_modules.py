@@ -120,8 +120,7 @@ def backward(t: TraceBuilder) -> None:
                 t.launch(f"sgemm backward {number}", duration=30)
 
 
-def test_an_op_belongs_to_the_innermost_calls_around_it() -> None:
-    t = TraceBuilder()
+def test_an_op_belongs_to_the_innermost_calls_around_it(t: TraceBuilder) -> None:
     forward(t)
     linked = link_run(t, modules=True)
     found = places(linked.ops)
@@ -133,8 +132,7 @@ def test_an_op_belongs_to_the_innermost_calls_around_it() -> None:
     assert [kernels[f"sgemm {number}"] for number in (0, 1)] == [found["aten::mm 0"], found["aten::mm 1"]]
 
 
-def test_the_backward_pass_belongs_to_the_calls_around_the_forward_ops() -> None:
-    t = TraceBuilder()
+def test_the_backward_pass_belongs_to_the_calls_around_the_forward_ops(t: TraceBuilder) -> None:
     forward(t)
     backward(t)
     linked = link_run(t, modules=True)
@@ -145,8 +143,7 @@ def test_the_backward_pass_belongs_to_the_calls_around_the_forward_ops() -> None
     assert kernels["sgemm backward 0"].module == "Net_0/Block_0/Linear_0"
 
 
-def test_modules_that_are_computed_again_in_the_backward_pass_stand_where_they_stood() -> None:
-    t = TraceBuilder()
+def test_modules_that_are_computed_again_in_the_backward_pass_stand_where_they_stood(t: TraceBuilder) -> None:
     forward(t)
     with t.thread(2, start=t.now + 5), t.op("evaluate 0", seq_id=4, fw_thread=1):
         t.work(1)
@@ -162,8 +159,7 @@ def test_modules_that_are_computed_again_in_the_backward_pass_stand_where_they_s
     assert found["derived"].module == "Net_0/Block_0/Linear_0"
 
 
-def test_a_module_in_a_backward_op_stands_below_the_forward_ops_not_below_those_around_on_its_thread() -> None:
-    t = TraceBuilder()
+def test_a_module_in_a_backward_op_stands_below_the_forward_ops_not_below_those_around_on_its_thread(t):
     forward(t)
     t.leaf("aten::outside", 3, seq_id=9)
     with t.thread(2, start=t.now + 5), t.module("Engine_0"):
@@ -177,8 +173,7 @@ def test_a_module_in_a_backward_op_stands_below_the_forward_ops_not_below_those_
     assert found["extra 9"].module == "Extra_0"
 
 
-def test_a_call_outside_of_ops_and_its_activity_belong_to_the_calls_around() -> None:
-    t = TraceBuilder()
+def test_a_call_outside_of_ops_and_its_activity_belong_to_the_calls_around(t: TraceBuilder) -> None:
     t.leaf("aten::item", 3)
     with t.module("Net_0"), t.python("triton.py(9): run"):
         t.work(2)
@@ -193,23 +188,20 @@ def test_a_call_outside_of_ops_and_its_activity_belong_to_the_calls_around() -> 
     assert told["triton kernel"] == told["cudaLaunchKernel"] == ("Net_0", "triton.py(9): run")
 
 
-def test_an_activity_without_a_launch_call_belongs_to_no_module() -> None:
-    t = TraceBuilder()
+def test_an_activity_without_a_launch_call_belongs_to_no_module(t: TraceBuilder) -> None:
     forward(t)
     t.activity("unlaunched", 7, 0, 5)
     assert places(link_run(t, modules=True).activities)["unlaunched"] == Place("", "")
 
 
-def test_a_module_that_calls_itself_stays_where_it_is() -> None:
-    t = TraceBuilder()
+def test_a_module_that_calls_itself_stays_where_it_is(t: TraceBuilder) -> None:
     with t.module("Net_0"), t.module("Net_0"), t.module("Linear_0"), t.op("aten::mm"):
         t.work(2)
     assert places(link_run(t, modules=True).ops)["aten::mm"].module == "Net_0/Linear_0"
 
 
-def test_numbers_of_threads_do_not_mix() -> None:
+def test_numbers_of_threads_do_not_mix(t: TraceBuilder) -> None:
     """Two forward threads count from the same number; each one's backward op says which thread it is of."""
-    t = TraceBuilder()
     for thread, net in ((1, "Net_0"), (3, "Net_1")):
         with t.thread(thread):
             for number in range(thread):  # so that they do not have all numbers in common
@@ -223,8 +215,7 @@ def test_numbers_of_threads_do_not_mix() -> None:
     assert found["backward 3 2"].module == found["backward 3 0"].module == "Net_1"
 
 
-def test_without_the_option_nothing_tells_of_modules(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_without_the_option_nothing_tells_of_modules(t: TraceBuilder, tmp_path: Path) -> None:
     forward(t)
     linked = link_run(t)
     assert linked.ops.module is None and linked.activities.python_function is None
@@ -233,8 +224,7 @@ def test_without_the_option_nothing_tells_of_modules(tmp_path: Path) -> None:
     assert not {"module", "python_function"} & set(convert(linked).attributes)
 
 
-def test_a_linked_file_keeps_them(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_a_linked_file_keeps_them(t: TraceBuilder, tmp_path: Path) -> None:
     forward(t)
     backward(t)
     with t.module("Net_0"):
@@ -254,8 +244,7 @@ def texts(graph: ExecutionGraph) -> list[tuple[str, str, str]]:
     return [(graph.name[row], *(column[row] for column in columns)) for row in range(len(graph))]
 
 
-def test_a_part_of_a_trace_keeps_them() -> None:
-    t = TraceBuilder()
+def test_a_part_of_a_trace_keeps_them(t: TraceBuilder) -> None:
     for step in range(3):
         with t.annotation(f"ProfilerStep#{step}"):
             forward(t)
@@ -388,9 +377,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     return t.write(tmp_path / "traces")
 
 
-def test_commands_carry_them_from_the_traces_to_the_graph_and_its_json_form(
-    pair: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_commands_carry_them_from_the_traces_to_the_graph_and_its_json_form(pair, tmp_path):
     linked, graph, built = tmp_path / "linked.json.gz", tmp_path / "graph.et", tmp_path / "built"
     run(trace_link.main, "-q", "--modules", "--host-trace", pair[0], "--device-trace", pair[1], "--output", linked)
     run(trace_convert.main, "-q", "--input", linked, "--output", graph)

@@ -31,9 +31,7 @@ class Handoff(NamedTuple):
     known_by: str
 
 
-def handoffs_of(
-    *rows: Op, inside: dict[int, int] | None = None, called: dict[int, Called] | None = None
-) -> list[Handoff]:
+def handoffs_of(*rows, inside=None, called=None):
     """`inside` is the enclosing op of an op, by row, `called` a call by thread."""
     parent = column(*((inside or {}).get(row, -1) for row in range(len(rows))))
     threads = list(called or {})

@@ -207,8 +207,7 @@ def second_step(t: TraceBuilder) -> LinkedTrace:
     return link(*read_pair(t), window=Window(steps=(2, 3)))
 
 
-def test_the_first_activity_may_be_awaited_from_the_other_side() -> None:
-    t = TraceBuilder()
+def test_the_first_activity_may_be_awaited_from_the_other_side(t: TraceBuilder) -> None:
     with t.annotation("ProfilerStep#1"):
         t.launch("first", 7, 200)
         done = t.record_event(stream=7)
@@ -220,8 +219,7 @@ def test_the_first_activity_may_be_awaited_from_the_other_side() -> None:
     assert (dropped[HOST_WAITS], dropped[DEVICE_WAITS]) == (1, 1)
 
 
-def test_a_synchronisation_that_nothing_was_pending_for_waits_across_no_border() -> None:
-    t = TraceBuilder()
+def test_a_synchronisation_that_nothing_was_pending_for_waits_across_no_border(t: TraceBuilder) -> None:
     with t.annotation("ProfilerStep#1"):
         t.stream_synchronize(7)
     with t.annotation("ProfilerStep#2"):
@@ -256,9 +254,7 @@ def borders(found: ThreadParts, thread: int) -> tuple[int, int]:
         ((180, 200), (100, 200)),
     ],
 )
-def test_a_thread_that_is_in_a_call_has_its_border_when_that_returns(
-    call: tuple[int, int], found: tuple[int, int]
-) -> None:
+def test_a_thread_that_is_in_a_call_has_its_border_when_that_returns(call, found):
     assert borders(parts((1, *call)), 1) == found
 
 
@@ -475,9 +471,7 @@ def test_what_ran_before_on_the_stream_is_carried_in_unless_it_is_in_the_part() 
         (250, 260, 50, [], 1),
     ],
 )
-def test_handoffs_inside_are_kept_and_those_across_a_border_counted(
-    given: int, taken: int, since: int, kept: list[int], lost: int
-) -> None:
+def test_handoffs_inside_are_kept_and_those_across_a_border_counted(given, taken, since, kept, lost):
     linked = linked_of([], [], [Op(0, 500)])
     over = ThreadHandoffs(column(1), column(given), column(2), column(taken), column(since), Categorical.of(["record"]))
     part = cut(replace(linked, handoffs=over), PERIOD)
@@ -498,9 +492,7 @@ def timed_by_device(first: int, last: int, count: int = 100) -> LinkedTrace:
 @pytest.mark.parametrize(
     ("first", "last", "kept"), [(0, 100, 100), (5, 100, 100), (6, 100, 94), (3, 98, 100), (3, 97, 94), (0, 0, 100)]
 )
-def test_host_ops_before_or_after_all_of_the_device_trace_are_left_out_if_they_are_many(
-    first: int, last: int, kept: int
-) -> None:
+def test_host_ops_before_or_after_all_of_the_device_trace_are_left_out_if_they_are_many(first, last, kept):
     assert len(of_both(timed_by_device(first, last)).trace.ops) == kept
 
 

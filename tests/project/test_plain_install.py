@@ -280,9 +280,7 @@ def test_the_source_package_holds_neither_tests_documentation_nor_benchmarks(bui
 
 
 @pytest.mark.parametrize("ending", ["whl", "tar.gz"])
-def test_packages_are_the_same_bytes_whenever_and_wherever_they_are_built(
-    built: dict[str, list[Path]], ending: str
-) -> None:
+def test_packages_are_the_same_bytes_whenever_and_wherever_they_are_built(built, ending):
     one, other = built[ending]
     assert one.read_bytes() == other.read_bytes()
 

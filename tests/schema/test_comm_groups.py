@@ -65,9 +65,7 @@ def test_of_two_numbers_for_one_rank_list_the_smaller_is_taken(tmp_path: Path) -
         ("{", "is no communicator-group file"),
     ],
 )
-def test_a_file_that_simulators_could_not_use_is_refused_with_the_place(
-    tmp_path: Path, content: str, complaint: str
-) -> None:
+def test_a_file_that_simulators_could_not_use_is_refused_with_the_place(tmp_path, content, complaint):
     path = tmp_path / "groups.json"
     path.write_text(content)
     with pytest.raises(DataError) as refused:

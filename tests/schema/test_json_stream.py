@@ -104,9 +104,7 @@ def read_whole(document: Any) -> tuple[list[Any], json_stream.ArrayReader[Any], 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("looks", LOOKS)
-def test_what_an_element_holds_is_not_taken_for_elements(
-    monkeypatch: pytest.MonkeyPatch, looks: Any, place: int
-) -> None:
+def test_what_an_element_holds_is_not_taken_for_elements(monkeypatch, looks, place):
     monkeypatch.setattr(json_stream, "PIECE", 500)
     elements = [{"ph": "X", "name": "a"}, {"ph": "X", "name": "b"}]
     elements.insert(place, {"ph": "X", "args": {"note": looks}})
@@ -150,9 +148,7 @@ NESTED: dict[str, Any] = {"args": {"inner": [{"args": "X"}, {"args": "Y"}]}, "ph
 
 @pytest.mark.parametrize("layout", [{}, {"indent": 2}])
 @pytest.mark.parametrize("size", [1, 64, 1 << 19])
-def test_wherever_a_file_is_cut_all_before_the_cut_is_used(
-    monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any], size: int
-) -> None:
+def test_wherever_a_file_is_cut_all_before_the_cut_is_used(monkeypatch, layout, size):
     monkeypatch.setattr(json_stream, "PIECE", size)
     elements = [NESTED | {"name": f"n{number}"} for number in range(3)]
     text = json.dumps({"traceEvents": elements, "traceName": "x"}, **layout).encode()
@@ -200,9 +196,7 @@ def test_elements_whose_first_keys_differ_are_taken(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("size", [40, 64, 100, 1000])
-def test_damage_is_found_whatever_the_size_of_a_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
+def test_damage_is_found_whatever_the_size_of_a_piece(tmp_path, monkeypatch, size):
     monkeypatch.setattr(json_stream, "PIECE", size)
     rows = [op(f"op {number}") for number in range(12)]
     rows[4] = op("MARK").replace("MARK", 'a "quoted" name')
@@ -224,9 +218,7 @@ def test_a_name_that_looks_like_an_element_is_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "says"), [("7", "the first at byte {}"), ('{"ph": "X", "name": [}', "the device events from byte {} on")]
 )
-def test_the_first_place_of_damage_is_the_byte_in_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, says: str
-) -> None:
+def test_the_first_place_of_damage_is_the_byte_in_the_file(tmp_path, monkeypatch, row, says):
     monkeypatch.setattr(json_stream, "PIECE", 500)
     rows = [op(f"op {number}") for number in range(50)]
     text = events(*rows[:30], row, *rows[31:])
@@ -323,9 +315,7 @@ def ops_at(tmp_path: Path, *times: str) -> list[tuple[int, int]]:
     ],
     ids=["beyond a double", "texts", "without leading zeros, as Kineto wrote 5 ns as .5 in 2024", "with leading zeros"],
 )  # fmt: skip
-def test_fractions_of_microseconds_are_read_exactly(
-    tmp_path: Path, times: list[str], expected: list[tuple[int, int]]
-) -> None:
+def test_fractions_of_microseconds_are_read_exactly(tmp_path, times, expected):
     assert ops_at(tmp_path, *times) == expected
 
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from execgraph.schema.progress import beside, give_up
@@ -31,9 +30,7 @@ def no_thread(*_: object) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "refuse"), [("mmap", "mmap", no_memory), ("threading.Thread", "start", no_thread)]
 )
-def test_without_a_thread_the_work_is_done_here(
-    monkeypatch: pytest.MonkeyPatch, module: str, name: str, refuse: object
-) -> None:
+def test_without_a_thread_the_work_is_done_here(monkeypatch, module, name, refuse):
     monkeypatch.setattr(f"{module}.{name}", refuse)
     assert beside(threading.get_ident).result() == threading.get_ident()
 
@@ -53,9 +50,7 @@ def test_who_gives_up_waits_for_what_has_begun() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are those of Linux")
 @pytest.mark.parametrize(("limit", "most"), [("RLIMIT_AS", 400_000_000), ("RLIMIT_NOFILE", 32)])
-def test_a_build_takes_fewer_workers_where_the_system_gives_fewer(
-    data: Path, tmp_path: Path, limit: str, most: int
-) -> None:
+def test_a_build_takes_fewer_workers_where_the_system_gives_fewer(data, tmp_path, limit, most):
     start = f"import resource, sys; resource.setrlimit(resource.{limit}, ({most}, {most}))"
     program = f"{start}; from execgraph.start import trace_build; trace_build()"
     command = [sys.executable, "-c", program, str(data / "training"), "-o", str(tmp_path / "out"), "--jobs", "2", "-q"]

@@ -127,9 +127,7 @@ def next_is_as_ever(traces: Path, out: Path, wanted: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(MOMENTS))
-def test_a_build_is_stopped_at_any_moment(
-    traces: Path, out: Path, wanted: dict[str, bytes], calls: int, seed: int
-) -> None:
+def test_a_build_is_stopped_at_any_moment(traces, out, wanted, calls, seed):
     drawn = random.Random(seed)
     number, moment = SIGNALS[seed % len(SIGNALS)], drawn.randint(1, int(0.98 * calls))
     before = files(out)
@@ -179,9 +177,7 @@ def command(traces: Path, out: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(max(3, MOMENTS // 5)))
-def test_a_build_in_processes_is_stopped_at_any_moment(
-    traces: Path, out: Path, wanted: dict[str, bytes], seed: int
-) -> None:
+def test_a_build_in_processes_is_stopped_at_any_moment(traces, out, wanted, seed):
     number, before = SIGNALS[seed % len(SIGNALS)], files(out)
     in_a_group = command(traces, out, "--jobs", "2")
     with subprocess.Popen(in_a_group, stderr=subprocess.PIPE, start_new_session=True) as process:
@@ -210,9 +206,7 @@ def until_it_works(out: Path) -> None:
     "EXECGRAPH_ENDINGS" not in os.environ, reason="set EXECGRAPH_ENDINGS=50 for many moments, and a cluster"
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_a_cluster_whose_workers_are_killed_builds_the_same(
-    traces: Path, out: Path, wanted: dict[str, bytes], seed: int
-) -> None:
+def test_a_cluster_whose_workers_are_killed_builds_the_same(traces, out, wanted, seed):
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
@@ -292,9 +286,7 @@ def test_no_worker_of_a_new_process_ever_hears_an_interrupt_not_even_the_first()
     assert done.stdout == "[True, True, True]\n"
 
 
-def test_no_task_is_lost_where_the_system_gives_no_more_processes_while_some_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_task_is_lost_where_the_system_gives_no_more_processes_while_some_work(monkeypatch):
     submit, calls = ProcessPoolExecutor.submit, iter(range(9))
 
     def submit_or_fail(pool: ProcessPoolExecutor, *task: Any) -> Future[Any]:

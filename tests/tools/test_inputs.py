@@ -246,9 +246,7 @@ def test_a_given_path_that_is_no_regular_file_is_not_passed_over(tmp_path: Path)
         ("absent", {}, "no such folder"),
     ],
 )
-def test_a_folder_without_device_traces_is_refused(
-    tmp_path: Path, folder: str, files: dict[str, Any], text: str
-) -> None:
+def test_a_folder_without_device_traces_is_refused(tmp_path, folder, files, text):
     with pytest.raises(DataError, match=text):
         find_pairs(folder_of(tmp_path, files) / folder, lambda _: False)
 
@@ -374,9 +372,7 @@ def test_traces_of_no_job_are_not_compared_as_ranks(tmp_path: Path, run: Run) ->
 
 
 @pytest.mark.parametrize(("options", "talks"), [(["--allow-mismatch"], False), ([], True)])
-def test_traces_that_communicate_or_are_said_to_be_of_one_job_are_numbered_by_process(
-    tmp_path: Path, run: Run, options: list[str], talks: bool
-) -> None:
+def test_traces_that_communicate_or_are_said_to_be_of_one_job_are_numbered_by_process(tmp_path, run, options, talks):
     trace(tmp_path / "in", "b.json", 41, talks=talks)
     trace(tmp_path / "in", "trace_42.json", 42, talks=talks)
     out = tmp_path / "out"
@@ -498,9 +494,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.data())
-def test_whole_rows_of_a_text_that_was_cut_off_are_found_and_of_the_last_one_what_is_complete(
-    rows: list[dict[str, object]], data: st.DataObject
-) -> None:
+def test_whole_rows_of_a_text_that_was_cut_off_are_found_and_of_the_last_one_what_is_complete(rows, data):
     text = json.dumps(rows)
     cut = data.draw(st.integers(0, len(text)))
     found = [*objects_in(text[:cut])]

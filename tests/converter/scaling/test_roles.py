@@ -72,14 +72,12 @@ def phase_of(g: GraphBuilder, launch: int) -> Phase:
         ({"scope": BACKWARD_SCOPE}, Phase.FUNCTION),
     ],
 )
-def test_an_op_of_the_backward_scope_or_with_a_forward_thread_is_of_the_backward_pass(attributes, phase):
-    g = GraphBuilder(rank=0)
+def test_an_op_of_the_backward_scope_or_with_a_forward_thread_is_of_the_backward_pass(g, attributes, phase):
     assert phase_of(g, g.host("aten::mm", 0, 10, **attributes)) == phase
 
 
 @pytest.mark.parametrize(("sequence", "phase"), [(-1, Phase.OTHER), (0, Phase.THREAD), (5, Phase.THREAD)])
-def test_a_thread_is_of_the_backward_pass_if_another_one_runs_ops_that_autograd_numbers(sequence, phase):
-    g = GraphBuilder(rank=0)
+def test_a_thread_is_of_the_backward_pass_if_another_one_runs_ops_that_autograd_numbers(g, sequence, phase):
     g.host(FUNCTION, 0, 10, thread=2)
     g.host("aten::mm", 0, 10, thread=1, seq_id=sequence)
     assert phase_of(g, g.host("c10d::allreduce_", 20, 10, thread=2)) == phase

@@ -90,9 +90,7 @@ def columns(arguments: list[Any]) -> bytes:
     return json.dumps({name: [box[at] for box in boxes] for at, name in enumerate(names)}).encode()
 
 
-def on_host(
-    case: Case, before: Callable[[Case], list[Any]], behind: list[Any], attributes: bool = False
-) -> Communication:
+def on_host(case, before, behind, attributes=False):
     """A host node's record: what stands before the name, the name, the splits, what stands behind them."""
     called = [case.group_rank, case.name, list(case.in_split), list(case.out_split)]
     inputs = columns([tensors(case, case.given), *before(case), *called, *behind])

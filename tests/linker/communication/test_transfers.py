@@ -129,9 +129,7 @@ def test_neither_a_call_nor_what_other_threads_do_is_quiet_time_of_a_thread() ->
         (71, 50, 99, None),
     ],
 )
-def test_the_longest_pause_was_a_wait_for_what_ended_about_then(
-    end: int, since: int, until: int, pause: Gap | None
-) -> None:
+def test_the_longest_pause_was_a_wait_for_what_ended_about_then(end, since, until, pause):
     thread = quiet(Op(start=0, end=20), Op(start=40, end=60), Op(start=65, end=90))
     assert thread.waiting_for(end, since, until) == pause
 

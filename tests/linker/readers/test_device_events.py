@@ -5,7 +5,6 @@ Arrows from launches to activities: many that start twice are of several process
 
 import json
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Args, kineto
 from execgraph.schema.linked.kineto import Event, ExactEvent
 from execgraph.schema.reasons import Reason
 from msgspec import Raw, json as msgspec_json
-from support.builder.timeline import TraceBuilder
 from support.tables import OpRow, device_trace
 
 YEAR = "36028797018963.968"
@@ -276,8 +274,7 @@ def test_device_queues_tell_of_waiting() -> None:
 
 
 @pytest.mark.parametrize("far_us", [4e13, -4e13, 2e15])
-def test_rows_of_another_year_than_the_others_are_left_out_and_counted(tmp_path: Path, far_us: float) -> None:
-    t = TraceBuilder()
+def test_rows_of_another_year_than_the_others_are_left_out_and_counted(t, tmp_path, far_us):
     for _ in range(3):
         with t.op("aten::mm"):
             t.launch("kernel")

@@ -61,9 +61,7 @@ ROWS = st.builds(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(ROWS, max_size=9), st.sampled_from(LAYOUTS), st.integers(30, 900))
-def test_whatever_the_rows_hold_only_calls_of_python_are_left_out(
-    rows: list[dict[str, Any]], layout: dict[str, Any], size: int
-) -> None:
+def test_whatever_the_rows_hold_only_calls_of_python_are_left_out(rows, layout, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_stream, "PIECE", size)
         kept, skipped = read(rows, layout)

@@ -32,8 +32,7 @@ def small_run(**args: Any) -> dict[str, Any]:
     return t.device_trace()
 
 
-def test_a_host_trace_in_its_place_is_named(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_a_host_trace_in_its_place_is_named(t: TraceBuilder, tmp_path: Path) -> None:
     t.leaf("aten::mm", 5)
     with pytest.raises(DataError, match=r"device.json: a host trace \(it has nodes\); expected a Kineto device trace"):
         read(tmp_path, t.host_trace())

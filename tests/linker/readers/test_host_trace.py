@@ -38,9 +38,7 @@ def test_of_what_a_node_does_not_say_all_is_zero_but_the_sequence(tmp_path: Path
     assert (trace.parent.tolist(), trace.name[0], trace.schema_text[0]) == ([-1], "", "")
 
 
-def test_attributes_are_read_flat_and_listed_and_those_of_some_nodes_kept_by_row_unless_they_are_empty(
-    tmp_path: Path,
-) -> None:
+def test_attributes_are_read_flat_and_listed_and_those_of_some_nodes_kept_by_row_unless_they_are_empty(tmp_path):
     values = {"rf_id": 1, "fw_parent": 2, "seq_id": 3, "scope": 4, "tid": 5, "fw_tid": 6, "op_schema": "add()"}
     trace = read(tmp_path, {"id": 2, **values}, {"id": 3, "attrs": attributes(**values)})
     assert integers(trace) == [[number, number] for number in range(1, 7)]

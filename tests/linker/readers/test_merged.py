@@ -71,9 +71,7 @@ def test_more_than_a_tenth_of_calls_after_another_with_their_correlation_is_a_si
 
 
 @pytest.mark.parametrize(("start", "end", "is_sign"), [(10, 15, True), (9, 15, False), (2, 8, False), (12, 12, False)])
-def test_a_call_is_after_another_if_it_begins_when_that_has_ended_and_lasts(
-    start: int, end: int, is_sign: bool
-) -> None:
+def test_a_call_is_after_another_if_it_begins_when_that_has_ended_and_lasts(start, end, is_sign):
     found = merging_signs(calls(CallRow(0, 10, 5), CallRow(start, end, 5)))
     assert found == (["1 correlations launched more than once"] if is_sign else [])
 

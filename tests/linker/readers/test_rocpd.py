@@ -157,9 +157,7 @@ METADATA = "CREATE TABLE rocpd_metadata (tag, value);"
         (CALLS + "DELETE FROM rocpd_api WHERE id > 2;" + LAUNCHES + "INSERT INTO rocpd_api_ops VALUES (1, 1);", [70]),
     ],
 )
-def test_processes_are_those_that_the_file_names_or_that_launched_or_else_all_with_calls(
-    database: Opened, script: str, found: list[int]
-) -> None:
+def test_processes_are_those_that_the_file_names_or_that_launched_or_else_all_with_calls(database, script, found):
     assert processes(database(script)) == found
 
 
@@ -235,9 +233,7 @@ def test_a_hardware_queue_is_a_number_behind_its_word(tmp_path: Path, signal: st
 @pytest.mark.parametrize(
     ("queues", "ops", "streams"), [(128, 1, 128), (129, 1, 1), (129, 2, 129)], ids=["few", "many", "of several ops"]
 )
-def test_more_than_128_queues_of_fewer_than_two_ops_number_dispatches(
-    tmp_path: Path, queues: int, ops: int, streams: int
-) -> None:
+def test_more_than_128_queues_of_fewer_than_two_ops_number_dispatches(tmp_path, queues, ops, streams):
     rows = [Op("k", EPOCH + n, EPOCH + n + 1, queue=1000 + n % queues) for n in range(queues * ops)]
     other = Op("k", EPOCH, EPOCH + 1, gpu=1, queue=5)
     trace = read_rocpd(str(write_database(tmp_path / "t.db", LITE, [*rows, other])))

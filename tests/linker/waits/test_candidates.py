@@ -143,9 +143,7 @@ def test_clocks_that_are_off_change_no_dependency(tmp_path: Path, name: str, clo
 
 
 @pytest.mark.parametrize(("late_us", "awaited"), [(0.5, "awaited"), (50, "long over")])
-def test_a_wait_that_one_steps_clock_contradicts_is_for_what_it_is_for_in_all_other_steps(
-    late_us: float, awaited: str
-) -> None:
+def test_a_wait_that_one_steps_clock_contradicts_is_for_what_it_is_for_in_all_other_steps(late_us, awaited):
     """Unless that ended later than clocks differ: then the step did something else."""
     t, steps = TraceBuilder(**UNRECORDED), 12
     for step in range(steps):

@@ -117,9 +117,7 @@ def test_a_collective_records_on_its_own_stream_once_it_has_launched() -> None:
 
 
 @pytest.mark.parametrize(("other_than", "streams"), [(None, [FAR, NEAR]), (FAR, [NEAR]), (NEAR, [FAR])])
-def test_streams_in_use_are_told_without_the_one_that_waits(
-    other_than: StreamKey | None, streams: list[StreamKey]
-) -> None:
+def test_streams_in_use_are_told_without_the_one_that_waits(other_than, streams):
     assert submitted(LAUNCH, LAUNCH, WAIT, on={1: 20}).streams_in_use(2, other_than) == streams
 
 
@@ -158,9 +156,7 @@ def sync_rows(records: dict[int, SyncRecord]) -> RecordedSyncs:
     return RecordedSyncs(kind, none, none, none, device, FIRST + column(*records), *others)
 
 
-def named_events(
-    records: dict[int, SyncRecord] | None = None, rows: RecordedEvents | None = None, ran: Activities = RAN
-) -> SyncRecords:
+def named_events(records=None, rows=None, ran=RAN):
     """What the trace says of calls, by their rows."""
     return SyncRecords(CALLED, sync_rows(records or {}), rows or event_rows(), StreamQueues(ran, CALLED))
 

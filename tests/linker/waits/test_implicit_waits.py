@@ -66,17 +66,13 @@ def copies(*returned: int, call: str = "cudaMemcpyAsync", **changed: str) -> lis
 
 
 @pytest.mark.parametrize(("returned", "blocks"), [(9_000, False), (9_001, True), (11_000, True)])
-def test_a_call_waited_if_it_returned_nearer_to_a_wake_up_after_the_copy_than_to_before_its_launch(
-    returned: int, blocks: bool
-) -> None:
+def test_a_call_waited_if_it_returned_nearer_to_a_wake_up_after_the_copy_than_to_before_its_launch(returned, blocks):
     """The first is 1000 after its end, the second 3000 before."""
     assert copies(returned) == [HostWait(0, 0, ABSENT, Provenance.RECORD)] * blocks
 
 
 @pytest.mark.parametrize(("returned", "blocks"), [(12_000, False), (899_000, True), (900_000, True)])
-def test_a_call_waited_for_a_queued_copy_if_it_returned_at_the_end_as_far_as_the_clocks_can_tell(
-    returned: int, blocks: bool
-) -> None:
+def test_a_call_waited_for_a_queued_copy_if_it_returned_at_the_end_as_far_as_the_clocks_can_tell(returned, blocks):
     """The copy starts at 899000, behind a kernel, and takes 1000. The clocks may differ by 2000."""
     ran = [Ran(2_000, 890_000, 0), Ran(899_000, 900_000, 1, name=COPY, category="gpu_memcpy")]
     made = calls(Called(0, 1_000, "cudaLaunchKernel"), Called(2_000, returned, "cudaMemcpyAsync"))
@@ -86,9 +82,7 @@ def test_a_call_waited_for_a_queued_copy_if_it_returned_at_the_end_as_far_as_the
 
 
 @pytest.mark.parametrize(("returned", "blocks"), [(3_000, False), (5_200, False), (8_000, True), (9_000, True)])
-def test_where_no_latency_is_known_a_call_waited_that_took_much_longer_than_launches(
-    returned: int, blocks: bool
-) -> None:
+def test_where_no_latency_is_known_a_call_waited_that_took_much_longer_than_launches(returned, blocks):
     """The copy ends 10000 into the call, by clocks that may be off; launches take 1000."""
     ran = [Ran(9_000, 10_000, 1, name=COPY, category="gpu_memcpy"), Ran(-1_000, -900, 0), Ran(-500, -400)]
     made = calls(Called(-2_000, -1_000, "cudaLaunchKernel"), Called(0, returned, "cudaMemcpyAsync"))
@@ -121,9 +115,7 @@ def test_copies_are_judged_by_call_site_and_name() -> None:
         ({"category": "concurrent_memcpy"}, True),
     ],
 )
-def test_asynchronous_copies_of_pinned_memory_or_on_the_device_are_never_waited_for(
-    changed: dict[str, str], blocks: bool
-) -> None:
+def test_asynchronous_copies_of_pinned_memory_or_on_the_device_are_never_waited_for(changed, blocks):
     assert bool(copies(11_000, **changed)) == blocks
 
 
@@ -200,13 +192,7 @@ def test_a_wait_follows_what_the_observed_thread_saw_end_last_and_others_follow_
 # calls that lasted on
 
 
-def lasting(
-    *ran: Ran,
-    returned: int = 600_000,
-    known: int = -1,
-    known_by: Provenance = Provenance.TIMING,
-    behind_unresolved: bool = False,
-) -> list[HostWait]:
+def lasting(*ran, returned=600000, known=-1, known_by=Provenance.TIMING, behind_unresolved=False):
     """What a cudaStreamSynchronize from 100 µs on waited for, if that is known to end with an activity, -1 for none."""
     launches = [Called(one.start - 50_000, one.start - 49_000) for one in ran]
     made = calls(Called(100_000, returned, "cudaStreamSynchronize"), *launches)
@@ -249,9 +235,7 @@ def test_a_call_that_is_short_or_whose_wait_is_known_or_recorded_waited_for_noth
 
 
 @pytest.mark.parametrize(("known_by", "waits"), [(Provenance.TIMING, [WAITED]), (Provenance.RECORD, [])])
-def test_a_call_whose_record_names_no_work_waited_for_none_that_ended_after_it_by_the_clocks(
-    known_by: Provenance, waits: list[HostWait]
-) -> None:
+def test_a_call_whose_record_names_no_work_waited_for_none_that_ended_after_it_by_the_clocks(known_by, waits):
     assert lasting(AWAITED._replace(end=600_500), known_by=known_by) == waits
 
 

@@ -15,7 +15,7 @@ from execgraph.linker.waits.inferred_sources import TimingScorer
 from execgraph.linker.waits.process import TimingModel
 from execgraph.linker.waits.submissions import MOST_STREAMS, StreamKey, StreamTails
 from execgraph.linker.waits.unresolved_waits import HOST, BlockedWork, UnresolvedWait
-from execgraph.schema.columns import Bool, Int64
+from execgraph.schema.columns import Bool
 from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
 from execgraph.schema.reasons import Reason
@@ -319,9 +319,7 @@ def scorer_of(ran: list[Ran], called: list[Called], waits: list[UnresolvedWait])
     return TimingScorer(made, StreamTails(made.queues), waits)
 
 
-def scored(
-    scorer: TimingScorer, waits: list[UnresolvedWait], blocked: BlockedWork, *of_each: list[int]
-) -> tuple[Bool, Int64]:
+def scored(scorer, waits, blocked, *of_each):
     """Scores ends, by wait and stream: whether each is too late, and how many waits each stream explains."""
     ends = np.array([of_each], np.int64)
     score = scorer.score(waits, ends, blocked)

@@ -16,7 +16,7 @@ from execgraph.linker.waits.submissions import (
     StreamTails,
     ThreadLaunches,
 )
-from execgraph.schema.columns import ABSENT, Int64
+from execgraph.schema.columns import ABSENT
 from execgraph.schema.linked import Activities, Calls
 from support.tables import Called, Op, Ran, activities, calls, column, growth, ops
 
@@ -214,9 +214,7 @@ def test_where_a_thread_uses_very_many_streams_only_the_latest_changes_are_looke
 STEPS = [Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 1_000)]
 
 
-def call_sites(
-    op_rows: Int64, parent: list[int], *named: Op, names: tuple[str, ...] = (), threads: tuple[int, ...] = ()
-) -> CallSites:
+def call_sites(op_rows, parent, *named, names=(), threads=()):
     """Of calls 100 apart, each in an op or, for -1, in none."""
     rows = [Called(100 * number, 100 * number + 50) for number in range(len(op_rows))]
     if names:

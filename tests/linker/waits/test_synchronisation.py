@@ -8,7 +8,7 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
 from execgraph.schema.graph import DependencyKind
-from execgraph.schema.reasons import AnyReason, Reason
+from execgraph.schema.reasons import Reason
 from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.runs import (
@@ -48,9 +48,7 @@ def test_the_next_activity_of_a_waiting_stream_follows_what_the_event_marked(tor
 
 
 @pytest.mark.parametrize(("begins_early_us", "is_possible"), [(0.002, True), (0.003, False)])
-def test_what_waits_begins_when_the_awaited_work_has_ended_but_for_rounding(
-    begins_early_us: float, is_possible: bool
-) -> None:
+def test_what_waits_begins_when_the_awaited_work_has_ended_but_for_rounding(begins_early_us, is_possible):
     t = TraceBuilder()
     t.leaf("aten::add", 5)
     t.launch("marked", 7, 50)
@@ -210,17 +208,14 @@ RECORD, TIMING = Reason.HOST_WAITS.of("record"), Reason.HOST_WAITS.of("timing")
         ),
     ],
 )
-def test_the_host_waits(
-    script: str, known: dict[str, Any], waits: set[tuple[str, str]], counted: dict[AnyReason, int]
-) -> None:
+def test_the_host_waits(script, known, waits, counted):
     t = scripted(script, **known)
     linked = link_run(t)
     assert (host_waits(linked), {reason: linked.report.waits[reason] for reason in counted}) == (waits, counted)
     assert convert_run(t).replay_error() == 0
 
 
-def test_a_download_that_outlasts_its_call_did_not_block() -> None:
-    t = TraceBuilder()
+def test_a_download_that_outlasts_its_call_did_not_block(t: TraceBuilder) -> None:
     t.launch("k", 7, 50)
     t.memcpy("DtoH", 7, blocking=False)
     t.leaf("aten::add", 100)
@@ -231,8 +226,7 @@ def test_a_download_that_outlasts_its_call_did_not_block() -> None:
 
 
 @pytest.mark.parametrize(("late_ns", "waits"), [(0, {("k", "cudaEventQuery")}), (1, set())])
-def test_a_single_query_found_pending_what_ended_after_it(late_ns: int, waits: set[tuple[str, str]]) -> None:
-    t = TraceBuilder()
+def test_a_single_query_found_pending_what_ended_after_it(t, late_ns, waits):
     t.launch("k", 7, 50)
     event = t.record_event(stream=7)
     t.idle(100)
@@ -242,8 +236,7 @@ def test_a_single_query_found_pending_what_ended_after_it(late_ns: int, waits: s
     assert host_waits(link_run(t)) == waits
 
 
-def test_a_polling_loop_is_one_wait() -> None:
-    t = TraceBuilder()
+def test_a_polling_loop_is_one_wait(t: TraceBuilder) -> None:
     t.launch("k", 7, 50)
     event = t.record_event(stream=7)
     while not t.event_query(event):
@@ -272,9 +265,8 @@ def test_a_host_that_really_waited_did_so_for_what_ended_then() -> None:
     assert sum(linked.report.guessed.values()) == 1
 
 
-def test_a_host_cannot_have_waited_for_what_followed_later_work() -> None:
+def test_a_host_cannot_have_waited_for_what_followed_later_work(t: TraceBuilder) -> None:
     """Either the stream is no queue or the clocks are wrong; without the wait the trace still converts."""
-    t = TraceBuilder()
     t.memcpy("DtoH", 7, 20, start=100)
     t.launch("later", 7, 20, start=50)
     t.leaf("aten::add", 5)
@@ -383,9 +375,8 @@ def test_the_real_programs_have_the_same_waits(real_traces: Path) -> None:
     assert activities.name[int(device.target_row[0])] == "Memset (Device)"
 
 
-def test_a_loop_of_queries_goes_on_until_what_the_stream_itself_waited_for_is_over() -> None:
+def test_a_loop_of_queries_goes_on_until_what_the_stream_itself_waited_for_is_over(t: TraceBuilder) -> None:
     """The stream has long been done when the event is recorded, but for what another one does."""
-    t = TraceBuilder()
     t.launch("own", 7, 5)
     t.launch("other", 20, 400)
     t.wait_event(t.record_event(stream=20), stream=7)

@@ -178,8 +178,7 @@ def test_waits_where_nothing_was_recorded_are_lost(known: dict[str, bool]) -> No
 
 
 @pytest.mark.parametrize("wait", ["stream_synchronize", "device_synchronize"])
-def test_a_synchronisation_that_nothing_recorded_was_pending_for_is_noted(wait: str) -> None:
-    t = TraceBuilder()
+def test_a_synchronisation_that_nothing_recorded_was_pending_for_is_noted(t: TraceBuilder, wait: str) -> None:
     t.leaf("aten::empty", 1)
     getattr(t, wait)()
     linked = link_run(t)
@@ -226,8 +225,7 @@ def test_waits_that_contradict_the_clock_are_lost() -> None:
     assert device_waits(linked) == set()
 
 
-def test_the_first_call_of_a_trace_may_record_an_event() -> None:
-    t = TraceBuilder()
+def test_the_first_call_of_a_trace_may_record_an_event(t: TraceBuilder) -> None:
     t.activity("before the trace", 7, 0, 50)
     t.wait_event(t.record_event(stream=7), stream=20)
     t.launch("waits", 20, 5)
@@ -247,9 +245,7 @@ def test_freeing_memory_waits_for_the_devices_whose_work_had_ended(second: bool)
 
 
 @pytest.mark.parametrize(("event_records", "further_back"), [(64, 0), (65, 1)])
-def test_a_wait_that_may_be_for_an_event_record_further_back_than_is_tried_is_noted(
-    event_records: int, further_back: int
-) -> None:
+def test_a_wait_that_may_be_for_an_event_record_further_back_than_is_tried_is_noted(event_records, further_back):
     """All are on the stream that waits, none of which it can be for."""
     t = TraceBuilder(**UNRECORDED)
     for _ in range(event_records):
@@ -387,9 +383,7 @@ def test_a_loop_of_queries_ends_within_one_turn_after_the_event() -> None:
     ("synced_at", "launched_at", "is_behind"),
     [(200, 300, True), (200, 150, False), (100, 300, False), (101, 300, True), (200, 50, True)],
 )
-def test_a_synchronisation_is_behind_a_wait_until_the_stream_has_new_work(
-    synced_at: int, launched_at: int, is_behind: bool
-) -> None:
+def test_a_synchronisation_is_behind_a_wait_until_the_stream_has_new_work(synced_at, launched_at, is_behind):
     """The stream waits at 100; work that follows it has honoured the wait."""
     ran = [Ran(9_000, 9_100, 0, 20), Ran(9_100, 9_200, 1, 20)]
     called = [

@@ -157,9 +157,7 @@ def test_a_span_may_outlast_its_interval_by_the_tolerance() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(SPANS, SPANS, st.integers(0, 3), st.integers(0, 3))
-def test_climbing_far_finds_what_climbing_step_by_step_does(
-    spans: list[Span], asked: list[Span], rounding: int, tolerance: int
-) -> None:
+def test_climbing_far_finds_what_climbing_step_by_step_does(spans, asked, rounding, tolerance):
     step_by_step = innermost(asked, spans, rounding, tolerance)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nesting, "STEPS", 0)

@@ -47,9 +47,7 @@ def read(path: Path) -> tuple[bytes, str]:
 
 
 @pytest.mark.parametrize("content", FILES.values(), ids=FILES)
-def test_isal_gives_what_the_standard_library_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: Callable[[], bytes]
-) -> None:
+def test_isal_gives_what_the_standard_library_gives(tmp_path, monkeypatch, content):
     pytest.importorskip("isal")
     (tmp_path / "file.gz").write_bytes(content())
     fast = read(tmp_path / "file.gz")

@@ -118,7 +118,5 @@ LIST = "aten::f(Tensor(a -> *) self, int[2] stride=[1, 1], Tensor(b!) last) -> T
         ("", "", (), ()),
     ],
 )
-def test_written_arguments_are_marked_and_those_by_name_alone_are_not_read(
-    schema: str, names: str, written: tuple[int, ...], only_written: tuple[int, ...]
-) -> None:
+def test_written_arguments_are_marked_and_those_by_name_alone_are_not_read(schema, names, written, only_written):
     assert declared_arguments(schema) == (tuple(names.split()), written, only_written)

@@ -18,7 +18,7 @@ from hypothesis import given
 from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.graphs import read_nodes
-from support.runs import VERSIONS, Step, convert_linked, link_run, one_thread, play, rich_run
+from support.runs import VERSIONS, convert_linked, link_run, one_thread, play, rich_run
 
 
 def et_bytes(linked: LinkedTrace, path: Path) -> bytes:
@@ -46,9 +46,7 @@ def test_a_graph_is_the_same_by_way_of_a_file(tmp_path: Path, torch: str, name: 
 
 
 @given(one_thread, VERSIONS)
-def test_any_run_is_the_same_by_way_of_a_file(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[Step], torch: str
-) -> None:
+def test_any_run_is_the_same_by_way_of_a_file(tmp_path_factory, steps, torch):
     folder = tmp_path_factory.mktemp("linked")
     linked = link_run(play(steps, torch=torch))
     assert et_bytes(through_a_file(linked, folder / "l.json"), folder / "b.et") == et_bytes(linked, folder / "a.et")
@@ -69,9 +67,7 @@ def test_a_linked_file_is_read_in_pieces_too(tmp_path: Path, monkeypatch: pytest
     assert et_bytes(back, tmp_path / "b.et") == et_bytes(linked, tmp_path / "a.et")
 
 
-def test_a_linked_file_is_written_in_blocks_with_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_linked_file_is_written_in_blocks_with_the_same_bytes(tmp_path, monkeypatch):
     linked = link_run(rich_run())
     write_linked(linked, str(tmp_path / "a.json"))
     monkeypatch.setattr(linked_writer, "NODES_AT_ONCE", 3)
@@ -319,9 +315,7 @@ def test_ops_that_are_their_own_or_each_others_parents_end_nothing(tmp_path: Pat
         ({}, "holds no nodes"),
     ],
 )
-def test_what_is_no_linked_trace_is_refused_with_the_remedy(
-    tmp_path: Path, content: dict[str, Any], complaint: str
-) -> None:
+def test_what_is_no_linked_trace_is_refused_with_the_remedy(tmp_path, content, complaint):
     path = tmp_path / "x.json"
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match=complaint):

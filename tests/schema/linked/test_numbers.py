@@ -103,9 +103,7 @@ def changed(document: dict[str, Any], field: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("field", [*HOST_FIELDS, *DEVICE_FIELDS])
-def test_no_command_stumbles_over_a_text_in_a_text(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str
-) -> None:
+def test_no_command_stumbles_over_a_text_in_a_text(tmp_path, capsys, field):
     def command(entry: Any, *arguments: object) -> None:
         with pytest.raises(SystemExit) as ended:
             entry.main([*map(str, arguments)])

@@ -80,9 +80,7 @@ def test_who_is_last_does_not_depend_on_the_clocks_where_all_end_together() -> N
         ("barrier", -1, -1, 0, 1.0),
     ],
 )
-def test_sizes_and_bus_factors_are_those_of_nccl_tests(
-    name: str, given: int, taken: int, size: int, factor: float
-) -> None:
+def test_sizes_and_bus_factors_are_those_of_nccl_tests(name, given, taken, size, factor):
     sizes = {"in_elements": given, "out_elements": taken}
     recorded = Communication(name=name, dtype="Float", ranks=[0, 1, 2, 3], group="1", sequence=4, **sizes)
     row = tables(rank_of(0, (0, 100, recorded)))[0][0]

@@ -167,8 +167,7 @@ def test_how_far_the_replay_is_off_stands_beside_the_path() -> None:
     )
 
 
-def test_without_a_graph_or_of_one_that_cannot_run_there_is_no_path_and_the_reason_is_said() -> None:
-    g = GraphBuilder(rank=0)
+def test_without_a_graph_or_of_one_that_cannot_run_there_is_no_path_and_the_reason_is_said(g: GraphBuilder) -> None:
     first = g.host("a", 0, 5, id=1, after=[(2, STREAM_ORDER)])
     g.host("b", 5, 5, id=2, after=[(first, STREAM_ORDER)])
     for graph, reason in ((None, "there is no execution graph to replay"), (g.build(), "never become ready")):
@@ -224,8 +223,7 @@ def table_of(t: TraceBuilder, graph: bool = True) -> Table:
     return analyse([RankTrace(0, linked, graph_of(linked) if graph else None)], ["step_breakdown"])["step_breakdown"]
 
 
-def test_steps_fill_the_time_from_the_first_to_the_last() -> None:
-    t = TraceBuilder()
+def test_steps_fill_the_time_from_the_first_to_the_last(t: TraceBuilder) -> None:
     for number, kernel in enumerate((100, 200, 300)):
         step(t, number, kernel=kernel)
     rows = table_of(t).rows()
@@ -236,8 +234,7 @@ def test_steps_fill_the_time_from_the_first_to_the_last() -> None:
         assert row["idle_pct"] == pytest.approx(100 * (1 - row["busy"] / row["time"]))
 
 
-def test_what_most_of_the_critical_path_is_bounds_a_step() -> None:
-    t = TraceBuilder()
+def test_what_most_of_the_critical_path_is_bounds_a_step(t: TraceBuilder) -> None:
     step(t, 0, host=5, kernel=100)
     step(t, 1, host=300, kernel=100)
     device, host = table_of(t).rows()
@@ -260,8 +257,7 @@ def test_communication_beside_no_computation_is_exposed() -> None:
     assert row["busy"] == pytest.approx(100 + row["exposed_communication"])
 
 
-def test_steps_that_stand_out_are_named() -> None:
-    t = TraceBuilder()
+def test_steps_that_stand_out_are_named(t: TraceBuilder) -> None:
     for number in range(9):
         step(t, number, kernel=900 if number == 4 else 20 if number == 7 else 300 + number)
     table = table_of(t)
@@ -277,8 +273,7 @@ def test_steps_that_stand_out_are_named() -> None:
     assert {row["outlier"] for row in table_of(alike).rows()} == {""}
 
 
-def test_without_steps_the_run_is_one_and_without_activities_there_is_none() -> None:
-    t = TraceBuilder()
+def test_without_steps_the_run_is_one_and_without_activities_there_is_none(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.launch("gemm", duration=100)
     assert [row["step"] for row in table_of(t).rows()] == ["whole run"]
@@ -297,8 +292,7 @@ def phases(t: TraceBuilder) -> list[dict[str, Any]]:
     return [{key: round(value, 3) for key, value in row.items() if key not in ("rank", "step")} for row in rows]
 
 
-def test_a_step_is_forward_backward_optimizer_data_loading_and_python() -> None:
-    t = TraceBuilder()
+def test_a_step_is_forward_backward_optimizer_data_loading_and_python(t: TraceBuilder) -> None:
     for step in range(2):
         with t.annotation(f"ProfilerStep#{step}"):
             with t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
@@ -334,8 +328,7 @@ def test_waiting_for_the_device_is_no_forward() -> None:
     assert row["waiting"] >= 40 and row["forward"] < 10
 
 
-def test_without_steps_the_run_is_one_and_annotations_of_users_name_phases() -> None:
-    t = TraceBuilder()
+def test_without_steps_the_run_is_one_and_annotations_of_users_name_phases(t: TraceBuilder) -> None:
     with t.annotation("forward"):
         t.leaf("aten::mm", 10)
         t.work(5)

@@ -102,8 +102,7 @@ def test_utilisation_of_a_step_is_the_time_at_the_peak_over_the_time_that_it_too
     assert second["time"] > first["time"] + 50
 
 
-def test_utilisation_says_for_how_much_of_the_kernels_time_operations_are_known() -> None:
-    t = TraceBuilder()
+def test_utilisation_says_for_how_much_of_the_kernels_time_operations_are_known(t: TraceBuilder) -> None:
     product(t, 100, 75)
     by_step = tables_of(RankTrace(0, link_run(t)), **GIVEN)["efficiency_by_step"]
     # without steps the run is one
@@ -125,8 +124,7 @@ def test_a_graph_alone_gives_the_same_figures_by_kernel() -> None:
         assert rows["gemm 400"][name] == pytest.approx(large[name])
 
 
-def test_a_rank_without_kernels_has_no_rows_and_says_so() -> None:
-    t = TraceBuilder()
+def test_a_rank_without_kernels_has_no_rows_and_says_so(t: TraceBuilder) -> None:
     t.leaf("aten::add", 5)
     tables = tables_of(RankTrace(0, link_run(t)))
     assert [len(table) for table in tables.values()] == [0, 0]
@@ -145,8 +143,7 @@ def test_what_if_reaches_what_is_bound_by_the_resource() -> None:
     assert shorter("bound:memory=0.5") == 100_000 // 2
 
 
-def test_a_bound_of_nothing_known_is_refused() -> None:
-    t = TraceBuilder()
+def test_a_bound_of_nothing_known_is_refused(t: TraceBuilder) -> None:
     with t.op("mine::op"):
         t.launch("mine", duration=60)
     graph = graph_of(link_run(t))

@@ -29,8 +29,7 @@ def launch(t: TraceBuilder, *kernels: tuple[str, float]) -> None:
         t.graph_launch([(name, 7, duration) for name, duration in kernels])
 
 
-def test_launches_of_the_same_kernels_are_of_one_graph() -> None:
-    t = TraceBuilder()
+def test_launches_of_the_same_kernels_are_of_one_graph(t: TraceBuilder) -> None:
     launch(t, ("a", 10), ("b", 20))
     launch(t, ("a", 30), ("b", 40))
     launch(t, ("a", 5), ("c", 6), ("a", 7))
@@ -49,8 +48,7 @@ def test_launches_of_the_same_kernels_are_of_one_graph() -> None:
     assert note == ""
 
 
-def test_single_launches_and_a_copy_in_several_pieces_are_no_graphs() -> None:
-    t = TraceBuilder()
+def test_single_launches_and_a_copy_in_several_pieces_are_no_graphs(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         t.launch("gemm")
     with t.op("aten::copy_"):
@@ -161,8 +159,7 @@ def test_names_beside_calls_are_read_and_must_agree(tmp_path: Path) -> None:
     assert ops.note.endswith("the nearest agrees in the first 1")
 
 
-def test_a_copy_is_no_kernel(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_a_copy_is_no_kernel(t: TraceBuilder, tmp_path: Path) -> None:
     t.call("cudaStreamBeginCapture")
     for name in ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync"):
         with t.op(f"op of {name}"):
@@ -174,8 +171,7 @@ def test_a_copy_is_no_kernel(tmp_path: Path) -> None:
     assert {row["op"] for row in positions.rows()} == {""}
 
 
-def test_a_drivers_call_within_a_runtime_call_is_the_same_launch(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_a_drivers_call_within_a_runtime_call_is_the_same_launch(t: TraceBuilder, tmp_path: Path) -> None:
     t.call("cudaStreamBeginCapture")
     with t.op("aten::add"):
         outer = t.call("cudaLaunchKernel", 8)
@@ -247,9 +243,8 @@ def test_the_command_takes_traces_of_captures(tmp_path: Path, capfd: pytest.Capt
     assert ended.value.code == 1
 
 
-def test_marks_of_a_captured_program_tell_what_its_kernels_are(tmp_path: Path) -> None:
+def test_marks_of_a_captured_program_tell_what_its_kernels_are(t: TraceBuilder, tmp_path: Path) -> None:
     """As `torch.cuda._annotate_cuda_graph_trace` writes what `mark_kernels` noted."""
-    t = TraceBuilder()
     for _ in range(2):
         kernels = t.graph_launch(GRAPH)
         for node, (kernel, mark) in enumerate(zip(kernels, ("attention", "", "attention"), strict=True), 1):

@@ -72,8 +72,7 @@ def test_a_module_has_its_own_time_and_that_of_the_modules_in_it() -> None:
     ]
 
 
-def test_a_module_that_is_called_by_itself_counts_once() -> None:
-    t = TraceBuilder()
+def test_a_module_that_is_called_by_itself_counts_once(t: TraceBuilder) -> None:
     with t.module("Net_0"):
         product(t, "outer", 5)
         with t.module("Net_0"):
@@ -95,8 +94,7 @@ def test_the_critical_path_is_shared_out_whole() -> None:
     )  # the kernels that the backward one waits for, and that one
 
 
-def test_idle_time_of_the_host_belongs_to_what_the_ops_beside_it_have_in_common() -> None:
-    t = TraceBuilder()
+def test_idle_time_of_the_host_belongs_to_what_the_ops_beside_it_have_in_common(t: TraceBuilder) -> None:
     with t.module("Net_0"):
         for name, pause in (("Linear_0", 30), ("Linear_1", 50)):
             with t.module(name):
@@ -111,8 +109,7 @@ def test_idle_time_of_the_host_belongs_to_what_the_ops_beside_it_have_in_common(
     }  # fmt: skip
 
 
-def test_the_functions_of_python_have_their_own_time() -> None:
-    t = TraceBuilder()
+def test_the_functions_of_python_have_their_own_time(t: TraceBuilder) -> None:
     with t.module("Net_0"):
         for number in (5, 20):
             with t.python(f"net.py({number}): forward"):
@@ -124,8 +121,7 @@ def test_the_functions_of_python_have_their_own_time() -> None:
     ]
 
 
-def test_without_calls_of_python_annotations_stand_in_and_the_note_says_so() -> None:
-    t = TraceBuilder()
+def test_without_calls_of_python_annotations_stand_in_and_the_note_says_so(t: TraceBuilder) -> None:
     with t.annotation("ProfilerStep#1"), t.annotation("train"), t.annotation("forward"):
         product(t, "first", 20)
     table = table_of(rank(link_run(t)))

@@ -70,9 +70,7 @@ def test_an_op_owns_the_device_time_of_its_subtree(program: tuple[list[Act], lis
 
 @pytest.mark.parametrize("keys", [("name",), ("name", "shape")], ids="-".join)
 @given(programs())
-def test_ops_of_a_kind_own_device_time_once(
-    keys: tuple[str, ...], program: tuple[list[Act], list[Call], list[Op]]
-) -> None:
+def test_ops_of_a_kind_own_device_time_once(keys, program):
     acts, calls, ops = program
     rows = analyse([rank_of(program)], ["per_op_device_time"])[f"per_op_device_time_by_{keys[-1]}"].rows()
     found = {tuple(row[key] for key in keys): row for row in rows}
@@ -107,8 +105,7 @@ def test_ops_of_a_kind_keep_the_host_once(program: tuple[list[Act], list[Call], 
     assert alone == sorted(alone, reverse=True) and sum(alone) == sum(exclusive(ops, op) for op in range(len(ops)))
 
 
-def test_host_time_is_told_by_thread_on_a_cpu_alone() -> None:
-    t = TraceBuilder()
+def test_host_time_is_told_by_thread_on_a_cpu_alone(t: TraceBuilder) -> None:
     with t.op("aten::linear", inputs=[t.tensor((4, 8))]):
         t.work(10)
         t.leaf("aten::mm", 30)
@@ -157,9 +154,7 @@ def test_preorder_numbers_a_subtree_without_gaps(parents: list[int]) -> None:
 
 
 @given(programs(), st.sampled_from(["", "linear", "aten::m"]))
-def test_patterns_are_what_an_operator_launched_in_launch_order(
-    program: tuple[list[Act], list[Call], list[Op]], operator: str
-) -> None:
+def test_patterns_are_what_an_operator_launched_in_launch_order(program, operator):
     acts, calls, ops = program
     expected: Counter[tuple[str, str]] = Counter()
     device: Counter[tuple[str, str]] = Counter()
@@ -260,9 +255,7 @@ def test_a_moved_kernel_shows_at_both_places_of_the_call_tree() -> None:
 
 
 @given(programs(), programs())
-def test_sums_of_a_diff_are_those_of_its_runs(
-    one: tuple[list[Act], list[Call], list[Op]], other: tuple[list[Act], list[Call], list[Op]]
-) -> None:
+def test_sums_of_a_diff_are_those_of_its_runs(one, other):
     found = trace_diff([rank_of(one), rank_of(one, 1)], [rank_of(other)])
     rows, leaves = ([row for row in table.rows() if row["kind"] == "kernel"] for table in (found, found.details[0]))
     for side, runs in (("a", [one, one]), ("b", [other])):

@@ -89,8 +89,7 @@ def test_at_the_peak_lives_what_was_got_and_not_yet_given_back(tmp_path: Path) -
     ]
 
 
-def test_allocators_that_keep_no_total_are_left_out_and_counted(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_allocators_that_keep_no_total_are_left_out_and_counted(t: TraceBuilder, tmp_path: Path) -> None:
     with t.op("aten::add"):
         memory(t, 64, 1, 64, kind=HOST)
         memory(t, 1024, 2, 0, 1024, kind=HOST)
@@ -103,8 +102,7 @@ def test_allocators_that_keep_no_total_are_left_out_and_counted(tmp_path: Path) 
     assert table.note == "2 allocations are of allocators that keep no total and are not in it"
 
 
-def test_without_such_rows_the_lives_of_tensors_tell(tmp_path: Path) -> None:
-    t = TraceBuilder()
+def test_without_such_rows_the_lives_of_tensors_tell(t: TraceBuilder, tmp_path: Path) -> None:
     weight, made = t.tensor((8, 8)), t.tensor((4, 4))
     with t.op("aten::linear", inputs=[weight], outputs=[made]):
         t.leaf("aten::empty", 2, outputs=[made])

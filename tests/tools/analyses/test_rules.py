@@ -88,8 +88,7 @@ def test_calls_in_no_op_are_one_place_in_all_steps() -> None:
     assert found.evidence.endswith(" in 3 calls of cudaDeviceSynchronize")
 
 
-def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too() -> None:
-    t = TraceBuilder()
+def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too(t: TraceBuilder) -> None:
     for _ in steps(t, 3):
         with t.annotation(LOADER):
             t.leaf("aten::stack", 20)
@@ -292,8 +291,7 @@ def test_a_late_start_is_a_share_of_the_recorded_run_also_where_the_verdict_is_w
     assert found.evidence.startswith("55 % of the recorded run; ")
 
 
-def test_the_heaviest_op_of_a_run_on_the_cpu_is_named() -> None:
-    t = TraceBuilder()
+def test_the_heaviest_op_of_a_run_on_the_cpu_is_named(t: TraceBuilder) -> None:
     t.leaf("aten::mm", 80)
     t.leaf("aten::add", 20)
     found = titled(find(played(t)), "aten::mm is the heaviest op")
@@ -304,8 +302,7 @@ def test_the_heaviest_op_of_a_run_on_the_cpu_is_named() -> None:
     ("op", "schema"),
     [("aten::as_strided", "aten::as_strided(Tensor(a) self, SymInt[] size) -> Tensor(a)"), ("aten::empty", "")],
 )
-def test_bf16_is_no_advice_for_an_op_that_computes_nothing(op: str, schema: str) -> None:
-    g = GraphBuilder(rank=0)
+def test_bf16_is_no_advice_for_an_op_that_computes_nothing(g: GraphBuilder, op: str, schema: str) -> None:
     for number in range(4):
         g.host(op, 10_000 * number, 10_000, **({"op_schema": schema} if schema else {}))
     table = Table("", "", [Column("name", "", [op]), Column("self", "µs", np.array([40.0]))])
@@ -335,8 +332,7 @@ def test_results_that_are_read_are_named_where_the_profiler_slowed_the_host() ->
     assert not any("reads results" in title for title in steps())
 
 
-def test_one_call_that_pauses_does_not_make_an_op_the_heaviest() -> None:
-    t = TraceBuilder()
+def test_one_call_that_pauses_does_not_make_an_op_the_heaviest(t: TraceBuilder) -> None:
     for number in range(10):
         t.leaf("aten::as_strided", 900 if number == 6 else 2)
         t.leaf("aten::mm", 40)
@@ -347,16 +343,14 @@ def test_one_call_that_pauses_does_not_make_an_op_the_heaviest() -> None:
     assert gain_us(titled(found, "aten::mm is the heaviest op")) == pytest.approx(200)
 
 
-def test_a_call_of_other_shapes_is_no_pause() -> None:
-    t = TraceBuilder()
+def test_a_call_of_other_shapes_is_no_pause(t: TraceBuilder) -> None:
     for number in range(10):
         with t.op("aten::mm", inputs=[t.tensor((4, 4) if number else (512, 512))]):
             t.work(5 if number else 500)
     assert "as usual" not in str(titles(played(t)))
 
 
-def test_time_that_nothing_explains_has_no_gain() -> None:
-    g = GraphBuilder(rank=0)
+def test_time_that_nothing_explains_has_no_gain(g: GraphBuilder) -> None:
     op = g.host("aten::mm", 0, 10_000)
     late = g.delay(10_000, 30_000, Delay.LOST_RECORDS, after=[(op, LAUNCH)])
     g.activity("gemm", 40_000, 10_000, after=[(op, LAUNCH), (late, LAUNCH)])
@@ -387,9 +381,7 @@ def test_what_limits_the_trust_is_said_without_a_gain() -> None:
 
 
 @pytest.mark.parametrize(("communication", "devices", "shared"), [(0, (3, 3), 1), (5, (3, 3), 0), (0, (3, 4), 0)])
-def test_ranks_that_name_one_device_may_share_it_unless_they_communicate_on_it(
-    communication: int, devices: tuple[int, int], shared: int
-) -> None:
+def test_ranks_that_name_one_device_may_share_it_unless_they_communicate_on_it(communication, devices, shared):
     busy = Table("", "", [Column("rank", "", np.arange(2)), Column("device", "", np.array(devices))])
     overlap = Table("", "", [*busy.columns, Column("communication", "µs", np.full(2, float(communication)))])
     graphs = [rank_with_collective(rank, work=10, collective=5, clock=0) for rank in range(2)]
@@ -405,8 +397,7 @@ def test_memory_that_never_grows_has_no_peak() -> None:
     assert not any(title.startswith("Memory") for title in titles)
 
 
-def test_a_run_without_any_of_these_has_no_findings() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_run_without_any_of_these_has_no_findings(g: GraphBuilder) -> None:
     op = g.host("aten::mm", 0, 10)
     gemm = g.activity("gemm", 10, 1_000, after=[(op, LAUNCH)])
     g.host("cudaDeviceSynchronize", 1_010, 1, after=[(op, PROGRAM_ORDER), (gemm, HOST_SYNC)])

@@ -29,8 +29,7 @@ def test_it_says_what_limits_how_it_is_known_and_what_to_do() -> None:
     assert "CUDA graphs or torch.compile would save up to 7" in said
 
 
-def test_a_run_on_the_cpu_is_told_by_its_phases() -> None:
-    t = TraceBuilder()
+def test_a_run_on_the_cpu_is_told_by_its_phases(t: TraceBuilder) -> None:
     with t.annotation("ProfilerStep#0"):
         t.leaf("aten::mm", 60)
         t.leaf("autograd::engine::evaluate_function: MmBackward0", 40)
@@ -81,9 +80,8 @@ def test_it_is_withdrawn_where_the_replay_is_off_with_the_reason_for_graphs_of_a
         assert (of_simulator in said) == bool(metadata)
 
 
-def test_it_is_withdrawn_where_the_device_computes_while_the_host_is_said_to_limit() -> None:
+def test_it_is_withdrawn_where_the_device_computes_while_the_host_is_said_to_limit(g: GraphBuilder) -> None:
     """By its dependencies the host's path is as long as the run, yet the device computes nearly all the time."""
-    g = GraphBuilder(rank=0)
     before: list[tuple[int, DependencyKind]] = []
     for step in range(4):
         op = g.host("aten::mm", 100_000 * step, 100_000, after=before)
@@ -162,8 +160,7 @@ def test_it_is_of_the_recording_where_no_factor_for_the_host_explains_a_step_wit
     assert "A step takes 2.0 µs without a profiler and 90.0 µs as recorded" in said
 
 
-def test_a_withdrawn_verdict_says_that_gains_are_as_uncertain() -> None:
-    g = GraphBuilder(rank=0)
+def test_a_withdrawn_verdict_says_that_gains_are_as_uncertain(g: GraphBuilder) -> None:
     before: list[tuple[int, DependencyKind]] = []
     for number in range(40):
         op = g.host("aten::relu", 24_000 * number, 24_000, after=before)
@@ -177,9 +174,8 @@ def test_a_withdrawn_verdict_says_that_gains_are_as_uncertain() -> None:
     assert said.endswith("The gains below are as uncertain.")
 
 
-def test_a_limit_of_less_than_half_of_the_critical_path_is_told_by_its_gain() -> None:
+def test_a_limit_of_less_than_half_of_the_critical_path_is_told_by_its_gain(g: GraphBuilder) -> None:
     """Work of the host that ran once, then two streams that wait for nothing: the kernels are 40 of 100 µs."""
-    g = GraphBuilder(rank=0)
     op = g.host("aten::mm", 0, 30_000)
     copy = g.activity("Memcpy DtoD", 30_000, 30_000, cat="gpu_memcpy", after=[(op, LAUNCH)])
     g.activity("gemm", 60_000, 40_000, after=[(copy, STREAM_ORDER)])

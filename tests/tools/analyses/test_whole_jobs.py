@@ -206,9 +206,7 @@ def test_hip_launches_count_and_its_copy_kernels_are_copies(tmp_path: Path) -> N
         ("void ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "kernel", "communication"),
     ],
 )
-def test_work_is_of_one_class_on_the_device_and_on_the_critical_path(
-    tmp_path: Path, name: str, category: str, expected: str
-) -> None:
+def test_work_is_of_one_class_on_the_device_and_on_the_critical_path(tmp_path, name, category, expected):
     t = TraceBuilder()
     t.launch(name, duration=500, category=category)
     t.device_synchronize()

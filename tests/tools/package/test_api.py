@@ -220,9 +220,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("call", "kind", "answer"), REFUSED)
-def test_an_error_says_what_the_call_takes_and_names_calls_in_place_of_commands(
-    job: Any, call: Call, kind: type[Exception], answer: str
-) -> None:
+def test_an_error_says_what_the_call_takes_and_names_calls_in_place_of_commands(job, call, kind, answer):
     with pytest.raises(kind, match=re.escape(answer)) as raised:
         call(job)
     assert not re.search(r"\btrace-|--", str(raised.value))

@@ -189,9 +189,7 @@ def test_graphs_of_a_temporary_folder_go_with_the_job_and_copies_stay(tmp_path: 
     assert not folder.exists() and read_job(tmp_path / "kept").ranks == [0, 1]
 
 
-def test_a_job_that_cannot_be_made_leaves_no_temporary_folder(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_cannot_be_made_leaves_no_temporary_folder(job, tmp_path, monkeypatch):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))

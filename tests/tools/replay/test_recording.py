@@ -53,9 +53,7 @@ def test_the_factor_replays_the_step_as_it_is_without_a_profiler() -> None:
         (95_000, Cause.SLOWER_BEFORE, None),
     ],
 )
-def test_it_says_when_no_factor_for_the_host_tells(
-    without_profiler_ns: int, cause: Cause, factor: float | None
-) -> None:
+def test_it_says_when_no_factor_for_the_host_tells(without_profiler_ns, cause, factor):
     found = known(steps(without_profiler_ns))
     assert found.cause is cause
     assert found.host_factor == pytest.approx(factor, abs=0.001) if factor is not None else found.host_factor is None

@@ -73,8 +73,7 @@ def played(g: GraphBuilder) -> ExecutionGraph:
     return for_astra_sim(g.build())
 
 
-def test_one_node_of_a_kind_runs_at_a_time_and_the_lowest_id_goes_first() -> None:
-    g = GraphBuilder(rank=0)
+def test_one_node_of_a_kind_runs_at_a_time_and_the_lowest_id_goes_first(g: GraphBuilder) -> None:
     op = g.host("op", 0, 10_000)
     g.host("other thread", 10_000, 10_000, thread=2)
     g.activity("kernel", 10_000, 20_000, stream=7, after=[(op, LAUNCH)])
@@ -307,9 +306,7 @@ SIMULATED = [
 
 
 @pytest.mark.parametrize(("network", "kind", "members", "ns"), SIMULATED)
-def test_collectives_take_the_simulators_own_time(
-    network: tuple[tuple[int, int, int], ...], kind: CollectiveType, members: range, ns: int
-) -> None:
+def test_collectives_take_the_simulators_own_time(network, kind, members, ns):
     links = tuple(Link(ranks, gib_s, latency) for ranks, gib_s, latency in network)
     algorithms = {int(kind): ["direct" if kind == ALL_TO_ALL else "ring"] * len(links)}
     simulated = Configuration(links, (2,) * len(links), algorithms, 100_000.0, {}, False, None)

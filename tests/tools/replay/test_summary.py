@@ -146,9 +146,7 @@ def ranks() -> list[ExecutionGraph]:
         ),
     ],
 )
-def test_the_answer_says_what_changes_and_what_limits_the_gain(
-    ranks: list[ExecutionGraph], specs: list[str], sentence: str
-) -> None:
+def test_the_answer_says_what_changes_and_what_limits_the_gain(ranks, specs, sentence):
     assert answered(ranks, *specs) == sentence
     # a run that was not measured is compared with nothing
     scale = [parse_scale(spec) for spec in specs]
@@ -228,8 +226,7 @@ def test_time_of_unrecorded_work_is_not_host_time() -> None:
     assert scaled(g.build(), "unrecorded=0.1").makespan_ns == 15
 
 
-def test_a_stream_of_years_of_overlapping_work_is_replayed() -> None:
-    t = TraceBuilder()
+def test_a_stream_of_years_of_overlapping_work_is_replayed(t: TraceBuilder) -> None:
     with t.op("aten::mm"):
         for _ in range(200):
             t.launch("kernel", start=t.now, duration=3e13)
