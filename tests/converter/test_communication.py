@@ -5,16 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.communication import (
-    BYTES_OF_DTYPE,
-    CommunicationColumns,
-    CommunicationNode,
-    Message,
-    bytes_per_element,
-    communication_columns,
-    meaning,
-    tags,
-)
+from execgraph.converter import communication
+from execgraph.converter.communication import CommunicationColumns, Message, bytes_per_element, meaning, tags
 from execgraph.linker.communication import CollectiveOps, awaited_collectives
 from execgraph.linker.communication.arguments import WAIT
 from execgraph.schema.columns import ABSENT
@@ -137,7 +129,7 @@ def test_every_dtype_has_its_size(size: int, dtype: str) -> None:
 def test_an_unknown_dtype_is_one_byte_and_told_as_unknown() -> None:
     assert not bytes_per_element("Posit32", 0)
     assert bytes_per_element("Posit32") == 1
-    assert "" not in BYTES_OF_DTYPE
+    assert "" not in communication.BYTES_OF_DTYPE
 
 
 def columns_of(*found: Communication, rows: list[int] | None = None, count: int = 4) -> CommunicationColumns:
@@ -146,7 +138,9 @@ def columns_of(*found: Communication, rows: list[int] | None = None, count: int 
     linked.info.rank = 2
     linked.communications = list(found)
     rows = list(range(len(found))) if rows is None else rows
-    return communication_columns(linked, count, [CommunicationNode(at + 1, row, "") for at, row in enumerate(rows)])
+    return communication.communication_columns(
+        linked, count, [communication.CommunicationNode(at + 1, row, "") for at, row in enumerate(rows)]
+    )
 
 
 def integers(columns: CommunicationColumns, name: str) -> list[int]:

@@ -7,36 +7,18 @@ import numpy as np
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.dependencies import LOOKED_BACK
+from execgraph.schema import graph
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
-from execgraph.schema.graph import (
-    DATA_WAIT_WITHOUT_PROFILER_NS,
-    STEP_WITHOUT_PROFILER_NS,
-    STEPS,
-    CollectiveType,
-    Delay,
-    DependencyKind,
-    NodeType,
-)
+from execgraph.schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, CollectiveType, Delay, DependencyKind, NodeType
 from execgraph.schema.linked import Communication
 from execgraph.schema.reasons import Reason
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay import replay
 from hypothesis import example, given, strategies as st
+from support import runs
 from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
-from support.runs import (
-    VERSIONS,
-    Nodes,
-    Step,
-    broken_rules,
-    convert_linked,
-    convert_run,
-    link_run,
-    link_without_host,
-    one_thread,
-    play,
-    two_threads,
-)
+from support.runs import Nodes, Step, broken_rules, convert_linked, convert_run, link_run, one_thread, play, two_threads
 
 LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER
 PROGRAM_ORDER, EVENT_WAIT = DependencyKind.PROGRAM_ORDER, DependencyKind.EVENT_WAIT
@@ -71,7 +53,7 @@ RUNS = st.tuples(one_thread, st.just(1)) | st.tuples(two_threads, st.just(2))
 
 
 @example(([Step("work", 7, 1, 1), Step("upload", 7, 1, 1), Step("op", 7, 1, 1)], 1), "2.1")
-@given(RUNS, VERSIONS)
+@given(RUNS, runs.VERSIONS)
 def test_any_run_is_sound_and_replays_as_measured(run, torch):
     """Within 0.5 %, or what times in whole µs leave open: for each copy, whether it or its call ended first."""
     t = play(run[0], threads=run[1], torch=torch)
@@ -307,7 +289,7 @@ def test_an_ops_tensors_are_on_its_first_slice_unless_left_out(t: TraceBuilder, 
         t.work(1)
         t.launch("k")
         t.work(1)
-    linked = link_run(t) if with_host else link_without_host(t)
+    linked = link_run(t) if with_host else runs.link_without_host(t)
     nodes = convert_linked(linked)
     assert [attributes(nodes, f"aten::mm#{number}")["slice"] for number in (0, 1)] == [0, 1]
     value = f'[[{a.id},{a.storage},0,6,4,"cuda:0"]]'.encode()
@@ -351,7 +333,7 @@ def test_a_graph_knows_its_steps_where_they_were_measured_without_a_profiler(ste
     linked = link_run(of_steps(3, 4))
     linked.info.step_without_profiler_ns, linked.info.data_wait_without_profiler_ns = step_ns, data_ns
     metadata = convert_linked(linked).graph.metadata
-    names = {"step": STEP_WITHOUT_PROFILER_NS, "data": DATA_WAIT_WITHOUT_PROFILER_NS}
+    names = {"step": STEP_WITHOUT_PROFILER_NS, "data": graph.DATA_WAIT_WITHOUT_PROFILER_NS}
     expected = {names[what]: ns for what, ns in found.items()} | ({STEPS: 2} if found else {})
     assert {key: metadata[key] for key in (STEPS, *names.values()) if key in metadata} == expected
 

@@ -9,19 +9,9 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
+from execgraph.converter import rewiring
 from execgraph.converter.edges import Edges, joined, known_after
-from execgraph.converter.rewiring import (
-    HOST_TIME_AFTER,
-    control_edges,
-    data_edges,
-    edited_graph,
-    lanes_of,
-    rows_of_graph,
-    spliced,
-    used,
-    whole_microseconds,
-    without_host,
-)
+from execgraph.converter.rewiring import HOST_TIME_AFTER, data_edges, edited_graph, rows_of_graph, without_host
 from execgraph.converter.targets.astra_sim import count_ready_nodes, implied
 from execgraph.converter.targets.times import uncovered
 from execgraph.schema.columns import (
@@ -80,7 +70,7 @@ def test_threads_and_streams_are_lanes_whatever_their_numbers() -> None:
         g.host("op", 0, 1, thread=thread)
     for device, stream in ((0, 7), (0, 8), (1, 7), (0, 7), (7, 0)):
         g.activity("kernel", 0, 1, device=device, stream=stream)
-    lanes = lanes_of(g.build()).tolist()
+    lanes = rewiring.lanes_of(g.build()).tolist()
     assert sorted(set(lanes)) == list(range(6))
     assert lanes[0] == lanes[2] and lanes[3] == lanes[6]
     assert len(set(lanes)) == 6
@@ -106,14 +96,14 @@ def test_the_row_before_on_the_lane(lane: list[int]) -> None:
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3000)), min_size=1))
 def test_whole_microseconds_keep_the_total_of_each_lane_at_every_row(rows: list[tuple[int, int]]) -> None:
     lane, duration = (integers([row[column] for row in rows]) for column in (0, 1))
-    whole = whole_microseconds(duration, lane)
+    whole = rewiring.whole_microseconds(duration, lane)
     exact, rounded = defaultdict[int, int](int), defaultdict[int, int](int)
     for row, (number, ns) in enumerate(rows):
         exact[number] += ns
         rounded[number] += int(whole[row])
         assert abs(1000 * rounded[number] - exact[number]) <= 1000
     assert (whole >= 0).all()
-    first = whole_microseconds(duration[lane == lane.min()], lane[lane == lane.min()])
+    first = rewiring.whole_microseconds(duration[lane == lane.min()], lane[lane == lane.min()])
     assert np.cumsum(first).tolist() == [(ns + 500) // 1000 for ns in accumulate(duration[lane == lane.min()].tolist())]
 
 
@@ -198,7 +188,7 @@ def test_who_followed_a_removed_row_follows_what_that_followed(pairs, data):
 
     for row in set(range(8)) - removed:
         walk(row, row, 0)
-    found = spliced(edges_of(list(kinds), list(kinds.values())), np.isin(np.arange(8), list(removed)))
+    found = rewiring.spliced(edges_of(list(kinds), list(kinds.values())), np.isin(np.arange(8), list(removed)))
     assert as_dict(found) == wanted
     assert len(found.source) == len(wanted)
 
@@ -235,7 +225,7 @@ def test_an_edge_to_no_node_is_refused_by_both_ids(side: str) -> None:
     graph = chain()
     setattr(graph, side, Ragged.of([[], [77], [78]]))
     with pytest.raises(DataError, match="node 2 depends on node 77, which the graph does not have"):
-        data_edges(graph) if side == "data_deps" else control_edges(graph)
+        data_edges(graph) if side == "data_deps" else rewiring.control_edges(graph)
 
 
 def test_kept_rows_keep_their_order_where_edges_point_forward_else_follow_their_start() -> None:
@@ -258,7 +248,7 @@ def test_attributes_of_no_row_are_left_out() -> None:
     assert "comm_size" not in rows_of_graph(graph, integers([0, 1])).attributes
     assert rows_of_graph(graph, integers([2, 0])).attributes["comm_size"].tolist() == [8, ABSENT]
     columns = {"lists": Ragged.of([[], []]), "texts": Categorical(np.array([-1, -1], np.int32), ["a"])}
-    assert used([*columns.items(), ("numbers", integers([ABSENT, ABSENT]))]) == {}
+    assert rewiring.used([*columns.items(), ("numbers", integers([ABSENT, ABSENT]))]) == {}
 
 
 def test_tensors_stay_with_the_first_row_that_is_taken_of_a_node() -> None:

@@ -10,20 +10,9 @@ from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, on_host_clock
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
+from support import runs
 from support.builder.timeline import SYNC_CALL_US, TraceBuilder
-from support.runs import (
-    MAIN,
-    WORKER,
-    Nodes,
-    Step,
-    broken_rules,
-    convert_linked,
-    convert_run,
-    go_on,
-    link_run,
-    one_thread,
-    with_backwards,
-)
+from support.runs import Nodes, Step, broken_rules, convert_linked, convert_run, go_on, link_run, one_thread
 
 EARLIEST = 4.65
 """µs from the call's start to the activity's at least, of which the call takes 4."""
@@ -167,7 +156,7 @@ TINY = 1_000
 """ns: each blocking copy may pass on the one, and the latency that most launches show in the run may be another one."""
 
 
-@given(with_backwards, st.sampled_from([MAIN, WORKER]))
+@given(runs.with_backwards, st.sampled_from([runs.MAIN, runs.WORKER]))
 def test_a_nanosecond_on_the_clock_of_one_thread_changes_no_answer(program: list[Step], thread: int) -> None:
     """Such as whether a thread was idle before another one called it. Where several launches told how long work takes
     to start: of one that was called as the work before it ended, nothing else tells which of the two it followed.

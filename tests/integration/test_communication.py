@@ -13,26 +13,16 @@ from execgraph.schema.columns import Ragged
 from execgraph.schema.comm_groups import natural
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
 from execgraph.tools.replay import replay, replay_ranks
+from support import runs
 from support.builder.records import LAYOUTS, Comms, Group, Tensor
 from support.builder.timeline import TraceBuilder
-from support.runs import (
-    COLL,
-    INTEGERS,
-    RECV,
-    SEND,
-    Nodes,
-    communications,
-    convert_linked,
-    convert_run,
-    link_run,
-    read_pair,
-)
+from support.runs import COLL, INTEGERS, RECV, SEND, communications, convert_linked, convert_run, link_run, read_pair
 
 KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 EVERY_VERSION = pytest.mark.parametrize("torch", LAYOUTS)
 
 
-def together(nodes: Nodes, label: str) -> list[tuple[int, ...]]:
+def together(nodes: runs.Nodes, label: str) -> list[tuple[int, ...]]:
     """(source, destination, tag, size) of the messages that one kernel carried."""
     columns = [nodes.graph.attributes.get(name.replace("comm", "coalesced")) for name in INTEGERS]
     return list(zip(*(c[nodes.row(label)].tolist() for c in columns if isinstance(c, Ragged)), strict=True))

@@ -25,19 +25,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from support.builder.timeline import TraceBuilder
 from support.reports import merged
 
+from benchmarks.accuracy import what_if
 from benchmarks.accuracy.dependencies import Tally, dependency_accuracy
-from benchmarks.accuracy.what_if import (
-    BASE,
-    CHANGES,
-    VARIANTS,
-    Answer,
-    Change,
-    Outcome,
-    Variant,
-    answers,
-    graphs_of,
-    true_outcomes,
-)
+from benchmarks.accuracy.what_if import BASE, VARIANTS, Change, Outcome, Variant, answers, graphs_of, true_outcomes
 from benchmarks.programs import JOBS, NAMED, RANDOM, build_job
 
 RESOLVED = VARIANTS[0]
@@ -70,7 +60,7 @@ def shared_graphs(name: str, variant: Variant) -> list[ExecutionGraph]:
 
 
 @cache
-def answers_of(name: str, variant: Variant) -> dict[Change, Answer]:
+def answers_of(name: str, variant: Variant) -> dict[Change, what_if.Answer]:
     return {answer.change: answer for answer in answers(shared_graphs(name, variant), outcomes_of(name))}
 
 
@@ -104,7 +94,7 @@ def test_a_change_is_asked_about_only_where_it_names_something() -> None:
     ],
 )
 def test_a_graph_that_lacks_dependencies_answers_wrong(name: str, spec: str, kind: DependencyKind) -> None:
-    change = next(change for change in CHANGES if change.specs == (spec,))
+    change = next(change for change in what_if.CHANGES if change.specs == (spec,))
     graphs = [without(graph, kind) for graph in graphs_of(run_of(name), RESOLVED)]
     (answer,) = answers(graphs, {change: outcomes_of(name)[change]})
     assert answer.error_pct < -RESOLVED.allowed.within_pct

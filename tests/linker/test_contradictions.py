@@ -12,19 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from execgraph.linker.contradictions import (
-    Contradiction,
-    against_numbers,
-    clock_apart,
-    contradictions_in_traces,
-    groups_without_rank,
-    other_launches,
-    other_order,
-    other_rank,
-    other_units,
-    overlapping_activities,
-    rank_beyond_world,
-)
+from execgraph.linker import contradictions
+from execgraph.linker.contradictions import Contradiction, other_launches, other_units, rank_beyond_world
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import CallRows
 from execgraph.schema.graph import ExecutionGraph
@@ -75,7 +64,7 @@ def test_sequence_numbers_that_go_down_count_from_the_first_of_a_group(tmp_path:
     group = t.group([0, 1])
     for number in reversed(range(AGREEING + 1)):
         t.collective(group=group, seq=number)
-    (said,) = contradictions_in_traces(None, read_device_trace(t.write(tmp_path)[1]))
+    (said,) = contradictions.contradictions_in_traces(None, read_device_trace(t.write(tmp_path)[1]))
     assert said.what.endswith(f"go down in time, {AGREEING} times (from {AGREEING} to 0)")
 
 
@@ -112,7 +101,7 @@ def contradictions_below(folder: Path) -> list[str]:
     said = []
     for trace in found.devices:
         host = read_host_trace(host_of[trace.name]) if trace.name in host_of else None
-        said += [one.sentence for one in contradictions_in_traces(host, read_device_trace(trace.name))]
+        said += [one.sentence for one in contradictions.contradictions_in_traces(host, read_device_trace(trace.name))]
     return said
 
 
@@ -146,7 +135,7 @@ def test_a_group_that_only_its_collectives_describe_is_checked_too(members: Sequ
     t = TraceBuilder(rank=0, world_size=4)
     t.collective("allreduce", group=t.group(members))
     _, device = read_pair(t)
-    said = groups_without_rank(None, replace(device, groups=[]))
+    said = contradictions.groups_without_rank(None, replace(device, groups=[]))
     assert (said is not None) == is_foreign
 
 
@@ -154,7 +143,7 @@ def test_the_first_foreign_group_is_named() -> None:
     t = TraceBuilder(rank=0, world_size=4)
     for group in (t.group([0, 1], "a"), t.group([2, 3], "b"), t.group([1, 3], "c")):
         t.collective("allreduce", group=group)
-    said = groups_without_rank(None, read_pair(t)[1])
+    said = contradictions.groups_without_rank(None, read_pair(t)[1])
     assert said is not None
     assert "in 2 of 3 process groups that it is not in (the first: group 'b' of ranks 2, 3, " in said.what
 
@@ -163,7 +152,7 @@ def rank_of_host(members: Sequence[int], own: int, name: str = "allreduce") -> s
     """What is said of a host trace whose process has the number `own` in a group, beside a device trace of rank 3."""
     t = TraceBuilder(rank=3, world_size=4)
     t.collective(name, group=t.group(members), root=own)
-    said = other_rank(*read_pair(t))
+    said = contradictions.other_rank(*read_pair(t))
     return said.what.split(" by ")[0] if said is not None else ""
 
 
@@ -249,7 +238,7 @@ def test_times_are_too_short_or_long_by_the_order_of_launches_and_the_error_of_t
 
 
 def apart(offset_ns: int, *calls: CallRow, ops: tuple[OpRow, ...] = ()) -> Contradiction | None:
-    return clock_apart(device_trace(ops, calls), MachineCalibration(clock_offset_ns=offset_ns))
+    return contradictions.clock_apart(device_trace(ops, calls), MachineCalibration(clock_offset_ns=offset_ns))
 
 
 @pytest.mark.parametrize(("sign", "way"), [(1, "behind"), (-1, "ahead of")])
@@ -270,7 +259,9 @@ def test_a_clock_that_is_not_off_is_right_however_short_the_recording() -> None:
 
 def overlapping(*ran: ActivityRow, launched: tuple[int, ...] = ()) -> Contradiction | None:
     """Activities without calls, unless they are given."""
-    return overlapping_activities(device_trace(activities=ran), CallRows(column(*(launched or [-1] * len(ran)))))
+    return contradictions.overlapping_activities(
+        device_trace(activities=ran), CallRows(column(*(launched or [-1] * len(ran))))
+    )
 
 
 def run(*times: tuple[int, int], **other: int) -> list[ActivityRow]:
@@ -356,7 +347,9 @@ def started_on(*rows: tuple[int, int]) -> Contradiction | None:
         for row, (stream, _) in enumerate(rows)
     ]
     calls = [*(CallRow(10 * number) for number in range(9)), CallRow(-1)]
-    return other_order(device_trace(calls=calls, activities=ran), CallRows(column(*(call for _, call in rows))))
+    return contradictions.other_order(
+        device_trace(calls=calls, activities=ran), CallRows(column(*(call for _, call in rows)))
+    )
 
 
 OTHERS = [(7, 1), (7, 0), (9, 0), (9, 1)]
@@ -387,7 +380,7 @@ def numbered(folder: Path, *numbers: int) -> Contradiction | None:
     group = t.group([0, 1])
     for number in numbers:
         t.collective(group=group, seq=number)
-    return against_numbers(read_device_trace(t.write(folder)[1]))
+    return contradictions.against_numbers(read_device_trace(t.write(folder)[1]))
 
 
 def test_sequence_numbers_that_go_down_more_often_than_up_are_wrong(tmp_path: Path) -> None:

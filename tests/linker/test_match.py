@@ -10,33 +10,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from execgraph.linker import match
-from execgraph.linker.match import (
-    ANCHOR,
-    Match,
-    align,
-    align_steps,
-    enclosing_ops,
-    launching_calls,
-    launching_ops,
-    match_ops,
-    occurrences,
-)
+from execgraph.linker.match import ANCHOR, Match, align, align_steps, launching_ops, match_ops, occurrences
 from execgraph.schema.columns import Int64, ThreadIntervals, nest
 from execgraph.schema.errors import DataError
 from hypothesis import given, strategies as st
-from support.tables import (
-    ActivityRow,
-    CallRow,
-    NodeRow,
-    OpRow,
-    activity_rows,
-    call_rows,
-    column,
-    device_trace,
-    growth,
-    host_trace,
-    op_rows,
-)
+from support import tables
+from support.tables import CallRow, NodeRow, OpRow, activity_rows, call_rows, column, device_trace, host_trace, op_rows
 
 MARKS = np.arange(200) >= 100
 """Numbers from 100 on mark steps."""
@@ -208,7 +187,9 @@ def test_ops_before_the_first_step_are_aligned_from_its_end_on_and_others_from_t
 
 def launched_by(activities: list[int], *calls: CallRow) -> list[int]:
     """The rows of the calls that launched activities of these correlations."""
-    return launching_calls(activity_rows(*(ActivityRow(correlation=n) for n in activities)), call_rows(*calls)).tolist()
+    return match.launching_calls(
+        activity_rows(*(tables.ActivityRow(correlation=n) for n in activities)), call_rows(*calls)
+    ).tolist()
 
 
 def test_an_activity_finds_the_earliest_call_of_its_correlation_unless_that_is_0() -> None:
@@ -225,7 +206,7 @@ def test_an_activity_finds_the_earliest_call_of_its_correlation_unless_that_is_0
 def op_of(external, *ops, call_row=-1, calls=1, correlations=None):
     """The ops that launched activities with these external ids and correlations, by default all 99."""
     pairs = zip(external, correlations or [99] * len(external), strict=True)
-    activities = activity_rows(*(ActivityRow(external_id=number, correlation=other) for number, other in pairs))
+    activities = activity_rows(*(tables.ActivityRow(external_id=number, correlation=other) for number, other in pairs))
     rows = np.full(len(external), call_row, np.int64)
     return launching_ops(activities, rows, np.full(calls, 1, np.int64), op_rows(*ops)).tolist()
 
@@ -246,7 +227,7 @@ def around(calls: list[CallRow], ops: list[OpRow], *steps: int) -> list[int]:
     table = op_rows(*ops)
     nesting = nest(ThreadIntervals(table.thread, table.start, table.end))
     is_step = np.isin(np.arange(len(ops)), steps)
-    return enclosing_ops(call_rows(*calls), table, nesting, is_step).tolist()
+    return match.enclosing_ops(call_rows(*calls), table, nesting, is_step).tolist()
 
 
 def test_the_innermost_op_on_the_thread_that_marks_no_step_is_around_a_call() -> None:
@@ -392,4 +373,4 @@ def pool(count: int) -> Callable[[], Match]:
 
 def test_workers_of_a_pool_are_paired_one_to_one_in_linear_effort() -> None:
     assert pairs(pool(3)()) == [(row, row) for row in range(6)]
-    assert growth(pool, 40) < 2.5
+    assert tables.growth(pool, 40) < 2.5

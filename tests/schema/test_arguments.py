@@ -5,38 +5,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph.schema.arguments import (
-    WHOLE,
-    check_ending,
-    flags,
-    is_file,
-    is_path,
-    non_negative,
-    number,
-    other_ending,
-    path_of,
-    texts,
-    two_ends,
-    whole_number,
-    whole_numbers,
-    wrong_argument,
-)
+from execgraph.schema import arguments
+from execgraph.schema.arguments import is_path, non_negative, number, path_of, texts, two_ends, whole_numbers
 
 
 def test_the_answer_names_what_is_taken_and_what_was_given() -> None:
-    assert str(wrong_argument("replay(graph)", "a graph", 3)) == "replay(graph) takes a graph, not int"
+    assert str(arguments.wrong_argument("replay(graph)", "a graph", 3)) == "replay(graph) takes a graph, not int"
 
 
 def test_whole_numbers_of_any_library_are_taken_and_nothing_else() -> None:
-    assert whole_number(np.int32(3), "f(n)") == 3 and whole_numbers(np.array([1, 2]), "f(n)") == (1, 2)
+    assert arguments.whole_number(np.int32(3), "f(n)") == 3 and whole_numbers(np.array([1, 2]), "f(n)") == (1, 2)
     for argument in ("3", 1.5, None, [3]):
         with pytest.raises(TypeError, match=r"f\(n\) takes a whole number, not "):
-            whole_number(argument, "f(n)")
+            arguments.whole_number(argument, "f(n)")
     for several in (3, "3", ["3"], [1.5]):
         with pytest.raises(TypeError, match=r"f\(n\) takes whole numbers in a list, such as \[0, 1\], not "):
             whole_numbers(several, "f(n)")
     with pytest.raises(ValueError, match=r"f\(n\) takes 1 or more, not 0"):
-        whole_number(0, "f(n)", least=1)
+        arguments.whole_number(0, "f(n)", least=1)
 
 
 def test_one_text_is_not_taken_for_several() -> None:
@@ -60,26 +46,26 @@ def test_a_period_has_a_beginning_before_its_end() -> None:
         with pytest.raises(TypeError, match=r"f\(ends\) takes two times, not "):
             two_ends(argument, "f(ends)", "two times")
     with pytest.raises(TypeError):
-        two_ends((0, 1.5), "f(ends)", "two steps", WHOLE)
+        two_ends((0, 1.5), "f(ends)", "two steps", arguments.WHOLE)
     with pytest.raises(ValueError, match="2 is not before 2"):
         two_ends((2, 2), "f(ends)", "two times")
 
 
 def test_a_flag_is_true_or_false() -> None:
-    flags("f", strict=True, modules=np.True_)
+    arguments.flags("f", strict=True, modules=np.True_)
     with pytest.raises(TypeError, match=r"f\(modules=…\) takes True or False, not str"):
-        flags("f", strict=True, modules="yes")
+        arguments.flags("f", strict=True, modules="yes")
 
 
 @pytest.mark.parametrize("name", ["graph.0.et", "G.JSON.GZ", "graph", "rank.7", "-", "a.json/graph"])
 def test_a_name_that_says_the_same_or_nothing_is_fine(name: str) -> None:
-    assert other_ending(name, ".et", ".json") == ""
+    assert arguments.other_ending(name, ".et", ".json") == ""
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.TXT.gz", "a.svg", "a.csv"])
 def test_a_name_that_says_another_thing_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"name a file that ends in \.et or \.json"):
-        check_ending(name, ".et", ".json")
+        arguments.check_ending(name, ".et", ".json")
 
 
 def test_text_and_paths_are_files_and_nothing_else_is() -> None:
@@ -97,7 +83,7 @@ def test_an_open_file_is_read_from_where_it_stands_under_its_own_name(tmp_path: 
 
 
 def test_a_file_without_a_name_is_read_too_and_one_that_is_open_as_text_is_refused() -> None:
-    assert is_file(io.BytesIO()) and not is_file([])
+    assert arguments.is_file(io.BytesIO()) and not arguments.is_file([])
     with path_of(io.BytesIO(b"{}")) as path:
         assert Path(path).read_bytes() == b"{}"
     with pytest.raises(TypeError, match="open it with mode 'rb'"), path_of(io.StringIO()):  # type: ignore[arg-type]

@@ -18,20 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 from execgraph.schema.arguments import TARGETS
-from execgraph.tools import workers
-from execgraph.tools.commands import (
-    trace_build,
-    trace_convert,
-    trace_diagnose,
-    trace_generate,
-    trace_jsonize,
-    trace_link,
-    trace_merge,
-    trace_replay,
-    trace_report,
-    trace_scale,
-    trace_view,
-)
+from execgraph.tools import commands, workers
+from execgraph.tools.commands import trace_diagnose, trace_merge, trace_replay, trace_report, trace_scale, trace_view
 
 DATA = Path(__file__).parents[1] / "data"
 KEPT = Path(__file__).parents[1] / "digests.json"
@@ -67,9 +55,9 @@ def one_rank(folder: Path, sample: str) -> Iterator[tuple[str, bytes]]:
     """A pair linked and converted."""
     host, device = (DATA / sample / f"{kind}_rank0.json.gz" for kind in ("host", "device"))
     linked, graph = folder / f"{sample}.json", folder / f"{sample}.et"
-    run(trace_link.main, "-q", "--modules", "--host-trace", host, "--device-trace", device, "--output", linked)
-    run(trace_convert.main, "-q", "--input", linked, "--output", graph)
-    run(trace_jsonize.main, "-q", "--input", graph, "--output", f"{graph}.json")
+    run(commands.trace_link.main, "-q", "--modules", "--host-trace", host, "--device-trace", device, "--output", linked)
+    run(commands.trace_convert.main, "-q", "--input", linked, "--output", graph)
+    run(commands.trace_jsonize.main, "-q", "--input", graph, "--output", f"{graph}.json")
     for what, path in ("linked trace", linked), ("graph", graph), ("graph as JSON", Path(f"{graph}.json")):
         yield f"{sample}: {what}", path.read_bytes()
 
@@ -84,7 +72,7 @@ def builds(folder: Path, traces: Path) -> Iterator[tuple[str, bytes]]:
     """A job built for every target."""
     for target in TARGETS:
         built = folder / target
-        run(trace_build.main, "-q", "--input-dir", traces, "--output-dir", built, "--target", target)
+        run(commands.trace_build.main, "-q", "--input-dir", traces, "--output-dir", built, "--target", target)
         yield from written(f"built for {target}", built)
     wide = folder / "wide"
     run(trace_scale.main, "-q", "--input-dir", folder / TARGETS[0], "--output-dir", wide, "--data-parallel", 2)
@@ -95,7 +83,7 @@ def outputs(folder: Path, in_order: Callable[[Sequence[Path]], Iterable[Path]]) 
     """Every output by a name; what takes several files gets them in this order."""
     yield from (output for sample in ("training", "modules") for output in one_rank(folder, sample))
     made, traces, output = folder / "made", folder / "traces", folder / "output"
-    run(trace_generate.main, "-q", "--job", "dlrm", "--steps", 2, "--machine-seed", 1, "--output-dir", made)
+    run(commands.trace_generate.main, "-q", "--job", "dlrm", "--steps", 2, "--machine-seed", 1, "--output-dir", made)
     yield from written("generated", made)
     traces.mkdir()
     for path in in_order(sorted((DATA / "training").iterdir())):

@@ -15,19 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from execgraph.schema import linked
 from execgraph.schema.columns import ABSENT, BytesColumn, Categorical
-from execgraph.schema.linked import (
-    NO_TENSORS,
-    Activities,
-    Calls,
-    Communication,
-    DeviceWaits,
-    HostWaits,
-    LinkedTrace,
-    Ops,
-    ThreadHandoffs,
-    TraceInfo,
-)
+from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, LinkedTrace, Ops, TraceInfo
 from hypothesis import strategies as st
 
 from support.tables import table
@@ -92,16 +82,16 @@ def linked_of(
         ops=ops_of(ops),
         calls=_calls_of(calls),
         activities=_activities_of(acts, op_of_call),
-        device_waits=DeviceWaits(
+        device_waits=linked.DeviceWaits(
             _integers(source for _, source in held), _integers(target for target, _ in held), _recorded(held)
         ),
-        host_waits=HostWaits(
+        host_waits=linked.HostWaits(
             _integers(call for call, _ in awaited),
             _integers(source for _, source in awaited),
             np.full(len(awaited), ABSENT),
             _recorded(awaited),
         ),
-        handoffs=ThreadHandoffs(NONE, NONE, NONE, NONE, NONE, _recorded([])),
+        handoffs=linked.ThreadHandoffs(NONE, NONE, NONE, NONE, NONE, _recorded([])),
         communications=list(communications) or [Communication() for _ in range(talks)],
         groups=[],
     )

@@ -22,19 +22,8 @@ import numpy as np
 import pytest
 from execgraph.schema.columns import Categorical
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.analyses import (
-    Column,
-    Finding,
-    Job,
-    RankFacts,
-    RankTrace,
-    Table,
-    analyse,
-    facts_of,
-    find,
-    graph_of,
-    job_of,
-)
+from execgraph.tools import analyses
+from execgraph.tools.analyses import Finding, Job, RankFacts, RankTrace, Table, analyse, find, graph_of, job_of
 from execgraph.tools.job import merge_for_viewing
 from execgraph.tools.report import ReportRequest, find_sources, render, report_on
 from execgraph.tools.trace_files import RankFile, by_rank, find_traces
@@ -71,14 +60,14 @@ def as_json(capfd: pytest.CaptureFixture[str], *arguments: object) -> dict[str, 
 def table(name: str, /, **columns: list[object]) -> dict[str, Table]:
     """Returns a table by its name, of columns without units."""
     values = {key: given if isinstance(given[0], str) else np.array(given) for key, given in columns.items()}
-    return {name: Table(name, name, [Column(key, "", value) for key, value in values.items()])}  # type: ignore[arg-type]
+    return {name: Table(name, name, [analyses.Column(key, "", value) for key, value in values.items()])}  # type: ignore[arg-type]
 
 
 def played(*runs: TraceBuilder, modules: bool = False) -> Job:
     """The job whose ranks were played."""
     linked = [link_run(t, modules) for t in runs]
     ranks = [RankTrace(number, one, graph_of(one)) for number, one in enumerate(linked)]
-    job = job_of([facts_of(rank) for rank in ranks], analyse(ranks))
+    job = job_of([analyses.facts_of(rank) for rank in ranks], analyse(ranks))
     assert job is not None
     return job
 

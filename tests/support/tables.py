@@ -11,17 +11,9 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from execgraph.linker import readers
 from execgraph.linker.communication import CollectiveOps
-from execgraph.linker.readers import (
-    DeviceTrace,
-    HostTrace,
-    RecordedActivities,
-    RecordedCalls,
-    RecordedEvents,
-    RecordedOps,
-    RecordedSyncs,
-    Role,
-)
+from execgraph.linker.readers import HostTrace, RecordedActivities, RecordedCalls, RecordedOps, RecordedSyncs, Role
 from execgraph.linker.waits import Process
 from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Int64, Lookup
 from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, Ops
@@ -218,7 +210,7 @@ def device_trace(
     syncs: Sequence[SyncRow] = (),
     event_records: Sequence[EventRecordRow] = (),
     **other: Any,
-) -> DeviceTrace:
+) -> readers.DeviceTrace:
     """A trace of these rows."""
     top = {
         "path": "device.json",
@@ -228,12 +220,12 @@ def device_trace(
         "groups": [],
         "communication": {Role.OP: {}, Role.ACTIVITY: {}},
     }
-    return DeviceTrace(
+    return readers.DeviceTrace(
         ops=op_rows(*ops),
         calls=call_rows(*calls),
         activities=activity_rows(*activities),
         syncs=table(RecordedSyncs, SyncRow, syncs),
-        event_records=table(RecordedEvents, EventRecordRow, event_records),
+        event_records=table(readers.RecordedEvents, EventRecordRow, event_records),
         **top | other,
     )
 

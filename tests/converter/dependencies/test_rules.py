@@ -15,23 +15,12 @@ from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import DeviceWaits, HostWaits, LinkedTrace, Provenance
 from hypothesis import assume, given, strategies as st
+from support import runs
 from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.graphs import Named, edges_of, named, run_of, sliced
 from support.references import Act, Call, Op, linked_of
-from support.runs import (
-    BACKWARD,
-    STEPS,
-    VERSIONS,
-    Nodes,
-    Step,
-    broken_rules,
-    convert_linked,
-    convert_run,
-    link_run,
-    one_thread,
-    play,
-)
+from support.runs import VERSIONS, Nodes, Step, broken_rules, convert_linked, convert_run, link_run, one_thread, play
 from support.tables import Called, Ran, column
 
 
@@ -445,7 +434,7 @@ def test_work_right_before_a_handoff_is_no_waiting(torch: str) -> None:
 # Whatever the run
 
 
-@given(st.lists(BACKWARD | STEPS, min_size=3, max_size=15), VERSIONS)
+@given(st.lists(runs.BACKWARD | runs.STEPS, min_size=3, max_size=15), VERSIONS)
 def test_any_run_with_handoffs_replays_as_measured(steps: list[Step], torch: str) -> None:
     t = play(steps, torch=torch)
     nodes = convert_linked(link_run(t), t.origin_ns)

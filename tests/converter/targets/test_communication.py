@@ -11,17 +11,8 @@ from execgraph.converter.targets.communication import LOWERED, PLAYED, simulated
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.comm_groups import INT32_MAX
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
-from support.for_simulator import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    SEND,
-    UNKNOWN,
-    communicating,
-    for_astra_sim,
-    lowered,
-    report,
-    value,
-)
+from support import for_simulator
+from support.for_simulator import ALL_GATHER, ALL_REDUCE, SEND, UNKNOWN, communicating, for_astra_sim, lowered, value
 from support.graphs import PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from support.simulator import LATENCY_NS, Generation, read_files, simulate
 
@@ -41,7 +32,9 @@ def test_a_type_is_simulated_as_itself_or_the_one_in_its_place_and_an_unknown_on
 
 
 def test_a_lowered_type_is_counted_by_name() -> None:
-    assert report(communicating(comm_type=CollectiveType.GATHER)).reasons(Change.LOWERED) == {"gather as all gather": 1}
+    assert for_simulator.report(communicating(comm_type=CollectiveType.GATHER)).reasons(Change.LOWERED) == {
+        "gather as all gather": 1
+    }
 
 
 def test_a_barrier_without_data_still_holds_the_ranks_together() -> None:
@@ -98,7 +91,9 @@ def test_what_is_just_playable_is_played(attributes: dict[str, Any]) -> None:
 
 
 def test_messages_of_a_graph_that_does_not_know_its_rank_cannot_be_played() -> None:
-    assert report(communicating(**{**SEND, "comm_src": ABSENT}, rank=-1)).reasons(Change.AS_COMPUTATION) == {UNKNOWN: 1}
+    assert for_simulator.report(communicating(**{**SEND, "comm_src": ABSENT}, rank=-1)).reasons(
+        Change.AS_COMPUTATION
+    ) == {UNKNOWN: 1}
 
 
 def test_a_side_and_a_tag_that_are_not_recorded_are_the_own_rank_and_zero() -> None:

@@ -9,19 +9,10 @@ from typing import NamedTuple, cast
 
 import pytest
 from execgraph.linker.readers import RecordedQueueEvents
-from execgraph.linker.waits import Process
+from execgraph.linker.waits import Process, synchronisation
 from execgraph.linker.waits.process import TimingModel
 from execgraph.linker.waits.submissions import CallSites, StreamQueues
-from execgraph.linker.waits.synchronisation import (
-    FULL_QUEUE,
-    ImplicitHostWaits,
-    blocking_copies,
-    full_queue,
-    observer_waits,
-    on_observer_threads,
-    queue_waits,
-    unexplained_waits,
-)
+from execgraph.linker.waits.synchronisation import FULL_QUEUE, blocking_copies, full_queue, observer_waits
 from execgraph.schema.columns import ABSENT, ActivityRows, CallRows, Categorical
 from execgraph.schema.linked import Calls, HostWaits, Provenance, sync_calls
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
@@ -37,7 +28,7 @@ class HostWait(NamedTuple):
     provenance: Provenance
 
 
-def rows_of(waits: ImplicitHostWaits) -> list[HostWait]:
+def rows_of(waits: synchronisation.ImplicitHostWaits) -> list[HostWait]:
     columns = (waits.call_row, waits.source, waits.since)
     return [HostWait(*row, waits.provenance) for row in zip(*(one.tolist() for one in columns), strict=True)]
 
@@ -171,7 +162,12 @@ def on(*threads: int) -> Calls:
 
 def test_threads_look_on_that_neither_launch_nor_run_ops() -> None:
     launched = activities(Ran(500, 600, 0), Ran(500, 600))
-    assert on_observer_threads(on(1, 2, 3, 2), launched, column(3)).tolist() == [False, True, False, True]
+    assert synchronisation.on_observer_threads(on(1, 2, 3, 2), launched, column(3)).tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(("ended", "follows"), [(50, False), (51, True), (100, True), (101, False)])
@@ -204,7 +200,7 @@ def lasting(*ran, returned=600000, known=-1, known_by=Provenance.TIMING, behind_
         CallRows(column(0)), ActivityRows(column(known)), column(ABSENT), Categorical.of([known_by.value])
     )
     behind = column(*[behind_unresolved] * len(made)) > 0
-    return rows_of(unexplained_waits(cast(Process, process), waits, behind))
+    return rows_of(synchronisation.unexplained_waits(cast(Process, process), waits, behind))
 
 
 AWAITED = Ran(90_000, 599_000)
@@ -268,7 +264,7 @@ def waits(*rows: Queued) -> list[tuple[int, int]]:
         end=start + 1,
     )
     queues = StreamQueues(activities(*RAN), calls(Called(0, 50)))
-    return list(queue_waits(events, queues, [ran.start for ran in RAN]))
+    return list(synchronisation.queue_waits(events, queues, [ran.start for ran in RAN]))
 
 
 def test_a_stream_that_waits_goes_on_after_the_last_activity_before_the_event_record() -> None:

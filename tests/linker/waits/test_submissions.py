@@ -7,15 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from execgraph.linker.waits.submissions import (
-    LATEST_CHANGES,
-    MOST_STREAMS,
-    CallSites,
-    StreamKey,
-    StreamQueues,
-    StreamTails,
-    ThreadLaunches,
-)
+from execgraph.linker.waits import submissions
+from execgraph.linker.waits.submissions import MOST_STREAMS, StreamKey, StreamQueues, StreamTails, ThreadLaunches
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.linked import Activities, Calls
 from support.tables import Called, Op, Ran, activities, calls, column, growth, ops
@@ -203,7 +196,7 @@ def test_streams_in_use_are_found_however_many_changes_of_stream_lie_between() -
 
 @pytest.mark.parametrize("others", [MOST_STREAMS - 2, MOST_STREAMS - 1])
 def test_where_a_thread_uses_very_many_streams_only_the_latest_changes_are_looked_at(others: int) -> None:
-    streams = [*range(100, 100 + others), *(7 + 13 * (number % 2) for number in range(LATEST_CHANGES))]
+    streams = [*range(100, 100 + others), *(7 + 13 * (number % 2) for number in range(submissions.LATEST_CHANGES))]
     ran = [Ran(1_000 * number, 1_000 * number + 9, number, stream) for number, stream in enumerate(streams)]
     table = calls(*(Called(10 * number, 10 * number + 5) for number in range(len(ran))))
     found = ThreadLaunches(activities(*ran), table).streams_before(0, 10 * len(ran))
@@ -222,7 +215,7 @@ def call_sites(op_rows, parent, *named, names=(), threads=()):
     table: Calls = replace(calls(*rows), op_row=op_rows)
     if threads:
         table = replace(table, thread=column(*threads))
-    return CallSites(table, ops(*named), column(*parent))
+    return submissions.CallSites(table, ops(*named), column(*parent))
 
 
 def test_a_path_is_given_by_the_names_of_the_enclosing_ops_that_mark_no_step() -> None:

@@ -9,19 +9,10 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.reasons import Reason
+from support import runs
 from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
-from support.runs import (
-    RECORDED,
-    UNRECORDED,
-    WITHOUT_EVENT,
-    broken_rules,
-    convert_run,
-    device_waits,
-    host_waits,
-    link_run,
-    scripted,
-)
+from support.runs import RECORDED, UNRECORDED, WITHOUT_EVENT, convert_run, device_waits, host_waits, link_run, scripted
 
 EVENT_WAIT, HOST_SYNC, CALL_ORDER = DependencyKind.EVENT_WAIT, DependencyKind.HOST_SYNC, DependencyKind.CALL_ORDER
 KNOWLEDGE = pytest.mark.parametrize("known", [RECORDED, WITHOUT_EVENT, UNRECORDED], ids=["record", "-1", "calls"])
@@ -273,7 +264,7 @@ def test_a_host_cannot_have_waited_for_what_followed_later_work(t: TraceBuilder)
     linked = link_run(t)
     assert host_waits(linked) == set()
     assert linked.report.dropped == {Reason.HOST_WAIT_AGAINST_LAUNCHES: 1}
-    assert broken_rules(convert_run(t)) == []
+    assert runs.broken_rules(convert_run(t)) == []
 
 
 @pytest.mark.parametrize("number", [5, 6])

@@ -12,21 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.linker.link import link
-from execgraph.schema.columns import (
-    ABSENT,
-    BytesColumn,
-    BytesColumnBuilder,
-    Categorical,
-    Frame,
-    IntegerBuilder,
-    Interner,
-    Lookup,
-    Ragged,
-    nullable,
-    rows_of,
-    to_pandas,
-    to_polars,
-)
+from execgraph.schema import columns
+from execgraph.schema.columns import BytesColumn, Categorical, Frame, Ragged, nullable, rows_of, to_pandas, to_polars
 from execgraph.schema.graph.spans import Spans, join
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.replay import replay
@@ -61,7 +48,7 @@ def test_rows_beyond_the_end_are_refused_and_negative_ones_count_from_there() ->
 
 
 def test_equal_values_have_one_number_in_the_order_of_their_first_appearance() -> None:
-    numbering = Interner[str]()
+    numbering = columns.Interner[str]()
     assert numbering.codes(["b", "a", "b"], 3).tolist() == [0, 1, 0]
     assert numbering.codes(["c", "a"], 2).tolist() == [2, 1]
     assert list(numbering) == ["b", "a", "c"]
@@ -149,7 +136,7 @@ def test_a_graph_and_its_replay_go_to_data_frames(frame: str) -> None:
 
 BIG = (1 << 62) + 1
 COLUMNS = {
-    "number": nullable(np.array([BIG, ABSENT])),
+    "number": nullable(np.array([BIG, columns.ABSENT])),
     "text": Categorical(np.array([-1, 0], np.int32), ["mm"]),
     "list": Ragged.of([[1, 2], []]),
 }
@@ -189,14 +176,14 @@ def test_a_column_of_texts_is_like_a_list(some: list[bytes], more: list[bytes]) 
 def test_numbers_are_looked_up_as_in_a_dict(pairs: list[tuple[int, int]]) -> None:
     keys, values = np.array(pairs, np.int64).reshape(-1, 2).T
     found, asked = dict(pairs), range(-4, 5)
-    numbers = Lookup(keys, values)
+    numbers = columns.Lookup(keys, values)
     assert numbers.of(np.array(asked)).tolist() == [numbers.get(key) for key in asked]
     assert {key: numbers.get(key) for key in asked if key in numbers} == found
 
 
 @given(st.lists(TEXTS, max_size=4))
 def test_texts_come_together_from_pieces(pieces: list[list[bytes]]) -> None:
-    builder = BytesColumnBuilder()
+    builder = columns.BytesColumnBuilder()
     for piece in pieces:
         builder.add(piece)
     assert builder.column() == [*chain.from_iterable(pieces)]
@@ -204,7 +191,7 @@ def test_texts_come_together_from_pieces(pieces: list[list[bytes]]) -> None:
 
 @given(st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=5), max_size=5))
 def test_numbers_come_together_from_pieces(pieces: list[list[int]]) -> None:
-    builder = IntegerBuilder()
+    builder = columns.IntegerBuilder()
     for piece in pieces:
         builder.add(np.array(piece, np.int64))
     column = builder.column()
@@ -231,7 +218,7 @@ FRAME = Frame(
     "nodes",
     {
         "id": np.array([1, 2, 3]),
-        "stream": nullable(np.array([7, ABSENT, 8])),
+        "stream": nullable(np.array([7, columns.ABSENT, 8])),
         "name": Categorical(np.array([1, -1, 0], np.int32), ["mm", "ädd"]),
         "deps": Ragged.of([[], [1], [1, 2]]),
         "busy": np.array([True, False, True]),

@@ -8,16 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from execgraph.linker.readers import read_host_trace
+from execgraph.schema import linked
 from execgraph.schema.columns import BytesColumn, OpRows
-from execgraph.schema.linked import (
-    HOST,
-    argument_lists,
-    declared_arguments,
-    member_texts,
-    read_arguments,
-    recorded_tensors,
-    usable_arguments,
-)
+from execgraph.schema.linked import HOST, argument_lists, read_arguments, recorded_tensors, usable_arguments
 from execgraph.schema.reasons import Counts, Reason
 from support.folders import DATA
 
@@ -88,7 +81,7 @@ def test_line_ends_in_texts_are_blanks() -> None:
 @pytest.mark.parametrize("texts", [[*TEXTS], recorded("ddp")], ids=["odd", "ddp"])
 def test_members_are_those_of_each_text(texts: list[bytes]) -> None:
     skipped, skipped_one_by_one = Counter[str](), Counter[str]()
-    members = member_texts(BytesColumn.of(texts), read_arguments(texts, ()).input_form, skipped)
+    members = linked.member_texts(BytesColumn.of(texts), read_arguments(texts, ()).input_form, skipped)
     usable = usable_arguments(texts, skipped_one_by_one)
     for column, name in zip(members, ("values", "shapes", "types"), strict=True):
         listed = [argument_lists(b'{"%b":%b}' % (name.encode(), text), name) for text in column]
@@ -119,4 +112,4 @@ LIST = "aten::f(Tensor(a -> *) self, int[2] stride=[1, 1], Tensor(b!) last) -> T
     ],
 )
 def test_written_arguments_are_marked_and_those_by_name_alone_are_not_read(schema, names, written, only_written):
-    assert declared_arguments(schema) == (tuple(names.split()), written, only_written)
+    assert linked.declared_arguments(schema) == (tuple(names.split()), written, only_written)

@@ -12,17 +12,9 @@ import numpy as np
 import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.schema import linked
 from execgraph.schema.columns import ABSENT
-from execgraph.schema.linked import (
-    InexactTime,
-    exact_microseconds,
-    exact_times,
-    integer_list,
-    lacks_padding,
-    literal,
-    nanoseconds,
-    with_padding,
-)
+from execgraph.schema.linked import exact_microseconds, exact_times, integer_list, literal, nanoseconds, with_padding
 from execgraph.schema.linked.numbers import EXACT_MICROSECONDS
 from execgraph.schema.linked.writer import microsecond_numbers
 from execgraph.schema.reasons import Reason
@@ -171,7 +163,7 @@ def test_doubles_below_2_to_the_43_are_exact(whole: int, fraction: int) -> None:
 
 @pytest.mark.parametrize("beside", [[], [1], [1.5], [None]])
 def test_a_double_that_has_lost_nanoseconds_is_refused(beside: list[float | None]) -> None:
-    with pytest.raises(InexactTime):
+    with pytest.raises(linked.InexactTime):
         nanoseconds([EPOCH_US + 0.25, *beside])
 
 
@@ -221,7 +213,7 @@ def test_exact_times_know_how_many_digits_they_had() -> None:
     ],
 )
 def test_a_lack_of_padding_is_told_by_the_digits(texts: list[bytes], lacks: bool) -> None:
-    assert lacks_padding([exact_times(texts)]) is lacks
+    assert linked.lacks_padding([exact_times(texts)]) is lacks
 
 
 def test_padding_is_added_to_fractions() -> None:

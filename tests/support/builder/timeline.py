@@ -21,20 +21,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from support.builder.records import (
-    LAYOUTS,
-    USER_SCOPE,
-    Activity,
-    Call,
-    Collective,
-    Comms,
-    Event,
-    Group,
-    Op,
-    PythonCall,
-    Sync,
-    Tensor,
-)
+from support.builder import records
+from support.builder.records import Activity, Call, Collective, Comms, Event, Group, Op, PythonCall, Sync, Tensor
 from support.builder.traces import device_trace, host_trace
 
 ALL_STREAMS = -1
@@ -77,7 +65,7 @@ class TraceBuilder:
         clock_drift: float = 0,
         event_rows: bool = False,
     ) -> None:
-        self.layout = LAYOUTS[torch]
+        self.layout = records.LAYOUTS[torch]
         self.rank, self.world_size, self.device, self.pid = rank, world_size, device, pid
         self.sync_records, self.event_correlations, self.event_rows = sync_records, event_correlations, event_rows
         self.clock_offset, self.clock_drift = clock_offset, clock_drift
@@ -184,7 +172,7 @@ class TraceBuilder:
 
     def annotation(self, name: str, **described: Any) -> AbstractContextManager[Op]:
         """A `record_function` range such as `ProfilerStep#3`; use it as `with t.annotation(...)`."""
-        return self.op(name, scope=USER_SCOPE, **described)
+        return self.op(name, scope=records.USER_SCOPE, **described)
 
     @contextmanager
     def python(self, name: str) -> Iterator[None]:
@@ -199,7 +187,7 @@ class TraceBuilder:
         return self.python(f"nn.Module: {name}")
 
     def _innermost_op(self) -> Op | None:
-        return next((op for op in reversed(self._current.stack) if op.scope != USER_SCOPE), None)
+        return next((op for op in reversed(self._current.stack) if op.scope != records.USER_SCOPE), None)
 
     # calls and activities
 

@@ -8,19 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from support.builder.records import (
-    COMMS_DTYPE,
-    USER_SCOPE,
-    Activity,
-    Call,
-    Comms,
-    Event,
-    Group,
-    Layout,
-    Op,
-    Sync,
-    boxed,
-)
+from support.builder import records
+from support.builder.records import COMMS_DTYPE, USER_SCOPE, Activity, Comms, Event, Group, Layout, Op, Sync, boxed
 
 if TYPE_CHECKING:
     from support.builder.timeline import TraceBuilder
@@ -266,7 +255,7 @@ def _external_id(layout: Layout, op: Op | None, correlation: int) -> dict[str, i
     return {"External id": op.external_id} if op else {}
 
 
-def _call_row(run: "TraceBuilder", call: Call) -> Row:
+def _call_row(run: "TraceBuilder", call: records.Call) -> Row:
     category = "cuda_driver" if call.name.startswith("cu") and not call.name.startswith("cuda") else "cuda_runtime"
     args = _external_id(run.layout, call.op, call.correlation) | {"cbid": 211, "correlation": call.correlation}
     return _row(run, category, call.name, _host_place(run, call.thread), call.start, call.end, args)

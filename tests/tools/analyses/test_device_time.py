@@ -9,22 +9,8 @@ import numpy as np
 import pytest
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, Table, analyse
 from hypothesis import given, strategies as st
-from support.references import (
-    COMMUNICATION,
-    COMPUTATION,
-    MEMORY,
-    Act,
-    Call,
-    began,
-    gaps,
-    kinds_at,
-    linked_of,
-    moments,
-    on_device,
-    picked,
-    queue_at,
-    runs,
-)
+from support import references
+from support.references import COMMUNICATION, COMPUTATION, MEMORY, Act, Call, linked_of, moments, picked, queue_at, runs
 
 RUN = tuple[list[Act], list[Call]]
 
@@ -41,7 +27,7 @@ def ns(us: float) -> int:
 def test_each_device_is_computing_busy_otherwise_or_idle(run: RUN) -> None:
     acts, calls = run
     for row in tables(acts, calls)["temporal_breakdown"].rows():
-        own = on_device(acts, row["device"])
+        own = references.on_device(acts, row["device"])
         busy, compute = len(moments(own)), len(moments(own, COMPUTATION))
         span = max(act.end for act in own) - min(act.start for act in own)
         assert [ns(row[name]) for name in ("span", "busy", "compute")] == [span, busy, compute]
@@ -57,7 +43,7 @@ def test_classes_and_their_overlaps_share_out_the_busy_time(run: RUN) -> None:
     for device in {act.device for act in acts}:
         rows = [row for row in found if row["device"] == device]
         shares = {frozenset(row["class"].split(" + ")): ns(row["time"]) for row in rows}
-        assert shares == kinds_at(on_device(acts, device))
+        assert shares == references.kinds_at(references.on_device(acts, device))
         assert not rows or math.isclose(sum(row["pct"] for row in rows), 100)
 
 
@@ -65,7 +51,7 @@ def test_classes_and_their_overlaps_share_out_the_busy_time(run: RUN) -> None:
 def test_overlap_is_communication_while_something_computes(run: RUN) -> None:
     acts, calls = run
     for row in tables(acts, calls)["communication_computation_overlap"].rows():
-        own = on_device(acts, row["device"])
+        own = references.on_device(acts, row["device"])
         talk, hidden = moments(own, COMMUNICATION), moments(own, COMMUNICATION) & moments(own, COMPUTATION)
         assert (ns(row["communication"]), ns(row["overlap"])) == (len(talk), len(hidden))
         assert ns(row["exposed_communication"]) == len(talk - hidden)
@@ -76,7 +62,7 @@ def test_overlap_is_communication_while_something_computes(run: RUN) -> None:
 def test_each_gap_of_a_stream_is_in_one_category(run: RUN, short: int) -> None:
     acts, calls = sorted(set(run[0])), run[1]
     expected: dict[tuple[int, int, str], int] = {}
-    for act, freed in gaps(acts):
+    for act, freed in references.gaps(acts):
         late = act.call >= 0 and calls[act.call].start > freed
         category = "host wait" if late else "kernel wait" if act.start - freed < short else "other"
         key = (act.device, act.stream, category)
@@ -212,7 +198,7 @@ def test_a_launch_is_queued_until_its_first_activity_starts(run: RUN) -> None:
     for device, stream in lanes:
         own = [row for row in rows if (row["device"], row["stream"]) == (device, stream)]
         for row in own:
-            assert row["value"] == queue_at(acts, calls, device, stream, ns(row["ts"]) + began(acts, calls))
+            assert row["value"] == queue_at(acts, calls, device, stream, ns(row["ts"]) + references.began(acts, calls))
         assert own[-1]["value"] == 0
         assert [row["ts"] for row in own] == sorted({row["ts"] for row in own})
 

@@ -18,15 +18,7 @@ from execgraph.tools.analyses import analyse
 from execgraph.tools.replay import replay
 from execgraph.tools.report import find_sources, read_ranks, timeline
 from execgraph.tools.report.bars import NO_OPS, Arrows, Bars, Slices, bars_of, host_ops, on_one_clock
-from execgraph.tools.report.timeline import (
-    FEWEST_STRETCHES,
-    BarSums,
-    drawn_first,
-    pack_columns,
-    pack_rank,
-    sum_bars,
-    window_around_path,
-)
+from execgraph.tools.report.timeline import BarSums, drawn_first, pack_columns, pack_rank, sum_bars, window_around_path
 from execgraph.tools.view import LOOKS, REASONS
 from hypothesis import given, strategies as st
 from support.graphs import LAUNCH, GraphBuilder, rank_with_collective, training_step
@@ -230,7 +222,7 @@ def test_many_lanes_are_summed_up_in_longer_stretches() -> None:
         Arrows(none, none, none, none > 0), same, NO_OPS,
     )  # fmt: skip
     sums = sum_bars(found, same == 0, count + 10, 1 << 16)
-    assert sums.time_ns.shape[1] == FEWEST_STRETCHES and sums.time_ns.sum() == 10 * count
+    assert sums.time_ns.shape[1] == timeline.FEWEST_STRETCHES and sums.time_ns.sum() == 10 * count
 
 
 def slowly_summed(found: Bars, width: int, count: int) -> Counter[tuple[int, int, int]]:
