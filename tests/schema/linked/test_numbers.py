@@ -15,19 +15,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema import linked
 from execgraph.schema.columns import ABSENT, BytesColumn, OpRows
-from execgraph.schema.linked import (
-    HOST,
-    argument_lists,
-    exact_microseconds,
-    exact_times,
-    integer_list,
-    literal,
-    nanoseconds,
-    read_arguments,
-    recorded_tensors,
-    usable_arguments,
-    with_padding,
-)
+from execgraph.schema.linked import exact_microseconds, exact_times, integer_list, literal, nanoseconds, read_arguments
 from execgraph.schema.linked.numbers import EXACT_MICROSECONDS
 from execgraph.schema.linked.writer import microsecond_numbers
 from execgraph.schema.reasons import Counts, Reason
@@ -230,7 +218,12 @@ def test_a_lack_of_padding_is_told_by_the_digits(texts: list[bytes], lacks: bool
 
 
 def test_padding_is_added_to_fractions() -> None:
-    assert with_padding(exact_times([b"10.7", b"11.12", b"12.345", b"13"])).tolist() == [10_007, 11_012, 12_345, 13_000]
+    assert linked.with_padding(exact_times([b"10.7", b"11.12", b"12.345", b"13"])).tolist() == [
+        10_007,
+        11_012,
+        12_345,
+        13_000,
+    ]
 
 
 def test_texts_of_times_beyond_any_clock_are_absent() -> None:
@@ -272,13 +265,13 @@ def test_the_same_tensors_are_found_as_in_each_text(texts: list[bytes]) -> None:
     for row, *numbers in zip(found.row.tolist(), *(column.tolist() for column in columns), strict=True):
         rows.setdefault(row, []).append(tuple(numbers))
     for row, text in enumerate(texts):
-        assert rows.get(row, []) == [(*tensor[:5], tensor.argument) for tensor in recorded_tensors(text)]
+        assert rows.get(row, []) == [(*tensor[:5], tensor.argument) for tensor in linked.recorded_tensors(text)]
 
 
 def test_of_a_tensor_the_argument_device_and_what_it_spans_are_known() -> None:
     tensors = read_arguments(TEXTS, ()).tensors
     assert tensors.argument.tolist() == [0, 0, 1, 1, 0, 0]
-    assert tensors.device.tolist() == [0, 11, HOST, -2, 0, HOST]
+    assert tensors.device.tolist() == [0, 11, linked.HOST, -2, 0, linked.HOST]
     assert tensors.spanned.tolist() == [6, 53, 0, 0, 0, 0]
 
 
@@ -314,17 +307,17 @@ def test_line_ends_in_texts_are_blanks() -> None:
 def test_members_are_those_of_each_text(texts: list[bytes]) -> None:
     skipped, skipped_one_by_one = Counter[str](), Counter[str]()
     members = linked.member_texts(BytesColumn.of(texts), read_arguments(texts, ()).input_form, skipped)
-    usable = usable_arguments(texts, skipped_one_by_one)
+    usable = linked.usable_arguments(texts, skipped_one_by_one)
     for column, name in zip(members, ("values", "shapes", "types"), strict=True):
-        listed = [argument_lists(b'{"%b":%b}' % (name.encode(), text), name) for text in column]
-        assert listed == [argument_lists(text, name) for text in usable]
+        listed = [linked.argument_lists(b'{"%b":%b}' % (name.encode(), text), name) for text in column]
+        assert listed == [linked.argument_lists(text, name) for text in usable]
     assert skipped == skipped_one_by_one
 
 
 def test_arguments_that_are_no_lists_and_tensors_too_large_are_counted_in_the_order_of_members():
     skipped = Counts()
     text = b'{"types":5,"values":[[%b,2,0,1,4,"cuda"]],"shapes":5}' % (20 * b"9")
-    assert usable_arguments([text], skipped) == [b'{"types":[],"values":[[]],"shapes":[]}']
+    assert linked.usable_arguments([text], skipped) == [b'{"types":[],"values":[[]],"shapes":[]}']
     assert list(skipped.items()) == [(Reason.TENSORS_TOO_LARGE, 1), (Reason.ARGUMENTS_NO_LISTS, 2)]
 
 
