@@ -11,20 +11,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from execgraph.converter.ranks import measured_times
-from execgraph.converter.targets.algorithms import (
-    ALGORITHMS,
-    LAST_LINK,
-    Algorithm,
-    Collective,
-    CollectiveMember,
-    MessageNetwork,
-    Step,
-    blocks,
-    excess_times,
-    fitted_messages,
-    links_of,
-    steps_of,
-)
+from execgraph.converter.targets import algorithms
+from execgraph.converter.targets.algorithms import Algorithm, Collective, CollectiveMember, fitted_messages, steps_of
 from execgraph.converter.targets.goal_program import LARGEST_COUNT, Cpus, cpus_of
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import NodeType
@@ -90,7 +78,7 @@ def known_at_the_end(algorithm: Algorithm, members: Sequence[CollectiveMember]) 
     return [{place}.union(*(has(place, number) for number in range(len(own)))) for place, own in enumerate(steps)]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", algorithms.ALGORITHMS)
 @given(data=st.data())
 def test_messages_fit_and_nobody_waits_for_ever(algorithm: Algorithm, data: st.DataObject) -> None:
     members = data.draw(parts(algorithm))
@@ -133,7 +121,7 @@ def test_members_have_something_of_all_that_they_should(algorithm: Algorithm, da
     members = data.draw(parts(algorithm))
     # a buffer of fewer bytes than members leaves some without a block to pass on
     in_blocks = HAS[algorithm] != givers and algorithm != Algorithm.REDUCE
-    if in_blocks and not min(blocks(members[0].sizes[0], len(members))):
+    if in_blocks and not min(algorithms.blocks(members[0].sizes[0], len(members))):
         return
     for part, known in zip(members, known_at_the_end(algorithm, members), strict=True):
         if algorithm not in (Algorithm.GATHER, Algorithm.REDUCE) or part.group_rank == part.root:
@@ -151,11 +139,11 @@ TAKES: dict[str, Callable[[CollectiveMember], int]] = {
     Algorithm.ALL_TO_ALL: lambda part: received(part, lambda place: part.shares[place][part.group_rank]),
     # the sums so far of all blocks but the one that the member begins with
     Algorithm.REDUCE_SCATTER_RING: lambda part: (
-        part.sizes[0] - blocks(part.sizes[0], part.members)[part.group_rank - 1]
+        part.sizes[0] - algorithms.blocks(part.sizes[0], part.members)[part.group_rank - 1]
     ),
     Algorithm.BROADCAST: lambda part: part.sizes[0] * (part.group_rank != part.root),
     Algorithm.SCATTER: lambda part: (
-        blocks(part.sizes[0], part.members)[part.group_rank] * (part.group_rank != part.root)
+        algorithms.blocks(part.sizes[0], part.members)[part.group_rank] * (part.group_rank != part.root)
     ),
     Algorithm.MESSAGE: lambda part: part.sizes[0] * part.group_rank,
 }
@@ -166,7 +154,7 @@ TAKES: dict[str, Callable[[CollectiveMember], int]] = {
 @given(data=st.data())
 def test_each_receives_what_it_lacks_and_no_byte_twice(algorithm: Algorithm, data: st.DataObject) -> None:
     for part in data.draw(parts(algorithm)):
-        steps: list[Step] = steps_of(algorithm, part)[0]
+        steps: list[algorithms.Step] = steps_of(algorithm, part)[0]
         assert sum(step.size for step in steps if not step.sends) == TAKES[algorithm](part)
 
 
@@ -177,7 +165,7 @@ def test_the_last_block_of_a_reduce_scatter_is_the_members_own(members: int) -> 
     for place in range(members):
         part = CollectiveMember(place, members, (size,) * members)
         last = [step for step in steps_of(Algorithm.REDUCE_SCATTER_RING, part)[0] if not step.sends][-1]
-        assert last.size == blocks(size, members)[place]
+        assert last.size == algorithms.blocks(size, members)[place]
 
 
 def test_a_message_that_waits_follows_the_sign_of_its_receiver() -> None:
@@ -226,14 +214,14 @@ SHARES = ((9, 1, 2, 3), (4, 9, 5, 6), (7, 8, 9, 9), (0, 0, 0, 9))
 )
 def test_a_collective_of_four_costs_steps_and_bytes(algorithm, sizes, cost):
     """The root is the last one, which has the most; pieces are of up to 150 bytes."""
-    assert ALGORITHMS[algorithm].cost(CollectiveMember(0, 4, sizes, SHARES, root=3, chunk=150)) == cost
+    assert algorithms.ALGORITHMS[algorithm].cost(CollectiveMember(0, 4, sizes, SHARES, root=3, chunk=150)) == cost
 
 
 def test_a_small_broadcast_is_passed_on_in_one_piece_and_a_message_that_waits_takes_a_step_more() -> None:
-    assert ALGORITHMS[Algorithm.BROADCAST].cost(CollectiveMember(0, 4, EQUAL)) == (3, 3 * 400)
+    assert algorithms.ALGORITHMS[Algorithm.BROADCAST].cost(CollectiveMember(0, 4, EQUAL)) == (3, 3 * 400)
     member = CollectiveMember(0, 2, (100, 0))
-    assert ALGORITHMS[Algorithm.MESSAGE].cost(member) == (1, 100)
-    assert ALGORITHMS[Algorithm.AWAITED_MESSAGE].cost(member) == (2, 100)
+    assert algorithms.ALGORITHMS[Algorithm.MESSAGE].cost(member) == (1, 100)
+    assert algorithms.ALGORITHMS[Algorithm.AWAITED_MESSAGE].cost(member) == (2, 100)
 
 
 def sent(size: int, ns: int, algorithm: Algorithm = Algorithm.MESSAGE) -> Collective:
@@ -243,8 +231,8 @@ def sent(size: int, ns: int, algorithm: Algorithm = Algorithm.MESSAGE) -> Collec
 def test_the_network_is_that_of_the_measured_times():
     """500 ns and a quarter of a ns for each byte; two sizes are too few to leave one out."""
     timed = [sent(4_000, 1_500), sent(400_000, 100_500)]
-    assert fitted_messages(timed) == MessageNetwork(500, 0.25, 2, None)
-    assert fitted_messages([*timed, sent(40_000, 10_500)]) == MessageNetwork(500, 0.25, 3, 0.0)
+    assert fitted_messages(timed) == algorithms.MessageNetwork(500, 0.25, 2, None)
+    assert fitted_messages([*timed, sent(40_000, 10_500)]) == algorithms.MessageNetwork(500, 0.25, 3, 0.0)
     # the error is the median of three, each in the network that fits the two other sizes
     assert fitted_messages([sent(1_000, 1_000), sent(2_000, 2_000), sent(3_000, 6_000)]).fit_error_pct == 20.0
     # barriers and what took no time tell nothing
@@ -253,7 +241,7 @@ def test_the_network_is_that_of_the_measured_times():
     assert fitted_messages([*nothing, sent(1_000, 1)]) == fitted_messages([sent(1_000, 1)])
 
 
-NETWORK = MessageNetwork(latency_ns=100, ns_per_byte=1.0, transfers=9, fit_error_pct=0.0)
+NETWORK = algorithms.MessageNetwork(latency_ns=100, ns_per_byte=1.0, transfers=9, fit_error_pct=0.0)
 
 
 def collective(*duration_ns, start_ns=0, members=(0, 1), algorithm=Algorithm.ALL_GATHER_RING):
@@ -277,25 +265,25 @@ IN_TURN = [collective(1_100), collective(1_100, start_ns=1_100), collective(550,
     ids=["at once as long as alone", "at once twice as long", "in turn, and a message", "without a network"],
 )
 def test_collectives_share_a_link_if_they_took_longer_at_the_same_time_than_alone(
-    collectives: list[Collective], network: MessageNetwork | None, links: list[int], waited_ns: list[int]
+    collectives: list[Collective], network: algorithms.MessageNetwork | None, links: list[int], waited_ns: list[int]
 ) -> None:
-    assert links_of(collectives, network) == (links, waited_ns)
+    assert algorithms.links_of(collectives, network) == (links, waited_ns)
 
 
 def test_all_members_of_a_collective_use_the_same_link() -> None:
     """The last one meets the first on rank 0 and the second on rank 2."""
     ranks = ((0, 1), (2, 3), (0, 2))
     apart = [collective(1_100, start_ns=100 * at, members=members) for at, members in enumerate(ranks)]
-    assert links_of(apart, NETWORK)[0] == [0, 0, 1]
+    assert algorithms.links_of(apart, NETWORK)[0] == [0, 0, 1]
 
 
 def test_a_rank_has_no_more_links_than_goal_has_nics() -> None:
-    at_once = [collective(1_100, start_ns=number) for number in range(LAST_LINK + 9)]
-    assert max(links_of(at_once, NETWORK)[0]) == LAST_LINK
+    at_once = [collective(1_100, start_ns=number) for number in range(algorithms.LAST_LINK + 9)]
+    assert max(algorithms.links_of(at_once, NETWORK)[0]) == algorithms.LAST_LINK
 
 
 def excess(*collectives: Collective, waited_ns: int = 0) -> list[tuple[int, ...]]:
-    return excess_times(collectives, [waited_ns] * len(collectives), NETWORK)
+    return algorithms.excess_times(collectives, [waited_ns] * len(collectives), NETWORK)
 
 
 @pytest.mark.parametrize(("waited_ns", "beyond"), [(0, (400, 0)), (300, (100, 0))], ids=["alone", "after a wait"])
