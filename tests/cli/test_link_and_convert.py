@@ -1,10 +1,8 @@
 """trace-link and trace-convert from a shell: what they print, where they write, and that they fail in one line.
 
-How much a compressed file may be when it is decompressed: as --max-size says, in every process of a command.
-
---steps, --annotation and --window of trace-link and trace-build: the part that is made, and what is refused.
-
-What is said of traces without synchronisation records: where, and how far off answers are without them.
+How much a compressed file may be when it is decompressed: as --max-size says, in every process of a command. --steps,
+--annotation and --window of trace-link and trace-build: the part that is made, and what is refused. What is said of
+traces without synchronisation records: where, and how far off answers are without them.
 """
 
 import argparse

@@ -1,9 +1,8 @@
 """Figures of other tools for one built job, where raw events agree with them: HTA 0.5.0 and TraceLens.
 
-HTA shows all steps; TraceLens is its main branch of 2026-08-21.
-
-Times are in whole µs, as HTA cuts the rest off, and without synchronisation records, which it takes for kernels.
-TraceLens counts a memset as computation, which is left out here.
+HTA shows all steps; TraceLens is its main branch of 2026-08-21. Times are in whole µs, as HTA cuts the rest off, and
+without synchronisation records, which it takes for kernels. TraceLens counts a memset as computation, which is left out
+here.
 """
 
 from pathlib import Path

@@ -1,8 +1,7 @@
 """Columns that not every graph has: bytes of tensors that live while a node runs, modules and Python functions.
 
-Options say what can be done, at once, and convert does what they say.
-
-Node numbers are a topological order that follows the measured times, and no unsound graph is ever written.
+Options say what can be done, at once, and convert does what they say. Node numbers are a topological order that follows
+the measured times, and no unsound graph is ever written.
 """
 
 import json

@@ -185,23 +185,17 @@ def with_changed_bytes(text: bytes, random: Random) -> bytes:
 
 
 @pytest.mark.parametrize("kind", CHECKS)
-def test_files_whose_bytes_changed(kind: str) -> None:
-    @often
-    @given(SEEDS)
-    def check(seed: int) -> None:
-        CHECKS[kind](with_changed_bytes(sample(kind), Random(seed)))
-
-    check()
+@often
+@given(seed=SEEDS)
+def test_files_whose_bytes_changed(kind: str, seed: int) -> None:
+    CHECKS[kind](with_changed_bytes(sample(kind), Random(seed)))
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_json_that_says_odd_things(kind: str) -> None:
-    @seldom
-    @given(SEEDS)
-    def check(seed: int) -> None:
-        CHECKS[kind](changed_json(sample(kind), Random(seed)))
-
-    check()
+@seldom
+@given(seed=SEEDS)
+def test_json_that_says_odd_things(kind: str, seed: int) -> None:
+    CHECKS[kind](changed_json(sample(kind), Random(seed)))
 
 
 @often

@@ -318,7 +318,7 @@ def test_commands_end_on_a_linked_trace_whose_parents_go_round(tmp_path, linked_
     assert run(command, linked_in_a_circle, output, tmp_path / "output")[0] == 0
 
 
-def test_a_linked_trace_whose_parents_go_round_is_read_without_the_circle_and_can_be_written_again(
+def test_a_linked_trace_whose_parents_go_round_is_read_without_the_circle_and_written_again(
     tmp_path: Path, linked_in_a_circle: Path
 ) -> None:
     linked, again = read_linked(str(linked_in_a_circle)), str(tmp_path / "again.json")

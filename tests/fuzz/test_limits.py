@@ -225,10 +225,7 @@ def test_host_ops_may_be_each_others_parents(t: TraceBuilder, tmp_path: Path) ->
     ],
     ids=["link device", "link host", "convert", "jsonize", "jsonize back", "replay"],
 )
-def test_commands_refuse_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    main: Callable[[list[str]], None], options: list[str], hostile: str,
-) -> None:  # fmt: skip
+def test_commands_refuse_in_one_line(tmp_path, monkeypatch, capsys, main, options, hostile):
     monkeypatch.chdir(tmp_path)
     with bounded(), pytest.raises(SystemExit) as ended:
         main([*options, written(tmp_path, ABSURD[hostile])])

@@ -1,8 +1,7 @@
 """Damaged files: what can be read is used, what cannot is counted and said, and nothing ends in a traceback.
 
-A command is stopped at each change of a file in turn: the next run is as if it had never been.
-
-At every 25th one in a run of all tests, at each with EXECGRAPH_ENDINGS.
+A command is stopped at each change of a file in turn: the next run is as if it had never been. At every 25th one in a
+run of all tests, at each with EXECGRAPH_ENDINGS.
 """
 
 import gzip

@@ -1,8 +1,7 @@
 """Runs of very many threads, devices, streams, groups or names: the effort grows linearly with what was recorded.
 
-Names of process groups for a simulator, by the effort that they take.
-
-The order of every two groups that share several ranks, beside a reference that looks at all pairs.
+Names of process groups for a simulator, by the effort that they take. The order of every two groups that share several
+ranks, beside a reference that looks at all pairs.
 """
 
 from collections.abc import Callable

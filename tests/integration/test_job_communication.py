@@ -1,8 +1,7 @@
 """Folders of traces to graphs that a simulator plays together: what the ranks' communication becomes, and reports.
 
-A group that one rank calls otherwise is the same group to every command.
-
-Jobs of many ranks, from traces to joint replay: built without a complaint, and replayed as measured.
+A group that one rank calls otherwise is the same group to every command. Jobs of many ranks, from traces to joint
+replay: built without a complaint, and replayed as measured.
 """
 
 import json

@@ -1,8 +1,7 @@
 """The same files give the same bytes, whatever Python, library, hash seed and order they are read with.
 
-Commands whose standard streams are closed or full: the right result, or one line that says what to do.
-
-Nothing depends on the words for what is counted: with every text reversed, figures and graphs are the same.
+Commands whose standard streams are closed or full: the right result, or one line that says what to do. Nothing depends
+on the words for what is counted: with every text reversed, figures and graphs are the same.
 """
 
 import json

@@ -1,10 +1,8 @@
 """Readers and trace-diagnose report what cannot be, or a table says why nobody can notice; sound traces have none.
 
-Ranks that cannot be right: beyond the world, or of a host trace by its collectives.
-
-Device times that cannot be right, by tables made by hand; times are in ns.
-
-Launches that most activities contradict, by tables made by hand; times are in ns.
+Ranks that cannot be right: beyond the world, or of a host trace by its collectives. Device times that cannot be right,
+by tables made by hand; times are in ns. Launches that most activities contradict, by tables made by hand; times are in
+ns.
 """
 
 from collections.abc import Sequence

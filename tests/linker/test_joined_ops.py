@@ -1,21 +1,36 @@
-"""What becomes of each column when two traces are linked, and what the report counts: by rows made by hand.
+"""Which ops of both traces are the same, and what a joined op takes from each."""
 
-`link` takes traces or their files, reads each as it is read by itself, and answers wrong arguments in its own words.
-"""
-
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from execgraph.linker import match
 from execgraph.linker.link import link, read_traces
+from execgraph.linker.match import ANCHOR, Match, align, align_steps, launching_ops, match_ops, occurrences
 from execgraph.linker.readers import DeviceTrace, read_device_trace, read_host_trace
 from execgraph.linker.windows import Window
-from execgraph.schema.columns import ABSENT
+from execgraph.schema.columns import ABSENT, Int64, ThreadIntervals, nest
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import NO_TENSORS, LinkedTrace
 from execgraph.schema.reasons import Reason
+from hypothesis import given, strategies as st
+from support import tables
 from support.runs import read_pair, small_run
-from support.tables import ActivityRow, CallRow, NodeRow, OpRow, SyncRow, device_trace, host_trace
+from support.tables import (
+    ActivityRow,
+    CallRow,
+    NodeRow,
+    OpRow,
+    SyncRow,
+    activity_rows,
+    call_rows,
+    column,
+    device_trace,
+    host_trace,
+    op_rows,
+)
 
 HOST = host_trace(
     NodeRow(1, "[pytorch|profiler|execution_trace|process]"),
@@ -236,3 +251,362 @@ def test_swapped_files_are_told_apart_without_the_options_of_a_command() -> None
     with pytest.raises(DataError, match=r"a device trace \(it has traceEvents\)") as raised:
         link(FILES[1], FILES[0])
     assert "--" not in str(raised.value)
+
+
+MARKS = np.arange(200) >= 100
+"""Numbers from 100 on mark steps."""
+
+
+def aligned(left: list[int], right: list[int]) -> list[tuple[int, int]]:
+    found = align(column(*left), column(*right))
+    return list(zip(found.left.tolist(), found.right.tolist(), strict=True))
+
+
+def steps(left: list[int], right: list[int]) -> list[tuple[int, int]]:
+    found = align_steps(column(*left), column(*right), marks_step=MARKS)
+    return list(zip(found.left.tolist(), found.right.tolist(), strict=True))
+
+
+def names(text: str) -> Int64:
+    return np.array([ord(letter) for letter in text], np.int64)
+
+
+def longest_common_subsequence(left: str, right: str) -> int:
+    """The textbook table, O(n m)."""
+    above = [0] * (len(right) + 1)
+    for letter in left:
+        row = [0]
+        for at, other in enumerate(right):
+            row.append(above[at] + 1 if letter == other else max(above[at + 1], row[-1]))
+        above = row
+    return above[-1]
+
+
+@given(st.text("abc", min_size=1, max_size=14), st.text("abc", max_size=14))
+def test_alignment_is_as_long_as_the_longest_common_subsequence(left: str, right: str) -> None:
+    # one that is much longer is searched for a window instead
+    left, right = left[: max(1, 2 * len(right) - 1)], right[: 2 * len(left) - 1]
+    found, other_way = align(names(left), names(right)), align(names(right), names(left))
+    assert len(other_way.left) == len(found.left)
+    assert "".join(left[at] for at in found.left) == "".join(right[at] for at in found.right)
+    assert all(np.diff(found.left) > 0) and all(np.diff(found.right) > 0)
+    assert len(found.left) == longest_common_subsequence(left, right)
+
+
+@given(st.text("ab", min_size=1, max_size=6), st.text("ab", max_size=20))
+def test_occurrences_are_all_places_of_a_part(part: str, whole: str) -> None:
+    wanted = [at for at in range(len(whole)) if whole.startswith(part, at)]
+    assert occurrences(names(part), names(whole)).tolist() == wanted
+
+
+def test_a_window_with_a_few_differences_is_found_in_a_much_longer_sequence_and_its_positions_counted() -> None:
+    rng = np.random.default_rng(7)
+    whole = rng.integers(0, 40, 2000)
+    part = np.delete(whole[700:1000], [10, 280])
+    found = align(part.astype(np.int64), whole.astype(np.int64))
+    assert len(found.left) == len(part)
+    assert found.right[149] == 850
+    step = np.random.default_rng(7).integers(0, 40, 300)
+    for count in (1, 2, 3):
+        assert align(np.delete(step, [10, 280]), np.tile(step, count)).alignment_count == count
+
+
+@pytest.mark.parametrize("lost", [slice(1, 39), slice(299, 337)], ids=["before", "behind"])
+def test_a_window_may_lack_a_tenth_of_its_ops_and_some_on_one_side_of_its_middle(lost: slice) -> None:
+    whole = np.concatenate((np.arange(800), step := np.arange(1000, 1338), np.arange(2000, 3000)))
+    part = np.delete(step, lost)
+    assert whole[align(part, whole).right].tolist() == part.tolist()
+
+
+@pytest.mark.parametrize(("held", "there"), [(2, 5), (40, 90)])
+def test_repeated_steps_of_a_window_are_found_together(held: int, there: int) -> None:
+    step = np.random.default_rng(7).integers(0, 40, 300)
+    part = np.delete(np.tile(step, held), [10, 580])
+    found = align(part, np.tile(step, there))
+    assert len(found.left) == len(part)
+    assert found.alignment_count == there - held + 1
+
+
+# a shorter one
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_shorter_one_is_found_as_a_whole_at_its_first_place(swapped: bool) -> None:
+    part, whole = column(1, 2), column(0, 1, 2, 1, 1, 2)
+    found = align(whole, part) if swapped else align(part, whole)
+    assert ((found.right, found.left) if swapped else (found.left, found.right))[1].tolist() == [1, 2]
+    assert found.alignment_count == 2
+
+
+@pytest.mark.parametrize(("left", "right"), [([], []), ([1], []), ([], [1])])
+def test_nothing_fits_everywhere(left: list[int], right: list[int]) -> None:
+    found = align(column(*left), column(*right))
+    assert (len(found.left), len(found.right), found.alignment_count) == (0, 0, 1)
+
+
+def window(lost: int, size: int = 100) -> list[int]:
+    """A stretch of names that are all different, one of which is not in the other sequence."""
+    return [99_999 if place == lost else place for place in range(size)]
+
+
+@pytest.mark.parametrize("before", [0, 1, 500, 900])
+@pytest.mark.parametrize("lost", [0, 3, 99])
+def test_a_window_of_a_much_longer_one_is_found_by_its_middle(before: int, lost: int) -> None:
+    longer = [*range(10_000, 10_000 + before), *range(100), *range(20_000, 20_900 - before)]
+    expected = [(place, before + place) for place in range(100) if place != lost]
+    assert aligned(window(lost), longer) == expected
+    found = align(column(*longer), column(*window(lost)))
+    assert list(zip(found.right.tolist(), found.left.tolist(), strict=True)) == expected
+    assert found.alignment_count == 1
+
+
+def test_what_is_not_much_longer_or_lacks_the_middle_is_aligned_as_a_whole() -> None:
+    longer = [*range(50), *range(1_000, 1_060), *range(50, 100)]
+    assert aligned([*range(100)], longer) == [(number, number + 60 * (number >= 50)) for number in range(100)]
+    left, right = column(1, 9, 2), column(*[7] * 50, 1, *[7] * 50, 2, 7)
+    found = align(left, right)
+    assert (found.right.tolist(), found.alignment_count) == ([50, 101], 1)
+
+
+@pytest.mark.parametrize("lost", [0, 99])
+def test_of_repeated_iterations_the_first_one_is_taken_and_the_others_are_counted(lost: int) -> None:
+    found = align(column(*window(lost)), column(*[*range(100)] * 5))
+    assert found.right.tolist() == [place for place in range(100) if place != lost]
+    assert found.alignment_count == 5
+
+
+def test_iterations_within_a_window_and_those_shorter_than_an_anchor_are_counted_where_all_of_it_fits() -> None:
+    twice = [*range(100), *range(100)]
+    found = align(column(99_999, *twice[1:]), column(*twice, *twice))
+    assert found.alignment_count == 3
+    assert found.right.tolist() == list(range(1, 200))
+    iteration = [*range(10)]
+    assert align(column(*iteration * 10, 99_999), column(*iteration * 20)).alignment_count == 11
+
+
+def test_an_anchor_too_far_out_says_nothing_of_a_window() -> None:
+    """Where the middle stands first, the rest of it would have begun before the other sequence."""
+    middle = [*range(50, 50 + ANCHOR)]
+    longer = [*middle, *range(10_000, 10_300), *range(100), *range(20_000, 20_100)]
+    assert aligned(window(0), longer) == [(place, ANCHOR + 300 + place) for place in range(1, 100)]
+
+
+def test_what_differs_too_much_is_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = 100
+    monkeypatch.setattr(match, "LARGEST_DIFFERENCE", 2 * half)
+    same = [*range(10)]
+    for more, found in ((0, 10), (1, 0)):
+        right = [*range(20_000, 20_000 + half + more), *same]
+        assert len(aligned([*range(10_000, 10_000 + half), *same], right)) == found
+
+
+# steps
+
+
+def test_between_steps_that_both_mark_in_one_order_iterations_are_told_apart() -> None:
+    # by names alone the shorter one would fit the first iteration as well
+    assert steps([101, 1, 2], [100, 1, 2, 101, 1, 2]) == [(0, 3), (1, 4), (2, 5)]
+    assert steps([100, 1, 2, 101, 1], [100, 1, 101, 1, 2]) == [(0, 0), (1, 1), (3, 2), (4, 3)]
+    assert steps([100, 1, 2], [1, 2]) == [(1, 0), (2, 1)]
+    assert steps([100, 1, 2, 101, 3], [101, 1, 100, 2, 3]) == [(1, 1), (2, 3), (4, 4)]
+    assert align_steps(column(1), column(1, 1, 1), marks_step=MARKS).alignment_count == 3
+    assert align_steps(column(101, 1), column(101, 2, 1, 1), marks_step=MARKS).alignment_count == 1
+
+
+def test_ops_before_the_first_step_are_aligned_from_its_end_on_and_others_from_the_mark_before_on() -> None:
+    assert steps([1, 2, 101, 3], [1, 2, 1, 2, 101, 3]) == [(0, 2), (1, 3), (2, 4), (3, 5)]
+    assert steps([1, 2, 1, 2, 101, 3], [1, 2, 101, 3]) == [(2, 0), (3, 1), (4, 2), (5, 3)]
+    assert steps([101, 1], [101, 1, 1]) == [(0, 0), (1, 1)]
+    assert steps([100, 101, 1], [100, 101, 1, 1]) == [(0, 0), (1, 1), (2, 2)]
+    assert steps([1], [1, 1]) == [(0, 0)]
+
+
+def launched_by(activities: list[int], *calls: CallRow) -> list[int]:
+    """The rows of the calls that launched activities of these correlations."""
+    return match.launching_calls(
+        activity_rows(*(tables.ActivityRow(correlation=n) for n in activities)), call_rows(*calls)
+    ).tolist()
+
+
+def test_an_activity_finds_the_earliest_call_of_its_correlation_unless_that_is_0() -> None:
+    assert launched_by([9, 5, 7, 4, 6], CallRow(correlation=5), CallRow(correlation=9)) == [1, 0, -1, -1, -1]
+    assert launched_by([0, 5], CallRow(), CallRow(correlation=5)) == [-1, 1]
+    assert launched_by([0, 5], CallRow()) == launched_by([0, 5]) == [-1, -1]
+    assert launched_by([-5, 0], CallRow(correlation=-5), CallRow(correlation=0)) == [0, -1]
+    assert launched_by([5], CallRow(3, 4, 5), CallRow(2, 6, 5)) == [1]
+
+
+# ops
+
+
+def op_of(external, *ops, call_row=-1, calls=1, correlations=None):
+    """The ops that launched activities with these external ids and correlations, by default all 99."""
+    pairs = zip(external, correlations or [99] * len(external), strict=True)
+    activities = activity_rows(*(tables.ActivityRow(external_id=number, correlation=other) for number, other in pairs))
+    rows = np.full(len(external), call_row, np.int64)
+    return launching_ops(activities, rows, np.full(calls, 1, np.int64), op_rows(*ops)).tolist()
+
+
+def test_the_op_around_the_call_launched_or_that_of_the_external_id_unless_ids_repeat_the_correlation() -> None:
+    ops = OpRow(external_id=3), OpRow(external_id=4)
+    assert op_of([3, 0], *ops, call_row=0) == [1, 1]
+    ops = OpRow(external_id=8), OpRow(external_id=3)
+    assert op_of([3, 8, 5, 9, 0], *ops) == op_of([3, 8, 5, 9, 0], *ops, calls=0) == [1, 0, -1, -1, -1]
+    assert op_of([0], OpRow(external_id=0)) == op_of([3]) == [-1]
+    ops = OpRow(external_id=5), OpRow(external_id=6)
+    assert op_of([5, 6], *ops, correlations=[5, 7]) == [0, 1]
+    assert op_of([5, 6], *ops, correlations=[5, 6]) == [-1, -1]
+    assert op_of([5, 0, 6], *ops, correlations=[5, 7, 0]) == [-1, -1, -1]
+
+
+def around(calls: list[CallRow], ops: list[OpRow], *steps: int) -> list[int]:
+    table = op_rows(*ops)
+    nesting = nest(ThreadIntervals(table.thread, table.start, table.end))
+    is_step = np.isin(np.arange(len(ops)), steps)
+    return match.enclosing_ops(call_rows(*calls), table, nesting, is_step).tolist()
+
+
+def test_the_innermost_op_on_the_thread_that_marks_no_step_is_around_a_call() -> None:
+    ops = [OpRow(0, 100), OpRow(10, 50), OpRow(0, 100, thread=2)]
+    calls = [CallRow(20, 30), CallRow(60, 70), CallRow(20, 30, thread=2), CallRow(20, 30, thread=3), CallRow(200, 210)]
+    assert around(calls, ops) == [1, 0, 2, -1, -1]
+    ops = [OpRow(0, 100), OpRow(10, 90), OpRow(20, 50)]
+    calls = [CallRow(30, 40), CallRow(60, 70), CallRow(92, 95)]
+    assert around(calls, ops) == [2, 1, 0]
+    assert around(calls, ops, 0) == [2, 1, -1]
+    assert around(calls, ops, 0, 1, 2) == [-1, -1, -1]
+    assert around([CallRow(0, 1)], []) == [-1]
+    assert column().tolist() == around([], [OpRow()])
+
+
+def by_id(host: dict[int, str], device: dict[int, str], **options: bool) -> Match:
+    """Ops of record function ids with names."""
+    nodes = host_trace(*(NodeRow(number, name, rf_id=rf_id) for number, (rf_id, name) in enumerate(host.items(), 1)))
+    ops = [
+        OpRow(10 * number, 10 * number + 5, name, rf_id=rf_id) for number, (rf_id, name) in enumerate(device.items())
+    ]
+    return match_ops(nodes, device_trace(ops), **options)
+
+
+def pairs(found: Match) -> list[tuple[int, int]]:
+    return list(zip(found.host_row.tolist(), found.device_row.tolist(), strict=True))
+
+
+def test_ops_of_one_id_and_name_belong_together_in_any_order() -> None:
+    found = by_id({5: "a", 3: "b", 9: "c"}, {9: "c", 7: "x", 3: "b", 5: "a"})
+    assert (pairs(found), found.agreement, found.misnamed, found.alignment_count) == ([(0, 3), (1, 2), (2, 0)], 1, 0, 1)
+
+
+def test_ids_outside_the_range_of_both_files_say_nothing_and_others_match_nothing() -> None:
+    assert by_id({1: "a", 2: "b", 3: "c"}, {3: "c", 4: "d", 5: "e"}).agreement == 1
+    assert by_id({1: "a", 2: "b", 4: "c"}, {2: "b", 3: "x", 4: "c", 5: "y"}).agreement == 1
+    assert by_id({2: "a", 3: "b", 6: "c"}, {2: "a", 4: "x", 6: "c"}).agreement == 2 / 3
+    found = by_id({1: "a"}, {2: "a"}, allow_mismatch=True)
+    assert (pairs(found), found.agreement) == ([], 0)
+
+
+def test_half_of_the_names_must_agree() -> None:
+    assert by_id({1: "a", 2: "b"}, {1: "a", 2: "x"}).misnamed == 1
+    with pytest.raises(DataError, match=r"1 of 3 host ops .* 3 ops of device.json \(by record .* 2 with another name"):
+        by_id({1: "a", 2: "b", 3: "c"}, {1: "a", 2: "x", 3: "x"})
+    assert by_id({1: "a", 2: "b", 3: "c"}, {1: "a", 2: "x", 3: "x"}, allow_mismatch=True).agreement == 1 / 3
+
+
+@pytest.mark.parametrize(
+    ("processes", "listed"),
+    [([5], "process 5 in"), ([6, 5], "processes 5, 6 in"), ([5, 6, 7, 8, 9], "processes 5, 6, 7, 8 in")],
+)
+def test_another_process_is_refused_and_up_to_four_are_named(processes: list[int], listed: str) -> None:
+    device = device_trace([OpRow(process=number) for number in processes])
+    with pytest.raises(DataError, match=f"process 4 in the host trace, {listed} device.json"):
+        match_ops(host_trace(NodeRow(1), pid=4), device)
+    assert match_ops(host_trace(NodeRow(1), pid=5), device).agreement == 1
+    assert match_ops(host_trace(NodeRow(1), pid=4), device, allow_mismatch=True).agreement == 1
+
+
+def test_a_file_without_ops_is_named() -> None:
+    root = NodeRow(1, "[pytorch|profiler|execution_trace|process]")
+    with pytest.raises(DataError, match=r"host.json: holds no op"):
+        match_ops(host_trace(root), device_trace([OpRow()]))
+    with pytest.raises(DataError, match=r"device.json: holds no op"):
+        match_ops(host_trace(NodeRow(1)), device_trace(calls=[CallRow()]))
+
+
+def test_an_id_of_0_is_none() -> None:
+    assert pairs(by_id({0: "x", 5: "a"}, {0: "x", 5: "a"})) == [(1, 1)]
+    assert by_id({0: "a"}, {5: "a"}).by == "order of names"
+
+
+# by the order of names
+
+
+def by_order(host: str, device: str) -> Match:
+    nodes = host_trace(*(NodeRow(number, name, tid=1) for number, name in enumerate(host, 1)))
+    ops = [OpRow(10 * number, 10 * number + 5, name) for number, name in enumerate(device)]
+    return match_ops(nodes, device_trace(ops), allow_mismatch=True)
+
+
+def test_without_ids_names_are_matched_in_order() -> None:
+    found = by_order("abcd", "abxd")
+    assert (found.by, pairs(found), found.agreement) == ("order of names", [(0, 0), (1, 1), (3, 3)], 0.75)
+    assert not found.host_is_longer
+
+
+def test_the_longer_file_and_the_places_that_fit_are_told() -> None:
+    for host, device, count, is_longer in (("abababab", "ab", 4, True), ("ab", "ababab", 3, False)):
+        found = by_order(host, device)
+        assert (pairs(found), found.agreement) == ([(0, 0), (1, 1)], 1)
+        assert (found.alignment_count, found.host_is_longer) == (count, is_longer)
+
+
+def test_names_are_compared_as_kineto_writes_them_in_the_order_of_host_ids() -> None:
+    nodes = host_trace(
+        NodeRow(1, 'say "hi"'), NodeRow(2, "a\\b"), NodeRow(3, "tab\t"), NodeRow(4, "ä"), NodeRow(5, " ~")
+    )
+    names = ["say 'hi'", "a/b", "unknown", "unknown", " ~"]
+    device = device_trace([OpRow(10 * number, 10 * number + 5, name) for number, name in enumerate(names)])
+    assert match_ops(nodes, device).agreement == 1
+    nodes = host_trace(NodeRow(9, "c"), NodeRow(2, "b"), NodeRow(1, "a"))
+    device = device_trace([OpRow(10 * n, 10 * n + 5, name) for n, name in enumerate("abc")])
+    assert sorted(pairs(match_ops(nodes, device))) == [(0, 2), (1, 1), (2, 0)]
+
+
+def test_threads_are_paired_by_the_names_that_they_have_in_common() -> None:
+    nodes = host_trace(*(NodeRow(n, name, tid=1 + (name in "xy")) for n, name in enumerate("abxcy", 1)))
+    ops = [OpRow(n, n + 1, name, thread=8 - (name in "xy")) for n, name in enumerate("abxcy")]
+    found = match_ops(nodes, device_trace(ops))
+    assert sorted(pairs(found)) == [(n, n) for n in range(5)]
+
+
+def test_of_other_threads_a_longer_device_trace_counts_from_the_first_to_the_last_op_of_the_largest() -> None:
+    host = host_trace(
+        *(NodeRow(n, name, tid=1) for n, name in enumerate("bcdef", 1)),
+        *(NodeRow(n, name, tid=2) for n, name in enumerate("wxyz", 20)),
+    )
+    largest = [OpRow(10 * n, 10 * n + 10, name) for n, name in enumerate("abcdefg")]
+    other = [OpRow(start, start + 1, name, thread=5) for start, name in zip((9, 10, 59, 60), "wxyz", strict=True)]
+    found = match_ops(host, device_trace([*largest, *other]))
+    assert sorted(pairs(found)) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (6, 8), (7, 9)]
+
+
+def test_of_other_threads_a_longer_host_trace_counts_from_the_first_to_the_last_op_of_the_largest() -> None:
+    host = host_trace(
+        *(NodeRow(10 * n, name, tid=1) for n, name in enumerate("abcdefg", 1)),
+        *(NodeRow(number, name, tid=2) for number, name in zip((19, 21, 69, 71), "wxyz", strict=True)),
+    )
+    largest = [OpRow(10 * n, 10 * n + 10, name) for n, name in enumerate("bcdef")]
+    other = [OpRow(n, n + 1, name, thread=5) for n, name in enumerate("wxyz")]
+    found = match_ops(host, device_trace([*largest, *other]))
+    assert sorted(pairs(found)) == [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (8, 6), (9, 7)]
+
+
+def pool(count: int) -> Callable[[], Match]:
+    """Workers that all ran the same two ops."""
+    host = host_trace(*(NodeRow(number, "ab"[number % 2], tid=1 + number // 2) for number in range(2 * count)))
+    device = device_trace([OpRow(n, n + 1, "ab"[n % 2], thread=100 + n // 2) for n in range(2 * count)])
+    return lambda: match_ops(host, device)
+
+
+def test_workers_of_a_pool_are_paired_one_to_one_in_linear_effort() -> None:
+    assert pairs(pool(3)()) == [(row, row) for row in range(6)]
+    assert tables.growth(pool, 40) < 2.5

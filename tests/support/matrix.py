@@ -1,8 +1,7 @@
 """What was tried with traces of which version and vendor: a cell of the matrix is a test, named `row-feature-source`.
 
-PYTHONPATH=tests python -m support.matrix writes it into docs/formats.md.
-
-Turns the device trace of a played CUDA run into what other vendors' profilers would have written of the same run.
+PYTHONPATH=tests python -m support.matrix writes it into docs/formats.md. Turns the device trace of a played CUDA run
+into what other vendors' profilers would have written of the same run.
 """
 
 import json

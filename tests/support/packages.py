@@ -1,9 +1,8 @@
 """Builds what users install, the same bytes whenever and wherever.
 
-Run in the tree: `SOURCE_DATE_EPOCH=… python tests/support/packages.py FOLDER`.
-
-The source package first, then the wheel from what that holds. setuptools makes the same wheel each time by itself; in a
-source package it keeps the times, owners and rights of the files as they are on the disk.
+Run in the tree: `SOURCE_DATE_EPOCH=… python tests/support/packages.py FOLDER`. The source package first, then the wheel
+from what that holds. setuptools makes the same wheel each time by itself; in a source package it keeps the times,
+owners and rights of the files as they are on the disk.
 """
 
 import gzip

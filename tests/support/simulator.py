@@ -2,10 +2,7 @@
 
 `simulate(read_files(prefix, ranks), groups, generation)` plays `PREFIX.i.et` of every rank i. One host node, one
 computation and one send or collective run at a time per rank, receives beside them; of several that are ready the
-lowest id goes first.
-
-A small simulator of GOAL files whose messages cost nothing, and what a file must not hold.
-
+lowest id goes first. A small simulator of GOAL files whose messages cost nothing, and what a file must not hold.
 `parse(text)` gives each rank's operations, `troubles(ranks)` what would make a simulator hang or lie, `run(ranks, how)`
 when each rank finishes. An operation runs on its cpu alone. By `Waits.TIME` it begins when what it requires has ended,
 as the language says and ATLAHS does; by `Waits.ORDER` when its cpu is free, once what it requires has begun: LogGOPSim

@@ -1,8 +1,6 @@
 """Tables of linked and device traces, host nodes and processes by hand, one named tuple per row, for tests of one part.
 
-Times are in ns.
-
-How much work a function does, counted: the same on every machine, so that a test can say how it grows.
+Times are in ns. How much work a function does, counted: the same on every machine, so that a test can say how it grows.
 """
 
 import sys

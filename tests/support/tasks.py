@@ -2,8 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from execgraph.schema.io import open_input
 from execgraph.tools.workers import stage_done
@@ -31,9 +29,7 @@ def staged(number: int) -> int:
     return number
 
 
-def in_turn(
-    function: Callable[[Any], Any], tasks: Sequence[Any], *_: object, **__: object
-) -> Iterator[tuple[Any, Any]]:
+def in_turn(function, tasks, *_, **__):
     """As processes do it: what a task raises is its outcome."""
     for task in tasks:
         try:

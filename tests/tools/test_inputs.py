@@ -1,8 +1,7 @@
 """Which files of a folder make up a rank: by what is in them, and by their names only where that does not tell.
 
-Which rank a device trace is of: recorded or in its name, never made up. All commands have one rule.
-
-Objects found in a piece of JSON: the outermost that are complete, in linear time.
+Which rank a device trace is of: recorded or in its name, never made up. All commands have one rule. Objects found in a
+piece of JSON: the outermost that are complete, in linear time.
 """
 
 import gzip

@@ -2,9 +2,8 @@
 twice, and what that costs.
 
 A message carries what its sender had when it could be sent at the earliest: what the member put in, and what came by
-the steps it follows.
-
-The network of messages: which collectives share a link, what they took beyond it, and the cpus of a rank.
+the steps it follows. The network of messages: which collectives share a link, what they took beyond it, and the cpus of
+a rank.
 """
 
 from collections.abc import Callable, Sequence
@@ -264,9 +263,7 @@ IN_TURN = [collective(1_100), collective(1_100, start_ns=1_100), collective(550,
     ],
     ids=["at once as long as alone", "at once twice as long", "in turn, and a message", "without a network"],
 )
-def test_collectives_share_a_link_if_they_took_longer_at_the_same_time_than_alone(
-    collectives: list[Collective], network: algorithms.MessageNetwork | None, links: list[int], waited_ns: list[int]
-) -> None:
+def test_collectives_share_a_link_if_they_took_longer_together_than_alone(collectives, network, links, waited_ns):
     assert algorithms.links_of(collectives, network) == (links, waited_ns)
 
 

@@ -124,7 +124,7 @@ def test_times_differ_by_what_start_and_length_are_rounded_by(resolution: int, s
     ("offset_ns", "until", "found"),
     [(0, {0: 1_000, 1: 1_001}, [-1, 1_001, -1]), (300, {0: 1_000, 1: 600}, [1_300, -1, -1])],
 )
-def test_a_backlog_ended_on_the_hosts_clock_and_what_had_ended_by_a_parts_begin_carried_nothing_into_it(
+def test_a_backlog_ended_on_the_hosts_clock_and_what_ended_before_a_part_carried_nothing_into_it(
     offset_ns: int, until: dict[int, int], found: list[int]
 ) -> None:
     run = run_of(CHAIN)

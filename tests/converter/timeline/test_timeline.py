@@ -239,7 +239,7 @@ def last_copy_launched_after(t: TraceBuilder) -> float:
     [({"held": 400.4}, 0), ({"branched": True}, 0), ({"awaited": True}, 0), ({"stalled": 400}, 400)],
     ids=["behind a kernel", "behind a branch of a graph", "behind another stream", "stalled"],
 )
-def test_a_copy_that_the_device_held_up_was_launched_early_in_its_call_and_one_that_stalled_late(
+def test_a_copy_that_the_device_held_up_was_launched_early_in_its_call_one_that_stalled_late(
     held_up: dict[str, Any], stalled: int, latency: float, gap: float
 ) -> None:
     found = last_copy_launched_after(copies(latency, gap, **held_up))

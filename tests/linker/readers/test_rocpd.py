@@ -1,8 +1,7 @@
 """What is taken from a rocpd database: columns of integers, texts, who wrote it, and which processes it is of.
 
-Ranges of unknown threads on the first of the lanes on which they nest, next to a search through all lanes.
-
-Rows of rocpd databases: their process, zero or absent times, hardware queues, categories, and lanes of ranges.
+Ranges of unknown threads on the first of the lanes on which they nest, next to a search through all lanes. Rows of
+rocpd databases: their process, zero or absent times, hardware queues, categories, and lanes of ranges.
 """
 
 import sqlite3

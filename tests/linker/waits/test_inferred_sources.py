@@ -1,7 +1,6 @@
 """What waits are for by the order of calls alone: nothing was blocked, and records give at most an event's number.
 
 What times say of the waits of a call site: which ends are too late, and which explain when the blocked work went on.
-
 Times are in ns.
 """
 

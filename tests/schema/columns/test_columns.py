@@ -1,8 +1,7 @@
 """Columns are indexed as numpy arrays are, values numbered as they come; a large object shows itself in a few lines.
 
-Columns come together from pieces, and are as the lists, dicts and byte strings that they stand for.
-
-Columns become data frames, Arrow streams and HTML tables, without losing which values are null.
+Columns come together from pieces, and are as the lists, dicts and byte strings that they stand for. Columns become data
+frames, Arrow streams and HTML tables, without losing which values are null.
 """
 
 from functools import cache

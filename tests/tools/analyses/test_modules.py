@@ -148,9 +148,7 @@ def annotated(caller: bool) -> TraceBuilder:
 
 
 @pytest.mark.parametrize(("caller", "times"), [(True, {"forward": 20, "backward": 40}), (False, {"forward": 60})])
-def test_a_worker_of_the_backward_pass_belongs_to_the_annotation_that_called_it_or_to_that_of_the_forward_ops(
-    caller: bool, times: dict[str, int]
-) -> None:
+def test_a_worker_of_the_backward_pass_belongs_to_the_annotation_that_called_it_or_that_of_forward_ops(caller, times):
     rows = by_path(table_of(rank(link_run(annotated(caller)))))
     assert {path: row["device_self"] for path, row in rows.items() if row["device_self"]} == times
 

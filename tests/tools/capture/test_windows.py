@@ -1,12 +1,9 @@
 """A handler in a profiler of one's own leaves a pair of every window, or says what it lacks.
 
-Where a rank's traces go, by which names, and the messages about them; impossible names and folders are refused.
-
-What the installed PyTorch can record of waits is asked for; what it cannot is warned of, and all else recorded.
-
-Beside another profiler, observer or capture a block is refused, or records nothing, and leaves them alone.
-
-What fails while training runs costs the traces alone: training goes on, with its own errors, and says so.
+Where a rank's traces go, by which names, and the messages about them; impossible names and folders are refused. What
+the installed PyTorch can record of waits is asked for; what it cannot is warned of, and all else recorded. Beside
+another profiler, observer or capture a block is refused, or records nothing, and leaves them alone. What fails while
+training runs costs the traces alone: training goes on, with its own errors, and says so.
 """
 
 import json
@@ -141,7 +138,7 @@ def test_a_capture_asks_for_synchronisation_records(torch, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("is_config_given", [False, True])
-def test_a_handler_switches_synchronisation_records_on_and_leaves_the_config_alone(
+def test_a_handler_switches_synchronisation_records_on_and_leaves_the_config(
     torch, tmp_path, switched, is_config_given
 ):
     config = torch._C._profiler._ExperimentalConfig(verbose=True) if is_config_given else None

@@ -1,12 +1,9 @@
 """A merged trace to look at keeps every row, tells ranks and devices apart, and opens in Perfetto.
 
-A merged database to count in holds every activity, call, launch and edge, of databases of profilers as of traces.
-
-The clocks of ranks are compared by the collectives that they share; a rank taken out has its own again.
-
-Rows that cross others of their thread are on lanes beside it, and come back when their rank is taken out.
-
-A merged trace gives each rank's own trace back: it links to the same graph.
+A merged database to count in holds every activity, call, launch and edge, of databases of profilers as of traces. The
+clocks of ranks are compared by the collectives that they share; a rank taken out has its own again. Rows that cross
+others of their thread are on lanes beside it, and come back when their rank is taken out. A merged trace gives each
+rank's own trace back: it links to the same graph.
 """
 
 import importlib.util

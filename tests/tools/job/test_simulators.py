@@ -1,8 +1,7 @@
 """What a build for a simulator writes beside the graphs, ready to start: for ASTRA-sim a folder, for GOAL one file.
 
-What is said of the network in the simulator's configuration: its figures, and how well they describe the job.
-
-How long collectives took from the last arrival on, and what of that is more than the network gives.
+What is said of the network in the simulator's configuration: its figures, and how well they describe the job. How long
+collectives took from the last arrival on, and what of that is more than the network gives.
 """
 
 import json

@@ -1,8 +1,7 @@
 """What `import execgraph` gives.
 
-A script of a user uses everything that `import execgraph` gives; its types are checked by `make types`.
-
-A call with a wrong argument is answered with what it takes, in place of an error from within.
+A script of a user uses everything that `import execgraph` gives; its types are checked by `make types`. A call with a
+wrong argument is answered with what it takes, in place of an error from within.
 """
 
 import inspect

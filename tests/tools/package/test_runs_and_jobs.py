@@ -1,10 +1,8 @@
 """A replayed run tells its results in µs, its tables in ns, and what a further change would bring.
 
-A job is a sequence of graphs in a folder, which are replayed, scaled and reported on together.
-
-A job is built from the traces of all its ranks, for a simulator by what that is to do.
-
-A run is reported on, and two are compared, by one call each.
+A job is a sequence of graphs in a folder, which are replayed, scaled and reported on together. A job is built from the
+traces of all its ranks, for a simulator by what that is to do. A run is reported on, and two are compared, by one call
+each.
 """
 
 import gc

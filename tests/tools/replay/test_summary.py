@@ -1,8 +1,7 @@
 """What is said of a replay: its numbers, its text, and the answer to a change in a sentence.
 
-A replay with scaled durations: which nodes a factor names, and what their latencies, gaps and delays then are.
-
-Graphs are given one or several, as objects or files; anything else is named.
+A replay with scaled durations: which nodes a factor names, and what their latencies, gaps and delays then are. Graphs
+are given one or several, as objects or files; anything else is named.
 """
 
 import re
@@ -297,9 +296,7 @@ def test_what_whole_microseconds_cut_off_is_scaled_with_the_duration() -> None:
 
 
 @pytest.mark.parametrize(("name", "duration", "spec", "makespan"), [("op", 3, "op=0.5", 2), ("n=64", 10, "n=64=3", 30)])
-def test_scaled_durations_are_rounded_to_ns_and_a_change_is_split_at_its_last_equals_sign(
-    name: str, duration: int, spec: str, makespan: int
-) -> None:
+def test_scaled_durations_are_rounded_to_ns_and_a_change_splits_at_its_last_equals_sign(name, duration, spec, makespan):
     g = GraphBuilder()
     g.host(name, 0, duration)
     assert scaled(g.build(), spec).makespan_ns == makespan
