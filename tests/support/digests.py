@@ -12,14 +12,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from hashlib import sha256
+from importlib import import_module
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn
+from typing import Any
 
 from execgraph.schema.arguments import TARGETS
-from execgraph.tools import commands, workers
-from execgraph.tools.commands import trace_diagnose, trace_merge, trace_replay, trace_report, trace_scale, trace_view
+from execgraph.tools import workers
 
 DATA = Path(__file__).parents[1] / "data"
 KEPT = Path(__file__).parents[1] / "digests.json"
@@ -27,8 +27,9 @@ VERSION = "0.1.0"
 """What outputs name as the version that made them: a new version changes no digest."""
 
 
-def run(main: Callable[[list[str]], NoReturn], *arguments: object) -> bytes:
+def run(command: str, *arguments: object) -> bytes:
     """What a command prints."""
+    main = import_module(f"execgraph.tools.commands.{command}").main
     with io.TextIOWrapper(io.BytesIO(), encoding="utf-8") as printed:
         with redirect_stdout(printed):
             try:
@@ -55,9 +56,9 @@ def one_rank(folder: Path, sample: str) -> Iterator[tuple[str, bytes]]:
     """A pair linked and converted."""
     host, device = (DATA / sample / f"{kind}_rank0.json.gz" for kind in ("host", "device"))
     linked, graph = folder / f"{sample}.json", folder / f"{sample}.et"
-    run(commands.trace_link.main, "-q", "--modules", "--host-trace", host, "--device-trace", device, "--output", linked)
-    run(commands.trace_convert.main, "-q", "--input", linked, "--output", graph)
-    run(commands.trace_jsonize.main, "-q", "--input", graph, "--output", f"{graph}.json")
+    run("trace_link", "-q", "--modules", "--host-trace", host, "--device-trace", device, "--output", linked)
+    run("trace_convert", "-q", "--input", linked, "--output", graph)
+    run("trace_jsonize", "-q", "--input", graph, "--output", f"{graph}.json")
     for what, path in ("linked trace", linked), ("graph", graph), ("graph as JSON", Path(f"{graph}.json")):
         yield f"{sample}: {what}", path.read_bytes()
 
@@ -72,10 +73,10 @@ def builds(folder: Path, traces: Path) -> Iterator[tuple[str, bytes]]:
     """A job built for every target."""
     for target in TARGETS:
         built = folder / target
-        run(commands.trace_build.main, "-q", "--input-dir", traces, "--output-dir", built, "--target", target)
+        run("trace_build", "-q", "--input-dir", traces, "--output-dir", built, "--target", target)
         yield from written(f"built for {target}", built)
     wide = folder / "wide"
-    run(trace_scale.main, "-q", "--input-dir", folder / TARGETS[0], "--output-dir", wide, "--data-parallel", 2)
+    run("trace_scale", "-q", "--input-dir", folder / TARGETS[0], "--output-dir", wide, "--data-parallel", 2)
     yield from written("scaled", wide)
 
 
@@ -83,7 +84,7 @@ def outputs(folder: Path, in_order: Callable[[Sequence[Path]], Iterable[Path]]) 
     """Every output by a name; what takes several files gets them in this order."""
     yield from (output for sample in ("training", "modules") for output in one_rank(folder, sample))
     made, traces, output = folder / "made", folder / "traces", folder / "output"
-    run(commands.trace_generate.main, "-q", "--job", "dlrm", "--steps", 2, "--machine-seed", 1, "--output-dir", made)
+    run("trace_generate", "-q", "--job", "dlrm", "--steps", 2, "--machine-seed", 1, "--output-dir", made)
     yield from written("generated", made)
     traces.mkdir()
     for path in in_order(sorted((DATA / "training").iterdir())):
@@ -91,17 +92,17 @@ def outputs(folder: Path, in_order: Callable[[Sequence[Path]], Iterable[Path]]) 
     yield from builds(folder, traces)
     graphs_of = [folder / TARGETS[0] / f"graph.{rank}.et" for rank in (0, 1)]
     asked = ("--scale", "gemm=0.5", "--timeline", output)
-    yield "replay: figures", run(trace_replay.main, "-q", "--json", *asked, "--input", *in_order(graphs_of))
+    yield "replay: figures", run("trace_replay", "-q", "--json", *asked, "--input", *in_order(graphs_of))
     yield "replay: timeline", output.read_bytes()
     for ending in (".svg", ".dot", ".graphml"):
         picture = folder / f"picture{ending}"
-        run(trace_view.main, "-q", "--input", graphs_of[0], "--around", 100, "--output", picture)
+        run("trace_view", "-q", "--input", graphs_of[0], "--around", 100, "--output", picture)
         yield f"view: {ending}", picture.read_bytes()
     files = list(in_order(sorted(traces.iterdir())))
-    run(trace_merge.main, "-q", *files, "--output", folder / "merged.json")
+    run("trace_merge", "-q", *files, "--output", folder / "merged.json")
     yield "merged trace", (folder / "merged.json").read_bytes()
-    yield "diagnosis", run(trace_diagnose.main, "--json", *files)
-    yield "report: tables", run(trace_report.main, "-q", "--json", *files, "--output", output)
+    yield "diagnosis", run("trace_diagnose", "--json", *files)
+    yield "report: tables", run("trace_report", "-q", "--json", *files, "--output", output)
     yield "report: page without charts", without_charts(output.read_text("utf-8")).encode()
 
 
