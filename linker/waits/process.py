@@ -131,7 +131,7 @@ class SyncRecords:
         """Returns for waiting calls the last call before each that recorded the event of this id, -1 for none."""
         call = self._call_of.of(event_rows.correlation)
         order = np.lexsort((call, calls.start[call], event_rows.event)) if len(calls) else call
-        order = order[call[order] >= 0]
+        order = order[(call[order] >= 0) & (event_rows.event[order] >= 0)]
         recorded = Keys(event_rows.event[order], calls.start[call[order]])
         return RowMap(call[order])[asof_backward(recorded, Keys(event, calls.start[waits] - 1))]
 
