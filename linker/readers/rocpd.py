@@ -45,6 +45,8 @@ LONGEST_TEXT = 1 << 16
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 FUNCTIONS, PRAGMAS = {"coalesce", "like", "substr"}, {"table_info"}
 """The functions that queries here need. All others are refused, as the schema of the file could call them."""
+STEPS_PER_BYTE, LEAST_LOOKS, STEPS_BETWEEN_LOOKS = 1000, 1 << 6, 1 << 18
+"""Limits of the steps that SQLite takes with a file, looked at now and then. Queries here take some hundred a byte."""
 HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
 MARKER = "UserMarker"
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -83,6 +85,10 @@ class Database:
 
     def __init__(self, path: str, connection: sqlite3.Connection) -> None:
         self.path, self._connection = path, connection
+        size = sum(file.stat().st_size for file in (Path(path), _beside(Path(path).resolve(), "-wal")) if file.exists())
+        # pages that lead to each other again and again would be read for ever
+        looks = iter(range(LEAST_LOOKS + STEPS_PER_BYTE * size // STEPS_BETWEEN_LOOKS))
+        connection.set_progress_handler(lambda: next(looks, None) is None, STEPS_BETWEEN_LOOKS)
         # virtual tables have no page of their own
         self.tables = self._names("type = 'table' AND rootpage > 0")
         self.views = self._names("type = 'view'")
