@@ -64,8 +64,8 @@ def link(
     if host is None:
         ops = part.trace.ops
         report.notes.append(
-            f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, but "
-            "tensor ids were not recorded, so data dependencies cannot be derived"
+            f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, "
+            "but tensor ids were not recorded, so data dependencies cannot be derived"
         )
     if device.python is not None and not len(device.python.start):
         report.notes.append(f"{device.path}: {NO_PYTHON}")
@@ -265,7 +265,9 @@ def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrac
     described, unreadable = communication.groups_of_host(ops.name, ops.inputs)
     groups = communication.ProcessGroups.of(described, -1)
     communications = groups.with_members(recorded)
-    trace.report.oddities.add({Reason.MANY_MEMBERS: groups.unlisted, Reason.UNREADABLE_GROUPS: unreadable})
+    found = {Reason.MANY_MEMBERS: groups.unlisted, Reason.UNREADABLE_GROUPS: unreadable}
+    # a file says the same of itself when it is read again
+    trace.report.oddities.update({reason: count for reason, count in found.items() if count})
     activities = replace(trace.activities, communication_row=row)
     return replace(trace, communications=communications, groups=groups.groups, activities=activities)
 

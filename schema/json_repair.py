@@ -171,7 +171,7 @@ def opening_of(text: bytes, key: str, ended: bool) -> int | None:
         return only.end()
     ends = [match.end() for match in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)]
     outermost = next((end for end in ends[:OPENINGS_TRIED] if not _syntax_error(text[:end] + b"]}")), None)
-    if outermost is None and ends and (ended or not is_sound(text)):
+    if outermost is None and 0 < len(ends) <= OPENINGS_TRIED and (ended or not is_sound(text)):
         return ends[0]
     return outermost
 

@@ -133,17 +133,18 @@ def in_order(device: DeviceTrace) -> DeviceTrace:
 
 
 def _sorted_ties(table: Any, identity: Sequence[str], further: Sequence[str]) -> tuple[Int64, Bool]:
-    """Returns the rows with those of equal starts sorted, and which rows equal the one before in their identity."""
+    """Returns the rows with those of equal starts sorted, and which rows repeat an earlier one of the file."""
     start, count = table.start, len(table.start)
     order = np.argsort(start, kind="stable")
     first = is_group_start(start[order])
     rows = order[~(first & np.append(first[1:], True))]
     columns = [_numbers(getattr(table, name), rows) for name in (*identity, *further)]
     columns = [start[rows], start[rows] - table.end[rows], *columns]
-    within = np.lexsort(columns[::-1])
+    same = columns[: 2 + len(identity)]
+    within, alike = np.lexsort(columns[::-1]), np.lexsort(same[::-1])
     new_order, is_repeated = np.arange(count), np.zeros(count, np.bool_)
     new_order[rows] = rows[within]
-    is_repeated[rows[within]] = ~is_group_start(*(column[within] for column in columns[: 2 + len(identity)]))
+    is_repeated[rows[alike]] = ~is_group_start(*(column[alike] for column in same))
     return new_order, is_repeated
 
 

@@ -46,7 +46,7 @@ ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 FUNCTIONS, PRAGMAS = {"coalesce", "like", "substr"}, {"table_info"}
 """The functions that queries here need. All others are refused, as the schema of the file could call them."""
 STEPS_PER_BYTE, LEAST_LOOKS, STEPS_BETWEEN_LOOKS = 1000, 1 << 6, 1 << 18
-"""Limits of the steps that SQLite takes with a file, looked at now and then. Queries here take some hundred a byte."""
+"""Limits of the steps that SQLite takes with a file, whose pages may lead to each other for ever."""
 HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
 MARKER = "UserMarker"
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -86,7 +86,6 @@ class Database:
     def __init__(self, path: str, connection: sqlite3.Connection) -> None:
         self.path, self._connection = path, connection
         size = sum(file.stat().st_size for file in (Path(path), _beside(Path(path).resolve(), "-wal")) if file.exists())
-        # pages that lead to each other again and again would be read for ever
         looks = iter(range(LEAST_LOOKS + STEPS_PER_BYTE * size // STEPS_BETWEEN_LOOKS))
         connection.set_progress_handler(lambda: next(looks, None) is None, STEPS_BETWEEN_LOOKS)
         # virtual tables have no page of their own
@@ -367,7 +366,8 @@ def _activities(
     number, device, queue, start, end, name, kind = ops[work & timed].T
     launch_call = _launch_calls(number, ops[:, 0], links[0], skipped)
     # an activity without a launch has the process of the file, or the device where that is unknown (-1)
-    caller = Lookup(links[1][:, 0], np.arange(len(links[1]))).of(launch_call)
+    api = links[1][::-1]  # of rows with one id the first one counts
+    caller = Lookup(api[:, 0], np.arange(len(api))).of(launch_call)
     numbers = zip(number.tolist(), queue.tolist(), strict=True)
     stream = np.array([queues.get(op, queue_id) for op, queue_id in numbers], np.int64)
     # a row without a name has that of its type
@@ -375,7 +375,7 @@ def _activities(
     return RecordedActivities(
         name=Categorical.of(names.get(code) or names.get(of_type) or "unknown" for code, of_type in codes),
         category=category.take(work & timed),
-        process=np.where(caller >= 0, RowMap(links[1][:, 1])[caller], process if process >= 0 else device),
+        process=np.where(caller >= 0, RowMap(api[:, 1])[caller], process if process >= 0 else device),
         device=device,
         stream=_real_queues(device, stream, skipped),
         start=start,

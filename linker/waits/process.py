@@ -71,6 +71,7 @@ class SyncRecord(NamedTuple):
     wait_stream: int
     record_correlation: int
     event: int
+    kind: int
 
 
 class EventRecord(NamedTuple):
@@ -96,12 +97,12 @@ class SyncRecords:
 
     def __init__(self, calls: Calls, syncs: RecordedSyncs, event_rows: RecordedEvents, queues: StreamQueues) -> None:
         self._correlation, self._queues = calls.correlation, queues
-        columns = (syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event)
-        self._columns = [column.data for column in columns]
         row_of = Lookup(syncs.correlation, np.arange(len(syncs.start)))
         row = row_of.of(calls.correlation)
         self._row_of_call = row.data
         kinds = syncs.kind.numbers(lambda name: linked.SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
+        columns = (syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event, kinds)
+        self._columns = [column.data for column in columns]
         self.kinds = linked.sync_calls(calls.name)
         unrecognised = (self.kinds == SyncCall.NONE) & (calls.correlation != 0)
         self.kinds[unrecognised] = np.append(kinds, SyncCall.NONE)[row[unrecognised]]

@@ -1,8 +1,4 @@
-"""Leaving a rule out gives a graph that still replays, and shows what the rule is for.
-
-The benchmark on one small input, its tables, and what it says of a work that fails. The peak of what a process and its
-children hold, mapped files left out.
-"""
+"""The benchmark and the ablation of rules on small inputs: their tables, peaks of memory, and work that fails."""
 
 import importlib
 import json

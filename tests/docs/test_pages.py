@@ -1,8 +1,4 @@
-"""Every command line in the pages runs, in an empty folder per page, and prints what is shown; every link is valid.
-
-The examples in docstrings are right. docs/tables.md explains every table that the report can write, and every column of
-it, and no others. docs/summary-lines.md explains every line that the commands' summaries may have, and no others.
-"""
+"""Commands in pages and examples in docstrings run and print what is shown; links are valid, tables explained."""
 
 import ast
 import csv

@@ -1,9 +1,4 @@
-"""Launch latency and gaps apart: a changed run starts its activities when the machine would have.
-
-Delays: device time that neither a dependency nor the machine explains, by cause, and how users learn of it. Concurrency
-limits: how many activities a full device runs at once is measured, and what-if answers keep it. Events known by their
-ids alone, as CUDA from 12.9 on records them: cuda_event rows say what an id marked when.
-"""
+"""Device time between activities: latency and gaps apart, delays by cause, full devices, events known by ids alone."""
 
 import heapq
 from collections.abc import Callable, Sequence

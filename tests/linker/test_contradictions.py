@@ -1,9 +1,4 @@
-"""Readers and trace-diagnose report what cannot be, or a table says why nobody can notice; sound traces have none.
-
-Ranks that cannot be right: beyond the world, or of a host trace by its collectives. Device times that cannot be right,
-by tables made by hand; times are in ns. Launches that most activities contradict, by tables made by hand; times are in
-ns.
-"""
+"""What cannot be is reported by readers and trace-diagnose, or a table says why nobody can notice; times are in ns."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,9 +1,4 @@
-"""The package as pip installs it: commands work without any extra; what needs an extra names it, and it is enough.
-
-And libraries are loaded by what uses them: docs/performance.md says which. What users install: all of the code and
-nothing else, the same bytes whenever it is built; and of what versions. What `make` and `make demo` show to people who
-have just cloned the project.
-"""
+"""The package as pip installs it: without extras, with all of the code and nothing else, the same bytes always."""
 
 import gzip
 import json

@@ -222,15 +222,26 @@ def _alike(a: Launched, b: Launched) -> bool:
     return a.kind == b.kind and (a.name == b.name or not b.name)
 
 
+class _Arguments(msgspec.Struct, gc=False):
+    correlation: Any = None
+    kernel: Any = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    args: _Arguments | None = None
+
+
+CALLS = msgspec.json.Decoder(list[_Event])
+
+
 def read_captures(path: str) -> list[Capture]:
     """Returns the captures of a device trace, and the launches beside them. Raises DataError if it cannot be used."""
     names: dict[int, str] = {}
 
     def add_names(text: bytes) -> None:
-        for event in msgspec.json.decode(text, type=list[dict[str, Any]]) if NAMED.search(text) else ():
-            arguments = event.get("args")
-            if isinstance(arguments, dict) and isinstance(arguments.get("kernel"), str):
-                names[integer(arguments.get("correlation"), 0)] = arguments["kernel"]
+        for event in CALLS.decode(text) if NAMED.search(text) else ():
+            if event.args is not None and isinstance(event.args.kernel, str):
+                names[integer(event.args.correlation, 0)] = event.args.kernel
 
     rank = RankTrace(0, link(None, read_device_trace(path, tee=add_names)))
     launch, count = np.unique(rank.linked.activities.call_row, return_counts=True)

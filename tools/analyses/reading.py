@@ -7,7 +7,7 @@ ops or calls then return no rows and say so.
 
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -157,6 +157,23 @@ def read_recorded(
     return device, recorded
 
 
+Decoded = TypeVar("Decoded")
+
+
+class _Arguments(msgspec.Struct, gc=False):
+    """The arguments of an allocation, or of an activity of a graph. Others are passed over, whatever they hold."""
+
+    node: Any = msgspec.field(name="graph node id", default=None)
+    text: Any = msgspec.field(name="str", default=None)
+    annotation: Any = None
+    size: Any = msgspec.field(name="Bytes", default=None)
+    address: Any = msgspec.field(name="Addr", default=None)
+    device: Any = msgspec.field(name="Device Id", default=None)
+    type: Any = msgspec.field(name="Device Type", default=None)
+    allocated: Any = msgspec.field(name="Total Allocated", default=None)
+    reserved: Any = msgspec.field(name="Total Reserved", default=None)
+
+
 class _Event(msgspec.Struct, gc=False):
     ph: Any = ""
     cat: Any = ""
@@ -166,16 +183,16 @@ class _Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = msgspec.Raw()
     args: msgspec.Raw = msgspec.Raw()
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Its arguments; none if they are malformed."""
+    def arguments(self, decoder: "msgspec.json.Decoder[Decoded]") -> Decoded:
+        """Returns its arguments; none if they are malformed."""
         try:
-            return ARGUMENTS.decode(self.args)
+            return decoder.decode(self.args)
         except msgspec.DecodeError:
-            return {}
+            return decoder.type()
 
 
-EVENTS, ARGUMENTS = msgspec.json.Decoder(list[_Event]), msgspec.json.Decoder(dict[str, Any])
+EVENTS, ARGUMENTS = msgspec.json.Decoder(list[_Event]), msgspec.json.Decoder(_Arguments)
+COUNTERS = msgspec.json.Decoder(dict[str, Any])
 
 
 def _add(recorded: Recorded, allocations: list[Allocations] | None, text: bytes) -> None:
@@ -185,15 +202,17 @@ def _add(recorded: Recorded, allocations: list[Allocations] | None, text: bytes)
     if not (has_marks or has_ranges or has_memory):
         return
     events = [event for event in EVENTS.decode(text) if bytes(event.args)]
-    for arguments in (event.arguments for event in events) if has_marks else ():
-        node = linked.integer(arguments.get("graph node id"), 0)
+    for arguments in (event.arguments(ARGUMENTS) for event in events) if has_marks else ():
+        node = linked.integer(arguments.node, 0)
         # what PyTorch adds to an activity of a graph that was marked
-        marks = [mark for mark in (arguments.get("str"), arguments.get("annotation")) if isinstance(mark, str)]
+        marks = [mark for mark in (arguments.text, arguments.annotation) if isinstance(mark, str)]
         if node > 0 and marks:
             recorded.marks[node] = marks[0]
     ranges = [event for event in events if event.ph == "X" and str(event.cat or "").lower() == PROFILER_RANGE]
     for event, start in zip(ranges, _times(ranges).tolist(), strict=True):
-        counters = {name: float(value) for name, value in event.arguments.items() if type(value) in (int, float)}
+        counters = {
+            name: float(value) for name, value in event.arguments(COUNTERS).items() if type(value) in (int, float)
+        }
         recorded.ranges.append(ProfilerRange(str(event.name), linked.identity(event.pid), start, counters))
     if allocations is not None and has_memory:
         allocations.append(_allocations([event for event in events if event.name == MEMORY]))
@@ -205,20 +224,20 @@ def _times(events: list[_Event]) -> Int64:
 
 def _allocations(events: list[_Event]) -> Allocations:
     """Returns the allocations that have a time and a size."""
-    arguments = [event.arguments for event in events]
+    arguments = [event.arguments(ARGUMENTS) for event in events]
 
     def column(name: str, missing: int) -> Int64:
-        return linked.integers([of_event.get(name) for of_event in arguments], missing)
+        return linked.integers([getattr(of_event, name) for of_event in arguments], missing)
 
     rows = Allocations(
         time=_times(events),
         process=linked.identities([event.pid for event in events]),
         thread=linked.identities([event.tid for event in events]),
-        device=np.where(column("Device Type", HOST_TYPE) == HOST_TYPE, HOST, np.maximum(column("Device Id", 0), 0)),
-        address=column("Addr", 0),
-        size=column("Bytes", 0),
-        allocated=column("Total Allocated", -1),
-        reserved=column("Total Reserved", -1),
+        device=np.where(column("type", HOST_TYPE) == HOST_TYPE, HOST, np.maximum(column("device", 0), 0)),
+        address=column("address", 0),
+        size=column("size", 0),
+        allocated=column("allocated", -1),
+        reserved=column("reserved", -1),
     )
     return rows.where((rows.time != ABSENT) & (rows.size != 0))
 

@@ -285,7 +285,7 @@ class RankRows:
         return None
 
     def _later(self, time: bytes) -> msgspec.Raw:
-        """Returns the time moved, with the digits as they were written."""
+        """Returns the time moved, with the digits as they were written, up to 28."""
         try:
             moved = Decimal(time.strip(b'"').decode()) + self._shift_us
         except ArithmeticError:

@@ -145,6 +145,12 @@ def test_of_equal_rows_the_first_is_left_wherever_they_stand(table: str) -> None
     assert left(table) == (0, 0)
 
 
+@pytest.mark.parametrize("sizes", [(1024, -1), (-1, 1024), (7, 8)])
+def test_of_equal_rows_the_first_of_the_file_is_left_whatever_else_they_say(sizes):
+    trace = in_order(device_trace(activities=[ACTIVITY._replace(size=size) for size in sizes]))
+    assert trace.activities.size.tolist() == [sizes[0]]
+
+
 def differing() -> list[tuple[str, str]]:
     told_apart = {
         "ops": ("start", "end", "name", "process", "thread", "rf_id", "external_id", "event_index"),

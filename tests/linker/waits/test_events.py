@@ -146,13 +146,13 @@ FIRST_STREAM, SECOND_STREAM = StreamKey(0, 7), StreamKey(0, 20)
 
 def record(recorded: int = -1 - FIRST, stream: int = -1, event: int = -1) -> SyncRecord:
     """That a call waits for what the call of a row recorded on a stream."""
-    return SyncRecord(0, 24, stream, FIRST + recorded, event)
+    return SyncRecord(0, 24, stream, FIRST + recorded, event, 0)
 
 
 def sync_rows(records: dict[int, SyncRecord]) -> RecordedSyncs:
     """These records of calls, by their rows."""
     none, kind = np.zeros(len(records), np.int64), Categorical.of("Stream Wait Event" for _ in records)
-    device, *others = (column(*(getattr(one, name) for one in records.values())) for name in SyncRecord._fields)
+    device, *others = (column(*(getattr(one, name) for one in records.values())) for name in SyncRecord._fields[:-1])
     return RecordedSyncs(kind, none, none, none, device, FIRST + column(*records), *others)
 
 

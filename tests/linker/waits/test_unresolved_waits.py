@@ -119,9 +119,12 @@ def test_queries_for_different_recorded_events_are_no_loop() -> None:
         *(Called(at, at + 5, "cudaEventRecord") for at in (0, 10)),
         *(Called(at, at + 5, EVENT_QUERY) for at in (100, 200)),
     ]
-    told = [Synced("Event Sync", 2 + row, awaited=7, recorded=row) for row in range(2)]
-    made = process([Ran(40, 1_000)], called, *told)
-    assert event_query_loops(made, np.zeros(len(called), np.bool_)).loops == {}
+    for told in (
+        [Synced("Event Sync", 2 + row, awaited=7, recorded=row) for row in range(2)],
+        [Synced(kind, 2 + row) for row, kind in enumerate(("Event Sync", "Stream Sync"))],
+    ):
+        made = process([Ran(40, 1_000)], called, *told)
+        assert event_query_loops(made, np.zeros(len(called), np.bool_)).loops == {}
 
 
 ELSEWHERE = Event(9, stream=24, correlation=9_999)

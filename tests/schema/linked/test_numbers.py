@@ -11,11 +11,19 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from execgraph.linker.link import link
+from execgraph.linker.link import link, read_linked
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema import linked
 from execgraph.schema.columns import ABSENT, BytesColumn, OpRows
-from execgraph.schema.linked import exact_microseconds, exact_times, integer_list, literal, nanoseconds, read_arguments
+from execgraph.schema.linked import (
+    exact_microseconds,
+    exact_times,
+    integer_list,
+    literal,
+    nanoseconds,
+    read_arguments,
+    writer,
+)
 from execgraph.schema.linked.numbers import EXACT_MICROSECONDS
 from execgraph.schema.linked.writer import microsecond_numbers
 from execgraph.schema.reasons import Counts, Reason
@@ -143,8 +151,15 @@ def test_a_description_of_groups_that_cannot_be_read_is_counted(tmp_path: Path, 
     [init] = [node for node in document["nodes"] if "process_group:init" in node["name"]]
     init["inputs"]["values"] = [text]
     host.write_text(json.dumps(document))
-    found = link(read_host_trace(str(host)), read_device_trace(str(device))).report.oddities
-    assert found.get(Reason.UNREADABLE_GROUPS, 0) == count
+    linked = link(read_host_trace(str(host)), read_device_trace(str(device)))
+    for number in range(3):
+        assert linked.report.oddities.get(Reason.UNREADABLE_GROUPS, 0) == count
+        # as in a file whose communications are found again
+        linked.communications.clear()
+        for table in (linked.ops, linked.activities):
+            table.communication_row[:] = -1
+        writer.write_linked(linked, str(tmp_path / f"{number}.json"))
+        linked = read_linked(str(tmp_path / f"{number}.json"))
 
 
 EPOCH_US = 1_694_128_201_427_784

@@ -150,6 +150,14 @@ def test_rows_that_make_no_sense_are_none(tmp_path: Path, args: str) -> None:
     assert len(analyse([read_rank(str(tmp_path / "odd.json"))], [CURVE])[CURVE]) == 0
 
 
+def test_an_argument_that_nobody_needs_costs_no_row(tmp_path):
+    args = '{"Addr": 64, "Bytes": 512, "Device Type": 0, "x": 1e999}'
+    row = f'{{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1, "args": {args}}}'
+    op = '{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 1, "dur": 3, "args": {}}'
+    (tmp_path / "odd.json").write_text(f'{{"traceEvents": [{row}, {op}]}}')
+    assert len(analyse([read_rank(str(tmp_path / "odd.json"))], [CURVE])[CURVE]) == 1
+
+
 @given(st.integers(0, 1 << 32))
 def test_any_order_of_giving_and_taking_back_is_followed(seed: int) -> None:
     chance = random.Random(seed)

@@ -1,8 +1,4 @@
-"""A block leaves one pair of traces of exactly the same ops and of whole steps, or warns why it did not.
-
-The device trace says how long the steps before recording took, without the first one. The wait for PyTorch's data
-loader is measured in the loop's own thread, and its `next` is put back.
-"""
+"""A block leaves one pair of traces of whole steps, or warns why not; steps and loaders are timed without it."""
 
 import shutil
 import sys

@@ -1,10 +1,4 @@
-"""A handler in a profiler of one's own leaves a pair of every window, or says what it lacks.
-
-Where a rank's traces go, by which names, and the messages about them; impossible names and folders are refused. What
-the installed PyTorch can record of waits is asked for; what it cannot is warned of, and all else recorded. Beside
-another profiler, observer or capture a block is refused, or records nothing, and leaves them alone. What fails while
-training runs costs the traces alone: training goes on, with its own errors, and says so.
-"""
+"""A profiler of one's own with a handler: a pair of every window, by name and place, or what it lacks."""
 
 import json
 import sys

@@ -1,10 +1,4 @@
-"""A merged trace to look at keeps every row, tells ranks and devices apart, and opens in Perfetto.
-
-A merged database to count in holds every activity, call, launch and edge, of databases of profilers as of traces. The
-clocks of ranks are compared by the collectives that they share; a rank taken out has its own again. Rows that cross
-others of their thread are on lanes beside it, and come back when their rank is taken out. A merged trace gives each
-rank's own trace back: it links to the same graph.
-"""
+"""Merged traces and databases keep every row, tell ranks apart, and have one clock; a rank taken out is as before."""
 
 import importlib.util
 import json

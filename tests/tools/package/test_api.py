@@ -1,8 +1,4 @@
-"""What `import execgraph` gives.
-
-A script of a user uses everything that `import execgraph` gives; its types are checked by `make types`. A call with a
-wrong argument is answered with what it takes, in place of an error from within.
-"""
+"""What `import execgraph` gives, used by a script with everything of it, and how wrong arguments are answered."""
 
 import inspect
 import pickle

@@ -1,9 +1,4 @@
-"""A graph is a sequence of nodes with tables and the next steps as methods.
-
-Nodes and dependencies are views of a graph's columns, in both directions. A linked trace has tables of what was
-recorded, and becomes a graph by a method. Traces are diagnosed, merged and made up by one call each. A graph shows in
-notebooks when each of its lanes is busy. Charts show the nodes of a part of a run, by lane, and the work of each rank.
-"""
+"""What graphs, linked traces and views of their nodes offer in Python, and the charts that notebooks show of them."""
 
 import io
 import re

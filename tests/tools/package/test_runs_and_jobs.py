@@ -1,9 +1,4 @@
-"""A replayed run tells its results in µs, its tables in ns, and what a further change would bring.
-
-A job is a sequence of graphs in a folder, which are replayed, scaled and reported on together. A job is built from the
-traces of all its ranks, for a simulator by what that is to do. A run is reported on, and two are compared, by one call
-each.
-"""
+"""What replayed runs and jobs offer in Python: their tables, changes, builds, scaling and reports."""
 
 import gc
 import tempfile
