@@ -44,7 +44,7 @@ from ..schema.linked import (
     streams_of,
     sync_calls,
 )
-from ..schema.machine import ENOUGH, latency_stats, of_name
+from ..schema.machine import LatencyStats, latency_stats, of_name
 from .edges import NO_EDGES, Edges, known_after, not_implied, order_through_circles
 from .timeline import ConversionContext
 
@@ -210,7 +210,7 @@ def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) 
     cut_off = int((~has_source & (ended_before > LOOKED_BACK)).sum())
     since = (start - context.activity_end[source])[has_source]
     between = latency_stats(since, context.linked.info.machine.resolution_ns)
-    longest = max(tolerance_ns, between.upper if between.count >= ENOUGH else 0)
+    longest = max(tolerance_ns, between.or_if_few(LatencyStats()).upper)
     soon = np.flatnonzero(has_source)[since <= longest]
     kind = DependencyKind.EVENT_WAIT | DependencyKind.INFERRED
     return Edges.of(context.activity_node(source[soon]), context.activity_node(late[soon]), kind), cut_off

@@ -15,7 +15,7 @@ import numpy as np
 from ..schema import linked
 from ..schema.columns import Int64, Lookup, RowMap, is_group_start, rows_by_number
 from ..schema.linked import NEVER, Activities, Calls, SyncCall, sync_calls
-from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST, MachineCalibration, by_name
+from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST, MachineCalibration
 from .readers import RecordedSyncs
 from .waits import MOST_STREAMS, submitted_streams
 
@@ -237,15 +237,13 @@ def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Ma
     rows = np.flatnonzero((shifted.call_row >= 0) & ~linked.took_over(shifted, 2 * resolution))
     call, earlier = shifted.call_row[rows], before[rows]
     is_free = ((earlier < 0) | (end[earlier] <= calls.start[call])) & (start[rows] >= calls.end[call])
-    latency = start[rows] - calls.end[call]
-    calibration.launch = by_name(latency[is_free], calls.name, call[is_free], resolution)
+    calibration.launch = calibration.by_name(start[rows] - calls.end[call], calls.name.take(call), is_free)
     max_launch_ns = calibration.launch[""].upper if calibration.launch else 0
     queued = (earlier >= 0) & (calls.end[call] + max_launch_ns < end[earlier]) & (start[rows] >= end[earlier])
-    gap = start[rows] - end[earlier]
-    calibration.gap = by_name(gap[queued], shifted.category, rows[queued], resolution)
+    calibration.gap = calibration.by_name(start[rows] - end[earlier], shifted.category.take(rows), queued)
     awaited_end = awaited.end + calibration.clock_shift(awaited.end)
     begun, returned = calls.start[awaited.call_row], calls.end[awaited.call_row]
     waited = (awaited_end > begun) & (awaited_end <= returned)
-    latency = returned[waited] - awaited_end[waited]
-    calibration.sync_return = by_name(latency, calls.name, awaited.call_row[waited], resolution)
+    api = calls.name.take(awaited.call_row)
+    calibration.sync_return = calibration.by_name(returned - awaited_end, api, waited)
     return calibration

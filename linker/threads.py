@@ -20,7 +20,7 @@ import numpy as np
 from ..schema import columns
 from ..schema.columns import ABSENT, Bool, Categorical, Int64, ThreadIntervals
 from ..schema.linked import FOREVER, NEVER, Calls, Ops, Provenance, ThreadHandoffs, are_step_marks
-from ..schema.machine import LatencyStats, wake_latency
+from ..schema.machine import ANY_THREAD, LatencyStats, latency_stats
 
 AT_ONCE = 1 << 16
 """Stretches of time that are looked up at once."""
@@ -212,7 +212,8 @@ def thread_handoffs(
     woken += [segment.gap_end - segment.last for segment in segments if segment.gap_end != FOREVER]
     recorded = {main, *callers, *callers.values()}
     workers = {thread: activity(thread) for thread in of_thread if thread not in recorded}
-    by_timing = _by_timing(workers, main, activity(main), wake_latency(np.array(woken, np.int64)))
+    latency = latency_stats(np.array(woken, np.int64)).or_if_few(ANY_THREAD)
+    by_timing = _by_timing(workers, main, activity(main), latency)
     return _handoff_table([*transfers, *_recorded(segments), *by_timing])
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from .columns import Categorical, Int64, rows_of_each
+from .columns import Bool, Categorical, Int64, rows_by_number
 
 Nanoseconds = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 """A time whose sums with others fit a column."""
@@ -50,6 +50,10 @@ class LatencyStats(msgspec.Struct, frozen=True):
     upper: Nanoseconds = 0
     count: int = 0
 
+    def or_if_few(self, other: "LatencyStats") -> "LatencyStats":
+        """Returns these statistics, or the other ones where these are of fewer than ENOUGH samples."""
+        return self if self.count >= ENOUGH else other
+
 
 class MachineCalibration(msgspec.Struct, omit_defaults=True):
     """Clock offset and latencies of the machine that a trace was recorded on, in ns.
@@ -84,6 +88,16 @@ class MachineCalibration(msgspec.Struct, omit_defaults=True):
             shift += np.rint((time - self.clock_from_ns) * (self.clock_drift_ns / span)).astype(np.int64)
         return shift
 
+    def by_name(self, times: Int64, names: Categorical, certain: Bool) -> dict[str, LatencyStats]:
+        """Returns the statistics of each name, and of all under "", from the rows whose `times` (ns) are `certain`:
+        those that nothing else can have made longer.
+        """
+        rows = np.flatnonzero(certain)
+        if not len(rows):
+            return {}
+        groups = {"": rows} | {names.table[code]: alike for code, alike in rows_by_number(rows, names.codes).items()}
+        return {name: latency_stats(times[alike], self.resolution_ns) for name, alike in groups.items()}
+
 
 ANY_MACHINE = LatencyStats(median=2_000, upper=10_000)
 """Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 µs), for a trace that does not show its own."""
@@ -110,21 +124,6 @@ def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
     return LatencyStats(round(median), round(upper), len(without_outliers))
 
 
-def wake_latency(times: Int64) -> LatencyStats:
-    """Returns the statistics of the `times` (ns) that threads took to wake, those of any machine if there are few."""
-    stats = latency_stats(times)
-    return stats if stats.count >= ENOUGH else ANY_THREAD
-
-
-def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> dict[str, LatencyStats]:
-    """Returns the statistics of each name, and of all times under ""."""
-    if not len(times):
-        return {}
-    groups = rows_of_each(names.codes[rows])
-    stats = {names.table[code]: latency_stats(times[group], resolution) for code, group in groups.items()}
-    return {"": latency_stats(times, resolution)} | stats
-
-
 class LatencyColumns(NamedTuple):
     """LatencyStats as columns, a row each; in ns."""
 
@@ -145,7 +144,7 @@ def of_name(table: dict[str, LatencyStats], name: str) -> LatencyStats:
     With few samples over all names, too, the upper limit is at least that of most machines, and a median beyond SLOWEST
     does not count.
     """
-    candidates = [table.get(key, LatencyStats()) for key in (name, "")]
-    enough = next((stats for stats in candidates if stats.count >= ENOUGH), None)
-    few = next((stats for stats in candidates if stats.count and stats.median <= SLOWEST), ANY_MACHINE)
-    return enough or LatencyStats(few.median, max(few.upper, ANY_MACHINE.upper), few.count)
+    own, of_all = (table.get(key, LatencyStats()) for key in (name, ""))
+    few = next((stats for stats in (own, of_all) if stats.count and stats.median <= SLOWEST), ANY_MACHINE)
+    few = LatencyStats(few.median, max(few.upper, ANY_MACHINE.upper), few.count)
+    return own.or_if_few(of_all.or_if_few(few))

@@ -24,6 +24,7 @@ from ...schema.columns import (
     NodeNumbers,
     Ns,
     OpRows,
+    RowMap,
     SummaryRepr,
     covered_within,
     rows_by_number,
@@ -31,7 +32,7 @@ from ...schema.columns import (
 )
 from ...schema.graph import Delay, DependencyKind
 from ...schema.linked import NEVER, took_over
-from ...schema.machine import BY_CHANCE, CROWDED, LAUNCHES, LONGEST, LatencyColumns, by_name, of_each
+from ...schema.machine import BY_CHANCE, CROWDED, LAUNCHES, LONGEST, LatencyColumns, of_each
 from ..edges import Edges
 from .context import ConversionContext
 from .timeline import names_of
@@ -128,22 +129,15 @@ def _typical_latencies(
 
     Both are measured on activities of which it is certain what released them, and the machine's where there are none.
     """
-    activities, calls, calibration = context.linked.activities, context.linked.calls, context.linked.info.machine
-    start, has_call = activities.start, activities.call_row >= 0
-    call = activities.call_row[has_call]
-    api = Categorical(np.full(len(activities), -1, np.int32), calls.name.table)
-    api.codes[has_call] = calls.name.codes[call]
-    after_call = np.zeros(len(activities), np.bool_)
-    after_call[has_call] = start[has_call] >= calls.end[call]
-    has_slot = ~waited_for_slot & ~took_over(activities, context.slack)
-    since_launch = start - launched
-    on_free_stream = np.flatnonzero(after_call & has_slot & (ready <= launched))
-    waited = has_slot & (since_launch > of_each(calibration.launch, api).upper)
-    queued = np.flatnonzero((api.codes >= 0) & waited & (ready > NEVER))
-    since_ready = start[queued] - ready[queued]
-    latencies = by_name(since_launch[on_free_stream], api, on_free_stream, calibration.resolution_ns)
-    gaps = by_name(since_ready, activities.category, queued, calibration.resolution_ns)
-    return of_each(latencies or calibration.launch, api), of_each(gaps or calibration.gap, activities.category)
+    activities, calls, machine = context.linked.activities, context.linked.calls, context.linked.info.machine
+    start, call = activities.start, activities.call_row
+    api = Categorical(np.append(calls.name.codes, np.int32(-1))[call], calls.name.table)
+    has_slot = (call >= 0) & ~waited_for_slot & ~took_over(activities, context.slack)
+    on_free_stream = has_slot & (start >= RowMap(calls.end)[call]) & (ready <= launched)
+    queued = has_slot & (start - launched > of_each(machine.launch, api).upper) & (ready > NEVER)
+    latencies = machine.by_name(start - launched, api, on_free_stream) or machine.launch
+    gaps = machine.by_name(start - ready, activities.category, queued) or machine.gap
+    return of_each(latencies, api), of_each(gaps, activities.category)
 
 
 def concurrency_limit(context: ConversionContext, timing: StartTiming) -> tuple[dict[int, int], Bool]:

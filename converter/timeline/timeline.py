@@ -37,7 +37,7 @@ from ...schema.columns import (
     nest,
 )
 from ...schema.linked import FOREVER, NEVER, LinkedTrace, ThreadHandoffs, are_step_marks, previous_on_stream
-from ...schema.machine import LatencyStats, by_name, of_each
+from ...schema.machine import LatencyStats, of_each
 
 IDLE = "host idle"
 
@@ -62,7 +62,7 @@ def _with_late_copies(linked: LinkedTrace, submit_ns: Int64) -> Int64:
 
     Either the host was slow to launch a copy or the device to start it: the one that took its usual time was not.
     """
-    calls, activities = linked.calls, linked.activities
+    calls, activities, machine = linked.calls, linked.activities, linked.info.machine
     # activities for which their own calls waited
     awaited = linked.host_waits.source_row >= 0
     row, call = linked.host_waits.source_row[awaited], linked.host_waits.call_row[awaited]
@@ -70,10 +70,10 @@ def _with_late_copies(linked: LinkedTrace, submit_ns: Int64) -> Int64:
     row, call = row[is_own], call[is_own]
     ready_ns = _ready_ns(linked)[row]
     submission = submit_ns[call] - calls.start[call]
-    on_free_stream = ready_ns <= calls.start[call]
-    kinds = by_name(submission[on_free_stream], activities.name, row[on_free_stream], linked.info.machine.resolution_ns)
-    typical = activities.name.take(row).numbers(lambda name: kinds.get(name, kinds.get("", LatencyStats())).median)
-    gap = of_each(linked.info.machine.gap, activities.category).median[row]
+    names = activities.name.take(row)
+    kinds = machine.by_name(submission, names, ready_ns <= calls.start[call])
+    typical = names.numbers(lambda name: kinds.get(name, kinds.get("", LatencyStats())).median)
+    gap = of_each(machine.gap, activities.category).median[row]
     is_device_late = np.abs(activities.start[row] - ready_ns - gap) < np.abs(submission - typical)
     submit_ns[call[is_device_late]] = np.minimum(submit_ns[call], calls.start[call] + typical)[is_device_late]
     return submit_ns
@@ -130,10 +130,11 @@ def blocking_calls(linked: LinkedTrace, submit_ns: Int64) -> Blocking:
     # how long calls of a name take that have nothing to wait for: those that began longer after what they awaited had
     # ended than they took, as less may be due to the clocks
     duration = calls.end[call] - calls.start[call]
-    rows = np.flatnonzero(only_waits & (awaited > NEVER) & (calls.start[call] - awaited > duration))
-    stats = by_name(duration[rows], calls.name, call[rows], linked.info.machine.resolution_ns)
+    began_idle = only_waits & (awaited > NEVER) & (calls.start[call] - awaited > duration)
+    names = calls.name.take(call)
+    stats = linked.info.machine.by_name(duration, names, began_idle)
     medians = {name: latency.median for name, latency in stats.items() if latency.count}
-    usual = calls.name.take(call).numbers(lambda name: medians.get(name, ABSENT), ABSENT)
+    usual = names.numbers(lambda name: medians.get(name, ABSENT), ABSENT)
     idle_ns = np.where(only_waits, usual, ABSENT)
     is_known = (awaited > since) & (idle_ns != ABSENT)
     return_ns = np.where(is_known, np.maximum(end - until - idle_ns, 0), 0)

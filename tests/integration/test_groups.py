@@ -24,7 +24,7 @@ from execgraph.schema.columns import Categorical, Intervals
 from execgraph.schema.device_peaks import Peak
 from execgraph.schema.graph import NodeType
 from execgraph.schema.linked import took_over
-from execgraph.schema.machine import by_name
+from execgraph.schema.machine import MachineCalibration
 from execgraph.schema.reasons import Counts
 from execgraph.tools.analyses import AnalysisOptions, RankTrace
 from execgraph.tools.analyses.critical_path import step_breakdown
@@ -80,7 +80,7 @@ def takeovers(count: int) -> Work:
 
 def names_of_calls(count: int) -> Work:
     names = counting_columns(Categorical.of(f"call {row}" for row in range(count)))
-    return lambda: by_name(numbers(count), names, np.arange(count), 1)
+    return lambda: MachineCalibration().by_name(numbers(count), names, np.ones(count, np.bool_))
 
 
 def delays_of_devices(count: int) -> Work:
