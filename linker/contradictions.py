@@ -9,17 +9,18 @@ waits does not allow that. And on a stream, which runs one activity at a time, s
 import math
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import chain
 
 import msgspec
 import numpy as np
 
-from ..schema.columns import CallRows, OpRows, group_ids, time_text
-from ..schema.linked import MEMORY_CATEGORIES, Calls, integer, name_of, stream_sorted
+from ..schema.columns import CallRows, group_ids, time_text
+from ..schema.linked import MEMORY_CATEGORIES, integer, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
 from .communication import RECORD, from_host, groups_of_host, members
 from .machine import machine_of
-from .match import activities_of, launching_calls
+from .match import launching_calls
 from .readers import DeviceTrace, HostTrace, Role
 
 RECORDS_OWN_RANK = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
@@ -55,10 +56,8 @@ class Contradiction(msgspec.Struct, frozen=True):
 
 def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> list[Contradiction]:
     """Returns the contradictions of traces that are not linked yet. O(n log n)."""
-    calls, call_row = device.calls, launching_calls(device.activities, device.calls)
-    no_op, none = (OpRows(np.full(len(rows), -1, np.int64)) for rows in (calls.start, call_row))
-    in_no_op = Calls(calls.name, calls.thread, calls.start, calls.end, calls.correlation, no_op)
-    calibration = machine_of(activities_of(device, call_row, none), in_no_op, device.syncs)
+    call_row = launching_calls(device.activities, device.calls)
+    calibration = machine_of(replace(device.activities, call_row=call_row), device.calls, device.syncs)
     return contradictions(host, device, call_row, calibration)
 
 

@@ -17,7 +17,7 @@ from ..schema.reasons import AnyReason, Counts, Reason
 from . import communication
 from .contradictions import Contradiction, contradictions
 from .machine import machine_of
-from .match import Match, activities_of, are_ops, enclosing_ops, join_ops, launching_calls, launching_ops, match_ops
+from .match import Match, are_ops, enclosing_ops, join_ops, launching_calls, launching_ops, match_ops
 from .modules import with_modules
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs
@@ -25,6 +25,8 @@ from .waits import Findings, Process, Synchronisation, synchronise
 from .windows import EVERYTHING, TracePart, Window, cut, host_period, of_both, period_of, trace_start, whole
 
 CALL = "link(host, device)"
+ONLY_RECORDED = ("process", "external_id")
+"""The columns of calls and activities that only a device trace has."""
 NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"
 
 
@@ -212,13 +214,13 @@ def _calls_and_activities(
     """Returns the calls with the ops around them, and the activities with their launch calls and the ops around those,
     yet without communications. Their ids follow `largest_id`.
     """
-    of_calls = device.calls
-    call_op = enclosing_ops(of_calls, device.ops, nesting, linked.are_step_marks(device.ops.name))
-    recorded = of_calls.name, of_calls.thread, of_calls.start, of_calls.end, of_calls.correlation
-    call_row = launching_calls(device.activities, of_calls)
-    launching_op = launching_ops(device.activities, call_row, call_op, device.ops)
-    activities = activities_of(device, call_row, RowMap(device_op)[launching_op], largest_id)
-    return Calls(*recorded, RowMap(device_op)[call_op]), activities
+    calls, activities, op_row = device.calls, device.activities, RowMap(device_op)
+    call_op = enclosing_ops(calls, device.ops, nesting, linked.are_step_marks(device.ops.name))
+    call_row = launching_calls(activities, calls)
+    launching_op = launching_ops(activities, call_row, call_op, device.ops)
+    ids, dropped = largest_id + 1 + np.arange(len(activities)), dict.fromkeys(ONLY_RECORDED, linked.NOT_THERE)
+    activities = replace(activities, id=ids, call_row=call_row, op_row=op_row[launching_op], **dropped)
+    return replace(calls, op_row=op_row[call_op], **dropped), activities
 
 
 def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> linked.TraceInfo:

@@ -16,8 +16,8 @@ import numpy as np
 from ..schema import columns
 from ..schema.columns import Bool, CallRows, Categorical, DeviceOpRows, Int64, Lookup, OpRows, RowMap, ThreadIntervals
 from ..schema.errors import DataError, Remedy
-from ..schema.linked import GROUP_INIT, NO_TENSORS, Activities, Ops, are_step_marks
-from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedActivities, RecordedCalls, RecordedOps
+from ..schema.linked import GROUP_INIT, NO_TENSORS, Activities, Calls, Ops, are_step_marks
+from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedOps
 
 SMALLEST_AGREEMENT = 0.5
 BY_RECORD_FUNCTION, BY_NAME_ORDER = "record function id", "order of names"
@@ -29,7 +29,6 @@ ANCHOR = 24
 """Consecutive names by which the position of a sequence in a longer one is found."""
 USER_SCOPE = 7
 """The record scope of annotations."""
-AS_RECORDED = ["name", "category", "device", "stream", "start", "end", "correlation", "graph_node", "size", "bandwidth"]
 
 
 @dataclass(slots=True, repr=False)
@@ -314,7 +313,7 @@ def _pairs_of_runs(run: Any) -> Int64:
     return np.concatenate(pairs[::-1])
 
 
-def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> CallRows:
+def launching_calls(activities: Activities, calls: Calls) -> CallRows:
     """Returns for each activity the row of the call with its correlation, -1 for none.
 
     Any runtime or driver call may launch, whatever its name, and may launch several activities (graphs). Where a
@@ -325,9 +324,7 @@ def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> Cal
     return CallRows(Lookup(calls.correlation[latest_first], latest_first).of(activities.correlation))
 
 
-def launching_ops(
-    activities: RecordedActivities, call_row: CallRows, call_op: DeviceOpRows, ops: RecordedOps
-) -> DeviceOpRows:
+def launching_ops(activities: Activities, call_row: CallRows, call_op: DeviceOpRows, ops: RecordedOps) -> DeviceOpRows:
     """Returns for each activity the row of the op that launched it, -1 for none.
 
     It is the op that encloses the launch call. For an activity without a call it is the op with its external id, except
@@ -343,7 +340,7 @@ def launching_ops(
     return row
 
 
-def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, nesting: columns.Nesting, is_step: Bool) -> DeviceOpRows:
+def enclosing_ops(calls: Calls, ops: RecordedOps, nesting: columns.Nesting, is_step: Bool) -> DeviceOpRows:
     """Returns for each call the row of the innermost op that encloses it on its thread, -1 for none.
 
     Step marks do not count: they enclose everything and launch nothing. `nesting` is that of the ops.
@@ -418,18 +415,3 @@ def _arguments(recorded: Categorical) -> columns.BytesColumn:
     """Returns the arguments of ops of the device trace as the host trace writes them."""
     arguments = [msgspec.json.format(text.encode(), indent=-1) if text else NO_TENSORS for text in recorded.table]
     return columns.BytesColumn.of([arguments[code] for code in recorded.codes.tolist()])
-
-
-def activities_of(device: DeviceTrace, call_row: CallRows, op_row: OpRows, largest_id: int = 0) -> Activities:
-    """Returns the activities with their launch calls and ops, yet without communications.
-
-    Their ids follow `largest_id`, the largest one of an op.
-    """
-    rows = device.activities
-    return Activities(
-        id=largest_id + 1 + np.arange(len(rows.start)),
-        **{name: getattr(rows, name) for name in AS_RECORDED},
-        call_row=call_row,
-        op_row=op_row,
-        communication_row=columns.CommunicationRows(np.full(len(rows.start), -1, np.int64)),
-    )

@@ -5,8 +5,6 @@ from .device_rows import (
     INSTANT,
     DeviceTrace,
     KeptRows,
-    RecordedActivities,
-    RecordedCalls,
     RecordedEvents,
     RecordedOps,
     RecordedPython,

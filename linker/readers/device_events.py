@@ -141,7 +141,7 @@ class EventRows:
         columns |= {name: self.column(name) for name in ("process", "thread", *INTEGERS.get(self._role, ()))}
         self._derive(columns)
         record = TABLES[self._role][1]
-        return record(**{field.name: columns[field.name] for field in fields(record)})
+        return record(**{field.name: columns[field.name] for field in fields(record) if field.name in columns})
 
     def _derive(self, columns: dict[str, Any]) -> None:
         """Adds, in place, the columns that are not as the file says. A stream of -1 means all or unknown."""

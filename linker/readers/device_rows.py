@@ -14,7 +14,7 @@ import numpy as np
 
 from ...schema import columns
 from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, OpRows, RowMap, Summary, follow_rows
-from ...schema.linked import LinkedTrace, MergedRank, columns_at, kineto, select_rows
+from ...schema.linked import Activities, Calls, LinkedTrace, MergedRank, columns_at, kineto, select_rows
 from ...schema.reasons import Counts
 
 INSTANT = "cpu_instant_event"
@@ -125,35 +125,6 @@ class RecordedOps(RecordedRows):
 
 
 @dataclass(slots=True, repr=False)
-class RecordedCalls(RecordedRows):
-    """Runtime and driver calls. `correlation` 0 means none."""
-
-    correlation: Int64
-    external_id: Int64
-
-
-@dataclass(slots=True, repr=False)
-class RecordedActivities(columns.SummaryRepr):
-    """Kernels, copies, sets and the like of other vendors.
-
-    `size` is in bytes, `bandwidth` in bytes/s, -1 where not recorded.
-    """
-
-    name: Categorical
-    category: Categorical
-    process: Int64
-    device: Int64
-    stream: Int64
-    start: Int64
-    end: Int64
-    correlation: Int64
-    external_id: Int64
-    graph_node: Int64
-    size: Int64
-    bandwidth: Int64
-
-
-@dataclass(slots=True, repr=False)
 class RecordedSyncs(columns.SummaryRepr):
     """cuda_sync records; -1 where a field is unknown. `stream` is the one that waits, `wait_stream` the awaited one."""
 
@@ -198,8 +169,8 @@ class RecordedPython(RecordedRows):
 
 TABLES: dict[Role, tuple[str, Any]] = {
     Role.OP: ("ops", RecordedOps),
-    Role.CALL: ("calls", RecordedCalls),
-    Role.ACTIVITY: ("activities", RecordedActivities),
+    Role.CALL: ("calls", Calls),
+    Role.ACTIVITY: ("activities", Activities),
     Role.SYNC: ("syncs", RecordedSyncs),
     Role.EVENT_RECORD: ("event_records", RecordedEvents),
     Role.DEVICE_WAIT: ("queue_events", RecordedQueueEvents),
@@ -230,8 +201,8 @@ class DeviceTrace(columns.SummaryRepr):
     base_time_ns: int
     groups: list[dict[str, Any]]
     ops: RecordedOps
-    calls: RecordedCalls
-    activities: RecordedActivities
+    calls: Calls
+    activities: Activities
     syncs: RecordedSyncs
     event_records: RecordedEvents
     communication: dict[Role, dict[int, kineto.Args]]

@@ -368,7 +368,7 @@ def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
 
 
 def _undo_in(table: Any, record: MergedRank) -> Any:
-    columns = {field.name: getattr(table, field.name) for field in fields(table)}
+    columns = {field.name: column for field in fields(table) if (column := getattr(table, field.name)) is not None}
     for name, column in columns.items():
         if isinstance(column, Categorical):
             # without the texts of other ranks

@@ -21,17 +21,9 @@ import numpy as np
 from ...schema.columns import Bool, Categorical, Int64, Lookup, RowMap, rows_of_each
 from ...schema.errors import DataError, Remedy
 from ...schema.io import note_input
-from ...schema.linked import FOREVER, integer
+from ...schema.linked import FOREVER, Activities, Calls, integer
 from ...schema.reasons import Counts, Reason
-from .device_rows import (
-    DeviceTrace,
-    RecordedActivities,
-    RecordedCalls,
-    RecordedEvents,
-    RecordedOps,
-    RecordedSyncs,
-    Role,
-)
+from .device_rows import DeviceTrace, RecordedEvents, RecordedOps, RecordedSyncs, Role
 
 MAGIC = b"SQLite format 3\x00"
 GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
@@ -334,12 +326,12 @@ def _hardware_queues(database: Database) -> dict[int, int]:
     return {code: integer(queue.group(1), 0) for code, queue in queues if queue}
 
 
-def _calls(api: Int64, names: dict[int, str], skipped: Counts) -> RecordedCalls:
+def _calls(api: Int64, names: dict[int, str], skipped: Counts) -> Calls:
     ended = (api[:, 3] >= 0) & (api[:, 4] >= api[:, 3]) & (api[:, 4] < FOREVER)
     skipped[Reason.API_ROWS_WITHOUT_END] += int((~ended).sum())
     number, process, thread, start, end, name, _ = api[ended].T
     texts = Categorical.of(names.get(code) or "unknown" for code in name.tolist())
-    return RecordedCalls(texts, process, thread, start, end, number, np.zeros_like(number))
+    return Calls(texts, thread, start, end, number, process=process, external_id=np.zeros_like(number))
 
 
 def _activities(
@@ -350,7 +342,7 @@ def _activities(
     *,
     process: int,
     skipped: Counts,
-) -> RecordedActivities:
+) -> Activities:
     """Returns the ops of devices; `links` are the launch links (op id, API id), and the API rows."""
     types, row_of = np.unique(ops[:, 6], return_inverse=True)
     type_names = [names.get(code, "") for code in types.tolist()]
@@ -372,7 +364,7 @@ def _activities(
     stream = np.array([queues.get(op, queue_id) for op, queue_id in numbers], np.int64)
     # a row without a name has that of its type
     codes = zip(name.tolist(), kind.tolist(), strict=True)
-    return RecordedActivities(
+    return Activities(
         name=Categorical.of(names.get(code) or names.get(of_type) or "unknown" for code, of_type in codes),
         category=category.take(work & timed),
         process=np.where(caller >= 0, RowMap(api[:, 1])[caller], process if process >= 0 else device),

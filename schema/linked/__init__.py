@@ -27,6 +27,7 @@ from .kineto import (
 )
 from .layout import LinkedFile
 from .linked_trace import (
+    NOT_THERE,
     STEP_MARK,
     Activities,
     Calls,

@@ -38,6 +38,8 @@ from .tensors import Arguments, read_arguments
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A number that fits an int64 column."""
 AnyTable = TypeVar("AnyTable", bound=SummaryRepr)
+NOT_THERE: Any = None
+"""Stands in a table for a column that linking adds later, or has dropped."""
 STEP_MARK = "ProfilerStep#"
 LONGEST_NUMBER = 18
 """Digits of a number that fits 64 bits."""
@@ -96,8 +98,10 @@ class Ops(RowTable):
 
 @dataclass(slots=True, repr=False)
 class Calls(RowTable):
-    """Runtime and driver calls. `op_row` is the innermost op that encloses the call; other columns are like those of
-    ops.
+    """Runtime and driver calls, of a device trace or linked. `correlation` 0 means none.
+
+    Linking adds `op_row`, the innermost op that encloses the call, and drops `process` and `external_id`. Other columns
+    are like those of ops.
     """
 
     name: Categorical
@@ -105,23 +109,26 @@ class Calls(RowTable):
     start: Ns
     end: Ns
     correlation: Int64
-    op_row: OpRows
+    op_row: OpRows = NOT_THERE
     module: Categorical | None = None
     python_function: Categorical | None = None
+    process: Int64 = NOT_THERE
+    external_id: Int64 = NOT_THERE
 
     def __len__(self) -> int:
         return len(self.start)
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(slots=True, repr=False, kw_only=True)
 class Activities(RowTable):
-    """Device activities. `call_row` is the launch call, `op_row` the op that launched.
+    """Kernels, copies, sets and the like of other vendors, of a device trace or linked.
 
-    `communication_row` is the communication that a kernel did, `size` the bytes that a copy or set moves, `bandwidth`
-    its speed in bytes/s, -1 where not recorded. `module` and `python_function` are those of the launch.
+    `size` is the bytes that a copy or set moves, `bandwidth` its speed in bytes/s, -1 where not recorded. Linking adds
+    `id`, the launch call `call_row`, the op that launched as `op_row`, the `communication_row` of the communication
+    that a kernel did, and of the launch its `module` and `python_function`; it drops `process` and `external_id`.
     """
 
-    id: Int64
+    id: Int64 = NOT_THERE
     name: Categorical
     category: Categorical
     device: Int64
@@ -132,14 +139,16 @@ class Activities(RowTable):
     graph_node: Int64
     size: Int64
     bandwidth: Int64
-    call_row: CallRows
-    op_row: OpRows
-    communication_row: CommunicationRows
+    call_row: CallRows = NOT_THERE
+    op_row: OpRows = NOT_THERE
+    communication_row: CommunicationRows = NOT_THERE
     module: Categorical | None = None
     python_function: Categorical | None = None
+    process: Int64 = NOT_THERE
+    external_id: Int64 = NOT_THERE
 
     def __len__(self) -> int:
-        return len(self.id)
+        return len(self.start)
 
 
 @dataclass(slots=True, repr=False)

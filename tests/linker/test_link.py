@@ -227,7 +227,7 @@ def test_modules_that_were_asked_for_and_not_recorded_are_noted(t: TraceBuilder,
 
 def rows_in_tables(device: DeviceTrace) -> int:
     tables = [table for column in fields(device) if is_dataclass(table := getattr(device, column.name))]
-    return sum(len(getattr(table, fields(table)[0].name)) for table in tables)
+    return sum(len(getattr(table, "stream" if hasattr(table, "stream") else "start")) for table in tables)
 
 
 def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> dict[str, int]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from execgraph.linker import readers
 from execgraph.linker.communication import CollectiveOps
-from execgraph.linker.readers import HostTrace, RecordedActivities, RecordedCalls, RecordedOps, RecordedSyncs, Role
+from execgraph.linker.readers import HostTrace, RecordedOps, RecordedSyncs, Role
 from execgraph.linker.waits import Process
 from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Int64, Lookup
 from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, Ops
@@ -191,13 +191,13 @@ def op_rows(*rows: OpRow) -> RecordedOps:
     return found
 
 
-def call_rows(*rows: CallRow) -> RecordedCalls:
-    found: RecordedCalls = table(RecordedCalls, CallRow, rows)
+def call_rows(*rows: CallRow) -> Calls:
+    found: Calls = table(Calls, CallRow, rows)
     return found
 
 
-def activity_rows(*rows: ActivityRow) -> RecordedActivities:
-    found: RecordedActivities = table(RecordedActivities, ActivityRow, rows)
+def activity_rows(*rows: ActivityRow) -> Activities:
+    found: Activities = table(Activities, ActivityRow, rows)
     return found
 
 

@@ -39,7 +39,7 @@ NOTHING: dict[str, Any] = {
     **dict.fromkeys(("name", "op_schema", "known_by"), Categorical.of(())),
     **dict.fromkeys(("inputs", "outputs"), BytesColumn.of(())),
     "extra": {},
-    **dict.fromkeys(("module", "python_function")),
+    **dict.fromkeys(("module", "python_function", "process", "external_id")),
 }
 MARKS = b'"str"', b'"annotation"'
 
@@ -250,6 +250,9 @@ def _empty(table: type) -> Any:
 
 def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) -> linked.Activities:
     start, unknown = graph.start_ns[rows], np.full(len(rows), -1)
+    module, python_function = (
+        graph.texts(name).take(rows) if name in graph.attributes else None for name in ("module", "python_function")
+    )
     return linked.Activities(
         id=graph.id[rows],
         name=graph.name.take(rows),
@@ -265,10 +268,8 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
         call_row=CallRows(unknown),
         op_row=OpRows(unknown),
         communication_row=CommunicationRows(communication_row),
-        **{
-            name: graph.texts(name).take(rows) if name in graph.attributes else None
-            for name in ("module", "python_function")
-        },
+        module=module,
+        python_function=python_function,
     )
 
 

@@ -19,7 +19,6 @@ from ...linker.match import are_ops, launching_calls, match_ops
 from ...linker.readers import (
     DeviceTrace,
     HostTrace,
-    RecordedCalls,
     Role,
     dialect,
     is_database,
@@ -35,6 +34,7 @@ from ...schema.json_repair import opening_of
 from ...schema.linked import (
     MEMORY_CATEGORIES,
     STEP_MARK,
+    Calls,
     are_step_marks,
     integer,
     name_of,
@@ -254,7 +254,7 @@ def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
     inspection.dropped[Reason.ACTIVITIES_OF_ZERO_LENGTH] = int((activities.end <= activities.start).sum())
 
 
-def _describe_launches(inspection: Inspection, call_row: Int64, calls: RecordedCalls) -> None:
+def _describe_launches(inspection: Inspection, call_row: Int64, calls: Calls) -> None:
     """Counts activities without a call, and launch calls without an activity."""
     launched = np.bincount(call_row[call_row >= 0], minlength=len(calls.start))
     is_graph = calls.name.where(lambda name: bool(GRAPH_LAUNCH.search(name)))

@@ -18,17 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...linker.readers import (
-    DEVICE_SIDE_WAITS,
-    DeviceTrace,
-    RecordedActivities,
-    RecordedCalls,
-    RecordedOps,
-    Role,
-    is_database,
-    read_device_trace,
-    role_of,
-)
+from ...linker.readers import DEVICE_SIDE_WAITS, DeviceTrace, RecordedOps, Role, is_database, read_device_trace, role_of
 from ...schema.columns import ABSENT, Int64, Interner, ThreadIntervals, nest
 from ...schema.errors import Damage
 from ...schema.io import open_input, open_output
@@ -37,6 +27,8 @@ from ...schema.linked import (
     DATA_WAIT_WITHOUT_PROFILER,
     LARGEST_ID,
     STEP_WITHOUT_PROFILER,
+    Activities,
+    Calls,
     DeviceFile,
     InexactTime,
     MergedRank,
@@ -167,7 +159,7 @@ def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
 
 def _complete(
     category: str,
-    rows: RecordedOps | RecordedCalls | RecordedActivities,
+    rows: RecordedOps | Calls | Activities,
     row: int,
     shown: dict[str, int],
     args: dict[str, int],

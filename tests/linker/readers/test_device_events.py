@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from execgraph.linker.readers import RecordedActivities, RecordedOps, RecordedSyncs, Role, read_device_trace
+from execgraph.linker.readers import RecordedOps, RecordedSyncs, Role, read_device_trace
 from execgraph.linker.readers.device_events import DeviceEvents, unpadded
 from execgraph.linker.readers.device_trace import within_a_recording
-from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Args, kineto
+from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Activities, Args, kineto
 from execgraph.schema.linked.kineto import Event, ExactEvent
 from execgraph.schema.reasons import Reason
 from msgspec import Raw, json as msgspec_json
@@ -57,8 +57,8 @@ def ops(*rows: Event, arguments: bool = False) -> RecordedOps:
     return table
 
 
-def activities(*rows: Event) -> RecordedActivities:
-    table: RecordedActivities = read([*rows]).rows[Role.ACTIVITY].table(PADDED)
+def activities(*rows: Event) -> Activities:
+    table: Activities = read([*rows]).rows[Role.ACTIVITY].table(PADDED)
     return table
 
 
