@@ -1,7 +1,6 @@
 """Reads a host trace (PyTorch Execution Trace, any schema) into columns. Nodes are in the order of the file."""
 
 import re
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,15 +12,11 @@ from ...schema.columns import ABSENT, Int64
 from ...schema.errors import Damage, DataError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, kind_of_text
-from ...schema.linked import NO_TENSORS, host, integers
+from ...schema.linked import NO_TENSORS, host
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Counts, Reason
 
 NEWEST_SCHEMA = (1, 1, 1)
-INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
-"""Attributes that every node has, as its members or in `attrs`, and the values of missing ones."""
-SCHEMA = "op_schema"
-ATTRIBUTES = (*INTEGERS, SCHEMA)
 SPLITS = ("in_split_size", "out_split_size")
 ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]")
 DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -129,30 +124,27 @@ class _Nodes:
     """Collects the nodes of the file as columns, piece by piece."""
 
     def __init__(self) -> None:
-        self._integers: dict[str, columns.IntegerBuilder] = defaultdict(columns.IntegerBuilder)
-        self._names, self._schemas = columns.CategoricalBuilder(), columns.CategoricalBuilder()
-        self._inputs, self._outputs = columns.BytesColumnBuilder(), columns.BytesColumnBuilder()
+        self._columns = columns.TableBuilder(("name", linked.OP_SCHEMA), ("inputs", "outputs"))
         self._extra: dict[int, dict[str, Any]] = {}
         self._oddities = Counts()
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._columns)
 
     def add(self, nodes: list[host.Node]) -> None:
-        attributes = self._attributes(nodes)
-        for name, missing in INTEGERS.items():
-            self._integers[name].add(integers(attributes[name], missing))
-        self._integers["id"].add(integers([node.id for node in nodes], ABSENT))
+        attributes = linked.attribute_columns(self._attributes(nodes))
         parents = [node.ctrl_deps if node.ctrl_deps is not None else node.parent for node in nodes]
-        parents = [parent[0] if isinstance(parent, list) and parent else parent for parent in parents]
-        self._integers["parent"].add(integers(parents, -1))
-        self._schemas.add([text if type(text) is str else "" for text in attributes[SCHEMA]])
-        self._names.add([node.name or "" for node in nodes])
         inputs = [self._arguments(node.inputs, node.input_shapes, node.input_types) for node in nodes]
         outputs = [self._arguments(node.outputs, node.output_shapes, node.output_types) for node in nodes]
         arguments = linked.plain_arguments(inputs + outputs)
-        self._inputs.add(linked.usable_arguments(arguments[: len(nodes)], self._oddities))
-        self._outputs.add(linked.usable_arguments(arguments[len(nodes) :], self._oddities))
+        recorded = {
+            "id": linked.integers([node.id for node in nodes], ABSENT),
+            "parent": linked.parent_ids(parents),
+            "name": [node.name or "" for node in nodes],
+            "inputs": linked.usable_arguments(arguments[: len(nodes)], self._oddities),
+            "outputs": linked.usable_arguments(arguments[len(nodes) :], self._oddities),
+        }
+        self._columns.add(recorded | attributes)
 
     def _arguments(self, recorded: host.Raw, shapes: host.Raw, types: host.Raw) -> bytes:
         """Returns the arguments as one JSON object; in a flat node three lists are recorded."""
@@ -166,7 +158,7 @@ class _Nodes:
 
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
         """Returns the attributes that every node has, by name, and adds those that only some nodes have to `extra`."""
-        attributes, further = linked.listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
+        attributes, further = linked.listed_attributes([node.attrs for node in nodes], linked.ATTRIBUTES)
         for row in [row for row, node in enumerate(nodes) if not node.attrs]:
             for name, column in attributes.items():
                 column[row] = getattr(nodes[row], name)
@@ -176,7 +168,7 @@ class _Nodes:
         return attributes
 
     def trace(self, path: str, top: host.HostFile) -> HostTrace:
-        table: dict[str, Any] = {name: column.column() for name, column in self._integers.items()}
+        table = self._columns.columns()
         table["id"], table["parent"], renumbered = _unique_ids(table["id"], table["parent"])
         in_circles = columns.rows_in_circles(table["id"], table["parent"])
         table["parent"][in_circles] = -1
@@ -192,11 +184,8 @@ class _Nodes:
             time=top.time,
             start_ts=start,
             finish_ts=finish,
-            name=self._names.column(),
-            schema_text=self._schemas.column(),
+            schema_text=table.pop(linked.OP_SCHEMA),
             **table,
-            inputs=self._inputs.column(),
-            outputs=self._outputs.column(),
             extra=self._extra,
             oddities=self._oddities.add(
                 {Reason.NODES_WITHOUT_ID: renumbered, Reason.NODES_IN_CIRCLES: len(in_circles)}

@@ -3,7 +3,15 @@
 Every other package builds on these. Also here: short reprs of large records, and data frames of columns.
 """
 
-from .byte_strings import Bytes, BytesColumn, BytesColumnBuilder, CategoricalBuilder, IntegerBuilder, RowBuilder
+from .byte_strings import (
+    Bytes,
+    BytesColumn,
+    BytesColumnBuilder,
+    CategoricalBuilder,
+    IntegerBuilder,
+    RowBuilder,
+    TableBuilder,
+)
 from .column_types import (
     ABSENT,
     ActivityRows,

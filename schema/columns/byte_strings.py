@@ -1,10 +1,11 @@
 """Columns of byte strings, and the builders of these and other columns, which take one piece of a file at a time."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -153,7 +154,7 @@ class CategoricalBuilder:
 
 
 class BytesColumnBuilder:
-    """A column of strings on its way."""
+    """A column of byte strings on its way."""
 
     def __init__(self) -> None:
         self._content = bytearray()
@@ -170,3 +171,26 @@ class BytesColumnBuilder:
         """Returns all strings, in order."""
         start, length = self._start.column(), self._length.column().astype(np.int32)
         return BytesColumn([self._content], np.zeros(len(start), np.int32), start, length)
+
+
+class TableBuilder:
+    """Columns on their way, by name: of integers, except those named as `texts` or `byte_strings`."""
+
+    def __init__(self, texts: Iterable[str], byte_strings: Iterable[str] = ()) -> None:
+        self._builders = defaultdict[str, Any](IntegerBuilder)
+        self._builders |= {name: CategoricalBuilder() for name in texts}
+        self._builders |= {name: BytesColumnBuilder() for name in byte_strings}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Takes a piece of every column."""
+        for name, values in columns.items():
+            self._builders[name].add(values)
+        self._count += len(next(iter(columns.values())))
+
+    def columns(self) -> dict[str, Any]:
+        """Returns all rows, in order, by column."""
+        return {name: builder.column() for name, builder in self._builders.items()}

@@ -25,7 +25,7 @@ from .kineto import (
     DeviceFile,
     MergedRank,
 )
-from .layout import LinkedFile
+from .layout import ATTRIBUTES, OP_SCHEMA, LinkedFile, attribute_columns, parent_ids
 from .linked_trace import (
     NOT_THERE,
     STEP_MARK,

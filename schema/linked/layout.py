@@ -6,7 +6,7 @@ tables of columns after the nodes, times in ns. A file without these tables, as 
 too: its activities are taken to be launched at the end of their op or at their start, whichever is earlier.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -30,6 +30,7 @@ from .linked_trace import (
     TraceInfo,
     Whole,
 )
+from .numbers import integers
 
 SCHEMA = "1.1.1-chakra.0.0.4"
 Raw = msgspec.Raw
@@ -48,6 +49,9 @@ INTEGER_ATTRIBUTES = {
 }
 """The attributes of an op that have a column, in the order of the file: their types, and what stands for a missing one.
 """
+OP_SCHEMA = "op_schema"
+ATTRIBUTES = (*INTEGER_ATTRIBUTES, OP_SCHEMA)
+"""All attributes that have a column."""
 ACTIVITY_NUMBERS = {"device": -1, "stream": -1, "correlation": 0, "graph_node": -1, "size": -1, "bandwidth": -1}
 """The numbers of an activity that have a column, and what stands for a missing one, which is left out."""
 
@@ -155,6 +159,19 @@ class ExactFile(LinkedFile):
     """The file with the decimal time stamps of its nodes."""
 
     nodes: list[ExactNode] = []  # type: ignore[assignment]
+
+
+def attribute_columns(listed: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Returns the columns of `ATTRIBUTES`, from the values that nodes list; `op_schema` as texts."""
+    columns = {name: integers(listed[name], missing) for name, (_, missing) in INTEGER_ATTRIBUTES.items()}
+    return columns | {OP_SCHEMA: [text if type(text) is str else "" for text in listed[OP_SCHEMA]]}
+
+
+def parent_ids(ctrl_deps: Sequence[Any]) -> Int64:
+    """Returns the ids of the ops that called; of a list the first one counts. -1 stands for none."""
+    if list in {*map(type, ctrl_deps)}:
+        ctrl_deps = [next(iter(parent), None) if isinstance(parent, list) else parent for parent in ctrl_deps]
+    return integers(ctrl_deps, -1)
 
 
 def calls(table: CallTable, op_ids: Int64) -> Calls:

@@ -2,7 +2,7 @@
 contradict each other.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, compress
 from operator import attrgetter
@@ -10,19 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import (
-    ABSENT,
-    BytesColumnBuilder,
-    CallRows,
-    Categorical,
-    CategoricalBuilder,
-    Int32,
-    Int64,
-    IntegerBuilder,
-    OpRows,
-    rows_in_circles,
-    rows_of,
-)
+from ..columns import ABSENT, CallRows, Categorical, Int32, Int64, OpRows, TableBuilder, rows_in_circles, rows_of
 from ..errors import DataError, Remedy, Spelled
 from ..io import open_input
 from ..json_stream import ArrayReader, decode
@@ -31,34 +19,30 @@ from .arguments import plain_arguments
 from .host import NO_TENSORS, listed_attributes
 from .layout import (
     ACTIVITY_NUMBERS,
-    INTEGER_ATTRIBUTES,
+    ATTRIBUTES,
+    OP_SCHEMA,
     ExactFile,
     ExactNode,
     LinkedFile,
     Node,
     as_table,
     assumed_calls,
+    attribute_columns,
     calls,
+    parent_ids,
     waits_of_nodes,
 )
 from .linked_trace import Activities, DeviceWaits, HostWaits, LinkedTrace, LinkReport, Ops, ThreadHandoffs, TraceInfo
-from .numbers import InexactTime, integers, nanoseconds
+from .numbers import InexactTime, nanoseconds
 
 LATEST = 1 << 62
 """ns; sums and differences of two times up to it stay in 64 bits."""
 MOST_APART = 1 << 61
 CHECKED = ("ops", "calls", "activities", "device_waits", "host_waits", "handoffs")
 """The tables whose columns must be of one length."""
-SCHEMA = "op_schema"
 OBJECT = ord("{")
 TIMES, ARGUMENTS = ("ts", "inclusive_dur", "exclusive_dur"), ("inputs", "outputs")
 PYTHON_COLUMNS = ("module", "python_function")
-BUILDERS: dict[str, Callable[[], Any]] = {
-    **dict.fromkeys(ARGUMENTS, BytesColumnBuilder),
-    **dict.fromkeys(("name", "category", SCHEMA, *PYTHON_COLUMNS), CategoricalBuilder),
-}
-"""The builders of columns that are not integers."""
-ATTRIBUTE_NAMES = (*INTEGER_ATTRIBUTES, SCHEMA)
 
 
 def contradiction(linked: LinkedTrace) -> str:
@@ -115,31 +99,12 @@ def _wrong_times(linked: LinkedTrace) -> Iterator[str]:
         yield "its times are further apart than any clock shows"
 
 
-class NodeTable:
-    """The columns of ops or activities by name, which grow piece by piece."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._builders: dict[str, Any] = {}
-
-    def add(self, columns: Mapping[str, Any]) -> None:
-        """Adds the values of some nodes to the columns of the same names."""
-        for name, values in columns.items():
-            if name not in self._builders:
-                self._builders[name] = BUILDERS.get(name, IntegerBuilder)()
-            self._builders[name].add(values)
-        self.count += len(columns["id"])
-
-    def columns(self) -> dict[str, Any]:
-        """Returns the columns."""
-        return {name: builder.column() for name, builder in self._builders.items()}
-
-
 class LinkedNodes:
     """The nodes of a file. `timed` tells whether any node has a time."""
 
     def __init__(self) -> None:
-        self.ops, self.activities = NodeTable(), NodeTable()
+        self.ops = TableBuilder(("name", OP_SCHEMA, *PYTHON_COLUMNS), ARGUMENTS)
+        self.activities = TableBuilder(("name", "category", *PYTHON_COLUMNS))
         self.timed = False
         self.extra: dict[int, dict[str, Any]] = {}
         self.unusable = 0
@@ -165,14 +130,11 @@ class LinkedNodes:
             (is_activity, self.activities, self._activity_columns),
         ):
             selected = [*compress(nodes, mask.tolist())]
-            parents: list[Any] = [node.ctrl_deps for node in selected]
-            if list in {*map(type, parents)}:
-                parents = [next(iter(parent), None) if isinstance(parent, list) else parent for parent in parents]
             python_names = {name: [getattr(node, name) or "" for node in selected] for name in PYTHON_COLUMNS}
             self.modules |= any(map(any, python_names.values()))
             columns = {
                 "id": _numbers(selected, "id"),
-                "parent_id": integers(parents, -1),
+                "parent_id": parent_ids([node.ctrl_deps for node in selected]),
                 "name": [node.name for node in selected],
                 "start": start[mask],
                 "end": end[mask],
@@ -183,16 +145,13 @@ class LinkedNodes:
 
     def _op_columns(self, nodes: list[Node]) -> dict[str, Any]:
         # attributes without a column go to `extra`
-        listed, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTE_NAMES)
-        self.extra.update({self.ops.count + row: extra for row, extra in further.items()})
-        columns: dict[str, Any] = {
-            name: integers(listed[name], missing) for name, (_, missing) in INTEGER_ATTRIBUTES.items()
-        }
+        listed, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
+        self.extra.update({len(self.ops) + row: extra for row, extra in further.items()})
+        columns = attribute_columns(listed)
         tids = columns["tid"].tolist()
         threads = [tid if node.thread is None else node.thread for node, tid in zip(nodes, tids, strict=True)]
         columns["thread"] = np.array(threads, np.int64)
         columns["recorded_by_host"] = np.array([node.recorded_by is None for node in nodes], np.bool_)
-        columns[SCHEMA] = [text if type(text) is str else "" for text in listed[SCHEMA]]
         for name in ARGUMENTS:
             texts = [bytes(getattr(node, name)) for node in nodes]
             for row in [row for row, text in enumerate(texts) if text[0] != OBJECT]:
@@ -202,12 +161,12 @@ class LinkedNodes:
         return columns
 
     def _activity_columns(self, nodes: list[Node]) -> dict[str, Any]:
-        first = self.activities.count
+        first = len(self.activities)
         self.waits += [(row, each) for row, node in enumerate(nodes, first) if node.sync_dep for each in node.sync_dep]
         numbers = {name: _numbers(nodes, name) for name in ("call", *ACTIVITY_NUMBERS)}
         return {"category": [node.cat or "" for node in nodes], **numbers}
 
-    def columns_of(self, table: NodeTable) -> dict[str, Any]:
+    def columns_of(self, table: TableBuilder) -> dict[str, Any]:
         """Returns the columns of the table; modules and Python functions only where any node has one."""
         columns = table.columns()
         for name in PYTHON_COLUMNS:
@@ -237,7 +196,7 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
         raise DataError(f"{path}: a device trace; link it with its host trace first: ", how)
     nodes.add(top.nodes, lambda: decode(reader.document, ExactFile, path).nodes)
     if not nodes.timed and not (top.calls and top.calls.name):
-        kind = "a host trace that was never linked" if nodes.ops.count + nodes.activities.count else "holds no nodes"
+        kind = "a host trace that was never linked" if len(nodes.ops) + len(nodes.activities) else "holds no nodes"
         raise DataError(f"{path}: {kind}; make a linked trace with ", Remedy.LINK, " first")
     try:
         linked = _linked(path, top, nodes)

@@ -16,7 +16,7 @@ from ..io import open_output
 from ..progress import OnProgress, unseen
 from ..reasons import to_json
 from .host import NO_TENSORS, Attr
-from .layout import ACTIVITY_NUMBERS, INTEGER_ATTRIBUTES, SCHEMA, CallTable, as_record
+from .layout import ACTIVITY_NUMBERS, INTEGER_ATTRIBUTES, OP_SCHEMA, SCHEMA, CallTable, as_record
 from .linked_trace import Activities, LinkedTrace, Ops, op_parents
 from .numbers import exact_microseconds
 
@@ -41,7 +41,7 @@ _Node = msgspec.defstruct("_Node", [(name, Any, NOTHING) for name in MEMBERS], g
 Columns = dict[str, Sequence[Any]]
 """Members of some nodes, by name."""
 NO_ATTRIBUTES = msgspec.Raw(
-    encode([*(Attr(name, *typed) for name, typed in INTEGER_ATTRIBUTES.items()), Attr("op_schema", "string", "")])
+    encode([*(Attr(name, *typed) for name, typed in INTEGER_ATTRIBUTES.items()), Attr(OP_SCHEMA, "string", "")])
 )
 """The attributes of activities."""
 
