@@ -92,9 +92,12 @@ def _several(argument: object, kind: type[T], call: str, expected: str) -> tuple
     return tuple(given(item, kind, call, expected) for item in argument)
 
 
-def number(argument: object, call: str) -> float:
-    """Returns a number. Raises TypeError for anything else, such as the text of one."""
-    return float(given(argument, NUMBER, call, "a number"))
+def number(argument: object, call: str, above: int | None = None) -> float:
+    """Returns a number. Raises TypeError for anything else, such as a text, ValueError for one that is not `above`."""
+    value = float(given(argument, NUMBER, call, "a number"))
+    if above is not None and not above < value < math.inf:
+        raise ValueError(f"{call} takes a number above {above}, not {argument}")
+    return value
 
 
 def non_negative(argument: object, call: str) -> float:

@@ -160,6 +160,10 @@ class RequestError(DataError):
     """
 
 
+class WrongUsage(ValueError):
+    """Options of a command, or arguments of a call, that contradict each other or what they are for."""
+
+
 def nearest(word: str, choices: Iterable[str], listed: bool = True) -> str:
     """Returns the end of a message on an unknown word: the most similar known word, or else all of them.
 

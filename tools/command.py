@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from operator import length_hint
 from typing import Any, NoReturn, TypeVar
 
-from ..schema.errors import DataError, RequestError
+from ..schema.errors import DataError, RequestError, WrongUsage
 from ..schema.io import decompressing_at_most, protecting_inputs
 from ..schema.progress import OnProgress, unseen
 from . import terminal
@@ -98,10 +98,6 @@ def end_without_reader() -> NoReturn:
 
 
 log = logging.getLogger("execgraph")
-
-
-class WrongUsage(Exception):
-    """Options of a command line that contradict each other, or what they are for; the text says how."""
 
 
 def refuse_contradictions(*cases: tuple[object, str]) -> None:

@@ -204,7 +204,9 @@ COUNT = Kind(
 )
 HOPS = Kind(_number(_whole, lambda value: value >= 0, "{!r} is not a number of dependencies, 0 or more"), whole_number)
 ROWS = Kind(_number(_whole, lambda value: 0 < value < 1_000_000, "{!r} is not a number from 1 on"), whole_number)
-POSITIVE = Kind(_number(float, lambda value: 0 < value < math.inf, "{} is not a number above 0"), arguments.number)
+POSITIVE = Kind(
+    _number(float, lambda value: 0 < value < math.inf, "{} is not a number above 0"), partial(arguments.number, above=0)
+)
 DURATION = Kind(
     _number(float, lambda value: 0 <= value < math.inf, "{!r} is not a duration in µs, such as 30 or 2.5"),
     arguments.number,

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from ..schema.arguments import ASTRA_SIM, GOAL, TARGETS, Algorithm, InputsOutputs, Promotion, Simulator
 from ..schema.device_peaks import Peak
+from ..schema.errors import Spelled, WrongUsage
 from . import option_kinds as kind
 from .option_kinds import Group, Option
 
@@ -136,8 +137,8 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
         Group("for --target goal", (
             Option("--algorithm", "all-reduces and all-gathers by ring, or by recursive doubling if they have 2^n "
                    "members (ring)", kind.TEXT, choices=get_args(Algorithm)),
-            Option("--chunk", "the longest message (524288)", kind.WHOLE, "BYTES", name="chunk_bytes"),
-            Option("--gpus-per-node", "how many ranks share a node; messages within it take nic 1 (1)", kind.WHOLE,
+            Option("--chunk", "the longest message (524288)", kind.COUNT, "BYTES", name="chunk_bytes"),
+            Option("--gpus-per-node", "how many ranks share a node; messages within it take nic 1 (1)", kind.COUNT,
                    "N"),
             Option("--measured-communication", "collectives and messages wait for all members, and then take their "
                    "measured time", settings={"default": None}),
@@ -282,12 +283,15 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
 
 
 def form_of(path: str) -> str:
-    """Returns the suffix that tells the form of a view, without .gz.
+    """Returns the suffix that tells the form of a view, without .gz. Raises WrongUsage for one that is not of FORMS.
 
     >>> form_of("around.svg.gz")
     '.svg'
     """
-    return "." + path.removesuffix(".gz").rpartition(".")[2]
+    form = "." + path.removesuffix(".gz").rpartition(".")[2]
+    if form not in FORMS:
+        raise WrongUsage(f"{Spelled('--output ', '')}{path}: the name must end in {', '.join(FORMS)}")
+    return form
 
 
 ROWS = [

@@ -18,7 +18,7 @@ from ..workers import runner
 
 if TYPE_CHECKING:
     from ...converter.targets import GoalReport
-    from ..job import BuildReport, BuildTarget, BuiltJob
+    from ..job import AstraSimOptions, BuildOptions, BuildReport, BuildTarget, BuiltJob
 
 
 @command(
@@ -35,63 +35,15 @@ if TYPE_CHECKING:
 )
 def main(options: argparse.Namespace) -> int:
     """Builds a job; returns 1 where a rank failed."""
+    from ...linker.windows import Window
     from ...schema.comm_groups import check_simulators_read
-    from ..job import BUILT, REPORT
+    from ..job import BUILT, REPORT, build
 
-    _check(options)
+    conversion, simulation = _chosen(options)
     if options.target == ASTRA_SIM:
         check_simulators_read(options.output)
     begun = time.monotonic()
-    job = _build(options)
-    _print_report(job, options)
-    if options.output.resolve() in (Path(path).resolve() for path in options.inputs):
-        log_notes(options.prog, [f"{options.output}: holds the traces, too; give the graphs a folder of their own"])
-    report = job.report
-    built = sum(rank.status == BUILT for rank in report.ranks)
-    ranks = f"{built} of {len(report.ranks)} ranks" if report.ranks else "no rank was built"
-    where = f"; see {options.output / REPORT}" if job.is_written else ""
-    log.info(f"{ranks}, {time.monotonic() - begun:.1f} s{where}")
-    if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:
-        _write_simulation(options, report)
-    return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
-
-
-def _check(options: argparse.Namespace) -> None:
-    """Raises WrongUsage for options that contradict each other, or the target."""
-    is_astra_sim, is_goal = options.target == ASTRA_SIM, options.target == GOAL
-    of_network = options.bandwidth_gib_s or options.latency_ns or options.replay or options.roofline
-    of_goal = [(options_of("GoalOptions")[name], value) for name, value in chosen_for("GoalOptions", options).items()]
-    for_simulators = f"is for --target {ASTRA_SIM} and {GOAL}, whose graphs have these times"
-    refuse_contradictions(
-        (options.jobs and options.scheduler, "argument --scheduler: not allowed with argument --jobs"),
-        (
-            not is_astra_sim and of_network,
-            f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they set",
-        ),
-        (
-            options.roofline and (options.replay or options.host),
-            "--roofline needs --no-host, as the mode takes host nodes for kernels, and has no use for --replay",
-        ),
-        (not (options.start_offsets or is_astra_sim or is_goal), f"--no-start-offsets {for_simulators}"),
-        (not (options.excess_time or is_astra_sim or is_goal), f"--no-excess-time {for_simulators}"),
-        *((not is_goal, f"{option.spellings} is for --target {GOAL}") for option, _ in of_goal),
-        *((isinstance(n, int) and n < 1, f"{option.spellings} is {n}, not 1 or more") for option, n in of_goal),
-    )
-
-
-def _build(options: argparse.Namespace) -> "BuiltJob":
-    from ...converter.options import Options
-    from ...converter.targets import GoalOptions
-    from ...linker.windows import Window
-    from ..job import AstraSimOptions, build, build_options
-
-    target: BuildTarget = options.target
-    if target in (ASTRA_SIM, GOAL):
-        kind = AstraSimOptions if target == ASTRA_SIM else GoalOptions
-        target = kind(**chosen_for(kind.__name__, options))
-    of_job = {name: getattr(options, name) for name in ("modules", "start_offsets", "excess_time")}
-    conversion = build_options(Options(**chosen_for("Options", options)), target, **of_job)
-    return build(
+    job = build(
         [Path(path) for path in options.inputs],
         options.output,
         conversion,
@@ -101,6 +53,42 @@ def _build(options: argparse.Namespace) -> "BuiltJob":
         progress=progress,
         allow_mismatch=options.allow_mismatch,
     )
+    _print_report(job, options)
+    if options.output.resolve() in (Path(path).resolve() for path in options.inputs):
+        log_notes(options.prog, [f"{options.output}: holds the traces, too; give the graphs a folder of their own"])
+    report = job.report
+    built = sum(rank.status == BUILT for rank in report.ranks)
+    ranks = f"{built} of {len(report.ranks)} ranks" if report.ranks else "no rank was built"
+    where = f"; see {options.output / REPORT}" if job.is_written else ""
+    log.info(f"{ranks}, {time.monotonic() - begun:.1f} s{where}")
+    if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:
+        _write_simulation(options, report, simulation)
+    return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
+
+
+def _chosen(options: argparse.Namespace) -> "tuple[BuildOptions, AstraSimOptions]":
+    """Returns how to convert, and what ASTRA-sim is to do. Raises WrongUsage for options that contradict each other."""
+    from ...converter.options import Options
+    from ...converter.targets import GoalOptions
+    from ..job import AstraSimOptions, build_options
+
+    of_astra_sim, of_goal = chosen_for("AstraSimOptions", options), chosen_for("GoalOptions", options)
+    refuse_contradictions(
+        (options.jobs and options.scheduler, "argument --scheduler: not allowed with argument --jobs"),
+        (
+            options.target != ASTRA_SIM and any(of_astra_sim.values()),
+            f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they set",
+        ),
+        *(
+            (options.target != GOAL, f"{options_of('GoalOptions')[name].spellings} is for --target {GOAL}")
+            for name in of_goal
+        ),
+    )
+    simulation = AstraSimOptions(**of_astra_sim)
+    targets: dict[str, BuildTarget] = {ASTRA_SIM: simulation, GOAL: GoalOptions(**of_goal)}
+    of_job = {name: getattr(options, name) for name in ("modules", "start_offsets", "excess_time")}
+    conversion = build_options(Options(**chosen_for("Options", options)), targets.get(options.target), **of_job)
+    return conversion, simulation
 
 
 def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
@@ -139,11 +127,10 @@ def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
         log.error(f"{options.prog}: error: {failure}")
 
 
-def _write_simulation(options: argparse.Namespace, report: "BuildReport") -> None:
+def _write_simulation(options: argparse.Namespace, report: "BuildReport", simulation: "AstraSimOptions") -> None:
     """Writes the configuration of ASTRA-sim, and prints the network in it and the command that simulates the job."""
-    from ..job import AstraSimOptions, network_text, poor_fit, simulator_command, write_astra_sim_files
+    from ..job import network_text, poor_fit, simulator_command, write_astra_sim_files
 
-    simulation = AstraSimOptions(**chosen_for("AstraSimOptions", options))
     rank_count = len(report.ranks)
     write_astra_sim_files(options.output, rank_count, report.network, simulation)
     log.info(summary_line("network", network_text(report.network, simulation, rank_count)))

@@ -5,7 +5,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ...schema.arguments import GOAL, WHOLE_JOB
-from ..command import WrongUsage, log, print_json, progress_bar, step
+from ...schema.errors import WrongUsage
+from ..command import log, print_json, progress_bar, step
 from ..command_parser import Inputs, Output, command
 from ..option_kinds import ends_as
 from ..options import chosen_for

@@ -6,7 +6,8 @@ For each rank it writes a host and a device trace as the PyTorch profiler does, 
 import argparse
 from dataclasses import asdict
 
-from ..command import WrongUsage, log, print_json, step
+from ...schema.errors import WrongUsage
+from ..command import log, print_json, step
 from ..command_parser import Inputs, Output, command
 from ..generate import PRESETS, makespans_of, scale_of, simulate, sized_job, write_traces
 

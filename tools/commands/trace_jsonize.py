@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from ..command import WrongUsage, log, print_json, progress_bar
+from ...schema.errors import WrongUsage
+from ..command import log, print_json, progress_bar
 from ..command_parser import Inputs, Output, command
 from ..option_kinds import ends_as
 

@@ -3,9 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from ...schema.errors import RequestError
+from ...schema.errors import RequestError, WrongUsage
 from ...schema.reasons import to_builtins
-from ..command import WrongUsage, log, print_json, progress_bar, step
+from ..command import log, print_json, progress_bar, step
 from ..command_parser import Inputs, Output, command
 from ..option_kinds import ends_as
 from ..options import chosen_for

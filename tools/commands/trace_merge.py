@@ -4,9 +4,9 @@ import argparse
 
 import msgspec
 
-from ..command import WrongUsage, log, print_json, progress
+from ..command import log, print_json, progress
 from ..command_parser import Inputs, Output, command
-from ..job import TABLES_AND_QUERIES, WRITERS, MergeReport, merge_traces
+from ..job import TABLES_AND_QUERIES, MergeReport, merge_traces
 from ..terminal import format_counts, summary_line
 
 
@@ -22,8 +22,6 @@ from ..terminal import format_counts, summary_line
 )
 def main(options: argparse.Namespace) -> None:
     """Merges traces into one file."""
-    if not options.output.lower().endswith(tuple(WRITERS)):
-        raise WrongUsage(f"--output {options.output}: end it in {', '.join(WRITERS)} to say what to write")
     report = merge_traces(options.inputs, options.output, progress)
     if options.json:
         print_json(msgspec.to_builtins(report))

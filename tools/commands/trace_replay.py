@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.errors import DataError
+from ...schema.errors import DataError, WrongUsage
 from ...schema.graph import ExecutionGraph, read_et
 from ...schema.io import STANDARD_STREAM
 from ...schema.linked import integer
 from .. import replay as replays
-from ..command import WrongUsage, log, log_notes, naming, print_json, progress, step
+from ..command import log, log_notes, naming, print_json, progress, step
 from ..command_parser import Inputs, command
 from ..recognise import InputKind, reading
 from ..terminal import print_text

@@ -65,8 +65,7 @@ def main(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
     """Raises WrongUsage for options that contradict each other."""
-    page, diff = options.output, options.diff
-    of_run = options.only or options.changes or options.perfetto or options.captures
+    diff, of_run = options.diff, options.only or options.changes or options.perfetto or options.captures
     refuse_contradictions(
         (options.all and options.only, "--all prints every table, --only some; give one of them"),
         (options.inputs and diff, "give the files of one run, or --diff with two runs"),
@@ -83,12 +82,9 @@ def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
             "traces are looked at before they are read; give files or a folder, not stdin",
         ),
         (options.perfetto == STANDARD_STREAM, "--perfetto writes files, not stdout"),
-        (
-            page and not reports.is_page_name(page),
-            f"argument -o/--output: {page} would hold an HTML page: name a file that ends in .html or .htm, or redirect "
-            f"the text, > {page}",
-        ),
     )
+    if options.output:
+        reports.check_page_name(options.output)
 
 
 def _request(options: argparse.Namespace, analysis: AnalysisOptions, window: Window) -> reports.ReportRequest:

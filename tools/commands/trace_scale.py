@@ -5,8 +5,8 @@ import os
 import time
 from pathlib import Path
 
-from ...schema.errors import DataError
-from ..command import WrongUsage, log, log_notes, print_json, progress
+from ...schema.errors import DataError, WrongUsage
+from ..command import log, log_notes, print_json, progress
 from ..command_parser import Inputs, Output, command
 from ..options import REFUSED
 from ..terminal import print_text, summary_line

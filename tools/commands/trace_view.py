@@ -2,9 +2,10 @@
 
 import argparse
 
-from ..command import WrongUsage, log, log_notes, naming, step
+from ...schema.errors import WrongUsage
+from ..command import log, log_notes, naming, step
 from ..command_parser import Inputs, Output, command
-from ..options import FORMS, chosen_for, form_of
+from ..options import chosen_for, form_of
 
 
 @command(
@@ -23,8 +24,7 @@ def main(options: argparse.Namespace) -> None:
 
     if options.hops is not None and options.around is None and not options.op:
         raise WrongUsage("--hops counts from the op that --op names, or the node that --around names")
-    if form_of(options.output) not in FORMS:
-        raise WrongUsage(f"--output {options.output}: the name must end in {', '.join(FORMS)}")
+    form_of(options.output)  # refuses a name before the graph is read
     path = options.inputs[0]
     with step("read graph"), reading(path, InputKind.GRAPH):
         graph = read_et(path)

@@ -16,7 +16,7 @@ from ...converter.ranks import Link, Network, links_text
 from ...converter.targets import GoalOptions, GoalReport, Roofline, idle_rank, roofline_of
 from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL, Target, flags, number
 from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS
-from ...schema.errors import Remedy
+from ...schema.errors import Remedy, Spelled, WrongUsage
 from ...schema.io import open_output
 from .build_report import BuildOptions
 
@@ -54,12 +54,12 @@ class AstraSimOptions:
 
     def __post_init__(self) -> None:
         for name in ("bandwidth_gib_s", "latency_ns"):
-            value = getattr(self, name)
-            if value is not None and not number(value, f"AstraSimOptions({name}=…)") > 0:
-                raise ValueError(f"AstraSimOptions({name}={value!r}): give a number above 0")
+            if (value := getattr(self, name)) is not None:
+                number(value, f"AstraSimOptions({name}=…)", above=0)
         flags("AstraSimOptions", replay=self.replay)
         if self.peaks and self.replay:
-            raise ValueError("AstraSimOptions: replay has no use for roofline, as every node takes its recorded time")
+            replay, roofline = Spelled("--replay", "AstraSimOptions: replay"), Spelled("--roofline", "roofline")
+            raise WrongUsage(f"{replay} has no use for {roofline}, as every node takes its recorded time")
 
     @property
     def peaks(self) -> Roofline | None:
@@ -74,12 +74,13 @@ BuildTarget = Target | AstraSimOptions | GoalOptions
 def build_options(options: Options, target: BuildTarget | None, **of_job: bool) -> BuildOptions:
     """Returns how to build a job for a target, in place of that of the `options`; `of_job` are fields of BuildOptions.
 
-    Raises ValueError where these contradict each other.
+    Raises WrongUsage where these contradict each other.
     """
     chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | of_job
     if isinstance(target, AstraSimOptions):
         if target.roofline and options.host:
-            raise ValueError("build: roofline needs Options(host=False), as the mode takes host nodes for kernels")
+            needs = Spelled("--roofline needs --no-host", "build: roofline needs Options(host=False)")
+            raise WrongUsage(f"{needs}, as the mode takes host nodes for kernels")
         chosen |= {"target": ASTRA_SIM, "roofline": target.peaks, "replay": target.replay}
     elif isinstance(target, GoalOptions):
         chosen |= {"target": GOAL, "goal": target}
@@ -87,7 +88,8 @@ def build_options(options: Options, target: BuildTarget | None, **of_job: bool) 
         chosen["target"] = target
     for name in ("start_offsets", "excess_time"):
         if not of_job[name] and chosen["target"] == GENERIC:
-            raise ValueError(f"build({name}=False) is for astra-sim and goal, whose graphs have these times")
+            option = Spelled(f"--no-{name.replace('_', '-')} is for --target", f"build({name}=False) is for")
+            raise WrongUsage(f"{option} {ASTRA_SIM} and {GOAL}, whose graphs have these times")
     return BuildOptions(**chosen)
 
 

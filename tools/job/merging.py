@@ -14,7 +14,7 @@ import numpy as np
 from ...linker.match import enclosing_ops, launching_calls
 from ...linker.readers import read_device_trace
 from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
-from ...schema.errors import DataError, RequestError
+from ...schema.errors import DataError, RequestError, Spelled, WrongUsage
 from ...schema.linked import are_step_marks, previous_on_stream
 from ...schema.progress import Progress, unwatched
 from ...schema.reasons import AnyReason, Counts, Reason
@@ -177,12 +177,12 @@ WRITERS = {".db": merge_for_counting, ".json": merge_for_viewing, ".json.gz": me
 def merge_traces(inputs: Sequence[str], output: str, progress: Progress = unwatched) -> MergeReport:
     """Writes the device traces of all ranks to one file, whose name says what it is for: one to look at or to count in.
 
-    Raises ValueError for a name that does not say it, DataError where there is no trace of a single rank or one cannot
+    Raises WrongUsage for a name that does not say it, DataError where there is no trace of a single rank or one cannot
     be used, and RequestError where the output is one of the traces.
     """
     merge = next((writer for suffix, writer in WRITERS.items() if output.lower().endswith(suffix)), None)
     if merge is None:
-        raise ValueError(f"{output}: end it in {', '.join(WRITERS)} to say what to write")
+        raise WrongUsage(f"{Spelled('--output ', '')}{output}: end it in {', '.join(WRITERS)} to say what to write")
     made = Path(output).resolve()
     files = find_traces([Path(path) for path in inputs], progress=progress)
     devices, merged = files.devices, [trace for trace in files.merged if Path(trace.name).resolve() != made]

@@ -16,7 +16,7 @@ from .run import Replay, WhatIf, added_to_record, replay
 from .schema.arguments import FilePath, InputFile, whole_number
 from .schema.columns import ABSENT, Categorical, Frame, Int64, NodeIds, Ragged, summary_html, time_text
 from .schema.graph import DependencyKind, ExecutionGraph as GraphRecord, NodeType, digraph_of
-from .tools.options import FORMS, checked, form_of
+from .tools.options import checked, form_of
 from .tools.replay import Changes, edge_weights, gather, read_graph_file
 from .tools.view import Selection, select, write_view
 
@@ -240,8 +240,7 @@ class ExecutionGraph(GraphRecord):
             ValueError: The name of the file does not say what to write.
             TypeError: An argument is of the wrong kind.
         """
-        if form_of(str(path)) not in FORMS:
-            raise ValueError(f"{path}: the name must end in {', '.join(FORMS)}")
+        form_of(str(path))  # refuses a name before anything is drawn
         numbers = {"around": around, "hops": hops, "step": step}
         part = checked("draw", "graph.", streams=streams, time_us=time_us, **numbers)
         seen = select(self, Selection(module=module, op=op, **part), str(path), picture)

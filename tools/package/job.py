@@ -168,7 +168,7 @@ class Job(SummaryRepr):
 
         Raises:
             DataError: The graphs are not a whole job, or the change would make it another program.
-            ValueError: `data_parallel` is below 1.
+            ValueError: `data_parallel` is below 1, or the bandwidth or the latency not above 0.
             TypeError: An argument is of the wrong kind.
         """
         checked("scale", jobs=jobs)

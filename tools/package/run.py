@@ -387,8 +387,8 @@ def compare(
 
 
 def _check_name(path: FilePath | None, argument: str) -> None:
-    if path is not None and not reports.is_page_name(given_path(path, argument)):
-        raise ValueError(f"{path}: the report is an HTML page; name it .html")
+    if path is not None:
+        reports.check_page_name(given_path(path, argument))
 
 
 def _finished(report: reports.Report, path: FilePath | None) -> Report:

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from ...schema.arguments import FilePath
-from ...schema.errors import DataError, require
+from ...schema.errors import DataError, Spelled, WrongUsage, require
 from ...schema.io import open_output
 from ..analyses import Table
 from ..terminal import plain, plain_json
@@ -38,9 +38,12 @@ SCRIPTS = [
 ]
 
 
-def is_page_name(path: FilePath) -> bool:
-    """Returns whether a file's name ends as a page's, or has no ending."""
-    return PurePath(path).suffix.lower() in (".html", ".htm", "")
+def check_page_name(path: FilePath) -> None:
+    """Raises WrongUsage for a name that ends, but not as a page's."""
+    if PurePath(path).suffix.lower() not in (".html", ".htm", ""):
+        remedy = f"name a file that ends in .html or .htm, or redirect the text, > {path}"
+        in_terminal = f"argument -o/--output: {path} would hold an HTML page: {remedy}"
+        raise WrongUsage(str(Spelled(in_terminal, f"{path}: the report is an HTML page; name it .html")))
 
 
 class _Page:

@@ -191,7 +191,7 @@ def test_a_job_that_lacks_a_graph_has_no_command(tmp_path: Path, capsys: Said) -
             for value in ("0", "-1", "inf", "nan", "fast")
         ),
         ("--target astra-sim --roofline V100:fp32", "--roofline needs --no-host"),
-        ("--target astra-sim --no-host --replay --roofline V100:fp32", "no use for --replay"),
+        ("--target astra-sim --no-host --replay --roofline V100:fp32", "--replay has no use for --roofline"),
         ("--no-host --roofline toaster:fp32", "is not DEVICE:FORMAT of a device whose peaks are known"),
         ("--chunk 100", "--chunk is for --target goal"),
         ("--measured-communication", "--measured-communication is for --target goal"),
@@ -199,8 +199,8 @@ def test_a_job_that_lacks_a_graph_has_no_command(tmp_path: Path, capsys: Said) -
         ("--jobs 0", "--jobs"),
         ("--jobs 2 --scheduler tcp://a:1", "--scheduler: not allowed with argument --jobs"),
         ("--promote none", "unknown promote 'none'"),
-        ("--target goal --chunk 0", "--chunk is 0, not 1 or more"),
-        ("--target goal --gpus-per-node -1", "--gpus-per-node is -1, not 1 or more"),
+        ("--target goal --chunk 0", "--chunk: 0 is not a whole number above 0"),
+        ("--target goal --gpus-per-node -1", "--gpus-per-node: -1 is not a whole number above 0"),
     ],
 )
 def test_options_of_a_simulator_are_for_its_target_and_have_values_that_mean_something(options, said, capsys):
