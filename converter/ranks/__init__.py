@@ -10,8 +10,7 @@ How long communication takes by a network's latency and bandwidth, and the netwo
 """
 
 from .agreement import (
-    CommunicationSummary,
-    MatchedCalls,
+    SimulatedCalls,
     common_order,
     common_positions,
     common_sizes,
@@ -28,8 +27,6 @@ from .calls import (
     EVER,
     Call,
     Calls,
-    MatchedTimes,
-    Matching,
     MeasuredTimes,
     awaits_all,
     begin_of_ranks,

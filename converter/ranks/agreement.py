@@ -7,8 +7,8 @@ numbers of their matches. Everything else is a column over these calls, and `wit
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from ..edges import Edges, deduplicated, known_after
 from ..rewiring import COMMUNICATION, control_edges, data_edges, edited_graph, lanes_of, spliced
-from .calls import Calls, MatchedTimes, begin_of_ranks, graph_calls, match, measured_times, slack_ns
+from .calls import Calls, begin_of_ranks, graph_calls, match, measured_times, slack_ns
 from .groups import OUTSIDE, recorded_groups
 
 NAMED = 4
@@ -37,35 +37,24 @@ READY_TAGS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class MatchedCalls:
-    """The collectives and messages of a job, rank after rank; `offset_ns` is when each rank began on the job's clock.
+class SimulatedCalls(Calls):
+    """The calls of a rank, or of a job on one clock, with what a simulator has to know of each.
 
-    A row has the position of its rank, the id of its `node`, and its CollectiveType as `kind`, -1 for a message.
-    `matched` is the number of its match on all ranks, `members` the number of members, 0 if not known. `transfer_ns` is
-    its part of what its kernel took: of several messages of a kernel each has a share by its bytes. `kernel` numbers
-    the kernels of a rank's messages, -1 for a collective. What is `on_host` was run by a host thread. With `slack_ns`
-    it could have ended so much later without its rank ending later. Row `after[i]` depends on row `before[i]`.
+    It has the id of its `node` and the number of `members`, 0 if not known. `transfer_ns` is its part of what its
+    kernel took: of several messages of a kernel each has a share by its bytes. `kernel` numbers the kernels of a rank's
+    messages, -1 for a collective. With `slack_ns` it could have ended so much later without its rank ending later. Row
+    `after[i]` depends on row `before[i]`. `offset_ns` is when each rank began on the job's clock.
     """
 
-    rank: Int64
     node: Int64
-    type: Int64
-    kind: Int64
-    matched: Int64
     members: Int64
-    size: Int64
-    start_ns: Int64
-    end_ns: Int64
     transfer_ns: Int64
     kernel: Int64
-    on_host: Bool
     slack_ns: Int64
     before: Int64
     after: Int64
     offset_ns: Int64
-
-    def __len__(self) -> int:
-        return len(self.node)
+    SHARED: ClassVar[tuple[str, ...]] = ("groups", "before", "after", "offset_ns")
 
     def by_node(self, values: Int64, chosen: Bool) -> list[dict[int, int]]:
         """Returns for each rank the values of the chosen calls by the ids of their nodes."""
@@ -75,27 +64,15 @@ class MatchedCalls:
             of_ranks[rank][node] = value
         return of_ranks
 
-    def without(self, removed: Bool) -> "MatchedCalls":
+    def without(self, removed: Bool) -> "SimulatedCalls":
         """Returns the other calls; successors of a removed one follow its predecessors."""
         row = np.cumsum(~removed) - 1
         edges = spliced(Edges.of(NodeNumbers(self.before), NodeNumbers(self.after), 0), removed)
-        kept = {name: getattr(self, name)[~removed] for name in COLUMNS}
-        return replace(self, **kept, before=row[edges.source], after=row[edges.target])
+        return replace(self.take(~removed), before=row[edges.source], after=row[edges.target])
 
 
-COLUMNS = [field.name for field in fields(MatchedCalls)][:-3]
-"""The fields with a value for each call."""
-
-
-class CommunicationSummary(NamedTuple):
-    """The calls of a rank, by which they are matched, and the same calls as what is to be matched."""
-
-    calls: Calls
-    unmatched: MatchedCalls
-
-
-def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
-    """Returns the communication of a graph, by id. O((n + e) · streams that communicate).
+def communication_summary(graph: ExecutionGraph) -> SimulatedCalls:
+    """Returns the communication of a graph, for `matched_calls`. O((n + e) · streams that communicate).
 
     The graph must be in topological order, with coalesced messages as separate nodes. Messages of a peer that is not
     simulated (rank -1) are omitted, as no other rank has to know of them.
@@ -106,27 +83,20 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
     lacks_end = (np.stack([graph.integers(name) for name in ("comm_src", "comm_dst")]) == OUTSIDE).any(axis=0)
     is_there = np.isin(graph.type, COMMUNICATION) & ~(is_message & lacks_end)
     rows = NodeNumbers(np.flatnonzero(is_there))
-    times, (transfer, kernel) = measured_times(graph), _transfers(graph)
+    calls, (transfer, kernel) = graph_calls(graph, rows, graph.number("rank", -1)), _transfers(graph)
     before, after = _follows(graph, rows)
-    unmatched = MatchedCalls(
-        rank=np.zeros(len(rows), np.int64),
+    return SimulatedCalls(
+        calls.groups,
+        **calls.columns | {"size": np.maximum(calls.size, 0)},
         node=graph.id[rows],
-        type=graph.type[rows].astype(np.int64),
-        kind=graph.collective_types()[rows],
-        matched=np.arange(len(rows)),
         members=np.where(is_message, 2, members)[rows],
-        size=np.maximum(graph.integers("comm_size", 0), 0)[rows],
-        start_ns=times.start_ns[rows],
-        end_ns=(times.start_ns + graph.duration_ns)[rows],
         transfer_ns=transfer[rows],
         kernel=kernel[rows],
-        on_host=~graph.is_activity[rows],
-        slack_ns=slack_ns(graph, times)[rows],
+        slack_ns=slack_ns(graph, measured_times(graph))[rows],
         before=before,
         after=after,
         offset_ns=np.zeros(1, np.int64),
     )
-    return CommunicationSummary(graph_calls(graph, rows, graph.number("rank", -1)), unmatched)
 
 
 def _transfers(graph: ExecutionGraph) -> tuple[Int64, Int64]:
@@ -163,31 +133,28 @@ def _follows(graph: ExecutionGraph, rows: Int64) -> tuple[Int64, Int64]:
     return before, after
 
 
-def matched_calls(summaries: Sequence[CommunicationSummary]) -> MatchedCalls:
+def matched_calls(summaries: Sequence[SimulatedCalls]) -> SimulatedCalls:
     """Returns the calls of all ranks, matched and on one clock. O(n log n) in all calls."""
-    matched = match([summary.calls for summary in summaries]).matched
-    first_row = np.cumsum([0, *map(len, matched)][:-1], dtype=np.int64).tolist()
-    of_ranks = [
-        replace(rank, rank=rank.rank + position, matched=numbers, before=rank.before + row, after=rank.after + row)
-        for position, ((_, rank), numbers, row) in enumerate(zip(summaries, matched, first_row, strict=True))
-    ]
-    names = [field.name for field in fields(MatchedCalls)]
-    calls = MatchedCalls(**{name: np.concatenate([getattr(rank, name) for rank in of_ranks]) for name in names})
-    is_message = calls.type != NodeType.COMM_COLL
-    times = MatchedTimes(calls.rank, calls.matched, calls.start_ns, calls.end_ns, is_message, calls.kind)
-    offset = begin_of_ranks(len(summaries), times)
+    first_row = np.cumsum([0, *map(len, summaries)][:-1], dtype=np.int64).tolist()
+    calls = match(
+        [
+            replace(rank, before=rank.before + row, after=rank.after + row)
+            for rank, row in zip(summaries, first_row, strict=True)
+        ]
+    )
+    offset = begin_of_ranks(len(summaries), calls)
     start, end = calls.start_ns + offset[calls.rank], calls.end_ns + offset[calls.rank]
     return replace(calls, start_ns=start, end_ns=end, offset_ns=offset)
 
 
-def lacks_members(calls: MatchedCalls) -> Bool:
+def lacks_members(calls: SimulatedCalls) -> Bool:
     """Returns which calls lack a counterpart, so that they would wait for ever."""
     sides = np.unique(np.stack((calls.matched, calls.rank, calls.type)), axis=1)[0]
     there = np.bincount(sides, minlength=1)[calls.matched]
     return np.asarray(there < np.where(calls.members > 0, calls.members, len(calls.offset_ns)))
 
 
-def common_sizes(calls: MatchedCalls) -> Int64:
+def common_sizes(calls: SimulatedCalls) -> Int64:
     """Returns the bytes that each call should have, so that all members of a collective have the same.
 
     Gathered shards keep their sum; otherwise the largest size counts, as the others wait for the busiest member.
@@ -197,7 +164,7 @@ def common_sizes(calls: MatchedCalls) -> Int64:
     return np.where(np.isin(calls.kind, SHARDED), mean[matches.number], largest[matches.number])
 
 
-def with_deferred_ends(calls: MatchedCalls) -> MatchedCalls:
+def with_deferred_ends(calls: SimulatedCalls) -> SimulatedCalls:
     """Returns the calls with later ends of collectives that can wait. O(n log n), apart from those that run at once.
 
     A simulator runs one communication at a time. Others depend on ends, so the order of ends is right by itself; but a
@@ -224,14 +191,14 @@ def with_deferred_ends(calls: MatchedCalls) -> MatchedCalls:
     return replace(calls, end_ns=np.maximum(calls.end_ns, until[matches.number]))
 
 
-def common_order(calls: MatchedCalls) -> list[list[int]]:
+def common_order(calls: SimulatedCalls) -> list[list[int]]:
     """Returns, for each rank, the ids of its communication nodes in the order of `common_positions`."""
     positions = common_positions(calls)
     rows = [np.flatnonzero(calls.rank == rank) for rank in range(len(calls.offset_ns))]
     return [calls.node[of_rank[np.argsort(positions[of_rank], kind="stable")]].tolist() for of_rank in rows]
 
 
-def common_positions(calls: MatchedCalls) -> Int64:
+def common_positions(calls: SimulatedCalls) -> Int64:
     """Returns the position of each call in an order of communication that all ranks share and that keeps their
     dependencies. A collective has one position on all its members, a send one before that of its receive.
 
@@ -258,7 +225,7 @@ def common_positions(calls: MatchedCalls) -> Int64:
     return position[event]
 
 
-def _contradiction(calls: MatchedCalls, first: Int64, stuck: Edges) -> str:
+def _contradiction(calls: SimulatedCalls, first: Int64, stuck: Edges) -> str:
     """Returns a message about a circle of events, described by the `first` call of each. Each stuck event has a
     dependency that is stuck, so walking back ends in a circle.
     """
@@ -279,7 +246,7 @@ def _contradiction(calls: MatchedCalls, first: Int64, stuck: Edges) -> str:
     )
 
 
-def simulated_order(calls: MatchedCalls, positions: Int64) -> tuple[Int64, Int64]:
+def simulated_order(calls: SimulatedCalls, positions: Int64) -> tuple[Int64, Int64]:
     """Returns what graphs keep of the common order of the calls for a simulator that models communication: for each
     call its position, of a receive that of its send, and the tag of the ready message of each send that waits and of
     its receive, ABSENT for others.

@@ -13,13 +13,14 @@ collective that another one has not begun. Ranks that share nothing, not even th
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Interner, NodeNumbers, Ragged, cumcount, groupby
+from ...schema.columns import ABSENT, Bool, Int64, Interner, NodeNumbers, Ragged, cumcount, group_ids, groupby
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
 from ...schema.linked import FOREVER, Communication
 from ..communication import COALESCED, meaning, peers
@@ -36,14 +37,11 @@ DIGEST_BYTES = 8
 EVER = np.iinfo(np.int64).max
 FEW = 4
 """So few matches prove nothing."""
+AnyCalls = TypeVar("AnyCalls", bound="Calls")
 
 
 class Call(NamedTuple):
-    """A collective, or one end of a message, as a rank recorded it.
-
-    `row` identifies it for the caller, `kind` is a CollectiveType, `size` is in bytes. A message has a source, target
-    and tag instead of a group. -1 is not known.
-    """
+    """A row of Calls, with its group instead of the position of that."""
 
     row: int
     type: NodeType
@@ -54,11 +52,26 @@ class Call(NamedTuple):
     source: int = -1
     target: int = -1
     tag: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    on_host: bool = False
+    rank: int = 0
+    matched: int = 0
+    occurrence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls of a rank as columns, in the order of issue; `group` is a position in `groups`, -1 for messages."""
+    """Collectives and ends of messages, a row each: those of a rank in the order of issue, or of all ranks by `match`.
+
+    `row` identifies a call for the caller. `group` is a position in `groups`, -1 for a message, which has a source,
+    target and tag instead; of a collective with a root that is the source or target. `kind` is a CollectiveType, `size`
+    is in bytes; -1 is not known. Where times were asked for, a call ran from `start_ns` to `end_ns`, and is `on_host`
+    if a host thread ran it.
+
+    `match` fills in the position of the rank, the number of the match on all ranks, and its `occurrence` among those
+    that are otherwise alike; `sequence` is then the number by which the members were matched, -1 for by order.
+    """
 
     groups: list[Group]
     row: Int64
@@ -70,6 +83,14 @@ class Calls:
     source: Int64
     target: Int64
     tag: Int64
+    start_ns: Int64
+    end_ns: Int64
+    on_host: Bool
+    rank: Int64
+    matched: Int64
+    occurrence: Int64
+    SHARED: ClassVar[tuple[str, ...]] = ("groups",)
+    """The fields that are no columns with a value for each call."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -79,19 +100,60 @@ class Calls:
         """Returns the calls as columns; groups are numbered in the order in which they come first."""
         numbers = Interner[Group]()
         rows = [(row, type_, numbers[group] if group else -1, *facts) for row, type_, group, *facts in calls]
-        return Calls(list(numbers), *np.array(rows, np.int64).reshape(-1, len(Call._fields)).T)
+        columns = dict[str, Any](
+            zip(Call._fields, np.array(rows, np.int64).reshape(-1, len(Call._fields)).T, strict=True)
+        )
+        return Calls(list(numbers), **columns | {"on_host": columns["on_host"] > 0})
+
+    def rows(self) -> list[Call]:
+        """Returns the calls one by one."""
+        types, groups = [*map(NodeType, self.type.tolist())], [*self.groups, None]
+        columns = [getattr(self, name).tolist() for name in Call._fields[3:]]
+        of_calls = [groups[number] for number in self.group.tolist()]
+        return [*map(Call._make, zip(self.row.tolist(), types, of_calls, *columns, strict=True))]
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns by name."""
+        return {name.name: getattr(self, name.name) for name in fields(self) if name.name not in self.SHARED}
+
+    @property
+    def is_message(self) -> Bool:
+        """Whether each call is one end of a message."""
+        return np.asarray(self.type != NodeType.COMM_COLL)
 
     @property
     def is_placed(self) -> Bool:
         """Whether it is known who takes part: by the ranks or name of the group, or by both ends of the message."""
         is_known = np.array([*(bool(group.ranks or group.name) for group in self.groups), False])
-        message = self.type != NodeType.COMM_COLL
-        return np.asarray(np.where(message, np.minimum(self.source, self.target) >= 0, is_known[self.group]))
+        return np.asarray(np.where(self.is_message, np.minimum(self.source, self.target) >= 0, is_known[self.group]))
 
-    def take(self, rows: Int64) -> "Calls":
+    def take(self: AnyCalls, rows: Int64 | Bool | slice) -> AnyCalls:
         """Returns the calls at these positions."""
-        columns = {name: getattr(self, name)[rows] for name in Call._fields}
-        return replace(self, **columns)
+        return replace(self, **{name: column[rows] for name, column in self.columns.items()})
+
+    def of_ranks(self: AnyCalls, ranks: int) -> list[AnyCalls]:
+        """Returns the matched calls of each of so many ranks."""
+        bounds = np.searchsorted(self.rank, np.arange(ranks + 1)).tolist()
+        return [self.take(slice(*ends)) for ends in pairwise(bounds)]
+
+    @property
+    def is_met(self) -> Bool:
+        """Whether several ranks took part in the match of each call."""
+        ranks = int(self.rank.max(initial=0)) + 1
+        members = np.bincount(np.unique(self.matched * ranks + self.rank) // ranks)
+        return np.asarray(members[self.matched] > 1)
+
+    def met(self: AnyCalls) -> AnyCalls:
+        """Returns the calls of the matches in which several ranks took part, sorted by match, these numbered from 0."""
+        calls = self.take(self.is_met)
+        calls = calls.take(np.argsort(calls.matched, kind="stable"))
+        return replace(calls, matched=group_ids(calls.matched))
+
+    def matches(self) -> list[list[Call]]:
+        """Returns the calls of each match, by rank."""
+        calls = self.rows()
+        return [[calls[row] for row in rows.tolist()] for rows in groupby(self.matched).rows()]
 
     def done(self) -> dict[Group, str]:
         """Returns a digest of the collectives of each group, by what all members have in common."""
@@ -126,133 +188,106 @@ def recorded_calls(recorded: Sequence[Communication], kernels: Sequence[str], ow
             return Call(row, decoded.node, size=decoded.size, source=source, target=target, tag=arguments.tag)
         group = names.group_of(arguments.ranks, arguments.group, arguments.description)
         kind, size = (-1, 0) if decoded is None or decoded.type is None else (int(decoded.type), decoded.size)
-        return Call(row, NodeType.COMM_COLL, group, kind, size, arguments.sequence)
+        ends = arguments.source, arguments.target
+        return Call(row, NodeType.COMM_COLL, group, kind, size, arguments.sequence, *ends)
 
     return Calls.of(call(row, *pair) for row, pair in enumerate(zip(recorded, kernels, strict=True)))
 
 
 def graph_calls(graph: ExecutionGraph, rows: NodeNumbers, own_rank: int) -> Calls:
-    """Returns the calls of a rank in these rows of its graph; a node with several messages comes once for each."""
-    names, groups = GroupNames(), recorded_groups(graph)
-    lists = [*groups.lists, ()]
-    recorded, name, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")
-    kind = graph.collective_types().tolist()
-    size, sequence, tag = (
-        graph.integers(f"comm_{what}", default).tolist() for what, default in (("size", 0), ("seq", -1), ("tag", 0))
+    """Returns the calls of a rank in these rows of its graph, with times in ns since its first node; a node with
+    several messages comes once for each.
+    """
+    lists = [graph.attributes.get(name) for name in COALESCED.values()]
+    ends = [values for values in lists[:3] if isinstance(values, Ragged)]
+    is_collective = graph.type[rows] == NodeType.COMM_COLL
+    count = np.where(is_collective, 0, ends[0].lengths()[rows] if len(ends) == 3 else 0)
+    row, is_message, is_part = (np.repeat(column, np.maximum(count, 1)) for column in (rows, ~is_collective, count > 0))
+    # the side of a message that is not recorded is the node's own rank
+    unknown_end, zero, columns = np.where(is_message, own_rank, -1), np.zeros(len(row), np.int64), list[Int64]()
+    for name, unknown, values in zip(COALESCED, (unknown_end, unknown_end, zero, zero), lists, strict=True):
+        column = graph.integers(name)[row]
+        columns.append(np.where(column == ABSENT, unknown, column))
+        columns[-1][is_part] = values.take(rows[count > 0]).values if isinstance(values, Ragged) else 0
+    source, target, tag, size = columns
+    sent_or_received = np.where(source == own_rank, NodeType.COMM_SEND, NodeType.COMM_RECV)
+    groups, group = _groups_in(graph, row, ~is_message)
+    times = measured_times(graph)
+    return Calls(
+        groups,
+        row,
+        type=np.where(is_part, sent_or_received, graph.type[row]).astype(np.int64),
+        group=group,
+        kind=np.where(is_message, -1, graph.collective_types()[row]),
+        size=size,
+        sequence=np.where(is_message, -1, graph.integers("comm_seq", -1)[row]),
+        source=source,
+        target=target,
+        tag=tag,
+        start_ns=times.start_ns[row],
+        end_ns=times.start_ns[row] + graph.duration_ns[row],
+        on_host=~graph.is_activity[row],
+        rank=zero,
+        matched=np.arange(len(row)),
+        occurrence=zero,
     )
-    # the side that is not recorded is the node's own rank
-    source, target = graph.integers("comm_src", own_rank).tolist(), graph.integers("comm_dst", own_rank).tolist()
-    coalesced = [graph.attributes.get(COALESCED[f"comm_{side}"]) for side in ("src", "dst", "tag")]
-    sizes = graph.attributes.get(COALESCED["comm_size"])
+
+
+def _groups_in(graph: ExecutionGraph, row: Int64, is_collective: Bool) -> tuple[list[Group], Int64]:
+    """Returns the groups of the collectives among the rows, and the position of each row's group, -1 for messages."""
+    names, recorded, numbers = GroupNames(), recorded_groups(graph), Interner[Group]()
+    lists, collectives, group = [*recorded.lists, ()], row[is_collective], np.full(len(row), -1, np.int64)
 
     @cache
-    def group_of(listed: int, name: str, purpose: str) -> Group:
+    def number_of(listed: int, recorded_name: str, name: str, description: str) -> int:
         # to find a list of very many ranks takes as long as it is
-        return names.group_of(lists[listed], name, purpose)
+        return numbers[names.group_of(lists[listed], recorded_name or name, description)]
 
-    def calls(row: int, node: NodeType) -> list[Call]:
-        if node is NodeType.COMM_COLL:
-            group = group_of(int(groups.of_node[row]), recorded[row] or name[row], purpose[row])
-            return [Call(row, node, group, kind[row], size[row], sequence[row])]
-        several = [column[row].tolist() for column in coalesced if isinstance(column, Ragged)]
-        if len(several) < len(coalesced) or not several[0]:
-            return [Call(row, node, size=size[row], source=source[row], target=target[row], tag=tag[row])]
-        message_sizes = sizes[row].tolist() if isinstance(sizes, Ragged) else [0] * len(several[0])
-        types = [(NodeType.COMM_RECV, NodeType.COMM_SEND)[start == own_rank] for start in several[0]]
-        return [
-            Call(row, type_, size=of_message, source=start, target=end, tag=label)
-            for type_, start, end, label, of_message in zip(types, *several, message_sizes, strict=True)
-        ]
-
-    types = graph.type[rows].tolist()
-    return Calls.of(call for row, node in zip(rows.tolist(), types, strict=True) for call in calls(row, NodeType(node)))
+    texts = (graph.texts(name)[collectives] for name in ("pg_recorded", "pg_name", "pg_desc"))
+    group[is_collective] = [*map(number_of, recorded.of_node[collectives].tolist(), *texts)]
+    return list(numbers), group
 
 
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """The matches of the calls of all ranks. A match is one collective or message as its members recorded it.
-
-    For each rank, `group` is the position of each call's group in `groups` (-1 for messages) and `matched` the number
-    of its match. Columns over matches: the sequence number by which the members were matched (-1 for by order), and the
-    occurrence among those alike.
+def match(ranks: Sequence[AnyCalls]) -> AnyCalls:
+    """Returns the calls of all ranks, rank after rank, and which are one collective or message; the groups are those of
+    the job. O(n log n) in the calls, by columns: graphs are not needed.
     """
-
-    groups: list[Group]
-    group: list[Int64]
-    matched: list[Int64]
-    sequence: Int64
-    occurrence: Int64
-
-    def __len__(self) -> int:
-        return len(self.sequence)
-
-    def met(self) -> tuple[Int64, Int64, Int64]:
-        """Returns the calls of the matches in which several ranks took part, sorted by match: the position of the rank,
-        that of the call among the rank's, and the number of the match, counted from 0 among these matches.
-        """
-        nothing, ranks = np.empty(0, np.int64), len(self.matched)
-        rank = np.repeat(np.arange(ranks), [len(matched) for matched in self.matched])
-        call = np.concatenate([nothing, *(np.arange(len(matched)) for matched in self.matched)])
-        matched = np.concatenate([nothing, *self.matched])
-        members = np.bincount(np.unique(matched * ranks + rank) // max(ranks, 1), minlength=len(self))
-        order = np.argsort(matched, kind="stable")
-        order = order[members[matched[order]] > 1]
-        return rank[order], call[order], np.unique(matched[order], return_inverse=True)[1]
-
-
-def match(ranks: Sequence[Calls]) -> Matching:
-    """Matches the calls of all ranks, by columns; graphs are not needed. O(n log n) in the calls."""
-    lengths = [len(calls) for calls in ranks]
-    rank, numbers, nothing = np.repeat(np.arange(len(ranks)), lengths), Interner[Group](), np.empty(0, np.int64)
-    columns = [nothing]
-    for calls, group_of in zip(ranks, recognised([calls.done() for calls in ranks]), strict=True):
+    numbers, of_ranks = Interner[Group](), list[AnyCalls]()
+    for position, (rank, group_of) in enumerate(zip(ranks, recognised([rank.done() for rank in ranks]), strict=True)):
         # the last number is for messages, whose group is -1
-        columns.append(np.array([*(numbers[group_of[group]] for group in calls.groups), -1], np.int64)[calls.group])
-    group = np.concatenate(columns)
-    type_, kind, sequence, source, target, tag = (
-        np.concatenate([nothing, *(getattr(calls, name) for calls in ranks)])
-        for name in ("type", "kind", "sequence", "source", "target", "tag")
-    )
-    message = type_ != NodeType.COMM_COLL
-    ends = [np.where(message, column, -1) for column in (source, target, tag)]
-    kind = np.where(message, -1, kind)
+        group = np.array([*(numbers[group_of[group]] for group in rank.groups), -1], np.int64)[rank.group]
+        of_ranks.append(replace(rank, group=group, rank=np.full(len(rank), position)))
+    names = [field.name for field in fields(of_ranks[0]) if field.name != "groups"]
+    columns = {name: np.concatenate([getattr(rank, name) for rank in of_ranks]) for name in names}
+    calls = replace(of_ranks[0], groups=list(numbers), **columns)
+    ends = [np.where(calls.is_message, column, -1) for column in (calls.source, calls.target, calls.tag)]
     by_number, by_order = (
-        (column, cumcount(rank, type_, group, kind, column, *ends))
-        for column in (np.where(message, -1, sequence), np.full(len(rank), -1))
+        (column, cumcount(calls.rank, calls.type, calls.group, calls.kind, column, *ends))
+        for column in (calls.sequence, np.full(len(calls), -1))
     )
-    use_order = _order_matches_more(rank, group, kind, by_number, by_order)
+    use_order = _order_matches_more(calls, by_number, by_order)
     number, nth = (np.where(use_order, second, first) for first, second in zip(by_number, by_order, strict=True))
-    matches = groupby(group, kind, number, *ends, nth)
-    until = np.cumsum(lengths, dtype=np.int64).tolist()
-    of_ranks = [slice(end - length, end) for end, length in zip(until, lengths, strict=True)]
-    return Matching(
-        list(numbers),
-        [group[rows] for rows in of_ranks],
-        [matches.number[rows] for rows in of_ranks],
-        number[matches.first],
-        nth[matches.first],
-    )
+    matched = group_ids(calls.group, calls.kind, number, *ends, nth)
+    return replace(calls, sequence=number, matched=matched, occurrence=nth)
 
 
-def _order_matches_more(
-    rank: Int64, group: Int64, kind: Int64, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64]
-) -> Bool:
+def _order_matches_more(calls: Calls, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64]) -> Bool:
     """Returns the collectives of groups in which order finds many more complete matches, of all ranks of the group,
-    than sequence numbers do. A row for each call of all ranks; the group of messages is -1.
+    than sequence numbers do.
 
     Sequence numbers are more reliable, as ranks may have begun to record at different calls; but they differ between
     ranks where messages count too.
     """
     # messages count for the last group
-    count = int(group.max(initial=-1)) + 2
-    group_number = group % count
-    users = np.bincount(np.unique(rank * count + group_number) % count, minlength=count)
+    count = len(calls.groups) + 1
+    group_number = calls.group % count
+    users = np.bincount(np.unique(calls.rank * count + group_number) % count, minlength=count)
     complete = []
     for key in (by_number, by_order):
-        matches = groupby(group, kind, *key)
+        matches = groupby(calls.group, calls.kind, *key)
         of_match = group_number[matches.first]
         complete.append(np.bincount(of_match[matches.count() == users[of_match]], minlength=count))
-    return np.asarray((group >= 0) & (complete[1] > 2 * complete[0] + FEW)[group])
+    return np.asarray((calls.group >= 0) & (complete[1] > 2 * complete[0] + FEW)[calls.group])
 
 
 class MeasuredTimes(NamedTuple):
@@ -275,23 +310,12 @@ def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
     return MeasuredTimes(begin, start - begin, end - begin)
 
 
-class MatchedTimes(NamedTuple):
-    """A row for each member of each match: the position of its rank, its times since that rank's first node, and its
-    CollectiveType, -1 where none is known.
+def begin_of_ranks(ranks: int, calls: Calls) -> Int64:
+    """Returns when each of so many ranks began, in ns, by matched calls with times since then; the earliest of those
+    that share matches is 0. O(n log n) in the calls.
     """
-
-    rank: Int64
-    matched: Int64
-    start_ns: Int64
-    end_ns: Int64
-    is_message: Bool
-    kind: Int64
-
-
-def begin_of_ranks(ranks: int, times: MatchedTimes) -> Int64:
-    """Returns when each rank began, in ns; the earliest of those that share matches is 0. O(m log m) in the rows."""
     begin, component = np.zeros(ranks, np.int64), np.arange(ranks)
-    for rank, peer, later in _differences(times):
+    for rank, peer, later in _differences(calls):
         if component[rank] != component[peer]:
             # joining two components moves one of them
             moved = component == component[peer]
@@ -302,14 +326,13 @@ def begin_of_ranks(ranks: int, times: MatchedTimes) -> Int64:
     return begin - earliest[component]
 
 
-def _differences(times: MatchedTimes) -> list[tuple[int, int, int]]:
+def _differences(calls: Calls) -> list[tuple[int, int, int]]:
     """Returns by how many ns each first member of a match began to record before each other member of it, by all their
     matches: (rank, peer, ns). Differences by collectives come first, as a send may end before its receive.
     """
-    order = np.argsort(times.matched, kind="stable")
-    rank, matched, start, end = (column[order] for column in times[:4])
-    is_message = times.is_message[order]
-    first, mutual = np.searchsorted(matched, matched), awaits_all(times.kind[order]) & ~is_message
+    calls = calls.take(np.argsort(calls.matched, kind="stable"))
+    rank, start, end, is_message = calls.rank, calls.start_ns, calls.end_ns, calls.is_message
+    first, mutual = np.searchsorted(calls.matched, calls.matched), awaits_all(calls.kind) & ~is_message
     low, high = np.where(mutual, start[first] - end, -EVER), np.where(mutual, end[first] - start, EVER)
     bounds: dict[tuple[bool, int, int], list[list[int]]] = defaultdict(list)
     columns = (is_message, rank[first], rank, end[first] - end, low, high)

@@ -11,7 +11,7 @@ place of the others in those at the same distance. Where that does not fit what 
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
 from typing import NamedTuple
@@ -95,28 +95,32 @@ def _issuers(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
     return np.where(caller[rows] >= 0, caller[rows], giver[begun[rows]])
 
 
+@dataclass(frozen=True, slots=True)
+class StepCalls(Calls):
+    """Calls with the Phase of the step in which each was issued; `row` is that of the node. `moved_by` is what is added
+    to the ranks that are recorded with a call, where its rank stands in for one that was not traced.
+    """
+
+    phase: Int64
+    moved_by: Int64
+
+
 class RankFacts(NamedTuple):
-    """A rank of a job of `world_size`, the target of its graph, and its `calls`, whose `row` is that of the node.
+    """A rank of a job of `world_size`, the target of its graph, and its `calls`.
 
-    For each call, how long its node took, and the Phase in which it was issued; `has_host` is whether the graph holds
-    host ops, which tell phases. `work` is a digest of the names and numbers of kernels. `notes` are about the graph's
-    file.
-
-    `source` is the rank of the graph: another one for a rank that was not traced. Then `moved_by` is what is added to
-    the ranks that are recorded with each call.
+    `has_host` is whether the graph holds host ops, which tell phases. `work` is a digest of the names and numbers of
+    kernels. `notes` are about the graph's file. `source` is the rank of the graph: another one for a rank that was not
+    traced.
     """
 
     rank: int
     world_size: int
     target: str
-    calls: Calls
-    length_ns: Int64
-    phase: Int64
+    calls: StepCalls
     has_host: bool
     work: str
     notes: list[str]
     source: int
-    moved_by: Int64
 
 
 def rank_facts(graph: ExecutionGraph) -> RankFacts:
@@ -130,14 +134,13 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
         rank=rank,
         world_size=graph.number("world_size", -1),
         target=str(graph.metadata.get("target", "")),
-        calls=calls,
-        length_ns=graph.duration_ns[calls.row],
-        phase=phases(graph, calls.row),
+        calls=StepCalls(
+            calls.groups, **calls.columns, phase=phases(graph, calls.row), moved_by=np.zeros(len(calls), np.int64)
+        ),
         has_host=bool(graph.integers("is_cpu_op", 0).any()),
         work=hashlib.blake2b(repr(kernels).encode(), digest_size=8).hexdigest(),
         notes=graph.notes,
         source=rank,
-        moved_by=np.zeros(len(calls), np.int64),
     )
 
 
@@ -212,10 +215,9 @@ def _stand_in(traced: RankFacts, rank: int) -> RankFacts:
         groups.append(group)
     # the last is for messages, whose group is -1
     moved_by = np.where(np.array([*is_moved, True])[calls.group], distance, 0)
-    is_message = calls.type != NodeType.COMM_COLL
-    source, target = (np.where(is_message, column + distance, column) for column in (calls.source, calls.target))
-    moved_calls = replace(calls, groups=groups, source=source, target=target)
-    return traced._replace(rank=rank, calls=moved_calls, moved_by=moved_by)
+    source, target = (np.where(calls.is_message, column + distance, column) for column in (calls.source, calls.target))
+    moved_calls = replace(calls, groups=groups, source=source, target=target, moved_by=moved_by)
+    return traced._replace(rank=rank, calls=moved_calls)
 
 
 @cache

@@ -17,7 +17,7 @@ import numpy as np
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Bool, Int64, groupby, rows_by_number
 from ...schema.graph import CollectiveType
-from ..ranks import GIB, RING, Factors, Matching, fitted_factors
+from ..ranks import GIB, RING, Calls, Factors, fitted_factors
 from ..targets import LEAST_BYTES
 from .facts import RankFacts
 from .roles import GATHERING, GroupUse
@@ -156,13 +156,13 @@ def shard(size: Int64, use: GroupUse, members: int) -> Int64:
     return -(-size * len(use.members) // members) if use.scatters else size
 
 
-def sizes(rank: RankFacts, group: Int64, uses: list[GroupUse], new_members: list[int]) -> tuple[Int64, int]:
-    """Returns each call's new size, and how many gather what may not be shards, which keep their size."""
-    size, undivided = rank.calls.size.copy(), 0
+def sizes(calls: Calls, target: str, uses: list[GroupUse], new_members: list[int]) -> tuple[Int64, int]:
+    """Returns each call's new size, of a rank, and how many gather what may not be shards, which keep their size."""
+    size, undivided = calls.size.copy(), 0
     # an all-gather of nothing, or of fewer bytes than its data set is split into, never ends in ASTRA-sim
-    least = LEAST_BYTES if rank.target == ASTRA_SIM else 1
-    gathering = np.flatnonzero((group >= 0) & np.isin(rank.calls.kind, GATHERING))
-    for number, rows in rows_by_number(gathering, group).items():
+    least = LEAST_BYTES if target == ASTRA_SIM else 1
+    gathering = np.flatnonzero((calls.group >= 0) & np.isin(calls.kind, GATHERING))
+    for number, rows in rows_by_number(gathering, calls.group).items():
         use, members = uses[number], new_members[number]
         if members != len(use.members):
             size[rows] = np.maximum(shard(size[rows], use, members), np.minimum(size[rows], least))
@@ -188,24 +188,22 @@ class Grown(msgspec.Struct, frozen=True):
     identifiable: bool = False
 
 
-def measured_collectives(facts: Sequence[RankFacts], matching: Matching, uses: Sequence[GroupUse]) -> Measured:
+def measured_collectives(facts: Sequence[RankFacts], calls: Calls, uses: Sequence[GroupUse]) -> Measured:
     """Returns the collectives of a job. Their length is that of the member that came last, as all end together. If that
     one may be missing, the length is the shortest of those that are alike.
     """
-    group, matched = np.concatenate(matching.group), np.concatenate(matching.matched)
-    kind, size = (np.concatenate([getattr(rank.calls, name) for rank in facts]) for name in ("kind", "size"))
-    rows = np.flatnonzero(group >= 0)
+    calls = calls.take(calls.group >= 0)
     # those that a rank recorded first come first
-    matches = groupby(matched[rows])
+    matches = groupby(calls.matched)
     matches = matches.in_order(np.argsort(matches.first))
-    first, length_ns = rows[matches.first], np.concatenate([rank.length_ns for rank in facts])
-    group, kind, size, ns = group[first], kind[first], matches.largest(size[rows]), matches.smallest(length_ns[rows])
+    first, size, ns = matches.first, matches.largest(calls.size), matches.smallest(calls.end_ns - calls.start_ns)
+    group, kind = calls.group[first], calls.kind[first]
     traced = {rank.rank for rank in facts if rank.source == rank.rank}
     is_partial = np.array([not traced.issuperset(use.members) for use in uses], np.bool_)[group]
     alike = groupby(group, kind, size)
     ns = np.where(is_partial, alike.smallest(ns)[alike.number], ns)
     members = np.array([len(use.members) for use in uses], np.int64)[group]
-    return Measured(matched[first], group, kind, members, size, ns)
+    return Measured(calls.matched[first], group, kind, members, size, ns)
 
 
 def longer(

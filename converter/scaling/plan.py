@@ -161,26 +161,25 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
     rank_copies = _rank_copies(facts, growth)
     facts, assumed = completed(facts, rank_copies.world_size, growth.removed)
     named = [NamedGroup.of(text) for text in growth.groups]
-    matching = separated(facts, match([rank.calls for rank in facts]), named)
-    has_messages = any((rank.calls.type != NodeType.COMM_COLL).any() for rank in facts)
-    uses = with_roles(group_uses(facts, matching), rank_copies.world_size, named, has_messages)
+    calls = separated(match([rank.calls for rank in facts]), named)
+    uses = with_roles(group_uses(facts, calls), rank_copies.world_size, named, bool(calls.is_message.any()))
     _check_groups(uses, rank_copies)
     _check_messages(facts, rank_copies)
     new_members = [len(rank_copies.members(use.members, bool(use.joined), 0)) for use in uses]
-    measured = measured_collectives(facts, matching, uses)
+    measured = measured_collectives(facts, calls, uses)
     byte_ns = None if growth.bandwidth_gib_s is None else 1e9 / GIB / growth.bandwidth_gib_s
     fits = Fits(measured, growth.latency_ns, byte_ns)
-    longer_ns, grown = longer(measured, len(matching), uses, new_members, fits)
+    longer_ns, grown = longer(measured, int(calls.matched.max(initial=-1)) + 1, uses, new_members, fits)
     ranks, undivided = dict[int, RankPlan](), 0
-    for rank, group_of_job, matched in zip(facts, matching.group, matching.matched, strict=True):
+    # messages, whose group is -1, stay as they are
+    collectives = calls.take(calls.group >= 0)
+    for rank, of_rank in zip(facts, collectives.of_ranks(len(facts)), strict=True):
         if rank.rank in rank_copies.kept_ranks:
-            size, whole = sizes(rank, group_of_job, uses, new_members)
+            size, whole = sizes(of_rank, rank.target, uses, new_members)
             undivided += whole
-            # messages, whose group is -1, stay as they are
-            rows = np.flatnonzero(group_of_job >= 0)
-            used, group = np.unique(group_of_job[rows], return_inverse=True)
+            used, group = np.unique(of_rank.group, return_inverse=True)
             groups = tuple((uses[number].members, bool(uses[number].joined)) for number in used.tolist())
-            columns = rank.calls.row[rows], group.reshape(-1), size[rows], longer_ns[matched[rows]], rank.moved_by[rows]
+            columns = of_rank.row, group.reshape(-1), size, longer_ns[of_rank.matched], of_rank.moved_by
             ranks[rank.rank] = RankPlan(rank.rank, rank.source, groups, *columns)
     numbering = GroupNumbering.of(rank_copies, (group for plan in ranks.values() for group in plan.groups))
     columns = (measured.kind, measured.members, measured.size, measured.ns, measured.group)
@@ -245,7 +244,7 @@ def _check_messages(facts: Sequence[RankFacts], rank_copies: RankCopies) -> None
     """Raises DataError unless both ends of each message are known, and both are kept or removed."""
     renumbered = rank_copies.renumbered(0)
     for rank in facts:
-        ends = np.stack((rank.calls.source, rank.calls.target))[:, rank.calls.type != NodeType.COMM_COLL]
+        ends = np.stack((rank.calls.source, rank.calls.target))[:, rank.calls.is_message]
         if ends.size and not 0 <= ends.min() <= ends.max() < rank_copies.world_size:
             raise DataError(
                 f"rank {rank.rank} has a message with a rank that is not one of the job's; build the whole job"

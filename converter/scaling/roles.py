@@ -25,8 +25,8 @@ from ...schema.columns import Int64, rows_by_number
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.graph import CollectiveType
-from ..ranks import Group, Matching, given_ranks, ranks_of, ranks_text
-from .facts import Phase, RankFacts
+from ..ranks import Group, given_ranks, ranks_of, ranks_text
+from .facts import Phase, RankFacts, StepCalls
 
 SCATTERING = (CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK)
 REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, *SCATTERING)
@@ -95,19 +95,16 @@ def kinds_text(kinds: Iterable[int]) -> str:
     return ", ".join(sorted(CollectiveType(kind).name.lower() for kind in kinds if kind >= 0))
 
 
-def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]:
-    """Returns the use of each group of the matching. O(n log n) in the calls."""
-    parts = defaultdict[int, list[tuple[RankFacts, Int64]]](list)
-    for rank, groups in zip(facts, matching.group, strict=True):
-        for number, rows in rows_by_number(np.flatnonzero(groups >= 0), groups).items():
-            parts[number].append((rank, rows))
-    uses = []
-    for number, group in enumerate(matching.groups):
-        columns = ((rank.calls.kind[rows], rank.calls.size[rows], rank.phase[rows]) for rank, rows in parts[number])
-        kind, size, phase = map(np.concatenate, zip(*columns, strict=True))
-        members, ranks = ranks_of(group.ranks), [rank for rank, _ in parts[number]]
+def group_uses(facts: Sequence[RankFacts], calls: StepCalls) -> list[GroupUse]:
+    """Returns the use of each group of the matched calls. O(n log n) in the calls."""
+    rows_of, uses = rows_by_number(np.flatnonzero(calls.group >= 0), calls.group), []
+    for number, group in enumerate(calls.groups):
+        rows = rows_of[number]
+        ranks = [facts[position] for position in np.unique(calls.rank[rows]).tolist()]
         same_work, has_host = len({rank.work for rank in ranks}) == 1, all(rank.has_host for rank in ranks)
-        uses.append(GroupUse(group, members, frozenset(kind.tolist()), kind, size, phase, same_work, has_host))
+        kind, columns = calls.kind[rows], (calls.size[rows], calls.phase[rows])
+        members = ranks_of(group.ranks)
+        uses.append(GroupUse(group, members, frozenset(kind.tolist()), kind, *columns, same_work, has_host))
     return uses
 
 
@@ -143,17 +140,16 @@ class NamedGroup(NamedTuple):
         return self.names(group) and (not self.kinds or kinds <= self.kinds)
 
 
-def separated(facts: Sequence[RankFacts], matching: Matching, named: Sequence[NamedGroup]) -> Matching:
-    """Returns the matching in which the other collectives of groups named with types are groups of their own."""
-    groups, numbers = list(matching.groups), list(matching.group)
-    for number, group in enumerate(matching.groups):
+def separated(calls: StepCalls, named: Sequence[NamedGroup]) -> StepCalls:
+    """Returns the calls in which the other collectives of groups named with types are groups of their own."""
+    groups, numbers = list(calls.groups), calls.group
+    for number, group in enumerate(calls.groups):
         kinds = [*frozenset[int]().union(*(choice.kinds for choice in named if choice.names(group)))]
-        calls = [(of, of == number, np.isin(rank.calls.kind, kinds)) for rank, of in zip(facts, numbers, strict=True)]
-        is_chosen = np.concatenate([chosen[of_group] for _, of_group, chosen in calls])
-        if is_chosen.any() and not is_chosen.all():
-            numbers = [np.where(of_group & ~chosen, len(groups), of) for of, of_group, chosen in calls]
+        of_group, is_chosen = numbers == number, np.isin(calls.kind, kinds)
+        if is_chosen[of_group].any() and not is_chosen[of_group].all():
+            numbers = np.where(of_group & ~is_chosen, len(groups), numbers)
             groups.append(group)
-    return replace(matching, groups=groups, group=numbers)
+    return replace(calls, groups=groups, group=numbers)
 
 
 def with_roles(uses: Sequence[GroupUse], ranks: int, named: Sequence[NamedGroup], has_messages: bool) -> list[GroupUse]:

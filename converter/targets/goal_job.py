@@ -12,10 +12,10 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from ...schema.arguments import Algorithm as GivenAlgorithm, Simulator
-from ...schema.columns import ABSENT, Int64, NodeNumbers, Ragged, split_groups
+from ...schema.columns import Int64, NodeNumbers, Ragged
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
-from ..ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls, match, measured_times, positions_in, ranks_of
+from ..ranks import Call, Calls, begin_of_ranks, graph_calls, match, measured_times, positions_in, ranks_of
 from ..rewiring import COMMUNICATION
 from .algorithms import Algorithm, Collective, CollectiveMember, MessageNetwork, excess_times, fitted_messages, links_of
 
@@ -83,55 +83,25 @@ class GoalOptions:
             raise ValueError("GoalOptions: chunk_bytes and gpus_per_node are numbers from 1 on")
 
 
-class Member(NamedTuple):
-    """A rank's call: the position of the rank in the job, and the rank; the row of its node, and what it is; when, in
-    ns since the rank's first node; whether a host thread communicates; the root; and the bytes of an all-to-all for
-    each member of its group (empty if not known).
+class RankCalls(NamedTuple):
+    """The calls of a rank; by row the bytes of an all-to-all for each member of its group, where they are known; and
+    when its last node ended, in ns since its first.
     """
-
-    position: int
-    rank: int
-    row: int
-    type: int
-    kind: int
-    size: int
-    start_ns: int
-    duration_ns: int
-    on_host: bool
-    root: int
-    split: tuple[int, ...]
-
-
-class RankCommunication(NamedTuple):
-    """The calls of a rank, what each has it do, and when its last node ended, in ns since its first."""
 
     rank: int
     calls: Calls
-    members: list[Member]
+    splits: dict[int, tuple[int, ...]]
     last_end_ns: int
 
 
-def rank_communication(graph: ExecutionGraph, position: int) -> RankCommunication:
+def rank_communication(graph: ExecutionGraph, position: int) -> RankCalls:
     """Returns the communication of a graph; its rank is `position` where the graph has none. O(n log n)."""
-    rank = graph.number("rank", position)
+    rank, splits = graph.number("rank", position), graph.attributes.get("comm_split")
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
     calls = graph_calls(graph, NodeNumbers(rows[np.argsort(graph.id[rows], kind="stable")]), rank)
-    row, times, splits = calls.row, measured_times(graph), graph.attributes.get("comm_split")
-    source, target = (graph.integers(name)[row] for name in ("comm_src", "comm_dst"))
-    columns = (
-        row,
-        calls.type,
-        calls.kind,
-        np.maximum(calls.size, 0),
-        times.start_ns[row],
-        graph.duration_ns[row],
-        ~graph.is_activity[row],
-        np.where(source == ABSENT, target, source),
-    )
-    split = [tuple(splits[at].tolist()) if isinstance(splits, Ragged) else () for at in row.tolist()]
-    facts = zip(*(column.tolist() for column in columns), split, strict=True)
-    last_end_ns = int(times.end_ns[graph.type != NodeType.METADATA].max(initial=0))
-    return RankCommunication(rank, calls, [Member(position, rank, *each) for each in facts], last_end_ns)
+    split = {row: tuple(splits[row].tolist()) for row in rows.tolist()} if isinstance(splits, Ragged) else {}
+    last_end_ns = int(measured_times(graph).end_ns[graph.type != NodeType.METADATA].max(initial=0))
+    return RankCalls(rank, calls, split, last_end_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +120,7 @@ class RecordedJob:
     network: MessageNetwork | None
 
 
-def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_time: bool = True) -> RecordedJob:
+def job_of(ranks: Sequence[RankCalls], options: GoalOptions, *, excess_time: bool = True) -> RecordedJob:
     """Matches the calls of all ranks and chooses an algorithm for each match. With `excess_time` collectives keep the
     time that they took beyond the fitted network. O(n log n) in the calls, and quadratic in the members of an
     all-to-all.
@@ -160,16 +130,17 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_t
     numbers = tuple(rank.rank for rank in ranks)
     if len(set(numbers)) < len(numbers):
         raise DataError(f"several graphs are of one rank, among {', '.join(map(str, numbers))}; give each rank once")
-    begin, matches = _matches(ranks)
-    chooser = _Chooser(numbers, begin.tolist(), options, Counter())
-    chooser.counts.update(_alone(member) for rank in ranks for member in rank.members)
+    calls = match([rank.calls for rank in ranks])
+    begin, met = begin_of_ranks(len(ranks), calls), calls.met()
+    chooser = _Chooser(numbers, begin.tolist(), [rank.splits for rank in ranks], options, Counter())
+    chooser.counts[ISOLATED] = int((~calls.is_message).sum() - (~met.is_message).sum())
+    chooser.counts[UNANSWERED] = int(calls.is_message.sum() - met.is_message.sum())
     collectives: list[Collective] = []
     nodes: list[list[tuple[int, int]]] = [[] for _ in ranks]
-    for members, group in matches:
-        chooser.counts.subtract(map(_alone, members))
-        collective, ordered = chooser.collective(members, group)
+    for members in met.matches():
+        collective, ordered = chooser.collective(members)
         for member in ordered:
-            nodes[member.position].append((member.row, len(collectives)))
+            nodes[member.rank].append((member.row, len(collectives)))
         collectives.append(collective)
     network = fitted_messages(collectives)
     links, waited_ns = links_of(collectives, network)
@@ -185,56 +156,39 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions, *, excess_t
     return RecordedJob(numbers, begin, ends, collectives, nodes, +chooser.counts, network)
 
 
-def _alone(member: Member) -> str:
-    return ISOLATED if member.type == NodeType.COMM_COLL else UNANSWERED
-
-
-def _matches(ranks: Sequence[RankCommunication]) -> tuple[Int64, list[tuple[list[Member], str]]]:
-    """Returns when each rank began, and each match's members by rank, with the ranks of its group as text."""
-    matching = match([rank.calls for rank in ranks])
-    position, call, matched = matching.met()
-    calls = [*zip(position.tolist(), call.tolist(), strict=True)]
-    members = [ranks[rank].members[of_rank] for rank, of_rank in calls]
-    start, duration, type_, kind = (
-        np.array([getattr(member, name) for member in members], np.int64)
-        for name in ("start_ns", "duration_ns", "type", "kind")
-    )
-    times = MatchedTimes(position, matched, start, start + duration, type_ != NodeType.COMM_COLL, kind)
-    lists = [*(group.ranks for group in matching.groups), ""]
-    group = [lists[matching.group[rank][of_rank]] for rank, of_rank in calls]
-    rows = [alike.tolist() for alike in split_groups(np.arange(len(members)), matched)]
-    matches = [([members[at] for at in alike], group[alike[0]]) for alike in rows]
-    return begin_of_ranks(len(ranks), times), matches
-
-
 class _Chooser(NamedTuple):
-    """Chooses how each match of the ranks, which began at `begin_ns`, is done, and counts that in `counts`."""
+    """Chooses how each match of the ranks, which began at `begin_ns`, is done, and counts that in `counts`. `splits`
+    are those of each rank by row.
+    """
 
     ranks: tuple[int, ...]
     begin_ns: list[int]
+    splits: list[dict[int, tuple[int, ...]]]
     options: GoalOptions
     counts: Counter[str]
 
-    def collective(self, members: Sequence[Member], of_group: str) -> tuple[Collective, list[Member]]:
+    def collective(self, members: Sequence[Call]) -> tuple[Collective, list[Call]]:
         """Returns the collective of a match, and the match's members by group rank."""
         kind, group, is_message = -1, self.ranks, members[0].type != NodeType.COMM_COLL
+        of_group = members[0].group.ranks if members[0].group else ""
         if is_message:
             # sends come before receives
             ordered = sorted(members, key=lambda member: member.type)
         else:
             kind, group = members[0].kind, ranks_of(of_group) if of_group else self.ranks
             place = positions_in(of_group) if of_group else {rank: at for at, rank in enumerate(group)}
-            ordered = sorted(members, key=lambda member: place.get(member.rank, len(place)))
+            ordered = sorted(members, key=lambda member: place.get(self.ranks[member.rank], len(place)))
             self.counts[PARTIAL] += len(ordered) < len(group)
-        sizes = tuple(member.size for member in ordered)
+        sizes = tuple(max(member.size, 0) for member in ordered)
         if is_message:
             sizes = (sizes[0] or sizes[1],) * len(sizes)
-        numbers = [member.rank for member in ordered]
-        root = next((numbers.index(member.root) for member in ordered if member.root in numbers), 0)
+        numbers = [self.ranks[member.rank] for member in ordered]
+        roots = (member.target if member.source < 0 else member.source for member in ordered)
+        root = next((numbers.index(root) for root in roots if root in numbers), 0)
         shares = self._shares(ordered, group) if kind == CollectiveType.ALL_TO_ALL else ()
         first = CollectiveMember(0, len(ordered), sizes, shares, root, self.options.chunk_bytes)
-        start = [member.start_ns + self.begin_ns[member.position] for member in ordered]
-        duration, last = [member.duration_ns for member in ordered], max(start)
+        start = [member.start_ns + self.begin_ns[member.rank] for member in ordered]
+        duration, last = [member.end_ns - member.start_ns for member in ordered], max(start)
         measured = self.options.measured_communication
         algorithm = Algorithm.BARRIER if measured else self._algorithm(is_message, kind, first)
         # a send that did not wait for its receiver ended before that began, but clocks agree to some µs only: it waited
@@ -246,7 +200,7 @@ class _Chooser(NamedTuple):
         taken = (min(duration),) * len(ordered)
         if all(member.on_host for member in ordered):
             taken = tuple(max(begin + length - last, 0) for begin, length in zip(start, duration, strict=True))
-        return Collective(algorithm, tuple(member.position for member in ordered), first, last, taken), ordered
+        return Collective(algorithm, tuple(member.rank for member in ordered), first, last, taken), ordered
 
     def _algorithm(self, is_message: bool, kind: int, member: CollectiveMember) -> Algorithm:
         if not (sum(map(sum, member.shares)) if member.shares else sum(member.sizes)):
@@ -260,16 +214,16 @@ class _Chooser(NamedTuple):
             self.counts[NOT_DOUBLED] += 1
         return RING.get(kind, Algorithm.BARRIER)
 
-    def _shares(self, members: Sequence[Member], group: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    def _shares(self, members: Sequence[Call], group: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """Returns the bytes of an all-to-all from each member to each.
 
         Splits are recorded for the whole group; only the members that are there exchange theirs.
         """
         place = {rank: position for position, rank in enumerate(group)}
-        peers = [place.get(member.rank, 0) for member in members]
-        is_split = [len(member.split) == len(group) for member in members]
-        self.counts[NO_SPLITS] += not all(is_split)
+        peers = [place.get(self.ranks[member.rank], 0) for member in members]
+        splits = [self.splits[member.rank].get(member.row, ()) for member in members]
+        self.counts[NO_SPLITS] += any(len(split) != len(group) for split in splits)
         return tuple(
-            tuple(member.split[peer] if split else member.size // len(group) for peer in peers)
-            for member, split in zip(members, is_split, strict=True)
+            tuple(split[peer] if len(split) == len(group) else max(member.size, 0) // len(group) for peer in peers)
+            for member, split in zip(members, splits, strict=True)
         )

@@ -393,5 +393,5 @@ def test_a_job_is_surveyed_whose_graphs_name_callers_that_go_round() -> None:
     before = rank_facts(graph)
     rows = graph.ctrl_deps.rows()
     graph.ctrl_deps.values[:] = graph.id[np.roll(rows, 1)]
-    assert not rank_facts(graph).phase.any()
-    assert len(before.phase) == len(before.calls.row)
+    assert not rank_facts(graph).calls.phase.any()
+    assert len(before.calls.phase) == len(before.calls.row)

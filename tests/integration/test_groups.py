@@ -5,14 +5,15 @@ ranks, beside a reference that looks at all pairs.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import permutations
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from execgraph.converter.ranks import Calls, Group, Groups, Matching, ranks_of
+from execgraph.converter.ranks import Group, Groups, ranks_of
+from execgraph.converter.scaling.facts import StepCalls
 from execgraph.converter.scaling.roles import group_uses
 from execgraph.converter.targets import separate_messages
 from execgraph.converter.targets.communication import name_groups
@@ -91,10 +92,9 @@ def delays_of_devices(count: int) -> Work:
 
 def uses_of_groups(count: int) -> Work:
     groups, row = [Group("0-1", str(number)) for number in range(count)], numbers(count)
-    facts: Any = SimpleNamespace(
-        calls=Calls(groups, *[row] * 9), phase=np.zeros(count, np.int64).view(Counted), work="", has_host=True
-    )
-    return lambda: group_uses([facts], Matching(groups, [row], [row], row, row))
+    facts, none = SimpleNamespace(work="", has_host=True), np.zeros(count, np.int64).view(Counted)
+    columns = {field.name: row if field.name == "group" else none for field in fields(StepCalls)[1:]}
+    return lambda: group_uses([cast(Any, facts)], StepCalls(groups, **columns))
 
 
 def messages_of_one_kernel(count: int) -> Work:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from execgraph.converter.ranks import MatchedCalls
+from execgraph.converter.ranks import Call, Calls, SimulatedCalls
 from execgraph.converter.targets import lower_for_target
 from execgraph.converter.targets.times import Lowering
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
@@ -180,7 +180,7 @@ class Issued(NamedTuple):
     slack_ns: int = 0
 
 
-def matched_job(*ranks: list[Issued]) -> MatchedCalls:
+def matched_job(*ranks: list[Issued]) -> SimulatedCalls:
     """The calls of all ranks on one clock."""
     calls = [(rank, call) for rank, calls in enumerate(ranks) for call in calls]
     first_row = np.cumsum([0, *map(len, ranks)]).tolist()
@@ -191,19 +191,25 @@ def matched_job(*ranks: list[Issued]) -> MatchedCalls:
         for before in call.follows
     ]
     before, after = np.array(pairs, np.int64).reshape(-1, 2).T
-    names = ("node", "matched", "start_ns", "end_ns", "type", "kind", "members", "size", "kernel", "slack_ns")
+    names = ("node", "members", "kernel", "slack_ns")
     columns = {name: np.array([int(getattr(call, name)) for _, call in calls], np.int64) for name in names}
-    return MatchedCalls(
+    told = Calls.of(
+        Call(0, call.type, None, call.kind, call.size, start_ns=call.start_ns, end_ns=call.end_ns)._replace(
+            rank=rank, matched=call.matched, on_host=call.on_host
+        )
+        for rank, call in calls
+    )
+    return SimulatedCalls(
+        told.groups,
+        **told.columns,
         **columns,
-        rank=np.array([rank for rank, _ in calls], np.int64),
-        transfer_ns=columns["end_ns"] - columns["start_ns"],
-        on_host=np.array([call.on_host for _, call in calls], np.bool_),
+        transfer_ns=told.end_ns - told.start_ns,
         before=before,
         after=after,
         offset_ns=np.zeros(len(ranks), np.int64),
     )
 
 
-def follows(calls: MatchedCalls) -> list[list[int]]:
+def follows(calls: SimulatedCalls) -> list[list[int]]:
     """The rows on which each row depends."""
     return [calls.before[calls.after == row].tolist() for row in range(len(calls))]

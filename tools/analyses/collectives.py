@@ -7,8 +7,8 @@ traces' own clocks, which agree only within one machine.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -18,12 +18,13 @@ import numpy.typing as npt
 from ...converter.communication import bytes_per_element
 from ...converter.ranks import Calls, Group, awaits_all, match, ranks_of, ranks_text, recorded_calls
 from ...schema.columns import ABSENT, Bool, Floats, Groups, Int64, Intervals, Rows, group_sums, groupby
-from ...schema.graph import CollectiveType, NodeType
+from ...schema.graph import CollectiveType
 from ...schema.linked import Communication
 from ..terminal import ranges
 from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace
 from .table import Columns, Quantity, Table, ints, pct, ratio, tabulate, us
 
+Objects = npt.NDArray[np.object_]
 NAME = "collectives_over_ranks"
 NO_COLLECTIVES = "no communication with a known group was recorded"
 ONE_RANK = "of one rank alone: latencies include its waiting for the others, bandwidths are at least these"
@@ -36,23 +37,25 @@ PARTS_OF_ALL = (*OF_ALL_MEMBERS, CollectiveType.ALL_TO_ALL, CollectiveType.GATHE
 """Collectives of which each member keeps its own part, without sending it."""
 
 
-class Arrivals(NamedTuple):
-    """The parts of ranks in collectives as columns, those of a rank in order of their starts.
+@dataclass(frozen=True, slots=True)
+class Arrivals(Calls):
+    """Calls in order of their starts, in ns since the epoch if it was recorded, as an analysis sees them.
 
-    `kind` is -1 for messages. `size` is in bytes, times are in ns, `start` since the epoch if it was recorded.
-    `exposed` is the part of the duration in which the rank's device computes nothing.
+    `exposed` is the part of the duration in which the rank's device computes nothing. There are `members` and `bytes`
+    as nccl-tests count them, and the recorded name, dtype and splits.
     """
 
-    rank: Int64
-    kind: Int64
-    start: Int64
-    duration: Int64
     exposed: Int64
     members: Int64
-    size: Int64
-    name: list[str]
-    dtype: list[str]
-    splits: list[list[int]]
+    bytes: Int64
+    name: Objects
+    dtype: Objects
+    splits: Objects
+
+    @property
+    def duration(self) -> Int64:
+        """How long each took, in ns."""
+        return self.end_ns - self.start_ns
 
 
 class Collectives(NamedTuple):
@@ -65,14 +68,12 @@ class Collectives(NamedTuple):
     groups: Groups
     process_group: list[Group]
     labels: list[str]
-    sequence: Int64
-    occurrence: Int64
     last: Rows
     ends_together: Bool
 
 
-Part = tuple[int, Calls, int, Arrivals]
-"""A rank, its calls, by which they are matched over ranks, how many have no known group or peer, and their arrivals."""
+Part = tuple[int, int, Arrivals]
+"""A rank, how many of its communications have no known group or peer, and the others."""
 
 
 def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
@@ -83,9 +84,8 @@ def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
         rows = np.flatnonzero((table.communication_row >= 0) & (table.start != ABSENT))
         times = Intervals(table.start[rows], table.end[rows])
         device = linked.activities.device[rows] if table is linked.activities else None
-        duration = times.end - times.start
-        exposed = duration - rank.covered_time(computes, times, device)
-        columns = times.start, duration, exposed, table.communication_row[rows]
+        exposed = times.end - times.start - rank.covered_time(computes, times, device)
+        columns = times.start, times.end, exposed, table.communication_row[rows]
         spans += [
             (*span, name, part)
             for name, *span, row in zip(table.name[rows], *(column.tolist() for column in columns), strict=True)
@@ -93,18 +93,28 @@ def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
         ]
     spans.sort(key=lambda span: span[0])
     calls = recorded_calls([span[-1] for span in spans], [span[-2] for span in spans], rank.rank)
-    calls = calls.take(np.flatnonzero(calls.is_placed))
+    calls = calls.take(calls.is_placed)
     placed = [spans[row] for row in calls.row.tolist()]
-    start, duration, exposed = np.array([span[:3] for span in placed], np.int64).reshape(-1, 3).T
-    recorded, is_message = [span[-1] for span in placed], calls.type != NodeType.COMM_COLL
-    members = np.where(is_message, 2, ints(len(each.ranks) or max(each.group_size, 1) for each in recorded))
+    start, end, exposed = np.array([span[:3] for span in placed], np.int64).reshape(-1, 3).T
+    calls = replace(calls, start_ns=start + linked.info.base_time_ns, end_ns=end + linked.info.base_time_ns)
+    recorded = [span[-1] for span in placed]
+    members = np.where(calls.is_message, 2, ints(len(each.ranks) or max(each.group_size, 1) for each in recorded))
     kinds = zip(recorded, calls.kind.tolist(), members.tolist(), strict=True)
-    size = ints(_size(each, kind, count) for each, kind, count in kinds)
-    ranks, start = np.full(len(placed), rank.rank), start + linked.info.base_time_ns
-    texts = [each.name or kernel for *_, kernel, each in placed], [each.dtype for each in recorded]
-    splits = [each.in_split for each in recorded]
-    arrivals = Arrivals(ranks, calls.kind, start, duration, exposed, members, size, *texts, splits)
-    return rank.rank, calls, len(spans) - len(calls), arrivals
+    arrivals = Arrivals(
+        calls.groups,
+        **calls.columns,
+        exposed=exposed,
+        members=members,
+        bytes=ints(_size(each, kind, count) for each, kind, count in kinds),
+        name=_objects(each.name or kernel for *_, kernel, each in placed),
+        dtype=_objects(each.dtype for each in recorded),
+        splits=_objects(each.in_split for each in recorded),
+    )
+    return rank.rank, len(spans) - len(calls), arrivals
+
+
+def _objects(values: Iterable[Any]) -> Objects:
+    return np.fromiter(values, np.object_)
 
 
 def _size(recorded: Communication, kind: int, members: int) -> int:
@@ -116,16 +126,11 @@ def _size(recorded: Communication, kind: int, members: int) -> int:
     return elements * bytes_per_element(recorded.dtype)
 
 
-def match_collectives(calls: Sequence[Calls], of_ranks: Sequence[Arrivals]) -> Collectives:
-    """Returns the collectives of all ranks."""
-    matches = match(calls)
-    columns: list[Any] = [
-        [*chain(*each)] if isinstance(each[0], list) else np.concatenate(each) for each in zip(*of_ranks, strict=True)
-    ]
-    arrivals = Arrivals(*columns)
-    source, target = (np.concatenate([getattr(of_rank, end) for of_rank in calls]) for end in ("source", "target"))
-    number, group = np.concatenate(matches.matched), np.concatenate(matches.group)
-    groups, start = groupby(number), arrivals.start
+def match_collectives(ranks: Sequence[int], of_ranks: Sequence[Arrivals]) -> Collectives:
+    """Returns the collectives of these ranks, by whose numbers the arrivals are known from here on."""
+    arrivals = match(of_ranks)
+    arrivals = replace(arrivals, rank=np.array(ranks, np.int64)[arrivals.rank])
+    groups, start = groupby(arrivals.matched), arrivals.start_ns
     groups = groups.in_order(np.lexsort((groups.first, groups.smallest(start))))
     ends_together = groups.smallest(awaits_all(arrivals.kind).astype(np.int64)) > 0
     # durations decide first, as the clocks of two machines may differ by more than their ranks' arrivals
@@ -134,13 +139,12 @@ def match_collectives(calls: Sequence[Calls], of_ranks: Sequence[Arrivals]) -> C
     order = np.lexsort((np.where(by_duration, -start, 0), least, groups.number))
     last = order[np.searchsorted(groups.number[order], np.arange(len(groups)))]
     process_groups = [
-        matches.groups[code] if code >= 0 else Group(ranks_text(pair), "send/recv")
-        for code, *pair in zip(*(column[groups.first].tolist() for column in (group, source, target)), strict=True)
+        call.group or Group(ranks_text((call.source, call.target)), "send/recv")
+        for call in arrivals.take(groups.first).rows()
     ]
     label_of = {each: group_label(each) for each in set(process_groups)}
-    labels, first = [label_of[each] for each in process_groups], number[groups.first]
-    sequence, occurrence = matches.sequence[first], matches.occurrence[first]
-    return Collectives(arrivals, groups, process_groups, labels, sequence, occurrence, last, ends_together)
+    labels = [label_of[each] for each in process_groups]
+    return Collectives(arrivals, groups, process_groups, labels, last, ends_together)
 
 
 def group_label(group: Group) -> str:
@@ -158,36 +162,38 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
 
     A single arrival has no skew, and its straggler is -1.
     """
-    ranks, calls, unmatched, of_ranks = zip(*parts, strict=True)
-    collectives = match_collectives(calls, of_ranks)
+    ranks, unmatched, of_ranks = zip(*parts, strict=True)
+    collectives = match_collectives(ranks, of_ranks)
     groups, arrivals = collectives.groups, collectives.arrivals
-    first, present, missing = groups.first.tolist(), groups.count(), _missing(collectives, set(ranks))
+    first, present, missing = groups.first, groups.count(), _missing(collectives, set(ranks))
     note = NO_COLLECTIVES if not len(groups) else ""
     if sum(unmatched):
         note = f"{note or 'not in it'}: {sum(unmatched)} communications whose group is not known"
-    shared, latency, size = present > 1, groups.smallest(arrivals.duration), groups.largest(arrivals.size)
-    end = arrivals.start + arrivals.duration
-    apart = float(np.median((groups.largest(end) - groups.smallest(end))[shared])) if shared.any() else 0.0
+    shared, latency, size = present > 1, groups.smallest(arrivals.duration), groups.largest(arrivals.bytes)
+    start_apart, end_apart = (
+        groups.largest(time) - groups.smallest(time) for time in (arrivals.start_ns, arrivals.end_ns)
+    )
+    apart = float(np.median(end_apart[shared])) if shared.any() else 0.0
     if shared.any() and apart > np.median(latency[shared]):
         clocks = "the ranks' clocks disagree, do not trust skews and stragglers"
         note = f"{note}{note and '; '}members end {apart / 1000:,.0f} µs apart (median): {clocks}"
     # of each collective the ratio of the largest split of any member to the mean one
-    splits = [[*chain.from_iterable(arrivals.splits[row] for row in rows.tolist())] for rows in groups.rows()]
+    splits = [[*chain.from_iterable(arrivals.splits[rows])] for rows in groups.rows()]
     imbalance = [max(each) * len(each) / sum(each) if sum(each) else np.nan for each in splits]
     bandwidth = ratio(size, latency, where=(latency > 0) & (size > 0))
-    bus_bandwidth = bandwidth * bus_share(arrivals.kind[groups.first], arrivals.members[groups.first])
+    bus_bandwidth = bandwidth * bus_share(arrivals.kind[first], arrivals.members[first])
     columns: Columns = {
         "group": collectives.labels,
-        "sequence": collectives.sequence,
-        "repetition": collectives.occurrence,
-        "collective": [arrivals.name[row] for row in first],
-        "dtype": [arrivals.dtype[row] for row in first],
-        "members": arrivals.members[groups.first],
+        "sequence": arrivals.sequence[first],
+        "repetition": arrivals.occurrence[first],
+        "collective": arrivals.name[first].tolist(),
+        "dtype": arrivals.dtype[first].tolist(),
+        "members": arrivals.members[first],
         "present": present,
         "missing": [", ".join(map(str, lacking)) for lacking in missing],
         "size": Quantity("B", size.astype(np.float64)),
         "latency": us(latency),
-        "start_skew": us(np.where(shared, groups.largest(arrivals.start) - groups.smallest(arrivals.start), np.nan)),
+        "start_skew": us(np.where(shared, start_apart, np.nan)),
         "straggler": np.where(shared, arrivals.rank[collectives.last], -1),
         "algorithm_bandwidth": Quantity("GB/s", bandwidth),
         "bus_bandwidth": Quantity("GB/s", bus_bandwidth),
@@ -302,7 +308,7 @@ def _all_to_all(collectives: Collectives) -> Table:
     sent, labels, number = Counter[tuple[str, int, int]](), collectives.labels, collectives.groups.number
     for row in np.flatnonzero(collectives.arrivals.kind == CollectiveType.ALL_TO_ALL).tolist():
         splits, group = collectives.arrivals.splits[row], collectives.process_group[number[row]]
-        ranks, size = ranks_of(group.ranks), int(collectives.arrivals.size[row])
+        ranks, size = ranks_of(group.ranks), int(collectives.arrivals.bytes[row])
         if len(splits) == len(ranks):
             for target, split in zip(ranks, splits, strict=True):
                 key = labels[number[row]], int(collectives.arrivals.rank[row]), target

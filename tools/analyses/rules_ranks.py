@@ -13,7 +13,7 @@ from ...schema.columns import ABSENT, Bool, Categorical, Ns, Rows, bytes_text, g
 from ...schema.errors import Remedy
 from ...schema.graph import CollectiveType, Delay
 from ...schema.reasons import Counts, in_words
-from ..replay import NodeClass
+from ..replay import NodeClass, shortest_members
 from ..sync_records_advice import SETTING
 from ..terminal import absent_in_words, ranges
 from .job import LEAST_PCT, Finding, Job, counted
@@ -63,7 +63,7 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
     labels, members = _labels(job), job.work.members
     # how long each transfer takes, without waiting for members that come late
     transfer_ns = job.work.duration_ns.copy()
-    np.minimum.at(transfer_ns, members.row, members.shortest(job.work.duration_ns)[members.matched])
+    np.minimum.at(transfer_ns, members.row, shortest_members(members, job.work.duration_ns))
     absent = [f"this includes waiting for {counted(job.absent, 'absent rank')}"] if job.absent else []
     for code in np.unique(labels.codes[communicates]).tolist():
         chosen = communicates & (labels.codes == code)

@@ -265,14 +265,11 @@ def _pairs(left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[tuple[st
         Calls.of(Call(row, NodeType.COMM_COLL, group, sequence=call.recorded.sequence) for row, call in enumerate(side))
         for side in sides
     ]
-    matches = match(calls)
-    left_calls, right_calls = (
-        dict(zip(rows.tolist(), side, strict=True)) for rows, side in zip(matches.matched, sides, strict=True)
-    )
-    numbers = zip(matches.sequence.tolist(), matches.occurrence.tolist(), strict=True)
-    for matched, (number, occurrence) in enumerate(numbers):
+    for members in match(calls).matches():
+        pair = {call.rank: sides[call.rank][call.row] for call in members}
+        number, occurrence = members[0].sequence, members[0].occurrence
         label = f"collective {occurrence + 1}" if number < 0 else f"collective with number {number}"
-        yield label, left_calls.get(matched), right_calls.get(matched)
+        yield label, pair.get(0), pair.get(1)
 
 
 def _both_sides(disagreement: Disagreement, sides: tuple[Side, Side], where: Sequence[str] = ("", "")) -> str:

@@ -13,9 +13,8 @@ import numpy as np
 from ...converter.ranks import (
     AWAITED_MESSAGE,
     MESSAGE,
-    CommunicationSummary,
-    MatchedCalls,
     Network,
+    SimulatedCalls,
     Transfer,
     carried_excess,
     common_order,
@@ -41,7 +40,7 @@ class RankCommunication(NamedTuple):
     """What the second step needs of a rank's graph: rank lists of its groups, for simulators its communication."""
 
     groups: list[RankList]
-    summary: CommunicationSummary | None
+    summary: SimulatedCalls | None
 
 
 class RankPlan(NamedTuple):
@@ -71,7 +70,7 @@ def plan_job(
     """Returns each rank's plan, and the network that what was measured fits. Raises DataError for contradictions."""
     numbers = number_groups(group for rank in communication_of.values() for group in rank.groups)
     present = sorted(communication_of)
-    summaries = [summary for rank in present if (summary := communication_of[rank].summary)]
+    summaries = [summary for rank in present if (summary := communication_of[rank].summary) is not None]
     if not summaries:
         return dict.fromkeys(present, RankPlan(numbers, [], [], [], 0, 0, {})), Network()
     issued = matched_calls(summaries)
@@ -108,7 +107,7 @@ def plan_job(
     return plans, network
 
 
-def complete_transfers(calls: MatchedCalls, is_awaited: Bool) -> dict[int, Transfer]:
+def complete_transfers(calls: SimulatedCalls, is_awaited: Bool) -> dict[int, Transfer]:
     """Returns the collectives and messages in which all members took part, by the number of their match; sends that
     are awaited wait for their receivers. A transfer lasts as long as its shortest member, which came last.
     """
@@ -128,7 +127,7 @@ def complete_transfers(calls: MatchedCalls, is_awaited: Bool) -> dict[int, Trans
 
 
 def excess_times(
-    calls: MatchedCalls, positions: Int64, transfers: Mapping[int, Transfer], network: Network
+    calls: SimulatedCalls, positions: Int64, transfers: Mapping[int, Transfer], network: Network
 ) -> tuple[Int64, Int64, Bool, Int64]:
     """Returns for each call by how many ns it took longer than the network gives it; its bytes, if it ran beside others
     and the network would take longer than it took alone, else 0; and whether the latency alone would take longer. Also
@@ -171,7 +170,7 @@ def excess_times(
 
 
 def _alone_ns(
-    calls: MatchedCalls, positions: Int64, is_played: Bool, collectives: Mapping[int, Transfer], on_hosts: Bool
+    calls: SimulatedCalls, positions: Int64, is_played: Bool, collectives: Mapping[int, Transfer], on_hosts: Bool
 ) -> Int64:
     """Returns how long each collective took after those before it in the common order had ended on its rank: the
     simulator runs one at a time.

@@ -4,15 +4,16 @@ Clocks are compared by the collectives that wait for all their members: they end
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from ...converter.ranks import Calls, MatchedTimes, awaits_all, begin_of_ranks, match, recorded_calls
+from ...converter.ranks import Calls, awaits_all, begin_of_ranks, match, recorded_calls
 from ...linker.communication import ProcessGroups, from_device, is_communication_kernel
 from ...linker.readers import DeviceTrace, Role, read_device_trace
-from ...schema.columns import Int64, Summary, SummaryRepr, group_ids, groupby
+from ...schema.columns import Summary, SummaryRepr, group_ids, groupby
 from ...schema.errors import DataError
 from ...schema.linked import FOREVER, Args
 from ...schema.progress import Progress
@@ -22,9 +23,9 @@ from ..trace_files import RankFile
 NS_PER_YEAR = 31_556_952 * 10**9
 
 
-def collective_times(trace: DeviceTrace) -> tuple[Calls, Int64, int]:
-    """Returns a rank's collectives that all members wait for, two rows of when they started and ended (ns since the
-    epoch), and how many communications and groups have too many members to know them.
+def collective_times(trace: DeviceTrace) -> tuple[Calls, int]:
+    """Returns a rank's collectives that all members wait for, with times in ns since the epoch, and how many
+    communications and groups have too many members to know them.
     """
     rows = trace.activities
     kernels = np.flatnonzero(is_communication_kernel(rows.name))
@@ -34,22 +35,20 @@ def collective_times(trace: DeviceTrace) -> tuple[Calls, Int64, int]:
     calls = recorded_calls(
         groups.with_members([*map(from_device, args)]), [rows.name[row] for row in kernels.tolist()], -1
     )
-    calls = calls.take(np.flatnonzero(awaits_all(calls.kind)))
-    times = np.stack((rows.start, rows.end))[:, kernels[calls.row]] + trace.base_time_ns
-    return calls, times, groups.unlisted
+    start, end = (column[kernels] + trace.base_time_ns for column in (rows.start, rows.end))
+    calls = replace(calls, start_ns=start, end_ns=end)
+    return calls.take(awaits_all(calls.kind)), groups.unlisted
 
 
-def clock_corrections(calls: Sequence[Calls], times: Sequence[Int64]) -> list[int]:
+def clock_corrections(ranks: Sequence[Calls]) -> list[int]:
     """Returns ns (0 or more) to add to the clock of each rank; a rank that shares no collective keeps its clock.
 
     Without recorded numbers only ranks with equally many collectives of a group and type share any.
     """
-    matches, rank = match(calls), np.repeat(np.arange(len(calls)), [*map(len, calls)])
-    kind, (start, end) = np.concatenate([of_rank.kind for of_rank in calls]), np.concatenate(times, axis=1)
-    matched, alike = np.concatenate(matches.matched), groupby(rank, np.concatenate(matches.group), kind)
-    shared = group_ids(matched, np.where(matches.sequence[matched] >= 0, -1, alike.count()[alike.number]))
-    shared_times = MatchedTimes(rank, shared, start, end, np.zeros(len(rank), np.bool_), kind)
-    corrections: list[int] = begin_of_ranks(len(calls), shared_times).tolist()
+    calls = match(ranks)
+    alike = groupby(calls.rank, calls.group, calls.kind)
+    shared = group_ids(calls.matched, np.where(calls.sequence >= 0, -1, alike.count()[alike.number]))
+    corrections: list[int] = begin_of_ranks(len(ranks), replace(calls, matched=shared)).tolist()
     return corrections
 
 
@@ -76,13 +75,12 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
     Raises DataError for a trace that cannot be read, or whose clock is too far from the others' for 64 bits.
     """
     bases, hosts, notes = dict[int, int](), dict[int, frozenset[int]](), list[str]()
-    calls, times = list[Calls](), list[Int64]()
+    calls = list[Calls]()
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):
         trace = read_device_trace(str(path))
         bases[rank] = trace.base_time_ns
-        of_rank, times_of_rank, unlisted = collective_times(trace)
+        of_rank, unlisted = collective_times(trace)
         calls.append(of_rank)
-        times.append(times_of_rank)
         # some profilers show calls on devices too
         devices = np.setdiff1d(trace.activities.device, trace.ops.process)
         hosts[rank] = frozenset(trace.processes) - frozenset(devices.tolist())
@@ -91,7 +89,7 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
     first = min(bases.values())
     clocks = {
         rank: RankClock(base, round((base - first + correction) / 1000) * 1000, correction)
-        for (rank, base), correction in zip(bases.items(), clock_corrections(calls, times), strict=True)
+        for (rank, base), correction in zip(bases.items(), clock_corrections(calls), strict=True)
     }
     for rank, path in ranks:
         if abs(shift := clocks[rank].shift_ns) >= FOREVER:

@@ -38,4 +38,14 @@ from .job_graphs import BUILT, Graphs, given_graphs, graph_files, read_graph_fil
 from .recording import Cause, Recording, recording, recording_of, without_profiler
 from .simulator import Simulated, configuration_of, describe_simulated, simulate_ranks
 from .summary import ReplaySummary, busy_ns, describe, explained_pct, off_by_target, summarise, trust
-from .workload import COMMUNICATION_TYPES, Classes, NodeClass, Workload, gather, gather_job, moves_memory, node_classes
+from .workload import (
+    COMMUNICATION_TYPES,
+    Classes,
+    NodeClass,
+    Workload,
+    gather,
+    gather_job,
+    moves_memory,
+    node_classes,
+    shortest_members,
+)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...converter.ranks import EVER, awaits_all
+from ...converter.ranks import EVER, Calls, awaits_all
 from ...schema import columns
 from ...schema.columns import Categorical, Int64, Keys, Ns, Rows, Summary, nullable, time_text, to_pandas
 from ...schema.errors import DataError
@@ -21,7 +21,7 @@ from ...schema.linked import NEVER
 from .changes import Changes, Scale, given_changes, scale_workload
 from .job_graphs import Graphs, given_graphs
 from .player import Slots, earliest_ends, play
-from .workload import WHY, MatchedNodes, NodeClass, Workload, gather_job
+from .workload import WHY, NodeClass, Workload, gather_job, shortest_members
 
 RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
@@ -261,12 +261,12 @@ def _start_offset(work: Workload, makespan: int) -> StartOffset | None:
 
 
 def _schedule(work: Workload) -> Schedule:
-    members = work.members
+    members, matches = work.members, int(work.members.matched.max(initial=-1)) + 1
     elsewhere = ~work.is_timed[members.row] | work.is_activity[members.row]
     # all members ran on host threads, at recorded times
-    on_hosts = np.bincount(members.matched[elsewhere], minlength=members.matches)[members.matched] == 0
+    on_hosts = np.bincount(members.matched[elsewhere], minlength=matches)[members.matched] == 0
     on_host, members = members.take(on_hosts), members.take(~on_hosts)
-    nodes, first_several = len(work), len(work) + members.matches
+    nodes, first_several = len(work), len(work) + matches
     finish_row = np.arange(nodes)
     finish_row[members.row] = nodes + members.matched
     # a kernel that carries several messages ends with the last of them
@@ -279,7 +279,8 @@ def _schedule(work: Workload) -> Schedule:
     source = np.concatenate((finish_row[work.source], members.row, nodes + members.matched[last], source))
     target = np.concatenate((work.target, nodes + members.matched, finish_row[members.row[last]], target))
     lag = np.concatenate((work.lag_ns, np.zeros(len(source) - len(work.lag_ns), np.int64)))
-    several_cost, transfer = np.zeros(len(several), np.int64), members.shortest(work.duration_ns)
+    several_cost, transfer = np.zeros(len(several), np.int64), np.zeros(matches, np.int64)
+    transfer[members.matched] = shortest_members(members, work.duration_ns)
     cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, several_cost, host_cost))
     ends_elsewhere = finish_row[:nodes] != np.arange(nodes)
     cost[:nodes][ends_elsewhere] = work.wait_ns[ends_elsewhere]
@@ -300,7 +301,7 @@ def _schedule(work: Workload) -> Schedule:
     return Schedule(source, target, lag, cost, end, finish_row, slot_after)
 
 
-def _host_ends(work: Workload, members: MatchedNodes, first: int) -> tuple[Int64, Int64, Int64, Int64]:
+def _host_ends(work: Workload, members: Calls, first: int) -> tuple[Int64, Int64, Int64, Int64]:
     """Returns rows, numbered from `first` on, for collectives and messages between host threads: their dependencies
     (source and target, sorted by target), their costs, and for each member the row whose end is its end. O(n log n).
 

@@ -52,21 +52,20 @@ def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:
     """Returns the first rank of whose collectives with other given ranks none matches, "" if there is none."""
     if len(graphs) < 2 or -1 in ranks:
         return ""
-    matches = match([communication_of(graph, position) for position, graph in enumerate(graphs)])
-    members = [set(ranks_of(group.ranks)) for group in matches.groups]
+    calls = match([communication_of(graph, position) for position, graph in enumerate(graphs)])
+    members = [set(ranks_of(group.ranks)) for group in calls.groups]
     # the last one stands for communication without a group
-    shared = np.array([*(len(group.intersection(ranks)) > 1 for group in members), False], np.bool_)
-    rank_of_match = [np.unique(matched) for matched in matches.matched]
-    met = np.bincount(np.concatenate(rank_of_match), minlength=len(matches)) > 1
-    silent = {rank for rank, group in zip(ranks, matches.group, strict=True) if not (group >= 0).any()}
-    for rank, group, matched in zip(ranks, matches.group, matches.matched, strict=True):
-        issued = matched[shared[group]]
-        if not len(issued) or met[issued].any():
-            continue
-        others = set[int]().union(*(members[number] for number in np.unique(group[shared[group]]).tolist()))
-        if without := sorted(silent & others):
+    shared = np.array([*(len(group.intersection(ranks)) > 1 for group in members), False], np.bool_)[calls.group]
+    issued, met, collectives = (
+        np.bincount(calls.rank[chosen], minlength=len(ranks))
+        for chosen in (shared, shared & calls.is_met, calls.group >= 0)
+    )
+    silent = {rank for rank, count in zip(ranks, collectives.tolist(), strict=True) if not count}
+    for position in np.flatnonzero((issued > 0) & (met == 0)).tolist():
+        rank, groups = ranks[position], np.unique(calls.group[shared & (calls.rank == position)])
+        if without := sorted(silent & set[int]().union(*(members[number] for number in groups.tolist()))):
             return f"rank {without[0]} has none of the collectives that rank {rank} has with it, so its trace may be incomplete"
-        return f"of {len(issued):,} collectives of rank {rank} with other ranks that are given none meets theirs"
+        return f"of {issued[position]:,} collectives of rank {rank} with other ranks that are given none meets theirs"
     return ""
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...converter.ranks import Calls, MatchedTimes, begin_of_ranks, graph_calls, match
+from ...converter.ranks import Calls, begin_of_ranks, graph_calls, match
 from ...converter.rewiring import COMMUNICATION, recorded_edges
 from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows
@@ -111,37 +111,6 @@ class SlotPool(NamedTuple):
     cut_off_ns: int
 
 
-class MatchedNodes(NamedTuple):
-    """A row for each member of each match, sorted by match: the row of its node, the number of its match, its
-    CollectiveType (-1 where none is known), and whether it is a message; there are so many `matches`.
-
-    Rows of nodes are numbered over all graphs, one after the other.
-    """
-
-    row: Int64
-    matched: Int64
-    kind: Int64
-    is_message: Bool
-    matches: int
-
-    def take(self, chosen: Bool) -> "MatchedNodes":
-        """Returns some of the members, of as many matches."""
-        row, matched, kind, is_message, matches = self
-        return MatchedNodes(row[chosen], matched[chosen], kind[chosen], is_message[chosen], matches)
-
-    def shortest(self, duration_ns: Ns) -> Ns:
-        """Returns how long each match takes, given the durations of all rows: as long as its shortest member, as the
-        others also wait for it. A match without members takes no time.
-        """
-        shortest = np.full(self.matches, np.iinfo(np.int64).max)
-        np.minimum.at(shortest, self.matched, duration_ns[self.row])
-        return np.where(np.bincount(self.matched, minlength=self.matches) > 0, shortest, 0)
-
-
-NO_ROWS = np.empty(0, np.int64)
-NO_MEMBERS = MatchedNodes(NO_ROWS, NO_ROWS, NO_ROWS, np.empty(0, np.bool_), 0)
-
-
 @dataclass(slots=True, repr=False)
 class Workload(columns.SummaryRepr):
     """The n nodes and e dependencies of all ranks; the rows of a rank begin at its `first_row`. It began to record
@@ -176,7 +145,7 @@ class Workload(columns.SummaryRepr):
     start_offset_ns: Ns
     slot_pools: list[SlotPool]
     missing_dependencies: int
-    members: MatchedNodes
+    members: Calls
 
     def __len__(self) -> int:
         return len(self.lane)
@@ -272,7 +241,7 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
         start_offset_ns=np.zeros(len(graphs), np.int64),
         slot_pools=slot_pools,
         missing_dependencies=missing_dependencies,
-        members=NO_MEMBERS,
+        members=Calls.of([]),
     )
 
 
@@ -360,34 +329,38 @@ def gather_job(graphs: Sequence[ExecutionGraph]) -> Workload:
     work, members = gather(graphs), match_nodes(graphs)
     if work.missing_dependencies:
         log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
-    timed = work.is_timed
-    row, matched, kind, is_message, _ = members.take(timed[members.row])
-    times = work.ranks_of(row), matched, work.measured_start_ns[row], work.measured_end_ns[row]
-    offset = begin_of_ranks(len(graphs), MatchedTimes(*times, is_message, kind))
+    timed, start, end = work.is_timed, work.measured_start_ns, work.measured_end_ns
+    met = members.take(timed[members.row])
+    offset = begin_of_ranks(len(graphs), replace(met, start_ns=start[met.row], end_ns=end[met.row]))
     begin = np.repeat(offset, [len(graph) for graph in graphs])
     return replace(
         work,
         members=members,
-        measured_start_ns=np.where(timed, work.measured_start_ns + begin, ABSENT),
-        measured_end_ns=np.where(timed, work.measured_end_ns + begin, ABSENT),
+        measured_start_ns=np.where(timed, start + begin, ABSENT),
+        measured_end_ns=np.where(timed, end + begin, ABSENT),
         wait_ns=work.wait_ns + np.where(work.is_rooted, begin, 0),
         start_offset_ns=offset,
     )
 
 
-def match_nodes(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
-    """Matches collectives and messages over ranks; O(n log n) in the communication nodes."""
+def match_nodes(graphs: Sequence[ExecutionGraph]) -> Calls:
+    """Matches collectives and messages over ranks; O(n log n) in the communication nodes. Returns the calls of several
+    ranks, sorted by match; their rows are numbered over all graphs, one after the other.
+    """
     if len(graphs) < 2:
-        return NO_MEMBERS
-    calls = [communication_of(graph, position) for position, graph in enumerate(graphs)]
-    rank, call, matched = match(calls).met()
-    first_call, first_row = (np.cumsum([0, *map(len, parts)]) for parts in (calls, graphs))
-    row, type_, kind = (
-        np.concatenate([getattr(of_rank, name) for of_rank in calls])[first_call[rank] + call]
-        for name in ("row", "type", "kind")
-    )
-    matches = int(matched.max(initial=-1)) + 1
-    return MatchedNodes(row + first_row[rank], matched, kind, type_ != NodeType.COMM_COLL, matches)
+        return Calls.of([])
+    calls = match([communication_of(graph, position) for position, graph in enumerate(graphs)]).met()
+    first_row = np.cumsum([0, *map(len, graphs)])
+    return replace(calls, row=calls.row + first_row[calls.rank])
+
+
+def shortest_members(members: Calls, duration_ns: Ns) -> Ns:
+    """Returns for each member how long its match takes, given the durations of all rows: as long as its shortest
+    member, as the others also wait for it.
+    """
+    shortest = np.full(int(members.matched.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(shortest, members.matched, duration_ns[members.row])
+    return shortest[members.matched]
 
 
 def communication_of(graph: ExecutionGraph, position: int) -> Calls:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.ranks import (
-    MatchedCalls,
-    MatchedTimes,
+    Call,
+    Calls,
+    SimulatedCalls,
     begin_of_ranks,
     common_order,
     common_positions,
@@ -44,20 +45,20 @@ def entry(node: int, matched: int, end: int = 0, follows: tuple[int, ...] = (), 
     return Issued(node, matched, end - 5, end, follows, **more)
 
 
-def summary(graph: ExecutionGraph) -> MatchedCalls:
-    return communication_summary(graph).unmatched
+def summary(graph: ExecutionGraph) -> SimulatedCalls:
+    return communication_summary(graph)
 
 
-def matched(graphs: list[ExecutionGraph]) -> MatchedCalls:
+def matched(graphs: list[ExecutionGraph]) -> SimulatedCalls:
     return matched_calls([communication_summary(graph) for graph in graphs])
 
 
-def changed_sizes(calls: MatchedCalls) -> list[dict[int, int]]:
+def changed_sizes(calls: SimulatedCalls) -> list[dict[int, int]]:
     sizes = common_sizes(calls)
     return calls.by_node(sizes, sizes != calls.size)
 
 
-def lacking(calls: MatchedCalls) -> list[list[int]]:
+def lacking(calls: SimulatedCalls) -> list[list[int]]:
     return [*map(list, calls.by_node(calls.node, lacks_members(calls)))]
 
 
@@ -405,10 +406,12 @@ def test_what_lacks_a_partner_is_computed() -> None:
 
 
 def begins(ranks, *rows, kind=int(CollectiveType.ALL_REDUCE), messages=()):
-    rank, matched, start, end = np.array(rows, np.int64).reshape(-1, 4).T
-    is_message = np.array(messages or [kind < 0] * len(rows), np.bool_)
-    times = MatchedTimes(rank, matched, start, end, is_message, np.full(len(rows), kind))
-    return begin_of_ranks(ranks, times).tolist()
+    types = [SEND if is_message else COLL for is_message in messages or [kind < 0] * len(rows)]
+    calls = Calls.of(
+        Call(0, type_, kind=kind, rank=rank, matched=matched, start_ns=start, end_ns=end)
+        for type_, (rank, matched, start, end) in zip(types, rows, strict=True)
+    )
+    return begin_of_ranks(ranks, calls).tolist()
 
 
 def shared(later: int, match: int = 5, lasts: int = 100) -> tuple[Row, Row]:

@@ -57,17 +57,12 @@ def test_every_message_has_two_ends_and_every_group_its_members(replicas: int, c
     rows = [np.flatnonzero(np.isin(graph.type, (5, 6, 7))) for graph in graphs]
     calls = [graph_calls(graph, own, rank) for rank, (graph, own) in enumerate(zip(graphs, rows, strict=True))]
     found = match(calls)
-    ends = Counter(number for own in found.matched for number in own.tolist())
-    of_collective = [
-        (kind == NodeType.COMM_COLL, ends[number])
-        for own, numbers in zip(calls, found.matched, strict=True)
-        for kind, number in zip(own.type.tolist(), numbers.tolist(), strict=True)
-    ]
+    ends = Counter(found.matched.tolist())
+    of_collective = [(call.type == NodeType.COMM_COLL, ends[call.matched]) for call in found.rows()]
     assert {*of_collective} == {(False, 2), (True, (replicas + 1) * copies * more)}
     told = Counter(
         (int(call[0]), int(call[1]), int(call[2]), int(call[3]))
-        for own in calls
-        for call in zip(own.type, own.source, own.target, own.tag, strict=True)
+        for call in zip(found.type, found.source, found.target, found.tag, strict=True)
         if call[0] != NodeType.COMM_COLL
     )
     assert set(told.values()) == {1}

@@ -22,10 +22,10 @@ from execgraph.tools.commands import trace_convert
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
 from execgraph.tools.job import AstraSimOptions, network_text, poor_fit, poor_goal_fit, write_astra_sim_files
-from execgraph.tools.job.job_plan import complete_transfers, excess_times
+from execgraph.tools.job.job_plan import complete_transfers, excess_times, look_up, plan_job
 from execgraph.tools.replay import configuration_of, simulate_ranks
-from support.for_simulator import ACROSS, RANKS, WITHIN, Issued, matched_job, two_networks
-from support.graphs import read_nodes, training_step
+from support.for_simulator import ACROSS, RANKS, WITHIN, Issued, communicating, matched_job, two_networks
+from support.graphs import GraphBuilder, read_nodes, training_step
 from support.simulator import Generation, Waits, others, parse, read_files, run, simulate as simulate_files, troubles
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -348,6 +348,15 @@ def test_a_collective_of_all_ranks_that_others_hide_for_longer_than_its_latency_
     assert [of.hidden for of in excess(both, both, network=slow)] == [(11,)] * 2
     assert [of.sizes for of in excess(both, both, network=slow)] == [{}] * 2
     assert [of.hidden for of in excess(both, both, [], network=slow)] == [()] * 3, "all ranks have to leave it out"
+
+
+def test_a_rank_that_communicates_nothing_has_its_own_plan_between_those_that_do() -> None:
+    pair = {"pg_ranks": [0, 2], "comm_size": 8}
+    graphs = [communicating(rank=0, **pair), GraphBuilder(rank=1).build(), communicating(rank=2, **pair)]
+    plans, _ = plan_job(
+        dict(enumerate(look_up(graph, "astra-sim") for graph in graphs)), replay=True, excess_time=False
+    )
+    assert [(plan.order, plan.unpartnered) for plan in plans.values()] == [([2], []), ([], []), ([2], [])]
 
 
 def test_messages_and_what_no_network_was_fitted_for_have_no_excess() -> None:
