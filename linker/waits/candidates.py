@@ -134,7 +134,7 @@ class EventNumbers:
         self._first_wait: dict[int, int] = {}
         """The first call that waits for each event."""
         for wait in named:
-            self._waiters[self._recording(wait.event, process.start(wait.call_row))].add(wait.blocked[0].stream)
+            self._waiters[self._recording(wait.event, process.start[wait.call_row])].add(wait.blocked[0].stream)
             self._first_wait.setdefault(wait.event, wait.call_row)
 
     def is_possible(self, record: int, wait: UnresolvedWait) -> bool:
@@ -209,7 +209,7 @@ class Candidates:
         self._numbers = EventNumbers(process, waits)
         self._wait_times: dict[StreamKey | None, list[int]] = defaultdict(list)
         for wait in waits:
-            self._wait_times[wait.blocked[0].stream].append(process.start(wait.call_row))
+            self._wait_times[wait.blocked[0].stream].append(process.start[wait.call_row])
         self._positions: dict[StreamKey, list[int]] = {}
         """How many activities had been submitted to a stream at each of its waits."""
 
@@ -224,7 +224,7 @@ class Candidates:
     def before(self, wait: UnresolvedWait) -> dict[int, Candidate]:
         """Returns the last event records before a wait by number, the last one first, as options without a rank."""
         kinds, kind_counts = self._records.kind, Counter[int]()
-        until = bisect_left(self._records.time, self._process.start(wait.call_row))
+        until = bisect_left(self._records.time, self._process.start[wait.call_row])
         candidates = {}
         for row in reversed(range(max(0, until - TRIED), until)):
             kind_counts[kinds[row]] += 1
@@ -233,7 +233,7 @@ class Candidates:
 
     def event_records(self, options: Sequence[Candidate], waits: list[UnresolvedWait]) -> Int64:
         """Returns the event record that each option means for each wait, -1 for none, by option and wait."""
-        starts = np.array([self._process.start(wait.call_row) for wait in waits], np.int64)
+        starts = np.array([self._process.start[wait.call_row] for wait in waits], np.int64)
         rows = np.full((len(options), len(waits)), -1, np.int64)
         for number, option in enumerate(options):
             if option.basis.reason is Reason.RECORD_RIGHT_BEFORE:
@@ -319,7 +319,7 @@ class Candidates:
             previous = self._process.previous_event_call(wait.call_row)
             is_sync = previous >= 0 and self._process.kinds[previous] == SyncCall.EVENT_SYNC
             rows = self._records_of_call[previous] if is_sync else []
-        time, waiting = self._process.start(wait.call_row), None if self._is_single_stream else wait.blocked[0].stream
+        time, waiting = self._process.start[wait.call_row], None if self._is_single_stream else wait.blocked[0].stream
         earlier = (row for row in rows if self._records.time[row] < time)
         return max((row for row in earlier if waiting is None or self._stream_of_record[row] != waiting), default=-1)
 
@@ -341,7 +341,7 @@ class Candidates:
     def _data_streams(self, call: int, waiting: StreamKey) -> list[StreamKey]:
         """Returns the streams whose data the waiting one uses between this wait and its next one."""
         # only data that was touched since the stream's previous wait counts
-        time, wait_times = self._process.start(call), self._wait_times[waiting]
+        time, wait_times = self._process.start[call], self._wait_times[waiting]
         if waiting not in self._positions:
             self._positions[waiting] = [self._queues.position(waiting, wait_time) for wait_time in wait_times]
         positions, position = self._positions[waiting], self._queues.position(waiting, time)

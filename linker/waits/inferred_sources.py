@@ -158,7 +158,7 @@ class InferredSources:
         for number in np.flatnonzero(has_source & best.fits).tolist():
             self._add(site, number, best)
         for number in np.flatnonzero(has_source & ~best.fits).tolist() if len(waits) > 1 else ():
-            wait, returned = waits[number], self._process.end(waits[number].call_row)
+            wait, returned = waits[number], self._process.end[waits[number].call_row]
             waited = best.blocked.stream is None and returned > wait.since + wait.max_reaction_ns
             late_ns = int(site.ends[best.option, number, best.stream]) - returned
             # a clock that is right in most steps need not be so in all
@@ -175,7 +175,7 @@ class InferredSources:
         """Returns waits for a stream as waits for the event that this stream was told to wait for."""
         # None if no event record explains when the calls returned. Only SAMPLE of the calls are checked, as all event
         # records are tried
-        late = [wait for wait in waits if self._process.end(wait.call_row) > wait.since + wait.max_reaction_ns][:SAMPLE]
+        late = [wait for wait in waits if self._process.end[wait.call_row] > wait.since + wait.max_reaction_ns][:SAMPLE]
         records = [*self._candidates.before(late[0]).values()] if late else []
         best = self._best(self._call_site(late, records)) if records else None
         return self._call_site(waits, [records[best.option]]) if best is not None and best.explained_count else None
@@ -183,7 +183,7 @@ class InferredSources:
     def _call_site(self, waits: list[UnresolvedWait], options: Sequence[Candidate]) -> _CallSite:
         """Returns the waits of a call site with their options, and by when the work that each one marks had ended."""
         event_records = self._candidates.event_records(options, waits)
-        at_calls = self._tails.before([self._process.start(wait.call_row) for wait in waits])
+        at_calls = self._tails.before([self._process.start[wait.call_row] for wait in waits])
         is_call = np.array([option.kind < 0 for option in options])
         tails = np.where(is_call[:, None, None], at_calls, self._candidates.tails[event_records])
         return _CallSite(waits, options, event_records, tails, self._scorer.end[tails])
@@ -234,6 +234,6 @@ class InferredSources:
             if not wait.of_stream:
                 self._candidates.add_resolved(wait, record, stream, source, waiting)
         provenance = Provenance.CALL_ORDER if best.by_order else Provenance.TIMING
-        event_record = EventRecord(self._process.start(call), self._tails.streams[stream], provenance, waiting)
+        event_record = EventRecord(self._process.start[call], self._tails.streams[stream], provenance, waiting)
         self._inferred[wait.call_row] = event_record
         self.findings[option.basis.reason if best.by_order else Reason.END_OF_WORK].append(wait.call_row)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema import linked
-from ...schema.columns import Int64, Interner, Keys, Lookup, Ragged, RowMap, asof_backward, rows_of_each
+from ...schema.columns import Int64, Keys, Lookup, Ragged, RowMap, asof_backward, groupby
 from ...schema.linked import NEVER, Activities, Calls, Ops, Provenance, SyncCall
 from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
 from ...schema.reasons import AnyReason
@@ -43,7 +43,7 @@ class EventRecords(NamedTuple):
     time: "memoryview[int]"
     in_collective: list[bool]
     streams: list[list[StreamKey]]
-    kind: list[int]
+    kind: "memoryview[int]"
     kinds: list[tuple[Int64, Int64]]
 
 
@@ -246,7 +246,11 @@ class DataOrigins:
 
 
 class Process:
-    """One process: what its calls do (`kinds`), what it submitted, and what the trace says of its events."""
+    """One process: what its calls do (`kinds`), what it submitted, and what the trace says of its events.
+
+    `start` and `end` are when each call did (ns), `last_launch` and `next_launch` the activities that its thread
+    launched last before it and first from then on, -1 for none.
+    """
 
     def __init__(
         self,
@@ -263,7 +267,10 @@ class Process:
         self.collectives, self._awaited, self.calibration = collectives, awaited, calibration
         self.timing = TimingModel(activities, calls, calibration)
         self.origins = DataOrigins(collectives.ops, activities, calls)
+        self.start, self.end = calls.start.data, calls.end.data
         self.queues, self.launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
+        self.last_launch = self.launches.last(calls.thread, calls.start).data
+        self.next_launch = self.launches.next(calls.thread, calls.start).data
         self.call_sites = CallSites(calls, collectives.ops, collectives.parent)
         self.sync_records = SyncRecords(calls, device.syncs, device.event_records, self.queues)
         self.kinds = kinds = self.sync_records.kinds
@@ -277,19 +284,18 @@ class Process:
     def _event_records(self, rows: Int64) -> EventRecords:
         """Returns the event records that these calls made."""
         thread, step, named = self.calls.thread, self.call_sites.step, self.sync_records.streams()
-        streams, kind = list[list[StreamKey]](), list[int]()
+        streams = list[list[StreamKey]]()
         shared: dict[tuple[StreamKey, ...], list[StreamKey]] = {}
-        kinds = Interner[tuple[int, ...]]()
         for row in rows.tolist():
             likely = [named[row]] if row in named else self._likely_streams(row)
             streams.append(shared.setdefault(tuple(likely), likely))
-            last, launched = self._last_launch(row), -1
-            if last >= 0 and step[int(self.activities.call_row[last])] == step[row]:
-                launched = int(self.activities.name.codes[last])
-            kind.append(kinds[int(thread[row]), self.call_sites.path(row), launched])
-        time, groups = self.calls.start[rows], rows_of_each(np.array(kind, np.int64)).values()
+        last = np.asarray(self.last_launch)[rows]
+        in_step = (last >= 0) & (step[RowMap(self.activities.call_row)[last]] == step[rows])
+        launched = np.append(self.activities.name.codes, -1)[np.where(in_step, last, -1)]
+        kinds, time = groupby(thread[rows], self.call_sites.path[rows], launched), self.calls.start[rows]
         in_collective = (self.collectives.enclosing_records(self.calls.op_row[rows]) >= 0).tolist()
-        return EventRecords(rows.data, time.data, in_collective, streams, kind, [(part, time[part]) for part in groups])
+        of_kind = [(part, time[part]) for part in kinds.rows()]
+        return EventRecords(rows.data, time.data, in_collective, streams, kinds.number.data, of_kind)
 
     def _likely_streams(self, call: int) -> list[StreamKey]:
         """Returns the streams that a call may have recorded on, the likeliest first."""
@@ -297,19 +303,7 @@ class Process:
         streams, before = self.streams_in_use(call), self.previous_event_call(call)
         if before < 0 or self.kinds[before] != SyncCall.EVENT_RECORD or self.collective(call) >= 0:
             return streams
-        return [*streams[1:], *streams[:1]] if self._last_launch(call) == self._last_launch(before) else streams
-
-    def _last_launch(self, call: int) -> int:
-        """Returns the last activity that the thread of a call had launched before it, -1 for none."""
-        return self.launches.last_launch(int(self.calls.thread[call]), self.start(call))
-
-    def start(self, call: int) -> int:
-        """Returns when a call started, ns."""
-        return int(self.calls.start[call])
-
-    def end(self, call: int) -> int:
-        """Returns when a call ended, ns."""
-        return int(self.calls.end[call])
+        return [*streams[1:], *streams[:1]] if self.last_launch[call] == self.last_launch[before] else streams
 
     def last_end(self, activities: Iterable[int]) -> int:
         """Returns when the last of the activities ended, ns; NEVER for none."""
@@ -335,11 +329,11 @@ class Process:
         """Returns the streams that the thread had been using at a call, the last used one first: in a collective that
         has launched only that of the launch, elsewhere those that compute.
         """
-        collective, last, activities = self.collective(call), self._last_launch(call), self.activities
+        collective, last, activities = self.collective(call), self.last_launch[call], self.activities
         launched_in = self.collectives.enclosing_record(int(activities.op_row[last])) if last >= 0 else -1
         if collective >= 0 and launched_in == collective:
             return [StreamKey.of(activities, last)]
-        streams = self.launches.streams_before(int(self.calls.thread[call]), self.start(call))
+        streams = self.launches.streams_before(int(self.calls.thread[call]), self.start[call])
         return [stream for stream in streams if stream != other_than]
 
     def recorded_stream(self, call: int) -> StreamKey | None:
@@ -355,9 +349,9 @@ class Process:
         if recorder < 0:
             return None
         stream = self.sync_records.awaited_stream(call) or next(iter(self.streams_in_use(recorder)), None)
-        return EventRecord(self.start(recorder), stream, Provenance.RECORD) if stream is not None else None
+        return EventRecord(self.start[recorder], stream, Provenance.RECORD) if stream is not None else None
 
     def pending(self, device: int, call: int) -> tuple[int, ...]:
         """Returns the last activities that had been submitted to the streams of a device (of all for -1) at a call."""
-        keys, time = [key for key in self.queues.rows if device in (-1, key.device)], self.start(call)
+        keys, time = [key for key in self.queues.rows if device in (-1, key.device)], self.start[call]
         return tuple(sorted({source for key in keys for source in self.queues.sources(key, time)}))

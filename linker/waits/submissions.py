@@ -9,13 +9,27 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Interner, is_group_start, previous_in_group, rows_by_number, split_groups
+from ...schema.columns import (
+    ABSENT,
+    Int64,
+    Keys,
+    RowMap,
+    Tree,
+    asof_backward,
+    asof_forward,
+    cumcount,
+    groupby,
+    is_group_start,
+    nearest,
+    previous_in_group,
+    rows_by_number,
+    split_groups,
+)
 from ...schema.linked import NEVER, Activities, Calls, Ops, are_step_marks, stream_sorted
 
 NOTHING = np.empty(0, np.int64).data
@@ -23,7 +37,6 @@ MOST_STREAMS = 32
 """Streams that are tried for a wait whose stream the trace does not name. Programs use a few."""
 LATEST_CHANGES = 256
 """Changes of stream that are looked at per thread, where a thread uses very many streams."""
-UNKNOWN = -2
 
 
 class StreamKey(NamedTuple):
@@ -177,21 +190,16 @@ class StreamTails:
         return tails
 
 
-class _Launches(NamedTuple):
-    """Launches in the order of time, and the changes to another stream among them: when, and to which one.
+class _StreamChanges(NamedTuple):
+    """The changes to another stream among launches: when, to which one, and their positions by that."""
 
-    `changes_to` are the positions of the changes to each stream.
-    """
-
-    times: "memoryview[int]" = NOTHING
-    rows: "memoryview[int]" = NOTHING
-    change_times: Sequence[int] = ()
+    times: Sequence[int] = ()
     streams: Sequence[StreamKey] = ()
     changes_to: Mapping[StreamKey, list[int]] = MappingProxyType({})
 
     def last_used(self, time: int) -> list[StreamKey]:
         """Returns the streams in use before `time`, the last used one first."""
-        until = bisect_left(self.change_times, time)
+        until = bisect_left(self.times, time)
         if len(self.changes_to) > MOST_STREAMS:
             return [*dict.fromkeys(reversed(self.streams[max(0, until - LATEST_CHANGES) : until]))]
         counts = ((bisect_left(changes, until), changes, stream) for stream, changes in self.changes_to.items())
@@ -211,14 +219,15 @@ class ThreadLaunches:
         call = activities.call_row[rows]
         thread, time = calls.thread[call], calls.start[call]
         order = np.lexsort((activities.start[rows], time, thread))
+        self._rows, self._launched = RowMap(rows[order]), Keys(thread[order], time[order])
         of_thread = rows_by_number(order, thread).items()
-        self._of_thread = {number: self._launches(rows[of], time[of]) for number, of in of_thread}
+        self._of_thread = {number: self._changes(rows[of], time[of]) for number, of in of_thread}
         by_time = np.argsort(time, kind="stable")
-        self._of_all = self._launches(rows[by_time], time[by_time])
+        self._of_all = self._changes(rows[by_time], time[by_time])
 
-    def _launches(self, rows: Int64, time: Int64) -> _Launches:
-        """Returns launches sorted by time. Launches of communication change no stream."""
-        activities, times = self._activities, (time.data, rows.data)
+    def _changes(self, rows: Int64, time: Int64) -> _StreamChanges:
+        """Returns the changes among launches sorted by time. Launches of communication change no stream."""
+        activities = self._activities
         computes = self._is_first[rows] & (activities.communication_row[rows] < 0)
         rows, time = rows[computes], time[computes]
         is_change = is_group_start(activities.stream[rows], activities.device[rows])
@@ -226,69 +235,49 @@ class ThreadLaunches:
         changes_to = defaultdict[StreamKey, list[int]](list)
         for number, stream in enumerate(streams):
             changes_to[stream].append(number)
-        return _Launches(*times, time[is_change].tolist(), streams, changes_to)
+        return _StreamChanges(time[is_change].tolist(), streams, changes_to)
 
     def streams(self) -> set[StreamKey]:
         """Returns all streams that calls launched to, without inner streams of graphs, which no program can name."""
         return {StreamKey.of(self._activities, row) for row in np.flatnonzero(self._is_first).tolist()}
 
-    def next_launch(self, thread: int, time: int) -> int:
-        """Returns the first activity that the thread launched at `time` or later, -1 for none."""
-        launches = self._of_thread.get(thread, _Launches())
-        position = bisect_left(launches.times, time)
-        return launches.rows[position] if position < len(launches.rows) else -1
+    def next(self, thread: Int64, time: Int64) -> Int64:
+        """Returns the first activity that each thread launched at a time (ns) or later, -1 for none."""
+        return self._rows[asof_forward(self._launched, Keys(thread, time))]
 
-    def last_launch(self, thread: int, time: int) -> int:
-        """Returns the last activity that the thread launched before `time`, -1 for none."""
-        launches = self._of_thread.get(thread, _Launches())
-        position = bisect_left(launches.times, time) - 1
-        return launches.rows[position] if position >= 0 else -1
+    def last(self, thread: Int64, time: Int64) -> Int64:
+        """Returns the last activity that each thread launched before a time (ns), -1 for none."""
+        return self._rows[asof_backward(self._launched, Keys(thread, time - 1))]
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
         """Returns the streams that were launched to before `time`, without launches of communication: those of the
         thread, the last used one first, then those of other threads.
         """
-        of_thread = self._of_thread.get(thread, _Launches())
+        of_thread = self._of_thread.get(thread, _StreamChanges())
         return list(dict.fromkeys(of_thread.last_used(time) + self._of_all.last_used(time)))[:MOST_STREAMS]
 
 
 class CallSites:
-    """The call sites of one process. `step` is the number of the step that each call is in."""
+    """The call sites of one process, by call: `step` is the number of the step that it is in, and `path` one for the
+    names of the ops that enclose it, but for those that mark steps; -1 for none.
+    """
 
     def __init__(self, calls: Calls, ops: Ops, parent: Int64) -> None:
-        self._calls, self._ops, self._parent = calls, ops, parent
-        marks = np.flatnonzero(are_step_marks(ops.name))
-        marks = marks[ops.start[marks] != ABSENT]
-        self._is_mark = np.zeros(len(ops), np.bool_)
-        self._is_mark[marks] = True
-        self.step = np.searchsorted(np.unique(ops.start[marks]), calls.start, side="right")
-        # the last entry is the path of calls in no op (-1)
-        self._paths = np.full(len(ops) + 1, UNKNOWN, np.int64).data
-        self._paths[-1] = -1
-        self._path_numbers = Interner[tuple[int, ...]]()
-
-    def path(self, call: int) -> int:
-        """Returns a number for the names of the ops that enclose a call; ops that mark steps do not count."""
-        new_ops: list[int] = []
-        op = int(self._calls.op_row[call])
-        while self._paths[op] == UNKNOWN:
-            new_ops.append(op)
-            op = int(self._parent[op])
-        path = self._paths[op]
-        for op in reversed(new_ops):
-            path = path if self._is_mark[op] else self._path_numbers[(path, int(self._ops.name.codes[op]))]
-            self._paths[op] = path
-        return path
+        self._calls, is_mark = calls, are_step_marks(ops.name) & (ops.start != ABSENT)
+        self.step = np.searchsorted(np.unique(ops.start[is_mark]), calls.start, side="right")
+        unmarked = RowMap(nearest(~is_mark, parent))
+        above, path, count = unmarked[parent], np.full(len(ops) + 1, -1, np.int64), 0
+        for rows in Tree.of(above, ops.start).levels:
+            path[rows] = count + groupby(path[above[rows]], ops.name.codes[rows]).number
+            count = int(path.max()) + 1
+        self.path = path[unmarked[calls.op_row]]
 
     def groups(self, calls: Sequence[int], *columns: Sequence[int]) -> list[list[int]]:
         """Returns the positions in `calls` of each call site. `calls` are in the order of time.
 
         Calls of one site also have the same values in `columns`.
         """
-        occurrences = defaultdict[tuple[int, ...], Iterator[int]](count)
-        sites = defaultdict[tuple[int, ...], list[int]](list)
-        for position, (call, *values) in enumerate(zip(calls, *columns, strict=True)):
-            key = (int(self._calls.thread[call]), int(self._calls.name.codes[call]), self.path(call), *values)
-            in_step = (int(self.step[call]), *key)
-            sites[(next(occurrences[in_step]), *key)].append(position)
-        return list(sites.values())
+        rows, alike = np.array(calls, np.int64), [np.array(column, np.int64) for column in columns]
+        of_call = self._calls.thread[rows], self._calls.name.codes[rows], self.path[rows]
+        site = groupby(*of_call, *alike).number
+        return sorted(group.tolist() for group in groupby(site, cumcount(site, self.step[rows])).rows())

@@ -265,7 +265,7 @@ class _Waits:
         sources, provenance = event
         if inferred is None and process.sync_records.of(row) is None:
             waiting = self._stream_that_can_wait(row, waiting, sources)
-        target = process.queues.add_wait(waiting, process.start(row), sources)
+        target = process.queues.add_wait(waiting, process.start[row], sources)
         elsewhere = [source for source in sources if StreamKey.of(process.activities, source) != waiting]
         if target < 0 or not elsewhere:
             self.oddities[Reason.BLOCKS_NOTHING].append(row)
@@ -280,7 +280,7 @@ class _Waits:
         process = self._process
         earliest = process.last_end(sources) - process.timing.timestamp_quantum_ns
         for stream in (likeliest, *process.streams_in_use(row, likeliest)):
-            target = process.queues.next(stream, process.start(row))
+            target = process.queues.next(stream, process.start[row])
             if target >= 0 and process.activities.start[target] >= earliest:
                 return stream
         return likeliest
@@ -314,7 +314,7 @@ class _Waits:
         elif (event := self._event(row)) is None:
             self.dropped[Reason.QUERY_WITHOUT_EVENT].append(row)
         # a loop ends only once the event has happened: clocks may be off; a single query may have found it pending
-        elif process.last_end(event[0]) > process.end(row) + (process.timing.max_clock_lead_ns if loop else 0):
+        elif process.last_end(event[0]) > process.end[row] + (process.timing.max_clock_lead_ns if loop else 0):
             self.resolved[Reason.PENDING_QUERIES].append(row)
         else:
             self._add_host_waits(row, *event, since=loop.since if loop else ABSENT)
@@ -326,7 +326,7 @@ class _Waits:
             sources = process.pending(record.device if record is not None else -1, row)
             self._add_host_waits(row, sources, Provenance.RECORD if record is not None else Provenance.CALL_ORDER)
             return
-        time, stream = process.start(row), process.recorded_stream(row)
+        time, stream = process.start[row], process.recorded_stream(row)
         provenance = Provenance.RECORD if record is not None else Provenance.TIMING
         if inferred is not None:
             time, stream, provenance, _ = inferred
@@ -337,7 +337,7 @@ class _Waits:
         process = self._process
         for device in {key.device for key in process.queues.rows}:
             sources = process.pending(device, row)
-            if sources and process.last_end(sources) <= process.end(row) + process.timing.clock_uncertainty_ns:
+            if sources and process.last_end(sources) <= process.end[row] + process.timing.clock_uncertainty_ns:
                 self._add_host_waits(row, sources, Provenance.CALL_ORDER)
 
     def add_device_wait(self, call: int, source: int, target: int, provenance: Provenance) -> None:

@@ -55,7 +55,7 @@ def event_query_loops(process: Process, by_observer: Bool) -> EventQueryLoops:
         before = int(call_before[row])
         if before >= 0 and _is_repeated(process, queues, before, row):
             repeated.add(before)
-            pending = process.start(before)
+            pending = process.start[before]
             loops[row] = Loop(loops[before].since if before in loops else pending, pending)
     return EventQueryLoops(loops, repeated, by_observer)
 
@@ -69,7 +69,7 @@ def _with_named_waits(process: Process) -> StreamQueues:
         event_record, waiting = process.named_record(row), process.recorded_stream(row)
         if event_record is not None and waiting is not None:
             sources = queues.sources(event_record.stream, event_record.time)
-            queues.add_wait(waiting, process.start(row), sources)
+            queues.add_wait(waiting, process.start[row], sources)
     return queues
 
 
@@ -84,7 +84,7 @@ def _is_repeated(process: Process, queues: StreamQueues, row: int, following: in
     if event_record is None:
         return True
     ended = process.last_end(queues.sources(event_record.stream, event_record.time))
-    return bool(ended + process.timing.clock_uncertainty_ns >= process.start(row))
+    return bool(ended + process.timing.clock_uncertainty_ns >= process.start[row])
 
 
 class BlockedWork(NamedTuple):
@@ -146,10 +146,10 @@ def stream_syncs_behind(process: Process, waits: Sequence[UnresolvedWait]) -> Bo
     wait_times: dict[StreamKey, list[int]] = defaultdict(list)
     for wait in waits:
         if (stream := wait.blocked[0].stream) is not None:
-            wait_times[stream].append(process.start(wait.call_row))
+            wait_times[stream].append(process.start[wait.call_row])
     is_behind = np.zeros(len(process.calls), np.bool_)
     for row in np.flatnonzero(process.kinds == SyncCall.STREAM_SYNC).tolist() if wait_times else ():
-        stream, time = process.recorded_stream(row), process.start(row)
+        stream, time = process.recorded_stream(row), process.start[row]
         if stream is not None and (before := bisect_left(wait_times.get(stream, ()), time)):
             last_wait = wait_times[stream][before - 1]
             is_behind[row] = process.queues.position(stream, last_wait) == process.queues.position(stream, time)
@@ -160,8 +160,8 @@ def waiting_stream(process: Process, row: int) -> StreamKey | None:
     """Returns the stream that waits: the recorded one, else that of the next launch of the thread; None for unknown."""
     if process.sync_records.of(row) is not None:
         return process.recorded_stream(row)
-    time, collectives = process.start(row), process.collectives
-    launch = process.launches.next_launch(int(process.calls.thread[row]), time)
+    time, collectives = process.start[row], process.collectives
+    launch = process.next_launch[row]
     if launch < 0:
         return None
     waiting = StreamKey.of(process.activities, launch)
@@ -178,14 +178,14 @@ def waiting_stream(process: Process, row: int) -> StreamKey | None:
 
 def _host_wait(process: Process, queries: EventQueryLoops, row: int, event: int) -> UnresolvedWait:
     """Returns a wait of the host. A loop of queries ends within one iteration after the event."""
-    loop, start, timing = queries.loops.get(row), process.start(row), process.timing
+    loop, start, timing = queries.loops.get(row), process.start[row], process.timing
     if process.kinds[row] != SyncCall.EVENT_QUERY:
         clock = timing.return_error_ns[row], timing.max_return_lead_ns[row]
         return UnresolvedWait(row, event, (HOST,), start, timing.max_sync_return_ns[row], *clock)
     clock = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
     if loop is None:
         return UnresolvedWait(row, event, (HOST,), start, 0, *clock, is_query=True)
-    return UnresolvedWait(row, event, (HOST,), loop.pending, process.end(row) - loop.pending - 1, *clock)
+    return UnresolvedWait(row, event, (HOST,), loop.pending, process.end[row] - loop.pending - 1, *clock)
 
 
 def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> tuple[BlockedWork, ...]:
@@ -194,7 +194,7 @@ def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> t
     waiting, start = waiting_stream(process, row), process.activities.start
     if waiting is None:
         return ()
-    first, *others = (BlockedWork(key, process.queues.next(key, process.start(row))) for key in (waiting, *busiest))
+    first, *others = (BlockedWork(key, process.queues.next(key, process.start[row])) for key in (waiting, *busiest))
     if process.sync_records.of(row) is not None or process.collective(row) >= 0:
         return (first,)
     others = [work for work in others if work.target >= 0 and work.stream != waiting]

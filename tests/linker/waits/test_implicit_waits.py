@@ -67,7 +67,7 @@ def test_a_call_waited_for_a_queued_copy_if_it_returned_at_the_end_as_far_as_the
     """The copy starts at 899000, behind a kernel, and takes 1000. The clocks may differ by 2000."""
     ran = [Ran(2_000, 890_000, 0), Ran(899_000, 900_000, 1, name=COPY, category="gpu_memcpy")]
     made = calls(Called(0, 1_000, "cudaLaunchKernel"), Called(2_000, returned, "cudaMemcpyAsync"))
-    call_sites = CallSites(made, ops(Op("ProfilerStep#1", 0)), column(-1, -1))
+    call_sites = CallSites(made, ops(Op("ProfilerStep#1", 0)), column(-1))
     machine = MachineCalibration(clock_error_ns=2_000, sync_return=MACHINE.sync_return, launch=MACHINE.launch)
     assert bool(rows_of(blocking_copies(activities(*ran), made, machine, call_sites))) is blocks
 
@@ -77,7 +77,7 @@ def test_where_no_latency_is_known_a_call_waited_that_took_much_longer_than_laun
     """The copy ends 10000 into the call, by clocks that may be off; launches take 1000."""
     ran = [Ran(9_000, 10_000, 1, name=COPY, category="gpu_memcpy"), Ran(-1_000, -900, 0), Ran(-500, -400)]
     made = calls(Called(-2_000, -1_000, "cudaLaunchKernel"), Called(0, returned, "cudaMemcpyAsync"))
-    call_sites = CallSites(made, ops(Op("ProfilerStep#1", -STEP)), column(-1, -1))
+    call_sites = CallSites(made, ops(Op("ProfilerStep#1", -STEP)), column(-1))
     assert bool(rows_of(blocking_copies(activities(*ran), made, MachineCalibration(), call_sites))) == blocks
 
 

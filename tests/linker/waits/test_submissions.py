@@ -166,11 +166,11 @@ def launches(*ran: Ran, communicates: tuple[int, ...] = ()) -> ThreadLaunches:
 
 def test_launches_before_and_after_a_time_are_those_of_the_thread_the_first_of_a_graph_first() -> None:
     streams = launches(Ran(900, 950, 0), Ran(500, 600, 1), Ran(700, 800, 2), Ran(100, 200))
-    assert [streams.next_launch(1, time) for time in (0, 1, 200, 201)] == [0, 2, 2, -1]
-    assert [streams.last_launch(1, time) for time in (0, 1, 200, 201)] == [-1, 0, 0, 2]
-    assert (streams.next_launch(9, 0), streams.last_launch(9, 500)) == (-1, -1)
+    threads, times = column(1, 1, 1, 1, 9), column(0, 1, 200, 201, 100)
+    assert streams.next(threads, times).tolist() == [0, 2, 2, -1, -1]
+    assert streams.last(threads, times).tolist() == [-1, 0, 0, 2, -1]
     streams = launches(Ran(900, 950, 0), Ran(500, 600, 0, stream=20))
-    assert (streams.next_launch(1, 0), streams.last_launch(1, 1)) == (1, 0)
+    assert (streams.next(column(1), column(0)), streams.last(column(1), column(1))) == ([1], [0])
     assert launches(Ran(500, 600, 0), Ran(700, 800, 0, stream=20)).streams() == {FIRST}
     assert launches(Ran(500, 600), Ran(700, 800, stream=20)).streams() == {FIRST, SECOND}
 
@@ -221,14 +221,14 @@ def call_sites(op_rows, parent, *named, names=(), threads=()):
 def test_a_path_is_given_by_the_names_of_the_enclosing_ops_that_mark_no_step() -> None:
     named = [Op("a"), Op("b"), Op("a"), Op("b"), Op("b")]
     sites = call_sites(column(1, 3, 4, 0, 2, -1), [-1, 0, -1, 2, -1], *named)
-    paths = [sites.path(call) for call in range(6)]
+    paths = sites.path.tolist()
     assert paths[0] == paths[1]
     assert paths[3] == paths[4]
     assert len(set(paths)) == 4
     named = [*STEPS, Op("a"), Op("a"), Op("a")]
     sites = call_sites(column(2, 3, 4, 0), [-1, -1, 0, 1, -1], *named)
-    assert sites.path(0) == sites.path(1) == sites.path(2)
-    assert sites.path(3) == -1
+    assert sites.path[0] == sites.path[1] == sites.path[2]
+    assert sites.path[3] == -1
 
 
 def test_a_call_is_in_the_step_marked_last_and_its_occurrence_in_that_is_its_call_site() -> None:
