@@ -314,8 +314,11 @@ class Process:
         return self.collectives.enclosing_record(int(self.calls.op_row[call]))
 
     def awaited_by_collective(self, call: int) -> int:
-        """Returns the activity that the collective's wait op that encloses a call names, -1 for none."""
-        return self._awaited.get(self.collective(call))
+        """Returns the activity that the collective's wait op that encloses a call names, -1 for none and where the
+        trace itself names an event.
+        """
+        is_named = self.sync_records.recorder[call] >= 0 or self.sync_records.is_before_trace[call]
+        return -1 if is_named else self._awaited.get(self.collective(call))
 
     def previous_event_call(self, call: int) -> int:
         """Returns the previous call on the thread that recorded an event or waited for one, -1 for none."""
@@ -343,12 +346,15 @@ class Process:
 
     def named_record(self, call: int) -> EventRecord | None:
         """Returns the event record that the trace names for a call, on the recorded stream or else the one that its
-        thread was using; None also where that is unknown.
+        thread was using, and for a synchronisation of a stream the call itself; None also where the stream is unknown.
         """
-        recorder = int(self.sync_records.recorder[call])
-        if recorder < 0:
+        recorder, stream = int(self.sync_records.recorder[call]), self.recorded_stream(call)
+        if self.kinds[call] == SyncCall.STREAM_SYNC:
+            recorder = call
+        elif recorder < 0:
             return None
-        stream = self.sync_records.awaited_stream(call) or next(iter(self.streams_in_use(recorder)), None)
+        else:
+            stream = self.sync_records.awaited_stream(call) or next(iter(self.streams_in_use(recorder)), None)
         return EventRecord(self.start[recorder], stream, Provenance.RECORD) if stream is not None else None
 
     def pending(self, device: int, call: int) -> tuple[int, ...]:

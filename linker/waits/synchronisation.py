@@ -9,7 +9,7 @@ right before a call returned, what observer threads saw, and waits that a device
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,11 +24,17 @@ from ..readers import RecordedQueueEvents
 from .inferred_sources import InferredSources
 from .process import EventRecord, Findings, Process, no_findings
 from .submissions import CallSites, StreamKey, StreamQueues
-from .unresolved_waits import EventQueryLoops, event_query_loops, stream_syncs_behind, unresolved_waits, waiting_stream
+from .unresolved_waits import Loop, event_query_loops, stream_syncs_behind, unresolved_waits, waiting_stream
 
 NO_ROWS = np.empty(0, np.int64)
 NAMES = [provenance.value for provenance in Provenance]
 CODE = {provenance: code for code, provenance in enumerate(Provenance)}
+WITHOUT_EVENT = {
+    SyncCall.STREAM_WAIT: Reason.STREAM_WAIT_WITHOUT_EVENT,
+    SyncCall.EVENT_SYNC: Reason.EVENT_SYNC_WITHOUT_EVENT,
+    SyncCall.EVENT_QUERY: Reason.QUERY_WITHOUT_EVENT,
+}
+"""As what a call counts whose event is unknown, by what it does."""
 FULL_QUEUE = 500
 """Launches in flight above which one more may wait for a slot: drivers queue about a thousand, event calls too."""
 
@@ -190,14 +196,21 @@ class Synchronisation:
 def synchronise(process: Process) -> Synchronisation:
     """Returns all waits of one process. O(n log n) in the calls."""
     device, calls, activities = process.device, process.calls, process.activities
-    queries = event_query_loops(process, on_observer_threads(calls, activities, device.ops.thread))
-    rows = np.flatnonzero(process.kinds != SyncCall.NONE)
+    by_observer = on_observer_threads(calls, activities, device.ops.thread)
+    loops, is_pending = event_query_loops(process, by_observer)
+    is_observing = by_observer & (process.kinds == SyncCall.EVENT_QUERY)
+    rows = np.flatnonzero(process.kinds > SyncCall.EVENT_RECORD)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
-    unresolved = list(unresolved_waits(process, queries, rows.tolist()))
+    unresolved = list(unresolved_waits(process, loops, rows[~(is_observing | is_pending)[rows]].tolist()))
     sources = InferredSources(process, unresolved)
-    waits = _Waits(process, queries, sources.by_call())
+    waits = _Waits(process, loops, sources.by_call())
     for row in rows.tolist():
-        waits.resolve(row)
+        if is_observing[row]:
+            waits.oddities[Reason.OBSERVER_QUERIES].append(row)
+        elif is_pending[row]:
+            waits.resolved[Reason.PENDING_QUERIES].append(row)
+        else:
+            waits.resolve(row)
     for source, target in queue_waits(device.queue_events, process.queues, device.activities.start.tolist()):
         if source < 0 or target < 0:
             waits.dropped[Reason.QUEUE_WAIT_WITHOUT_RECORD].append(-1)
@@ -211,7 +224,7 @@ def synchronise(process: Process) -> Synchronisation:
         (Reason.ENDED_RIGHT_BEFORE_RETURN, unexplained),
         (Reason.BLOCKING_COPIES, blocking_copies(activities, calls, process.calibration, process.call_sites)),
         (Reason.FULL_QUEUE, full_queue(activities, calls)),
-        (Reason.OBSERVER_CALLS, observer_waits(calls, activities, queries.by_observer)),
+        (Reason.OBSERVER_CALLS, observer_waits(calls, activities, by_observer)),
     ):
         waits.add_implicit(reason, implicit)
     host_waits, submitted = waits.of_host(), np.append(process.queues.submitted_until, NEVER)
@@ -235,35 +248,58 @@ class _Waits:
     provenance).
     """
 
-    def __init__(self, process: Process, queries: EventQueryLoops, inferred: dict[int, EventRecord]) -> None:
-        self._process, self._queries, self._inferred = process, queries, inferred
+    def __init__(self, process: Process, loops: dict[int, Loop], inferred: dict[int, EventRecord]) -> None:
+        self._process, self._loops, self._inferred = process, loops, inferred
         self._of_device, self._of_host = RowBuilder(3), RowBuilder(4)
         self.resolved, self.oddities, self.dropped = no_findings(), no_findings(), no_findings()
-        # other calls wait for nothing
-        self._resolvers: dict[int, Callable[[int], None]] = {
-            SyncCall.STREAM_WAIT: self._stream_wait,
-            SyncCall.EVENT_SYNC: self._event_sync,
-            SyncCall.STREAM_SYNC: self._sync,
-            SyncCall.DEVICE_SYNC: self._sync,
-            SyncCall.EVENT_QUERY: self._event_query,
-            SyncCall.FREE: self._free,
-        }
 
     def resolve(self, row: int) -> None:
-        """Adds the waits of a call, by what it does. Calls have to come in host order."""
-        if resolve := self._resolvers.get(self._process.kinds[row]):
-            resolve(row)
+        """Adds the waits of a call that waits. Calls have to come in host order."""
+        process, inferred, kind = self._process, self._inferred.get(row), self._process.kinds[row]
+        waiting, loop = None, self._loops.get(row)
+        if kind == SyncCall.STREAM_WAIT:
+            waiting = inferred.waiting if inferred is not None else waiting_stream(process, row)
+        if kind == SyncCall.FREE:
+            self._free(row)
+        elif kind == SyncCall.STREAM_WAIT and waiting is None:
+            self.dropped[Reason.NO_WORK_FOLLOWED].append(row)
+        elif (awaited := self._awaited(row)) is None:
+            self.dropped[WITHOUT_EVENT[kind]].append(row)
+            if kind == SyncCall.EVENT_SYNC:
+                self._of_host.append(row, -1, ABSENT, CODE[Provenance.RECORD])
+        elif waiting is not None:
+            self._add_stream_wait(row, waiting, *awaited)
+        elif kind == SyncCall.EVENT_QUERY and self._found_pending(row, awaited[0]):
+            self.resolved[Reason.PENDING_QUERIES].append(row)
+        else:
+            self._add_host_waits(row, *awaited, since=loop.since if loop else ABSENT)
 
-    def _stream_wait(self, row: int) -> None:
-        process, inferred = self._process, self._inferred.get(row)
-        waiting = inferred.waiting if inferred is not None else waiting_stream(process, row)
-        event = self._event(row) if waiting is not None else None
-        if waiting is None or event is None:
-            reason = Reason.NO_WORK_FOLLOWED if waiting is None else Reason.STREAM_WAIT_WITHOUT_EVENT
-            self.dropped[reason].append(row)
-            return
-        sources, provenance = event
-        if inferred is None and process.sync_records.of(row) is None:
+    def _found_pending(self, row: int, sources: Sequence[int]) -> bool:
+        """Returns whether a query found its event pending, after which the thread went on."""
+        # a loop ends only once the event has happened: clocks may be off; a single query may have found it pending
+        lead_ns = self._process.timing.max_clock_lead_ns if row in self._loops else 0
+        return self._process.last_end(sources) > self._process.end[row] + lead_ns
+
+    def _awaited(self, row: int) -> tuple[tuple[int, ...], Provenance] | None:
+        """Returns the activities that a call waits for: as recorded, or by its collective, or as inferred; None where
+        its event is unknown.
+        """
+        process, record, kind = self._process, self._process.sync_records.of(row), self._process.kinds[row]
+        if kind == SyncCall.DEVICE_SYNC:
+            pending = process.pending(record.device if record is not None else -1, row)
+            return pending, Provenance.RECORD if record is not None else Provenance.CALL_ORDER
+        if kind != SyncCall.STREAM_SYNC and (awaited := process.awaited_by_collective(row)) >= 0:
+            return (awaited,), Provenance.RECORD
+        event_record = process.named_record(row) or self._inferred.get(row)
+        if event_record is not None:
+            return process.queues.sources(event_record.stream, event_record.time), event_record.provenance
+        is_of_stream = kind == SyncCall.STREAM_SYNC
+        return ((), Provenance.RECORD if record is not None else Provenance.TIMING) if is_of_stream else None
+
+    def _add_stream_wait(self, row: int, waiting: StreamKey, sources: tuple[int, ...], provenance: Provenance) -> None:
+        """Adds that a call lets a stream wait for activities."""
+        process = self._process
+        if row not in self._inferred and process.sync_records.of(row) is None:
             waiting = self._stream_that_can_wait(row, waiting, sources)
         target = process.queues.add_wait(waiting, process.start[row], sources)
         elsewhere = [source for source in sources if StreamKey.of(process.activities, source) != waiting]
@@ -284,53 +320,6 @@ class _Waits:
             if target >= 0 and process.activities.start[target] >= earliest:
                 return stream
         return likeliest
-
-    def _event(self, row: int) -> tuple[tuple[int, ...], Provenance] | None:
-        """Returns the activities that an event wait is for: as recorded, or by its collective, or as inferred."""
-        process, event_record = self._process, self._inferred.get(row)
-        awaited = process.awaited_by_collective(row)
-        if process.sync_records.recorder[row] >= 0:
-            event_record = process.named_record(row)
-        elif awaited >= 0 and not process.sync_records.is_before_trace[row]:
-            return (awaited,), Provenance.RECORD
-        if event_record is None:
-            return None
-        return process.queues.sources(event_record.stream, event_record.time), event_record.provenance
-
-    def _event_sync(self, row: int) -> None:
-        event = self._event(row)
-        if event is None:
-            self.dropped[Reason.EVENT_SYNC_WITHOUT_EVENT].append(row)
-            self._of_host.append(row, -1, ABSENT, CODE[Provenance.RECORD])
-        else:
-            self._add_host_waits(row, *event)
-
-    def _event_query(self, row: int) -> None:
-        loop, process = self._queries.loops.get(row), self._process
-        if self._queries.by_observer[row]:
-            self.oddities[Reason.OBSERVER_QUERIES].append(row)
-        elif row in self._queries.repeated:
-            self.resolved[Reason.PENDING_QUERIES].append(row)
-        elif (event := self._event(row)) is None:
-            self.dropped[Reason.QUERY_WITHOUT_EVENT].append(row)
-        # a loop ends only once the event has happened: clocks may be off; a single query may have found it pending
-        elif process.last_end(event[0]) > process.end[row] + (process.timing.max_clock_lead_ns if loop else 0):
-            self.resolved[Reason.PENDING_QUERIES].append(row)
-        else:
-            self._add_host_waits(row, *event, since=loop.since if loop else ABSENT)
-
-    def _sync(self, row: int) -> None:
-        """Adds the waits of a call that waits for a stream or a device."""
-        process, inferred, record = self._process, self._inferred.get(row), self._process.sync_records.of(row)
-        if process.kinds[row] == SyncCall.DEVICE_SYNC:
-            sources = process.pending(record.device if record is not None else -1, row)
-            self._add_host_waits(row, sources, Provenance.RECORD if record is not None else Provenance.CALL_ORDER)
-            return
-        time, stream = process.start[row], process.recorded_stream(row)
-        provenance = Provenance.RECORD if record is not None else Provenance.TIMING
-        if inferred is not None:
-            time, stream, provenance, _ = inferred
-        self._add_host_waits(row, process.queues.sources(stream, time) if stream is not None else (), provenance)
 
     def _free(self, row: int) -> None:
         """Adds the waits of a call that frees memory: for all devices whose pending work had ended when it returned."""

@@ -30,34 +30,25 @@ class Loop(NamedTuple):
     pending: int
 
 
-class EventQueryLoops(NamedTuple):
-    """The loops by their last query, the queries that another one of their loop follows, and the calls of observers.
+def event_query_loops(process: Process, by_observer: Bool) -> tuple[dict[int, Loop], Bool]:
+    """Returns the loops by their last query, and which calls are queries that another one of their loop follows.
 
-    An observer is a thread that runs no op and launches nothing; `by_observer` says which calls are of observers.
+    A loop is of queries for one event that follow each other in one op. Queries of a memory allocator are spread over
+    the ops that allocate. A query after an event is known to have happened starts a new loop. Those `by_observer`, a
+    thread that runs no op and launches nothing, are in none.
     """
-
-    loops: dict[int, Loop]
-    repeated: set[int]
-    by_observer: Bool
-
-
-def event_query_loops(process: Process, by_observer: Bool) -> EventQueryLoops:
-    """Returns the loops: queries for one event that follow each other in one op.
-
-    Queries of a memory allocator are spread over the ops that allocate. A query after an event is known to have
-    happened starts a new loop.
-    """
-    loops, repeated, thread = dict[int, Loop](), set[int](), process.calls.thread
+    loops, thread = dict[int, Loop](), process.calls.thread
+    is_repeated = np.zeros(len(thread), np.bool_)
     call_before = previous_in_group(np.lexsort((process.calls.start, thread)), thread)
     queries = np.flatnonzero((process.kinds == SyncCall.EVENT_QUERY) & ~by_observer)
     queues = _with_named_waits(process) if len(queries) else process.queues
     for row in queries[np.argsort(process.calls.start[queries], kind="stable")].tolist():
         before = int(call_before[row])
         if before >= 0 and _is_repeated(process, queues, before, row):
-            repeated.add(before)
+            is_repeated[before] = True
             pending = process.start[before]
             loops[row] = Loop(loops[before].since if before in loops else pending, pending)
-    return EventQueryLoops(loops, repeated, by_observer)
+    return loops, is_repeated
 
 
 def _with_named_waits(process: Process) -> StreamQueues:
@@ -120,22 +111,21 @@ class UnresolvedWait(NamedTuple):
         return next((work.target for work in self.blocked if work.stream == blocked.stream), -1)
 
 
-def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable[int]) -> Iterator[UnresolvedWait]:
-    """Yields the unresolved waits among `calls`, in their order."""
+def unresolved_waits(process: Process, loops: dict[int, Loop], calls: Iterable[int]) -> Iterator[UnresolvedWait]:
+    """Yields the unresolved ones among the waits of `calls`, in their order."""
     busiest = process.queues.busiest()
     for row in calls:
         record, kind = process.sync_records.of(row), process.kinds[row]
         event = record.event if record is not None else -1
-        is_answered = not queries.by_observer[row] and row not in queries.repeated
         if kind == SyncCall.STREAM_SYNC and record is None:
-            yield _host_wait(process, queries, row, -1)._replace(of_stream=True)
+            yield _host_wait(process, loops.get(row), row, -1)._replace(of_stream=True)
         elif process.sync_records.recorder[row] >= 0 or process.sync_records.is_before_trace[row]:
             continue
         elif kind == SyncCall.STREAM_WAIT and process.awaited_by_collective(row) < 0:
             if blocked := _blocked_work(process, row, busiest):
                 yield UnresolvedWait(row, event, blocked, NEVER, 0)
-        elif kind == SyncCall.EVENT_SYNC or (kind == SyncCall.EVENT_QUERY and is_answered):
-            yield _host_wait(process, queries, row, event)
+        elif kind in (SyncCall.EVENT_SYNC, SyncCall.EVENT_QUERY):
+            yield _host_wait(process, loops.get(row), row, event)
 
 
 def stream_syncs_behind(process: Process, waits: Sequence[UnresolvedWait]) -> Bool:
@@ -176,9 +166,9 @@ def waiting_stream(process: Process, row: int) -> StreamKey | None:
     return waiting
 
 
-def _host_wait(process: Process, queries: EventQueryLoops, row: int, event: int) -> UnresolvedWait:
+def _host_wait(process: Process, loop: Loop | None, row: int, event: int) -> UnresolvedWait:
     """Returns a wait of the host. A loop of queries ends within one iteration after the event."""
-    loop, start, timing = queries.loops.get(row), process.start[row], process.timing
+    start, timing = process.start[row], process.timing
     if process.kinds[row] != SyncCall.EVENT_QUERY:
         clock = timing.return_error_ns[row], timing.max_return_lead_ns[row]
         return UnresolvedWait(row, event, (HOST,), start, timing.max_sync_return_ns[row], *clock)

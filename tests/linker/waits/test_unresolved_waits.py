@@ -14,7 +14,6 @@ from execgraph.linker.waits.unresolved_waits import (
     HOST,
     MOST_BLOCKED,
     BlockedWork,
-    EventQueryLoops,
     Loop,
     UnresolvedWait,
     event_query_loops,
@@ -35,52 +34,53 @@ EXACT = MachineCalibration(sync_return={"": LatencyStats(0, 0, 9)})
 """Calls return right after what they waited for has ended, so that only rounding is left of the clocks' error."""
 
 
-def queried(*starts: int, ended: int = 1_000, observers: tuple[int, ...] = ()) -> EventQueryLoops:
-    """Queries of 10 ns at these times for an event of stream 7, recorded by call 1, after work that `ended`."""
+def queried(*starts: int, ended: int = 1_000, observers: tuple[int, ...] = ()) -> tuple[dict[int, Loop], list[int]]:
+    """Of queries of 10 ns at these times for an event of stream 7, recorded by call 1, after work that `ended`."""
     called = [Called(0, 5), Called(10, 15, "cudaEventRecord"), *(Called(at, at + 10, EVENT_QUERY) for at in starts)]
     told = [Synced("Event Sync", 2 + row, awaited=7, recorded=1) for row in range(len(starts))]
     made = process([Ran(20, ended, 0)], called, *told, calibration=EXACT)
-    return event_query_loops(made, np.isin(np.arange(len(called)), observers))
+    loops, is_repeated = event_query_loops(made, np.isin(np.arange(len(called)), observers))
+    return loops, np.flatnonzero(is_repeated).tolist()
 
 
 def test_queries_that_follow_each_other_while_the_event_is_pending_are_a_loop() -> None:
-    found = queried(100, 200, 300)
-    assert found.loops == {3: Loop(100, 100), 4: Loop(100, 200)}
-    assert found.repeated == {2, 3}
+    assert queried(100, 200, 300) == ({3: Loop(100, 100), 4: Loop(100, 200)}, [2, 3])
 
 
 @pytest.mark.parametrize(("ended", "is_loop"), [(99 - ROUNDING, False), (100 - ROUNDING, True)])
 def test_a_query_that_began_after_the_event_by_all_clocks_was_answered(ended: int, is_loop: bool) -> None:
-    assert bool(queried(100, 200, ended=ended).loops) == is_loop
+    assert bool(queried(100, 200, ended=ended)[0]) == is_loop
 
 
 def test_observers_query_for_themselves() -> None:
-    found = queried(100, 200, observers=(2, 3))
-    assert (found.loops, found.repeated) == ({}, set())
-    assert found.by_observer[[2, 3]].all()
+    assert queried(100, 200, observers=(2, 3)) == ({}, [])
 
 
-def of_calls(*called: Called, ops: tuple[int, ...] | None = None) -> EventQueryLoops:
+def of_calls(*called: Called, ops: tuple[int, ...] | None = None) -> dict[int, Loop]:
     """The loops of calls of which no record tells."""
     made: Process = process([Ran(500, 600, 0)], called)
     if ops:
         made.calls = replace(made.calls, op_row=np.array(ops))
-    return event_query_loops(made, np.zeros(len(called), np.bool_))
+    return loops_of(made)
+
+
+def loops_of(made: Process) -> dict[int, Loop]:
+    return event_query_loops(made, np.zeros(len(made.calls), np.bool_))[0]
 
 
 FIRST, SECOND = Called(10, 15, EVENT_QUERY), Called(20, 25, EVENT_QUERY)
 
 
 def test_without_records_queries_of_one_op_right_after_each_other_are_a_loop() -> None:
-    assert of_calls(Called(0, 5), FIRST, SECOND).loops == {2: Loop(10, 10)}
-    assert of_calls(FIRST, SECOND, Called(0, 5)).loops == {1: Loop(10, 10)}
-    assert of_calls(Called(0, 5), FIRST, Called(16, 18), SECOND).loops == {}
-    assert of_calls(Called(0, 5), SECOND).loops == {}
+    assert of_calls(Called(0, 5), FIRST, SECOND) == {2: Loop(10, 10)}
+    assert of_calls(FIRST, SECOND, Called(0, 5)) == {1: Loop(10, 10)}
+    assert of_calls(Called(0, 5), FIRST, Called(16, 18), SECOND) == {}
+    assert of_calls(Called(0, 5), SECOND) == {}
     # a memory allocator queries in each op that allocates
-    assert of_calls(Called(0, 5), FIRST, SECOND, ops=(-1, 4, 4)).loops == {2: Loop(10, 10)}
-    assert of_calls(Called(0, 5), FIRST, SECOND, ops=(-1, 4, 5)).loops == {}
+    assert of_calls(Called(0, 5), FIRST, SECOND, ops=(-1, 4, 4)) == {2: Loop(10, 10)}
+    assert of_calls(Called(0, 5), FIRST, SECOND, ops=(-1, 4, 5)) == {}
     # the last call of the table is no call before it
-    assert of_calls(FIRST, Called(30, 35), Called(5, 6, EVENT_QUERY), ops=(1, 1, 2)).loops == {}
+    assert of_calls(FIRST, Called(30, 35), Called(5, 6, EVENT_QUERY), ops=(1, 1, 2)) == {}
 
 
 def test_an_event_of_a_stream_that_waited_for_another_is_pending_as_long_as_that() -> None:
@@ -98,7 +98,7 @@ def test_an_event_of_a_stream_that_waited_for_another_is_pending_as_long_as_that
     ]
     for ended, loops in ((1_000, {5: Loop(100, 100)}), (50, {})):
         made = process([Ran(40, ended, 0)], called, *told, calibration=EXACT)
-        assert event_query_loops(made, np.zeros(len(called), np.bool_)).loops == loops
+        assert loops_of(made) == loops
 
 
 @pytest.mark.parametrize("told", [{"stream": 20}, {"awaited": 7, "recorded": 1}], ids=["no event", "no stream"])
@@ -111,7 +111,7 @@ def test_a_stream_wait_that_is_recorded_in_part_tells_nothing(told: dict[str, in
     ]
     queries = [Synced("Event Sync", query, awaited=7, recorded=1) for query in (3, 4)]
     made = process([Ran(40, 1_000, 0)], called, Synced("Stream Wait Event", 2, **told), *queries)
-    assert event_query_loops(made, np.zeros(len(called), np.bool_)).loops == {4: Loop(100, 100)}
+    assert loops_of(made) == {4: Loop(100, 100)}
 
 
 def test_queries_for_different_recorded_events_are_no_loop() -> None:
@@ -124,7 +124,7 @@ def test_queries_for_different_recorded_events_are_no_loop() -> None:
         [Synced(kind, 2 + row) for row, kind in enumerate(("Event Sync", "Stream Sync"))],
     ):
         made = process([Ran(40, 1_000)], called, *told)
-        assert event_query_loops(made, np.zeros(len(called), np.bool_)).loops == {}
+        assert loops_of(made) == {}
 
 
 ELSEWHERE = Event(9, stream=24, correlation=9_999)
@@ -281,9 +281,9 @@ def on_streams(*streams: int, at: int = 100) -> tuple[list[Ran], list[Called]]:
 
 
 def listed(made: Process) -> list[UnresolvedWait]:
-    calls_in_order = np.argsort(made.calls.start, kind="stable").tolist()
-    loops = event_query_loops(made, np.zeros(len(made.calls), np.bool_))
-    return list(unresolved_waits(made, loops, calls_in_order))
+    loops, is_repeated = event_query_loops(made, np.zeros(len(made.calls), np.bool_))
+    calls_in_order = np.argsort(made.calls.start, kind="stable")
+    return list(unresolved_waits(made, loops, calls_in_order[~is_repeated[calls_in_order]].tolist()))
 
 
 def blocked_by(ran: list[Ran], called: list[Called], *synced: Synced, **more: Any) -> list[tuple[int, int]]:
