@@ -20,11 +20,13 @@ from ..schema.columns import (
     Bool,
     Categorical,
     Int64,
+    Keys,
     NodeNumbers,
     OpRows,
     Ragged,
     RowMap,
     Tree,
+    asof_backward,
     group_ids,
     is_group_start,
     split_groups,
@@ -49,7 +51,6 @@ from .edges import NO_EDGES, Edges, known_after, not_implied, order_through_circ
 from .timeline import ConversionContext
 
 Rule = Callable[[ConversionContext], Edges]
-Edge = tuple[int, int, int]
 LOOKED_BACK = 8
 """The number of candidates per activity, which bounds the search."""
 RECORD = "record_param_comms"
@@ -140,49 +141,47 @@ def handoff(context: ConversionContext) -> Edges:
 
 def graph_launch(context: ConversionContext) -> Edges:
     """Returns the edges into, inside and out of launches whose activities run on several streams."""
-    activities, edges = context.linked.activities, list[Edge]()
+    activities = context.linked.activities
     order = np.lexsort((activities.end, activities.start, activities.call_row))
     order = order[activities.call_row[order] >= 0]
     # nearly all calls launch one
     order = order[np.bincount(activities.call_row[order])[activities.call_row[order]] > 1]
-    for members in split_groups(order, activities.call_row):
-        if len(np.unique(activities.stream[members])) > 1:
-            edges += [*_inside(context, members.tolist()), *_outside(context, members.tolist())]
-    source, target, kind = np.array(edges, np.int64).reshape(-1, 3).T
-    return Edges.of(context.activity_node(source), context.activity_node(target), kind)
+    launches = [
+        rows for rows in split_groups(order, activities.call_row) if len(np.unique(activities.stream[rows])) > 1
+    ]
+    outside = [edge for rows in launches for edge in _outside(context, rows.tolist())]
+    inside = _inside(context, np.concatenate([order[:0], *launches]))
+    source, target = np.concatenate((np.array(outside, np.int64).reshape(-1, 2), inside)).T
+    kinds = np.full(len(source), int(DependencyKind.EVENT_WAIT))
+    kinds[len(outside) :] |= int(DependencyKind.INFERRED)
+    return Edges.of(context.activity_node(source), context.activity_node(target), kinds)
 
 
-def _inside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
-    """Yields edges between branches, by timing."""
-    start, end, stream = context.linked.activities.start, context.activity_end, context.linked.activities.stream
-    prompt = of_name(context.linked.info.machine.gap, "").upper
-    kind = int(DependencyKind.EVENT_WAIT | DependencyKind.INFERRED)
-    by_end = sorted(members, key=lambda row: (int(end[row]), int(start[row])))
-    latest: dict[int, int] = {}
-    next_end = 0
-    for row in members:
-        # ends before the row starts; of two activities of no length at the same time neither follows the other
-        while (end[by_end[next_end]], start[by_end[next_end]]) < (start[row], start[row]):
-            latest[int(stream[by_end[next_end]])] = by_end[next_end]
-            next_end += 1
-        # a start just after the previous activity of its own stream needs no other explanation
-        branch, before = int(stream[row]), context.stream_previous[row]
-        candidates = [source for key, source in latest.items() if key != branch and start[row] - end[source] <= prompt]
-        if candidates and (before < 0 or start[row] - end[before] > prompt):
-            yield max(candidates, key=lambda source: int(end[source])), row, kind
+def _inside(context: ConversionContext, rows: Int64) -> Int64:
+    """Returns edges between branches as rows of source and target, by timing: from what ended last of the launch."""
+    call, start, end = context.linked.activities.call_row, context.linked.activities.start, context.activity_end
+    prompt, before = of_name(context.linked.info.machine.gap, "").upper, context.stream_previous[rows]
+    # a start just after the previous activity of its own stream needs no other explanation
+    late = rows[(before < 0) | (start[rows] - end[before] > prompt)]
+    # of two activities of no length at the same time neither follows the other
+    until = end + (end == start)
+    by_end = rows[np.lexsort((end[rows], until[rows], call[rows]))]
+    source = RowMap(by_end)[asof_backward(Keys(call[by_end], until[by_end]), Keys(call[late], start[late]))]
+    follows = (source >= 0) & (start[late] - end[source] <= prompt)
+    return np.stack((source[follows], late[follows]), axis=1)
 
 
-def _outside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
+def _outside(context: ConversionContext, members: list[int]) -> Iterator[tuple[int, int]]:
     """Yields edges from the stream's earlier work to the branches, and from these to its later work; -1 for none."""
-    activities, end, kind = context.linked.activities, context.activity_end, int(DependencyKind.EVENT_WAIT)
+    activities, end = context.linked.activities, context.activity_end
     streams = activities.stream[members].tolist()
     first, last = dict(zip(streams[::-1], members[::-1], strict=True)), dict(zip(streams, members, strict=True))
     before = int(context.stream_previous[members[0]])
-    yield from ((before, row, kind) for row in first.values() if row != members[0])
+    yield from ((before, row) for row in first.values() if row != members[0])
     for source, tail in permutations(last.values(), 2):
         after = int(context.stream_next[tail])
         if end[source] <= activities.start[after]:
-            yield source, after, kind
+            yield source, after
 
 
 def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) -> tuple[Edges, int]:
