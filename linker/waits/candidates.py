@@ -134,7 +134,7 @@ class EventNumbers:
         self._first_wait: dict[int, int] = {}
         """The first call that waits for each event."""
         for wait in named:
-            self._waiters[self._recording(wait.event, process.start[wait.call_row])].add(wait.blocked[0].stream)
+            self._waiters[self._recording(wait.event, process.start[wait.call_row])].add(wait.waiting)
             self._first_wait.setdefault(wait.event, wait.call_row)
 
     def is_possible(self, record: int, wait: UnresolvedWait) -> bool:
@@ -209,7 +209,7 @@ class Candidates:
         self._numbers = EventNumbers(process, waits)
         self._wait_times: dict[StreamKey | None, list[int]] = defaultdict(list)
         for wait in waits:
-            self._wait_times[wait.blocked[0].stream].append(process.start[wait.call_row])
+            self._wait_times[wait.waiting].append(process.start[wait.call_row])
         self._positions: dict[StreamKey, list[int]] = {}
         """How many activities had been submitted to a stream at each of its waits."""
 
@@ -266,7 +266,7 @@ class Candidates:
         """Returns the event records before a wait, ranked by the order of calls, and at last the wait call itself."""
         if wait.of_stream:
             return [self._wait_itself(wait)]
-        before, waiting, options = self.before(wait), wait.blocked[0].stream, []
+        before, waiting, options = self.before(wait), wait.waiting, []
         if before and min(before):
             self.cut_off.add(wait.call_row)
         # those made by collectives are left to waits of collectives, unless there are no others
@@ -290,7 +290,7 @@ class Candidates:
     def _rank(self, row: int, wait: UnresolvedWait, stream: int, context: _Context) -> tuple[OrderBasis, int]:
         """Returns the basis and position of an event record, which is probably on `stream`."""
         records, known_record, is_unused = self._records, context.known_record, self._event_of[row] == UNUSED_YET
-        collective_of, waiting = self._process.collective, wait.blocked[0].stream
+        collective_of, waiting = self._process.collective, wait.waiting
         is_right_before = is_unused and row == context.right_before
         is_right_before = is_right_before and collective_of(records.rows[row]) == collective_of(wait.call_row)
         if is_right_before and records.in_collective[row]:
@@ -319,14 +319,14 @@ class Candidates:
             previous = self._process.previous_event_call(wait.call_row)
             is_sync = previous >= 0 and self._process.kinds[previous] == SyncCall.EVENT_SYNC
             rows = self._records_of_call[previous] if is_sync else []
-        time, waiting = self._process.start[wait.call_row], None if self._is_single_stream else wait.blocked[0].stream
+        time, waiting = self._process.start[wait.call_row], None if self._is_single_stream else wait.waiting
         earlier = (row for row in rows if self._records.time[row] < time)
         return max((row for row in earlier if waiting is None or self._stream_of_record[row] != waiting), default=-1)
 
     def _likely_streams(self, row: int, wait: UnresolvedWait, context: _Context) -> tuple[int, ...]:
         """Returns the streams that an event record may be on, the likeliest first, those with data in use in front."""
         # no stream waits for itself, or twice for the same work, unless there is no other stream
-        streams, waiting = self._records.streams[row], wait.blocked[0].stream
+        streams, waiting = self._records.streams[row], wait.waiting
         waiters = self._numbers.waiters(row, wait.event)
         if waiting is None:
             return self._stream_numbers(stream for stream in streams if stream not in waiters)
@@ -359,7 +359,7 @@ class Candidates:
         """Returns the option that a wait is for all that a stream had been given when the wait was called."""
         # that is likely for synchronisations of a stream, and for a collective if nothing records events
         process, basis = self._process, OrderBasis.NONE
-        streams = self._stream_numbers(process.streams_in_use(wait.call_row, wait.blocked[0].stream))
+        streams = self._stream_numbers(process.streams_in_use(wait.call_row, wait.waiting))
         if streams and wait.of_stream:
             basis = OrderBasis.STREAM_IN_USE
         elif streams and not self._records.rows and process.collective(wait.call_row) >= 0:

@@ -16,8 +16,8 @@ from ...schema.machine import latency_stats
 from ...schema.reasons import Reason
 from .candidates import TRIED, Candidate, Candidates, OrderBasis
 from .process import EventRecord, Process, no_findings
-from .submissions import MOST_STREAMS, StreamTails
-from .unresolved_waits import BlockedWork, UnresolvedWait
+from .submissions import MOST_STREAMS, StreamKey, StreamTails
+from .unresolved_waits import UnresolvedWait
 
 SAMPLE = 256
 """Calls of a call site for which all event records are tried, so that memory does not grow with their number."""
@@ -44,9 +44,7 @@ class TimingScorer:
     def __init__(self, process: Process, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> None:
         self._calls, self._timing = process.calls, process.timing
         self._start, self.end = process.activities.start, np.append(process.activities.end, NEVER)
-        blocked = (
-            (wait.call_row, tails.number.get(wait.blocked[0].stream, -1), wait.blocked[0].target) for wait in waits
-        )
+        blocked = ((wait.call_row, tails.number.get(wait.waiting, -1), wait.blocked[wait.waiting]) for wait in waits)
         expected = self._timing.expected_start_ns
         late = [row for row in blocked if row[2] >= 0 and self._start[row[2]] > expected[row[2]]]
         call, stream, target = np.array(late, np.int64).reshape(-1, 3).T
@@ -58,18 +56,17 @@ class TimingScorer:
         usual = latency_stats(start[explains] - latest[explains]).upper
         self.max_reaction_ns = max(self._timing.max_gap_ns, usual)
 
-    def score(self, waits: list[UnresolvedWait], ends: Int64, blocked: BlockedWork) -> Score:
-        """Returns how well ends, by option, wait and stream, fit waits that block some work. Where they explain fewer
-        than half of the late waits, they explain none.
+    def score(self, waits: list[UnresolvedWait], ends: Int64, waiting: StreamKey | None) -> Score:
+        """Returns how well ends, by option, wait and stream, fit waits that block a stream, or the host (None). Where
+        they explain fewer than half of the late waits, they explain none.
         """
         rows, timing, quantum = [], self._timing, self._timing.timestamp_quantum_ns
         for wait in waits:
-            if blocked.stream is None:
-                expected = NEVER if wait.is_query else wait.since + wait.max_reaction_ns
-                returned, reaction = int(self._calls.end[wait.call_row]), wait.max_reaction_ns + wait.clock_error_ns
-                rows.append((NEVER, expected, returned, reaction, wait.max_lead_ns))
+            if waiting is None:
+                expected, returned = NEVER if wait.is_query else wait.expected_ns, int(self._calls.end[wait.call_row])
+                rows.append((NEVER, expected, returned, wait.reaction_ns, wait.lead_ns))
                 continue
-            target, times = wait.target(blocked), (NEVER, FOREVER, FOREVER)
+            target, times = wait.blocked.get(waiting, -1), (NEVER, FOREVER, FOREVER)
             if target >= 0:
                 times = timing.ready_ns[target], timing.expected_start_ns[target], int(self._start[target])
             rows.append((*times, self.max_reaction_ns + quantum, quantum))
@@ -99,7 +96,7 @@ class _CallSite(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The option and stream that fit the waits of a call site best, and the work that these block then.
+    """The option and stream that fit the waits of a call site best, and the stream that these block then.
 
     It explains `explained_count` of the waits, and `fits` those that it does not contradict. `by_order` says whether
     the order of the calls favours it.
@@ -107,7 +104,7 @@ class _Choice(NamedTuple):
 
     option: int
     stream: int
-    blocked: BlockedWork
+    waiting: StreamKey | None
     explained_count: int
     by_order: bool
     fits: Bool
@@ -133,7 +130,7 @@ class InferredSources:
         """Returns the inferred source of each waiting call that has one."""
         waits, oddities = self._waits, self.oddities
         calls, is_query = [wait.call_row for wait in waits], [int(wait.is_query) for wait in waits]
-        stream = [self._tails.number.get(wait.blocked[0].stream, -1) for wait in waits]
+        stream = [self._tails.number.get(wait.waiting, -1) for wait in waits]
         sites = self._process.call_sites.groups(calls, stream, is_query)
         # what times show comes first: it uses up event records that only the order of the calls would favour
         for by_order in (False, True):
@@ -159,7 +156,7 @@ class InferredSources:
             self._add(site, number, best)
         for number in np.flatnonzero(has_source & ~best.fits).tolist() if len(waits) > 1 else ():
             wait, returned = waits[number], self._process.end[waits[number].call_row]
-            waited = best.blocked.stream is None and returned > wait.since + wait.max_reaction_ns
+            waited = best.waiting is None and returned > wait.expected_ns
             late_ns = int(site.ends[best.option, number, best.stream]) - returned
             # a clock that is right in most steps need not be so in all
             is_nearly_explained = (
@@ -175,7 +172,7 @@ class InferredSources:
         """Returns waits for a stream as waits for the event that this stream was told to wait for."""
         # None if no event record explains when the calls returned. Only SAMPLE of the calls are checked, as all event
         # records are tried
-        late = [wait for wait in waits if self._process.end[wait.call_row] > wait.since + wait.max_reaction_ns][:SAMPLE]
+        late = [wait for wait in waits if self._process.end[wait.call_row] > wait.expected_ns][:SAMPLE]
         records = [*self._candidates.before(late[0]).values()] if late else []
         best = self._best(self._call_site(late, records)) if records else None
         return self._call_site(waits, [records[best.option]]) if best is not None and best.explained_count else None
@@ -196,9 +193,9 @@ class InferredSources:
         only the likeliest stream of an option, and only where it blocks the likeliest work, which is number 0.
         """
         waits, options, is_query = site.waits, site.options, site.waits[0].is_query
-        scores = [self._scorer.score(waits, site.ends, blocked) for blocked in waits[0].blocked]
+        scores = [self._scorer.score(waits, site.ends, waiting) for waiting in waits[0].blocked]
         wrong, explained = (np.stack(counts) for counts in list(zip(*scores, strict=True))[1:])
-        # by number of the blocked work, option and stream
+        # by number of the blocked stream, option and stream
         by_order, is_likely = np.zeros((2, *wrong.shape), np.bool_)
         stream_position = np.full(wrong.shape[1:], wrong.shape[2])
         for number, option in enumerate(options):
@@ -207,8 +204,8 @@ class InferredSources:
                 # another stream than the likeliest one is better than one whose work ended too late
                 by_order[0, number, option.streams[0]] = is_likely[0, number, list(option.streams)] = True
         possible = (site.ends > NEVER).any(axis=1) & (is_likely | ((explained > 0) & (not is_query)))
-        for number, blocked in enumerate(waits[0].blocked):
-            possible[number, :, ~self._candidates.possible_streams(blocked.stream)] = False
+        for number, waiting in enumerate(waits[0].blocked):
+            possible[number, :, ~self._candidates.possible_streams(waiting)] = False
         if not possible.any():
             return None
         ranks = np.array([(option.basis is OrderBasis.NONE, option.basis, option.position) for option in options])
@@ -220,13 +217,13 @@ class InferredSources:
         number, option, stream = np.argwhere(possible)[best].tolist()
         fits = site.ends[option, :, stream] <= scores[number].latest_ns
         explained_count, favoured = int(explained[number, option, stream]), bool(by_order[number, option, stream])
-        return _Choice(option, stream, waits[0].blocked[number], explained_count, favoured, fits)
+        return _Choice(option, stream, [*waits[0].blocked][number], explained_count, favoured, fits)
 
     def _add(self, site: _CallSite, number: int, best: _Choice) -> None:
         """Adds what a wait of a call site is for."""
-        wait, option, stream, waiting = site.waits[number], site.options[best.option], best.stream, best.blocked.stream
+        wait, option, stream, waiting = site.waits[number], site.options[best.option], best.stream, best.waiting
         record, source = int(site.event_records[best.option, number]), int(site.tails[best.option, number, stream])
-        target, call = wait.target(best.blocked), wait.call_row
+        target, call = wait.blocked.get(waiting, -1), wait.call_row
         if target >= 0:
             self._process.timing.add_dependency(target, int(self._scorer.end[source]), self._scorer.max_reaction_ns)
         if option.kind >= 0:

@@ -6,7 +6,7 @@ then part of the wait, as one polling loop.
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,8 @@ from ...schema.linked import NEVER, SyncCall
 from .process import Process
 from .submissions import StreamKey, StreamQueues
 
+UNRESOLVED_KINDS = SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC, SyncCall.STREAM_SYNC, SyncCall.EVENT_QUERY
+"""Calls that wait for an event or a stream, which the trace need not name."""
 MOST_BLOCKED = 16
 """Streams besides the likeliest one that a wait may block, those that run something soonest after it. All are tried."""
 
@@ -78,54 +80,49 @@ def _is_repeated(process: Process, queues: StreamQueues, row: int, following: in
     return bool(ended + process.timing.clock_uncertainty_ns >= process.start[row])
 
 
-class BlockedWork(NamedTuple):
-    """What a wait may block: the next activity of a stream, -1 for none; the host where `stream` is None."""
-
-    stream: StreamKey | None
-    target: int
-
-
-HOST = BlockedWork(None, -1)
+BlockedWork = Mapping[StreamKey | None, int]
+"""What a wait may block: the next activity of each stream, -1 for none, the likeliest first; None is the host."""
+HOST: BlockedWork = {None: -1}
 
 
 class UnresolvedWait(NamedTuple):
-    """A wait whose event the trace does not name. `blocked` is what it may block, the likeliest first. Times in ns.
+    """A wait whose event the trace does not name, and what it may block. Times in ns.
 
-    The host waits from `since` on, and goes on within `max_reaction_ns` after the end of what it awaited. As clocks
-    differ, that may seem to be up to `clock_error_ns` more, or `max_lead_ns` before it. A single query (`is_query`)
-    returns at once, so that its time says nothing; a wait `of_stream` is for all that a stream was given so far.
+    A call that had to wait returns after `expected_ns`, and within `reaction_ns` after the end of what it awaited, or,
+    as clocks differ, up to `lead_ns` before it. A single query (`is_query`) returns at once, so that its time says
+    nothing; a wait `of_stream` is for all that a stream was given so far.
     """
 
     call_row: int
     event: int
-    blocked: tuple[BlockedWork, ...]
-    since: int
-    max_reaction_ns: int
-    clock_error_ns: int = 0
-    max_lead_ns: int = 0
+    blocked: BlockedWork
+    expected_ns: int = NEVER
+    reaction_ns: int = 0
+    lead_ns: int = 0
     is_query: bool = False
     of_stream: bool = False
 
-    def target(self, blocked: BlockedWork) -> int:
-        """Returns the activity that this wait blocks on the stream of `blocked`, -1 for none."""
-        return next((work.target for work in self.blocked if work.stream == blocked.stream), -1)
+    @property
+    def waiting(self) -> StreamKey | None:
+        """The likeliest stream that waits, None for the host."""
+        return next(iter(self.blocked))
 
 
 def unresolved_waits(process: Process, loops: dict[int, Loop], calls: Iterable[int]) -> Iterator[UnresolvedWait]:
     """Yields the unresolved ones among the waits of `calls`, in their order."""
-    busiest = process.queues.busiest()
+    busiest, records = process.queues.busiest(), process.sync_records
     for row in calls:
-        record, kind = process.sync_records.of(row), process.kinds[row]
-        event = record.event if record is not None else -1
-        if kind == SyncCall.STREAM_SYNC and record is None:
-            yield _host_wait(process, loops.get(row), row, -1)._replace(of_stream=True)
-        elif process.sync_records.recorder[row] >= 0 or process.sync_records.is_before_trace[row]:
+        record, kind = records.of(row), process.kinds[row]
+        is_named = records.recorder[row] >= 0 or records.is_before_trace[row]
+        if kind == SyncCall.STREAM_SYNC:
+            is_named = record is not None
+        if is_named or kind not in UNRESOLVED_KINDS:
             continue
-        elif kind == SyncCall.STREAM_WAIT and process.awaited_by_collective(row) < 0:
-            if blocked := _blocked_work(process, row, busiest):
-                yield UnresolvedWait(row, event, blocked, NEVER, 0)
-        elif kind in (SyncCall.EVENT_SYNC, SyncCall.EVENT_QUERY):
+        event = record.event if record is not None else -1
+        if kind != SyncCall.STREAM_WAIT:
             yield _host_wait(process, loops.get(row), row, event)
+        elif process.awaited_by_collective(row) < 0 and (blocked := _blocked_work(process, row, busiest)):
+            yield UnresolvedWait(row, event, blocked)
 
 
 def stream_syncs_behind(process: Process, waits: Sequence[UnresolvedWait]) -> Bool:
@@ -135,8 +132,8 @@ def stream_syncs_behind(process: Process, waits: Sequence[UnresolvedWait]) -> Bo
     """
     wait_times: dict[StreamKey, list[int]] = defaultdict(list)
     for wait in waits:
-        if (stream := wait.blocked[0].stream) is not None:
-            wait_times[stream].append(process.start[wait.call_row])
+        if wait.waiting is not None:
+            wait_times[wait.waiting].append(process.start[wait.call_row])
     is_behind = np.zeros(len(process.calls), np.bool_)
     for row in np.flatnonzero(process.kinds == SyncCall.STREAM_SYNC).tolist() if wait_times else ():
         stream, time = process.recorded_stream(row), process.start[row]
@@ -168,25 +165,27 @@ def waiting_stream(process: Process, row: int) -> StreamKey | None:
 
 def _host_wait(process: Process, loop: Loop | None, row: int, event: int) -> UnresolvedWait:
     """Returns a wait of the host. A loop of queries ends within one iteration after the event."""
-    start, timing = process.start[row], process.timing
-    if process.kinds[row] != SyncCall.EVENT_QUERY:
-        clock = timing.return_error_ns[row], timing.max_return_lead_ns[row]
-        return UnresolvedWait(row, event, (HOST,), start, timing.max_sync_return_ns[row], *clock)
-    clock = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
-    if loop is None:
-        return UnresolvedWait(row, event, (HOST,), start, 0, *clock, is_query=True)
-    return UnresolvedWait(row, event, (HOST,), loop.pending, process.end[row] - loop.pending - 1, *clock)
+    timing, kind, since = process.timing, process.kinds[row], loop.pending if loop else process.start[row]
+    clock_error_ns, lead_ns = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
+    max_reaction_ns = process.end[row] - since - 1 if loop else 0
+    if kind != SyncCall.EVENT_QUERY:
+        clock_error_ns, lead_ns = timing.return_error_ns[row], timing.max_return_lead_ns[row]
+        max_reaction_ns = timing.max_sync_return_ns[row]
+    times = since + max_reaction_ns, max_reaction_ns + clock_error_ns, lead_ns
+    is_query = kind == SyncCall.EVENT_QUERY and loop is None
+    return UnresolvedWait(row, event, HOST, *times, is_query, kind == SyncCall.STREAM_SYNC)
 
 
-def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> tuple[BlockedWork, ...]:
+def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> BlockedWork:
     """Returns what a stream wait may block: the next work of the stream that waits."""
     # where the stream is not recorded, this is followed by the next work of the `busiest` other streams
     waiting, start = waiting_stream(process, row), process.activities.start
     if waiting is None:
-        return ()
-    first, *others = (BlockedWork(key, process.queues.next(key, process.start[row])) for key in (waiting, *busiest))
+        return {}
+    blocked: dict[StreamKey | None, int] = {waiting: process.queues.next(waiting, process.start[row])}
     if process.sync_records.of(row) is not None or process.collective(row) >= 0:
-        return (first,)
-    others = [work for work in others if work.target >= 0 and work.stream != waiting]
-    soonest = {*sorted(others, key=lambda work: int(start[work.target]))[:MOST_BLOCKED]}
-    return (first, *(work for work in others if work in soonest))
+        return blocked
+    following = {key: process.queues.next(key, process.start[row]) for key in busiest if key != waiting}
+    going_on = [key for key, target in following.items() if target >= 0]
+    soonest = {*sorted(going_on, key=lambda key: int(start[following[key]]))[:MOST_BLOCKED]}
+    return blocked | {key: target for key, target in following.items() if key in soonest}

@@ -13,7 +13,7 @@ import pytest
 from execgraph.linker.waits.inferred_sources import TimingScorer
 from execgraph.linker.waits.process import TimingModel
 from execgraph.linker.waits.submissions import MOST_STREAMS, StreamKey, StreamTails
-from execgraph.linker.waits.unresolved_waits import HOST, BlockedWork, UnresolvedWait
+from execgraph.linker.waits.unresolved_waits import HOST, UnresolvedWait
 from execgraph.schema.columns import Bool
 from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
@@ -318,10 +318,10 @@ def scorer_of(ran: list[Ran], called: list[Called], waits: list[UnresolvedWait])
     return TimingScorer(made, StreamTails(made.queues), waits)
 
 
-def scored(scorer, waits, blocked, *of_each):
+def scored(scorer, waits, waiting, *of_each):
     """Scores ends, by wait and stream: whether each is too late, and how many waits each stream explains."""
     ends = np.array([of_each], np.int64)
-    score = scorer.score(waits, ends, blocked)
+    score = scorer.score(waits, ends, waiting)
     too_late: Bool = ends[0] > score.latest_ns[:, None]
     assert score.wrong_count[0].tolist() == too_late.sum(axis=0).tolist()
     return too_late, score.explained_count[0]
@@ -336,8 +336,8 @@ def of_stream(*starts: int, ends: list[list[int]]) -> tuple[list[list[bool]], li
     for start in starts:
         called += [WAITS, LAUNCHED._replace(start=400, end=500)]
         ran.append(Ran(start, start + 10, len(called) - 1))
-        waits.append(UnresolvedWait(len(called) - 2, -1, (BlockedWork(STREAM, len(ran) - 1),), NEVER, 0))
-    too_late, explained = scored(scorer_of(ran, called, waits), waits, BlockedWork(STREAM, -1), *ends)
+        waits.append(UnresolvedWait(len(called) - 2, -1, {STREAM: len(ran) - 1}))
+    too_late, explained = scored(scorer_of(ran, called, waits), waits, STREAM, *ends)
     return too_late.tolist(), explained.tolist()
 
 
@@ -383,13 +383,11 @@ def test_ends_speak_for_a_call_site_if_they_explain_half_of_the_waits_that_were_
 
 
 def test_a_wait_that_no_work_followed_says_nothing_and_one_may_hold_up_the_first_row() -> None:
-    waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, -1),), NEVER, 0)]
-    too_late, explained = scored(scorer_of([FIRST], [LAUNCHED, WAITS], waits), waits, waits[0].blocked[0], [1 << 40])
+    waits = [UnresolvedWait(1, -1, {STREAM: -1})]
+    too_late, explained = scored(scorer_of([FIRST], [LAUNCHED, WAITS], waits), waits, STREAM, [1 << 40])
     assert (too_late.tolist(), explained.tolist()) == ([[False]], [0])
-    waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 0),), NEVER, 0)]
-    too_late, explained = scored(
-        scorer_of([Ran(9_000, 9_100)], [LAUNCHED, WAITS], waits), waits, waits[0].blocked[0], [8_999]
-    )
+    waits = [UnresolvedWait(1, -1, {STREAM: 0})]
+    too_late, explained = scored(scorer_of([Ran(9_000, 9_100)], [LAUNCHED, WAITS], waits), waits, STREAM, [8_999])
     assert (too_late.tolist(), explained.tolist()) == ([[False]], [1])
 
 
@@ -399,7 +397,7 @@ def max_reaction(start: int, other_end: int, launch: int = 400) -> int:
     """
     ran = [Ran(start, start + 10, 3), FIRST, Ran(5_000, other_end, 1, stream=8)]
     called = [LAUNCHED, Called(100, 150), WAITS, Called(launch, launch + 100)]
-    return scorer_of(ran, called, [UnresolvedWait(2, -1, (BlockedWork(STREAM, 0),), NEVER, 0)]).max_reaction_ns
+    return scorer_of(ran, called, [UnresolvedWait(2, -1, {STREAM: 0})]).max_reaction_ns
 
 
 def test_a_stream_reacts_to_another_as_late_as_late_work_that_waited_for_one_does() -> None:
@@ -419,9 +417,9 @@ def of_host(end: int, returned: int = RETURNED, reach: int = 1_500, is_query: bo
     """Whether an end is too late for, and explains, a call that waited from 10000 on."""
     called = [LAUNCHED, Called(10_000, returned, "cudaEventSynchronize")]
     timing = TimingModel(activities(FIRST), calls(*called), MACHINE)
-    clock = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
-    waits = [UnresolvedWait(1, -1, (HOST,), 10_000, reach, *clock, is_query=is_query)]
-    too_late, explained = scored(scorer_of([FIRST], called, waits), waits, HOST, [end])
+    error, lead = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
+    waits = [UnresolvedWait(1, -1, HOST, 10_000 + reach, reach + error, lead, is_query=is_query)]
+    too_late, explained = scored(scorer_of([FIRST], called, waits), waits, None, [end])
     return bool(too_late[0, 0]), bool(explained[0])
 
 
@@ -467,7 +465,7 @@ def reach_of(*gaps: int, stream: int = 20) -> int:
             Ran(at + 5_000, at + 20_000, len(called) - 3, stream=stream),
             Ran(at + 20_000 + gap, at + 30_000, len(called) - 1),
         ]
-        waits.append(UnresolvedWait(len(called) - 2, -1, (BlockedWork(STREAM, len(ran) - 1),), NEVER, 0))
+        waits.append(UnresolvedWait(len(called) - 2, -1, {STREAM: len(ran) - 1}))
     return scorer_of(ran, called, waits).max_reaction_ns
 
 
@@ -481,9 +479,9 @@ def test_streams_go_on_after_others_within_what_is_usual_of_the_trace() -> None:
 
 def test_what_was_known_to_hold_an_activity_up_no_longer_has_to_be_explained() -> None:
     ran, called = [FIRST, Ran(LATE, LATE + 10, 2), Ran(5_000, LATE - 5, stream=20)], [LAUNCHED, WAITS, LAUNCHED]
-    waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 1),), NEVER, 0)]
+    waits = [UnresolvedWait(1, -1, {STREAM: 1})]
     made = process(ran, called, calibration=MACHINE)
     scorer = TimingScorer(made, StreamTails(made.queues), waits)
-    assert scored(scorer, waits, waits[0].blocked[0], [LATE - 5])[1].tolist() == [1]
+    assert scored(scorer, waits, STREAM, [LATE - 5])[1].tolist() == [1]
     made.timing.add_dependency(1, LATE - 5, scorer.max_reaction_ns)
-    assert scored(scorer, waits, waits[0].blocked[0], [LATE - 5])[1].tolist() == [0]
+    assert scored(scorer, waits, STREAM, [LATE - 5])[1].tolist() == [0]

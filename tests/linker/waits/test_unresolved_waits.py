@@ -13,7 +13,6 @@ from execgraph.linker.waits.submissions import StreamKey
 from execgraph.linker.waits.unresolved_waits import (
     HOST,
     MOST_BLOCKED,
-    BlockedWork,
     Loop,
     UnresolvedWait,
     event_query_loops,
@@ -21,7 +20,6 @@ from execgraph.linker.waits.unresolved_waits import (
     unresolved_waits,
 )
 from execgraph.schema.columns import ROUNDING
-from execgraph.schema.linked import NEVER
 from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
 from execgraph.schema.reasons import Reason
 from support.builder.records import Event
@@ -289,7 +287,7 @@ def listed(made: Process) -> list[UnresolvedWait]:
 def blocked_by(ran: list[Ran], called: list[Called], *synced: Synced, **more: Any) -> list[tuple[int, int]]:
     """(stream, activity) that the only unresolved wait may block."""
     [wait] = listed(process(ran, called, *synced, **more))
-    return [(work.stream.stream if work.stream else -1, work.target) for work in wait.blocked]
+    return [(key.stream if key else -1, target) for key, target in wait.blocked.items()]
 
 
 def test_a_stream_wait_may_block_the_stream_of_the_next_launch_and_all_others_that_go_on() -> None:
@@ -318,7 +316,7 @@ def test_where_waits_are_recorded_only_a_stream_without_work_has_waits_that_are_
     told = Synced("Stream Wait Event", 4, stream=7)
     called += [Called(50, 55, WAIT), Called(115, 116, WAIT)]
     first, other = listed(process(ran, called, told))
-    assert [wait.blocked[0] for wait in (first, other)] == [((0, 20), 0), ((0, 7), 2)]
+    assert [next(iter(wait.blocked.items())) for wait in (first, other)] == [((0, 20), 0), ((0, 7), 2)]
     called[3] = Called(108, 109, WAIT)
     ran[1] = ran[1]._replace(stream=20, start=9_100, end=9_200)
     assert [wait.call_row for wait in listed(process(ran, called, told))] == [4]
@@ -329,7 +327,7 @@ def test_a_wait_of_a_collective_blocks_the_stream_that_it_launches_to_next(insid
     """The op that starts it blocks only its own stream; the one that waits for it, any launch that follows."""
     ran, called = on_streams(20, 7, 24)
     made = process(ran, [*called, Called(50, 55, WAIT)], inside=inside)
-    waits = [[work.target for work in wait.blocked] for wait in listed(made)]
+    waits = [[*wait.blocked.values()] for wait in listed(made)]
     assert waits == ([[0]] if inside == {3: WAIT_OP} else [])
 
 
@@ -337,7 +335,7 @@ def test_a_wait_of_the_op_that_launches_blocks_that_launch_and_resolved_ones_are
     ran, called = on_streams(20, 7, 24)
     made = process(ran, [*called, Called(50, 55, WAIT)], inside={3: COLLECTIVE})
     made.activities = replace(made.activities, op_row=np.array([0, -1, -1]))
-    assert [wait.blocked for wait in listed(made)] == [(((0, 20), 0),)]
+    assert [wait.blocked for wait in listed(made)] == [{(0, 20): 0}]
     ran, called = on_streams(20, 7)
     waits = [Called(50, 55, WAIT), Called(60, 65, WAIT), Called(40, 45, RECORD), Called(70, 75, WAIT)]
     told = [Synced("Stream Wait Event", 3, 7, 20, 4), Synced("Stream Wait Event", 5, 7, 20, 999)]
@@ -351,16 +349,16 @@ MACHINE = MachineCalibration(sync_return={"": LatencyStats(1_000, 1_500, ENOUGH)
 def test_a_stream_wait_says_nothing_about_time() -> None:
     ran, called = on_streams(20)
     [wait] = listed(process(ran, [*called, Called(50, 55, WAIT)], calibration=MACHINE))
-    assert wait == UnresolvedWait(1, -1, (BlockedWork(StreamKey(0, 20), 0),), NEVER, 0)
+    assert wait == UnresolvedWait(1, -1, {StreamKey(0, 20): 0})
 
 
 @pytest.mark.parametrize(("name", "of_stream"), [(SYNC, False), (STREAM_SYNC, True)])
 def test_a_synchronisation_returns_as_soon_after_the_end_as_such_calls_usually_do(name: str, of_stream: bool) -> None:
     ran, called = on_streams(20, at=0)
     [wait] = listed(process(ran, [*called, Called(50, 9_999, name)], calibration=MACHINE))
-    assert wait == UnresolvedWait(1, -1, (HOST,), 50, 1_500, wait.clock_error_ns, wait.max_lead_ns, of_stream=of_stream)
     # times are rounded, and the launch 9 µs before the activity lets the device's clock be that much ahead
-    assert (wait.clock_error_ns, wait.max_lead_ns) == (1_000 + ROUNDING, 1_000 + ROUNDING + 9_000)
+    error = 1_000 + ROUNDING
+    assert wait == UnresolvedWait(1, -1, HOST, 50 + 1_500, 1_500 + error, error + 9_000, of_stream=of_stream)
 
 
 def test_a_recorded_synchronisation_of_a_stream_is_resolved_and_a_single_query_says_nothing_about_time() -> None:
@@ -368,7 +366,7 @@ def test_a_recorded_synchronisation_of_a_stream_is_resolved_and_a_single_query_s
     assert listed(process(ran, [*called, Called(50, 99, STREAM_SYNC)], Synced("Stream Sync", 1, 20))) == []
     ran, called = on_streams(20, at=0)
     [wait] = listed(process(ran, [*called, Called(50, 99, QUERY)], calibration=MACHINE))
-    assert (wait.since, wait.max_reaction_ns, wait.is_query) == (50, 0, True)
+    assert (wait.expected_ns, wait.reaction_ns, wait.is_query) == (50, 1_000 + ROUNDING, True)
 
 
 def test_a_loop_of_queries_ends_within_one_turn_after_the_event() -> None:
@@ -376,7 +374,8 @@ def test_a_loop_of_queries_ends_within_one_turn_after_the_event() -> None:
     ran, called = on_streams(20, at=0)
     queries = [Called(at, at + 30, QUERY) for at in (100, 200, 300)]
     [wait] = listed(process(ran, [*called, *queries], calibration=MACHINE))
-    assert (wait.call_row, wait.since, wait.max_reaction_ns, wait.is_query) == (3, 200, 330 - 200 - 1, False)
+    assert (wait.call_row, wait.expected_ns, wait.is_query) == (3, 330 - 1, False)
+    assert wait.reaction_ns == 330 - 200 - 1 + 1_000 + ROUNDING
 
 
 # Which synchronisations of a stream still have an unresolved wait ahead
@@ -397,9 +396,9 @@ def test_a_synchronisation_is_behind_a_wait_until_the_stream_has_new_work(synced
     ]
     told = Synced("Stream Wait Event", 2, stream=20), Synced("Stream Sync", 3, stream=20)
     made = process(ran, called, *told)
-    waits = [UnresolvedWait(2, -1, (BlockedWork(StreamKey(0, 20), 1), BlockedWork(StreamKey(0, 7), 0)), NEVER, 0)]
+    waits = [UnresolvedWait(2, -1, {StreamKey(0, 20): 1, StreamKey(0, 7): 0})]
     assert stream_syncs_behind(made, waits).tolist() == [False, False, False, is_behind]
-    on_another = [waits[0]._replace(blocked=(BlockedWork(StreamKey(0, 7), 1),))]
+    on_another = [waits[0]._replace(blocked={StreamKey(0, 7): 1})]
     assert not stream_syncs_behind(made, on_another).any()
 
 
@@ -413,7 +412,7 @@ def test_the_last_wait_before_a_synchronisation_counts() -> None:
         *(Called(at, at + 1, WAIT) for at in waits_at),
     ]
     made = process(ran, called, Synced("Stream Sync", 2, stream=20))
-    waits = [UnresolvedWait(row, -1, (BlockedWork(StreamKey(0, 20), 1),), NEVER, 0) for row in (3, 4, 5)]
+    waits = [UnresolvedWait(row, -1, {StreamKey(0, 20): 1}) for row in (3, 4, 5)]
     assert stream_syncs_behind(made, waits).tolist() == [False, False, True, False, False, False]
     assert not stream_syncs_behind(made, waits[:1]).any()
 
@@ -421,7 +420,7 @@ def test_the_last_wait_before_a_synchronisation_counts() -> None:
 def test_synchronisations_of_unknown_streams_and_waits_of_the_host_have_nothing_ahead() -> None:
     ran, called = on_streams(20)
     made = process(ran, [*called, Called(200, 201, WAIT), Called(300, 999, STREAM_SYNC)])
-    waits = [UnresolvedWait(1, -1, (BlockedWork(StreamKey(0, 20), 1),), NEVER, 0)]
+    waits = [UnresolvedWait(1, -1, {StreamKey(0, 20): 1})]
     assert not stream_syncs_behind(made, waits).any()
     made = process(ran, [*called, Called(200, 999, STREAM_SYNC)], Synced("Stream Sync", 1, stream=20))
-    assert not stream_syncs_behind(made, [UnresolvedWait(0, -1, (HOST,), NEVER, 0)]).any()
+    assert not stream_syncs_behind(made, [UnresolvedWait(0, -1, HOST)]).any()
