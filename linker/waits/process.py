@@ -96,28 +96,29 @@ class SyncRecords:
     """
 
     def __init__(self, calls: Calls, syncs: RecordedSyncs, event_rows: RecordedEvents, queues: StreamQueues) -> None:
-        self._correlation, self._queues = calls.correlation, queues
         row_of = Lookup(syncs.correlation, np.arange(len(syncs.start)))
         row = row_of.of(calls.correlation)
-        self._row_of_call = row.data
+        self._queues, self._row_of_call = queues, row.data
         kinds = syncs.kind.numbers(lambda name: linked.SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
         columns = (syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event, kinds)
         self._columns = [column.data for column in columns]
         self.kinds = linked.sync_calls(calls.name)
         unrecognised = (self.kinds == SyncCall.NONE) & (calls.correlation != 0)
         self.kinds[unrecognised] = np.append(kinds, SyncCall.NONE)[row[unrecognised]]
-        rows = row_of.of(_unique_in_order(syncs.correlation))
+        rows = np.unique(row_of.of(syncs.correlation))
         self.has_stream_waits = bool((kinds[rows] == SyncCall.STREAM_WAIT).any())
         rows = rows[syncs.record_correlation[rows] > 0]
-        recorder, stream = syncs.record_correlation[rows], syncs.wait_stream[rows]
-        self._recorders = _unique_in_order(np.concatenate((recorder, event_rows.correlation)))
-        named_calls = np.flatnonzero(np.isin(calls.correlation, self._recorders))
+        recorder = syncs.record_correlation[rows]
+        recorders = np.concatenate((event_rows.correlation[::-1], recorder))
+        named_calls = np.flatnonzero(np.isin(calls.correlation, recorders))
         self._call_of = Lookup(calls.correlation[named_calls], named_calls)
         """The calls that the trace names, by correlation."""
-        self._stream_of = Lookup(
-            np.concatenate((event_rows.correlation[::-1], recorder)), np.concatenate((event_rows.stream[::-1], stream))
+        self._recorded_on = np.full(len(calls) + 1, -1)
+        """The number of the stream that each call recorded on, -1 for unknown; the last one is for no call (-1)."""
+        self._recorded_on[self._call_of.of(recorders)] = np.concatenate(
+            (event_rows.stream[::-1], syncs.wait_stream[rows])
         )
-        """The stream's number by the correlation of the recording call, -1 for unknown."""
+        self._recorded_on[-1] = -1
         awaited = self._call_of.of(recorder)
         self.awaited = np.unique(awaited[awaited >= 0])
         synced = np.flatnonzero(row >= 0)
@@ -143,23 +144,16 @@ class SyncRecords:
 
     def streams(self) -> dict[int, StreamKey]:
         """Returns the streams that the trace names for calls that record events, by call."""
-        numbers, calls = self._stream_of.of(self._recorders), self._call_of.of(self._recorders)
-        known = _unique_in_order(numbers[numbers >= 0]).tolist()
-        stream_of = {number: self._queues.find(-1, number) for number in known}
-        streams = zip(calls.tolist(), map(stream_of.get, numbers.tolist()), strict=True)
-        return {call: stream for call, stream in streams if call >= 0 and stream is not None}
+        calls = np.flatnonzero(self._recorded_on >= 0)
+        streams = ((call, self._queues.find(-1, int(self._recorded_on[call]))) for call in calls.tolist())
+        return {call: stream for call, stream in streams if stream is not None}
 
     def awaited_stream(self, call: int) -> StreamKey | None:
         """Returns the stream that the trace names for the event record that it names for a call, None for unknown."""
         device, _, wait_stream, *_ = (column[self._row_of_call[call]] for column in self._columns)
-        number = self._stream_of.get(int(self._correlation[self.recorder[call]]))
+        number = int(self._recorded_on[self.recorder[call]])
         number = number if number >= 0 else wait_stream
         return self._queues.find(device, number) if number >= 0 else None
-
-
-def _unique_in_order(numbers: Int64) -> Int64:
-    """Returns each number once, in the order in which they first occur."""
-    return numbers[np.sort(np.unique(numbers, return_index=True)[1])]
 
 
 class TimingModel:
