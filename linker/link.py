@@ -21,7 +21,7 @@ from .match import Match, are_ops, enclosing_ops, join_ops, launching_calls, lau
 from .modules import with_modules
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs
-from .waits import Findings, Process, Synchronisation, synchronise
+from .waits import Findings, FoundCalls, Process, synchronise
 from .windows import EVERYTHING, TracePart, Window, cut, host_period, of_both, period_of, trace_start, whole
 
 CALL = "link(host, device)"
@@ -59,9 +59,9 @@ def link(
     device = communication.messages_in_flight(device)
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
-    trace, sync, contradicting = _link_all(nodes, device, match, nesting, rank)
+    trace, findings, contradicting = _link_all(nodes, device, match, nesting, rank)
     part, notes = _part(trace, device, match, window)
-    report = report_of(host, device, match, sync=sync, whole=trace, part=part, clipped=nesting.clipped)
+    report = report_of(host, device, match, findings=findings, whole=trace, part=part, clipped=nesting.clipped)
     report.notes += [contradiction.sentence for contradiction in contradicting] + notes
     if host is None:
         ops = part.trace.ops
@@ -131,7 +131,7 @@ def _part(trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: 
 
 def _link_all(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: columns.Nesting, rank: int | None
-) -> tuple[LinkedTrace, Synchronisation, list[Contradiction]]:
+) -> tuple[LinkedTrace, Findings, list[Contradiction]]:
     """Links all that both traces hold. Returns it, its waits, and the contradictions of the traces."""
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent, circles = _op_parents(ops, device_op, nesting)
@@ -141,7 +141,7 @@ def _link_all(
     info = _info(host, device, rank)
     info.machine = machine_of(activities, calls, device.syncs)
     contradicting = contradictions(host, device, activities.call_row, info.machine)
-    sync = _synchronised(device, calls, activities, collectives, on_device, info)
+    device_waits, host_waits, findings = _synchronised(device, calls, activities, collectives, on_device, info)
     described, unreadable = communication.groups_of_host(host.name, host.inputs)
     groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)
     transfers = communication.host_transfers(ops, device, device_op)
@@ -156,21 +156,21 @@ def _link_all(
         (Reason.UNKNOWN_REQUEST, waits.without_request),
         (Reason.TRANSFER_WITHOUT_WAIT, waits.without_wait),
     ):
-        sync.oddities[reason].extend([-1] * count)
+        findings.oddities[reason].extend([-1] * count)
     trace = LinkedTrace(
         info=info,
         ops=ops,
         calls=calls,
         activities=activities,
-        device_waits=sync.device_waits,
-        host_waits=sync.host_waits,
+        device_waits=device_waits,
+        host_waits=host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, waits.handoffs, transfers.threads),
         communications=communications,
         groups=groups.groups,
     )
     if device.python is not None and len(device.python.start):
         trace = with_modules(trace, device.python, op_parent)
-    return trace, sync, contradicting
+    return trace, findings, contradicting
 
 
 def _synchronised(
@@ -180,19 +180,19 @@ def _synchronised(
     collectives: communication.CollectiveOps,
     communications: list[linked.Communication],
     info: linked.TraceInfo,
-) -> Synchronisation:
+) -> tuple[linked.DeviceWaits, linked.HostWaits, Findings]:
     """Returns all waits, and takes the calls that began only after an activity had ended from it, in place."""
     on_clock, call_row = linked.on_host_clock(activities, info.machine), activities.call_row
     awaited = communication.awaited_collectives(collectives, activities, communications)
-    sync = synchronise(
+    device_waits, host_waits, findings = synchronise(
         Process(device, calls, on_clock, collectives=collectives, awaited=awaited, calibration=info.machine)
     )
-    unresolved = [*sync.guessed.values(), sync.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT]]
+    unresolved = [*findings.guessed.values(), findings.dropped[Reason.STREAM_WAIT_WITHOUT_EVENT]]
     info.unresolved_waits = sum(map(len, unresolved))
     began_after_end = (call_row >= 0) & (RowMap(calls.start)[call_row] > on_clock.end)
     activities.call_row = CallRows(np.where(began_after_end, -1, call_row))
-    sync.oddities[Reason.ENDED_BEFORE_LAUNCH].extend(call_row[began_after_end].tolist())
-    return sync
+    findings.oddities[Reason.ENDED_BEFORE_LAUNCH].extend(call_row[began_after_end].tolist())
+    return device_waits, host_waits, findings
 
 
 def _op_parents(ops: Ops, device_op: OpRows, nesting: columns.Nesting) -> tuple[OpRows, int]:
@@ -279,7 +279,7 @@ def report_of(
     device: DeviceTrace,
     match: Match | None,
     *,
-    sync: Synchronisation,
+    findings: Findings,
     whole: LinkedTrace,
     part: TracePart,
     clipped: int,
@@ -303,10 +303,10 @@ def report_of(
         Reason.MISNAMED_OPS: match.misnamed if match is not None else 0,
     }
 
-    def inside(findings: Findings) -> dict[AnyReason, int]:
+    def inside(found: FoundCalls) -> dict[AnyReason, int]:
         # findings of no call (-1) count in every window
         is_inside = np.append(part.calls, True)
-        return {reason: int(is_inside[rows].sum()) for reason, rows in findings.items()}
+        return {reason: int(is_inside[rows].sum()) for reason, rows in found.items()}
 
     return linked.LinkReport(
         world_size=device.world_size or -1,
@@ -314,10 +314,10 @@ def report_of(
         agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0,
         **sizes,
         linked=int(called.sum()),
-        dropped=Counts().add(*(file.skipped for file in read), _lost(device, whole, part), inside(sync.dropped)),
-        guessed=Counts().add(inside(sync.guessed), {Reason.DEFAULT_GROUP: on_host * several_groups}),
-        oddities=Counts().add(oddities, inside(sync.oddities), *(file.oddities for file in read)),
-        waits=Counts().add(inside(sync.resolved)),
+        dropped=Counts().add(*(file.skipped for file in read), _lost(device, whole, part), inside(findings.dropped)),
+        guessed=Counts().add(inside(findings.guessed), {Reason.DEFAULT_GROUP: on_host * several_groups}),
+        oddities=Counts().add(oddities, inside(findings.oddities), *(file.oddities for file in read)),
+        waits=Counts().add(inside(findings.resolved)),
         notes=[note for file in read for note in file.notes],
     )
 

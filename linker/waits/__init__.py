@@ -2,6 +2,6 @@
 order and times of calls.
 """
 
-from .process import Findings, Process
+from .process import Findings, FoundCalls, Process
 from .submissions import MOST_STREAMS, submitted_streams
-from .synchronisation import Synchronisation, synchronise
+from .synchronisation import synchronise

@@ -15,7 +15,7 @@ from ...schema.linked import FOREVER, NEVER, Provenance
 from ...schema.machine import latency_stats
 from ...schema.reasons import Reason
 from .candidates import TRIED, Candidate, Candidates, OrderBasis
-from .process import EventRecord, Process, no_findings
+from .process import EventRecord, FoundCalls, Process
 from .submissions import MOST_STREAMS, StreamKey, StreamTails
 from .unresolved_waits import UnresolvedWait
 
@@ -113,22 +113,22 @@ class _Choice(NamedTuple):
 class InferredSources:
     """Infers sources by call site, in the order of their first waits.
 
-    Counts the reasons in `findings`, and in `oddities` the waits that fit none of the event records tried but have
-    others further back, and all waits if only the busiest streams were tried, as there are very many.
+    Counts them as guessed, and in `untried` the waits that fit none of the event records tried but have others further
+    back, and all waits if only the busiest streams were tried, as there are very many.
     """
 
-    def __init__(self, process: Process, waits: list[UnresolvedWait]) -> None:
+    def __init__(self, process: Process, waits: list[UnresolvedWait], guessed: FoundCalls) -> None:
         """`waits` are in the order of time."""
-        self._process, self._waits = process, waits
+        self._process, self._waits, self._guessed = process, waits, guessed
         self._tails = StreamTails(process.queues)
         self._candidates = Candidates(process, self._tails, waits)
         self._scorer = TimingScorer(process, self._tails, waits)
-        self.findings, self.oddities = no_findings(), no_findings()
+        self.untried: FoundCalls = {}
         self._inferred: dict[int, EventRecord] = {}
 
     def by_call(self) -> dict[int, EventRecord]:
         """Returns the inferred source of each waiting call that has one."""
-        waits, oddities = self._waits, self.oddities
+        waits = self._waits
         calls, is_query = [wait.call_row for wait in waits], [int(wait.is_query) for wait in waits]
         stream = [self._tails.number.get(wait.waiting, -1) for wait in waits]
         sites = self._process.call_sites.groups(calls, stream, is_query)
@@ -136,8 +136,8 @@ class InferredSources:
         for by_order in (False, True):
             sites = [site for site in sites if not self._infer([waits[number] for number in site], by_order)]
         cut_off = self._candidates.cut_off - set(self._inferred)
-        oddities[Reason.BEYOND_LAST_RECORDS.of(TRIED)].extend(sorted(cut_off))
-        oddities[Reason.BEYOND_BUSIEST_STREAMS.of(MOST_STREAMS)].extend(calls if self._tails.is_partial else ())
+        self.untried[Reason.BEYOND_LAST_RECORDS.of(TRIED)] = sorted(cut_off)
+        self.untried[Reason.BEYOND_BUSIEST_STREAMS.of(MOST_STREAMS)] = calls if self._tails.is_partial else []
         return self._inferred
 
     def _infer(self, waits: list[UnresolvedWait], by_order: bool) -> bool:
@@ -233,4 +233,4 @@ class InferredSources:
         provenance = Provenance.CALL_ORDER if best.by_order else Provenance.TIMING
         event_record = EventRecord(self._process.start[call], self._tails.streams[stream], provenance, waiting)
         self._inferred[wait.call_row] = event_record
-        self.findings[option.basis.reason if best.by_order else Reason.END_OF_WORK].append(wait.call_row)
+        self._guessed[option.basis.reason if best.by_order else Reason.END_OF_WORK].append(wait.call_row)

@@ -14,6 +14,7 @@ program mostly records on the stream that it is using.
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, MutableSequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -28,8 +29,24 @@ from ..communication import CollectiveOps
 from ..readers import DeviceTrace, RecordedEvents, RecordedSyncs
 from .submissions import CallSites, StreamKey, StreamQueues, ThreadLaunches
 
-Findings = dict[AnyReason, MutableSequence[int]]
-"""The calls by what was resolved, inferred or dropped, one entry per time."""
+FoundCalls = dict[AnyReason, MutableSequence[int]]
+"""Calls by reason, one entry per time, -1 for no call."""
+
+
+def _none_yet() -> FoundCalls:
+    return defaultdict(lambda: array("q"))
+
+
+@dataclass(slots=True)
+class Findings:
+    """What became of calls: which waits were `resolved` and how, which were `guessed`, which blocked nothing
+    (`oddities`), and which could not be resolved (`dropped`).
+    """
+
+    resolved: FoundCalls = field(default_factory=_none_yet)
+    guessed: FoundCalls = field(default_factory=_none_yet)
+    oddities: FoundCalls = field(default_factory=_none_yet)
+    dropped: FoundCalls = field(default_factory=_none_yet)
 
 
 class EventRecords(NamedTuple):
@@ -56,11 +73,6 @@ def _previous_on_thread(calls: Calls, rows: Int64, queries: Int64) -> Lookup:
     follows = np.flatnonzero(before >= 0)
     follows = follows[calls.thread[order[follows]] == calls.thread[order[before[follows]]]]
     return Lookup(order[follows], order[before[follows]])
-
-
-def no_findings() -> Findings:
-    """Returns findings that can be appended to, none yet."""
-    return defaultdict(lambda: array("q"))
 
 
 class SyncRecord(NamedTuple):

@@ -10,7 +10,6 @@ right before a call returned, what observer threads saw, and waits that a device
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from ...schema.machine import MachineCalibration, latency_stats, of_each, of_nam
 from ...schema.reasons import Reason
 from ..readers import RecordedQueueEvents
 from .inferred_sources import InferredSources
-from .process import EventRecord, Findings, Process, no_findings
+from .process import EventRecord, Findings, Process
 from .submissions import CallSites, StreamKey, StreamQueues
 from .unresolved_waits import Loop, event_query_loops, stream_syncs_behind, unresolved_waits, waiting_stream
 
@@ -179,47 +178,33 @@ def observer_waits(calls: Calls, activities: Activities, by_observer: Bool) -> I
     return ImplicitHostWaits(row[is_new], source[is_new], since[is_new])
 
 
-@dataclass(slots=True)
-class Synchronisation:
-    """All waits, and the calls by finding: which waits were `resolved` and how, which were `guessed`, which blocked
-    nothing (`oddities`), and which could not be resolved (`dropped`).
-    """
-
-    device_waits: linked.DeviceWaits
-    host_waits: HostWaits
-    resolved: Findings
-    guessed: Findings
-    oddities: Findings
-    dropped: Findings
-
-
-def synchronise(process: Process) -> Synchronisation:
-    """Returns all waits of one process. O(n log n) in the calls."""
-    device, calls, activities = process.device, process.calls, process.activities
+def synchronise(process: Process) -> tuple[linked.DeviceWaits, HostWaits, Findings]:
+    """Returns all waits of one process, and what became of its calls. O(n log n) in the calls."""
+    device, calls, activities, findings = process.device, process.calls, process.activities, Findings()
     by_observer = on_observer_threads(calls, activities, device.ops.thread)
     loops, is_pending = event_query_loops(process, by_observer)
     is_observing = by_observer & (process.kinds == SyncCall.EVENT_QUERY)
     rows = np.flatnonzero(process.kinds > SyncCall.EVENT_RECORD)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
     unresolved = list(unresolved_waits(process, loops, rows[~(is_observing | is_pending)[rows]].tolist()))
-    sources = InferredSources(process, unresolved)
-    waits = _Waits(process, loops, sources.by_call())
+    sources = InferredSources(process, unresolved, findings.guessed)
+    waits = _Waits(process, loops, sources.by_call(), findings)
     for row in rows.tolist():
         if is_observing[row]:
-            waits.oddities[Reason.OBSERVER_QUERIES].append(row)
+            findings.oddities[Reason.OBSERVER_QUERIES].append(row)
         elif is_pending[row]:
-            waits.resolved[Reason.PENDING_QUERIES].append(row)
+            findings.resolved[Reason.PENDING_QUERIES].append(row)
         else:
             waits.resolve(row)
     for source, target in queue_waits(device.queue_events, process.queues, device.activities.start.tolist()):
         if source < 0 or target < 0:
-            waits.dropped[Reason.QUEUE_WAIT_WITHOUT_RECORD].append(-1)
+            findings.dropped[Reason.QUEUE_WAIT_WITHOUT_RECORD].append(-1)
         else:
             waits.add_device_wait(int(activities.call_row[target]), source, target, Provenance.RECORD)
-    waits.oddities.update(sources.oddities)
+    findings.oddities.update(sources.untried)
     behind_unresolved = stream_syncs_behind(process, unresolved)
     unexplained = unexplained_waits(process, waits.of_host(), behind_unresolved)
-    sources.findings[Reason.ENDED_RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
+    findings.guessed[Reason.ENDED_RIGHT_BEFORE_RETURN].extend(unexplained.call_row.tolist())
     for reason, implicit in (
         (Reason.ENDED_RIGHT_BEFORE_RETURN, unexplained),
         (Reason.BLOCKING_COPIES, blocking_copies(activities, calls, process.calibration, process.call_sites)),
@@ -230,28 +215,22 @@ def synchronise(process: Process) -> Synchronisation:
     host_waits, submitted = waits.of_host(), np.append(process.queues.submitted_until, NEVER)
     # for what was submitted after the call began it did not wait: the stream or the clock is wrong
     possible = submitted[host_waits.source_row] <= calls.start[host_waits.call_row]
-    waits.dropped[Reason.HOST_WAIT_AGAINST_LAUNCHES].extend(host_waits.call_row[~possible].tolist())
-    return Synchronisation(
-        waits.of_device(),
-        linked.select_rows(host_waits, possible),
-        waits.resolved,
-        sources.findings,
-        waits.oddities,
-        waits.dropped,
-    )
+    findings.dropped[Reason.HOST_WAIT_AGAINST_LAUNCHES].extend(host_waits.call_row[~possible].tolist())
+    return waits.of_device(), linked.select_rows(host_waits, possible), findings
 
 
 class _Waits:
-    """The waits of a process that were found so far, and what became of each call.
+    """The waits of a process that were found so far.
 
     As rows of numbers, those of the device are (source, target, provenance), those of the host (call, source, since,
     provenance).
     """
 
-    def __init__(self, process: Process, loops: dict[int, Loop], inferred: dict[int, EventRecord]) -> None:
-        self._process, self._loops, self._inferred = process, loops, inferred
+    def __init__(
+        self, process: Process, loops: dict[int, Loop], inferred: dict[int, EventRecord], findings: Findings
+    ) -> None:
+        self._process, self._loops, self._inferred, self._findings = process, loops, inferred, findings
         self._of_device, self._of_host = RowBuilder(3), RowBuilder(4)
-        self.resolved, self.oddities, self.dropped = no_findings(), no_findings(), no_findings()
 
     def resolve(self, row: int) -> None:
         """Adds the waits of a call that waits. Calls have to come in host order."""
@@ -262,15 +241,15 @@ class _Waits:
         if kind == SyncCall.FREE:
             self._free(row)
         elif kind == SyncCall.STREAM_WAIT and waiting is None:
-            self.dropped[Reason.NO_WORK_FOLLOWED].append(row)
+            self._findings.dropped[Reason.NO_WORK_FOLLOWED].append(row)
         elif (awaited := self._awaited(row)) is None:
-            self.dropped[WITHOUT_EVENT[kind]].append(row)
+            self._findings.dropped[WITHOUT_EVENT[kind]].append(row)
             if kind == SyncCall.EVENT_SYNC:
                 self._of_host.append(row, -1, ABSENT, CODE[Provenance.RECORD])
         elif waiting is not None:
             self._add_stream_wait(row, waiting, *awaited)
         elif kind == SyncCall.EVENT_QUERY and self._found_pending(row, awaited[0]):
-            self.resolved[Reason.PENDING_QUERIES].append(row)
+            self._findings.resolved[Reason.PENDING_QUERIES].append(row)
         else:
             self._add_host_waits(row, *awaited, since=loop.since if loop else ABSENT)
 
@@ -304,7 +283,7 @@ class _Waits:
         target = process.queues.add_wait(waiting, process.start[row], sources)
         elsewhere = [source for source in sources if StreamKey.of(process.activities, source) != waiting]
         if target < 0 or not elsewhere:
-            self.oddities[Reason.BLOCKS_NOTHING].append(row)
+            self._findings.oddities[Reason.BLOCKS_NOTHING].append(row)
             return
         for source in elsewhere:
             self.add_device_wait(row, source, target, provenance)
@@ -333,29 +312,29 @@ class _Waits:
         """Adds that a call lets the activity `target` wait for `source`."""
         activities = self._process.activities
         if activities.end[source] > activities.start[target] + self._process.timing.timestamp_quantum_ns:
-            self.dropped[Reason.EVENT_WAIT_AGAINST_CLOCK].append(call)
+            self._findings.dropped[Reason.EVENT_WAIT_AGAINST_CLOCK].append(call)
             return
         self._of_device.append(source, target, CODE[provenance])
-        self.resolved[Reason.STREAM_WAITS.of(provenance.value)].append(call)
+        self._findings.resolved[Reason.STREAM_WAITS.of(provenance.value)].append(call)
 
     def _add_host_waits(self, call: int, pending: tuple[int, ...], provenance: Provenance, since: int = ABSENT) -> None:
         """Adds that a call waits for activities."""
         # the call is kept even where nothing is pending (source -1): in a slower run the host would wait there
         limit = self._process.calls.end[call] + self._process.timing.max_clock_lead_ns
         possible = [source for source in pending if self._process.activities.end[source] <= limit]
-        self.dropped[Reason.HOST_WAIT_AGAINST_CLOCK].extend([call] * (len(pending) - len(possible)))
+        self._findings.dropped[Reason.HOST_WAIT_AGAINST_CLOCK].extend([call] * (len(pending) - len(possible)))
         for source in possible or (-1,):
             self._of_host.append(call, source, since, CODE[provenance])
         if possible:
-            self.resolved[Reason.HOST_WAITS.of(provenance.value)].append(call)
+            self._findings.resolved[Reason.HOST_WAITS.of(provenance.value)].append(call)
         elif not pending:
-            self.oddities[Reason.WAITS_FOR_NOTHING].append(call)
+            self._findings.oddities[Reason.WAITS_FOR_NOTHING].append(call)
 
     def add_implicit(self, reason: Reason, waits: ImplicitHostWaits) -> None:
         """Adds waits of the host that no synchronising call makes."""
         count = len(waits.call_row)
         self._of_host.extend(waits.call_row, waits.source, waits.since, np.full(count, CODE[waits.provenance]))
-        self.resolved[reason].extend(waits.call_row.data)
+        self._findings.resolved[reason].extend(waits.call_row.data)
 
     def of_device(self) -> linked.DeviceWaits:
         """Returns the waits between streams, in the order in which they were added."""

@@ -15,7 +15,7 @@ from execgraph.linker.contradictions import contradictions_in_traces
 from execgraph.linker.link import NO_PYTHON, link, report_of
 from execgraph.linker.match import are_ops
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
-from execgraph.linker.waits import Synchronisation
+from execgraph.linker.waits import Findings
 from execgraph.linker.windows import EVERYTHING, TracePart, Window
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
@@ -368,10 +368,10 @@ ON_HOST = Reason.DEFAULT_GROUP
 
 def report(linked: LinkedTrace, *calls: bool, **findings: dict[str, Any]) -> LinkReport:
     """The report of a part with these of the calls."""
-    none: dict[str, Any] = {"resolved": {}, "guessed": {}, "oddities": {}, "dropped": {}}
-    sync = Synchronisation(linked.device_waits, linked.host_waits, **none | findings)
     part = TracePart(linked, np.array(calls, np.bool_), {Reason.CROSSING_HANDOFFS: 3, Reason.CROSSING_HOST_WAITS: 0})  # type: ignore[arg-type]
-    return report_of(None, device_trace([OpRow()]), None, sync=sync, whole=linked, part=part, clipped=0)
+    return report_of(
+        None, device_trace([OpRow()]), None, findings=Findings(**findings), whole=linked, part=part, clipped=0
+    )
 
 
 def test_findings_are_counted_where_their_calls_are_in_the_part_and_those_of_no_call_always() -> None:
