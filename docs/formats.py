@@ -379,7 +379,9 @@ def in_type_words(kind: Any) -> str:
         return f"{{{arguments[0]}: {arguments[1]}}}"
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "text"
-    title = next((record.title for record in RECORDS if record.read is kind), "")
+    # waits of activities and of calls are two types with the same members
+    members = getattr(kind, "__struct_encode_fields__", None)
+    title = next((record.title for record in RECORDS if record.read.__struct_encode_fields__ == members), "")
     return f"[{title}](#{title.lower().replace(' ', '-')})" if title else WORDS.get(kind, "object")
 
 

@@ -5,7 +5,7 @@ tables.
 from typing import NamedTuple
 
 import msgspec
-from execgraph.schema.linked.layout import CallTable, HandoffTable, LinkedFile, Node, WaitTable
+from execgraph.schema.linked.layout import CallTable, HandoffTable, HostWaitTable, LinkedFile, Node
 from execgraph.schema.linked.linked_trace import Communication, LinkReport, ProcessGroup, TraceInfo
 from execgraph.schema.machine import LatencyStats, MachineCalibration
 
@@ -102,7 +102,7 @@ RECORDS = (
         Member("python_function", "", "position in `python_names` of the function that called, -1 for none; left out"
                                       " without `--modules`"),
     )),
-    Record("Waits", "Columns, both of `device_waits` and of `host_waits`.", WaitTable, (
+    Record("Waits", "Columns, both of `device_waits` and of `host_waits`.", HostWaitTable, (
         Member("of", "", "who waits: the id of an activity, in `host_waits` the position of a call"),
         Member("source", "", "id of the activity that was waited for; -1: the call waits, but for nothing that was"
                              " recorded"),

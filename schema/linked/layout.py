@@ -9,24 +9,25 @@ too: its activities are taken to be launched at the end of their op or at their 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Annotated, Any, NamedTuple, TypeVar
+from operator import attrgetter
+from typing import Annotated, Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
+from msgspec import field
 
-from ..columns import ABSENT, ActivityRows, Categorical, Int64, OpRows, RowMap, rows_of
+from ..columns import ABSENT, ActivityRows, Categorical, Int64, RowMap, rows_of
 from .host import NO_TENSORS, Attr
 from .linked_trace import (
     Activities,
     Calls,
     Communication,
     DeviceWaits,
-    HostWaits,
+    LinkedTrace,
     LinkReport,
     Ops,
     ProcessGroup,
     Provenance,
-    ThreadHandoffs,
     TraceInfo,
     Whole,
 )
@@ -36,7 +37,7 @@ SCHEMA = "1.1.1-chakra.0.0.4"
 Raw = msgspec.Raw
 Position = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)]
 """A position in a list of texts, -1 for none."""
-AnyTable = TypeVar("AnyTable", DeviceWaits, HostWaits, ThreadHandoffs)
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 INTEGER_ATTRIBUTES = {
@@ -92,6 +93,44 @@ class ExactNode(Node, gc=False):
     exclusive_dur: Decimal | None = None  # type: ignore[assignment]
 
 
+class Codec(NamedTuple):
+    """How a column is written as a list, and read; the second argument are the ids that it refers to, by row."""
+
+    write: Callable[[Any, Int64], list[Any]]
+    read: Callable[[list[Any], Int64], Any]
+
+
+def _rows(keys: list[int], ids: Int64, or_none: bool = False) -> Int64:
+    """Returns the rows of these ids, -1 for a negative id if it stands for none.
+
+    Raises KeyError for an id that is not there.
+    """
+    wanted = np.array(keys, np.int64)
+    is_none = (wanted < 0) & or_none
+    rows = np.where(is_none, -1, rows_of(ids, wanted))
+    if (missing := np.flatnonzero((rows < 0) & ~is_none)).size:
+        raise KeyError(keys[missing[0]])
+    return rows
+
+
+NUMBERS = Codec(lambda column, _: column.tolist(), lambda values, _: np.array(values, np.int64))
+IDS = Codec(lambda rows, ids: RowMap(ids)[rows].tolist(), _rows)
+TIMES = Codec(
+    lambda column, _: [None if time == ABSENT else time for time in column.tolist()],
+    lambda values, _: np.array([ABSENT if time is None else time for time in values], np.int64),
+)
+EVIDENCE = Codec(
+    lambda column, _: [*map(Provenance, column.tolist())],
+    lambda values, _: Categorical.of(each.value for each in values),
+)
+# types of members that are columns: the member is named as the column, and by `field` as in the file
+Numbers = Annotated[list[Whole], NUMBERS]
+Ids = Annotated[list[Whole], IDS]
+IdsOrNone = Annotated[list[Whole], IDS._replace(read=partial(_rows, or_none=True))]
+Times = Annotated[list[Whole | None], TIMES]
+Evidence = Annotated[list[Provenance], EVIDENCE]
+
+
 class CallTable(msgspec.Struct, omit_defaults=True):
     """Calls as columns, times in ns. -1 means none.
 
@@ -101,25 +140,32 @@ class CallTable(msgspec.Struct, omit_defaults=True):
 
     names: list[str]
     name: list[Position]
-    thread: list[Whole]
-    start_ns: list[Whole]
-    end_ns: list[Whole]
-    correlation: list[Whole]
-    op: list[Whole]
+    thread: Numbers
+    start: Numbers = field(name="start_ns")
+    end: Numbers = field(name="end_ns")
+    correlation: Numbers
+    op_row: IdsOrNone = field(name="op")
     python_names: list[str] = []
     module: list[Position] | None = None
     python_function: list[Position] | None = None
 
 
-class WaitTable(msgspec.Struct):
-    """Waits as columns. `of` is the id of an activity in device waits, a row of the call table in host waits; `source`
-    is the id of an activity, -1 for none.
-    """
+class DeviceWaitTable(msgspec.Struct):
+    """Waits of activities as columns; `since_ns` is empty."""
 
-    of: list[Whole]
-    source: list[Whole]
-    known_by: list[Provenance]
+    target_row: Ids = field(name="of")
+    source_row: IdsOrNone = field(name="source")
+    known_by: Evidence
     since_ns: list[Whole | None] = []
+
+
+class HostWaitTable(msgspec.Struct):
+    """Waits of calls as columns. `of` is a row of the call table."""
+
+    call_row: Numbers = field(name="of")
+    source_row: IdsOrNone = field(name="source")
+    known_by: Evidence
+    since: Times = field(name="since_ns", default_factory=list)
 
 
 class HandoffTable(msgspec.Struct):
@@ -127,12 +173,12 @@ class HandoffTable(msgspec.Struct):
     start.
     """
 
-    source_thread: list[Whole]
-    source_ns: list[Whole]
-    target_thread: list[Whole]
-    target_ns: list[Whole]
-    waiting_since_ns: list[Whole | None]
-    known_by: list[Provenance]
+    source_thread: Numbers
+    source_time: Numbers = field(name="source_ns")
+    target_thread: Numbers
+    target_time: Numbers = field(name="target_ns")
+    waiting_since: Times = field(name="waiting_since_ns")
+    known_by: Evidence
 
 
 class LinkedFile(msgspec.Struct):
@@ -146,13 +192,13 @@ class LinkedFile(msgspec.Struct):
     nodes: list[Node] = []
     trace: TraceInfo | None = None
     calls: CallTable | None = None
-    device_waits: WaitTable | None = None
-    host_waits: WaitTable | None = None
+    device_waits: DeviceWaitTable | None = None
+    host_waits: HostWaitTable | None = None
     handoffs: HandoffTable | None = None
     communications: list[Communication] = []
     groups: list[ProcessGroup] = []
     link_report: LinkReport | None = None
-    events: Raw = msgspec.field(name="traceEvents", default_factory=Raw)
+    events: Raw = field(name="traceEvents", default_factory=Raw)
 
 
 class ExactFile(LinkedFile):
@@ -174,22 +220,14 @@ def parent_ids(ctrl_deps: Sequence[Any]) -> Int64:
     return integers(ctrl_deps, -1)
 
 
-def calls(table: CallTable, op_ids: Int64) -> Calls:
+def calls_in(table: CallTable, op_ids: Int64) -> Calls:
     """Returns the calls of the table; `op_ids` are the ids of the ops, by row."""
-
-    def categorical(codes: list[int] | None) -> Categorical | None:
-        return None if codes is None else Categorical(np.array(codes, np.int32), table.python_names)
-
-    return Calls(
-        name=Categorical(np.array(table.name, np.int32), table.names),
-        thread=np.array(table.thread, np.int64),
-        start=np.array(table.start_ns, np.int64),
-        end=np.array(table.end_ns, np.int64),
-        correlation=np.array(table.correlation, np.int64),
-        op_row=OpRows(_rows(table.op, op_ids, or_none=True)),
-        module=categorical(table.module),
-        python_function=categorical(table.python_function),
+    module, python_function = (
+        None if codes is None else Categorical(np.array(codes, np.int32), table.python_names)
+        for codes in (table.module, table.python_function)
     )
+    name = Categorical(np.array(table.name, np.int32), table.names)
+    return Calls(name=name, module=module, python_function=python_function, **columns_in(table, op_ids))
 
 
 def assumed_calls(activities: Activities, ops: Ops) -> Calls:
@@ -202,73 +240,6 @@ def assumed_calls(activities: Activities, ops: Ops) -> Calls:
     return Calls(Categorical.of("launch" for _ in op), thread, time, time.copy(), np.zeros(len(op), np.int64), op)
 
 
-class _Kind(NamedTuple):
-    """How a column is written as a list, and read; the second argument are the ids of the activities, by row."""
-
-    write: Callable[[Any, Int64], list[Any]]
-    read: Callable[[list[Any], Int64], Any]
-
-
-def _rows(keys: list[int], ids: Int64, or_none: bool = False) -> Int64:
-    """Returns the rows of these ids, -1 for a negative id if it stands for none.
-
-    Raises KeyError for an id that is not there.
-    """
-    wanted = np.array(keys, np.int64)
-    is_none = (wanted < 0) & or_none
-    rows = np.where(is_none, -1, rows_of(ids, wanted))
-    if (missing := np.flatnonzero((rows < 0) & ~is_none)).size:
-        raise KeyError(keys[missing[0]])
-    return rows
-
-
-NUMBER = _Kind(lambda column, _: column.tolist(), lambda values, _: np.array(values, np.int64))
-ACTIVITY = _Kind(lambda rows, ids: RowMap(ids)[rows].tolist(), _rows)
-ACTIVITY_OR_NONE = ACTIVITY._replace(read=partial(_rows, or_none=True))
-TIME = _Kind(
-    lambda column, _: [None if time == ABSENT else time for time in column.tolist()],
-    lambda values, _: np.array([ABSENT if time is None else time for time in values], np.int64),
-)
-PROVENANCE = _Kind(
-    lambda column, _: [Provenance(text) for text in column],
-    lambda values, _: Categorical.of(each.value for each in values),
-)
-TABLES: dict[type[Any], dict[str, tuple[str, _Kind]]] = {
-    DeviceWaits: {
-        "of": ("target_row", ACTIVITY),
-        "source": ("source_row", ACTIVITY_OR_NONE),
-        "known_by": ("known_by", PROVENANCE),
-    },
-    HostWaits: {
-        "of": ("call_row", NUMBER),
-        "source": ("source_row", ACTIVITY_OR_NONE),
-        "known_by": ("known_by", PROVENANCE),
-        "since_ns": ("since", TIME),
-    },
-    ThreadHandoffs: {
-        "source_thread": ("source_thread", NUMBER),
-        "source_ns": ("source_time", NUMBER),
-        "target_thread": ("target_thread", NUMBER),
-        "target_ns": ("target_time", NUMBER),
-        "waiting_since_ns": ("waiting_since", TIME),
-        "known_by": ("known_by", PROVENANCE),
-    },
-}
-"""The members of a table in the file, and the column of the linked trace that each is."""
-
-
-def as_record(table: DeviceWaits | HostWaits | ThreadHandoffs, ids: Int64) -> WaitTable | HandoffTable:
-    """Returns a table as it is in the file; `ids` are those of the activities, by row."""
-    members = {name: kind.write(getattr(table, column), ids) for name, (column, kind) in TABLES[type(table)].items()}
-    return HandoffTable(**members) if isinstance(table, ThreadHandoffs) else WaitTable(**members)
-
-
-def as_table(kind_of_table: type[AnyTable], record: WaitTable | HandoffTable | None, ids: Int64) -> AnyTable:
-    """Returns the table that a record of the file is, without rows where there is none."""
-    members = TABLES[kind_of_table].items()
-    return kind_of_table(**{column: kind.read(getattr(record, name, []), ids) for name, (column, kind) in members})
-
-
 def waits_of_nodes(sync_deps: list[tuple[int, int]], ids: Int64) -> DeviceWaits:
     """Returns the waits that chakra_trace_link found: pairs of an activity's row and an awaited id; those of ops do not
     count. `ids` are those of the activities, by row.
@@ -278,3 +249,43 @@ def waits_of_nodes(sync_deps: list[tuple[int, int]], ids: Int64) -> DeviceWaits:
     is_activity = source >= 0
     known_by = Categorical.of([Provenance.RECORD.value] * int(is_activity.sum()))
     return DeviceWaits(ActivityRows(source[is_activity]), ActivityRows(target[is_activity]), known_by)
+
+
+def call_table(calls: Calls, op_ids: Int64) -> CallTable:
+    """Returns the calls as they are in the file; `op_ids` are the ids of the ops, by row."""
+    texts: dict[str, Any] = {"names": calls.name.table, "name": calls.name.codes.tolist()}
+    if calls.module is not None and calls.python_function is not None:
+        both = Categorical.joined((calls.module, calls.python_function))
+        module, function = (codes.tolist() for codes in np.split(both.codes, 2))
+        texts |= {"python_names": both.table, "module": module, "python_function": function}
+    return as_record(CallTable, calls, op_ids, **texts)
+
+
+def as_record(kind: type[Record], table: Any, ids: Int64, **further: Any) -> Record:
+    """Returns a table as a record of the file, with `further` members that are no columns; `ids` are those of the nodes
+    that the table refers to, by row.
+    """
+    return kind(**{name: codec.write(getattr(table, name), ids) for name, codec in _codecs(kind).items()}, **further)
+
+
+def columns_in(record: msgspec.Struct, ids: Int64) -> dict[str, Any]:
+    """Returns the columns that a record of the file holds. Raises KeyError for an id that is not among `ids`."""
+    return {name: codec.read(getattr(record, name), ids) for name, codec in _codecs(type(record)).items()}
+
+
+def _codecs(kind: type[msgspec.Struct]) -> dict[str, Codec]:
+    hints = get_type_hints(kind, include_extras=True).items()
+    return {name: hint.__metadata__[0] for name, hint in hints if get_origin(hint) is Annotated}
+
+
+TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
+    "calls": lambda linked: call_table(linked.calls, linked.ops.id),
+    "device_waits": lambda linked: as_record(DeviceWaitTable, linked.device_waits, linked.activities.id),
+    "host_waits": lambda linked: as_record(HostWaitTable, linked.host_waits, linked.activities.id),
+    "handoffs": lambda linked: as_record(HandoffTable, linked.handoffs, linked.activities.id),
+    "communications": attrgetter("communications"),
+    "groups": attrgetter("groups"),
+    "trace": attrgetter("info"),
+    "link_report": attrgetter("report"),
+}
+"""The members of the file after the nodes, in their order, from a linked trace."""

@@ -15,23 +15,9 @@ from ..errors import DataError, Remedy, Spelled
 from ..io import open_input
 from ..json_stream import ArrayReader, decode
 from ..progress import OnProgress, unseen
+from . import layout
 from .arguments import plain_arguments
 from .host import NO_TENSORS, listed_attributes
-from .layout import (
-    ACTIVITY_NUMBERS,
-    ATTRIBUTES,
-    OP_SCHEMA,
-    ExactFile,
-    ExactNode,
-    LinkedFile,
-    Node,
-    as_table,
-    assumed_calls,
-    attribute_columns,
-    calls,
-    parent_ids,
-    waits_of_nodes,
-)
 from .linked_trace import Activities, DeviceWaits, HostWaits, LinkedTrace, LinkReport, Ops, ThreadHandoffs, TraceInfo
 from .numbers import InexactTime, nanoseconds
 
@@ -43,6 +29,7 @@ CHECKED = ("ops", "calls", "activities", "device_waits", "host_waits", "handoffs
 OBJECT = ord("{")
 TIMES, ARGUMENTS = ("ts", "inclusive_dur", "exclusive_dur"), ("inputs", "outputs")
 PYTHON_COLUMNS = ("module", "python_function")
+NO_HOST_WAITS, NO_HANDOFFS = layout.HostWaitTable([], [], []), layout.HandoffTable([], [], [], [], [], [])
 
 
 def contradiction(linked: LinkedTrace) -> str:
@@ -103,7 +90,7 @@ class LinkedNodes:
     """The nodes of a file. `timed` tells whether any node has a time."""
 
     def __init__(self) -> None:
-        self.ops = TableBuilder(("name", OP_SCHEMA, *PYTHON_COLUMNS), ARGUMENTS)
+        self.ops = TableBuilder(("name", layout.OP_SCHEMA, *PYTHON_COLUMNS), ARGUMENTS)
         self.activities = TableBuilder(("name", "category", *PYTHON_COLUMNS))
         self.timed = False
         self.extra: dict[int, dict[str, Any]] = {}
@@ -114,7 +101,7 @@ class LinkedNodes:
         self.waits: list[tuple[int, int]] = []
         """Pairs of an activity's row and the id that it waits for."""
 
-    def add(self, nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) -> None:
+    def add(self, nodes: Sequence[layout.Node], exact: Callable[[], Sequence[layout.Node]]) -> None:
         """Adds a piece of the file; `exact` decodes it again with exact times."""
         try:
             times = [nanoseconds([*map(attrgetter(name), nodes)]) for name in TIMES]
@@ -134,7 +121,7 @@ class LinkedNodes:
             self.modules |= any(map(any, python_names.values()))
             columns = {
                 "id": _numbers(selected, "id"),
-                "parent_id": parent_ids([node.ctrl_deps for node in selected]),
+                "parent_id": layout.parent_ids([node.ctrl_deps for node in selected]),
                 "name": [node.name for node in selected],
                 "start": start[mask],
                 "end": end[mask],
@@ -143,11 +130,11 @@ class LinkedNodes:
             }
             table.add(columns | python_names | columns_of(selected))
 
-    def _op_columns(self, nodes: list[Node]) -> dict[str, Any]:
+    def _op_columns(self, nodes: list[layout.Node]) -> dict[str, Any]:
         # attributes without a column go to `extra`
-        listed, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
+        listed, further = listed_attributes([node.attrs for node in nodes], layout.ATTRIBUTES)
         self.extra.update({len(self.ops) + row: extra for row, extra in further.items()})
-        columns = attribute_columns(listed)
+        columns = layout.attribute_columns(listed)
         tids = columns["tid"].tolist()
         threads = [tid if node.thread is None else node.thread for node, tid in zip(nodes, tids, strict=True)]
         columns["thread"] = np.array(threads, np.int64)
@@ -160,10 +147,10 @@ class LinkedNodes:
             columns[name] = plain_arguments(texts)
         return columns
 
-    def _activity_columns(self, nodes: list[Node]) -> dict[str, Any]:
+    def _activity_columns(self, nodes: list[layout.Node]) -> dict[str, Any]:
         first = len(self.activities)
         self.waits += [(row, each) for row, node in enumerate(nodes, first) if node.sync_dep for each in node.sync_dep]
-        numbers = {name: _numbers(nodes, name) for name in ("call", *ACTIVITY_NUMBERS)}
+        numbers = {name: _numbers(nodes, name) for name in ("call", *layout.ACTIVITY_NUMBERS)}
         return {"category": [node.cat or "" for node in nodes], **numbers}
 
     def columns_of(self, table: TableBuilder) -> dict[str, Any]:
@@ -176,7 +163,7 @@ class LinkedNodes:
         return columns
 
 
-def _numbers(nodes: Sequence[Node], name: str) -> Int64:
+def _numbers(nodes: Sequence[layout.Node], name: str) -> Int64:
     return np.array([*map(attrgetter(name), nodes)], np.int64)
 
 
@@ -187,14 +174,14 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
     """
     nodes = LinkedNodes()
     with open_input(path, protected=True) as stream:
-        reader: ArrayReader[Node] = ArrayReader(stream, path, "nodes", Node, on_progress)
+        reader: ArrayReader[layout.Node] = ArrayReader(stream, path, "nodes", layout.Node, on_progress)
         for text, piece in reader:
-            nodes.add(piece, partial(decode, text, list[ExactNode], path))
-    top = decode(reader.document, LinkedFile, path)
+            nodes.add(piece, partial(decode, text, list[layout.ExactNode], path))
+    top = decode(reader.document, layout.LinkedFile, path)
     if bytes(top.events):
         how = Spelled(f"trace-link HOST.json {path} -o LINKED.json", f'execgraph.link("HOST.json", "{path}")')
         raise DataError(f"{path}: a device trace; link it with its host trace first: ", how)
-    nodes.add(top.nodes, lambda: decode(reader.document, ExactFile, path).nodes)
+    nodes.add(top.nodes, lambda: decode(reader.document, layout.ExactFile, path).nodes)
     if not nodes.timed and not (top.calls and top.calls.name):
         kind = "a host trace that was never linked" if len(nodes.ops) + len(nodes.activities) else "holds no nodes"
         raise DataError(f"{path}: {kind}; make a linked trace with ", Remedy.LINK, " first")
@@ -207,7 +194,7 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
     return linked
 
 
-def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
+def _linked(path: str, top: layout.LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     op_columns, columns = nodes.columns_of(nodes.ops), nodes.columns_of(nodes.activities)
     op_columns["recorded_by_host"] = op_columns["recorded_by_host"].astype(np.bool_)
     ops = Ops(**op_columns, extra=nodes.extra)
@@ -229,15 +216,15 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
         report.notes.append(f"{nodes.unusable} inputs or outputs of ops are no lists and left out")
     if len(in_circles):
         report.notes.append(f"parents that go round in a circle: {len(in_circles)} ops became outermost")
-    waits = as_table(DeviceWaits, top.device_waits, activities.id)
+    ids, waits = activities.id, top.device_waits
     return LinkedTrace(
         info=top.trace or TraceInfo(schema=top.schema, pid=top.pid if top.pid is not None else -1, source_host=path),
         ops=ops,
-        calls=assumed_calls(activities, ops) if top.calls is None else calls(top.calls, ops.id),
+        calls=layout.assumed_calls(activities, ops) if top.calls is None else layout.calls_in(top.calls, ops.id),
         activities=activities,
-        device_waits=waits if top.device_waits else waits_of_nodes(nodes.waits, activities.id),
-        host_waits=as_table(HostWaits, top.host_waits, activities.id),
-        handoffs=as_table(ThreadHandoffs, top.handoffs, activities.id),
+        device_waits=DeviceWaits(**layout.columns_in(waits, ids)) if waits else layout.waits_of_nodes(nodes.waits, ids),
+        host_waits=HostWaits(**layout.columns_in(top.host_waits or NO_HOST_WAITS, ids)),
+        handoffs=ThreadHandoffs(**layout.columns_in(top.handoffs or NO_HANDOFFS, ids)),
         communications=top.communications,
         groups=top.groups,
         report=report,

@@ -4,19 +4,18 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
-from operator import attrgetter
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from ..arguments import FilePath, check_ending
-from ..columns import ABSENT, Categorical, Int64, Keys, RowMap, asof_backward, asof_forward, nearest
+from ..columns import ABSENT, Int64, Keys, RowMap, asof_backward, asof_forward, nearest
 from ..io import open_output
 from ..progress import OnProgress, unseen
 from ..reasons import to_json
 from .host import NO_TENSORS, Attr
-from .layout import ACTIVITY_NUMBERS, INTEGER_ATTRIBUTES, OP_SCHEMA, SCHEMA, CallTable, as_record
+from .layout import ACTIVITY_NUMBERS, INTEGER_ATTRIBUTES, OP_SCHEMA, SCHEMA, TABLES
 from .linked_trace import Activities, LinkedTrace, Ops, op_parents
 from .numbers import exact_microseconds
 
@@ -231,28 +230,3 @@ def _last_ops_before_handoffs(linked: LinkedTrace) -> dict[int, int]:
     released = asof_forward(starts, Keys(handoffs.target_thread, handoffs.target_time))
     both = (before >= 0) & (released >= 0)
     return dict(zip(order[released[both]].tolist(), ops.id[order[before[both]]].tolist(), strict=True))
-
-
-def _call_table(linked: LinkedTrace) -> CallTable:
-    calls, ops = linked.calls, linked.ops
-    op = RowMap(ops.id)[calls.op_row]
-    columns = (calls.name.codes, calls.thread, calls.start, calls.end, calls.correlation, op)
-    table = CallTable(calls.name.table, *(column.tolist() for column in columns))
-    if calls.module is not None and calls.python_function is not None:
-        both = Categorical.joined((calls.module, calls.python_function))
-        table.python_names = both.table
-        table.module, table.python_function = (half.tolist() for half in np.split(both.codes, [len(calls)]))
-    return table
-
-
-TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
-    "calls": _call_table,
-    "device_waits": lambda linked: as_record(linked.device_waits, linked.activities.id),
-    "host_waits": lambda linked: as_record(linked.host_waits, linked.activities.id),
-    "handoffs": lambda linked: as_record(linked.handoffs, linked.activities.id),
-    "communications": attrgetter("communications"),
-    "groups": attrgetter("groups"),
-    "trace": attrgetter("info"),
-    "link_report": attrgetter("report"),
-}
-"""The tables after the nodes."""
