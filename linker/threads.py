@@ -94,7 +94,7 @@ def thread_activities(
     position = np.full(len(ops), -1, np.int64)
 
     def of_one(start: Int64, end: Int64) -> ThreadIntervals:
-        return ThreadIntervals(np.zeros(len(start), np.int64), start, end)
+        return ThreadIntervals(np.broadcast_to(np.int64(0), len(start)), start, end)
 
     @cache
     def activity(thread: int) -> ThreadActivity:
@@ -107,7 +107,7 @@ def thread_activities(
         boundaries = np.concatenate(([NEVER], start, end, called_at, returned, [FOREVER]))
         boundaries.sort(kind="stable")  # fastest for what is mostly in order
         boundaries = boundaries[columns.is_group_start(boundaries)]
-        thread_of = np.zeros(len(boundaries), np.int64)
+        thread_of = np.broadcast_to(np.int64(0), len(boundaries))
         in_call = columns.is_covered(thread_of, boundaries, of_one(called_at, returned))[:-1]
         nested = columns.NestedIntervals(of_one(start, end), enclosing)
         pieces = (boundaries[at : at + AT_ONCE + 1] for at in range(0, len(boundaries) - 1, AT_ONCE))

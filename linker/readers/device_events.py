@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...schema import linked
-from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder
+from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder, RecordBuilder
 from ...schema.linked import ExactTimes, InexactTime, kineto
 from ...schema.reasons import Counts, Reason
 from .device_rows import ANNOTATIONS, TABLES, Role, role_of
@@ -25,7 +25,6 @@ NO_ARGS = kineto.Args()
 COMMUNICATION = ("record_param_comms", "nccl:", "rccl:", "hccl:", "xccl:", "ccl:", "mpi:", "ucc:", "gloo:", "c10d::")
 """Prefixes of ops whose tensors are what is communicated, in versions that do not record arguments of communication."""
 LISTS = ("in_split", "out_split", "group_ranks")
-TEXTS = ("input_dims", "input_types", "concrete_inputs")
 AT_ONCE = 1 << 16
 GIGA, FASTEST = 10**9, 10**9
 """Bytes per GB, and GB/s that no memory reaches."""
@@ -72,7 +71,7 @@ class EventRows:
         self.count = 0
         self.arguments = CategoricalBuilder()
         self.keeps_arguments = keep_arguments
-        self.communication: dict[int, kineto.Args] = {}
+        self.communication = RecordBuilder[kineto.Args](kineto.Args)
         self.name, self.category, self.sync_kind = CategoricalBuilder(), CategoricalBuilder(), CategoricalBuilder()
         self._role = role
         self._columns: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
@@ -114,10 +113,7 @@ class EventRows:
             numbers = linked.integer_list(getattr(args, name))
             oddities[Reason.UNREADABLE_LISTS] += numbers is None
             setattr(args, name, numbers or None)
-        # what is kept must not keep the text that it was read from
-        for args, name in product(communicating.values(), TEXTS):
-            setattr(args, name, getattr(args, name).copy())
-        self.communication.update(communicating)
+        self.communication.add(communicating)
         oddities[Reason.STILL_RUNNING] += sum(args.finished is False for args in arguments)
 
     def column(self, name: str) -> Int64:

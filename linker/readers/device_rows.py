@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...schema import columns
-from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, OpRows, RowMap, Summary, follow_rows
+from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, OpRows, RecordsByRow, RowMap, Summary
 from ...schema.linked import Activities, Calls, LinkedTrace, MergedRank, columns_at, kineto, select_rows
 from ...schema.reasons import Counts
 
@@ -205,7 +205,7 @@ class DeviceTrace(columns.SummaryRepr):
     activities: Activities
     syncs: RecordedSyncs
     event_records: RecordedEvents
-    communication: dict[Role, dict[int, kineto.Args]]
+    communication: dict[Role, RecordsByRow[kineto.Args]]
     queue_events: RecordedQueueEvents = field(default_factory=lambda: RecordedQueueEvents(*np.empty((6, 0), np.int64)))
     python: RecordedPython | None = None
     labels: list[tuple[int, str]] = field(default_factory=list)
@@ -254,7 +254,7 @@ def select(device: DeviceTrace, **chosen: Bool | Int64) -> DeviceTrace:
         tables[name] = select_rows(table, rows)
         for role, records in device.communication.items():
             if TABLES[role][0] == name:
-                communication[role] = follow_rows(records, _new_rows(rows, len(table.process)))
+                communication[role] = records.moved(_new_rows(rows, len(table.process)))
     return replace(device, **tables, communication=communication)
 
 
@@ -268,7 +268,7 @@ def _new_rows(chosen: Bool | Int64, count: int) -> Int64:
 def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
     op, call, activity = (_new_rows(kept, len(kept)) for kept in kept_rows)
-    ops = replace(linked.ops, **columns_at(linked.ops, kept_rows.ops), extra=follow_rows(linked.ops.extra, op))
+    ops = replace(linked.ops, **columns_at(linked.ops, kept_rows.ops), extra=linked.ops.extra.moved(op))
     calls = select_rows(linked.calls, kept_rows.calls)
     activities = select_rows(linked.activities, kept_rows.activities)
     used = np.zeros(len(linked.communications), np.bool_)

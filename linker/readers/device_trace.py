@@ -233,7 +233,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
         path=path,
         **described(top),
         **{TABLES[role][0]: rows.table(pad) for role, rows in events.rows.items()},
-        communication={role: events.rows[role].communication for role in (Role.OP, Role.ACTIVITY)},
+        communication={role: events.rows[role].communication.records() for role in (Role.OP, Role.ACTIVITY)},
         labels=events.labels,
         merged=top.merged,
         skipped=events.skipped,

@@ -55,7 +55,7 @@ class HostTrace(columns.SummaryRepr):
     fw_tid: Int64
     inputs: columns.BytesColumn
     outputs: columns.BytesColumn
-    extra: dict[int, dict[str, Any]] = field(default_factory=dict)
+    extra: columns.RecordsByRow[dict[str, Any]] = field(default_factory=lambda: columns.RecordsByRow.of(dict))
     skipped: Counts = field(default_factory=Counts)
     oddities: Counts = field(default_factory=Counts)
     notes: list[str] = field(default_factory=list)
@@ -125,7 +125,7 @@ class _Nodes:
 
     def __init__(self) -> None:
         self._columns = columns.TableBuilder(("name", linked.OP_SCHEMA), ("inputs", "outputs"))
-        self._extra: dict[int, dict[str, Any]] = {}
+        self._extra = columns.RecordBuilder[dict[str, Any]](dict)
         self._oddities = Counts()
 
     def __len__(self) -> int:
@@ -164,7 +164,7 @@ class _Nodes:
                 column[row] = getattr(nodes[row], name)
         lists = [node_attributes.get(name) for node_attributes in further.values() for name in SPLITS]
         self._oddities[Reason.UNREADABLE_LISTS] += sum(linked.integer_list(value) is None for value in lists)
-        self._extra.update({len(self) + row: attributes for row, attributes in further.items()})
+        self._extra.add({len(self) + row: attributes for row, attributes in further.items()})
         return attributes
 
     def trace(self, path: str, top: host.HostFile) -> HostTrace:
@@ -186,7 +186,7 @@ class _Nodes:
             finish_ts=finish,
             schema_text=table.pop(linked.OP_SCHEMA),
             **table,
-            extra=self._extra,
+            extra=self._extra.records(),
             oddities=self._oddities.add(
                 {Reason.NODES_WITHOUT_ID: renumbered, Reason.NODES_IN_CIRCLES: len(in_circles)}
             ),

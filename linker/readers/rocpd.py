@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Categorical, Int64, Lookup, RowMap, rows_of_each
+from ...schema.columns import Bool, Categorical, Int64, Lookup, RecordsByRow, RowMap, rows_of_each
 from ...schema.errors import DataError, Remedy
 from ...schema.io import note_input
-from ...schema.linked import FOREVER, Activities, Calls, integer
+from ...schema.linked import FOREVER, Activities, Calls, integer, kineto
 from ...schema.reasons import Counts, Reason
 from .device_rows import DeviceTrace, RecordedEvents, RecordedOps, RecordedSyncs, Role
 
@@ -298,7 +298,7 @@ def read_rocpd(path: str) -> DeviceTrace:
         activities=_activities(ops[on_device], (linked, api), queues, names, process=process, skipped=skipped),
         syncs=RecordedSyncs(Categorical.of(()), *[NONE] * 9),
         event_records=RecordedEvents(*[NONE] * 4),
-        communication={Role.OP: {}, Role.ACTIVITY: {}},
+        communication={role: RecordsByRow.of(kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
         skipped=skipped,
         read=len(api) + len(ops),
     )

@@ -9,6 +9,8 @@ from .byte_strings import (
     BytesColumnBuilder,
     CategoricalBuilder,
     IntegerBuilder,
+    RecordBuilder,
+    RecordsByRow,
     RowBuilder,
     TableBuilder,
 )
@@ -49,7 +51,6 @@ from .groups import (
     asof_backward,
     asof_forward,
     cumcount,
-    follow_rows,
     group_ids,
     group_searchsorted,
     group_sums,

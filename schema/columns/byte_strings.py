@@ -5,14 +5,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, overload
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar, overload
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from .column_types import Bool, Categorical, Int32, Int64, Interner, Rows
 
 Bytes = npt.NDArray[np.uint8]
+Record = TypeVar("Record")
 AT_ONCE = 1 << 13
 
 
@@ -194,3 +197,59 @@ class TableBuilder:
     def columns(self) -> dict[str, Any]:
         """Returns all rows, in order, by column."""
         return {name: builder.column() for name, builder in self._builders.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RecordsByRow(Mapping[int, Record], Generic[Record]):
+    """Records of some rows, by row, in one buffer of JSON: objects that outlive a piece of a file would hold the memory
+    around them. What is changed in a record is not kept.
+    """
+
+    rows: Int64
+    encoded: BytesColumn
+    decoder: msgspec.json.Decoder[Record]
+
+    def __getitem__(self, row: int) -> Record:
+        index = int(self.rows.searchsorted(row))
+        if index == len(self.rows) or self.rows[index] != row:
+            raise KeyError(row)
+        return self.decoder.decode(self.encoded[index])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.rows.tolist())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def moved(self, new_row: Rows) -> "RecordsByRow[Record]":
+        """Returns the records by their new rows, without those whose new row is -1.
+
+        >>> dict(RecordsByRow.of(str, {0: "a", 2: "b", 3: "c"}).moved(np.array([2, 0, -1, 1])))
+        {1: 'c', 2: 'a'}
+        """
+        rows = new_row[self.rows]
+        order = np.argsort(rows)[np.count_nonzero(rows < 0) :]
+        return RecordsByRow(rows[order], self.encoded.take(order), self.decoder)
+
+    @staticmethod
+    def of(kind: Any, records: Mapping[int, Any] = MappingProxyType({})) -> "RecordsByRow[Any]":
+        """Returns such records, given by ascending rows."""
+        builder = RecordBuilder[Any](kind)
+        builder.add(records)
+        return builder.records()
+
+
+class RecordBuilder(Generic[Record]):
+    """Records of some rows on their way, those of later rows after the others."""
+
+    def __init__(self, kind: Any) -> None:
+        self._rows, self._encoded, self._decoder = IntegerBuilder(), BytesColumnBuilder(), msgspec.json.Decoder(kind)
+
+    def add(self, records: Mapping[int, Record]) -> None:
+        """Takes a piece."""
+        self._rows.add(np.fromiter(records, np.int64, len(records)))
+        self._encoded.add([*map(msgspec.json.encode, records.values())])
+
+    def records(self) -> RecordsByRow[Record]:
+        """Returns all records."""
+        return RecordsByRow(self._rows.column(), self._encoded.column(), self._decoder)

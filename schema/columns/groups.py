@@ -1,9 +1,8 @@
 """Groups of rows that are equal in some columns, and rows looked up by group and value, all at once."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,6 @@ from .column_types import Bool, Floats, Int32, Int64, RowMap, Rows
 
 Numbers = Int64 | Int32 | Bool
 Side = Literal["left", "right"]
-Record = TypeVar("Record")
 
 
 class Keys(NamedTuple):
@@ -35,16 +33,6 @@ def within(rows: Rows, parent: Rows) -> Rows:
     position = np.full(len(parent), -1, np.int64)
     position[rows] = np.arange(len(rows))
     return RowMap(position)[parent[rows]]
-
-
-def follow_rows(records: Mapping[int, Record], new_row: Rows) -> dict[int, Record]:
-    """Returns the records of some rows by their new rows, ascending, without those whose new row is -1.
-
-    >>> follow_rows({0: "a", 2: "b", 3: "c"}, np.array([2, 0, -1, 1]))
-    {1: 'c', 2: 'a'}
-    """
-    moved = {int(new_row[row]): record for row, record in records.items()}
-    return {row: moved[row] for row in sorted(moved) if row >= 0}
 
 
 def cumcount(*columns: Int64) -> Int64:

@@ -24,6 +24,7 @@ from ..columns import (
     Int64,
     Ns,
     OpRows,
+    RecordsByRow,
     RowTable,
     Summary,
     SummaryRepr,
@@ -79,7 +80,7 @@ class Ops(RowTable):
     fw_tid: Int64
     inputs: BytesColumn
     outputs: BytesColumn
-    extra: dict[int, dict[str, Any]]
+    extra: RecordsByRow[dict[str, Any]]
     communication_row: CommunicationRows
     module: Categorical | None = None
     python_function: Categorical | None = None

@@ -10,7 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import ABSENT, CallRows, Categorical, Int32, Int64, OpRows, TableBuilder, rows_in_circles, rows_of
+from ..columns import (
+    ABSENT,
+    CallRows,
+    Categorical,
+    Int32,
+    Int64,
+    OpRows,
+    RecordBuilder,
+    TableBuilder,
+    rows_in_circles,
+    rows_of,
+)
 from ..errors import DataError, Remedy, Spelled
 from ..io import open_input
 from ..json_stream import ArrayReader, decode
@@ -93,7 +104,7 @@ class LinkedNodes:
         self.ops = TableBuilder(("name", layout.OP_SCHEMA, *PYTHON_COLUMNS), ARGUMENTS)
         self.activities = TableBuilder(("name", "category", *PYTHON_COLUMNS))
         self.timed = False
-        self.extra: dict[int, dict[str, Any]] = {}
+        self.extra = RecordBuilder[dict[str, Any]](dict)
         self.unusable = 0
         """How many inputs or outputs are no lists."""
         self.modules = False
@@ -133,7 +144,7 @@ class LinkedNodes:
     def _op_columns(self, nodes: list[layout.Node]) -> dict[str, Any]:
         # attributes without a column go to `extra`
         listed, further = listed_attributes([node.attrs for node in nodes], layout.ATTRIBUTES)
-        self.extra.update({len(self.ops) + row: extra for row, extra in further.items()})
+        self.extra.add({len(self.ops) + row: extra for row, extra in further.items()})
         columns = layout.attribute_columns(listed)
         tids = columns["tid"].tolist()
         threads = [tid if node.thread is None else node.thread for node, tid in zip(nodes, tids, strict=True)]
@@ -197,7 +208,7 @@ def read_linked(path: str, on_progress: OnProgress = unseen) -> LinkedTrace:
 def _linked(path: str, top: layout.LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     op_columns, columns = nodes.columns_of(nodes.ops), nodes.columns_of(nodes.activities)
     op_columns["recorded_by_host"] = op_columns["recorded_by_host"].astype(np.bool_)
-    ops = Ops(**op_columns, extra=nodes.extra)
+    ops = Ops(**op_columns, extra=nodes.extra.records())
     in_circles = rows_in_circles(ops.id, ops.parent_id)
     ops.parent_id[in_circles] = -1
     op_row, call_row = OpRows(rows_of(ops.id, columns.pop("parent_id"))), columns.pop("call")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from execgraph.schema import linked
-from execgraph.schema.columns import ABSENT, BytesColumn, Categorical
+from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, RecordsByRow
 from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, LinkedTrace, Ops, TraceInfo
 from hypothesis import strategies as st
 
@@ -121,7 +121,7 @@ def ops_of(ops: Sequence[Op]) -> Ops:
         exclusive=_integers(exclusive(ops, place) for place in range(len(ops))),
         recorded_by_host=np.ones(len(ops), np.bool_), op_schema=Categorical.of("" for _ in ops), rf_id=0, fw_parent=0,
         seq_id=0, scope=0, tid=0, fw_tid=0, inputs=BytesColumn.of(inputs), outputs=BytesColumn.of(NO_TENSORS for _ in ops),
-        extra={}, communication_row=-1,
+        extra=RecordsByRow.of(dict), communication_row=-1,
     )  # fmt: skip
     return found
 

@@ -13,8 +13,8 @@ from execgraph.linker import readers
 from execgraph.linker.communication import CollectiveOps
 from execgraph.linker.readers import HostTrace, RecordedOps, RecordedSyncs, Role
 from execgraph.linker.waits import Process
-from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Int64, Lookup
-from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, Ops
+from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Int64, Lookup, RecordsByRow
+from execgraph.schema.linked import NO_TENSORS, Activities, Calls, Communication, Ops, kineto
 from execgraph.schema.machine import MachineCalibration
 
 FIRST = 100
@@ -82,7 +82,7 @@ def table(kind: Any, row: Any, rows: Sequence[Any], **others: Any) -> Any:
 def ops(*rows: Op) -> Ops:
     found: Ops = table(
         Ops, Op, rows, id=np.arange(len(rows)), parent_id=-1, exclusive=0, recorded_by_host=np.ones(len(rows), np.bool_),
-        op_schema=Categorical.of(row.schema for row in rows), rf_id=-1, fw_parent=-1, scope=0, tid=-1, extra={},
+        op_schema=Categorical.of(row.schema for row in rows), rf_id=-1, fw_parent=-1, scope=0, tid=-1, extra=RecordsByRow.of(dict),
         seq_id=column(*(row.sequence for row in rows)), fw_tid=column(*(row.forward for row in rows)),
         communication_row=-1,
     )  # fmt: skip
@@ -216,7 +216,7 @@ def device_trace(
         "world_size": None,
         "base_time_ns": 0,
         "groups": [],
-        "communication": {Role.OP: {}, Role.ACTIVITY: {}},
+        "communication": {role: RecordsByRow.of(kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
     }
     return readers.DeviceTrace(
         ops=op_rows(*ops),

@@ -16,7 +16,7 @@ from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
 from execgraph.converter.work import Lifetimes, highest_within, lifetimes, live_bytes
 from execgraph.converter.work.kernel_work import BEFORE, kernel_work, shares
-from execgraph.schema.columns import Series, ThreadIntervals, nest
+from execgraph.schema.columns import RecordsByRow, Series, ThreadIntervals, nest
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import HOST, op_tree, read_linked, write_linked
 from execgraph.tools.commands.trace_convert import summary
@@ -176,7 +176,7 @@ def test_an_op_that_the_trace_says_is_tritons_is_one_whatever_its_name(t: TraceB
         t.launch("fused_add")
     linked = link_run(t)
     (row,) = np.flatnonzero(linked.ops.id == op.id)
-    linked.ops.extra = {int(row): {"kernel_backend": "triton"}}
+    linked.ops.extra = RecordsByRow.of(dict, {int(row): {"kernel_backend": "triton"}})
     graph = convert(linked)
     assert graph.integers("tensor_size", -1)[graph.is_activity].tolist() == [64]
 

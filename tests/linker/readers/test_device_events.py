@@ -207,13 +207,13 @@ def test_arguments_are_lists_where_they_were_recorded_and_asked_for() -> None:
 def test_communication_is_told_by_name_collective_or_group_and_outlives_its_piece() -> None:
     rows = [op(), op(name="nccl:all_reduce"), of("cpu_op", collective=""), of("cpu_op", group_name=""), op(name=None)]
     events = read([op()], rows)
-    assert sorted(events.rows[Role.OP].communication) == [2, 3, 4]
+    assert sorted(events.rows[Role.OP].communication.records()) == [2, 3, 4]
     args = Args(input_dims=Raw(b"[[2]]"), input_types=Raw(b"[1]"), concrete_inputs=Raw(b"[3]"))
-    (kept,) = read([op(name="nccl:send", args=args)]).rows[Role.OP].communication.values()
+    (kept,) = read([op(name="nccl:send", args=args)]).rows[Role.OP].communication.records().values()
     assert [bytes(text) for text in (kept.input_dims, kept.input_types, kept.concrete_inputs)] == [
         b"[[2]]", b"[1]", b"[3]"
     ]  # fmt: skip
-    (none,) = read([op(name="nccl:send")]).rows[Role.OP].communication.values()
+    (none,) = read([op(name="nccl:send")]).rows[Role.OP].communication.records().values()
     assert none == kineto.Args()
 
 

@@ -13,6 +13,7 @@ import pytest
 from execgraph.linker.readers import INSTANT, KeptRows, Role, read_device_trace, select_linked
 from execgraph.linker.readers.device_rows import select, skip_categories
 from execgraph.schema import json_stream
+from execgraph.schema.columns import RecordsByRow
 from execgraph.schema.linked import Communication, kineto, select_rows
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import given, settings, strategies as st
@@ -107,9 +108,9 @@ def test_rows_are_selected_by_mask_and_by_number() -> None:
     assert ([by_number.name[row] for row in (0, 1)], by_number.start.tolist()) == (["c", "a"], [4, 0])
 
 
-def told(ops: dict[int, kineto.Args], activities: dict[int, kineto.Args]) -> dict[Role, dict[int, kineto.Args]]:
+def told(ops: dict[int, kineto.Args], activities: dict[int, kineto.Args]) -> dict[Role, RecordsByRow[kineto.Args]]:
     """What communication recorded, by row."""
-    return {Role.OP: ops, Role.ACTIVITY: activities}
+    return {role: RecordsByRow.of(kineto.Args, args) for role, args in ((Role.OP, ops), (Role.ACTIVITY, activities))}
 
 
 def test_communication_follows_its_op_and_its_activity_where_rows_are_selected() -> None:
@@ -141,7 +142,7 @@ def test_of_a_linked_trace_all_that_refers_to_kept_rows_follows_them() -> None:
         host_waits=[(2, 1), (1, 0), (0, 1)],
         communications=[Communication(name="first"), Communication(name="other")],
     )
-    whole.ops.extra = {0: {"a": 1}, 2: {"b": 2}}
+    whole.ops.extra = RecordsByRow.of(dict, {0: {"a": 1}, 2: {"b": 2}})
     part = select_linked(whole, KeptRows(mask(0, 1, 1), mask(0, 1, 1), mask(0, 1, 1, 1)))
     assert ([part.ops.name[row] for row in (0, 1)], part.ops.extra) == (["second", "third"], {1: {"b": 2}})
     assert part.ops.inputs == whole.ops.inputs[1:] and part.ops.outputs == whole.ops.outputs[1:]
