@@ -59,8 +59,10 @@ class SummaryRepr:
 
     def summary(self) -> Summary:
         """Returns what the repr shows: here the number of rows, and the names of the columns."""
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return Summary(f"{type(self).__name__}: {len(getattr(self, names[0])):,} rows", {"columns": ", ".join(names)})
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        present = {name: column for name, column in columns.items() if column is not None}
+        count = len(next(iter(present.values())))
+        return Summary(f"{type(self).__name__}: {count:,} rows", {"columns": ", ".join(present)})
 
     def __repr__(self) -> str:
         return summary_text(self.summary())

@@ -65,7 +65,7 @@ def test_nothing_is_found_among_no_ids() -> None:
 
 
 RUN_ROWS, KERNELS = 300, 2
-TABLES = ("ops", "activities")
+TABLES = ("ops", "activities", "device activities")
 SHOWN = "host trace", "device trace", "linked", "waits", "graph", "names", "dependencies", "replay", "work"
 
 
@@ -85,7 +85,7 @@ def objects() -> dict[str, Any]:
     return {
         "host trace": host, "device trace": device, "linked": linked, "ops": linked.ops, "activities": linked.activities,
         "waits": linked.host_waits, "graph": graph, "names": graph.name, "dependencies": graph.data_deps, "replay": replayed,
-        "work": replayed.work,
+        "work": replayed.work, "device activities": device.activities,
     }  # fmt: skip
 
 
