@@ -201,7 +201,7 @@ def test_each_section_of_the_page_says_which_run_its_times_are_of(data: Path) ->
     sections = {section.name for group in SECTIONS.values() for section in group} - OF_NO_RECORDING
     shown = {name for name in sections if len(report.tables.get(name, Table("", "", [])))}
     of_each = dict(re.findall(r'<section id="(\w+)">(.*?)</section>', html, re.DOTALL))
-    assert len(shown) > 10
+    assert len(shown) > 10 and {analysis.name for analysis in ANALYSES} <= {*sections, *OF_NO_RECORDING}
     assert {name for name, text in of_each.items() if f"Times in this section are {SAYS}." in text} == shown
     assert f"These figures are {SAYS}." in html and f"Times are {SAYS}." in of_each["run"]
     assert "Gains are of the run without a profiler." in of_each["overview"]
