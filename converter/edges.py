@@ -152,15 +152,10 @@ def known_after(edges: Edges, lane: Int64, lanes: int) -> list[Clock]:
     """
     nothing: Clock = (-1,) * lanes
     clocks: list[Clock] = []
-    sources, targets = edges.source.tolist(), edges.target.tolist()
-    sources.append(-1)
-    targets.append(len(lane))
-    index = 0
+    sources, first = edges.source.tolist(), np.searchsorted(edges.target, np.arange(len(lane) + 1)).tolist()
     for row, own_lane in enumerate(lane.tolist()):
-        clock = nothing
-        while targets[index] == row:
-            clock = joined(clock, clocks[sources[index]])
-            index += 1
+        known = [clocks[source] for source in sources[first[row] : first[row + 1]]]
+        clock = reduce(joined, known or [nothing])
         clocks.append(clock if own_lane < 0 else (*clock[:own_lane], row, *clock[own_lane + 1 :]))
     return clocks
 
@@ -184,13 +179,12 @@ def not_implied(
     columns, lane_of, pairs = (edges.target.tolist(), edges.source.tolist(), is_sure.tolist()), lane.tolist(), []
     for target, group in groupby(zip(*columns, strict=True), itemgetter(0)):
         sources = [*group]
-        sure = (clocks[source] for _, source, source_is_sure in sources if source_is_sure)
-        implied = reduce(joined, sure, (-1,) * len(clocks[target]))
+        known = [clocks[source] for _, source, source_is_sure in sources if source_is_sure]
         rows = {row for _, source, source_is_sure in sources if not source_is_sure for row in candidates(source)}
-        # the latest row first, as it often follows the others
-        for row in sorted(rows - {-1}, reverse=True):
-            if row > implied[lane_of[row]]:
-                implied = joined(implied, clocks[row])
+        # the latest row of each lane, which implies the others, and of these the latest first, as it often follows them
+        for row in sorted({lane_of[row]: row for row in sorted(rows - {-1})}.values(), reverse=True):
+            if all(row > clock[lane_of[row]] for clock in known):
+                known.append(clocks[row])
                 pairs.append((row, target))
     source, target_ = np.array(pairs, np.int64).reshape(-1, 2).T
     return NodeNumbers(source), NodeNumbers(target_)

@@ -9,13 +9,14 @@ group, or of the job.
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import Bool, Int64, groupby, rows_by_number
+from ...schema.columns import Int64, groupby, rows_by_number
 from ...schema.graph import CollectiveType
 from ..ranks import GIB, RING, Calls, Factors, fitted_factors
 from ..targets import LEAST_BYTES
@@ -77,10 +78,15 @@ class Fits:
     def __init__(self, measured: Measured, step_ns: float | None = None, byte_ns: float | None = None) -> None:
         self._given = (step_ns, byte_ns)
         usable = (measured.ns > 0) & (measured.members > 1) & np.isin(measured.kind, [*RING])
-        _, self._group, self._kind, members, size, ns = (column[usable] for column in measured)
-        self._relative = costs(self._kind, members, size) / ns[:, None]
+        _, group, kind, members, size, ns = (column[usable] for column in measured)
+        self._relative = costs(kind, members, size) / ns[:, None]
         """A row of steps and bytes for each collective, divided by its measured time."""
-        self._line = cache(lambda kind, group, sure: _solved(self._relative[self._rows(kind, group)], sure))
+        self._rows = {
+            (int(kinds[rows[0]]), int(groups[rows[0]])): rows
+            for kinds, groups in product((kind, np.full_like(kind, ANY)), (group, np.full_like(group, ANY)))
+            for rows in groupby(kinds, groups).rows()
+        }
+        self._fit = cache(self._fitted)
 
     @property
     def is_given(self) -> bool:
@@ -91,28 +97,27 @@ class Fits:
         """Returns the fit for a type in a group; None where no collective tells anything and nothing is given."""
         # whose collectives may determine it, the most specific first
         keys = (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
-        measured = [(source, key) for source, key in zip(SOURCES, keys, strict=True) if self._rows(*key).any()]
+        measured = [(source, key) for source, key in zip(SOURCES, keys, strict=True) if key in self._rows]
         if not measured:
             step_ns, byte_ns = self._given
             return None if step_ns is None or byte_ns is None else Fit(Line(step_ns, byte_ns), "given", 0, 0.0)
-        source, first = measured[0]
-        relative = self._relative[self._rows(*first)]
+        tries = () if self.is_given else product((SURE, 0.0), measured)
+        fits = (self._fit(*where, sure) for sure, where in tries)
+        return next(filter(None, fits), None) or self._fit(*measured[0])
+
+    def _fitted(self, source: str, key: tuple[int, int], sure: float | None = None) -> Fit | None:
+        """Returns the fit to some collectives; None where these do not determine it, unless none has to be `sure`."""
+        relative = self._relative[self._rows[key]]
         if self.is_given:
-            return _scored(_completed(relative, *self._given), f"as given; {source}", relative)
-        for sure in (SURE, 0.0):
-            for of_key, key in measured:
-                if line := self._line(*key, sure):
-                    return _scored(line, of_key, self._relative[self._rows(*key)], identifiable=sure > 0)
-        # any line through collectives of one size fits; this one has the least latency
-        return _scored(Line(*fitted_factors(relative)), source, relative, identifiable=False)
-
-    def _rows(self, kind: int, group: int) -> Bool:
-        return np.asarray(((self._kind == kind) | (kind == ANY)) & ((self._group == group) | (group == ANY)))
-
-
-def _scored(line: Line, source: str, relative: Factors, identifiable: bool = True) -> Fit:
-    error = float(np.median(np.abs(line.ns(relative) - 1)))
-    return Fit(line, source, len(relative), round(100 * error, 1), identifiable)
+            line: Line | None = _completed(relative, *self._given)
+            source = f"as given; {source}"
+        else:
+            # any line through collectives of one size fits; this one has the least latency
+            line = Line(*fitted_factors(relative)) if sure is None else _solved(relative, sure)
+        if line is None:
+            return None
+        error = float(np.median(np.abs(line.ns(relative) - 1)))
+        return Fit(line, source, len(relative), round(100 * error, 1), self.is_given or bool(sure))
 
 
 def costs(kind: Int64, members: Int64, size: Int64) -> Factors:

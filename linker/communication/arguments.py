@@ -235,10 +235,11 @@ class ProcessGroups:
             of_size = [group for group in of_name if not sizes or len(group.ranks) in sizes] or of_name
             if of_size:
                 rank_lists = {tuple(group.ranks or world) for group in of_size}
-                return list(rank_lists.pop()) if len(rank_lists) == 1 else []
+                return rank_lists.pop() if len(rank_lists) == 1 else []
             return world if self.world_size in sizes or is_only else []
 
-        budget, lists = LARGEST_JOB + MEMBERS_EACH * len(communications), dict[range | tuple[int, ...], list[int]]()
+        # all that have the same ranks share their list
+        budget, shared_list = LARGEST_JOB + MEMBERS_EACH * len(communications), cache(list[int])
 
         def with_list(each: Communication) -> Communication:
             nonlocal budget
@@ -246,10 +247,8 @@ class ProcessGroups:
             if len(ranks) > budget:
                 self.unlisted, ranks = self.unlisted + 1, []
             budget -= len(ranks)
-            # all that have the same ranks share their list
             key = ranks if isinstance(ranks, range) else tuple(ranks)
-            listed = lists[key] = lists.get(key) or list(ranks)
-            return msgspec.structs.replace(each, ranks=listed)
+            return msgspec.structs.replace(each, ranks=shared_list(key))
 
         def complete(each: Communication) -> Communication:
             sizes = frozenset({each.group_size, len(each.in_split), len(each.out_split)} - {-1, 0})
