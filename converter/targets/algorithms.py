@@ -31,8 +31,8 @@ LAST_LINK = 99
 """A nic is eight bits in GOAL, and each link has two."""
 
 
-class Algorithm(str, Enum):
-    """How a collective or message is done, in the words of the report."""
+class Algorithm(Enum):
+    """How a collective or message is done, and what that is called."""
 
     ALL_REDUCE_RING = "all-reduce by ring"
     ALL_REDUCE_DOUBLING = "all-reduce by recursive doubling"
@@ -47,7 +47,6 @@ class Algorithm(str, Enum):
     BARRIER = "barrier by dissemination"
     MESSAGE = "message"
     AWAITED_MESSAGE = "message when its receiver is ready"
-    __str__ = str.__str__
 
     @property
     def is_message(self) -> bool:

@@ -7,6 +7,7 @@ algorithm.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -36,14 +37,22 @@ DOUBLING: dict[int, Algorithm] = {
     CollectiveType.ALL_GATHER: Algorithm.ALL_GATHER_DOUBLING,
 }
 
-ISOLATED = "collectives that no other rank recorded, as calc of the measured time"
-UNANSWERED = "messages of which the other end is not there, as calc of the measured time"
-MEASURED = "collectives and messages that meet, then take their measured time"
-APART = "collectives that ran beside others as fast as alone, through other nics"
-PARTIAL = "collectives without some members of their group, of those that are there"
-WITHOUT_BYTES = "communications without a recorded size, as barriers"
-NO_SPLITS = "all-to-alls without recorded splits, taken as even"
-NOT_DOUBLED = "all-reduces and all-gathers of members that are no power of two, by ring"
+
+class Treatment(Enum):
+    """How communications were treated, apart from their algorithms, and what that is called."""
+
+    ISOLATED = "collectives that no other rank recorded, as calc of the measured time"
+    UNANSWERED = "messages of which the other end is not there, as calc of the measured time"
+    MEASURED = "collectives and messages that meet, then take their measured time"
+    APART = "collectives that ran beside others as fast as alone, through other nics"
+    PARTIAL = "collectives without some members of their group, of those that are there"
+    WITHOUT_BYTES = "communications without a recorded size, as barriers"
+    NO_SPLITS = "all-to-alls without recorded splits, taken as even"
+    NOT_DOUBLED = "all-reduces and all-gathers of members that are no power of two, by ring"
+
+
+COMMUNICATION_WORDS: dict[Algorithm | Treatment, str] = {how: how.value for how in (*Algorithm, *Treatment)}
+"""What each is called in counts and files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,7 @@ class RecordedJob:
     end_ns: Int64
     collectives: list[Collective]
     nodes: list[list[tuple[int, int]]]
-    counts: Counter[str]
+    counts: Counter[Algorithm | Treatment]
     network: MessageNetwork | None
 
 
@@ -133,8 +142,8 @@ def job_of(ranks: Sequence[RankCalls], options: GoalOptions, *, excess_time: boo
     calls = match([rank.calls for rank in ranks])
     begin, met = begin_of_ranks(len(ranks), calls), calls.met()
     chooser = _Chooser(numbers, begin.tolist(), [rank.splits for rank in ranks], options, Counter())
-    chooser.counts[ISOLATED] = int((~calls.is_message).sum() - (~met.is_message).sum())
-    chooser.counts[UNANSWERED] = int(calls.is_message.sum() - met.is_message.sum())
+    chooser.counts[Treatment.ISOLATED] = int((~calls.is_message).sum() - (~met.is_message).sum())
+    chooser.counts[Treatment.UNANSWERED] = int(calls.is_message.sum() - met.is_message.sum())
     collectives: list[Collective] = []
     nodes: list[list[tuple[int, int]]] = [[] for _ in ranks]
     for members in met.matches():
@@ -144,7 +153,7 @@ def job_of(ranks: Sequence[RankCalls], options: GoalOptions, *, excess_time: boo
         collectives.append(collective)
     network = fitted_messages(collectives)
     links, waited_ns = links_of(collectives, network)
-    chooser.counts[APART] = sum(link > 0 for link in links)
+    chooser.counts[Treatment.APART] = sum(link > 0 for link in links)
     excess = [(0,) * len(collective.members) for collective in collectives]
     if excess_time and network and not options.measured_communication:
         excess = excess_times(collectives, waited_ns, network)
@@ -165,7 +174,7 @@ class _Chooser(NamedTuple):
     begin_ns: list[int]
     splits: list[dict[int, tuple[int, ...]]]
     options: GoalOptions
-    counts: Counter[str]
+    counts: Counter[Algorithm | Treatment]
 
     def collective(self, members: Sequence[Call]) -> tuple[Collective, list[Call]]:
         """Returns the collective of a match, and the match's members by group rank."""
@@ -178,7 +187,7 @@ class _Chooser(NamedTuple):
             kind, group = members[0].kind, ranks_of(of_group) if of_group else self.ranks
             place = positions_in(of_group) if of_group else {rank: at for at, rank in enumerate(group)}
             ordered = sorted(members, key=lambda member: place.get(self.ranks[member.rank], len(place)))
-            self.counts[PARTIAL] += len(ordered) < len(group)
+            self.counts[Treatment.PARTIAL] += len(ordered) < len(group)
         sizes = tuple(max(member.size, 0) for member in ordered)
         if is_message:
             sizes = (sizes[0] or sizes[1],) * len(sizes)
@@ -195,7 +204,7 @@ class _Chooser(NamedTuple):
         # if it ended nearer to the receive's end than to its begin
         if algorithm == Algorithm.MESSAGE and 2 * (start[0] + duration[0]) > 2 * start[1] + duration[1]:
             algorithm = Algorithm.AWAITED_MESSAGE
-        self.counts[MEASURED if measured else algorithm] += 1
+        self.counts[Treatment.MEASURED if measured else algorithm] += 1
         # the shortest member did not wait for others; host threads end independently
         taken = (min(duration),) * len(ordered)
         if all(member.on_host for member in ordered):
@@ -204,14 +213,14 @@ class _Chooser(NamedTuple):
 
     def _algorithm(self, is_message: bool, kind: int, member: CollectiveMember) -> Algorithm:
         if not (sum(map(sum, member.shares)) if member.shares else sum(member.sizes)):
-            self.counts[WITHOUT_BYTES] += kind != CollectiveType.BARRIER
+            self.counts[Treatment.WITHOUT_BYTES] += kind != CollectiveType.BARRIER
             return Algorithm.BARRIER
         if is_message:
             return Algorithm.MESSAGE
         if self.options.algorithm == "recursive-doubling" and kind in DOUBLING:
             if member.members & (member.members - 1) == 0:
                 return DOUBLING[kind]
-            self.counts[NOT_DOUBLED] += 1
+            self.counts[Treatment.NOT_DOUBLED] += 1
         return RING.get(kind, Algorithm.BARRIER)
 
     def _shares(self, members: Sequence[Call], group: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -222,7 +231,7 @@ class _Chooser(NamedTuple):
         place = {rank: position for position, rank in enumerate(group)}
         peers = [place.get(self.ranks[member.rank], 0) for member in members]
         splits = [self.splits[member.rank].get(member.row, ()) for member in members]
-        self.counts[NO_SPLITS] += any(len(split) != len(group) for split in splits)
+        self.counts[Treatment.NO_SPLITS] += any(len(split) != len(group) for split in splits)
         return tuple(
             tuple(split[peer] if len(split) == len(group) else max(member.size, 0) // len(group) for peer in peers)
             for member, split in zip(members, splits, strict=True)

@@ -24,7 +24,7 @@ from ..edges import Edges
 from ..ranks import MeasuredTimes, measured_times
 from ..rewiring import SILENT, data_edges, lanes_of, spliced
 from .algorithms import MessageNetwork, steps_of
-from .goal_job import GoalOptions, RecordedJob, job_of, rank_communication
+from .goal_job import COMMUNICATION_WORDS, GoalOptions, RecordedJob, job_of, rank_communication
 from .times import chain_gaps
 
 NETWORK, NODE, WITHIN_RANK, READY = 0, 1, 2, 3
@@ -91,9 +91,8 @@ def write_goal(
     """
     communication = [rank_communication(read(number), number) for number in range(ranks)]
     job = job_of(communication, options, excess_time=excess_time)
-    report = GoalReport(
-        [_rank(job, number, options) for number in range(ranks)], dict(sorted(job.counts.items())), network=job.network
-    )
+    counts = dict(sorted((COMMUNICATION_WORDS[how], count) for how, count in job.counts.items()))
+    report = GoalReport([_rank(job, number, options) for number in range(ranks)], counts, network=job.network)
     with open_output(path) as out:
         out.write(f"num_ranks {ranks}\n\n".encode())
         for number, rank in enumerate(report.ranks):

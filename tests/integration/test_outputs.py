@@ -1,11 +1,12 @@
 """The same files give the same bytes, whatever Python, library, hash seed and order they are read with.
 
 Commands whose standard streams are closed or full: the right result, or one line that says what to do. Nothing depends
-on the words for what is counted: with every text reversed, figures and graphs are the same.
+on words for what is counted or found: with every text reversed, figures and graphs are the same.
 """
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -120,20 +121,23 @@ CAPTURES = ("training", "gpu/gloo", "gpu/nccl")
 
 
 def word_tables() -> Iterator[dict[Any, str]]:
-    """The tables of words of all modules that are loaded, each once: `…WORDS…`, of texts."""
+    """The tables of words of all modules that are loaded, each once: `…WORDS…`, of texts or tuples of these."""
     seen: set[int] = set()
     for name, module in sorted(sys.modules.items()):
         if name.startswith("execgraph."):
             tables = (value for word, value in vars(module).items() if "WORDS" in word and isinstance(value, dict))
             for table in tables:
-                if table and id(table) not in seen and all(isinstance(text, str) for text in table.values()):
+                texts = [text for each in table.values() for text in ((each,) if isinstance(each, str) else each)]
+                if id(table) not in seen and all(isinstance(text, str) for text in texts):
                     seen.add(id(table))
                     yield table
 
 
-def reversed_text(text: str) -> str:
-    """The text backwards, with what stands for a subject in its mirrored place."""
-    return "{}".join(part[::-1] for part in reversed(text.split("{}")))
+def reversed_text(text: Any) -> Any:
+    """The text backwards, or each of a tuple, with what stands for a subject or a number in its mirrored place."""
+    if not isinstance(text, str):
+        return text._make(map(reversed_text, text)) if hasattr(text, "_make") else tuple(map(reversed_text, text))
+    return "".join(part if part[:1] == "{" else part[::-1] for part in reversed(re.split(r"(\{[^{}]*\})", text)))
 
 
 @pytest.fixture
@@ -145,7 +149,7 @@ def reworded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outputs(capture: Path, out: Path, texts: list[str]) -> dict[str, Any]:
-    """What link, convert, build, replay and report make of a capture: counts by reason, bytes of graphs, figures."""
+    """What link, convert, build, replay and report make of a capture, without words; what they say goes to `texts`."""
     [host, *_], [device, *_] = (sorted(capture.glob(f"{kind}_rank*")) for kind in ("host", "device"))
     linked = link(read_host_trace(host), read_device_trace(device))
     write_linked(linked, out / "linked.json")
@@ -154,21 +158,24 @@ def outputs(capture: Path, out: Path, texts: list[str]) -> dict[str, Any]:
     assert back.report == linked.report
     graph = convert(back)
     graph.write(out / "graph.et")
-    job = build(capture, out / "job", BuildOptions(target="astra-sim"), here)
-    texts.append((out / "job" / "report.json").read_text())
-    summary = msgspec.to_builtins(summarise(replay_ranks([graph])))
-    tables = report_on(find_sources([capture]), ReportRequest(page=False)).tables
-    made = sorted([out / "graph.et", *(out / "job").glob("graph*.et")])
+    job, goal = (build(capture, out / target, BuildOptions(target=target), here) for target in ("astra-sim", "goal"))
+    texts.append((out / "astra-sim" / "report.json").read_text())
+    texts.append("".join(goal.report.goal.communication))
+    report = report_on(find_sources([capture]), ReportRequest(page=False))
+    texts += [report.verdict, *(text for each in report.findings for text in (each.title, each.evidence, each.advice))]
+    made = sorted([out / "graph.et", *out.glob("*/graph*.et"), out / "goal" / "job.goal"])
     return {
         "counts": [getattr(back.report, name) for name in ("dropped", "guessed", "oddities", "waits")],
         "unresolved": back.info.unresolved_waits,
         "built": [rank.link for rank in job.report.ranks if rank.link],
         "graphs": [path.read_bytes() for path in made],
-        "replay": figures(summary),
+        "goal": sorted(goal.report.goal.communication.values()),
+        "replay": figures(msgspec.to_builtins(summarise(replay_ranks([graph])))),
         "report": {
             name: {column.name: [*figures(list(column.values))] for column in table.columns}
-            for name, table in tables.items()
+            for name, table in report.tables.items()
         },
+        "findings": [(each.what, each.table, each.values, each.more) for each in report.findings],
     }
 
 
@@ -181,15 +188,14 @@ def figures(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_with_every_text_reversed_figures_and_graphs_are_the_same(capture, tmp_path, request):
-    texts: list[str] = []
-    results = []
+    results, texts = [], ([], [])
     for number, name in enumerate(("as written", "reworded")):
         if number:
             request.getfixturevalue("reworded")
         (tmp_path / name).mkdir()
-        results.append(outputs(DATA / capture, tmp_path / name, texts))
+        results.append(outputs(DATA / capture, tmp_path / name, texts[number]))
     assert results[0] == results[1]
-    assert (texts[0], texts[1]) != (texts[2], texts[3])
+    assert not [text for text, reworded in zip(*texts, strict=True) if text and text == reworded]
 
 
 def test_every_reason_has_words_of_its_own_and_is_found_by_them(reworded: None) -> None:

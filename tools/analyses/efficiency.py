@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Categorical, Int64, OpRows, RowMap, Rows, groupby, time_text
+from ...schema.columns import ABSENT, Categorical, Int64, OpRows, RowMap, Rows, groupby
 from ...schema.device_peaks import Peak
 from ...schema.errors import Remedy
 from ...schema.linked import Activities, Calls
 from ..replay import Bound, Kernels, NodeClass, Roofline, device_peaks, kernels_of, recorded_peaks, roofline
-from .job import Finding, Job, counted
+from .finding_words import Found, Said
+from .job import Finding, Job
 from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace, activity_rows, per_rank
 from .table import Columns, Quantity, Table, ints, pct, ratio, tabulate, texts, us
 
@@ -40,23 +41,9 @@ FLOAT32, NAMED, TENSORS_NAMED = 4, 3, 3
 LOW_PCT = 60.0
 """A product that reaches more than this share of the best one of its format can hardly be made faster by its shape."""
 KINDS = (
-    (
-        "matrix products",
-        re.compile(r"aten::_?(addmm|mm|bmm|baddbmm|linear|matmul|scaled_mm)"),
-        "Make dimensions multiples of 8 (fp16, bf16) or 16, join small products into batched or larger ones, use a larger batch",
-    ),
-    (
-        "convolutions",
-        re.compile(r"aten::_?(conv|cudnn_conv|miopen_conv)"),
-        "Use memory_format=torch.channels_last, channels that are multiples of 8, torch.backends.cudnn.benchmark = True, or a "
-        "larger batch",
-    ),
-    (
-        "attention",
-        re.compile(r"aten::_?.*attention"),
-        "Compare the kernels that torch.nn.attention.sdpa_kernel chooses from, use fp16 or bf16, heads of 64 or 128, or a larger "
-        "batch",
-    ),
+    (Said.PRODUCTS, re.compile(r"aten::_?(addmm|mm|bmm|baddbmm|linear|matmul|scaled_mm)"), Said.FIT_PRODUCTS),
+    (Said.CONVOLUTIONS, re.compile(r"aten::_?(conv|cudnn_conv|miopen_conv)"), Said.FIT_CONVOLUTIONS),
+    (Said.ATTENTION, re.compile(r"aten::_?.*attention"), Said.FIT_ATTENTION),
 )
 """Ops that multiply matrices: their name, which these are, and what makes shapes that use little of a device faster."""
 ATTENTION = len(KINDS) - 1
@@ -261,17 +248,9 @@ def _without_engines(job: Job, node: Rows, element: Int64, roof: Roofline) -> It
     faster = np.fmax(seconds * roof.peak_speed / roof.tf32_speed, np.nan_to_num(roof.memory))
     factor = np.ones(len(job.work))
     factor[node[slow]] = np.minimum(faster / seconds, 1.0)[slow]
-    attention = (_kinds(job.ops.take(node[slow])) == ATTENTION).any()
-    takes = f"take{'s' if slow.sum() == 1 else ''} {time_text(1e6 * seconds[slow].sum())}"
-    yield Finding(
-        "Matrix products in fp32 do not use the tensor cores",
-        job.gain(factor),
-        [f"{counted(slow.sum(), 'kernel')} {takes}"],
-        "Allow TF32: torch.set_float32_matmul_precision('high'), or use bf16 (torch.autocast)"
-        + ("; only bf16 speeds up attention" if attention else ""),
-        "efficiency",
-        "The tensor cores (TF32 or bf16)",
-    )
+    has_attention = (_kinds(job.ops.take(node[slow])) == ATTENTION).any()
+    values = {"count": int(slow.sum()), "time": 1e6 * seconds[slow].sum(), "attention": has_attention or None}
+    yield Finding(Found.NO_TENSOR_CORES, job.gain(factor), "efficiency", values)
 
 
 def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[Finding]:
@@ -287,7 +266,7 @@ def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[F
     use, best = least / time, np.zeros(len(groups))
     for rows in groupby(kind, element[groups.first]).rows():
         best[rows] = use[rows].max()
-    for number, (words, _, advice) in enumerate(KINDS):
+    for number, (products, _, advice) in enumerate(KINDS):
         low = np.flatnonzero((100 * use < LOW_PCT * best) & (kind == number))
         if not len(low):
             continue
@@ -297,16 +276,11 @@ def _low_use(job: Job, node: Rows, element: Int64, roof: Roofline) -> Iterator[F
             row = int(groups.first[group])
             # the shapes of tensors, each once, without arguments that have none
             tensors = "".join(f" {tensor}" for tensor in [*dict.fromkeys(TENSOR.findall(shape[row]))][:TENSORS_NAMED])
-            share = f"{100 * use[group]:.0f} % of the peak, {time_text(1e6 * time[group])}"
-            facts.append(f"{op[row]}{tensors} with {8 * element[row]}-bit numbers at {share}")
-        yield Finding(
-            f"Some shapes of {words} use little of the device",
-            job.gain(factor),
-            [*facts, f"the best shape reaches {min(100 * best[low].max(), 100):.0f} %"],
-            advice,
-            "efficiency",
-            "Shapes that fit the device",
-        )
+            pct, bits = 100 * use[group], 8 * int(element[row])
+            facts.append(Said.SHAPE.of(op=op[row], tensors=tensors, bits=bits, pct=pct, time=1e6 * time[group]))
+        facts.append(Said.BEST_SHAPE.of(pct=min(100 * best[low].max(), 100)))
+        values = {"products": products, "advice": advice}
+        yield Finding(Found.LOW_USE, job.gain(factor), "efficiency", values, facts)
 
 
 def _kinds(ops: Categorical) -> Int64:

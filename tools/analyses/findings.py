@@ -16,7 +16,7 @@ from ...schema.machine import HOST_TRACE_US
 from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
 from .efficiency import matrix_products
-from .job import LEAST_PCT, Finding, Gain, Job, counted
+from .job import LEAST_PCT, Finding, Gain, Job
 from .ops import HOST_PHASES
 from .rules_host import RULES as HOST_RULES
 from .rules_ranks import RULES as RANK_RULES, latest_begin
@@ -175,7 +175,7 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
             "take as long side by side, or the traces do not show what waited for what"
         )
     if limit is NodeClass.COMMUNICATION and job.absent > 0:
-        absent = counted(job.absent, "rank")
+        absent = f"{job.absent:,} rank{'' if job.absent == 1 else 's'}"
         yield f"it is communication, but without the traces of {absent}, waiting for them cannot be told from sending data"
 
 

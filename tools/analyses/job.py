@@ -16,6 +16,7 @@ from .. import replay as replays
 from ..phase_names import LOADER
 from ..replay import Recording, Replay, Workload
 from ..sync_records_advice import lacks_sync_records
+from .finding_words import FOUND_WORDS, Found, Said, Sentence, in_template
 from .rank import RankTrace, activity_rows
 from .table import Table, named
 
@@ -89,18 +90,38 @@ class Gain(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A sentence on the run, the facts that show it, what to try, the table with the details, and in short what brings
-    the gain.
+    """What was found, what the run would gain without it, and the table with the details. `values` and `more` facts are
+    in its words: a `title`, `facts` or all of them as `evidence`, `advice` and, in short, the `remedy`.
 
     `gain` is None where no change of durations shows what the run would gain.
     """
 
-    title: str
+    what: Found
     gain: Gain | None
-    facts: Sequence[str]
-    advice: str
     table: str
-    remedy: str = ""
+    values: Mapping[str, object] = {}
+    more: Sequence[Sentence | Said] = ()
+
+    @property
+    def title(self) -> str:
+        """What was found."""
+        return in_template(FOUND_WORDS[self.what].title, self.values)
+
+    @property
+    def facts(self) -> list[str]:
+        """What shows it."""
+        facts = (in_template(fact, self.values) for fact in FOUND_WORDS[self.what].facts.splitlines())
+        return [*filter(None, facts), *map(str, self.more)]
+
+    @property
+    def advice(self) -> str:
+        """What to try."""
+        return in_template(FOUND_WORDS[self.what].advice, self.values)
+
+    @property
+    def remedy(self) -> str:
+        """What brings the gain, in short; "" without a gain."""
+        return FOUND_WORDS[self.what].remedy
 
     @property
     def evidence(self) -> str:
@@ -111,15 +132,6 @@ class Finding(NamedTuple):
         lines = {"gain": self.gain.text} if self.gain else {}
         lines |= {"evidence": self.evidence, "advice": self.advice, "table": self.table}
         return summary_text(Summary(f"Finding: {self.title}", lines))
-
-
-def counted(count: int, noun: str) -> str:
-    """Returns a number of things.
-
-    >>> counted(1, "call"), counted(2000, "call")
-    ('1 call', '2,000 calls')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 @dataclass(slots=True)
@@ -233,9 +245,9 @@ class Job:
         """Returns the rows of a table, none if it was not made."""
         return self.tables.get(table, NO_TABLE).rows()
 
-    def on_rank(self, position: int) -> str:
-        """Returns the words for where something is, "" if there is one rank."""
-        return f" on rank {self.ranks[position].rank}" if len(self.ranks) > 1 else ""
+    def rank_named(self, position: int) -> int | None:
+        """Returns a rank to be named; None if there is only one."""
+        return self.ranks[position].rank if len(self.ranks) > 1 else None
 
     def gain(self, factor: Floats, removed: Bool | None = None, of_host_delays: float = 1.0) -> Gain:
         """Returns by how much sooner the run would end with each node's duration, and all host delays, multiplied by a

@@ -8,17 +8,19 @@ A copy back to the host is a wait for a result, whatever memory it goes to.
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from ...schema import columns
-from ...schema.columns import Bool, Categorical, Floats, Int64, Ns, Rows, group_sums, groupby, rows_of_each, time_text
+from ...schema.columns import Bool, Categorical, Floats, Int64, Ns, Rows, group_sums, groupby, rows_of_each
 from ...schema.device_peaks import pinned_rate
-from ...schema.errors import Remedy, Words
+from ...schema.errors import Remedy
 from ...schema.graph import DEVICE_NAME, DependencyKind
 from ...schema.linked import NEVER, STEP_MARK
 from ..replay import NodeClass
-from .job import ATEN, Finding, Job, counted, is_of_kind
+from .finding_words import Found, Said, Sentence
+from .job import ATEN, Finding, Job, is_of_kind
 
 FEWEST_LAUNCHES = 20
 """Fewer launches than this are no loop over small kernels."""
@@ -27,28 +29,15 @@ INTERRUPTION = 10
 PINS = re.compile(r"aten::_?pin_memory$")
 """What PyTorch's loader does in a thread of its own with pin_memory=True."""
 TWICE_AS_FAST = 0.5
-COMPUTES = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"
-DESCRIBES = (
-    "It computes nothing, so that its time is the cost of calling it, {:,} times here: torch.compile leaves most such calls "
-    "out, and larger batches need fewer"
-)
 VIEW, ALLOCATES = "-> Tensor(a)", "aten::empty"
 """How schemas of views end, and how names of ops that only get memory begin."""
 FEWEST_CALLS = 5
 """Of fewer calls none can be told to be unusual."""
 UNUSUAL = 20
 """A pause takes more than so many times the median of its op and shapes."""
-PAUSES_NAMED = 3
 NAMED = 3
-ADVICE = (
-    "Read results less often: .item(), .cpu(), nonzero() and printing a loss wait for all work before; keep values on the "
-    "device, copy with non_blocking=True"
-)
+"""So many pauses, or sites of waits, are named."""
 OF_TRANSFERS = ("gloo:", "c10d::")
-OF_GLOO = (
-    "gloo sends tensors of a GPU through the memory of the host, and waits for the copies: use NCCL where each rank has a GPU, or "
-    "start transfers earlier"
-)
 CALLED = {
     "aten::item": ".item()",
     "aten::_local_scalar_dense": ".item()",
@@ -56,11 +45,14 @@ CALLED = {
     "aten::nonzero": "nonzero()",
 }
 """What programs call the ops that read a result."""
-Site = tuple[str, str]
-"""Where a program waits: the blocking call in its op and its Python function, as far as known, and that op, as programs
-call it, "" if not known.
-"""
-HOW_TO_NAME = Words(Remedy.REPORT_MODULES, " names the Python functions")
+
+
+class Site(NamedTuple):
+    """Where a program waits: the blocking call, its op as programs call it, and its Python function; "" if unknown."""
+
+    call: str
+    op: str
+    function: str
 
 
 def small_kernels(job: Job) -> Iterator[Finding]:
@@ -92,16 +84,12 @@ def small_kernels(job: Job) -> Iterator[Finding]:
     is_small = (work_ns < host_ns) & (host_ns <= INTERRUPTION * median_ns) & ~interrupted
     if is_small.sum() < FEWEST_LAUNCHES:
         return
-    apart, lasting = (time_text(float(np.median(column[is_small])) / 1000) for column in (host_ns, work_ns))
-    small = f"{is_small.sum():,} launches"
+    host_us, device_us = (float(np.median(column[is_small])) / 1000 for column in (host_ns, work_ns))
     yield Finding(
-        "The host launches small kernels more slowly than the device runs them",
+        Found.SMALL_KERNELS,
         job.gain(np.where(np.append(is_small, False)[leads_to], 0.0, 1.0)),
-        [f"{small}, each of which takes the host {apart} and starts {lasting} of work on the device (medians)"],
-        "Launch many at once: a CUDA graph (torch.cuda.graphs), torch.compile(mode='reduce-overhead'), or larger batches. "
-        "Launching a graph takes time, too, and its shapes must not change",
         "launch_statistics_short_kernels",
-        "CUDA graphs or torch.compile",
+        {"count": int(is_small.sum()), "host": host_us, "device": device_us},
     )
 
 
@@ -125,19 +113,13 @@ def data_loader(job: Job) -> Iterator[Finding]:
     )
     longest = int(times_us.argmax())
     gain = job.gain(np.where(loads, 0.0, 1.0), handed_over)
-    time = f"{gain.in_its_unit(times_us[longest])}{job.on_rank(longest)}"
-    facts = [f"{time} are spent in the data loader, {100 * times_us[longest] / job.length_us:.0f} % of the run"]
-    if recorded_us[longest] != times_us[longest]:
-        facts.append(f"{gain.in_its_unit(recorded_us[longest])} as recorded")
-    yield Finding(
-        "The loop waits for its data",
-        gain,
-        facts,
-        "Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, "
-        "persistent_workers=True, pin_memory=True), with more workers if there are some, or make each sample cheaper",
-        "host_phases",
-        "Loading batches ahead",
-    )
+    values = {
+        "time": gain.in_its_unit(times_us[longest]),
+        "rank": job.rank_named(longest),
+        "pct": 100 * times_us[longest] / job.length_us,
+        "recorded": gain.in_its_unit(recorded_us[longest]) if recorded_us[longest] != times_us[longest] else "",
+    }
+    yield Finding(Found.DATA_LOADER, gain, "host_phases", values)
 
 
 def idle_between_steps(job: Job) -> Iterator[Finding]:
@@ -163,17 +145,8 @@ def idle_between_steps(job: Job) -> Iterator[Finding]:
     if not between.any():
         return
     time = np.bincount(job.rank_of_node[between], work.duration_ns[between], len(job.ranks)) / 1000
-    steps = max(len(rank.step_starts) for rank in job.ranks)
-    where = f"between the last launch of a step and the first one of the next, in {steps} steps"
-    yield Finding(
-        "The device has nothing to do between steps",
-        job.gain(np.where(between, 0.0, 1.0)),
-        [f"{time_text(time.max())} of host work {where}"],
-        "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread. "
-        "A loader of your own is found by its annotation: record_function('load batch')",
-        "step_breakdown",
-        "Less host work between steps",
-    )
+    values = {"time": time.max(), "steps": max(len(rank.step_starts) for rank in job.ranks)}
+    yield Finding(Found.BETWEEN_STEPS, job.gain(np.where(between, 0.0, 1.0)), "step_breakdown", values)
 
 
 def heaviest_op(job: Job) -> Iterator[Finding]:
@@ -199,14 +172,9 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
     with_schema = np.flatnonzero(chosen & (schemas.codes >= 0))
     is_view = len(with_schema) > 0 and schemas[int(with_schema[0])].endswith(VIEW)
     only_describes = is_view or heaviest.startswith(ALLOCATES)
-    yield Finding(
-        f"{heaviest} is the heaviest op",
-        job.gain(np.where(chosen, TWICE_AS_FAST, 1.0)),
-        [f"{100 * times[heaviest] / sum(times.values()):.0f} % of the time in ops, {time_text(time_us)}"],
-        DESCRIBES.format(int(chosen.sum())) if only_describes else COMPUTES,
-        "host_time_per_op",
-        "That op at twice its speed",
-    )
+    advice = Said.CALL_LESS.of(count=int(chosen.sum())) if only_describes else Said.COMPUTE_FASTER
+    values = {"op": heaviest, "pct": 100 * times[heaviest] / sum(times.values()), "time": time_us, "advice": advice}
+    yield Finding(Found.HEAVIEST_OP, job.gain(np.where(chosen, TWICE_AS_FAST, 1.0)), "host_time_per_op", values)
 
 
 def pauses(job: Job) -> Iterator[Finding]:
@@ -218,25 +186,17 @@ def pauses(job: Job) -> Iterator[Finding]:
         return
     work, names, nodes = job.work, job.names, np.flatnonzero(is_pause)
     longest = nodes[np.argsort(-work.duration_ns[nodes], kind="stable")].tolist()
-    times = [time_text(int(work.duration_ns[node]) / 1000) for node in longest]
-    title = f"One call of {names[longest[0]]} took {times[0]}, many times as long as usual"
-    if len(longest) > 1:
-        title = f"{len(longest):,} calls of ops took many times as long as usual, up to {times[0]}"
+    times_us, usual_us = work.duration_ns / 1000, median_ns / 1000
+    first, shown = longest[0], longest[:NAMED]
+    title = Said.ONE_PAUSE if len(longest) == 1 else Said.SEVERAL_PAUSES
+    values = {"title": title.of(op=names[first], count=len(longest), time=times_us[first])}
+    last, more = shown[-1], len(longest) - len(shown) or None
     facts = [
-        f"{time} in {names[node]}, which usually takes {time_text(float(median_ns[node]) / 1000)}"
-        for time, node in zip(times[:PAUSES_NAMED], longest, strict=False)
+        Said.PAUSE.of(time=times_us[node], op=names[node], usual=usual_us[node], more=more if node == last else None)
+        for node in shown
     ]
-    if len(longest) > PAUSES_NAMED:
-        facts[-1] += f", and {len(longest) - PAUSES_NAMED:,} more"
-    yield Finding(
-        title,
-        job.gain(np.where(is_pause, median_ns / np.maximum(work.duration_ns, 1), 1.0)),
-        facts,
-        "The op is hardly the cause, but what paused it: another process, the allocator, garbage collection or the "
-        "profiler. Record more steps to see whether it happens again, and leave these calls out of comparisons",
-        "host_time_per_op",
-        "The usual time for these calls",
-    )
+    gain = job.gain(np.where(is_pause, median_ns / np.maximum(work.duration_ns, 1), 1.0))
+    yield Finding(Found.PAUSES, gain, "host_time_per_op", values, facts)
 
 
 def usual_ns(job: Job) -> tuple[Floats, Bool]:
@@ -274,55 +234,42 @@ def host_waits(job: Job) -> Iterator[Finding]:
     waited_ns = np.maximum(np.where(before > 0, job.replay.start_ns - before, 0), 0)
     sites = defaultdict[Site, list[int]](list)
     for node in np.unique(work.target[is_wait]).tolist():
-        op, function = "" if job.ops[node].startswith(STEP_MARK) else job.ops[node], job.functions[node]
-        op = CALLED.get(op, op)
-        sites[f"{job.names[node]}{op and f' in {op}'}{function and f' ({function})'}", op].append(node)
+        op = "" if job.ops[node].startswith(STEP_MARK) else job.ops[node]
+        sites[Site(job.names[node], CALLED.get(op, op), job.functions[node])].append(node)
     gain = job.gain(np.ones(len(work)), is_wait)
     if not gain.is_worth_it:
         yield from _reads(job, {site: len(nodes) for site, nodes in sites.items()})
         return
-    worst = {site: _worst_rank(job, np.array(nodes), waited_ns) for site, nodes in sites.items()}
+    worst = {site: _worst_rank(job, site, np.array(nodes), waited_ns) for site, nodes in sites.items()}
     longest = sorted((site for site in sites if worst[site][0]), key=lambda site: -worst[site][0])
-    parts = [f"{worst[site][1]} of {site[0]}" for site in longest[:NAMED]]
-    more = f" and elsewhere ({len(longest) - NAMED} more)" if len(longest) > NAMED else ""
-    advice = OF_GLOO if longest and longest[0][1].startswith(OF_TRANSFERS) else ADVICE
-    yield Finding(
-        "The host stops to wait for the device",
-        gain,
-        [f"{', '.join(parts)}{more}"],
-        advice if (job.functions.codes >= 0).any() else f"{advice}. {HOW_TO_NAME}",
-        "idle_time_breakdown",
-        "Fewer synchronising calls",
-    )
+    values = {
+        "waits": [worst[site][1] for site in longest[:NAMED]],
+        "more": max(len(longest) - NAMED, 0) or None,
+        "advice": Said.COPIES_OF_GLOO if longest and longest[0].op.startswith(OF_TRANSFERS) else Said.READ_LESS,
+        "command": None if (job.functions.codes >= 0).any() else Remedy.REPORT_MODULES,
+    }
+    yield Finding(Found.HOST_WAITS, gain, "idle_time_breakdown", values)
 
 
 def _reads(job: Job, calls_at: Mapping[Site, int]) -> Iterator[Finding]:
     """Finds without a gain results that are read at least once a step, if a profiler slowed the host."""
-    reads = {site: count for site, count in calls_at.items() if site[1] in CALLED.values()}
+    reads = {site: count for site, count in calls_at.items() if site.op in CALLED.values()}
     steps = max(len(rank.step_starts) for rank in job.ranks)
     if job.recording is None or not job.recording.is_known or sum(reads.values()) < max(steps, 1):
         return
     most = sorted(reads.items(), key=lambda item: -item[1])[:NAMED]
-    yield Finding(
-        f"Each step reads results of the device: {', '.join(sorted({op for _, op in reads}))}",
-        None,
-        [
-            ", ".join(f"{counted(count, 'call')} of {place}" for (place, _), count in most),
-            "the recording slowed the host, so that little was left to wait for. A host that is ahead "
-            "of its device waits for all that it launched",
-        ],
-        ADVICE,
-        "idle_time_breakdown",
-    )
+    calls = [Said.CALLS.of(count=count, **site._asdict()) for site, count in most]
+    values = {"ops": sorted({site.op for site in reads}), "calls": calls, "advice": Said.READ_LESS}
+    yield Finding(Found.READS, None, "idle_time_breakdown", values)
 
 
-def _worst_rank(job: Job, nodes: Rows, waited: Ns) -> tuple[int, str]:
-    """Returns how long (ns) the rank that waited longest in these nodes did so, and that in words."""
+def _worst_rank(job: Job, site: Site, nodes: Rows, waited: Ns) -> tuple[int, Sentence]:
+    """Returns how long (ns) the rank that waited longest in these nodes of a site did so, and that as a fact."""
     ranks = job.rank_of_node[nodes]
     waited_ns = group_sums(ranks, waited[nodes], len(job.ranks))
     worst = int(waited_ns.argmax())
-    calls = counted(int((ranks == worst).sum()), "call")
-    return int(waited_ns[worst]), f"{time_text(waited_ns[worst] / 1000)}{job.on_rank(worst)} in {calls}"
+    values = {"time": waited_ns[worst] / 1000, "rank": job.rank_named(worst), "count": int((ranks == worst).sum())}
+    return int(waited_ns[worst]), Said.WAITED.of(**values, **site._asdict())
 
 
 def pageable_copies(job: Job) -> Iterator[Finding]:
@@ -345,17 +292,10 @@ def pageable_copies(job: Job) -> Iterator[Finding]:
             if rate := pinned_rate(str(rank.graph.metadata.get(f"{DEVICE_NAME}{number}", ""))):
                 factor[rows] = np.minimum(moved[rows] / rate / work.duration_ns[rows], 1.0)
     factor[calls] = np.minimum(other_call_ns / np.maximum(work.duration_ns[calls], 1), 1.0)
-    time = (work.duration_ns[copies].sum() + work.duration_ns[calls].sum()) / 1000
-    take = "1 copy takes" if copies.sum() == 1 else f"{copies.sum():,} copies take"
-    yield Finding(
-        "Copies to the device use pageable memory",
-        job.gain(factor, is_of_kind(work, DependencyKind.HOST_SYNC) & copies[work.source]),
-        [f"{take} {time_text(time)} on the device and in the calls that start them"],
-        "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True. "
-        "Measure it: beside workers of a DataLoader pinning takes time from them",
-        "counters_summary",
-        "Pinned memory",
-    )
+    time_ns = work.duration_ns[copies].sum() + work.duration_ns[calls].sum()
+    gain = job.gain(factor, is_of_kind(work, DependencyKind.HOST_SYNC) & copies[work.source])
+    values = {"count": int(copies.sum()), "time": time_ns / 1000}
+    yield Finding(Found.PAGEABLE_COPIES, gain, "counters_summary", values)
 
 
 def are_pageable_copies(job: Job) -> Bool:

@@ -9,21 +9,20 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...converter.ranks import recorded_groups
-from ...schema.columns import ABSENT, Bool, Categorical, Ns, Rows, bytes_text, group_sums, rows_of_each, time_text
+from ...schema.columns import ABSENT, Bool, Categorical, Ns, Rows, group_sums, rows_of_each
 from ...schema.errors import Remedy
 from ...schema.graph import CollectiveType, Delay
-from ...schema.reasons import Counts, in_words
+from ...schema.reasons import Counts
 from ..replay import NodeClass, shortest_members
-from ..sync_records_advice import SETTING
 from ..terminal import absent_in_words, ranges
-from .job import LEAST_PCT, Finding, Job, counted
+from .finding_words import Found, Said, Sentence
+from .job import LEAST_PCT, Finding, Job
 from .over_time import BEFORE
 
 FULL_SPEED = 0.5
 """A transfer below this share of the best bandwidth of its kind is too small for the network to reach its speed."""
 SIZES_NAMED = 3
 """Of transfers of more sizes than this one median is told."""
-NO_GROUP = "unnamed group"
 OF_PARAMETERS = (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
 """The collectives of gradients and parameters, whose sizes data parallelism chooses."""
 OWN_WORK = (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.MEMORY)
@@ -31,24 +30,8 @@ SEVERAL = 2
 """A rank that comes last less often than this may have been late by chance."""
 NOTABLE = 1.05
 """A class of work that takes so many times the median over ranks is named as the reason."""
-CAUSES = {
-    Delay.LOST_RECORDS: "where records are missing",
-    Delay.CONTENTION: "in which the device was full",
-    Delay.START_OF_RECORDING: "in which work from before the recording was still running",
-    Delay.UNEXPLAINED: "for no known reason",
-}
 NAMED = 3
 LEAST_SHARE = 0.02
-NOT_KNOWN = (
-    "its recording may have begun later, or the rank was late. The traces do not show which, so no gain is given"
-)
-INFERRED = (
-    "It is inferred from the order and time of calls. Gains can then be off by several times as much as with records"
-)
-IF_SHARED = (
-    "If they share it, one rank's busy time holds waits for the other's kernels, and the device is idle less than each "
-    "row says. The traces name no device beyond its number, so they do not show which it is"
-)
 
 
 def exposed_communication(job: Job) -> Iterator[Finding]:
@@ -64,21 +47,16 @@ def exposed_communication(job: Job) -> Iterator[Finding]:
     # how long each transfer takes, without waiting for members that come late
     transfer_ns = job.work.duration_ns.copy()
     np.minimum.at(transfer_ns, members.row, shortest_members(members, job.work.duration_ns))
-    absent = [f"this includes waiting for {counted(job.absent, 'absent rank')}"] if job.absent else []
+    absent = [Said.WAITING_FOR_ABSENT.of(count=job.absent)] if job.absent else []
     for code in np.unique(labels.codes[communicates]).tolist():
         chosen = communicates & (labels.codes == code)
         gain = job.gain(np.where(chosen, 0.0, 1.0))
         if gain.is_worth_it:
-            faster_pct = job.gain(np.where(chosen, 0.5, 1.0)).pct
-            faster = f"at twice the bandwidth the run would be {faster_pct:.0f} % shorter"
-            yield Finding(
-                f"Communication of {labels.table[code] or NO_GROUP} is not hidden behind computation",
-                gain,
-                [_transfers(job, chosen, transfer_ns), faster, *absent],
-                _advice_on_transfers(job, chosen, transfer_ns),
-                "collectives_over_ranks_by_group",
-                "Hiding that communication",
-            )
+            faster = Said.TWICE_THE_BANDWIDTH.of(pct=job.gain(np.where(chosen, 0.5, 1.0)).pct)
+            facts = [_transfers(job, chosen, transfer_ns), faster, *absent]
+            advice = _advice_on_transfers(job, chosen, transfer_ns)
+            values = {"group": labels.table[code] or Said.UNNAMED_GROUP, "advice": advice}
+            yield Finding(Found.EXPOSED, gain, "collectives_over_ranks_by_group", values, facts)
 
 
 def _labels(job: Job) -> Categorical:
@@ -95,18 +73,18 @@ def _labels(job: Job) -> Categorical:
     return Categorical.joined(of_ranks)
 
 
-def _transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> str:
+def _transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> Sentence:
     """Returns how many transfers a rank takes part in, and how long those of each size take."""
     size, time, ranks = job.integers("comm_size", ABSENT)[chosen], transfer_ns[chosen], job.rank_of_node[chosen]
-    of_each_rank = " on each rank" if len(np.unique(ranks)) > 1 else ""
-    count, sizes = f"{counted(np.bincount(ranks).max(), 'transfer')}{of_each_rank}", np.unique(size).tolist()
+    values = {"count": int(np.bincount(ranks).max()), "each": len(np.unique(ranks)) > 1 or None}
+    sizes = np.unique(size).tolist()
     if len(sizes) > SIZES_NAMED or ABSENT in sizes:
-        return f"{count} of {time_text(float(np.median(time)) / 1000)} (median)"
-    parts = [f"{bytes_text(each)} in {time_text(float(np.median(time[size == each])) / 1000)}" for each in sizes[::-1]]
-    return f"{count}, of {' and '.join(filter(None, (', '.join(parts[:-1]), parts[-1])))} (medians)"
+        return Said.TRANSFERS.of(**values, time=float(np.median(time)) / 1000)
+    parts = [Said.SIZE.of(size=each, time=float(np.median(time[size == each])) / 1000) for each in sizes[::-1]]
+    return Said.TRANSFERS_OF_SIZES.of(**values, sizes=parts[:-1] or parts, last=parts[-1] if parts[1:] else None)
 
 
-def _advice_on_transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> str:
+def _advice_on_transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> Said:
     """Returns what helps: larger transfers where these are too small for the network, else overlap or bandwidth."""
     work, size = job.work, job.integers("comm_size", ABSENT)
     has_size = chosen & (size > 0) & (transfer_ns > 0)
@@ -115,16 +93,10 @@ def _advice_on_transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> str:
     full, small = group_sums(is_small.astype(np.int64), transfer_ns[has_size], 2).tolist()
     if small > full:
         of_parameters = np.isin(job.integers("comm_type", ABSENT)[has_size], OF_PARAMETERS).all()
-        merge = "merge them (DDP: bucket_cap_mb, gradient accumulation)" if of_parameters else "send fewer, larger ones"
-        return f"Most of this time goes to transfers too small for the network's speed: {merge}; more bandwidth would help little"
+        return Said.MERGE if of_parameters else Said.SEND_FEWER
     if work.duration_ns[work.node_class == NodeClass.COMPUTATION].sum() >= transfer_ns[chosen].sum():
-        return (
-            "Overlap it: start it earlier and wait later (DDP buckets, FSDP prefetch, async_op=True); there is enough "
-            "computation to hide it. Else send less (bf16, gradient accumulation)"
-        )
-    return (
-        "There is too little computation to hide it: send less (bf16, gradient accumulation), or use a faster network"
-    )
+        return Said.OVERLAP
+    return Said.SEND_LESS
 
 
 def straggler(job: Job) -> Iterator[Finding]:
@@ -149,25 +121,11 @@ def straggler(job: Job) -> Iterator[Finding]:
         return
     span = int(job.replay.end_ns[of_slowest].max()) - int(job.replay.start_ns[is_own_work].min(initial=0))
     ratios = _ratios(job, slowest)
-    advice = (
-        "Compare its host work with another rank's: data loading, logging, CPU pinning, other processes on that machine"
-    )
-    if NodeClass.COMPUTATION in ratios:
-        advice = "Balance the work (batch, sequence lengths, experts), or check that device: clocks, temperature, other users"
-    facts = [
-        f"its {node_class.label} work takes {ratio:.2f} times as long as that of the others"
-        for node_class, ratio in ratios.items()
-    ]
-    count = f"{len(meetings)} collectives without the first"
-    later = f"{time_text(awaited / 1000)} later than the others in all, at {count}"
-    yield Finding(
-        f"The other ranks wait for rank {job.ranks[slowest].rank}, whose own work takes longer",
-        job.gain(np.where(is_own_work, max(1 - awaited / max(span, 1), 0.0), 1.0)),
-        [later, *facts],
-        advice,
-        "collectives_over_ranks_waits_by_rank",
-        "Balanced ranks",
-    )
+    advice = Said.BALANCE if NodeClass.COMPUTATION in ratios else Said.COMPARE_HOSTS
+    values = {"rank": job.ranks[slowest].rank, "time": awaited / 1000, "count": len(meetings), "advice": advice}
+    gain = job.gain(np.where(is_own_work, max(1 - awaited / max(span, 1), 0.0), 1.0))
+    facts = [Said.WORK_TAKES.of(work=node_class.label, ratio=ratio) for node_class, ratio in ratios.items()]
+    yield Finding(Found.STRAGGLER, gain, "collectives_over_ranks_waits_by_rank", values, facts)
 
 
 def _meetings(job: Job) -> list[Rows]:
@@ -201,27 +159,16 @@ def absent_ranks(job: Job) -> Iterator[Finding]:
     """Finds whether the job had more ranks than there are traces."""
     if job.absent > 0:
         named = absent_in_words((rank.rank for rank in job.ranks), job.world_size)
-        verb = "is" if job.absent == 1 else "are"
-        yield Finding(
-            f"{job.absent:,} of the job's {job.world_size:,} ranks {verb} absent",
-            None,
-            [f"The replay waits for none of them ({named}), and which rank held up which is known for the others only"],
-            "Give the traces of all ranks",
-            "collectives_over_ranks",
-        )
+        values = {"absent": job.absent, "ranks": job.world_size, "named": named}
+        yield Finding(Found.ABSENT_RANKS, None, "collectives_over_ranks", values)
 
 
 def late_start(job: Job) -> Iterator[Finding]:
     """Finds whether a rank's first record is much later than the first rank's, which may only be its recording."""
     rank, begin_us = latest_begin(job)
     if begin_us and 100 * begin_us >= LEAST_PCT * job.recorded_us:
-        yield Finding(
-            f"Rank {rank} begins {time_text(begin_us)} after the first rank",
-            None,
-            [f"{100 * begin_us / job.recorded_us:.0f} % of the recorded run", NOT_KNOWN],
-            "Begin to record on all ranks behind a barrier, and record several steps: then only what is really late is left",
-            "critical_path_by_rank",
-        )
+        values = {"rank": rank, "time": begin_us, "pct": 100 * begin_us / job.recorded_us}
+        yield Finding(Found.LATE_START, None, "critical_path_by_rank", values)
 
 
 def latest_begin(job: Job) -> tuple[int, float]:
@@ -243,13 +190,7 @@ def shared_device(job: Job) -> Iterator[Finding]:
         ranks_of[row["device"]].append(row["rank"])
     for device, ranks in sorted(ranks_of.items()):
         if len(ranks) > 1:
-            yield Finding(
-                f"Ranks {ranges(sorted(ranks))} may share one device: each names device {device}",
-                None,
-                [IF_SHARED],
-                "Give each rank a device of its own; if each has one, there is nothing to do",
-                "temporal_breakdown",
-            )
+            yield Finding(Found.SHARED_DEVICE, None, "temporal_breakdown", {"ranks": sorted(ranks), "device": device})
 
 
 def unexplained_time(job: Job) -> Iterator[Finding]:
@@ -262,32 +203,17 @@ def unexplained_time(job: Job) -> Iterator[Finding]:
     cause, causes = job.integers("delay"), Counter[int]()
     for node in np.flatnonzero(job.work.node_class == NodeClass.DELAY).tolist():
         causes[int(cause[node])] += int(job.work.duration_ns[node])
-    facts = [
-        f"{time_text(ns / 1000)} {CAUSES.get(Delay(code), '')}" for code, ns in causes.most_common() if code and ns
-    ]
+    facts = [Said.DELAY.of(time=ns / 1000, cause=Delay(code)) for code, ns in causes.most_common() if code and ns]
     if starts:
-        facts.append(
-            f"{time_text(starts)} before the first work of a thread or stream, which waits for nothing recorded"
-        )
-    yield Finding(
-        f"For {100 * (delays + starts) / job.length_us:.0f} % of the run the traces do not show what it waited for",
-        None,
-        facts,
-        "Record the host trace, synchronisation records and all threads (execgraph.capture does), for several steps",
-        "critical_path",
-    )
+        facts.append(Said.UNKNOWN_STARTS.of(time=starts))
+    pct = 100 * (delays + starts) / job.length_us
+    yield Finding(Found.UNEXPLAINED, None, "critical_path", {"pct": pct}, facts)
 
 
 def missing_records(job: Job) -> Iterator[Finding]:
     """Finds ranks that have waits for events or streams, and no record that names these."""
     if ranks := sorted(rank.rank for rank in job.ranks if rank.lacks_sync_records):
-        yield Finding(
-            f"The traces of rank{'s' * (len(ranks) > 1)} {ranges(ranks)} do not record what calls waited for",
-            None,
-            [INFERRED],
-            f"Record with execgraph.capture, or give the profiler {SETTING}",
-            "idle_time_breakdown",
-        )
+        yield Finding(Found.NO_SYNC_RECORDS, None, "idle_time_breakdown", {"count": len(ranks), "ranks": ranks})
 
 
 def lost_records(job: Job) -> Iterator[Finding]:
@@ -295,14 +221,10 @@ def lost_records(job: Job) -> Iterator[Finding]:
     dropped = Counter(Counts().add(*(rank.dropped for rank in job.ranks)))
     count = sum(dropped.values())
     if 100 * count >= LEAST_PCT * len(job.work):
-        more = [f"and {len(dropped) - NAMED} more reasons"] if len(dropped) > NAMED else []
-        yield Finding(
-            f"{counted(count, 'record')} of the traces could not be used",
-            None,
-            [*(f"{in_words(reason)}: {number:,}" for reason, number in dropped.most_common(NAMED)), *more],
-            f"{Remedy.DIAGNOSE} says what is wrong with the files; a shorter recording loses less",
-            "notes",
-        )
+        facts = [Said.RECORDS.of(reason=reason, count=number) for reason, number in dropped.most_common(NAMED)]
+        more = [Said.MORE_REASONS.of(count=len(dropped) - NAMED)] if len(dropped) > NAMED else []
+        values = {"count": count, "command": Remedy.DIAGNOSE}
+        yield Finding(Found.LOST_RECORDS, None, "notes", values, facts + more)
 
 
 def memory_peaks(job: Job) -> Iterator[Finding]:
@@ -317,17 +239,13 @@ def memory_peaks(job: Job) -> Iterator[Finding]:
     device, rank, peak = highest["device"], highest["rank"], float(highest["peak"])
     live = [row for row in job.rows("memory_timeline_live") if (row["rank"], row["device"]) == (rank, device)]
     shares = [
-        f"{'' if row['op'] == BEFORE else 'by '}{row['op']} {100 * row['size'] / peak:.0f} %"
+        (Said.SHARE_BEFORE if row["op"] == BEFORE else Said.SHARE).of(op=row["op"], pct=100 * row["size"] / peak)
         for row in live[:NAMED]
         if row["size"] > LEAST_SHARE * peak
     ]
-    yield Finding(
-        f"Memory peaks at {bytes_text(peak)} on device {device} of rank {rank}",
-        None,
-        [f"Allocated {', '.join(shares)}" if shares else f"In {highest['step'] or 'no step'}"],
-        "If memory limits the batch: checkpoint activations, zero gradients to None, shard the optimizer's state",
-        "memory_timeline_live",
-    )
+    values = {"size": peak, "device": device, "rank": rank}
+    fact = Said.ALLOCATED.of(shares=shares) if shares else Said.PEAK_IN.of(step=highest["step"] or Said.NO_STEP)
+    yield Finding(Found.MEMORY_PEAK, None, "memory_timeline_live", values, [fact])
 
 
 RULES = (
