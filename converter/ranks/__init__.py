@@ -45,6 +45,7 @@ from .groups import (
     ranks_text,
     recognised,
     recorded_groups,
+    renumbered_ends,
     restrict_to_ranks,
 )
 from .network import (

@@ -188,8 +188,7 @@ def recorded_calls(recorded: Sequence[Communication], kernels: Sequence[str], ow
             return Call(row, decoded.node, size=decoded.size, source=source, target=target, tag=arguments.tag)
         group = names.group_of(arguments.ranks, arguments.group, arguments.description)
         kind, size = (-1, 0) if decoded is None or decoded.type is None else (int(decoded.type), decoded.size)
-        ends = arguments.source, arguments.target
-        return Call(row, NodeType.COMM_COLL, group, kind, size, arguments.sequence, *ends)
+        return Call(row, NodeType.COMM_COLL, group, kind, size, arguments.sequence, arguments.source, arguments.target)
 
     return Calls.of(call(row, *pair) for row, pair in enumerate(zip(recorded, kernels, strict=True)))
 

@@ -9,8 +9,9 @@ the groups, as far as these agree between ranks.
 import dataclasses
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from ...schema.columns import ABSENT, Bool, Int64, Ragged
 from ...schema.comm_groups import ADDRESS, LARGEST_JOB, RankList, natural
 from ...schema.errors import DataError
 from ...schema.graph import RANKS_OF_GROUP, Column, ExecutionGraph
+from ..communication import COALESCED
 
 RUN = re.compile(r"(-?\d+)(?:-(-?\d+)(?::(-?\d+))?)?")
 _GIVEN_RUN = r"[0-9]{1,9}(?:-[0-9]{1,9}(?::-?[1-9][0-9]{0,8})?)?"
@@ -59,8 +61,13 @@ def given_ranks(text: str, limit: int) -> tuple[int, ...] | None:
     """
     if not LIST.fullmatch(text):
         return None
-    runs = ((int(run[1]), int(run[2] or run[1]), int(run[3] or 1)) for run in RUN.finditer(text))
-    return ranks_of(text) if sum(max((last - first) // step + 1, 0) for first, last, step in runs) <= limit else None
+    return ranks_of(text) if sum(map(len, _runs(text))) <= limit else None
+
+
+def _runs(text: str) -> Iterator[range]:
+    for run in RUN.finditer(text):
+        step = int(run[3] or 1)
+        yield range(int(run[1]), int(run[2] or run[1]) + (1 if step > 0 else -1), step)
 
 
 @cache
@@ -70,11 +77,7 @@ def ranks_of(text: str) -> tuple[int, ...]:
     >>> ranks_of("0-3,8"), ranks_of("9-3:-3")
     ((0, 1, 2, 3, 8), (9, 6, 3))
     """
-    ranks: list[int] = []
-    for run in RUN.finditer(text):
-        first, last, step = int(run[1]), int(run[2] or run[1]), int(run[3] or 1)
-        ranks += range(first, last + (1 if step > 0 else -1), step)
-    return tuple(ranks)
+    return tuple(chain.from_iterable(_runs(text)))
 
 
 @cache
@@ -251,14 +254,7 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int]) -> ExecutionG
             f"the graph is of rank {own_rank}, which is not one of the {len(ranks)} ranks that are to be kept"
         )
     kept_ranks = np.array(ranks, np.int64)
-    attributes: dict[str, Column] = dict(graph.attributes)
-    for name in ("comm_src", "comm_dst"):
-        if name in attributes:
-            column = graph.integers(name)
-            attributes[name] = np.where(column == ABSENT, ABSENT, _renumbered(column, kept_ranks))
-    for name in ("coalesced_src", "coalesced_dst"):
-        if isinstance(peers := attributes.get(name), Ragged):
-            attributes[name] = Ragged(peers.starts, _renumbered(peers.values, kept_ranks))
+    attributes = {**graph.attributes, **renumbered_ends(graph, lambda peers, _: _renumbered(peers, kept_ranks))}
     groups = recorded_groups(graph)
     members = [_renumbered(np.array(group, np.int64), kept_ranks) for group in groups.lists]
     if isinstance(splits := attributes.get("comm_split"), Ragged):
@@ -274,6 +270,21 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int]) -> ExecutionG
         if text := ranks_text([rank for rank in members[number].tolist() if rank != OUTSIDE]):
             metadata[RANKS_OF_GROUP + name] = text
     return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
+
+
+def renumbered_ends(graph: ExecutionGraph, number_of: Callable[[Int64, Int64], Int64]) -> dict[str, Column]:
+    """Returns the attributes with sources, targets and roots of communication as other numbers, which `number_of`
+    gives for ranks and the rows of their nodes.
+    """
+    attributes = dict[str, Column]()
+    for name in ("comm_src", "comm_dst"):
+        column = graph.integers(name)
+        if len(rows := np.flatnonzero(column != ABSENT)):
+            column[rows] = number_of(column[rows], rows)
+            attributes[name] = column
+        if isinstance(ends := graph.attributes.get(COALESCED[name]), Ragged):
+            attributes[COALESCED[name]] = Ragged(ends.starts, number_of(ends.values, ends.rows()))
+    return attributes
 
 
 def _renumbered(column: Int64, kept_ranks: Int64) -> Int64:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import Categorical, Int32, Int64, Ragged
+from ...schema.columns import Categorical, Int32, Int64
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.graph import (
@@ -25,15 +25,13 @@ from ...schema.graph import (
     ExecutionGraph,
     NodeType,
 )
-from ..ranks import GIB, Transfer, match, ranks_text
+from ..ranks import GIB, Transfer, match, ranks_text, renumbered_ends
 from .facts import Assumed, RankFacts, completed
 from .lengths import Fits, Grown, longer, measured_collectives, sizes
 from .roles import GroupUse, NamedGroup, group_uses, separated, with_roles
 
 GONE = -1
 ANOTHER = "that is another program"
-ENDS = ("comm_src", "comm_dst")
-COALESCED_ENDS = ("coalesced_src", "coalesced_dst")
 ALL_RANKS = ""
 
 
@@ -272,12 +270,7 @@ def resized(graph: ExecutionGraph, plan: RankPlan) -> ExecutionGraph:
         metadata = {**metadata, "rank": plan.rank}
         moved_by = np.full(len(graph), distance, np.int64)
         moved_by[plan.row] = plan.moved_by
-        for name in {*ENDS} & attributes.keys():
-            column = graph.integers(name)
-            attributes[name] = np.where(column >= 0, column + moved_by, column)
-        for name in COALESCED_ENDS:
-            if isinstance(ends := attributes.get(name), Ragged):
-                attributes[name] = Ragged(ends.starts, ends.values + distance)
+        attributes |= renumbered_ends(graph, lambda ends, rows: np.where(ends >= 0, ends + moved_by[rows], ends))
     # rounding errors are passed on to the next node, so that sums stay right to 1 µs
     added = np.diff(np.rint(np.cumsum(longer) / 1000).astype(np.int64), prepend=0)
     micros = np.maximum(graph.duration_micros + added, 0)
@@ -309,14 +302,10 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
     codes[np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))] = table.codes[-1]
     attributes["pg_name"] = Categorical(codes, table.table)
     of_first = np.array([is_joined for _, is_joined in rank_plan.groups] + [False], np.bool_)[group]
-    for name in ENDS:
-        if name in attributes:
-            column = graph.integers(name)
-            # all copies share one root
-            attributes[name] = np.where(of_first, _renumbered(column, first), _renumbered(column, renumbered))
-    for name in COALESCED_ENDS:
-        if isinstance(ends := attributes.get(name), Ragged):
-            attributes[name] = Ragged(ends.starts, renumbered[ends.values])
+    # all copies share one root
+    attributes |= renumbered_ends(
+        graph, lambda ends, rows: np.where(of_first[rows], _renumbered(ends, first), _renumbered(ends, renumbered))
+    )
     metadata = {**graph.metadata, "rank": int(renumbered[rank_plan.rank]), "world_size": rank_copies.ranks, **lists}
     for key in (STEPS, STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS):
         metadata.pop(key, None)
