@@ -122,7 +122,7 @@ class EventNumbers:
         named = [wait for wait in waits if wait.event >= 0]
         records = process.event_records
         # what a query is for was often recorded long before, by whoever gives back memory
-        pairs = [Anchor(process.record_right_before(wait.call_row), wait.event) for wait in named if not wait.is_query]
+        pairs = [Anchor(process.record_right_before[wait.call_row], wait.event) for wait in named if not wait.is_query]
         pairs = sorted(pair for pair in pairs if pair.record >= 0)
         self._time, self._ids = records.time, EventIds(pairs)
         self._recorded_at: dict[int, list[int]] = defaultdict(list)
@@ -237,7 +237,7 @@ class Candidates:
         rows = np.full((len(options), len(waits)), -1, np.int64)
         for number, option in enumerate(options):
             if option.basis.reason is Reason.RECORD_RIGHT_BEFORE:
-                rows[number] = [self._process.record_right_before(wait.call_row) for wait in waits]
+                rows[number] = [self._process.record_right_before[wait.call_row] for wait in waits]
             elif option.kind >= 0:
                 row, time = self._records.kinds[option.kind]
                 position = time.searchsorted(starts) - option.back
@@ -273,9 +273,9 @@ class Candidates:
         unused = {row for row in before if self._event_of[row] == UNUSED_YET}
         of_program = {row for row in unused if not self._records.in_collective[row]}
         context = _Context(
-            of_program if of_program and self._process.collective(wait.call_row) < 0 else unused,
+            of_program if of_program and self._process.collective[wait.call_row] < 0 else unused,
             self._known_record(wait),
-            self._process.record_right_before(wait.call_row),
+            self._process.record_right_before[wait.call_row],
             [] if waiting is None or self._is_single_stream else self._data_streams(wait.call_row, waiting),
         )
         for row, candidate in before.items():
@@ -292,7 +292,7 @@ class Candidates:
         records, known_record, is_unused = self._records, context.known_record, self._event_of[row] == UNUSED_YET
         collective_of, waiting = self._process.collective, wait.waiting
         is_right_before = is_unused and row == context.right_before
-        is_right_before = is_right_before and collective_of(records.rows[row]) == collective_of(wait.call_row)
+        is_right_before = is_right_before and collective_of[records.rows[row]] == collective_of[wait.call_row]
         if is_right_before and records.in_collective[row]:
             # a collective records anew what its stream waits for, though its events have been awaited before
             return OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE, 0
@@ -316,7 +316,7 @@ class Candidates:
         # is not the one: the event has been recorded anew
         rows = self._records_of_event[wait.event] if wait.event >= 0 else []
         if wait.is_query and wait.event < 0:
-            previous = self._process.previous_event_call(wait.call_row)
+            previous = self._process.previous_event_call[wait.call_row]
             is_sync = previous >= 0 and self._process.kinds[previous] == SyncCall.EVENT_SYNC
             rows = self._records_of_call[previous] if is_sync else []
         time, waiting = self._process.start[wait.call_row], None if self._is_single_stream else wait.waiting
@@ -362,6 +362,6 @@ class Candidates:
         streams = self._stream_numbers(process.streams_in_use(wait.call_row, wait.waiting))
         if streams and wait.of_stream:
             basis = OrderBasis.STREAM_IN_USE
-        elif streams and not self._records.rows and process.collective(wait.call_row) >= 0:
+        elif streams and not self._records.rows and process.collective[wait.call_row] >= 0:
             basis = OrderBasis.STREAM_IN_USE_OF_COLLECTIVE
         return Candidate(-1, 0, basis, streams=streams)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema import linked
-from ...schema.columns import Int64, Keys, Lookup, Ragged, RowMap, asof_backward, groupby
+from ...schema.columns import Bool, Int64, Keys, Lookup, Ragged, RowMap, asof_backward, groupby
 from ...schema.linked import NEVER, Activities, Calls, Ops, Provenance, SyncCall
 from ...schema.machine import ENOUGH, LatencyStats, MachineCalibration, of_each, of_name
 from ...schema.reasons import AnyReason
@@ -64,15 +64,12 @@ class EventRecords(NamedTuple):
     kinds: list[tuple[Int64, Int64]]
 
 
-def _previous_on_thread(calls: Calls, rows: Int64, queries: Int64) -> Lookup:
-    """Returns, for each of `rows` and `queries`, the one of `rows` before it on its thread."""
-    order = np.concatenate((rows, queries))
-    order = order[np.lexsort((calls.start[order], calls.thread[order]))]
-    position = np.where(np.isin(order, rows), np.arange(len(order)), -1)
-    before = np.maximum.accumulate(np.append(-1, position))[: len(order)]
-    follows = np.flatnonzero(before >= 0)
-    follows = follows[calls.thread[order[follows]] == calls.thread[order[before[follows]]]]
-    return Lookup(order[follows], order[before[follows]])
+def _previous_on_thread(calls: Calls, chosen: Bool) -> Int64:
+    """Returns for each call the last of the `chosen` ones before it on its thread, -1 for none."""
+    # of calls that began at once, the chosen ones come first
+    order = np.lexsort((~chosen, calls.start, calls.thread))
+    rank, rows = np.argsort(order), order[chosen[order]]
+    return RowMap(rows)[asof_backward(Keys(calls.thread[rows], rank[rows]), Keys(calls.thread, rank - 1))]
 
 
 class SyncRecord(NamedTuple):
@@ -252,10 +249,13 @@ class DataOrigins:
 
 
 class Process:
-    """One process: what its calls do (`kinds`), what it submitted, and what the trace says of its events.
+    """One process: what its calls do, what it submitted, and what the trace says of its events.
 
-    `start` and `end` are when each call did (ns), `last_launch` and `next_launch` the activities that its thread
-    launched last before it and first from then on, -1 for none.
+    By call, -1 for none: `kinds` is what it does, `start` and `end` when it did (ns), `last_launch` and `next_launch`
+    the activities that its thread launched last before it and first from then on, `collective` the one in whose op it
+    was made, `awaited_by_collective` the activity that a collective's wait op around it names, unless the trace itself
+    names an event, `previous_event_call` the call before it on its thread that recorded an event or waited for one,
+    and `record_right_before` the number of the event record that this is.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class Process:
     ) -> None:
         """`activities` have times of the host's clock. `awaited` is what each wait op of a collective names."""
         self.device, self.calls, self.activities = device, calls, activities
-        self.collectives, self._awaited, self.calibration = collectives, awaited, calibration
+        self.collectives, self.calibration = collectives, calibration
         self.timing = TimingModel(activities, calls, calibration)
         self.origins = DataOrigins(collectives.ops, activities, calls)
         self.start, self.end = calls.start.data, calls.end.data
@@ -280,11 +280,15 @@ class Process:
         self.call_sites = CallSites(calls, collectives.ops, collectives.parent)
         self.sync_records = SyncRecords(calls, device.syncs, device.event_records, self.queues)
         self.kinds = kinds = self.sync_records.kinds
-        event_calls = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
-        self._previous = _previous_on_thread(calls, event_calls, np.flatnonzero(kinds == SyncCall.EVENT_QUERY))
-        rows = event_calls[kinds[event_calls] == SyncCall.EVENT_RECORD]
+        is_named, of_calls = self.sync_records.recorder >= 0, collectives.enclosing_records(calls.op_row)
+        named_by_collective = np.where(is_named | self.sync_records.is_before_trace, -1, awaited.of(of_calls))
+        self.collective, self.awaited_by_collective = of_calls.data, named_by_collective.data
+        event_calls = np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC))
+        previous, number = _previous_on_thread(calls, event_calls), np.full(len(calls), -1)
+        rows = np.flatnonzero(kinds == SyncCall.EVENT_RECORD)
         rows = rows[np.argsort(calls.start[rows], kind="stable")]
-        self._number = Lookup(rows, np.arange(len(rows)))
+        number[rows] = np.arange(len(rows))
+        self.previous_event_call, self.record_right_before = previous.data, RowMap(number)[previous].data
         self.event_records = self._event_records(rows)
 
     def _event_records(self, rows: Int64) -> EventRecords:
@@ -299,15 +303,15 @@ class Process:
         in_step = (last >= 0) & (step[RowMap(self.activities.call_row)[last]] == step[rows])
         launched = np.append(self.activities.name.codes, -1)[np.where(in_step, last, -1)]
         kinds, time = groupby(thread[rows], self.call_sites.path[rows], launched), self.calls.start[rows]
-        in_collective = (self.collectives.enclosing_records(self.calls.op_row[rows]) >= 0).tolist()
+        in_collective = (np.asarray(self.collective)[rows] >= 0).tolist()
         of_kind = [(part, time[part]) for part in kinds.rows()]
         return EventRecords(rows.data, time.data, in_collective, streams, kinds.number.data, of_kind)
 
     def _likely_streams(self, call: int) -> list[StreamKey]:
         """Returns the streams that a call may have recorded on, the likeliest first."""
         # a call right after another event record, with no launch between them, probably records on another stream
-        streams, before = self.streams_in_use(call), self.previous_event_call(call)
-        if before < 0 or self.kinds[before] != SyncCall.EVENT_RECORD or self.collective(call) >= 0:
+        streams, before = self.streams_in_use(call), self.previous_event_call[call]
+        if before < 0 or self.kinds[before] != SyncCall.EVENT_RECORD or self.collective[call] >= 0:
             return streams
         return [*streams[1:], *streams[:1]] if self.last_launch[call] == self.last_launch[before] else streams
 
@@ -315,30 +319,11 @@ class Process:
         """Returns when the last of the activities ended, ns; NEVER for none."""
         return max((int(self.activities.end[row]) for row in activities), default=NEVER)
 
-    def collective(self, call: int) -> int:
-        """Returns the collective in whose op a call was made, -1 for none."""
-        return self.collectives.enclosing_record(int(self.calls.op_row[call]))
-
-    def awaited_by_collective(self, call: int) -> int:
-        """Returns the activity that the collective's wait op that encloses a call names, -1 for none and where the
-        trace itself names an event.
-        """
-        is_named = self.sync_records.recorder[call] >= 0 or self.sync_records.is_before_trace[call]
-        return -1 if is_named else self._awaited.get(self.collective(call))
-
-    def previous_event_call(self, call: int) -> int:
-        """Returns the previous call on the thread that recorded an event or waited for one, -1 for none."""
-        return self._previous.get(call)
-
-    def record_right_before(self, call: int) -> int:
-        """Returns the number of the event record that is the previous call for events on the thread, -1 for none."""
-        return self._number.get(self.previous_event_call(call))
-
     def streams_in_use(self, call: int, other_than: StreamKey | None = None) -> list[StreamKey]:
         """Returns the streams that the thread had been using at a call, the last used one first: in a collective that
         has launched only that of the launch, elsewhere those that compute.
         """
-        collective, last, activities = self.collective(call), self.last_launch[call], self.activities
+        collective, last, activities = self.collective[call], self.last_launch[call], self.activities
         launched_in = self.collectives.enclosing_record(int(activities.op_row[last])) if last >= 0 else -1
         if collective >= 0 and launched_in == collective:
             return [StreamKey.of(activities, last)]

@@ -267,7 +267,7 @@ class _Waits:
         if kind == SyncCall.DEVICE_SYNC:
             pending = process.pending(record.device if record is not None else -1, row)
             return pending, Provenance.RECORD if record is not None else Provenance.CALL_ORDER
-        if kind != SyncCall.STREAM_SYNC and (awaited := process.awaited_by_collective(row)) >= 0:
+        if kind != SyncCall.STREAM_SYNC and (awaited := process.awaited_by_collective[row]) >= 0:
             return (awaited,), Provenance.RECORD
         event_record = process.named_record(row) or self._inferred.get(row)
         if event_record is not None:

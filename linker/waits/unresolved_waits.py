@@ -121,7 +121,7 @@ def unresolved_waits(process: Process, loops: dict[int, Loop], calls: Iterable[i
         event = record.event if record is not None else -1
         if kind != SyncCall.STREAM_WAIT:
             yield _host_wait(process, loops.get(row), row, event)
-        elif process.awaited_by_collective(row) < 0 and (blocked := _blocked_work(process, row, busiest)):
+        elif process.awaited_by_collective[row] < 0 and (blocked := _blocked_work(process, row, busiest)):
             yield UnresolvedWait(row, event, blocked)
 
 
@@ -155,7 +155,7 @@ def waiting_stream(process: Process, row: int) -> StreamKey | None:
     if process.sync_records.has_stream_waits and process.queues.position(waiting, time):
         # if waits are recorded at all, only those of streams that nothing ran on yet are missing
         return None
-    collective = process.collective(row)
+    collective = process.collective[row]
     is_launching = collective >= 0 and not collectives.is_wait(collective)
     if is_launching and collectives.enclosing_record(int(process.activities.op_row[launch])) != collective:
         # after its kernel a communication library synchronises internal streams
@@ -183,7 +183,7 @@ def _blocked_work(process: Process, row: int, busiest: Sequence[StreamKey]) -> B
     if waiting is None:
         return {}
     blocked: dict[StreamKey | None, int] = {waiting: process.queues.next(waiting, process.start[row])}
-    if process.sync_records.of(row) is not None or process.collective(row) >= 0:
+    if process.sync_records.of(row) is not None or process.collective[row] >= 0:
         return blocked
     following = {key: process.queues.next(key, process.start[row]) for key in busiest if key != waiting}
     going_on = [key for key, target in following.items() if target >= 0]

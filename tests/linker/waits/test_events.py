@@ -74,10 +74,10 @@ def test_event_records_are_in_order_and_the_last_call_for_events_of_a_thread_com
     records = submitted(RECORD, WAIT, RECORD, QUERY, RECORD).event_records
     assert (records.rows.tolist(), records.time.tolist()) == ([0, 2, 4], [0, 200, 400])
     calls_of = submitted(RECORD, LAUNCH, WAIT, QUERY, RECORD, QUERY, SYNC, QUERY, thread={4: 1})
-    assert [calls_of.previous_event_call(call) for call in range(8)] == [-1, -1, 0, 2, -1, 2, 2, 6]
-    assert [calls_of.record_right_before(call) for call in (2, 3)] == [0, -1]
+    assert calls_of.previous_event_call.tolist() == [-1, 0, 0, 2, -1, 2, 2, 6]
+    assert [calls_of.record_right_before[call] for call in (2, 3)] == [0, -1]
     calls_of = submitted(LAUNCH, RECORD, RECORD, WAIT, WAIT)
-    assert [calls_of.record_right_before(call) for call in (1, 2, 3, 4)] == [-1, 0, 1, -1]
+    assert [calls_of.record_right_before[call] for call in (1, 2, 3, 4)] == [-1, 0, 1, -1]
 
 
 def test_event_records_are_alike_after_the_same_launch_from_the_same_ops_of_one_thread() -> None:
@@ -112,8 +112,8 @@ def test_a_collective_records_on_its_own_stream_once_it_has_launched() -> None:
     records = of_collective.event_records
     assert records.streams == [[NEAR], [FAR], [FAR]]
     assert records.in_collective == [True, True, True]
-    assert [of_collective.collective(call) for call in records.rows] == [COLLECTIVE] * 3
-    assert submitted(LAUNCH, RECORD).collective(1) == -1
+    assert [of_collective.collective[call] for call in records.rows] == [COLLECTIVE] * 3
+    assert submitted(LAUNCH, RECORD).collective[1] == -1
 
 
 @pytest.mark.parametrize(("other_than", "streams"), [(None, [FAR, NEAR]), (FAR, [NEAR]), (NEAR, [FAR])])
