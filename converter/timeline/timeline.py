@@ -90,8 +90,7 @@ def _ready_ns(linked: LinkedTrace) -> Int64:
     of_launch = ended[activities.call_row[previous]]
     of_previous = np.where(of_launch <= activities.start, of_launch, activities.end[previous])
     ready_ns = np.where(previous >= 0, of_previous, NEVER)
-    has_source = waits.source_row >= 0
-    np.maximum.at(ready_ns, waits.target_row[has_source], activities.end[waits.source_row[has_source]])
+    np.maximum.at(ready_ns, waits.target_row, np.append(activities.end, NEVER)[waits.source_row])
     return ready_ns
 
 
@@ -117,8 +116,7 @@ def blocking_calls(linked: LinkedTrace, submit_ns: Int64) -> Blocking:
     waits, calls = linked.host_waits, linked.calls
     call, position = np.unique(waits.call_row, return_inverse=True)
     awaited = np.full(len(call), NEVER, np.int64)
-    has_source = waits.source_row >= 0
-    np.maximum.at(awaited, position[has_source], linked.activities.end[waits.source_row[has_source]])
+    np.maximum.at(awaited, position, np.append(linked.activities.end, NEVER)[waits.source_row])
     submitted = submit_ns[call]
     since = np.where(submitted == ABSENT, calls.start[call], submitted)
     has_since = np.flatnonzero(waits.since != ABSENT)

@@ -122,12 +122,9 @@ class SyncRecords:
         named_calls = np.flatnonzero(np.isin(calls.correlation, recorders))
         self._call_of = Lookup(calls.correlation[named_calls], named_calls)
         """The calls that the trace names, by correlation."""
-        self._recorded_on = np.full(len(calls) + 1, -1)
+        streams = np.concatenate((event_rows.stream[::-1], syncs.wait_stream[rows]))
+        self._recorded_on = np.append(Lookup(self._call_of.of(recorders), streams).of(np.arange(len(calls))), -1)
         """The number of the stream that each call recorded on, -1 for unknown; the last one is for no call (-1)."""
-        self._recorded_on[self._call_of.of(recorders)] = np.concatenate(
-            (event_rows.stream[::-1], syncs.wait_stream[rows])
-        )
-        self._recorded_on[-1] = -1
         awaited = self._call_of.of(recorder)
         self.awaited = np.unique(awaited[awaited >= 0])
         synced = np.flatnonzero(row >= 0)
@@ -182,19 +179,12 @@ class TimingModel:
         self.timestamp_quantum_ns = 2 * calibration.resolution_ns
         self.clock_uncertainty_ns = calibration.time_error_ns + of_name(calibration.sync_return, "").median
         self.max_sync_return_ns = of_each(calibration.sync_return, calls.name).upper.data
-        before = linked.previous_on_stream(activities)
-        ready, expected = np.full((2, len(activities)), NEVER, np.int64)
-        follows = np.flatnonzero(before >= 0)
-        ended = activities.end[before[follows]]
-        ready[follows] = ended
-        expected[follows] = ended + of_each(calibration.gap, activities.category.take(follows)).upper
-        called = np.flatnonzero(activities.call_row >= 0)
-        call = activities.call_row[called]
-        launched = calls.end[call] + of_each(calibration.launch, calls.name.take(call)).upper
-        ready[called] = np.maximum(ready[called], calls.start[call])
-        expected[called] = np.maximum(expected[called], launched)
-        shortest = int((activities.start[called] - calls.start[call]).min(initial=linked.FOREVER))
-        self.ready_ns, self.expected_start_ns = ready.data, expected.data
+        before, call = linked.previous_on_stream(activities), activities.call_row
+        ended, submitted = np.append(activities.end, NEVER)[before], np.append(calls.start, NEVER)[call]
+        follows = np.where(before >= 0, ended + of_each(calibration.gap, activities.category).upper, NEVER)
+        launched = np.append(calls.end + of_each(calibration.launch, calls.name).upper, NEVER)[call]
+        self.ready_ns, self.expected_start_ns = np.maximum(ended, submitted).data, np.maximum(follows, launched).data
+        shortest = int((activities.start - submitted)[call >= 0].min(initial=linked.FOREVER))
         self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < linked.FOREVER else 0)
         # where returns were measured, it is their own clock that they are compared with
         knows_returns = calls.name.where(lambda name: calibration.sync_return.get(name, LatencyStats()).count >= ENOUGH)
@@ -339,9 +329,9 @@ class Process:
         """Returns the event record that the trace names for a call, on the recorded stream or else the one that its
         thread was using, and for a synchronisation of a stream the call itself; None also where the stream is unknown.
         """
-        recorder, stream = int(self.sync_records.recorder[call]), self.recorded_stream(call)
+        recorder = int(self.sync_records.recorder[call])
         if self.kinds[call] == SyncCall.STREAM_SYNC:
-            recorder = call
+            recorder, stream = call, self.recorded_stream(call)
         elif recorder < 0:
             return None
         else:

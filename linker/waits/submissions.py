@@ -56,9 +56,7 @@ def submitted_streams(activities: Activities, call_time: Int64) -> Iterator[tupl
 
     A call counts as submitting its activities at its `call_time` (ns).
     """
-    submitted = np.full(len(activities), NEVER, np.int64)
-    called = activities.call_row >= 0
-    submitted[called] = call_time[activities.call_row[called]]
+    submitted = np.append(call_time, NEVER)[activities.call_row]
     for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
         yield StreamKey.of(activities, rows[0]), rows, np.maximum.accumulate(submitted[rows])
 

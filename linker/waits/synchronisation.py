@@ -136,24 +136,20 @@ def unexplained_waits(process: Process, waits: HostWaits, behind_unresolved: Boo
     the clocks. O(n log n).
     """
     calls, activities, timing = process.calls, process.activities, process.timing
-    known_end = np.full(len(calls), NEVER, np.int64)
-    has_source = waits.source_row >= 0
-    is_recorded = waits.known_by.equal(Provenance.RECORD.value)
-    np.maximum.at(known_end, waits.call_row[has_source], activities.end[waits.source_row[has_source]])
+    known_end, activity_end = np.full(len(calls), NEVER, np.int64), np.append(activities.end, NEVER)
+    has_source, is_recorded = waits.source_row >= 0, waits.known_by.equal(Provenance.RECORD.value)
+    np.maximum.at(known_end, waits.call_row, activity_end[waits.source_row])
     is_blocking = np.isin(process.kinds, (SyncCall.STREAM_SYNC, SyncCall.EVENT_SYNC, SyncCall.DEVICE_SYNC))
     is_named = has_source & is_recorded & ~behind_unresolved[waits.call_row]
     is_blocking[waits.call_row[is_named]] = False
-    rows = np.flatnonzero(is_blocking)
-    max_return_ns = np.asarray(timing.max_sync_return_ns)[rows] + np.asarray(timing.return_error_ns)[rows]
-    end = calls.end[rows]
-    lasts_on = end - np.maximum(calls.start[rows], known_end[rows]) > max_return_ns
-    rows, max_return_ns, end = rows[lasts_on], max_return_ns[lasts_on], end[lasts_on]
+    max_return_ns = np.asarray(timing.max_sync_return_ns) + np.asarray(timing.return_error_ns)
+    rows = np.flatnonzero(is_blocking & (calls.end - np.maximum(calls.start, known_end) > max_return_ns))
     max_lead_ns = np.asarray(timing.max_return_lead_ns).copy()
     max_lead_ns[waits.call_row[~has_source & is_recorded]] = 0
-    source = linked.last_ended(activities.end, end + max_lead_ns[rows])
+    source = linked.last_ended(activities.end, (calls.end + max_lead_ns)[rows])
     submitted = np.append(process.queues.submitted_until, NEVER)[source]
-    ended = np.append(activities.end, NEVER)[source]
-    is_prompt = (submitted <= calls.start[rows]) & (ended > np.maximum(calls.start[rows], end - max_return_ns))
+    since = np.maximum(calls.start, calls.end - max_return_ns)[rows]
+    is_prompt = (submitted <= calls.start[rows]) & (activity_end[source] > since)
     rows, source = rows[is_prompt], source[is_prompt]
     return ImplicitHostWaits(rows, source, np.full(len(rows), ABSENT))
 
