@@ -31,7 +31,7 @@ encode = ENCODER.encode
 
 MEMBERS = (
     "id", "name", "ctrl_deps", "inputs", "outputs", "attrs", "cat", "ph", "ts", "inclusive_dur", "exclusive_dur",
-    "thread", "device", "stream", "correlation", "graph_node", "size", "bandwidth", "call", "communication", "pg_name",
+    "thread", *ACTIVITY_NUMBERS, "call", "communication", "pg_name",
     "inter_thread_dep", "sync_dep", "recorded_by", "module", "python_function",
 )  # fmt: skip
 """The members of nodes in the order of the file."""
