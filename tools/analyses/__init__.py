@@ -33,14 +33,14 @@ from .device_time import (
     launch_statistics,
     temporal_breakdown,
 )
-from .differences import WHOLE, WITHOUT_PROFILER, trace_diff
+from .differences import SYMPTOMS, WHOLE, WITHOUT_PROFILER, trace_diff
 from .efficiency import cupti_counters, efficiency
 from .findings import find, together, verdict
 from .graphs import graph_replays, read_captures
 from .job import Finding, Gain, Job, RankFacts, facts_of, job_of
 from .modules import modules
 from .ops import host_phases, host_time_per_op, per_op_device_time
-from .over_time import counters, memory_timeline
+from .over_time import QUEUE_LENGTH, counters, memory_timeline
 from .overlay import overlay_events, write_overlay
 from .rank import Analysis, AnalysisOptions, RankTrace, faster_step_us
 from .reading import READ_STAGES, graph_of, rank_of_graph, read_rank

@@ -29,6 +29,9 @@ NO_RANKS = "neither run has a rank"
 STEP, WITHOUT_PROFILER, RUN = "step", "step without a profiler", "run"
 WHOLE = (STEP, WITHOUT_PROFILER, RUN)
 """The parts that are no part of another one."""
+OF_HOST, DEVICE_IDLE = "host: ", "device: idle"
+SYMPTOMS = (DEVICE_IDLE, f"{OF_HOST}waiting")
+"""The parts that follow from what other parts take."""
 Key = TypeVar("Key", bound=Hashable)
 Sums = Mapping[Key, Sequence[float]]
 
@@ -72,10 +75,10 @@ class RunTotals:
         for busy, compute in zip(busy_ns.tolist(), compute_ns.tolist(), strict=True):
             self.parts["device: computing"] += compute
             self.parts["device: communication and copies"] += busy - compute
-            self.parts["device: idle"] += length - busy
+            self.parts[DEVICE_IDLE] += length - busy
         _, phases = host_phases.of_rank(rank, AnalysisOptions())
         for name in HOST_PHASES:
-            self.parts[f"host: {name.replace('_', ' ')}"] += 1000 * float(np.sum(phases[name]))
+            self.parts[f"{OF_HOST}{name.replace('_', ' ')}"] += 1000 * float(np.sum(phases[name]))
 
     def _add_work(self, rank: RankTrace) -> None:
         """Adds the ops that have times, and all calls and activities; the others, such as threads, are in no path."""

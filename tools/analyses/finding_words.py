@@ -148,11 +148,10 @@ class Said(Enum):
 FOUND_WORDS: dict[Found, FindingWords] = {found: found.value for found in Found}
 SAID_WORDS: dict[Said, str] = {said: said.value for said in Said}
 DELAY_WORDS = {
-    Delay.LOST_RECORDS: "where records are missing",
-    Delay.CONTENTION: "in which the device was full",
+    Delay.LOST_RECORDS: "where records are missing", Delay.CONTENTION: "in which the device was full",
     Delay.START_OF_RECORDING: "in which work from before the recording was still running",
     Delay.UNEXPLAINED: "for no known reason",
-}
+}  # fmt: skip
 FORMATS: dict[str, Callable[[Any], str]] = {
     "µs": time_text, "bytes": bytes_text, "ranks": ranges, "reason": in_words, "delay": DELAY_WORDS.__getitem__,
 }  # fmt: skip

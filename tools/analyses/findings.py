@@ -12,19 +12,19 @@ import numpy as np
 
 from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
+from ...schema.graph import DependencyKind
 from ...schema.machine import HOST_TRACE_US
-from ..replay import Cause, NodeClass, off_by_target, why_not_one_job
+from ..replay import HOST_DELAY, WAITS, Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
 from .efficiency import matrix_products
 from .job import LEAST_PCT, Finding, Gain, Job
 from .ops import HOST_PHASES
-from .rules_host import RULES as HOST_RULES
+from .rules_host import RULES as HOST_RULES, TWICE_AS_FAST
 from .rules_ranks import RULES as RANK_RULES, latest_begin
 
 ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
 RULES: tuple[Callable[[Job], Iterable[Finding]], ...] = (*HOST_RULES, matrix_products, *RANK_RULES)
-TWICE_AS_FAST = 0.5
 MOST_OF_PATH = 50.0
 """What is less of the critical path is said by its gain."""
 WORST_ERROR_PCT = 1.0
@@ -33,11 +33,13 @@ MOST_UNEXPLAINED_PCT = 20.0
 """If more of the critical path than this is unexplained, what limits the run may be in it."""
 TOLERANCE_PCT = 5.0
 """By how much a gain may exceed the time in which the device does not compute."""
+WAIT_AFTER, BY_HOST = dict(WAITS), (DependencyKind.LAUNCH, DependencyKind.HANDOFF, DependencyKind.PROGRAM_ORDER)
+OF_HOST = NodeClass.HOST.label, HOST_DELAY, *(WAIT_AFTER[kind] for kind in BY_HOST), NodeClass.UNRECORDED.label
 LIMITS = {
-    NodeClass.HOST: ("host", "host delay", "launch", "hand-off", "program order", "unrecorded"),
-    NodeClass.COMPUTATION: ("computation",),
-    NodeClass.COMMUNICATION: ("communication", "collective"),
-    NodeClass.MEMORY: ("memory",),
+    NodeClass.HOST: OF_HOST,
+    NodeClass.COMPUTATION: (NodeClass.COMPUTATION.label,),
+    NodeClass.COMMUNICATION: (NodeClass.COMMUNICATION.label, WAIT_AFTER[DependencyKind.COLLECTIVE]),
+    NodeClass.MEMORY: (NodeClass.MEMORY.label,),
 }
 """What may limit a run, and the kinds of time on the critical path that it stands for."""
 WORDS = {

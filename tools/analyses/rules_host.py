@@ -292,10 +292,9 @@ def pageable_copies(job: Job) -> Iterator[Finding]:
             if rate := pinned_rate(str(rank.graph.metadata.get(f"{DEVICE_NAME}{number}", ""))):
                 factor[rows] = np.minimum(moved[rows] / rate / work.duration_ns[rows], 1.0)
     factor[calls] = np.minimum(other_call_ns / np.maximum(work.duration_ns[calls], 1), 1.0)
-    time_ns = work.duration_ns[copies].sum() + work.duration_ns[calls].sum()
     gain = job.gain(factor, is_of_kind(work, DependencyKind.HOST_SYNC) & copies[work.source])
-    values = {"count": int(copies.sum()), "time": time_ns / 1000}
-    yield Finding(Found.PAGEABLE_COPIES, gain, "counters_summary", values)
+    time_us = (work.duration_ns[copies].sum() + work.duration_ns[calls].sum()) / 1000
+    yield Finding(Found.PAGEABLE_COPIES, gain, "counters_summary", {"count": int(copies.sum()), "time": time_us})
 
 
 def are_pageable_copies(job: Job) -> Bool:

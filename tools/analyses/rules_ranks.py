@@ -77,8 +77,7 @@ def _transfers(job: Job, chosen: Bool, transfer_ns: Ns) -> Sentence:
     """Returns how many transfers a rank takes part in, and how long those of each size take."""
     size, time, ranks = job.integers("comm_size", ABSENT)[chosen], transfer_ns[chosen], job.rank_of_node[chosen]
     values = {"count": int(np.bincount(ranks).max()), "each": len(np.unique(ranks)) > 1 or None}
-    sizes = np.unique(size).tolist()
-    if len(sizes) > SIZES_NAMED or ABSENT in sizes:
+    if len(sizes := np.unique(size).tolist()) > SIZES_NAMED or ABSENT in sizes:
         return Said.TRANSFERS.of(**values, time=float(np.median(time)) / 1000)
     parts = [Said.SIZE.of(size=each, time=float(np.median(time[size == each])) / 1000) for each in sizes[::-1]]
     return Said.TRANSFERS_OF_SIZES.of(**values, sizes=parts[:-1] or parts, last=parts[-1] if parts[1:] else None)
@@ -223,8 +222,7 @@ def lost_records(job: Job) -> Iterator[Finding]:
     if 100 * count >= LEAST_PCT * len(job.work):
         facts = [Said.RECORDS.of(reason=reason, count=number) for reason, number in dropped.most_common(NAMED)]
         more = [Said.MORE_REASONS.of(count=len(dropped) - NAMED)] if len(dropped) > NAMED else []
-        values = {"count": count, "command": Remedy.DIAGNOSE}
-        yield Finding(Found.LOST_RECORDS, None, "notes", values, facts + more)
+        yield Finding(Found.LOST_RECORDS, None, "notes", {"count": count, "command": Remedy.DIAGNOSE}, facts + more)
 
 
 def memory_peaks(job: Job) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from .changes import (
     scale_workload,
 )
 from .critical_path import (
+    HOST_DELAY,
     KINDS,
     UNEXPLAINED,
     WAITS,

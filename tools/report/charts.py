@@ -5,7 +5,7 @@ from itertools import groupby
 import numpy as np
 
 from ...schema.linked import STEP_MARK
-from ..analyses import Table
+from ..analyses import QUEUE_LENGTH, Table
 from ..terminal import ranges
 from ..view import short_name
 from . import drawing as vl
@@ -85,7 +85,7 @@ def _counters(table: Table) -> list[Chart]:
     queues, copies = dict[str, vl.Steps](), dict[str, vl.Steps]()
     for (rank, device, counter, stream), rows in groupby(range(len(keys)), keys.__getitem__):
         track, lane = {"rank": rank, "device": device}, [*rows]
-        if counter == "queue length":
+        if counter == QUEUE_LENGTH:
             queues[vl.track_label(track | {"stream": stream})] = time[lane], value[lane]
         else:
             copies[f"{vl.track_label(track)} · {counter}"] = time[lane], value[lane]

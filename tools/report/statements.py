@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ...schema.columns import bytes_text, time_text
 from ...schema.linked import STEP_MARK
-from ..analyses import WHOLE, WITHOUT_PROFILER, Gain, Table
+from ..analyses import QUEUE_LENGTH, SYMPTOMS, WHOLE, WITHOUT_PROFILER, Gain, Table
 from ..view import short_name
 from .cells import Row, cell, rows_of, shortened, sums, times_text
 from .what_if import UNPROFILED
@@ -31,8 +31,6 @@ WORK = {
     "computation": ("kernel",), "communication": ("communication",), "memory": ("copy or set", "copies and sets"),
 }  # fmt: skip
 """What the activities of a class are called."""
-SYMPTOMS = ("device: idle", "host: waiting")
-"""Parts of a run that follow from what other parts take."""
 FACTS = ("kernel_breakdown", "communication_computation_overlap", "idle_time_breakdown")
 """The sections whose statements are facts of the run, too."""
 NO_DEVICE = "No device activity was recorded: the page shows the host alone."
@@ -332,7 +330,7 @@ def _launches(rows: list[Row]) -> str:
 
 @_of("counters_summary", section="counters")
 def _queues(rows: list[Row]) -> str:
-    lengths = [row for row in rows if row["counter"] == "queue length"]
+    lengths = [row for row in rows if row["counter"] == QUEUE_LENGTH]
     text = "Stream {stream} of device {device} of rank {rank} has the longest queue: {mean:.1f} activities on average, up to {max:.0f}."
     return text.format(**_most(lengths, "mean")) if lengths else ""
 
