@@ -35,7 +35,6 @@ from ..schema.linked import (
     NEVER,
     NO_TENSORS,
     LinkedTrace,
-    member_texts,
     on_host_clock,
     step_count,
     step_starts,
@@ -355,12 +354,7 @@ class _Columns:
         rows = np.flatnonzero((self.slice == 0) | (self.order >= self.nodes.first_group))
         op = self.nodes.column(self.op_of_slice, groups=self.nodes.groups, missing=-1)[rows]
         has_lists = ops.inputs.take(op).differ(NO_TENSORS) | ops.outputs.take(op).differ(NO_TENSORS)
-        rows, op, arguments = rows[has_lists], op[has_lists], ops.arguments
-        return TensorText(
-            rows,
-            *member_texts(ops.inputs.take(op), arguments.input_form[op], unusable),
-            *member_texts(ops.outputs.take(op), arguments.output_form[op], unusable),
-        )
+        return TensorText(rows[has_lists], *ops.arguments.member_texts(OpRows(op[has_lists]), unusable))
 
 
 def _most_live_bytes(context: ConversionContext) -> tuple[Int64, Int64]:

@@ -10,7 +10,6 @@ import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import replace
-from itertools import chain
 
 import msgspec
 import numpy as np
@@ -25,7 +24,6 @@ from .readers import DeviceTrace, HostTrace, Role
 
 RECORDS_OWN_RANK = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
 """Collectives that record the group rank of the process itself; others record that of a root or peer."""
-TENSOR_DEVICE = re.compile(rb'"cuda:(\d+)"')
 CUDA_CALL = re.compile(r"^cu(da)?[A-Z]")
 KERNEL_LAUNCH = re.compile(r"^(cuda|cu|hip)\w*LaunchKernel")
 MESSAGE = re.compile(r"send|recv|wait", re.IGNORECASE)
@@ -129,7 +127,7 @@ def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradi
 
 def _described(host: HostTrace | None, device: DeviceTrace) -> list[tuple[str, tuple[int, ...]]]:
     """Returns the groups that either trace describes, with their listed ranks."""
-    described = [*device.groups, *(groups_of_host(host.name, host.inputs)[0] if host is not None else ())]
+    described = [*device.groups, *(groups_of_host(host.name, host.arguments)[0] if host is not None else ())]
     groups = ((name_of(entry.get("pg_name", "")), tuple(members(entry.get("ranks")))) for entry in described)
     return [(name, ranks) for name, ranks in groups if ranks]
 
@@ -139,8 +137,7 @@ def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
     # traces of different processes are not checked: they were refused before, or allowed by the user
     if host.pid is not None and device.processes and host.pid not in device.processes:
         return None
-    rank, texts = _rank_of_host(host, device), chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
-    devices = {int(number) for text in texts for number in TENSOR_DEVICE.findall(text)}
+    rank, devices = _rank_of_host(host, device), host.arguments.cuda_devices(NODES_SEARCHED)
     ran_on = set(np.unique(device.activities.device).tolist())
     is_cuda = any(CUDA_CALL.search(name) for name in device.calls.name.table)
     if rank is not None and device.rank is not None and rank != device.rank:
@@ -157,9 +154,9 @@ def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
 def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
     """Returns the rank of a host trace, None if unknown."""
     # it is known from a collective that records the process's own group rank, in a group whose ranks are listed
-    members_of = dict(_described(host, device))
+    members_of, arguments = dict(_described(host, device)), host.arguments
     for row in np.flatnonzero(host.name.equal(RECORD)).tolist():
-        args = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
+        args = from_host(arguments.inputs(row), arguments.outputs(row), host.extra.get(row, {}))
         if args.group_rank < 0 or not RECORDS_OWN_RANK.search(args.name.lower()):
             continue
         if args.group_size == device.world_size and args.group_rank < args.group_size:

@@ -142,7 +142,7 @@ def _link_all(
     info.machine = machine_of(activities, calls, device.syncs)
     contradicting = contradictions(host, device, activities.call_row, info.machine)
     device_waits, host_waits, findings = _synchronised(device, calls, activities, collectives, on_device, info)
-    described, unreadable = communication.groups_of_host(host.name, host.inputs)
+    described, unreadable = communication.groups_of_host(host.name, host.arguments)
     groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)
     transfers = communication.host_transfers(ops, device, device_op)
     on_host, row = communication.host_communications(transfers, groups.groups)
@@ -264,7 +264,7 @@ def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrac
     ops, no_device_ops = trace.ops, OpRows(np.empty(0, np.int64))
     collectives = communication.collective_ops(ops, linked.op_parents(ops), {role: {} for role in Role}, no_device_ops)
     recorded, row = communication.link_communications(collectives, trace.activities, trace.calls)
-    described, unreadable = communication.groups_of_host(ops.name, ops.inputs)
+    described, unreadable = communication.groups_of_host(ops.name, ops.arguments)
     groups = communication.ProcessGroups.of(described, -1)
     communications = groups.with_members(recorded)
     found = {Reason.MANY_MEMBERS: groups.unlisted, Reason.UNREADABLE_GROUPS: unreadable}

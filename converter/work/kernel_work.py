@@ -80,10 +80,11 @@ def work_of(op: RecordedOp) -> Work:
 
 
 def _work_at(ops: Ops, row: int) -> Work | None:
+    name, inputs = ops.name[row], ops.arguments.inputs(row)
     try:
         if not ops.recorded_by_host[row]:
-            return work_of(recorded_by_device(ops.name[row], ops.inputs[row]))
-        return work_of(recorded_by_host(ops.name[row], ops.op_schema[row], ops.inputs[row], ops.outputs[row]))
+            return work_of(recorded_by_device(name, inputs))
+        return work_of(recorded_by_host(name, ops.op_schema[row], inputs, ops.arguments.outputs(row)))
     except (Unknown, RecursionError):
         return None
 

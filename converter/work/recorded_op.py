@@ -1,18 +1,18 @@
-"""An op with its arguments and results, from the recorded texts, and the rules that compute its work.
+"""An op with its arguments and results, and the rules that compute its work.
 
 Rules work on records of one kind, whichever trace recorded the op; what does not follow from them is `Unknown`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain, repeat
 from math import prod
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-import msgspec
 import numpy as np
 
 from ...schema.columns import Interner
-from ...schema.linked import RecordedTensor, argument_members, declared_arguments, literal, with_tensors
+from ...schema.linked import RecordedArguments, RecordedTensor, declared_arguments
 from ..communication import bytes_per_element
 
 HOST_DEVICE = "cpu"
@@ -166,39 +166,29 @@ def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
-def recorded_by_host(name: str, schema: str, inputs: bytes, outputs: bytes) -> RecordedOp:
-    """Returns an op of the host trace from the texts of its arguments and results. Raises Unknown."""
+def recorded_by_host(name: str, schema: str, inputs: RecordedArguments, outputs: RecordedArguments) -> RecordedOp:
+    """Returns an op of the host trace, given its arguments and results. Raises Unknown."""
     memory, sides = Interner[tuple[int, ...]](), []
-    for text in (inputs, outputs):
-        values, shapes, strides = _lists(text, "values", "shapes", "strides")
+    for recorded in (inputs, outputs):
+        if not recorded.are_lists:
+            raise Unknown("arguments that are no lists")
         # arguments that the launch added have no shapes: then those of the others are not sure
-        recorded = with_tensors(values, shapes if len(shapes) >= len(values) else [], strides)
-        sides.append([_host_value(value, memory) for value in recorded])
+        has_shapes = len(recorded.shapes) >= len(recorded.values)
+        sides.append([_host_value(value, memory, has_shapes) for value in recorded.values])
     return RecordedOp(name, schema, *sides)
 
 
-def _lists(text: bytes, *names: str) -> list[list[Any]]:
-    try:
-        members = argument_members(text)
-        lists = [msgspec.json.decode(getattr(members, name)) for name in names]
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Unknown("arguments that are no lists") from error
-    if not all(isinstance(column, list) for column in lists):
-        raise Unknown("arguments that are no lists")
-    return lists
-
-
-def _host_value(value: Any, memory: Interner[tuple[int, ...]]) -> Value:
+def _host_value(value: Any, memory: Interner[tuple[int, ...]], has_shapes: bool) -> Value:
     if isinstance(value, dict):
         raise Unknown("a value that is no tensor")
     if isinstance(value, list):
-        return [_host_value(each, memory) for each in value]
+        return [_host_value(each, memory, has_shapes) for each in value]
     if not isinstance(value, RecordedTensor):
         return value if isinstance(value, int | float | str) and value != "<None>" else None
     shape, strides, stored = value.shape, value.strides, value.elements
-    if not value.device and not stored and not shape:
+    if not value.device and not stored and not (has_shapes and shape):
         return None
-    if not _are_extents(shape) or prod(shape) != stored:
+    if not has_shapes or not _are_extents(shape) or prod(shape) != stored:
         raise Unknown("a tensor's shape")
     number = memory[value.storage, value.offset, value.elements]
     if stored and _are_extents(strides) and len(strides) == len(shape):
@@ -206,15 +196,11 @@ def _host_value(value: Any, memory: Interner[tuple[int, ...]]) -> Value:
     return Tensor(tuple(shape), value.size, stored, number, value.device == HOST_DEVICE)
 
 
-def recorded_by_device(name: str, text: bytes) -> RecordedOp:
-    """Returns an op that only the device trace has, from its recorded arguments; results are not recorded. Raises
-    Unknown.
-    """
-    values, shapes, types = _lists(text, "values", "shapes", "types")
-    if not shapes or len(shapes) != len(types):
+def recorded_by_device(name: str, inputs: RecordedArguments) -> RecordedOp:
+    """Returns an op that only the device trace has, given its arguments; results are not recorded. Raises Unknown."""
+    if not inputs.are_lists or not inputs.shapes or len(inputs.shapes) != len(inputs.types):
         raise Unknown("shapes")
-    values += [""] * len(shapes)
-    parts = enumerate(zip(values, shapes, types, strict=False))
+    parts = enumerate(zip(chain(inputs.literals, repeat(None)), inputs.shapes, inputs.types, strict=False))
     return RecordedOp(name, "", [_device_value(index, *part) for index, part in parts], None)
 
 
@@ -225,8 +211,7 @@ def _device_value(index: int, value: Any, shape: Any, kind: Any) -> Value:
         # the type is not recorded, nor which tensors share memory
         return [Tensor.of(tuple(extents), UNKNOWN_SIZE, -1 - number) for number, extents in enumerate(shape)]
     if kind in NO_TYPE:
-        number = literal(value) if isinstance(value, str) else None
-        return number if isinstance(number, int | float | list) else None
+        return value if isinstance(value, int | float | list) else None
     if not _are_extents(shape) or not isinstance(kind, str):
         raise Unknown("a tensor's shape")
     return Tensor.of(tuple(shape), bytes_per_element(kind, UNKNOWN_SIZE), index, kind)

@@ -3,7 +3,7 @@
 Communication by host threads (gloo): requests and transfers in, who waits for which transfer out.
 """
 
-from .arguments import ProcessGroups, elements, from_device, from_host, groups_of_host, members
+from .arguments import ProcessGroups, from_device, from_host, groups_of_host, members
 from .collectives import (
     RECORD,
     CollectiveOps,

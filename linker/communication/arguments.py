@@ -8,11 +8,11 @@ a group is known by its ranks.
 """
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import compress
 from typing import Any
 
 import msgspec
@@ -21,9 +21,8 @@ import numpy as np
 from ...schema import linked
 from ...schema.columns import Categorical
 from ...schema.comm_groups import INT32_MAX, LARGEST_JOB, MEMBERS_EACH
-from ...schema.linked import Communication, ProcessGroup, integer, kineto
+from ...schema.linked import Arguments, Communication, ProcessGroup, RecordedArguments, integer, kineto
 
-TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 WAIT = "wait"
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
@@ -56,8 +55,8 @@ def from_device(args: kineto.Args) -> Communication:
 
 def _from_shapes(args: kineto.Args) -> Communication:
     """Returns the first tensors among an op's arguments: they are the rank's input."""
-    shapes, types = linked.listed(args.input_dims), linked.listed(args.input_types)
-    for shape, kind in zip(shapes, types, strict=False):
+    recorded = args.arguments
+    for shape, kind in zip(recorded.shapes, recorded.types, strict=False):
         if kind == "TensorList" and shape:
             return Communication(in_elements=integer(sum(map(_product, shape)), -1))
         if kind and kind not in ("TensorList", "Scalar", "ScalarList"):
@@ -99,19 +98,17 @@ def _positional(values: list[Any], types: list[str]) -> Communication:
     )
 
 
-def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Communication:
+def from_host(inputs: RecordedArguments, outputs: RecordedArguments, attributes: dict[str, Any]) -> Communication:
     """Returns the arguments of a `record_param_comms` host node: its attributes, else its positional inputs."""
-    values, kinds = linked.argument_lists(inputs, "values", "types")
-    types = [str(kind) for kind in kinds]
-    positional = _positional(values, types)
+    positional = _positional(inputs.values, [str(kind) for kind in inputs.types])
     size = integer(attributes.get("pg_size"), positional.group_size)
     first, stride = (integer(attributes.get(f"global_rank_{what}"), -1) for what in ("start", "stride"))
     return msgspec.structs.replace(
         positional,
         name=str(attributes.get("collective_name", positional.name)),
-        dtype=str(attributes.get("dtype", "") or dtype_of(inputs) or dtype_of(outputs)),
-        in_elements=integer(attributes.get("in_msg_nelems"), elements(inputs)),
-        out_elements=integer(attributes.get("out_msg_nelems"), elements(outputs)),
+        dtype=str(attributes.get("dtype", "") or inputs.dtype or outputs.dtype),
+        in_elements=integer(attributes.get("in_msg_nelems"), inputs.elements),
+        out_elements=integer(attributes.get("out_msg_nelems"), outputs.elements),
         in_split=integers(attributes.get("in_split_size", positional.in_split)),
         out_split=integers(attributes.get("out_split_size", positional.out_split)),
         group=str(attributes.get("pg_name", positional.group)),
@@ -151,28 +148,15 @@ def regular_ranks(first: int, stride: int, size: int) -> Sequence[int]:
     return range(first, first + size * stride, stride) if regular else []
 
 
-def elements(text: bytes) -> int:
-    """Returns the elements of all tensors in an op's arguments as the host trace writes them; -1 if there is none."""
-    counts = [tensor.elements for tensor in linked.recorded_tensors(text)]
-    return integer(sum(counts), -1) if counts else -1
-
-
-def dtype_of(text: bytes) -> str:
-    """Returns the dtype of the first tensor in an op's arguments as the host trace writes them."""
-    [types] = linked.argument_lists(text, "types")
-    tensor = TENSOR_TYPE.search(" ".join(map(str, types)))
-    return tensor.group(1) if tensor else ""
-
-
-def groups_of_host(names: Categorical, inputs: Sequence[bytes]) -> tuple[list[dict[str, Any]], int]:
-    """Returns the descriptions of process groups in host ops with these names and inputs, and how many lists of them or
-    descriptions cannot be read.
+def groups_of_host(names: Categorical, arguments: Arguments) -> tuple[list[dict[str, Any]], int]:
+    """Returns the descriptions of process groups in host ops with these names and arguments, and how many lists of them
+    or descriptions cannot be read.
     """
     groups, unreadable = list[dict[str, Any]](), 0
     nodes = np.flatnonzero(names.where(lambda name: linked.GROUP_INIT in name))
     for node in nodes[np.argsort(names.codes[nodes], kind="stable")].tolist():
-        [values] = linked.argument_lists(inputs[node], "values")
-        for entries in (linked.literal(text) for text in values if isinstance(text, str)):
+        inputs = arguments.inputs(node)
+        for entries in compress(inputs.literals, [isinstance(value, str) for value in inputs.values]):
             readable = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
             unreadable += not isinstance(entries, list) or len(readable) < len(entries)
             groups += readable

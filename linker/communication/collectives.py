@@ -18,7 +18,7 @@ from ...schema import columns
 from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, CommunicationRows, Int64, OpRows
 from ...schema.linked import Activities, Calls, Communication, Ops, integer, kineto
 from ..readers import Role
-from .arguments import WAIT, dtype_of, elements, from_device, from_host, merge
+from .arguments import WAIT, from_device, from_host, merge
 
 RECORD = "record_param_comms"
 ANNOTATION = re.compile(r"(\w*ccl|mpi|ucc|c10d)::?(\w+)")
@@ -82,8 +82,8 @@ class CollectiveOps:
             return Communication()
         if library == "c10d":
             return Communication(name=name)
-        if ops.recorded_by_host[op] and elements(ops.inputs[op]) >= 0:
-            return Communication(name, dtype_of(ops.inputs[op]), elements(ops.inputs[op]))
+        if ops.recorded_by_host[op] and (inputs := ops.arguments.inputs(op)).elements >= 0:
+            return Communication(name, inputs.dtype, inputs.elements)
         args = self.arguments[Role.OP].get(int(self.device_row[op]))
         return msgspec.structs.replace(from_device(args) if args else Communication(), name=name)
 
@@ -100,7 +100,8 @@ def collective_ops(
     rows, recorded = OpRows(np.flatnonzero(ops.name.equal(RECORD))), list[Communication]()
     for op in rows.tolist():
         is_by_host, args = ops.recorded_by_host[op], arguments[Role.OP].get(int(device_row[op]))
-        by_host = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if is_by_host else Communication()
+        sides = ops.arguments.inputs(op), ops.arguments.outputs(op)
+        by_host = from_host(*sides, ops.extra.get(op, {})) if is_by_host else Communication()
         recorded.append(merge(by_host, from_device(args)) if args else by_host)
     collectives = CollectiveOps(rows, recorded, parent, ops, arguments, device_row)
     # some versions record the all-reduce of one element within the record of a barrier: it is that barrier

@@ -32,7 +32,7 @@ from ...schema.columns import ABSENT, Bool, CommunicationRows, Int64, OpRows, Ro
 from ...schema.linked import Calls, Communication, Ops, ProcessGroup, Provenance, kineto
 from ..readers import DeviceTrace, RecordedOps, Role
 from ..threads import Gap, ThreadActivity, Wait, thread_activities
-from .arguments import dtype_of, elements, from_device
+from .arguments import from_device
 
 MESSAGES = ("gloo:send", "gloo:recv")
 FIRST_LANE = -2
@@ -41,8 +41,8 @@ REQUEST = "c10d::"
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 """Requests whose first number is the root. Of a message the first number is its peer, the second its tag."""
 
-SCALARS = {"Int": re.compile(r"-?\d+"), "Bool": re.compile("True|False")}
-"""How the device trace writes the values of arguments that are no tensors."""
+SCALARS = {"Int": int, "Bool": bool}
+"""What the device trace, which records no types of arguments that are no tensors, has for values of a kind."""
 UNKNOWN = Communication()
 WRITES_NOTHING = ("send", "barrier")
 WAITS = "_c10d_functional::wait_tensor"
@@ -192,16 +192,17 @@ def host_communications(
     of_group = {"group": group.name, "description": group.description, "group_size": group.size, "ranks": group.ranks}
     communications: list[Communication] = []
     for op, node, request, name in zip(*columns, strict=True):
-        count = elements(ops.inputs[node]) if ops.recorded_by_host[node] else -1
+        inputs = ops.arguments.inputs(node)
+        count = inputs.elements if ops.recorded_by_host[node] else -1
         transfer = from_device(recorded[op]) if count < 0 and op in recorded else UNKNOWN
         if count >= 0:
-            transfer = Communication(dtype=dtype_of(ops.inputs[node]), in_elements=count)
+            transfer = Communication(dtype=inputs.dtype, in_elements=count)
         if request >= 0:
             kind, numbers = plain(ops.name[request]), scalars(transfers, request, "Int")
             message, rooted = kind.startswith(("send", "recv")), kind.startswith(ROOTED) and kind.startswith(name)
             transfer = msgspec.structs.replace(
                 transfer,
-                out_elements=elements(ops.outputs[request]),
+                out_elements=ops.arguments.outputs(request).elements,
                 group_rank=linked.integer(numbers[0], -1) if numbers and (message or rooted) else -1,
                 tag=linked.integer(numbers[1], -1) if message and len(numbers) > 1 else -1,
             )
@@ -211,13 +212,12 @@ def host_communications(
 
 
 def scalars(transfers: Transfers, request: int, kind: str) -> list[Any]:
-    """Returns the values of a kind ("Int" or "Bool") among a request's arguments, in order; some are texts."""
+    """Returns the values of a kind ("Int" or "Bool") among a request's arguments, in order."""
     ops, args = transfers.ops, transfers.recorded.get(request)
     if ops.recorded_by_host[request]:
-        values, types = linked.argument_lists(ops.inputs[request], "values", "types")
-        return [value for value, of_kind in zip(values, types, strict=False) if of_kind == kind]
-    texts = linked.listed(args.concrete_inputs) if args else []
-    return [text for text in texts if isinstance(text, str) and SCALARS[kind].fullmatch(text)]
+        inputs = ops.arguments.inputs(request)
+        return [value for value, of_kind in zip(inputs.values, inputs.types, strict=False) if of_kind == kind]
+    return [value for value in args.arguments.literals if type(value) is SCALARS[kind]] if args else []
 
 
 class Bytes(NamedTuple):
@@ -327,7 +327,7 @@ class _Waits:
     def for_transfer(self, op: int, request: int) -> Wait | None:
         """Returns the wait for a transfer, None for none: by the request, the message's end, or the first user."""
         thread, since, end = self._thread[request], self._end[request], self._end[op]
-        if scalars(self._transfers, request, "Bool")[-1:] in ([False], ["False"]):
+        if scalars(self._transfers, request, "Bool")[-1:] == [False]:
             # the request records that it is not asynchronous; before PyTorch 2.6 most do not record it
             return self._wait(op, thread, self._gaps(thread).gap_at(since), Provenance.RECORD)
         if self._thread[op] <= FIRST_LANE:

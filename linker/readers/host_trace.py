@@ -64,6 +64,11 @@ class HostTrace(columns.SummaryRepr):
     def __len__(self) -> int:
         return len(self.id)
 
+    @property
+    def arguments(self) -> linked.Arguments:
+        """What `inputs` and `outputs` stand for."""
+        return linked.Arguments(self.inputs, self.outputs)
+
     @staticmethod
     def without_nodes() -> "HostTrace":
         """Returns an empty trace, for a device trace that has no host trace."""

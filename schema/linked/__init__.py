@@ -4,17 +4,7 @@ What the profiler writes: the records of Kineto and host traces, their times and
 """
 
 from . import host, kineto
-from .arguments import (
-    RecordedTensor,
-    argument_lists,
-    argument_members,
-    declared_arguments,
-    listed,
-    plain_arguments,
-    recorded_tensors,
-    usable_arguments,
-    with_tensors,
-)
+from .arguments import RecordedArguments, RecordedTensor, declared_arguments, plain_arguments, usable_arguments
 from .host import GROUP_INIT, NO_TENSORS, listed_attributes
 from .kineto import (
     DATA_WAIT_WITHOUT_PROFILER,
@@ -84,5 +74,5 @@ from .streams import (
     took_over,
     waits_without_record,
 )
-from .tensors import HOST, Tensors, member_texts, read_arguments
+from .tensors import HOST, Arguments, Tensors
 from .writer import write_linked

@@ -1,21 +1,21 @@
 """What is recorded of an op's arguments: texts with parallel lists of values, shapes, types and strides, and a schema.
 
 The texts are written in one way as soon as they are read, as patterns look into them, caches compare them, and outputs
-hold copies. What is usable of them: lists, and tensors whose numbers fit 64 bits. All else reads them by these
-functions, or all tensors at once (`tensors`).
+hold copies. What is usable of them: lists, and tensors whose numbers fit 64 bits. Nothing outside this package decodes
+or searches them: all else asks `tensors.Arguments`, for those of an op or for the table of all tensors.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ..reasons import Counts, Reason
 from .host import EMPTY_LIST, NO_TENSORS, TensorLists
-from .numbers import json_value
+from .numbers import integer, json_value, literal
 
 TENSOR = re.compile(rb'\[\s*\d{1,18},\s*\d{1,18},\s*\d{1,14},\s*\d{1,14},\s*\d{1,3},\s*"[^"]*"\s*\]')
 TENSOR_LIMITS = (10**18, 10**18, 10**14, 10**14, 10**3)
@@ -34,8 +34,11 @@ tensors.
 MEMBERS, MEASURES = TensorLists.__struct_fields__, ("shapes", "strides")
 ODD_BLANK = re.compile(rb' (?!(?<=: )\[|(?<=, )"(?:values|shapes|types|strides)":)(?:(?<=[\[{,: ] )|(?=[\]},: ]))')
 """A blank between values, other than PyTorch's: behind a member's key and before the next one."""
+LISTS, LISTS_OF_MANY = msgspec.json.Decoder(TensorLists), msgspec.json.Decoder(list[TensorLists])
 LINE_ENDS = (b"\n", b"\r", b"\t")
 WITHOUT_TENSORS = len('{"values": [], "shapes": [], "types": []}')
+TENSOR_TYPE = re.compile(r"Tensor\((?:nullptr[^)]*|([^()]*))\)")
+"""The dtype of a tensor among types; that of an undefined one is empty."""
 BETWEEN_ARGUMENTS = re.compile(r", (?![^\[\]]*\])")
 """Between arguments, not within a default like `[1, 1]`."""
 
@@ -43,7 +46,8 @@ BETWEEN_ARGUMENTS = re.compile(r", (?![^\[\]]*\])")
 class RecordedTensor(NamedTuple):
     """A tensor as a host trace lists it: `elements` of `size` bytes each, behind the first `offset` ones of a storage.
 
-    Its `shape` and `strides` are as recorded, None where they are not.
+    Its `shape` and `strides` are as recorded, None where they are not. `argument` is the index of the argument that is
+    or holds it.
     """
 
     tensor: int
@@ -55,6 +59,7 @@ class RecordedTensor(NamedTuple):
     shape: Any = None
     strides: Any = None
     argument: int = 0
+    dtype: str = ""
 
     @property
     def spanned(self) -> int:
@@ -67,51 +72,82 @@ class RecordedTensor(NamedTuple):
         return 1 + sum(int((extent - 1) * step) for extent, step in zip(*columns, strict=False))
 
 
-def with_tensors(values: list[Any], shapes: Any, strides: Any) -> list[Any]:
-    """Returns decoded arguments with a RecordedTensor for each tensor, also in lists, given their shapes and strides.
+class RecordedArguments(NamedTuple):
+    """The arguments or results of an op, decoded: parallel lists, with a RecordedTensor for each tensor in `values`.
 
-    >>> with_tensors([7, [[3, 4, 0, 6, 4, "cuda:0"]]], [[], [[2, 3]]], [])[1][0].shape
-    [2, 3]
+    `tensors` has these in their order. A list is empty, and not all `are_lists`, where a member is none, or cannot be
+    held: it is nested too deep.
+
+    >>> text = b'{"values":[[3,4,0,6,4,"cuda:0"],5,[[7,8,0,1,8,"cpu"]]],"shapes":[[2,3]],"types":["Tensor(float)"]}'
+    >>> recorded = RecordedArguments.of(text)
+    >>> recorded.values[1], [(tensor.storage, tensor.shape, tensor.dtype) for tensor in recorded.tensors]
+    (5, [(4, [2, 3], 'float'), (8, None, '')])
     """
+
+    values: list[Any]
+    tensors: list[RecordedTensor]
+    shapes: list[Any]
+    types: list[Any]
+    are_lists: bool
+
+    @staticmethod
+    def of(recorded: bytes | TensorLists) -> "RecordedArguments":
+        """Returns what the text of an op's arguments, or those of its lists, stand for."""
+        try:
+            members = LISTS.decode(recorded) if isinstance(recorded, bytes) else recorded
+            decoded = [json_value(getattr(members, name) or EMPTY_LIST) for name in MEMBERS]
+            lists = [member if isinstance(member, list) else [] for member in decoded]
+            values, shapes, types, strides = lists
+            return RecordedArguments(*_with_tensors(values, shapes, strides, types), shapes, types, decoded == lists)
+        except (msgspec.DecodeError, RecursionError):
+            return RecordedArguments([], [], [], [], are_lists=False)
+
+    @property
+    def elements(self) -> int:
+        """The elements of all tensors, -1 if there is none."""
+        return integer(sum(tensor.elements for tensor in self.tensors), -1) if self.tensors else -1
+
+    @property
+    def dtype(self) -> str:
+        """The first dtype among the types."""
+        return next(filter(None, TENSOR_TYPE.findall(" ".join(map(str, self.types)))), "")
+
+    @property
+    def literals(self) -> list[Any]:
+        """What each text among the values stands for, as device traces write numbers; None for what is none."""
+        return [literal(value) if isinstance(value, str) else None for value in self.values]
+
+
+def _padded(column: Any) -> Iterator[Any]:
     # arguments that a launch added have no shapes or strides
-    parallel = ([*(column if isinstance(column, list) else ()), *[None] * len(values)] for column in (shapes, strides))
-    arguments: list[Any] = []
-    for value, shape, steps in zip(values, *parallel, strict=False):
-        if isinstance(value, dict):
-            arguments.append(dict(zip(value, with_tensors([*value.values()], shape, steps), strict=True)))
-        elif not isinstance(value, list):
-            arguments.append(value)
-        elif (
-            len(value) == 6
-            and isinstance(value[5], str)
-            and all(type(n) is int and 0 <= n < limit for n, limit in zip(value, TENSOR_LIMITS, strict=False))
-        ):
-            tensor, storage, offset, elements, size, device = value
-            arguments.append(RecordedTensor(tensor, storage, offset, elements, size, device, shape, steps))
-        else:
-            arguments.append(with_tensors(value, shape, steps))
-    return arguments
+    return chain(column if isinstance(column, list) else (), repeat(None))
 
 
-def recorded_tensors(text: bytes) -> list[RecordedTensor]:
-    """Returns the tensors in the text of an op's arguments, in its order.
-
-    >>> [tensor.storage for tensor in recorded_tensors(b'{"values":[[3,4,0,6,4,"cuda:0"],5,[[7,8,0,1,8,"cpu"]]]}')]
-    [4, 8]
+def _with_tensors(values: list[Any], *columns: list[Any]) -> tuple[list[Any], list[RecordedTensor]]:
+    """Returns decoded arguments with a RecordedTensor for each tensor, also in lists, given their shapes, strides and
+    types, and all these tensors.
     """
+    tensors, arguments = list[RecordedTensor](), list[Any]()
+    for number, (value, shape, strides, kind) in enumerate(zip(values, *map(_padded, columns), strict=False)):
+        dtypes = chain(TENSOR_TYPE.findall(str(kind)), repeat(""))
+        arguments.append(_with_tensor(value, shape, strides, zip(repeat(number), dtypes, strict=False), tensors))
+    return arguments, tensors
 
-    def flat(value: Any, number: int) -> Iterator[RecordedTensor]:
-        if isinstance(value, RecordedTensor):
-            yield value._replace(argument=number)
-        elif isinstance(value, list | dict):
-            for each in value if isinstance(value, list) else value.values():
-                yield from flat(each, number)
 
-    try:
-        values = with_tensors(*argument_lists(text, "values", "shapes", "strides"))
-        return [tensor for number, value in enumerate(values) for tensor in flat(value, number)]
-    except (msgspec.DecodeError, RecursionError):
-        return []
+def _with_tensor(
+    value: Any, shape: Any, strides: Any, labels: Iterator[tuple[int, str]], tensors: list[RecordedTensor]
+) -> Any:
+    """Returns a value with a RecordedTensor for each tensor in it, also given its labels; adds these to `tensors`."""
+    # a function within the other one would refer to itself, and keep what it decoded until the next collection
+    if not isinstance(value, list | dict):
+        return value
+    is_like_one = isinstance(value, list) and len(value) == 6 and isinstance(value[5], str)
+    if is_like_one and all(type(n) is int and 0 <= n < limit for n, limit in zip(value, TENSOR_LIMITS, strict=False)):
+        tensors.append(RecordedTensor._make((*value, shape, strides, *next(labels))))
+        return tensors[-1]
+    items = value if isinstance(value, list) else value.values()
+    parts = [*map(_with_tensor, items, _padded(shape), _padded(strides), repeat(labels), repeat(tensors))]
+    return parts if isinstance(value, list) else dict(zip(value, parts, strict=True))
 
 
 def usable_arguments(arguments: Sequence[bytes], skipped: Counts) -> Sequence[bytes]:
@@ -153,39 +189,6 @@ def _usable(text: bytes, skipped: Counts) -> bytes:
     return msgspec.json.encode(recorded | changed) if changed else text
 
 
-def listed(text: msgspec.Raw) -> list[Any]:
-    """Returns the list that a text is; empty where it is none, or nested too deep."""
-    value = json_value(text)
-    return value if isinstance(value, list) else []
-
-
-def argument_members(text: bytes) -> TensorLists:
-    """Returns the texts of the lists in an op's arguments."""
-    return msgspec.json.decode(text, type=TensorLists)
-
-
-def argument_lists(text: bytes, *names: str) -> list[list[Any]]:
-    """Returns the members of `TensorLists` that are asked for, decoded; empty where one is no list.
-
-    >>> argument_lists(b'{"values":[1],"shapes":5}', "values", "shapes", "types")
-    [[1], [], []]
-    """
-    members = argument_members(text)
-    return [listed(getattr(members, name)) for name in names]
-
-
-class _Lists(msgspec.Struct):
-    """Strides are empty where a version has none."""
-
-    values: msgspec.Raw = EMPTY_LIST
-    shapes: msgspec.Raw = EMPTY_LIST
-    types: msgspec.Raw = EMPTY_LIST
-    strides: msgspec.Raw = msgspec.Raw()
-
-
-LISTS = msgspec.json.Decoder(list[_Lists])
-
-
 def plain_arguments(arguments: Sequence[bytes]) -> Sequence[bytes]:
     """Returns the arguments of many ops, each an object with the members of `TensorLists`: equal ones as equal texts.
 
@@ -206,7 +209,7 @@ def _plain(arguments: list[bytes]) -> list[bytes]:
     try:
         compact = msgspec.json.format(b"[%b]" % b",".join(arguments), indent=-1)
         texts = []
-        for lists in LISTS.decode(compact):
+        for lists in LISTS_OF_MANY.decode(compact):
             text = b'{"values": %b, "shapes": %b, "types": %b' % (lists.values, lists.shapes, lists.types)
             text += b', "strides": %b}' % lists.strides if bytes(lists.strides) else b"}"
             texts.append(NO_TENSORS if len(text) <= WITHOUT_TENSORS else text)

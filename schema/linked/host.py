@@ -27,12 +27,12 @@ class Attr(msgspec.Struct, gc=False):
 
 
 class TensorLists(msgspec.Struct):
-    """Parallel lists over an op's arguments, left as JSON text until somebody needs them."""
+    """Parallel lists over an op's arguments as JSON texts; that of strides is empty where a version has none."""
 
     values: Raw = EMPTY_LIST
     shapes: Raw = EMPTY_LIST
     types: Raw = EMPTY_LIST
-    strides: Raw = EMPTY_LIST
+    strides: Raw = Raw()
 
 
 class Node(msgspec.Struct, gc=False):

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from .arguments import RecordedArguments, TensorLists
+
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 LARGEST_ID = 1 << 53
 """What readers that hold numbers as doubles can tell apart; larger ids are no profiler's and stay as they are."""
@@ -85,6 +87,11 @@ class Args(msgspec.Struct, gc=False, omit_defaults=True):
     concrete_inputs: Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
     name: Any = None
     labels: Any = None
+
+    @property
+    def arguments(self) -> RecordedArguments:
+        """The op's own arguments, of which only numbers have values, as texts."""
+        return RecordedArguments.of(TensorLists(self.concrete_inputs, self.input_dims, self.input_types))
 
 
 class Event(msgspec.Struct, gc=False):

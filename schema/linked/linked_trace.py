@@ -34,7 +34,7 @@ from ..columns import (
 )
 from ..machine import MachineCalibration
 from ..reasons import Counts
-from .tensors import Arguments, read_arguments
+from .tensors import Arguments
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A number that fits an int64 column."""
@@ -91,9 +91,9 @@ class Ops(RowTable):
 
     @property
     def arguments(self) -> Arguments:
-        """The tensors in `inputs` and `outputs`, which are read once, at the first use."""
-        if self._arguments is None:
-            self._arguments = read_arguments(self.inputs, self.outputs)
+        """What `inputs` and `outputs` stand for."""
+        if self._arguments is None or self._arguments.texts != (self.inputs, self.outputs):
+            self._arguments = Arguments(self.inputs, self.outputs)
         return self._arguments
 
 

@@ -1,19 +1,20 @@
-"""The tensors among ops' arguments and results as a table, read once for all who ask what an op touches.
+"""The arguments and results of ops, for all who ask what an op does or touches: of one op, or all tensors as a table.
 
 The texts stay as they are. Those that differ in the ids and offsets of tensors alone have one form: of each form one
 text is decoded, and ids and offsets are read in columns. Linear in the bytes.
 """
 
 import re
-from collections.abc import Hashable, Sequence
-from itertools import chain, pairwise
+from collections.abc import Hashable
+from functools import cached_property
+from itertools import chain, pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
 
-from ..columns import Bool, BytesColumn, Int32, Int64, Interner, OpRows, group_ids
+from ..columns import Bool, BytesColumn, Categorical, Int32, Int64, Interner, OpRows, group_ids
 from ..reasons import Counts
-from .arguments import MEMBERS, argument_members, recorded_tensors, usable_arguments
+from .arguments import LISTS, MEMBERS, RecordedArguments, usable_arguments
 
 AT_ONCE = 1 << 12
 LINE, CUT = b"\n", b"\1"
@@ -23,6 +24,7 @@ IDS = re.compile(rb'\[(\s*\d{1,18},\s*\d{1,18},\s*\d{1,14})(?=,\s*\d{1,14},\s*\d
 HOST, NOWHERE = -1, -2
 DEVICES = {"cpu": HOST, "meta": NOWHERE}
 DEVICE_NUMBER = re.compile(r":\D*(\d{1,18})")
+CUDA_DEVICE = re.compile(rb'"cuda:(\d+)"')
 LARGEST = 1 << 62
 """Elements and bytes beyond which a view is damage."""
 NAMES = MEMBERS[:3]
@@ -113,53 +115,90 @@ class Tensors(NamedTuple):
         return self.where(index)._replace(row=number)
 
 
-class Arguments(NamedTuple):
-    """The arguments and results of ops: the tensors in them, and for each op the forms of both texts."""
+class Arguments:
+    """The arguments and results of ops, by the ops' rows, given their texts.
 
-    tensors: Tensors
-    input_form: Int32
-    output_form: Int32
+    The table of tensors is read once, when it is first asked for; an op's lists are decoded where somebody asks, and
+    not kept: decoded, they take several times the memory of the texts, and few are asked for twice.
+    """
+
+    def __init__(self, inputs: BytesColumn, outputs: BytesColumn) -> None:
+        self.texts = inputs, outputs
+
+    def inputs(self, row: int) -> RecordedArguments:
+        """Returns the arguments of an op."""
+        return RecordedArguments.of(self.texts[0][row])
+
+    def outputs(self, row: int) -> RecordedArguments:
+        """Returns the results of an op."""
+        return RecordedArguments.of(self.texts[1][row])
+
+    def cuda_devices(self, count: int) -> set[int]:
+        """Returns the numbers of the devices that the first ops, so many, name."""
+        return {int(number) for texts in self.texts for text in texts[:count] for number in CUDA_DEVICE.findall(text)}
+
+    @property
+    def tensors(self) -> Tensors:
+        """All tensors."""
+        return self._read[0]
+
+    @property
+    def input_shapes(self) -> Categorical:
+        """The shapes of each op's arguments as a JSON list, such as `[[4,8],[]]`; "" if it has none."""
+        _, example, number = np.unique(self._read[1], return_index=True, return_inverse=True)
+        members = map(LISTS.decode, self.texts[0].at(example))
+        shapes = (bytes(each.shapes).decode().replace(" ", "") for each in members)
+        return Categorical.of("" if shape == "[]" else shape for shape in shapes).take(number)
+
+    def member_texts(self, rows: OpRows, skipped: Counts) -> list[BytesColumn]:
+        """Returns the values, shapes and types of these ops' arguments, then of their results, as stretches of texts.
+
+        Counts in `skipped` what is not usable, by reason: it becomes an empty list.
+        """
+        texts = (column.take(rows) for column in self.texts)
+        forms = (form[rows] for form in self._read[1:])
+        return [*chain.from_iterable(map(_member_texts, texts, forms, repeat(skipped)))]
 
     def alike(self, rows: OpRows) -> list[Hashable]:
         """Returns a value for each of these ops, the same for ops whose texts differ in ids and offsets alone, and
         whose tensors share memory alike.
         """
-        tensors = self.tensors.of(rows)
+        tensors, input_form, output_form = self._read
+        tensors = tensors.of(rows)
         memory = group_ids(tensors.row, tensors.storage, tensors.offset, tensors.elements)
         first = np.unique(memory, return_index=True)[1][memory]
         bounds = np.searchsorted(tensors.row, np.arange(len(rows) + 1))
         shared = (first - bounds[tensors.row]).tobytes()
         spans = [shared[begin:end] for begin, end in pairwise((first.itemsize * bounds).tolist())]
-        return [*zip(self.input_form[rows].tolist(), self.output_form[rows].tolist(), spans, strict=True)]
+        return [*zip(input_form[rows].tolist(), output_form[rows].tolist(), spans, strict=True)]
 
-
-def read_arguments(inputs: Sequence[bytes], outputs: Sequence[bytes]) -> Arguments:
-    """Returns the tensors and forms of all ops' arguments and results."""
-    forms = Interner[bytes]()
-    codes, ids = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
-    for texts in (inputs, outputs):
-        for first in range(0, len(texts), AT_ONCE):
-            some = texts[first : first + AT_ONCE]
-            block = LINE.join(some)
-            if block.count(LINE) >= len(some) or CUT in block:
-                block = LINE.join([text.replace(LINE, b" ").replace(CUT, b" ") for text in some])
-            pieces = IDS.split(block)
-            codes.append(forms.codes(CUT.join(pieces[::2]).split(LINE), len(some)))
-            ids.append(np.fromstring(b",".join(pieces[1::2]), np.int64, sep=","))
-    form, op_count = np.concatenate(codes), len(inputs)
-    examples = np.unique(form, return_index=True)[1].tolist()
-    texts_of_forms = [inputs[at] if at < op_count else outputs[at - op_count] for at in examples]
-    tensors = _tensors(form, [text.count(CUT) for text in forms], texts_of_forms, np.concatenate(ids).reshape(-1, 3))
-    is_output = tensors.row >= op_count
-    tensors = tensors._replace(row=tensors.row - op_count * is_output, is_output=is_output)
-    return Arguments(tensors.where(np.argsort(tensors.row, kind="stable")), form[:op_count], form[op_count:])
+    @cached_property
+    def _read(self) -> tuple[Tensors, Int32, Int32]:
+        """The tensors of all ops, and the form of each op's arguments and results."""
+        forms = Interner[bytes]()
+        codes, ids = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+        for texts in self.texts:
+            for first in range(0, len(texts), AT_ONCE):
+                some = texts[first : first + AT_ONCE]
+                block = LINE.join(some)
+                if block.count(LINE) >= len(some) or CUT in block:
+                    block = LINE.join([text.replace(LINE, b" ").replace(CUT, b" ") for text in some])
+                pieces = IDS.split(block)
+                codes.append(forms.codes(CUT.join(pieces[::2]).split(LINE), len(some)))
+                ids.append(np.fromstring(b",".join(pieces[1::2]), np.int64, sep=","))
+        form, op_count = np.concatenate(codes), len(self.texts[0])
+        examples = BytesColumn.joined(self.texts).at(np.unique(form, return_index=True)[1])
+        tensors = _tensors(form, [text.count(CUT) for text in forms], examples, np.concatenate(ids).reshape(-1, 3))
+        is_output = tensors.row >= op_count
+        tensors = tensors._replace(row=tensors.row - op_count * is_output, is_output=is_output)
+        return tensors.where(np.argsort(tensors.row, kind="stable")), form[:op_count], form[op_count:]
 
 
 def _tensors(form: Int32, cuts: list[int], texts: list[bytes], ids: Int64) -> Tensors:
     """Returns the tensors by text, given each text's form, and of each form how many ids were cut from it, and a text
     of it. What was cut from other values than tensors is left out with all of its text.
     """
-    of_forms = [recorded_tensors(text) if cut else [] for text, cut in zip(texts, cuts, strict=True)]
+    of_forms = [RecordedArguments.of(text).tensors if cut else [] for text, cut in zip(texts, cuts, strict=True)]
     kinds = [tensors if len(tensors) == cut else [] for tensors, cut in zip(of_forms, cuts, strict=True)]
     cut_count, kind_count = np.array(cuts, np.int64), np.array([*map(len, kinds)], np.int64)
     row = np.repeat(np.arange(len(form)), cut_count[form])
@@ -177,11 +216,8 @@ def _tensors(form: Int32, cuts: list[int], texts: list[bytes], ids: Int64) -> Te
     return Tensors(_Kinds(*columns.T), row, is_tensor[is_tensor], tensor, storage, offset, kind)
 
 
-def member_texts(texts: BytesColumn, form: Int32, skipped: Counts) -> list[BytesColumn]:
-    """Returns the values, shapes and types of arguments with these forms, as stretches of their texts.
-
-    Counts in `skipped` what is not usable, by reason: it becomes an empty list.
-    """
+def _member_texts(texts: BytesColumn, form: Int32, skipped: Counts) -> list[BytesColumn]:
+    """Returns the values, shapes and types of arguments with these forms."""
     _, example, number = np.unique(form, return_index=True, return_inverse=True)
     of_forms = np.array([_bounds(text) for text in texts.at(example)], np.int32).reshape(-1, ENDS)[number]
     bounds = np.where(of_forms < 0, texts.length[:, None] + of_forms, of_forms)
@@ -194,7 +230,7 @@ def member_texts(texts: BytesColumn, form: Int32, skipped: Counts) -> list[Bytes
         return columns
     order = np.arange(len(texts))
     order[odd] = len(texts) + np.arange(len(odd))
-    members = [argument_members(text) for text in usable_arguments(texts.at(odd), skipped)]
+    members = [LISTS.decode(text) for text in usable_arguments(texts.at(odd), skipped)]
     usable = ([bytes(getattr(each, name)) for each in members] for name in NAMES)
     return [
         BytesColumn.joined((column, BytesColumn.of(decoded))).take(order)
@@ -206,7 +242,7 @@ def _bounds(text: bytes) -> list[int]:
     """Returns where each member of a text begins and ends: the first begin from the start of the text, the others from
     its end, so that they hold for all texts of its form; zeros where not all is usable, or written in another way.
     """
-    members = argument_members(text)
+    members = LISTS.decode(text)
     for comma, colon in NOTATIONS if usable_arguments([text], Counts()) == [text] else ():
         begin, ends = b"{", list[int]()
         for name in NAMES:

@@ -24,7 +24,7 @@ from execgraph.schema.graph import ExecutionGraph, varint
 from execgraph.schema.graph.json_files import graph_to_json, json_to_graph
 from execgraph.schema.io import GZIP_MAGIC
 from execgraph.schema.io.files import ZSTD_MAGIC
-from execgraph.schema.linked import LARGEST_ID, read_arguments, read_linked, usable_arguments
+from execgraph.schema.linked import LARGEST_ID, Arguments, read_linked, usable_arguments
 from execgraph.schema.reasons import Counts, Reason
 from execgraph.tools.commands import trace_convert, trace_jsonize, trace_link, trace_replay
 from execgraph.tools.replay import replay
@@ -294,4 +294,4 @@ def test_halves_of_characters_and_numbers_without_end_are_read_from_text_inside_
 @pytest.mark.parametrize("size", [-(10**30), 10**30])
 def test_a_view_of_elements_of_no_size_has_no_bytes(size: int) -> None:
     arguments = b'{"values":[[1,2,0,4,%d,"cuda:0"]],"shapes":[[4]],"strides":[[1]]}' % size
-    assert not read_arguments([arguments], ()).tensors.spanned.any()
+    assert not Arguments(BytesColumn.of([arguments]), BytesColumn.of(())).tensors.spanned.any()

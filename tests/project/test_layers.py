@@ -109,6 +109,12 @@ def test_libraries_of_commands_stay_out_of_the_lower_floors() -> None:
     assert not [text for text in lower if re.search(r"^\s*(import|from) (argparse|tqdm)\b", text, re.MULTILINE)]
 
 
+def test_texts_of_arguments_are_decoded_in_one_package_alone() -> None:
+    """All others ask `Arguments`."""
+    decoding = {name for name, path in WRITTEN.items() if "RecordedArguments.of" in path.read_text()}
+    assert {name.rpartition(".")[0] for name in decoding} == {"schema.linked"}
+
+
 def test_the_page_about_the_architecture_names_what_there_is() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     named = set(re.findall(rf"`((?:{'|'.join(LAYERS)})/[\w/.]*)`", page))

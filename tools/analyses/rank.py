@@ -17,14 +17,13 @@ from ...converter.work import KernelWork, kernel_work
 from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NestedIntervals, OpRows, ThreadIntervals
 from ...schema.graph import ExecutionGraph, NodeType
-from ...schema.linked import LinkedTrace, Ops, are_step_marks, argument_members, op_tree
+from ...schema.linked import LinkedTrace, Ops, are_step_marks, op_tree
 from ..replay import Replay, moves_memory, replay
 from .table import Table, concat
 
 WHOLE_RUN = "whole run"
 SLOWED = 0.98
 """A step without a profiler that takes at least this share of the recorded ones was hardly slowed by recording."""
-NO_SHAPES = "[]"
 NO_ACTIVITIES = "no device activity was recorded"
 USER_SCOPE = 7
 
@@ -159,11 +158,7 @@ class RankTrace:
     @cached_property
     def shapes(self) -> Categorical:
         """The shapes of each op's inputs as a JSON list, such as `[[4,8],[]]`; "" if it has none."""
-        ops = self.linked.ops
-        _, example, number = np.unique(ops.arguments.input_form, return_index=True, return_inverse=True)
-        members = map(argument_members, ops.inputs.at(example))
-        shapes = (bytes(each.shapes).decode().replace(" ", "") for each in members)
-        return Categorical.of("" if shape == NO_SHAPES else shape for shape in shapes).take(number)
+        return self.linked.ops.arguments.input_shapes
 
     @cached_property
     def work(self) -> KernelWork:

@@ -20,6 +20,7 @@ import numpy as np
 from ...linker.modules import SEPARATOR
 from ...schema.columns import (
     ABSENT,
+    BytesColumn,
     Int64,
     Keys,
     NodeIds,
@@ -32,7 +33,7 @@ from ...schema.columns import (
     nearest,
 )
 from ...schema.graph import DependencyKind, ExecutionGraph
-from ...schema.linked import Tensors, read_arguments
+from ...schema.linked import Arguments, Tensors
 from ..phase_names import BACKWARD_PASS, FORWARD_PASS, PHASES, REST, phase_of
 from ..replay import NodeClass, gather, node_classes
 from .drawing import UNRECORDED, short_name
@@ -113,11 +114,10 @@ class Flows(NamedTuple):
 def recorded_tensors(graph: ExecutionGraph) -> Tensors:
     """Returns the tensors that a graph holds, none if it was made without them; `row` is that of the op's node."""
     texts = graph.tensors
-    if texts is None:
-        return read_arguments([], []).tensors
-    columns = ([b'{"values":%s}' % (text or b"[]") for text in of] for of in (texts.input_values, texts.output_values))
-    tensors = read_arguments(*columns).tensors
-    return tensors._replace(row=texts.rows[tensors.row])
+    sides = ((), ()) if texts is None else (texts.input_values, texts.output_values)
+    columns = (BytesColumn.of(b'{"values":%s}' % (text or b"[]") for text in side) for side in sides)
+    tensors = Arguments(*columns).tensors
+    return tensors if texts is None else tensors._replace(row=texts.rows[tensors.row])
 
 
 def flows_of(graph: ExecutionGraph, calls: Calls, tensors: Tensors) -> Flows:

@@ -13,8 +13,8 @@ from execgraph.converter.work import RULES, RecordedOp, Tensor, Unknown, Work, w
 from execgraph.converter.work.products import ARGUMENTS
 from execgraph.converter.work.recorded_op import recorded_by_device, recorded_by_host
 from execgraph.linker.readers import HostTrace, read_host_trace
-from execgraph.schema.columns import OpRows
-from execgraph.schema.linked import NO_TENSORS, declared_arguments, read_arguments
+from execgraph.schema.columns import BytesColumn, OpRows
+from execgraph.schema.linked import NO_TENSORS, Arguments, RecordedArguments, declared_arguments
 from support.folders import DATA
 from support.graphs import FLOAT, HALF, LONG, tensors, work
 
@@ -23,7 +23,12 @@ NAMES = {name for name, _ in COUNTED}
 
 
 def recorded(trace: HostTrace, row: int) -> RecordedOp:
-    return recorded_by_host(trace.name[row], trace.schema_text[row], trace.inputs[row], trace.outputs[row])
+    arguments = trace.arguments
+    return recorded_by_host(trace.name[row], trace.schema_text[row], arguments.inputs(row), arguments.outputs(row))
+
+
+def as_read(text: str | bytes) -> RecordedArguments:
+    return RecordedArguments.of(text.encode() if isinstance(text, str) else text)
 
 
 def callers(trace: HostTrace, row: int) -> list[str]:
@@ -159,7 +164,7 @@ def test_a_fused_optimizer_reads_and_writes_lists() -> None:
     ids=["a number on the host is no memory of the device", "an expanded dimension is in memory once"],
 )  # fmt: skip
 def test_of_a_host_trace_only_memory_of_the_device_counts(name: str, inputs: bytes, result: bytes, found: Work) -> None:
-    assert work_of(recorded_by_host(name, "", inputs, result)) == found
+    assert work_of(recorded_by_host(name, "", as_read(inputs), as_read(result))) == found
 
 
 F, H, L = "float", "c10::Half", "long int"
@@ -211,8 +216,8 @@ NOT_TRANSPOSED = (number("False"), listed("[0, 0]"), number("1"))
 )
 def test_of_a_device_trace_alone_results_follow_from_the_arguments(name, given, expected):
     shapes, types, values = zip(*given, strict=True)
-    text = json.dumps({"values": values, "shapes": shapes, "types": types}).encode()
-    assert work_of(recorded_by_device(f"aten::{name}", text)) == Work(*expected)
+    text = json.dumps({"values": values, "shapes": shapes, "types": types})
+    assert work_of(recorded_by_device(f"aten::{name}", as_read(text))) == Work(*expected)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +228,8 @@ def test_of_a_device_trace_alone_results_follow_from_the_arguments(name, given, 
     ],
 )  # fmt: skip
 def test_the_type_of_an_element_tells_its_bytes(kind: str, size: int) -> None:
-    text = json.dumps({"values": [""], "shapes": [[10]], "types": [kind]}).encode()
-    assert work_of(recorded_by_device("aten::relu_", text)).bytes == 2 * 10 * size
+    text = json.dumps({"values": [""], "shapes": [[10]], "types": [kind]})
+    assert work_of(recorded_by_device("aten::relu_", as_read(text))).bytes == 2 * 10 * size
 
 
 @pytest.mark.parametrize(
@@ -247,9 +252,9 @@ def test_the_type_of_an_element_tells_its_bytes(kind: str, size: int) -> None:
 )
 def test_what_is_not_told_is_unknown(name: str, text: str) -> None:
     with pytest.raises(Unknown):
-        work_of(recorded_by_device(name, text.encode()))
+        work_of(recorded_by_device(name, as_read(text)))
     with pytest.raises(Unknown):
-        work_of(recorded_by_host(name, "", text.encode(), text.encode()))
+        work_of(recorded_by_host(name, "", as_read(text), as_read(text)))
 
 
 def test_no_op_of_the_table_fails_at_odd_arguments() -> None:
@@ -288,7 +293,7 @@ def test_ops_are_alike_if_their_texts_are_but_for_ids_storages_and_offsets() -> 
     texts = [RECORDED, RECORDED.replace(b"[3,4,0", b"[77,88,9"), RECORDED.replace(b"[2,3]", b"[6,1]")]
     texts += [SHARED % storages for storages in ((1, 1), (1, 2), (5, 5))]
     outputs = [NO_TENSORS] * len(texts)
-    keys = read_arguments(texts, outputs).alike(OpRows(np.arange(len(texts))))
+    keys = Arguments(BytesColumn.of(texts), BytesColumn.of(outputs)).alike(OpRows(np.arange(len(texts))))
     for a, b in combinations(range(len(texts)), 2):
         assert (keys[a] == keys[b]) == (without_ids(texts[a], outputs[a]) == without_ids(texts[b], outputs[b]))
 
@@ -356,18 +361,18 @@ def test_of_a_device_trace_alone_rows_of_a_table_follow_from_the_indices() -> No
 def test_a_value_that_the_host_trace_cannot_have_is_unknown() -> None:
     """A record, a tensor without its shape, or with other extents than its elements."""
     good = '{"values":[[1,2,0,8,4,"cuda:0"],%s],"shapes":[[8],%s],"types":[]}'
-    result = '{"values":[[5,6,0,8,4,"cuda:0"]],"shapes":[[8]],"types":[]}'
+    result = as_read('{"values":[[5,6,0,8,4,"cuda:0"]],"shapes":[[8]],"types":[]}')
     number, nothing = ("2", "[]"), ('"<None>"', "[]")
     for value, shape in (number, nothing, ("[1,[2]]", "[[],[[]]]"), ("[1,[2]]", "[]"), ('[0,0,0,0,4,""]', "[]")):
-        assert work_of(recorded_by_host("aten::mul", "", (good % (value, shape)).encode(), result.encode())).bytes == 64
+        assert work_of(recorded_by_host("aten::mul", "", as_read(good % (value, shape)), result)).bytes == 64
     for value, shape in (("{}", "[]"), ('[3,4,0,8,4,"cuda:0"]', "[7]"), ('[3,4,0,8,4,"cuda:0"]', "7")):
         with pytest.raises(Unknown):
-            recorded_by_host("aten::mul", "", (good % (value, shape)).encode(), result.encode())
+            recorded_by_host("aten::mul", "", as_read(good % (value, shape)), result)
 
 
 def test_a_text_that_stands_for_nothing_is_none() -> None:
     text = b'{"values":["<None>","sum",1.5,true],"shapes":[[],[],[],[]],"types":[]}'
-    assert recorded_by_host("aten::x", "", text, NO_TENSORS).inputs == [None, "sum", 1.5, True]
+    assert recorded_by_host("aten::x", "", as_read(text), as_read(NO_TENSORS)).inputs == [None, "sum", 1.5, True]
 
 
 def test_the_host_trace_cuts_longer_lists_of_tensors() -> None:
@@ -378,9 +383,9 @@ def test_the_host_trace_cuts_longer_lists_of_tensors() -> None:
 
 
 def test_the_tensors_of_a_device_traces_list_are_each_in_memory_of_its_own() -> None:
-    text = json.dumps({"values": ["", ""], "shapes": [[[3], [0]], [4]], "types": ["TensorList", "float"]}).encode()
-    _, last = recorded_by_device("aten::x", text).inputs
-    found = [*recorded_by_device("aten::x", text).tensors(0), last]
+    text = json.dumps({"values": ["", ""], "shapes": [[[3], [0]], [4]], "types": ["TensorList", "float"]})
+    _, last = recorded_by_device("aten::x", as_read(text)).inputs
+    found = [*recorded_by_device("aten::x", as_read(text)).tensors(0), last]
     assert [tensor.shape for tensor in found] == [(3,), (0,), (4,)]
     assert len({tensor.memory for tensor in found}) == 3
 

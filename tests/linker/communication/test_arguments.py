@@ -14,10 +14,10 @@ from execgraph.converter.communication import meaning, peers
 from execgraph.linker.communication import ProcessGroups, from_device, from_host, groups_of_host
 from execgraph.linker.communication.arguments import MEMBERS_EACH, members
 from execgraph.linker.readers import read_device_trace, read_host_trace
-from execgraph.schema.columns import Categorical
+from execgraph.schema.columns import BytesColumn, Categorical
 from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.graph import CollectiveType, NodeType
-from execgraph.schema.linked import GROUP_INIT, Args, Communication, ProcessGroup
+from execgraph.schema.linked import GROUP_INIT, Args, Arguments, Communication, ProcessGroup, RecordedArguments
 from support.builder.records import ITEM_SIZE, Tensor, boxed
 from support.builder.timeline import TraceBuilder
 
@@ -84,10 +84,11 @@ def tensors(case: Case, sizes: list[int] | None) -> Any:
     return made[0] if len(made) == 1 else made
 
 
-def columns(arguments: list[Any]) -> bytes:
+def columns(arguments: list[Any]) -> RecordedArguments:
     boxes = [boxed(argument) for argument in arguments]
     names = ("values", "shapes", "types")
-    return json.dumps({name: [box[at] for box in boxes] for at, name in enumerate(names)}).encode()
+    text = json.dumps({name: [box[at] for box in boxes] for at, name in enumerate(names)})
+    return RecordedArguments.of(text.encode())
 
 
 def on_host(case, before, behind, attributes=False):
@@ -199,7 +200,7 @@ def test_an_empty_list_of_tensors_is_no_split() -> None:
     ],
 )
 def test_damaged_arguments_are_no_arguments(damaged: dict[str, Any]) -> None:
-    recorded = from_host(json.dumps(damaged).encode(), b"{}", {})
+    recorded = from_host(RecordedArguments.of(json.dumps(damaged).encode()), RecordedArguments.of(b"{}"), {})
     assert recorded.sequence == -1
     assert recorded.ranks == []
 
@@ -271,7 +272,7 @@ def test_groups_are_those_that_the_host_trace_describes(tmp_path: Path, write: C
     (tmp_path / "host.json").write_text(json.dumps({**host, "nodes": [*host["nodes"], init]}))
     (tmp_path / "device.json").write_text(json.dumps(t.device_trace()))
     host, device = read_host_trace(str(tmp_path / "host.json")), read_device_trace(str(tmp_path / "device.json"))
-    groups = ProcessGroups.of([*groups_of_host(host.name, host.inputs)[0], *device.groups], WORLD).groups
+    groups = ProcessGroups.of([*groups_of_host(host.name, host.arguments)[0], *device.groups], WORLD).groups
     assert [(group.name, group.description, group.ranks, group.size) for group in groups] == [
         ("3", "pairs", [2, 5], 2),
         ("4", "", [0, 1, 2], 3),
@@ -421,5 +422,6 @@ def test_descriptions_that_cannot_be_read_are_counted() -> None:
     texts = ['[{"pg_name": "a"}, 7]', "no list", '{"pg_name": "b"}', '[{"pg_name": "c"}]']
     inputs = [json.dumps({"values": values}).encode() for values in ([text] for text in texts)]
     inputs.append(json.dumps({"values": [8, texts[3]]}).encode())
-    found, unreadable = groups_of_host(Categorical.of([GROUP_INIT] * len(inputs)), inputs)
+    arguments = Arguments(BytesColumn.of(inputs), BytesColumn.of(()))
+    found, unreadable = groups_of_host(Categorical.of([GROUP_INIT] * len(inputs)), arguments)
     assert ([group["pg_name"] for group in found], unreadable) == (["a", "c", "c"], 3)

@@ -26,17 +26,8 @@ from execgraph.linker.communication.transfers import (
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.linker.threads import Gap, ThreadActivity, Wait
-from execgraph.schema.columns import ABSENT, OpRows, ThreadIntervals, nest
-from execgraph.schema.linked import (
-    FOREVER,
-    NO_TENSORS,
-    Args,
-    Communication,
-    LinkedTrace,
-    Ops,
-    ProcessGroup,
-    read_arguments,
-)
+from execgraph.schema.columns import ABSENT, BytesColumn, OpRows, ThreadIntervals, nest
+from execgraph.schema.linked import FOREVER, NO_TENSORS, Args, Arguments, Communication, LinkedTrace, Ops, ProcessGroup
 from execgraph.schema.reasons import Reason
 from msgspec import Raw
 from support.builder.records import Tensor
@@ -144,9 +135,8 @@ def test_a_thread_that_did_nothing_else_waited_however_late_it_went_on() -> None
 
 
 def test_tensors_of_one_storage_cover_it_from_the_first_to_the_last_byte() -> None:
-    found = byte_ranges(
-        read_arguments([inputs(tensor(5, 2, 4), tensor(5, 1, 1), tensor(6, 0, 3, 2), tensor(5, 3, 2))], ()).tensors
-    )
+    text = inputs(tensor(5, 2, 4), tensor(5, 1, 1), tensor(6, 0, 3, 2), tensor(5, 3, 2))
+    found = byte_ranges(Arguments(BytesColumn.of([text]), BytesColumn.of(())).tensors)
     assert found == {5: Bytes(4, 24), 6: Bytes(0, 6)}
 
 

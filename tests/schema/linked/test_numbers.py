@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import cycle
 from pathlib import Path
@@ -15,17 +15,9 @@ from execgraph.linker.link import link, read_linked
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema import linked
 from execgraph.schema.columns import ABSENT, BytesColumn, OpRows
-from execgraph.schema.linked import (
-    exact_microseconds,
-    exact_times,
-    integer_list,
-    literal,
-    nanoseconds,
-    read_arguments,
-    writer,
-)
+from execgraph.schema.linked import Arguments, exact_microseconds, exact_times, integer_list, literal, nanoseconds
 from execgraph.schema.linked.numbers import EXACT_MICROSECONDS
-from execgraph.schema.linked.writer import microsecond_numbers
+from execgraph.schema.linked.writer import microsecond_numbers, write_linked
 from execgraph.schema.reasons import Counts, Reason
 from execgraph.tools.commands import trace_build, trace_convert, trace_diagnose, trace_link, trace_merge, trace_report
 from hypothesis import given, strategies as st
@@ -158,7 +150,7 @@ def test_a_description_of_groups_that_cannot_be_read_is_counted(tmp_path: Path, 
         linked.communications.clear()
         for table in (linked.ops, linked.activities):
             table.communication_row[:] = -1
-        writer.write_linked(linked, str(tmp_path / f"{number}.json"))
+        write_linked(linked, str(tmp_path / f"{number}.json"))
         linked = read_linked(str(tmp_path / f"{number}.json"))
 
 
@@ -267,6 +259,10 @@ TEXTS = (
 )
 
 
+def arguments(inputs: Sequence[bytes], outputs: Sequence[bytes] = ()) -> Arguments:
+    return Arguments(BytesColumn.of(inputs), BytesColumn.of(outputs))
+
+
 def recorded(name: str) -> list[bytes]:
     trace = read_host_trace(str(DATA / name / "host_rank0.json.gz"))
     return [*trace.inputs, *trace.outputs]
@@ -274,24 +270,24 @@ def recorded(name: str) -> list[bytes]:
 
 @pytest.mark.parametrize("texts", [[*TEXTS], recorded("ddp"), recorded("attention")], ids=["odd", "ddp", "attention"])
 def test_the_same_tensors_are_found_as_in_each_text(texts: list[bytes]) -> None:
-    found = read_arguments(texts, ()).tensors
+    found = arguments(texts).tensors
     columns = (found.tensor, found.storage, found.offset, found.elements, found.size, found.argument)
     rows: dict[int, list[tuple[int, ...]]] = {}
     for row, *numbers in zip(found.row.tolist(), *(column.tolist() for column in columns), strict=True):
         rows.setdefault(row, []).append(tuple(numbers))
-    for row, text in enumerate(texts):
-        assert rows.get(row, []) == [(*tensor[:5], tensor.argument) for tensor in linked.recorded_tensors(text)]
+    for row, read in enumerate(map(linked.RecordedArguments.of, texts)):
+        assert rows.get(row, []) == [(*tensor[:5], tensor.argument) for tensor in read.tensors]
 
 
 def test_of_a_tensor_the_argument_device_and_what_it_spans_are_known() -> None:
-    tensors = read_arguments(TEXTS, ()).tensors
+    tensors = arguments(TEXTS).tensors
     assert tensors.argument.tolist() == [0, 0, 1, 1, 0, 0]
     assert tensors.device.tolist() == [0, 11, linked.HOST, -2, 0, linked.HOST]
     assert tensors.spanned.tolist() == [6, 53, 0, 0, 0, 0]
 
 
 def test_tensors_are_by_op_its_arguments_before_its_results() -> None:
-    found = read_arguments(TEXTS[:2], TEXTS[:5:4]).tensors
+    found = arguments(TEXTS[:2], TEXTS[:5:4]).tensors
     assert [*zip(found.row.tolist(), found.is_output.tolist(), found.storage.tolist(), strict=True)] == [
         (0, False, 4), (0, True, 4), (1, False, 42), (1, True, 8), (1, True, 10),
     ]  # fmt: skip
@@ -309,23 +305,23 @@ def test_tensors_are_by_op_its_arguments_before_its_results() -> None:
     ],
 )
 def test_what_only_looks_like_a_tensor_is_none_and_other_texts_keep_theirs(text: bytes) -> None:
-    found = read_arguments([TEXTS[0], text, TEXTS[1]], ()).tensors
+    found = arguments([TEXTS[0], text, TEXTS[1]]).tensors
     assert (found.row.tolist(), found.storage.tolist()) == ([0, 2], [4, 42])
 
 
 def test_line_ends_in_texts_are_blanks() -> None:
     texts = [text.replace(b" ", b"\n") for text in TEXTS]
-    assert read_arguments(texts, ()).tensors.storage.tolist() == read_arguments(TEXTS, ()).tensors.storage.tolist()
+    assert arguments(texts).tensors.storage.tolist() == arguments(TEXTS).tensors.storage.tolist()
 
 
 @pytest.mark.parametrize("texts", [[*TEXTS], recorded("ddp")], ids=["odd", "ddp"])
 def test_members_are_those_of_each_text(texts: list[bytes]) -> None:
     skipped, skipped_one_by_one = Counter[str](), Counter[str]()
-    members = linked.member_texts(BytesColumn.of(texts), read_arguments(texts, ()).input_form, skipped)
+    members = arguments(texts, [linked.NO_TENSORS] * len(texts)).member_texts(OpRows(np.arange(len(texts))), skipped)
     usable = linked.usable_arguments(texts, skipped_one_by_one)
-    for column, name in zip(members, ("values", "shapes", "types"), strict=True):
-        listed = [linked.argument_lists(b'{"%b":%b}' % (name.encode(), text), name) for text in column]
-        assert listed == [linked.argument_lists(text, name) for text in usable]
+    for column, name in zip(members[:3], ("values", "shapes", "types"), strict=True):
+        listed = [msgspec.json.decode(b'{"%b":%b}' % (name.encode(), text)) for text in column]
+        assert listed == [{name: msgspec.json.decode(text).get(name, [])} for text in usable]
     assert skipped == skipped_one_by_one
 
 

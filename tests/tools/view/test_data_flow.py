@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from execgraph.schema.columns import ABSENT, Ragged
+from execgraph.schema.columns import ABSENT, BytesColumn, Ragged
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import ExecutionGraph, NodeType
-from execgraph.schema.linked import read_arguments
+from execgraph.schema.linked import Arguments
 from execgraph.tools.view import PICTURED, DataFlow, Selection, data_flow, draw_flow, median_step, view
 from support.commands import Run as Command
 from support.graphs import LAUNCH, PROGRAM_ORDER, GraphBuilder, training_step
@@ -42,8 +42,8 @@ class Program:
 
     def flow(self, graph: ExecutionGraph | None = None) -> DataFlow:
         graph = graph or self.build()
-        inputs, outputs = ([pair[side] for pair in self.texts] for side in (0, 1))
-        tensors = read_arguments(inputs, outputs).tensors
+        inputs, outputs = (BytesColumn.of(pair[side] for pair in self.texts) for side in (0, 1))
+        tensors = Arguments(inputs, outputs).tensors
         return data_flow(graph, "a test", np.zeros(len(graph), np.int64), tensors=tensors)
 
 
