@@ -133,10 +133,14 @@ def test_short_slices_fold_into_the_next_node_of_their_thread() -> None:
     assert folded.report.folded_slices == 1
 
 
+OF_HOST = 1
+"""Of the lanes of nodes those of host threads; a delay has a lane of its own."""
+
+
 def thread_totals(nodes: Nodes) -> Counter[int]:
     totals = Counter[int]()
-    for (is_host, thread, _), duration in zip(nodes.lanes(), nodes.graph.duration_ns.tolist(), strict=True):
-        totals[thread] += is_host * duration
+    for (of, thread, _), duration in zip(nodes.lanes(), nodes.graph.duration_ns.tolist(), strict=True):
+        totals[thread] += duration * (of == OF_HOST)
     return totals
 
 
