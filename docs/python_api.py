@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_origin
 
 import execgraph
 
@@ -78,7 +78,9 @@ def types() -> str:
         module = importlib.import_module(f"execgraph.{module_name}")
         for name in names.split():
             value = getattr(module, name)
-            text = prose(value) + fields(value) if inspect.isclass(value) else alias(module, name)
+            # Python 3.10 takes tuple[int, ...] for a class
+            is_class = inspect.isclass(value) and get_origin(value) is None
+            text = prose(value) + fields(value) if is_class else alias(module, name)
             made += f"\n### {name}\n\n{text}"
     return made
 
