@@ -187,7 +187,8 @@ class DeviceTrace(columns.SummaryRepr):
     `skipped` counts by reason the rows about work that are in no table, `oddities` decisions that the reader took;
     `notes` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each
     rank's own trace out of a merged one, `merge_marks` what else shows that ranks were merged. `recording_start` is the
-    time that viewers show as 0. Times without a profiler are -1 where they were not measured.
+    time that viewers show as 0. Times without a profiler are -1 where they were not measured. `window` is "device"
+    where no host trace was written meanwhile, "" where the file does not say.
 
     >>> import execgraph as eg
     >>> device = eg.read_device_trace("tests/data/training/device_rank0.json.gz")
@@ -219,6 +220,7 @@ class DeviceTrace(columns.SummaryRepr):
     device_names: dict[int, str] = field(default_factory=dict)
     step_without_profiler_ns: int = -1
     data_wait_without_profiler_ns: int = -1
+    window: str = ""
     read: int = 0
     ignored: int = 0
 

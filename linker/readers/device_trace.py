@@ -71,6 +71,7 @@ def described(top: DeviceFile) -> dict[str, Any]:
         "device_names": {number: name for number, name in devices if number >= 0 and isinstance(name, str) and name},
         "step_without_profiler_ns": step if step > 0 else -1,
         "data_wait_without_profiler_ns": wait if wait <= step else -1,
+        "window": top.window if isinstance(top.window, str) else "",
     }
 
 

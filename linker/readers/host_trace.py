@@ -29,7 +29,8 @@ class HostTrace(columns.SummaryRepr):
 
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
     ends. `skipped` counts nodes that could not be read, `oddities` decisions that the reader took; `notes` are whole
-    sentences about the file, which `ends_early` if its end is missing.
+    sentences about the file, which `ends_early` if its end is missing. `window` is "host" where no profiler ran
+    meanwhile, "" where the file does not say.
 
     >>> import execgraph as eg
     >>> host = eg.read_host_trace("tests/data/training/host_rank0.json.gz")
@@ -60,6 +61,7 @@ class HostTrace(columns.SummaryRepr):
     oddities: Counts = field(default_factory=Counts)
     notes: list[str] = field(default_factory=list)
     ends_early: bool = False
+    window: str = ""
 
     def __len__(self) -> int:
         return len(self.id)
@@ -191,6 +193,7 @@ class _Nodes:
             finish_ts=finish,
             schema_text=table.pop(linked.OP_SCHEMA),
             **table,
+            window=top.window if isinstance(top.window, str) else "",
             extra=self._extra.records(),
             oddities=self._oddities.add(
                 {Reason.NODES_WITHOUT_ID: renumbered, Reason.NODES_IN_CIRCLES: len(in_circles)}

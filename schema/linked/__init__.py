@@ -5,7 +5,7 @@ What the profiler writes: the records of Kineto and host traces, their times and
 
 from . import host, kineto
 from .arguments import RecordedArguments, RecordedTensor, declared_arguments, plain_arguments, usable_arguments
-from .host import GROUP_INIT, NO_TENSORS, listed_attributes
+from .host import GROUP_INIT, NO_TENSORS, WINDOW, listed_attributes
 from .kineto import (
     DATA_WAIT_WITHOUT_PROFILER,
     LARGEST_ID,

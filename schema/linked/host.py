@@ -16,6 +16,8 @@ NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 """The arguments or results of an op that has none."""
 GROUP_INIT = "process_group:init"
 """Is in the name of ops that only describe process groups."""
+WINDOW = "execgraph_window"
+"""The key under which a trace of `capture` says that it was recorded without the other: "host" or "device"."""
 
 
 class Attr(msgspec.Struct, gc=False):
@@ -66,6 +68,7 @@ class HostFile(msgspec.Struct):
     time: str = ""
     start_ts: int | float = 0
     finish_ts: int | float | None = None
+    window: Any = msgspec.field(name=WINDOW, default="")
 
 
 class ListedAttributes(NamedTuple):

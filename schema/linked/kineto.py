@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from .arguments import RecordedArguments, TensorLists
+from .host import WINDOW
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 LARGEST_ID = 1 << 53
@@ -132,4 +133,5 @@ class DeviceFile(msgspec.Struct):
     devices: Any = msgspec.field(name="deviceProperties", default=None)
     step_without_profiler: Any = msgspec.field(name=STEP_WITHOUT_PROFILER, default=None)
     data_wait_without_profiler: Any = msgspec.field(name=DATA_WAIT_WITHOUT_PROFILER, default=None)
+    window: Any = msgspec.field(name=WINDOW, default="")
     merged: list[MergedRank] = msgspec.field(name="mergedRanks", default_factory=list)

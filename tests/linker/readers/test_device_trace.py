@@ -83,9 +83,10 @@ def test_groups_are_those_that_are_records_and_a_header_may_say_nothing() -> Non
     assert place(pg_config=[{"pg_name": "0"}, 7, {}])["groups"] == [{"pg_name": "0"}, {}]
     assert place(pg_config="none")["groups"] == []
     nothing = {"rank": None, "world_size": None, "base_time_ns": 0, "groups": [], "device_names": {}}
-    unknown = {"step_without_profiler_ns": -1, "data_wait_without_profiler_ns": -1}
+    unknown = {"step_without_profiler_ns": -1, "data_wait_without_profiler_ns": -1, "window": ""}
     assert described(kineto.DeviceFile()) == nothing | unknown
     assert place(base_time="12")["base_time_ns"] == 12
+    assert [described(kineto.DeviceFile(window=said))["window"] for said in ("device", 7)] == ["device", ""]
 
 
 def test_devices_have_numbers_from_zero_and_names() -> None:

@@ -127,7 +127,9 @@ def test_the_top_level_says_process_and_period(tmp_path: Path) -> None:
     assert (trace.pid, trace.time, trace.start_ts, trace.finish_ts) == (0, "today", 3, 8.5)
     trace = read(tmp_path, {"id": 1}, pid=-1, finish_ts=None)
     assert (trace.pid, trace.time, trace.start_ts, trace.finish_ts) == (None, "", 0, 0)
-    assert read(tmp_path, {"id": 1}).pid is None
+    assert (trace.window, read(tmp_path, {"id": 1}).pid) == ("", None)
+    said = [read(tmp_path, {"id": 1}, execgraph_window=said).window for said in ("host", 7)]
+    assert said == ["host", ""]
 
 
 def test_the_stand_in_for_no_host_trace_has_no_nodes() -> None:
