@@ -18,8 +18,8 @@ from ..schema.columns import CallRows, group_ids, time_text
 from ..schema.linked import MEMORY_CATEGORIES, integer, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
 from .communication import RECORD, from_host, groups_of_host, members
+from .joining import launching_calls
 from .machine import machine_of
-from .match import launching_calls
 from .readers import DeviceTrace, HostTrace, Role
 
 RECORDS_OWN_RANK = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")

@@ -16,8 +16,9 @@ from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Counts, Reason
 from . import communication
 from .contradictions import Contradiction, contradictions
+from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
 from .machine import machine_of
-from .match import Match, are_ops, enclosing_ops, join_ops, launching_calls, launching_ops, match_ops
+from .match import Match, are_ops, match_ops
 from .modules import with_modules
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs
@@ -106,7 +107,7 @@ def read_traces(
 
 def _part(trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[TracePart, list[str]]:
     """Returns the part of the whole trace that is in the window, and sentences about where it lies."""
-    notes, zero = [], trace_start(device)
+    notes, zero = list[str](), trace_start(device)
     shared = of_both(trace)
     covered = host_period(device, match) if match is not None else None
     if match is not None and match.alignment_count > 1:
@@ -114,6 +115,8 @@ def _part(trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: 
         notes.append(
             f"the {shorter} trace fits the {longer} trace at {match.alignment_count} positions; linked to the first"
         )
+    if match is not None and match.of_other_steps:
+        notes.append(match.recorded)
     if covered is not None:
         notes.append(f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is not linked")
     period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
@@ -136,7 +139,8 @@ def _link_all(
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent, circles = _op_parents(ops, device_op, nesting)
     calls, activities = _calls_and_activities(device, nesting, device_op, int(ops.id.max(initial=0)))
-    collectives = communication.collective_ops(ops, op_parent, device.communication, device_op)
+    other_steps = match is not None and match.of_other_steps
+    collectives = communication.collective_ops(ops, op_parent, device.communication, device_op, other_steps)
     on_device, activities.communication_row = communication.link_communications(collectives, activities, calls)
     info = _info(host, device, rank)
     info.machine = machine_of(activities, calls, device.syncs)
@@ -301,6 +305,7 @@ def report_of(
         Reason.CLIPPED_OPS: clipped,
         Reason.SHORTENED_OPS: part.shortened,
         Reason.MISNAMED_OPS: match.misnamed if match is not None else 0,
+        Reason.STEPS_APART: match.steps_apart if match is not None else 0,
     }
 
     def inside(found: FoundCalls) -> dict[AnyReason, int]:

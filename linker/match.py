@@ -1,8 +1,8 @@
-"""Matches the ops of the host trace to those of the device trace, joins them to one table, in which each has the op
-that called it by both traces, and finds the launch calls and ops of activities.
+"""Matches the ops of the host trace to those of the device trace.
 
 Ops are matched by record function id where both traces have it, else by the order of names on each thread: two
-sequences that are the same except for a few ops that only one of them holds.
+sequences that are the same except for a few ops that only one of them holds. Traces may be of different steps of one
+job: then ids, and the numbers of steps, say nothing, and the order of names within each step counts.
 """
 
 import re
@@ -10,25 +10,23 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from ..schema import columns
-from ..schema.columns import Bool, CallRows, Categorical, DeviceOpRows, Int64, Lookup, OpRows, RowMap, ThreadIntervals
+from ..schema.columns import Bool, Categorical, DeviceOpRows, Int64, Lookup, ThreadIntervals
 from ..schema.errors import DataError, Remedy
-from ..schema.linked import GROUP_INIT, NO_TENSORS, Activities, Calls, Ops, are_step_marks
+from ..schema.linked import GROUP_INIT, STEP_MARK, are_step_marks
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedOps
 
 SMALLEST_AGREEMENT = 0.5
 BY_RECORD_FUNCTION, BY_NAME_ORDER = "record function id", "order of names"
+BY_OTHER_STEPS = "order of names in other steps"
 """How ops were matched, as linked files have it."""
 LARGEST_DIFFERENCE = 2_000
 """Edits from which on two sequences count as different."""
 UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 ANCHOR = 24
 """Consecutive names by which the position of a sequence in a longer one is found."""
-USER_SCOPE = 7
-"""The record scope of annotations."""
 
 
 @dataclass(slots=True, repr=False)
@@ -36,7 +34,8 @@ class Match(columns.SummaryRepr):
     """Pairs of rows of the host trace and of the device trace's ops that are the same op, found as `by` says.
 
     `agreement` are the matched ops as a share of the smaller side, `misnamed` those of the same record function id with
-    different names. The shorter trace fits the longer one at `alignment_count` positions.
+    different names. The shorter trace fits the longer one at `alignment_count` positions. Of traces of different steps
+    `steps` are how many the host and the device trace mark, and `steps_apart` those of which one holds other ops.
     """
 
     host_row: Int64
@@ -46,6 +45,23 @@ class Match(columns.SummaryRepr):
     misnamed: int
     alignment_count: int
     host_is_longer: bool = False
+    steps: tuple[int, int] = (0, 0)
+    steps_apart: int = 0
+
+    @property
+    def of_other_steps(self) -> bool:
+        """Whether the traces are of different steps of one job."""
+        return self.by == BY_OTHER_STEPS
+
+    @property
+    def recorded(self) -> str:
+        """How traces of different steps were recorded."""
+        of_host, of_device = (f"{count} " if count else "" for count in self.steps)
+        ends = ["s" * (count != 1) for count in self.steps]
+        return (
+            f"recorded: times in {of_device}step{ends[1]} with the device trace alone, structure (tensors, shapes, "
+            f"arguments) in {of_host}other step{ends[0]}"
+        )
 
 
 def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False) -> Match:
@@ -67,9 +83,7 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
     for path, count in ((host.path, len(candidates)), (device.path, len(device.ops.start))):
         if not count and not allow_mismatch:
             raise DataError(f"{path}: holds no op; ", Remedy.HOST_TRACE, " to link the device trace alone")
-    by_id = bool((device.ops.rf_id > 0).any() and (host.rf_id[candidates] > 0).any())
-    pair = _by_record_function if by_id else _by_name_order
-    match = pair(host, device.ops, candidates, _shared_names(host.name, device.ops.name))
+    match = _match(host, device, candidates)
     if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
         damaged = [trace.path for trace in (host, device) if trace.ends_early]
         damage = f"{' and '.join(damaged)}: ends early; " if damaged else ""
@@ -81,6 +95,22 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
             " links them all the same)",
         )
     return match
+
+
+def _match(host: HostTrace, device: DeviceTrace, candidates: Int64) -> Match:
+    """Matches ops as those of the same steps, unless the files, their step marks, or their ids say otherwise."""
+    names, ops, same = _shared_names(host.name, device.ops.name), device.ops, None
+    marks = [set(side[names.is_step_mark[side]].tolist()) for side in (names.host, names.device)]
+    are_others = all(marks) and marks[0].isdisjoint(marks[1])
+    if not are_others and (host.window, device.window) != ("host", "device"):
+        by_id = bool((ops.rf_id > 0).any() and (host.rf_id[candidates] > 0).any())
+        same = (_by_record_function if by_id else _by_name_order)(host, ops, candidates, names)
+        if not by_id or same.agreement >= SMALLEST_AGREEMENT:
+            return same
+    others = _by_name_order(host, ops, candidates, _shared_names(host.name, ops.name, numbered=False))
+    others.by = BY_OTHER_STEPS
+    # traces of different runs have ids that contradict the names, too, but other names
+    return others if same is None or others.agreement >= SMALLEST_AGREEMENT else same
 
 
 def are_ops(names: Categorical) -> Bool:
@@ -119,6 +149,7 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
         alike[np.sort(names.device[unpaired[number]]).tobytes()].append(number)
     pairs = [(candidates[:0], order[:0])]
     (of_ids, of_times), alignment_count, host_is_longer = (EVERYTHING, EVERYTHING), 1, False
+    largest = pairs[0]
     numbers, of_number, sizes = np.unique(host.tid[candidates], return_inverse=True, return_counts=True)
     steps = np.bincount(of_number, names.marks_step_of_both(candidates), len(numbers)) > 0
     for number in numbers[np.lexsort((-sizes, ~steps))].tolist():
@@ -128,17 +159,50 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
             continue
         rows = unpaired[alike[most_alike].pop()]
         nodes, rows = nodes[of_ids.holds(host.id[nodes])], rows[of_times.holds(ops.start[rows])]
-        alignment = align_steps(names.host[nodes], names.device[rows], marks_step=names.is_step_mark)
+        alignment = names.aligned(nodes, rows)
         if len(pairs) == 1 and len(alignment.left):
+            largest = nodes, rows
             of_ids, of_times = _overlap(host.id[nodes], columns.Intervals(ops.start[rows], ops.end[rows]), alignment)
             alignment_count, host_is_longer = alignment.alignment_count, len(nodes) > len(rows)
         pairs.append((nodes[alignment.left], rows[alignment.right]))
+    if not names.numbered:
+        pairs.append(_on_unpaired_threads(candidates, ops, pairs, names))
     host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     sides = [len(candidates), len(ops.start)]
     if names.marks_step_of_both(host_row).any():
         sides = [int(of_ids.holds(host.id[candidates]).sum()), int(of_times.holds(ops.start).sum())]
     agreement = len(host_row) / max(1, min(sides))
-    return Match(host_row, DeviceOpRows(device_row), BY_NAME_ORDER, agreement, 0, alignment_count, host_is_longer)
+    match = Match(host_row, DeviceOpRows(device_row), BY_NAME_ORDER, agreement, 0, alignment_count, host_is_longer)
+    if not names.numbered:
+        match.steps, match.steps_apart = _compared_steps(largest, match, names)
+    return match
+
+
+def _on_unpaired_threads(
+    candidates: Int64, ops: RecordedOps, pairs: list[tuple[Int64, Int64]], names: "_Names"
+) -> tuple[Int64, Int64]:
+    """Matches, step by step, the ops of threads that no thread of the host trace is paired with: that has transfers on
+    the thread that requested them. `candidates` are in order of ids.
+    """
+    host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    order = np.argsort(ops.start, kind="stable")
+    is_unpaired = ~np.isin(ops.thread[order], ops.thread[device_row])
+    rows = order[is_unpaired | (names.is_step_mark[names.device[order]] & np.isin(order, device_row))]
+    is_mark = names.is_step_mark[names.host[candidates]]
+    nodes = candidates[is_mark == np.isin(candidates, host_row)]
+    alignment = names.aligned(nodes, rows)
+    is_op = ~names.is_step_mark[names.host[nodes[alignment.left]]]
+    return nodes[alignment.left[is_op]], rows[alignment.right[is_op]]
+
+
+def _compared_steps(thread: tuple[Int64, Int64], match: Match, names: "_Names") -> tuple[tuple[int, int], int]:
+    """Returns how many steps a thread's nodes and ops mark, and in how many of both these are not all matched."""
+    nodes, rows = thread
+    of_node, of_row = (np.cumsum(names.is_step_mark[codes]) for codes in (names.host[nodes], names.device[rows]))
+    steps = int(of_node.max(initial=0)), int(of_row.max(initial=0))
+    lost = of_node[~np.isin(nodes, match.host_row)], of_row[~np.isin(rows, match.device_row)]
+    apart = np.unique(np.concatenate(lost))
+    return steps, int(((apart > 0) & (apart <= min(steps))).sum())
 
 
 def _most_alike(
@@ -189,21 +253,31 @@ class _Names(NamedTuple):
     host: Int64
     device: Int64
     is_step_mark: Bool
+    numbered: bool
 
     def marks_step_of_both(self, rows: Int64) -> Bool:
         """Returns which of the host nodes mark a step that the device trace marks too."""
         return self.is_step_mark[self.host[rows]] & np.isin(self.host[rows], self.device)
 
+    def aligned(self, nodes: Int64, rows: Int64) -> "Alignment":
+        """Aligns host nodes with the device trace's ops, step by step."""
+        sides = self.host[nodes], self.device[rows]
+        return align_steps(*sides, marks_step=self.is_step_mark, numbered=self.numbered)
 
-def _shared_names(host: Categorical, device: Categorical) -> _Names:
-    """Returns the names as Kineto writes them, which replaces quotes, backslashes and control characters."""
+
+def _shared_names(host: Categorical, device: Categorical, numbered: bool = True) -> _Names:
+    """Returns the names as Kineto writes them, which replaces quotes, backslashes and control characters; those of
+    steps without their numbers, unless `numbered`.
+    """
     table = columns.Interner[str]()
 
     def number(name: str) -> int:
+        if not numbered and name.startswith(STEP_MARK):
+            name = STEP_MARK
         return table["unknown" if UNPRINTABLE.search(name) else name.replace('"', "'").replace("\\", "/")]
 
     codes = [names.numbers(number, -1) for names in (host, device)]
-    return _Names(codes[0], codes[1], np.append(are_step_marks(Categorical.of(table)), False))
+    return _Names(codes[0], codes[1], np.append(are_step_marks(Categorical.of(table)), False), numbered)
 
 
 class Alignment(NamedTuple):
@@ -214,20 +288,20 @@ class Alignment(NamedTuple):
     alignment_count: int
 
 
-def align_steps(left: Int64, right: Int64, *, marks_step: Bool) -> Alignment:
+def align_steps(left: Int64, right: Int64, *, marks_step: Bool, numbered: bool = True) -> Alignment:
     """Aligns sequences in which some names mark the steps of a job; `marks_step` tells which names do.
 
     Steps that both sequences mark distinguish iterations: ops between two marks are aligned by themselves, and ops
     before the first mark from the last one backwards. Marks that only one side has do not count, and none does if
-    their order differs.
+    their order differs. Marks that are not `numbered` are those of the first, second … step of each side.
     """
     sides, shared = (left, right), np.intersect1d(left, right)
     rows = [np.flatnonzero(~marks_step[side] | np.isin(side, shared)) for side in sides]
     marks = [side[kept][marks_step[side[kept]]] for side, kept in zip(sides, rows, strict=True)]
-    if not np.array_equal(marks[0], marks[1]):
+    if numbered and not np.array_equal(marks[0], marks[1]):
         rows = [np.flatnonzero(~marks_step[side]) for side in sides]
     by_side = (np.split(kept, np.flatnonzero(marks_step[side[kept]])) for side, kept in zip(sides, rows, strict=True))
-    steps = [*zip(*by_side, strict=True)]
+    steps = [*zip(*by_side, strict=numbered)]
     pairs: list[tuple[Int64, Int64]] = []
     for left_step, right_step in steps:
         direction = slice(None, None, -1 if len(steps) > 1 and not pairs else 1)
@@ -311,107 +385,3 @@ def _pairs_of_runs(run: Any) -> Int64:
         positions = np.arange(first, last)
         pairs.append(np.stack((positions, positions - diagonal), axis=1))
     return np.concatenate(pairs[::-1])
-
-
-def launching_calls(activities: Activities, calls: Calls) -> CallRows:
-    """Returns for each activity the row of the call with its correlation, -1 for none.
-
-    Any runtime or driver call may launch, whatever its name, and may launch several activities (graphs). Where a
-    runtime call and the driver call inside it share the correlation, the earlier one is the launch.
-    """
-    latest_first = np.argsort(calls.start, kind="stable")[::-1]
-    latest_first = latest_first[calls.correlation[latest_first] != 0]
-    return CallRows(Lookup(calls.correlation[latest_first], latest_first).of(activities.correlation))
-
-
-def launching_ops(activities: Activities, call_row: CallRows, call_op: DeviceOpRows, ops: RecordedOps) -> DeviceOpRows:
-    """Returns for each activity the row of the op that launched it, -1 for none.
-
-    It is the op that encloses the launch call. For an activity without a call it is the op with its external id, except
-    in traces until early 2024: there external ids of activities repeat the correlation, and name other ops by chance.
-    """
-    row = RowMap(call_op)[call_row]
-    recorded = (activities.external_id != 0) & (activities.correlation != 0)
-    are_ids_of_ops = (activities.external_id[recorded] != activities.correlation[recorded]).any()
-    orphans = np.flatnonzero((call_row < 0) & (activities.external_id != 0))
-    if are_ids_of_ops and len(orphans):
-        first_op = Lookup(ops.external_id[::-1], np.arange(len(ops.start))[::-1])
-        row[orphans] = first_op.of(activities.external_id[orphans])
-    return row
-
-
-def enclosing_ops(calls: Calls, ops: RecordedOps, nesting: columns.Nesting, is_step: Bool) -> DeviceOpRows:
-    """Returns for each call the row of the innermost op that encloses it on its thread, -1 for none.
-
-    Step marks do not count: they enclose everything and launch nothing. `nesting` is that of the ops.
-    """
-    real = np.flatnonzero(~is_step)
-    intervals = ThreadIntervals(ops.thread[real], ops.start[real], nesting.end[real])
-    nested = columns.NestedIntervals(intervals, columns.within(real, nesting.parent))
-    spans = ThreadIntervals(calls.thread, calls.start, calls.end)
-    row = nested.innermost(spans, rounding=columns.ROUNDING, tolerance=columns.TOLERANCE)
-    return DeviceOpRows(RowMap(real)[row])
-
-
-def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting: columns.Nesting) -> tuple[Ops, OpRows]:
-    """Returns all ops, and for each op of the device trace its row among them.
-
-    The host trace's nodes come first, in their order; those that only the device trace holds follow. The parent of an
-    op is the op that encloses it in the device trace, else the host trace's parent.
-    """
-    device_op, device_only, added = _joined_rows(len(host), len(device.start), match)
-    ids = np.concatenate((host.id, int(host.id.max(initial=0)) + 1 + np.arange(added)))
-    parent_id, enclosing = np.concatenate((host.parent, np.full(added, -1))), RowMap(device_op)[nesting.parent]
-    parent_id[device_op[enclosing >= 0]] = ids[enclosing[enclosing >= 0]]
-
-    def timed(column: Int64) -> Int64:
-        full = np.full(len(ids), columns.ABSENT, np.int64)
-        full[device_op] = column
-        return full
-
-    def joined(from_host: Int64, from_device: Int64 | int) -> Int64:
-        return np.concatenate((from_host, np.broadcast_to(from_device, device.start.shape)[device_only]))
-
-    ops = Ops(
-        id=ids,
-        parent_id=parent_id,
-        name=Categorical.joined((host.name, device.name.take(device_only))),
-        thread=timed(device.thread),
-        start=timed(device.start),
-        end=timed(nesting.end),
-        exclusive=timed(nesting.exclusive),
-        recorded_by_host=np.arange(len(ids)) < len(host),
-        op_schema=Categorical.joined((host.schema_text, Categorical.of([""] * added))),
-        rf_id=joined(host.rf_id, device.rf_id),
-        fw_parent=joined(host.fw_parent, 0),
-        seq_id=joined(host.seq_id, device.sequence),
-        scope=joined(host.scope, np.where(device.annotation, USER_SCOPE, 0)),
-        tid=joined(host.tid, -1),
-        fw_tid=joined(host.fw_tid, device.forward_thread),
-        inputs=columns.BytesColumn.joined([host.inputs, _arguments(device.arguments.take(device_only))]),
-        outputs=columns.BytesColumn.joined([host.outputs, columns.BytesColumn.of([NO_TENSORS] * added)]),
-        extra=host.extra,
-        communication_row=columns.CommunicationRows(np.full(len(ids), -1, np.int64)),
-    )
-    # only the device trace records sequence numbers and forward threads of some ops (evaluate_function)
-    seq_id, fw_tid = ops.seq_id[device_op], ops.fw_tid[device_op]
-    ops.seq_id[device_op] = np.where(seq_id < 0, device.sequence, seq_id)
-    ops.fw_tid[device_op] = np.where(fw_tid <= 0, device.forward_thread, fw_tid)
-    return ops, device_op
-
-
-def _joined_rows(host_count: int, device_count: int, match: Match | None) -> tuple[OpRows, Bool, int]:
-    """Returns the row of each op of the device trace, and which of these and how many only that trace holds."""
-    device_only, device_op = np.ones(device_count, np.bool_), OpRows(np.full(device_count, -1, np.int64))
-    if match is not None:
-        device_only[match.device_row] = False
-        device_op[match.device_row] = match.host_row
-    added = int(device_only.sum())
-    device_op[device_only] = host_count + np.arange(added)
-    return device_op, device_only, added
-
-
-def _arguments(recorded: Categorical) -> columns.BytesColumn:
-    """Returns the arguments of ops of the device trace as the host trace writes them."""
-    arguments = [msgspec.json.format(text.encode(), indent=-1) if text else NO_TENSORS for text in recorded.table]
-    return columns.BytesColumn.of([arguments[code] for code in recorded.codes.tolist()])

@@ -89,12 +89,18 @@ class CollectiveOps:
 
 
 def collective_ops(
-    ops: Ops, parent: OpRows, arguments: Mapping[Role, Mapping[int, kineto.Args]], device_op: OpRows
+    ops: Ops,
+    parent: OpRows,
+    arguments: Mapping[Role, Mapping[int, kineto.Args]],
+    device_op: OpRows,
+    other_steps: bool = False,
 ) -> CollectiveOps:
     """Collects the arguments of all communication ops from the host trace, completed by the device trace's `arguments`.
 
-    `device_op` is the row in `ops` of each op of the device trace.
+    `device_op` is the row in `ops` of each op of the device trace. Where that is of `other_steps` and numbers
+    collectives, the host trace's numbers are of others.
     """
+    other_steps &= any(args.comm_sequence is not None for role in arguments.values() for args in role.values())
     device_row = columns.DeviceOpRows(np.full(len(ops), -1, np.int64))
     device_row[device_op] = np.arange(len(device_op))
     rows, recorded = OpRows(np.flatnonzero(ops.name.equal(RECORD))), list[Communication]()
@@ -102,6 +108,8 @@ def collective_ops(
         is_by_host, args = ops.recorded_by_host[op], arguments[Role.OP].get(int(device_row[op]))
         sides = ops.arguments.inputs(op), ops.arguments.outputs(op)
         by_host = from_host(*sides, ops.extra.get(op, {})) if is_by_host else Communication()
+        if other_steps:
+            by_host = msgspec.structs.replace(by_host, sequence=-1)
         recorded.append(merge(by_host, from_device(args)) if args else by_host)
     collectives = CollectiveOps(rows, recorded, parent, ops, arguments, device_row)
     # some versions record the all-reduce of one element within the record of a barrier: it is that barrier

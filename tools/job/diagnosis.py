@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...linker.match import BY_RECORD_FUNCTION, SMALLEST_AGREEMENT
+from ...linker.match import BY_NAME_ORDER, SMALLEST_AGREEMENT
 from ...schema.columns import bytes_text, format_counts
 from ...schema.errors import DataError, Remedy
 from ...schema.progress import Progress, unwatched
@@ -125,7 +125,7 @@ def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[
     if process.waits_without_record:
         advice = f"what waits were for is inferred from the order and times of calls; {SETTING} records it"
         yield NOTE, "synchronisation records are off", advice
-    if process.matched_by not in ("", BY_RECORD_FUNCTION):
+    if process.matched_by == BY_NAME_ORDER:
         is_old = process.versions.get("host schema", "").startswith(BEFORE_RECORD_FUNCTION_IDS)
         window = "the host trace was not being recorded when the profiler's window began"
         cause = "PyTorch before 2.4 records none" if is_old else window

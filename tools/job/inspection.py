@@ -15,7 +15,8 @@ import numpy as np
 
 from ...linker.communication import RECORD, ProcessGroups, from_device, is_communication_kernel
 from ...linker.contradictions import Contradiction, contradictions_in_traces
-from ...linker.match import are_ops, launching_calls, match_ops
+from ...linker.joining import launching_calls
+from ...linker.match import are_ops, match_ops
 from ...linker.readers import (
     DeviceTrace,
     HostTrace,
@@ -204,6 +205,8 @@ def inspect(files: ProcessFiles) -> Inspection:
             match, outside = match_ops(host, device, allow_mismatch=True), ~are_step_marks(device.ops.name)
             outside[match.device_row] = False
             inspection.matched, inspection.matched_by = len(match.host_row), match.by
+            inspection.notes += [match.recorded] * match.of_other_steps
+            inspection.dropped[Reason.STEPS_APART] = match.steps_apart
             inspection.alignment_count = match.alignment_count
             inspection.agreement_pct = round(100 * match.agreement, 2)
             inspection.dropped[Reason.OPS_OUTSIDE_HOST_WINDOW] = int(outside.sum())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...linker.match import enclosing_ops, launching_calls
+from ...linker.joining import enclosing_ops, launching_calls
 from ...linker.readers import read_device_trace
 from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
 from ...schema.errors import DataError, RequestError, Spelled, WrongUsage
