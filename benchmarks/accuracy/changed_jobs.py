@@ -93,6 +93,8 @@ def percents(rounds: Sequence[tuple[float, float]]) -> list[float]:
 
 def summary(results: Sequence[Result]) -> str:
     """Returns how many answers are near the truth, which is the furthest off, and how many ranges hold the truth."""
+    if not results:
+        return "No job could be measured."
     errors = {abs(result.error): result for result in results if result.error is not None}
     refused = [result for result in results if isinstance(result.answer, str)]
     near = sum(result.error is not None and abs(result.error) <= WITHIN for result in results)
@@ -105,13 +107,16 @@ def summary(results: Sequence[Result]) -> str:
     if errors:
         worst = errors[max(errors)]
         lines.append(f"- Worst: {max(errors):.1f} points, {worst.job}, {worst.change} (goal: {WORST:g}).")
+    spread = median(max(result.percents) - min(result.percents) for result in results)
+    noisy = "; the machine was too busy for these figures to mean much" if spread > WITHIN else ""
+    lines.append(f"- The truth differs by {spread:.1f} points between rounds (median of the changes){noisy}.")
     if refused:
         lines.append(f"- Refused, and counted as wrong: {_share(len(refused), results)}.")
     return "\n".join([*lines, *(f"  - {result.job}, {result.change}: {result.answer}" for result in refused)])
 
 
 def _share(count: int, results: Sequence[Result]) -> str:
-    return f"{100 * count / max(len(results), 1):.0f} % ({count} of {len(results)})"
+    return f"{100 * count / len(results):.0f} % ({count} of {len(results)})"
 
 
 def ask(graphs: Any, scale: Mapping[str, float]) -> Answer | str:

@@ -24,6 +24,8 @@ def test_answers_are_off_in_points_of_the_unchanged_step_and_wrong_where_they_ar
     text = summary([SLEEP, NEAR, NEAR, REFUSED])
     assert "unchanged step: 50 %" in text and "51.0 points, sleep, ×0" in text
     assert "the range: 50 %" in text and "wrong: 25 % (1 of 4).\n  - sleep, ×0: no node" in text
+    assert "differs by 2.0 points between rounds (median of the changes)." in text
+    assert "too busy" in summary([SLEEP._replace(percents=[-64, -60])]) and summary([]).startswith("No job")
     assert "Worst" not in summary([REFUSED]) and "0 % (0 of 1)" in summary([REFUSED])
 
 
