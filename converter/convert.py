@@ -333,7 +333,7 @@ class _Columns:
         yield "element_size", self.nodes.column(activities=work.element)
 
     def communications(self) -> list[CommunicationNode]:
-        """Returns the nodes that communicate, in order: activities, and the longest slice of each host op that does."""
+        """Returns the nodes that communicate, in order: activities, and a slice of each host op that does."""
         linked = self.context.linked
         of_activity = self.nodes.column(activities=linked.activities.communication_row, missing=-1)
         activity = self.order - self.context.activities_from
@@ -341,11 +341,10 @@ class _Columns:
             CommunicationNode(row, int(of_activity[row]), linked.activities.name[int(activity[row])])
             for row in np.flatnonzero(of_activity >= 0).tolist()
         ]
-        slices = np.flatnonzero(self.op >= 0)
-        slices = slices[linked.ops.communication_row[self.op[slices]] >= 0]
-        length = (self.nodes.end - self.nodes.start)[slices]
-        longest = {int(self.op[row]): row for row in slices[np.argsort(length, kind="stable")].tolist()}
-        nodes += [CommunicationNode(row, int(linked.ops.communication_row[op]), "") for op, row in longest.items()]
+        of_host = self.nodes.column(self.context.timeline.communicates.astype(np.int64), missing=0)
+        slices = np.flatnonzero(of_host)
+        rows = linked.ops.communication_row[self.op[slices]]
+        nodes += [CommunicationNode(*pair, "") for pair in zip(slices.tolist(), rows.tolist(), strict=True)]
         return sorted(nodes)
 
     def tensors(self, unusable: Counts) -> TensorText:

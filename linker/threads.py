@@ -66,14 +66,22 @@ class ThreadActivity(columns.SummaryRepr):
         begin = int(self.boundaries[interval]) if interval else ABSENT
         return Gap(begin, int(self.boundaries[interval + 1])) if self.may_wait[interval] else Gap(time, time)
 
-    def waiting_for(self, end: int, since: int, until: int) -> Gap | None:
-        """Returns the gap in which the thread waited for what ended at `end`, None if it did not seem to wait.
+    def waiting_for(self, row: Gap, since: int, until: int, others: Int64) -> Gap | None:
+        """Returns the gap in which the thread waited for what is recorded as `row`, None if it did not seem to wait.
 
-        This is the longest gap from `since` on that began before `until` and `end`. It was a wait if it ended neither
-        later nor earlier than `end` by more than its length, or if the thread did nothing else in between.
+        This is the longest gap from `since` on that began before `until` and the row's end. It was a wait if it ended
+        neither later nor earlier than the row by more than its length, or if the thread did nothing else in between.
+        An end may be recorded late: something that needed it may begin before, at `until`, and threads take a while to
+        wake one another. Gaps that ended even earlier do not count, nor do those that ended nearer to one of the
+        `others`, the sorted ends of all rows.
         """
-        first, last = 1 + np.searchsorted(self.boundaries[1:-2], (since, min(end + 1, until)))
-        lengths = np.where(self.may_wait[first:last], np.diff(self.boundaries[first : last + 1]), 0)
+        first, last = 1 + np.searchsorted(self.boundaries[1:-2], (since, min(row.end + 1, until)))
+        end, stopped = min(row.end, until), self.boundaries[first + 1 : last + 1]
+        late = end - stopped
+        of_another = np.searchsorted(others, stopped - late, side="right") < np.searchsorted(others, end)
+        may_be_late = (late <= ANY_THREAD.upper) & (stopped > row.begin) & ~of_another
+        fits = self.may_wait[first:last] & ((late <= 0) | may_be_late)
+        lengths = np.where(fits, np.diff(self.boundaries[first : last + 1]), 0)
         if not lengths.any():
             return None
         longest = int(first + lengths.argmax())

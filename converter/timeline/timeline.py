@@ -148,10 +148,11 @@ class Timeline(SummaryRepr):
     """n host nodes, by thread and then in program order.
 
     `op_row` and `call_row` are the op (for a slice) or call (for a call outside ops, or a wait) of each node, -1 for
-    none; `is_wait` are nodes that wait for the device. For each call, `launch_node` is the slice that launches it and
-    `sync_node` the wait of a blocking call, -1 for other calls. `handoff_source_node` and `handoff_target_node` are the
-    nodes at both ends of each hand-off between threads. A wait begins `return_ns` after the end of what it awaited, and
-    `call_ns` after the node before it; both are 0 for other nodes.
+    none; `is_wait` are nodes that wait for the device, `communicates` those that communicate for their op. For each
+    call, `launch_node` is the slice that launches it and `sync_node` the wait of a blocking call, -1 for other calls.
+    `handoff_source_node` and `handoff_target_node` are the nodes at both ends of each hand-off between threads. A wait
+    begins `return_ns` after the end of what it awaited, and `call_ns` after the node before it; both are 0 for other
+    nodes.
     """
 
     is_wait: Bool
@@ -166,6 +167,7 @@ class Timeline(SummaryRepr):
     handoff_target_node: NodeNumbers
     return_ns: Ns
     call_ns: Ns
+    communicates: Bool
     folded: int
     zero_length: int
 
@@ -181,7 +183,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     blocking = blocking_calls(linked, submit_ns)
     unfolded = _host_nodes(linked, spans, submit_ns, blocking)
     op_rows = RowMap(spans.op_row)
-    nodes = _fold_short_slices(unfolded, handoffs, shortest_ns, _longest_communicating(linked, unfolded, op_rows))
+    nodes = _fold_short_slices(unfolded, handoffs, shortest_ns, _communicating(linked, unfolded, op_rows))
     source_node = asof_backward(Keys(nodes.thread, nodes.end), Keys(handoffs.source_thread, handoffs.source_time))
     target_node = asof_forward(Keys(nodes.thread, nodes.start), Keys(handoffs.target_thread, handoffs.target_time))
     launch_node, sync_node = (np.full(len(calls), -1, np.int64) for _ in range(2))
@@ -209,6 +211,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
         return_ns=return_ns,
         call_ns=call_ns,
         folded=len(unfolded.start) - len(nodes.start),
+        communicates=_communicating(linked, nodes, op_rows),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
     )
 
@@ -395,10 +398,14 @@ def _communicate(linked: LinkedTrace, op_row: OpRows) -> Bool:
     return np.asarray(np.append(linked.ops.communication_row, -1)[op_row] >= 0)
 
 
-def _longest_communicating(linked: LinkedTrace, nodes: HostNodes, op_rows: RowMap[OpRows]) -> Bool:
-    """Marks the longest node of each op that communicates."""
-    op_row = op_rows[nodes.span]
-    row = np.flatnonzero(_communicate(linked, op_row))
+def _communicating(linked: LinkedTrace, nodes: HostNodes, op_rows: RowMap[OpRows]) -> Bool:
+    """Marks the longest node of each op that communicates, until it hands on: its end may be recorded later."""
+    op_row, handoffs = op_rows[nodes.span], linked.handoffs
+    sources = asof_backward(Keys(nodes.thread, nodes.end), Keys(handoffs.source_thread, handoffs.source_time))
+    sources = sources[sources >= 0]
+    handed_on = np.full(len(linked.ops) + 1, FOREVER, np.int64)
+    np.minimum.at(handed_on, op_row[sources], nodes.end[sources])
+    row = np.flatnonzero(_communicate(linked, op_row) & ~nodes.is_wait & (nodes.end <= handed_on[op_row]))
     row = row[np.lexsort((nodes.end[row] - nodes.start[row], op_row[row]))]
     longest = np.zeros(len(op_row), np.bool_)
     longest[row[is_group_start(op_row[row][::-1])[::-1]]] = True

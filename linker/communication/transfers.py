@@ -311,6 +311,7 @@ class _Waits:
         ops = transfers.ops
         self._transfers, self._ops, self._gaps = transfers, ops, gaps
         self._thread, self._start, self._end = ops.thread.data, ops.start.data, ops.end.data
+        self._ends = np.sort(ops.end[transfers.op])
         self._written = {request: _written(ops, request) for request in requests}
         self._users = Users(ops, self._written.values(), transfers.threads)
 
@@ -340,8 +341,9 @@ class _Waits:
         if user >= 0:
             thread, known_by = self._thread[user], Provenance.RECORD
             used_at = self._end[user] if self._ops.name[user] == WAITS else self._start[user]
-        waited = self._gaps(thread).waiting_for(end, since, used_at)
-        if waited is None and user >= 0 and end <= used_at:
+        row = Gap(self._start[op], end)
+        waited = self._gaps(thread).waiting_for(row, since, used_at, self._ends)
+        if waited is None and user >= 0 and row.begin < used_at:
             waited = Gap(used_at, used_at)
         return self._wait(op, thread, waited, known_by) if waited is not None else None
 

@@ -75,15 +75,11 @@ def test_in_a_part_of_a_trace_what_came_before_it_holds_activities_back() -> Non
 @pytest.mark.parametrize(
     ("ended", "start", "latency", "gap", "delay"),
     [
-        (9_000, 9_500, 2_000, 500, 0),
-        (9_000, 9_300, 2_000, 300, 0),
-        (9_000, 9_501, 2_000, 501, 0),
-        (9_000, 9_800, 2_000, 500, 300),
-        (4_000, 5_000, 2_000, 500, 0),
-        (4_000, 4_500, 1_500, 500, 0),
+        (9_000, 9_500, 2_000, 500, 0), (9_000, 9_300, 2_000, 300, 0), (9_000, 9_501, 2_000, 501, 0),
+        (9_000, 9_800, 2_000, 500, 300), (4_000, 5_000, 2_000, 500, 0), (4_000, 4_500, 1_500, 500, 0),
         (4_000, 6_500, 2_000, 500, 1_500),
     ],
-)
+)  # fmt: skip
 def test_time_beyond_the_usual_gap_or_launch_latency_is_delay(ended, start, latency, gap, delay):
     """By its launch, if the stream had been free for longer than since then."""
     _, time = split(*last_of_seven(ended, start))

@@ -101,31 +101,20 @@ def on_host(case, before, behind, attributes=False):
 
 def named(case: Case) -> dict[str, Any]:
     return {
-        "collective_name": case.name,
-        "dtype": COMMS_DTYPE[case.dtype],
-        "in_msg_nelems": case.members_in,
-        "out_msg_nelems": sum(case.taken),
-        "in_split_size": str(list(case.in_split)),
-        "out_split_size": str(list(case.out_split)),
-        "global_rank_start": 0,
-        "global_rank_stride": 1,
-        "pg_name": "0",
-        "pg_desc": "default_pg",
-        "pg_size": WORLD,
-    }
+        "collective_name": case.name, "dtype": COMMS_DTYPE[case.dtype],
+        "in_msg_nelems": case.members_in, "out_msg_nelems": sum(case.taken),
+        "in_split_size": str(list(case.in_split)), "out_split_size": str(list(case.out_split)),
+        "global_rank_start": 0, "global_rank_stride": 1, "pg_name": "0", "pg_desc": "default_pg", "pg_size": WORLD,
+    }  # fmt: skip
 
 
 def on_device(case: Case, **more: Any) -> Communication:
     """The arguments of a kernel."""
     args = {
-        "Collective name": case.name,
-        "dtype": COMMS_DTYPE[case.dtype],
-        "In msg nelems": case.members_in,
-        "Out msg nelems": sum(case.taken),
-        "In split size": str(list(case.in_split)),
-        "Out split size": str(list(case.out_split)),
-        "Group size": WORLD,
-    }
+        "Collective name": case.name, "dtype": COMMS_DTYPE[case.dtype], "Group size": WORLD,
+        "In msg nelems": case.members_in, "Out msg nelems": sum(case.taken),
+        "In split size": str(list(case.in_split)), "Out split size": str(list(case.out_split)),
+    }  # fmt: skip
     return from_device(msgspec.convert(args | more, Args))
 
 
@@ -340,26 +329,15 @@ def test_the_only_group_of_a_trace_that_describes_none_is_the_world() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("names", "expected"),
     [
-        ("send", (-1, 6)),
-        ("isend", (-1, 6)),
-        ("recv", (6, -1)),
-        ("irecv", (6, -1)),
-        ("recv_any_source", (6, -1)),
-        ("broadcast", (6, -1)),
-        ("_broadcast_oop", (6, -1)),
-        ("scatter", (6, -1)),
-        ("reduce", (-1, 6)),
-        ("gather", (-1, 6)),
-        ("reduce_scatter", (-1, -1)),
-        ("_reduce_scatter_base", (-1, -1)),
-        ("allreduce", (-1, -1)),
-        ("allgather", (-1, -1)),
+        ("send isend reduce gather", (-1, 6)),
+        ("recv irecv recv_any_source broadcast _broadcast_oop scatter", (6, -1)),
+        ("reduce_scatter _reduce_scatter_base allreduce allgather", (-1, -1)),
     ],
 )
-def test_a_place_is_that_of_the_peer_or_of_the_root(name: str, expected: tuple[int, int]) -> None:
-    assert ends_of(1, name) == expected
+def test_a_place_is_that_of_the_peer_or_of_the_root(names: str, expected: tuple[int, int]) -> None:
+    assert {name: ends_of(1, name) for name in names.split()} == dict.fromkeys(names.split(), expected)
 
 
 def test_a_place_in_the_group_tells_the_peer_where_none_is_recorded() -> None:

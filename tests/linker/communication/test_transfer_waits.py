@@ -125,6 +125,36 @@ def test_a_real_job_on_a_gpu_waits_for_its_transfers() -> None:
     assert saved_ns == pytest.approx(9.15e6, rel=0.05)
 
 
+def rank_of_two(starts: list[float], ends: list[float], used: list[float]) -> ExecutionGraph:
+    """Transfers that are awaited one by one, as an op uses their result at these times."""
+    t = TraceBuilder(rank=0, world_size=2)
+    tensors = [t.tensor((4,)) for _ in starts]
+    for tensor in tensors:
+        request(t, tensor, True)
+    for thread, (tensor, start, end) in enumerate(zip(tensors, starts, ends, strict=True), 2):
+        with t.thread(thread, start=start), t.annotation("gloo:all_reduce", inputs=[tensor]):
+            t.work(end - start)
+    for tensor, time in zip(tensors, used, strict=True):
+        t.wait_until(time)
+        t.leaf("aten::as_strided", 2)
+        t.leaf("aten::copy_", 2, inputs=[tensor])
+    return convert(link_run(t))
+
+
+def test_a_transfer_goes_on_while_the_thread_that_will_wait_for_it_does_other_things() -> None:
+    """The first wait of rank 0, from 10 to 36, is the longest one, but the second transfer begins on rank 1 at 45."""
+    ranks = [rank_of_two([11, 12], [36, 50], [36, 51]), rank_of_two([20, 45], [36, 50], [36, 51])]
+    together = replay_ranks(ranks)
+    assert (together.error_pct, together.makespan_ns) == (0, 55_000)
+
+
+def test_what_a_transfer_does_after_its_end_is_no_communication() -> None:
+    """It ended when its result was used, at 23, and not when its thread went on to record that, at 60."""
+    graph = rank_of_two([13], [60], [23])
+    rows = graph.collective_types() >= 0
+    assert (graph.start_ns[rows] - graph.start_ns.min(), graph.duration_ns[rows]) == (13_000, 10_000)
+
+
 @pytest.mark.parametrize("used", [True, False])
 def test_a_later_wait_is_where_the_thread_did_nothing_until_the_transfer_ended(used: bool) -> None:
     t = TraceBuilder(rank=0, world_size=2)
@@ -136,13 +166,8 @@ def test_a_later_wait_is_where_the_thread_did_nothing_until_the_transfer_ended(u
     t.wait_until(47)
     t.leaf("aten::div", 5, inputs=[tensor if used else other])
     nodes = convert_run(t)
-    assert [name for name, *_ in nodes.times(1000)] == [
-        "c10d::allreduce_",
-        "host idle",
-        "aten::mm",
-        "host idle",
-        "aten::div",
-    ]
+    names = [name for name, *_ in nodes.times(1000)]
+    assert names == ["c10d::allreduce_", "host idle", "aten::mm", "host idle", "aten::div"]
     assert nodes.time("host idle#1") == (45, 47)
     assert nodes.follows("host idle#1")["gloo:all_reduce"] == (HANDOFF if used else TIMING)
 
