@@ -6,7 +6,6 @@ A phase of a step is known by what PyTorch records (`autograd::engine::evaluate_
 else as data loading, the optimizer, forward, backward, waiting for other threads or ranks, in this order.
 """
 
-import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Groups, Int64, Rows, groupby
 from ...schema.linked import FOREVER, are_step_marks
-from ..phase_names import AUTOGRAD, BACKWARD, FORWARD, LOADER, OPTIMIZER
+from ..phase_names import HostOps, Phase, phase_intervals
 from .rank import WHOLE_RUN, AnalysisOptions, RankTrace, are_annotations, per_rank
 from .table import Columns, Table, tabulate, us
 
@@ -22,7 +21,7 @@ NO_OPS = "no host op with a time was recorded"
 NO_LAUNCHES = "no activity was launched by a recorded host op"
 HOST_PHASES = ("forward", "backward", "optimizer", "data_loading", "waiting", "between_ops")
 """The columns of the phases, which add up to the step."""
-PHASES = ("for_device", "data_loading", "optimizer", "forward", "backward", "for_threads")
+PHASES = ("for_device", *(phase.value for phase in Phase), "for_threads")
 """The phases in the order in which time that belongs to several counts."""
 Keys = Mapping[str, Categorical | Int64]
 
@@ -149,15 +148,7 @@ def _main_thread(rank: RankTrace) -> tuple[int, list[str], columns.Intervals]:
 def _phase_intervals(rank: RankTrace, thread: int) -> dict[str, Int64]:
     """Returns by phase the starts and the ends (ns) of what belongs to it."""
     linked, ops, timed = rank.linked, rank.linked.ops, rank.timed_ops
-
-    def is_named(pattern: "re.Pattern[str]") -> Bool:
-        return ops.name.where(lambda name: pattern.search(name) is not None)
-
-    def of(chosen: Bool) -> Int64:
-        return np.stack((ops.start[chosen], ops.end[chosen]))
-
     annotates = are_annotations(ops) | are_step_marks(ops.name)
-    is_autograd = ops.name.where(lambda name: name.startswith(AUTOGRAD))
     on_main = np.zeros(len(ops), np.bool_)
     on_main[timed] = ops.thread[timed] == thread
     # which ops another op is around, annotations and steps aside; host traces name an op that had ended as the parent
@@ -168,23 +159,13 @@ def _phase_intervals(rank: RankTrace, thread: int) -> dict[str, Int64]:
     for rows in tree.levels:
         parent = tree.parent[rows]
         inside[rows] = (inside[parent] | is_op[parent]) & (ops.start[rows] < until[parent])
-    outermost = on_main & ~inside[:-1] & ~annotates & ~is_autograd
     calls, handoffs = linked.calls, linked.handoffs
     waits = np.unique(linked.host_waits.call_row)
     waits = waits[calls.thread[waits] == thread]
     is_blocked = (handoffs.target_thread == thread) & (handoffs.waiting_since != ABSENT)
-    # backward passes are from the first to the last autograd op without an op of the main thread between
-    rows = timed[is_autograd[timed]]
-    rows = rows[np.argsort(ops.start[rows], kind="stable")]
-    until, others = np.maximum.accumulate(ops.end[rows]), np.sort(ops.start[outermost])
-    apart = np.searchsorted(others, ops.start[rows[1:]]) > np.searchsorted(others, until[:-1])
-    first = np.flatnonzero(np.append(True, apart)[: len(rows)])
-    passes = np.stack((ops.start[rows[first]], until[np.append(first[1:], len(rows))[: len(first)] - 1]))
+    phases = phase_intervals(HostOps(ops.name, ops.start, ops.end, timed, on_main, annotates, inside[:-1]))
     return {
         "for_device": np.stack((calls.start[waits], calls.end[waits])),
         "for_threads": np.stack((handoffs.waiting_since[is_blocked], handoffs.target_time[is_blocked])),
-        "data_loading": of(on_main & is_named(LOADER)),
-        "optimizer": of(on_main & is_named(OPTIMIZER)),
-        "forward": of(outermost | (on_main & annotates & is_named(FORWARD))),
-        "backward": np.concatenate((passes, of(on_main & annotates & is_named(BACKWARD))), axis=1),
+        **{phase.value: spans for phase, spans in phases.items()},
     }

@@ -14,7 +14,7 @@ from random import Random
 from typing import TypeVar
 
 from ...schema.columns import Int64
-from ..replay import Bound, NodeClass, parse_scale
+from ..replay import NodeClass, parse_scale
 
 Times = TypeVar("Times", int, Int64)
 BASE_NS = 1_767_225_600_000_000_000
@@ -149,8 +149,9 @@ class Factors:
 
     def __init__(self, scale: Mapping[str, float]) -> None:
         self._scales = [parse_scale(f"{selector}={factor}") for selector, factor in scale.items()]
-        if limited := [scaled.spec for scaled in self._scales if isinstance(scaled.target, Bound)]:
-            raise ValueError(f"{limited[0]!r}: a simulated job does not say what limits its kernels")
+        for scaled in self._scales:
+            if not isinstance(scaled.target, NodeClass | re.Pattern) or scaled.rank is not None:
+                raise ValueError(f"{scaled.spec!r}: a simulated job is changed by name or class alone")
         self.unused = {scaled.spec for scaled in self._scales}
         self._factor_of: dict[tuple[str, NodeClass], float] = {}
 
@@ -174,6 +175,8 @@ def scale_of(specifications: list[str]) -> dict[str, float]:
     """
     scale: dict[str, float] = {}
     for specification in specifications:
-        selector = specification.rpartition("=")[0]
-        scale[selector] = scale.get(selector, 1.0) * parse_scale(specification).factor
+        selector, parsed = specification.rpartition("=")[0], parse_scale(specification)
+        if parsed.each_ns is not None:
+            raise ValueError(f"{specification!r}: a simulated job is changed by factors alone")
+        scale[selector] = scale.get(selector, 1.0) * parsed.factor
     return scale

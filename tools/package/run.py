@@ -240,9 +240,11 @@ def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
 
     Args:
         graphs: The graph of one rank, a list with one for each rank, a job or a folder; graphs or .et files.
-        changes: The factor (0 or more) by what it applies to, spelled as before the `=` of `--scale`: a regular
-            expression that is searched in the names of nodes, `class:` with host, computation, communication, memory
-            or delay, or `bound:` with compute or memory. The factors of one node multiply.
+        changes: The factor (0 or more), or a time such as "20ms" that each occurrence takes, by what it applies to,
+            spelled as before the `=` of `--scale`; or a list of such specs. It is a regular expression that is searched
+            in the names of nodes, `class:` with host, computation, communication, memory or delay, `bound:` with
+            compute or memory, `phase:` with forward, backward, optimizer or data_loading, or a regular expression
+            behind `under:` or `module:`; `rank:N/` before it is for one rank. The factors of one node multiply.
 
     Raises:
         DataError: Some nodes never become ready, or the graphs are not of one job.

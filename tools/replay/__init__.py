@@ -5,6 +5,7 @@
 When ASTRA-sim finishes each rank of a job, without the simulator: graphs and its configuration in, times out.
 """
 
+from .calls import UNRECORDED, Calls, calls_of
 from .changes import (
     SCALABLE,
     Bound,

@@ -1,4 +1,4 @@
-"""Changes of a what-if replay: factors for the durations of nodes, `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`.
+"""Changes of a what-if replay: factors or times for the durations of nodes, by name, class, module, phase and so on.
 
 `bound:compute=0.5` stands for a device with twice the operations per second, `bound:memory=0.5` for twice the
 bandwidth. `class:host` includes idle time between ops, but not work that the trace did not record. What limits a kernel
@@ -18,17 +18,36 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ...linker.modules import SEPARATOR
 from ...schema.arguments import given, non_negative, wrong_argument
-from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Rows, rows_by_number, rows_of_each, time_text
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Categorical,
+    Floats,
+    Int64,
+    Intervals,
+    Ns,
+    Rows,
+    busy_until,
+    group_ids,
+    group_sums,
+    rows_by_number,
+    rows_of_each,
+    time_text,
+)  # fmt: skip
 from ...schema.device_peaks import Peak, peak_of
-from ...schema.errors import Remedy, RequestError, Spelled
-from ...schema.graph import DEVICE_NAME, Delay, DependencyKind, ExecutionGraph
+from ...schema.errors import Remedy, RequestError, Spelled, nearest
+from ...schema.graph import DEVICE_NAME, STEP_START, Delay, DependencyKind, ExecutionGraph
+from ..phase_names import Phase
+from .calls import calls_of, phases_of, within
 from .workload import Classes, NodeClass, Workload, cut_off_ns, node_classes, slot_pools_by_device
 
 UNKNOWN_DEVICE = Peak(*[0.0] * len(Peak._fields))
 TF32 = re.compile(r"tf32|xf32|_s1688|_s161616|tensorop_s\d", re.IGNORECASE)
 """How cuBLAS, CUTLASS, cuDNN and hipBLASLt name kernels that compute with fp32 operands on the matrix engines."""
 Factors = npt.NDArray[np.float64]
+RANKS_NAMED = 8
 SCALABLE = {
     kind.label: kind
     for kind in (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY, NodeClass.DELAY)
@@ -42,11 +61,24 @@ class Bound(Enum):
     MEMORY = "memory"
 
 
-TARGETS: Mapping[str, tuple[Mapping[str, NodeClass | Bound], str]] = {
+class Named(NamedTuple):
+    """Work whose module, or an op, annotation or call around which, matches: `by` says which."""
+
+    by: str
+    pattern: "re.Pattern[str]"
+
+
+Target = NodeClass | Bound | Phase | Named | re.Pattern[str]
+MODULE, UNDER = "module:", "under:"
+TARGETS: Mapping[str, tuple[Mapping[str, NodeClass | Bound | Phase], str]] = {
     "bound:": ({bound.value: bound for bound in Bound}, "nothing is bound by {}, only by {}"),
     "class:": (SCALABLE, "there is no class {}, only {}"),
+    "phase:": ({phase.value: phase for phase in Phase}, "there is no phase {}, only {}"),
 }
 """By the start of a selector what may follow it, and how anything else is refused."""
+OF_RANK = re.compile(r"rank:(\d+)/(.+)", re.DOTALL)
+TIME = re.compile(r"(.+?)(ns|us|µs|ms|s)")
+NS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
 
 class Kernels(NamedTuple):
@@ -130,8 +162,10 @@ def recorded_peaks(graph: ExecutionGraph, overrides: Mapping[str, float] | None 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Multiplies the durations of a class of nodes, of kernels that a resource limits, or of nodes by name.
+    """Multiplies the durations of nodes: of a class, of kernels that a resource limits, of a phase, by module, by what
+    they are within, or by name. `rank` says of which rank alone.
 
+    Instead of a factor, `each_ns` is how long each occurrence takes: in how much time some of its work runs.
     `peaks` override fields of Peak, for all devices, where a resource is the target. `spec` is what messages call it.
 
     >>> import execgraph as eg, re
@@ -145,24 +179,71 @@ class Scale:
     """
 
     spec: str
-    target: NodeClass | Bound | re.Pattern[str]
+    target: Target
     factor: float
     peaks: Mapping[str, float] = field(default_factory=dict)
+    rank: int | None = None
+    each_ns: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.target, NodeClass | Bound | re.Pattern):
+        if not isinstance(self.target, NodeClass | Bound | Phase | Named | re.Pattern):
             raise wrong_argument("Scale(target=…)", 'a compiled regular expression, as re.compile("gemm")', self.target)
         non_negative(self.factor, "Scale(factor=…)")
 
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
         """Returns which nodes of the graph are scaled."""
-        if isinstance(self.target, NodeClass):
-            return np.asarray(classes == self.target)
-        if isinstance(self.target, re.Pattern):
-            pattern = self.target
-            return graph.name.where(lambda name: pattern.search(name) is not None)
+        target = self.target
+        if self.rank not in (None, graph.number("rank", -1)):
+            return np.zeros(len(graph), np.bool_)
+        if isinstance(target, NodeClass):
+            return np.asarray(classes == target)
+        if isinstance(target, re.Pattern):
+            return graph.name.where(lambda name: target.search(name) is not None)
+        if isinstance(target, Phase):
+            return np.asarray(phases_of(graph) == [*Phase].index(target))
+        if isinstance(target, Named):
+            module = graph.texts("module").where(lambda path: target.pattern.search(path) is not None)
+            return module if target.by == MODULE else self._within(graph, target.pattern) >= 0
         roof = roofline(kernels_of(graph, np.arange(len(graph))), recorded_peaks(graph, self.peaks))
-        return np.asarray(roof.bound_by(self.target) & (classes == NodeClass.COMPUTATION))
+        return np.asarray(roof.bound_by(target) & (classes == NodeClass.COMPUTATION))
+
+    def factors(self, graph: ExecutionGraph, chosen: Bool, duration_ns: Ns) -> Floats:
+        """Returns the factor of each node: that of the change for those chosen, else 1."""
+        if self.each_ns is None:
+            return np.where(chosen, self.factor, 1.0)
+        rows = np.flatnonzero(chosen)
+        each = group_ids(self._occurrences(graph)[rows])
+        start = graph.host_clock_start_ns[rows]
+        order = np.lexsort((start, each))
+        spans = Intervals(start[order], start[order] + duration_ns[rows][order])
+        until = np.maximum(busy_until(each[order], spans), spans.start)
+        busy = group_sums(each[order], np.maximum(spans.end - until, 0), int(each.max(initial=-1)) + 1)
+        if self.each_ns and (none := int((busy == 0).sum())):
+            raise RequestError(f"scale {self.spec}: {none:,} of {len(busy):,} took no time, which no factor lengthens")
+        factor = np.ones(len(graph))
+        factor[rows] = (self.each_ns / np.maximum(busy, 1))[each]
+        return factor
+
+    def _within(self, graph: ExecutionGraph, pattern: "re.Pattern[str]") -> Int64:
+        calls = calls_of(graph)
+        chosen = graph.name.take(calls.first_row).where(lambda name: pattern.search(name) is not None)
+        return within(graph, chosen, calls)
+
+    def _occurrences(self, graph: ExecutionGraph) -> Int64:
+        """Returns a number for each node, the same for those of one occurrence."""
+        if isinstance(self.target, Named) and self.target.by == UNDER:
+            return self._within(graph, self.target.pattern)
+        calls, rows = calls_of(graph), np.arange(len(graph))
+        if not isinstance(self.target, Named | Phase):
+            return np.where(calls.of_row >= 0, np.append(calls.first_row, -1)[calls.of_row], rows)
+        begun = [int(str(time)) for name, time in graph.metadata.items() if name.startswith(STEP_START)]
+        if not begun:
+            raise RequestError(f"scale {self.spec}: the graph has no steps whose time could be set; give a factor")
+        # what a device runs is of the step that launched it
+        parent = np.append(calls.parent, -1)[calls.of_row]
+        launched = graph.is_activity & (parent >= 0)
+        begin = graph.host_clock_start_ns[np.where(launched, calls.first_row[parent], rows)]
+        return np.searchsorted(np.sort(begun), begin, side="right").astype(np.int64)
 
 
 class Matched(msgspec.Struct, frozen=True):
@@ -183,61 +264,72 @@ class Matched(msgspec.Struct, frozen=True):
         return f"node{'' if self.nodes == 1 else 's'} by {self.spec}, which took {time_text(self.time_us)}"
 
 
-Changes = Mapping[str, float] | Sequence[Scale]
-"""What is changed: a factor by what it applies to, or a list of these."""
+Changes = Mapping[str, float | str] | Sequence[Scale | str]
+"""What is changed: a factor, or a time such as "20ms", by what it applies to, or a list of these."""
 
 
 def parse_scale(spec: str) -> Scale:
-    """Reads `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`, split at the last `=`.
+    """Reads `SELECTOR=F` or `SELECTOR=TIME`, split at the last `=`; see TARGETS for selectors.
 
-    Raises ValueError for an unusable factor, an unknown class or resource, or a broken regular expression.
+    Raises ValueError for an unusable factor, an unknown selector, or a broken regular expression.
 
-    >>> parse_scale("class:host=0.5").factor
-    0.5
+    >>> parse_scale("class:host=0.5").factor, parse_scale("rank:1/under:load=20ms").each_ns
+    (0.5, 20000000.0)
     """
     selector, separator, number = spec.rpartition("=")
     if not separator or not selector:
         raise ValueError(f"{spec!r} is not REGEX=FACTOR or class:CLASS=FACTOR")
-    target = _target(selector)
+    time = TIME.fullmatch(number.strip())
+    of_rank = OF_RANK.fullmatch(selector)
     try:
-        factor = float(number)
+        factor = float(time[1] if time else number)
     except ValueError:
         factor = math.nan
     if not (math.isfinite(factor) and factor >= 0):
-        raise ValueError(f"{spec!r}: the factor {number!r} is not a number of 0 or more")
-    return Scale(spec, target, factor)
+        raise ValueError(f"{spec!r}: the factor {number!r} is not a number of 0 or more, nor a time such as 20ms")
+    target = _target(of_rank[2] if of_rank else selector)
+    rank, each_ns = int(of_rank[1]) if of_rank else None, factor * NS[time[2]] if time else None
+    return Scale(spec, target, 1.0 if time else factor, rank=rank, each_ns=each_ns)
 
 
 def given_changes(changes: Changes, call: str) -> list[Scale]:
     """Returns the changes that a caller gives, by what they apply to or as a list; `call` is what the caller wrote.
 
-    >>> [scale.spec for scale in given_changes({"class:host": 0.5}, "replay(graph, changes)")]
-    ['class:host=0.5']
+    >>> [scale.spec for scale in given_changes({"class:host": 0.5, "under:load": "20ms"}, "replay(graph, changes)")]
+    ['class:host=0.5', 'under:load=20ms']
 
     Raises TypeError for anything else, and ValueError for a change that cannot be made.
     """
     if isinstance(changes, Mapping):
         selectors = [given(selector, str, f"{call} for what a factor applies to", "a text") for selector in changes]
-        return [
-            Scale(f"{selector}={number}", _target(selector), non_negative(number, f"{call} for {selector!r}"))
-            for selector, number in zip(selectors, changes.values(), strict=True)
-        ]
-    if not isinstance(changes, list | tuple) or not all(isinstance(change, Scale) for change in changes):
+        for selector, number in zip(selectors, changes.values(), strict=True):
+            if not isinstance(number, str):
+                non_negative(number, f"{call} for {selector!r}")
+        changes = [f"{selector}={number}" for selector, number in changes.items()]
+    if not isinstance(changes, list | tuple) or not all(isinstance(change, Scale | str) for change in changes):
         raise wrong_argument(call, 'changes such as {"class:communication": 0.5}', changes)
-    return list(changes)
+    return [parse_scale(change) if isinstance(change, str) else change for change in changes]
 
 
-def _target(selector: str) -> NodeClass | Bound | re.Pattern[str]:
+def _target(selector: str) -> Target:
     for start, (targets, refusal) in TARGETS.items():
         if selector.startswith(start):
             name = selector.removeprefix(start)
             if name not in targets:
                 raise ValueError(f"{selector!r}: {refusal.format(repr(name), ', '.join(targets))}")
             return targets[name]
+    if selector in SCALABLE:
+        raise ValueError(
+            f"{selector!r} may be a class or a name: write class:{selector}, or ({selector}) for the names"
+        )
+    by = next((start for start in (MODULE, UNDER) if selector.startswith(start)), "")
     try:
-        return re.compile(selector)
+        pattern = re.compile(selector.removeprefix(by))
     except re.error as error:
         raise ValueError(f"{selector!r} is not a regular expression: {error}") from error
+    if by and not pattern.pattern:
+        raise ValueError(f"{selector!r} names nothing: give a regular expression behind the colon")
+    return Named(by, pattern) if by else pattern
 
 
 def matched(graphs: Sequence[ExecutionGraph], *changes: Scale) -> Matched:
@@ -254,32 +346,58 @@ def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
     """Returns the measured workload with changed durations.
 
     Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured. Raises
-    RequestError for a name or a resource that matches no node, which it may be misspelled to do. A class may be absent.
+    RequestError for a change that matches nothing, as what it names may be misspelled.
     """
-    factor, classes = np.ones(len(work)), np.split(work.node_class, work.first_row[1:])
+    factor, delay_factor = np.ones(len(work)), np.ones(len(work))
+    rows = [slice(first, first + len(graph)) for first, graph in zip(work.first_row, work.graphs, strict=True)]
     for change in scale:
-        pairs = zip(work.graphs, classes, strict=True)
-        chosen = np.concatenate([change.matches(graph, of_graph) for graph, of_graph in pairs])
-        factor[chosen] *= change.factor
-        if not chosen.any() and not isinstance(change.target, NodeClass):
+        found = False
+        for graph, part in zip(work.graphs, rows, strict=True):
+            chosen = change.matches(graph, work.node_class[part])
+            factor[part] *= change.factors(graph, chosen, work.duration_ns[part])
+            found |= bool(chosen.any())
+            if (
+                change.target == NodeClass.HOST
+                and change.each_ns is None
+                and change.rank in (None, graph.number("rank", -1))
+            ):
+                delay_factor[part] *= change.factor
+                found |= bool(work.host_delay_ns[part].any())
+        if not found:
             raise RequestError(f"scale {change.spec}: {_why_nothing(change, work.graphs)}")
-    of_host = math.prod(change.factor for change in scale if change.target == NodeClass.HOST)
-    return scale_nodes(work, factor, of_host)
+    return scale_nodes(work, factor, delay_factor)
 
 
 def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
     """Returns why a scale matches no node, and what to give instead."""
-    if isinstance(change.target, Bound):
+    target = change.target
+    ranks = [graph.number("rank", -1) for graph in graphs]
+    if change.rank is not None and change.rank not in ranks:
+        known = ", ".join(str(rank) for rank in ranks[:RANKS_NAMED] if rank >= 0)
+        return f"there is no rank {change.rank}: the graphs {f'are of {known}' if known else 'record no rank'}"
+    if isinstance(target, Bound):
         if not any(recorded_peaks(graph, change.peaks) for graph in graphs):
             return f"the peaks of the devices are not known by their names: give them with {Remedy.PEAK}"
-        return f"no kernel of known work is {change.target.value}-bound: scale class:{NodeClass.COMPUTATION.label}"
-    word = change.target.pattern if isinstance(change.target, re.Pattern) else change.spec
-    names = Spelled("trace-view and trace-report show the names", "the table `nodes` of a graph has the names")
-    hint = f"write class:{change.spec}" if word in SCALABLE else str(names)
-    return f"no node has {word!r} in its name: {hint}"
+        return f"no kernel of known work is {target.value}-bound: scale class:{NodeClass.COMPUTATION.label}"
+    if isinstance(target, NodeClass | Phase):
+        start = "class:" if isinstance(target, NodeClass) else "phase:"
+        others = {label: replace(change, target=value) for label, value in TARGETS[start][0].items()}
+        pairs = [(graph, node_classes(graph)) for graph in graphs]
+        there = [label for label, of in others.items() if any(of.matches(*pair).any() for pair in pairs)]
+        return f"nothing is of this {start[:-1]}, only of {', '.join(there) or 'none'}"
+    names, where = {name for graph in graphs for name in graph.name.table}, "in its name"
+    if isinstance(target, Named):
+        where = "around it" if target.by == UNDER else "in its module"
+        if target.by == MODULE:
+            names = {part for graph in graphs for path in graph.texts("module").table for part in path.split(SEPARATOR)}
+            if not names:
+                return f"no module was recorded: capture with modules=True, and build with {Remedy.MODULES}"
+    word = target.pattern.pattern if isinstance(target, Named) else target.pattern
+    hint = Spelled("trace-view and trace-report show the names", "the table `nodes` of a graph has the names")
+    return f"no node has {word!r} {where}{nearest(word, names, listed=False) or f': {hint}'}"
 
 
-def scale_nodes(work: Workload, factor: Factors, host_delay_factor: float = 1.0) -> Workload:
+def scale_nodes(work: Workload, factor: Factors, host_delay_factor: float | Factors = 1.0) -> Workload:
     """Returns the measured workload with each node's duration, and all host delays, multiplied by a factor."""
     graphs = work.graphs
     host_delay = np.rint(work.host_delay_ns * host_delay_factor).astype(np.int64)

@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from ...converter.timeline import IDLE
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, time_text
 from ...schema.graph import CollectiveType, DependencyKind
-from .changes import Bound, Matched, Scale, matched
+from ..phase_names import Phase
+from .changes import MODULE, Bound, Matched, Named, Scale, matched
 from .critical_path import (
     HOST_DELAY,
     KINDS,
@@ -32,7 +34,6 @@ HOST_TRANSFERS = "host transfers"
 """What stands for the device and stream of transfers between hosts, as of gloo."""
 STREAMS_SHOWN, LABEL = 16, 14
 """How many streams or threads are listed, and how many letters their labels have at least."""
-IDLE = "host idle"
 NAMES_SHOWN = 4
 RELIABLE_PCT = 1.0
 """If a replay differs more from the measured run, replays with changes are not reliable."""
@@ -287,7 +288,9 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     else:
         share = f"{abs(change_pct):.0f}" if abs(change_pct) >= 10 else f"{abs(change_pct):.1f}"
         outcome = f"take {times[1]} instead of {times[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
-    limit = limit_of_gain(replay, scale) if all(change_.factor < 1 for change_ in scale) else ""
+    limit = (
+        limit_of_gain(replay, scale) if all(change_.factor < 1 and change_.each_ns is None for change_ in scale) else ""
+    )
     sentences = [f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}."]
     if makespan is not None and not makespan.is_clear:
         without = time_text((makespan.low_ns if after == makespan.high_ns else makespan.high_ns) / 1000)
@@ -305,10 +308,20 @@ def _condition(scale: Sequence[Scale]) -> str:
     """Returns the condition: what would be changed, grouped by the factor."""
     subjects: dict[str, list[str]] = {}
     for change in scale:
-        target = change.target
-        named = f"everything whose name matches '{target.pattern}'" if isinstance(target, re.Pattern) else ""
-        subject = CHANGED[target] if not isinstance(target, re.Pattern) else named
-        subjects.setdefault(_predicate(change.factor), []).append(subject)
+        target, each_ns = change.target, change.each_ns
+        if isinstance(target, re.Pattern):
+            subject = f"everything whose name matches '{target.pattern}'"
+        elif isinstance(target, Named):
+            subject = (
+                f"all work {'in modules' if target.by == MODULE else 'within what'} matching '{target.pattern.pattern}'"
+            )
+        else:
+            subject = f"the phase {target.value}" if isinstance(target, Phase) else CHANGED[target]
+        subject += f" of rank {change.rank}" if change.rank is not None else ""
+        in_steps = isinstance(target, Phase) or (isinstance(target, Named) and target.by == MODULE)
+        of = "in each step" if in_steps else "each time"
+        predicate = _predicate(change.factor) if each_ns is None else f"took {time_text(each_ns / 1000)} {of}"
+        subjects.setdefault(predicate, []).append(subject)
     condition = " and ".join(f"{' and '.join(names)} {predicate}" for predicate, names in subjects.items())
     may_overlap = len(scale) > 1 and not all(isinstance(change.target, NodeClass) for change in scale)
     return condition + (" (factors multiply where several apply)" if may_overlap else "")

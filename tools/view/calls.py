@@ -4,9 +4,7 @@ What flows are tensors, from the call that made them to those that read them, an
 of training, modules, ops, what these called and launched. Those with nothing but one box in them become one with it;
 where many lie beside each other, those of one name do.
 
-Each op with all of its slices is one call, each other host node and each activity is one by itself; idle time,
-metadata and delays are none. A tensor is known by its id. Where no call made it, as after a detour through C++, its
-storage tells who wrote it last.
+A tensor is known by its id. Where no call made it, as after a detour through C++, its storage tells who wrote it last.
 """
 
 import re
@@ -18,27 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...linker.modules import SEPARATOR
-from ...schema.columns import (
-    ABSENT,
-    BytesColumn,
-    Int64,
-    Keys,
-    NodeIds,
-    Rows,
-    SummaryRepr,
-    asof_backward,
-    group_ids,
-    group_sums,
-    is_group_start,
-    nearest,
-)
+from ...schema.columns import ABSENT, BytesColumn, Int64, Keys, asof_backward, group_ids, group_sums
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import Arguments, Tensors
 from ..phase_names import BACKWARD_PASS, FORWARD_PASS, PHASES, REST, phase_of
-from ..replay import NodeClass, gather, node_classes
-from .drawing import UNRECORDED, short_name
+from ..replay import Calls, NodeClass, gather, node_classes
+from .drawing import short_name
 
-IDLE = "host idle"
 DATA = 0
 """The kind of a flow that is a tensor."""
 ORDERS = DependencyKind.PROGRAM_ORDER | DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER | DependencyKind.CALL_ORDER
@@ -53,53 +37,6 @@ LONGEST = 32
 AUTOGRAD = re.compile("^autograd::engine::evaluate_function: ")
 USER_SCOPE = 7
 LARGEST_CLASSES = (NodeClass.COMMUNICATION, NodeClass.COMPUTATION, NodeClass.MEMORY, NodeClass.HOST)
-
-
-@dataclass(slots=True, repr=False)
-class Calls(SummaryRepr):
-    """Calls in the order of their first nodes: rows of their first and last nodes, the call that called or launched
-    them, -1 for none. `of_row` is the call of each node of the graph, -1 for none.
-    """
-
-    first_row: Rows
-    last_row: Rows
-    parent: Int64
-    of_row: Int64
-
-    def __len__(self) -> int:
-        return len(self.first_row)
-
-    def roots(self) -> Int64:
-        """Returns the outermost call around each call. O(n log n)."""
-        return nearest(self.parent < 0, self.parent)
-
-
-def calls_of(graph: ExecutionGraph) -> Calls:
-    """Returns the calls of a graph, in O(n log n)."""
-    rows = np.flatnonzero(~np.isin(node_classes(graph), UNRECORDED) & ~graph.name.equal(IDLE))
-    # slices are of one call if they have the op's id in common, else if they are of a thread's ops of one name and
-    # count on
-    part, op = graph.integers("slice")[rows], graph.integers("op_id")[rows]
-    thread, name = graph.integers("tid")[rows], graph.name.codes[rows].astype(np.int64)
-    order = np.lexsort((rows, name, thread))
-    is_start = is_group_start(thread[order], name[order])
-    is_start[1:] |= part[order][1:] <= part[order][:-1]
-    without_id = np.empty(len(rows), np.int64)
-    without_id[order] = np.cumsum(is_start)
-    known_by = np.where(part == ABSENT, 0, np.where(op == ABSENT, 1, 2))
-    number = group_ids(known_by, np.choose(known_by, (rows, without_id, op)))
-    first = np.unique(number, return_index=True)[1]
-    number = np.searchsorted(np.sort(first), first)[number]
-    first_row, last_row, of_row = rows[np.sort(first)], np.zeros(len(first), np.int64), np.full(len(graph), -1)
-    last_row[number], of_row[rows] = rows, number
-    # each call's first node names the slice of its caller, or of what launched it
-    controls, caller = graph.ctrl_deps, np.full(len(graph), -1)
-    has_caller = np.flatnonzero(controls.lengths() > 0)
-    caller[has_caller] = graph.rows_of(NodeIds(controls.values[controls.starts[has_caller]]))
-    above = caller[first_row]
-    # a caller begins before what it calls: what a damaged file says otherwise is left out, so that there is no circle
-    parent = np.where((above >= 0) & (above < first_row), np.append(of_row, -1)[above], -1)
-    return Calls(first_row, last_row, parent, of_row)
 
 
 class Flows(NamedTuple):

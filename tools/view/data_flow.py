@@ -15,8 +15,8 @@ from ...schema.columns import Int64, bytes_text, group_sums, time_text
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import Tensors
 from ..phase_names import PHASES
-from ..replay import WAITS, Replay, pieces_of
-from .calls import DATA, Box, Flows, box_tree, calls_of, flows_of, recorded_tensors
+from ..replay import WAITS, Replay, calls_of, pieces_of
+from .calls import DATA, Box, Flows, box_tree, flows_of, recorded_tensors
 
 FEW = 12
 """Ops are opened only while fewer boxes than this are seen."""

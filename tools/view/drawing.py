@@ -11,9 +11,8 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import ExecutionGraph
-from ..replay import NodeClass, Workload
+from ..replay import UNRECORDED, Workload
 
-UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
 MAIN_OPS = re.compile(r"ProfilerStep#|Optimizer\.step#|DistributedDataParallel\.forward")
 ROLES = {
     "autograd": re.compile("autograd::engine::evaluate_function"),

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...converter.timeline import IDLE
 from ...schema.columns import Int64
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ..replay import WAITS, Classes, NodeClass, gather
-from .calls import IDLE
 from .drawing import curve, lane_names, short_name, svg, xml_text
 
 LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60

@@ -18,8 +18,8 @@ from ...schema.errors import DataError, Remedy, RequestError, Spelled
 from ...schema.graph import STEP_START, DependencyKind, ExecutionGraph, digraph_of
 from ...schema.io import open_output
 from ..options import FLOW, LANES, form_of
-from ..replay import NodeClass, gather, replay
-from .calls import Calls, calls_of, flows_of, recorded_tensors
+from ..replay import Calls, NodeClass, calls_of, gather, replay
+from .calls import flows_of, recorded_tensors
 from .data_flow import data_flow, path_times
 from .drawing import NOT_XML, lane_names
 from .flow_picture import draw_flow

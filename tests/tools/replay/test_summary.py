@@ -17,6 +17,7 @@ from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGrap
 from execgraph.schema.linked import FOREVER
 from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, replay_ranks, summarise
 from execgraph.tools.replay.summary import answer, start_error
+from execgraph.tools.replay.workload import node_classes
 from support.builder.timeline import TraceBuilder
 from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
 from support.runs import convert_run, delayed, path_ns, scaled
@@ -123,30 +124,19 @@ def ranks() -> list[ExecutionGraph]:
 @pytest.mark.parametrize(
     ("specs", "sentence"),
     [
-        (
-            ["class:computation=0.5"],
-            "If all computation were twice as fast, the run would take 40.0 µs instead of 60.0 µs, 33 % less: "
-            "what limits the gain is the all-reduce, 50 % of the critical path.",
-        ),
-        (
-            ["class:communication=2"],
-            "If all communication took twice as long, the run would take 80.0 µs instead of 60.0 µs, 33 % more.",
-        ),
-        (["class:host=0.5"], "If the host were twice as fast, the run would still take 60.0 µs."),
-        (
-            ["gemm=0.25", "class:communication=0.25"],
-            "If everything whose name matches 'gemm' and all communication were 4 times as fast "
-            "(factors multiply where several apply), the run would take 15.0 µs instead of 60.0 µs, 75 % less.",
-        ),
-        (
-            ["gemm=0", "class:communication=2.9"],
-            "If everything whose name matches 'gemm' took no time and all communication took 2.9 times as long "
-            "(factors multiply where several apply), the run would take 58.0 µs instead of 60.0 µs, 3.3 % less.",
-        ),
+        (["class:computation=0.5"], "all computation were twice as fast, the run would take 40.0 µs instead of 60.0 µs, 33 % less: "
+            "what limits the gain is the all-reduce, 50 % of the critical path."),
+        (["class:communication=2"], "all communication took twice as long, the run would take 80.0 µs instead of 60.0 µs, 33 % more."),
+        (["gemm=0.25", "class:communication=0.25"], "everything whose name matches 'gemm' and all communication were 4 times as fast "
+            "(factors multiply where several apply), the run would take 15.0 µs instead of 60.0 µs, 75 % less."),
+        (["gemm=0", "class:communication=2.9"], "everything whose name matches 'gemm' took no time and all communication took 2.9 times "
+            "as long (factors multiply where several apply), the run would take 58.0 µs instead of 60.0 µs, 3.3 % less."),
+        (["rank:1/gemm=80us"], "everything whose name matches 'gemm' of rank 1 took 80.0 µs each time, the run would take 100.0 µs "
+            "instead of 60.0 µs, 67 % more."),
     ],
-)
+)  # fmt: skip
 def test_the_answer_says_what_changes_and_what_limits_the_gain(ranks, specs, sentence):
-    assert answered(ranks, *specs) == sentence
+    assert answered(ranks, *specs) == f"If {sentence}"
     # a run that was not measured is compared with nothing
     scale = [parse_scale(spec) for spec in specs]
     assert " instead of " not in answer(replace(replay_ranks(ranks, scale), measured_ns=0), scale)
@@ -221,7 +211,8 @@ def test_time_of_unrecorded_work_is_not_host_time() -> None:
     g = GraphBuilder()
     released = g.host("unrecorded host", 0, 100, thread=-1)
     g.activity("kernel", 100, 5, after=[(released, LAUNCH)])
-    assert scaled(g.build(), "class:host=0.1").makespan_ns == 105
+    with pytest.raises(RequestError, match="nothing is of this class, only of computation"):
+        scaled(g.build(), "class:host=0.1")
     assert scaled(g.build(), "unrecorded=0.1").makespan_ns == 15
 
 
@@ -262,16 +253,14 @@ def test_an_activity_waits_its_latency_after_the_launch_and_its_gap_after_what_i
     assert scaled(graph, "first=10").makespan_ns == 15 + 200 + 1 + 20
     assert scaled(graph, "later=0").makespan_ns == 35 + 1 + 20
 
-
-def test_a_queued_activity_made_launch_bound_waits_its_latency() -> None:
     g = GraphBuilder()
     op = g.host("op", 0, 10)
     first = g.activity("first", 15, 100, gap=5, after=[(op, LAUNCH)])
     later = g.host("later", 10, 40, after=[(op, PROGRAM_ORDER)])
     g.activity("second", 116, 20, gap=1, latency_ns=5, after=[(later, LAUNCH), (first, STREAM_ORDER)])
     assert replay(g.build()).makespan_ns == 136
-    assert scaled(g.build(), "first=0.1").makespan_ns == 50 + 5 + 20
-    assert scaled(g.build(), "first=0").makespan_ns == 50 + 5 + 20
+    for factor in ("0.1", "0"):
+        assert scaled(g.build(), f"first={factor}").makespan_ns == 50 + 5 + 20
 
 
 def test_a_devices_clock_is_shifted_onto_the_hosts() -> None:
@@ -302,41 +291,66 @@ def test_scaled_durations_are_rounded_to_ns_and_a_change_splits_at_its_last_equa
     assert scaled(g.build(), spec).makespan_ns == makespan
 
 
-@pytest.mark.parametrize(
-    "spec", ["gemm", "=2", "gemm=", "gemm=fast", "gemm=-1", "gemm=nan", "gemm=inf", "class:gpu=2", "(=2"]
-)
-def test_a_malformed_factor_is_refused(spec: str) -> None:
-    with pytest.raises(ValueError, match=r"no class|expression|FACTOR|0 or more"):
-        parse_scale(spec)
+def test_a_malformed_change_is_refused() -> None:
+    for spec in (
+        *("gemm", "=2", "gemm=", "gemm=fast", "gemm=-1", "gemm=nan", "gemm=inf", "class:gpu=2", "(=2"),
+        *("host=2", "under:=2", "phase:x=2", "gemm=-1ms"),
+    ):
+        with pytest.raises(ValueError, match=r"no class|no phase|nothing|class or a|expression|FACTOR|0 or more"):
+            parse_scale(spec)
 
 
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        (
-            "flash_attention=0.5",
-            "no node has 'flash_attention' in its name: the table `nodes` of a graph has the names",
-        ),
-        ("memory=0.5", "no node has 'memory' in its name: write class:memory=0.5"),
-        ("bound:compute=0.5", "the peaks of the devices are not known by their names: give them with peaks=…"),
+        ("flash_attention=0.5", "no node has 'flash_attention' in its name: the table `nodes` of a graph has the names"),
+        ("under:aten::linaer=0", "no node has 'aten::linaer' around it: did you mean 'aten::linear'?"),
+        ("module:Net=0", "no module was recorded: capture with modules=True, and build with modules=True"),
+        ("phase:optimizer=0", "nothing is of this phase, only of data_loading, forward, backward"),
+        ("class:communication=0", "nothing is of this class, only of host, computation"),
+        ("rank:3/class:host=0", "there is no rank 3: the graphs record no rank"),
+        ("phase:forward=1ms", "the graph has no steps whose time could be set; give a factor"),
     ],
-)
-def test_a_factor_that_matches_nothing_is_refused(spec: str, why: str) -> None:
+)  # fmt: skip
+def test_what_matches_nothing_is_refused_with_what_there_is(spec: str, why: str, t: TraceBuilder) -> None:
     with pytest.raises(RequestError, match=re.escape(f"scale {spec}: {why}")):
-        scaled(training_step(), "gemm=1", spec)
+        replay(trained(t), [spec])
 
 
-def test_a_class_that_is_absent_changes_nothing_and_each_change_says_what_it_applies_to() -> None:
-    scale = [parse_scale(spec) for spec in ("class:communication=0", "gemm=2")]
-    replayed = replay(training_step(), scale)
-    assert replayed.makespan_ns == 50 + 20
-    summary = summarise(replayed, scale=scale)
-    assert [(change.nodes, change.time_us) for change in summary.matched] == [(0, 0), (1, 0.02)]
-    lines = [line for line in describe(replayed, summary, scale).splitlines() if line.startswith("changed ")]
-    assert [line.split() for line in lines] == [
-        ["changed", "0", "nodes", "by", "class:communication=0,", "which", "took", "0.0", "µs"],
-        ["changed", "1", "node", "by", "gemm=2,", "which", "took", "0.0", "µs"],
-    ]
+def trained(t: TraceBuilder) -> ExecutionGraph:
+    """Data for 20 µs, a linear layer whose kernel runs late, and a pass of autograd with a kernel."""
+    t.leaf("load batch", 20)
+    with t.op("aten::linear"):
+        t.work(3)
+        t.leaf("aten::t", 5)
+        with t.op("aten::addmm"):
+            t.launch("gemm", start=t.now + 200, duration=30)
+    with t.op("autograd::engine::evaluate_function: AddmmBackward0"):
+        t.launch("gemm of backward", duration=40)
+    return convert_run(t).graph
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ("under:linear", {"aten::linear", "aten::t", "aten::addmm", "gemm"}),
+        ("phase:forward", {"aten::linear", "aten::t", "aten::addmm", "gemm"}),
+        ("phase:data_loading", {"load batch"}),
+        ("phase:backward", {"autograd::engine::evaluate_function: AddmmBackward0", "gemm of backward"}),
+    ],
+)  # fmt: skip
+def test_a_selector_reaches_what_happens_within(spec: str, names: set[str], t: TraceBuilder) -> None:
+    graph = trained(t)
+    chosen = parse_scale(f"{spec}=0.5").matches(graph, node_classes(graph))
+    assert {graph.name[row] for row in chosen.nonzero()[0]} - {"host idle"} == names
+
+
+@pytest.mark.parametrize(("spec", "saved"), [("load=5us", 15), ("under:load=0.035ms", -15), ("gemm$=0", 0)])
+def test_an_absolute_time_is_that_of_each_occurrence(spec: str, saved: int, t: TraceBuilder) -> None:
+    graph = trained(t)
+    change = parse_scale(spec)
+    factor = change.factors(graph, change.matches(graph, node_classes(graph)), graph.duration_ns)
+    assert ((1 - factor) * graph.duration_ns)[graph.name.equal("load batch")].sum() == saved * 1000
 
 
 def test_files_of_any_name_json_and_an_open_file_replay_as_the_graph_in_them(tmp_path: Path) -> None:
@@ -360,8 +374,11 @@ def test_a_folder_stands_for_the_graphs_in_it_and_one_rank_twice_is_no_job(tmp_p
 def test_one_graph_a_list_and_changes_go_into_either_function() -> None:
     ranks = [rank_with_collective(rank, work=10 + rank, collective=5, clock=0) for rank in (0, 1)]
     assert len(replay(ranks).work.graphs) == 2
-    assert what_if(training_step(), {"class:computation": 1}).saved_us == 0
-    assert replay(training_step(), {"class:computation": 1}).makespan_ns == 50
+    assert (
+        what_if(training_step(), {"class:computation": 1}).saved_us
+        == 0
+        == replay(training_step(), ["gemm=1"]).error_pct
+    )
 
 
 ONE = "an ExecutionGraph (trace.to_graph() makes one), a Job, a .et file, a folder of these, or a list"

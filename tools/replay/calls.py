@@ -1,0 +1,142 @@
+"""The calls in a graph, what happens within them, and the phase of the step that each node is of.
+
+Each op with all of its slices is one call, each other host node and each activity is one by itself; idle time,
+metadata and delays are none. Within a call is what it called and launched, at any depth, however late a device runs it;
+what it handed over to another thread; and what a thread for which it waited did since it began, as autograd's does for
+an annotation around `backward()`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...converter.rewiring import recorded_edges
+from ...converter.timeline import IDLE
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Int64,
+    Intervals,
+    NodeIds,
+    Rows,
+    SummaryRepr,
+    covered_within,
+    group_ids,
+    is_group_start,
+    nearest,
+)  # fmt: skip
+from ...schema.graph import DependencyKind, ExecutionGraph
+from ...schema.linked import NEVER
+from ..phase_names import AUTOGRAD, OPTIMIZER, HostOps, Phase, phase_intervals
+from .workload import NodeClass, node_classes
+
+UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
+USER_SCOPE = 7
+
+
+@dataclass(slots=True, repr=False)
+class Calls(SummaryRepr):
+    """Calls in the order of their first nodes: rows of their first and last nodes, the call that called or launched
+    them, -1 for none. `of_row` is the call of each node of the graph, -1 for none.
+    """
+
+    first_row: Rows
+    last_row: Rows
+    parent: Int64
+    of_row: Int64
+
+    def __len__(self) -> int:
+        return len(self.first_row)
+
+    def roots(self) -> Int64:
+        """Returns the outermost call around each call. O(n log n)."""
+        return nearest(self.parent < 0, self.parent)
+
+
+def calls_of(graph: ExecutionGraph) -> Calls:
+    """Returns the calls of a graph, in O(n log n)."""
+    rows = np.flatnonzero(~np.isin(node_classes(graph), UNRECORDED) & ~graph.name.equal(IDLE))
+    # slices are of one call if they have the op's id in common, else if they are of a thread's ops of one name and
+    # count on
+    part, op = graph.integers("slice")[rows], graph.integers("op_id")[rows]
+    thread, name = graph.integers("tid")[rows], graph.name.codes[rows].astype(np.int64)
+    order = np.lexsort((rows, name, thread))
+    is_start = is_group_start(thread[order], name[order])
+    is_start[1:] |= part[order][1:] <= part[order][:-1]
+    without_id = np.empty(len(rows), np.int64)
+    without_id[order] = np.cumsum(is_start)
+    known_by = np.where(part == ABSENT, 0, np.where(op == ABSENT, 1, 2))
+    number = group_ids(known_by, np.choose(known_by, (rows, without_id, op)))
+    first = np.unique(number, return_index=True)[1]
+    number = np.searchsorted(np.sort(first), first)[number]
+    first_row, last_row, of_row = rows[np.sort(first)], np.zeros(len(first), np.int64), np.full(len(graph), -1)
+    last_row[number], of_row[rows] = rows, number
+    # each call's first node names the slice of its caller, or of what launched it
+    controls, caller = graph.ctrl_deps, np.full(len(graph), -1)
+    has_caller = np.flatnonzero(controls.lengths() > 0)
+    caller[has_caller] = graph.rows_of(NodeIds(controls.values[controls.starts[has_caller]]))
+    above = caller[first_row]
+    # a caller begins before what it calls: what a damaged file says otherwise is left out, so that there is no circle
+    parent = np.where((above >= 0) & (above < first_row), np.append(of_row, -1)[above], -1)
+    return Calls(first_row, last_row, parent, of_row)
+
+
+def within(graph: ExecutionGraph, chosen: Bool, calls: Calls) -> Int64:
+    """Returns for each node the outermost chosen call that it is within, -1 for none. O(n log n)."""
+    inner = np.append(nearest(chosen, calls.parent), -1)
+    outermost = chosen & (inner[calls.parent] < 0)
+    around = np.append(nearest(outermost, calls.parent), -1)[calls.of_row]
+    thread, start, roots = graph.integers("tid"), graph.host_clock_start_ns, calls.roots()
+    order = np.lexsort((start, thread))
+    place = np.argsort(order)
+    edges = recorded_edges(graph)
+    source, target, _ = edges.where((edges.kind & DependencyKind.HANDOFF != 0) & (edges.source >= 0))
+    given, waited = around[source], around[target]
+    of_call = np.where(outermost, np.arange(len(calls)), -1)
+    begun = calls.of_row[target]
+    handed_over = (given >= 0) & (waited < 0) & (begun >= 0)
+    of_call[roots[begun[handed_over]]] = given[handed_over]
+    for row, call in zip(source[(given < 0) & (waited >= 0)], waited[(given < 0) & (waited >= 0)], strict=True):
+        rows = order[: place[row] + 1]
+        rows = rows[np.searchsorted(thread[rows], thread[row]) :]
+        rows = rows[np.searchsorted(start[rows], start[calls.first_row[call]]) :]
+        around[rows[around[rows] < 0]] = call
+        done = calls.of_row[rows]
+        done = done[done >= 0]
+        of_call[done[of_call[done] < 0]] = call
+    called = np.append(nearest(of_call >= 0, calls.parent), -1)[calls.of_row]
+    return np.where((around < 0) & (called >= 0), np.append(of_call, -1)[called], around)
+
+
+def phases_of(graph: ExecutionGraph) -> Int64:
+    """Returns for each node the position in Phase of what it is of, -1 for none: work of the main thread by time, of
+    autograd's threads in its passes, of devices by its launch. The main thread runs the optimizer, else most ops.
+    """
+    calls, thread = calls_of(graph), graph.integers("tid")
+    first, start = calls.first_row, graph.host_clock_start_ns
+    name, end = graph.name.take(first), (start + graph.duration_ns)[calls.last_row]
+    # a call lasts at least as long as those within it: its own last slice may have been too short to be one
+    own, above = np.where(graph.is_activity[first], NEVER, end), calls.parent.copy()
+    while (rows := np.flatnonzero(above >= 0)).size:
+        np.maximum.at(end, above[rows], own[rows])
+        above[rows] = calls.parent[above[rows]]
+    is_op, is_autograd = graph.integers("slice")[first] != ABSENT, name.where(lambda text: text.startswith(AUTOGRAD))
+    annotates = graph.integers("scope")[first] == USER_SCOPE
+    inside = np.append(nearest(is_op & ~annotates, calls.parent), -1)[calls.parent] >= 0
+    outer = np.flatnonzero(is_op & ~inside & ~is_autograd)
+    phase = np.full(len(graph), -1, np.int64)
+    if not len(outer):
+        return phase
+    updates, length = name.where(lambda text: OPTIMIZER.search(text) is not None), end - start[first]
+    threads = [(thread[first[outer]] == number, number) for number in np.unique(thread[first[outer]])]
+    main = max((updates[outer[on]].any(), length[outer[on]].sum(), number) for on, number in threads)[-1]
+    ops = HostOps(name, start[first], end, np.flatnonzero(is_op), is_op & (thread[first] == main), annotates, inside)
+    is_host = ~graph.is_activity & ~np.isin(node_classes(graph), UNRECORDED)
+    on_main, of_autograd = is_host & (thread == main), is_host & np.isin(thread, thread[first[is_op & is_autograd]])
+    for number, spans in reversed([*enumerate(phase_intervals(ops).values())]):
+        during = covered_within(Intervals(start, start + 1), Intervals(*spans)) > 0
+        phase[during & (on_main | of_autograd if number == [*Phase].index(Phase.BACKWARD) else on_main)] = number
+    parent = np.append(calls.parent, -1)[calls.of_row]
+    launched = np.flatnonzero(graph.is_activity & (parent >= 0))
+    phase[launched] = phase[first[parent[launched]]]
+    return phase
