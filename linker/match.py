@@ -307,6 +307,8 @@ def align_steps(left: Int64, right: Int64, *, marks_step: Bool, numbered: bool =
         direction = slice(None, None, -1 if len(steps) > 1 and not pairs else 1)
         a, b = left_step[direction], right_step[direction]
         alignment = align(left[a], right[b])
+        if not numbered and not len(alignment.left):
+            alignment = _ends_in_common(left[a], right[b])
         pairs.append((a[alignment.left][direction], b[alignment.right][direction]))
     left_row, right_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     return Alignment(left_row, right_row, 1 if len(steps) > 1 else alignment.alignment_count)
@@ -331,6 +333,15 @@ def align(left: Int64, right: Int64) -> Alignment:
     first, last, count = _window(left, right)
     pairs = _common_subsequence(left.tolist(), right[first:last].tolist())
     return Alignment(pairs[:, 0], pairs[:, 1] + first, count)
+
+
+def _ends_in_common(left: Int64, right: Int64) -> Alignment:
+    """Aligns sequences that differ too much in between by how they begin and end."""
+    size = min(len(left), len(right))
+    first = int(np.argmin(np.append(left[:size] == right[:size], False)))
+    last = int(np.argmin(np.append(left[::-1][: size - first] == right[::-1][: size - first], False)))
+    rows = [np.r_[:first, len(side) - last : len(side)] for side in (left, right)]
+    return Alignment(rows[0], rows[1], 1)
 
 
 def _window(left: Int64, right: Int64) -> tuple[int, int, int]:
