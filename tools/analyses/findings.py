@@ -189,7 +189,7 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
         if recording.is_known:
             return (
                 f"This is the run without a profiler, in which a step takes {without} and not {recorded} as recorded "
-                f"({recording.change_in_words}); tables, charts and the timeline show the recording."
+                f"({recording.change}); tables, charts and the timeline show the recording."
             )
         return {
             Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",

@@ -397,8 +397,8 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
     return f"no node has {word!r} {where}{nearest(word, names, listed=False) or f': {hint}'}"
 
 
-def scale_nodes(work: Workload, factor: Factors, host_delay_factor: float | Factors = 1.0) -> Workload:
-    """Returns the measured workload with each node's duration, and all host delays, multiplied by a factor."""
+def scale_nodes(work: Workload, factor: Factors, host_delay_factor: Factors | float = 1.0) -> Workload:
+    """Returns the measured workload with durations and host delays multiplied by factors, of each node its own."""
     graphs = work.graphs
     host_delay = np.rint(work.host_delay_ns * host_delay_factor).astype(np.int64)
     # what was cut off is in the gaps, and scales with the duration
