@@ -11,6 +11,7 @@ from .kineto import (
     LARGEST_ID,
     MEMORY_CATEGORIES,
     STEP_WITHOUT_PROFILER,
+    STEPS_WITHOUT_PROFILER,
     Args,
     DeviceFile,
     MergedRank,

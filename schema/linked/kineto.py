@@ -24,6 +24,8 @@ DATA_WAIT_WITHOUT_PROFILER = "execgraph_data_wait_without_profiler_us"
 """The keys under which `capture` has the profiler keep how long a step takes without a profiler, and for how much of it
 the loop waits for PyTorch's data loader, in µs.
 """
+STEPS_WITHOUT_PROFILER = "execgraph_steps_without_profiler_us"
+"""The key of how these steps differ: their count, and the median, p10 and p90 of their lengths."""
 
 
 class MergedRank(msgspec.Struct):

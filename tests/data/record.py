@@ -52,7 +52,7 @@ def batch() -> Tensor:
 def record(folder: Path, model: nn.Module, *, momentum: float = 0.0, modules: bool = False) -> None:
     """Records two steps of training with SGD."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=momentum)
-    with capture(folder, wait=1, modules=modules) as recorder:
+    with capture(folder, together=True, wait=1, modules=modules) as recorder:
         for _ in range(STEPS):
             train_step(model, optimizer, torch.randn(BATCH, 3, 8, 8) if isinstance(model, Picture) else batch())
             recorder.step()
@@ -100,7 +100,7 @@ def loading_rank(rank: int, folder: Path, seconds: float) -> None:
     """Training with gradients reduced, and other communication, waited for at once or later; rank 1 loads slowly."""
     model = DistributedDataParallel(nn.Linear(WIDTH, WIDTH))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with capture(folder, wait=1, active=3) as recorder:
+    with capture(folder, together=True, wait=1, active=3) as recorder:
         for _ in range(STEPS):
             with torch.profiler.record_function("load batch"):
                 time.sleep(seconds * rank)
@@ -145,7 +145,7 @@ def threads(folder: Path) -> None:
     beside = [threading.Thread(target=load), threading.Thread(target=average)]
     for thread in beside:
         thread.start()
-    with capture(folder, wait=1) as recorder:
+    with capture(folder, together=True, wait=1) as recorder:
         for _ in range(STEPS):
             train_step(model, optimizer, batches.get())
             recorder.step()
@@ -163,7 +163,7 @@ def one_step(folder: Path) -> None:
     """One step of one block, under an annotation of its own."""
     model = Block()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with capture(folder, wait=1, active=1) as recorder:
+    with capture(folder, together=True, wait=1, active=1) as recorder:
         for _ in range(STEPS):
             with torch.profiler.record_function("## train ##"):
                 train_step(model, optimizer, batch())

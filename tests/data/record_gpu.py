@@ -87,7 +87,7 @@ def record(step: Step, folder: Path, *, is_recorded: bool = True, **options: obj
     )
     if not is_recorded:
         return
-    with capture(folder, **{"wait": 5} | options) as recorder:  # type: ignore[arg-type]
+    with capture(folder, **{"wait": 5, "together": True} | options) as recorder:  # type: ignore[arg-type]
         for _ in range(8):
             step()
             recorder.step()

@@ -102,7 +102,7 @@ def main() -> None:
     with EachCount() as counted:
         run()
     with tempfile.TemporaryDirectory() as folder:
-        with capture(folder, wait=0, warmup=1, active=1) as recorder:
+        with capture(folder, together=True, wait=0, warmup=1, active=1) as recorder:
             for _ in range(2):
                 run()
                 recorder.step()

@@ -16,7 +16,7 @@ from execgraph.linker.readers import read_device_trace, read_host_trace
 
 def train(torch, folder: Path, steps: int, work=None, **window) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-    with capture(folder, **{"wait": 1} | window) as recorder:
+    with capture(folder, **{"wait": 1, "together": True} | window) as recorder:
         for _ in range(steps):
             model(torch.randn(4, 8)).sum().backward()
             if work:
@@ -52,12 +52,13 @@ def host_ops(folder: Path) -> dict[int, str]:
 
 
 def device_ops(folder: Path) -> dict[int, str]:
+    return dict(device_pairs(folder))
+
+
+def device_pairs(folder: Path) -> list[tuple[int, str]]:
     rows = load(folder / "device_rank0.json.gz")["traceEvents"]
-    return {
-        row["args"]["Record function id"]: row["name"]
-        for row in rows
-        if row.get("cat") in ("cpu_op", "user_annotation") and row["args"].get("finished", True)
-    }
+    ops = (row for row in rows if row.get("cat") in ("cpu_op", "user_annotation") and row["args"].get("finished", True))
+    return [(row["args"]["Record function id"], row["name"]) for row in ops]
 
 
 def said_by(warned) -> list[str]:

@@ -1,27 +1,29 @@
-"""Records the host trace and the device trace of a training loop over exactly the same steps, as linking them needs.
+"""Records the device trace and the host trace of a training loop, one after the other, as each slows the steps down.
 
     with capture("traces", active=2) as recorder:
         for batch in loader:
             train(batch)
             recorder.step()
 
-Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the folder, both whole or neither.
+Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the folder, both whole or neither. The times
+are those of the device trace, with the profiler alone; what ops do to which tensors is in the host trace.
 """
 
+import json
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from itertools import pairwise
 from operator import sub
 from pathlib import Path
-from statistics import median
-from time import perf_counter
+from statistics import quantiles
+from time import perf_counter, sleep
 from types import TracebackType
 from typing import Any
 
 from ...schema.arguments import flags, whole_number
-from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER
+from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER, STEPS_WITHOUT_PROFILER, WINDOW
 from . import windows
 from .windows import Conflict, PairRecorder, check_no_other_profiler, synchronise, training_goes_on, warn
 
@@ -29,6 +31,10 @@ BY_RANK = "{trace}_rank{rank}"
 UNEVEN = 3.0
 """If a step keeps the host, besides waiting for data, more than so many times as long as the median one takes, it did
 something else, such as compiling. Batches arrive unevenly where the loop waits for them.
+"""
+SETTLING_S = 0.01
+"""Recording goes on for so long after the last step: what another thread ends then, such as a communication of gloo
+that the step has waited for, has no end in the trace otherwise.
 """
 
 
@@ -41,13 +47,16 @@ def capture(
     stacks: bool = False,
     modules: bool = False,
     memory: bool = False,
+    together: bool = False,
     ranks: Collection[int] | None = None,
     name: str = BY_RANK,
 ) -> "Recorder":
-    """Records `active` steps of the loop in the block, after `wait` skipped and `warmup` warm-up steps.
+    """Records steps of the loop in the block: after `wait` skipped and `warmup` warm-up steps `active` ones with the
+    profiler alone, for their times, then as many with the host trace alone.
 
-    A block that ends early leaves what was recorded until then. Where the files are, and what to do with them, is
-    printed on stderr. Once the block has begun, training goes on whatever becomes of the recording: `warnings.warn`
+    The loop needs wait + warmup + 2 × active steps. A block that ends early leaves what was recorded until then, which
+    is the device trace alone where the host trace has no complete step. Where the files are, and what to do with them,
+    is printed on stderr. Once the block has begun, training goes on whatever becomes of the recording: `warnings.warn`
     says what could not be recorded or written, or that no complete step was. Exceptions of the block pass through.
 
     Example:
@@ -61,10 +70,12 @@ def capture(
         wait: The number of steps without a profiler, at the beginning. If there are 2 or more, those after the first
             one are measured, and the device trace says how long a step takes without a profiler.
         warmup: The number of steps that warm the profiler up.
-        active: The number of steps to record, 1 or more.
-        stacks: Whether the device trace also holds Python's calls. This slows the run down, as do the next two.
+        active: The number of steps to record in each trace, 1 or more.
+        stacks: Whether the device trace also holds Python's calls. This includes `together`, as do the next two.
         modules: Whether it also holds the nn.Module of each op; this includes `stacks`.
         memory: Whether it also holds allocations; ops of other Python threads are lost then.
+        together: Whether both traces are of the same `active` steps. This makes each op many times slower, but takes
+            fewer steps: for what runs only once.
         ranks: The ranks that record; by default all do.
         name: How files are named, with {trace} (host or device) and {rank}.
 
@@ -79,42 +90,49 @@ def capture(
     """
     steps = {"wait": wait, "warmup": warmup, "active": active}
     wait, warmup, active = (whole_number(count, f"capture({name}=…)") for name, count in steps.items())
-    flags("capture", stacks=stacks, modules=modules, memory=memory)
+    flags("capture", stacks=stacks, modules=modules, memory=memory, together=together)
     if min(wait, warmup) < 0 or active < 1:
         raise ValueError(
             f"wait {wait}, warmup {warmup}, active {active}: wait and warmup are 0 steps or more, active is 1 or more"
         )
     torch, stacks = windows.import_torch(), stacks or modules
+    together = together or stacks or memory
     config = windows.experimental_config(memory=memory, trace_only=not stacks)  # stacks need the objects
     profiler = torch.profiler._KinetoProfile(  # without the schedule and the observer that a profile may have
-        record_shapes=True,
+        record_shapes=together,
         with_stack=stacks,
         with_modules=modules,
         profile_memory=memory,
         experimental_config=config,
     )
     pairs = PairRecorder(torch, folder, name, ranks)
-    return Recorder(torch, profiler, pairs, wait, wait + warmup, wait + warmup + active)
+    first, end = wait + warmup, wait + warmup + active
+    return Recorder(torch, profiler, pairs, wait, first, first if together else end, end if together else end + active)
 
 
 class Recorder:
     """Counts the steps of a loop, measures those without a profiler and records those that are active.
 
-    It prepares the profiler at a step, and records from the step `first` up to `end`. It goes through a window in the
-    order of a `torch.profiler.profile` that has an observer, which not every version takes.
+    It prepares the profiler at a step, and records the device trace from the step `first` and the host trace from
+    `host` up to `end`. Where these begin together, it goes through the window in the order of a
+    `torch.profiler.profile` that has an observer, which not every version takes; otherwise the host trace takes over.
     """
 
     _open: "Recorder | None" = None
     """The one of this process that records or is going to."""
 
-    def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, prepare: int, first: int, end: int) -> None:
+    def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, *steps: int) -> None:
         self.steps = 0
-        self._torch, self._profiler, self._pairs, self._first = torch, profiler, pairs, first
+        self._torch, self._profiler, self._pairs = torch, profiler, pairs
+        prepare, self._first, self._host, self._end = steps
+        self._is_together = self._host == self._first
         self._timer = timer = StepTimer(torch)
         # of the steps without a profiler the first one is slower, so it does not count
         laps = [(step, timer.lap) for step in range(2, prepare)]
         measured = [(1, self._measure), *laps, (prepare, timer.stop)] if prepare > 1 else []
-        self._boundaries = [*measured, (prepare, self._prepare), (first, self._begin), (end, self._finish)]
+        self._boundaries = [*measured, (prepare, self._prepare), (self._first, self._begin)]
+        self._boundaries += [] if self._is_together else [(self._host, self._begin_host)]
+        self._boundaries.append((self._end, self._finish))
         self._recording = False
         self._annotation, self._ends = ExitStack(), ExitStack()
 
@@ -137,21 +155,24 @@ class Recorder:
             self._enter_step()
 
     def __exit__(self, error: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        is_short = False
+        begins = -1
         hidden = [Warning] if error else []  # where warnings are errors they must not hide that of the block
         with suppress(*hidden):
             with training_goes_on(self._give_up):
                 self._finish()
-                is_short = (
-                    not error and bool(self._boundaries) and self.steps <= self._first and self._pairs.records_this_rank
-                )
-            if is_short:
-                why = "recorder.step() was never called; call it at the end of each step"
-                if self.steps:
-                    done = f"{self.steps} step{'s' if self.steps > 1 else ''} and recording begins after {self._first}"
-                    remedy = "run more steps (recorder.step() ends one), or give a smaller wait and warmup"
-                    why = f"the block ended after {done}; {remedy}"
-                warn(f"no complete step was recorded: {why}", stacklevel=3)
+                if not error and self._boundaries and self._pairs.records_this_rank:
+                    begins = next((begin for begin in (self._first, self._host) if self.steps <= begin), -1)
+            if begins >= 0:
+                what = "no complete step was recorded" if begins == self._first else "no host trace was recorded"
+                warn(f"{what}: {self._why_short(begins)}", stacklevel=3)
+
+    def _why_short(self, begins: int) -> str:
+        if not self.steps:
+            return "recorder.step() was never called; call it at the end of each step"
+        done = f"{self.steps} step{'s' if self.steps > 1 else ''} and recording begins after {begins}"
+        fewer = "a smaller wait and warmup" + (", or together=True" if not self._is_together else "")
+        remedy = f"run {self._end} steps or more (recorder.step() ends one), or give {fewer}"
+        return f"the block ended after {done}; {remedy}"
 
     def _enter_step(self) -> None:
         for boundary, cross in self._boundaries:
@@ -173,12 +194,23 @@ class Recorder:
     def _begin(self) -> None:
         self._ends.pop_all()
         check_no_other_profiler(self._torch)
-        self._pairs.begin()
+        self._pairs.begin(self._is_together)
         self._profiler.start_trace()
-        self._timer.add_to(self._profiler)
-        for end in (self._profiler.stop_trace, self._pairs.end, self._annotation.close):
-            self._ends.callback(end)
+        self._timer.add_to(self._profiler, {} if self._is_together else {WINDOW: "device"})
+        self._end_with(self._profiler.stop_trace, self._pairs.end)
         self._recording = True
+
+    def _begin_host(self) -> None:
+        """Ends the device trace and begins the host trace."""
+        self._ends.close()
+        check_no_other_profiler(self._torch)
+        self._end_with(self._pairs.end)
+        self._pairs.begin_host()
+
+    def _end_with(self, *ends: Callable[[], object]) -> None:
+        """Has the recording end its last step, and then, in reverse order, with `ends`."""
+        for end in (*ends, lambda: sleep(SETTLING_S), self._annotation.close):
+            self._ends.callback(end)
 
     def _finish(self) -> None:
         """Ends recording and writes both traces, if there are any to write."""
@@ -186,7 +218,7 @@ class Recorder:
         recorded, self._recording = self._recording, False
         self._ends.close()
         if recorded:
-            self._pairs.keep(self._profiler)
+            self._pairs.keep(self._profiler, is_whole=self._is_together or self.steps > self._host)
 
     def _cancel(self) -> None:
         """Lets go of a profiler that is ready, as PyTorch's own does."""
@@ -206,7 +238,7 @@ class Recorder:
 
 
 class StepTimer:
-    """Measures the mean length of the steps between `start` and `stop`, devices included, and how much of it the loop
+    """Measures the length of the steps between `start` and `stop`, devices included, and how much of it the loop
     waits for its data loader; `lap` ends each step but the last.
 
     Recording slows every op, but not the processes of a loader, which get ahead of the loop: the traces do not tell how
@@ -219,7 +251,7 @@ class StepTimer:
         self._torch, self._loader = torch, ExitStack()
         self._laps: list[tuple[float, float]] = []
         """When each step began on the host, and how long the loop had waited for data by then."""
-        self._mean_us: dict[str, float] = {}
+        self._known: dict[str, Any] = {}
 
     def start(self) -> None:
         """Waits for the device and begins to measure."""
@@ -262,7 +294,8 @@ class StepTimer:
         synchronise(self._torch)
         begun, waited = zip(*self._laps, strict=True)
         lengths, waits = ([after - before for before, after in pairwise(ends)] for ends in (begun, waited))
-        work, usual, steps = list(map(sub, lengths, waits)), median(lengths), len(lengths)
+        work, steps = list(map(sub, lengths, waits)), len(lengths)
+        low, *_, usual, _, _, _, high = quantiles(lengths * 2 if steps == 1 else lengths, n=10, method="inclusive")
         if (longest := max(work)) > UNEVEN * usual:
             why = f"of the steps before recording one took {longest * 1e3:.1f} ms and most {usual * 1e3:.1f} ms"
             is_early = work.index(longest) < steps / 2
@@ -270,16 +303,20 @@ class StepTimer:
             warn(f"{why}, so how long one takes without a profiler is not known; {advice}", stacklevel=5)
             return
         times = {STEP_WITHOUT_PROFILER: perf_counter() - begun[0], DATA_WAIT_WITHOUT_PROFILER: self.waited_s}
-        self._mean_us = {key: time / steps * 1e6 for key, time in times.items()}
+        self._known = {key: round(time / steps * 1e6, 1) for key, time in times.items()}
+        spread = {key: round(time * 1e6, 1) for key, time in (("median", usual), ("p10", low), ("p90", high))}
+        self._known[STEPS_WITHOUT_PROFILER] = {"count": steps, **spread}
         if self.workers > steps:
             why = f"the data loader has {self.workers} workers, and {steps} steps were measured before recording"
             advice = f"give wait={self.workers + 2}"
             warn(f"{why}, so the loop may wait longer for its data than was measured; {advice}", stacklevel=5)
 
-    def add_to(self, profiler: Any) -> None:
-        """Has the profiler, which must be recording, write what was measured into its trace; warns if it cannot."""
+    def add_to(self, profiler: Any, further: dict[str, str]) -> None:
+        """Has the profiler, which must be recording, write what was measured, and what is `further` known, into its
+        trace; warns if it cannot.
+        """
         try:
-            for key, time_us in self._mean_us.items():
-                profiler.add_metadata_json(key, f"{time_us:.1f}")
+            for key, value in (further | self._known).items():
+                profiler.add_metadata_json(key, json.dumps(value))
         except Exception as error:
             warn(f"the trace does not say how long a step takes without a profiler: {error!r}", stacklevel=6)

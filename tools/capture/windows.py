@@ -21,6 +21,7 @@ from typing import Any
 
 from ...schema.errors import DataError, require
 from ...schema.io import open_output
+from ...schema.linked import WINDOW
 
 TRACES = ("host", "device")
 ENDING = ".json.gz"
@@ -132,6 +133,8 @@ class PairRecorder:
         self._torch, self._folder, self._name = torch, Path(folder), name
         self._ranks = None if ranks is None else frozenset(ranks)
         self._window = 0
+        self._is_alone = False
+        """Whether the profiler does not record while the host trace is written."""
         self._host: HostTraceObserver | None = None
         if self._folder.exists() and not self._folder.is_dir():
             raise ValueError(f"{folder}: not a folder; name one that the traces can go into")
@@ -151,23 +154,30 @@ class PairRecorder:
         """Whether this rank is one of those to record. The rank may be known only when training has begun."""
         return self._ranks is None or this_rank(self._torch) in self._ranks
 
-    def begin(self) -> None:
-        """Begins a window, right before the profiler does."""
+    def begin(self, together: bool = True) -> None:
+        """Begins a window, right before the profiler does. The host trace begins with it, unless not `together`."""
         if not self.records_this_rank:
             return
         self.drop()
         self._window += 1
         self._host = HostTraceObserver(self._torch)
         synchronise(self._torch)  # else the first activities belong to calls that nobody recorded
-        self._host.observer.start()
+        self._is_alone = not together
+        if together:
+            self.begin_host()
+
+    def begin_host(self) -> None:
+        """Begins the host trace of the window."""
+        if self._host:
+            self._host.observer.start()
 
     def end(self) -> None:
         """Ends the window; its host trace is kept when the device trace is ready."""
         if self._host:
             self._host.observer.stop()
 
-    def keep(self, profiler: Any) -> None:
-        """Keeps both traces of the window that has ended, and says where they are."""
+    def keep(self, profiler: Any, is_whole: bool = True) -> None:
+        """Keeps both traces of the window that has ended, or the device trace alone, and says where they are."""
         if self.records_this_rank and not self._window:
             raise DataError("no host trace: give the handler to the profiler as execution_trace_observer, too")
         if not self._host:
@@ -175,18 +185,25 @@ class PairRecorder:
         rank = this_rank(self._torch)
         targets = self._targets(rank)
         try:
-            traces = self._host.beside(profiler)
+            traces = self._host.beside(profiler)[not is_whole :]
+            if not is_whole:
+                targets.pop(0).unlink(missing_ok=True)  # an older one would pass for that of this device trace
             for trace in traces:
                 _check_whole(trace)
             with ExitStack() as outputs:  # both whole or neither
                 for trace, target in zip(traces, targets, strict=True):
                     target.parent.mkdir(parents=True, exist_ok=True)
                     with trace.open("rb") as written:
-                        shutil.copyfileobj(written, outputs.enter_context(open_output(str(target))))
+                        output = outputs.enter_context(open_output(str(target)))
+                        if self._is_alone and trace.stem == TRACES[0]:
+                            output.write(written.read(1) + f'"{WINDOW}": "{trace.stem}",'.encode())
+                        shutil.copyfileobj(written, output)
         finally:
             self.drop()
         print(f"execgraph: rank {rank} recorded {' and '.join(map(str, targets))}", file=sys.stderr)
         if rank == min(self._ranks or (0,)):  # which speaks for the job
+            if not self._is_alone:
+                print("execgraph: both traces are of the same steps, and their ops take longer for it", file=sys.stderr)
             print(f"execgraph: next: trace-build {shlex.quote(str(targets[0].parent))} -o graphs", file=sys.stderr)
 
     def drop(self) -> None:

@@ -3,40 +3,44 @@
 import shutil
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from execgraph import capture
+from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.tools.capture.recorder import StepTimer
-from support.capturing import device_ops, host_ops, linked, load, said_by, train, written
+from support.capturing import device_ops, device_pairs, host_ops, linked, load, said_by, train, written
 
 
-def test_both_traces_hold_the_same_ops(torch, tmp_path):
-    train(torch, tmp_path, steps=5)
+@pytest.mark.parametrize(("first", "window"), [(2, {}), (1, {"wait": 0, "active": 10}), (0, {"wait": 0, "warmup": 0})])
+def test_both_traces_hold_the_same_ops_also_where_a_loop_ends_early(torch, tmp_path, first, window):
+    train(torch, tmp_path, steps=first + 2, **window)
     assert host_ops(tmp_path) == device_ops(tmp_path)
-    steps = sorted(name for name in host_ops(tmp_path).values() if name.startswith("ProfilerStep"))
-    assert steps == ["ProfilerStep#2", "ProfilerStep#3"]
+    steps = {f"ProfilerStep#{first}", f"ProfilerStep#{first + 1}", "aten::addmm"}
+    assert steps <= {*host_ops(tmp_path).values()}
 
 
-def test_ops_of_other_threads_are_in_both(torch, tmp_path):
-    train(torch, tmp_path, steps=4, work=lambda: in_another_thread(lambda: torch.ones(3).cumsum(0)))
-    assert host_ops(tmp_path) == device_ops(tmp_path)
-    assert "aten::cumsum" in host_ops(tmp_path).values()
+@pytest.mark.parametrize("together", [False, True])
+def test_ops_of_other_threads_are_in_both(torch, tmp_path, together):
+    train(torch, tmp_path, 6, lambda: in_another_thread(lambda: torch.ones(3).cumsum(0)), together=together)
+    in_host, in_device = Counter(host_ops(tmp_path).values()), Counter(name for _, name in device_pairs(tmp_path))
+    assert in_host - in_device == (Counter() if together else Counter({"ProfilerStep#4": 1, "ProfilerStep#5": 1}))
+    assert in_device - in_host == (Counter() if together else Counter({"ProfilerStep#2": 1, "ProfilerStep#3": 1}))
+    assert in_host["aten::cumsum"] == 2
 
 
-def test_a_loop_that_ends_early_leaves_what_was_recorded(torch, tmp_path):
-    train(torch, tmp_path, steps=2, wait=0, warmup=1, active=10)
-    assert "aten::addmm" in host_ops(tmp_path).values()
-    assert host_ops(tmp_path) == device_ops(tmp_path)
-
-
-def test_a_block_may_be_one_step(torch, tmp_path):
-    with capture(tmp_path, wait=0, warmup=0, active=1) as recorder:
-        torch.ones(3).cumsum(0)
-        recorder.step()
-    assert {"aten::cumsum", "ProfilerStep#0"} <= set(device_ops(tmp_path).values())
+def test_what_another_thread_ends_right_after_the_last_step_is_whole(torch, tmp_path, monkeypatch):
+    ends, threads = threading.Event(), []
+    monkeypatch.setattr(
+        "execgraph.tools.capture.recorder.sleep", lambda _: (ends.set(), [one.join() for one in threads])
+    )
+    work = torch.profiler.record_function("late")(lambda: ends.wait(60))
+    train(torch, tmp_path, 4, lambda: (threads.append(threading.Thread(target=work)), threads[-1].start()), active=1)
+    assert "late" in device_ops(tmp_path).values()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_a_compiled_model_links(torch, tmp_path):
     if not shutil.which("g++"):
         pytest.skip("compiling needs g++")
     compiled = torch.compile(lambda x: torch.relu(x) + 1)
-    with capture(tmp_path, wait=1) as recorder:
+    with capture(tmp_path, wait=1, together=True) as recorder:
         for _ in range(4):
             compiled(torch.randn(4, 8))
             recorder.step()
@@ -75,14 +79,19 @@ NEVER = r"recorder\.step\(\) was never called"
 @pytest.mark.parametrize(
     ("steps", "window", "reason", "files"),
     [
-        (0, {}, NEVER, []),
-        (1, {}, "the block ended after 1 step and recording begins after 2", []),
+        (0, {}, NEVER, PAIR[1:]),
+        (1, {}, "the block ended after 1 step and recording begins after 2", PAIR[1:]),
         (2, {}, "the block ended after 2 steps and recording begins after 2", PAIR),
         (0, {"wait": 0, "warmup": 0}, NEVER, PAIR),
+        (2, {"together": False}, "the block ended after 2 .* run 6 steps or more", PAIR[:1]),
+        (4, {"together": False}, "the block ended after 4 .* after 4; run 6 .*together=True", PAIR[:1]),
     ],
 )
 def test_a_block_without_a_complete_step_is_warned_of(torch, tmp_path, steps, window, reason, files):
-    with pytest.warns(UserWarning, match=f"execgraph: no complete step was recorded: {reason}"):
+    (tmp_path / PAIR[1]).touch()  # an older one stays beside no device trace of other steps
+    with pytest.warns(
+        UserWarning, match=f"execgraph: no {'host trace' if steps > 2 else 'complete step'} was recorded: {reason}"
+    ):
         train(torch, tmp_path, steps, **window)
     assert written(tmp_path) == files
 
@@ -92,13 +101,8 @@ def test_a_rank_that_was_not_asked_for_is_not_warned_of(torch, tmp_path, recwarn
     assert said_by(recwarn) == []
 
 
-@pytest.mark.parametrize("window", [{"wait": -1}, {"warmup": -1}, {"active": 0}])
-def test_steps_that_cannot_be_are_refused(torch, tmp_path, window):
-    with pytest.raises(ValueError, match="active is 1 or more"), capture(tmp_path, **window):
-        pass
-
-
 KEY, WAIT_KEY = "execgraph_step_without_profiler_us", "execgraph_data_wait_without_profiler_us"
+STEPS_KEY = "execgraph_steps_without_profiler_us"
 
 
 def clock(monkeypatch, *seconds: float) -> None:
@@ -107,10 +111,22 @@ def clock(monkeypatch, *seconds: float) -> None:
     monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: next(times))
 
 
-def test_the_device_trace_says_how_long_a_step_takes_without_a_profiler(torch, tmp_path, monkeypatch):
-    clock(monkeypatch, 100.0, 100.001, 100.002, 100.006)
-    train(torch, tmp_path, steps=6, wait=3)
-    assert load(tmp_path / "device_rank0.json.gz")[KEY] == pytest.approx(3000)
+@pytest.mark.usefixtures("untouched")
+def test_traces_say_which_steps_they_are_of_and_how_long_these_take_without_a_profiler(torch, tmp_path, monkeypatch):
+    clock(monkeypatch, 100.0, 100.001, 100.003, 100.006, 100.009)
+    train(torch, tmp_path / "apart", steps=9, wait=4, together=False)
+    train(torch, tmp_path / "together", steps=4, wait=1)  # the first step alone is not measured
+    files = [
+        [str(tmp_path / how / f"{trace}_rank0.json.gz") for trace in ("host", "device")]
+        for how in ("apart", "together")
+    ]
+    said = [(read_host_trace(host).window, read_device_trace(device).window) for host, device in files]
+    assert said == [("host", "device"), ("", "")]
+    apart, together = (load(Path(device)) for _, device in files)
+    has_shapes = [any("Input Dims" in row.get("args", {}) for row in top["traceEvents"]) for top in (apart, together)]
+    assert (has_shapes, KEY in together) == ([False, True], False)
+    spread = {"count": 3, "median": 2000.0, "p10": 1200.0, "p90": 2800.0}
+    assert [apart[key] for key in (KEY, WAIT_KEY, STEPS_KEY)] == [3000, 0, spread]
 
 
 def test_steps_of_which_one_compiles_have_no_length(torch, tmp_path, monkeypatch):
@@ -118,11 +134,6 @@ def test_steps_of_which_one_compiles_have_no_length(torch, tmp_path, monkeypatch
     with pytest.warns(UserWarning, match="one took 900.0 ms and most 100.0 ms, .* raise wait") as warned:
         train(torch, tmp_path, steps=7, wait=4)
     assert [one.filename for one in warned if "raise wait" in str(one.message)] == [train.__code__.co_filename]
-    assert KEY not in load(tmp_path / "device_rank0.json.gz")
-
-
-def test_the_first_step_alone_is_not_measured(torch, tmp_path):
-    train(torch, tmp_path, steps=4, wait=1)
     assert KEY not in load(tmp_path / "device_rank0.json.gz")
 
 
@@ -163,8 +174,8 @@ def measure(timer: StepTimer, *steps: tuple[float, float], workers: int = 0) -> 
 
 def metadata(timer: StepTimer) -> dict[str, str]:
     kept: dict[str, str] = {}
-    timer.add_to(SimpleNamespace(add_metadata_json=kept.__setitem__))
-    return kept
+    timer.add_to(SimpleNamespace(add_metadata_json=kept.__setitem__), {})
+    return {key: value for key, value in kept.items() if key != STEPS_KEY}
 
 
 def test_batches_that_arrive_together_do_not_make_steps_uneven(timer: StepTimer) -> None:
@@ -266,12 +277,6 @@ def untouched(torch) -> Iterator[None]:
     own = dataloader._BaseDataLoaderIter.__next__
     yield
     assert dataloader._BaseDataLoaderIter.__next__ is own
-
-
-@pytest.mark.usefixtures("untouched")
-def test_the_device_trace_says_how_long_the_loop_waits_for_data(torch, tmp_path) -> None:
-    train(torch, tmp_path, steps=6, wait=3)
-    assert load(tmp_path / "device_rank0.json.gz")[WAIT_KEY] == 0
 
 
 @pytest.mark.usefixtures("untouched")
