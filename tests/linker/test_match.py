@@ -140,7 +140,10 @@ def test_activities_belong_to_their_call_and_the_op_around_it() -> None:
 # what the trace says of itself
 
 
-def test_process_rank_and_world_size_are_those_recorded_the_process_the_hosts_first() -> None:
+def test_process_rank_and_world_size_are_those_recorded_and_process_files_and_times_the_hosts_first() -> None:
+    info = linked_pair().info
+    assert (info.source_host, info.source_device, info.schema) == ("host.json", "device.json", "1.1.1")
+    assert (info.time, info.start_ts, info.finish_ts) == ("today", 1, 2)
     ops = [OpRow(process=8, rf_id=7), OpRow(process=6)]
     assert link(None, device_trace(ops)).info.pid == 6
     assert link(None, device_trace(activities=[ActivityRow(0, 5)])).info.pid == -1
@@ -158,12 +161,6 @@ def test_another_rank_is_refused_unless_that_is_allowed() -> None:
     with pytest.raises(DataError, match=r"device.json: is of rank 0, not 1; leave the rank out"):
         link(None, trace, rank=1)
     assert link(None, trace, rank=0).info.rank == link(None, trace, rank=1, allow_mismatch=True).info.rank == 0
-
-
-def test_files_and_times_are_those_of_the_host_trace() -> None:
-    info = linked_pair().info
-    assert (info.source_host, info.source_device, info.schema) == ("host.json", "device.json", "1.1.1")
-    assert (info.time, info.start_ts, info.finish_ts) == ("today", 1, 2)
 
 
 # the report
@@ -356,10 +353,7 @@ def test_iterations_within_a_window_and_those_shorter_than_an_anchor_are_counted
     assert found.right.tolist() == list(range(1, 200))
     iteration = [*range(10)]
     assert align(column(*iteration * 10, 99_999), column(*iteration * 20)).alignment_count == 11
-
-
-def test_an_anchor_too_far_out_says_nothing_of_a_window() -> None:
-    """Where the middle stands first, the rest of it would have begun before the other sequence."""
+    # where the middle stands first, the rest of it would have begun before the other sequence
     middle = [*range(50, 50 + ANCHOR)]
     longer = [*middle, *range(10_000, 10_300), *range(100), *range(20_000, 20_100)]
     assert aligned(window(0), longer) == [(place, ANCHOR + 300 + place) for place in range(1, 100)]
