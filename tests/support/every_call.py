@@ -57,6 +57,7 @@ def runs(graph: eg.ExecutionGraph, out: Path) -> None:
     certain: eg.MakespanRange | None = answer.after.range
     assert certain is not None and answer.speedup > 1 and answer.saved_us > 0 and answer.before.error_pct is not None
     changed: list[eg.Scale] = []
+    assert graph.changed({"class:host": 1}).replay().makespan_us == eg.replay(run.changed_graphs()).makespan_us
     assert eg.what_if(graph, changed).saved_us == graph.what_if({}).saved_us == 0
     assert eg.replay_ranks([graph]).makespan_ns == graph.replay().makespan_ns
     run.write_timeline(out / "timeline.json")

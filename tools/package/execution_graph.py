@@ -204,6 +204,13 @@ class ExecutionGraph(GraphRecord):
         """Replays the graph, with `changes` as of `execgraph.what_if`; see `execgraph.replay`."""
         return replay(self, changes)
 
+    def changed(self, changes: Changes) -> "ExecutionGraph":
+        """Returns a graph of the changed run, which replays as the changes of `execgraph.what_if` say.
+
+        Of a job, `execgraph.replay(job, changes).changed_graphs()` has one for each rank.
+        """
+        return cast("ExecutionGraph", self.replay(changes).changed_graphs()[0])
+
     def what_if(self, changes: Changes) -> WhatIf:
         """Predicts how long the run would take if durations were multiplied by factors; see `execgraph.what_if`."""
         return self.replay().what_if(changes)

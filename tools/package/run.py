@@ -10,7 +10,7 @@ from .pictures import lanes_chart
 from .schema.arguments import FilePath, Paths, check_ending, given, given_path, given_paths, texts
 from .schema.columns import Frame, Summary, summary_html, summary_text as repr_text, time_text
 from .schema.errors import nearest
-from .schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS
+from .schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, ExecutionGraph
 from .schema.io import open_output
 from .tools import replay as replays, report as reports
 from .tools.analyses import AnalysisOptions, Table, path_frame, path_rows, read_captures
@@ -108,6 +108,13 @@ class Replay(replays.Replay):
         """Predicts how long this run would take if durations were multiplied by factors; see `execgraph.what_if`."""
         scales = [*self.changes, *replays.given_changes(changes, "what_if(changes)")]
         return WhatIf(self, cast("Replay", replays.replay_ranks(self.work.graphs, scales)))
+
+    def changed_graphs(self) -> list[ExecutionGraph]:
+        """Returns a graph for each rank with the times of this run in place of those measured, to write or to replay.
+
+        Raises DataError for graphs made for ASTRA-sim.
+        """
+        return replays.changed_graphs(self)
 
     def plot(
         self, stream: int | None = None, *, time_us: tuple[float, float] | None = None, max_nodes: int = 2_000

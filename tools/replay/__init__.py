@@ -6,6 +6,7 @@ When ASTRA-sim finishes each rank of a job, without the simulator: graphs and it
 """
 
 from .calls import UNRECORDED, Calls, calls_of
+from .changed_graphs import changed_graphs
 from .changes import (
     SCALABLE,
     Bound,

@@ -16,6 +16,7 @@ from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph
 from execgraph.schema.linked import FOREVER
 from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, replay_ranks, summarise
+from execgraph.tools.replay.changed_graphs import changed_graphs
 from execgraph.tools.replay.summary import answer, start_error
 from execgraph.tools.replay.workload import node_classes
 from support.builder.timeline import TraceBuilder
@@ -351,6 +352,13 @@ def test_an_absolute_time_is_that_of_each_occurrence(spec: str, saved: int, t: T
     change = parse_scale(spec)
     factor = change.factors(graph, change.matches(graph, node_classes(graph)), graph.duration_ns)
     assert ((1 - factor) * graph.duration_ns)[graph.name.equal("load batch")].sum() == saved * 1000
+
+
+def test_graphs_of_a_changed_run_replay_as_it_does(ranks: list[ExecutionGraph]) -> None:
+    for spec in ("gemm=3", "rank:1/gemm=80us", "class:communication=0.5"):
+        run = replay_ranks(ranks, [parse_scale(spec)])
+        again = replay_ranks(changed_graphs(run))
+        assert again.makespan_ns == again.measured_ns == run.makespan_ns
 
 
 def test_files_of_any_name_json_and_an_open_file_replay_as_the_graph_in_them(tmp_path: Path) -> None:

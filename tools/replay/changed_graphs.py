@@ -1,0 +1,97 @@
+"""Holds a changed run in graphs: the same nodes and dependencies, with the times of a replay.
+
+Durations are the changed ones; those of communication that ranks share are as replayed, as a member also waits for the
+others. What waited for a free slot of its device does so as a host delay, so that a replay of these graphs gives the
+changed run again.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...schema.arguments import ASTRA_SIM
+from ...schema.columns import ABSENT, Int64
+from ...schema.errors import RequestError
+from ...schema.graph import (
+    DATA_WAIT_WITHOUT_PROFILER_NS,
+    STEP_START,
+    STEP_WITHOUT_PROFILER_NS,
+    DependencyKind,
+    ExecutionGraph,
+)
+from ...schema.linked import NEVER
+from .execution import Replay
+
+OF_MEASURED_RUN = (STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS)
+
+
+def changed_graphs(replay: Replay) -> list[ExecutionGraph]:
+    """Returns a graph for each rank that holds the replayed run in place of the measured one. O(n + e).
+
+    Raises RequestError for graphs made for ASTRA-sim, which computes the times of communication itself.
+    """
+    work = replay.work
+    if any(graph.metadata.get("target") == ASTRA_SIM for graph in work.graphs):
+        raise RequestError(f"graphs for {ASTRA_SIM} cannot hold a changed run: change generic graphs")
+    duration, delay, chain_gap = work.duration_ns.copy(), work.host_delay_ns.copy(), np.full(len(work), ABSENT)
+    met = work.members.row
+    duration[met] = (replay.end_ns - replay.start_ns)[met]
+    ready = np.full(len(work), NEVER)
+    np.maximum.at(ready, work.target, replay.end_ns[work.source] + work.lag_ns)
+    waited = (replay.schedule.slot_after[: len(work)] >= 0) & ~work.is_rooted
+    delay[waited] += np.maximum(replay.start_ns - ready - work.wait_ns, 0)[waited]
+    chained = work.kind & (DependencyKind.LAUNCH | DependencyKind.HOST_SYNC) == 0
+    chain_gap[work.target[chained]] = work.lag_ns[chained]
+    shift = np.where(work.is_timed, replay.start_ns - work.measured_start_ns, 0)
+    columns = {"duration_ns": duration, "host_delay_ns": delay, "chain_gap_ns": chain_gap, "start_time_ns": shift}
+    said, graphs = ", ".join(change.spec for change in replay.changes), []
+    for first, graph in zip(work.first_row.tolist(), work.graphs, strict=True):
+        of_rank = {name: column[first : first + len(graph)] for name, column in columns.items()}
+        graphs.append(_changed(graph, f"{graph.metadata.get('tool', '')}, changed by {said or 'nothing'}", **of_rank))
+    return graphs
+
+
+def _changed(
+    graph: ExecutionGraph,
+    tool: str,
+    *,
+    duration_ns: Int64,
+    host_delay_ns: Int64,
+    chain_gap_ns: Int64,
+    start_time_ns: Int64,
+) -> ExecutionGraph:
+    """Returns the graph with other times; it starts `start_time_ns` later than it does, node by node."""
+    before, gap, shift = graph.duration_ns, graph.integers("gap_ns", 0), start_time_ns
+    chained = graph.integers("chain_gap_ns")
+    chained = np.where(chained == ABSENT, gap, chained)
+    delayed = graph.integers("host_delay_ns", 0)
+    is_delayed, is_chained = host_delay_ns != delayed, (chain_gap_ns != ABSENT) & (chain_gap_ns != chained)
+    start = graph.start_ns + shift
+    times = {
+        "start_time_ns": start,
+        "duration_ns": duration_ns,
+        "host_delay_ns": np.where(is_delayed, host_delay_ns, graph.integers("host_delay_ns")),
+        "chain_gap_ns": np.where(is_chained, chain_gap_ns, graph.integers("chain_gap_ns")),
+    }
+    longer = duration_ns - before + np.where(is_delayed, host_delay_ns - delayed, 0)
+    micros = graph.duration_micros + np.diff(np.rint(np.cumsum(longer) / 1000).astype(np.int64), prepend=0)
+    # a mark of a step moves with the first work after it
+    order = np.argsort(graph.host_clock_start_ns, kind="stable")
+    begins = graph.host_clock_start_ns[order]
+    metadata = {name: value for name, value in graph.metadata.items() if name not in OF_MEASURED_RUN} | {"tool": tool}
+    for name, value in graph.metadata.items():
+        if (
+            name.startswith(STEP_START)
+            and isinstance(value, int)
+            and (at := np.searchsorted(begins, value)) < len(order)
+        ):
+            metadata[name] = value + int(shift[order[at]])
+    attributes = graph.attributes | {name: column for name, column in times.items() if (column != ABSENT).any()}
+    return replace(
+        graph,
+        attributes=attributes,
+        metadata=metadata,
+        start_time_micros=start // 1000,
+        duration_micros=np.maximum(micros, 0),
+        report=None,
+    )
