@@ -469,7 +469,7 @@ def test_what_ran_before_on_the_stream_is_carried_in_unless_it_is_in_the_part() 
         (50, 101, ABSENT, [], 1),
         (50, 100, 40, [], 1),
         (250, 260, 50, [], 1),
-    ],
+    ],  # fmt: skip
 )
 def test_handoffs_inside_are_kept_and_those_across_a_border_counted(given, taken, since, kept, lost):
     linked = linked_of([], [], [Op(0, 500)])
