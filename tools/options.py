@@ -65,11 +65,10 @@ def _json(what: str) -> Option:
 def _changes(calls: str, intro: str = "", end: str = "") -> tuple[Option, Option]:
     """Returns --scale, whose help has these texts around it, and --peak."""
     return (
-        Option("--scale", f"{intro}REGEX=F multiplies the durations of nodes whose name matches; class:CLASS=F those "
-               f"of a class ({', '.join(SCALABLE)}), bound:compute=F or bound:memory=F those of kernels limited by "
-               "operations or bytes, under:REGEX=F all within what matches, module:REGEX=F, phase:PHASE=F "
-               "(forward, backward, optimizer, data_loading); rank:N/SPEC on one rank; a time such as 20ms for F sets "
-               f"each occurrence; repeatable{end}", kind.SCALES, "SPEC", calls, "changes"),
+        Option("--scale", f"{intro}REGEX=F multiplies durations of nodes so named, class:CLASS=F of a class "
+               f"({', '.join(SCALABLE)}), bound:compute|memory=F of kernels, under:REGEX=F within calls, "
+               "module:REGEX=F, phase:PHASE=F, rank:N/SPEC on a rank; F may be a time (20ms); "
+               f"repeatable{end}", kind.SCALES, "SPEC", calls, "changes"),
         Option("--peak", f"the peak of devices whose name is not known: TFLOP/s of {', '.join(Peak._fields[:-1])}, or "
                f"GB/s of {Peak._fields[-1]}; repeatable", kind.PEAKS, "NAME=N", "AnalysisOptions" if intro else "",
                "peaks"),

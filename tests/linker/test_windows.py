@@ -456,21 +456,12 @@ def test_what_ran_before_on_the_stream_is_carried_in_unless_it_is_in_the_part() 
 @pytest.mark.parametrize(
     ("given", "taken", "since", "kept", "lost"),
     [
-        (120, 130, 110, [110], 0),
-        (120, 130, 50, [100], 0),
-        (120, 130, ABSENT, [ABSENT], 0),
-        (100, 130, ABSENT, [], 1),
-        (101, 199, ABSENT, [ABSENT], 0),
-        (120, 200, ABSENT, [], 1),
-        (50, 60, ABSENT, [], 0),
-        (50, 60, 40, [], 0),
-        (250, 260, 199, [], 1),
-        (250, 260, 200, [], 0),
-        (50, 101, ABSENT, [], 1),
-        (50, 100, 40, [], 1),
-        (250, 260, 50, [], 1),
-    ],  # fmt: skip
-)
+        (120, 130, 110, [110], 0), (120, 130, 50, [100], 0), (120, 130, ABSENT, [ABSENT], 0),
+        (100, 130, ABSENT, [], 1), (101, 199, ABSENT, [ABSENT], 0), (120, 200, ABSENT, [], 1),
+        (50, 60, ABSENT, [], 0), (50, 60, 40, [], 0), (250, 260, 199, [], 1), (250, 260, 200, [], 0),
+        (50, 101, ABSENT, [], 1), (50, 100, 40, [], 1), (250, 260, 50, [], 1),
+    ],
+)  # fmt: skip
 def test_handoffs_inside_are_kept_and_those_across_a_border_counted(given, taken, since, kept, lost):
     linked = linked_of([], [], [Op(0, 500)])
     over = ThreadHandoffs(column(1), column(given), column(2), column(taken), column(since), Categorical.of(["record"]))

@@ -77,8 +77,9 @@ TARGETS: Mapping[str, tuple[Mapping[str, NodeClass | Bound | Phase], str]] = {
 }
 """By the start of a selector what may follow it, and how anything else is refused."""
 OF_RANK = re.compile(r"rank:(\d+)/(.+)", re.DOTALL)
-TIME = re.compile(r"(.+?)(ns|us|µs|ms|s)")
-NS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+TIME = re.compile(r"(.+?)(ns|[uµ]s|ms|s)")
+NS = {"n": 1, "u": 1e3, "µ": 1e3, "m": 1e6, "s": 1e9}
+"""The unit of a time by its first letter."""
 
 
 class Kernels(NamedTuple):
@@ -288,7 +289,7 @@ def parse_scale(spec: str) -> Scale:
     if not (math.isfinite(factor) and factor >= 0):
         raise ValueError(f"{spec!r}: the factor {number!r} is not a number of 0 or more, nor a time such as 20ms")
     target = _target(of_rank[2] if of_rank else selector)
-    rank, each_ns = int(of_rank[1]) if of_rank else None, factor * NS[time[2]] if time else None
+    rank, each_ns = int(of_rank[1]) if of_rank else None, factor * NS[time[2][0]] if time else None
     return Scale(spec, target, 1.0 if time else factor, rank=rank, each_ns=each_ns)
 
 

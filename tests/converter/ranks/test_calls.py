@@ -181,8 +181,8 @@ def test_a_group_without_ranks_is_one_with_ranks_where_its_name_is_that_of_one_l
         ([8, 6, 4], "8-4:-2"),
         ([-1, 0, 1], "-1-1"),
         ([3, 1, -1], "3--1:-2"),
-    ],  # fmt: skip
-)
+    ],
+)  # fmt: skip
 def test_runs_of_three_ranks_and_more_are_told_by_their_ends_and_step(ranks: list[int], text: str) -> None:
     assert ranks_text(ranks) == text
     assert list(ranks_of(text)) == ranks

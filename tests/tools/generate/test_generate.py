@@ -221,8 +221,8 @@ def test_scaling_by_one_changes_nothing(name: str) -> None:
         ("moe", {"class:communication": 5.0}),
         ("pipeline", {"class:communication": 9.0}),
         ("dlrm", {"SendRecv": 20.0}),
-    ],  # fmt: skip
-)
+    ],
+)  # fmt: skip
 def test_a_wait_that_costs_nothing_holds_the_run_up_once_durations_change(name: str, scale: dict[str, float]) -> None:
     job = build_job(name, steps=3, layers=2, seed=1)
     assert simulate(job, scale).makespan_ns > 1.3 * simulate(job).makespan_ns
