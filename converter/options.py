@@ -25,7 +25,8 @@ class Options:
         io: With "none" the graph lacks the tensors of the ops.
         inferred: Whether to keep edges that are known from timing alone.
         host: Whether to keep what is not a device activity.
-        shortest_slice: Shorter slices of host time (ns) are folded into their neighbours.
+        shortest_slice: Shorter slices of host time (ns) are folded into their neighbours; by default those below 1 µs,
+            where fewer than a fifth are.
         delays: Whether delays stay in the graph; else an activity starts as soon as its known dependencies allow.
         live_bytes: Whether nodes say how many bytes of tensors live while they run.
         left_out: Rules whose edges the graph lacks, which shows what they are for.
@@ -39,7 +40,7 @@ class Options:
     io: InputsOutputs = "full"
     inferred: bool = True
     host: bool = True
-    shortest_slice: int = 1_000
+    shortest_slice: int | None = None
     delays: bool = True
     live_bytes: bool = False
     left_out: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ class Options:
             _check(name, getattr(self, name), choices)
         for name in (field.name for field in fields(self) if field.type is bool):
             _check(name, getattr(self, name), (True, False))
-        if not isinstance(self.shortest_slice, int) or self.shortest_slice < 0:
+        if self.shortest_slice is not None and (not isinstance(self.shortest_slice, int) or self.shortest_slice < 0):
             raise ValueError(f"Options: shortest_slice is {self.shortest_slice!r}, not a whole number of ns, 0 or more")
         for rule in self.left_out:
             _check("a rule in left_out", rule, RULE_NAMES)

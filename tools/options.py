@@ -107,8 +107,8 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
         Group("what the graph holds", (
             *GRAPH,
             Option("--no-delays", "leave out delays, which are device time that no dependency explains"),
-            Option("--shortest-slice", "make host slices that are shorter part of a neighbour (1)", kind.NS_OF_US, "µs",
-                   default=1_000),
+            Option("--shortest-slice", "make host slices that are shorter part of a neighbour (1 if few are, else 0)",
+                   kind.NS_OF_US, "µs"),
         ), calls="Options to_graph"),
         Group("output", (_json("the summary"),)),
     ),

@@ -40,6 +40,7 @@ from ...schema.linked import FOREVER, NEVER, LinkedTrace, ThreadHandoffs, are_st
 from ...schema.machine import LatencyStats, of_each
 
 IDLE = "host idle"
+SHORT, MOST_FOLDED = 1_000, 0.2
 
 
 def submit_times(linked: LinkedTrace) -> Int64:
@@ -175,8 +176,8 @@ class Timeline(SummaryRepr):
         return len(self.start)
 
 
-def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
-    """Returns the host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded. O(n log n)."""
+def slice_host(linked: LinkedTrace, shortest_ns: int | None) -> Timeline:
+    """Returns the host side of a linked trace as nodes, short slices folded as `Options` says. O(n log n)."""
     ops, calls, handoffs = linked.ops, linked.calls, linked.handoffs
     submit_ns = submit_times(linked)
     spans = _host_spans(linked)
@@ -412,12 +413,11 @@ def _communicating(linked: LinkedTrace, nodes: HostNodes, op_rows: RowMap[OpRows
     return longest
 
 
-def _fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int, is_kept: Bool) -> HostNodes:
+def _fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int | None, is_kept: Bool) -> HostNodes:
     """Gives the time of slices shorter than `shortest` ns to the next node of the thread, or else to the previous one.
 
-    Nodes that `is_kept` marks are not folded.
-    A launch is at its slice's end and never moves. A slice is not folded into a wait, nor across time in which the
-    thread waited.
+    Nodes that `is_kept` marks are not folded. A launch is at its slice's end and never moves. No slice is folded into a
+    wait, nor across time in which the thread waited.
     """
     # the start of a wait and of a hand-off's target must not move, nor the end of a launch, a wait and a source
     fixed_start, fixed_end = nodes.is_wait.copy(), nodes.call >= 0
@@ -425,8 +425,9 @@ def _fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int
     sources = asof_backward(Keys(nodes.thread, nodes.end), Keys(handoffs.source_thread, handoffs.source_time))
     fixed_start[targets[targets >= 0]] = True
     fixed_end[sources[sources >= 0]] = True
-    short = ~is_kept & ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
-    if not short.any():
+    short = ~is_kept & ~fixed_start & ~fixed_end & (nodes.end - nodes.start < (SHORT if shortest is None else shortest))
+    # where many are short, as without a slow profiler, they tell what lies within which op
+    if not short.any() or (shortest is None and short.sum() >= MOST_FOLDED * len(short)):
         return nodes
     count, rows = len(short), np.arange(len(short))
     touches = (nodes.thread[1:] == nodes.thread[:-1]) & (nodes.start[1:] == nodes.end[:-1])

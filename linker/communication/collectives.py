@@ -100,14 +100,17 @@ def collective_ops(
     `device_op` is the row in `ops` of each op of the device trace. Where that is of `other_steps` and numbers
     collectives, the host trace's numbers are of others.
     """
-    other_steps &= any(args.comm_sequence is not None for role in arguments.values() for args in role.values())
+    other_steps = other_steps and any(
+        args.comm_sequence is not None for role in arguments.values() for args in role.values()
+    )
     device_row = columns.DeviceOpRows(np.full(len(ops), -1, np.int64))
     device_row[device_op] = np.arange(len(device_op))
     rows, recorded = OpRows(np.flatnonzero(ops.name.equal(RECORD))), list[Communication]()
     for op in rows.tolist():
         is_by_host, args = ops.recorded_by_host[op], arguments[Role.OP].get(int(device_row[op]))
-        sides = ops.arguments.inputs(op), ops.arguments.outputs(op)
-        by_host = from_host(*sides, ops.extra.get(op, {})) if is_by_host else Communication()
+        by_host = Communication()
+        if is_by_host:
+            by_host = from_host(ops.arguments.inputs(op), ops.arguments.outputs(op), ops.extra.get(op, {}))
         if other_steps:
             by_host = msgspec.structs.replace(by_host, sequence=-1)
         recorded.append(merge(by_host, from_device(args)) if args else by_host)

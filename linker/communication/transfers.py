@@ -192,11 +192,11 @@ def host_communications(
     of_group = {"group": group.name, "description": group.description, "group_size": group.size, "ranks": group.ranks}
     communications: list[Communication] = []
     for op, node, request, name in zip(*columns, strict=True):
-        inputs = ops.arguments.inputs(node)
-        count = inputs.elements if ops.recorded_by_host[node] else -1
-        transfer = from_device(recorded[op]) if count < 0 and op in recorded else UNKNOWN
-        if count >= 0:
-            transfer = Communication(dtype=inputs.dtype, in_elements=count)
+        inputs = ops.arguments.inputs(node) if ops.recorded_by_host[node] else None
+        if inputs is not None and inputs.elements >= 0:
+            transfer = Communication(dtype=inputs.dtype, in_elements=inputs.elements)
+        else:
+            transfer = from_device(recorded[op]) if op in recorded else UNKNOWN
         if request >= 0:
             kind, numbers = plain(ops.name[request]), scalars(transfers, request, "Int")
             message, rooted = kind.startswith(("send", "recv")), kind.startswith(ROOTED) and kind.startswith(name)

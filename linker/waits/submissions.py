@@ -79,6 +79,8 @@ class StreamQueues:
         self._pending_now: dict[StreamKey, tuple[int, dict[StreamKey, int]]] = {}
         """The position of each stream's last wait, and what all waits from there on are for."""
         self._position = np.zeros(len(activities), np.int64)
+        self._unlisted: dict[StreamKey, int] = {}
+        """How many entries each stream has since one listed all of its pending waits."""
         self._by_number: dict[int, StreamKey] = {}
         for key, rows, submitted in submitted_streams(activities, calls.start):
             self.rows[key], self.submitted[key] = rows.data, submitted.data
@@ -129,6 +131,12 @@ class StreamQueues:
         for source in sources:
             last = self._keep_last(pending, source)
             self._waits[key].extend((position, time, last, len(pending)))
+        # all pending ones are listed again from time to time: else an early wait is looked for among all later ones
+        self._unlisted[key] = self._unlisted.get(key, 0) + len(sources)
+        if self._unlisted[key] > len(pending):
+            self._unlisted[key] = 0
+            for last in pending.values():
+                self._waits[key].extend((position, time, last, len(pending)))
         return self.next(key, time)
 
     def next(self, key: StreamKey, time: int) -> int:

@@ -231,12 +231,12 @@ def calls_in(table: CallTable, op_ids: Int64) -> Calls:
 
 
 def assumed_calls(activities: Activities, ops: Ops) -> Calls:
-    """Returns one launch without length per activity, at its op's end or at its own start, whichever is earlier."""
+    """Returns one launch without length per activity, at its own start, or at its op's end if that is earlier."""
     op, start = activities.op_row, activities.start
-    has_op = op >= 0
+    has_op = (op >= 0) & (RowMap(ops.start)[op] != ABSENT)
     time = start.copy()
     time[has_op] = np.maximum(np.minimum(ops.end[op[has_op]], start[has_op]), ops.start[op[has_op]])
-    thread = np.where(has_op, ops.thread[op], 0) if len(ops) else np.zeros(len(op), np.int64)
+    thread = np.where(op >= 0, ops.thread[op], 0) if len(ops) else np.zeros(len(op), np.int64)
     return Calls(Categorical.of("launch" for _ in op), thread, time, time.copy(), np.zeros(len(op), np.int64), op)
 
 

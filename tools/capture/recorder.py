@@ -192,9 +192,9 @@ class Recorder:
         self._ends.callback(self._cancel)
 
     def _begin(self) -> None:
-        self._ends.pop_all()
         check_no_other_profiler(self._torch)
         self._pairs.begin(self._is_together)
+        self._ends.pop_all()
         self._profiler.start_trace()
         self._timer.add_to(self._profiler, {} if self._is_together else {WINDOW: "device"})
         self._end_with(self._profiler.stop_trace, self._pairs.end)

@@ -78,7 +78,7 @@ class LinkedTrace(TraceRecord):
         io: InputsOutputs = "full",
         inferred: bool = True,
         host: bool = True,
-        shortest_slice: int = 1_000,
+        shortest_slice: int | None = None,
         delays: bool = True,
         live_bytes: bool = False,
     ) -> ExecutionGraph:

@@ -88,7 +88,7 @@ def within(graph: ExecutionGraph, chosen: Bool, calls: Calls) -> Int64:
     around = np.append(nearest(outermost, calls.parent), -1)[calls.of_row]
     thread, start, roots = graph.integers("tid"), graph.host_clock_start_ns, calls.roots()
     order = np.lexsort((start, thread))
-    place = np.argsort(order)
+    place, threads, starts = np.argsort(order), thread[order], start[order]
     edges = recorded_edges(graph)
     source, target, _ = edges.where((edges.kind & DependencyKind.HANDOFF != 0) & (edges.source >= 0))
     given, waited = around[source], around[target]
@@ -97,9 +97,8 @@ def within(graph: ExecutionGraph, chosen: Bool, calls: Calls) -> Int64:
     handed_over = (given >= 0) & (waited < 0) & (begun >= 0)
     of_call[roots[begun[handed_over]]] = given[handed_over]
     for row, call in zip(source[(given < 0) & (waited >= 0)], waited[(given < 0) & (waited >= 0)], strict=True):
-        rows = order[: place[row] + 1]
-        rows = rows[np.searchsorted(thread[rows], thread[row]) :]
-        rows = rows[np.searchsorted(start[rows], start[calls.first_row[call]]) :]
+        first, end = np.searchsorted(threads, thread[row]), place[row] + 1
+        rows = order[first + np.searchsorted(starts[first:end], start[calls.first_row[call]]) : end]
         around[rows[around[rows] < 0]] = call
         done = calls.of_row[rows]
         done = done[done >= 0]

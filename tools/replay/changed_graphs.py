@@ -75,9 +75,11 @@ def _changed(
     }
     longer = duration_ns - before + np.where(is_delayed, host_delay_ns - delayed, 0)
     micros = graph.duration_micros + np.diff(np.rint(np.cumsum(longer) / 1000).astype(np.int64), prepend=0)
-    # a mark of a step moves with the first work after it
-    order = np.argsort(graph.host_clock_start_ns, kind="stable")
-    begins = graph.host_clock_start_ns[order]
+    # a step begins with the first host work after its mark, as work before it may come closer
+    clock = graph.host_clock_start_ns
+    order = np.flatnonzero(~graph.is_delay & (~graph.is_activity | graph.is_activity.all()))
+    order = order[np.argsort(clock[order], kind="stable")]
+    begins = clock[order]
     metadata = {name: value for name, value in graph.metadata.items() if name not in OF_MEASURED_RUN} | {"tool": tool}
     for name, value in graph.metadata.items():
         if (
@@ -85,7 +87,7 @@ def _changed(
             and isinstance(value, int)
             and (at := np.searchsorted(begins, value)) < len(order)
         ):
-            metadata[name] = value + int(shift[order[at]])
+            metadata[name] = int(begins[at] + shift[order[at]])
     attributes = graph.attributes | {name: column for name, column in times.items() if (column != ABSENT).any()}
     return replace(
         graph,

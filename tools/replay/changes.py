@@ -190,6 +190,8 @@ class Scale:
         if not isinstance(self.target, NodeClass | Bound | Phase | Named | re.Pattern):
             raise wrong_argument("Scale(target=…)", 'a compiled regular expression, as re.compile("gemm")', self.target)
         non_negative(self.factor, "Scale(factor=…)")
+        if self.each_ns is not None:
+            non_negative(self.each_ns, "Scale(each_ns=…)")
 
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
         """Returns which nodes of the graph are scaled."""
@@ -279,7 +281,9 @@ def parse_scale(spec: str) -> Scale:
     """
     selector, separator, number = spec.rpartition("=")
     if not separator or not selector:
-        raise ValueError(f"{spec!r} is not REGEX=FACTOR or class:CLASS=FACTOR")
+        raise ValueError(
+            f"{spec!r} is not REGEX=FACTOR, class:CLASS=FACTOR or another selector with a factor or a time"
+        )
     time = TIME.fullmatch(number.strip())
     of_rank = OF_RANK.fullmatch(selector)
     try:
@@ -355,7 +359,9 @@ def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
         found = False
         for graph, part in zip(work.graphs, rows, strict=True):
             chosen = change.matches(graph, work.node_class[part])
-            factor[part] *= change.factors(graph, chosen, work.duration_ns[part])
+            factors = change.factors(graph, chosen, work.duration_ns[part])
+            # a time holds whatever changed these nodes before
+            factor[part] = np.where(chosen & (change.each_ns is not None), 1.0, factor[part]) * factors
             found |= bool(chosen.any())
             if (
                 change.target == NodeClass.HOST
@@ -375,7 +381,7 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
     ranks = [graph.number("rank", -1) for graph in graphs]
     if change.rank is not None and change.rank not in ranks:
         known = ", ".join(str(rank) for rank in ranks[:RANKS_NAMED] if rank >= 0)
-        return f"there is no rank {change.rank}: the graphs {f'are of {known}' if known else 'record no rank'}"
+        return f"there is no rank {change.rank}: the graphs {f'are of ranks {known}' if known else 'record no rank'}"
     if isinstance(target, Bound):
         if not any(recorded_peaks(graph, change.peaks) for graph in graphs):
             return f"the peaks of the devices are not known by their names: give them with {Remedy.PEAK}"
@@ -386,7 +392,8 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
         pairs = [(graph, node_classes(graph)) for graph in graphs]
         there = [label for label, of in others.items() if any(of.matches(*pair).any() for pair in pairs)]
         return f"nothing is of this {start[:-1]}, only of {', '.join(there) or 'none'}"
-    names, where = {name for graph in graphs for name in graph.name.table}, "in its name"
+    names = {graph.name.table[code] for graph in graphs for code in np.unique(graph.name.codes).tolist()}
+    where = "in its name"
     if isinstance(target, Named):
         where = "around it" if target.by == UNDER else "in its module"
         if target.by == MODULE:

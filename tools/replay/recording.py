@@ -162,7 +162,7 @@ def recording(graphs: Graphs) -> Recording | None:
 def recording_of(replay: Replay) -> Recording | None:
     """Returns what recording did to a job, of which this is the replay without changes; None where no rank knows.
 
-    Replays up to a dozen times.
+    Replays up to twenty times.
     """
     job, graphs = replay.work, replay.work.graphs
     steps = {graph.number(STEPS, 0) for graph in graphs}
@@ -176,8 +176,8 @@ def recording_of(replay: Replay) -> Recording | None:
     count, has_data = min(steps), with_measured_waits(job)[1].any()
     slowed_ns, measured_ns = _longest_slowed_ns(job), step_ns * count
     # where long stretches must have been slowed as a whole
-    longest_ns = DEVICES_ALONE[1] * measured_ns
-    while slowed_ns < job.duration_ns.max() and makespan_ns(_unrecorded(job, 0.0, slowed_ns)) > longest_ns:
+    longest_ns, longest_stretch = DEVICES_ALONE[1] * measured_ns, max(job.duration_ns.max(), job.host_delay_ns.max())
+    while slowed_ns < longest_stretch and makespan_ns(_unrecorded(job, 0.0, slowed_ns)) > longest_ns:
         slowed_ns *= 2
     factor, cause = _factor(job, measured_ns, slowed_ns)
     data_us = (data_ns if has_data else 0) / 1000
@@ -227,12 +227,13 @@ def _factor(job: Workload, measured_ns: int, slowed_ns: float) -> tuple[float | 
     if measured_ns >= NOT_SLOWED * recorded_ns:
         is_slower = measured_ns > SLOWER * recorded_ns
         return None if is_slower else 1.0, Cause.SLOWER_BEFORE if is_slower else Cause.NOT_SLOWED
-    devices_ns = makespan_ns(_unrecorded(job, 0.0, slowed_ns))
+    shortest_ns = makespan_ns(_unrecorded(job, 0.0, slowed_ns))
     low, high = DEVICES_ALONE
-    if devices_ns > high * measured_ns:
+    if shortest_ns > high * measured_ns:
         return None, Cause.NOT_THE_HOST
-    is_limit = devices_ns >= low * measured_ns
-    longest_ns = max(devices_ns, measured_ns) * (1 + 2 * CLOSE) if is_limit else measured_ns
+    has_device = any(bool(graph.is_activity.any()) for graph in job.graphs)
+    is_limit = has_device and makespan_ns(_unrecorded(job, 0.0, math.inf)) >= low * measured_ns
+    longest_ns = max(shortest_ns, measured_ns) * (1 + 2 * CLOSE) if is_limit else measured_ns
     # the largest factor with which the run takes about this long, by bisection
     low_factor, high_factor = 0, PRECISION
     while high_factor - low_factor > 1:

@@ -312,9 +312,7 @@ def _condition(scale: Sequence[Scale]) -> str:
         if isinstance(target, re.Pattern):
             subject = f"everything whose name matches '{target.pattern}'"
         elif isinstance(target, Named):
-            subject = (
-                f"all work {'in modules' if target.by == MODULE else 'within what'} matching '{target.pattern.pattern}'"
-            )
+            subject = f"all work in {'modules' if target.by == MODULE else 'calls'} whose name matches '{target.pattern.pattern}'"
         else:
             subject = f"the phase {target.value}" if isinstance(target, Phase) else CHANGED[target]
         subject += f" of rank {change.rank}" if change.rank is not None else ""
