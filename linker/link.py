@@ -23,7 +23,7 @@ from .modules import with_modules
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs
 from .waits import Findings, FoundCalls, Process, synchronise
-from .windows import EVERYTHING, TracePart, Window, cut, host_period, of_both, period_of, trace_start, whole
+from .windows import EVERYTHING, TracePart, Window, cut, host_period, marked, of_both, period_of, trace_start, whole
 
 CALL = "link(host, device)"
 ONLY_RECORDED = ("process", "external_id")
@@ -109,7 +109,7 @@ def _part(trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: 
     """Returns the part of the whole trace that is in the window, and sentences about where it lies."""
     notes, zero = list[str](), trace_start(device)
     shared = of_both(trace)
-    covered = host_period(device, match) if match is not None else None
+    covered, steps = host_period(device, match) if match is not None else None, marked(device)
     if match is not None and match.alignment_count > 1:
         shorter, longer = ("device", "host") if match.host_is_longer else ("host", "device")
         notes.append(
@@ -117,7 +117,9 @@ def _part(trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: 
         )
     if match is not None and match.of_other_steps:
         notes.append(match.recorded)
-    if covered is not None:
+    if steps is not None:
+        covered = steps
+    elif covered is not None:
         notes.append(f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is not linked")
     period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
     if period is None:

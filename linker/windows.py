@@ -112,6 +112,14 @@ def whole(device: DeviceTrace) -> Period:
     return Period(first, max(int(table.end.max(initial=linked.NEVER)) for table in tables) + 1)
 
 
+def marked(device: DeviceTrace) -> Period | None:
+    """Returns the period from the first step on, if the trace is of a window that began with steps to warm up; else
+    None. What these steps had begun on a device is in it as far as it runs on.
+    """
+    steps = _steps(device) if device.window == "device" else {}
+    return common(whole(device), Period(min(steps.values()).start, linked.FOREVER)) if steps else None
+
+
 def trace_start(device: DeviceTrace) -> int:
     """Returns when recording began (ns), which viewers show as 0; the first start where this is not recorded."""
     first = whole(device).start

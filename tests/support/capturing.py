@@ -16,7 +16,7 @@ from execgraph.linker.readers import read_device_trace, read_host_trace
 
 def train(torch, folder: Path, steps: int, work=None, **window) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-    with capture(folder, **{"wait": 1, "together": True} | window) as recorder:
+    with capture(folder, **{"wait": 1, "warmup": 1, "together": True} | window) as recorder:
         for _ in range(steps):
             model(torch.randn(4, 8)).sum().backward()
             if work:

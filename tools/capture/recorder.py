@@ -25,7 +25,15 @@ from typing import Any
 from ...schema.arguments import flags, whole_number
 from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER, STEPS_WITHOUT_PROFILER, WINDOW
 from . import windows
-from .windows import Conflict, PairRecorder, check_no_other_profiler, synchronise, training_goes_on, warn
+from .windows import (
+    Conflict,
+    PairRecorder,
+    check_no_other_profiler,
+    is_distributed,
+    synchronise,
+    training_goes_on,
+    warn,
+)
 
 BY_RANK = "{trace}_rank{rank}"
 UNEVEN = 3.0
@@ -33,8 +41,8 @@ UNEVEN = 3.0
 something else, such as compiling. Batches arrive unevenly where the loop waits for them.
 """
 SETTLING_S = 0.01
-"""Recording goes on for so long after the last step: what another thread ends then, such as a communication of gloo
-that the step has waited for, has no end in the trace otherwise.
+"""In a job of several processes recording goes on for so long after the last step: a communication of gloo that the
+step has waited for, and another thread ends then, has no end in the trace otherwise.
 """
 
 
@@ -42,7 +50,7 @@ def capture(
     folder: str | Path,
     *,
     wait: int = 10,
-    warmup: int = 1,
+    warmup: int = 3,
     active: int = 2,
     stacks: bool = False,
     modules: bool = False,
@@ -69,7 +77,8 @@ def capture(
         folder: Where the files go; it is made if it does not exist.
         wait: The number of steps without a profiler, at the beginning. If there are 2 or more, those after the first
             one are measured, and the device trace says how long a step takes without a profiler.
-        warmup: The number of steps that warm the profiler up.
+        warmup: The number of steps that warm the profiler up: with it the first ones are slower, and other threads and
+            processes get ahead of the loop while it starts.
         active: The number of steps to record in each trace, 1 or more.
         stacks: Whether the device trace also holds Python's calls. This includes `together`, as do the next two.
         modules: Whether it also holds the nn.Module of each op; this includes `stacks`.
@@ -187,17 +196,27 @@ class Recorder:
         self._timer.start()
 
     def _prepare(self) -> None:
+        """Has the profiler get ready. Alone it records from here on: the first steps are slower, and preparing takes so
+        long that others of the job get ahead of the loop, so that the steps to warm up are recorded without a mark.
+        """
         check_no_other_profiler(self._torch)
         self._profiler.prepare_trace()
         self._ends.callback(self._cancel)
+        if not self._is_together:
+            self._start({WINDOW: "device"})
 
-    def _begin(self) -> None:
-        check_no_other_profiler(self._torch)
+    def _start(self, further: dict[str, str]) -> None:
         self._pairs.begin(self._is_together)
         self._ends.pop_all()
         self._profiler.start_trace()
-        self._timer.add_to(self._profiler, {} if self._is_together else {WINDOW: "device"})
-        self._end_with(self._profiler.stop_trace, self._pairs.end)
+        self._ends.callback(self._profiler.stop_trace)
+        self._timer.add_to(self._profiler, further)
+
+    def _begin(self) -> None:
+        if self._is_together:
+            check_no_other_profiler(self._torch)
+            self._start({})
+        self._end_with(self._pairs.end)
         self._recording = True
 
     def _begin_host(self) -> None:
@@ -209,8 +228,12 @@ class Recorder:
 
     def _end_with(self, *ends: Callable[[], object]) -> None:
         """Has the recording end its last step, and then, in reverse order, with `ends`."""
-        for end in (*ends, lambda: sleep(SETTLING_S), self._annotation.close):
+        for end in (*ends, self._settle, self._annotation.close):
             self._ends.callback(end)
+
+    def _settle(self) -> None:
+        if is_distributed(self._torch):
+            sleep(SETTLING_S)
 
     def _finish(self) -> None:
         """Ends recording and writes both traces, if there are any to write."""

@@ -72,9 +72,12 @@ def import_torch() -> Any:
 
 def this_rank(torch: Any) -> int:
     """Returns the rank in the job: of the initialised process group, else what the launcher says, else 0."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return int(torch.distributed.get_rank())
-    return int(os.environ.get("RANK", "0"))
+    return int(torch.distributed.get_rank() if is_distributed(torch) else os.environ.get("RANK", "0"))
+
+
+def is_distributed(torch: Any) -> bool:
+    """Whether this process is one of a group."""
+    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
 
 
 def synchronise(torch: Any) -> None:

@@ -28,13 +28,15 @@ def test_both_traces_hold_the_same_ops_also_where_a_loop_ends_early(torch, tmp_p
 def test_ops_of_other_threads_are_in_both(torch, tmp_path, together):
     train(torch, tmp_path, 6, lambda: in_another_thread(lambda: torch.ones(3).cumsum(0)), together=together)
     in_host, in_device = Counter(host_ops(tmp_path).values()), Counter(name for _, name in device_pairs(tmp_path))
+    # alone the device trace has the step to warm up, too, without a mark
     assert in_host - in_device == (Counter() if together else Counter({"ProfilerStep#4": 1, "ProfilerStep#5": 1}))
-    assert in_device - in_host == (Counter() if together else Counter({"ProfilerStep#2": 1, "ProfilerStep#3": 1}))
-    assert in_host["aten::cumsum"] == 2
+    assert {*(in_device - in_host)} >= (set() if together else {"ProfilerStep#2", "ProfilerStep#3"})
+    assert (in_host["aten::cumsum"], in_device["aten::cumsum"]) == (2, 2 if together else 3)
 
 
 def test_what_another_thread_ends_right_after_the_last_step_is_whole(torch, tmp_path, monkeypatch):
     ends, threads = threading.Event(), []
+    monkeypatch.setattr("execgraph.tools.capture.recorder.is_distributed", lambda _: True)
     monkeypatch.setattr(
         "execgraph.tools.capture.recorder.sleep", lambda _: (ends.set(), [one.join() for one in threads])
     )
@@ -64,7 +66,7 @@ def test_a_compiled_model_links(torch, tmp_path):
     if not shutil.which("g++"):
         pytest.skip("compiling needs g++")
     compiled = torch.compile(lambda x: torch.relu(x) + 1)
-    with capture(tmp_path, wait=1, together=True) as recorder:
+    with capture(tmp_path, wait=1, warmup=1, together=True) as recorder:
         for _ in range(4):
             compiled(torch.randn(4, 8))
             recorder.step()

@@ -215,7 +215,7 @@ def test_a_block_in_a_profiler_that_waits_for_its_steps_is_refused(torch, tmp_pa
 
 
 def test_a_block_in_a_block_is_refused(torch, tmp_path):
-    with capture(tmp_path, wait=1, together=True) as recorder:
+    with capture(tmp_path, wait=1, warmup=1, together=True) as recorder:
         refused(torch, tmp_path, "another capture is open")
         for _ in range(4):
             torch.ones(3).cumsum(0)
