@@ -65,9 +65,9 @@ def _json(what: str) -> Option:
 def _changes(calls: str, intro: str = "", end: str = "") -> tuple[Option, Option]:
     """Returns --scale, whose help has these texts around it, and --peak."""
     return (
-        Option("--scale", f"{intro}REGEX=F multiplies the times of nodes so named, class:CLASS=F of a class "
-               f"({', '.join(SCALABLE)}), bound:compute|memory=F of kernels; under:, module:REGEX, phase:PHASE, "
-               "rank:N/SPEC; F may be a time (20ms); "
+        Option("--scale", f"{intro}REGEX=F multiplies times of nodes so named, class:{'|'.join(SCALABLE)} of a class, "
+               "under:REGEX of all work within such calls, phase:PHASE of a step's phase and its kernels; module:, bound:, "
+               "rank:N/SPEC; F may be 20ms; "
                f"repeatable{end}", kind.SCALES, "SPEC", calls, "changes"),
         Option("--peak", f"the peak of devices whose name is not known: TFLOP/s of {', '.join(Peak._fields[:-1])}, or "
                f"GB/s of {Peak._fields[-1]}; repeatable", kind.PEAKS, "NAME=N", "AnalysisOptions" if intro else "",
@@ -196,7 +196,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--top", "how many kernels of each class to name, and how many patterns --perfetto marks (default "
                    "%(default)s)", kind.ROWS, "N", default=10),
         ), "durations in µs", calls="AnalysisOptions"),
-        Group("what if", _changes("report", "what a changed run would take: ")),
+        Group("what if", _changes("report", "predicts a changed run: ")),
         Group("output", (
             Option("--csv", "write a CSV file for each table", kind.PATH, "DIR"),
             _json("all tables"),

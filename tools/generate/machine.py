@@ -179,4 +179,5 @@ def scale_of(specifications: list[str]) -> dict[str, float]:
         if parsed.each_ns is not None:
             raise ValueError(f"{specification!r}: a simulated job is changed by factors alone")
         scale[selector] = scale.get(selector, 1.0) * parsed.factor
+    Factors(scale)
     return scale

@@ -281,7 +281,10 @@ def simulate(job: Job, scale: Mapping[str, float] | None = None, *, refuse_unuse
     """
     factors = Factors(scale or {})
     simulation = Simulation(job, factors)
-    simulation.run()
+    try:
+        simulation.run()
+    except OverflowError:
+        raise RequestError("the job would take longer than any clock shows: give a smaller factor") from None
     if unmet := len(simulation.met):
         raise RuntimeError(f"job {job.name}: {unmet} collectives wait for members that never come")
     if refuse_unused and factors.unused:

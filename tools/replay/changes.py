@@ -39,6 +39,7 @@ from ...schema.columns import (
 from ...schema.device_peaks import Peak, peak_of
 from ...schema.errors import Remedy, RequestError, Spelled, nearest
 from ...schema.graph import DEVICE_NAME, STEP_START, Delay, DependencyKind, ExecutionGraph
+from ...schema.linked import FOREVER
 from ..phase_names import Phase
 from .calls import calls_of, phases_of, within
 from .workload import Classes, NodeClass, Workload, cut_off_ns, node_classes, slot_pools_by_device
@@ -76,7 +77,10 @@ TARGETS: Mapping[str, tuple[Mapping[str, NodeClass | Bound | Phase], str]] = {
     "phase:": ({phase.value: phase for phase in Phase}, "there is no phase {}, only {}"),
 }
 """By the start of a selector what may follow it, and how anything else is refused."""
-OF_RANK = re.compile(r"rank:(\d+)/(.+)", re.DOTALL)
+RANK = "rank:"
+OF_RANK = re.compile(RANK + r"(\d+)/(.+)", re.DOTALL)
+BEYOND_CLOCKS = "{} would take longer than any clock shows: give a smaller factor or time"
+BEGIN = re.compile(r"\w+:(?!:)")
 TIME = re.compile(r"(.+?)(ns|[uµ]s|ms|s)")
 NS = {"n": 1, "u": 1e3, "µ": 1e3, "m": 1e6, "s": 1e9}
 """The unit of a time by its first letter."""
@@ -176,7 +180,7 @@ class Scale:
 
     Raises:
         TypeError: `target` is no compiled regular expression, or `factor` is no number.
-        ValueError: The factor is below 0 or not finite.
+        ValueError: The factor is below 0 or too large, or a time is given for a class or what a resource limits.
     """
 
     spec: str
@@ -189,9 +193,12 @@ class Scale:
     def __post_init__(self) -> None:
         if not isinstance(self.target, NodeClass | Bound | Phase | Named | re.Pattern):
             raise wrong_argument("Scale(target=…)", 'a compiled regular expression, as re.compile("gemm")', self.target)
-        non_negative(self.factor, "Scale(factor=…)")
+        if max(non_negative(self.factor, "Scale(factor=…)"), self.each_ns or 0) > FOREVER:
+            raise ValueError(BEYOND_CLOCKS.format(repr(self.spec)))
         if self.each_ns is not None:
             non_negative(self.each_ns, "Scale(each_ns=…)")
+            if isinstance(self.target, NodeClass | Bound):
+                raise ValueError(f"{self.spec!r}: give a factor here; times are for names, under:, module: and phase:")
 
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
         """Returns which nodes of the graph are scaled."""
@@ -281,20 +288,17 @@ def parse_scale(spec: str) -> Scale:
     """
     selector, separator, number = spec.rpartition("=")
     if not separator or not selector:
-        raise ValueError(
-            f"{spec!r} is not REGEX=FACTOR, class:CLASS=FACTOR or another selector with a factor or a time"
-        )
-    time = TIME.fullmatch(number.strip())
-    of_rank = OF_RANK.fullmatch(selector)
+        raise ValueError(f"{spec!r} is not REGEX=FACTOR, class:CLASS=FACTOR or another selector with a factor or time")
+    time, of_rank = TIME.fullmatch(number.strip()), OF_RANK.fullmatch(selector)
     try:
-        factor = float(time[1] if time else number)
+        factor = float(time[1]) * NS[time[2][0]] if time else float(number)
     except ValueError:
         factor = math.nan
     if not (math.isfinite(factor) and factor >= 0):
         raise ValueError(f"{spec!r}: the factor {number!r} is not a number of 0 or more, nor a time such as 20ms")
     target = _target(of_rank[2] if of_rank else selector)
-    rank, each_ns = int(of_rank[1]) if of_rank else None, factor * NS[time[2][0]] if time else None
-    return Scale(spec, target, 1.0 if time else factor, rank=rank, each_ns=each_ns)
+    rank = int(of_rank[1]) if of_rank else None
+    return Scale(spec, target, 1.0 if time else factor, rank=rank, each_ns=factor if time else None)
 
 
 def given_changes(changes: Changes, call: str) -> list[Scale]:
@@ -327,6 +331,8 @@ def _target(selector: str) -> Target:
         raise ValueError(
             f"{selector!r} may be a class or a name: write class:{selector}, or ({selector}) for the names"
         )
+    if selector.startswith(RANK):
+        raise ValueError(f"{selector!r}: write rank:N/SELECTOR once, such as rank:1/under:load")
     by = next((start for start in (MODULE, UNDER) if selector.startswith(start)), "")
     try:
         pattern = re.compile(selector.removeprefix(by))
@@ -351,23 +357,25 @@ def scale_workload(work: Workload, scale: Sequence[Scale]) -> Workload:
     """Returns the measured workload with changed durations.
 
     Nodes that wait for a slot of their device then do so in the replay, instead of for as long as measured. Raises
-    RequestError for a change that matches nothing, as what it names may be misspelled.
+    RequestError for a change that matches nothing, as what it names may be misspelled, and for two times of a node.
     """
-    factor, delay_factor = np.ones(len(work)), np.ones(len(work))
+    factor, delay_factor, timed_by = np.ones(len(work)), np.ones(len(work)), np.full(len(work), -1)
     rows = [slice(first, first + len(graph)) for first, graph in zip(work.first_row, work.graphs, strict=True)]
-    for change in scale:
+    # times come last, as they hold whatever else changes their nodes
+    for number, change in sorted(enumerate(scale), key=lambda item: item[1].each_ns is not None):
         found = False
         for graph, part in zip(work.graphs, rows, strict=True):
             chosen = change.matches(graph, work.node_class[part])
             factors = change.factors(graph, chosen, work.duration_ns[part])
-            # a time holds whatever changed these nodes before
-            factor[part] = np.where(chosen & (change.each_ns is not None), 1.0, factor[part]) * factors
+            if change.each_ns is not None:
+                others = timed_by[part][chosen & (timed_by[part] >= 0) & (factors != factor[part])]
+                if len(others):
+                    other = scale[int(others[0])].spec
+                    raise RequestError(f"scale {change.spec}: {other} sets another time for some of the same work")
+                factor[part][chosen], timed_by[part][chosen] = 1.0, number
+            factor[part] *= factors
             found |= bool(chosen.any())
-            if (
-                change.target == NodeClass.HOST
-                and change.each_ns is None
-                and change.rank in (None, graph.number("rank", -1))
-            ):
+            if change.target == NodeClass.HOST and change.rank in (None, graph.number("rank", -1)):
                 delay_factor[part] *= change.factor
                 found |= bool(work.host_delay_ns[part].any())
         if not found:
@@ -401,17 +409,27 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
             if not names:
                 return f"no module was recorded: capture with modules=True, and build with {Remedy.MODULES}"
     word = target.pattern.pattern if isinstance(target, Named) else target.pattern
+    # such as undr:load
+    begin = BEGIN.match(word)
+    like = nearest(begin[0], (RANK, MODULE, UNDER, *TARGETS), listed=False) if begin else ""
     hint = Spelled("trace-view and trace-report show the names", "the table `nodes` of a graph has the names")
-    return f"no node has {word!r} {where}{nearest(word, names, listed=False) or f': {hint}'}"
+    return f"no node has {word!r} {where}{like or nearest(word, names, listed=False) or f': {hint}'}"
 
 
 def scale_nodes(work: Workload, factor: Factors, host_delay_factor: Factors | float = 1.0) -> Workload:
-    """Returns the measured workload with durations and host delays multiplied by factors, of each node its own."""
+    """Returns the measured workload with durations and host delays multiplied by factors, of each node its own.
+
+    Raises RequestError for times beyond any clock.
+    """
     graphs = work.graphs
-    host_delay = np.rint(work.host_delay_ns * host_delay_factor).astype(np.int64)
+    host_delay = np.rint(work.host_delay_ns * host_delay_factor)
     # what was cut off is in the gaps, and scales with the duration
     cut_off = np.concatenate([np.where(graph.is_activity, cut_off_ns(graph), 0) for graph in graphs])
-    duration = np.maximum(np.rint((work.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
+    changed = np.maximum(np.rint((work.duration_ns + cut_off) * factor - cut_off), 0)
+    lag = np.rint(work.lag_ns * factor[work.target])
+    if not changed.sum() + np.abs(lag).sum() + host_delay.sum() < FOREVER:
+        raise RequestError(BEYOND_CLOCKS.format("the changed run"))
+    duration = changed.astype(np.int64)
     slot_pool, first_pool = work.slot_pool.copy(), 0
     if (factor != 1).any():
         for graph, first_row in zip(graphs, work.first_row.tolist(), strict=True):
@@ -424,8 +442,8 @@ def scale_nodes(work: Workload, factor: Factors, host_delay_factor: Factors | fl
     if slot_pool.max(initial=-1) >= 0:
         # the replay itself makes nodes wait for a free slot
         duration[np.concatenate([graph.integers("delay", 0) for graph in graphs]) == Delay.CONTENTION] = 0
-    wait = work.wait_ns + host_delay - work.host_delay_ns
+    wait = work.wait_ns + host_delay.astype(np.int64) - work.host_delay_ns
     # before a wait, what is left of an idle call is host work of its name; the latency of a return is not
     is_call = (work.node_class[work.target] == NodeClass.HOST) & (work.kind & DependencyKind.HOST_SYNC == 0)
-    lag = np.where(is_call, np.rint(work.lag_ns * factor[work.target]).astype(np.int64), work.lag_ns)
+    lag = np.where(is_call, lag.astype(np.int64), work.lag_ns)
     return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, lag_ns=lag, slot_pool=slot_pool)
