@@ -11,11 +11,10 @@ import numpy as np
 
 from ..schema import columns
 from ..schema.columns import Bool, CallRows, Categorical, DeviceOpRows, Int64, Lookup, OpRows, RowMap, ThreadIntervals
-from ..schema.linked import NO_TENSORS, Activities, Calls, Ops, are_step_marks
+from ..schema.linked import NO_TENSORS, USER_SCOPE, Activities, Calls, Ops, are_step_marks
 from .match import Match
 from .readers import HostTrace, RecordedOps
 
-USER_SCOPE = 7
 """The record scope of annotations."""
 
 

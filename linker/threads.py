@@ -19,12 +19,11 @@ import numpy as np
 
 from ..schema import columns
 from ..schema.columns import ABSENT, Bool, Categorical, Int64, ThreadIntervals
-from ..schema.linked import FOREVER, NEVER, Calls, Ops, Provenance, ThreadHandoffs, are_step_marks
+from ..schema.linked import AUTOGRAD, FOREVER, NEVER, Calls, Ops, Provenance, ThreadHandoffs, are_step_marks
 from ..schema.machine import ANY_THREAD, LatencyStats, latency_stats
 
 AT_ONCE = 1 << 16
 """Stretches of time that are looked up at once."""
-AUTOGRAD = "autograd::engine::evaluate_function"
 SHARED = 256
 """Threads that count of those whose forward ops share a sequence number; each counts its own, so a run has few."""
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import Bool, Categorical, Int64, Rows
+from ..schema.linked import AUTOGRAD
 
 LOADER = re.compile(
     r"DataLoader|data[ _]?load|load(ing)?[ _]?(the |a )?(batch|data|sample)|(next|get|fetch)[ _]?(batch|sample)", re.I
@@ -15,24 +16,6 @@ LOADER = re.compile(
 OPTIMIZER = re.compile(r"^Optimizer\.|(^|[^a-z])optim", re.I)
 FORWARD = re.compile(r"(^|[^a-z])(forward|fwd)([^a-z]|$)", re.I)
 BACKWARD = re.compile(r"(^|[^a-z])(backward|bwd)([^a-z]|$)", re.I)
-AUTOGRAD = "autograd::engine::evaluate_function"
-
-PHASES = LOADING, FORWARD_PASS, BACKWARD_PASS, UPDATE, REST = (
-    "data loading", "forward", "backward", "optimizer", "the rest",
-)  # fmt: skip
-"""The phases in the order in which a step goes through them."""
-
-
-def phase_of(name: str) -> str:
-    """Returns the phase of the outermost op, call or annotation of this name, "" where it tells none.
-
-    >>> phase_of("autograd::engine::evaluate_function: MmBackward0"), phase_of("aten::mm")
-    ('backward', '')
-    """
-    if name.startswith(AUTOGRAD):
-        return BACKWARD_PASS
-    named = {LOADING: LOADER, UPDATE: OPTIMIZER, FORWARD_PASS: FORWARD, BACKWARD_PASS: BACKWARD}
-    return next((phase for phase, pattern in named.items() if pattern.search(name)), "")
 
 
 class Phase(Enum):
@@ -42,6 +25,18 @@ class Phase(Enum):
     OPTIMIZER = "optimizer"
     FORWARD = "forward"
     BACKWARD = "backward"
+
+
+def phase_of(name: str) -> Phase | None:
+    """Returns the phase of the outermost op, call or annotation of this name, None where it tells none.
+
+    >>> phase_of("autograd::engine::evaluate_function: MmBackward0"), phase_of("aten::mm")
+    (<Phase.BACKWARD: 'backward'>, None)
+    """
+    if name.startswith(AUTOGRAD):
+        return Phase.BACKWARD
+    patterns = zip(Phase, (LOADER, OPTIMIZER, FORWARD, BACKWARD), strict=True)
+    return next((phase for phase, pattern in patterns if pattern.search(name)), None)
 
 
 class HostOps(NamedTuple):

@@ -22,10 +22,10 @@ from ...schema.columns import Bool, Int64, NodeNumbers, RowMap, nearest, rows_in
 from ...schema.comm_groups import RankList
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
+from ...schema.linked import AUTOGRAD
 from ..ranks import Calls, Group, graph_calls, ranks_of, ranks_text
 from ..rewiring import COMMUNICATION, data_edges
 
-ENGINE = "autograd::engine::evaluate_function"
 BACKWARD_SCOPE = 1
 PARAMETER_NODES = ("AccumulateGrad", "RegisterPostBackwardFunction")
 """Autograd's node of a parameter, at which DDP, FSDP, DeepSpeed and Megatron hook in; and the node of FSDP2."""
@@ -48,7 +48,7 @@ class Phase(IntEnum):
 def phases(graph: ExecutionGraph, rows: Int64) -> Int64:
     """Returns the Phase of each node, by the enclosing ops of its issuer and by the thread of that."""
     caller, thread = _callers(graph), graph.integers("tid", -1)
-    is_backward: Bool = graph.name.where(lambda name: name.startswith(ENGINE))
+    is_backward: Bool = graph.name.where(lambda name: name.startswith(AUTOGRAD))
     is_backward = is_backward | (graph.integers("scope") == BACKWARD_SCOPE) | (graph.integers("fw_tid") > 0)
     of_parameter: Bool = graph.name.where(lambda name: any(node in name for node in PARAMETER_NODES))
     enclosing, issuer = nearest(is_backward, caller), _issuers(graph, rows, caller)

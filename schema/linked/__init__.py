@@ -18,8 +18,10 @@ from .kineto import (
 )
 from .layout import ATTRIBUTES, OP_SCHEMA, LinkedFile, attribute_columns, parent_ids
 from .linked_trace import (
+    AUTOGRAD,
     NOT_THERE,
     STEP_MARK,
+    USER_SCOPE,
     Activities,
     Calls,
     Communication,

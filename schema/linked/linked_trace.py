@@ -41,7 +41,10 @@ Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 AnyTable = TypeVar("AnyTable", bound=SummaryRepr)
 NOT_THERE: Any = None
 """Stands in a table for a column that linking adds later, or has dropped."""
-STEP_MARK = "ProfilerStep#"
+STEP_MARK, AUTOGRAD = "ProfilerStep#", "autograd::engine::evaluate_function"
+"""How names of step marks begin, and of the ops in which autograd runs a backward function."""
+USER_SCOPE = 7
+"""What an annotation has as its scope."""
 LONGEST_NUMBER = 18
 """Digits of a number that fits 64 bits."""
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Groups, Int64, RowMap, Rows, group_sums, groupby
-from ...schema.linked import NEVER, LinkedTrace, guessed, streams_of
-from .rank import LABELS, NO_ACTIVITIES, USER_SCOPE, ActivityClass, Analysis, AnalysisOptions, RankTrace, per_rank
+from ...schema.linked import NEVER, USER_SCOPE, LinkedTrace, guessed, streams_of
+from .rank import LABELS, NO_ACTIVITIES, ActivityClass, Analysis, AnalysisOptions, RankTrace, per_rank
 from .table import Columns, Table, ints, named, pct, statistics, tabulate, texts, us
 
 NEARLY_ALL = 0.99

@@ -15,9 +15,9 @@ from ...schema import columns
 from ...schema.columns import ABSENT, Categorical, Floats, Int64, Tree
 from ...schema.errors import Remedy, Words
 from ...schema.graph import ExecutionGraph
-from ...schema.linked import Activities, Calls, LinkedTrace, Ops, are_step_marks, op_tree
+from ...schema.linked import USER_SCOPE, Activities, Calls, LinkedTrace, Ops, are_step_marks, op_tree
 from ..replay import pieces_of
-from .rank import USER_SCOPE, AnalysisOptions, RankTrace, are_annotations, per_rank
+from .rank import AnalysisOptions, RankTrace, are_annotations, per_rank
 from .table import Columns, Table, ints, named, pct, tabulate, us
 
 NO_PYTHON = Words("no calls of Python were read (", Remedy.MODULES, ")")

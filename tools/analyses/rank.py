@@ -17,7 +17,7 @@ from ...converter.work import KernelWork, kernel_work
 from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NestedIntervals, OpRows, ThreadIntervals
 from ...schema.graph import ExecutionGraph, NodeType
-from ...schema.linked import LinkedTrace, Ops, are_step_marks, op_tree
+from ...schema.linked import USER_SCOPE, LinkedTrace, Ops, are_step_marks, op_tree
 from ..replay import Replay, moves_memory, replay
 from .table import Table, concat
 
@@ -25,7 +25,6 @@ WHOLE_RUN = "whole run"
 SLOWED = 0.98
 """A step without a profiler that takes at least this share of the recorded ones was hardly slowed by recording."""
 NO_ACTIVITIES = "no device activity was recorded"
-USER_SCOPE = 7
 
 
 class ActivityClass(IntEnum):

@@ -16,13 +16,13 @@ from typing import TypeAlias
 import numpy as np
 
 from ...schema.io import open_output, write_items
+from ...schema.linked import USER_SCOPE
 from .job import ITEM_BYTES, NONE, Collective, Opaque, Tensor, Value
 from .record import RankRun, as_numpy, record_function
 
 ID = "%d"
 SCHEMA = "1.1.1-chakra.0.0.4"
 ROOT = 1
-USER_SCOPE = 7
 GROUP_ANNOTATION = 1
 """The RecordFunction id of the node that lists the process groups."""
 FREE_BEFORE_REUSE = 256

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
 
+from ...schema import linked
 from .job import Activity, Tensor
 from .script import AUTOGRAD, COMPUTE, DEVICE_TO_HOST, Node, Process, Script, gemm_us, stream_us
 
@@ -179,7 +180,7 @@ def begin_backward(process: Process, name: str) -> None:
     process.main.put(f"backward on {name}")
     script.get(f"backward on {name}")
     for node in reversed(process.tape):
-        frame = f"autograd::engine::evaluate_function: {node.name}"
+        frame = f"{linked.AUTOGRAD}: {node.name}"
         sequence, thread = node.sequence, FORWARD_THREAD
         with script.op(frame, sequence=sequence, forward_thread=thread):
             with script.op(node.name, node.inputs, scope=BACKWARD_SCOPE, sequence=sequence, forward_thread=thread):

@@ -13,6 +13,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+from ...schema.linked import USER_SCOPE
 from .instructions import Launch, begin, call, end, get, put, record_event, synchronize, wait_event, work
 from .job import ITEM_BYTES, MEMORY, NONE, Activity, Collective, Instruction, Job, Op, Tensor, Values
 from .machine import Machine, log_uniform
@@ -71,7 +72,6 @@ DEVICE_TO_HOST = Activity("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", MEMO
 COMPUTE = 7
 """The default stream, as CUPTI numbers it."""
 MAIN, AUTOGRAD, SECOND_AUTOGRAD = "main", "autograd", "autograd of a second device"
-USER_SCOPE = 7
 EARLY_START = 0.1
 """The share of launches that reach the device before the call has returned."""
 

@@ -20,18 +20,18 @@ from ...schema.columns import (
     NodeIds,
     Rows,
     SummaryRepr,
+    Tree,
     covered_within,
     group_ids,
     is_group_start,
     nearest,
 )  # fmt: skip
 from ...schema.graph import DependencyKind, ExecutionGraph
-from ...schema.linked import NEVER
-from ..phase_names import AUTOGRAD, OPTIMIZER, HostOps, Phase, phase_intervals
+from ...schema.linked import AUTOGRAD, NEVER, USER_SCOPE
+from ..phase_names import OPTIMIZER, HostOps, Phase, phase_intervals
 from .workload import NodeClass, node_classes
 
 UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
-USER_SCOPE = 7
 
 
 @dataclass(slots=True, repr=False)
@@ -115,10 +115,8 @@ def phases_of(graph: ExecutionGraph) -> Int64:
     first, start = calls.first_row, graph.host_clock_start_ns
     name, end = graph.name.take(first), (start + graph.duration_ns)[calls.last_row]
     # a call lasts at least as long as those within it: its own last slice may have been too short to be one
-    own, above = np.where(graph.is_activity[first], NEVER, end), calls.parent.copy()
-    while (rows := np.flatnonzero(above >= 0)).size:
-        np.maximum.at(end, above[rows], own[rows])
-        above[rows] = calls.parent[above[rows]]
+    host_end = np.where(graph.is_activity[first], NEVER, end)
+    end = np.maximum(end, Tree.of(calls.parent, first).subtrees(np.maximum, host_end))
     is_op, is_autograd = graph.integers("slice")[first] != ABSENT, name.where(lambda text: text.startswith(AUTOGRAD))
     annotates = graph.integers("scope")[first] == USER_SCOPE
     inside = np.append(nearest(is_op & ~annotates, calls.parent), -1)[calls.parent] >= 0

@@ -7,7 +7,6 @@ where many lie beside each other, those of one name do.
 A tensor is known by its id. Where no call made it, as after a detour through C++, its storage tells who wrote it last.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,8 +17,8 @@ import numpy as np
 from ...linker.modules import SEPARATOR
 from ...schema.columns import ABSENT, BytesColumn, Int64, Keys, asof_backward, group_ids, group_sums
 from ...schema.graph import DependencyKind, ExecutionGraph
-from ...schema.linked import Arguments, Tensors
-from ..phase_names import BACKWARD_PASS, FORWARD_PASS, PHASES, REST, phase_of
+from ...schema.linked import AUTOGRAD, USER_SCOPE, Arguments, Tensors
+from ..phase_names import Phase, phase_of
 from ..replay import Calls, NodeClass, gather, node_classes
 from .drawing import short_name
 
@@ -34,8 +33,9 @@ DEEPEST = 40
 """Boxes are at most so deep in each other; what would be deeper lies beside."""
 LONGEST = 32
 """The most letters of a box's name."""
-AUTOGRAD = re.compile("^autograd::engine::evaluate_function: ")
-USER_SCOPE = 7
+REST = "the rest"
+PHASES = "data loading", "forward", "backward", "optimizer", REST
+"""The phases in the order in which a step goes through them."""
 LARGEST_CLASSES = (NodeClass.COMMUNICATION, NodeClass.COMPUTATION, NodeClass.MEMORY, NodeClass.HOST)
 
 
@@ -190,7 +190,7 @@ def box_tree(graph: ExecutionGraph, calls: Calls, critical_ns: Int64, label: str
         return groups[path]
 
     modules, scope, phases = graph.texts("module"), graph.integers("scope"), _phases(graph, calls)
-    short = [*(short_name(AUTOGRAD.sub("", name)) for name in graph.name.table), ""]
+    short = [*(short_name(name.removeprefix(f"{AUTOGRAD}: ")) for name in graph.name.table), ""]
     names = [short[code] for code in graph.name.codes[calls.first_row].tolist()]
     for number, (row, parent) in enumerate(zip(calls.first_row.tolist(), calls.parent.tolist(), strict=True)):
         module = modules[row] if modules.codes[row] >= 0 else ""
@@ -220,14 +220,16 @@ def _phases(graph: ExecutionGraph, calls: Calls) -> list[tuple[str, ...]]:
     roots, thread = calls.roots(), graph.integers("tid")[calls.first_row]
     outermost = np.unique(roots)
     by_name = {root: phase_of(graph.name[int(calls.first_row[root])]) for root in outermost.tolist()}
-    first_phase: dict[int, str] = {}
+    first_phase: dict[int, Phase | None] = {}
     for root, number in zip(outermost.tolist(), thread[outermost].tolist(), strict=True):
-        if number != ABSENT and first_phase.setdefault(number, by_name[root]) == BACKWARD_PASS:
-            by_name[root] = by_name[root] or BACKWARD_PASS
-    unnamed = REST if BACKWARD_PASS in by_name.values() else FORWARD_PASS
-    of_root, following = dict[int, str](), ""
+        if number != ABSENT and first_phase.setdefault(number, by_name[root]) is Phase.BACKWARD:
+            by_name[root] = by_name[root] or Phase.BACKWARD
+    unnamed = None if Phase.BACKWARD in by_name.values() else Phase.FORWARD
+    of_root: dict[int, str] = {}
+    following: Phase | None = None
     for root in outermost[np.argsort(graph.start_ns[calls.first_row[outermost]], kind="stable")][::-1].tolist():
-        of_root[root] = by_name[root] or (FORWARD_PASS if following == BACKWARD_PASS else unnamed)
+        phase = by_name[root] or (Phase.FORWARD if following is Phase.BACKWARD else unnamed)
+        of_root[root] = phase.value.replace("_", " ") if phase else REST
         following = by_name[root] or following
     if len(set(of_root.values())) < 2:
         return [()] * len(calls)

@@ -14,9 +14,8 @@ import numpy as np
 from ...schema.columns import Int64, bytes_text, group_sums, time_text
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import Tensors
-from ..phase_names import PHASES
 from ..replay import WAITS, Replay, calls_of, pieces_of
-from .calls import DATA, Box, Flows, box_tree, flows_of, recorded_tensors
+from .calls import DATA, PHASES, Box, Flows, box_tree, flows_of, recorded_tensors
 
 FEW = 12
 """Ops are opened only while fewer boxes than this are seen."""

@@ -11,11 +11,12 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import ExecutionGraph
+from ...schema.linked import AUTOGRAD
 from ..replay import UNRECORDED, Workload
 
 MAIN_OPS = re.compile(r"ProfilerStep#|Optimizer\.step#|DistributedDataParallel\.forward")
 ROLES = {
-    "autograd": re.compile("autograd::engine::evaluate_function"),
+    "autograd": re.compile(AUTOGRAD),
     "gloo": re.compile("gloo:"),
     "DataLoader": re.compile(r"enumerate\(DataLoader\)|aten::_?pin_memory$|(?i:load(ing)?[ _](the )?batch)"),
 }
