@@ -34,11 +34,12 @@ class Bare(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change, the factors that ask for it by what they apply to, and the parameters that make it."""
+    """A change, the factors that ask for it by what they apply to, and the parameters that make it; if CUDA can."""
 
     text: str
     scale: Mapping[str, float | Bare]
     parameters: Mapping[str, Any]
+    needs_cuda: bool = False
 
 
 class Job(NamedTuple):

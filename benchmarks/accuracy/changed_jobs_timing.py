@@ -10,22 +10,30 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from time import perf_counter, sleep
-from typing import Any, NamedTuple
+from time import monotonic, perf_counter, sleep
+from typing import IO, Any, NamedTuple
 
 from execgraph.schema.errors import DataError
 
 ROOT = Path(__file__).parents[2]
 MODULE = "benchmarks.accuracy.changed_jobs"
 STEPS_RECORDED = 5
+FINDING = "finding:"
+"""Before the name of a finding of a report, whose gain is asked for."""
+TRACES, TRUTH, SAID = "traces", "truth.json", "said.txt"
+"""What the folder of a job holds: what was recorded, what its changes did, and what its processes said."""
 
 
 class Effort(NamedTuple):
-    """How often base and changed steps take turns, how many steps a turn has, and how many go before recording."""
+    """How often base and changed steps take turns, how many steps a turn has, and how many go before recording. A job
+    has so many seconds. Its `device` is one for the table of jobs of one GPU, "" for the jobs of a CPU.
+    """
 
     rounds: int
     steps: int
     wait: int
+    limit_s: int = 900
+    device: str = ""
 
 
 class Timed(NamedTuple):
@@ -35,16 +43,33 @@ class Timed(NamedTuple):
     rounds: list[tuple[float, float]]
 
 
-def timed(name: str, folder: str, ranks: int, effort: Effort) -> dict[str, Timed]:
-    """Records a job to the folder, and returns what each change of it did. Every rank is a process of one thread.
+def jobs_of(device: str) -> tuple[dict[str, Any], list[str]]:
+    """Returns the jobs by name, and what cannot be run on the device."""
+    if device:
+        from .changed_jobs_gpu import jobs
 
-    Raises DataError if one fails.
+        return jobs(device)
+    from .changed_jobs_programs import JOBS
+
+    return JOBS, []
+
+
+def outcome(folder: Path) -> dict[str, Timed]:
+    """Returns what each change of the job in a folder did."""
+    return {text: Timed(scale, rounds) for text, (scale, rounds) in json.loads((folder / TRUTH).read_text()).items()}
+
+
+def time_job(name: str, folder: Path, ranks: int, effort: Effort) -> None:
+    """Records a job to the folder, and what each change of it did. Every rank is a process of one thread.
+
+    Raises DataError if one fails, or takes too long.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     shared = {"OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    command = [sys.executable, "-m", MODULE, "--one", name, folder, *map(str, effort)]
+    command = [sys.executable, "-m", MODULE, "--one", name, str(folder / TRACES), *map(str, effort)]
     with ExitStack() as stack:
         said = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(ranks)] for _ in range(2)]
         processes = [
@@ -55,19 +80,25 @@ def timed(name: str, folder: str, ranks: int, effort: Effort) -> dict[str, Timed
         ]
         try:
             # if one fails, the others wait for it
+            end = monotonic() + effort.limit_s
             while None in (codes := [process.poll() for process in processes]) and not any(codes):
+                if monotonic() > end:
+                    raise DataError(f"job {name!r} took more than {effort.limit_s} s")
                 sleep(0.1)
         finally:
             for process in processes:
                 process.kill()
+            (folder / SAID).write_text("".join(map(_text, said[1])))
         for code, errors in zip(codes, said[1], strict=True):
             if code:
-                errors.seek(0)
-                problem = (errors.read().strip().splitlines() or ["it said nothing"])[-1]
+                problem = (_text(errors).strip().splitlines() or ["it said nothing"])[-1]
                 raise DataError(f"job {name!r} failed with exit status {code}: {problem}")
-        said[0][0].seek(0)
-        line = said[0][0].read().splitlines()[-1]
-    return {text: Timed(scale, rounds) for text, (scale, rounds) in json.loads(line).items()}
+        (folder / TRUTH).write_text(_text(said[0][0]).splitlines()[-1])
+
+
+def _text(said: IO[str]) -> str:
+    said.seek(0)
+    return said.read()
 
 
 def run_one(name: str, folder: str, effort: Effort) -> None:
@@ -75,9 +106,9 @@ def run_one(name: str, folder: str, effort: Effort) -> None:
     import torch
     from torch import distributed
 
-    from .changed_jobs_programs import JOBS, Bare
+    from .changed_jobs_programs import Bare
 
-    job = JOBS[name]
+    job = jobs_of(effort.device)[0][name]
     torch.set_num_threads(1)
     if job.ranks > 1:
         distributed.init_process_group("gloo")
@@ -97,10 +128,12 @@ def run_one(name: str, folder: str, effort: Effort) -> None:
     def block(steps: Any) -> float:
         for _ in range(job.settle):
             next(steps)
+        synchronise()
         meet()
         begin = perf_counter()
         for _ in range(effort.steps):
             next(steps)
+        synchronise()
         return (perf_counter() - begin) / effort.steps
 
     rounds: list[list[tuple[float, float]]] = [[] for _ in changed]
@@ -114,6 +147,14 @@ def run_one(name: str, folder: str, effort: Effort) -> None:
         print(json.dumps(dict(zip(texts, zip(scales, rounds, strict=True), strict=True))), flush=True)
     meet()
     os._exit(0)  # threads and workers of the jobs wait for ever
+
+
+def synchronise() -> None:
+    """Waits until the device has done all of its work, if there is one."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def _record(base: Any, folder: str, settle: int, effort: Effort) -> None:

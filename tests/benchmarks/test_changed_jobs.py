@@ -1,12 +1,14 @@
 """Answers about changed jobs are held against the truth rightly; with PyTorch a job is recorded and really changed."""
 
 import importlib.util
+import json
 import sys
 from types import SimpleNamespace
 
 import pytest
 from execgraph.schema.errors import DataError
 from support.commands import Run
+from support.folders import DATA
 
 from benchmarks.accuracy import changed_jobs
 from benchmarks.accuracy.changed_jobs import HEAD, Answer, Result, percents, summary
@@ -30,24 +32,39 @@ def test_answers_are_off_in_points_of_the_unchanged_step_and_wrong_where_they_ar
 
 
 def test_a_job_that_fails_is_an_error_beside_the_table_of_the_others(run: Run, monkeypatch, tmp_path) -> None:
-    def results_of(name, *_):
+    def time_job(name, *_):
         if name == "mixed":
             raise DataError("job 'mixed' failed")
-        return [SLEEP._replace(job=name)]
 
     jobs = dict.fromkeys(("sleep", "mixed"), SimpleNamespace(ranks=1))
     monkeypatch.setitem(sys.modules, changed_jobs.__name__ + "_programs", SimpleNamespace(JOBS=jobs))
-    for name, replaced in {"results_of": results_of, "require": str}.items():
+    results = {"results_of": lambda folder: [SLEEP._replace(job=folder.name)]}
+    for name, replaced in {"time_job": time_job, "require": str, **results}.items():
         monkeypatch.setattr(changed_jobs, name, replaced)
     ended = run(changed_jobs.main, "--out", tmp_path / "table.md")
     assert ended.code == 1 and "'mixed' failed" in ended.err and "| sleep | ×0 | sleep=0 | -13.0" in ended.out
     assert (tmp_path / "table.md").read_text() == ended.out
     assert run(changed_jobs.main, "--jobs", "slep").code == run(changed_jobs.main, "--rounds", "0").code == 2
+    assert "holds no job" in run(changed_jobs.main, "--again", tmp_path).line
+
+
+def test_a_kept_job_is_asked_again_by_its_findings_without_pytorch(run: Run, tmp_path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "traces").symlink_to(DATA / "gpu" / "optimizer_loop")
+    truth = {"fused": [{"finding:SMALL_KERNELS": 0}, [[3, 1]]], "pinned": [{"finding:PAGEABLE_COPIES": 0}, [[3, 3]]]}
+    (tmp_path / "job" / "truth.json").write_text(json.dumps(truth))
+    ended = run(changed_jobs.main, "--device", "cuda", "--again", tmp_path)
+    rows = [[cell.strip() for cell in line.split("|")[2:]] for line in ended.out.splitlines()[2:4]]
+    assert (
+        ended.code == 0 and rows[0][:2] == ["fused", "`finding:SMALL_KERNELS`"] and float(rows[0][2].split()[0]) < -50
+    )
+    assert rows[1][2:] == ["+0.0", "+0.0 (+0.0 to +0.0)", "+0.0", "yes", ""] and "Within 5 points" in ended.out
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="needs PyTorch")
-def test_a_job_is_recorded_asked_and_changed() -> None:
-    results = [*changed_jobs.results_of("sleep", 1, changed_jobs.Effort(1, 2, 4))]
+def test_a_job_is_recorded_asked_and_changed(tmp_path) -> None:
+    changed_jobs.time_job("sleep", tmp_path, 1, changed_jobs.Effort(1, 2, 4))
+    results = changed_jobs.results_of(tmp_path)
     assert [result.change for result in results] == [f"sleep ×{factor}" for factor in ("0", "0.5", "1.5", "2", "3")]
     assert results[0].true < results[3].true and all(isinstance(result.answer, Answer) for result in results)
 

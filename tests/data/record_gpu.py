@@ -25,10 +25,12 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 FOLDER = Path(__file__).parent / "gpu"
-WIDTH, HEADS, LENGTH, LAYERS = 512, 8, 256, 4
+DEVICE = os.environ.get("EXECGRAPH_DEVICE", "cuda")  # on a CPU the jobs are smaller, to try them
+WIDTH, HEADS, LENGTH, LAYERS = (512, 8, 256, 4) if DEVICE == "cuda" else (128, 8, 32, 2)
 MEASURED_STEPS, REPEATS = 20, 5
 
 Step = Callable[[], object]
+Batches = Callable[[], Tensor]
 
 
 class Block(nn.Module):
@@ -49,32 +51,33 @@ class Block(nn.Module):
 
 
 def blocks(layers: int = LAYERS, width: int = WIDTH) -> nn.Module:
-    return nn.Sequential(*(Block(width) for _ in range(layers))).cuda()
+    return nn.Sequential(*(Block(width) for _ in range(layers))).to(DEVICE)
 
 
 def training(
-    model: nn.Module, make_batch: Callable[[], Tensor], *, dtype: torch.dtype | None = None, momentum: bool = False
-) -> Step:
-    """Returns one step of training on a batch that is made on the GPU; with `dtype` under autocast."""
+    model: nn.Module, make_batch: Batches, *, dtype: torch.dtype | None = None, momentum: bool = False, **how: bool
+) -> Callable[[], Tensor]:
+    """Returns a step of training, with `dtype` under autocast; AdamW, unless with momentum, updates `how` it says."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.SGD(parameters, 0.01, 0.9) if momentum else torch.optim.AdamW(parameters, 1e-4)
+    optimizer = torch.optim.SGD(parameters, 0.01, 0.9) if momentum else torch.optim.AdamW(parameters, 1e-4, **how)
 
-    def step() -> None:
+    def step() -> Tensor:
         optimizer.zero_grad()
-        with torch.autocast("cuda", dtype) if dtype else nullcontext():
+        with torch.autocast(DEVICE, dtype) if dtype else nullcontext():
             loss = model(make_batch()).float().square().mean()
         loss.backward()
         optimizer.step()
+        return loss
 
     return step
 
 
-def sequences(batch: int, width: int = WIDTH) -> Callable[[], Tensor]:
-    return lambda: torch.randn(batch, LENGTH, width, device="cuda")
+def sequences(batch: int, width: int = WIDTH) -> Batches:
+    return lambda: torch.randn(batch, LENGTH, width, device=DEVICE)
 
 
-def pictures(batch: int) -> Callable[[], Tensor]:
-    return lambda: torch.randn(batch, 3, 128, 128, device="cuda").to(memory_format=torch.channels_last)
+def pictures(batch: int) -> Batches:
+    return lambda: torch.randn(batch, 3, 128, 128, device=DEVICE).to(memory_format=torch.channels_last)
 
 
 def record(step: Step, folder: Path, *, is_recorded: bool = True, **options: object) -> None:
@@ -109,21 +112,21 @@ def on_tensor_cores() -> Step:
     return training(blocks(), sequences(32))
 
 
-def narrow() -> Step:
-    """Four narrow blocks, batch 2, with SGD: their kernels are short, launching them takes longer."""
-    return training(blocks(width=128), sequences(2, 128), momentum=True)
+def narrow(batch: int = 2) -> Step:
+    """Four narrow blocks with SGD: their kernels are short, launching them takes longer."""
+    return training(blocks(width=128), sequences(batch, 128), momentum=True)
 
 
 def residual() -> nn.Module:
     from torchvision.models import resnet18
 
-    return resnet18(num_classes=10).cuda().to(memory_format=torch.channels_last)
+    return resnet18(num_classes=10).to(DEVICE).to(memory_format=torch.channels_last)
 
 
-def with_inductors_graphs() -> Step:
+def with_inductors_graphs(batch: int = 8) -> Step:
     """Compiled with mode="reduce-overhead": inductor replays CUDA graphs."""
     model = torch.compile(blocks(), mode="reduce-overhead")
-    step = training(model, sequences(8), dtype=torch.bfloat16)
+    step = training(model, sequences(batch), dtype=torch.bfloat16)
 
     def marked() -> None:
         torch.compiler.cudagraph_mark_step_begin()
@@ -132,10 +135,10 @@ def with_inductors_graphs() -> Step:
     return marked
 
 
-def replayed() -> Step:
+def replayed(batch: int = 2) -> Step:
     """The narrow blocks, whose step is captured once in a CUDA graph and replayed."""
-    model, batch = blocks(width=128), torch.randn(2, LENGTH, 128, device="cuda")
-    step = training(model, lambda: batch, momentum=True)
+    model, x = blocks(width=128), torch.randn(batch, LENGTH, 128, device=DEVICE)
+    step = training(model, lambda: x, momentum=True)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -147,24 +150,24 @@ def replayed() -> Step:
         step()
 
     def replay() -> None:
-        batch.normal_()
+        x.normal_()
         graph.replay()
 
     return replay
 
 
-def synchronised() -> Step:
-    """The narrow blocks, whose loss is read in every step, which waits for the GPU."""
-    model, make_batch = blocks(width=128), sequences(2, 128)
+def synchronised(batch: int = 2, *, reads: bool = True) -> Step:
+    """The narrow blocks with clipped gradients; loss and norm are read in every step, which waits for the GPU."""
+    model, make_batch = blocks(width=128), sequences(batch, 128)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, 0.9)
 
     def step() -> None:
         optimizer.zero_grad()
         loss = model(make_batch()).square().mean()
         loss.backward()
-        if loss.item() > 1e9:
+        if reads and loss.item() > 1e9:
             raise ValueError("diverged")
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=reads)
         optimizer.step()
 
     return step
@@ -186,7 +189,7 @@ def device_only(folder: Path) -> None:
 
 def streams() -> Step:
     """Batches copied ahead on one stream, two branches on two streams, waits for events, streams and the device."""
-    left, right, head = blocks(1), blocks(1), nn.Linear(WIDTH, 1).cuda()
+    left, right, head = blocks(1), blocks(1), nn.Linear(WIDTH, 1).to(DEVICE)
     copying, beside = torch.cuda.Stream(), torch.cuda.Stream()
     pinned = torch.randn(32, LENGTH, WIDTH).pin_memory()
     ready: list[tuple[Tensor, torch.cuda.Event]] = []
@@ -194,7 +197,7 @@ def streams() -> Step:
 
     def prefetch() -> None:
         with torch.cuda.stream(copying):
-            batch = pinned.to("cuda", non_blocking=True)
+            batch = pinned.to(DEVICE, non_blocking=True)
             ready.append((batch, copying.record_event()))
 
     def step() -> None:
@@ -244,40 +247,21 @@ def busy(seconds: float) -> None:
         pass
 
 
-def loading(seconds: float, workers: int = 2, *, pinned: bool = False) -> Step:
+def loading(seconds: float, workers: int = 2, *, batch: int = 16, pinned: bool = False) -> Step:
     """Training on batches that workers load, or the loop itself, from pageable memory or pinned by a thread."""
-    model = blocks(2)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
     ahead, items = 1 if workers else None, SlowItems(seconds)
-    loader = torch.utils.data.DataLoader(items, 16, num_workers=workers, prefetch_factor=ahead, pin_memory=pinned)
+    loader = torch.utils.data.DataLoader(items, batch, num_workers=workers, prefetch_factor=ahead, pin_memory=pinned)
     batches = iter(loader)
-
-    def step() -> None:
-        batch = next(batches).to("cuda", non_blocking=pinned)
-        optimizer.zero_grad()
-        loss = model(batch).square().mean()
-        loss.backward()
-        optimizer.step()
-        loss.item()
-
-    return step
+    train = training(blocks(2), lambda: next(batches).to(DEVICE, non_blocking=pinned))
+    return lambda: train().item()
 
 
-def copying(*, pinned: bool) -> Step:
-    """Training on batches of 64 MB in the host's memory; to copy them from pageable memory takes longest."""
-    model = nn.Sequential(nn.Linear(8192, 64), *blocks(2, 64)).cuda()  # type: ignore[misc]
-    optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    batches = [torch.randn(8, LENGTH, 8192) for _ in range(3)]
-    turns = cycle([batch.pin_memory() for batch in batches] if pinned else batches)
-    next(turns)
-
-    def step() -> None:
-        batch = next(turns).to("cuda", non_blocking=pinned)
-        optimizer.zero_grad()
-        model(batch).square().mean().backward()
-        optimizer.step()
-
-    return step
+def copying(batch: int = 8, *, pinned: bool) -> Step:
+    """Training on batches (of 64 MB) in the host's memory; to copy them from pageable memory takes longest."""
+    model = nn.Sequential(nn.Linear(8192, 64), *blocks(2, 64)).to(DEVICE)  # type: ignore[misc]
+    batches = [torch.randn(batch, LENGTH, 8192) for _ in range(3)]
+    turns = cycle([x.pin_memory() for x in batches] if pinned else batches)
+    return training(model, lambda: next(turns).to(DEVICE, non_blocking=pinned), momentum=True)
 
 
 def augmenting(seconds: float) -> Step:
@@ -292,33 +276,25 @@ def augmenting(seconds: float) -> Step:
     return augmented
 
 
-def optimizing(**how: bool) -> Step:
+def optimizing(batch: int = 2, **how: bool) -> Step:
     """Training of eight narrow blocks, whose parameters AdamW updates so."""
-    model, make_batch = blocks(8, 128), sequences(2, 128)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, **how)  # type: ignore[arg-type]
-
-    def step() -> None:
-        optimizer.zero_grad()
-        model(make_batch()).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return training(blocks(8, 128), sequences(batch, 128), **how)
 
 
-def with_faults(*faults: str) -> Step:
+def with_faults(*faults: str, batch: int = 16) -> Step:
     """Training of four blocks with some faults: a slow loader, the mean of every block read, pageable memory."""
     model = blocks()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
     items = SlowItems(0.0015 if "loader" in faults else 0.0)
     is_pinned, means = "pageable" not in faults, []
-    loader = torch.utils.data.DataLoader(items, 16, num_workers=2, prefetch_factor=1, pin_memory=is_pinned)
+    loader = torch.utils.data.DataLoader(items, batch, num_workers=2, prefetch_factor=1, pin_memory=is_pinned)
     batches = iter(loader)
 
     def step() -> None:
         with torch.profiler.record_function("get batch"):
-            x = next(batches).to("cuda", non_blocking=is_pinned)
+            x = next(batches).to(DEVICE, non_blocking=is_pinned)
         optimizer.zero_grad()
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(DEVICE, torch.bfloat16):
             for block in model:  # type: ignore[attr-defined]
                 x = block(x)
                 if "reads" in faults:
@@ -332,7 +308,7 @@ def with_faults(*faults: str) -> Step:
 def gpt2() -> nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return GPT2LMHeadModel(GPT2Config(n_layer=4, vocab_size=8192)).cuda()
+    return GPT2LMHeadModel(GPT2Config(n_layer=4, vocab_size=8192)).to(DEVICE)
 
 
 def language_model() -> Step:
@@ -341,9 +317,9 @@ def language_model() -> Step:
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
 
     def step() -> None:
-        tokens = torch.randint(8192, (8, 512), device="cuda")
+        tokens = torch.randint(8192, (8, 512), device=DEVICE)
         optimizer.zero_grad()
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(DEVICE, torch.bfloat16):
             loss = model(tokens, labels=tokens).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -355,7 +331,7 @@ def language_model() -> Step:
 def decoding() -> Step:
     """Generating one token at a time with a cache, by the same model in bfloat16: four tokens a step, batch 4."""
     model = gpt2().bfloat16().eval()
-    tokens = torch.randint(8192, (4, 64), device="cuda")
+    tokens = torch.randint(8192, (4, 64), device=DEVICE)
 
     @torch.inference_mode()
     def step() -> None:
@@ -374,9 +350,9 @@ def communicating() -> Step:
 
     def with_collectives() -> None:
         step()
-        tensor = torch.ones(1 << 20, device="cuda")
+        tensor = torch.ones(1 << 20, device=DEVICE)
         work = torch.distributed.all_reduce(tensor, async_op=True)
-        beside = torch.ones(1 << 20, device="cuda").exp_()
+        beside = torch.ones(1 << 20, device=DEVICE).exp_()
         work.wait()
         tensor.add_(beside)
         torch.distributed.all_gather_into_tensor(torch.empty_like(tensor), tensor)
