@@ -390,6 +390,7 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
         steps = {STEPS: count, STEP_WITHOUT_PROFILER_NS: info.step_without_profiler_ns}
         if info.data_wait_without_profiler_ns > 0:
             steps[DATA_WAIT_WITHOUT_PROFILER_NS] = info.data_wait_without_profiler_ns
+        steps |= info.measured or {}
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}",
         "schema": info.schema,

@@ -363,14 +363,14 @@ def default_values(struct: type[msgspec.Struct]) -> dict[str, str]:
     defaults = {}
     for field in msgspec.structs.fields(struct):
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-        if default is not msgspec.NODEFAULT:
+        if default not in (msgspec.NODEFAULT, msgspec.UNSET):
             defaults[field.encode_name] = code(to_json(default).decode())
     return defaults
 
 
 def in_type_words(kind: Any) -> str:
     """A type as the documents name it: integer, [text], {text: integer}, and links to records."""
-    arguments = [in_type_words(argument) for argument in get_args(kind)]
+    arguments = [in_type_words(argument) for argument in get_args(kind) if argument is not msgspec.UnsetType]
     if get_origin(kind) in (types.UnionType, Union):
         return " or ".join(dict.fromkeys(a for a in arguments if not (a == "integer" and "number" in arguments)))
     if get_origin(kind) is list:

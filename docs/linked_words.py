@@ -166,6 +166,8 @@ RECORDS = (
                                                  " where it was not measured"),
         Member("data_wait_without_profiler_ns", "ns", "how long the loop waits for PyTorch's data loader in such a"
                                                       " step; -1 where it was not measured"),
+        Member("measured", "ns", "what else `capture` measured, by the name that it has in the metadata of graphs; absent"
+                                 " for other traces"),
     )),
     Record("Machine", "Clocks and latencies of the machine, as measured in the trace. Members at their default are left"
                       " out.",

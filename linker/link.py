@@ -5,6 +5,7 @@ linked traces of any linker, too, and adds the communications that another one l
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from ..schema import columns, linked
@@ -247,6 +248,7 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> linked.Trac
         devices={number: name for number, name in device.device_names.items() if number in device.activities.device},
         step_without_profiler_ns=device.step_without_profiler_ns,
         data_wait_without_profiler_ns=device.data_wait_without_profiler_ns,
+        measured=device.measured or msgspec.UNSET,
     )
 
 

@@ -16,15 +16,7 @@ from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Categorical, Int32, Int64
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError, Remedy, RequestError
-from ...schema.graph import (
-    DATA_WAIT_WITHOUT_PROFILER_NS,
-    RANKS_OF_GROUP,
-    STEP_WITHOUT_PROFILER_NS,
-    STEPS,
-    Column,
-    ExecutionGraph,
-    NodeType,
-)
+from ...schema.graph import MEASURED_BESIDE, RANKS_OF_GROUP, STEPS, Column, ExecutionGraph, NodeType
 from ..ranks import GIB, Transfer, match, ranks_text, renumbered_ends
 from .facts import Assumed, RankFacts, completed
 from .lengths import Fits, Grown, longer, measured_collectives, sizes
@@ -307,7 +299,7 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
         graph, lambda ends, rows: np.where(of_first[rows], _renumbered(ends, first), _renumbered(ends, renumbered))
     )
     metadata = {**graph.metadata, "rank": int(renumbered[rank_plan.rank]), "world_size": rank_copies.ranks, **lists}
-    for key in (STEPS, STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS):
+    for key in (STEPS, *MEASURED_BESIDE):
         metadata.pop(key, None)
     return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
 

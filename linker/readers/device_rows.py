@@ -220,6 +220,7 @@ class DeviceTrace(columns.SummaryRepr):
     device_names: dict[int, str] = field(default_factory=dict)
     step_without_profiler_ns: int = -1
     data_wait_without_profiler_ns: int = -1
+    measured: dict[str, int] = field(default_factory=dict)
     window: str = ""
     read: int = 0
     ignored: int = 0

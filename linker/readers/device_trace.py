@@ -62,6 +62,7 @@ def described(top: DeviceFile) -> dict[str, Any]:
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
     base_time = integer(top.base_time, 0)
     step, wait = map(_nanoseconds, (top.step_without_profiler, top.data_wait_without_profiler))
+    measured = _measured(top)
     devices = ((integer(device.get("id"), -1), device.get("name")) for device in _objects(top.devices))
     return {
         "rank": rank if 0 <= rank <= INT32_MAX else None,
@@ -69,10 +70,24 @@ def described(top: DeviceFile) -> dict[str, Any]:
         "base_time_ns": base_time if 0 <= base_time < FOREVER else 0,
         "groups": _objects(distributed.pg_config),
         "device_names": {number: name for number, name in devices if number >= 0 and isinstance(name, str) and name},
-        "step_without_profiler_ns": step if step > 0 else -1,
+        "step_without_profiler_ns": measured.pop("step_without_profiler_ns", step) if step > 0 else -1,
         "data_wait_without_profiler_ns": wait if wait <= step else -1,
+        "measured": measured,
         "window": top.window if isinstance(top.window, str) else "",
     }
+
+
+def _measured(top: DeviceFile) -> dict[str, int]:
+    """Returns what was measured beside the recording, by its name in linked traces and graphs."""
+    given = {kineto.STEPS_WITHOUT_PROFILER: top.steps_without_profiler, kineto.RECORDING_COST: top.recording_cost}
+    measured = {kineto.RECORDED_ALONE: 1} if top.window == "device" else {}
+    for key, names in kineto.MEASURED.items():
+        values = given[key] if isinstance(given[key], dict) else {}
+        for member, name in names.items():
+            value = _nanoseconds(values.get(member))
+            if value > 0:
+                measured[name] = value if name.endswith("_ns") else value // 1000
+    return measured
 
 
 def _objects(values: Any) -> list[dict[str, Any]]:

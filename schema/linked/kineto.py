@@ -25,7 +25,19 @@ DATA_WAIT_WITHOUT_PROFILER = "execgraph_data_wait_without_profiler_us"
 the loop waits for PyTorch's data loader, in µs.
 """
 STEPS_WITHOUT_PROFILER = "execgraph_steps_without_profiler_us"
-"""The key of how these steps differ: their count, and the median, p10 and p90 of their lengths."""
+RECORDING_COST = "execgraph_recording_cost_us"
+"""The keys of how these steps differ, and of what recording costs: how much longer an op takes that is recorded with
+the device trace alone, and a call of the runtime.
+"""
+MEASURED = {
+    STEPS_WITHOUT_PROFILER: {
+        "count": "steps_measured", "median": "step_without_profiler_ns", "p10": "step_p10_ns", "p90": "step_p90_ns",
+    },
+    RECORDING_COST: {"op": "recorded_op_ns", "call": "recorded_call_ns"},
+}  # fmt: skip
+"""What these hold, by the name that it has in linked traces and graphs; an older trace has the mean for the median."""
+RECORDED_ALONE = "recorded_alone"
+"""The name there of whether the times are of a device trace that was recorded without a host trace."""
 
 
 class MergedRank(msgspec.Struct):
@@ -135,5 +147,7 @@ class DeviceFile(msgspec.Struct):
     devices: Any = msgspec.field(name="deviceProperties", default=None)
     step_without_profiler: Any = msgspec.field(name=STEP_WITHOUT_PROFILER, default=None)
     data_wait_without_profiler: Any = msgspec.field(name=DATA_WAIT_WITHOUT_PROFILER, default=None)
+    steps_without_profiler: Any = msgspec.field(name=STEPS_WITHOUT_PROFILER, default=None)
+    recording_cost: Any = msgspec.field(name=RECORDING_COST, default=None)
     window: Any = msgspec.field(name=WINDOW, default="")
     merged: list[MergedRank] = msgspec.field(name="mergedRanks", default_factory=list)

@@ -259,7 +259,8 @@ class TraceInfo(msgspec.Struct):
 
     In a part of a trace, `backlog_until` says by activity id until when (ns, device clock) work outside the part
     blocked that activity. `devices` are the recorded names of the devices that ran anything, by number.
-    Times without a profiler are -1 where they were not measured.
+    Times without a profiler are -1 where they were not measured; what else was measured beside the recording is in
+    `measured`, by name.
     """
 
     schema: str = ""
@@ -279,6 +280,7 @@ class TraceInfo(msgspec.Struct):
     devices: dict[Whole, str] = {}
     step_without_profiler_ns: Whole = -1
     data_wait_without_profiler_ns: Whole = -1
+    measured: dict[str, Whole] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(slots=True, repr=False)

@@ -247,7 +247,8 @@ def test_keys_stand_in_files_in_the_order_of_the_table(title: str) -> None:
     [record] = [record for record in RECORDS if record.title == title]
     file = linked_files()[-1]
     written = file if title == "File" else file[title.lower().replace("-", "").replace(" ", "_")]
-    assert list(written) == [member.name for member in record.members]
+    absent = {"measured"} - written.keys()  # of what `capture` alone writes
+    assert list(written) == [member.name for member in record.members if member.name not in absent]
 
 
 def test_ops_and_activities_have_the_members_that_the_table_gives_them() -> None:

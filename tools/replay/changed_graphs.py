@@ -12,17 +12,9 @@ import numpy as np
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Int64
 from ...schema.errors import RequestError
-from ...schema.graph import (
-    DATA_WAIT_WITHOUT_PROFILER_NS,
-    STEP_START,
-    STEP_WITHOUT_PROFILER_NS,
-    DependencyKind,
-    ExecutionGraph,
-)
+from ...schema.graph import MEASURED_BESIDE, STEP_START, DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from .execution import Replay
-
-OF_MEASURED_RUN = (STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS)
 
 
 def changed_graphs(replay: Replay) -> list[ExecutionGraph]:
@@ -80,7 +72,7 @@ def _changed(
     order = np.flatnonzero(~graph.is_delay & (~graph.is_activity | graph.is_activity.all()))
     order = order[np.argsort(clock[order], kind="stable")]
     begins = clock[order]
-    metadata = {name: value for name, value in graph.metadata.items() if name not in OF_MEASURED_RUN} | {"tool": tool}
+    metadata = {name: value for name, value in graph.metadata.items() if name not in MEASURED_BESIDE} | {"tool": tool}
     for name, value in graph.metadata.items():
         if (
             name.startswith(STEP_START)

@@ -83,10 +83,20 @@ def test_groups_are_those_that_are_records_and_a_header_may_say_nothing() -> Non
     assert place(pg_config=[{"pg_name": "0"}, 7, {}])["groups"] == [{"pg_name": "0"}, {}]
     assert place(pg_config="none")["groups"] == []
     nothing = {"rank": None, "world_size": None, "base_time_ns": 0, "groups": [], "device_names": {}}
-    unknown = {"step_without_profiler_ns": -1, "data_wait_without_profiler_ns": -1, "window": ""}
+    unknown = {"step_without_profiler_ns": -1, "data_wait_without_profiler_ns": -1, "measured": {}, "window": ""}
     assert described(kineto.DeviceFile()) == nothing | unknown
     assert place(base_time="12")["base_time_ns"] == 12
     assert [described(kineto.DeviceFile(window=said))["window"] for said in ("device", 7)] == ["device", ""]
+
+
+def test_what_capture_measured_has_the_names_of_graphs_and_the_median_is_the_length_of_a_step() -> None:
+    steps = {"count": 19, "median": 4.5, "p10": 4, "p90": "x"}
+    top = kineto.DeviceFile(
+        step_without_profiler=5, steps_without_profiler=steps, recording_cost={"op": 0.44}, window="device"
+    )
+    found = described(top)
+    assert found["step_without_profiler_ns"] == 4500
+    assert found["measured"] == {"recorded_alone": 1, "steps_measured": 19, "step_p10_ns": 4000, "recorded_op_ns": 440}
 
 
 def test_devices_have_numbers_from_zero_and_names() -> None:
