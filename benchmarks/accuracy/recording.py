@@ -17,7 +17,7 @@ from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, ExecutionGraph
 from execgraph.tools.analyses import Gain, analyse, facts_of, find, job_of, read_rank
-from execgraph.tools.replay import Recording, gather_job, makespan_ns, parse_scale, recording, scale_workload
+from execgraph.tools.replay import Recording, changed_job, gather_job, makespan_ns, parse_scale, recording
 
 from .tables import markdown
 
@@ -66,7 +66,7 @@ class Capture(NamedTuple):
         """Returns how long a step takes with a factor for kernels, without a profiler if it is known what that did."""
         job = gather_job([self.graph])
         job = recorded.without_profiler(job) if recorded else job
-        work = scale_workload(job, [parse_scale(f"class:computation={computation}")])
+        work = changed_job(job, [parse_scale(f"class:computation={computation}")])
         return makespan_ns(work) / 1000 / self.graph.number(STEPS, 1)
 
     def kernels_us(self) -> float:

@@ -14,7 +14,7 @@ from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
 from ...schema.graph import DependencyKind
 from ...schema.machine import HOST_TRACE_US
-from ..replay import HOST_DELAY, WAITS, Cause, NodeClass, off_by_target, why_not_one_job
+from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
 from .efficiency import matrix_products
 from .job import LEAST_PCT, Finding, Gain, Job
@@ -34,7 +34,13 @@ MOST_UNEXPLAINED_PCT = 20.0
 TOLERANCE_PCT = 5.0
 """By how much a gain may exceed the time in which the device does not compute."""
 WAIT_AFTER, BY_HOST = dict(WAITS), (DependencyKind.LAUNCH, DependencyKind.HANDOFF, DependencyKind.PROGRAM_ORDER)
-OF_HOST = NodeClass.HOST.label, HOST_DELAY, *(WAIT_AFTER[kind] for kind in BY_HOST), NodeClass.UNRECORDED.label
+OF_HOST = (
+    NodeClass.HOST.label,
+    HOST_DELAY,
+    DATA_WAIT,
+    *(WAIT_AFTER[kind] for kind in BY_HOST),
+    NodeClass.UNRECORDED.label,
+)
 LIMITS = {
     NodeClass.HOST: OF_HOST,
     NodeClass.COMPUTATION: (NodeClass.COMPUTATION.label,),

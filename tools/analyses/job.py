@@ -256,7 +256,8 @@ class Job:
 
         def makespan(run: Workload) -> int:
             work = replays.scale_nodes(run, factor, of_host_delays)
-            return replays.makespan_ns(work if removed is None else work.without_dependencies(removed))
+            work = work if removed is None else work.without_dependencies(removed)
+            return replays.makespan_ns(replays.with_waits(run, work, replays.ends_ns))
 
         saved = [(self.replay.makespan_ns - makespan(self.work)) / 1000]
         if self.without_host:

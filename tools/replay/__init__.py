@@ -25,6 +25,7 @@ from .changes import (
     scale_workload,
 )
 from .critical_path import (
+    DATA_WAIT,
     HOST_DELAY,
     KINDS,
     UNEXPLAINED,
@@ -36,7 +37,8 @@ from .critical_path import (
     pieces_of,
     time_by_kind,
 )
-from .execution import MakespanRange, Replay, makespan_ns, replay, replay_job, replay_ranks
+from .data_loading import waits_of, with_waits
+from .execution import MakespanRange, Replay, changed_job, ends_ns, makespan_ns, replay, replay_job, replay_ranks
 from .job_graphs import BUILT, Graphs, given_graphs, graph_files, read_graph_file, why_not_one_job
 from .recording import Cause, Recording, recording, recording_of, without_profiler
 from .simulator import Simulated, configuration_of, describe_simulated, simulate_ranks

@@ -12,6 +12,7 @@ import numpy as np
 from ...converter.rewiring import recorded_edges
 from ...schema.columns import Int64, Rows, group_sums
 from ...schema.graph import DependencyKind, ExecutionGraph
+from .data_loading import waits_of
 from .execution import Replay
 from .workload import NodeClass, gather
 
@@ -27,11 +28,14 @@ WAITS = (
 )
 """The label of the wait after a dependency, by its reason. Of several the first here, the most specific, counts."""
 
-OTHERS = GAP, HOST_DELAY, START_OFFSET, UNKNOWN_START = "gap", "host delay", "start offset", "unknown start"
+OTHERS = GAP, HOST_DELAY, START_OFFSET, UNKNOWN_START, DATA_WAIT = (
+    "gap", "host delay", "start offset", "unknown start", "wait for data",
+)  # fmt: skip
 KINDS = (*(node_class.label for node_class in NodeClass), *(label for _, label in WAITS), *OTHERS)
 """What time on the path is spent on. First come the classes of nodes, in the order of NodeClass, then waits by reason,
 a gap where none is recorded, the wait of device work for host work that is not in the graph, the time by which a rank
-began later than the first one, and the time from there to the first node of a thread or stream that depends on nothing.
+began later than the first one, the time from there to the first node of a thread or stream that depends on nothing, and
+that of a loop for a batch that another process prepares.
 """
 UNEXPLAINED = (NodeClass.DELAY.label, START_OFFSET, UNKNOWN_START)
 """Kinds of time that no dependency explains."""
@@ -90,7 +94,8 @@ def pieces_of(replay: Replay) -> Pieces:
     time[is_node, 1], time[is_node, 2] = offset, work.host_delay_ns[nodes]
     time[is_node, 3] = np.where(rooted, work.wait_ns[nodes] - work.host_delay_ns[nodes] - offset, 0)
     kind[:, 4] = KINDS.index(NodeClass.COMMUNICATION.label)
-    kind[is_node, 4] = work.node_class[nodes]
+    call, *_, is_waiting = waits_of(work)
+    kind[is_node, 4] = np.where(np.isin(nodes, call[is_waiting]), KINDS.index(DATA_WAIT), work.node_class[nodes])
     time[is_node, 4] = np.where(ends_itself, work.duration_ns[nodes], 0)
     time[~is_node, 4] = replay.schedule.cost_ns[path[~is_node]]
     kind, time = kind.reshape(-1), time.reshape(-1)

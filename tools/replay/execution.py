@@ -19,6 +19,7 @@ from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from .changes import Changes, Scale, given_changes, scale_workload
+from .data_loading import with_waits
 from .job_graphs import Graphs, given_graphs
 from .player import Slots, earliest_ends, play
 from .workload import WHY, NodeClass, Workload, gather_job, shortest_members
@@ -212,7 +213,7 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
 def replay_job(job: Workload, scale: Sequence[Scale] = ()) -> Replay:
     """Replays a gathered job, see `replay_ranks`."""
-    work = scale_workload(job, scale) if scale else job
+    work = changed_job(job, scale) if scale else job
     schedule = _schedule(work)
     end = schedule.end_ns[schedule.finish_row]
     # a member of a collective occupies its stream from its own arrival on
@@ -224,6 +225,17 @@ def replay_job(job: Workload, scale: Sequence[Scale] = ()) -> Replay:
         return Replay(work, schedule, start, end, measured)
     makespan = schedule.makespan_ns
     return Replay(work, schedule, start, end, measured, _range(work, makespan), _start_offset(work, makespan), scale)
+
+
+def changed_job(job: Workload, scale: Sequence[Scale]) -> Workload:
+    """Returns a gathered job with changes, in which loops wait for their data as long as they then have to."""
+    return with_waits(job, scale_workload(job, scale), ends_ns)
+
+
+def ends_ns(work: Workload) -> Ns:
+    """Returns when each node of a gathered job ends."""
+    schedule = _schedule(work)
+    return schedule.end_ns[schedule.finish_row]
 
 
 def makespan_ns(work: Workload) -> int:

@@ -8,28 +8,20 @@ is replaced by what it was without.
 """
 
 import math
-import re
 from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, time_text
-from ...schema.graph import (
-    DATA_WAIT_WITHOUT_PROFILER_NS,
-    STEP_WITHOUT_PROFILER_NS,
-    STEPS,
-    DependencyKind,
-    ExecutionGraph,
-)
-from .changes import Scale, scale_nodes, scale_workload
-from .execution import Replay, makespan_ns, replay_job
+from ...schema.columns import time_text
+from ...schema.graph import DATA_WAIT_WITHOUT_PROFILER_NS, STEP_WITHOUT_PROFILER_NS, STEPS
+from .changes import Scale, scale_nodes
+from .data_loading import with_measured_waits
+from .execution import Replay, changed_job, makespan_ns, replay_job
 from .job_graphs import Graphs, given_graphs
 from .workload import NodeClass, Workload, gather_job
 
-LOADER = re.compile(r"enumerate\(DataLoader\)")
-"""What PyTorch calls getting the next batch from its data loader."""
 NOT_SLOWED = 0.98
 """A step without a profiler that takes at least this share of the recorded one was hardly slowed by recording."""
 SLOWER = 1.05
@@ -43,40 +35,6 @@ SLOWED_MEDIANS = 20
 with PyTorch 2.13, jobs of 1,200 small ops beside a sleep and beside matrix products answered alike with 5 and with 40;
 of the recordings in tests/data/gpu those of fused optimizers and compiled graphs were further off with 5 and 10.
 """
-
-
-def waits_for_data(graph: ExecutionGraph) -> Bool:
-    """Returns which host nodes are of PyTorch's data loader: its own calls, and what their thread does within them."""
-    is_host = ~graph.is_activity & ~graph.is_delay & (graph.integers("start_time_ns") != ABSENT)
-    host = np.flatnonzero(is_host)
-    host = host[np.argsort(graph.start_ns[host], kind="stable")]
-    thread, op = graph.integers("tid")[host], graph.integers("op_id")[host]
-    calls = np.flatnonzero(graph.name.where(lambda name: LOADER.search(name) is not None)[host])
-    is_data_wait = np.zeros(len(graph), np.bool_)
-    # the slices of a call are beside each other in the order of ops, the first and the last one of them in time
-    calls = calls[np.argsort(op[calls], kind="stable")]
-    first = np.flatnonzero(np.diff(op[calls], prepend=-1))
-    for begin, end in zip(calls[first], calls[np.append(first[1:], len(calls)) - 1], strict=True):
-        within = slice(begin, end + 1)
-        is_data_wait[host[within][thread[within] == thread[begin]]] = True
-    return is_data_wait
-
-
-def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
-    """Returns the workload with the loops' waits for data as they are without a profiler, and which nodes these are."""
-    data, factors = [], []
-    for graph in work.graphs:
-        wait_ns = graph.number(DATA_WAIT_WITHOUT_PROFILER_NS, 0) * graph.number(STEPS, 1)
-        is_data = waits_for_data(graph) if wait_ns > 0 else np.zeros(len(graph), np.bool_)
-        recorded_ns = int(graph.duration_ns[is_data].sum())
-        data.append(is_data & (recorded_ns > 0))
-        factors.append(np.where(data[-1], wait_ns / max(recorded_ns, 1), 1.0))
-    is_data = np.concatenate(data)
-    if not is_data.any():
-        return work, is_data
-    # what was measured includes the wait for a thread that pins memory
-    handed_over = (work.kind & DependencyKind.HANDOFF != 0) & is_data[work.target]
-    return scale_nodes(work.without_dependencies(handed_over), np.concatenate(factors)), is_data
 
 
 class Cause(Enum):
@@ -189,7 +147,7 @@ def without_profiler(job: Workload, recording: Recording | None, scale: Sequence
     if recording is None or not recording.is_known:
         return ""
     job = recording.without_profiler(job)
-    before_ns, after_ns = makespan_ns(job), makespan_ns(scale_workload(job, scale))
+    before_ns, after_ns = makespan_ns(job), makespan_ns(changed_job(job, scale))
     change_pct = 100 * (after_ns - before_ns) / max(before_ns, 1)
     times = time_text(after_ns / 1000), time_text(before_ns / 1000)
     return (

@@ -16,6 +16,7 @@ from ...schema.graph import CollectiveType, DependencyKind
 from ..phase_names import Phase
 from .changes import MODULE, Bound, Matched, Named, Scale, matched
 from .critical_path import (
+    DATA_WAIT,
     HOST_DELAY,
     KINDS,
     START_OFFSET,
@@ -28,7 +29,7 @@ from .critical_path import (
 from .execution import Replay
 from .job_graphs import absence
 from .recording import Recording
-from .workload import WHY, NodeClass, Workload, number_text
+from .workload import WHY, NodeClass, Workload, node_classes, number_text
 
 HOST_TRANSFERS = "host transfers"
 """What stands for the device and stream of transfers between hosts, as of gloo."""
@@ -59,6 +60,7 @@ LIMITS = {
     "stream order": "the gaps between kernels",
     HOST_DELAY: "the host",
     START_OFFSET: "the start offsets of ranks",
+    DATA_WAIT: "waiting for data",
     UNKNOWN_START: "starts that no dependency explains",
 }
 NAMES = (
@@ -352,6 +354,9 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
         names[rows] = len(KINDS) + types[collectives]
     kind = np.where(pieces.kind == NodeClass.COMMUNICATION, names[pieces.row], pieces.kind)
     is_changed = changed[pieces.row] & (pieces.kind < len(NodeClass))
+    chosen = [[change.matches(graph, node_classes(graph)) for change in scale] for graph in work.graphs]
+    is_asked = np.concatenate([np.logical_or.reduce(of_graph) for of_graph in chosen])
+    is_changed |= (pieces.kind == KINDS.index(DATA_WAIT)) & is_asked[pieces.node]
     if NodeClass.HOST in {change.target for change in scale}:
         is_changed |= pieces.kind == KINDS.index(HOST_DELAY)
     total = np.bincount(kind[~is_changed], pieces.time[~is_changed], len(NAMES))

@@ -1,5 +1,6 @@
 """When nodes run, by rules and by hand, and what recording cost."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -25,7 +26,7 @@ from execgraph.tools.replay import (
     summarise,
     without_profiler,
 )
-from execgraph.tools.replay.recording import waits_for_data, with_measured_waits
+from execgraph.tools.replay.data_loading import waits_for_data, with_measured_waits
 from execgraph.tools.replay.summary import answer, start_error
 from hypothesis import given, strategies as st
 from support.graphs import (
@@ -536,13 +537,26 @@ def test_a_thread_that_pins_memory_is_part_of_the_wait() -> None:
     assert makespan_ns(work) == 2 * (60 + 70)
 
 
-@pytest.mark.parametrize(("wait_ns", "slices"), [(60, [20, 30, 10]), (None, [10, 15, 5]), (0, [10, 15, 5])])
+@pytest.mark.parametrize(("wait_ns", "slices"), [(60, [40, 15, 5]), (None, [10, 15, 5]), (0, [10, 15, 5])])
 def test_they_take_as_long_as_was_measured_if_it_was(wait_ns: int | None, slices: list[int]) -> None:
     job = gather_job([loop(step_ns=100, wait_ns=wait_ns)])
     work, is_data = with_measured_waits(job)
     assert work.duration_ns.tolist() == [*slices, 70] * 2
     assert is_data.tolist() == [*[bool(wait_ns)] * 3, False] * 2
     assert (work is job) == (not wait_ns)
+
+
+def test_a_batch_of_another_process_is_there_when_it_is_there() -> None:
+    # the first batch is there, the next four come every 100 µs
+    g, clock, before = GraphBuilder(rank=0), 0, list[tuple[int, DependencyKind]]()
+    for op, wait in enumerate([1_000] + [70_000] * 4):
+        taken = g.host(NEXT, clock, wait, after=before, op_id=2 * op + 1)
+        work = g.host("aten::mm", clock + wait, 30_000, after=[(taken, PROGRAM_ORDER)], op_id=2 * op + 2)
+        before, clock = [(work, PROGRAM_ORDER)], clock + wait + 30_000
+    graph, waits = g.build(), re.escape(NEXT)
+    assert replay(graph).makespan_ns == 431_000
+    changes = "aten::mm=2", "aten::mm=0", "aten::mm=4", f"{waits}=0", f"{waits}=2"
+    assert [replay(graph, [change]).makespan_ns for change in changes] == [461_000, 401_000, 605_000, 150_000, 712_000]
 
 
 def test_the_factor_is_for_the_rest_of_the_host() -> None:

@@ -1,0 +1,131 @@
+"""The loop's waits for PyTorch's data loader, whose batches other processes prepare.
+
+These go on by themselves: a batch that the loop waits for is there at a time that does not depend on what the loop does
+meanwhile. So in a changed run a wait ends then, or when the loop comes, whichever is later. A factor for the wait
+multiplies how long it was, so that batches follow each other sooner or later by as much; with 0 the loop never waits.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Bool, Int64, Ns, Rows, is_group_start
+from ...schema.graph import DATA_WAIT_WITHOUT_PROFILER_NS, STEPS, DependencyKind, ExecutionGraph
+from ...schema.linked import NEVER
+from .changes import scale_nodes
+from .workload import Workload
+
+LOADER = re.compile(r"enumerate\(DataLoader\)")
+"""What PyTorch calls getting the next batch from its data loader."""
+OTHER_PROCESSES = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
+TAKEN_NS, FEW = 1_000_000, 2
+"""Taking a batch that is there lasts as long as the shortest call of the loader; at most so long where the longest call
+takes less than so many times as long, so that all may have waited.
+"""
+WAITED_SHARE = 0.05
+"""A call waits that takes more than FEW times as long as taking does, on a thread of which that is a larger share."""
+
+
+def waits_for_data(graph: ExecutionGraph) -> Bool:
+    """Returns which host nodes are of PyTorch's data loader: its own calls, and what their thread does within them."""
+    is_host = ~graph.is_activity & ~graph.is_delay & (graph.integers("start_time_ns") != ABSENT)
+    host = np.flatnonzero(is_host)
+    host = host[np.argsort(graph.start_ns[host], kind="stable")]
+    thread, op = graph.integers("tid")[host], graph.integers("op_id")[host]
+    calls = np.flatnonzero(graph.name.where(lambda name: LOADER.search(name) is not None)[host])
+    is_data_wait = np.zeros(len(graph), np.bool_)
+    # the slices of a call are beside each other in the order of ops, the first and the last one of them in time
+    calls = calls[np.argsort(op[calls], kind="stable")]
+    first = np.flatnonzero(np.diff(op[calls], prepend=-1))
+    for begin, end in zip(calls[first], calls[np.append(first[1:], len(calls)) - 1], strict=True):
+        within = slice(begin, end + 1)
+        is_data_wait[host[within][thread[within] == thread[begin]]] = True
+    return is_data_wait
+
+
+def waits_of(work: Workload) -> tuple[Rows, Int64, Ns, Bool]:
+    """Returns the calls of loaders in other processes, by thread in the order of time: the node in which each may wait,
+    the position of its thread's first call, how long taking a batch that is there lasts, and whether it waits.
+    """
+    named = [graph.name.where(lambda name: OTHER_PROCESSES.match(name) is not None) for graph in work.graphs]
+    row = np.flatnonzero(np.concatenate(named) & work.is_timed)
+    op = np.concatenate([graph.integers("op_id") for graph in work.graphs])
+    # of the slices of a call the longest one
+    row = row[np.lexsort((-work.duration_ns[row], op[row], work.lane[row]))]
+    row = row[is_group_start(work.lane[row], op[row])]
+    row = row[np.lexsort((work.measured_start_ns[row], work.lane[row]))]
+    lane, time, begin = work.lane[row], work.duration_ns[row], np.flatnonzero(is_group_start(work.lane[row]))
+    thread = np.searchsorted(begin, np.arange(len(row)), side="right") - 1
+    recorded = (work.measured_end_ns - work.measured_start_ns)[row]
+    least, most = (limit.reduceat(recorded, begin)[thread] for limit in (np.minimum, np.maximum))
+    taken = np.minimum(np.where(most < FEW * least, np.minimum(least, TAKEN_NS), least), time)
+    waited = np.where(time > FEW * taken, time - taken, 0)
+    total, busy = np.bincount(lane, waited, len(work.lanes)), np.bincount(work.lane, work.duration_ns, len(work.lanes))
+    return row, begin[thread], taken, (waited > 0) & (total > WAITED_SHARE * busy)[lane]
+
+
+def with_measured_waits(work: Workload) -> tuple[Workload, Bool]:
+    """Returns the workload with the loops' waits for data as they are without a profiler, and which nodes these are.
+
+    Only the mean is known: each call of a loader in other processes takes equally long.
+    """
+    factor, is_data, every_call = np.ones(len(work)), np.zeros(len(work), np.bool_), waits_of(work)[0]
+    for graph, begin in zip(work.graphs, work.first_row.tolist(), strict=True):
+        wait_ns = graph.number(DATA_WAIT_WITHOUT_PROFILER_NS, 0) * graph.number(STEPS, 1)
+        rows = begin + np.flatnonzero(waits_for_data(graph)) if wait_ns > 0 else every_call[:0]
+        calls, recorded_ns = np.intersect1d(every_call, rows), int(work.duration_ns[rows].sum())
+        is_data[rows] = recorded_ns > 0
+        factor[rows] = wait_ns / max(recorded_ns, 1)
+        waited_ns = wait_ns - recorded_ns + int(work.duration_ns[calls].sum())
+        if len(calls) and waited_ns > 0:
+            factor[rows], factor[calls] = 1, waited_ns / len(calls) / np.maximum(work.duration_ns[calls], 1)
+    if not is_data.any():
+        return work, is_data
+    # what was measured includes the wait for a thread that pins memory
+    handed_over = (work.kind & DependencyKind.HANDOFF != 0) & is_data[work.target]
+    return scale_nodes(work.without_dependencies(handed_over), factor), is_data
+
+
+def with_waits(job: Workload, changed: Workload, ends: Callable[[Workload], Ns]) -> Workload:
+    """Returns a changed job in which loops wait for each batch until it is there; `ends` says when nodes of a job end.
+
+    Replays up to three times. The steps before the recorded ones count as changed, too: the first call waits the
+    shorter, the longer the loop takes from the last call on, and the next ones by what is left.
+    """
+    row, first, taken, is_waiting = waits_of(job)
+    before, after, thread = job.duration_ns, changed.duration_ns, job.lane[row]
+    factor, of_thread = after[row] / np.maximum(before[row], 1), np.ones(len(job.lanes))
+    of_thread[thread] = factor
+    others = np.bincount(job.lane, ~np.isclose(after, of_thread[job.lane] * before, 1e-6, 1), len(job.lanes))[thread]
+    # a change of all that a thread does is one of what its loader does, too
+    is_waiting &= (factor == 1) | ((factor > 0) & (others > 0))
+    if not is_waiting.any():
+        return changed
+    end, duration, taken, saved = ends(job), after.copy(), np.minimum(taken, after[row]), (before - after)[row]
+    is_first = first == np.arange(len(row))
+    later = is_waiting & ~is_first & ~job.is_rooted[row]
+    duration[row[later]] = taken[later]
+    lag = end[row] - end[row[first]] - np.cumsum(saved) + np.cumsum(saved)[first] - taken
+
+    def ended(ahead: Ns) -> Ns:
+        added = {"source": row[first], "target": row, "kind": np.zeros_like(row), "lag_ns": lag - ahead[first]}
+        columns: dict[str, Any] = {name: np.append(getattr(changed, name), added[name][later]) for name in added}
+        return ends(replace(changed, duration_ns=duration, **columns))
+
+    ahead = np.zeros(len(row), np.int64)
+    until = ended(ahead)
+    if len(begin := np.flatnonzero(is_first & is_waiting)):
+        moved, calls, order = until - end, row[begin], np.lexsort((job.measured_start_ns, job.lane))
+        last = order[np.searchsorted(job.lane[order], job.lane[calls], side="right") - 1]
+        last_call = row[np.searchsorted(first, begin, side="right") - 1]
+        longer = moved[last] - moved[last_call] + moved[calls] + saved[begin]
+        duration[calls] = np.maximum(after[calls] - longer, taken[begin])
+        ahead[begin] = longer - after[calls] + duration[calls]
+        until = ended(ahead)
+    arrived = np.full(len(job), NEVER)
+    np.maximum.at(arrived, changed.target, until[changed.source] + changed.lag_ns)
+    duration[row[later]] = (until - arrived - changed.wait_ns)[row[later]]
+    return replace(changed, duration_ns=duration)
