@@ -113,11 +113,16 @@ def whole(device: DeviceTrace) -> Period:
 
 
 def marked(device: DeviceTrace) -> Period | None:
-    """Returns the period from the first step on, if the trace is of a window that began with steps to warm up; else
-    None. What these steps had begun on a device is in it as far as it runs on.
+    """Returns the period of the complete steps, if the trace is of a window that began with steps to warm up or ended
+    within a step; else None. What these steps had begun on a device is in it as far as it runs on.
     """
-    steps = _steps(device) if device.window == "device" else {}
-    return common(whole(device), Period(min(steps.values()).start, linked.FOREVER)) if steps else None
+    ops, steps = device.ops, _steps(device)
+    cut_off = ops.start[ops.name.where(lambda name: name == linked.INCOMPLETE_STEP)].min(initial=linked.FOREVER)
+    end = int(cut_off) if (ops.start > cut_off).any() else linked.FOREVER
+    if not steps or (device.window != "device" and end == linked.FOREVER):
+        return None
+    start = min(steps.values()).start if device.window == "device" else linked.NEVER
+    return common(whole(device), Period(start, end))
 
 
 def trace_start(device: DeviceTrace) -> int:

@@ -10,6 +10,7 @@ from .kineto import (
     DATA_WAIT_WITHOUT_PROFILER,
     LARGEST_ID,
     MEMORY_CATEGORIES,
+    RECORDING_COST,
     STEP_WITHOUT_PROFILER,
     STEPS_WITHOUT_PROFILER,
     Args,
@@ -19,6 +20,7 @@ from .kineto import (
 from .layout import ATTRIBUTES, OP_SCHEMA, LinkedFile, attribute_columns, parent_ids
 from .linked_trace import (
     AUTOGRAD,
+    INCOMPLETE_STEP,
     NOT_THERE,
     STEP_MARK,
     USER_SCOPE,

@@ -26,8 +26,9 @@ the loop waits for PyTorch's data loader, in µs.
 """
 STEPS_WITHOUT_PROFILER = "execgraph_steps_without_profiler_us"
 RECORDING_COST = "execgraph_recording_cost_us"
-"""The keys of how these steps differ, and of what recording costs: how much longer an op takes that is recorded with
-the device trace alone, and a call of the runtime.
+"""The keys of how these steps differ, of which each is the work of one and the mean wait for data, and of what
+recording costs: how much longer an op takes that is recorded with the device trace alone, and on a GPU a call of the
+runtime, beyond its op.
 """
 MEASURED = {
     STEPS_WITHOUT_PROFILER: {

@@ -43,6 +43,8 @@ NOT_THERE: Any = None
 """Stands in a table for a column that linking adds later, or has dropped."""
 STEP_MARK, AUTOGRAD = "ProfilerStep#", "autograd::engine::evaluate_function"
 """How names of step marks begin, and of the ops in which autograd runs a backward function."""
+INCOMPLETE_STEP = "incomplete step"
+"""What marks the step that the end of a recording cut off."""
 USER_SCOPE = 7
 """What an annotation has as its scope."""
 LONGEST_NUMBER = 18

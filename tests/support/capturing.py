@@ -14,7 +14,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 
 
-def train(torch, folder: Path, steps: int, work=None, **window) -> None:
+def train(torch, folder: Path, steps: int, work=None, rest=None, **window) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
     with capture(folder, **{"wait": 1, "warmup": 1, "together": True} | window) as recorder:
         for _ in range(steps):
@@ -22,6 +22,8 @@ def train(torch, folder: Path, steps: int, work=None, **window) -> None:
             if work:
                 work()
             recorder.step()
+        if rest:
+            rest()
 
 
 def written(folder: Path) -> list[str]:

@@ -9,37 +9,20 @@ Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the f
 are those of the device trace, with the profiler alone; what ops do to which tensors is in the host trace.
 """
 
-import json
-import sys
-import threading
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
-from itertools import pairwise
-from operator import sub
 from pathlib import Path
-from statistics import quantiles
-from time import perf_counter, sleep
+from time import sleep
 from types import TracebackType
 from typing import Any
 
 from ...schema.arguments import flags, whole_number
-from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER, STEPS_WITHOUT_PROFILER, WINDOW
+from ...schema.linked import STEP_MARK, WINDOW
 from . import windows
-from .windows import (
-    Conflict,
-    PairRecorder,
-    check_no_other_profiler,
-    is_distributed,
-    synchronise,
-    training_goes_on,
-    warn,
-)
+from .timing import StepTimer, recording_cost
+from .windows import Conflict, PairRecorder, check_no_other_profiler, is_distributed, training_goes_on, warn
 
 BY_RANK = "{trace}_rank{rank}"
-UNEVEN = 3.0
-"""If a step keeps the host, besides waiting for data, more than so many times as long as the median one takes, it did
-something else, such as compiling. Batches arrive unevenly where the loop waits for them.
-"""
 SETTLING_S = 0.01
 """In a job of several processes recording goes on for so long after the last step: a communication of gloo that the
 step has waited for, and another thread ends then, has no end in the trace otherwise.
@@ -164,32 +147,45 @@ class Recorder:
             self._enter_step()
 
     def __exit__(self, error: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        begins = -1
+        lacks = ""
         hidden = [Warning] if error else []  # where warnings are errors they must not hide that of the block
         with suppress(*hidden):
             with training_goes_on(self._give_up):
                 self._finish()
                 if not error and self._boundaries and self._pairs.records_this_rank:
-                    begins = next((begin for begin in (self._first, self._host) if self.steps <= begin), -1)
-            if begins >= 0:
-                what = "no complete step was recorded" if begins == self._first else "no host trace was recorded"
-                warn(f"{what}: {self._why_short(begins)}", stacklevel=3)
+                    lacks = self._lacks()
+            if lacks:
+                warn(lacks, stacklevel=3)
 
-    def _why_short(self, begins: int) -> str:
-        if not self.steps:
-            return "recorder.step() was never called; call it at the end of each step"
-        done = f"{self.steps} step{'s' if self.steps > 1 else ''} and recording begins after {begins}"
-        fewer = "a smaller wait and warmup" + (", or together=True" if not self._is_together else "")
-        remedy = f"run {self._end} steps or more (recorder.step() ends one), or give {fewer}"
-        return f"the block ended after {done}; {remedy}"
+    def _lacks(self) -> str:
+        """Says which steps the block ended too early for, and what to do; "" if it did not."""
+        steps, active = self.steps, self._end - self._host
+        if steps >= self._end:
+            return ""
+        short = "{} has {} of " + f"{active} steps"
+        if steps <= self._first:
+            what = "no complete step was recorded"
+        elif steps <= self._host:
+            few = f", and {short.format('the device trace', steps - self._first)}" if steps < self._host else ""
+            what = f"no host trace was recorded{few}"
+        else:
+            what = short.format("each trace" if self._is_together else "the host trace", steps - self._host)
+        if not steps:
+            return f"{what}: recorder.step() was never called; call it at the end of each step"
+        begins = self._first if steps <= self._first else self._host
+        fewer = f"a smaller wait{', warmup and active' if active > 1 else ' and warmup'}"
+        fewer += "" if self._is_together else ", or together=True"
+        return (
+            f"{what}: the block ended after {steps} step{'s' if steps > 1 else ''} and recording begins after {begins}; "
+            f"run {self._end} steps or more (recorder.step() ends one), or give {fewer}"
+        )
 
     def _enter_step(self) -> None:
         for boundary, cross in self._boundaries:
             if boundary == self.steps and self._pairs.records_this_rank:
                 cross()
         if self._recording:
-            step = self._torch.profiler.record_function(f"ProfilerStep#{self.steps}")
-            self._annotation.enter_context(step)
+            self._annotation.enter_context(self._torch.profiler.record_function(f"{STEP_MARK}{self.steps}"))
 
     def _measure(self) -> None:
         self._ends.callback(self._timer.drop)
@@ -241,7 +237,14 @@ class Recorder:
         recorded, self._recording = self._recording, False
         self._ends.close()
         if recorded:
-            self._pairs.keep(self._profiler, is_whole=self._is_together or self.steps > self._host)
+            self._pairs.keep(
+                self._profiler,
+                is_whole=self._is_together or self.steps > self._host,
+                incomplete=f"{STEP_MARK}{self.steps}" if self.steps < self._end else "",
+                measure=lambda: recording_cost(self._torch, self._profiler.experimental_config),
+            )
+        else:
+            self._pairs.drop()
 
     def _cancel(self) -> None:
         """Lets go of a profiler that is ready, as PyTorch's own does."""
@@ -258,88 +261,3 @@ class Recorder:
             self._ends.close()
         with suppress(Exception):
             self._pairs.drop()
-
-
-class StepTimer:
-    """Measures the length of the steps between `start` and `stop`, devices included, and how much of it the loop
-    waits for its data loader; `lap` ends each step but the last.
-
-    Recording slows every op, but not the processes of a loader, which get ahead of the loop: the traces do not tell how
-    long it waits. Meanwhile what takes the place of `next` of PyTorch's loaders measures in this thread: `waited_s` in
-    all, and `workers` is how many processes the loader with the most of them has.
-    """
-
-    def __init__(self, torch: Any) -> None:
-        self.waited_s, self.workers = 0.0, 0
-        self._torch, self._loader = torch, ExitStack()
-        self._laps: list[tuple[float, float]] = []
-        """When each step began on the host, and how long the loop had waited for data by then."""
-        self._known: dict[str, Any] = {}
-
-    def start(self) -> None:
-        """Waits for the device and begins to measure."""
-        synchronise(self._torch)
-        iterator: Any = getattr(sys.modules.get("torch.utils.data.dataloader"), "_BaseDataLoaderIter", None)
-        if own_next := getattr(iterator, "__next__", None):
-            iterator.__next__ = self._timed(own_next)
-            self._loader.callback(setattr, iterator, "__next__", own_next)
-        self.lap()
-
-    def _timed(self, get: Any) -> Any:
-        thread, is_open = threading.get_ident(), False
-
-        def timed(iterator: Any) -> Any:
-            nonlocal is_open
-            if is_open or threading.get_ident() != thread:
-                return get(iterator)  # a loader of another thread, or one that another loader reads
-            self.workers = max(self.workers, getattr(iterator, "_num_workers", 0))
-            is_open, begin = True, perf_counter()
-            try:
-                return get(iterator)
-            finally:
-                is_open = False
-                self.waited_s += perf_counter() - begin
-
-        return timed
-
-    def lap(self) -> None:
-        """Notes that a step has ended on the host and the next begins."""
-        self._laps.append((perf_counter(), self.waited_s))
-
-    def drop(self) -> None:
-        """Puts the loaders' own `next` back, also where a block ends early; may be called again."""
-        self._loader.close()
-
-    def stop(self) -> None:
-        """Waits for the device and ends the measurement; warns if the steps are too few or too different."""
-        self.lap()
-        self.drop()
-        synchronise(self._torch)
-        begun, waited = zip(*self._laps, strict=True)
-        lengths, waits = ([after - before for before, after in pairwise(ends)] for ends in (begun, waited))
-        work, steps = list(map(sub, lengths, waits)), len(lengths)
-        low, *_, usual, _, _, _, high = quantiles(lengths * 2 if steps == 1 else lengths, n=10, method="inclusive")
-        if (longest := max(work)) > UNEVEN * usual:
-            why = f"of the steps before recording one took {longest * 1e3:.1f} ms and most {usual * 1e3:.1f} ms"
-            is_early = work.index(longest) < steps / 2
-            advice = "raise wait" if is_early else "something held the loop up, so record again"
-            warn(f"{why}, so how long one takes without a profiler is not known; {advice}", stacklevel=5)
-            return
-        times = {STEP_WITHOUT_PROFILER: perf_counter() - begun[0], DATA_WAIT_WITHOUT_PROFILER: self.waited_s}
-        self._known = {key: round(time / steps * 1e6, 1) for key, time in times.items()}
-        spread = {key: round(time * 1e6, 1) for key, time in (("median", usual), ("p10", low), ("p90", high))}
-        self._known[STEPS_WITHOUT_PROFILER] = {"count": steps, **spread}
-        if self.workers > steps:
-            why = f"the data loader has {self.workers} workers, and {steps} steps were measured before recording"
-            advice = f"give wait={self.workers + 2}"
-            warn(f"{why}, so the loop may wait longer for its data than was measured; {advice}", stacklevel=5)
-
-    def add_to(self, profiler: Any, further: dict[str, str]) -> None:
-        """Has the profiler, which must be recording, write what was measured, and what is `further` known, into its
-        trace; warns if it cannot.
-        """
-        try:
-            for key, value in (further | self._known).items():
-                profiler.add_metadata_json(key, json.dumps(value))
-        except Exception as error:
-            warn(f"the trace does not say how long a step takes without a profiler: {error!r}", stacklevel=6)

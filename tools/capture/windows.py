@@ -7,6 +7,7 @@ first, and a failure is a warning.
 
 import gc
 import importlib
+import json
 import os
 import shlex
 import shutil
@@ -17,11 +18,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ...schema.errors import DataError, require
 from ...schema.io import open_output
-from ...schema.linked import WINDOW
+from ...schema.linked import INCOMPLETE_STEP, RECORDING_COST, WINDOW
 
 TRACES = ("host", "device")
 ENDING = ".json.gz"
@@ -179,8 +180,18 @@ class PairRecorder:
         if self._host:
             self._host.observer.stop()
 
-    def keep(self, profiler: Any, is_whole: bool = True) -> None:
-        """Keeps both traces of the window that has ended, or the device trace alone, and says where they are."""
+    def keep(
+        self,
+        profiler: Any,
+        is_whole: bool = True,
+        incomplete: str = "",
+        measure: Callable[[], dict[str, float]] = dict[str, float],
+    ) -> None:
+        """Keeps both traces of the window that has ended, or the device trace alone, and says where they are.
+
+        The annotation of a step that did not end is `incomplete`. Of a device trace recorded alone `measure` says what
+        recording cost.
+        """
         if self.records_this_rank and not self._window:
             raise DataError("no host trace: give the handler to the profiler as execution_trace_observer, too")
         if not self._host:
@@ -193,14 +204,15 @@ class PairRecorder:
                 targets.pop(0).unlink(missing_ok=True)  # an older one would pass for that of this device trace
             for trace in traces:
                 _check_whole(trace)
+            cost = measure() if self._is_alone else {}
+            members: dict[str, dict[str, Any]] = {TRACES[0]: {WINDOW: TRACES[0]} if self._is_alone else {}}
+            members[TRACES[1]] = {RECORDING_COST: cost} if cost else {}
             with ExitStack() as outputs:  # both whole or neither
                 for trace, target in zip(traces, targets, strict=True):
                     target.parent.mkdir(parents=True, exist_ok=True)
                     with trace.open("rb") as written:
                         output = outputs.enter_context(open_output(str(target)))
-                        if self._is_alone and trace.stem == TRACES[0]:
-                            output.write(written.read(1) + f'"{WINDOW}": "{trace.stem}",'.encode())
-                        shutil.copyfileobj(written, output)
+                        _copy(written, output, members.get(trace.stem, {}), incomplete)
         finally:
             self.drop()
         print(f"execgraph: rank {rank} recorded {' and '.join(map(str, targets))}", file=sys.stderr)
@@ -214,6 +226,18 @@ class PairRecorder:
         host, self._host = self._host, None
         if host:
             host.drop()
+
+
+def _copy(trace: IO[bytes], output: IO[bytes], members: dict[str, Any], incomplete: str) -> None:
+    """Copies a trace, with further members at its top level; the annotation `incomplete` is no longer one of a step."""
+    if members:
+        before, brace, after = trace.read(64).partition(b"{")
+        output.write(before + brace + json.dumps(members)[1:-1].encode() + b"," + after)
+    if incomplete:
+        mark, instead = (json.dumps(name).encode() for name in (incomplete, INCOMPLETE_STEP))
+        output.writelines(line.replace(mark, instead) for line in trace)
+    else:
+        shutil.copyfileobj(trace, output)
 
 
 def _check_whole(trace: Path) -> None:

@@ -5,14 +5,18 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from execgraph import capture
+from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
-from execgraph.tools.capture.recorder import StepTimer
+from execgraph.tools.capture import experimental_config, timing
+from execgraph.tools.capture.timing import StepTimer, recording_cost
 from support.capturing import device_ops, device_pairs, host_ops, linked, load, said_by, train, written
 
 
@@ -78,24 +82,36 @@ PAIR = ["device_rank0.json.gz", "host_rank0.json.gz"]
 NEVER = r"recorder\.step\(\) was never called"
 
 
+APART, NONE = {"together": False, "active": 3}, "no complete step was recorded: "
+
+
 @pytest.mark.parametrize(
-    ("steps", "window", "reason", "files"),
+    ("steps", "window", "said", "files", "complete"),
     [
-        (0, {}, NEVER, PAIR[1:]),
-        (1, {}, "the block ended after 1 step and recording begins after 2", PAIR[1:]),
-        (2, {}, "the block ended after 2 steps and recording begins after 2", PAIR),
-        (0, {"wait": 0, "warmup": 0}, NEVER, PAIR),
-        (2, {"together": False}, "the block ended after 2 .* run 6 steps or more", PAIR[:1]),
-        (4, {"together": False}, "the block ended after 4 .* after 4; run 6 .*together=True", PAIR[:1]),
+        (0, {}, NONE + NEVER, PAIR[1:], {}),
+        (1, {}, NONE + "the block ended after 1 step and recording begins after 2", PAIR[1:], {}),
+        (2, {}, NONE + "the block ended after 2 steps and recording begins after 2", PAIR, {}),
+        (0, {"wait": 0, "warmup": 0}, NONE + NEVER, PAIR, {}),
+        (2, APART, NONE + "the block ended after 2 .* run 8 steps or more", PAIR[:1], {}),
+        (3, {}, "each trace has 1 of 2 steps: .* smaller wait, warmup and active$", PAIR, {2}),
+        (4, APART, "no host trace .*, and the device trace has 2 of 3 steps: .* after 4 .* after 5", PAIR[:1], {2, 3}),
+        (5, APART, "no host trace was recorded: .* after 5 .* after 5; run 8 .*together=True", PAIR[:1], {2, 3, 4}),
+        (6, APART, "the host trace has 1 of 3 steps: .* after 6 .* after 5; run 8", PAIR, {2, 3, 4}),
     ],
 )
-def test_a_block_without_a_complete_step_is_warned_of(torch, tmp_path, steps, window, reason, files):
+@pytest.mark.parametrize("work", [0, 1], ids=["", "within a step"])
+def test_a_block_that_ends_early_says_so_and_counts_complete_steps(
+    torch, tmp_path, steps, window, said, files, complete, work
+):
     (tmp_path / PAIR[1]).touch()  # an older one stays beside no device trace of other steps
-    with pytest.warns(
-        UserWarning, match=f"execgraph: no {'host trace' if steps > 2 else 'complete step'} was recorded: {reason}"
-    ):
-        train(torch, tmp_path, steps, **window)
+    with pytest.warns(UserWarning, match=f"execgraph: {said}"):
+        train(torch, tmp_path, steps, rest=lambda: work and torch.ones(3).cumsum(0), **window)
     assert written(tmp_path) == files
+    if PAIR[0] in files:
+        device = read_device_trace(str(tmp_path / PAIR[0]))
+        ops = link(None if steps < 6 else str(tmp_path / PAIR[1]), device).ops.name
+        assert {name for name in ops if name.startswith("ProfilerStep#")} == {f"ProfilerStep#{one}" for one in complete}
+        assert ("aten::cumsum" in list(ops)) == bool(work and not complete)
 
 
 def test_a_rank_that_was_not_asked_for_is_not_warned_of(torch, tmp_path, recwarn):
@@ -104,13 +120,13 @@ def test_a_rank_that_was_not_asked_for_is_not_warned_of(torch, tmp_path, recwarn
 
 
 KEY, WAIT_KEY = "execgraph_step_without_profiler_us", "execgraph_data_wait_without_profiler_us"
-STEPS_KEY = "execgraph_steps_without_profiler_us"
+STEPS_KEY, COST_KEY = "execgraph_steps_without_profiler_us", "execgraph_recording_cost_us"
 
 
 def clock(monkeypatch, *seconds: float) -> None:
     """What the timer reads: at the beginning, as each step ends on the host, and when the device is done."""
-    times = iter(seconds)
-    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: next(times))
+    times = chain(seconds, iter(perf_counter, None))
+    monkeypatch.setattr("execgraph.tools.capture.timing.perf_counter", lambda: next(times))
 
 
 @pytest.mark.usefixtures("untouched")
@@ -129,6 +145,29 @@ def test_traces_say_which_steps_they_are_of_and_how_long_these_take_without_a_pr
     assert (has_shapes, KEY in together) == ([False, True], False)
     spread = {"count": 3, "median": 2000.0, "p10": 1200.0, "p90": 2800.0}
     assert [apart[key] for key in (KEY, WAIT_KEY, STEPS_KEY)] == [3000, 0, spread]
+    assert ({*apart[COST_KEY]}, COST_KEY in together) == ({"op"}, False)
+    assert 0.05 < apart[COST_KEY]["op"] < 20
+
+
+def cost_of(torch) -> dict[str, float]:
+    return recording_cost(torch, experimental_config(trace_only=True))
+
+
+def test_what_recording_costs_is_told_in_any_mode_and_changes_none(torch):
+    with torch.inference_mode(), torch.autocast("cpu"), torch.device("meta"), torch.profiler.record_function("step"):
+        assert cost_of(torch)["op"] > 0
+        assert (torch.is_grad_enabled(), torch.ones(1).device.type) == (False, "meta")
+    assert not torch.autograd._profiler_enabled()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"), [("LIMIT_S", 0, "something else keeps"), ("_KinetoProfile", None, "not callable")]
+)
+def test_what_recording_costs_may_remain_unknown(torch, monkeypatch, name, value, why):
+    monkeypatch.setattr(timing if name == "LIMIT_S" else torch.profiler, name, value)
+    with pytest.warns(UserWarning, match=f"does not say how long recording an op takes: .*{why}"):
+        assert cost_of(torch) == {}
+    assert not torch.autograd._profiler_enabled()
 
 
 def test_steps_of_which_one_compiles_have_no_length(torch, tmp_path, monkeypatch):
@@ -159,8 +198,8 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> StepTimer:
     Loader.clock = 0.0
     module = SimpleNamespace(_BaseDataLoaderIter=Loader)
     monkeypatch.setitem(sys.modules, "torch.utils.data.dataloader", module)  # type: ignore[arg-type]
-    monkeypatch.setattr("execgraph.tools.capture.recorder.perf_counter", lambda: Loader.clock)
-    monkeypatch.setattr("execgraph.tools.capture.recorder.synchronise", lambda torch: None)
+    monkeypatch.setattr("execgraph.tools.capture.timing.perf_counter", lambda: Loader.clock)
+    monkeypatch.setattr("execgraph.tools.capture.timing.synchronise", lambda torch: None)
     return StepTimer(None)
 
 
@@ -180,23 +219,34 @@ def metadata(timer: StepTimer) -> dict[str, str]:
     return {key: value for key, value in kept.items() if key != STEPS_KEY}
 
 
+def steps_of(timer: StepTimer) -> dict[str, float]:
+    return timer._known.get(STEPS_KEY, {})
+
+
 def test_batches_that_arrive_together_do_not_make_steps_uneven(timer: StepTimer) -> None:
     burst = [(0.4, 0.39), (0.01, 0), (0.01, 0), (0.02, 0)]
     assert measure(timer, *burst, workers=4) == {KEY: "110000.0", WAIT_KEY: "97500.0"}
+    assert steps_of(timer) == {"count": 4, "median": 107500, "p10": 107500, "p90": 114500}
+
+
+USUAL, LONG = (0.1, 0.0), (0.9, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("steps", "advice"),
+    ("steps", "said", "kept"),
     [
-        ([(0.1, 0.09), (0.9, 0), (0.1, 0.09)], "raise wait"),
+        ([(0.1, 0.09), LONG, (0.1, 0.09)], "one took 900.0 ms and most 70.0 ms, .* not known; raise wait", {}),
         # more steps on a machine that others use make such a step more likely
-        ([(0.1, 0), (0.1, 0), (0.1, 0), (0.9, 0)], "record again"),
+        ([USUAL] * 3 + [LONG], "one took 900.0 ms and most 100.0 ms, .* not known; .* record again", {}),
+        ([LONG, LONG, *[USUAL] * 7], "2 of 9 took 900.0 ms and most 100.0 ms, .* raise wait", {}),
+        ([USUAL] * 4 + [LONG], "one took 900.0 ms .* that of the other steps", {KEY: "100000.0", WAIT_KEY: "0.0"}),
     ],
-    ids=["although the loop waited in others", "among the last is no reason to skip more"],
+    ids=["although the loop waited in others", "among the last is no reason to skip more", "many", "few do not count"],
 )
-def test_a_long_step_is_uneven(timer: StepTimer, steps: list[tuple[float, float]], advice: str) -> None:
-    with pytest.warns(UserWarning, match=f"one took 900.0 ms and most 100.0 ms, .* {advice}"):
-        assert measure(timer, *steps) == {}
+def test_a_long_step_is_uneven(timer: StepTimer, steps: list[tuple[float, float]], said: str, kept: Any) -> None:
+    with pytest.warns(UserWarning, match=said):
+        assert measure(timer, *steps) == kept
+    assert steps_of(timer).get("count", 0) == (4 if kept else 0)
 
 
 def test_fewer_steps_than_workers_are_warned_of_and_kept(timer: StepTimer) -> None:

@@ -1,0 +1,195 @@
+"""How long steps take without a profiler, and what one that records adds to an op: the device trace says both."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from itertools import pairwise
+from operator import sub
+from statistics import fmean, median, quantiles
+from time import perf_counter
+from typing import Any
+
+from ...schema.linked import DATA_WAIT_WITHOUT_PROFILER, STEP_WITHOUT_PROFILER, STEPS_WITHOUT_PROFILER
+from .windows import synchronise, warn
+
+UNEVEN = 3.0
+"""If a step keeps the host, besides waiting for data, more than so many times as long as the median one takes, it did
+something else, such as compiling. Batches arrive unevenly where the loop waits for them.
+"""
+FEW = 0.2
+"""Up to this share of steps may be uneven: they do not count. Of more nobody can say how long a usual step takes."""
+TURNS, BLOCKS, PAIRS = 3, 20, 20
+"""How often ops are timed without a profiler and then with one; how many blocks of how many pairs of ops."""
+CACHE = 1 << 19
+"""So many bytes are copied before each pair: in a loop, too, not all that an op needs is in the nearest cache."""
+LIMIT_S = 0.05
+"""Longer than this none of the timings may last, as where other threads hold Python's lock."""
+
+
+class StepTimer:
+    """Measures the length of the steps between `start` and `stop`, devices included, and how much of it the loop
+    waits for its data loader; `lap` ends each step but the last.
+
+    Recording slows every op, but not the processes of a loader, which get ahead of the loop: the traces do not tell how
+    long it waits. Meanwhile what takes the place of `next` of PyTorch's loaders measures in this thread: `waited_s` in
+    all, and `workers` is how many processes the loader with the most of them has.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self.waited_s, self.workers = 0.0, 0
+        self._torch, self._loader = torch, ExitStack()
+        self._laps: list[tuple[float, float]] = []
+        """When each step began on the host, and how long the loop had waited for data by then."""
+        self._known: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Waits for the device and begins to measure."""
+        synchronise(self._torch)
+        iterator: Any = getattr(sys.modules.get("torch.utils.data.dataloader"), "_BaseDataLoaderIter", None)
+        if own_next := getattr(iterator, "__next__", None):
+            iterator.__next__ = self._timed(own_next)
+            self._loader.callback(setattr, iterator, "__next__", own_next)
+        self.lap()
+
+    def _timed(self, get: Any) -> Any:
+        thread, is_open = threading.get_ident(), False
+
+        def timed(iterator: Any) -> Any:
+            nonlocal is_open
+            if is_open or threading.get_ident() != thread:
+                return get(iterator)  # a loader of another thread, or one that another loader reads
+            self.workers = max(self.workers, getattr(iterator, "_num_workers", 0))
+            is_open, begin = True, perf_counter()
+            try:
+                return get(iterator)
+            finally:
+                is_open = False
+                self.waited_s += perf_counter() - begin
+
+        return timed
+
+    def lap(self) -> None:
+        """Notes that a step has ended on the host and the next begins."""
+        self._laps.append((perf_counter(), self.waited_s))
+
+    def drop(self) -> None:
+        """Puts the loaders' own `next` back, also where a block ends early; may be called again."""
+        self._loader.close()
+
+    def stop(self) -> None:
+        """Waits for the device and ends the measurement; warns if the steps are too few or too different."""
+        self.lap()
+        self.drop()
+        synchronise(self._torch)
+        begun, waited = zip(*self._laps, strict=True)
+        lengths, waits = ([after - before for before, after in pairwise(ends)] for ends in (begun, waited))
+        work, steps = list(map(sub, lengths, waits)), len(lengths)
+        usual = median(work) + fmean(waits)
+        kept = [step for step in range(steps) if work[step] <= UNEVEN * usual]
+        if uneven := steps - len(kept):
+            why = f"of the steps before recording {'one' if uneven == 1 else f'{uneven} of {steps}'} took"
+            why = f"{why} {max(work) * 1e3:.1f} ms and most {usual * 1e3:.1f} ms, so"
+            if uneven > FEW * steps:
+                is_early = work.index(max(work)) < steps / 2
+                advice = "raise wait" if is_early else "something held the loop up, so record again"
+                warn(f"{why} how long one takes without a profiler is not known; {advice}", stacklevel=5)
+                return
+            warn(f"{why} how long one takes without a profiler is that of the other steps", stacklevel=5)
+        total = perf_counter() - begun[0] - sum(lengths) + sum(lengths[step] for step in kept)
+        wait = fmean(waits[step] for step in kept)
+        times = {STEP_WITHOUT_PROFILER: total / len(kept), DATA_WAIT_WITHOUT_PROFILER: wait}
+        self._known = {key: round(time * 1e6, 1) for key, time in times.items()}
+        # a loader delivers unevenly: of each step only its work is its own
+        even = [work[step] + wait for step in kept] * (2 if len(kept) == 1 else 1)
+        low, *_, middle, _, _, _, high = quantiles(even, n=10, method="inclusive")
+        spread = {key: round(time * 1e6, 1) for key, time in (("median", middle), ("p10", low), ("p90", high))}
+        self._known[STEPS_WITHOUT_PROFILER] = {"count": len(kept), **spread}
+        if self.workers > steps:
+            why = f"the data loader has {self.workers} workers, and {steps} steps were measured before recording"
+            advice = f"give wait={self.workers + 2}"
+            warn(f"{why}, so the loop may wait longer for its data than was measured; {advice}", stacklevel=5)
+
+    def add_to(self, profiler: Any, further: dict[str, str]) -> None:
+        """Has the profiler, which must be recording, write what was measured, and what is `further` known, into its
+        trace; warns if it cannot.
+        """
+        try:
+            for key, value in (further | self._known).items():
+                profiler.add_metadata_json(key, json.dumps(value))
+        except Exception as error:
+            warn(f"the trace does not say how long a step takes without a profiler: {error!r}", stacklevel=6)
+
+
+def recording_cost(torch: Any, config: Any) -> dict[str, float]:
+    """Returns what a profiler with this config adds to the thread that runs an op, in µs: `op` for its begin and end,
+    and where there is a GPU `call` for a runtime call beyond its op. Empty, with a warning, where this cannot be told.
+
+    A thread of its own runs a few thousand ops, with and without a profiler in turns. What is in force for the loop's
+    thread is not for it: gradients off, dispatch modes, a compiler that looks at frames.
+    """
+    try:
+        stream = None
+        if torch.cuda.is_available():
+            if torch.cuda.is_current_stream_capturing():
+                raise RuntimeError("a CUDA graph is being captured")
+            stream = torch.cuda.current_stream()
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(_costs, torch, config, stream).result()
+    except Exception as error:
+        with suppress(Warning):  # where warnings are errors the traces are worth more
+            warn(f"the trace does not say how long recording an op takes: {error}", stacklevel=7)
+        return {}
+
+
+def _costs(torch: Any, config: Any, stream: Any) -> dict[str, float]:
+    """Returns the differences of quiet blocks: whatever else runs on the machine makes some of them longer."""
+    with torch.cuda.stream(stream) if stream else nullcontext():
+        numbers = {"op": torch.ones(1)} | ({"call": torch.ones(1, device=stream.device)} if stream else {})
+        bare, recorded = ({key: list[float]() for key in numbers} for _ in range(2))
+        for _ in range(TURNS):
+            for key, number in numbers.items():
+                bare[key] += _blocks_us(torch, number)
+            with _recording(torch, config):
+                for key, number in numbers.items():
+                    recorded[key] += _blocks_us(torch, number)
+    costs = {key: quantiles(recorded[key], n=10)[0] - quantiles(bare[key], n=10)[0] for key in numbers}
+    if stream:
+        costs["call"] -= costs["op"]
+    if min(costs.values()) <= 0:
+        raise RuntimeError("ops took no longer with a profiler than without")
+    return {key: round(cost, 3) for key, cost in costs.items()}
+
+
+@contextmanager
+def _recording(torch: Any, config: Any) -> Iterator[None]:
+    profiler = torch.profiler._KinetoProfile(experimental_config=config)
+    profiler.start()
+    try:
+        yield
+    finally:
+        profiler.stop()
+
+
+def _blocks_us(torch: Any, number: Any) -> list[float]:
+    """Returns how long one op takes on the host, in each block; in place, with a tensor, it has no other op within.
+
+    Raises TimeoutError where other threads keep this one from running.
+    """
+    source, nearest, end = bytes(CACHE), bytearray(CACHE), perf_counter() + LIMIT_S
+    blocks = []
+    for _ in range(BLOCKS):
+        block = 0.0
+        synchronise(torch)  # a queue that is full would hold the host up
+        for _ in range(PAIRS):
+            nearest[:] = source
+            begin = perf_counter()
+            number.mul_(number)
+            number.mul_(number)
+            block += (after := perf_counter()) - begin
+            if after > end:
+                raise TimeoutError("something else keeps this process from running")
+        blocks.append(block / PAIRS / 2 * 1e6)
+    return blocks
