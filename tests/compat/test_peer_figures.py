@@ -114,20 +114,14 @@ def test_time_by_class(tables: dict[str, Table]) -> None:
 
 
 KERNELS = {
-    (ALL_GATHER, 0): (120, 40, 40, 40, 0),
-    (ALL_GATHER, 1): (120, 40, 40, 40, 0),
-    (ALL_REDUCE, 0): (270, 90, 90, 90, 0),
-    (ALL_REDUCE, 1): (240, 80, 80, 80, 0),
-    (FORWARD, 0): (225, 30, 20, 25, 4.330127),
-    (FORWARD, 1): (252, 33, 23, 28, 4.330127),
-    (BACKWARD, 0): (297, 33, 33, 33, 0),
-    (BACKWARD, 1): (297, 33, 33, 33, 0),
-    ("multi_tensor_apply_kernel", 0): (27, 9, 9, 9, 0),
-    (SMALL, 0): (18, 2, 2, 2, 0),
+    (ALL_GATHER, 0): (120, 40, 40, 40, 0), (ALL_GATHER, 1): (120, 40, 40, 40, 0),
+    (ALL_REDUCE, 0): (270, 90, 90, 90, 0), (ALL_REDUCE, 1): (240, 80, 80, 80, 0),
+    (FORWARD, 0): (225, 30, 20, 25, 4.330127), (FORWARD, 1): (252, 33, 23, 28, 4.330127),
+    (BACKWARD, 0): (297, 33, 33, 33, 0), (BACKWARD, 1): (297, 33, 33, 33, 0),
+    ("multi_tensor_apply_kernel", 0): (27, 9, 9, 9, 0), (SMALL, 0): (18, 2, 2, 2, 0),
     ("Memcpy DtoH (Device -> Pageable)", 0): (18, 6, 6, 6, 0),
-    ("Memcpy HtoD (Pageable -> Device)", 1): (33, 11, 11, 11, 0),
-    ("Memset (Device)", 1): (9, 3, 3, 3, 0),
-}
+    ("Memcpy HtoD (Pageable -> Device)", 1): (33, 11, 11, 11, 0), ("Memset (Device)", 1): (9, 3, 3, 3, 0),
+}  # fmt: skip
 """HTA, by kernel and rank: sum, max, min, mean, standard deviation."""
 
 

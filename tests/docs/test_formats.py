@@ -123,25 +123,18 @@ def places_of(node: pb.Node, graph: Graph) -> set[Where]:
         not on_host and not is_delay and (node.name in graph.activities or node.name in (HOST_TIME_AFTER, EXCESS_TIME))
     )
     places = {
-        Where.NODES: True,
-        Where.DEPENDENT: len(node.data_deps) > 0,
-        Where.HOST: on_host,
-        Where.SLICES: is_slice,
+        Where.NODES: True, Where.DEPENDENT: len(node.data_deps) > 0, Where.HOST: on_host, Where.SLICES: is_slice,
         Where.WORK: is_slice or is_activity,
-        Where.CALLED: (on_host and node.name not in (IDLE, UNRECORDED)) or is_activity,
-        Where.ACTIVITIES: is_activity,
+        Where.CALLED: (on_host and node.name not in (IDLE, UNRECORDED)) or is_activity, Where.ACTIVITIES: is_activity,
         Where.ACTIVITIES_AND_WAITS: is_activity or (on_host and not is_slice and node.name not in (IDLE, UNRECORDED)),
         Where.COMPUTATION: not on_host and node.type == NodeType.COMP,
-        Where.DELAYS: not on_host and node.name not in graph.activities,
-        Where.EXCESS: node.name == EXCESS_TIME,
-        Where.OFFSET: node.name == START_OFFSET,
-        Where.DEVICE_ONLY: not graph.has_host,
+        Where.DELAYS: not on_host and node.name not in graph.activities, Where.EXCESS: node.name == EXCESS_TIME,
+        Where.OFFSET: node.name == START_OFFSET, Where.DEVICE_ONLY: not graph.has_host,
         Where.COMMUNICATION: is_message or node.type == NodeType.COMM_COLL,
         Where.COLLECTIVES: node.type == NodeType.COMM_COLL,
-        Where.ROOTED: is_message or node.type == NodeType.COMM_COLL,
-        Where.MESSAGES: is_message,
+        Where.ROOTED: is_message or node.type == NodeType.COMM_COLL, Where.MESSAGES: is_message,
         Where.COALESCED: is_message and is_activity,
-    }
+    }  # fmt: skip
     return {where for where, is_there in places.items() if is_there}
 
 

@@ -33,23 +33,15 @@ SERVER, SLOW = "there is no inference server with a GPU", "takes minutes"
 INSTALLS = "installs from a package index"
 CLUSTER = "a cluster of several machines; tests/tools/job/test_build.py builds on a small one"
 NOT_RUN = {
-    ("README.md", "git clone"): INSTALLS,
-    ("astra-sim.md", "git clone"): SOURCES,
-    ("capture.md", "vllm serve"): SERVER,
-    ("capture.md", "export SGLANG_TORCH_PROFILER_DIR=/tmp/traces"): SERVER,
-    ("contributing.md", "git checkout"): SLOW,
-    ("contributing.md", "make test-fast"): SLOW,
-    ("goal.md", "txt2bin -i"): SIMULATOR,
-    ("goal.md", "apt-get install"): SOURCES,
-    ("goal.md", "git clone"): SOURCES,
-    ("index.md", "git clone"): INSTALLS,
-    ("install.md", "git clone"): INSTALLS,
-    ("many-ranks.md", "dask scheduler"): CLUSTER,
-    ("performance.md", "make bench"): SLOW,
-    ("performance.md", "git checkout"): SLOW,
-    ("performance.md", "trace-generate ddp"): "makes 10 GB",
+    ("README.md", "git clone"): INSTALLS, ("astra-sim.md", "git clone"): SOURCES,
+    ("capture.md", "vllm serve"): SERVER, ("capture.md", "export SGLANG_TORCH_PROFILER_DIR=/tmp/traces"): SERVER,
+    ("contributing.md", "git checkout"): SLOW, ("contributing.md", "make test-fast"): SLOW,
+    ("goal.md", "txt2bin -i"): SIMULATOR, ("goal.md", "apt-get install"): SOURCES, ("goal.md", "git clone"): SOURCES,
+    ("index.md", "git clone"): INSTALLS, ("install.md", "git clone"): INSTALLS,
+    ("many-ranks.md", "dask scheduler"): CLUSTER, ("performance.md", "make bench"): SLOW,
+    ("performance.md", "git checkout"): SLOW, ("performance.md", "trace-generate ddp"): "makes 10 GB",
     ("scaling.md", "trace-generate moe_dp"): "makes 256 graphs, for " + SIMULATOR,
-}
+}  # fmt: skip
 """Text blocks that show commands which do not run here, by page and how the first command begins, and why."""
 
 

@@ -124,21 +124,15 @@ def described_groups(number: int) -> Callable[[Rows], None]:
 
 
 CLAIMS = {
-    "world size": lambda number: everywhere("world_size", number),
-    "rank": lambda number: everywhere("rank", number),
-    "group size": lambda number: everywhere("Group size", number),
-    "members": members,
-    "described groups": described_groups,
-    "peer": lambda number: everywhere("Rank", number),
+    "world size": lambda number: everywhere("world_size", number), "rank": lambda number: everywhere("rank", number),
+    "group size": lambda number: everywhere("Group size", number), "members": members,
+    "described groups": described_groups, "peer": lambda number: everywhere("Rank", number),
     "elements": lambda number: everywhere("In msg nelems", number),
-    "stream": lambda number: everywhere("stream", number),
-    "device": lambda number: everywhere("device", number),
-    "thread": lambda number: everywhere("tid", number),
-    "process": lambda number: everywhere("pid", number),
+    "stream": lambda number: everywhere("stream", number), "device": lambda number: everywhere("device", number),
+    "thread": lambda number: everywhere("tid", number), "process": lambda number: everywhere("pid", number),
     "correlation": lambda number: everywhere("correlation", number),
-    "function id": lambda number: everywhere("Record function id", number),
-    "step": step,
-}
+    "function id": lambda number: everywhere("Record function id", number), "step": step,
+}  # fmt: skip
 
 
 def claiming(folder: Path, claim: str, number: int) -> Path:

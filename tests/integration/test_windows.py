@@ -228,16 +228,10 @@ def test_a_window_in_which_nothing_ran_is_refused(t: TraceBuilder) -> None:
 
 BORDERS = st.lists(st.integers(1, 99), min_size=1, max_size=3, unique=True).map(sorted)
 AWAITS_WHAT_ENDS_LATER = [
-    Step("stream synchronize", 7, 1, 1),
-    Step("record", 7, 1, 1),
-    Step("set", 20, 1, 17),
-    Step("record", 7, 1, 1),
-    Step("work", 7, 1, 17),
-    Step("work", 7, 1, 1),
-    Step("launch", 7, 1, 1),
-    Step("event synchronize", 7, 1, 1),
+    Step("stream synchronize", 7, 1, 1), Step("record", 7, 1, 1), Step("set", 20, 1, 17), Step("record", 7, 1, 1),
+    Step("work", 7, 1, 17), Step("work", 7, 1, 1), Step("launch", 7, 1, 1), Step("event synchronize", 7, 1, 1),
     Step("launch in op", 7, 1, 1),
-]
+]  # fmt: skip
 """By the order of the calls the event is recorded on stream 20, whose work ends 10 µs after the host went on."""
 
 

@@ -318,17 +318,10 @@ def device_trace_alone(run: Run) -> None:
 
 
 FEATURES: dict[str, Callable[[Run], None]] = {
-    "ops matched": ops_matched,
-    "tensors": tensors,
-    "launches": launches,
-    "graph launches": graph_launches,
-    "host waits": host_waits,
-    "stream waits": stream_waits,
-    "collectives": collectives,
-    "threads": threads,
-    "replay": replay,
-    "device trace alone": device_trace_alone,
-}
+    "ops matched": ops_matched, "tensors": tensors, "launches": launches, "graph launches": graph_launches,
+    "host waits": host_waits, "stream waits": stream_waits, "collectives": collectives, "threads": threads,
+    "replay": replay, "device trace alone": device_trace_alone,
+}  # fmt: skip
 OF_DEVICE = ("launches", "host waits", "replay", "device trace alone")
 OF_PAIR = ("ops matched", "tensors", "replay", "device trace alone")
 OF_GPU_PAIR = ("ops matched", "tensors", "stream waits", *OF_DEVICE)

@@ -101,16 +101,10 @@ def root(part: CollectiveMember) -> set[int]:
 
 
 HAS: dict[Algorithm, Callable[[CollectiveMember], set[int]]] = {
-    Algorithm.ALL_REDUCE_RING: everyone,
-    Algorithm.ALL_REDUCE_DOUBLING: everyone,
-    Algorithm.BARRIER: everyone,
-    Algorithm.ALL_GATHER_RING: givers,
-    Algorithm.ALL_GATHER_DOUBLING: givers,
-    Algorithm.GATHER: givers,
-    Algorithm.BROADCAST: root,
-    Algorithm.SCATTER: root,
-    Algorithm.REDUCE: everyone,
-}
+    Algorithm.ALL_REDUCE_RING: everyone, Algorithm.ALL_REDUCE_DOUBLING: everyone, Algorithm.BARRIER: everyone,
+    Algorithm.ALL_GATHER_RING: givers, Algorithm.ALL_GATHER_DOUBLING: givers, Algorithm.GATHER: givers,
+    Algorithm.BROADCAST: root, Algorithm.SCATTER: root, Algorithm.REDUCE: everyone,
+}  # fmt: skip
 """Of whom a member has something in the end; only the root, where one gathers or reduces."""
 
 

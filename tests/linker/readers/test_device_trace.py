@@ -101,13 +101,8 @@ def test_what_capture_measured_has_the_names_of_graphs_and_the_median_is_the_len
 
 def test_devices_have_numbers_from_zero_and_names() -> None:
     devices = [
-        {"id": 0, "name": "A100"},
-        {"id": "1", "name": "H100"},
-        {"id": -1, "name": "x"},
-        {"id": 2},
-        {"name": "x"},
-        7,
-    ]
+        {"id": 0, "name": "A100"}, {"id": "1", "name": "H100"}, {"id": -1, "name": "x"}, {"id": 2}, {"name": "x"}, 7,
+    ]  # fmt: skip
     assert described(kineto.DeviceFile(devices=devices))["device_names"] == {0: "A100", 1: "H100"}
     assert described(kineto.DeviceFile(devices="none"))["device_names"] == {}
 

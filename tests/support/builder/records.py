@@ -144,14 +144,9 @@ class Collective:
 
 
 COMMS_DTYPE = {
-    "float": "Float",
-    "double": "Double",
-    "c10::Half": "Half",
-    "c10::BFloat16": "BFloat16",
-    "long int": "Long",
-    "int": "Int",
-    "bool": "Bool",
-}
+    "float": "Float", "double": "Double", "c10::Half": "Half", "c10::BFloat16": "BFloat16", "long int": "Long",
+    "int": "Int", "bool": "Bool",
+}  # fmt: skip
 
 
 class Layout(NamedTuple):

@@ -289,19 +289,13 @@ ONE, TWO = ((4, 100, 500),), ((4, 100, 500), (2, 10, 3000))
 """Networks: ranks, GB/s and ns a link by dimension."""
 REDUCE_SCATTER, ALL_GATHER = CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_GATHER
 SIMULATED = [
-    (ONE, ALL_REDUCE, range(4), 240_748),
-    (ONE, ALL_GATHER, range(4), 471_754),
-    (ONE, REDUCE_SCATTER, range(4), 120_559),
-    (ONE, ALL_TO_ALL, range(4), 40_064),
-    (TWO, ALL_REDUCE, range(8), 643_436),
-    (TWO, ALL_GATHER, range(8), 2_509_006),
-    (TWO, REDUCE_SCATTER, range(8), 321_933),
-    (TWO, ALL_TO_ALL, range(8), 827_316),
-    (TWO, ALL_REDUCE, range(4, 8), 240_811),
-    (TWO, ALL_TO_ALL, range(4, 8), 240_442),
-    (TWO, ALL_REDUCE, range(1, 8, 4), 1_574_779),
-    (TWO, ALL_TO_ALL, range(1, 8, 4), 787_270),
-]
+    (ONE, ALL_REDUCE, range(4), 240_748), (ONE, ALL_GATHER, range(4), 471_754),
+    (ONE, REDUCE_SCATTER, range(4), 120_559), (ONE, ALL_TO_ALL, range(4), 40_064),
+    (TWO, ALL_REDUCE, range(8), 643_436), (TWO, ALL_GATHER, range(8), 2_509_006),
+    (TWO, REDUCE_SCATTER, range(8), 321_933), (TWO, ALL_TO_ALL, range(8), 827_316),
+    (TWO, ALL_REDUCE, range(4, 8), 240_811), (TWO, ALL_TO_ALL, range(4, 8), 240_442),
+    (TWO, ALL_REDUCE, range(1, 8, 4), 1_574_779), (TWO, ALL_TO_ALL, range(1, 8, 4), 787_270),
+]  # fmt: skip
 """ns that ASTRA-sim takes for 16 MB of these ranks, in the generations of 2025-08 and 2026-03."""
 
 

@@ -294,13 +294,8 @@ def test_whatever_gets_into_the_page_can_ask_nobody_and_run_nothing(browser, tra
     page = opened(browser, training, [])
     refused = page.evaluate(ASKING, somebody)
     wanted = [
-        "connect-src",
-        "frame-src",
-        *["img-src"] * 2,
-        "script-src-attr",
-        *["script-src-elem"] * 2,
-        "style-src-elem",
-    ]
+        "connect-src", "frame-src", *["img-src"] * 2, "script-src-attr", *["script-src-elem"] * 2, "style-src-elem",
+    ]  # fmt: skip
     assert (refused, Asked.paths, page.evaluate("window.broken")) == (wanted, [], None)
     page.close()
 
