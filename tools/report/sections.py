@@ -27,6 +27,7 @@ WORDS = {
     "gap": "a wait whose reason the graph does not say",
     "host delay": "host work that was left out of a graph of the device alone, where the device waited for it",
     "start offset": "a rank began later than the first one: either its recording did, or the rank was late: no trace shows which",
+    "wait for data": "the loop waits for a batch of PyTorch's data loader, which another process prepares",
     "unknown start": "a thread or stream whose first work waits for nothing in the graph starts when it did",
     "hidden communication": "beside computation, so that it costs nothing",
     "exposed communication": "beside no computation, so that the run waits for it",
