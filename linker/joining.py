@@ -15,8 +15,6 @@ from ..schema.linked import NO_TENSORS, USER_SCOPE, Activities, Calls, Ops, are_
 from .match import Match
 from .readers import HostTrace, RecordedOps
 
-"""The record scope of annotations."""
-
 
 def launching_calls(activities: Activities, calls: Calls) -> CallRows:
     """Returns for each activity the row of the call with its correlation, -1 for none.

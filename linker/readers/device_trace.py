@@ -61,8 +61,9 @@ def described(top: DeviceFile) -> dict[str, Any]:
     distributed = top.distributed or kineto.DistributedInfo()
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
     base_time = integer(top.base_time, 0)
-    step, wait = map(_nanoseconds, (top.step_without_profiler, top.data_wait_without_profiler))
+    mean, wait = map(_nanoseconds, (top.step_without_profiler, top.data_wait_without_profiler))
     measured = _measured(top)
+    step = measured.pop("step_without_profiler_ns", mean)
     devices = ((integer(device.get("id"), -1), device.get("name")) for device in _objects(top.devices))
     return {
         "rank": rank if 0 <= rank <= INT32_MAX else None,
@@ -70,8 +71,8 @@ def described(top: DeviceFile) -> dict[str, Any]:
         "base_time_ns": base_time if 0 <= base_time < FOREVER else 0,
         "groups": _objects(distributed.pg_config),
         "device_names": {number: name for number, name in devices if number >= 0 and isinstance(name, str) and name},
-        "step_without_profiler_ns": measured.pop("step_without_profiler_ns", step) if step > 0 else -1,
-        "data_wait_without_profiler_ns": wait if wait <= step else -1,
+        "step_without_profiler_ns": step if step > 0 else -1,
+        "data_wait_without_profiler_ns": wait if wait <= mean else -1,
         "measured": measured,
         "window": top.window if isinstance(top.window, str) else "",
     }

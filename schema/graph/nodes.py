@@ -37,15 +37,11 @@ DATA_WAIT_WITHOUT_PROFILER_NS = "data_wait_without_profiler_ns"
 """Metadata that says how many steps the graph holds, how long a step takes without a profiler, and for how much of that
 the loop waits for its data loader.
 """
-RECORDED_ALONE, RECORDED_OP_NS, RECORDED_CALL_NS = "recorded_alone", "recorded_op_ns", "recorded_call_ns"
-STEPS_MEASURED, STEP_P10_NS, STEP_P90_NS = "steps_measured", "step_p10_ns", "step_p90_ns"
-"""Metadata of captures: whether the times are of a device trace that was recorded without a host trace; how many steps
-were measured without a profiler, and how they differ; and how much longer an op or a call takes that is recorded.
-"""
 MEASURED_BESIDE = (
-    STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS, RECORDED_ALONE, RECORDED_OP_NS, RECORDED_CALL_NS,
-    STEPS_MEASURED, STEP_P10_NS, STEP_P90_NS,
+    STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS, "recorded_alone", "recorded_op_ns", "recorded_call_ns",
+    "steps_measured", "step_p10_ns", "step_p90_ns",
 )  # fmt: skip
+"""Metadata that is of the recorded run alone, as `capture` measured it."""
 RANKS_OF_GROUP = "ranks_of_group_"
 """Metadata of this name and a process group's `pg_name` lists its ranks once for all nodes that have no `pg_ranks`."""
 Column = Int64 | Categorical | Ragged

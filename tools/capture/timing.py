@@ -35,11 +35,12 @@ class StepTimer:
 
     Recording slows every op, but not the processes of a loader, which get ahead of the loop: the traces do not tell how
     long it waits. Meanwhile what takes the place of `next` of PyTorch's loaders measures in this thread: `waited_s` in
-    all, and `workers` is how many processes the loader with the most of them has.
+    all, and `workers` is how many processes the loader with the most of them has. So many batches may be `ahead` of the
+    loop at first, as other steps were slower or capture began: the steps that take these do not count.
     """
 
     def __init__(self, torch: Any) -> None:
-        self.waited_s, self.workers = 0.0, 0
+        self.waited_s, self.workers, self.ahead = 0.0, 0, 0
         self._torch, self._loader = torch, ExitStack()
         self._laps: list[tuple[float, float]] = []
         """When each step began on the host, and how long the loop had waited for data by then."""
@@ -61,7 +62,9 @@ class StepTimer:
             nonlocal is_open
             if is_open or threading.get_ident() != thread:
                 return get(iterator)  # a loader of another thread, or one that another loader reads
-            self.workers = max(self.workers, getattr(iterator, "_num_workers", 0))
+            workers = getattr(iterator, "_num_workers", 0)
+            self.workers = max(self.workers, workers)
+            self.ahead = max(self.ahead, workers * (getattr(iterator, "_prefetch_factor", None) or 0))
             is_open, begin = True, perf_counter()
             try:
                 return get(iterator)
@@ -88,8 +91,9 @@ class StepTimer:
         lengths, waits = ([after - before for before, after in pairwise(ends)] for ends in (begun, waited))
         work, steps = list(map(sub, lengths, waits)), len(lengths)
         usual = median(work) + fmean(waits)
-        kept = [step for step in range(steps) if work[step] <= UNEVEN * usual]
-        if uneven := steps - len(kept):
+        first = min(self.ahead, steps // 2)
+        kept = [step for step in range(first, steps) if work[step] <= UNEVEN * usual]
+        if uneven := steps - first - len(kept):
             why = f"of the steps before recording {'one' if uneven == 1 else f'{uneven} of {steps}'} took"
             why = f"{why} {max(work) * 1e3:.1f} ms and most {usual * 1e3:.1f} ms, so"
             if uneven > FEW * steps:
@@ -107,9 +111,9 @@ class StepTimer:
         low, *_, middle, _, _, _, high = quantiles(even, n=10, method="inclusive")
         spread = {key: round(time * 1e6, 1) for key, time in (("median", middle), ("p10", low), ("p90", high))}
         self._known[STEPS_WITHOUT_PROFILER] = {"count": len(kept), **spread}
-        if self.workers > steps:
+        if (needed := max(self.workers, 2 * self.ahead)) > steps:
             why = f"the data loader has {self.workers} workers, and {steps} steps were measured before recording"
-            advice = f"give wait={self.workers + 2}"
+            advice = f"give wait={needed + 2}"
             warn(f"{why}, so the loop may wait longer for its data than was measured; {advice}", stacklevel=5)
 
     def add_to(self, profiler: Any, further: dict[str, str]) -> None:

@@ -364,7 +364,8 @@ def test_what_limits_the_trust_is_said_without_a_gain() -> None:
     peak = peak_of(3 << 30, 1 << 30)
     live = Table("", "", [*peak.columns[:2], Column("op", "", ["aten::mm"]), Column("size", "B", np.array([3 << 29]))])
     tables = {"memory_timeline_peak": peak, "memory_timeline_live": live}
-    found = find(built(graph, tables=tables, dropped=Counts({Reason.NO_DURATION: 3}), lacks_sync_records=True))
+    dropped = Counts({Reason.NO_DURATION: 3, Reason.OPS_OUTSIDE: 9})
+    found = find(built(graph, tables=tables, dropped=dropped, lacks_sync_records=True))
     assert [(finding.title, finding.gain) for finding in found[-4:]] == [
         ("3 records of the traces could not be used", None),
         ("The traces of rank 0 do not record what calls waited for", None),

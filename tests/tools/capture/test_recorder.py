@@ -254,6 +254,11 @@ def test_fewer_steps_than_workers_are_warned_of_and_kept(timer: StepTimer) -> No
         assert measure(timer, (0.1, 0), (0.1, 0), (0.1, 0), workers=8)[KEY] == "100000.0"
 
 
+def test_steps_that_take_batches_loaded_ahead_do_not_count(timer: StepTimer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Loader, "_prefetch_factor", 2, raising=False)
+    assert measure(timer, *[(0.01, 0)] * 2, *[(0.1, 0.09)] * 2, workers=1) == {KEY: "100000.0", WAIT_KEY: "90000.0"}
+
+
 class Loader:
     """Stands for PyTorch's iterator: getting a batch takes so many seconds of the clock."""
 
