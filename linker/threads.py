@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..schema import columns
-from ..schema.columns import ABSENT, Bool, Categorical, Int64, ThreadIntervals
+from ..schema.columns import ABSENT, Bool, Categorical, Floats, Int64, ThreadIntervals
 from ..schema.linked import AUTOGRAD, FOREVER, NEVER, Calls, Ops, Provenance, ThreadHandoffs, are_step_marks
 from ..schema.machine import ANY_THREAD, LatencyStats, latency_stats
 
@@ -26,6 +26,10 @@ AT_ONCE = 1 << 16
 """Stretches of time that are looked up at once."""
 SHARED = 256
 """Threads that count of those whose forward ops share a sequence number; each counts its own, so a run has few."""
+RECURRING, LOOKED_BACK = 3, 8
+"""Gaps so often alike tell what they are together, from the last points of other threads before they end."""
+CERTAIN = 3
+"""The logarithm of how much likelier than chance a wait has to be, beside that of how many kinds of gaps there are."""
 
 
 class Gap(NamedTuple):
@@ -40,7 +44,8 @@ class ThreadActivity(columns.SummaryRepr):
     """The activity of a thread. Times in ns.
 
     `boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` are of
-    the intervals between two boundaries. `top_start` and `top_end` are the times of the outermost ops, by start.
+    the intervals between two boundaries. `top_start` and `top_end` are the times of the outermost ops, by start. `kind`
+    says what begins or ends at each boundary, by name, and `op_ends` where an op ends.
 
     An annotation from 0 to 100 µs that contains aten::add from 20 to 30 has the boundaries 0, 20, 30 and 100. The
     thread may have been blocked in [0, 20] and [30, 100], it computed in [20, 30], and was idle in none of them.
@@ -51,6 +56,8 @@ class ThreadActivity(columns.SummaryRepr):
     idle: Bool
     top_start: Int64
     top_end: Int64
+    kind: Int64
+    op_ends: Bool
 
     def idle_since(self, time: int) -> int:
         """Returns when the thread had last done something before `time`: that if it was busy then, ABSENT for never."""
@@ -112,8 +119,11 @@ def thread_activities(
         enclosing = np.where(on_thread, position[enclosing], -1)
         start, end, called_at, returned = ops.start[rows], ops.end[rows], calls.start[called], calls.end[called]
         boundaries = np.concatenate(([NEVER], start, end, called_at, returned, [FOREVER]))
-        boundaries.sort(kind="stable")  # fastest for what is mostly in order
-        boundaries = boundaries[columns.is_group_start(boundaries)]
+        name, of_call = 2 * ops.name.codes[rows].astype(np.int64), np.full(len(called), -2)
+        kind = np.concatenate(([-3], name, name + 1, of_call, of_call + 1, [-3]))
+        order = np.argsort(boundaries, kind="stable")  # fastest for what is mostly in order
+        order = order[columns.is_group_start(boundaries[order])]
+        boundaries, kind = boundaries[order], kind[order]
         thread_of = np.broadcast_to(np.int64(0), len(boundaries))
         in_call = columns.is_covered(thread_of, boundaries, of_one(called_at, returned))[:-1]
         nested = columns.NestedIntervals(of_one(start, end), enclosing)
@@ -124,7 +134,8 @@ def thread_activities(
         may_wait, idle = ~np.append(computes[rows], False)[innermost] & ~in_call, (innermost < 0) & ~in_call
         top = np.flatnonzero(enclosing < 0)
         top = top[np.argsort(start[top], kind="stable")]
-        return ThreadActivity(boundaries, may_wait, idle, start[top], end[top])
+        ended = (np.arange(len(order)) > 0) & np.isin(boundaries, end)
+        return ThreadActivity(boundaries, may_wait, idle, start[top], end[top], kind, ended)
 
     return activity
 
@@ -220,8 +231,9 @@ def thread_handoffs(
     recorded = {main, *callers, *callers.values()}
     workers = {thread: activity(thread) for thread in of_thread if thread not in recorded}
     latency = latency_stats(np.array(woken, np.int64)).or_if_few(ANY_THREAD)
-    by_timing = _by_timing(workers, main, activity(main), latency)
-    return _handoff_table([*transfers, *_recorded(segments), *by_timing])
+    known = [*transfers, *_recorded(segments)]
+    gaps = Gaps({thread: activity(thread) for thread in of_thread if thread not in callers}, latency.median, known)
+    return _handoff_table([*known, *gaps.waits(_by_timing(workers, main, activity(main), latency))])
 
 
 def _callers(ops: Ops, of_thread: dict[int, Int64], largest_first: list[int]) -> dict[int, int]:
@@ -309,6 +321,95 @@ def _by_timing(
         thread = int(threads[since[gap] : until[gap]].min())
         gap_start, time = int(begin[gap]), int(last[gap])
         yield Wait(thread, time, main, time, called.get(gap_start, gap_start), timing)
+
+
+class Gaps:
+    """The gaps of several threads. Those that begin and end alike are of one kind.
+
+    A thread that waits goes on a usual time after another one has reached a certain point of its work, the end of an op
+    before the same next one. By chance any part of the gap would have passed since then, or of the time until a thread
+    is at such a point again. How much likelier the times since then are if they are usual ones tells which gaps are
+    waits. A sleep may end so, too, but then its own length differs less from time to time.
+    """
+
+    def __init__(self, activities: dict[int, ThreadActivity], shortest: int, known: list[Wait]) -> None:
+        """A gap in which a thread may have waited takes `shortest` ns, and holds none of the `known` waits."""
+        threads = sorted(activities)
+        gaps = [(activities[thread], np.flatnonzero(activities[thread].may_wait[1:]) + 1) for thread in threads]
+        self._thread = np.repeat(threads, [len(at) for _, at in gaps])
+        self._begin, self._end = (np.concatenate([each.boundaries[at + side] for each, at in gaps]) for side in (0, 1))
+        kinds = (np.concatenate([each.kind[at + side] for each, at in gaps]) for side in (0, 1))
+        self._kind = columns.group_ids(*kinds)
+        self._is_point = np.concatenate([each.op_ends[at] for each, at in gaps])
+        may_wait = (self._end < FOREVER) & (self._end - self._begin >= shortest)
+        may_wait[[row for wait in known if (row := self._row_of(wait)) >= 0]] = False
+        self._gap, self._point = self._points_before(np.flatnonzero(may_wait))
+        self._recurs = np.bincount(self._kind[may_wait], minlength=len(self._kind))[self._kind] >= RECURRING
+
+    def _row_of(self, wait: Wait) -> int:
+        """Returns the gap in which or at whose end a thread waited, -1 for none."""
+        first, end = np.searchsorted(self._thread, (wait.target_thread, wait.target_thread + 1)).tolist()
+        row = first + int(np.searchsorted(self._end[first:end], wait.target_time))
+        return row if row < end and self._begin[row] <= wait.target_time else -1
+
+    def waits(self, by_timing: Iterable[Wait]) -> Iterable[Wait]:
+        """Yields the waits of gaps of kinds that recur, and of those `by_timing` those that these do not contradict."""
+        late, likely = self._late_and_likelier()
+        recurs = self._recurs[self._gap]
+        certain = np.flatnonzero(recurs & (likely >= CERTAIN + np.log(max(len(np.unique(self._kind[self._gap])), 1))))
+        certain = certain[np.lexsort((late[certain], self._gap[certain]))]
+        certain = certain[columns.is_group_start(self._gap[certain])]
+        decided = np.zeros(len(self._kind), np.bool_)
+        for rows, is_decided in ((recurs & (likely <= 0), True), (likely > 0, False), (certain, True)):
+            decided[self._gap[rows]] = is_decided
+        yield from (wait for wait in by_timing if (row := self._row_of(wait)) < 0 or not decided[row])
+        for gap, point in zip(self._gap[certain].tolist(), self._point[certain].tolist(), strict=True):
+            begin, end = int(self._begin[gap]), int(self._end[gap])
+            time, timing = min(int(self._begin[point]), end), Provenance.TIMING.value
+            yield Wait(int(self._thread[point]), time, int(self._thread[gap]), time, begin, timing)
+
+    def _late_and_likelier(self) -> tuple[Int64, Floats]:
+        """Returns how long after each point its gap ended, and the logarithm of how much likelier than chance it is
+        that all gaps of this kind wait for points of this kind.
+        """
+        gap, point = self._gap, self._point
+        late, length = np.maximum(self._end[gap] - self._begin[point], 1), self._end[gap] - self._begin[gap]
+        by_chance = np.maximum(np.minimum(length, self._until_again()[point]), 1)
+        pair = columns.group_ids(self._kind[gap], self._kind[point])
+        count = np.bincount(pair)
+
+        def mean(values: Any) -> Any:
+            return np.bincount(pair, values) / count
+
+        apart = [mean((time - mean(time)[pair]) ** 2) for time in (late, length)]
+        likelier = count * (mean(np.log(by_chance)) - np.log(mean(late)) - 1)
+        return late, np.where((apart[0] < apart[1]) | (count < RECURRING), likelier, 0)[pair]
+
+    def _points_before(self, waiting: Int64) -> tuple[Int64, Int64]:
+        """Returns pairs of a gap and a point that another thread reached within it, the last one of each kind."""
+        points = np.flatnonzero(self._is_point)
+        points = points[np.argsort(self._begin[points], kind="stable")]
+        time, pairs = self._begin[points], [np.empty((2, 0), np.int64)]
+        last = np.searchsorted(time, self._end[waiting] + columns.TOLERANCE, side="right") - 1
+        for back in range(min(LOOKED_BACK, len(points))):
+            point = points[last - back]
+            fits = (last >= back) & (self._begin[point] > self._begin[waiting])
+            fits &= self._thread[point] != self._thread[waiting]
+            pairs.append(np.stack((waiting[fits], point[fits])))
+        gap, point = np.concatenate(pairs, axis=1)
+        is_last = columns.cumcount(gap, self._kind[point]) == 0
+        return gap[is_last], point[is_last]
+
+    def _until_again(self) -> Int64:
+        """Returns how long after each point any thread reached one of its kind again; after the last as before it."""
+        order = np.lexsort((self._begin, self._kind))
+        apart = np.diff(self._begin[order])
+        apart[columns.is_group_start(self._kind[order])[1:]] = FOREVER
+        until = np.empty(len(order), np.int64)
+        until[order] = np.where(
+            np.append(apart, FOREVER) < FOREVER, np.append(apart, FOREVER), np.append(FOREVER, apart)
+        )
+        return until
 
 
 def _handoff_table(waits: Iterable[Wait]) -> ThreadHandoffs:

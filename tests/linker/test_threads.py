@@ -37,13 +37,9 @@ def handoffs_of(*rows, inside=None, called=None):
     threads = list(called or {})
     made = replace(calls(*(called or {}).values()), thread=column(*threads))
     table = thread_handoffs(ops(*rows), parent, made, (), column())
-    return [
-        Handoff(*row)
-        for row in zip(
-            table.source_thread.tolist(), table.source_time.tolist(), table.target_thread.tolist(),
-            table.target_time.tolist(), table.waiting_since.tolist(), table.known_by, strict=True,
-        )
-    ]  # fmt: skip
+    columns = ("source_thread", "source_time", "target_thread", "target_time", "waiting_since")
+    numbers = (getattr(table, column).tolist() for column in columns)
+    return [Handoff(*row) for row in zip(*numbers, table.known_by, strict=True)]
 
 
 def call(first: int, since: int = ABSENT, worker: int = WORKER, started: int | None = None) -> Handoff:
@@ -237,6 +233,20 @@ def test_the_worker_that_ended_last_returns_to_the_main_thread_which_had_been_wa
     last = Op("mine", LATER + MOST + 1, 2 * LATER - 3, OTHER)
     handoffs = by_timing(MOST + 1, LATER - 5, last)
     assert handoffs == [Handoff(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Provenance.TIMING.value)]
+
+
+def test_gaps_of_one_kind_that_end_a_usual_time_after_a_worker_has_ended_were_waits() -> None:
+    rows, ends = (
+        [Op("load", 500 * LATER, 501 * LATER, WORKER)],
+        [number * 90 * LATER + long * LATER for number, long in enumerate((30, 12, 20, 25, 14))],
+    )
+    for end in ends:
+        rows += [
+            Op("mine", begin := end // (90 * LATER) * 90 * LATER, begin + 1, MAIN),
+            Op("load", end - LATER, end, WORKER),
+        ]
+        rows.append(Op("take", end + 2 * MOST, end + 3 * MOST, MAIN))
+    assert [handoff.at for handoff in handoffs_of(*rows) if handoff.target == MAIN] == ends
 
 
 # many threads
