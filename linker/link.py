@@ -22,7 +22,6 @@ from .machine import machine_of
 from .match import Match, are_ops, match_ops
 from .modules import with_modules
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
-from .running import with_running_annotations
 from .threads import thread_handoffs
 from .waits import Findings, FoundCalls, Process, synchronise
 from .windows import EVERYTHING, TracePart, Window, cut, host_period, marked, of_both, period_of, trace_start, whole
@@ -59,14 +58,10 @@ def link(
             f"{device.path}: is of rank {device.rank}, not {rank}; leave the rank out or pass that rank's file"
         )
     match = match_ops(host, device, allow_mismatch) if host is not None else None
-    recorded = len(device.ops.start)
-    if match is not None and match.of_other_steps:
-        device = replace(device, ops=with_running_annotations(device.ops, trace_start(device)))
     device = communication.messages_in_flight(device)
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
     trace, findings, contradicting = _link_all(nodes, device, match, nesting, rank)
-    findings.guessed[Reason.RUNNING_ANNOTATIONS].extend([-1] * (len(device.ops.start) - recorded))
     part, notes = _part(trace, device, match, window)
     report = report_of(host, device, match, findings=findings, whole=trace, part=part, clipped=nesting.clipped)
     report.notes += [contradiction.sentence for contradiction in contradicting] + notes

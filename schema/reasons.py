@@ -64,7 +64,6 @@ class Reason(Enum):
     DEVICE_ONLY_OPS = "ops that only the device trace holds"
     MISNAMED_OPS = "ops of the same record function id with another name"
     STEPS_APART = "steps in which the two traces hold other ops, matched as far as they go"
-    RUNNING_ANNOTATIONS = "annotations that must have run when recording began, which records none"
     OPS_IN_CIRCLES = "ops whose parents go round in a circle, made outermost"
     CLIPPED_OPS = "ops cut to the end of the op around them"
     ACTIVITIES_WITHOUT_CALL = "activities without a launch call"

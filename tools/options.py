@@ -75,6 +75,8 @@ def _changes(calls: str, intro: str = "", end: str = "") -> tuple[Option, Option
     )
 
 
+AS_RECORDED = Option("--as-recorded", "take the run as it was recorded, even where it is known how long it takes "
+                     "without a profiler", calls="replay what_if report")
 LIMITS = (
     Option("--max-size", "the size to which a compressed file may grow, such as 20G; raise it for files that you trust "
            "(default: far more than traces need)", kind.SIZE, "SIZE"),
@@ -160,6 +162,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
         )),
         Group("what is replayed", (
             *_changes("replay what_if", end=", factors multiply"),
+            AS_RECORDED,
             Option("--simulator", "predict when each rank finishes in this simulator, from graphs that were made for "
                    "it and the configuration next to them", kind.TEXT, choices=[ASTRA_SIM]),
         )),
@@ -196,7 +199,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--top", "how many kernels of each class to name, and how many patterns --perfetto marks (default "
                    "%(default)s)", kind.ROWS, "N", default=10),
         ), "durations in µs", calls="AnalysisOptions"),
-        Group("what if", _changes("report", "predicts a changed run: ")),
+        Group("what if", (*_changes("report", "predicts a changed run: "), AS_RECORDED)),
         Group("output", (
             Option("--csv", "write a CSV file for each table", kind.PATH, "DIR"),
             _json("all tables"),

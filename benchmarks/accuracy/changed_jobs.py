@@ -134,26 +134,26 @@ def _share(count: int, results: Sequence[Result]) -> str:
 def ask(graphs: Any, scale: Mapping[str, float]) -> Answer | str:
     """Returns what the graphs of a job predict without a profiler, or why they refuse."""
     try:
-        recorded = execgraph.what_if(graphs, scale)
-        answer = recorded.without_profiler
+        before, after = execgraph.what_if(graphs, scale)
     except (DataError, ValueError) as error:
         return str(error)
-    (before, after), waits = answer or recorded, (answer or recorded).after.range
+    waits = after.range
 
     def percent(makespan: float) -> float:
         return 100 * (makespan / before.makespan_ns - 1)
 
     between = None if waits is None or waits.is_clear else (percent(waits.low_ns), percent(waits.high_ns))
-    return Answer(percent(after.makespan_ns), between, is_recorded=answer is None)
+    return Answer(percent(after.makespan_ns), between, is_recorded=before.work.unprofiled is None)
 
 
 def ask_finding(traces: str, graphs: Any, what: str) -> Answer:
     """Returns how much shorter a step becomes by what a report says that a finding costs; 0 where it finds no such."""
     gains = (finding.gain for finding in _findings(traces) if finding.what is type(finding.what)[what])
     gain = next((gain for gain in gains if gain), Gain(0, 0))
-    least = None if gain.least_us is None else -gain.pct * gain.least_us / gain.us
     known = ask(graphs, {"class:host": 1.0})
-    between = None if least is None else (-gain.pct, least)
+    between = None
+    if gain.us and gain.least_us is not None and gain.most_us is not None:
+        between = (-gain.pct * gain.most_us / gain.us, -gain.pct * gain.least_us / gain.us)
     return Answer(-gain.pct, between, is_recorded=isinstance(known, str) or known.is_recorded)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link
-from execgraph.schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, ExecutionGraph
+from execgraph.schema.graph import STEPS, ExecutionGraph
 from execgraph.tools.analyses import Gain, analyse, facts_of, find, job_of, read_rank
 from execgraph.tools.replay import Recording, changed_job, gather_job, makespan_ns, parse_scale, recording
 
@@ -53,7 +53,7 @@ OTHER_JOB = (
     ("small", "decoding"),
     ("small", "streams"),
 )
-"""The job that was measured, and one whose recording is replayed with the factor for the host of that one."""
+"""The job that was measured, and one whose recording is replayed with the model of the host of that one."""
 
 
 class Capture(NamedTuple):
@@ -101,26 +101,25 @@ def repaired(job: str, better: str, title: str) -> list[str]:
 
 
 def _without(name: str, title: str, *, is_measured: bool) -> list[float]:
-    """Returns the length of a step (µs) less the gain of a finding, whether or not the job was measured; two lengths
-    where the gain is a range.
+    """Returns the length of a step (µs) less the gain of a finding, without a profiler if the job was measured; two
+    lengths where the gain is a range.
     """
     host, device = (CAPTURES / name / f"{kind}_rank0.json.gz" for kind in ("host", "device"))
     rank = read_rank(str(device), str(host))
     assert rank.graph is not None
-    if not is_measured:
-        rank.graph.metadata.pop(STEP_WITHOUT_PROFILER_NS)
-    job = job_of([facts_of(rank)], analyse([rank]))
+    job = job_of([facts_of(rank)], analyse([rank]), as_recorded=not is_measured)
     assert job is not None
     found = next((finding.gain for finding in find(job) if finding.gain and title in finding.title), Gain(0, 0))
-    gains = [found.us] if found.least_us is None else [found.us, found.least_us]
+    limits = [limit for limit in (found.most_us, found.least_us) if limit is not None]
+    gains = limits if is_measured and limits else [found.us]
     return [(job.length_us - gain) / capture_of(name).graph.number(STEPS, 1) for gain in gains]
 
 
 def other_job(measured: str, other: str) -> list[str]:
-    """Returns a row for a recording that is replayed with the factor of another job."""
-    factor, capture = capture_of(measured).recording.host_factor or 1, capture_of(other)
-    as_measured = msgspec.structs.replace(capture.recording, host_factor=factor)
-    return _row(measured, other, f"host ×{factor:g}", capture.recording.step_us, capture.step_us(as_measured))
+    """Returns a row for a recording that is replayed with the model of the host of another job."""
+    model, capture = capture_of(measured).recording.models[0], capture_of(other)
+    as_measured = msgspec.structs.replace(capture.recording, models=(model,))
+    return _row(measured, other, model.text, capture.recording.step_us, capture.step_us(as_measured))
 
 
 def _row(job: str, other: str, change: str, recorded_us: float, *predicted_us: float) -> list[str]:
@@ -169,7 +168,7 @@ def main() -> None:
         "A step of another job\n", *markdown([*head, "saves, predicted %", "saves, measured %"], with_gains), sep="\n"
     )
     head = ["measured", "recorded", *head[2:]]
-    print("A factor of another job\n", *markdown(head, [other_job(*pair) for pair in OTHER_JOB]), sep="\n")
+    print("The host of another job\n", *markdown(head, [other_job(*pair) for pair in OTHER_JOB]), sep="\n")
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
     recording = job.recording
     if recording is not None:
         recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
-        if recording.is_known:
+        if recording.is_known and recording.cause is not Cause.NOT_SLOWED:
             return (
                 f"This is the run without a profiler, in which a step takes {without} and not {recorded} as recorded "
                 f"({recording.change}); tables, charts and the timeline show the recording."

@@ -30,8 +30,8 @@ class Gain(NamedTuple):
     """By how much sooner the run would end with a change, by a replay of all ranks; `pct` of the run. The change
     multiplies each node's duration by a `factor`, then it takes away the dependencies that are `removed`.
 
-    Where the devices limit the run without a profiler, how fast its host is is not known exactly. Then the gain is
-    between `least_us` and `us`. `steps` is how many there are in the run, 0 where that is not known.
+    How fast the host of a run without a profiler is is not known exactly. Then the gain is between `least_us` and
+    `most_us`. `steps` is how many there are in the run, 0 where that is not known.
     """
 
     us: float
@@ -39,6 +39,7 @@ class Gain(NamedTuple):
     factor: Floats | None = None
     removed: Bool | None = None
     least_us: float | None = None
+    most_us: float | None = None
     steps: int = 0
 
     def __repr__(self) -> str:
@@ -52,41 +53,40 @@ class Gain(NamedTuple):
     @property
     def is_worth_it(self) -> bool:
         """Whether it is worth a finding."""
-        return self.pct >= LEAST_PCT
+        return max(self.pct, self._pct(self.most_us)) >= LEAST_PCT
 
     @property
     def share(self) -> str:
         """Says what share of the run it is.
 
-        >>> Gain(800.0, 40.0).share, Gain(800.0, 40.0, least_us=400.0).share
-        ('up to 40 %', '20 to 40 %')
+        >>> Gain(800.0, 40.0).share, Gain(800.0, 40.0, least_us=400.0, most_us=800).share
+        ('up to 40 %', '40 % (20 to 40 %)')
         """
-        least_pct = self._least_pct
-        if least_pct < LEAST_PCT:
+        if self.least_us is None:
             return f"up to {self.pct:.0f} %"
-        return f"{least_pct:.0f} to {self.pct:.0f} %" if self.pct - least_pct >= 1 else f"{self.pct:.0f} %"
+        least, most = (self._pct(limit) for limit in (self.least_us, self.most_us))
+        between = f" ({max(least, 0):.0f} to {most:.0f} %)" if most - least >= 1 else ""
+        return f"{self.pct:.0f} %{between}"
 
     @property
     def time(self) -> str:
         """Says how long it is, of a step where it is known how many there are.
 
-        >>> Gain(800.0, 40.0).time, Gain(800.0, 40.0, least_us=400.0, steps=2).time
-        ('800.0 µs', '200.0 µs to 400.0 µs a step')
+        >>> Gain(800.0, 40.0).time, Gain(800.0, 40.0, steps=2).time
+        ('800.0 µs', '400.0 µs a step')
         """
-        return self.in_its_unit(*([self.us] if self._least_pct < LEAST_PCT else [self.least_us or 0.0, self.us]))
+        return self.in_its_unit(self.us)
 
-    def in_its_unit(self, *us: float) -> str:
-        """Says times of the run as `time` does.
+    def in_its_unit(self, us: float) -> str:
+        """Says a time of the run as `time` does.
 
         >>> Gain(800.0, 40.0, steps=2).in_its_unit(900.0)
         '450.0 µs a step'
         """
-        times = dict.fromkeys(time_text(time_us / max(self.steps, 1)) for time_us in us)
-        return f"{' to '.join(times)}{' a step' if self.steps else ''}"
+        return f"{time_text(us / max(self.steps, 1))}{' a step' if self.steps else ''}"
 
-    @property
-    def _least_pct(self) -> float:
-        return self.pct * (self.least_us or 0.0) / self.us if self.us > 0 else 0.0
+    def _pct(self, us: float | None) -> float:
+        return self.pct if us is None or not self.us else self.pct * us / self.us
 
 
 class Finding(NamedTuple):
@@ -204,8 +204,7 @@ class Job:
     """The ranks of a run, the tables of its analyses, and the replay of all ranks together as they were recorded.
 
     Where it is known how long a step takes without a profiler, `replay` is of the run without one; else it is as
-    recorded, too. Where the devices limit that run, its host may be faster than in `replay`, and `without_host` is the
-    run in which it takes no time. Tables are as recorded.
+    recorded, too. Tables are as recorded.
 
     `work` are the nodes of all ranks, rank after rank: of each there are the position of its rank in `ranks`,
     `rank_of_node`, its name, and by `names`, `ops`, `shapes`, `functions` and `in_loader` what RankFacts say. The run
@@ -220,7 +219,6 @@ class Job:
     recorded: Replay
     replay: Replay
     recording: Recording | None = None
-    without_host: Workload | None = None
 
     def __post_init__(self) -> None:
         self.work = self.replay.work
@@ -259,13 +257,12 @@ class Job:
             work = work if removed is None else work.without_dependencies(removed)
             return replays.makespan_ns(replays.with_waits(run, work, replays.ends_ns))
 
-        saved = [(self.replay.makespan_ns - makespan(self.work)) / 1000]
-        if self.without_host:
-            saved.append((replays.makespan_ns(self.without_host) - makespan(self.without_host)) / 1000)
-        least_us = min(saved) if self.without_host else None
-        steps = self.recording.steps if self.recording and self.recording.is_known else 0
-        pct = 100 * max(saved) / max(self.length_us, 1e-3)
-        return Gain(max(saved), pct, factor, removed, least_us, steps)
+        run = self.work.unprofiled
+        saved_us = (self.replay.makespan_ns - makespan(self.work)) / 1000
+        share, others = saved_us / max(self.length_us, 1e-3), run.others if run else ()
+        shares = [share, *(1 - makespan(other) / max(replays.makespan_ns(other), 1) for other in others)]
+        least, most = (limit(shares) * self.length_us if others else None for limit in (min, max))
+        return Gain(saved_us, 100 * share, factor, removed, least, most, run.steps if run else 0)
 
     def device_shares(self, column: str) -> list[float]:
         """Returns the share of the run that each device spends so; streams may overlap more than they were recorded."""
@@ -277,22 +274,20 @@ class Job:
         return float(np.mean(self.device_shares("busy") or [0.0]))
 
 
-def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table]) -> Job | None:
-    """Returns the job of these ranks; None if nothing in their graphs takes time.
+def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table], *, as_recorded: bool = False) -> Job | None:
+    """Returns the job of these ranks, with the run without a profiler where that is known, or as recorded; None if
+    nothing in their graphs takes time.
 
     Raises DataError if they cannot be replayed together.
     """
     present = [rank for rank in ranks if rank is not None]
     if not present:
         return None
-    recorded = replays.replay_job(replays.gather_job([rank.graph for rank in present]))
-    if not recorded.makespan_ns:
+    run = replays.run_of([rank.graph for rank in present], as_recorded=as_recorded)
+    if not run.recorded.makespan_ns:
         return None
-    recording = replays.recording_of(recorded)
-    if recording is None or not recording.is_known:
-        return Job(present, tables, recorded, recorded, recording)
-    replay = replays.replay_job(recording.without_profiler(recorded.work))
-    return Job(present, tables, recorded, replay, recording, recording.without_host(recorded.work))
+    replay = replays.replay_job(run.job) if run.job.unprofiled else run.recorded
+    return Job(present, tables, run.recorded, replay, run.recording)
 
 
 def is_of_kind(work: Workload, kind: DependencyKind) -> Bool:

@@ -18,7 +18,7 @@ from ...schema.device_peaks import pinned_rate
 from ...schema.errors import Remedy
 from ...schema.graph import DEVICE_NAME, DependencyKind
 from ...schema.linked import NEVER, STEP_MARK
-from ..replay import NodeClass
+from ..replay import Cause, NodeClass
 from .finding_words import Found, Said, Sentence
 from .job import ATEN, Finding, Job, is_of_kind
 
@@ -255,7 +255,11 @@ def _reads(job: Job, calls_at: Mapping[Site, int]) -> Iterator[Finding]:
     """Finds without a gain results that are read at least once a step, if a profiler slowed the host."""
     reads = {site: count for site, count in calls_at.items() if site.op in CALLED.values()}
     steps = max(len(rank.step_starts) for rank in job.ranks)
-    if job.recording is None or not job.recording.is_known or sum(reads.values()) < max(steps, 1):
+    if (
+        job.recording is None
+        or job.recording.cause not in (Cause.HOST_SLOWED, Cause.DEVICES_LIMIT)
+        or sum(reads.values()) < max(steps, 1)
+    ):
         return
     most = sorted(reads.items(), key=lambda item: -item[1])[:NAMED]
     calls = [Said.CALLS.of(count=count, **site._asdict()) for site, count in most]

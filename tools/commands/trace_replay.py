@@ -61,22 +61,20 @@ def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> No
     """Prints how the replay agrees with the measured run, or what the changes do."""
     scale = [replace(change, peaks=dict(options.peaks)) for change in options.changes]
     with step("replay"):
-        job = replays.gather_job(graphs)
-        replayed = replays.replay_job(job, scale)
-        recording = replays.recording_of(replays.replay_job(job) if scale else replayed)
-        without = replays.without_profiler(job, recording, scale) if scale else ""
-    if not scale and (reason := replays.off_by_target(replayed)):
+        run = replays.run_of(graphs, as_recorded=options.as_recorded)
+        replayed = replays.replay_job(run.job, scale)
+    if not scale and (reason := replays.off_by_target(run.recorded)):
         log_notes(options.prog, [f"{reason}; --simulator {ASTRA_SIM} says when that simulator finishes each rank"])
     if options.output:
         from ..view import write_timeline
 
         write_timeline(replayed, options.output)
         log.info(f"{options.output}: open it in https://ui.perfetto.dev")
-    summary = replays.summarise(replayed, recording, scale)
+    summary = replays.summarise(replayed, run.recording, scale)
     if options.json:
         print_json(msgspec.to_builtins(summary))
     elif options.output != STANDARD_STREAM:
-        print_text(replays.describe(replayed, summary, scale, without))
+        print_text(replays.describe(replayed, summary, scale))
 
 
 def _simulate(paths: Sequence[str], graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> None:

@@ -65,13 +65,16 @@ def main(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
     """Raises WrongUsage for options that contradict each other."""
-    diff, of_run = options.diff, options.only or options.changes or options.perfetto or options.captures
+    diff, of_run = (
+        options.diff,
+        (options.only or options.changes or options.perfetto or options.captures or options.as_recorded),
+    )
     refuse_contradictions(
         (options.all and options.only, "--all prints every table, --only some; give one of them"),
         (options.inputs and diff, "give the files of one run, or --diff with two runs"),
         (
             diff and of_run,
-            "--diff compares two runs as they were, without --only, --scale, --perfetto and --capture-trace",
+            "--diff compares two runs as they were, without --only, --scale, --as-recorded, --perfetto and --capture-trace",
         ),
         (
             diff and analysis != AnalysisOptions(),
@@ -100,4 +103,5 @@ def _request(options: argparse.Namespace, analysis: AnalysisOptions, window: Win
         replace(analysis, captures=captures),
         window,
         options.modules,
+        options.as_recorded,
     )

@@ -10,7 +10,7 @@ from .pictures import lanes_chart
 from .schema.arguments import FilePath, Paths, check_ending, given, given_path, given_paths, texts
 from .schema.columns import Frame, Summary, summary_html, summary_text as repr_text, time_text
 from .schema.errors import nearest
-from .schema.graph import STEP_WITHOUT_PROFILER_NS, STEPS, ExecutionGraph
+from .schema.graph import ExecutionGraph
 from .schema.io import open_output
 from .tools import replay as replays, report as reports
 from .tools.analyses import AnalysisOptions, Table, path_frame, path_rows, read_captures
@@ -21,8 +21,6 @@ from .tools.view import write_timeline
 if TYPE_CHECKING:
     import altair as alt
 
-AS_FAST = 0.95
-"""A run in which a step without a profiler takes at least this share of a step is one without a profiler."""
 T = TypeVar("T")
 OF_ANY_CLASS = (
     "__module__", "__qualname__", "__slots__", "__annotations__", "__firstlineno__", "__static_attributes__",
@@ -58,7 +56,8 @@ class Replay(replays.Replay):
 
     Results are in µs, as floats; columns and tables are in ns, as whole numbers. Of a changed run, `range` says how far
     waits that nothing confirms could change the makespan, and `start_offset` the largest start offset, which no change
-    scales; it is None where it is small.
+    scales; it is None where it is small. Of a run without a profiler `measured_us` is how long that took, or with
+    changes how long it takes without them.
 
     >>> import execgraph as eg
     >>> run = eg.link("tests/data/training", rank=0).to_graph().replay()
@@ -98,7 +97,8 @@ class Replay(replays.Replay):
     @property
     def results(self) -> ReplaySummary:
         """The numbers that `trace-replay --json` prints, in µs where the name says so."""
-        return replays.summarise(self, scale=self.changes)
+        found = replays.recording(self.work.graphs) if self.work.unprofiled else None
+        return replays.summarise(self, found, self.changes)
 
     def describe(self) -> str:
         """Returns what `trace-replay` prints."""
@@ -107,7 +107,8 @@ class Replay(replays.Replay):
     def what_if(self, changes: Changes) -> "WhatIf":
         """Predicts how long this run would take if durations were multiplied by factors; see `execgraph.what_if`."""
         scales = [*self.changes, *replays.given_changes(changes, "what_if(changes)")]
-        return WhatIf(self, cast("Replay", replays.replay_ranks(self.work.graphs, scales)))
+        unchanged = self.unchanged if self.changes and self.unchanged else self.work
+        return WhatIf(self, cast("Replay", replays.replay_job(unchanged, scales)))
 
     def changed_graphs(self) -> list[ExecutionGraph]:
         """Returns a graph for each rank with the times of this run in place of those measured, to write or to replay.
@@ -135,8 +136,8 @@ class Replay(replays.Replay):
 class WhatIf(NamedTuple):
     """The replays of the run without and with changes; their rows are those of the graphs, one after the other.
 
-    `after.range` says between what the makespan of the changed run lies. Both are as recorded; where `capture` measured
-    how long a step takes without a profiler, `without_profiler` has the answer for that run.
+    `after.range` says between what the makespan of the changed run lies. Where `capture` measured how long a step takes
+    without a profiler, both are of the run without one.
 
     >>> import execgraph as eg
     >>> answer = eg.link("tests/data/training", rank=0).to_graph().what_if({"class:computation": 0.5})
@@ -157,23 +158,9 @@ class WhatIf(NamedTuple):
         """How many times as fast the changed run is; inf for one that takes no time."""
         return self.before.makespan_ns / self.after.makespan_ns if self.after.makespan_ns else float("inf")
 
-    @property
-    def without_profiler(self) -> "WhatIf | None":
-        """The same changes to the run without a profiler; None where that is not known or took as long.
-
-        Replays up to a dozen times to find it.
-        """
-        graphs, recording_of_run = self.before.work.graphs, replays.recording(self.before.work.graphs)
-        if recording_of_run is None or not recording_of_run.is_known:
-            return None
-        job = recording_of_run.without_profiler(replays.gather_job(graphs))
-        return WhatIf(*(cast(Replay, replays.replay_job(job, run.changes)) for run in self))
-
     def summary(self) -> Summary:
         """Returns how many times as fast the changed run is, how long the run takes without and with changes, and what
-        these apply to; of the run without a profiler, too, where it is another one.
-
-        Finds that as `without_profiler` does.
+        these apply to.
         """
         new = [change for change in self.after.changes if change not in self.before.changes]
         lines = {
@@ -183,21 +170,12 @@ class WhatIf(NamedTuple):
         }
         if new:
             lines["changed"] = "; ".join(replays.matched(self.before.work.graphs, change).text for change in new)
-        waits = self.after.range
-        if waits is not None and not waits.is_clear:
-            lines["between"] = f"{time_text(waits.low_ns / 1000)} and {time_text(waits.high_ns / 1000)}"
-        title = f"WhatIf: {self.speedup:.2f} times as fast"
-        graphs = self.before.work.graphs
-        steps = min(graph.number(STEPS, 0) for graph in graphs)
-        step_ns = max(graph.number(STEP_WITHOUT_PROFILER_NS, 0) for graph in graphs)
-        if 0 < steps * step_ns < AS_FAST * self.before.makespan_ns:
-            title += " with the profiler"
-            lines["no profiler"] = f"a step takes {time_text(step_ns / 1000)}; what the changes do to it is not known"
-            if answer := self.without_profiler:
-                title += f", {answer.speedup:.2f} times without"
-                before, after = (time_text(run.makespan_us) for run in answer)
-                lines["no profiler"] = f"{before} before, {after} after; see without_profiler"
-        return Summary(title, lines)
+        between = self.after.range
+        if between is not None and not between.is_clear:
+            lines["between"] = f"{time_text(between.low_ns / 1000)} and {time_text(between.high_ns / 1000)}"
+        run = self.before.work.unprofiled
+        steps = f", {run.steps} steps without a profiler" if run else ""
+        return Summary(f"WhatIf: {self.speedup:.2f} times as fast{steps}", lines)
 
     def __repr__(self) -> str:
         return repr_text(self.summary())
@@ -206,8 +184,11 @@ class WhatIf(NamedTuple):
         return summary_html(self.summary())
 
 
-def replay(graphs: Graphs, changes: Changes = (), *, allow_mismatch: bool = False) -> Replay:
+def replay(graphs: Graphs, changes: Changes = (), *, allow_mismatch: bool = False, as_recorded: bool = False) -> Replay:
     """Replays the graph of one rank, or those of a job together. O(n + e) in time and memory.
+
+    Where it is known how long a step takes without a profiler, the run is the one without, which takes some 50 replays
+    to find.
 
     >>> import execgraph as eg
     >>> eg.replay(eg.build("tests/data/training")).error_pct
@@ -217,6 +198,7 @@ def replay(graphs: Graphs, changes: Changes = (), *, allow_mismatch: bool = Fals
         graphs: The graph of one rank, a list with one for each rank, a job or a folder; graphs or .et files.
         changes: Factors for the durations of nodes, as of `what_if`.
         allow_mismatch: Whether to replay graphs together that do not seem to be of one job.
+        as_recorded: Whether to take the run as it was recorded.
 
     Returns:
         The replay, whose rows are those of the graphs, one graph after the other.
@@ -228,13 +210,14 @@ def replay(graphs: Graphs, changes: Changes = (), *, allow_mismatch: bool = Fals
     """
     scales = replays.given_changes(changes, "replay(graphs, changes)")
     ranks = replays.given_graphs(graphs, "replay(graphs)", allow_mismatch=allow_mismatch)
-    return cast(Replay, replays.replay_ranks(ranks, scales))
+    return cast(Replay, replays.replay_job(replays.run_of(ranks, as_recorded=as_recorded).job, scales))
 
 
-def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
+def what_if(graphs: Graphs, changes: Changes, *, as_recorded: bool = False) -> WhatIf:
     """Predicts how long the run of these ranks would take if durations were multiplied by factors.
 
-    Replays twice, O(n + e) each, and once more if there are waits that nothing confirms.
+    Replays twice, O(n + e) each, and once more if there are waits that nothing confirms. Where it is known how long a
+    step takes without a profiler, the answer is about the run without; see `replay`.
 
     >>> import execgraph as eg
     >>> graph = eg.link("tests/data/training", rank=0).to_graph()
@@ -252,6 +235,7 @@ def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
             in the names of nodes, `class:` with host, computation, communication, memory or delay, `bound:` with
             compute or memory, `phase:` with forward, backward, optimizer or data_loading, or a regular expression
             behind `under:` or `module:`; `rank:N/` before it is for one rank. The factors of one node multiply.
+        as_recorded: Whether to take the run as it was recorded.
 
     Raises:
         DataError: Some nodes never become ready, or the graphs are not of one job.
@@ -259,7 +243,8 @@ def what_if(graphs: Graphs, changes: Changes) -> WhatIf:
         TypeError: `graphs` or `changes` are of another kind.
     """
     scales = replays.given_changes(changes, "what_if(graphs, changes)")
-    return replay(replays.given_graphs(graphs, "what_if(graphs)"), allow_mismatch=True).what_if(scales)
+    ranks = replays.given_graphs(graphs, "what_if(graphs)")
+    return replay(ranks, allow_mismatch=True, as_recorded=as_recorded).what_if(scales)
 
 
 class TablesByName(dict[str, Table]):
@@ -308,6 +293,7 @@ def report(
     options: AnalysisOptions | None = None,
     captures: Paths = (),
     perfetto: FilePath | None = None,
+    as_recorded: bool = False,
 ) -> Report:
     """Says what limits a run over all its ranks, by how much, and what to do, as `trace-report` does.
 
@@ -329,6 +315,8 @@ def report(
             kernels of launched graphs.
         perfetto: The file to write the device trace to with counters, the critical path and kernel patterns, for
             https://ui.perfetto.dev; several ranks give NAME.rankN.json.
+        as_recorded: Whether the verdict, findings and changes are about the run as it was recorded, even where it is
+            known how long it takes without a profiler.
 
     Returns:
         The verdict, the findings, and the tables by name.
@@ -341,7 +329,7 @@ def report(
     """
     _check_name(path, "report(inputs, path)")
     given_window(window, "report(window=…)")
-    chosen = checked("report", ranks=ranks, modules=modules)["ranks"]
+    chosen = checked("report", ranks=ranks, modules=modules, as_recorded=as_recorded)["ranks"]
     sources = reports.find_sources(given_paths(inputs, "report(inputs)"), chosen=chosen)
     scales = replays.given_changes(changes, "report(inputs, path, changes=…)")
     names = [only] if isinstance(only, str) else None if only is None else [*texts(only, "report(only=…)")]
@@ -350,7 +338,9 @@ def report(
     ]
     options = given(options or AnalysisOptions(), AnalysisOptions, "report(options=…)", "AnalysisOptions")
     options = dataclasses.replace(options, captures=[*options.captures, *captured])
-    request = reports.ReportRequest(names, scales, path is not None, str(perfetto or ""), options, window, modules)
+    request = reports.ReportRequest(
+        names, scales, path is not None, str(perfetto or ""), options, window, modules, as_recorded
+    )
     return _finished(reports.report_on(sources, request), path)
 
 

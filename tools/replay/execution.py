@@ -22,7 +22,7 @@ from .changes import Changes, Scale, given_changes, scale_workload
 from .data_loading import with_waits
 from .job_graphs import Graphs, given_graphs
 from .player import Slots, earliest_ends, play
-from .workload import WHY, NodeClass, Workload, gather_job, shortest_members
+from .workload import WHY, NodeClass, Unprofiled, Workload, gather_job, shortest_members
 
 RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
@@ -33,10 +33,12 @@ CLEAR_PCT = 1.0
 
 
 class MakespanRange(NamedTuple):
-    """The shortest and the longest makespan of a changed run (ns), with and without the uncertain waits.
+    """The shortest and the longest makespan of a changed run (ns), with and without the uncertain waits, and of a run
+    without a profiler by each model of what recording costs, and with what is uncertain of its measured step.
 
     `waits` nodes wait for something that held nothing up when measured, and that only the evidence in `known_by` tells,
-    "" without such waits.
+    "" without such waits. `models` is in how many ways the cost of recording may have come about, `noise_pct` how
+    exactly a step without a profiler is known.
 
     >>> import execgraph as eg
     >>> answer = eg.link("tests/data/training", rank=0).to_graph().what_if({"class:computation": 0.5})
@@ -48,17 +50,30 @@ class MakespanRange(NamedTuple):
     high_ns: int
     waits: int
     known_by: str
+    models: int = 1
+    noise_pct: float = 0.0
 
     @property
     def is_clear(self) -> bool:
-        """Whether uncertain waits hardly change the makespan."""
+        """Whether what is uncertain hardly changes the makespan."""
         return 100 * (self.high_ns - self.low_ns) <= CLEAR_PCT * self.high_ns
 
     @property
     def reason(self) -> str:
         """Why there is a range: `14 waits are known only from the order of calls and delayed nothing when measured`."""
-        waits = f"{self.waits:,} {'waits are' if self.waits != 1 else 'wait is'}"
-        return f"{waits} known only from {EVIDENCE[self.known_by]} and delayed nothing when measured"
+        reasons = []
+        if self.waits:
+            waits = f"{self.waits:,} {'waits are' if self.waits != 1 else 'wait is'}"
+            reasons.append(f"{waits} known only from {EVIDENCE[self.known_by]} and delayed nothing when measured")
+        if self.models > 1:
+            reasons.append("which ops recording slowed by how much is not known exactly")
+        if self.noise_pct:
+            reasons.append(f"a step without a profiler is known to ±{self.noise_pct:.2g} %")
+        return "; ".join(reasons)
+
+    def widened(self, low_ns: float, high_ns: float) -> "MakespanRange":
+        """Returns the range with more in it."""
+        return self._replace(low_ns=round(min(self.low_ns, low_ns)), high_ns=round(max(self.high_ns, high_ns)))
 
 
 class StartOffset(NamedTuple):
@@ -106,7 +121,8 @@ class Replay(columns.SummaryRepr):
     `measured_ns` is how long the measured run took. A job that trace-scale made was never measured: there it is 0, or
     how long the job takes without changes. Of a changed run, `range` says how far waits that nothing confirms could
     change the makespan, and `start_offset` the largest start offset, which no change scales; it is None where it is
-    small. `changes` are those that were made.
+    small. `changes` are those that were made to `unchanged`. Of a run without a profiler `measured_ns` is how long it
+    takes without one.
     """
 
     work: Workload
@@ -117,6 +133,7 @@ class Replay(columns.SummaryRepr):
     range: MakespanRange | None = None
     start_offset: StartOffset | None = None
     changes: Sequence[Scale] = ()
+    unchanged: Workload | None = None
 
     @property
     def makespan_ns(self) -> int:
@@ -219,12 +236,28 @@ def replay_job(job: Workload, scale: Sequence[Scale] = ()) -> Replay:
     # a member of a collective occupies its stream from its own arrival on
     start = np.where(schedule.finish_row == np.arange(len(work)), end - work.duration_ns, schedule.end_ns[: len(work)])
     measured = int(work.measured_end_ns.max(initial=0))
-    if work.is_of_scaled_job:
-        measured = makespan_ns(job) if scale else 0
+    if job.unprofiled or work.is_of_scaled_job:
+        measured = makespan_ns(job) if scale else job.unprofiled.measured_ns if job.unprofiled else 0
     if not scale:
         return Replay(work, schedule, start, end, measured)
     makespan = schedule.makespan_ns
-    return Replay(work, schedule, start, end, measured, _range(work, makespan), _start_offset(work, makespan), scale)
+    between = _range(work, makespan)
+    if job.unprofiled:
+        between = _of_models(job.unprofiled, between, measured, makespan, scale)
+    return Replay(work, schedule, start, end, measured, between, _start_offset(work, makespan), scale, job)
+
+
+def _of_models(
+    run: Unprofiled, between: MakespanRange, before_ns: int, after_ns: int, scale: Sequence[Scale]
+) -> MakespanRange:
+    """Returns the range of a changed run with what is uncertain of the run without a profiler; replays each model."""
+    ratios = [makespan_ns(changed_job(other, scale)) / max(makespan_ns(other), 1) for other in run.others]
+    for ratio in ratios:
+        between = between.widened(before_ns * ratio, before_ns * ratio)
+    noise_ns = run.noise_pct / 100 * max(after_ns, abs(before_ns - after_ns))
+    is_clear = 100 * (max(ratios, default=0) - min(ratios, default=0)) <= CLEAR_PCT
+    between = between._replace(models=1 if is_clear else 1 + len(ratios), noise_pct=run.noise_pct)
+    return between.widened(max(between.low_ns - noise_ns, 0), between.high_ns + noise_ns)
 
 
 def changed_job(job: Workload, scale: Sequence[Scale]) -> Workload:

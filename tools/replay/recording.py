@@ -1,37 +1,57 @@
-"""What recording did to a run: how long a step takes without a profiler, and the share of host time that gives it.
+"""What recording did to a run: how long a step takes without a profiler, and models of the host that replay it so.
 
 A profiler hardly slows the devices, and the host where it writes a row: where an op or a call begins or ends, which is
-where a stretch of host work does. So without one the first part of a stretch takes a share of its recorded time, the
-rest of a long one, such as a sleep or a large matrix product, all of it. The share is what makes a replay as long as
-the measured step. Other processes get time to load data ahead while the loop is slowed: time in PyTorch's data loader
-is replaced by what it was without.
+where a stretch of host work does. So a recorded stretch is longer by a cost, and no sleep or long op by more. `capture`
+measures the cost where the times are of a device trace that was recorded alone. Writing a host trace, too, costs more,
+and nobody measured what on which op: there the first part of a stretch takes a share of its recorded time. In both
+cases a replay has to take as long as the steps that were measured without a profiler. Other models show how far an
+answer hangs on that. Other processes get time to load data ahead while the loop is slowed: time in PyTorch's data
+loader is replaced by what it was without.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from ...schema.columns import time_text
-from ...schema.graph import DATA_WAIT_WITHOUT_PROFILER_NS, STEP_WITHOUT_PROFILER_NS, STEPS
-from .changes import Scale, scale_nodes
+from ...schema.columns import Floats, Int64, time_text
+from ...schema.graph import (
+    DATA_WAIT_WITHOUT_PROFILER_NS,
+    STEP_WITHOUT_PROFILER_NS,
+    STEPS,
+    DependencyKind,
+    ExecutionGraph,
+)
+from .changes import scale_nodes
 from .data_loading import with_measured_waits
-from .execution import Replay, changed_job, makespan_ns, replay_job
+from .execution import Replay, makespan_ns, replay_job
 from .job_graphs import Graphs, given_graphs
-from .workload import NodeClass, Workload, gather_job
+from .workload import NodeClass, Unprofiled, Workload, gather_job
 
 NOT_SLOWED = 0.98
 """A step without a profiler that takes at least this share of the recorded one was hardly slowed by recording."""
-SLOWER = 1.05
+SLOWER, MUCH_SLOWER = 1.05, 1.5
+"""If it takes more of it than this, the machine was busier before recording, or the job was not warm; then not even."""
 DEVICES_ALONE = (0.97, 1.05)
 """If a replay without any host work takes this share of the measured step, the devices limit it."""
-CLOSE = 0.005
-PRECISION = 1000
-"""Factors are found to 1 in so many."""
+LIMITED, NEAR, REPLAYS = 1.01, 0.001, 12
+"""A replay of a run that devices limit takes so much of the measured step, as a slower host changes nothing until then.
+Others take as long up to NEAR, unless that takes more replays.
+"""
+COSTLIEST, TYPICAL_OP_NS = 2.5, 440
+"""How many times what was measured on a quiet thread a recorded op may cost in a job, which was 0.9 to 2.2 times in
+jobs of small ops on a CPU with PyTorch 2.13; and what it costs where that could not be measured: 370 to 740 elsewhere.
+"""
+DRIFT_PCT = 4.0
+"""Jobs on a CPU take longer or shorter from one second to the next: of blocks of 20 steps of the twelve jobs in
+benchmarks/accuracy/changed_jobs one in ten was further from the median of its job than this, on an idle machine.
+"""
 SLOWED_MEDIANS = 20
-"""How many times as long as the median stretch of host work is the part of a long one that recording slows. On a CPU
+"""How many times as long as the median stretch of host work is the part of a long one that a host trace slows. On a CPU
 with PyTorch 2.13, jobs of 1,200 small ops beside a sleep and beside matrix products answered alike with 5 and with 40;
 of the recordings in tests/data/gpu those of fused optimizers and compiled graphs were further off with 5 and 10.
 """
@@ -51,51 +71,67 @@ TEXTS = {
     Cause.HOST_SLOWED: "ops are slowed; without it {change}",
     Cause.DEVICES_LIMIT: "the devices limit the run without a profiler, in which {change}",
     Cause.NOT_SLOWED: "recording hardly slowed it",
-    Cause.SLOWER_BEFORE: "the steps before were slower, as while compiling; raise the wait of capture",
-    Cause.NOT_THE_HOST: "even without host work a replay takes longer, so that no factor gives it",
+    Cause.SLOWER_BEFORE: "the machine was busier before recording, or the job not warm; raise the wait of capture",
+    Cause.NOT_THE_HOST: "even without host work a replay takes longer, so that no model of the host gives it",
 }
 
 
+class Model(msgspec.Struct, frozen=True):
+    """What is left of a stretch of host work without a profiler: its recorded time less `cost_us`, of which the first
+    `slowed_us` are multiplied by `host_factor`; None for all of it.
+    """
+
+    cost_us: float
+    host_factor: float
+    slowed_us: float | None = None
+
+    @property
+    def text(self) -> str:
+        """Says what is left: `each begin and end of an op takes 0.2 µs less`."""
+        share = f"host work takes {100 * self.host_factor:.3g} % of its recorded time"
+        first = f", in the first {time_text(self.slowed_us)} of each stretch" if self.slowed_us else ""
+        less = f"each begin or end of an op takes {1000 * self.cost_us:.0f} ns less" if self.cost_us else ""
+        rest = share + first if self.host_factor < 1 or not less else ""
+        return f"{less}{less and rest and ', and then '}{rest}"
+
+
 class Recording(msgspec.Struct, frozen=True):
-    """The length of a step (µs) as recorded and without a profiler, what that shows, and the factor for the host that
-    replays the step as it is without; None where no factor does. It applies to the first `slowed_us` of each stretch of
-    host work.
+    """The length of a step (µs) as recorded and without a profiler, what that shows, and the models of the host that
+    replay the step as it is without, the likeliest first; none where no model does.
 
     There are so many `steps`. `data_wait_us` is how long a step without a profiler waits for PyTorch's data loader,
-    which the factor does not apply to; 0 where that was not measured.
+    which no model changes; 0 where that was not measured. `noise_pct` is by how much of their median steps without a
+    profiler differ, from p10 or p90; 0 where only their mean is known.
     """
 
     step_us: float
     step_without_profiler_us: float
-    host_factor: float | None
-    slowed_us: float
     cause: Cause
     steps: int
+    models: tuple[Model, ...] = ()
     data_wait_us: float = 0
+    noise_pct: float = 0
 
     @property
     def is_known(self) -> bool:
-        """Whether the run without a profiler is known, and another one than the recording."""
-        return self.host_factor is not None and (self.host_factor != 1 or self.data_wait_us > 0)
+        """Whether the run without a profiler is known."""
+        return bool(self.models)
 
     def without_profiler(self, job: Workload) -> Workload:
         """Returns the job as it runs without a profiler, where that is known."""
-        if not self.is_known or self.host_factor is None:
+        if not self.models:
             return job
-        return _unrecorded(job, self.host_factor, 1000 * self.slowed_us)
-
-    def without_host(self, job: Workload) -> Workload | None:
-        """Returns the job whose host takes no time but to wait for data, if the host may be as fast as that."""
-        return _unrecorded(job, 0.0, math.inf) if self.cause is Cause.DEVICES_LIMIT else None
+        host, measured_ns = _Host(job), round(1000 * self.step_without_profiler_us * self.steps)
+        likeliest, *others = (host.by(model) for model in self.models)
+        return replace(likeliest, unprofiled=Unprofiled(measured_ns, self.steps, self.noise_pct, others))
 
     @property
     def change(self) -> str:
         """Says what a replay of the recording changes to be the run without a profiler; "" where no change does."""
-        if self.host_factor is None:
+        if not self.models:
             return ""
-        share = f"{100 * self.host_factor:.3g} % of its recorded time{' or less' * (self.cause is Cause.DEVICES_LIMIT)}"
         data = f", and a step waits {time_text(self.data_wait_us)} for its data" if self.data_wait_us else ""
-        return f"host work takes {share}, in the first {time_text(self.slowed_us)} of each stretch{data}"
+        return f"{self.models[0].text}{' or less' * (self.cause is Cause.DEVICES_LIMIT)}{data}"
 
     @property
     def text(self) -> str:
@@ -120,87 +156,132 @@ def recording(graphs: Graphs) -> Recording | None:
 def recording_of(replay: Replay) -> Recording | None:
     """Returns what recording did to a job, of which this is the replay without changes; None where no rank knows.
 
-    Replays up to twenty times.
+    Replays up to 50 times.
     """
     job, graphs = replay.work, replay.work.graphs
     steps = {graph.number(STEPS, 0) for graph in graphs}
     # the longest time of the ranks, as ranks wait for each other
-    step_ns, data_ns = (
-        max(graph.number(key, 0) for graph in graphs)
-        for key in (STEP_WITHOUT_PROFILER_NS, DATA_WAIT_WITHOUT_PROFILER_NS)
-    )
+    slowest = max(graphs, key=lambda graph: graph.number(STEP_WITHOUT_PROFILER_NS, 0))
+    step_ns = slowest.number(STEP_WITHOUT_PROFILER_NS, 0)
     if len(steps) > 1 or min(steps) < 1 or step_ns <= 0 or not replay.makespan_ns:
         return None
-    count, has_data = min(steps), with_measured_waits(job)[1].any()
-    slowed_ns, measured_ns = _longest_slowed_ns(job), step_ns * count
-    # where long stretches must have been slowed as a whole
-    longest_ns, longest_stretch = DEVICES_ALONE[1] * measured_ns, max(job.duration_ns.max(), job.host_delay_ns.max())
-    while slowed_ns < longest_stretch and makespan_ns(_unrecorded(job, 0.0, slowed_ns)) > longest_ns:
-        slowed_ns *= 2
-    factor, cause = _factor(job, measured_ns, slowed_ns)
-    data_us = (data_ns if has_data else 0) / 1000
-    return Recording(replay.makespan_ns / count / 1000, step_ns / 1000, factor, slowed_ns / 1000, cause, count, data_us)
+    count, host = min(steps), _Host(job)
+    data_ns = max(graph.number(DATA_WAIT_WITHOUT_PROFILER_NS, 0) for graph in graphs) if host.is_data.any() else 0
+    spread_ns = slowest.number("step_p90_ns", 0) - slowest.number("step_p10_ns", 0)
+    noise_pct = max(50 * spread_ns / step_ns, 0.0 if host.has_devices or not spread_ns else DRIFT_PCT)
+    times_us = replay.makespan_ns / count / 1000, step_ns / 1000
+    models, cause = _models(host, step_ns * count)
+    return Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct)
 
 
-def without_profiler(job: Workload, recording: Recording | None, scale: Sequence[Scale]) -> str:
-    """Returns a sentence on what the changes bring without a profiler; "" if that is not known."""
-    if recording is None or not recording.is_known:
-        return ""
-    job = recording.without_profiler(job)
-    before_ns, after_ns = makespan_ns(job), makespan_ns(changed_job(job, scale))
-    change_pct = 100 * (after_ns - before_ns) / max(before_ns, 1)
-    times = time_text(after_ns / 1000), time_text(before_ns / 1000)
-    return (
-        " That is of the recording, which slowed the ops of the host. Without a profiler "
-        f"({recording.change}) the run would take {times[0]} instead of {times[1]}, {abs(change_pct):.1f} % "
-        f"{'less' if change_pct <= 0 else 'more'}."
-    )
-
-
-def _longest_slowed_ns(job: Workload) -> float:
-    """Returns how much of a stretch of host work recording slows. Host time that a graph of devices alone leaves out
-    before an activity is a stretch, too.
+class Run(NamedTuple):
+    """The run that graphs hold: the `job` as it is without a profiler, where that is known, the replay as `recorded`,
+    and what recording did to it.
     """
-    stretches = job.duration_ns[job.node_class == NodeClass.HOST]
-    if not len(stretches):
-        stretches = job.host_delay_ns[job.host_delay_ns > 0]
-    return SLOWED_MEDIANS * max(float(np.median(stretches)), 1.0) if len(stretches) else 1.0
+
+    job: Workload
+    recorded: Replay
+    recording: Recording | None
 
 
-def _unrecorded(job: Workload, host_factor: float, slowed_ns: float) -> Workload:
-    """Returns the job with the waits for data that were measured, and the part of other host work that recording slowed
-    multiplied by a factor.
+def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Run:
+    """Returns the run of these ranks without a profiler, or `as_recorded`.
+
+    Raises DataError if some nodes never become ready.
     """
-    work, is_data = with_measured_waits(job)
-    durations, delays = (
-        1 - (1 - host_factor) * np.minimum(time_ns, slowed_ns) / np.maximum(time_ns, 1)
-        for time_ns in (work.duration_ns, work.host_delay_ns)
-    )
-    return scale_nodes(work, np.where((work.node_class == NodeClass.HOST) & ~is_data, durations, 1.0), delays)
+    job = gather_job(graphs)
+    recorded = replay_job(job)
+    found = None if as_recorded else recording_of(recorded)
+    return Run(found.without_profiler(job) if found else job, recorded, found)
 
 
-def _factor(job: Workload, measured_ns: int, slowed_ns: float) -> tuple[float | None, Cause]:
-    """Returns the factor for the host that replays the run as it was measured, and what that shows."""
-    recorded_ns = makespan_ns(_unrecorded(job, 1.0, slowed_ns))
-    if measured_ns >= NOT_SLOWED * recorded_ns:
-        is_slower = measured_ns > SLOWER * recorded_ns
-        return None if is_slower else 1.0, Cause.SLOWER_BEFORE if is_slower else Cause.NOT_SLOWED
-    shortest_ns = makespan_ns(_unrecorded(job, 0.0, slowed_ns))
+class _Host:
+    """A recorded job with the waits for data that were measured, and what models take off its other host work."""
+
+    def __init__(self, job: Workload) -> None:
+        """Finds what is host work, and how much of a cost each node has."""
+        self.work, self.is_data = with_measured_waits(job)
+        self.has_devices = any(bool(graph.is_activity.any()) for graph in job.graphs)
+        self.is_work = (self.work.node_class == NodeClass.HOST) & ~self.is_data
+        numbers = ("recorded_alone", "recorded_op_ns", "recorded_call_ns")
+        alone, op, call = (min(graph.number(name, 0) for graph in job.graphs) for name in numbers)
+        self.cost_ns = (op or TYPICAL_OP_NS) / 2 if alone == 1 else 0
+        """What a begin or end of an op costs, 0 where a host trace was written beside."""
+        launches = self.work.source[self.work.kind & DependencyKind.LAUNCH != 0]
+        calls = np.bincount(launches, minlength=len(self.work)) * self.is_work
+        self.costs = 1 + calls * (call / self.cost_ns if self.cost_ns else 0.0)
+        stretches = self.work.duration_ns[self.is_work & (self.work.duration_ns > 0)]
+        # host time that a graph of devices alone leaves out before an activity is a stretch, too
+        if not len(stretches):
+            stretches = self.work.host_delay_ns[self.work.host_delay_ns > 0]
+        self.median_ns = max(float(np.median(stretches)), 1.0) if len(stretches) else 1.0
+        self.longest_ns = float(max(self.work.duration_ns.max(initial=0), self.work.host_delay_ns.max(initial=0)))
+
+    def by(self, model: Model) -> Workload:
+        """Returns the job without a profiler by this model."""
+        slowed_ns = math.inf if model.slowed_us is None else 1000 * model.slowed_us
+
+        def left(time_ns: Int64, costs: Floats | float) -> Floats:
+            rest = np.maximum(time_ns - 1000 * model.cost_us * costs, 0)
+            share = rest - (1 - model.host_factor) * np.minimum(rest, slowed_ns)
+            return np.where(time_ns > 0, share / np.maximum(time_ns, 1), 1.0)
+
+        work = self.work
+        durations = np.where(self.is_work, left(work.duration_ns, self.costs), 1.0)
+        return scale_nodes(work, durations, left(work.host_delay_ns, 1.0))
+
+    def makespan_ns(self, model: Model) -> int:
+        """Returns how long the job takes by this model."""
+        return makespan_ns(self.by(model))
+
+    def fitted(self, model: Callable[[float], Model], goal_ns: float) -> Model:
+        """Returns of models that take longer, the larger a number from 0 to 1 is, the one by which the job takes about
+        this long, or the nearest one. By regula falsi (Illinois).
+        """
+        low, high = (model(0.0), self.makespan_ns(model(0.0))), (model(1.0), self.makespan_ns(model(1.0)))
+        if low[1] >= goal_ns or high[1] <= goal_ns:
+            return low[0] if low[1] >= goal_ns else high[0]
+        ends, over, nearest, side = [0.0, 1.0], [low[1] - goal_ns, high[1] - goal_ns], high, -1
+        for _ in range(REPLAYS):
+            at = ends[0] - over[0] * (ends[1] - ends[0]) / (over[1] - over[0])
+            nearest = (model(at), self.makespan_ns(model(at)))
+            if abs(nearest[1] - goal_ns) <= NEAR * goal_ns:
+                break
+            of = int(nearest[1] > goal_ns)
+            ends[of], over[of] = at, nearest[1] - goal_ns
+            if side == of:  # the other end would stay for ever
+                over[1 - of] /= 2
+            side = of
+        return nearest[0]
+
+
+def _models(host: _Host, measured_ns: int) -> tuple[tuple[Model, ...], Cause]:
+    """Returns the models that replay the run as it was measured, and what that shows."""
+    as_recorded, without_host = Model(0.0, 1.0), Model(0.0, 0.0)
+    recorded_ns, shortest_ns = host.makespan_ns(as_recorded), host.makespan_ns(without_host)
+    if measured_ns > SLOWER * recorded_ns:
+        # nothing tells of what the time was more
+        is_near = host.cost_ns > 0 and measured_ns < MUCH_SLOWER * recorded_ns
+        slower = (host.fitted(lambda share: Model(0.0, 1 + share), measured_ns), as_recorded) if is_near else ()
+        return slower, Cause.SLOWER_BEFORE
     low, high = DEVICES_ALONE
     if shortest_ns > high * measured_ns:
-        return None, Cause.NOT_THE_HOST
-    has_device = any(bool(graph.is_activity.any()) for graph in job.graphs)
-    is_limit = has_device and makespan_ns(_unrecorded(job, 0.0, math.inf)) >= low * measured_ns
-    longest_ns = max(shortest_ns, measured_ns) * (1 + 2 * CLOSE) if is_limit else measured_ns
-    # the largest factor with which the run takes about this long, by bisection
-    low_factor, high_factor = 0, PRECISION
-    while high_factor - low_factor > 1:
-        middle = (low_factor + high_factor) // 2
-        makespan = makespan_ns(_unrecorded(job, middle / PRECISION, slowed_ns))
-        if abs(makespan - longest_ns) < CLOSE * longest_ns:
-            low_factor = high_factor = middle
-        elif makespan > longest_ns:
-            high_factor = middle
-        else:
-            low_factor = middle
-    return low_factor / PRECISION, Cause.DEVICES_LIMIT if is_limit else Cause.HOST_SLOWED
+        return (), Cause.NOT_THE_HOST
+    if measured_ns >= NOT_SLOWED * recorded_ns:
+        return (as_recorded,), Cause.NOT_SLOWED
+    is_limit = host.has_devices and shortest_ns >= low * measured_ns
+    goal_ns = max(shortest_ns, measured_ns) * (LIMITED if is_limit else 1)
+    first_us, cost_us = SLOWED_MEDIANS * host.median_ns / 1000, host.cost_ns / 1000
+    # where long stretches must have been slowed as a whole
+    while 1000 * first_us < host.longest_ns and host.makespan_ns(Model(0.0, 0.0, first_us)) > high * measured_ns:
+        first_us *= 2
+    of_first = host.fitted(lambda share: Model(0.0, share, first_us), goal_ns)
+    if cost_us:
+        dearest_us = host.fitted(lambda share: Model(COSTLIEST * cost_us * (1 - share), 1.0), goal_ns).cost_us
+        of_cost = host.fitted(lambda share: Model(dearest_us, share, first_us), goal_ns)
+        models = [of_cost, Model(cost_us, 1.0), of_first]
+    else:
+        of_all = host.fitted(lambda share: Model(0.0, share), goal_ns)
+        models = [of_first, of_all, host.fitted(lambda share: Model(first_us * (1 - share), 1.0), goal_ns)]
+    models += [without_host] if is_limit else []
+    return tuple(dict.fromkeys(models)), Cause.DEVICES_LIMIT if is_limit else Cause.HOST_SLOWED

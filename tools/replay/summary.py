@@ -78,8 +78,21 @@ class StartError(msgspec.Struct, frozen=True):
     max: float
 
 
+class WithoutProfiler(msgspec.Struct, frozen=True):
+    """How long a run of so many `steps` takes without a profiler (µs): as measured, and with changes, which lies
+    between `low_us` and `high_us`.
+    """
+
+    measured_us: float
+    changed_us: float
+    low_us: float
+    high_us: float
+    steps: int
+
+
 class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The numbers of a replay in µs; `error_pct` is None without a measured time.
+    """The numbers of a replay in µs; `error_pct` is None without a measured time. Where it is of a run
+    `without_profiler`, so are all of them, and no start was measured.
 
     `busy_us` is by stream, `critical_path_us` by kind of node or wait. Of a changed run `makespan_low_us` and
     `makespan_high_us` are the makespan without and with the waits that nothing confirms, the smaller one first; without
@@ -97,7 +110,7 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     makespan_us: float
     measured_us: float
     error_pct: float | None
-    start_error_us: StartError
+    start_error_us: StartError | None
     busy_us: dict[str, float]
     critical_path_us: dict[str, float]
     explained_pct: float
@@ -108,6 +121,7 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     recording: Recording | None = None
     matched: list[Matched] = []
     absent: str = ""
+    without_profiler: WithoutProfiler | None = None
 
 
 def summarise(replay: Replay, recording: Recording | None = None, scale: Sequence[Scale] = ()) -> ReplaySummary:
@@ -116,11 +130,17 @@ def summarise(replay: Replay, recording: Recording | None = None, scale: Sequenc
     """
     path, makespan, work = time_by_kind(replay), replay.range, replay.work
     offsets = dict(zip(work.rank_labels(), (work.start_offset_ns / 1000).tolist(), strict=True))
+    if run := work.unprofiled:
+        # a replay of the run without changes is as long as that was, or nearly
+        whole = run.measured_ns / (replay.measured_ns if scale else replay.makespan_ns) / 1000
+        times_ns = (replay.makespan_ns, *(makespan[:2] if makespan else (replay.makespan_ns,) * 2))
+        changed, low, high = (time_ns * whole for time_ns in times_ns)
+        without_profiler = WithoutProfiler(run.measured_ns / 1000, changed, low, high, run.steps)
     return ReplaySummary(
         makespan_us=replay.makespan_ns / 1000,
         measured_us=replay.measured_ns / 1000,
         error_pct=replay.error_pct,
-        start_error_us=start_error(replay),
+        start_error_us=None if work.unprofiled else start_error(replay),
         busy_us={lane: time / 1000 for lane, time in busy_ns(replay).items()},
         critical_path_us={kind: time / 1000 for kind, time in path.items()},
         explained_pct=explained_pct(replay),
@@ -131,6 +151,7 @@ def summarise(replay: Replay, recording: Recording | None = None, scale: Sequenc
         recording=recording,
         matched=[matched(work.graphs, change) for change in scale],
         absent=absence(work),
+        without_profiler=without_profiler if run else None,
     )
 
 
@@ -199,10 +220,8 @@ def _lane_labels(work: Workload) -> list[str]:
     return labels
 
 
-def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = (), without_profiler: str = "") -> str:
-    """Returns the summary as aligned text, for a changed run with the answer in a sentence at the end, and what the
-    answer is `without_profiler`.
-    """
+def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()) -> str:
+    """Returns the summary as aligned text, for a changed run with the answer in a sentence at the end."""
     work, starts, makespan = replay.work, summary.start_error_us, replay.range
     classes = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
     reasons = {bit.label: int((work.kind & bit != 0).sum()) for bit in DependencyKind}
@@ -214,8 +233,9 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     ]
     # a scaled job was never measured: a change of it is compared with the replay without changes
     if replay.measured_ns > 0 or not work.is_of_scaled_job:
-        label = "unchanged" if work.is_of_scaled_job else "measured"
-        lines.append(f"{label:<15}{summary.measured_us:>14,.1f} µs")
+        label = "unchanged" if work.is_of_scaled_job or (scale and work.unprofiled) else "measured"
+        run = f"  {work.unprofiled.steps} steps without a profiler" if work.unprofiled else ""
+        lines.append(f"{label:<15}{summary.measured_us:>14,.1f} µs{run}")
     lines.append(f"replayed       {summary.makespan_us:>14,.1f} µs{error}")
     lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
     lines += [f"recording      {summary.recording.text}"] if summary.recording else []
@@ -225,13 +245,13 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         lines.append(f"range          {low:>14,.1f} µs  to {high:,.1f} µs; {makespan.reason}")
     if late := work.late_rank(replay.makespan_ns):
         lines.append(f"start offset   {late[1] / 1000:>14,.1f} µs  of rank {late[0]}; {WHY}")
-    if not scale and not work.is_of_scaled_job:
+    if starts and not scale and not work.is_of_scaled_job:
         times = f"{starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
         lines.append(f"start error    {times}")
     rest = "of the critical path; delays and starts that nothing explains are the rest"
     lines += [f"explained      {summary.explained_pct:>14,.2f} %  {rest}", *_busy(replay, summary), "critical path"]
     lines += [*_shares(summary.critical_path_us, summary.makespan_us), *_crossings(replay)]
-    return "\n".join([*lines, *([answer(replay, scale) + without_profiler] if scale else [])])
+    return "\n".join([*lines, *([answer(replay, scale)] if scale else [])])
 
 
 def _crossings(replay: Replay) -> list[str]:
@@ -276,34 +296,48 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def answer(replay: Replay, scale: Sequence[Scale]) -> str:
-    """Returns how long the run would take with these changes, compared with the measured time if there is one.
+    """Returns how long the run would take with these changes, compared with the measured time if there is one, of a run
+    without a profiler how long a step.
 
-    Where they matter, sentences follow on uncertain waits, on start offsets, which no change scales, and absent ranks.
+    Where they matter, sentences follow on what is uncertain, start offsets, which no change scales, and absent ranks.
     """
     before, after, makespan, offset = replay.measured_ns, replay.makespan_ns, replay.range, replay.start_offset
-    times = [time_text(time / 1000) for time in (before, after)]
-    change_pct = 100 * (after - before) / before if before else 0.0
+    run = replay.work.unprofiled
+    what, steps = ("a step", run.steps) if run else ("the run", 1)
+    times = [time_text(time / steps / 1000) for time in (before, after)]
     if not before:
         outcome = f"take {times[1]}"
     elif times[0] == times[1]:
         outcome = f"still take {times[1]}"
     else:
-        share = f"{abs(change_pct):.0f}" if abs(change_pct) >= 10 else f"{abs(change_pct):.1f}"
-        outcome = f"take {times[1]} instead of {times[0]}, {share} % {'less' if change_pct < 0 else 'more'}"
+        outcome = f"take {times[1]} instead of {times[0]}, {change_text(replay)}"
     limit = (
         limit_of_gain(replay, scale) if all(change_.factor < 1 and change_.each_ns is None for change_ in scale) else ""
     )
-    sentences = [f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}."]
+    sentences = [f"If {_condition(scale)}, {what} would {outcome}{limit and f': what limits the gain is {limit}'}."]
     if makespan is not None and not makespan.is_clear:
-        without = time_text((makespan.low_ns if after == makespan.high_ns else makespan.high_ns) / 1000)
-        pronoun = "them" if makespan.waits != 1 else "it"
-        sentences.append(f"{makespan.reason}: without {pronoun}, it would take {without}.")
+        reason = makespan.reason
+        sentences.append(f"{reason[0].upper()}{reason[1:]}.")
     if offset is not None:
         text, without = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {without}.")
     if absent := absence(replay.work):
         sentences.append(f"{absent}.")
     return " ".join(sentences)
+
+
+def change_text(replay: Replay) -> str:
+    """Says by how much longer a changed run takes: `−21 % (−18 to −24 %)`, or that this is within the noise."""
+    before, makespan, run = replay.measured_ns, replay.range, replay.work.unprofiled
+    low, high = (makespan.low_ns, makespan.high_ns) if makespan else (replay.makespan_ns,) * 2
+    changes = [100 * (time - before) / before for time in (replay.makespan_ns, low, high)]
+    decimals = 0 if abs(changes[0]) >= 10 else 1
+    text, *between = (f"{change:+.{decimals}f}".replace("-", "\u2212") for change in changes)
+    nearest_first = between if abs(changes[1]) <= abs(changes[2]) else between[::-1]
+    is_clear = makespan is None or makespan.is_clear or between[0] == between[1]
+    noise = run.noise_pct if run else 0.0
+    said = f"{text} %" if is_clear else f"{text} % ({' to '.join(nearest_first)} %)"
+    return f"{said}: within the noise of its steps, ±{noise:.1f} %" if abs(changes[0]) < noise else said
 
 
 def _condition(scale: Sequence[Scale]) -> str:
@@ -343,8 +377,8 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
     """Returns what the unchanged part of the critical path is mostly spent on, with its share; "" if that is small."""
     work, pieces, finish_row = replay.work, pieces_of(replay), replay.schedule.finish_row
     # the rows of the schedule with a changed duration; a collective has one if a member has
-    measured = np.concatenate([graph.duration_ns for graph in work.graphs])
-    nodes, changed = np.flatnonzero(work.duration_ns != measured), np.zeros(len(replay.schedule.end_ns), bool)
+    unchanged = replay.unchanged.duration_ns if replay.unchanged else work.duration_ns
+    nodes, changed = np.flatnonzero(work.duration_ns != unchanged), np.zeros(len(replay.schedule.end_ns), bool)
     changed[nodes] = changed[finish_row[nodes]] = True
     # communication goes by the type of collective
     types = np.concatenate([graph.collective_types() for graph in work.graphs])

@@ -104,6 +104,17 @@ def number_text(number: int) -> str:
     return "?" if number == ABSENT else str(number)
 
 
+class Unprofiled(NamedTuple):
+    """What is known of a run without a profiler: how long it took as measured, in so many steps, how exactly that is
+    known (two standard errors), and how else its host may be: the same run by other models of what recording costs.
+    """
+
+    measured_ns: int
+    steps: int
+    noise_pct: float
+    others: Sequence["Workload"]
+
+
 class SlotPool(NamedTuple):
     """How many activities a device runs at once, and for how much longer than recorded (ns) each keeps its slot."""
 
@@ -124,7 +135,7 @@ class Workload(columns.SummaryRepr):
 
     `members` are the nodes of several ranks that meet, none before the ranks are on one clock. Where durations are
     changed and a device runs a limited number of activities at once, `slot_pool` is the position of the device in
-    `slot_pools`; it is -1 for nodes that take no slot.
+    `slot_pools`; it is -1 for nodes that take no slot. `unprofiled` is None for the run as recorded.
     """
 
     node_class: Classes
@@ -146,6 +157,7 @@ class Workload(columns.SummaryRepr):
     slot_pools: list[SlotPool]
     missing_dependencies: int
     members: Calls
+    unprofiled: Unprofiled | None = None
 
     def __len__(self) -> int:
         return len(self.lane)
@@ -233,8 +245,11 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
         lanes += [Lane(rank, number, stream) for number, stream in lanes_of_rank]
         slot_pools += slot_pools_by_device(graph).values()
     several = len(ranks) > 1  # else nothing is copied
+    joined: dict[str, Any] = {
+        name: np.concatenate([each[name] for each in ranks]) if several else ranks[0][name] for name in ranks[0]
+    }
     return Workload(
-        **{name: np.concatenate([each[name] for each in ranks]) if several else ranks[0][name] for name in ranks[0]},
+        **joined,
         graphs=graphs,
         lanes=lanes,
         first_row=first_row[:-1],

@@ -20,7 +20,7 @@ from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from .. import analyses
 from ..analyses import AnalysisOptions, Column, Finding, Gain, RankFacts, RankTrace, Table
-from ..replay import Recording, Replay, Scale, recording
+from ..replay import Recording, Replay, Scale
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..terminal import ranges
 from ..view import DataFlow
@@ -193,7 +193,7 @@ class ReportRequest(NamedTuple):
     `perfetto` names a file, the device trace with what the analyses add to it.
 
     `options` are those of the analyses, `window` is the part of each rank to read; with `modules` Python's calls are
-    read, too.
+    read, too. The run is the one without a profiler where that is known, unless it is taken `as_recorded`.
     """
 
     only: Sequence[str] | None = None
@@ -203,6 +203,7 @@ class ReportRequest(NamedTuple):
     options: AnalysisOptions = DEFAULT
     window: Window = EVERYTHING
     modules: bool = False
+    as_recorded: bool = False
 
     @property
     def judged(self) -> bool:
@@ -245,20 +246,19 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         faster_step_us=collector.faster_step_us,
     )
     if request.judged:
-        _judge(report, collector.job_facts)
+        _judge(report, collector.job_facts, as_recorded=request.as_recorded)
         collector.job_facts.clear()
     if request.scales:
-        recording_of_run = recording(collector.graphs) if collector.graphs and not request.judged else report.recording
-        report.tables["what_if"] = what_if(collector.graphs, request.scales, recording_of_run)
+        report.tables["what_if"] = what_if(collector.graphs, request.scales, as_recorded=request.as_recorded)
     if request.page:
         _add_pictures(report, sources, collector, progress)
     return report
 
 
-def _judge(report: Report, ranks: Sequence[RankFacts | None]) -> None:
+def _judge(report: Report, ranks: Sequence[RankFacts | None], *, as_recorded: bool) -> None:
     """Adds the verdict, and the findings, also as a table with the verdict as its note; NaN where no gain is known."""
     try:
-        job = analyses.job_of(ranks, report.tables)
+        job = analyses.job_of(ranks, report.tables, as_recorded=as_recorded)
     except DataError as error:
         report.notes.append(f"what limits the run is not known: {error}")
         return
@@ -295,7 +295,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
     report.data_flow = collector.data_flow
     report.timeline = timeline(collector.replays, SHOWN_FIRST, ops=collector.ops)
     collector.replays.clear()
-    report.twice_as_fast = classes_twice_as_fast(graphs, report.recording)
+    report.twice_as_fast = classes_twice_as_fast(graphs, as_recorded=report.is_of_recording)
 
 
 def report_on_diff(

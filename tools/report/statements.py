@@ -12,7 +12,6 @@ from ...schema.linked import STEP_MARK
 from ..analyses import QUEUE_LENGTH, SYMPTOMS, WHOLE, WITHOUT_PROFILER, Gain, Table
 from ..view import short_name
 from .cells import Row, cell, rows_of, shortened, sums, times_text
-from .what_if import UNPROFILED
 
 Tables = Mapping[str, Table]
 Statement = Callable[[Tables], str]
@@ -219,10 +218,8 @@ def _largest(rows: list[Row], key: str, value: str) -> tuple[Any, float, float]:
 
 @_of("what_if")
 def _what_if(rows: list[Row]) -> str:
-    # the change that shortens the run most, that without a profiler where it is known
-    best = _most([row for row in rows if row.get("run") == UNPROFILED] or rows, "saved")
-    run = f"run {best['run']}" if "run" in best else "run"
-    return f"With {best['change']} the {run} is {best['saved_pct']:.0f} % shorter."
+    best = _most(rows, "saved")
+    return f"With {best['change']} the run is {best['saved_pct']:.0f} % shorter."
 
 
 @_of("trace_diff", OF_TWO_RUNS)

@@ -43,7 +43,7 @@ def test_a_scaled_job_was_never_measured_so_a_change_is_compared_with_its_replay
     assert not any(line.startswith(("measured", "start error")) for line in replayed())
     changed = replayed("gemm=0.5")
     assert changed[2:4] == ["unchanged                50.0 µs", "replayed                 30.0 µs  -40.00 %"]
-    assert "30.0 µs instead of 50.0 µs, 40 % less" in changed[-1]
+    assert "30.0 µs instead of 50.0 µs, −40 %" in changed[-1]
 
 
 def test_the_critical_path_is_told_by_kind() -> None:
@@ -125,15 +125,15 @@ def ranks() -> list[ExecutionGraph]:
 @pytest.mark.parametrize(
     ("specs", "sentence"),
     [
-        (["class:computation=0.5"], "all computation were twice as fast, the run would take 40.0 µs instead of 60.0 µs, 33 % less: "
+        (["class:computation=0.5"], "all computation were twice as fast, the run would take 40.0 µs instead of 60.0 µs, −33 %: "
             "what limits the gain is the all-reduce, 50 % of the critical path."),
-        (["class:communication=2"], "all communication took twice as long, the run would take 80.0 µs instead of 60.0 µs, 33 % more."),
+        (["class:communication=2"], "all communication took twice as long, the run would take 80.0 µs instead of 60.0 µs, +33 %."),
         (["gemm=0.25", "class:communication=0.25"], "everything whose name matches 'gemm' and all communication were 4 times as fast "
-            "(factors multiply where several apply), the run would take 15.0 µs instead of 60.0 µs, 75 % less."),
+            "(factors multiply where several apply), the run would take 15.0 µs instead of 60.0 µs, −75 %."),
         (["gemm=0", "class:communication=2.9"], "everything whose name matches 'gemm' took no time and all communication took 2.9 times "
-            "as long (factors multiply where several apply), the run would take 58.0 µs instead of 60.0 µs, 3.3 % less."),
+            "as long (factors multiply where several apply), the run would take 58.0 µs instead of 60.0 µs, −3.3 %."),
         (["rank:1/gemm=80us"], "everything whose name matches 'gemm' of rank 1 took 80.0 µs each time, the run would take 100.0 µs "
-            "instead of 60.0 µs, 67 % more."),
+            "instead of 60.0 µs, +67 %."),
     ],
 )  # fmt: skip
 def test_the_answer_says_what_changes_and_what_limits_the_gain(ranks, specs, sentence):

@@ -22,6 +22,7 @@ from execgraph.tools.commands import trace_replay
 from execgraph.tools.job import BuildOptions, build
 from execgraph.tools.replay import (
     KINDS,
+    Recording,
     describe,
     gather_job,
     makespan_ns,
@@ -324,8 +325,8 @@ def test_page_commands_and_python_say_the_same_of_a_run_without_a_profiler(data,
     graph = tmp_path / "graphs" / "graph.0.et"
     report, from_python = report_on(find_sources([traces])), recording(graph)
     assert report.recording == from_python is not None
-    assert msgspec.to_builtins(from_python) == said
-    factor, step_us = said["host_factor"], said["step_without_profiler_us"]
+    assert msgspec.convert(said, Recording) == from_python
+    factor, step_us = from_python.models[0].host_factor, said["step_without_profiler_us"]
     without = makespan_ns(from_python.without_profiler(gather_job([read_et(graph)]))) / 1000
     assert without == pytest.approx(2 * step_us, rel=0.01)
     assert report.twice_as_fast is not None
