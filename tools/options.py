@@ -76,7 +76,7 @@ def _changes(calls: str, intro: str = "", end: str = "") -> tuple[Option, Option
 
 
 AS_RECORDED = Option("--as-recorded", "take the run as it was recorded, even where it is known how long it takes "
-                     "without a profiler", calls="replay what_if report")
+                     "without a profiler", calls="replay what_if report build")
 LIMITS = (
     Option("--max-size", "the size to which a compressed file may grow, such as 20G; raise it for files that you trust "
            "(default: far more than traces need)", kind.SIZE, "SIZE"),
@@ -128,6 +128,12 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--no-excess-time", "leave out the time that collectives took beyond the fitted network (for "
                    f"--target {ASTRA_SIM} and {GOAL})", calls="build"),
         ), calls="Options to_graph"),
+        Group("which run the graphs hold", (
+            Option("--without-profiler", "the run without a profiler, where it is known how long a step takes (graphs "
+                   f"for {ASTRA_SIM} and {GOAL}, and changed ones, are of that run anyway)"),
+            AS_RECORDED,
+            *_changes("", "a changed run: "),
+        ), calls="build"),
         Group(f"for --target {ASTRA_SIM}", (
             Option("--bandwidth", "of a link, in 2**30 bytes per second (fitted)", kind.POSITIVE, "GIB/S",
                    name="bandwidth_gib_s"),

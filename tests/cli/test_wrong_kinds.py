@@ -17,32 +17,23 @@ from support.runs import small_run
 from support.tasks import in_turn
 
 KNOWN = {
-    "host.json": ("a host trace", "trace-link"),
-    "device.json": ("a device trace", "trace-link"),
-    "device.json.gz": ("a device trace", "trace-link"),
-    "device_named.et": ("a device trace", "trace-link"),
+    "host.json": ("a host trace", "trace-link"), "device.json": ("a device trace", "trace-link"),
+    "device.json.gz": ("a device trace", "trace-link"), "device_named.et": ("a device trace", "trace-link"),
     "rocpd.db": ("a device trace", "trace-link"),
     "merged.json": ("a device trace of several ranks", "trace-link --rank N"),
-    "linked.json": ("a linked trace", "trace-convert"),
-    "linked.json.gz": ("a linked trace", "trace-convert"),
-    "graph.et": ("a graph", "trace-replay"),
-    "graph.et.gz": ("a graph", "trace-replay"),
-    "graph_named.json": ("a graph", "trace-replay"),
-    "astra.et": ("a graph", "trace-replay"),
+    "linked.json": ("a linked trace", "trace-convert"), "linked.json.gz": ("a linked trace", "trace-convert"),
+    "graph.et": ("a graph", "trace-replay"), "graph.et.gz": ("a graph", "trace-replay"),
+    "graph_named.json": ("a graph", "trace-replay"), "astra.et": ("a graph", "trace-replay"),
     "graph.json": ("the JSON form of a graph", "trace-jsonize"),
     "comm_groups.json": ("a communicator-group file", "trace-convert --comm-groups"),
-}
+}  # fmt: skip
 """What each file is, and the command that takes it."""
 UNTAKEN = {
-    "merged.db": "a database that trace-merge wrote",
-    "report.json": "a report that execgraph wrote",
-    "scale.json": "a report that execgraph wrote",
-    "timeline.json": "a timeline that trace-replay wrote",
-    "job.goal": "a GOAL file",
-    "page.html": "an HTML page",
-    "text": "a text file",
+    "merged.db": "a database that trace-merge wrote", "report.json": "a report that execgraph wrote",
+    "scale.json": "a report that execgraph wrote", "timeline.json": "a timeline that trace-replay wrote",
+    "job.goal": "a GOAL file", "page.html": "an HTML page", "text": "a text file",
     "noise": "binary data that execgraph does not know",
-}
+}  # fmt: skip
 """What no command takes."""
 HOSTS, LINKED, GROUPS = {"host.json"}, {"linked.json", "linked.json.gz"}, {"comm_groups.json"}
 DEVICES = {"device.json", "device.json.gz", "device_named.et", "rocpd.db"}

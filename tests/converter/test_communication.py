@@ -159,13 +159,9 @@ def test_a_collective_has_type_size_number_root_and_group() -> None:
     )
     assert found.types.tolist() == [NodeType.COMP, NodeType.COMM_COLL, NodeType.COMM_COLL, NodeType.COMP]
     told = {
-        "comm_type": [CollectiveType.BROADCAST, CollectiveType.REDUCE],
-        "comm_size": [16, 0],
-        "comm_seq": [0, ABSENT],
-        "comm_src": [0, ABSENT],
-        "comm_dst": [ABSENT, 2],
-        "comm_tag": [ABSENT, ABSENT],
-    }
+        "comm_type": [CollectiveType.BROADCAST, CollectiveType.REDUCE], "comm_size": [16, 0], "comm_seq": [0, ABSENT],
+        "comm_src": [0, ABSENT], "comm_dst": [ABSENT, 2], "comm_tag": [ABSENT, ABSENT],
+    }  # fmt: skip
     assert {name: integers(found, name) for name in told} == {
         name: [ABSENT, *two, ABSENT] for name, two in told.items()
     }

@@ -54,14 +54,9 @@ def _set(attribute: pb.AttributeProto, value: int, random: Random) -> None:
 
 
 KINDS: dict[str, Callable[[int], object]] = {
-    "int64_val": int,
-    "int32_val": lambda number: number % (1 << 31),
-    "uint64_val": lambda number: number % (1 << 64),
-    "double_val": float,
-    "string_val": str,
-    "bool_val": bool,
-    "bytes_val": lambda number: str(number).encode(),
-}
+    "int64_val": int, "int32_val": lambda number: number % (1 << 31), "uint64_val": lambda number: number % (1 << 64),
+    "double_val": float, "string_val": str, "bool_val": bool, "bytes_val": lambda number: str(number).encode(),
+}  # fmt: skip
 
 
 def _attributes(nodes: Nodes, *names: str) -> list[pb.AttributeProto]:

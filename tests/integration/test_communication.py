@@ -47,15 +47,10 @@ DLRM = [
     ("allreduce", "float", 226960, 226960, (), ()),
 ]
 DLRM_TYPED = [
-    (CollectiveType.ALL_TO_ALL, 24576),
-    (CollectiveType.ALL_TO_ALL, 192),
-    (CollectiveType.ALL_TO_ALL, 1536),
-    (CollectiveType.ALL_TO_ALL, 13568),
-    (CollectiveType.ALL_REDUCE, 1576964),
-    (CollectiveType.ALL_TO_ALL, 24576),
-    (CollectiveType.ALL_REDUCE, 448),
-    (CollectiveType.ALL_REDUCE, 907840),
-]
+    (CollectiveType.ALL_TO_ALL, 24576), (CollectiveType.ALL_TO_ALL, 192), (CollectiveType.ALL_TO_ALL, 1536),
+    (CollectiveType.ALL_TO_ALL, 13568), (CollectiveType.ALL_REDUCE, 1576964), (CollectiveType.ALL_TO_ALL, 24576),
+    (CollectiveType.ALL_REDUCE, 448), (CollectiveType.ALL_REDUCE, 907840),
+]  # fmt: skip
 
 
 @EVERY_VERSION

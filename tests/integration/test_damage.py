@@ -22,7 +22,7 @@ from execgraph.schema.linked import LinkedTrace
 from execgraph.schema.reasons import Reason
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.job import BuildOptions, build, building, scale
+from execgraph.tools.job import BuildOptions, build, rank_building, scale
 from execgraph.tools.job.building import RankTask
 from execgraph.tools.report import write_csv
 from support.builder.timeline import TraceBuilder
@@ -251,13 +251,13 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def linked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of the time is that of linking, which changes no file of the output."""
-    linked_rank, linked = building.linked_rank, dict[Path, LinkedTrace]()
+    linked_rank, linked = rank_building.linked_rank, dict[Path, LinkedTrace]()
 
     def linked_again(task: RankTask) -> LinkedTrace:
         key = task.job.folder / task.pair.device
         return linked[key] if key in linked else linked.setdefault(key, linked_rank(task))
 
-    monkeypatch.setattr(building, "linked_rank", linked_again)
+    monkeypatch.setattr(rank_building, "linked_rank", linked_again)
 
 
 def nothing(_: Path) -> None:

@@ -382,15 +382,10 @@ def test_a_small_benchmark(real_traces: Path) -> None:
 
 
 DEVICE_ONLY = [
-    "critical_path/event_sync",
-    "critical_path/event_sync_multi_stream",
-    "device_only/a100_nccl_rank0_of_2",
-    "device_only/h100_bert",
-    "device_only/mi210_gpu_only",
-    "device_only/mi300_bert",
-    "device_only/mi300_vllm_decode_hipgraph",
-    "device_only/mtia_inference",
-]
+    "critical_path/event_sync", "critical_path/event_sync_multi_stream", "device_only/a100_nccl_rank0_of_2",
+    "device_only/h100_bert", "device_only/mi210_gpu_only", "device_only/mi300_bert",
+    "device_only/mi300_vllm_decode_hipgraph", "device_only/mtia_inference",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DEVICE_ONLY)

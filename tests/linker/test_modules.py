@@ -61,21 +61,13 @@ def test_a_backward_op_differentiates_the_last_earlier_forward_op_with_its_numbe
 
 def test_the_forward_thread_is_the_named_one_with_any_of_the_numbers_or_else_that_with_most() -> None:
     rows = [
-        forward_op(5, thread=OTHER),
-        forward_op(5, start=10),
-        forward_op(6, start=20),
-        backward_op(5),
-        backward_op(6),
+        forward_op(5, thread=OTHER), forward_op(5, start=10), forward_op(6, start=20), backward_op(5), backward_op(6),
         backward_op(9),
-    ]
+    ]  # fmt: skip
     assert forward_rows(*rows) == [-1, -1, -1, 1, 2, -1]
     rows = [
-        forward_op(5, thread=OTHER),
-        forward_op(5, start=10),
-        forward_op(6, start=20),
-        backward_op(5),
-        backward_op(6),
-    ]
+        forward_op(5, thread=OTHER), forward_op(5, start=10), forward_op(6, start=20), backward_op(5), backward_op(6),
+    ]  # fmt: skip
     assert forward_rows(*rows, numbers={0: 7}) == [-1, -1, -1, 0, -1]
     assert forward_rows(forward_op(4, thread=OTHER), *rows[1:], numbers={0: 7}) == [-1, -1, -1, 1, 2]
 

@@ -25,18 +25,14 @@ CLONE = PROJECT.parent
 TRAINING = DATA / "training"
 HOST, DEVICE = TRAINING / "host_rank0.json.gz", TRAINING / "device_rank0.json.gz"
 USES: dict[str, tuple[object, ...]] = {
-    "link": (HOST, DEVICE, "-o", "OUT/linked.json"),
-    "convert": ("OUT/linked.json", "-o", "OUT/graph.et"),
-    "jsonize": ("OUT/graph.et", "-o", "OUT/graph.json"),
-    "view": ("OUT/graph.et", "-o", "OUT/graph.svg"),
-    "build": (TRAINING, "-o", "OUT/graphs"),
-    "replay": ("OUT/graphs",),
+    "link": (HOST, DEVICE, "-o", "OUT/linked.json"), "convert": ("OUT/linked.json", "-o", "OUT/graph.et"),
+    "jsonize": ("OUT/graph.et", "-o", "OUT/graph.json"), "view": ("OUT/graph.et", "-o", "OUT/graph.svg"),
+    "build": (TRAINING, "-o", "OUT/graphs"), "replay": ("OUT/graphs",),
     "scale": ("OUT/graphs", "-o", "OUT/scaled", "--data-parallel", "2", "--jobs", "1"),
-    "report": (TRAINING, "--csv", "OUT/tables"),
-    "diagnose": (TRAINING,),
+    "report": (TRAINING, "--csv", "OUT/tables"), "diagnose": (TRAINING,),
     "merge": (TRAINING, "-o", "OUT/merged.json"),
     "generate": ("ddp", "--steps", "1", "--layers", "1", "-o", "OUT/generated"),
-}
+}  # fmt: skip
 """What each command is mainly for, in an order in which its input files are there; OUT is the folder for all."""
 LIBRARIES = {"google": "protobuf", **{name: name for name in ("msgspec", "networkx", "numpy", "orjson", "tqdm")}}
 """What the package requires, by the module that it gives."""

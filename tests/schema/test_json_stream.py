@@ -90,12 +90,8 @@ def test_real_traces_read_the_same_in_small_pieces(data: Path, monkeypatch: pyte
 # What looks like elements and is none
 
 LOOKS = (
-    '{"ph":"X"},' * 300,
-    "}]" * 300,
-    [{"ph": "X"}] * 300,
-    [[{"ph": "X"}]] * 300,
-    {"traceEvents": [{"ph": "X"}] * 300},
-)
+    '{"ph":"X"},' * 300, "}]" * 300, [{"ph": "X"}] * 300, [[{"ph": "X"}]] * 300, {"traceEvents": [{"ph": "X"}] * 300},
+)  # fmt: skip
 
 
 def read_whole(document: Any) -> tuple[list[Any], json_stream.ArrayReader[Any], Damage]:

@@ -211,13 +211,9 @@ def device_trace(
 ) -> readers.DeviceTrace:
     """A trace of these rows."""
     top = {
-        "path": "device.json",
-        "rank": None,
-        "world_size": None,
-        "base_time_ns": 0,
-        "groups": [],
+        "path": "device.json", "rank": None, "world_size": None, "base_time_ns": 0, "groups": [],
         "communication": {role: RecordsByRow.of(kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
-    }
+    }  # fmt: skip
     return readers.DeviceTrace(
         ops=op_rows(*ops),
         calls=call_rows(*calls),

@@ -218,11 +218,8 @@ def test_other_files_are_counted_by_kind(tmp_path: Path) -> None:
     files = {
         "device_rank0.json": device(1, 0),
         "linked.json": {**host(1), "nodes": [{"id": 1, "ts": 1.0, "inclusive_dur": 2.0}]},
-        "graph.0.et": b"\x08\x0a\x03",
-        "notes.txt": b"hello",
-        "empty.log": b"",
-        ".hidden.json": device(2, 0),
-    }
+        "graph.0.et": b"\x08\x0a\x03", "notes.txt": b"hello", "empty.log": b"", ".hidden.json": device(2, 0),
+    }  # fmt: skip
     assert pairs_of(tmp_path, files).skipped == {
         InputKind.GRAPH.plural: 1,
         InputKind.LINKED.plural: 1,

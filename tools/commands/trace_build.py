@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ..job import AstraSimOptions, BuildOptions, BuildReport, BuildTarget, BuiltJob
 
 
+OF_JOB = ("modules", "start_offsets", "excess_time", "without_profiler", "as_recorded")
+
+
 @command(
     "trace-build",
     "Builds the execution graphs of a whole job: finds the host and device trace of every rank in a folder, links and\n"
@@ -86,8 +89,11 @@ def _chosen(options: argparse.Namespace) -> "tuple[BuildOptions, AstraSimOptions
     )
     simulation = AstraSimOptions(**of_astra_sim)
     targets: dict[str, BuildTarget] = {ASTRA_SIM: simulation, GOAL: GoalOptions(**of_goal)}
-    of_job = {name: getattr(options, name) for name in ("modules", "start_offsets", "excess_time")}
-    conversion = build_options(Options(**chosen_for("Options", options)), targets.get(options.target), **of_job)
+    changes = [change.spec for change in options.changes]
+    of_job = {name: getattr(options, name) for name in OF_JOB}
+    conversion = build_options(
+        Options(**chosen_for("Options", options)), targets.get(options.target), changes=changes, **of_job
+    )
     return conversion, simulation
 
 

@@ -71,10 +71,19 @@ BuildTarget = Target | AstraSimOptions | GoalOptions
 """Who runs the graphs of a job: by name, or with what that simulator is to do."""
 
 
-def build_options(options: Options, target: BuildTarget | None, **of_job: bool) -> BuildOptions:
+def build_options(
+    options: Options,
+    target: BuildTarget | None,
+    *,
+    without_profiler: bool = False,
+    as_recorded: bool = False,
+    changes: Iterable[str] = (),
+    **of_job: bool,
+) -> BuildOptions:
     """Returns how to build a job for a target, in place of that of the `options`; `of_job` are fields of BuildOptions.
 
-    Raises WrongUsage where these contradict each other.
+    Graphs of simulators, and those of a run with `changes`, are of the run without a profiler unless it is taken
+    `as_recorded`. Raises WrongUsage where arguments contradict each other.
     """
     chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | of_job
     if isinstance(target, AstraSimOptions):
@@ -90,7 +99,10 @@ def build_options(options: Options, target: BuildTarget | None, **of_job: bool) 
         if not of_job[name] and chosen["target"] == GENERIC:
             option = Spelled(f"--no-{name.replace('_', '-')} is for --target", f"build({name}=False) is for")
             raise WrongUsage(f"{option} {ASTRA_SIM} and {GOAL}, whose graphs have these times")
-    return BuildOptions(**chosen)
+    if without_profiler and as_recorded:
+        raise WrongUsage("a run is without a profiler or as recorded; ask for one of them")
+    without_profiler |= not as_recorded and (chosen["target"] != GENERIC or bool(changes))
+    return BuildOptions(**chosen, without_profiler=without_profiler, changes=tuple(changes))
 
 
 def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, simulation: AstraSimOptions) -> None:

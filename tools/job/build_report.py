@@ -55,7 +55,8 @@ class BuildOptions(Options):
     to run. With `modules` Python's calls are read, and nodes tell their module. With `start_offsets` the ranks of a job
     for a simulator begin when they began to record, else all at once. Graphs for ASTRA-sim's `replay` mode keep
     measured times alone; others say where a send waits for its receiver and, with `excess_time`, keep what collectives
-    took beyond what the fitted network gives them.
+    took beyond what the fitted network gives them. `without_profiler` puts the run without a profiler in place of the
+    recorded one, where it is known how long a step takes, and `changes` are specs of `--scale`.
     """
 
     goal: GoalOptions = field(default_factory=GoalOptions)
@@ -64,6 +65,8 @@ class BuildOptions(Options):
     start_offsets: bool = True
     replay: bool = False
     excess_time: bool = True
+    without_profiler: bool = False
+    changes: tuple[str, ...] = ()
 
 
 class FileContent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -101,7 +104,8 @@ class BuildReport(SummaryRepr, msgspec.Struct):
     """A build of all ranks. `failures` and `notes` are about traces without a rank; `skipped` counts other files.
 
     `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have. `network` is
-    what the measured communication fits, for simulators, `goal` what the file of the target "goal" holds. `groups` is
+    what the measured communication fits, for simulators, `goal` what the file of the target "goal" holds. `run` says
+    which run the graphs hold, "" for the recorded one. `groups` is
     the file with the numbers of process groups, and `digest` that of all the rest, so that a report that somebody
     changed is not believed.
     """
@@ -117,6 +121,7 @@ class BuildReport(SummaryRepr, msgspec.Struct):
     window: Window = EVERYTHING
     network: Network | None = None
     goal: GoalReport | None = None
+    run: str = ""
     groups: FileContent | None = None
     digest: str = ""
 
@@ -221,7 +226,7 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
 
 
 def time_lines(report: BuildReport) -> Iterator[str]:
-    """Yields what was added to ranks' activities: start offsets, host time at the end, excess of collectives."""
+    """Yields which run it is, and what was added to it: start offsets, host time at the end, excess of collectives."""
     offsets, kept, excess = dict[int, float](), dict[int, float](), list[tuple[float, float, int]]()
     for rank in report.ranks:
         if str(Change.START_OFFSET) in rank.target:
@@ -235,6 +240,8 @@ def time_lines(report: BuildReport) -> Iterator[str]:
             offsets[goal_rank.rank] = goal_rank.begin_ns / 1000
         if goal_rank.excess_ns:
             excess.append((goal_rank.excess_ns / 1000, goal_rank.collectives_ns / 1000, goal_rank.rank))
+    if report.run:
+        yield summary_line("run", report.run)
     if offsets:
         yield summary_line("offset", f"{_by_rank(offsets)} later than the first rank")
     if kept:

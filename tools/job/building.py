@@ -8,33 +8,23 @@ ranks; each runs in a process of its own.
 
 import dataclasses
 import os
-import pickle
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
-from functools import partial
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from pathlib import Path
-from threading import Event
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ...converter.convert import build_generic_graph
-from ...converter.ranks import Network, compute_instead, order_collectives, restrict_to_ranks, with_values
-from ...converter.targets import lower_for_target, separate_messages
-from ...linker.link import link, read_traces
+from ...converter.ranks import Network
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL
 from ...schema.comm_groups import GROUPS, RankList, number_groups, write_groups
 from ...schema.errors import DataError, Remedy, RequestError
-from ...schema.graph import Change, ExecutionGraph, TargetChanges
-from ...schema.io import fresh_folder, locked, make_folder, open_output, state_of
-from ...schema.linked import LinkedTrace
-from ...schema.progress import OnProgress, Progress, Stages, beside, give_up, unseen, unwatched
-from ..command import no_garbage_collection
+from ...schema.graph import ExecutionGraph
+from ...schema.io import fresh_folder, locked, make_folder, state_of
+from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..recognise import InputKind, kind_of
-from ..sync_records_advice import lacks_sync_records
-from ..trace_files import Pair, Pairs, find_pairs
-from ..workers import stage_done
+from ..trace_files import Pairs, find_pairs
 from .build_report import (
     BUILT,
     FAILED,
@@ -46,229 +36,32 @@ from .build_report import (
     BuildOptions,
     BuildReport,
     FileContent,
-    RankSummary,
     comparable,
     content_of,
     graph_names,
-    is_unchanged,
     put_all_in_place,
     read_report,
     this_tool,
     write_goal_job,
 )
+from .changed_run import put_changed_run
 from .cross_rank import compare_ranks
-from .job_plan import RankCommunication, RankPlan, look_up, plan_job
-from .rank_comms import issued_by, summarise_rank
+from .job_plan import look_up, plan_job
+from .rank_building import (
+    BUILD_STAGES,
+    Job,
+    RankResult,
+    RankTask,
+    build_rank,
+    failed,
+    is_up_to_date,
+    linked_rank,
+    pickle_path,
+)
+from .rank_comms import issued_by
 
-BUILD_STAGES = 4
-"""A rank is read, linked and converted, and then written."""
-FITTED_TO_TRACED = (Change.EXCESS, Change.SHRUNK, Change.HIDDEN)
-"""The changes that keep time which the fitted network does not give: they hold for the ranks that were traced."""
 MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED)
 """What a profiler recorded, which cannot be made again."""
-
-
-class Job(NamedTuple):
-    """What the tasks of all ranks have in common: the folders of the traces and of the graphs, and what to build.
-
-    New graphs wait in `scratch` until all `ranks` are built.
-    """
-
-    folder: Path
-    output: Path
-    scratch: Path
-    options: BuildOptions
-    window: Window
-    ranks: tuple[int, ...]
-
-
-class RankTask(NamedTuple):
-    """A pair of traces to build a rank from; with a `plan` the second step of what the first one built.
-
-    `earlier` is what the last build with the same options, or the first step, said of this rank.
-    """
-
-    job: Job
-    pair: Pair
-    earlier: RankSummary | None = None
-    plan: RankPlan | None = None
-
-    @property
-    def graph(self) -> Path:
-        """The rank's graph; for simulators, which want ranks without holes, ranks are numbered anew."""
-        job, rank = self.job, self.pair.rank
-        return job.output / f"graph.{job.ranks.index(rank) if job.options.target == ASTRA_SIM else rank}.et"
-
-    @property
-    def waiting(self) -> Path:
-        """Where the new graph waits."""
-        return self.job.scratch / self.graph.name
-
-
-Inputs = tuple[FileContent, FileContent | None]
-"""The device trace and the host trace that a rank is built from."""
-
-
-class RankResult(NamedTuple):
-    """What is reported of a rank, whether its graph was up to date, and what other ranks have to know of it."""
-
-    summary: RankSummary
-    unchanged: bool = False
-    communication: RankCommunication | None = None
-
-
-@no_garbage_collection()
-def build_rank(task: RankTask) -> RankResult:
-    """Builds a rank's graph, unless the earlier one is still up to date, or makes the graph that was built keep the
-    plan of all ranks. Reports every failure, raises none.
-    """
-    try:
-        if task.plan and task.earlier:
-            return _finish(task, task.earlier, task.plan)
-        with _hashed_beside(task) as inputs:
-            if task.earlier and is_up_to_date(task, inputs()):
-                return RankResult(msgspec.structs.replace(task.earlier, notes=task.pair.notes), unchanged=True)
-            return _build(task, inputs)
-    except Exception as error:
-        return failed(task, error)
-
-
-@contextmanager
-def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
-    """What the inputs hold, when it is known; a DataError where one was changed since the block began.
-
-    Hashing does not hold the interpreter, so it takes no time beside the building. It is given up when the block is
-    left.
-    """
-    before = {name: state_of(task.job.folder / name) for name in (task.pair.device, task.pair.host) if name}
-    is_left = Event()
-
-    def inputs() -> Inputs:
-        contents = hashed.result()
-        for name, state in before.items():
-            if state_of(task.job.folder / name) != state:
-                raise DataError(f"{name}: was changed while the graph was built from it; run again when that is done")
-        return contents
-
-    hashed = beside(partial(_inputs, task, is_left.is_set))
-    try:
-        yield inputs
-    finally:
-        is_left.set()
-        give_up(hashed)
-
-
-def is_up_to_date(task: RankTask, contents: Inputs | None = None) -> bool:
-    """Returns whether the earlier graph is still there and was built from the same files."""
-    earlier = task.earlier
-    if earlier is None:
-        return False
-    is_same = (earlier.status, earlier.device, earlier.host) == (BUILT, *(contents or _inputs(task)))
-    return is_same and is_unchanged(task.graph, earlier.graph)
-
-
-def _inputs(task: RankTask, is_given_up: Callable[[], bool] = lambda: False) -> Inputs:
-    pair = task.pair
-    device = content_of(task.job.folder / pair.device, pair.device, is_given_up)
-    return device, content_of(task.job.folder / pair.host, pair.host, is_given_up) if pair.host else None
-
-
-def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
-    pair, options, linked = task.pair, task.job.options, linked_rank(task)
-    device, host = inputs()
-    stage_done()
-    graph = build_generic_graph(linked, options)
-    stage_done()
-    report = graph.report
-    if options.target == ASTRA_SIM:
-        graph = separate_messages(restrict_to_ranks(graph, task.job.ranks))
-    to_share = look_up(graph, options.target)
-    if options.target == GENERIC:
-        # mostly the other ranks have no other groups, and the numbers stand
-        graph = lower_for_target(graph, GENERIC, number_groups(to_share.groups))
-        graph.write(str(task.waiting))
-    else:
-        with open_output(str(_pickle_path(task))) as waiting:
-            pickle.dump(graph, waiting)
-    summary = RankSummary(
-        rank=pair.rank,
-        status=BUILT,
-        device=device,
-        host=host,
-        graph=content_of(task.waiting, task.graph.name) if options.target == GENERIC else None,
-        edges=len(graph.data_deps.values),
-        notes=pair.notes,
-        link=msgspec.structs.replace(linked.report, notes=[_shorten_paths(task, note) for note in linked.report.notes]),
-        convert=report,
-        comms=summarise_rank(linked),
-        lacks_sync_records=lacks_sync_records(linked),
-    )
-    return RankResult(summary, communication=to_share)
-
-
-def _pickle_path(task: RankTask) -> Path:
-    """Returns the file of a graph that is not what simulators read before the second step."""
-    return task.waiting.with_suffix(".pickle")
-
-
-def linked_rank(task: RankTask) -> LinkedTrace:
-    """Returns the rank's pair, linked."""
-    pair, job = task.pair, task.job
-    host_path = str(job.folder / pair.host) if pair.host else None
-    host_trace, device_trace = read_traces(host_path, str(job.folder / pair.device), modules=job.options.modules)
-    stage_done()
-    return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=job.window)
-
-
-def _finish(task: RankTask, built: RankSummary, plan: RankPlan) -> RankResult:
-    options = task.job.options
-    if options.target == ASTRA_SIM:
-        graph = compute_instead(pickle.loads(_pickle_path(task).read_bytes()), plan.unpartnered)
-        for attribute, values in plan.values:
-            graph = with_values(graph, attribute, values)
-        if options.replay:
-            graph = order_collectives(graph, plan.order)
-    else:
-        # one that was up to date stands in its place
-        graph = ExecutionGraph.read(str(task.waiting if task.waiting.exists() else task.graph))
-    offset = plan.start_offset_ns if options.start_offsets else 0
-    graph = lower_for_target(graph, options.target, plan.numbers, options.roofline, offset)
-    graph.write(str(task.waiting))
-    changes = graph.changes or TargetChanges()
-    if str(Change.EXCESS) in changes.counts:
-        changes.counts[str(Change.COLLECTIVES)] = plan.collectives_ns / 1000
-    changes.counts |= {str(change): count for change, count in plan.changes.items() if count}
-    if plan.unpartnered:
-        changes.notes.append(f"{len(plan.unpartnered)} {Change.WITHOUT_PARTNER}")
-    summary = msgspec.structs.replace(
-        built,
-        graph=content_of(task.waiting, task.graph.name),
-        edges=len(graph.data_deps.values),
-        target_notes=changes.notes,
-        target=changes.counts,
-    )
-    return RankResult(summary)
-
-
-def failed(task: RankTask, error: Exception) -> RankResult:
-    """Returns what is said of a rank that could not be built: one line, files named by their paths below the folder."""
-    pair = task.pair
-    if isinstance(error, DataError):
-        reason = _shorten_paths(task, str(error).replace(str(task.waiting), str(task.graph)))
-    elif isinstance(error, MemoryError):
-        reason = f"{pair.device}: out of memory; try fewer {Remedy.JOBS}, or a machine with more"
-    else:
-        reason = f"{pair.device}: {type(error).__name__}: {error}"
-    device, host = FileContent(pair.device), FileContent(pair.host) if pair.host else None
-    error_line = " ".join(reason.split())
-    return RankResult(RankSummary(pair.rank, FAILED, device, host, error=error_line, notes=pair.notes))
-
-
-def _shorten_paths(task: RankTask, text: str) -> str:
-    """Returns the text with files named by their paths below the folder."""
-    return text.replace(f"{task.job.folder}{os.sep}", "")
-
-
 Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
 Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], OnProgress], Outcomes]
 """Runs a function on tasks and yields each with what became of it, in any order; tells how many more stages tasks say
@@ -316,10 +109,13 @@ def build(
         job = Job(source, target, scratch, options, window, tuple(sorted(pair.rank for pair in pairs.ranks)))
         tasks = _tasks(job, pairs, earlier)
         results = _first_step(tasks, run, progress)
+        said = _changed_run(tasks, results, earlier)
         network, groups = _second_step(tasks, results, earlier, run, progress)
         ranks = [results[rank].summary for rank in sorted(results)]
         of_inputs = pairs.failures, pairs.notes, pairs.skipped
-        report = BuildReport(this_tool(), options, ranks, *of_inputs, window=window, network=network, groups=groups)
+        report = BuildReport(
+            this_tool(), options, ranks, *of_inputs, window=window, network=network, run=said, groups=groups
+        )
         _compare_ranks(report, tasks)
         if reported and graph_names(reported) and not any(rank.status == BUILT for rank in ranks):
             stale = [f"no rank could be built: {output_dir} is left as the earlier build made it"]
@@ -367,10 +163,9 @@ def _tasks(job: Job, pairs: Pairs, reported: BuildReport | None) -> dict[int, Ra
             raise RequestError(f"{path} is {job.folder / read}, which is read: give another folder for the output")
         if path.name in (GROUPS, REPORT) and kind_of(path) in MEASURED:
             raise RequestError(f"{path} is a trace, not of a build: rename it, or give another folder for the output")
-    if job.options.target == ASTRA_SIM and not (
-        earlier.keys() == tasks.keys() and all(map(is_up_to_date, tasks.values()))
-    ):
-        # a rank's graph depends on the communication of all others
+    depends_on_others = job.options.target == ASTRA_SIM or job.options.without_profiler or job.options.changes
+    if depends_on_others and not (earlier.keys() == tasks.keys() and all(map(is_up_to_date, tasks.values()))):
+        # a rank's graph depends on the communication, or the times, of all others
         tasks = {rank: task._replace(earlier=None) for rank, task in tasks.items()}
     return tasks
 
@@ -390,6 +185,26 @@ def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> 
                 result = result._replace(communication=result.communication._replace(groups=groups))
             results[task.pair.rank] = result
     return results
+
+
+def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], earlier: BuildReport | None) -> str:
+    """Puts the run without a profiler, or a changed one, in place of the recorded one, and says which run it is."""
+    built = {rank for rank, result in results.items() if result.summary.status == BUILT}
+    if earlier and all(results[rank].unchanged for rank in built):
+        return earlier.run
+    options = next(iter(tasks.values())).job.options
+    is_final = options.target == GENERIC
+    paths = {rank: tasks[rank].waiting if is_final else pickle_path(tasks[rank]) for rank in built}
+    graphs, said = put_changed_run(paths, options)
+    for rank, graph in graphs.items():
+        summary, file = (
+            results[rank].summary,
+            content_of(tasks[rank].waiting, tasks[rank].graph.name) if is_final else None,
+        )
+        results[rank] = RankResult(
+            msgspec.structs.replace(summary, graph=file), communication=look_up(graph, options.target)
+        )
+    return said
 
 
 def _second_step(

@@ -36,7 +36,7 @@ from ..recognise import InputKind, file_for_folder, instead_of_folder
 from ..terminal import summary_line
 from .astra_sim_files import AstraSimOptions, write_astra_sim_files
 from .build_report import REPORT as BUILD_REPORT, read_report
-from .building import FITTED_TO_TRACED
+from .rank_building import FITTED_TO_TRACED
 
 LARGEST_NUMBER = 2_147
 """ASTRA-sim begins the stream numbers of a group at a million times its number, in 32 bits."""

@@ -21,7 +21,16 @@ from .schema.errors import DataError
 from .tools import job as building
 from .tools.job import AstraSimOptions, BuildTarget
 from .tools.options import checked
-from .tools.replay import BUILT, Changes, Simulated, configuration_of, graph_files, read_graph_file, simulate_ranks
+from .tools.replay import (
+    BUILT,
+    Changes,
+    Simulated,
+    configuration_of,
+    given_changes,
+    graph_files,
+    read_graph_file,
+    simulate_ranks,
+)
 from .tools.workers import runner
 
 if TYPE_CHECKING:
@@ -220,6 +229,9 @@ def build(
     modules: bool = False,
     start_offsets: bool = True,
     excess_time: bool = True,
+    without_profiler: bool = False,
+    as_recorded: bool = False,
+    changes: Changes = (),
     allow_mismatch: bool = False,
     force: bool = False,
     jobs: int = 1,
@@ -243,6 +255,10 @@ def build(
         modules: Whether to read Python's calls, so that nodes tell their module.
         start_offsets: Whether ranks of a job for a simulator begin when they began to record, else all at once.
         excess_time: Whether the graphs of a simulator keep the time that collectives took beyond the fitted network.
+        without_profiler: Whether generic graphs hold the run without a profiler, where it is known how long a step
+            takes; those of simulators do.
+        as_recorded: Whether those of simulators hold the run as it was recorded, too.
+        changes: Changes to the run that the graphs hold, as of `what_if`.
         allow_mismatch: Whether traces that record no rank and do not seem to be of one job are ranks of one.
         force: Whether to build ranks that are up to date, too.
         jobs: How many ranks to build at a time. More than 1 run in processes of their own: a script then needs
@@ -256,12 +272,16 @@ def build(
         TypeError: `traces` are not paths, `options` are not Options, or another argument is of the wrong kind.
     """
     given_window(window, "build(window=…)")
-    of_job = {"modules": modules, "start_offsets": start_offsets, "excess_time": excess_time}
+    of_job = {
+        "modules": modules, "start_offsets": start_offsets, "excess_time": excess_time,
+        "without_profiler": without_profiler, "as_recorded": as_recorded,
+    }  # fmt: skip
+    specs = [change.spec for change in given_changes(changes, "build(traces, changes=…)")]
     checked("build", **of_job, allow_mismatch=allow_mismatch, force=force, jobs=jobs, scheduler=scheduler)
     inputs = given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
-    conversion = building.build_options(options or Options(), target, **of_job)
+    conversion = building.build_options(options or Options(), target, changes=specs, **of_job)
     simulation = target if isinstance(target, AstraSimOptions) else AstraSimOptions()
 
     def built(folder: Path) -> Job:

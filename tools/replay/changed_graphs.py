@@ -36,10 +36,13 @@ def changed_graphs(replay: Replay) -> list[ExecutionGraph]:
     chain_gap[work.target[chained]] = work.lag_ns[chained]
     shift = np.where(work.is_timed, replay.start_ns - work.measured_start_ns, 0)
     columns = {"duration_ns": duration, "host_delay_ns": delay, "chain_gap_ns": chain_gap, "start_time_ns": shift}
-    said, graphs = ", ".join(change.spec for change in replay.changes), []
+    said = [f"changed by {change.spec}" for change in replay.changes] + ["without a profiler"] * bool(work.unprofiled)
+    graphs = []
     for first, graph in zip(work.first_row.tolist(), work.graphs, strict=True):
         of_rank = {name: column[first : first + len(graph)] for name, column in columns.items()}
-        graphs.append(_changed(graph, f"{graph.metadata.get('tool', '')}, changed by {said or 'nothing'}", **of_rank))
+        graphs.append(
+            _changed(graph, ", ".join((str(graph.metadata.get("tool", "")), *(said or ["as recorded"]))), **of_rank)
+        )
     return graphs
 
 

@@ -259,13 +259,9 @@ def test_what_is_not_told_is_unknown(name: str, text: str) -> None:
 
 def test_no_op_of_the_table_fails_at_odd_arguments() -> None:
     odd: list[Any] = [
-        [],
-        tensors(()),
-        tensors((0,), (0,)),
-        [*tensors((2, 3)), None, "x", [1.5], {}],
-        [*tensors(*[(2, 3, 4)] * 4), *[0] * 12],
-        [*tensors(*[(1, 2, 3, 4)] * 4), *[[0]] * 12],
-    ]
+        [], tensors(()), tensors((0,), (0,)), [*tensors((2, 3)), None, "x", [1.5], {}],
+        [*tensors(*[(2, 3, 4)] * 4), *[0] * 12], [*tensors(*[(1, 2, 3, 4)] * 4), *[[0]] * 12],
+    ]  # fmt: skip
     for name in RULES:
         for inputs in odd:
             for results in (None, [], tensors((2, 3))):

@@ -286,16 +286,11 @@ PARAMETERS, GRADIENTS_OF, STATES = (
     [Tensor.of((count,), FLOAT, first + count) for count in (10, 20)] for first in (0, 100, 200)
 )
 STEPS_OF_THE_ARGUMENT = {
-    1: "sum cumsum",
-    2: "norm",
-    3: "mse_loss",
-    4: "std logsumexp _softmax_backward_data _fused_rms_norm _batch_norm_no_update",
-    5: "_softmax smooth_l1_loss",
-    7: "binary_cross_entropy",
-    8: "native_layer_norm",
-    9: "_fused_rms_norm_backward",
+    1: "sum cumsum", 2: "norm", 3: "mse_loss",
+    4: "std logsumexp _softmax_backward_data _fused_rms_norm _batch_norm_no_update", 5: "_softmax smooth_l1_loss",
+    7: "binary_cross_entropy", 8: "native_layer_norm", 9: "_fused_rms_norm_backward",
     13: "native_layer_norm_backward",
-}
+}  # fmt: skip
 STEPS_OF_THE_RESULT = {"clamp": 2, "lerp": 3, "sigmoid": 4, "gelu": 5, "mish": 6, "silu_backward": 9, "gelu_backward": 11,
                        "mish_backward": 12}  # fmt: skip
 NORMS = ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_native_batch_norm_legit")

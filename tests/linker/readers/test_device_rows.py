@@ -21,12 +21,8 @@ from support.references import COMMUNICATION, Act, Call, Op, linked_of
 from support.tables import ActivityRow, Called, CallRow, OpRow, calls, column, device_trace
 
 CALL: dict[str, Any] = {
-    "ph": "X",
-    "cat": "python_function",
-    "name": "nn.py(1): forward",
-    "ts": 1,
-    "args": {"Python id": 1},
-}
+    "ph": "X", "cat": "python_function", "name": "nn.py(1): forward", "ts": 1, "args": {"Python id": 1},
+}  # fmt: skip
 OP: dict[str, Any] = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "args": {"Ev Idx": 1}}
 LAYOUTS: list[dict[str, Any]] = [{}, {"indent": 2}, {"separators": (",", ":")}]
 

@@ -19,12 +19,8 @@ from execgraph.schema.machine import MachineCalibration
 from support.tables import FIRST, Called, Op, Ran, activities, calls, column, device_trace, ops
 
 RECORD, WAIT, SYNC, QUERY, LAUNCH = (
-    "cudaEventRecord",
-    "cudaStreamWaitEvent",
-    "cudaEventSynchronize",
-    "cudaEventQuery",
-    "cudaLaunchKernel",
-)
+    "cudaEventRecord", "cudaStreamWaitEvent", "cudaEventSynchronize", "cudaEventQuery", "cudaLaunchKernel",
+)  # fmt: skip
 NEAR, FAR = StreamKey(0, 7), StreamKey(0, 20)
 COLLECTIVE = 2
 """The op that is one, after two that mark steps."""

@@ -263,12 +263,8 @@ def test_a_wait_that_may_be_for_an_event_record_further_back_than_is_tried_is_no
 # What a wait may block, and by when the blocked work goes on
 
 RECORD, WAIT, SYNC, QUERY, STREAM_SYNC = (
-    "cudaEventRecord",
-    "cudaStreamWaitEvent",
-    "cudaEventSynchronize",
-    "cudaEventQuery",
-    "cudaStreamSynchronize",
-)
+    "cudaEventRecord", "cudaStreamWaitEvent", "cudaEventSynchronize", "cudaEventQuery", "cudaStreamSynchronize",
+)  # fmt: skip
 COLLECTIVE, WAIT_OP = "allreduce", "wait"
 
 

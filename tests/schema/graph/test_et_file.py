@@ -31,14 +31,10 @@ INT32 = st.one_of(st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-3, 300))
 TEXT = st.text(st.characters(codec="utf-8"), max_size=200)
 METADATA = st.dictionaries(TEXT, st.one_of(TEXT, INT64), max_size=4)
 VALUES = {
-    "bool_val": st.integers(0, 1),
-    "int32_val": INT32,
-    "int64_val": INT64,
-    "uint64_val": st.integers(0, (1 << 63) - 1),
-    "string_val": TEXT,
-    "int32_list": st.lists(INT32, min_size=1, max_size=5),
-    "int64_list": st.lists(INT64, min_size=1, max_size=200),
-}
+    "bool_val": st.integers(0, 1), "int32_val": INT32, "int64_val": INT64,
+    "uint64_val": st.integers(0, (1 << 63) - 1), "string_val": TEXT,
+    "int32_list": st.lists(INT32, min_size=1, max_size=5), "int64_list": st.lists(INT64, min_size=1, max_size=200),
+}  # fmt: skip
 TENSOR = st.lists(TEXT.map(str.encode), min_size=6, max_size=6)
 
 

@@ -20,18 +20,14 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 FILES: dict[str, Callable[[], bytes]] = {
-    "whole": lambda: ZIPPED,
-    "of several members": lambda: ZIPPED + gzip.compress(b"") + gzip.compress(b"end"),
-    "followed by zeros": lambda: ZIPPED + bytes(20),
-    "followed by noise": lambda: ZIPPED + b"noise",
-    "cut in its header": lambda: ZIPPED[:5],
-    "cut": lambda: ZIPPED[: len(ZIPPED) // 2],
-    "cut in its check sum": lambda: ZIPPED[:-6],
-    "with a wrong check sum": lambda: flipped(ZIPPED, len(ZIPPED) - 6),
+    "whole": lambda: ZIPPED, "of several members": lambda: ZIPPED + gzip.compress(b"") + gzip.compress(b"end"),
+    "followed by zeros": lambda: ZIPPED + bytes(20), "followed by noise": lambda: ZIPPED + b"noise",
+    "cut in its header": lambda: ZIPPED[:5], "cut": lambda: ZIPPED[: len(ZIPPED) // 2],
+    "cut in its check sum": lambda: ZIPPED[:-6], "with a wrong check sum": lambda: flipped(ZIPPED, len(ZIPPED) - 6),
     "with a wrong length": lambda: flipped(ZIPPED, len(ZIPPED) - 2),
     "damaged inside": lambda: flipped(ZIPPED, len(ZIPPED) // 3),
     "of noise": lambda: ZIPPED[:10] + np.random.default_rng(1).bytes(5000),
-}
+}  # fmt: skip
 
 
 def read(path: Path) -> tuple[bytes, str]:

@@ -22,24 +22,16 @@ FIRST_GROUP_NODE = 1_000_000
 def host_trace(run: "TraceBuilder") -> dict[str, Any]:
     end_ms = max((op.end for op in run.ops), default=0) // 1_000_000
     return {
-        "schema": run.layout.schema,
-        "pid": run.pid,
-        "time": "2026-01-01 12:00:00",
-        "start_ts": 5000,
-        "nodes": [*_nodes(run)],
-        "finish_ts": 5000 + end_ms,
-    }
+        "schema": run.layout.schema, "pid": run.pid, "time": "2026-01-01 12:00:00", "start_ts": 5000,
+        "nodes": [*_nodes(run)], "finish_ts": 5000 + end_ms,
+    }  # fmt: skip
 
 
 def group_config(group: Group) -> dict[str, Any]:
     return {
-        "pg_name": group.name,
-        "pg_desc": group.description,
-        "backend_config": "cuda:nccl",
-        "ranks": list(group.ranks),
-        "group_size": len(group.ranks),
-        "group_count": 1,
-    }
+        "pg_name": group.name, "pg_desc": group.description, "backend_config": "cuda:nccl",
+        "ranks": list(group.ranks), "group_size": len(group.ranks), "group_count": 1,
+    }  # fmt: skip
 
 
 def _nodes(run: "TraceBuilder") -> Iterator[dict[str, Any]]:
@@ -304,14 +296,10 @@ def _comms_args(run: "TraceBuilder", comms: Comms) -> Row:
     if run.layout.flat or not (comms.input and comms.output):
         return {}
     args = {
-        "Collective name": comms.name,
-        "In msg nelems": comms.input.elements,
-        "Out msg nelems": comms.output.elements,
-        "Group size": len(comms.group.ranks),
-        "dtype": COMMS_DTYPE[comms.input.dtype],
-        "In split size": str(comms.in_split),
-        "Out split size": str(comms.out_split),
-    }
+        "Collective name": comms.name, "In msg nelems": comms.input.elements, "Out msg nelems": comms.output.elements,
+        "Group size": len(comms.group.ranks), "dtype": COMMS_DTYPE[comms.input.dtype],
+        "In split size": str(comms.in_split), "Out split size": str(comms.out_split),
+    }  # fmt: skip
     if not run.layout.comms_attributes:
         return args | {"Process Group ID": int(comms.group.name)}
     args |= {

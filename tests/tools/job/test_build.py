@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import execgraph as eg
 import pytest
 from execgraph.converter.scaling import Growth
 from execgraph.linker.windows import Window
@@ -26,8 +27,8 @@ from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.io import alone, fresh_folder, locked, open_input
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.job import BuildOptions, BuiltJob, Outcomes, build, building, scale
-from execgraph.tools.job.build_report import LOCK, PIECE, content_of
+from execgraph.tools.job import BuildOptions, BuiltJob, Outcomes, build, rank_building, scale
+from execgraph.tools.job.build_report import LOCK, PIECE, content_of, read_report
 from execgraph.tools.job.building import RankResult, RankTask
 from execgraph.tools.workers import WorkerDied, in_processes
 from support.generated import here
@@ -155,6 +156,29 @@ def test_other_options_reach_the_graphs_and_build_everything_again(traces: Path,
     bare = built(traces, tmp_path / "out", BuildOptions(io="none"))
     smaller = bare.report.ranks[0].graph
     assert full and smaller and smaller.bytes < full.bytes and bare.unchanged == set()
+
+
+def test_simulators_get_the_run_without_a_profiler_unless_asked_for_the_recorded_one(tmp_path: Path) -> None:
+    small, out = Path("tests/data/gpu/small").resolve(), tmp_path / "graphs"
+
+    def replayed_us(**options: Any) -> float:
+        return eg.replay(eg.build(small, out, **options), as_recorded=True).makespan_us
+
+    recorded_us, step_us = 48_933, 3_663
+    assert replayed_us() == replayed_us(target="astra-sim", as_recorded=True) == pytest.approx(recorded_us, rel=1e-4)
+    assert read_report(out / "report.json").run == ""  # type: ignore[union-attr]
+    assert replayed_us(without_profiler=True) == pytest.approx(2 * step_us, rel=2e-3)
+    assert replayed_us(changes={"class:host": 0.5}) == pytest.approx(step_us, rel=2e-3)
+    for target in ("astra-sim", "goal", "goal"):  # the last one is up to date
+        job = eg.build(small, out, target=target)
+        said = "without a profiler: 24.47 ms a step recorded, 3.66 ms without"
+        assert job.build_report is not None and job.build_report.run == said
+    assert replayed_us(target="astra-sim") == pytest.approx(2 * step_us, rel=2e-3)
+    assert job.replay().work.unprofiled is None
+    with pytest.raises(ValueError, match="ask for one of them"):
+        eg.build(small, without_profiler=True, as_recorded=True)
+    with pytest.raises(RequestError, match="no node has"):
+        eg.build(small, changes={"no such op": 0})
 
 
 def test_a_part_of_the_traces_is_built_on_every_rank_and_not_taken_for_another(tmp_path: Path) -> None:
@@ -530,7 +554,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, pack: Cal
 
 
 def test_a_rank_whose_input_is_replaced_while_it_is_built_fails(job, tmp_path, monkeypatch):
-    linked_rank = building.linked_rank
+    linked_rank = rank_building.linked_rank
 
     def replaced(task: RankTask) -> object:
         linked = linked_rank(task)
@@ -540,7 +564,7 @@ def test_a_rank_whose_input_is_replaced_while_it_is_built_fails(job, tmp_path, m
             new.rename(job / "host_rank1.json")
         return linked
 
-    monkeypatch.setattr(building, "linked_rank", replaced)
+    monkeypatch.setattr(rank_building, "linked_rank", replaced)
     report = built(job, tmp_path / "out").report
     assert report.all_failures == [
         "rank 1: host_rank1.json: was changed while the graph was built from it; run again when that is done"
