@@ -287,7 +287,7 @@ def cut(trace: linked.LinkedTrace, period: Period) -> TracePart:
     ends when the call that runs at the border returns. Ops that overlap that part are kept and cut to it. Activities
     belong to their launch call, whenever they ran; activities without a call to the time of their start. An op without
     times goes with the op before it by id. Waits and hand-offs across the borders are lost: what they blocked starts as
-    measured.
+    measured. An op that communicates does so in the part that it starts in.
     """
     parts, activities = ThreadParts(trace.calls, period), trace.activities
     first, last = parts.of(trace.calls.thread)
@@ -297,6 +297,10 @@ def cut(trace: linked.LinkedTrace, period: Period) -> TracePart:
     kept_rows = KeptRows(_ops(trace.ops, parts), calls, kept_activities)
     part, lost = select_linked(trace, kept_rows), _crossing(trace, kept_rows)
     ops, shortened = _shortened(part.ops, parts)
+    # its other ranks' parts may not hold it, and what communicates in both is matched by order
+    is_late = (part.ops.communication_row >= 0) & (ops.start > part.ops.start)
+    ops = replace(ops, communication_row=np.where(is_late, -1, ops.communication_row))
+    lost[Reason.CROSSING_COMMUNICATION] = int(is_late.sum())
     info = copy(part.info)
     info.backlog_until = _backlog(trace, kept_rows)
     waits, handoffs = part.host_waits, part.handoffs

@@ -79,6 +79,7 @@ class Reason(Enum):
     SHORTENED_OPS = "ops cut at the borders of the window"
     CROSSING_DEVICE_WAITS = "device waits across the borders of the window"
     CROSSING_HOST_WAITS = "host waits across the borders of the window"
+    CROSSING_COMMUNICATION = "communication that had begun before the window"
     CROSSING_HANDOFFS = "hand-offs across the borders of the window"
     # communication
     UNREADABLE_GROUPS = "descriptions of process groups that cannot be read"

@@ -187,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "--device", choices=("cuda", "cpu"), default="", help="run the jobs for one GPU, there or smaller on the CPU"
     )
     parser.add_argument(
-        "--rounds", type=int, default=7, metavar="N", help="how often base and changed steps take turns (default: 7)"
+        "--rounds", type=int, default=11, metavar="N", help="how often base and changed steps take turns (default: 11)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE.md", help="write the table to this file, too")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep what was recorded and measured in this folder")
@@ -257,7 +257,7 @@ def _measured(arguments: argparse.Namespace, keep: Path) -> Iterator[Measured]:
         raise WrongUsage(f"--jobs: there is no {unknown[0]!r}, only {', '.join(jobs)}")
     if left_out:
         log.warning("left out without CUDA: %s", "; ".join(left_out))
-    rounds, steps, wait = (2, 5, 10) if arguments.quick else (arguments.rounds, 20, 20)
+    rounds, steps, wait = (2, 5, 10) if arguments.quick else (arguments.rounds, 20, 40)
     effort = Effort(rounds, steps, wait, arguments.limit, arguments.device)
     end = monotonic() + 60 * arguments.minutes
     for name in progress(chosen, "measuring", total=len(chosen), unit="job"):

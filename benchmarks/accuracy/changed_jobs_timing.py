@@ -163,7 +163,7 @@ def _record(base: Any, folder: str, settle: int, effort: Effort) -> None:
 
     for _ in range(settle):
         next(base)
-    with execgraph.capture(folder, wait=effort.wait, warmup=1, active=STEPS_RECORDED) as recorder:
-        for _ in range(2 * (effort.wait + 1 + STEPS_RECORDED)):  # more than are needed: they cost little
+    with execgraph.capture(folder, wait=effort.wait, active=STEPS_RECORDED) as recorder:
+        for _ in range(2 * (effort.wait + 4 + STEPS_RECORDED)):  # more than are needed: they cost little
             next(base)
             recorder.step()

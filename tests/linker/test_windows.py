@@ -36,7 +36,7 @@ from execgraph.linker.windows import (
 )
 from execgraph.schema.columns import ABSENT, Categorical, intervals as nesting
 from execgraph.schema.errors import DataError
-from execgraph.schema.linked import LinkedTrace, ThreadHandoffs, write_linked
+from execgraph.schema.linked import Communication, LinkedTrace, ThreadHandoffs, write_linked
 from execgraph.schema.reasons import Reason
 from hypothesis import given, settings, strategies as st
 from support.builder.timeline import TraceBuilder
@@ -434,8 +434,16 @@ def test_waits_with_one_end_in_the_part_are_counted() -> None:
     acts = [Act(50, 60, call=0, stream=1), Act(150, 160, call=1, stream=2), Act(170, 180, call=2, stream=3)]
     linked = linked_of(acts, calls, device_waits=[(1, 0), (2, 1)], host_waits=[(1, 0), (2, 1), (2, -1), (0, 0)])
     part = cut(linked, PERIOD)
-    assert part.lost == {DEVICE: 1, HOST: 1, OVER: 0}
+    assert part.lost == {DEVICE: 1, HOST: 1, OVER: 0, Reason.CROSSING_COMMUNICATION: 0}
     assert part.trace.info.backlog_until == {acts_id(linked, 1): 60}
+
+
+def test_a_transfer_belongs_to_the_part_that_it_begins_in_as_on_other_ranks() -> None:
+    linked = linked_of([], ops=[Op(90, 130), Op(190, 230)], communications=[Communication(), Communication()])
+    part = cut(replace(linked, ops=replace(linked.ops, communication_row=np.array([0, 1]))), PERIOD)
+    assert part.trace.ops.communication_row.tolist() == [-1, 1]
+    assert (part.trace.ops.end - part.trace.ops.start).tolist() == [30, 10]
+    assert part.lost[Reason.CROSSING_COMMUNICATION] == 1
 
 
 def acts_id(linked: LinkedTrace, row: int) -> int:

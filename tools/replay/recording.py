@@ -78,12 +78,14 @@ TEXTS = {
 
 class Model(msgspec.Struct, frozen=True):
     """What is left of a stretch of host work without a profiler: its recorded time less `cost_us`, of which the first
-    `slowed_us` are multiplied by `host_factor`; None for all of it.
+    `slowed_us` are multiplied by `host_factor`; None for all of it. `machine_factor` then multiplies all times: it is 1
+    unless the machine was busier, or less so, while it recorded.
     """
 
     cost_us: float
     host_factor: float
     slowed_us: float | None = None
+    machine_factor: float = 1.0
 
     @property
     def text(self) -> str:
@@ -92,7 +94,8 @@ class Model(msgspec.Struct, frozen=True):
         first = f", in the first {time_text(self.slowed_us)} of each stretch" if self.slowed_us else ""
         less = f"each begin or end of an op takes {1000 * self.cost_us:.0f} ns less" if self.cost_us else ""
         rest = share + first if self.host_factor < 1 or not less else ""
-        return f"{less}{less and rest and ', and then '}{rest}"
+        machine = f"; all takes {100 * self.machine_factor:.3g} % of that" if self.machine_factor != 1 else ""
+        return f"{less}{less and rest and ', and then '}{rest}{machine}"
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -226,9 +229,20 @@ class _Host:
             share = rest - (1 - model.host_factor) * np.minimum(rest, slowed_ns)
             return np.where(time_ns > 0, share / np.maximum(time_ns, 1), 1.0)
 
-        work = self.work
-        durations = np.where(self.is_work, left(work.duration_ns, self.costs), 1.0)
-        return scale_nodes(work, durations, left(work.host_delay_ns, 1.0))
+        durations = np.where(self.is_work, left(self.work.duration_ns, self.costs), 1.0)
+        work = scale_nodes(self.work, durations, left(self.work.host_delay_ns, 1.0))
+        if model.machine_factor == 1:
+            return work
+        names = ("duration_ns", "host_delay_ns", "wait_ns", "lag_ns")
+        times = {name: np.rint(model.machine_factor * getattr(work, name)).astype(np.int64) for name in names}
+        return replace(work, **times)
+
+    def completed(self, model: Model, goal_ns: float) -> Model:
+        """Returns the model with the machine as fast as the job shows that it was; devices are as fast as recorded."""
+        makespan = self.makespan_ns(model)
+        if self.has_devices or abs(makespan - goal_ns) <= NEAR * goal_ns:
+            return model
+        return msgspec.structs.replace(model, machine_factor=goal_ns / makespan)
 
     def makespan_ns(self, model: Model) -> int:
         """Returns how long the job takes by this model."""
@@ -260,10 +274,11 @@ def _models(host: _Host, measured_ns: int) -> tuple[tuple[Model, ...], Cause]:
     as_recorded, without_host = Model(0.0, 1.0), Model(0.0, 0.0)
     recorded_ns, shortest_ns = host.makespan_ns(as_recorded), host.makespan_ns(without_host)
     if measured_ns > SLOWER * recorded_ns:
+        if not host.cost_ns or measured_ns > MUCH_SLOWER * recorded_ns:
+            return (), Cause.SLOWER_BEFORE
         # nothing tells of what the time was more
-        is_near = host.cost_ns > 0 and measured_ns < MUCH_SLOWER * recorded_ns
-        slower = (host.fitted(lambda share: Model(0.0, 1 + share), measured_ns), as_recorded) if is_near else ()
-        return slower, Cause.SLOWER_BEFORE
+        of_host = host.fitted(lambda share: Model(0.0, 1 + share), measured_ns)
+        return tuple(dict.fromkeys((host.completed(as_recorded, measured_ns), of_host))), Cause.SLOWER_BEFORE
     low, high = DEVICES_ALONE
     if shortest_ns > high * measured_ns:
         return (), Cause.NOT_THE_HOST
@@ -272,16 +287,18 @@ def _models(host: _Host, measured_ns: int) -> tuple[tuple[Model, ...], Cause]:
     is_limit = host.has_devices and shortest_ns >= low * measured_ns
     goal_ns = max(shortest_ns, measured_ns) * (LIMITED if is_limit else 1)
     first_us, cost_us = SLOWED_MEDIANS * host.median_ns / 1000, host.cost_ns / 1000
+    longer_us = first_us
     # where long stretches must have been slowed as a whole
-    while 1000 * first_us < host.longest_ns and host.makespan_ns(Model(0.0, 0.0, first_us)) > high * measured_ns:
-        first_us *= 2
-    of_first = host.fitted(lambda share: Model(0.0, share, first_us), goal_ns)
+    while 1000 * longer_us < host.longest_ns and host.makespan_ns(Model(0.0, 0.0, longer_us)) > high * measured_ns:
+        longer_us *= 2
+    of_longer = host.fitted(lambda share: Model(0.0, share, longer_us), goal_ns)
     if cost_us:
+        first_us = longer_us if host.has_devices else first_us
         dearest_us = host.fitted(lambda share: Model(COSTLIEST * cost_us * (1 - share), 1.0), goal_ns).cost_us
         of_cost = host.fitted(lambda share: Model(dearest_us, share, first_us), goal_ns)
-        models = [of_cost, Model(cost_us, 1.0), of_first]
+        models = [host.completed(model, goal_ns) for model in (of_cost, Model(cost_us, 1.0), of_longer)]
     else:
         of_all = host.fitted(lambda share: Model(0.0, share), goal_ns)
-        models = [of_first, of_all, host.fitted(lambda share: Model(first_us * (1 - share), 1.0), goal_ns)]
+        models = [of_longer, of_all, host.fitted(lambda share: Model(longer_us * (1 - share), 1.0), goal_ns)]
     models += [without_host] if is_limit else []
     return tuple(dict.fromkeys(models)), Cause.DEVICES_LIMIT if is_limit else Cause.HOST_SLOWED

@@ -471,6 +471,19 @@ def test_a_measured_cost_is_taken_off_each_op_and_no_sleep() -> None:
     assert answer.range.models == 1 and answer.range.is_clear
 
 
+@pytest.mark.parametrize(("step_ns", "cause"), [(60_000, Cause.HOST_SLOWED), (130_000, Cause.SLOWER_BEFORE)])
+def test_where_no_cost_explains_a_step_of_a_cpu_the_machine_was_slower_or_faster(step_ns: int, cause: Cause) -> None:
+    # a recorded sleep of 50 µs and 50 µs of ops, whose cost is 5 at most
+    g = GraphBuilder(rank=0, steps=1, step_without_profiler_ns=step_ns, recorded_alone=1, recorded_op_ns=80)
+    op = g.host("op", 0, 50_000)
+    g.host("sleep", 50_000, 50_000, after=[(op, PROGRAM_ORDER)])
+    found = known(g.build())
+    assert found.cause is cause and found.models[0].machine_factor == pytest.approx(step_ns / 100_000, rel=0.01)
+    answer = what_if(g.build(), {"sleep": 0})
+    assert answer.before.makespan_ns == pytest.approx(step_ns, rel=0.002)
+    assert answer.after.makespan_ns == pytest.approx(step_ns / 2, rel=0.01)
+
+
 def test_a_range_holds_all_models_and_the_spread_of_steps_and_less_is_noise() -> None:
     graph = steps(30_000)
     graph.metadata.update({"steps_measured": 9, "step_p10_ns": 27_000, "step_p90_ns": 33_000})
