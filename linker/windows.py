@@ -298,8 +298,10 @@ def cut(trace: linked.LinkedTrace, period: Period) -> TracePart:
     part, lost = select_linked(trace, kept_rows), _crossing(trace, kept_rows)
     ops, shortened = _shortened(part.ops, parts)
     # its other ranks' parts may not hold it, and what communicates in both is matched by order
-    is_late = (part.ops.communication_row >= 0) & (ops.start > part.ops.start)
-    ops = replace(ops, communication_row=np.where(is_late, -1, ops.communication_row))
+    communication_row, is_late = ops.communication_row.copy(), ops.start > part.ops.start
+    is_late &= communication_row >= 0
+    communication_row[is_late] = -1
+    ops = replace(ops, communication_row=communication_row)
     lost[Reason.CROSSING_COMMUNICATION] = int(is_late.sum())
     info = copy(part.info)
     info.backlog_until = _backlog(trace, kept_rows)
