@@ -37,16 +37,11 @@ class Meaning(NamedTuple):
 
 # by the recorded name without case, underscores and library; the first that the name starts with
 _COLLECTIVES = (
-    ("allreduce", CollectiveType.ALL_REDUCE),
-    ("reducescatter", CollectiveType.REDUCE_SCATTER),
-    ("allgather", CollectiveType.ALL_GATHER),
-    ("alltoall", CollectiveType.ALL_TO_ALL),
-    ("broadcast", CollectiveType.BROADCAST),
-    ("gather", CollectiveType.GATHER),
-    ("scatter", CollectiveType.SCATTER),
-    ("reduce", CollectiveType.REDUCE),
-    ("barrier", CollectiveType.BARRIER),
-)
+    ("allreduce", CollectiveType.ALL_REDUCE), ("reducescatter", CollectiveType.REDUCE_SCATTER),
+    ("allgather", CollectiveType.ALL_GATHER), ("alltoall", CollectiveType.ALL_TO_ALL),
+    ("broadcast", CollectiveType.BROADCAST), ("gather", CollectiveType.GATHER), ("scatter", CollectiveType.SCATTER),
+    ("reduce", CollectiveType.REDUCE), ("barrier", CollectiveType.BARRIER),
+)  # fmt: skip
 _MESSAGES = (
     ("send", NodeType.COMM_SEND),
     ("isend", NodeType.COMM_SEND),

@@ -182,24 +182,18 @@ def _report(
     overlap = context.linked.activities.end - context.activity_end
     delay_counts, delays_us = by_cause(delays)
     return ConvertReport(
-        nodes=len(graph),
-        edges={name: count for name, count in edges.items() if count},
-        host_slices=int((~graph.is_activity & ~graph.is_delay).sum()),
-        activities=len(context.linked.activities),
-        folded_slices=context.timeline.folded,
-        zero_length_ops=context.timeline.zero_length,
+        nodes=len(graph), edges={name: count for name, count in edges.items() if count},
+        host_slices=int((~graph.is_activity & ~graph.is_delay).sum()), activities=len(context.linked.activities),
+        folded_slices=context.timeline.folded, zero_length_ops=context.timeline.zero_length,
         gaps_us=float(graph.integers("gap_ns", 0)[graph.is_activity].sum()) / 1000,
         overlap_us=float(overlap.sum()) / 1000,
         host_time_after_us=float(graph.integers("host_delay_ns", 0)[graph.name.equal(HOST_TIME_AFTER)].sum()) / 1000,
         span_us=float(context.end.max(initial=context.start_of_trace) - context.start_of_trace) / 1000,
-        delays=delay_counts,
-        delays_us=delays_us,
-        kernels_with_work=work.with_work,
+        delays=delay_counts, delays_us=delays_us, kernels_with_work=work.with_work,
         kernels_without_work=work.without_work,
         time_with_work_pct=100 * work.with_work_ns / work.total_ns if work.total_ns else 0.0,
-        unknown_communications=communication.unknown_types,
-        unknown_dtypes=communication.unknown_dtypes,
-    )
+        unknown_communications=communication.unknown_types, unknown_dtypes=communication.unknown_dtypes,
+    )  # fmt: skip
 
 
 def _graph_of(
@@ -225,16 +219,11 @@ def _graph_of(
         )
     )
     graph = ExecutionGraph(
-        id=NodeIds(np.arange(1, count + 1, dtype=np.int64)),
-        name=nodes.names,
-        type=communication.types,
-        data_deps=dependencies,
-        ctrl_deps=Ragged.grouped(control.target, control.source + 1, count),
-        start_time_micros=np.zeros(count, np.int64),
-        duration_micros=np.zeros(count, np.int64),
-        attributes=attributes | {"data_dep_kinds": Ragged(dependencies.starts, data.kind)},
-        metadata=_metadata(context),
-    )
+        id=NodeIds(np.arange(1, count + 1, dtype=np.int64)), name=nodes.names, type=communication.types,
+        data_deps=dependencies, ctrl_deps=Ragged.grouped(control.target, control.source + 1, count),
+        start_time_micros=np.zeros(count, np.int64), duration_micros=np.zeros(count, np.int64),
+        attributes=attributes | {"data_dep_kinds": Ragged(dependencies.starts, data.kind)}, metadata=_metadata(context),
+    )  # fmt: skip
     graph.start_time_micros = graph.integers("start_time_ns") // 1000
     graph.duration_micros = whole_microseconds(graph.duration_ns + graph.integers("gap_ns", 0), lanes_of(graph))
     unusable = Counts()
@@ -392,18 +381,11 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
             steps[DATA_WAIT_WITHOUT_PROFILER_NS] = info.data_wait_without_profiler_ns
         steps |= info.measured or {}
     return {
-        "tool": f"execgraph {importlib.metadata.version('execgraph')}",
-        "schema": info.schema,
-        "rank": info.rank,
-        "world_size": info.world_size,
-        "pid": info.pid,
-        "base_time_ns": info.base_time_ns,
-        "target": GENERIC,
+        "tool": f"execgraph {importlib.metadata.version('execgraph')}", "schema": info.schema, "rank": info.rank,
+        "world_size": info.world_size, "pid": info.pid, "base_time_ns": info.base_time_ns, "target": GENERIC,
         "resolution_ns": info.machine.resolution_ns,
         "clock_offset_ns": info.machine.clock_offset_ns + info.machine.clock_drift_ns // 2,
-        "source_host": info.source_host,
-        "source_device": info.source_device,
+        "source_host": info.source_host, "source_device": info.source_device,
         **{f"{STEP_START}{number}": start for number, start in step_starts(ops.name, ops.start).items()},
-        **{f"{DEVICE_NAME}{device}": name for device, name in info.devices.items()},
-        **steps,
-    }
+        **{f"{DEVICE_NAME}{device}": name for device, name in info.devices.items()}, **steps,
+    }  # fmt: skip

@@ -417,12 +417,5 @@ def _flows(context: ConversionContext, *accesses: Int64 | Bool) -> list[tuple[in
 
 
 RULES: tuple[Rule, ...] = (
-    program_order,
-    launch,
-    stream_order,
-    graph_launch,
-    event_wait,
-    host_sync,
-    tensor_flow,
-    handoff,
-)
+    program_order, launch, stream_order, graph_launch, event_wait, host_sync, tensor_flow, handoff,
+)  # fmt: skip

@@ -110,17 +110,11 @@ def rows_of_graph(graph: ExecutionGraph, rows: Int64) -> ExecutionGraph:
         if name != "data_dep_kinds"
     }
     return ExecutionGraph(
-        id=NodeIds(np.arange(1, len(rows) + 1, dtype=np.int64)),
-        name=graph.name.take(rows),
-        type=graph.type[rows],
-        data_deps=none,
-        ctrl_deps=none,
-        start_time_micros=graph.start_time_micros[rows],
-        duration_micros=graph.duration_micros[rows],
-        attributes=used(columns.items()),
-        metadata=dict(graph.metadata),
+        id=NodeIds(np.arange(1, len(rows) + 1, dtype=np.int64)), name=graph.name.take(rows), type=graph.type[rows],
+        data_deps=none, ctrl_deps=none, start_time_micros=graph.start_time_micros[rows],
+        duration_micros=graph.duration_micros[rows], attributes=used(columns.items()), metadata=dict(graph.metadata),
         tensors=_tensors(graph.tensors, rows, len(graph)),
-    )
+    )  # fmt: skip
 
 
 def used(attributes: Iterable[tuple[str, Column]]) -> dict[str, Column]:

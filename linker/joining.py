@@ -78,26 +78,18 @@ def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting:
         return np.concatenate((from_host, np.broadcast_to(from_device, device.start.shape)[device_only]))
 
     ops = Ops(
-        id=ids,
-        parent_id=parent_id,
-        name=Categorical.joined((host.name, device.name.take(device_only))),
-        thread=timed(device.thread),
-        start=timed(device.start),
-        end=timed(nesting.end),
-        exclusive=timed(nesting.exclusive),
-        recorded_by_host=np.arange(len(ids)) < len(host),
+        id=ids, parent_id=parent_id, name=Categorical.joined((host.name, device.name.take(device_only))),
+        thread=timed(device.thread), start=timed(device.start), end=timed(nesting.end),
+        exclusive=timed(nesting.exclusive), recorded_by_host=np.arange(len(ids)) < len(host),
         op_schema=Categorical.joined((host.schema_text, Categorical.of([""] * added))),
-        rf_id=joined(host.rf_id, device.rf_id),
-        fw_parent=joined(host.fw_parent, 0),
+        rf_id=joined(host.rf_id, device.rf_id), fw_parent=joined(host.fw_parent, 0),
         seq_id=joined(host.seq_id, device.sequence),
-        scope=joined(host.scope, np.where(device.annotation, USER_SCOPE, 0)),
-        tid=joined(host.tid, -1),
+        scope=joined(host.scope, np.where(device.annotation, USER_SCOPE, 0)), tid=joined(host.tid, -1),
         fw_tid=joined(host.fw_tid, device.forward_thread),
         inputs=columns.BytesColumn.joined([host.inputs, _arguments(device.arguments.take(device_only))]),
         outputs=columns.BytesColumn.joined([host.outputs, columns.BytesColumn.of([NO_TENSORS] * added)]),
-        extra=host.extra,
-        communication_row=columns.CommunicationRows(np.full(len(ids), -1, np.int64)),
-    )
+        extra=host.extra, communication_row=columns.CommunicationRows(np.full(len(ids), -1, np.int64)),
+    )  # fmt: skip
     # only the device trace records sequence numbers and forward threads of some ops (evaluate_function)
     seq_id, fw_tid = ops.seq_id[device_op], ops.fw_tid[device_op]
     ops.seq_id[device_op] = np.where(seq_id < 0, device.sequence, seq_id)

@@ -165,16 +165,10 @@ def _link_all(
     ):
         findings.oddities[reason].extend([-1] * count)
     trace = LinkedTrace(
-        info=info,
-        ops=ops,
-        calls=calls,
-        activities=activities,
-        device_waits=device_waits,
-        host_waits=host_waits,
+        info=info, ops=ops, calls=calls, activities=activities, device_waits=device_waits, host_waits=host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, waits.handoffs, transfers.threads),
-        communications=communications,
-        groups=groups.groups,
-    )
+        communications=communications, groups=groups.groups,
+    )  # fmt: skip
     if device.python is not None and len(device.python.start):
         trace = with_modules(trace, device.python, op_parent)
     return trace, findings, contradicting
@@ -234,22 +228,13 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> linked.Trac
     pid = host.pid if host.pid is not None else next(iter(device.processes), -1)
     recorded = device.rank if device.rank is not None else rank
     return linked.TraceInfo(
-        schema=host.schema,
-        pid=pid,
-        rank=-1 if recorded is None else recorded,
-        world_size=device.world_size or -1,
-        base_time_ns=device.base_time_ns,
-        sync_records=len(device.syncs.start),
-        source_host=Path(host.path).name,
-        source_device=Path(device.path).name,
-        time=host.time,
-        start_ts=host.start_ts,
-        finish_ts=host.finish_ts,
+        schema=host.schema, pid=pid, rank=-1 if recorded is None else recorded, world_size=device.world_size or -1,
+        base_time_ns=device.base_time_ns, sync_records=len(device.syncs.start), source_host=Path(host.path).name,
+        source_device=Path(device.path).name, time=host.time, start_ts=host.start_ts, finish_ts=host.finish_ts,
         devices={number: name for number, name in device.device_names.items() if number in device.activities.device},
         step_without_profiler_ns=device.step_without_profiler_ns,
-        data_wait_without_profiler_ns=device.data_wait_without_profiler_ns,
-        measured=device.measured or msgspec.UNSET,
-    )
+        data_wait_without_profiler_ns=device.data_wait_without_profiler_ns, measured=device.measured or msgspec.UNSET,
+    )  # fmt: skip
 
 
 def read_linked(path: InputFile, on_progress: OnProgress = unseen) -> LinkedTrace:
@@ -318,17 +303,13 @@ def report_of(
         return {reason: int(is_inside[rows].sum()) for reason, rows in found.items()}
 
     return linked.LinkReport(
-        world_size=device.world_size or -1,
-        matched_by=match.by if match is not None else "",
-        agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0,
-        **sizes,
-        linked=int(called.sum()),
+        world_size=device.world_size or -1, matched_by=match.by if match is not None else "",
+        agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0, **sizes, linked=int(called.sum()),
         dropped=Counts().add(*(file.skipped for file in read), _lost(device, whole, part), inside(findings.dropped)),
         guessed=Counts().add(inside(findings.guessed), {Reason.DEFAULT_GROUP: on_host * several_groups}),
         oddities=Counts().add(oddities, inside(findings.oddities), *(file.oddities for file in read)),
-        waits=Counts().add(inside(findings.resolved)),
-        notes=[note for file in read for note in file.notes],
-    )
+        waits=Counts().add(inside(findings.resolved)), notes=[note for file in read for note in file.notes],
+    )  # fmt: skip
 
 
 def _sizes(trace: LinkedTrace) -> dict[str, int]:

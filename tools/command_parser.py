@@ -90,13 +90,9 @@ class CommandParser(argparse.ArgumentParser):
         appendix: str = "",
     ) -> None:
         super().__init__(
-            prog=name,
-            description=description,
-            epilog=f"{appendix}{EXIT_STATUS}\n\nexample:\n  {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-            add_help=False,
-        )
+            prog=name, description=description, epilog=f"{appendix}{EXIT_STATUS}\n\nexample:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, add_help=False,
+        )  # fmt: skip
         self._example, self._reads, self._is_chakra, self._input = example, reads, is_chakra, inputs
         self._output = output.metavar if output and output.is_required else ""
         if inputs:

@@ -21,16 +21,12 @@ from ..rewiring import COMMUNICATION
 from .algorithms import Algorithm, Collective, CollectiveMember, MessageNetwork, excess_times, fitted_messages, links_of
 
 RING: dict[int, Algorithm] = {
-    CollectiveType.ALL_REDUCE: Algorithm.ALL_REDUCE_RING,
-    CollectiveType.ALL_GATHER: Algorithm.ALL_GATHER_RING,
+    CollectiveType.ALL_REDUCE: Algorithm.ALL_REDUCE_RING, CollectiveType.ALL_GATHER: Algorithm.ALL_GATHER_RING,
     CollectiveType.REDUCE_SCATTER: Algorithm.REDUCE_SCATTER_RING,
-    CollectiveType.REDUCE_SCATTER_BLOCK: Algorithm.REDUCE_SCATTER_RING,
-    CollectiveType.BROADCAST: Algorithm.BROADCAST,
-    CollectiveType.REDUCE: Algorithm.REDUCE,
-    CollectiveType.GATHER: Algorithm.GATHER,
-    CollectiveType.SCATTER: Algorithm.SCATTER,
-    CollectiveType.ALL_TO_ALL: Algorithm.ALL_TO_ALL,
-}
+    CollectiveType.REDUCE_SCATTER_BLOCK: Algorithm.REDUCE_SCATTER_RING, CollectiveType.BROADCAST: Algorithm.BROADCAST,
+    CollectiveType.REDUCE: Algorithm.REDUCE, CollectiveType.GATHER: Algorithm.GATHER,
+    CollectiveType.SCATTER: Algorithm.SCATTER, CollectiveType.ALL_TO_ALL: Algorithm.ALL_TO_ALL,
+}  # fmt: skip
 """All other types are barriers."""
 DOUBLING: dict[int, Algorithm] = {
     CollectiveType.ALL_REDUCE: Algorithm.ALL_REDUCE_DOUBLING,

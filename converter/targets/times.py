@@ -385,13 +385,8 @@ def idle_rank(rank: int) -> ExecutionGraph:
     """
     ones, no_dependencies = np.ones(1, np.int64), Ragged.of([[]])
     return ExecutionGraph(
-        id=NodeIds(ones),
-        name=Categorical.of(["no work"]),
-        type=np.array([NodeType.COMP], np.uint8),
-        data_deps=no_dependencies,
-        ctrl_deps=no_dependencies,
-        start_time_micros=ones * 0,
-        duration_micros=ones,
+        id=NodeIds(ones), name=Categorical.of(["no work"]), type=np.array([NodeType.COMP], np.uint8),
+        data_deps=no_dependencies, ctrl_deps=no_dependencies, start_time_micros=ones * 0, duration_micros=ones,
         attributes={"is_cpu_op": ones * 0, "num_ops": ones, "tensor_size": ones * FIRST_BYTES},
         metadata={"rank": rank, "target": ASTRA_SIM},
-    )
+    )  # fmt: skip

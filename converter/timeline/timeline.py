@@ -199,22 +199,14 @@ def slice_host(linked: LinkedTrace, shortest_ns: int | None) -> Timeline:
     wait = np.searchsorted(blocking.call, nodes.call[waits])
     return_ns[waits], call_ns[waits] = blocking.return_ns[wait], blocking.call_ns[wait]
     return Timeline(
-        is_wait=nodes.is_wait,
-        thread=nodes.thread,
-        start=nodes.start,
-        end=nodes.end,
-        op_row=op_rows[nodes.span],
+        is_wait=nodes.is_wait, thread=nodes.thread, start=nodes.start, end=nodes.end, op_row=op_rows[nodes.span],
         call_row=CallRows(np.where(nodes.is_wait, nodes.call, RowMap(spans.call_row)[nodes.span])),
-        launch_node=NodeNumbers(launch_node),
-        sync_node=NodeNumbers(sync_node),
-        handoff_source_node=NodeNumbers(source_node),
-        handoff_target_node=NodeNumbers(target_node),
-        return_ns=return_ns,
-        call_ns=call_ns,
-        folded=len(unfolded.start) - len(nodes.start),
+        launch_node=NodeNumbers(launch_node), sync_node=NodeNumbers(sync_node),
+        handoff_source_node=NodeNumbers(source_node), handoff_target_node=NodeNumbers(target_node), return_ns=return_ns,
+        call_ns=call_ns, folded=len(unfolded.start) - len(nodes.start),
         communicates=_communicating(linked, nodes, op_rows),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
-    )
+    )  # fmt: skip
 
 
 def names_of(linked: LinkedTrace, timeline: Timeline) -> Categorical:
@@ -355,16 +347,11 @@ def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
     blocked = calls.thread[blocking.call]
     idle = handoffs.waiting_since != ABSENT
     cuts = (
-        (spans.thread, spans.start),
-        (spans.thread, spans.end),
-        (calls.thread[launch], submit_ns[launch]),
-        (blocked, blocking.since),
-        (blocked, blocking.until),
-        (blocked, blocking.end),
-        (handoffs.source_thread, handoffs.source_time),
-        (handoffs.target_thread, handoffs.target_time),
+        (spans.thread, spans.start), (spans.thread, spans.end), (calls.thread[launch], submit_ns[launch]),
+        (blocked, blocking.since), (blocked, blocking.until), (blocked, blocking.end),
+        (handoffs.source_thread, handoffs.source_time), (handoffs.target_thread, handoffs.target_time),
         (handoffs.target_thread[idle], handoffs.waiting_since[idle]),
-    )
+    )  # fmt: skip
     thread, time = (np.concatenate(columns) for columns in zip(*cuts, strict=True))
     order = np.lexsort((time, thread))
     thread, time = thread[order], time[order]

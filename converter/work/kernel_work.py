@@ -170,15 +170,10 @@ def kernel_work(linked: LinkedTrace, tree: Tree) -> KernelWork:
     names = [linked.ops.name[row] if row >= 0 else NO_OP for row in activities.op_row[lacking].tolist()]
     operations, moved_bytes, element = columns.T.copy()
     return KernelWork(
-        operations,
-        moved_bytes,
-        element,
-        op_row,
-        with_work=int((computing & ~lacking).sum()),
-        without_work=dict(Counter(names).most_common()),
-        with_work_ns=int(length[computing & ~lacking].sum()),
+        operations, moved_bytes, element, op_row, with_work=int((computing & ~lacking).sum()),
+        without_work=dict(Counter(names).most_common()), with_work_ns=int(length[computing & ~lacking].sum()),
         total_ns=int(length[computing].sum()),
-    )
+    )  # fmt: skip
 
 
 def _shared_work(ops: Ops, op: OpRows, times: Int64) -> tuple[Int64, Bool]:
@@ -247,13 +242,9 @@ def lifetimes(ops: Ops) -> Lifetimes:
     following = np.append(storage[1:] == storage[:-1], False)
     until[following] = np.minimum(until, np.append(begin[1:], 0))[following]
     return Lifetimes(
-        storage=storage,
-        device=named.device[first],
-        size=np.maximum.reduceat(named.high, first),
-        begin=begin,
-        until=np.maximum(until, begin),
-        op_row=np.where(made, named.row[first], BEFORE),
-    )
+        storage=storage, device=named.device[first], size=np.maximum.reduceat(named.high, first), begin=begin,
+        until=np.maximum(until, begin), op_row=np.where(made, named.row[first], BEFORE),
+    )  # fmt: skip
 
 
 def live_bytes(storages: Lifetimes) -> Series:

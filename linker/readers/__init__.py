@@ -1,19 +1,9 @@
 """Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd, and one rank of merged ones."""
 
 from .device_rows import (
-    DEVICE_SIDE_WAITS,
-    INSTANT,
-    DeviceTrace,
-    KeptRows,
-    RecordedEvents,
-    RecordedOps,
-    RecordedPython,
-    RecordedQueueEvents,
-    RecordedSyncs,
-    Role,
-    role_of,
-    select_linked,
-)
+    DEVICE_SIDE_WAITS, INSTANT, DeviceTrace, KeptRows, RecordedEvents, RecordedOps, RecordedPython, RecordedQueueEvents,
+    RecordedSyncs, Role, role_of, select_linked,
+)  # fmt: skip
 from .device_trace import merging_signs, one_rank, read_device_trace
 from .host_trace import ROOT_NODE, HostTrace, read_host_trace
 from .rocpd import dialect, is_database, is_merged, is_rocpd, opened, processes, read_rocpd

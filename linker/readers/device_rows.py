@@ -168,14 +168,10 @@ class RecordedPython(RecordedRows):
 
 
 TABLES: dict[Role, tuple[str, Any]] = {
-    Role.OP: ("ops", RecordedOps),
-    Role.CALL: ("calls", Calls),
-    Role.ACTIVITY: ("activities", Activities),
-    Role.SYNC: ("syncs", RecordedSyncs),
-    Role.EVENT_RECORD: ("event_records", RecordedEvents),
-    Role.DEVICE_WAIT: ("queue_events", RecordedQueueEvents),
-    Role.PYTHON: ("python", RecordedPython),
-}
+    Role.OP: ("ops", RecordedOps), Role.CALL: ("calls", Calls), Role.ACTIVITY: ("activities", Activities),
+    Role.SYNC: ("syncs", RecordedSyncs), Role.EVENT_RECORD: ("event_records", RecordedEvents),
+    Role.DEVICE_WAIT: ("queue_events", RecordedQueueEvents), Role.PYTHON: ("python", RecordedPython),
+}  # fmt: skip
 """The table of a device trace that holds the rows of a role: its name there, and its record."""
 
 

@@ -247,19 +247,11 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     path, document, top = reader.path, reader.document, _top_level(events, reader, damage)
     pad = unpadded(events.rows.values())
     trace = DeviceTrace(
-        path=path,
-        **described(top),
-        **{TABLES[role][0]: rows.table(pad) for role, rows in events.rows.items()},
+        path=path, **described(top), **{TABLES[role][0]: rows.table(pad) for role, rows in events.rows.items()},
         communication={role: events.rows[role].communication.records() for role in (Role.OP, Role.ACTIVITY)},
-        labels=events.labels,
-        merged=top.merged,
-        skipped=events.skipped,
-        oddities=events.oddities,
-        recording_start=events.recording_start,
-        read=events.read,
-        ignored=events.ignored,
-        ends_early=damage.ends_early,
-    )
+        labels=events.labels, merged=top.merged, skipped=events.skipped, oddities=events.oddities,
+        recording_start=events.recording_start, read=events.read, ignored=events.ignored, ends_early=damage.ends_early,
+    )  # fmt: skip
     if any(pad.values()):
         trace.notes.append(f"{path}: its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so")
     trace = in_order(within_a_recording(trace))

@@ -288,20 +288,14 @@ def read_rocpd(path: str) -> DeviceTrace:
     # ranges recorded as ops of no device are of the file's process, on an unknown thread
     ops[~on_device, 1:3] = process, -1
     trace = DeviceTrace(
-        path=path,
-        rank=None,
-        world_size=None,
-        base_time_ns=0,
-        groups=[],
+        path=path, rank=None, world_size=None, base_time_ns=0, groups=[],
         ops=_annotations(api[marker], messages, ops[~on_device], names, skipped),
         calls=_calls(api[~marker], names, skipped),
         activities=_activities(ops[on_device], (linked, api), queues, names, process=process, skipped=skipped),
-        syncs=RecordedSyncs(Categorical.of(()), *[NONE] * 9),
-        event_records=RecordedEvents(*[NONE] * 4),
-        communication={role: RecordsByRow.of(kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
-        skipped=skipped,
+        syncs=RecordedSyncs(Categorical.of(()), *[NONE] * 9), event_records=RecordedEvents(*[NONE] * 4),
+        communication={role: RecordsByRow.of(kineto.Args) for role in (Role.OP, Role.ACTIVITY)}, skipped=skipped,
         read=len(api) + len(ops),
-    )
+    )  # fmt: skip
     if not any(len(table.start) for table in (trace.activities, trace.calls, trace.ops)):
         raise DataError(f"{path}: holds no device op, API row or roctx range; was anything recorded?")
     _mark_merged(trace, traced)
@@ -367,17 +361,11 @@ def _activities(
     return Activities(
         name=Categorical.of(names.get(code) or names.get(of_type) or "unknown" for code, of_type in codes),
         category=category.take(work & timed),
-        process=np.where(caller >= 0, RowMap(api[:, 1])[caller], process if process >= 0 else device),
-        device=device,
-        stream=_real_queues(device, stream, skipped),
-        start=start,
-        end=end,
-        correlation=launch_call,
-        external_id=np.zeros_like(number),
-        graph_node=np.full_like(number, -1),
-        size=np.full_like(number, -1),
+        process=np.where(caller >= 0, RowMap(api[:, 1])[caller], process if process >= 0 else device), device=device,
+        stream=_real_queues(device, stream, skipped), start=start, end=end, correlation=launch_call,
+        external_id=np.zeros_like(number), graph_node=np.full_like(number, -1), size=np.full_like(number, -1),
         bandwidth=np.full_like(number, -1),
-    )
+    )  # fmt: skip
 
 
 def _launch_calls(number: Int64, op_ids: Int64, linked: Int64, skipped: Counts) -> Int64:
@@ -415,19 +403,10 @@ def _annotations(
     is_unknown = thread < 0
     thread[is_unknown] = nesting_lanes(start[is_unknown], end[is_unknown])
     return RecordedOps(
-        name=Categorical.of(texts[row] for row in order.tolist()),
-        process=process,
-        thread=thread,
-        start=start,
-        end=end,
-        annotation=np.ones(len(start), np.bool_),
-        rf_id=zero,
-        external_id=zero,
-        event_index=none,
-        sequence=none,
-        forward_thread=zero,
-        arguments=Categorical(np.zeros(len(start), np.int32), [""]),
-    )
+        name=Categorical.of(texts[row] for row in order.tolist()), process=process, thread=thread, start=start, end=end,
+        annotation=np.ones(len(start), np.bool_), rf_id=zero, external_id=zero, event_index=none, sequence=none,
+        forward_thread=zero, arguments=Categorical(np.zeros(len(start), np.int32), [""]),
+    )  # fmt: skip
 
 
 def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:

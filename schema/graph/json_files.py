@@ -77,14 +77,10 @@ def _metadata(metadata: GlobalMetadata) -> Members:
 
 def _node(node: Node) -> Members:
     members = {
-        "id": node.id,
-        "name": node.name,
-        "type": NODE_TYPES.get(node.type, node.type),
-        "ctrl_deps": node.ctrl_deps[:],
-        "data_deps": node.data_deps[:],
-        "start_time_micros": node.start_time_micros,
+        "id": node.id, "name": node.name, "type": NODE_TYPES.get(node.type, node.type), "ctrl_deps": node.ctrl_deps[:],
+        "data_deps": node.data_deps[:], "start_time_micros": node.start_time_micros,
         "duration_micros": node.duration_micros,
-    }
+    }  # fmt: skip
     for side in ("inputs", "outputs"):
         if node.HasField(side):
             tensors = getattr(node, side)

@@ -41,13 +41,9 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 INTEGER_ATTRIBUTES = {
-    "rf_id": ("uint64", 0),
-    "fw_parent": ("uint64", 0),
-    "seq_id": ("int64", -1),
-    "scope": ("uint64", 0),
-    "tid": ("uint64", 0),
-    "fw_tid": ("uint64", 0),
-}
+    "rf_id": ("uint64", 0), "fw_parent": ("uint64", 0), "seq_id": ("int64", -1), "scope": ("uint64", 0),
+    "tid": ("uint64", 0), "fw_tid": ("uint64", 0),
+}  # fmt: skip
 """The attributes of an op that have a column, in the order of the file: their types, and what stands for a missing one.
 """
 OP_SCHEMA = "op_schema"

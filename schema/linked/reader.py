@@ -131,14 +131,10 @@ class LinkedNodes:
             python_names = {name: [getattr(node, name) or "" for node in selected] for name in PYTHON_COLUMNS}
             self.modules |= any(map(any, python_names.values()))
             columns = {
-                "id": _numbers(selected, "id"),
-                "parent_id": layout.parent_ids([node.ctrl_deps for node in selected]),
-                "name": [node.name for node in selected],
-                "start": start[mask],
-                "end": end[mask],
-                "exclusive": exclusive[mask],
-                "communication_row": _numbers(selected, "communication"),
-            }
+                "id": _numbers(selected, "id"), "parent_id": layout.parent_ids([node.ctrl_deps for node in selected]),
+                "name": [node.name for node in selected], "start": start[mask], "end": end[mask],
+                "exclusive": exclusive[mask], "communication_row": _numbers(selected, "communication"),
+            }  # fmt: skip
             table.add(columns | python_names | columns_of(selected))
 
     def _op_columns(self, nodes: list[layout.Node]) -> dict[str, Any]:

@@ -146,24 +146,17 @@ def _activity_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
         launching = listing[np.where(communication >= 0, op, -1)].tolist()
         duration = microsecond_numbers(activities.end[block] - activities.start[block])
         return {
-            "id": activities.id[block].tolist(),
-            "name": activities.name[block],
+            "id": activities.id[block].tolist(), "name": activities.name[block],
             "ctrl_deps": _where(op >= 0, RowMap(ops.id)[op].tolist(), None),
             "inputs": [msgspec.Raw(ops.inputs[row]) if row >= 0 else no_tensors for row in launching],
-            "outputs": [no_tensors] * count,
-            "attrs": [NO_ATTRIBUTES] * count,
-            "cat": activities.category[block],
-            "ph": ["X"] * count,
-            "ts": microsecond_numbers(activities.start[block]),
-            "inclusive_dur": duration,
+            "outputs": [no_tensors] * count, "attrs": [NO_ATTRIBUTES] * count, "cat": activities.category[block],
+            "ph": ["X"] * count, "ts": microsecond_numbers(activities.start[block]), "inclusive_dur": duration,
             "exclusive_dur": duration,
             **{name: _present(getattr(activities, name)[block], none) for name, none in ACTIVITY_NUMBERS.items()},
-            "call": activities.call_row[block].tolist(),
-            "communication": _present(communication, -1),
-            "pg_name": [groups[row] for row in communication.tolist()],
-            "sync_dep": _sparse(awaited, block),
+            "call": activities.call_row[block].tolist(), "communication": _present(communication, -1),
+            "pg_name": [groups[row] for row in communication.tolist()], "sync_dep": _sparse(awaited, block),
             **_python_columns(activities, block),
-        }
+        }  # fmt: skip
 
     return columns
 

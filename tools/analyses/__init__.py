@@ -25,14 +25,9 @@ from ...schema.progress import OnProgress, unseen
 from .collectives import collectives_over_ranks
 from .critical_path import critical_path, path_frame, path_rows, reliability, step_breakdown
 from .device_time import (
-    communication_computation_overlap,
-    frequent_kernel_patterns,
-    idle_time_breakdown,
-    kernel_breakdown,
-    kernel_duration_distribution,
-    launch_statistics,
-    temporal_breakdown,
-)
+    communication_computation_overlap, frequent_kernel_patterns, idle_time_breakdown, kernel_breakdown,
+    kernel_duration_distribution, launch_statistics, temporal_breakdown,
+)  # fmt: skip
 from .differences import SYMPTOMS, WHOLE, WITHOUT_PROFILER, trace_diff
 from .efficiency import cupti_counters, efficiency
 from .findings import find, together, verdict
@@ -47,26 +42,11 @@ from .reading import READ_STAGES, graph_of, rank_of_graph, read_rank
 from .table import Cells, Column, Quantity, Table, pct, tabulate, us
 
 ANALYSES: tuple[Analysis, ...] = (
-    temporal_breakdown,
-    step_breakdown,
-    idle_time_breakdown,
-    kernel_breakdown,
-    kernel_duration_distribution,
-    communication_computation_overlap,
-    launch_statistics,
-    counters,
-    memory_timeline,
-    frequent_kernel_patterns,
-    graph_replays,
-    cupti_counters,
-    critical_path,
-    collectives_over_ranks,
-    per_op_device_time,
-    host_phases,
-    host_time_per_op,
-    efficiency,
-    modules,
-)
+    temporal_breakdown, step_breakdown, idle_time_breakdown, kernel_breakdown, kernel_duration_distribution,
+    communication_computation_overlap, launch_statistics, counters, memory_timeline, frequent_kernel_patterns,
+    graph_replays, cupti_counters, critical_path, collectives_over_ranks, per_op_device_time, host_phases,
+    host_time_per_op, efficiency, modules,
+)  # fmt: skip
 
 
 def analyse(

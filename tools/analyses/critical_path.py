@@ -55,14 +55,10 @@ def _over_ranks(parts: Sequence[tuple[int, ExecutionGraph | None]], _: AnalysisO
     }
     names = Categorical.joined([Categorical.nulls(0), *(graph.name for graph in graphs)])
     by_piece: Columns = {
-        "rank": rank,
-        "node": np.concatenate([path.row[:0], *(graph.id for graph in graphs)])[path.node],
-        "name": names.take(path.node),
-        "kind": texts(KINDS, path.kind),
-        "start": us(path.start),
-        "time": us(path.time),
+        "rank": rank, "node": np.concatenate([path.row[:0], *(graph.id for graph in graphs)])[path.node],
+        "name": names.take(path.node), "kind": texts(KINDS, path.kind), "start": us(path.start), "time": us(path.time),
         **{name: np.where((column := _of_nodes(graphs, name, path)) == ABSENT, -1, column) for name in LOCATIONS},
-    }
+    }  # fmt: skip
     by_rank, between = _by_rank(of_job, ranks, rank, path, note), _between_ranks(of_job, ranks, path, names, note)
     pieces = tabulate("critical_path_nodes", "The critical path, piece by piece", by_piece, empty=NO_TIME)
     details = _replays(of_job, note), by_rank, between, pieces
@@ -181,17 +177,11 @@ def step_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     by_device, outliers = _device_share(rank, steps), _outliers(length)
     bound = np.where(np.isnan(by_device), "", np.where(by_device > 50, "device", "host"))
     columns: Columns = {
-        "device": device,
-        "step": texts(steps.name, step),
-        "time": us(length[step]),
-        "busy": us(busy),
-        "computation": us(computing),
-        "exposed_communication": us(either - computing),
-        "idle_pct": pct(length[step] - busy, length[step]),
-        "by_device": Quantity("%", by_device[step]),
-        "bound": bound[step].tolist(),
-        "outlier": [outliers[number] for number in step.tolist()],
-    }
+        "device": device, "step": texts(steps.name, step), "time": us(length[step]), "busy": us(busy),
+        "computation": us(computing), "exposed_communication": us(either - computing),
+        "idle_pct": pct(length[step] - busy, length[step]), "by_device": Quantity("%", by_device[step]),
+        "bound": bound[step].tolist(), "outlier": [outliers[number] for number in step.tolist()],
+    }  # fmt: skip
     outlying = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row, outlier in enumerate(outliers) if outlier]
     note = ""
     if outlying:

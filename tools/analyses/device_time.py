@@ -136,13 +136,9 @@ def _kernels(rank: RankTrace, top: int) -> Table:
     of_names = statistics(groups, durations)
     count, total_time = of_names.pop("count"), of_names.pop("sum")
     cells: Columns = {
-        "class": texts(LABELS, rank.classes[groups.first]),
-        "name": texts([*names.table, OTHERS], name),
-        "sum": total_time,
-        "pct": pct(groups.sum(durations), of_class),
-        **of_names,
-        "count": count,
-    }
+        "class": texts(LABELS, rank.classes[groups.first]), "name": texts([*names.table, OTHERS], name),
+        "sum": total_time, "pct": pct(groups.sum(durations), of_class), **of_names, "count": count,
+    }  # fmt: skip
     return tabulate("kernel_breakdown_kernels", "Kernels by class", cells, empty=NO_ACTIVITIES)
 
 
@@ -269,17 +265,11 @@ def launch_statistics(rank: RankTrace, options: AnalysisOptions) -> Table:
     if not len(call):
         note = "no activity has a launch call" if len(activities) else NO_ACTIVITIES
     cells: Columns = {
-        "on_device": activities.device[first],
-        "stream": activities.stream[first],
-        "correlation": calls.correlation[call],
-        "api": calls.name.take(call),
-        "name": activities.name.take(first),
-        "activities": groups.count(),
-        "host": us(host),
-        "device": us(device),
-        "delay": us(delay),
+        "on_device": activities.device[first], "stream": activities.stream[first],
+        "correlation": calls.correlation[call], "api": calls.name.take(call), "name": activities.name.take(first),
+        "activities": groups.count(), "host": us(host), "device": us(device), "delay": us(delay),
         "flags": texts(FLAG_TEXTS, flags.T @ (1 << np.arange(len(FLAGS)))),
-    }
+    }  # fmt: skip
     by_api = _by_api(calls.name.take(call), host, device, delay, flags, note)
     by_op = _delay_by_op(named(ops.name, calls.op_row[call]), delay, flags[-1], note)
     return tabulate("launch_statistics", "Launch statistics", cells, note, by_api, by_op, _short_kernels(rank))
@@ -321,13 +311,9 @@ def _short_kernels(rank: RankTrace) -> Table:
     count = np.bincount(bucket).astype(np.int64)
     time = group_sums(bucket, duration, len(count))
     cells: Columns = {
-        "from": us(BUCKETS[: len(count)]),
-        "to": us(BUCKETS[1 : len(count) + 1]),
-        "kernels": count,
-        "kernels_pct": pct(count, count.sum()),
-        "time": us(time),
-        "time_pct": pct(time, time.sum()),
-    }
+        "from": us(BUCKETS[: len(count)]), "to": us(BUCKETS[1 : len(count) + 1]), "kernels": count,
+        "kernels_pct": pct(count, count.sum()), "time": us(time), "time_pct": pct(time, time.sum()),
+    }  # fmt: skip
     return tabulate("launch_statistics_short_kernels", "Kernels by duration", cells, empty=NO_KERNELS)
 
 

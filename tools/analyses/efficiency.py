@@ -80,21 +80,16 @@ def efficiency(rank: RankTrace, options: AnalysisOptions) -> Table:
     from_cache = moved / seconds > memory
     bounds = np.select([work.roof.bound_by(bound) for bound in Bound], [bound.value for bound in Bound], "")
     columns: Columns = {
-        "device": kernels.device[first],
-        "op": texts([*ops.name.table, *names.table], label[first]),
+        "device": kernels.device[first], "op": texts([*ops.name.table, *names.table], label[first]),
         "shape": texts(rank.shapes.table, shape[first]),
         "element": Quantity("B", np.where(kernels.element == ABSENT, 0, kernels.element)[first]),
-        "kernels": groups.count(),
-        "time": us(time),
-        "intensity": Quantity("FLOP/B", ratio(operations, moved)),
-        "speed": Quantity("TFLOP/s", operations / seconds / 1e12),
-        "speed_pct": pct(operations / seconds, compute),
+        "kernels": groups.count(), "time": us(time), "intensity": Quantity("FLOP/B", ratio(operations, moved)),
+        "speed": Quantity("TFLOP/s", operations / seconds / 1e12), "speed_pct": pct(operations / seconds, compute),
         "bandwidth": Quantity("GB/s", moved / seconds / 1e9),
         "bandwidth_pct": pct(moved / seconds, np.where(from_cache, np.nan, memory)),
         "bound": np.where(from_cache, FROM_CACHE, bounds[first]).tolist(),
-        "peak_speed": Quantity("TFLOP/s", compute / 1e12),
-        "peak_bandwidth": Quantity("GB/s", memory / 1e9),
-    }
+        "peak_speed": Quantity("TFLOP/s", compute / 1e12), "peak_bandwidth": Quantity("GB/s", memory / 1e9),
+    }  # fmt: skip
     by_step = _by_step(rank, work)
     return tabulate("efficiency", "Efficiency of kernels", columns, _note(work), by_step, empty=NO_KERNELS)
 

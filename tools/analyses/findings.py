@@ -35,12 +35,8 @@ TOLERANCE_PCT = 5.0
 """By how much a gain may exceed the time in which the device does not compute."""
 WAIT_AFTER, BY_HOST = dict(WAITS), (DependencyKind.LAUNCH, DependencyKind.HANDOFF, DependencyKind.PROGRAM_ORDER)
 OF_HOST = (
-    NodeClass.HOST.label,
-    HOST_DELAY,
-    DATA_WAIT,
-    *(WAIT_AFTER[kind] for kind in BY_HOST),
-    NodeClass.UNRECORDED.label,
-)
+    NodeClass.HOST.label, HOST_DELAY, DATA_WAIT, *(WAIT_AFTER[kind] for kind in BY_HOST), NodeClass.UNRECORDED.label,
+)  # fmt: skip
 LIMITS = {
     NodeClass.HOST: OF_HOST,
     NodeClass.COMPUTATION: (NodeClass.COMPUTATION.label,),

@@ -107,32 +107,20 @@ def _kernels(
     count, time = groups.count(), groups.sum(duration)
     op = Categorical.of(known[number].ops[at] for number, at in zip(graph.tolist(), position.tolist(), strict=True))
     by_position: Columns = {
-        "graph": graph,
-        "position": position,
-        "name": activities.name.take(row),
-        "device": activities.device[row],
-        "stream": activities.stream[row],
-        "count": count,
-        "time": us(time),
-        "pct": pct(time, graph_time[graph]),
-        "mean": us(groups.mean(duration)),
-        "min": us(groups.smallest(duration)),
-        "max": us(groups.largest(duration)),
+        "graph": graph, "position": position, "name": activities.name.take(row), "device": activities.device[row],
+        "stream": activities.stream[row], "count": count, "time": us(time), "pct": pct(time, graph_time[graph]),
+        "mean": us(groups.mean(duration)), "min": us(groups.smallest(duration)), "max": us(groups.largest(duration)),
         "op": op,
-    }
+    }  # fmt: skip
     is_known = np.array([bool(ops.known_by) for ops in known], np.bool_)[graph]
     graph, op, count, time = graph[is_known], op.take(is_known), count[is_known], time[is_known]
     ops = groupby(graph, op.codes)
     ops = ops.in_order(np.lexsort((ops.first, -ops.sum(time), graph[ops.first])))
     graph, op_time = graph[ops.first], ops.sum(time)
     by_op: Columns = {
-        "graph": graph,
-        "op": op.take(ops.first),
-        "kernels": ops.count(),
-        "count": ops.sum(count),
-        "time": us(op_time),
+        "graph": graph, "op": op.take(ops.first), "kernels": ops.count(), "count": ops.sum(count), "time": us(op_time),
         "pct": pct(op_time, graph_time[graph]),
-    }
+    }  # fmt: skip
     return by_position, by_op
 
 

@@ -186,17 +186,11 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
     elif ops.python_function is not None:
         function = named(ops.python_function, inner)
     return RankFacts(
-        rank.rank,
-        graph,
-        in_loader,
-        named(ops.name, op_row),
-        named(rank.shapes if len(ops) else Categorical.nulls(0), op_row),
-        function,
-        np.unique(ops.start[are_step_marks(ops.name) & (ops.start != ABSENT)]),
-        linked.report.dropped,
-        lacks_sync_records(linked),
-        linked.report.host_ops,
-    )
+        rank.rank, graph, in_loader, named(ops.name, op_row),
+        named(rank.shapes if len(ops) else Categorical.nulls(0), op_row), function,
+        np.unique(ops.start[are_step_marks(ops.name) & (ops.start != ABSENT)]), linked.report.dropped,
+        lacks_sync_records(linked), linked.report.host_ops,
+    )  # fmt: skip
 
 
 @dataclass(eq=False)

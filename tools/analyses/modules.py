@@ -90,21 +90,12 @@ def modules(rank: RankTrace, _: AnalysisOptions) -> Table:
     self_sums = Shares(paths, *columns_of_tree)
     device, operations, critical, host, ops, activities = (tree.subtrees(np.add, sums) for sums in columns_of_tree)
     cells: Columns = {
-        **names_of_modules(paths),
-        "device_self": us(self_sums.device),
-        "device_subtree": us(device),
-        "device_pct": pct(device, self_sums.device.sum()),
-        "operations_self": self_sums.operations,
-        "operations_subtree": operations,
-        "critical_self": us(self_sums.critical),
-        "critical_subtree": us(critical),
-        "critical_pct": pct(critical, self_sums.critical.sum()),
-        "host_self": us(self_sums.host),
-        "host_subtree": us(host),
-        "ops": ops.astype(np.int64),
-        "activities": activities.astype(np.int64),
-        "path": paths,
-    }
+        **names_of_modules(paths), "device_self": us(self_sums.device), "device_subtree": us(device),
+        "device_pct": pct(device, self_sums.device.sum()), "operations_self": self_sums.operations,
+        "operations_subtree": operations, "critical_self": us(self_sums.critical), "critical_subtree": us(critical),
+        "critical_pct": pct(critical, self_sums.critical.sum()), "host_self": us(self_sums.host),
+        "host_subtree": us(host), "ops": ops.astype(np.int64), "activities": activities.astype(np.int64), "path": paths,
+    }  # fmt: skip
     return tabulate("modules", "Time by module", cells, note, _functions(rank, uses_annotations))
 
 
@@ -115,16 +106,12 @@ def _functions(rank: RankTrace, uses_annotations: bool) -> Table:
     named_rows = np.array([row for row, label in enumerate(sums.label) if label], np.int64)
     order = named_rows[np.argsort(-times[named_rows], kind="stable")]
     cells: Columns = {
-        "function": [sums.label[row] for row in order.tolist()],
-        "device": us(sums.device[order]),
-        "device_pct": pct(sums.device[order], sums.device.sum()),
-        "operations": sums.operations[order],
-        "critical": us(sums.critical[order]),
-        "critical_pct": pct(sums.critical[order], sums.critical.sum()),
-        "host": us(sums.host[order]),
-        "ops": sums.ops[order].astype(np.int64),
+        "function": [sums.label[row] for row in order.tolist()], "device": us(sums.device[order]),
+        "device_pct": pct(sums.device[order], sums.device.sum()), "operations": sums.operations[order],
+        "critical": us(sums.critical[order]), "critical_pct": pct(sums.critical[order], sums.critical.sum()),
+        "host": us(sums.host[order]), "ops": sums.ops[order].astype(np.int64),
         "activities": sums.activities[order].astype(np.int64),
-    }
+    }  # fmt: skip
     empty = str(NO_PYTHON) if uses_annotations else NOTHING
     return tabulate("modules_by_function", "Time by Python function", cells, empty=empty)
 

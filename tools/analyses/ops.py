@@ -68,14 +68,10 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
     by_name = by("by_name", "name", {"name": ops.name})
     by_shape = by("by_shape", "name and input shapes", {"name": ops.name, "shape": rank.shapes})
     cells: Columns = {
-        "op": ops.id[rows],
-        "name": ops.name.take(rows),
-        "thread": ops.thread[rows],
-        "start": us(rank.since_begin(ops.start[rows])),
-        "self": us(self_time[rows]),
-        "subtree": us(subtree[rows]),
+        "op": ops.id[rows], "name": ops.name.take(rows), "thread": ops.thread[rows],
+        "start": us(rank.since_begin(ops.start[rows])), "self": us(self_time[rows]), "subtree": us(subtree[rows]),
         "count": count[rows],
-    }
+    }  # fmt: skip
     return tabulate("per_op_device_time", "Device time per op", cells, "", by_name, by_shape, empty=NO_LAUNCHES)
 
 

@@ -75,16 +75,9 @@ def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
     statistics = np.array([_weighted_statistics(counter) for counter in of_rank], np.float64).reshape(-1, 6).T
     mean, largest, median, high, active, at_limit = statistics
     summary: Columns = {
-        "device": device,
-        "counter": names,
-        "stream": stream,
-        "mean": mean,
-        "max": largest,
-        "q50": median,
-        "q95": high,
-        "active": us(active),
-        "at_limit": us(at_limit),
-    }
+        "device": device, "counter": names, "stream": stream, "mean": mean, "max": largest, "q50": median, "q95": high,
+        "active": us(active), "at_limit": us(at_limit),
+    }  # fmt: skip
     note, title = "; ".join(notes), "Queue length and copy bandwidth (GB/s)"
     in_short = tabulate("counters_summary", "Counters in short, weighted by time", summary, note)
     return tabulate("counters", title, cells, note, in_short)
@@ -201,17 +194,11 @@ def _recorded(rows: Allocations, op_row: Rows) -> Curve:
     peak = int(np.argmax(allocated))
     live = np.flatnonzero((rows.size > 0) & (np.arange(len(release)) <= peak) & (release > peak))
     return Curve(
-        device=int(rows.device[0]),
-        source=RECORDED,
-        time=rows.time,
-        allocated=allocated,
-        reserved=np.where(rows.reserved > 0, rows.reserved, np.nan),
-        peak=peak,
-        live=rows.size[live],
-        op_row=op_row[live],
-        before=max(int(allocated[peak]) - int(rows.size[live].sum()), 0),
+        device=int(rows.device[0]), source=RECORDED, time=rows.time, allocated=allocated,
+        reserved=np.where(rows.reserved > 0, rows.reserved, np.nan), peak=peak, live=rows.size[live],
+        op_row=op_row[live], before=max(int(allocated[peak]) - int(rows.size[live].sum()), 0),
         skipped=int((~kept).sum()),
-    )
+    )  # fmt: skip
 
 
 def _tensor_curve(storages: Lifetimes, end_ns: int) -> Curve:
@@ -227,16 +214,10 @@ def _tensor_curve(storages: Lifetimes, end_ns: int) -> Curve:
     at_peak = storages.where((storages.begin <= time[peak]) & (time[peak] < storages.until))
     was_made = at_peak.op_row >= 0
     return Curve(
-        device=int(storages.device[0]),
-        source=BY_TENSORS,
-        time=time,
-        allocated=allocated,
-        reserved=np.full(len(time), np.nan),
-        peak=peak,
-        live=at_peak.size[was_made],
-        op_row=at_peak.op_row[was_made],
+        device=int(storages.device[0]), source=BY_TENSORS, time=time, allocated=allocated,
+        reserved=np.full(len(time), np.nan), peak=peak, live=at_peak.size[was_made], op_row=at_peak.op_row[was_made],
         before=int(at_peak.size[~was_made].sum()),
-    )
+    )  # fmt: skip
 
 
 @per_rank
@@ -300,11 +281,7 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
         rows += sorted(live, key=lambda row: -row[4])
     device, op, maker, blocks, size, peaks = zip(*rows, strict=True) if rows else ((),) * 6
     cells: Columns = {
-        "device": ints(device),
-        "op": [*op],
-        "allocated_by": [*maker],
-        "blocks": ints(blocks),
-        "size": Quantity("B", ints(size)),
-        "pct": pct(ints(size), ints(peaks)),
-    }
+        "device": ints(device), "op": [*op], "allocated_by": [*maker], "blocks": ints(blocks),
+        "size": Quantity("B", ints(size)), "pct": pct(ints(size), ints(peaks)),
+    }  # fmt: skip
     return tabulate("memory_timeline_live", "What lives at the peak", cells, note)

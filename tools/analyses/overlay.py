@@ -115,15 +115,11 @@ def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]
         start, end = int(linked.ops.start[row]), int(linked.ops.end[row])
         kernels = [linked.activities.name.table[code] for code in patterns.kernels[pattern]]
         event = {
-            "ph": "X",
-            "cat": "kernel pattern",
-            "name": f"pattern {number[pattern]}: {linked.ops.name[row]}",
-            "pid": f"kernel patterns {linked.info.pid}",
-            "tid": int(linked.ops.thread[row]),
-            "ts": orjson.Fragment(exact_microseconds(start)),
-            "dur": orjson.Fragment(exact_microseconds(end - start)),
+            "ph": "X", "cat": "kernel pattern", "name": f"pattern {number[pattern]}: {linked.ops.name[row]}",
+            "pid": f"kernel patterns {linked.info.pid}", "tid": int(linked.ops.thread[row]),
+            "ts": orjson.Fragment(exact_microseconds(start)), "dur": orjson.Fragment(exact_microseconds(end - start)),
             "args": {"kernels": kernels, "count": int(count[pattern])},
-        }
+        }  # fmt: skip
         yield orjson.dumps(event)
 
 

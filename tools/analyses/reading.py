@@ -115,17 +115,12 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
         },
     )
     trace = LinkedTrace(
-        info=info,
-        ops=_empty(linked.Ops),
-        calls=_empty(linked.Calls),
+        info=info, ops=_empty(linked.Ops), calls=_empty(linked.Calls),
         activities=_activities(graph, rows, np.where(communicates, np.cumsum(communicates) - 1, -1)),
-        device_waits=_empty(linked.DeviceWaits),
-        host_waits=_empty(linked.HostWaits),
-        handoffs=_empty(linked.ThreadHandoffs),
-        communications=_communications(graph, rows[communicates]),
-        groups=[],
+        device_waits=_empty(linked.DeviceWaits), host_waits=_empty(linked.HostWaits),
+        handoffs=_empty(linked.ThreadHandoffs), communications=_communications(graph, rows[communicates]), groups=[],
         report=linked.LinkReport(activities=len(rows), notes=[GRAPH_ALONE, *graph.notes]),
-    )
+    )  # fmt: skip
     return RankTrace(max(trace.info.rank, 0), trace, graph)
 
 
@@ -254,23 +249,13 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
         graph.texts(name).take(rows) if name in graph.attributes else None for name in ("module", "python_function")
     )
     return linked.Activities(
-        id=graph.id[rows],
-        name=graph.name.take(rows),
-        category=graph.texts("cat").take(rows),
-        device=graph.integers("device", -1)[rows],
-        stream=graph.integers("stream", -1)[rows],
-        start=start,
+        id=graph.id[rows], name=graph.name.take(rows), category=graph.texts("cat").take(rows),
+        device=graph.integers("device", -1)[rows], stream=graph.integers("stream", -1)[rows], start=start,
         end=start + (graph.duration_ns + graph.integers("overlap_ns", 0))[rows],
-        correlation=graph.integers("correlation", 0)[rows],
-        graph_node=unknown,
-        size=unknown,
-        bandwidth=unknown,
-        call_row=CallRows(unknown),
-        op_row=OpRows(unknown),
-        communication_row=CommunicationRows(communication_row),
-        module=module,
-        python_function=python_function,
-    )
+        correlation=graph.integers("correlation", 0)[rows], graph_node=unknown, size=unknown, bandwidth=unknown,
+        call_row=CallRows(unknown), op_row=OpRows(unknown), communication_row=CommunicationRows(communication_row),
+        module=module, python_function=python_function,
+    )  # fmt: skip
 
 
 def _communications(graph: ExecutionGraph, rows: Int64) -> list[linked.Communication]:

@@ -253,13 +253,6 @@ def memory_peaks(job: Job) -> Iterator[Finding]:
 
 
 RULES = (
-    exposed_communication,
-    straggler,
-    late_start,
-    unexplained_time,
-    lost_records,
-    missing_records,
-    absent_ranks,
-    shared_device,
-    memory_peaks,
-)
+    exposed_communication, straggler, late_start, unexplained_time, lost_records, missing_records, absent_ranks,
+    shared_device, memory_peaks,
+)  # fmt: skip

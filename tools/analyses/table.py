@@ -104,14 +104,10 @@ def statistics(groups: Groups, durations: Int64, quantiles: Collection[float] = 
         return us(low + (position - below) * (high - low))
 
     return {
-        "count": count,
-        "sum": us(groups.sum(durations)),
-        "mean": us(groups.mean(durations)),
-        "std": us(np.sqrt(np.bincount(number, squares, len(groups)) / np.maximum(count - 1, 1))),
-        "min": quantile(0),
-        **{f"q{100 * share:02.0f}": quantile(share) for share in quantiles},
-        "max": quantile(1),
-    }
+        "count": count, "sum": us(groups.sum(durations)), "mean": us(groups.mean(durations)),
+        "std": us(np.sqrt(np.bincount(number, squares, len(groups)) / np.maximum(count - 1, 1))), "min": quantile(0),
+        **{f"q{100 * share:02.0f}": quantile(share) for share in quantiles}, "max": quantile(1),
+    }  # fmt: skip
 
 
 @dataclass(slots=True, repr=False)

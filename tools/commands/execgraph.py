@@ -11,18 +11,13 @@ from ..command_parser import ARGCOMPLETE, CommandParser
 
 NAME, PREFIX = "execgraph", "trace-"
 COMMANDS = {
-    "link": "join a host and a device trace",
-    "convert": "make the execution graph of a linked trace",
-    "build": "link and convert all ranks of a job",
-    "replay": "run graphs, as measured or with changed durations",
+    "link": "join a host and a device trace", "convert": "make the execution graph of a linked trace",
+    "build": "link and convert all ranks of a job", "replay": "run graphs, as measured or with changed durations",
     "report": "where the time went, as a page and as tables",
-    "diagnose": "what is in a trace, and what is wrong with it",
-    "jsonize": "a graph as JSON and back",
-    "view": "a graph or a part of it as a picture",
-    "merge": "the traces of all ranks in one file",
-    "scale": "the graphs of a job on more ranks, or fewer",
-    "generate": "traces of a simulated job, with the truth",
-}
+    "diagnose": "what is in a trace, and what is wrong with it", "jsonize": "a graph as JSON and back",
+    "view": "a graph or a part of it as a picture", "merge": "the traces of all ranks in one file",
+    "scale": "the graphs of a job on more ranks, or fewer", "generate": "traces of a simulated job, with the truth",
+}  # fmt: skip
 
 
 @said_to(Audience.TERMINAL)

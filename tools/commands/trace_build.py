@@ -47,15 +47,10 @@ def main(options: argparse.Namespace) -> int:
         check_simulators_read(options.output)
     begun = time.monotonic()
     job = build(
-        [Path(path) for path in options.inputs],
-        options.output,
-        conversion,
-        runner(options.jobs or os.cpu_count() or 1, options.scheduler),
-        anew=options.force,
-        window=Window(**chosen_for("Window", options)),
-        progress=progress,
-        allow_mismatch=options.allow_mismatch,
-    )
+        [Path(path) for path in options.inputs], options.output, conversion,
+        runner(options.jobs or os.cpu_count() or 1, options.scheduler), anew=options.force,
+        window=Window(**chosen_for("Window", options)), progress=progress, allow_mismatch=options.allow_mismatch,
+    )  # fmt: skip
     _print_report(job, options)
     if options.output.resolve() in (Path(path).resolve() for path in options.inputs):
         log_notes(options.prog, [f"{options.output}: holds the traces, too; give the graphs a folder of their own"])

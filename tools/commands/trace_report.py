@@ -96,12 +96,6 @@ def _request(options: argparse.Namespace, analysis: AnalysisOptions, window: Win
         with reading(path, InputKind.DEVICE):
             captures += read_captures(path)
     return reports.ReportRequest(
-        options.only,
-        [replace(scale, peaks=analysis.peaks) for scale in options.changes],
-        bool(options.output),
-        options.perfetto or "",
-        replace(analysis, captures=captures),
-        window,
-        options.modules,
-        options.as_recorded,
-    )
+        options.only, [replace(scale, peaks=analysis.peaks) for scale in options.changes], bool(options.output),
+        options.perfetto or "", replace(analysis, captures=captures), window, options.modules, options.as_recorded,
+    )  # fmt: skip

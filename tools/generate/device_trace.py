@@ -21,30 +21,17 @@ CONTEXT = 1
 WAIT_LANE, STREAM_SYNC_LANE = 1, 1_000_000
 """The thread on which Kineto shows waits that belong to no stream, and by how much it moves stream synchronisations."""
 CBIDS = {
-    "cudaLaunchKernel": 211,
-    "cudaLaunchKernelExC": 430,
-    "cudaMemcpyAsync": 41,
-    "cudaMemsetAsync": 51,
-    "cudaGraphLaunch": 311,
-    "cudaEventRecord": 135,
-    "cudaEventQuery": 138,
-    "cudaEventSynchronize": 137,
-    "cudaStreamWaitEvent": 147,
-    "cudaStreamSynchronize": 131,
-    "cudaDeviceSynchronize": 165,
+    "cudaLaunchKernel": 211, "cudaLaunchKernelExC": 430, "cudaMemcpyAsync": 41, "cudaMemsetAsync": 51,
+    "cudaGraphLaunch": 311, "cudaEventRecord": 135, "cudaEventQuery": 138, "cudaEventSynchronize": 137,
+    "cudaStreamWaitEvent": 147, "cudaStreamSynchronize": 131, "cudaDeviceSynchronize": 165,
     "cudaStreamIsCapturing": 317,
-}
+}  # fmt: skip
 FLOW_STARTS = {"cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaDeviceSynchronize"}
 """Calls besides launches from which an ac2g flow starts; it ends at all others."""
 DEVICE = {
-    "name": "NVIDIA A100-SXM4-80GB",
-    "totalGlobalMem": 85_899_345_920,
-    "computeMajor": 8,
-    "computeMinor": 0,
-    "maxThreadsPerBlock": 1024,
-    "warpSize": 32,
-    "numSms": 108,
-}
+    "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_899_345_920, "computeMajor": 8, "computeMinor": 0,
+    "maxThreadsPerBlock": 1024, "warpSize": 32, "numSms": 108,
+}  # fmt: skip
 KERNEL_SHAPE = (
     '"registers per thread": 32, "shared memory": 16384, "blocks per SM": 2.370370, "warps per SM": 18.962963, '
     '"grid": [256, 1, 1], "block": [256, 1, 1], "est. achieved occupancy %": 29'
@@ -126,18 +113,12 @@ def collective_args(collective: Collective, sequence: int) -> str:
     """Returns what Kineto says of a collective, on its op and on its kernel."""
     group = collective.group
     args: dict[str, object] = {
-        "Collective name": collective.name,
-        "In msg nelems": collective.elements[0],
-        "Out msg nelems": collective.elements[1],
-        "Group size": max(1, len(group.ranks)),
-        "dtype": collective.dtype,
-        "In split size": _shortened(collective.in_splits),
-        "Out split size": _shortened(collective.out_splits),
-        "Process Group Ranks": _shortened(group.ranks),
-        "Rank": collective.rank,
-        "Seq": sequence,
+        "Collective name": collective.name, "In msg nelems": collective.elements[0],
+        "Out msg nelems": collective.elements[1], "Group size": max(1, len(group.ranks)), "dtype": collective.dtype,
+        "In split size": _shortened(collective.in_splits), "Out split size": _shortened(collective.out_splits),
+        "Process Group Ranks": _shortened(group.ranks), "Rank": collective.rank, "Seq": sequence,
         "Is asynchronized op": True,
-    }
+    }  # fmt: skip
     if group.name:
         args |= {"Process Group Name": group.name, "Process Group Description": group.description}
         args |= {"Global rank start": group.ranks[0], "Global rank stride": group.stride}

@@ -196,14 +196,10 @@ def _nodes(run: RankRun) -> Iterator[str]:
         # the autograd engine's frame around a backward node does not know what it evaluates
         is_frame = ops.forward_thread[row] > 0 and op.scope == 0
         attrs = _attrs(
-            rf_id=record_function(row),
-            fw_parent=ids.op[forward] if forward != NONE else 0,
-            seq_id=-1 if is_frame else ops.sequence[row],
-            scope=op.scope,
-            tid=ops.thread[row] + 1,
-            fw_tid=0 if is_frame else ops.forward_thread[row],
-            op_schema=op.schema,
-        )
+            rf_id=record_function(row), fw_parent=ids.op[forward] if forward != NONE else 0,
+            seq_id=-1 if is_frame else ops.sequence[row], scope=op.scope, tid=ops.thread[row] + 1,
+            fw_tid=0 if is_frame else ops.forward_thread[row], op_schema=op.schema,
+        )  # fmt: skip
         if op.collective:
             attrs += _collective_attrs(op.collective)
             inputs = text([*inputs_of[code], *_collective_arguments(op.collective, ops.comm_sequence[row])])

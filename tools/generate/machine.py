@@ -118,17 +118,13 @@ def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
     """Returns a machine drawn from the seed, as they are found in practice; records are lost only if asked for."""
     random = Random(f"machine {seed}")
     return Machine(
-        name=f"machine {seed}",
-        latency_ns=round(1000 * log_uniform(random, 1.0, 25.0)),
-        gap_ns=round(20_000 * random.random() ** 2),
-        return_factor=log_uniform(random, 0.5, 4.0),
-        host_spread=random.uniform(0.1, 0.4),
-        stalls=Stalls(random.choice((0.0, 1.0, 2.0, 4.0))),
+        name=f"machine {seed}", latency_ns=round(1000 * log_uniform(random, 1.0, 25.0)),
+        gap_ns=round(20_000 * random.random() ** 2), return_factor=log_uniform(random, 0.5, 4.0),
+        host_spread=random.uniform(0.1, 0.4), stalls=Stalls(random.choice((0.0, 1.0, 2.0, 4.0))),
         clocks=tuple(Clock(random.randint(-5000, 5000), random.randint(-200_000, 200_000)) for _ in range(CLOCKS)),
-        whole_us=random.random() < 0.5,
-        at_once=random.choice((2, 3, 4)) if random.random() < 0.25 else None,
+        whole_us=random.random() < 0.5, at_once=random.choice((2, 3, 4)) if random.random() < 0.25 else None,
         lost=random.uniform(0.01, 0.05) if lost_records else 0.0,
-    )
+    )  # fmt: skip
 
 
 def log_uniform(random: Random, low: float, high: float) -> float:

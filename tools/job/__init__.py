@@ -6,16 +6,9 @@ ranks.
 """
 
 from .astra_sim_files import (
-    AstraSimOptions,
-    BuildTarget,
-    build_options,
-    fit_error_text,
-    network_text,
-    poor_fit,
-    poor_goal_fit,
-    simulator_command,
-    write_astra_sim_files,
-)
+    AstraSimOptions, BuildTarget, build_options, fit_error_text, network_text, poor_fit, poor_goal_fit,
+    simulator_command, write_astra_sim_files,
+)  # fmt: skip
 from .build_report import BUILT, REPORT, BuildOptions, BuildReport, RankSummary, table, time_lines
 from .building import BuiltJob, Outcomes, Runner, build
 from .diagnosis import Diagnosis, Finding, diagnose, report

@@ -285,13 +285,9 @@ def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
     files = [str((made if (made / name).exists() else folder) / name) for name in names]
     try:
         report.goal = write_goal(
-            str(made / GOAL_FILE),
-            len(files),
-            lambda index: ExecutionGraph.read(files[index], tensors=False),
-            report.options.goal,
-            start_offsets=report.options.start_offsets,
-            excess_time=report.options.excess_time,
-        )
+            str(made / GOAL_FILE), len(files), lambda index: ExecutionGraph.read(files[index], tensors=False),
+            report.options.goal, start_offsets=report.options.start_offsets, excess_time=report.options.excess_time,
+        )  # fmt: skip
     except DataError as error:
         report.failures.append(f"{GOAL_FILE} is not written: {str(error).replace(str(made), str(folder))}")
 

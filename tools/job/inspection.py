@@ -50,13 +50,9 @@ VERSION = re.compile(
 )
 UNKNOWN = ("", "N/A", "None")
 PYTORCH = {
-    "1.0.1": "1.13 to 2.1",
-    "1.0.2": "2.2 or 2.3",
-    "1.0.3": "2.4 in development",
-    "1.0.4": "2.4 in development",
-    "1.1.0": "2.4",
-    "1.1.1": "2.5 or newer",
-}
+    "1.0.1": "1.13 to 2.1", "1.0.2": "2.2 or 2.3", "1.0.3": "2.4 in development", "1.0.4": "2.4 in development",
+    "1.1.0": "2.4", "1.1.1": "2.5 or newer",
+}  # fmt: skip
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 ON_HOSTS = ("gloo:", "mpi:", "ucc:")
 """How names of collectives begin that hosts do, not devices."""

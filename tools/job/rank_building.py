@@ -161,18 +161,12 @@ def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         with open_output(str(pickle_path(task))) as waiting:
             pickle.dump(graph, waiting)
     summary = RankSummary(
-        rank=pair.rank,
-        status=BUILT,
-        device=device,
-        host=host,
+        rank=pair.rank, status=BUILT, device=device, host=host,
         graph=content_of(task.waiting, task.graph.name) if options.target == GENERIC else None,
-        edges=len(graph.data_deps.values),
-        notes=pair.notes,
+        edges=len(graph.data_deps.values), notes=pair.notes,
         link=msgspec.structs.replace(linked.report, notes=[_shorten_paths(task, note) for note in linked.report.notes]),
-        convert=report,
-        comms=summarise_rank(linked),
-        lacks_sync_records=lacks_sync_records(linked),
-    )
+        convert=report, comms=summarise_rank(linked), lacks_sync_records=lacks_sync_records(linked),
+    )  # fmt: skip
     return RankResult(summary, communication=to_share)
 
 

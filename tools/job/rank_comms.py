@@ -192,16 +192,12 @@ def group_summary(group: Group, issued: Sequence[Communication]) -> GroupSummary
     numbers = [comm.sequence for comm in issued if comm.sequence >= 0]
     exchanges = [comm for comm in issued if kind_of(comm) is CollectiveType.ALL_TO_ALL]
     return GroupSummary(
-        group=group,
-        collectives=len(issued),
-        common=_digest(map(identity, issued)),
-        shards=_digest(shards) if shards else "",
-        shard_sum=shard_sum % PRIME,
-        whole_sum=whole_sum % PRIME,
+        group=group, collectives=len(issued), common=_digest(map(identity, issued)),
+        shards=_digest(shards) if shards else "", shard_sum=shard_sum % PRIME, whole_sum=whole_sum % PRIME,
         sends=_peer_digests([shares(comm, members, sent=True) for comm in exchanges]),
         expects=_peer_digests([shares(comm, members, sent=False) for comm in exchanges]),
         out_of_sequence=sum(later < number for number, later in pairwise(numbers)),
-    )
+    )  # fmt: skip
 
 
 def _peer_digests(exchanged: Sequence[Int64 | None]) -> bytes:

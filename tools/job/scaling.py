@@ -119,15 +119,10 @@ def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
         for use in plan.uses
     ]
     return ScaleReport(
-        ranks=rank_copies.world_size,
-        scaled_ranks=rank_copies.ranks,
-        copies=rank_copies.copies,
-        removed=sorted(set(range(rank_copies.world_size)) - set(rank_copies.kept_ranks)),
-        stand_ins=plan.assumed.source,
-        groups=groups,
-        lengths=plan.grown,
-        notes=list(_notes(plan, is_simulated)),
-    )
+        ranks=rank_copies.world_size, scaled_ranks=rank_copies.ranks, copies=rank_copies.copies,
+        removed=sorted(set(range(rank_copies.world_size)) - set(rank_copies.kept_ranks)), stand_ins=plan.assumed.source,
+        groups=groups, lengths=plan.grown, notes=list(_notes(plan, is_simulated)),
+    )  # fmt: skip
 
 
 def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:

@@ -53,14 +53,10 @@ class LinkedTrace(TraceRecord):
             for names, row in ((self.ops.name, activities.op_row), (self.calls.name, activities.call_row))
         )
         columns: dict[str, Int64 | Categorical] = {
-            "id": activities.id,
-            "name": activities.name,
-            "device": activities.device,
-            "stream": activities.stream,
-            "start_ns": activities.start,
-            "duration_ns": activities.end - activities.start,
+            "id": activities.id, "name": activities.name, "device": activities.device, "stream": activities.stream,
+            "start_ns": activities.start, "duration_ns": activities.end - activities.start,
             "correlation": activities.correlation,
-        }
+        }  # fmt: skip
         rows = np.flatnonzero(~moves_memory(activities.name, activities.category))
         columns |= {"op": op, "call": call}
         return Frame("kernels", {name: column.take(rows) for name, column in columns.items()})

@@ -108,15 +108,11 @@ def lanes_chart(
     left_out = f"the {len(rows):,} longest of {len(chosen):,} nodes" if len(rows) < len(chosen) else ""
     lanes = sorted({*work.lane[rows].tolist()}, key=lambda lane: (work.lanes[lane].rank, work.lanes[lane].is_stream))
     chart = _bar_chart(
-        values,
-        LANE_HEIGHT,
-        title=left_out,
-        x=alt.X("start:Q", title="time [µs]", scale=alt.Scale(zero=False)),
-        x2=alt.X2("end:Q"),
-        y=alt.Y("lane:N", title=None, sort=[names[lane] for lane in lanes]),
+        values, LANE_HEIGHT, title=left_out, x=alt.X("start:Q", title="time [µs]", scale=alt.Scale(zero=False)),
+        x2=alt.X2("end:Q"), y=alt.Y("lane:N", title=None, sort=[names[lane] for lane in lanes]),
         opacity=alt.condition("datum.critical", alt.value(1), alt.value(FADED)),
         tooltip=["name:N", "class:N", "id:Q", *(alt.Tooltip(f"{time}:Q", format=US) for time in ("start", "time"))],
-    )
+    )  # fmt: skip
     return chart.interactive(bind_y=False)
 
 

@@ -8,35 +8,13 @@ When ASTRA-sim finishes each rank of a job, without the simulator: graphs and it
 from .calls import UNRECORDED, Calls, calls_of
 from .changed_graphs import changed_graphs
 from .changes import (
-    SCALABLE,
-    Bound,
-    Changes,
-    Kernels,
-    Roofline,
-    Scale,
-    device_peaks,
-    given_changes,
-    kernels_of,
-    matched,
-    parse_scale,
-    recorded_peaks,
-    roofline,
-    scale_nodes,
-    scale_workload,
-)
+    SCALABLE, Bound, Changes, Kernels, Roofline, Scale, device_peaks, given_changes, kernels_of, matched, parse_scale,
+    recorded_peaks, roofline, scale_nodes, scale_workload,
+)  # fmt: skip
 from .critical_path import (
-    DATA_WAIT,
-    HOST_DELAY,
-    KINDS,
-    UNEXPLAINED,
-    WAITS,
-    Pieces,
-    critical_path,
-    crossings,
-    edge_weights,
-    pieces_of,
+    DATA_WAIT, HOST_DELAY, KINDS, UNEXPLAINED, WAITS, Pieces, critical_path, crossings, edge_weights, pieces_of,
     time_by_kind,
-)
+)  # fmt: skip
 from .data_loading import waits_of, with_waits
 from .execution import MakespanRange, Replay, changed_job, ends_ns, makespan_ns, replay, replay_job, replay_ranks
 from .job_graphs import BUILT, Graphs, given_graphs, graph_files, read_graph_file, why_not_one_job
@@ -44,13 +22,5 @@ from .recording import Cause, Recording, Run, recording, run_of
 from .simulator import Simulated, configuration_of, describe_simulated, simulate_ranks
 from .summary import ReplaySummary, busy_ns, describe, explained_pct, off_by_target, summarise, trust
 from .workload import (
-    COMMUNICATION_TYPES,
-    Classes,
-    NodeClass,
-    Workload,
-    gather,
-    gather_job,
-    moves_memory,
-    node_classes,
-    shortest_members,
-)
+    COMMUNICATION_TYPES, Classes, NodeClass, Workload, gather, gather_job, moves_memory, node_classes, shortest_members,
+)  # fmt: skip

@@ -85,10 +85,6 @@ def _changed(
             metadata[name] = int(begins[at] + shift[order[at]])
     attributes = graph.attributes | {name: column for name, column in times.items() if (column != ABSENT).any()}
     return replace(
-        graph,
-        attributes=attributes,
-        metadata=metadata,
-        start_time_micros=start // 1000,
-        duration_micros=np.maximum(micros, 0),
-        report=None,
-    )
+        graph, attributes=attributes, metadata=metadata, start_time_micros=start // 1000,
+        duration_micros=np.maximum(micros, 0), report=None,
+    )  # fmt: skip

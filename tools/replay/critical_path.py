@@ -17,15 +17,11 @@ from .execution import Replay
 from .workload import NodeClass, gather
 
 WAITS = (
-    (DependencyKind.LAUNCH, "launch"),
-    (DependencyKind.HOST_SYNC, "host sync"),
-    (DependencyKind.EVENT_WAIT, "event wait"),
-    (DependencyKind.HANDOFF, "hand-off"),
-    (DependencyKind.COLLECTIVE, "collective"),
-    (DependencyKind.TENSOR_FLOW, "tensor flow"),
-    (DependencyKind.STREAM_ORDER, "stream order"),
-    (DependencyKind.PROGRAM_ORDER, "program order"),
-)
+    (DependencyKind.LAUNCH, "launch"), (DependencyKind.HOST_SYNC, "host sync"),
+    (DependencyKind.EVENT_WAIT, "event wait"), (DependencyKind.HANDOFF, "hand-off"),
+    (DependencyKind.COLLECTIVE, "collective"), (DependencyKind.TENSOR_FLOW, "tensor flow"),
+    (DependencyKind.STREAM_ORDER, "stream order"), (DependencyKind.PROGRAM_ORDER, "program order"),
+)  # fmt: skip
 """The label of the wait after a dependency, by its reason. Of several the first here, the most specific, counts."""
 
 OTHERS = GAP, HOST_DELAY, START_OFFSET, UNKNOWN_START, DATA_WAIT = (

@@ -249,15 +249,9 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
         name: np.concatenate([each[name] for each in ranks]) if several else ranks[0][name] for name in ranks[0]
     }
     return Workload(
-        **joined,
-        graphs=graphs,
-        lanes=lanes,
-        first_row=first_row[:-1],
-        start_offset_ns=np.zeros(len(graphs), np.int64),
-        slot_pools=slot_pools,
-        missing_dependencies=missing_dependencies,
-        members=Calls.of([]),
-    )
+        **joined, graphs=graphs, lanes=lanes, first_row=first_row[:-1], start_offset_ns=np.zeros(len(graphs), np.int64),
+        slot_pools=slot_pools, missing_dependencies=missing_dependencies, members=Calls.of([]),
+    )  # fmt: skip
 
 
 def _check_times(graph: ExecutionGraph, position: int, lane: Int64) -> None:

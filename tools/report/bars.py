@@ -162,20 +162,11 @@ def bars_of(rank: int, replay: Replay, on_clock: tuple[int, Rows], ops: Slices =
     until, since = (_ended(lane, start, slices.lane, time - 1) for time in (slices.end_ns, slices.start_ns))
     names = view.lane_names(work)
     return Bars(
-        rank,
-        [f"rank {rank} · {names[number]}" for number in lanes],
-        lane,
-        start,
-        end,
-        np.clip(columns.busy_until(lane, Intervals(start, end)), start, np.maximum(end, start)),
-        graph.name.take(rows),
-        view.looks(graph, work.node_class)[rows],
-        np.isin(rows, path),
-        NodeIds(graph.id[rows]),
-        _arrows(work, rows, path),
-        np.clip(row, 0, ROWS - 1),
-        slices.take(until - since >= 2),
-    )
+        rank, [f"rank {rank} · {names[number]}" for number in lanes], lane, start, end,
+        np.clip(columns.busy_until(lane, Intervals(start, end)), start, np.maximum(end, start)), graph.name.take(rows),
+        view.looks(graph, work.node_class)[rows], np.isin(rows, path), NodeIds(graph.id[rows]),
+        _arrows(work, rows, path), np.clip(row, 0, ROWS - 1), slices.take(until - since >= 2),
+    )  # fmt: skip
 
 
 def _on_lanes(ops: Slices, work: Workload, lanes: list[int], begin_ns: int) -> Slices:
@@ -241,15 +232,10 @@ def flow_boxes(flow: DataFlow) -> dict[str, Any]:
     def described(box: Box) -> dict[str, Any]:
         looks = "box", box.kind.label, "heavy" * (box in shown.heavy), "on-path" * flow.is_on_path(box)
         return {
-            "number": number[box],
-            "title": box.title,
-            "figures": flow.figures(box),
-            "text": flow.full_text(box),
-            "share": flow.share(box),
-            "look": " ".join(filter(None, looks)),
-            "open": box in open_at_first,
+            "number": number[box], "title": box.title, "figures": flow.figures(box), "text": flow.full_text(box),
+            "share": flow.share(box), "look": " ".join(filter(None, looks)), "open": box in open_at_first,
             "layers": layers(box),
-        }
+        }  # fmt: skip
 
     links = shown.links.items()
     arrows = [[number[source], number[target], kinds.index(link.kind), link.text] for (source, target), link in links]

@@ -188,18 +188,12 @@ def recorded_counts(rank: RankTrace) -> dict[str, int | str]:
     """Returns the files of a rank and what they hold, the row of the rank in the table of ranks."""
     linked, report = rank.linked, rank.linked.report
     return {
-        "rank": rank.rank,
-        "process": linked.info.pid,
-        "device_trace": Path(linked.info.source_device).name,
-        "host_trace": Path(linked.info.source_host).name,
-        "host_ops": report.host_ops or report.device_ops,
-        "matched": report.matched,
-        "calls": len(linked.calls),
-        "activities": len(linked.activities),
-        "linked": report.linked,
-        "dropped": sum(report.dropped.values()),
+        "rank": rank.rank, "process": linked.info.pid, "device_trace": Path(linked.info.source_device).name,
+        "host_trace": Path(linked.info.source_host).name, "host_ops": report.host_ops or report.device_ops,
+        "matched": report.matched, "calls": len(linked.calls), "activities": len(linked.activities),
+        "linked": report.linked, "dropped": sum(report.dropped.values()),
         "nodes": len(rank.graph) if rank.graph is not None else 0,
-    }
+    }  # fmt: skip
 
 
 def ranks_table(ranks: Sequence[dict[str, int | str]]) -> Table:

@@ -76,15 +76,11 @@ class _Page:
         as_recorded = report.as_recorded if section.name not in OF_NO_RECORDING else ""
         notes = [f"Times in this section are {as_recorded}."] if as_recorded else []
         return {
-            "name": section.name,
-            "label": section.label,
-            "title": report.tables[section.name].title,
-            "proves": STATEMENTS[section.name](report.tables),
-            "reads": section.reads.format(options=report.options),
-            "charts": [*chain.from_iterable(charts)],
-            "tables": [*map(self.add_table, shown)],
+            "name": section.name, "label": section.label, "title": report.tables[section.name].title,
+            "proves": STATEMENTS[section.name](report.tables), "reads": section.reads.format(options=report.options),
+            "charts": [*chain.from_iterable(charts)], "tables": [*map(self.add_table, shown)],
             "notes": notes + ([f"{note[0].upper()}{note[1:]}."] if note else []),
-        }
+        }  # fmt: skip
 
     def content(self) -> dict[str, Any]:
         """Adds all charts and tables to the page, and returns its texts and what refers to them."""
@@ -95,8 +91,7 @@ class _Page:
         absent = absent_tables(without_rows, report.on_device)
         ranks = groups_table(report.groups, report.ranks) if report.groups else report.ranks
         return {
-            "report": report,
-            "figures": key_figures(tables),
+            "report": report, "figures": key_figures(tables),
             "verdict": report.verdict.removesuffix(report.recording_cost).rstrip(),
             "clock_of_gains": "as recorded" if report.is_of_recording else "without a profiler",
             "section_of": {table: section for section in chain(*shown.values()) for table in section["tables"]},
@@ -104,15 +99,12 @@ class _Page:
             "facts": [*facts(tables), *([in_words(report.groups)] if report.groups else [])],
             "spent": self.add_charts("spent", spent(report), half=True),
             "limits": self.add_charts("limits", limits(report), half=True),
-            "gains": self.add_charts("gains", gains(report), half=True),
-            "ranks": self.add_table(ranks),
-            "rank_count": len(ranks),
-            "overview": shown.pop(OVERVIEW),
+            "gains": self.add_charts("gains", gains(report), half=True), "ranks": self.add_table(ranks),
+            "rank_count": len(ranks), "overview": shown.pop(OVERVIEW),
             "groups": {group: sections for group, sections in shown.items() if sections or group == DETAILS},
-            "details": DETAILS,
-            "empty": [f"{reason}: {'; '.join(titles)}." for reason, titles in absent.items()],
+            "details": DETAILS, "empty": [f"{reason}: {'; '.join(titles)}." for reason, titles in absent.items()],
             "words": WORDS,
-        }
+        }  # fmt: skip
 
 
 def render(report: Report) -> str:

@@ -236,15 +236,11 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         tables[NO_DIFF.name] = replace(NO_DIFF, note=str(HOW_TO_COMPARE))
     silent = sorted(collector.without_sync_records)
     report = Report(
-        sources.title,
-        tables,
-        ranks_table(collector.facts),
-        sources.notes + collector.notes(),
-        is_of_some=request.only is not None,
-        options=request.options,
+        sources.title, tables, ranks_table(collector.facts), sources.notes + collector.notes(),
+        is_of_some=request.only is not None, options=request.options,
         advice=sync_records_advice(f"rank{'s' if len(silent) > 1 else ''} {ranges(silent)}") if silent else [],
         faster_step_us=collector.faster_step_us,
-    )
+    )  # fmt: skip
     if request.judged:
         _judge(report, collector.job_facts, as_recorded=request.as_recorded)
         collector.job_facts.clear()

@@ -197,20 +197,13 @@ def _packed(bars: Bars, chosen: Bool, sums: BarSums | None, ops: Slices) -> dict
     source, target = number[source], number[target]
     order = np.lexsort((source, target))
     columns: dict[str, Int64] = {
-        "gap": _since_the_one_before(lane, start, end),
-        "time": end - start,
-        "shared": bars.alone_ns[chosen] - start,
-        "kind": bars.kind[chosen],
-        "node": np.diff(bars.node[chosen], prepend=0),
-        "row": bars.row[chosen],
-        "target": np.diff(target[order], prepend=0),
-        "source": (source - target)[order],
-        "reason": np.asarray(reason[order], np.int64),
-        "step": is_step[order].astype(np.int64),
-        "op_start": _since_the_one_before(ops.lane, ops.start_ns, ops.start_ns),
-        "op_time": ops.end_ns - ops.start_ns,
+        "gap": _since_the_one_before(lane, start, end), "time": end - start, "shared": bars.alone_ns[chosen] - start,
+        "kind": bars.kind[chosen], "node": np.diff(bars.node[chosen], prepend=0), "row": bars.row[chosen],
+        "target": np.diff(target[order], prepend=0), "source": (source - target)[order],
+        "reason": np.asarray(reason[order], np.int64), "step": is_step[order].astype(np.int64),
+        "op_start": _since_the_one_before(ops.lane, ops.start_ns, ops.start_ns), "op_time": ops.end_ns - ops.start_ns,
         "op_row": ops.row,
-    }
+    }  # fmt: skip
     described: dict[str, Any] = {"width": 0, "count": 0, "keys": []}
     if sums:
         filled = sums.filled

@@ -61,13 +61,9 @@ def _table(
     before = np.full(len(outcomes), replay.makespan_ns(run.job))
     after = np.array([makespan for makespan, *_ in outcomes], np.int64)
     columns: dict[str, Cells] = {
-        "change": [*changes],
-        **more,
-        "before": us(before),
-        "after": us(after),
-        "saved": us(before - after),
+        "change": [*changes], **more, "before": us(before), "after": us(after), "saved": us(before - after),
         "saved_pct": pct(before - after, np.maximum(before, 1)),
-    }
+    }  # fmt: skip
     known = [makespan for _, makespan, _ in outcomes if makespan is not None]
     if any(not makespan.is_clear for makespan in known):
         columns["after_low"] = us([makespan.low_ns for makespan in known])
