@@ -316,12 +316,9 @@ def _sizes(trace: LinkedTrace) -> dict[str, int]:
     """Returns the numbers of ops of the host trace, of the device trace and of both, and of calls and activities."""
     by_host, timed = trace.ops.recorded_by_host & are_ops(trace.ops.name), trace.ops.start != ABSENT
     return {
-        "host_ops": int(by_host.sum()),
-        "device_ops": int(timed.sum()),
-        "matched": int((by_host & timed).sum()),
-        "calls": len(trace.calls),
-        "activities": len(trace.activities),
-    }
+        "host_ops": int(by_host.sum()), "device_ops": int(timed.sum()), "matched": int((by_host & timed).sum()),
+        "calls": len(trace.calls), "activities": len(trace.activities),
+    }  # fmt: skip
 
 
 def _lost(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> Counts:

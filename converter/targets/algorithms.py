@@ -218,51 +218,41 @@ ALGORITHMS = {
     # n − 1 rounds add blocks up, n − 1 rounds distribute the sums
     Algorithm.ALL_REDUCE_RING: Facts(
         lambda member: _ring(member, 2 * (member.members - 1), 0, blocks(max(member.sizes), member.members)),
-        lambda member: _rounds_of_blocks(member, 2 * (member.members - 1)),
-    ),
+        lambda member: _rounds_of_blocks(member, 2 * (member.members - 1))),
     Algorithm.ALL_REDUCE_DOUBLING: Facts(
         lambda member: _doubling(member, lambda rank, bit: max(member.sizes)),
-        lambda member: Cost(rounds := member.members.bit_length() - 1, rounds * max(member.sizes)),
-    ),
+        lambda member: Cost(rounds := member.members.bit_length() - 1, rounds * max(member.sizes))),
     Algorithm.ALL_GATHER_RING: Facts(
         lambda member: _ring(member, member.members - 1, 0, member.sizes),
-        lambda member: Cost(member.members - 1, sum(member.sizes) - min(member.sizes)),
-    ),
+        lambda member: Cost(member.members - 1, sum(member.sizes) - min(member.sizes))),
     # the data doubles in each round
     Algorithm.ALL_GATHER_DOUBLING: Facts(
         lambda member: _doubling(member, lambda rank, bit: sum(member.sizes[rank & -bit : (rank & -bit) + bit])),
-        lambda member: Cost(member.members.bit_length() - 1, sum(member.sizes) - min(member.sizes)),
-    ),
+        lambda member: Cost(member.members.bit_length() - 1, sum(member.sizes) - min(member.sizes))),
     # each member receives its own block last
     Algorithm.REDUCE_SCATTER_RING: Facts(
         lambda member: _ring(member, member.members - 1, -1, blocks(max(member.sizes), member.members)),
-        lambda member: _rounds_of_blocks(member, member.members - 1),
-    ),
+        lambda member: _rounds_of_blocks(member, member.members - 1)),
     # from the root to the member before it
     Algorithm.BROADCAST: Facts(
         lambda member: _along_ring(member, 1, member.group_rank - member.root, member.sizes[member.root]),
-        _along_ring_cost,
-    ),
+        _along_ring_cost),
     # a broadcast backwards, which adds up
     Algorithm.REDUCE: Facts(
         lambda member: _along_ring(member, -1, member.root - 1 - member.group_rank, max(member.sizes)),
-        _along_ring_cost,
-    ),
+        _along_ring_cost),
     Algorithm.GATHER: Facts(
         lambda member: _with_root(member, member.sizes, to_root=True),
-        lambda member: Cost(1, max(size for rank, size in enumerate(member.sizes) if rank != member.root)),
-    ),
+        lambda member: Cost(1, max(size for rank, size in enumerate(member.sizes) if rank != member.root))),
     Algorithm.SCATTER: Facts(
         lambda member: _with_root(member, blocks(member.sizes[member.root], member.members), to_root=False),
-        lambda member: Cost(1, member.sizes[member.root] * (member.members - 1) / member.members),
-    ),
+        lambda member: Cost(1, member.sizes[member.root] * (member.members - 1) / member.members)),
     Algorithm.ALL_TO_ALL: Facts(
-        _pairwise, lambda member: Cost(1, max(sum(row) - row[rank] for rank, row in enumerate(member.shares)))
-    ),
+        _pairwise, lambda member: Cost(1, max(sum(row) - row[rank] for rank, row in enumerate(member.shares)))),
     Algorithm.BARRIER: Facts(_dissemination, lambda _: None),
     Algorithm.MESSAGE: Facts(_message, lambda member: Cost(1, member.sizes[0])),
     Algorithm.AWAITED_MESSAGE: Facts(_awaited_message, lambda member: Cost(2, member.sizes[0])),
-}
+}  # fmt: skip
 
 
 @lru_cache(maxsize=256)

@@ -224,68 +224,58 @@ def _elementwise() -> Iterator[tuple[str, Rule]]:
         yield f"_foreach_{name} _foreach_{name}_", _of_steps("element-wise on lists", steps_of[name], _broadcast)
 
 
-RULES = rules_by_name(
-    {
-        **dict(_elementwise()),
-        "sum nansum mean prod max min amax amin aminmax argmax argmin any all count_nonzero _is_any_true "
-        "_is_all_true": _of_steps("reduction", 1, _reduced),
-        "norm linalg_vector_norm _foreach_norm dist": _of_steps("reduction", 2, _reduced),
-        "std var std_mean var_mean logsumexp": _of_steps("reduction", 4, _reduced),
-        "cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp cumsum_ cumprod_": _of_steps(
-            "scan", 1, like_first
-        ),
-        "fbgemm::asynchronous_complete_cumsum": _of_steps("scan", 1),
-        "_softmax _log_softmax _safe_softmax": _of_steps("softmax", 5, like_first),
-        "_softmax_backward_data _log_softmax_backward_data": _of_steps("softmax", 4, like_first),
-        "native_layer_norm": _of_steps("normalisation", 8, _layer_normed),
-        "native_group_norm _batch_norm_with_update": _of_steps("normalisation", 8),
-        "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward cudnn_batch_norm_backward "
-        "miopen_batch_norm_backward batch_norm_backward": _of_steps("normalisation", 13),
-        "_fused_rms_norm _batch_norm_no_update": _of_steps("normalisation", 4),
-        "_fused_rms_norm_backward": _of_steps("normalisation", 9),
-        "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit": Rule(
-            "normalisation", lambda op: (8 if op.argument(TRAINING) else 4) * op.tensor(0).elements
-        ),
-        "mse_loss l1_loss": _of_steps("loss", 3),
-        "smooth_l1_loss huber_loss": _of_steps("loss", 5),
-        "binary_cross_entropy": _of_steps("loss", 7),
-        # the gradient of a loss is one number, followed by the argument of the loss
-        "mse_loss_backward": _of_steps("loss", 3, position=1),
-        "binary_cross_entropy_backward": _of_steps("loss", 5, position=1),
-        "smooth_l1_loss_backward huber_loss_backward": _of_steps("loss", 4, position=1),
-        "nll_loss_forward nll_loss2d_forward": Rule("loss", of_elements(1, 1)),
-        "nll_loss_backward nll_loss2d_backward": Rule("loss", of_elements(1, 2)),
-        POOLS: Rule("pooling", _pooled),
-        ADAPTIVE: Rule("pooling", of_elements(1)),
-        " ".join(f"{name}_backward" for name in f"{POOLS} {ADAPTIVE}".split()): Rule("pooling", of_elements(1, 1)),
-        "copy_ clone contiguous flip roll tril triu": _moves("copy", _copied, like_first),
-        "_to_copy cat _cat stack repeat tril_ triu_ constant_pad_nd reflection_pad1d reflection_pad2d replication_pad2d "
-        "pixel_shuffle im2col masked_select nonzero sort topk argsort _unique2 unique_consecutive unique_dim kthvalue "
-        "upsample_nearest1d upsample_nearest2d upsample_nearest3d _foreach_copy_ _chunk_cat _pack_padded_sequence "
-        "split_with_sizes_copy slice_scatter select_scatter diag_embed diag channel_shuffle _local_scalar_dense _pin_memory "
-        "expand_copy permute_copy view_copy searchsorted bucketize masked_scatter fbgemm::permute_2D_sparse_data "
-        "fbgemm::permute_1D_sparse_data fbgemm::bounds_check_indices": _moves("copy", _copied),
-        "fill_ zero_ uniform_ normal_": _moves("set", _written, like_first),
-        "zeros ones full full_like zeros_like ones_like new_zeros arange eye linspace bernoulli_ random_ exponential_ "
-        "geometric_ log_normal_ cauchy_ randperm randn rand randint _foreach_zero_ scalar_tensor logspace": _moves(
-            "set", _written
-        ),
-        "index_put_ _index_put_impl_": _scatter(2, 3),
-        "scatter_ index_copy_": _scatter(3, None),
-        "put_": _scatter(2, None),
-        "index_add_ scatter_add_ index_add scatter_add": _scatter(3, None, always=True),
-        "gather": _moves("gather", _picked, lambda op: [op.tensor(0).like(op.shape(2))]),
-        "index_select": _moves("gather", _picked, _index_selected),
-        "embedding": _moves("gather", _picked, _embedded),
-        "index take take_along_dim _unsafe_index": _moves("gather", _picked),
-        "narrow_copy slice_copy select_copy": _moves("gather", _part),
-        "embedding_dense_backward": Rule("scatter", of_elements(1), everything, _table),
-        "_embedding_bag _embedding_bag_forward_only": Rule("embedding bag", _picked_rows, _bag),
-        "_embedding_bag_dense_backward": Rule("embedding bag", _picked_rows),
-        "_fused_adam_": _of_steps("optimizer", 13, bytes_moved=_stepped),
-        "_fused_adamw_": _of_steps("optimizer", 14, bytes_moved=_stepped),
-        "_fused_adagrad_": _of_steps("optimizer", 7, bytes_moved=_stepped),
-        "_fused_sgd_": Rule("optimizer", lambda op: of_elements(4 if op.tensors(MOMENTUM) else 2)(op), _stepped),
-        "_amp_foreach_non_finite_check_and_unscale_": _of_steps("optimizer", 2),
-    }
-)
+RULES = rules_by_name({
+    **dict(_elementwise()),
+    "sum nansum mean prod max min amax amin aminmax argmax argmin any all count_nonzero _is_any_true "
+    "_is_all_true": _of_steps("reduction", 1, _reduced),
+    "norm linalg_vector_norm _foreach_norm dist": _of_steps("reduction", 2, _reduced),
+    "std var std_mean var_mean logsumexp": _of_steps("reduction", 4, _reduced),
+    "cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp cumsum_ cumprod_":
+        _of_steps("scan", 1, like_first),
+    "fbgemm::asynchronous_complete_cumsum": _of_steps("scan", 1),
+    "_softmax _log_softmax _safe_softmax": _of_steps("softmax", 5, like_first),
+    "_softmax_backward_data _log_softmax_backward_data": _of_steps("softmax", 4, like_first),
+    "native_layer_norm": _of_steps("normalisation", 8, _layer_normed),
+    "native_group_norm _batch_norm_with_update": _of_steps("normalisation", 8),
+    "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward cudnn_batch_norm_backward "
+    "miopen_batch_norm_backward batch_norm_backward": _of_steps("normalisation", 13),
+    "_fused_rms_norm _batch_norm_no_update": _of_steps("normalisation", 4),
+    "_fused_rms_norm_backward": _of_steps("normalisation", 9),
+    "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit": Rule("normalisation",
+        lambda op: (8 if op.argument(TRAINING) else 4) * op.tensor(0).elements),
+    "mse_loss l1_loss": _of_steps("loss", 3), "smooth_l1_loss huber_loss": _of_steps("loss", 5),
+    "binary_cross_entropy": _of_steps("loss", 7),
+    # the gradient of a loss is one number, followed by the argument of the loss
+    "mse_loss_backward": _of_steps("loss", 3, position=1),
+    "binary_cross_entropy_backward": _of_steps("loss", 5, position=1),
+    "smooth_l1_loss_backward huber_loss_backward": _of_steps("loss", 4, position=1),
+    "nll_loss_forward nll_loss2d_forward": Rule("loss", of_elements(1, 1)),
+    "nll_loss_backward nll_loss2d_backward": Rule("loss", of_elements(1, 2)), POOLS: Rule("pooling", _pooled),
+    ADAPTIVE: Rule("pooling", of_elements(1)),
+    " ".join(f"{name}_backward" for name in f"{POOLS} {ADAPTIVE}".split()): Rule("pooling", of_elements(1, 1)),
+    "copy_ clone contiguous flip roll tril triu": _moves("copy", _copied, like_first),
+    "_to_copy cat _cat stack repeat tril_ triu_ constant_pad_nd reflection_pad1d reflection_pad2d replication_pad2d "
+    "pixel_shuffle im2col masked_select nonzero sort topk argsort _unique2 unique_consecutive unique_dim kthvalue "
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _foreach_copy_ _chunk_cat _pack_padded_sequence "
+    "split_with_sizes_copy slice_scatter select_scatter diag_embed diag channel_shuffle _local_scalar_dense _pin_memory "
+    "expand_copy permute_copy view_copy searchsorted bucketize masked_scatter fbgemm::permute_2D_sparse_data "
+    "fbgemm::permute_1D_sparse_data fbgemm::bounds_check_indices": _moves("copy", _copied),
+    "fill_ zero_ uniform_ normal_": _moves("set", _written, like_first),
+    "zeros ones full full_like zeros_like ones_like new_zeros arange eye linspace bernoulli_ random_ exponential_ "
+    "geometric_ log_normal_ cauchy_ randperm randn rand randint _foreach_zero_ scalar_tensor logspace":
+        _moves("set", _written),
+    "index_put_ _index_put_impl_": _scatter(2, 3), "scatter_ index_copy_": _scatter(3, None), "put_": _scatter(2, None),
+    "index_add_ scatter_add_ index_add scatter_add": _scatter(3, None, always=True),
+    "gather": _moves("gather", _picked, lambda op: [op.tensor(0).like(op.shape(2))]),
+    "index_select": _moves("gather", _picked, _index_selected), "embedding": _moves("gather", _picked, _embedded),
+    "index take take_along_dim _unsafe_index": _moves("gather", _picked),
+    "narrow_copy slice_copy select_copy": _moves("gather", _part),
+    "embedding_dense_backward": Rule("scatter", of_elements(1), everything, _table),
+    "_embedding_bag _embedding_bag_forward_only": Rule("embedding bag", _picked_rows, _bag),
+    "_embedding_bag_dense_backward": Rule("embedding bag", _picked_rows),
+    "_fused_adam_": _of_steps("optimizer", 13, bytes_moved=_stepped),
+    "_fused_adamw_": _of_steps("optimizer", 14, bytes_moved=_stepped),
+    "_fused_adagrad_": _of_steps("optimizer", 7, bytes_moved=_stepped),
+    "_fused_sgd_": Rule("optimizer", lambda op: of_elements(4 if op.tensors(MOMENTUM) else 2)(op), _stepped),
+    "_amp_foreach_non_finite_check_and_unscale_": _of_steps("optimizer", 2),
+})  # fmt: skip

@@ -66,16 +66,13 @@ def described(top: DeviceFile) -> dict[str, Any]:
     step = measured.pop("step_without_profiler_ns", mean)
     devices = ((integer(device.get("id"), -1), device.get("name")) for device in _objects(top.devices))
     return {
-        "rank": rank if 0 <= rank <= INT32_MAX else None,
-        "world_size": world if 0 < world <= INT32_MAX else None,
-        "base_time_ns": base_time if 0 <= base_time < FOREVER else 0,
-        "groups": _objects(distributed.pg_config),
+        "rank": rank if 0 <= rank <= INT32_MAX else None, "world_size": world if 0 < world <= INT32_MAX else None,
+        "base_time_ns": base_time if 0 <= base_time < FOREVER else 0, "groups": _objects(distributed.pg_config),
         "device_names": {number: name for number, name in devices if number >= 0 and isinstance(name, str) and name},
         "step_without_profiler_ns": step if step > 0 else -1,
-        "data_wait_without_profiler_ns": wait if wait <= mean else -1,
-        "measured": measured,
+        "data_wait_without_profiler_ns": wait if wait <= mean else -1, "measured": measured,
         "window": top.window if isinstance(top.window, str) else "",
-    }
+    }  # fmt: skip
 
 
 def _measured(top: DeviceFile) -> dict[str, int]:

@@ -165,12 +165,9 @@ class ExecutionGraph(NodeColumns):
 
     def _frame(self) -> dict[str, Values]:
         columns: dict[str, Values] = {
-            "id": self.id,
-            "name": self.name,
-            "type": _type_names(self),
-            "start_ns": self.start_ns,
+            "id": self.id, "name": self.name, "type": _type_names(self), "start_ns": self.start_ns,
             "duration_ns": self.duration_ns,
-        }
+        }  # fmt: skip
         for name, column in self.attributes.items():
             if name not in ("start_time_ns", "duration_ns"):
                 columns[name] = nullable(column) if isinstance(column, np.ndarray) else column

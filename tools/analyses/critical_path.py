@@ -93,12 +93,9 @@ def _by_rank(of_job: Sequence[Replay], ranks: Int64, rank: Int64, path: Pieces, 
         np.maximum.at(end, work.ranks_of(timed), work.measured_end_ns[timed])
     time = ints(path.time[rank == number].sum() for number in ranks.tolist())
     columns: Columns = {
-        "rank": ranks,
-        "begins": us(np.minimum(begin, end)),
-        "ends": us(end),
-        "on_path": us(time),
+        "rank": ranks, "begins": us(np.minimum(begin, end)), "ends": us(end), "on_path": us(time),
         "on_path_pct": pct(time, time.sum()),
-    }
+    }  # fmt: skip
     return tabulate("critical_path_by_rank", "Ranks on the job's clock", columns, empty=note)
 
 
@@ -114,13 +111,10 @@ def _between_ranks(of_job: Sequence[Replay], ranks: Int64, path: Pieces, names: 
             time[key] += int(spent_ns[shared])
     keys = sorted(count, key=lambda key: (-time[key], key))
     columns: Columns = {
-        "rank": ints(source for source, _, _ in keys),
-        "to_rank": ints(target for _, target, _ in keys),
-        "name": [name for _, _, name in keys],
-        "crossings": ints(count[key] for key in keys),
-        "time": us([time[key] for key in keys]),
-        "pct": pct([time[key] for key in keys], path.time.sum()),
-    }
+        "rank": ints(source for source, _, _ in keys), "to_rank": ints(target for _, target, _ in keys),
+        "name": [name for _, _, name in keys], "crossings": ints(count[key] for key in keys),
+        "time": us([time[key] for key in keys]), "pct": pct([time[key] for key in keys], path.time.sum()),
+    }  # fmt: skip
     title, empty = "Where the critical path goes from rank to rank", ONE_RANK if len(path.row) else note
     return tabulate("critical_path_between_ranks", title, columns, empty=empty)
 

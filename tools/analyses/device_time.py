@@ -70,13 +70,10 @@ def temporal_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     span, idle, compute = times.of(), times.by_set[:, 0], times.of(ActivityClass.COMPUTATION)
     parts = {"idle": idle, "compute": compute, "non_compute": span - idle - compute}
     cells: Columns = {
-        "device": times.device,
-        "span": us(span),
-        "busy": us(span - idle),
+        "device": times.device, "span": us(span), "busy": us(span - idle),
         **{name: us(time) for name, time in parts.items()},
-        **{f"{name}_pct": pct(time, span) for name, time in parts.items()},
-        "activities": times.activities,
-    }
+        **{f"{name}_pct": pct(time, span) for name, time in parts.items()}, "activities": times.activities,
+    }  # fmt: skip
     # the note is the same for all ranks, to be said once
     is_shorter = span.min(initial=np.iinfo(np.int64).max) < NEARLY_ALL * (rank.end - rank.begin)
     note = SHORTER_SPAN if is_shorter else ""
@@ -92,12 +89,9 @@ def communication_computation_overlap(rank: RankTrace, _: AnalysisOptions) -> Ta
     whole = times.of(ActivityClass.COMMUNICATION)[row]
     hidden = times.of(ActivityClass.COMMUNICATION, ActivityClass.COMPUTATION)[row]
     cells: Columns = {
-        "device": devices,
-        "communication": us(whole),
-        "overlap": us(hidden),
-        "exposed_communication": us(whole - hidden),
-        "overlap_pct": pct(hidden, whole),
-    }
+        "device": devices, "communication": us(whole), "overlap": us(hidden),
+        "exposed_communication": us(whole - hidden), "overlap_pct": pct(hidden, whole),
+    }  # fmt: skip
     title = "Communication/computation overlap"
     return tabulate("communication_computation_overlap", title, cells, empty=NO_COMMUNICATION)
 
@@ -193,14 +187,11 @@ def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     groups = groupby(lane, category, cause)
     stream, time = lane[groups.first], groups.sum(duration)
     cells: Columns = {
-        "device": streams.device[stream],
-        "stream": streams.stream[stream],
-        "category": texts(CATEGORIES, category[groups.first]),
-        "cause": texts(causes, cause[groups.first]),
-        "idle": us(time),
-        "share": pct(time, group_sums(lane, duration, len(streams.stream))[stream]),
+        "device": streams.device[stream], "stream": streams.stream[stream],
+        "category": texts(CATEGORIES, category[groups.first]), "cause": texts(causes, cause[groups.first]),
+        "idle": us(time), "share": pct(time, group_sums(lane, duration, len(streams.stream))[stream]),
         "gaps": groups.count(),
-    }
+    }  # fmt: skip
     ends = f"{(call < 0).sum()} of {len(call)} gaps end with an activity without a launch call"
     note = f"{ends}: whether the host was late is not known" if (call < 0).any() else ""
     empty = NO_GAPS if len(activities) else NO_ACTIVITIES
@@ -278,14 +269,11 @@ def launch_statistics(rank: RankTrace, options: AnalysisOptions) -> Table:
 def _by_api(api: Categorical, host: Int64, device: Int64, delay: Int64, flags: Int64, note: str) -> Table:
     groups = groupby(api.codes)
     cells: Columns = {
-        "api": api.take(groups.first),
-        "launches": groups.count(),
-        "host": us(groups.sum(host)),
+        "api": api.take(groups.first), "launches": groups.count(), "host": us(groups.sum(host)),
         "device": us(groups.sum(device)),
         **{name.replace(" ", "_"): groups.sum(flag) for name, flag in zip(FLAGS, flags, strict=True)},
-        "delay_mean": us(groups.mean(delay)),
-        "delay_max": us(groups.largest(delay)),
-    }
+        "delay_mean": us(groups.mean(delay)), "delay_max": us(groups.largest(delay)),
+    }  # fmt: skip
     return tabulate("launch_statistics_by_api", "Launches by API", cells, note)
 
 
@@ -294,13 +282,10 @@ def _delay_by_op(op: Categorical, delay: Int64, is_long: Int64, note: str) -> Ta
     groups = groupby(op.codes)
     groups = groups.largest_first(groups.sum(delay))
     cells: Columns = {
-        "op": op.take(groups.first),
-        "launches": groups.count(),
-        "delay_mean": us(groups.mean(delay)),
-        "delay_median": us([np.median(delay[rows]) for rows in groups.rows()]),
-        "delay_max": us(groups.largest(delay)),
+        "op": op.take(groups.first), "launches": groups.count(), "delay_mean": us(groups.mean(delay)),
+        "delay_median": us([np.median(delay[rows]) for rows in groups.rows()]), "delay_max": us(groups.largest(delay)),
         "long_delay": groups.sum(is_long),
-    }
+    }  # fmt: skip
     return tabulate("launch_statistics_delay_by_op", "Launch delay by op", cells, note)
 
 

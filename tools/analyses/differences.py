@@ -230,12 +230,9 @@ def _runs(a: RunTotals, b: RunTotals) -> Table:
     names = names if a.runs or b.runs else []
     times = np.array([[before[name], after[name]] for name in names], np.float64).reshape(-1, 2)
     columns: Columns = {
-        "part": names,
-        "a": us(times[:, 0]),
-        "b": us(times[:, 1]),
-        "difference": us(times[:, 1] - times[:, 0]),
+        "part": names, "a": us(times[:, 0]), "b": us(times[:, 1]), "difference": us(times[:, 1] - times[:, 0]),
         "change": Quantity("%", 100 * ratio(times[:, 1] - times[:, 0], times[:, 0])),
-    }
+    }  # fmt: skip
     several, step = max(len(a.runs), len(b.runs)) > 1, "step: the median{}; " if per_step else ""
     of_ranks, slowest = (" of all ranks", "run: the slowest rank; ") if several else ("", "")
     parts_of = f"parts: the mean of a {STEP}{of_ranks}" if per_step else "parts: the mean of a rank"

@@ -142,14 +142,11 @@ def _by_step(rank: RankTrace, work: _Work) -> Table:
     least = np.nan_to_num(work.roof.compute)[inside]
     least_seconds = np.array([least[rows].sum() for rows in groups.rows()], np.float64)
     columns: Columns = {
-        "device": device,
-        "step": texts(steps.name, step),
-        "time": us(time),
-        "operations": operations,
+        "device": device, "step": texts(steps.name, step), "time": us(time), "operations": operations,
         "speed": Quantity("TFLOP/s", ratio(operations, time) / 1e3),
         "utilisation": pct(np.where(np.isin(device, [*work.peaks]), least_seconds * 1e9, np.nan), time),
         "counted": pct(counted_ns, kernel_ns),
-    }
+    }  # fmt: skip
     note, title = PARTLY_COUNTED if (counted_ns < kernel_ns).any() else "", "Model FLOPs utilisation by step"
     return tabulate("efficiency_by_step", title, columns, note, empty=NO_KERNELS)
 
@@ -203,13 +200,10 @@ def _counters(parts: Sequence[tuple[list[KernelCounters], str]], _: AnalysisOpti
     names = dict.fromkeys(name for measured in counters for name in measured)
     flops = [[measured[name] * each for name, each in FLOPS.items() if name in measured] for measured in counters]
     columns: Columns = {
-        "rank": ints(ranks),
-        "op_stack": [*stacks],
-        "kernel": [*kernels],
-        "correlation": ints(correlations),
+        "rank": ints(ranks), "op_stack": [*stacks], "kernel": [*kernels], "correlation": ints(correlations),
         "flops": np.array([sum(products) if products else np.nan for products in flops], np.float64),
         **{name: np.array([measured.get(name, np.nan) for measured in counters], np.float64) for name in names},
-    }
+    }  # fmt: skip
     note = "; ".join(filter(None, (note for _, note in parts)))
     return tabulate("cupti_counters", "CUPTI counters", columns, note, empty=NO_RANGES)
 

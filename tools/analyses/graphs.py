@@ -79,16 +79,13 @@ def graph_replays(rank: RankTrace, options: AnalysisOptions) -> Table:
     span = columns.group_sums(of_launch, span, count)
     graph, position = of_launch[launch], np.arange(len(row)) - first[launch]
     cells: Columns = {
-        "graph": np.arange(count),
-        "api": calls.name.take(of_call[example]),
-        "launches": launches,
-        "activities": np.bincount(graph, minlength=count) // np.maximum(launches, 1),
-        "span": us(span),
+        "graph": np.arange(count), "api": calls.name.take(of_call[example]), "launches": launches,
+        "activities": np.bincount(graph, minlength=count) // np.maximum(launches, 1), "span": us(span),
         "span_mean": us(span / np.maximum(launches, 1)),
         "time": us(columns.group_sums(graph, rank.durations[row], count)),
         "host_time": us(columns.group_sums(of_launch, (calls.end - calls.start)[of_call], count)),
         "ops_known": [ops.known_by for ops in known],
-    }
+    }  # fmt: skip
     by_position, by_op = _kernels(rank, row, graph, position, known)
     details = (
         tabulate("graph_replays_by_position", "Kernels of graphs by position", by_position, note),

@@ -112,12 +112,9 @@ def host_phases(rank: RankTrace, _: AnalysisOptions) -> Table:
         times[name], before = covered - before, covered
     length = spans.end - spans.start
     cells: Columns = {
-        "step": names,
-        "time": us(length),
-        **{name: us(times[name]) for name in HOST_PHASES[:4]},
-        "waiting": us(times["for_device"] + times["for_threads"]),
-        "between_ops": us(length - before),
-    }
+        "step": names, "time": us(length), **{name: us(times[name]) for name in HOST_PHASES[:4]},
+        "waiting": us(times["for_device"] + times["for_threads"]), "between_ops": us(length - before),
+    }  # fmt: skip
     return tabulate("host_phases", "Host time by phase of the step", cells, empty=NO_OPS)
 
 

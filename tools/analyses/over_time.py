@@ -237,12 +237,9 @@ def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
     elif skipped := sum(curve.skipped for curve in curves):
         note = f"{skipped} allocations are of allocators that keep no total and are not in it"
     cells: Columns = {
-        "device": device,
-        "step": _step_names(rank, time),
-        "ts": us(rank.since_begin(time)),
-        "allocated": Quantity("B", allocated),
-        "reserved": _whole_bytes(reserved),
-    }
+        "device": device, "step": _step_names(rank, time), "ts": us(rank.since_begin(time)),
+        "allocated": Quantity("B", allocated), "reserved": _whole_bytes(reserved),
+    }  # fmt: skip
     at_peak = ints(curve.time[curve.peak] for curve in curves)
     of_peaks: Columns = {
         "device": ints(curve.device for curve in curves),

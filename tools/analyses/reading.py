@@ -134,12 +134,9 @@ def read_recorded(
     """
     recorded, pieces = Recorded(), [NO_ALLOCATIONS]
     every_rank = read_device_trace(
-        path,
-        tee=partial(_add, recorded, pieces if memory else None),
-        arguments=of_ops,
-        keep_categories=(INSTANT,) if memory else (),
-        modules=modules,
-    )
+        path, tee=partial(_add, recorded, pieces if memory else None), arguments=of_ops,
+        keep_categories=(INSTANT,) if memory else (), modules=modules,
+    )  # fmt: skip
     device = one_rank(every_rank, rank)
     recorded.ranges.sort(key=lambda range_: (range_.device, range_.start))
     allocations = Allocations(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
@@ -225,15 +222,12 @@ def _allocations(events: list[_Event]) -> Allocations:
         return linked.integers([getattr(of_event, name) for of_event in arguments], missing)
 
     rows = Allocations(
-        time=_times(events),
-        process=linked.identities([event.pid for event in events]),
+        time=_times(events), process=linked.identities([event.pid for event in events]),
         thread=linked.identities([event.tid for event in events]),
         device=np.where(column("type", HOST_TYPE) == HOST_TYPE, HOST, np.maximum(column("device", 0), 0)),
-        address=column("address", 0),
-        size=column("size", 0),
-        allocated=column("allocated", -1),
+        address=column("address", 0), size=column("size", 0), allocated=column("allocated", -1),
         reserved=column("reserved", -1),
-    )
+    )  # fmt: skip
     return rows.where((rows.time != ABSENT) & (rows.size != 0))
 
 

@@ -40,14 +40,11 @@ LISTED = 30
 """Longer lists of ranks and split sizes are cut."""
 EXTERNAL_IDS_PER_BLOCK = 512
 FRAMES = (
-    "torch/nn/modules/module.py(1751): _wrapped_call_impl",
-    "<built-in function isinstance>",
-    "torch/nn/modules/module.py(1762): _call_impl",
-    "torch/_jit_internal.py(104): is_scripting",
+    "torch/nn/modules/module.py(1751): _wrapped_call_impl", "<built-in function isinstance>",
+    "torch/nn/modules/module.py(1762): _call_impl", "torch/_jit_internal.py(104): is_scripting",
     "<built-in method _get_tracing_state of PyCapsule object at 0x7f84d0a51f50>",
-    "torch/nn/modules/module.py(1954): __getattr__",
-    "<built-in function len>",
-)
+    "torch/nn/modules/module.py(1954): __getattr__", "<built-in function len>",
+)  # fmt: skip
 """What Python goes through before it calls an op."""
 
 
@@ -59,13 +56,10 @@ def write_device_trace(run: RankRun, path: str, sync_records: bool, resolved_eve
     """
     profile = _Profile(run)
     rows = chain(
-        profile.ops(),
-        profile.python(stacks) if stacks else (),
-        profile.calls_and_activities(sync_records, resolved_events),
-        profile.stream_annotations(),
-        profile.names(),
+        profile.ops(), profile.python(stacks) if stacks else (),
+        profile.calls_and_activities(sync_records, resolved_events), profile.stream_annotations(), profile.names(),
         profile.window(),
-    )
+    )  # fmt: skip
     with open_output(path) as file:
         file.write(_head(run, path, stacks).encode())
         write_items(file, rows)

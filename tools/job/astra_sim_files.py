@@ -135,12 +135,9 @@ def simulator_command(output_dir: Path, ranks: int) -> str:
     """Returns the command line that simulates the graphs of a folder with so many ranks."""
     folder = output_dir / ASTRA_SIM_FILES
     configuration_files = {
-        "workload": (output_dir if ranks > 1 else folder) / GRAPHS,
-        "system": folder / "system.json",
-        "network": folder / "network.yml",
-        "remote-memory": folder / "memory.json",
-        "comm-group": output_dir / GROUPS,
-    }
+        "workload": (output_dir if ranks > 1 else folder) / GRAPHS, "system": folder / "system.json",
+        "network": folder / "network.yml", "remote-memory": folder / "memory.json", "comm-group": output_dir / GROUPS,
+    }  # fmt: skip
     return shlex.join([BINARY, *(f"--{what}-configuration={path}" for what, path in configuration_files.items())])
 
 

@@ -136,13 +136,10 @@ def _find_traces(
     is_folder = len(paths) == 1 and kind_of(paths[0]) is not InputKind.DEVICE
     source = paths[0] if is_folder else Path(os.path.commonpath([path.parent for path in paths]))
     pairs = find_pairs(
-        source,
-        lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)),
-        progress,
-        paths=() if is_folder else paths,
-        allow_mismatch=allow_mismatch,
+        source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)), progress,
+        paths=() if is_folder else paths, allow_mismatch=allow_mismatch,
         otherwise=f"let {Remedy.ALLOW_MISMATCH} number them by process",
-    )
+    )  # fmt: skip
     return source, pairs
 
 

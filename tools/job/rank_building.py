@@ -205,12 +205,9 @@ def _finish(task: RankTask, built: RankSummary, plan: RankPlan) -> RankResult:
     if plan.unpartnered:
         changes.notes.append(f"{len(plan.unpartnered)} {Change.WITHOUT_PARTNER}")
     summary = msgspec.structs.replace(
-        built,
-        graph=content_of(task.waiting, task.graph.name),
-        edges=len(graph.data_deps.values),
-        target_notes=changes.notes,
-        target=changes.counts,
-    )
+        built, graph=content_of(task.waiting, task.graph.name), edges=len(graph.data_deps.values),
+        target_notes=changes.notes, target=changes.counts,
+    )  # fmt: skip
     return RankResult(summary)
 
 

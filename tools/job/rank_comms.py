@@ -138,16 +138,13 @@ def summarise_rank(linked: LinkedTrace) -> RankComms:
     names = [ops.name.table[code] for code in np.unique(ops.name.codes).tolist()]
     return RankComms(
         groups=[group_summary(group, communications) for group, communications in of_group.items()],
-        orders=_orders([*of_group], [group for group, _ in in_order]),
-        sent=_messages(issued, NodeType.COMM_SEND, rank),
-        received=_messages(issued, NodeType.COMM_RECV, rank),
-        unmatched=unmatched,
+        orders=_orders([*of_group], [group for group, _ in in_order]), sent=_messages(issued, NodeType.COMM_SEND, rank),
+        received=_messages(issued, NodeType.COMM_RECV, rank), unmatched=unmatched,
         overlapping=int(((thread[1:] == thread[:-1]) & (overlap_ns > ROUNDING)).sum()),
-        steps=sum(name.startswith(STEP_MARK) for name in names),
-        kernels=int(activities.category.equal("kernel").sum()),
+        steps=sum(name.startswith(STEP_MARK) for name in names), kernels=int(activities.category.equal("kernel").sum()),
         devices=len(np.unique(activities.device)),
         streams=len(np.unique(np.stack((activities.device, activities.stream)), axis=1).T),
-    )
+    )  # fmt: skip
 
 
 def identity(comm: Communication) -> tuple[str, str, int]:

@@ -161,13 +161,10 @@ def ranks_chart(work: Workload, start_ns: Int64, end_ns: Int64) -> "alt.Chart":
         if (chosen := is_counted & (position == number) & (work.node_class == kind)).any()
     ]
     return _bar_chart(
-        values,
-        RANK_HEIGHT,
-        x=alt.X("time:Q", title=f"work of all {'streams' if on_device.any() else 'threads'} [µs]"),
-        y=alt.Y("rank:N", sort=work.rank_labels()),
-        order=alt.Order("order:Q"),
+        values, RANK_HEIGHT, x=alt.X("time:Q", title=f"work of all {'streams' if on_device.any() else 'threads'} [µs]"),
+        y=alt.Y("rank:N", sort=work.rank_labels()), order=alt.Order("order:Q"),
         tooltip=["rank:N", "class:N", alt.Tooltip("time:Q", format=US)],
-    )
+    )  # fmt: skip
 
 
 def _bar_chart(values: list[dict[str, Any]], height: int, *, title: str | None = None, **channels: Any) -> "alt.Chart":

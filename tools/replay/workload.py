@@ -289,13 +289,10 @@ def _times(graph: ExecutionGraph, lane: Int64, target: Int64) -> dict[str, Any]:
     heads[first_rows[np.unique(lane[first_rows], return_index=True)[1]]] = True
     host_delay = np.where(rooted & ~heads, 0, delay)
     return {
-        "node_class": node_class,
-        "measured_start_ns": start,
-        "measured_end_ns": end,
-        "wait_ns": np.where(rooted, np.where(heads, start, 0), host_delay),
-        "host_delay_ns": host_delay,
+        "node_class": node_class, "measured_start_ns": start, "measured_end_ns": end,
+        "wait_ns": np.where(rooted, np.where(heads, start, 0), host_delay), "host_delay_ns": host_delay,
         "duration_ns": graph.duration_ns,
-    }
+    }  # fmt: skip
 
 
 def slot_pools_by_device(graph: ExecutionGraph) -> dict[int, SlotPool]:
@@ -343,13 +340,10 @@ def gather_job(graphs: Sequence[ExecutionGraph]) -> Workload:
     offset = begin_of_ranks(len(graphs), replace(met, start_ns=start[met.row], end_ns=end[met.row]))
     begin = np.repeat(offset, [len(graph) for graph in graphs])
     return replace(
-        work,
-        members=members,
-        measured_start_ns=np.where(timed, start + begin, ABSENT),
-        measured_end_ns=np.where(timed, end + begin, ABSENT),
-        wait_ns=work.wait_ns + np.where(work.is_rooted, begin, 0),
+        work, members=members, measured_start_ns=np.where(timed, start + begin, ABSENT),
+        measured_end_ns=np.where(timed, end + begin, ABSENT), wait_ns=work.wait_ns + np.where(work.is_rooted, begin, 0),
         start_offset_ns=offset,
-    )
+    )  # fmt: skip
 
 
 def match_nodes(graphs: Sequence[ExecutionGraph]) -> Calls:

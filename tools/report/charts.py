@@ -206,48 +206,35 @@ def _trace_diff(table: Table) -> list[Chart]:
 CHARTS: dict[str, Draw] = {
     "what_if": _what_if,
     "trace_diff": _trace_diff,
-    "temporal_breakdown": vl.bars_of_tracks(
-        "time [µs]", "time [µs]", "share [%]",
-        parts={"compute": "computation", "non_compute": "other activities", "idle": "idle"},
-    ),
+    "temporal_breakdown": vl.bars_of_tracks("time [µs]", "time [µs]", "share [%]", parts={"compute": "computation",
+        "non_compute": "other activities", "idle": "idle"}),
     "step_breakdown": _step_breakdown,
-    "idle_time_breakdown": vl.bars_of_tracks(
-        "idle [µs]", "cause", "idle [µs]", "share [%]", "gaps", part="category", title="idle",
-        order=lambda row: ("host wait", "kernel wait", "other").index(row["part"]),
-    ),
-    "kernel_breakdown": vl.bars_of_tracks(
-        "time [µs]", "time [µs]", "pct [%]", part="class", order=lambda row: (row["part"].count("+"), row["part"]),
-    ),
-    "kernel_breakdown_kernels": vl.bars_of_names(
-        "{name}", "sum [µs]", "total time", "pct [%]", "count", part="class", skip="others"
-    ),
-    "critical_path": vl.bars_of_tracks(
-        "time [µs]", "time [µs]", "pct [%]", part="kind", order=lambda row: -row["time"]
-    ),
-    "per_op_device_time_by_name": vl.bars_of_names(
-        "{name}", "self [µs]", "time of the op's own activities", "subtree [µs]", "ops", "count"
-    ),
-    "host_time_per_op": vl.bars_of_names(
-        "{name}", "self [µs]", "time of the op itself on the host", "thread", "total [µs]", "count"
-    ),
-    "communication_computation_overlap": vl.bars_of_tracks(
-        "time [µs]", "time [µs]", "overlap_pct [%]", title="communication",
-        parts={"overlap": HIDDEN, "exposed_communication": EXPOSED},
-    ),
+    "idle_time_breakdown": vl.bars_of_tracks("idle [µs]", "cause", "idle [µs]", "share [%]", "gaps", part="category",
+        title="idle", order=lambda row: ("host wait", "kernel wait", "other").index(row["part"])),
+    "kernel_breakdown": vl.bars_of_tracks("time [µs]", "time [µs]", "pct [%]", part="class",
+        order=lambda row: (row["part"].count("+"), row["part"])),
+    "kernel_breakdown_kernels": vl.bars_of_names("{name}", "sum [µs]", "total time", "pct [%]", "count", part="class",
+        skip="others"),
+    "critical_path": vl.bars_of_tracks("time [µs]", "time [µs]", "pct [%]", part="kind",
+        order=lambda row: -row["time"]),
+    "per_op_device_time_by_name": vl.bars_of_names("{name}", "self [µs]", "time of the op's own activities",
+        "subtree [µs]", "ops", "count"),
+    "host_time_per_op": vl.bars_of_names("{name}", "self [µs]", "time of the op itself on the host", "thread",
+        "total [µs]", "count"),
+    "communication_computation_overlap": vl.bars_of_tracks("time [µs]", "time [µs]", "overlap_pct [%]",
+        title="communication", parts={"overlap": HIDDEN, "exposed_communication": EXPOSED}),
     "collectives_over_ranks_waits": _matrices("rank", "rank that waits", "waits_for", "for rank", "time [µs]", "collectives"),
     "collectives_over_ranks_all_to_all": _matrices("source", "from rank", "destination", "to rank", "size [B]", "group"),
     "collectives_over_ranks": _collectives,
     "memory_timeline": vl.memory_timeline,
     "kernel_duration_distribution": _durations,
-    "launch_statistics_by_api": vl.bars_of_names(
-        "{api}", "host [µs]", "host time in calls", "launches", "delay_mean [µs]"
-    ),
+    "launch_statistics_by_api": vl.bars_of_names("{api}", "host [µs]", "host time in calls", "launches",
+        "delay_mean [µs]"),
     "launch_statistics_short_kernels": _short_kernels,
     "launch_statistics": _launches,
     "counters": _counters,
-    "frequent_kernel_patterns": vl.bars_of_names(
-        "{operator}: {pattern}", "device_time [µs]", "time on the device", "count", "host_time [µs]"
-    ),
+    "frequent_kernel_patterns": vl.bars_of_names("{operator}: {pattern}", "device_time [µs]", "time on the device",
+        "count", "host_time [µs]"),
     "cupti_counters": vl.bars_of_names("{kernel}", "flops []", "floating-point operations", "op_stack"),
     "efficiency": _efficiency,
     "modules": vl.modules,
