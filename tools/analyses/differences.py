@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schema.columns import ABSENT, Categorical, Int64, Interner, groupby
+from ..replay import noise_of
 from .device_time import device_times
 from .modules import BY_ANNOTATION, NOTHING, module_tree, names_of_modules, shares, with_modules
 from .ops import HOST_PHASES, device_time_of_ops, host_phases
@@ -45,7 +46,8 @@ class RunTotals:
     tree and shape, and of `modules` by path; and what the lengths of its ranks were spent on, `parts`.
 
     The numbers of the tree's nodes, `nodes`, are shared by the runs that are compared. `runs` and `steps` are the
-    lengths of ranks and steps, `step_without_profiler` is 0 where no rank knows it.
+    lengths of ranks and steps, `step_without_profiler` is 0 where no rank knows it, as is by how many % such steps
+    differ, `noise`.
     """
 
     def __init__(self, nodes: Interner[CallTreeNode], ranks: Iterable[RankTrace]) -> None:
@@ -54,6 +56,7 @@ class RunTotals:
         self.modules = defaultdict[str, list[float]](lambda: [0, 0, 0])
         self.uses_annotations = False
         self.runs, self.steps, self.step_without_profiler = list[int](), list[int](), 0
+        self.noise = 0.0
         self.parts = defaultdict[str, float](float)
         for rank in ranks:
             with_labels = with_modules(rank.linked)
@@ -67,7 +70,11 @@ class RunTotals:
     def _add_lengths(self, rank: RankTrace) -> None:
         length = max(rank.end - rank.begin, 0)
         self.runs.append(length)
-        self.step_without_profiler = max(self.step_without_profiler, rank.linked.info.step_without_profiler_ns)
+        info, has_devices = rank.linked.info, len(rank.linked.activities) > 0
+        self.step_without_profiler = max(self.step_without_profiler, info.step_without_profiler_ns)
+        self.noise = max(
+            self.noise, noise_of(info.step_without_profiler_ns, info.measured or {}, has_devices=has_devices)
+        )
         if rank.steps.name != [WHOLE_RUN]:
             self.steps += (rank.steps.end - rank.steps.start).tolist()
         times = device_times(rank)
@@ -229,9 +236,11 @@ def _runs(a: RunTotals, b: RunTotals) -> Table:
     names = [*whole, *sorted(parts, key=lambda name: -abs(after[name] - before[name]))]
     names = names if a.runs or b.runs else []
     times = np.array([[before[name], after[name]] for name in names], np.float64).reshape(-1, 2)
+    is_noisy = np.array([name == WITHOUT_PROFILER and min(a.noise, b.noise) > 0 for name in names], np.bool_)
     columns: Columns = {
         "part": names, "a": us(times[:, 0]), "b": us(times[:, 1]), "difference": us(times[:, 1] - times[:, 0]),
         "change": Quantity("%", 100 * ratio(times[:, 1] - times[:, 0], times[:, 0])),
+        "noise": Quantity("%", np.where(is_noisy, a.noise + b.noise, np.nan)),
     }  # fmt: skip
     several, step = max(len(a.runs), len(b.runs)) > 1, "step: the median{}; " if per_step else ""
     of_ranks, slowest = (" of all ranks", "run: the slowest rank; ") if several else ("", "")

@@ -10,10 +10,10 @@ loader is replaced by what it was without.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -170,8 +170,7 @@ def recording_of(replay: Replay) -> Recording | None:
         return None
     count, host = min(steps), _Host(job)
     data_ns = max(graph.number(DATA_WAIT_WITHOUT_PROFILER_NS, 0) for graph in graphs) if host.is_data.any() else 0
-    spread_ns = slowest.number("step_p90_ns", 0) - slowest.number("step_p10_ns", 0)
-    noise_pct = max(50 * spread_ns / step_ns, 0.0 if host.has_devices or not spread_ns else DRIFT_PCT)
+    noise_pct = noise_of(step_ns, slowest.metadata, has_devices=host.has_devices)
     times_us = replay.makespan_ns / count / 1000, step_ns / 1000
     models, cause = _models(host, step_ns * count)
     return Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct)
@@ -196,6 +195,12 @@ def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Ru
     recorded = replay_job(job)
     found = None if as_recorded else recording_of(recorded)
     return Run(found.without_profiler(job) if found else job, recorded, found)
+
+
+def noise_of(step_ns: int, measured: Mapping[str, Any], *, has_devices: bool) -> float:
+    """Returns by how much of this length steps without a profiler differ (%), 0 where only their mean was measured."""
+    spread_ns = measured.get("step_p90_ns", 0) - measured.get("step_p10_ns", 0)
+    return max(50 * spread_ns / step_ns, 0.0 if has_devices else DRIFT_PCT) if spread_ns > 0 else 0.0
 
 
 class _Host:
@@ -296,7 +301,9 @@ def _models(host: _Host, measured_ns: int) -> tuple[tuple[Model, ...], Cause]:
         first_us = longer_us if host.has_devices else first_us
         dearest_us = host.fitted(lambda share: Model(COSTLIEST * cost_us * (1 - share), 1.0), goal_ns).cost_us
         of_cost = host.fitted(lambda share: Model(dearest_us, share, first_us), goal_ns)
-        models = [host.completed(model, goal_ns) for model in (of_cost, Model(cost_us, 1.0), of_longer)]
+        # what a cost leaves of a run with devices cannot be told from them
+        by_cost = [] if host.has_devices else [Model(cost_us, 1.0)]
+        models = [host.completed(model, goal_ns) for model in (of_cost, *by_cost, of_longer)]
     else:
         of_all = host.fitted(lambda share: Model(0.0, share), goal_ns)
         models = [of_longer, of_all, host.fitted(lambda share: Model(longer_us * (1 - share), 1.0), goal_ns)]

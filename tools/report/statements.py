@@ -144,6 +144,10 @@ def diff_verdict(tables: Tables) -> str:
     if not whole:
         return ""
     first, *others = whole.values()
+    if without and _may_be_alike(without, first):
+        times = [f"{_change(row)} {how}" for row, how in ((without, "without a profiler"), (first, "as recorded"))]
+        noise = f"steps of one program may differ by {without['noise']:.0f} %"
+        return f"Run A and run B do not differ, as far as can be told: a step takes {', '.join(times)}, and {noise}."
     text = _faster(first) + "".join(f", the {row['part']} {_change(row)}" for row in others)
     parts = [row for row in rows if row["part"] not in WHOLE and row["difference"] * first["difference"] > 0]
     if parts and abs(first["change"]) >= LEAST_CHANGE_PCT:
@@ -158,6 +162,12 @@ def diff_verdict(tables: Tables) -> str:
         return f"{text}."
     unprofiled, recorded = (sentence.replace("Run", "run", 1) for sentence in (_faster(without), text))
     return f"Without a profiler, {unprofiled}. As recorded, {recorded}."
+
+
+def _may_be_alike(without: Row, recorded: Row) -> bool:
+    """Returns whether steps may differ by chance: not both times by more than noise, or not in the same direction."""
+    noise, changes = without.get("noise") or 0.0, (without["change"], recorded["change"])
+    return bool(noise > 0 and (min(map(abs, changes)) < noise or changes[0] * changes[1] < 0))
 
 
 def _faster(row: Row) -> str:

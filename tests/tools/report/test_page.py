@@ -2,6 +2,7 @@
 as compact JSON, and the data flow of one step; and what a change would save.
 """
 
+import math
 import re
 from importlib.resources import files
 from importlib.util import find_spec
@@ -85,6 +86,29 @@ def two_runs(ranks: int, loading_a: float) -> dict[str, Table]:
 )
 def test_the_cause_of_a_difference_says_how_much_of_it_and_of_how_many_ranks(ranks, loading_a, sentence):
     assert diff_verdict(two_runs(ranks, loading_a)).endswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "without", "noise", "said"),
+    [
+        (-9.0, -12.0, 8.0, "Without a profiler, run B is faster than run A: a step takes 12.0 % less time"),
+        (
+            -4.0,
+            -28.0,
+            8.0,
+            "Run A and run B do not differ, as far as can be told: a step takes 72.0 µs instead of 100.0 µs",
+        ),
+        (9.0, -12.0, 8.0, "Run A and run B do not differ, as far as can be told: "),
+        (0.0, -12.0, math.nan, "Without a profiler, run B is faster"),
+    ],
+)
+def test_runs_differ_if_steps_do_in_both_windows_by_more_than_steps_of_one_run(recorded, without, noise, said):
+    change = [recorded, without, recorded]
+    runs = table(
+        "trace_diff_runs", part=["step", "step without a profiler", "run"], a=[100.0] * 3, difference=change, change=change,
+        b=[100 + percent for percent in change], noise=[math.nan, noise, math.nan],
+    )  # fmt: skip
+    assert diff_verdict(runs | table("ranks", run=["A", "B"])).startswith(said)
 
 
 def test_idle_time_is_no_cause_where_the_host_does_less() -> None:
