@@ -212,13 +212,11 @@ def test_every_table_and_column_is_explained_and_no_other(written: dict[str, set
 
 PAGE = PAGES["summary-lines.md"].read_text(encoding="utf-8")
 WHERE = {
-    "trace-link": ("tools/commands/trace_link.py",),
-    "trace-convert": ("tools/commands/trace_convert.py",),
+    "trace-link": ("tools/commands/trace_link.py",), "trace-convert": ("tools/commands/trace_convert.py",),
     "trace-build": ("tools/commands/trace_build.py", "tools/job/build_report.py"),
     "trace-scale": ("tools/commands/trace_scale.py", "tools/job/scaling.py"),
-    "trace-merge": ("tools/commands/trace_merge.py",),
-    "trace-report": ("tools/commands/trace_report.py",),
-}
+    "trace-merge": ("tools/commands/trace_merge.py",), "trace-report": ("tools/commands/trace_report.py",),
+}  # fmt: skip
 """The modules that make a command's summary."""
 US = re.compile(r"(?<![\w`])us\b")
 IN_COLUMNS = {"trace-merge": {"rank"}}

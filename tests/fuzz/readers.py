@@ -71,12 +71,9 @@ def _make_database(path: Path) -> None:
 
 
 MAKERS: dict[str, Callable[[Path], None]] = {
-    "linked": _make_linked,
-    "graph": _make_graph,
-    "json": _make_json,
-    "groups": _make_groups,
+    "linked": _make_linked, "graph": _make_graph, "json": _make_json, "groups": _make_groups,
     "database": _make_database,
-}
+}  # fmt: skip
 
 
 def _silent(_: int) -> None:

@@ -155,12 +155,10 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Took]:
         linked, graph, merged = (out / name for name in ("linked.json", "graph.et", "merged.json"))
         pair = "--host-trace", folder / "host_rank0.json", "--device-trace", folder / "device_rank0.json"
         works[claim] = [
-            ("diagnose", folder, "--json"),
-            ("link", *pair, "--output", linked, "--allow-mismatch"),
-            ("convert", "--input", linked, "--output", graph),
-            ("replay", "--input", graph),
+            ("diagnose", folder, "--json"), ("link", *pair, "--output", linked, "--allow-mismatch"),
+            ("convert", "--input", linked, "--output", graph), ("replay", "--input", graph),
             ("merge", folder, "--output", merged),
-        ]
+        ]  # fmt: skip
     return took(works)
 
 

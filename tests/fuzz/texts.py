@@ -178,12 +178,9 @@ Span = tuple[float, float]
 """Start and duration."""
 HOUR_US = 3600 * 10**6
 CLASSES = {
-    "all": ("",),
-    "ops": ("cpu_op", "user_annotation"),
-    "calls": ("cuda_runtime", "cuda_driver", "cudaLaunch"),
-    "activities": ("kernel", "gpu_memcpy", "gpu_memset"),
-    "waits": ("cuda_sync", "cuda_event"),
-}
+    "all": ("",), "ops": ("cpu_op", "user_annotation"), "calls": ("cuda_runtime", "cuda_driver", "cudaLaunch"),
+    "activities": ("kernel", "gpu_memcpy", "gpu_memset"), "waits": ("cuda_sync", "cuda_event"),
+}  # fmt: skip
 
 
 def change_times(document: dict[str, Any], random: Random) -> str:
@@ -252,10 +249,8 @@ def _in_each_other(spans: list[Span], shorter: float) -> list[Span]:
 
 
 TIME_WAYS: dict[str, Callable[[list[Span], Random], list[Span]]] = {
-    "equal": _equal,
-    "mirrored": lambda spans, random: _mirrored(spans),
-    "reversed": lambda spans, random: spans[::-1],
-    "shuffled": lambda spans, random: random.sample(spans, len(spans)),
+    "equal": _equal, "mirrored": lambda spans, random: _mirrored(spans),
+    "reversed": lambda spans, random: spans[::-1], "shuffled": lambda spans, random: random.sample(spans, len(spans)),
     "scaled": _scaled,
     "lasting": lambda spans, random: _lasting(spans, random.choice([0, 0, -1, 1e-3, 0.4, 1e6, 1e12, 9e15, 1e300])),
     "shifted": lambda spans, random: _moved(spans, random.choice([0.3, 5, -5, HOUR_US, -HOUR_US, 1e12, 9e15])),
@@ -263,7 +258,7 @@ TIME_WAYS: dict[str, Callable[[list[Span], Random], list[Span]]] = {
     "coarse": lambda spans, random: _coarse(spans, random.choice([1, 10, 1000])),
     "nested": lambda spans, random: _in_each_other(spans, 1),
     "staggered": lambda spans, random: _in_each_other(spans, 0),
-}
+}  # fmt: skip
 
 
 BLANKS = "", " ", "\n", "\t", "\r\n", "  \n "

@@ -37,15 +37,12 @@ def of_two() -> tuple[TraceBuilder, Group]:
 # all-to-alls that are made of sends and receives, as one step of a recommendation model on 8 GPUs issues them
 
 DLRM = [
-    ("all_to_allv", "float", 6144, 6144, (768,) * 8, (768,) * 8),
-    ("all_to_all", "long int", 24, 24, (), ()),
+    ("all_to_allv", "float", 6144, 6144, (768,) * 8, (768,) * 8), ("all_to_all", "long int", 24, 24, (), ()),
     ("all_to_allv", "int", 384, 384, (48,) * 8, (48,) * 8),
     ("all_to_allv", "int", 3392, 768, (96, 224, 288, 1664, 592, 96, 192, 240), (96,) * 8),
-    ("allreduce", "float", 394241, 394241, (), ()),
-    ("all_to_allv", "float", 6144, 6144, (768,) * 8, (768,) * 8),
-    ("allreduce", "float", 112, 112, (), ()),
-    ("allreduce", "float", 226960, 226960, (), ()),
-]
+    ("allreduce", "float", 394241, 394241, (), ()), ("all_to_allv", "float", 6144, 6144, (768,) * 8, (768,) * 8),
+    ("allreduce", "float", 112, 112, (), ()), ("allreduce", "float", 226960, 226960, (), ()),
+]  # fmt: skip
 DLRM_TYPED = [
     (CollectiveType.ALL_TO_ALL, 24576), (CollectiveType.ALL_TO_ALL, 192), (CollectiveType.ALL_TO_ALL, 1536),
     (CollectiveType.ALL_TO_ALL, 13568), (CollectiveType.ALL_REDUCE, 1576964), (CollectiveType.ALL_TO_ALL, 24576),

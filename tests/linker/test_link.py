@@ -236,12 +236,10 @@ def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> di
     report = linked.report
     kept_without_times = report.dropped.get(Reason.HOST_OPS_WITHOUT_TIMES, 0)
     outside = {
-        "host ops": report.dropped[Reason.HOST_OPS_OUTSIDE],
-        "ops": report.dropped[Reason.OPS_OUTSIDE],
-        "calls": report.dropped[Reason.CALLS_OUTSIDE],
-        "activities": report.dropped[Reason.ACTIVITIES_OUTSIDE],
+        "host ops": report.dropped[Reason.HOST_OPS_OUTSIDE], "ops": report.dropped[Reason.OPS_OUTSIDE],
+        "calls": report.dropped[Reason.CALLS_OUTSIDE], "activities": report.dropped[Reason.ACTIVITIES_OUTSIDE],
         "records": report.dropped[Reason.SYNC_RECORDS_OUTSIDE],
-    }
+    }  # fmt: skip
     recorded = np.isin(device.syncs.correlation, linked.calls.correlation) & (device.syncs.correlation != 0)
     without_call = report.dropped.get(Reason.SYNC_RECORDS_WITHOUT_CALL, 0)
     only_device = report.oddities.get(Reason.DEVICE_ONLY_OPS, 0)

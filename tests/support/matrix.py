@@ -145,14 +145,11 @@ CLOCK = 1_000
 """ns by which clocks of host and device may differ."""
 REDUCTION = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 LAUNCHED = {
-    "Memcpy HtoD (Pageable -> Device)": ("cudaMemcpyAsync", "aten::copy_"),
-    "sgemm": ("cudaLaunchKernel", "aten::mm"),
-    "sgemm of backward": ("cudaLaunchKernel", "aten::mm"),
-    REDUCTION: ("cudaLaunchKernelExC", "nccl:allreduce"),
-    "Memset (Device)": ("cudaMemsetAsync", "aten::zero_"),
-    "replayed 1": ("cudaGraphLaunch", ""),
+    "Memcpy HtoD (Pageable -> Device)": ("cudaMemcpyAsync", "aten::copy_"), "sgemm": ("cudaLaunchKernel", "aten::mm"),
+    "sgemm of backward": ("cudaLaunchKernel", "aten::mm"), REDUCTION: ("cudaLaunchKernelExC", "nccl:allreduce"),
+    "Memset (Device)": ("cudaMemsetAsync", "aten::zero_"), "replayed 1": ("cudaGraphLaunch", ""),
     "replayed 2": ("cudaGraphLaunch", ""),
-}
+}  # fmt: skip
 """The activities of the played run, the call that launched each on CUDA, and the op around that."""
 
 

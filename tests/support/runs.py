@@ -363,8 +363,7 @@ ACTIONS: dict[str, Action] = {
     "op": lambda t, step, event, name: t.leaf("aten::view", step.us),
     "launch": lambda t, step, event, name: t.launch(name, step.stream, step.us),
     "early": lambda t, step, event, name: t.launch(name, step.stream, step.us, call_duration=20, latency=3),
-    "launch in op": launch_in_op,
-    "graph": launch_graph,
+    "launch in op": launch_in_op, "graph": launch_graph,
     "set": lambda t, step, event, name: t.memset(step.stream, step.us),
     "upload": lambda t, step, event, name: t.memcpy("HtoD", step.stream, step.us),
     "download": lambda t, step, event, name: t.memcpy("DtoH", step.stream, step.us),
@@ -373,7 +372,7 @@ ACTIONS: dict[str, Action] = {
     "event query": lambda t, step, event, name: t.event_query(event),
     "stream synchronize": lambda t, step, event, name: t.stream_synchronize(step.stream),
     "device synchronize": lambda t, step, event, name: t.device_synchronize(),
-}
+}  # fmt: skip
 STEPS = st.builds(
     Step,
     st.sampled_from([*ACTIONS, "record", "record", "enter op", "leave ops"]),

@@ -33,13 +33,10 @@ REDUCE_SCATTER, ALL_REDUCE, ALL_GATHER, ALL_TO_ALL = (
 )  # fmt: skip
 MB = 1 << 20
 SIMULATED = {
-    (CollectiveType.ALL_REDUCE, 4): 246_748,
-    (CollectiveType.ALL_GATHER, 4): 471_754,
-    (CollectiveType.REDUCE_SCATTER, 4): 120_559,
-    (CollectiveType.ALL_TO_ALL, 4): 40_064,
-    (CollectiveType.ALL_GATHER, 8): 1_100_758,
-    (CollectiveType.ALL_TO_ALL, 8): 20_533,
-}
+    (CollectiveType.ALL_REDUCE, 4): 246_748, (CollectiveType.ALL_GATHER, 4): 471_754,
+    (CollectiveType.REDUCE_SCATTER, 4): 120_559, (CollectiveType.ALL_TO_ALL, 4): 40_064,
+    (CollectiveType.ALL_GATHER, 8): 1_100_758, (CollectiveType.ALL_TO_ALL, 8): 20_533,
+}  # fmt: skip
 """ns that ASTRA-sim takes for 16 MB, by type and ranks: a switch with 100 GB/s and 500 ns a link, rings, direct
 all-to-alls.
 """

@@ -331,11 +331,9 @@ def several_streams() -> TraceBuilder:
 
 EVENT_SYNCHRONISATION = {
     ("Memcpy DtoH (Device -> Pageable)", "cudaMemcpyAsync"),
-    ("Memcpy DtoH (Device -> Pageable)", "cudaStreamSynchronize"),
-    ("spin", "cudaEventSynchronize"),
-    ("spin", "cudaEventQuery"),
-    ("spin", "cudaDeviceSynchronize"),
-}
+    ("Memcpy DtoH (Device -> Pageable)", "cudaStreamSynchronize"), ("spin", "cudaEventSynchronize"),
+    ("spin", "cudaEventQuery"), ("spin", "cudaDeviceSynchronize"),
+}  # fmt: skip
 
 
 def test_rebuilt_programs_have_four_waits_and_a_blocking_copy_and_six_waits() -> None:

@@ -84,12 +84,9 @@ def test_without_records_queries_of_one_op_right_after_each_other_are_a_loop() -
 def test_an_event_of_a_stream_that_waited_for_another_is_pending_as_long_as_that() -> None:
     """Also where nothing ran on the stream that waited."""
     called = [
-        Called(0, 5),
-        Called(10, 15, "cudaEventRecord"),
-        Called(20, 25, "cudaStreamWaitEvent"),
-        Called(30, 35, "cudaEventRecord"),
-        *(Called(at, at + 10, EVENT_QUERY) for at in (100, 200)),
-    ]
+        Called(0, 5), Called(10, 15, "cudaEventRecord"), Called(20, 25, "cudaStreamWaitEvent"),
+        Called(30, 35, "cudaEventRecord"), *(Called(at, at + 10, EVENT_QUERY) for at in (100, 200)),
+    ]  # fmt: skip
     told = [
         Synced("Stream Wait Event", 2, stream=20, awaited=7, recorded=1),
         *(Synced("Event Sync", query, awaited=20, recorded=3) for query in (4, 5)),

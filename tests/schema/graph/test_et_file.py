@@ -178,13 +178,11 @@ def test_any_type_that_is_encoded_as_these_integers_is_read(tmp_path, kind, numb
 
 def test_unknown_attributes_and_values_of_other_kinds_are_skipped(tmp_path):
     attributes = [
-        pb.AttributeProto(name="is_cpu_op", bool_val=True),
-        pb.AttributeProto(name="priority", double_val=1.5),
+        pb.AttributeProto(name="is_cpu_op", bool_val=True), pb.AttributeProto(name="priority", double_val=1.5),
         pb.AttributeProto(name="a name longer than any known one", int64_val=3),
-        pb.AttributeProto(name="stream", string_val="seven"),
-        pb.AttributeProto(name="device"),
+        pb.AttributeProto(name="stream", string_val="seven"), pb.AttributeProto(name="device"),
         pb.AttributeProto(string_val="nameless"),
-    ]
+    ]  # fmt: skip
     graph = read(tmp_path, pb.Node(id=1, attr=attributes), pb.Node(id=2))
     assert graph.integers("is_cpu_op").tolist() == [1, ABSENT]
     assert graph.integers("stream").tolist() == [ABSENT, ABSENT]

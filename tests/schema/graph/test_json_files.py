@@ -25,13 +25,10 @@ KINDS = {
     "double": st.floats(allow_nan=False) | st.just(math.nan),
     "float": st.floats(width=32, allow_nan=False) | st.just(math.nan),
     **dict.fromkeys(("int32", "sint32", "sfixed32"), SIGNED32),
-    **dict.fromkeys(("int64", "sint64", "sfixed64"), SIGNED64),
-    **dict.fromkeys(("uint32", "fixed32"), UNSIGNED32),
-    **dict.fromkeys(("uint64", "fixed64"), UNSIGNED64),
-    "bool": st.booleans(),
-    "string": TEXT,
+    **dict.fromkeys(("int64", "sint64", "sfixed64"), SIGNED64), **dict.fromkeys(("uint32", "fixed32"), UNSIGNED32),
+    **dict.fromkeys(("uint64", "fixed64"), UNSIGNED64), "bool": st.booleans(), "string": TEXT,
     "bytes": st.binary(max_size=20),
-}
+}  # fmt: skip
 
 
 @st.composite
@@ -104,10 +101,8 @@ def every_kind():
     ends = {
         "double": [0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan],
         "float": [0.0, -0.0, 0.1, 1.401298464324817e-45, 3.4028234663852886e38, math.inf, -math.inf, math.nan],
-        "bool": [False, True],
-        "string": ["", "text", "\U0001f600\\"],
-        "bytes": [b"", b"\0\xff", b"12"],
-    }
+        "bool": [False, True], "string": ["", "text", "\U0001f600\\"], "bytes": [b"", b"\0\xff", b"12"],
+    }  # fmt: skip
     for bits in (32, 64):
         for kind in ("int", "sint", "sfixed"):
             ends[f"{kind}{bits}"] = [0, -1, -(1 << bits - 1), (1 << bits - 1) - 1]

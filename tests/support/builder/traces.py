@@ -138,14 +138,11 @@ def _group_names(layout: Layout, comms: Comms) -> tuple[str, str]:
 def _comms_attributes(layout: Layout, comms: Comms) -> dict[str, Any]:
     name, description = _group_names(layout, comms)
     attributes = {
-        "collective_name": comms.name,
-        "dtype": COMMS_DTYPE[comms.input.dtype] if comms.input else "Byte",
+        "collective_name": comms.name, "dtype": COMMS_DTYPE[comms.input.dtype] if comms.input else "Byte",
         "in_msg_nelems": comms.input.elements if comms.input else 0,
-        "out_msg_nelems": comms.output.elements if comms.output else 0,
-        "in_split_size": str(comms.in_split),
-        "out_split_size": str(comms.out_split),
-        "global_rank_start": min(comms.group.ranks),
-    }
+        "out_msg_nelems": comms.output.elements if comms.output else 0, "in_split_size": str(comms.in_split),
+        "out_split_size": str(comms.out_split), "global_rank_start": min(comms.group.ranks),
+    }  # fmt: skip
     if _stride(comms.group) > 0:
         attributes["global_rank_stride"] = _stride(comms.group)
     if name:

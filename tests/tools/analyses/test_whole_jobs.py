@@ -111,13 +111,12 @@ def test_rules_hold_for_every_trace(name: str, real_traces: Path) -> None:
 GRAPH = [("a", 7, 5), ("b", 7, 6), ("c", 9, 4)]
 HIP = ("Cijk_Ailk_Bljk", 9, "hipExtModuleLaunchKernel"), ("__amd_rocclr_copyBuffer", 3, "hipMemcpyWithStream")
 RUNS: dict[str, Callable[[TraceBuilder], Any]] = {
-    "only host": lambda t: t.leaf("aten::add", 5),
-    "one event": lambda t: t.activity("lonely", 7, 10, 5),
+    "only host": lambda t: t.leaf("aten::add", 5), "one event": lambda t: t.activity("lonely", 7, 10, 5),
     "one moment": lambda t: t.activity("lonely", 7, 10, 0),
     "graphs alone": lambda t: (t.graph_launch(GRAPH), t.graph_launch(GRAPH), t.device_synchronize()),
     "hip alone": lambda t: [t.launch(name, stream=0, duration=us, call=call) for name, us, call in 2 * HIP],
     "no ops": lambda t: (t.launch("k"), t.memcpy("HtoD")),
-}
+}  # fmt: skip
 
 
 def run_of(name: str) -> TraceBuilder:
