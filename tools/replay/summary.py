@@ -369,7 +369,7 @@ def _predicate(factor: float) -> str:
     if factor in (0, 1):
         return "were as fast as measured" if factor else "took no time"
     times = 1 / factor if factor < 1 else factor
-    words = "twice" if times == 2 else f"{times:.3g} times"
+    words = "twice" if times == 2 else f"{times:{',.0f' if times >= 100 else '.3g'}} times"
     return f"were {words} as fast" if factor < 1 else f"took {words} as long"
 
 
@@ -400,4 +400,7 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
         return ""
     changed_kinds = {*kind[is_changed].tolist(), *work.node_class[changed[: len(work)]].tolist()}
     part = "the rest of " if largest in changed_kinds else ""
+    # that hardly anything but the host is left says nothing where the host was changed
+    if part and largest == NodeClass.HOST and share > 100 - LEAST_SHARE_PCT:
+        return ""
     return f"{part}{NAMES[largest]}, {share:.0f} % of the critical path"
