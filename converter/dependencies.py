@@ -191,11 +191,6 @@ def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) 
     Not long ago is within `tolerance_ns`, or within the usual time between such pairs if that is longer, as a stream
     may take longer to resume than to start. The source must have been launched before the target, as a stream can only
     wait for submitted work.
-
-    Args:
-        context: the context of the conversion.
-        late: rows of late activities.
-        tolerance_ns: the longest time between the end of the source and the start of the target.
     """
     activities, launched = context.linked.activities, context.launched
     stream, start = streams_of(activities).number, activities.start[late]

@@ -144,14 +144,9 @@ def _tensors(tensors: TensorText | None, rows: Int64, count: int) -> TensorText 
 
 
 def with_added_nodes(graph: ExecutionGraph, like: Int64, name: str, values: Mapping[str, Int64]) -> ExecutionGraph:
-    """Returns the graph's rows and, after them, a computation of no length for each of the rows `like`, without
-    dependencies.
-
-    Args:
-        graph: The graph, which stays as it is.
-        like: Rows whose device and stream, or thread, the new nodes share.
-        name: The name of the new nodes.
-        values: The other attributes of the new nodes, with `start_time_ns`; `is_cpu_op` is 0 by default.
+    """Returns the graph's rows and, after them, a computation of no length and without dependencies on the device and
+    stream, or thread, of each of the rows `like`. `values` are its other attributes, with `start_time_ns`; `is_cpu_op`
+    is 0 by default.
     """
     wider = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), like)))
     added = np.arange(len(graph), len(wider))

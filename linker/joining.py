@@ -64,7 +64,12 @@ def join_ops(host: HostTrace, device: RecordedOps, match: Match | None, nesting:
     """
     if match is not None and match.of_other_steps:
         host, device = _without_ids_of_steps(host, device, match)
-    device_op, device_only, added = _joined_rows(len(host), len(device.start), match)
+    device_only, device_op = np.ones(len(device.start), np.bool_), OpRows(np.full(len(device.start), -1, np.int64))
+    if match is not None:
+        device_only[match.device_row] = False
+        device_op[match.device_row] = match.host_row
+    added = int(device_only.sum())
+    device_op[device_only] = len(host) + np.arange(added)
     ids = np.concatenate((host.id, int(host.id.max(initial=0)) + 1 + np.arange(added)))
     parent_id, enclosing = np.concatenate((host.parent, np.full(added, -1))), RowMap(device_op)[nesting.parent]
     parent_id[device_op[enclosing >= 0]] = ids[enclosing[enclosing >= 0]]
@@ -113,17 +118,6 @@ def _without_ids_of_steps(host: HostTrace, device: RecordedOps, match: Match) ->
     parent_id = np.where(timed & (thread[parent] == thread[:-1]), above, host.parent)
     host = replace(host, name=name, parent=parent_id, seq_id=np.full(len(host), -1))
     return host, replace(device, rf_id=np.zeros_like(device.rf_id))
-
-
-def _joined_rows(host_count: int, device_count: int, match: Match | None) -> tuple[OpRows, Bool, int]:
-    """Returns the row of each op of the device trace, and which of these and how many only that trace holds."""
-    device_only, device_op = np.ones(device_count, np.bool_), OpRows(np.full(device_count, -1, np.int64))
-    if match is not None:
-        device_only[match.device_row] = False
-        device_op[match.device_row] = match.host_row
-    added = int(device_only.sum())
-    device_op[device_only] = host_count + np.arange(added)
-    return device_op, device_only, added
 
 
 def _arguments(recorded: Categorical) -> columns.BytesColumn:

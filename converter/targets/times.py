@@ -280,12 +280,7 @@ def chain_gaps(graph: ExecutionGraph, edges: Edges, *, lengthen: bool = True) ->
     earlier, or later, by the difference, and one that anything but the next activity waits for makes up for it.
 
     Communication, activities that the host or a delay waits for and those without dependencies or dependents end as
-    measured, as far as a gap of 0 allows. O((n + e) log n).
-
-    Args:
-        graph: a graph with `chain_gap_ns` where that differs from `gap_ns`; without that attribute nothing changes.
-        edges: the dependencies between its rows.
-        lengthen: whether gaps may become longer than measured.
+    measured, as far as a gap of 0 allows. Gaps become longer than measured only with `lengthen`. O((n + e) log n).
     """
     measured, chain = graph.integers("gap_ns", 0), graph.integers("chain_gap_ns")
     changed = chain != ABSENT if lengthen else (chain != ABSENT) & (chain < measured)

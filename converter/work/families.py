@@ -136,10 +136,6 @@ def _index_selected(op: RecordedOp) -> list[Tensor]:
     return [x.like((*x.shape[:axis], index.elements, *x.shape[axis + 1 :]))]
 
 
-def _embedded(op: RecordedOp) -> list[Tensor]:
-    return [op.tensor(0).like((*op.shape(1), op.shape(0, 2)[1]))]
-
-
 def _table(op: RecordedOp) -> list[Tensor]:
     """Returns the gradient of the whole table; the third argument is its number of rows."""
     gradient = op.tensor(0)
@@ -267,7 +263,8 @@ RULES = rules_by_name({
     "index_put_ _index_put_impl_": _scatter(2, 3), "scatter_ index_copy_": _scatter(3, None), "put_": _scatter(2, None),
     "index_add_ scatter_add_ index_add scatter_add": _scatter(3, None, always=True),
     "gather": _moves("gather", _picked, lambda op: [op.tensor(0).like(op.shape(2))]),
-    "index_select": _moves("gather", _picked, _index_selected), "embedding": _moves("gather", _picked, _embedded),
+    "index_select": _moves("gather", _picked, _index_selected), "embedding":
+        _moves("gather", _picked, lambda op: [op.tensor(0).like((*op.shape(1), op.shape(0, 2)[1]))]),
     "index take take_along_dim _unsafe_index": _moves("gather", _picked),
     "narrow_copy slice_copy select_copy": _moves("gather", _part),
     "embedding_dense_backward": Rule("scatter", of_elements(1), everything, _table),

@@ -298,7 +298,14 @@ def read_rocpd(path: str) -> DeviceTrace:
     )  # fmt: skip
     if not any(len(table.start) for table in (trace.activities, trace.calls, trace.ops)):
         raise DataError(f"{path}: holds no device op, API row or roctx range; was anything recorded?")
-    _mark_merged(trace, traced)
+    if len(traced) > 1:
+        # processes that launched are labelled as ranks, in ascending order, as launchers start them
+        launched = trace.activities.correlation > 0
+        trace.activities.process[~launched] = -1
+        skipped[Reason.OPS_OF_NO_PROCESS] += int((~launched).sum())
+        trace.merge_marks.append(f"{len(traced)} processes traced")
+        launching = np.unique(trace.activities.process[launched]).tolist()
+        trace.labels = [(process, f"rank {number}") for number, process in enumerate(launching)]
     trace.skipped = skipped.without_zeros()
     return trace
 
@@ -407,15 +414,3 @@ def _annotations(
         annotation=np.ones(len(start), np.bool_), rf_id=zero, external_id=zero, event_index=none, sequence=none,
         forward_thread=zero, arguments=Categorical(np.zeros(len(start), np.int32), [""]),
     )  # fmt: skip
-
-
-def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:
-    """Marks a trace of several processes as merged."""
-    # processes that launched are labelled as ranks, in ascending order, as launchers start them
-    if len(traced) > 1:
-        launched = trace.activities.correlation > 0
-        trace.activities.process[~launched] = -1
-        trace.skipped[Reason.OPS_OF_NO_PROCESS] += int((~launched).sum())
-        trace.merge_marks.append(f"{len(traced)} processes traced")
-        launching = np.unique(trace.activities.process[launched]).tolist()
-        trace.labels = [(process, f"rank {number}") for number, process in enumerate(launching)]

@@ -85,7 +85,8 @@ class Tabular(SummaryRepr):
             width += 2 + column_width
             if shown and width > WIDEST:
                 break
-            justify = str.ljust if _is_text(values) else str.rjust
+            is_text = isinstance(values, list | Categorical) or getattr(values, "dtype", np.dtype(int)).kind == "U"
+            justify = str.ljust if is_text else str.rjust
             shown.append([justify(cell, column_width) for cell in cells])
         table = [f"  {'  '.join(row)}".rstrip() for row in zip(*shown, strict=True)]
         more = f"… {count - ROWS_SHOWN:,} more rows" if count > ROWS_SHOWN else ""
@@ -253,10 +254,6 @@ def arrow_stream(columns: Mapping[str, Values], requested_schema: object = None)
 
 def _bits(valid: Bool) -> npt.NDArray[np.uint8]:
     return np.packbits(valid, bitorder="little")
-
-
-def _is_text(values: Values) -> bool:
-    return isinstance(values, list | Categorical) or (isinstance(values, np.ndarray) and values.dtype.kind == "U")
 
 
 def _printed(text: str, longest: int | None = LETTERS_PRINTED) -> str:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..columns import BytesColumn, Categorical, NodeIds, Ragged
+from ..columns import BytesColumn, Categorical, Ragged
 from ..errors import DataError, Remedy
 from ..io import open_input, open_output
 from .codec import FIELDS, StringTable, decode_metadata, decode_nodes, encode_metadata, encode_nodes, node_encoders
@@ -141,21 +141,14 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
     graph = _concatenate([*parts, *latest])
     graph.metadata = metadata
-    _check_ids(graph.id, path)
+    if not (graph.id[1:] > graph.id[:-1]).all():  # dependencies on an id of several nodes would be ambiguous
+        ids, count = np.unique(graph.id, return_counts=True)
+        for row in np.flatnonzero(count > 1)[:1].tolist():
+            what = f"{count[row]} nodes have the id {ids[row]}"
+            raise DataError(f"{path}: {what}; number them again, or is it no graph?")
     _make_kinds_parallel(graph, path)
     graph.notes = problem_notes(graph, path)
     return graph
-
-
-def _check_ids(ids: NodeIds, path: str) -> None:
-    """Raises DataError if several nodes have one id, as dependencies on it would be ambiguous."""
-    if not (ids[1:] > ids[:-1]).all():
-        identity, count = np.unique(ids, return_counts=True)
-        if (again := np.flatnonzero(count > 1)).size:
-            first = again[0]
-            raise DataError(
-                f"{path}: {count[first]} nodes have the id {identity[first]}; number them again, or is it no graph?"
-            )
 
 
 def _concatenate(parts: list[NodeColumns]) -> NodeColumns:

@@ -145,7 +145,11 @@ def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, an
     call = np.flatnonzero(calls.op_row < 0)
     in_calls = columns.nest(columns.ThreadIntervals(calls.thread[call], calls.start[call], calls.end[call])).exclusive
     host = sums(op_code[op], ops.exclusive[op]) + sums(call_code[call], in_calls) if len(ops) else unknown
-    work_code, work = _operations(rank, activity_code, node_code if nodes is not None else None)
+    work_code, work = activity_code[:0], activity_code[:0]
+    if rank is not None and rank.graph is not None and nodes is not None:
+        work_code, work = node_code, rank.graph.integers("num_ops")
+    elif rank is not None:  # takes long to compute
+        work_code, work = activity_code, rank.work.operations
     operations = sums(work_code, np.where(work != ABSENT, work, 0)) if (work != ABSENT).any() else unknown
     critical = unknown
     if rank is not None and nodes is not None and rank.replay is not None:
@@ -159,16 +163,6 @@ def shares(linked: LinkedTrace, field: str, rank: RankTrace | None = None, *, an
     device = sums(activity_code, activities.end - activities.start)
     all_sums = device, operations, critical, host, sums(op_code[op]), sums(activity_code)
     return Shares([labels[row] for row in order.tolist()], *(column[order] for column in all_sums))
-
-
-def _operations(rank: RankTrace | None, of_activity: Int64, of_node: Int64 | None) -> tuple[Int64, Int64]:
-    """Returns labels and operations of the graph's nodes, if it has labels, else of activities; none without a rank."""
-    if rank is None:
-        return of_activity[:0], of_activity[:0]
-    # the work of activities takes long to compute
-    if rank.graph is not None and of_node is not None:
-        return of_node, rank.graph.integers("num_ops")
-    return of_activity, rank.work.operations
 
 
 def _node_labels(graph: ExecutionGraph, field: str) -> Categorical | None:

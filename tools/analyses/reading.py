@@ -57,18 +57,9 @@ def read_rank(
 ) -> RankTrace:
     """Reads and links the traces of one rank, or of the part of it in `window`, and converts them to a graph.
 
-    Args:
-        device_path: The device trace.
-        host_path: The host trace, if there is one.
-        rank: The rank, where the trace does not record one (else 0), or of a merged trace.
-        graph: Whether to make the execution graph.
-        window: The part of the trace to keep.
-        memory: Whether to read the recorded allocations.
-        modules: Whether to read Python's calls, which tell the module of each op.
-        on_progress: Called after each of the READ_STAGES.
-
-    Raises:
-        DataError: The files cannot be used.
+    `rank` is that of traces that record none (else 0), or of a merged trace. `memory` reads the recorded allocations,
+    `modules` Python's calls, which tell the module of each op. `on_progress` is called after each of the READ_STAGES.
+    Raises DataError if the files cannot be used.
     """
     host = read_host_trace(host_path) if host_path else None
     on_progress(1)

@@ -38,7 +38,8 @@ def put_changed_run(paths: Mapping[int, Path], options: BuildOptions) -> tuple[d
     replayed = replays.replay_job(run.job, changes)
     changed = dict(zip(sorted(paths), replays.changed_graphs(replayed), strict=True))
     for rank, graph in changed.items():
-        _write(graph, paths[rank])
+        path = paths[rank]
+        path.write_bytes(pickle.dumps(graph)) if path.suffix == PICKLE else graph.write(str(path))
     said = [f"with {change.spec}" for change in changes]
     if unprofiled := run.job.unprofiled:
         steps = unprofiled.steps
@@ -52,10 +53,3 @@ def _read(path: Path, *, tensors: bool = True) -> ExecutionGraph:
         graph: ExecutionGraph = pickle.loads(path.read_bytes())
         return graph
     return ExecutionGraph.read(str(path), tensors=tensors)
-
-
-def _write(graph: ExecutionGraph, path: Path) -> None:
-    if path.suffix == PICKLE:
-        path.write_bytes(pickle.dumps(graph))
-    else:
-        graph.write(str(path))

@@ -68,11 +68,9 @@ def _overlapping(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
     """Yields ranks whose host threads run several communications at once, so that the order is unknown."""
     for rank, comms in ranks.items():
         if comms.overlapping and len(ranks) > 1:
-            what = (
-                f"rank {rank} began {comms.overlapping} communications while its host thread was still in another one"
-            )
+            what = f"rank {rank} began {comms.overlapping} communications while its host thread was still in another"
             advice = "so that their order is not known; check the times in its traces"
-            yield Disagreement((rank, rank), (), f"{what}, {advice}")
+            yield Disagreement((rank, rank), (), f"{what} one, {advice}")
 
 
 def _disagreements_in_group(

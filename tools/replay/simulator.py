@@ -181,12 +181,8 @@ def ring_ends(arrival: Times, hop_ns: Times, steps: int) -> Times:
 
     Every member sends a message to the next one when it comes, and another one whenever it has received one; the last
     axis are the members. So a member ends with the latest of the messages that went round to it: from each member the
-    one that took as many hops as the steps allow. `steps` is at least the number of members less one.
-
-    Args:
-        arrival: When each member comes.
-        hop_ns: How long a message takes from each member to the next.
-        steps: How many messages each receives.
+    one that took as many hops as the steps allow. `steps` is at least the number of members less one;
+    `hop_ns` is how long a message takes from each member to the next.
     """
     count = arrival.shape[-1]
     along = np.concatenate((np.zeros_like(hop_ns[..., :1]), np.cumsum(_twice(hop_ns), axis=-1)), axis=-1)
@@ -332,14 +328,9 @@ class Simulated(msgspec.Struct, frozen=True):
 
 
 def simulate_ranks(graphs: Sequence[ExecutionGraph], configuration: Configuration | None = None) -> Simulated:
-    """Returns when the simulator finishes each rank. O((n + e) log n).
+    """Returns when the simulator finishes each rank of a job; in replay mode without a configuration. O((n + e) log n).
 
-    Args:
-        graphs: Those of all ranks of a simulated job, in the order of their files.
-        configuration: What the simulator is configured with; replay mode if there is none, or that says so.
-
-    Raises:
-        DataError: A graph is for another target or has a cycle, or communication waits for ever.
+    Raises DataError if a graph is for another target or has a cycle, or communication waits for ever.
     """
     work = gather(graphs)
     for label, graph in zip(work.rank_labels(), graphs, strict=True):

@@ -332,7 +332,10 @@ def gather_job(graphs: Sequence[ExecutionGraph]) -> Workload:
     """Gathers the graphs of a job's ranks, with the nodes that meet, on one clock: measured times, and waits from the
     start of a rank, count from when the first rank began. O(n + e), and O(m log m) in their communication.
     """
-    work, members = gather(graphs), match_nodes(graphs)
+    work, members = gather(graphs), Calls.of([])
+    if len(graphs) > 1:
+        members = match([communication_of(graph, position) for position, graph in enumerate(graphs)]).met()
+        members = replace(members, row=members.row + work.first_row[members.rank])
     if work.missing_dependencies:
         log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
     timed, start, end = work.is_timed, work.measured_start_ns, work.measured_end_ns
@@ -344,17 +347,6 @@ def gather_job(graphs: Sequence[ExecutionGraph]) -> Workload:
         measured_end_ns=np.where(timed, end + begin, ABSENT), wait_ns=work.wait_ns + np.where(work.is_rooted, begin, 0),
         start_offset_ns=offset,
     )  # fmt: skip
-
-
-def match_nodes(graphs: Sequence[ExecutionGraph]) -> Calls:
-    """Matches collectives and messages over ranks; O(n log n) in the communication nodes. Returns the calls of several
-    ranks, sorted by match; their rows are numbered over all graphs, one after the other.
-    """
-    if len(graphs) < 2:
-        return Calls.of([])
-    calls = match([communication_of(graph, position) for position, graph in enumerate(graphs)]).met()
-    first_row = np.cumsum([0, *map(len, graphs)])
-    return replace(calls, row=calls.row + first_row[calls.rank])
 
 
 def shortest_members(members: Calls, duration_ns: Ns) -> Ns:

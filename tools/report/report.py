@@ -323,18 +323,6 @@ def overlay_path(path: str, rank: int, several: bool) -> str:
     return str(Path(path).with_name(f"{stem}.rank{rank}{dot}{ending}"))
 
 
-def lay_over(rank: RankTrace, path: str, options: AnalysisOptions) -> None:
-    """Writes the rank's device trace with counters, the critical path and kernel patterns.
-
-    Raises DataError if it has no device trace.
-    """
-    if not rank.path:
-        raise DataError(
-            f"rank {rank.rank}: has no device trace to lay anything over; give it in place of what was made from it"
-        )
-    analyses.write_overlay(rank.path, path, analyses.overlay_events(rank, options))
-
-
 class _RankCollector:
     """Collects graphs, replays and facts of ranks on their way to the analyses."""
 
@@ -363,7 +351,11 @@ class _RankCollector:
             if self.request.judged:
                 self.job_facts.append(analyses.facts_of(rank))
             if self.request.perfetto:
-                lay_over(rank, overlay_path(self.request.perfetto, rank.rank, self.ranks > 1), self.request.options)
+                if not rank.path:
+                    missing = "has no device trace to lay anything over; give it in place of what was made from it"
+                    raise DataError(f"rank {rank.rank}: {missing}")
+                path = overlay_path(self.request.perfetto, rank.rank, self.ranks > 1)
+                analyses.write_overlay(rank.path, path, analyses.overlay_events(rank, self.request.options))
             if len(self.replays) < self.drawn and (replay := rank.replay):
                 self.data_flow = self.data_flow or step_flow(rank)
                 self.replays[rank.rank] = replay

@@ -209,14 +209,8 @@ def path_times(replay: Replay) -> Int64:
 def data_flow(
     graph: ExecutionGraph, title: str, path_ns: Int64, *, tensors: Tensors | None = None, sought: Collection[int] = ()
 ) -> DataFlow:
-    """Returns the data flow of a graph.
-
-    Args:
-        graph: The graph.
-        title: The title of the picture.
-        path_ns: Each node's time on the critical path.
-        tensors: The tensors of its ops by the row of the node, where the graph does not hold them.
-        sought: The ids of nodes whose boxes are to be outlined.
+    """Returns the data flow of a graph. `path_ns` is each node's time on the critical path, `sought` are the ids of
+    nodes whose boxes are to be outlined, and `tensors` those of its ops by row, where the graph does not hold them.
     """
     calls = calls_of(graph)
     root, boxes = box_tree(graph, calls, path_ns, title)
