@@ -93,7 +93,7 @@ class Model(msgspec.Struct, frozen=True):
         share = f"host work takes {100 * self.host_factor:.3g} % of its recorded time"
         first = f", in the first {time_text(self.slowed_us)} of each stretch" if self.slowed_us else ""
         less = f"each begin or end of an op takes {1000 * self.cost_us:.0f} ns less" if self.cost_us else ""
-        rest = share + first if self.host_factor < 1 or not less else ""
+        rest = share + first if self.host_factor < 0.995 or not less else ""
         machine = f"; all takes {100 * self.machine_factor:.3g} % of that" if self.machine_factor != 1 else ""
         return f"{less}{less and rest and ', and then '}{rest}{machine}"
 
