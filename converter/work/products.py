@@ -74,41 +74,35 @@ def _grouped(op: RecordedOp) -> int:
     return 2 * left[-2] * left[-1] * right[-1]
 
 
-MATRIX_RULES = rules_by_name(
-    {
-        "mm bmm mv dot vdot matmul": _product_rule(lambda op: (op.shape(0), op.shape(1))),
-        "addmm addmm_ baddbmm baddbmm_ addmv addmv_ addbmm addbmm_ _addmm_activation": _product_rule(
-            lambda op: (op.shape(1), op.shape(2))
-        ),
-        "_scaled_mm _scaled_mm_v2 _int_mm": _product_rule(lambda op: (op.shape(0), op.shape(1)), same_type=False),
-        # the weight is recorded as (outputs, inputs)
-        "linear mkldnn::_linear_pointwise _weight_int8pack_mm": _product_rule(
-            lambda op: (op.shape(0), op.shape(1, 2)[::-1])
-        ),
-        "_weight_int4pack_mm _weight_int4pack_mm_with_scales_and_zeros quantized::linear quantized::linear_relu "
-        "quantized::linear_dynamic quantized::linear_relu_dynamic": _product_rule(_packed, same_type=False),
-        "_grouped_mm _scaled_grouped_mm": Rule("matrix product", _grouped),
-    }
-)
+MATRIX_RULES = rules_by_name({
+    "mm bmm mv dot vdot matmul": _product_rule(lambda op: (op.shape(0), op.shape(1))),
+    "addmm addmm_ baddbmm baddbmm_ addmv addmv_ addbmm addbmm_ _addmm_activation":
+        _product_rule(lambda op: (op.shape(1), op.shape(2))),
+    "_scaled_mm _scaled_mm_v2 _int_mm": _product_rule(lambda op: (op.shape(0), op.shape(1)), same_type=False),
+    # the weight is recorded as (outputs, inputs)
+    "linear mkldnn::_linear_pointwise _weight_int8pack_mm":
+        _product_rule(lambda op: (op.shape(0), op.shape(1, 2)[::-1])),
+    "_weight_int4pack_mm _weight_int4pack_mm_with_scales_and_zeros quantized::linear quantized::linear_relu "
+    "quantized::linear_dynamic quantized::linear_relu_dynamic": _product_rule(_packed, same_type=False),
+    "_grouped_mm _scaled_grouped_mm": Rule("matrix product", _grouped),
+})  # fmt: skip
 
 
-CONVOLUTION_ARGUMENTS = rules_by_name(
-    {
-        "convolution _convolution convolution_overrideable": "input weight bias stride padding dilation transposed"
-        " output_padding groups",
-        "conv1d conv2d conv3d cudnn_convolution_relu": "input weight bias stride padding dilation groups",
-        "cudnn_convolution": "input weight padding stride dilation groups",
-        "mkldnn_convolution miopen_convolution miopen_depthwise_convolution": "input weight bias padding stride dilation"
-        " groups",
-        "cudnn_convolution_add_relu": "input weight z alpha bias stride padding dilation groups",
-        "_conv_depthwise2d conv_depthwise3d": "input weight kernel_size bias stride padding dilation",
-        "_slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward": "input weight kernel_size bias stride padding",
-        "cudnn_convolution_transpose": "input weight padding output_padding stride dilation groups",
-        "miopen_convolution_transpose": "input weight bias padding output_padding stride dilation groups",
-        "conv_transpose1d conv_transpose2d conv_transpose3d": "input weight bias stride padding output_padding groups"
-        " dilation",
-    }
-)
+CONVOLUTION_ARGUMENTS = rules_by_name({
+    "convolution _convolution convolution_overrideable": "input weight bias stride padding dilation transposed"
+    " output_padding groups",
+    "conv1d conv2d conv3d cudnn_convolution_relu": "input weight bias stride padding dilation groups",
+    "cudnn_convolution": "input weight padding stride dilation groups",
+    "mkldnn_convolution miopen_convolution miopen_depthwise_convolution": "input weight bias padding stride dilation"
+    " groups",
+    "cudnn_convolution_add_relu": "input weight z alpha bias stride padding dilation groups",
+    "_conv_depthwise2d conv_depthwise3d": "input weight kernel_size bias stride padding dilation",
+    "_slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward": "input weight kernel_size bias stride padding",
+    "cudnn_convolution_transpose": "input weight padding output_padding stride dilation groups",
+    "miopen_convolution_transpose": "input weight bias padding output_padding stride dilation groups",
+    "conv_transpose1d conv_transpose2d conv_transpose3d": "input weight bias stride padding output_padding groups"
+    " dilation",
+})  # fmt: skip
 """The arguments of each op in order, up to the last one that counts."""
 
 
@@ -193,35 +187,31 @@ MASK_TYPE = "custom_mask_type"
 LENGTHS, SPANS = "cum_seq_q cum_seq_k max_q max_k", "cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k"
 """The offsets of sequences of several lengths, and the longest ones."""
 BACKWARD = "grad_out query key value"
-HEADS_FIRST = rules_by_name(
-    {
-        "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu": "query key value dropout_p"
-        " is_causal",
-        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention": "query key value attn_bias"
-        " compute_log_sumexp dropout_p is_causal",
-        "_scaled_dot_product_fused_attention_overrideable": "query key value attn_bias dropout_p is_causal",
-        "_cudnn_attention_forward": f"query key value attn_bias {LENGTHS} compute_log_sumexp dropout_p is_causal",
-        "_scaled_dot_product_flash_attention_backward": f"{BACKWARD} out logsumexp {LENGTHS} dropout_p is_causal",
-        "_scaled_dot_product_flash_attention_for_cpu_backward": f"{BACKWARD} out logsumexp dropout_p is_causal",
-        "_scaled_dot_product_efficient_attention_backward": f"{BACKWARD} attn_bias out logsumexp philox_seed"
-        " philox_offset dropout_p grad_input_mask is_causal",
-        "_scaled_dot_product_cudnn_attention_backward _cudnn_attention_backward": f"{BACKWARD} out logsumexp"
-        f" philox_seed philox_offset attn_bias {LENGTHS} dropout_p is_causal",
-        "_scaled_dot_product_fused_attention_overrideable_backward": f"{BACKWARD} attn_bias grad_input_mask out"
-        f" logsumexp {LENGTHS} dropout_p is_causal",
-    }
-)
-POSITIONS_FIRST = rules_by_name(
-    {
-        "_flash_attention_forward": f"query key value {LENGTHS} dropout_p is_causal",
-        "_efficient_attention_forward": f"query key value bias {SPANS} dropout_p {MASK_TYPE}",
-        "flash_attn::_flash_attn_forward": "query key value dropout_p softmax_scale causal",
-        "_flash_attention_backward": f"{BACKWARD} out logsumexp {LENGTHS} dropout_p is_causal",
-        "_efficient_attention_backward": f"{BACKWARD} bias out {SPANS} logsumexp dropout_p philox_seed philox_offset"
-        f" {MASK_TYPE}",
-        "flash_attn::_flash_attn_backward": f"{BACKWARD} out softmax_lse dq dk dv dropout_p softmax_scale causal",
-    }
-)
+HEADS_FIRST = rules_by_name({
+    "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu": "query key value dropout_p"
+    " is_causal",
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention": "query key value attn_bias"
+    " compute_log_sumexp dropout_p is_causal",
+    "_scaled_dot_product_fused_attention_overrideable": "query key value attn_bias dropout_p is_causal",
+    "_cudnn_attention_forward": f"query key value attn_bias {LENGTHS} compute_log_sumexp dropout_p is_causal",
+    "_scaled_dot_product_flash_attention_backward": f"{BACKWARD} out logsumexp {LENGTHS} dropout_p is_causal",
+    "_scaled_dot_product_flash_attention_for_cpu_backward": f"{BACKWARD} out logsumexp dropout_p is_causal",
+    "_scaled_dot_product_efficient_attention_backward": f"{BACKWARD} attn_bias out logsumexp philox_seed"
+    " philox_offset dropout_p grad_input_mask is_causal",
+    "_scaled_dot_product_cudnn_attention_backward _cudnn_attention_backward": f"{BACKWARD} out logsumexp"
+    f" philox_seed philox_offset attn_bias {LENGTHS} dropout_p is_causal",
+    "_scaled_dot_product_fused_attention_overrideable_backward": f"{BACKWARD} attn_bias grad_input_mask out"
+    f" logsumexp {LENGTHS} dropout_p is_causal",
+})  # fmt: skip
+POSITIONS_FIRST = rules_by_name({
+    "_flash_attention_forward": f"query key value {LENGTHS} dropout_p is_causal",
+    "_efficient_attention_forward": f"query key value bias {SPANS} dropout_p {MASK_TYPE}",
+    "flash_attn::_flash_attn_forward": "query key value dropout_p softmax_scale causal",
+    "_flash_attention_backward": f"{BACKWARD} out logsumexp {LENGTHS} dropout_p is_causal",
+    "_efficient_attention_backward": f"{BACKWARD} bias out {SPANS} logsumexp dropout_p philox_seed philox_offset"
+    f" {MASK_TYPE}",
+    "flash_attn::_flash_attn_backward": f"{BACKWARD} out softmax_lse dq dk dv dropout_p softmax_scale causal",
+})  # fmt: skip
 """Ops whose shapes have sequence positions before heads."""
 ATTENTION_ARGUMENTS = HEADS_FIRST | POSITIONS_FIRST
 ARGUMENTS = CONVOLUTION_ARGUMENTS | ATTENTION_ARGUMENTS

@@ -48,11 +48,9 @@ def _over_ranks(parts: Sequence[tuple[int, ExecutionGraph | None]], _: AnalysisO
     groups = groupby(rank, path.kind)
     groups = groups.largest_first(groups.sum(path.time))
     columns: Columns = {
-        "rank": rank[groups.first],
-        "kind": texts(KINDS, path.kind[groups.first]),
-        "time": us(groups.sum(path.time)),
+        "rank": rank[groups.first], "kind": texts(KINDS, path.kind[groups.first]), "time": us(groups.sum(path.time)),
         "pct": pct(groups.sum(path.time), path.time.sum()),
-    }
+    }  # fmt: skip
     names = Categorical.joined([Categorical.nulls(0), *(graph.name for graph in graphs)])
     by_piece: Columns = {
         "rank": rank, "node": np.concatenate([path.row[:0], *(graph.id for graph in graphs)])[path.node],

@@ -106,11 +106,9 @@ def kernel_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     names = [" + ".join(label for bit, label in enumerate(LABELS) if bits >> bit & 1) for bits in sets]
     time = times.by_set[row, classes_at_once]
     cells: Columns = {
-        "device": times.device[row],
-        "class": texts(names, classes_at_once),
-        "time": us(time),
+        "device": times.device[row], "class": texts(names, classes_at_once), "time": us(time),
         "pct": pct(time, (times.of() - times.by_set[:, 0])[row]),
-    }
+    }  # fmt: skip
     empty = NO_LENGTH if len(rank.classes) else NO_ACTIVITIES
     return tabulate("kernel_breakdown", "Kernel breakdown", cells, "", _kernels(rank, options.top), empty=empty)
 
@@ -146,11 +144,9 @@ def _distribution(parts: Sequence[tuple[int, Categorical, columns.Int32, Int64]]
         groups = groupby(names.codes, classes, *keys.values())
         groups = groups.largest_first(groups.sum(duration))
         cells: Columns = {
-            **{key: values[groups.first] for key, values in keys.items()},
-            "name": names.take(groups.first),
-            "class": texts(LABELS, classes[groups.first]),
-            **statistics(groups, duration, options.quantiles),
-        }
+            **{key: values[groups.first] for key, values in keys.items()}, "name": names.take(groups.first),
+            "class": texts(LABELS, classes[groups.first]), **statistics(groups, duration, options.quantiles),
+        }  # fmt: skip
         return tabulate(name, title, cells, "", *details, empty=NO_ACTIVITIES)
 
     title = "Kernel duration distribution"
@@ -361,12 +357,10 @@ def frequent_kernel_patterns(rank: RankTrace, options: AnalysisOptions) -> Table
     kernels = [patterns.kernels[pattern] for pattern in order.tolist()]
     cells: Columns = {
         "operator": ops.name.take(patterns.op_row[groups.first[order]]),
-        "pattern": [ARROW.join(names[code] for code in codes) for codes in kernels],
-        "length": ints(map(len, kernels)),
-        "count": count[order],
-        "device_time": us(patterns.device_time[order]),
+        "pattern": [ARROW.join(names[code] for code in codes) for codes in kernels], "length": ints(map(len, kernels)),
+        "count": count[order], "device_time": us(patterns.device_time[order]),
         "host_time": us(groups.sum((ops.end - ops.start)[patterns.op_row])[order]),
-    }
+    }  # fmt: skip
     note = f"{patterns.longer} operators that launched more than {options.longest_pattern} activities are not in it"
     if not patterns.longer:
         of_name = f" with {options.operator!r} in its name" if options.operator else ""

@@ -159,11 +159,9 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     order = np.argsort(-np.abs(times[:, 1] - times[:, 0]), kind="stable")
     kind, name, shape = zip(*(items[row] for row in order.tolist()), strict=True) if items else ((),) * 3
     columns: Columns = {
-        "kind": [*kind],
-        "name": [*name],
-        "shape": [*shape],
+        "kind": [*kind], "name": [*name], "shape": [*shape],
         **_compared(counts[order], times[order], time=times[order]),
-    }
+    }  # fmt: skip
     details = _tree(keys, a, b), _modules(a, b), _runs(a, b)
     return tabulate("trace_diff", "Trace diff", columns, "", *details, empty=NO_ITEMS)
 
@@ -195,12 +193,10 @@ def _tree(keys: Sequence[CallTreeNode], a: RunTotals, b: RunTotals) -> Table:
     of_nodes = (run.work_by(lambda node, _: node) for run in (a, b))
     counts, device, host = _side_by_side([path[-1] for path in paths], *of_nodes)
     columns: Columns = {
-        "depth": ints(len(path) - 1 for path in paths),
-        "kind": [keys[path[-1]][1] for path in paths],
-        "name": [keys[path[-1]][2] for path in paths],
-        **_compared(counts, device, device_time=device, host_time=host),
+        "depth": ints(len(path) - 1 for path in paths), "kind": [keys[path[-1]][1] for path in paths],
+        "name": [keys[path[-1]][2] for path in paths], **_compared(counts, device, device_time=device, host_time=host),
         "path": [PATH.join(keys[node][2] for node in path) for path in paths],
-    }
+    }  # fmt: skip
     title = "Trace diff by call path (difference of device time)"
     return tabulate("trace_diff_tree", title, columns, empty=NO_ITEMS)
 

@@ -57,12 +57,10 @@ def per_op_device_time(rank: RankTrace, _: AnalysisOptions) -> Table:
         groups, is_outermost = _by_kind(rank, rows, keys)
         groups = groups.largest_first(groups.sum(subtree[rows] * is_outermost))
         cells: Columns = {
-            **{key: values.take(rows[groups.first]) for key, values in keys.items()},
-            "ops": groups.count(),
-            "self": us(groups.sum(self_time[rows])),
-            "subtree": us(groups.sum(subtree[rows] * is_outermost)),
+            **{key: values.take(rows[groups.first]) for key, values in keys.items()}, "ops": groups.count(),
+            "self": us(groups.sum(self_time[rows])), "subtree": us(groups.sum(subtree[rows] * is_outermost)),
             "count": groups.sum(count[rows] * is_outermost),
-        }
+        }  # fmt: skip
         return tabulate(f"per_op_device_time_{name}", f"Device time per op {title}", cells, empty=NO_LAUNCHES)
 
     by_name = by("by_name", "name", {"name": ops.name})
@@ -87,12 +85,10 @@ def host_time_per_op(rank: RankTrace, _: AnalysisOptions) -> Table:
         groups, is_outermost = _by_kind(rank, rows, keys)
         groups = groups.largest_first(groups.sum(self_time))
         cells: Columns = {
-            **{key: values.take(rows[groups.first]) for key, values in keys.items()},
-            "count": groups.count(),
-            "total": us(groups.sum(time * is_outermost)),
-            "self": us(groups.sum(self_time)),
+            **{key: values.take(rows[groups.first]) for key, values in keys.items()}, "count": groups.count(),
+            "total": us(groups.sum(time * is_outermost)), "self": us(groups.sum(self_time)),
             "mean": us(groups.mean(time)),
-        }
+        }  # fmt: skip
         return tabulate(name, f"Host time per op name and {title}", cells, "", *details, empty=NO_OPS)
 
     by_shape = by("host_time_per_op_by_shape", "input shapes", {"name": ops.name, "shape": rank.shapes})

@@ -66,12 +66,10 @@ def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
             f"{KNOWN_LENGTH * resolution_us:g} µs: times known to {resolution_us:g} µs are too coarse to say how fast these are"
         )
     cells: Columns = {
-        "device": device[row],
-        "counter": texts(names, row),
-        "stream": stream[row],
+        "device": device[row], "counter": texts(names, row), "stream": stream[row],
         "ts": us(np.concatenate([np.empty(0, np.int64), *(each.time for each in series)]) - rank.begin),
         "value": np.concatenate([np.empty(0), *(each.value for each in series)]),
-    }
+    }  # fmt: skip
     statistics = np.array([_weighted_statistics(counter) for counter in of_rank], np.float64).reshape(-1, 6).T
     mean, largest, median, high, active, at_limit = statistics
     summary: Columns = {

@@ -39,11 +39,9 @@ NAMED = 3
 """So many pauses, or sites of waits, are named."""
 OF_TRANSFERS = ("gloo:", "c10d::")
 CALLED = {
-    "aten::item": ".item()",
-    "aten::_local_scalar_dense": ".item()",
-    "aten::is_nonzero": "bool(tensor)",
+    "aten::item": ".item()", "aten::_local_scalar_dense": ".item()", "aten::is_nonzero": "bool(tensor)",
     "aten::nonzero": "nonzero()",
-}
+}  # fmt: skip
 """What programs call the ops that read a result."""
 
 
