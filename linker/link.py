@@ -2,6 +2,8 @@
 linked traces of any linker, too, and adds the communications that another one leaves out.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Counts, Reason
 from . import communication
 from .contradictions import Contradiction, contradictions
+from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
 from .machine import machine_of
 from .match import Match, are_ops, match_ops
@@ -31,6 +34,8 @@ ONLY_RECORDED = ("process", "external_id")
 """The columns of calls and activities that only a device trace has."""
 NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"
 
+NO_DETAIL = "has no detail trace beside it, so that no module is known; record it with capture(modules=True)"
+
 
 def link(
     host: HostTrace | InputFile | None,
@@ -41,17 +46,19 @@ def link(
     *,
     strict: bool = False,
     modules: bool = False,
+    detail: InputFile | None = None,
 ) -> LinkedTrace:
     """Links the host trace and the device trace of one process, for the time that both cover, and of that the `window`.
 
     Without a host trace the device trace is linked alone. `rank` is that of traces that record none; of a device trace
-    that was merged from several ranks it is the one to link. `strict` and `modules` are how to read files.
+    that was merged from several ranks it is the one to link. `strict` and `modules` are how to read files, `detail` is
+    the detail trace, which has the modules.
 
     Raises DataError if the two are not of one run or `rank` contradicts the recorded one, without `allow_mismatch`; or
     if the window is not in the trace, or nothing was recorded in it. Raises TypeError if a trace is missing, of another
     kind, or in the other's place.
     """
-    host, device = read_traces(host, device, strict=strict, modules=modules)
+    host, device = read_traces(host, device, strict=strict, modules=modules, detail=detail)
     device = one_rank(device, rank)
     if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:
         raise DataError(
@@ -71,9 +78,43 @@ def link(
             f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, "
             "but tensor ids were not recorded, so data dependencies cannot be derived"
         )
-    if device.python is not None and not len(device.python.start):
-        report.notes.append(f"{device.path}: {NO_PYTHON}")
-    return replace(part.trace, report=report)
+    if device.python is not None and not len(device.python.start) and device.detail is None:
+        report.notes.append(f"{device.path}: {NO_DETAIL if device.window == 'device' else NO_PYTHON}")
+    trace = replace(part.trace, report=report)
+    details = linked_details(trace, host, device.detail)
+    if details is not None and details.ops.module is not None:
+        trace, known = with_details(trace, details)
+        recorded = match.recorded if match is not None else ""
+        report.notes[:] = [note + f", {known} beside these" * (note == recorded) for note in report.notes]
+    return trace
+
+
+def linked_details(trace: LinkedTrace, host: HostTrace | None, detail: DeviceTrace | None) -> LinkedTrace | None:
+    """Returns the detail trace linked with the host trace, in whose steps it was recorded. None without one, and for
+    one that is of something else, which the report of the trace notes.
+    """
+    notes = trace.report.notes
+    with noted(notes):
+        if detail is None:
+            return None
+        if host is None:
+            raise DataError(f"{detail.path}: is of the steps of the host trace, which is missing")
+        details = link(host, detail, None if trace.info.rank < 0 else trace.info.rank)
+        notes += [note for note in details.report.notes if detail.path in note and note not in notes]
+        return details
+    return None
+
+
+@contextmanager
+def noted(notes: list[str], strict: bool = False) -> Iterator[None]:
+    """Notes that the detail trace of the block cannot be used, once, and goes on without it, unless it is `strict`."""
+    try:
+        yield
+    except DataError as error:
+        if strict:
+            raise
+        note = f"{error}; so its modules, functions and allocations are left out"
+        notes += [note] * (note not in notes)
 
 
 def read_traces(
@@ -83,11 +124,13 @@ def read_traces(
     strict: bool = False,
     modules: bool = False,
     on_progress: OnProgress = unseen,
+    detail: InputFile | None = None,
 ) -> tuple[HostTrace | None, DeviceTrace]:
     """Returns both traces of a process, read where they are files, as `read_host_trace` and `read_device_trace` do.
 
-    Without a host trace the ops of the device trace keep the arguments that it recorded itself. Raises TypeError where
-    a trace is missing, is of another kind, or both are in the other order.
+    Without a host trace the ops of the device trace keep the arguments that it recorded itself. The `detail` trace is
+    read for modules; if it cannot be, the device trace notes it. Raises TypeError where a trace is missing, is of
+    another kind, or both are in the other order.
     """
     if isinstance(host, DeviceTrace) and isinstance(device, HostTrace):
         raise TypeError(f"{CALL} takes the host trace first, then the device trace; these two are swapped")
@@ -103,6 +146,9 @@ def read_traces(
         device = read_device_trace(
             device, strict=strict, arguments=host is None, on_progress=on_progress, modules=modules
         )
+    if detail is not None and modules:
+        with noted(device.notes, strict):
+            device.detail = read_device_trace(detail, strict=strict, on_progress=on_progress, modules=True)
     return host, device
 
 

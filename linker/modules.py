@@ -9,7 +9,7 @@ module.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,11 +76,8 @@ def module_stack(calls: Stack) -> Stack:
 
 
 def with_modules(linked: LinkedTrace, rows: RecordedPython, op_parent: OpRows) -> LinkedTrace:
-    """Returns the trace with the modules and functions of Python's calls; `op_parent` encloses each op. O(n log n).
-
-    An activity has those of its launch call, one without a call those of its op.
-    """
-    ops, calls, activities = linked.ops, linked.calls, linked.activities
+    """Returns the trace with the modules and functions of Python's calls; `op_parent` encloses each op. O(n log n)."""
+    ops, calls = linked.ops, linked.calls
     timed, position = np.flatnonzero(ops.start != columns.ABSENT), np.full(len(ops), -1, np.int64)
     position[timed] = np.arange(len(timed))
     # spans are the ops that have times, then the calls
@@ -89,24 +86,33 @@ def with_modules(linked: LinkedTrace, rows: RecordedPython, op_parent: OpRows) -
     parent = RowMap(position)[np.concatenate((op_parent[timed], calls.op_row))]
     forward = np.concatenate((RowMap(position)[forward_ops(ops)[timed]], np.full(len(calls), -1)))
 
-    def of_rows(stack: Stack, join: JoinPaths) -> list[Categorical]:
+    def of_rows(stack: Stack, join: JoinPaths) -> tuple[Int64, Int64, list[str]]:
         code, paths = _paths(stack, spans, parent, forward, join)
         of_ops, of_calls = np.full(len(ops), -1, np.int64), code[len(timed) :]
         of_ops[timed] = code[: len(timed)]
-        launching = RowMap(of_calls)[activities.call_row]
-        of_activities = np.where(activities.call_row >= 0, launching, RowMap(of_ops)[activities.op_row])
-        return [Categorical(codes.astype(np.int32), paths) for codes in (of_ops, of_calls, of_activities)]
+        return of_ops, of_calls, paths
 
     is_module = rows.name.where(lambda name: name.startswith(MODULE))
     modules = of_rows(module_stack(Stack.of(rows, is_module)), _join_modules)
     # functions are named as `train.py(12): forward`
     functions = of_rows(Stack.of(rows, ~is_module), lambda forward, backward, inner: inner)
-    return replace(
-        linked,
-        ops=replace(ops, module=modules[0], python_function=functions[0]),
-        calls=replace(calls, module=modules[1], python_function=functions[1]),
-        activities=replace(activities, module=modules[2], python_function=functions[2]),
-    )
+    return labelled(linked, module=modules, python_function=functions)
+
+
+Labels = tuple[Int64, Int64, list[str]]
+"""The codes of ops and of calls, -1 for none, and the texts that they stand for."""
+
+
+def labelled(linked: LinkedTrace, **labels: Labels) -> LinkedTrace:
+    """Returns the trace with these columns. An activity has what its launch call has, one without a call its op's."""
+    tables, activities = (dict[str, Any](), dict[str, Any](), dict[str, Any]()), linked.activities
+    for name, (of_ops, of_calls, texts) in labels.items():
+        launching = RowMap(of_calls)[activities.call_row]
+        of_activities = np.where(activities.call_row >= 0, launching, RowMap(of_ops)[activities.op_row])
+        for table, codes in zip(tables, (of_ops, of_calls, of_activities), strict=True):
+            table[name] = Categorical(codes.astype(np.int32), texts)
+    ops, calls = replace(linked.ops, **tables[0]), replace(linked.calls, **tables[1])
+    return replace(linked, ops=ops, calls=calls, activities=replace(activities, **tables[2]))
 
 
 def _paths(

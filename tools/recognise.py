@@ -24,7 +24,7 @@ from ..schema.comm_groups import INT32_MAX
 from ..schema.errors import DataError, Remedy, Words
 from ..schema.io import GZIP_MAGIC, open_input
 from ..schema.json_stream import LONGEST_HEAD
-from ..schema.linked import integer
+from ..schema.linked import WINDOW, integer
 
 DECODER = json.JSONDecoder(strict=False)
 MOST_UNREADABLE = 100
@@ -40,6 +40,7 @@ EVENTS = re.compile(r'\A\s*\[|"traceEvents"\s*:\s*\[')
 """Where the list of events begins, which may be all that there is."""
 NODES = re.compile(r'"nodes"\s*:\s*\[')
 HOST_PROCESS = re.compile(r'"pid"\s*:\s*(\d+)')
+DETAILS = re.compile(rf'"{WINDOW}"\s*:\s*"detail"')
 MERGED_RANKS = re.compile(r'"mergedRanks"\s*:\s*\[')
 DISTRIBUTED = re.compile(r'"distributedInfo"\s*:\s*(?=\{)')
 PROFILER_KEYS = re.compile(r'"(?:deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:')
@@ -95,6 +96,7 @@ class InputKind(FileKind, Enum):
         "a device trace", "device traces", Remedy.LINK,
         "the one that the PyTorch profiler wrote, or a rocpd database",
     )  # fmt: skip
+    DETAIL = "a detail trace", "detail traces", None, "the one that execgraph.capture wrote for modules or memory"
     MERGED = "a device trace of several ranks", "device traces of several ranks in one", Remedy.LINK_RANK
     LINKED = "a linked trace", "linked traces", Remedy.CONVERT, Words("one that ", Remedy.WRITE_LINKED, " wrote")
     GRAPH = "a graph", "execution graphs", Remedy.REPLAY, Words("one that ", Remedy.WRITE_GRAPH, " wrote")
@@ -143,7 +145,7 @@ TEXT_KINDS: Kinds = (
 class Trace(NamedTuple):
     """A file by its path: what it is, the process of its host rows, and its rank, the recorded one or that of its name.
 
-    Both are None where nothing tells.
+    Both are None where nothing tells. `detail` is the detail trace of a device trace, "" for none.
     """
 
     name: str
@@ -151,6 +153,7 @@ class Trace(NamedTuple):
     pid: int | None
     rank: int | None
     records_rank: bool
+    detail: str = ""
 
     @property
     def folder(self) -> str:
@@ -267,7 +270,8 @@ def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, boo
     if MERGED_RANKS.search(text) or len(ranks) > 1 or len(rank_labels) > 1:
         return InputKind.MERGED, None, None, is_certain
     pid_of_most = max(processes, key=processes.__getitem__, default=None)
-    return InputKind.DEVICE, pid_of_most, next(iter(ranks or rank_labels), None), is_certain
+    kind = InputKind.DETAIL if DETAILS.search(text) else InputKind.DEVICE
+    return kind, pid_of_most, next(iter(ranks or rank_labels), None), is_certain
 
 
 def _last(stream: BinaryIO) -> bytes:
@@ -300,8 +304,8 @@ TRACE_OR_GRAPH = FileKind(
     "a trace or a graph", to_give="device traces, with their host traces, linked traces or graphs"
 )
 """What is wanted where files of several kinds would do."""
-READ_AS_HOST = (InputKind.LINKED, InputKind.GRAPH_JSON)
-"""Kinds of files that are read like a host trace, as these have its nodes, and make no sense there."""
+READ_IN_PLACE = {InputKind.HOST: (InputKind.LINKED, InputKind.GRAPH_JSON), InputKind.DEVICE: (InputKind.DETAIL,)}
+"""Kinds of files that are read like another kind, as they are written like it, and make no sense there."""
 SAYS_MORE = (InputKind.MERGED, InputKind.MERGED_DATABASE, InputKind.OTHER_DATABASE, InputKind.OTHER_EVENTS)
 """Kinds of files of which the reader of device traces says more than what they are."""
 TAKES_FOLDER = {InputKind.DEVICE: Remedy.BUILD, InputKind.HOST: Remedy.BUILD, InputKind.GRAPH: Remedy.REPLAY}
@@ -318,8 +322,8 @@ def reading(path: str | None, expected: InputKind, here: Mapping[InputKind, str]
     standard input, can be read once only, and is left alone.
     """
     file = Path(path or "")
-    kind = kind_of(file) if expected is InputKind.HOST else None
-    if kind and kind in READ_AS_HOST:
+    kind = kind_of(file) if expected in READ_IN_PLACE else None
+    if kind and kind in READ_IN_PLACE[expected]:
         raise DataError(instead(file, kind, expected, here))
     try:
         yield

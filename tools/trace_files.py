@@ -45,6 +45,7 @@ class TraceFiles:
 
     devices: list[Trace] = field(default_factory=list)
     hosts: list[Trace] = field(default_factory=list)
+    details: list[Trace] = field(default_factory=list)
     merged: list[Trace] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
@@ -58,7 +59,7 @@ def find_traces(
     Raises DataError for a path that does not exist. Reads a few hundred KB of each file.
     """
     traces, skipped = TraceFiles(), Counter[str]()
-    of_kind = {InputKind.DEVICE: traces.devices, InputKind.HOST: traces.hosts}
+    of_kind = {InputKind.DEVICE: traces.devices, InputKind.HOST: traces.hosts, InputKind.DETAIL: traces.details}
     of_kind |= dict.fromkeys((InputKind.MERGED, InputKind.MERGED_DATABASE), traces.merged)
     files = [(path, name) for path, name in _files(paths) if not leave_out(path)]
     named = {path for path in paths if not path.is_dir()}
@@ -79,8 +80,15 @@ def find_traces(
             traces.failures.append(instead(path, trace.kind, TRACE))
         else:
             skipped[trace.kind.plural] += 1
+    traces.devices = with_details(traces.devices, traces.details)
     traces.skipped = dict(sorted(skipped.items()))
     return traces
+
+
+def with_details(devices: list[Trace], details: list[Trace]) -> list[Trace]:
+    """Returns the device traces, each with the detail trace of its process."""
+    detail_of = hosts_of(devices, details)
+    return [device._replace(detail=detail_of.get(device.name, "")) for device in devices]
 
 
 def list_names(names: Sequence[str]) -> str:
@@ -277,6 +285,12 @@ class Pair(NamedTuple):
     host: str | None
     records_rank: bool
     notes: list[str]
+    detail: str = ""
+
+    @property
+    def names(self) -> tuple[str, str | None, str | None]:
+        """The paths of the device trace, the host trace and the detail trace."""
+        return self.device, self.host, self.detail or None
 
 
 @dataclass(slots=True)
@@ -310,10 +324,8 @@ def find_pairs(
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, InputKind.DEVICE))
     files = find_traces(paths or [folder], is_output, progress)
-    devices, hosts = (
-        [trace._replace(name=Path(trace.name).relative_to(folder).as_posix()) for trace in traces]
-        for traces in (files.devices, files.hosts)
-    )
+    of_kinds = files.devices, files.hosts, files.details
+    devices, hosts, details = ([_below(trace, folder) for trace in traces] for traces in of_kinds)
     skipped = files.skipped | ({InputKind.MERGED.plural: len(files.merged)} if files.merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]
@@ -333,11 +345,17 @@ def find_pairs(
     for device in ranks.traces:
         host = host_of.get(device.name)
         lonely = f"{device.name}: has no host trace ({near_hosts(device)}); built from the device trace alone"
-        pairs.ranks.append(Pair(device.rank or 0, device.name, host, device.records_rank, [] if host else [lonely]))
-    used = set(host_of.values())
-    unused = (host for host in hosts if host.name not in used)
-    pairs.notes += [f"{host.name}: has no device trace ({near_devices(host)}); not used" for host in unused]
+        of_device = device.rank or 0, device.name, host, device.records_rank, [] if host else [lonely]
+        pairs.ranks.append(Pair(*of_device, device.detail))
+    used = {*host_of.values(), *(device.detail for device in devices)}
+    unused = (trace for trace in (*hosts, *details) if trace.name not in used)
+    pairs.notes += [f"{trace.name}: has no device trace ({near_devices(trace)}); not used" for trace in unused]
     return pairs
+
+
+def _below(trace: Trace, folder: Path) -> Trace:
+    name, detail = (path and Path(path).relative_to(folder).as_posix() for path in (trace.name, trace.detail))
+    return trace._replace(name=name, detail=detail)
 
 
 KEYS: tuple[Callable[[Trace], tuple[Hashable, ...]], ...] = (
@@ -384,8 +402,8 @@ def _nearest_among(others: list[Trace]) -> Callable[[Trace], str]:
     return near
 
 
-def find_pair(inputs: Sequence[str], rank: int | None = None) -> tuple[str | None, str | None]:
-    """Returns the host and the device trace among one or two files, or in a folder, where `rank` chooses.
+def find_pair(inputs: Sequence[str], rank: int | None = None) -> tuple[str | None, str | None, str | None]:
+    """Returns the host, the device and the detail trace among up to three files, or in a folder, where `rank` chooses.
 
     There may be only one of them, or none. Standard input is the device trace, and so is what is no trace at all: its
     reader says what is wrong with it. Raises RequestError where the files are two of one kind or a folder holds several
@@ -402,9 +420,13 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> tuple[str | Non
             choices = ": choose one with ", Remedy.RANK, ", or build all with ", Remedy.BUILD
             raise RequestError(f"{folder}: holds the traces of ranks {there}{missing}", *choices)
         [pair] = chosen
-        return str(folder / pair.host) if pair.host else None, str(folder / pair.device)
-    hosts = [path for path in inputs if path != STANDARD_STREAM and recognise(Path(path)).kind is InputKind.HOST]
-    devices = [path for path in inputs if path not in hosts]
+        host, detail = (str(folder / name) if name else None for name in (pair.host, pair.detail))
+        return host, str(folder / pair.device), detail
+    kinds = {path: recognise(Path(path)).kind for path in inputs if path != STANDARD_STREAM}
+    hosts, details = (
+        [path for path in inputs if kinds.get(path) is kind] for kind in (InputKind.HOST, InputKind.DETAIL)
+    )
+    devices = [path for path in inputs if path not in (*hosts, *details)]
     for path in devices if len(devices) > 1 else ():
         problem = wrong_kind(Path(path), InputKind.DEVICE)
         others = [other for other in devices if other != path]
@@ -412,8 +434,11 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> tuple[str | Non
             problem = wrong_kind(Path(path), InputKind.HOST)  # which is what is lacking
         if problem:
             raise DataError(problem)
-    for paths, kind in ((hosts, "host traces"), (devices, "device traces")):
+    for paths, kind in ((hosts, "host traces"), (devices, "device traces"), (details, "detail traces")):
         if len(paths) > 1:
             problem = f"{' and '.join(paths)} are both {kind}: give one host trace and one device trace"
             raise RequestError(problem, ", or build all ranks of a folder with ", Remedy.BUILD)
-    return next(iter(hosts), None), next(iter(devices), None)
+    if details and not devices:
+        raise RequestError(f"{details[0]} is a detail trace: give the device trace of the same process, too")
+    host, device, detail = (next(iter(paths), None) for paths in (hosts, devices, details))
+    return host, device, detail

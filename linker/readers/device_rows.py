@@ -184,7 +184,8 @@ class DeviceTrace(columns.SummaryRepr):
     `notes` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each
     rank's own trace out of a merged one, `merge_marks` what else shows that ranks were merged. `recording_start` is the
     time that viewers show as 0. Times without a profiler are -1 where they were not measured. `window` is "device"
-    where no host trace was written meanwhile, "" where the file does not say.
+    where no host trace was written meanwhile, "detail" in one for modules and allocations, "" where the file does not
+    say. `detail` is the detail trace of the process, where it was read, too.
 
     >>> import execgraph as eg
     >>> device = eg.read_device_trace("tests/data/training/device_rank0.json.gz")
@@ -218,6 +219,7 @@ class DeviceTrace(columns.SummaryRepr):
     data_wait_without_profiler_ns: int = -1
     measured: dict[str, int] = field(default_factory=dict)
     window: str = ""
+    detail: "DeviceTrace | None" = None
     read: int = 0
     ignored: int = 0
 

@@ -245,11 +245,7 @@ def test_what_no_column_holds_is_given_anew_or_left_out_and_counted(tmp_path: Pa
     op["outputs"] |= {"types": 5, "strides": None}
     host.write_text(json.dumps(nodes))
     read = read_host_trace(str(host))
-    counted = {
-        Reason.NODES_WITHOUT_ID: 1,
-        Reason.ARGUMENTS_NO_LISTS: 2,
-        Reason.TENSORS_TOO_LARGE: 2,
-    }
+    counted = {Reason.NODES_WITHOUT_ID: 1, Reason.ARGUMENTS_NO_LISTS: 2, Reason.TENSORS_TOO_LARGE: 2}
     assert read.oddities == counted
     assert read.id.max() <= LARGEST_ID
     linked = link(read, read_device_trace(str(device)))

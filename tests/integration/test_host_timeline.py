@@ -32,11 +32,7 @@ def test_an_op_is_cut_where_the_ops_that_it_calls_begin_and_end(torch: str) -> N
         t.work(2)
         t.leaf("aten::addmm", 5)
         t.work(3)
-    assert convert_run(t).times(MAIN) == [
-        ("aten::linear", 0, 2),
-        ("aten::addmm", 2, 7),
-        ("aten::linear", 7, 10),
-    ]
+    assert convert_run(t).times(MAIN) == [("aten::linear", 0, 2), ("aten::addmm", 2, 7), ("aten::linear", 7, 10)]
 
 
 def test_an_op_is_cut_where_its_launch_call_returns(t: TraceBuilder) -> None:

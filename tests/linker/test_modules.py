@@ -3,21 +3,24 @@
 Which op of the forward pass a backward op differentiates, by rows made by hand.
 """
 
+import json
 import os
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from execgraph.converter.convert import convert
+from execgraph.linker.details import moved_times, same_ops
 from execgraph.linker.link import link
 from execgraph.linker.modules import forward_ops
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.linker.windows import Window
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace, read_linked, write_linked
-from execgraph.tools.commands import trace_build, trace_convert, trace_jsonize, trace_link, trace_merge
+from execgraph.tools.commands import trace_build, trace_convert, trace_diagnose, trace_jsonize, trace_link, trace_merge
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
 from support.references import Place, Reference, rows_of
@@ -45,12 +48,8 @@ def forward_rows(*rows: Op, numbers: dict[int, int] | None = None) -> list[int]:
 
 def test_a_backward_op_differentiates_the_last_earlier_forward_op_with_its_number_and_a_time() -> None:
     assert forward_rows(forward_op(0), backward_op(0)) == [-1, 0]
-    assert forward_rows(forward_op(0), forward_op(0, start=10), forward_op(1, start=20), backward_op(0)) == [
-        -1,
-        -1,
-        -1,
-        1,
-    ]
+    several = forward_op(0), forward_op(0, start=10), forward_op(1, start=20), backward_op(0)
+    assert forward_rows(*several) == [-1, -1, -1, 1]
     assert forward_rows(forward_op(4), backward_op(5), backward_op(3)) == [-1, -1, -1]
     assert forward_rows(forward_op(5, start=49), backward_op(5)) == [-1, 0]
     assert forward_rows(forward_op(5, start=50), backward_op(5)) == [-1, -1]
@@ -60,14 +59,9 @@ def test_a_backward_op_differentiates_the_last_earlier_forward_op_with_its_numbe
 
 
 def test_the_forward_thread_is_the_named_one_with_any_of_the_numbers_or_else_that_with_most() -> None:
-    rows = [
-        forward_op(5, thread=OTHER), forward_op(5, start=10), forward_op(6, start=20), backward_op(5), backward_op(6),
-        backward_op(9),
-    ]  # fmt: skip
-    assert forward_rows(*rows) == [-1, -1, -1, 1, 2, -1]
-    rows = [
-        forward_op(5, thread=OTHER), forward_op(5, start=10), forward_op(6, start=20), backward_op(5), backward_op(6),
-    ]  # fmt: skip
+    forward = forward_op(5, thread=OTHER), forward_op(5, start=10), forward_op(6, start=20)
+    rows = *forward, backward_op(5), backward_op(6)
+    assert forward_rows(*rows, backward_op(9)) == [-1, -1, -1, 1, 2, -1]
     assert forward_rows(*rows, numbers={0: 7}) == [-1, -1, -1, 0, -1]
     assert forward_rows(forward_op(4, thread=OTHER), *rows[1:], numbers={0: 7}) == [-1, -1, -1, 1, 2]
 
@@ -112,8 +106,9 @@ def backward(t: TraceBuilder) -> None:
                 t.launch(f"sgemm backward {number}", duration=30)
 
 
-def test_an_op_belongs_to_the_innermost_calls_around_it(t: TraceBuilder) -> None:
+def test_an_op_belongs_to_the_innermost_calls_around_it_and_an_activity_without_a_launch_to_none(t) -> None:
     forward(t)
+    t.activity("unlaunched", 7, 0, 5)
     linked = link_run(t, modules=True)
     found = places(linked.ops)
     assert found["aten::mm 0"] == Place("Net_0/Block_0/Linear_0", "linear.py(5): forward")
@@ -121,7 +116,8 @@ def test_an_op_belongs_to_the_innermost_calls_around_it(t: TraceBuilder) -> None
     assert found["aten::sum"] == Place("Net_0", "net.py(7): forward")
     assert found["aten::item"] == Place("", "")
     kernels = places(linked.activities)
-    assert [kernels[f"sgemm {number}"] for number in (0, 1)] == [found["aten::mm 0"], found["aten::mm 1"]]
+    names = "sgemm 0", "sgemm 1", "unlaunched"
+    assert [kernels[name] for name in names] == [found["aten::mm 0"], found["aten::mm 1"], Place("", "")]
 
 
 def test_the_backward_pass_belongs_to_the_calls_around_the_forward_ops(t: TraceBuilder) -> None:
@@ -178,12 +174,6 @@ def test_a_call_outside_of_ops_and_its_activity_belong_to_the_calls_around(t: Tr
         graph.name[row]: (graph.texts("module")[row], graph.texts("python_function")[row]) for row in range(len(graph))
     }
     assert told["triton kernel"] == told["cudaLaunchKernel"] == ("Net_0", "triton.py(9): run")
-
-
-def test_an_activity_without_a_launch_call_belongs_to_no_module(t: TraceBuilder) -> None:
-    forward(t)
-    t.activity("unlaunched", 7, 0, 5)
-    assert places(link_run(t, modules=True).activities)["unlaunched"] == Place("", "")
 
 
 def test_a_module_that_calls_itself_stays_where_it_is(t: TraceBuilder) -> None:
@@ -339,6 +329,64 @@ def test_a_recorded_training_has_the_places_that_a_slow_search_finds(data: Path)
     assert inside > 1000
 
 
+def played(step: int, length: int, pid: int) -> TraceBuilder:
+    """A step that begins with so long a pause and launches a kernel outside of ops, too."""
+    t = TraceBuilder(rank=0, pid=pid)
+    with t.annotation(f"ProfilerStep#{step}"):
+        t.work(length)
+        forward(t)
+        with t.module("Net_0"), t.python("triton.py(9): run"):
+            t.launch("triton kernel", duration=length)
+    backward(t)
+    return t
+
+
+def in_windows(folder: Path, pid: int = 1000) -> list[str]:
+    """The paths of a host trace, of a device trace of another step, and of a detail trace of the host trace's."""
+    t, other = played(3, 2, 1000), played(5, 9, pid)
+    device = t.device_trace()
+    device["traceEvents"] = [row for row in device["traceEvents"] if row.get("cat") != "python_function"]
+    folder.mkdir(exist_ok=True)
+    paths = [str(folder / f"{window}_rank0.json") for window in ("host", "device", "detail")]
+    for path, trace in zip(paths, (other.host_trace(), device, other.device_trace()), strict=True):
+        Path(path).write_text(json.dumps({"execgraph_window": Path(path).name.split("_")[0]} | trace))
+    return paths
+
+
+def test_what_a_detail_trace_tells_comes_over_to_the_same_ops_and_calls_of_other_steps(tmp_path: Path) -> None:
+    host, device, detail = in_windows(tmp_path)
+    linked, details = link(host, device, modules=True, detail=detail), link(host, detail, modules=True)
+    for name in ("ops", "calls", "activities"):
+        found, expected = (places(getattr(one, name)) for one in (linked, details))
+        assert expected.pop("ProfilerStep#5", None) == found.pop("ProfilerStep#3", None)
+        assert found == expected
+    assert places(linked.activities)["triton kernel"] == Place("Net_0", "triton.py(9): run")
+    assert "functions of 10 of 10 ops beside these" in linked.report.notes[0]
+    assert linked.ops.start.tolist() == link(host, device).ops.start.tolist()
+    (rows, known), middle = same_ops(linked, details), (details.ops.start + details.ops.end) // 2
+    _, moved = moved_times(linked, details, details.ops.thread[known], middle[known])
+    assert ((linked.ops.start[rows] <= moved) & (moved <= linked.ops.end[rows])).all()
+
+
+def test_folders_give_the_detail_trace_and_one_that_is_of_something_else_is_said(tmp_path: Path, capsys) -> None:
+    host, device, detail = in_windows(tmp_path / "traces")
+    out = tmp_path / "out"
+    run(trace_build.main, "--modules", tmp_path / "traces", "-o", out)
+    run(trace_link.main, "-q", "--modules", detail, host, device, "-o", tmp_path / "linked.json")
+    told = texts(ExecutionGraph.read(str(out / "graph.0.et")))
+    assert told == texts(convert(read_linked(str(tmp_path / "linked.json"))))
+    run(trace_diagnose.main, tmp_path / "traces")
+    assert "modules, stacks or memory of 11 host ops in a detail trace beside these" in capsys.readouterr().out
+    Path(in_windows(tmp_path / "other", pid=77)[2]).rename(detail)
+    run(trace_build.main, tmp_path / "traces", "-o", out)
+    run(trace_diagnose.main, tmp_path / "traces")
+    said = capsys.readouterr()
+    assert "detail_rank0.json: has no device trace (process 77" in said.err
+    assert "1 detail traces without the device trace of their process, skipped" in said.out
+    refused = link(host, device, modules=True, detail=detail)
+    assert refused.ops.module is None and re.search("process 77 in .*; so its modules", refused.report.notes[-1])
+
+
 @pytest.mark.skipif(not TRACES, reason="needs EXECGRAPH_TRACES")
 @pytest.mark.parametrize("name", ["captures/mlp_attn_stack", "device_only/h100_bert", "device_only/mi300_bert"])
 def test_real_traces_have_the_places_that_a_slow_search_finds(name: str) -> None:
@@ -373,20 +421,15 @@ def test_commands_carry_them_from_the_traces_to_the_graph_and_its_json_form(pair
     linked, graph, built = tmp_path / "linked.json.gz", tmp_path / "graph.et", tmp_path / "built"
     run(trace_link.main, "-q", "--modules", "--host-trace", pair[0], "--device-trace", pair[1], "--output", linked)
     run(trace_convert.main, "-q", "--input", linked, "--output", graph)
-    run(trace_build.main, "-q", "--modules", "--input-dir", pair[0].parent, "--output-dir", built)
+    for more in (["--modules"], [], ["--modules"]):  # one without is another build
+        run(trace_build.main, "-q", *more, "--input-dir", pair[0].parent, "--output-dir", built)
+        assert ("module" in ExecutionGraph.read(str(built / "graph.0.et")).attributes) is bool(more)
     expected = texts(ExecutionGraph.read(str(graph)))
     assert ("sgemm backward 0", "Net_0/Block_0/Linear_0", "linear.py(5): forward") in expected
     assert texts(ExecutionGraph.read(str(built / "graph.0.et"))) == expected
     run(trace_jsonize.main, "-q", "--input", graph, "--output", tmp_path / "graph.json")
     run(trace_jsonize.main, "-q", "--input", tmp_path / "graph.json", "--output", tmp_path / "again.et")
     assert (tmp_path / "again.et").read_bytes() == graph.read_bytes()
-
-
-def test_a_build_with_modules_is_another_than_one_without(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    for more in ([], ["--modules"], []):
-        run(trace_build.main, "-q", *more, "--input-dir", pair[0].parent, "--output-dir", tmp_path / "built")
-        told = ExecutionGraph.read(str(tmp_path / "built" / "graph.0.et")).attributes
-        assert ("module" in told) is bool(more)
 
 
 def test_a_rank_that_is_taken_out_of_merged_ones_keeps_them(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ def written(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.json.gz"))
 
 
-def linked(folder: Path, rank: int = 0):
+def linked(folder: Path, kind: str = "device", rank: int = 0):
     """What linking says of a pair, of which every host op must be found."""
-    host, device = (str(folder / f"{trace}_rank{rank}.json.gz") for trace in ("host", "device"))
+    host, device = (str(folder / f"{trace}_rank{rank}.json.gz") for trace in ("host", kind))
     report = link(read_host_trace(host), read_device_trace(device)).report
     assert report.host_ops == report.matched > 0
     assert report.matched_by == "record function id"

@@ -34,6 +34,7 @@ NOTE_BY_TENSORS = (
     "from the tensors that ops name, each storage from the op that made it to the last that names it, or throughout if "
     "it was there before: allocations were not recorded (profile_memory=True)"
 )
+OF_DETAILS = "allocations were recorded in the steps of the host trace, and have the times of the same ops here"
 BEFORE, NO_OP = "before the recording", "outside of ops"
 
 
@@ -232,8 +233,10 @@ def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
         note = NOTHING
     elif curves[0].source != RECORDED:
         note = NOTE_BY_TENSORS
-    elif skipped := sum(curve.skipped for curve in curves):
-        note = f"{skipped} allocations are of allocators that keep no total and are not in it"
+    else:
+        skipped = sum(curve.skipped for curve in curves)
+        notes = [f"{skipped} allocations are of allocators that keep no total and are not in it"] * bool(skipped)
+        note = "; ".join([*([OF_DETAILS] if rank.recorded.are_of_details else []), *notes])
     cells: Columns = {
         "device": device, "step": _step_names(rank, time), "ts": us(rank.since_begin(time)),
         "allocated": Quantity("B", allocated), "reserved": _whole_bytes(reserved),

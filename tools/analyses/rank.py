@@ -110,11 +110,13 @@ class Recorded:
     """What a device trace records besides work and waits.
 
     `marks` are texts by graph node that the program gave during capture with PyTorch's `mark_kernels`, and that
-    `torch.cuda._annotate_cuda_graph_trace` writes into the trace.
+    `torch.cuda._annotate_cuda_graph_trace` writes into the trace. Allocations of a detail trace have the times of the
+    same ops of the device trace.
     """
 
     ranges: list[ProfilerRange] = field(default_factory=list)
     allocations: Allocations = NO_ALLOCATIONS
+    are_of_details: bool = False
     marks: dict[int, str] = field(default_factory=dict)
 
 

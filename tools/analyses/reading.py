@@ -16,7 +16,8 @@ from ...converter.convert import convert
 from ...converter.options import Options as ConvertOptions
 from ...converter.ranks import recorded_groups
 from ...converter.work import KernelWork
-from ...linker.link import link
+from ...linker.details import moved_times
+from ...linker.link import link, linked_details, noted
 from ...linker.readers import INSTANT, DeviceTrace, one_rank, read_device_trace, read_host_trace
 from ...linker.windows import EVERYTHING, Window
 from ...schema import linked
@@ -53,19 +54,29 @@ def read_rank(
     window: Window = EVERYTHING,
     memory: bool = True,
     modules: bool = False,
+    detail_path: str | None = None,
     on_progress: OnProgress = unseen,
 ) -> RankTrace:
     """Reads and links the traces of one rank, or of the part of it in `window`, and converts them to a graph.
 
     `rank` is that of traces that record none (else 0), or of a merged trace. `memory` reads the recorded allocations,
-    `modules` Python's calls, which tell the module of each op. `on_progress` is called after each of the READ_STAGES.
-    Raises DataError if the files cannot be used.
+    `modules` Python's calls, which tell the module of each op; the detail trace has them if the device trace does not.
+    `on_progress` is called after each of the READ_STAGES. Raises DataError if the files cannot be used.
     """
     host = read_host_trace(host_path) if host_path else None
     on_progress(1)
     device, recorded = read_recorded(device_path, rank, of_ops=host is None, memory=memory, modules=modules)
+    allocations = NO_ALLOCATIONS
+    if detail_path and (memory or modules):
+        with noted(device.notes):
+            device.detail, of_detail = read_recorded(detail_path, rank, of_ops=False, memory=memory, modules=modules)
+            allocations = of_detail.allocations
     on_progress(1)
     trace = link(host, device, rank, window=window)
+    if len(allocations.time) and (details := linked_details(trace, host, device.detail)):
+        thread, time = moved_times(trace, details, allocations.thread, allocations.time)
+        moved = allocations._replace(thread=thread, time=time, process=np.full(len(time), trace.info.pid))
+        recorded.allocations, recorded.are_of_details = moved.where(np.argsort(time, kind="stable")), True
     on_progress(1)
     if window != EVERYTHING:
         # those between the first start and the last end on the host of the part

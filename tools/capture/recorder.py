@@ -6,7 +6,8 @@
             recorder.step()
 
 Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the folder, both whole or neither. The times
-are those of the device trace, with the profiler alone; what ops do to which tensors is in the host trace.
+are those of the device trace, with the profiler alone; what ops do to which tensors is in the host trace. Modules,
+stacks and allocations, if asked for, are in `detail_rank{N}.json.gz`, of the steps of the host trace.
 """
 
 from collections.abc import Callable, Collection
@@ -43,7 +44,8 @@ def capture(
     name: str = BY_RANK,
 ) -> "Recorder":
     """Records steps of the loop in the block: after `wait` skipped and `warmup` warm-up steps `active` ones with the
-    profiler alone, for their times, then as many with the host trace alone.
+    profiler alone, for their times, then as many with the host trace. What makes ops slow is recorded beside that, in a
+    second device trace, the detail trace; graphs and reports give it to the same ops of the first one.
 
     The loop needs wait + warmup + 2 × active steps. A block that ends early leaves what was recorded until then, which
     is the device trace alone where the host trace has no complete step. Where the files are, and what to do with them,
@@ -63,13 +65,13 @@ def capture(
         warmup: The number of steps that warm the profiler up: with it the first ones are slower, and other threads and
             processes get ahead of the loop while it starts.
         active: The number of steps to record in each trace, 1 or more.
-        stacks: Whether the device trace also holds Python's calls. This includes `together`, as do the next two.
-        modules: Whether it also holds the nn.Module of each op; this includes `stacks`.
-        memory: Whether it also holds allocations; ops of other Python threads are lost then.
-        together: Whether both traces are of the same `active` steps. This makes each op many times slower, but takes
-            fewer steps: for what runs only once.
+        stacks: Whether to record Python's calls, in the detail trace, as the next two are.
+        modules: Whether to record the nn.Module of each op; this includes `stacks`.
+        memory: Whether to record allocations; the detail trace lacks ops of other Python threads then.
+        together: Whether all is recorded in the same `active` steps, in two traces. This makes each op many times
+            slower, but takes fewer steps: for what runs only once.
         ranks: The ranks that record; by default all do.
-        name: How files are named, with {trace} (host or device) and {rank}.
+        name: How files are named, with {trace} (host, device or detail) and {rank}.
 
     Returns:
         A context manager; call its `step` at the end of each step of the loop.
@@ -87,19 +89,14 @@ def capture(
         raise ValueError(
             f"wait {wait}, warmup {warmup}, active {active}: wait and warmup are 0 steps or more, active is 1 or more"
         )
-    torch, stacks = windows.import_torch(), stacks or modules
-    together = together or stacks or memory
-    config = windows.experimental_config(memory=memory, trace_only=not stacks)  # stacks need the objects
-    profiler = torch.profiler._KinetoProfile(  # without the schedule and the observer that a profile may have
-        record_shapes=together,
-        with_stack=stacks,
-        with_modules=modules,
-        profile_memory=memory,
-        experimental_config=config,
-    )
+    torch = windows.import_torch()
+    details = {"with_stack": stacks or modules, "with_modules": modules, "profile_memory": memory}
+    profiler = windows.device_profiler(record_shapes=together, **(details if together else {}))
+    detail = windows.device_profiler(**details) if any(details.values()) and not together else None
     pairs = PairRecorder(torch, folder, name, ranks)
     first, end = wait + warmup, wait + warmup + active
-    return Recorder(torch, profiler, pairs, wait, first, first if together else end, end if together else end + active)
+    steps_at = wait, first, first if together else end, end if together else end + active
+    return Recorder(torch, profiler, pairs, *steps_at, detail=detail)
 
 
 class Recorder:
@@ -107,15 +104,16 @@ class Recorder:
 
     It prepares the profiler at a step, and records the device trace from the step `first` and the host trace from
     `host` up to `end`. Where these begin together, it goes through the window in the order of a
-    `torch.profiler.profile` that has an observer, which not every version takes; otherwise the host trace takes over.
+    `torch.profiler.profile` that has an observer, which not every version takes; otherwise the host trace takes over,
+    with the profiler `detail` beside it if there is one.
     """
 
     _open: "Recorder | None" = None
     """The one of this process that records or is going to."""
 
-    def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, *steps: int) -> None:
+    def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, *steps: int, detail: Any = None) -> None:
         self.steps = 0
-        self._torch, self._profiler, self._pairs = torch, profiler, pairs
+        self._torch, self._profiler, self._pairs, self._detail = torch, profiler, pairs, detail
         prepare, self._first, self._host, self._end = steps
         self._is_together = self._host == self._first
         self._timer = timer = StepTimer(torch)
@@ -219,8 +217,10 @@ class Recorder:
         """Ends the device trace and begins the host trace."""
         self._ends.close()
         check_no_other_profiler(self._torch)
-        self._end_with(self._pairs.end)
+        self._end_with(*([self._detail.stop_trace] if self._detail else []), self._pairs.end)
         self._pairs.begin_host()
+        if self._detail:
+            self._detail.start()
 
     def _end_with(self, *ends: Callable[[], object]) -> None:
         """Has the recording end its last step, and then, in reverse order, with `ends`."""
@@ -238,7 +238,7 @@ class Recorder:
         self._ends.close()
         if recorded:
             self._pairs.keep(
-                self._profiler,
+                *filter(None, (self._profiler, self._detail)),
                 is_whole=self._is_together or self.steps > self._host,
                 incomplete=f"{STEP_MARK}{self.steps}" if self.steps < self._end else "",
                 measure=lambda: recording_cost(self._torch, self._profiler.experimental_config),

@@ -24,7 +24,7 @@ from ...schema.errors import DataError, require
 from ...schema.io import open_output
 from ...schema.linked import INCOMPLETE_STEP, RECORDING_COST, WINDOW
 
-TRACES = ("host", "device")
+TRACES = ("host", "device", "detail")
 ENDING = ".json.gz"
 BY_WINDOW = "window{window}/{trace}_rank{rank}"
 REMEDY = "end it first, or record with it: trace_handler of execgraph.tools.capture"
@@ -111,6 +111,13 @@ def experimental_config(*, memory: bool = False, trace_only: bool = False) -> An
         return None
 
 
+def device_profiler(**options: bool) -> Any:
+    """Returns a profiler with these options, without the schedule and the observer that a `profile` may have."""
+    memory, stacks = (options.get(name, False) for name in ("profile_memory", "with_stack"))
+    config = experimental_config(memory=memory, trace_only=not stacks)  # stacks need the objects
+    return import_torch().profiler._KinetoProfile(experimental_config=config, **options)
+
+
 def record_synchronisation(torch: Any) -> None:
     """Has the profilers of this process record what waits were for, whatever their own experimental_config says.
 
@@ -182,12 +189,13 @@ class PairRecorder:
 
     def keep(
         self,
-        profiler: Any,
+        *profilers: Any,
         is_whole: bool = True,
         incomplete: str = "",
         measure: Callable[[], dict[str, float]] = dict[str, float],
     ) -> None:
-        """Keeps both traces of the window that has ended, or the device trace alone, and says where they are.
+        """Keeps the traces of the window that has ended, those of one or two profilers and the host trace, or the
+        device trace alone, and says where they are.
 
         The annotation of a step that did not end is `incomplete`. Of a device trace recorded alone `measure` says what
         recording cost.
@@ -197,17 +205,18 @@ class PairRecorder:
         if not self._host:
             return
         rank = this_rank(self._torch)
-        targets = self._targets(rank)
+        target_of = dict(zip(TRACES, self._targets(rank), strict=True))
         try:
-            traces = self._host.beside(profiler)[not is_whole :]
-            if not is_whole:
-                targets.pop(0).unlink(missing_ok=True)  # an older one would pass for that of this device trace
+            traces = self._host.beside(*profilers) if is_whole else self._host.beside(profilers[0])[1:]
+            targets = [target_of.pop(trace.stem) for trace in traces]
+            for absent in target_of.values():  # an older one would pass for that of this device trace
+                absent.unlink(missing_ok=True)
             for trace in traces:
                 _check_whole(trace)
             cost = measure() if self._is_alone else {}
-            members: dict[str, dict[str, Any]] = {TRACES[0]: {WINDOW: TRACES[0]} if self._is_alone else {}}
+            members: dict[str, dict[str, Any]] = {trace: {WINDOW: trace} for trace in TRACES if self._is_alone}
             members[TRACES[1]] = {RECORDING_COST: cost} if cost else {}
-            with ExitStack() as outputs:  # both whole or neither
+            with ExitStack() as outputs:  # all whole or none
                 for trace, target in zip(traces, targets, strict=True):
                     target.parent.mkdir(parents=True, exist_ok=True)
                     with trace.open("rb") as written:
@@ -215,7 +224,8 @@ class PairRecorder:
                         _copy(written, output, members.get(trace.stem, {}), incomplete)
         finally:
             self.drop()
-        print(f"execgraph: rank {rank} recorded {' and '.join(map(str, targets))}", file=sys.stderr)
+        listed = " and ".join(filter(None, (", ".join(map(str, targets[:-1])), str(targets[-1]))))
+        print(f"execgraph: rank {rank} recorded {listed}", file=sys.stderr)
         if rank == min(self._ranks or (0,)):  # which speaks for the job
             if not self._is_alone:
                 print("execgraph: both traces are of the same steps, and their ops take longer for it", file=sys.stderr)
@@ -271,12 +281,13 @@ class HostTraceObserver:
             self._folder.cleanup()
             raise Conflict(f"this process has another ExecutionTraceObserver, and PyTorch has one at a time; {REMEDY}")
 
-    def beside(self, profiler: Any) -> tuple[Path, Path]:
-        """Returns the finished host trace, and the profiler's device trace in the same folder."""
+    def beside(self, *profilers: Any) -> list[Path]:
+        """Returns the finished host trace, and the profilers' device trace and detail trace in the same folder."""
         self.observer.unregister_callback()
-        device = self._path.with_name("device.json")
-        profiler.export_chrome_trace(str(device))
-        return self._path, device
+        paths = [self._path.with_name(f"{trace}.json") for trace in TRACES[: 1 + len(profilers)]]
+        for path, profiler in zip(paths[1:], profilers, strict=True):
+            profiler.export_chrome_trace(str(path))
+        return paths
 
     def drop(self) -> None:
         """Ends the observer and removes the folder."""

@@ -100,7 +100,7 @@ def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
 
     report = job.report
     for rank in report.ranks:
-        read = " and ".join(file.file for file in (rank.host, rank.device) if file)
+        read = " and ".join(file.file for file in (rank.host, rank.device, rank.detail) if file)
         log.debug(f"rank {rank.rank}: {rank.status} from {read}")
     if options.json:
         print_json(to_builtins(report))

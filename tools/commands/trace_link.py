@@ -1,6 +1,7 @@
 """The command trace-link: links a host trace and a device trace of one process."""
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...schema.errors import RequestError, WrongUsage
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     Inputs(
         "TRACE",
         "the host trace and the device trace of one process, in either order, or a folder with them; or a device trace "
-        "alone (gzip and zstd accepted)",
+        "alone (gzip and zstd accepted); with --modules a detail trace, too",
         unless=("device_trace", "host_trace"),
     ),
     Output("LINKED.json", "linked trace (.gz compresses, - is stdout)", ("--output-file",), ends_as(".json")),
@@ -36,14 +37,15 @@ def main(options: argparse.Namespace) -> None:
     from ...linker.link import link, read_traces
     from ...linker.windows import Window
     from ...schema.linked import write_linked
-    from ..recognise import InputKind, reading
+    from ..recognise import InputKind, kind_of, reading
     from ..trace_files import find_pair
 
-    if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
+    given = (path for path in options.inputs if kind_of(Path(path)) is not InputKind.DETAIL)
+    if len([*given, *filter(None, (options.host_trace, options.device_trace))]) > 2:
         raise WrongUsage(
             "a host trace and a device trace are linked, of one process; trace-build builds all ranks of a folder"
         )
-    pair = find_pair(options.inputs, options.rank)
+    *pair, detail = find_pair(options.inputs, options.rank)
     host_trace, device_trace = options.host_trace or pair[0], options.device_trace or pair[1]
     if device_trace is None:
         raise RequestError(f"{host_trace} is a host trace: give the device trace of the same process, too")
@@ -52,14 +54,13 @@ def main(options: argparse.Namespace) -> None:
         InputKind.DEVICE: "as --device-trace",
         InputKind.MERGED: "as --device-trace, with --rank N",
     }
+    files = {"strict": options.strict, "modules": options.modules, "detail": detail}
     with (
         progress_bar("read traces") as on_progress,
         reading(host_trace, InputKind.HOST, by_option),
         reading(device_trace, InputKind.DEVICE, by_option),
     ):
-        host, device = read_traces(
-            host_trace, device_trace, strict=options.strict, modules=options.modules, on_progress=on_progress
-        )
+        host, device = read_traces(host_trace, device_trace, on_progress=on_progress, **files)
     with step("link"):
         linked = link(host, device, options.rank, options.allow_mismatch, Window(**chosen_for("Window", options)))
     del host, device

@@ -98,6 +98,7 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     target: dict[str, int | float] = {}
     target_notes: list[str] = []
     lacks_sync_records: bool = False
+    detail: FileContent | None = None
 
 
 class BuildReport(SummaryRepr, msgspec.Struct):

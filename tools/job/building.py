@@ -60,7 +60,7 @@ from .rank_building import (
 )
 from .rank_comms import issued_by
 
-MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED)
+MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.DETAIL, InputKind.MERGED)
 """What a profiler recorded, which cannot be made again."""
 Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
 Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], OnProgress], Outcomes]
@@ -151,10 +151,9 @@ def _tasks(job: Job, pairs: Pairs, reported: BuildReport | None) -> dict[int, Ra
         # the file of a job in GOAL is written from generic graphs
         job = job._replace(options=dataclasses.replace(job.options, target=GENERIC))
     earlier = {rank.rank: rank for rank in reported.ranks} if reported else {}
-    tasks = {pair.rank: RankTask(job, pair, earlier.get(pair.rank)) for pair in pairs.ranks}
-    traces = {
-        state_of(job.folder / name)[:2]: name for pair in pairs.ranks for name in (pair.device, pair.host) if name
-    }
+    pairs_read = [pair._replace(detail=pair.detail * job.options.modules) for pair in pairs.ranks]
+    tasks = {pair.rank: RankTask(job, pair, earlier.get(pair.rank)) for pair in pairs_read}
+    traces = {state_of(job.folder / name)[:2]: name for task in tasks.values() for name in task.pair.names if name}
     for path in (*(task.graph for task in tasks.values()), *map(job.output.joinpath, (GROUPS, GOAL_FILE, REPORT))):
         if read := traces.get(state_of(path)[:2]):
             raise RequestError(f"{path} is {job.folder / read}, which is read: give another folder for the output")

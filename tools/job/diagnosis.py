@@ -24,7 +24,7 @@ from ..terminal import absent_ranks, in_one_line, ranges, rank_rows
 from ..trace_files import TraceFiles, assign_ranks, find_traces, hosts_of, list_counts
 from ..workers import in_processes
 from .cross_rank import mark_of, usual_steps
-from .inspection import KERNELS_SHOWN, GroupCount, Inspection, KernelTime, ProcessFiles, inspect
+from .inspection import KERNELS_SHOWN, GroupCount, Inspection, KernelTime, ProcessFiles, files_of, inspect
 
 WRONG, NOTE = "wrong", "note"
 BEFORE_RECORD_FUNCTION_IDS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4")
@@ -146,7 +146,7 @@ def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[
 
 def _without_folders(process: Inspection, text: str) -> str:
     """Returns the text with the process's files by their names alone."""
-    for path in filter(None, (process.device, process.host)):
+    for path in files_of(process):
         text = text.replace(path, _file(path))
     return text
 
@@ -307,10 +307,12 @@ def diagnose(paths: Sequence[Path], jobs: int = 0, progress: Progress = unwatche
         if skipped := sum(trace.name not in named for trace in files.merged):
             files.skipped[InputKind.MERGED.plural] = skipped
         files.merged = [trace for trace in files.merged if trace.name in named]
+    if alone := {trace.name for trace in files.details} - {device.detail for device in files.devices}:
+        files.skipped["detail traces without the device trace of their process"] = len(alone)
     processes = _processes(files)
     if not processes and not files.failures:
         raise DataError(f"{', '.join(map(str, paths))}: no traces there{list_counts(', but ', files.skipped)}")
-    size = sum(Path(path).stat().st_size for process in processes for path in (process.device, process.host) if path)
+    size = sum(Path(path).stat().st_size for process in processes for path in files_of(process))
     outcomes = in_processes(inspect, processes, jobs if size >= WORTH_PROCESSES else 0)
     inspections: dict[ProcessFiles, Inspection] = {}
     for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):
@@ -343,7 +345,7 @@ def _processes(files: TraceFiles) -> list[ProcessFiles]:
             host_of[device.name] = candidates[0].name
     lonely = [host for host in hosts if host.name not in set(host_of.values())]
     pairs = [
-        ProcessFiles(device.name, host_of.get(device.name, ""), device.rank, device.records_rank)
+        ProcessFiles(device.name, host_of.get(device.name, ""), device.rank, device.records_rank, device.detail)
         for device in (*files.devices, *files.merged)
     ]
     pairs += [ProcessFiles("", host.name, host.rank, False) for host in lonely]
@@ -391,7 +393,7 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
     rank = "-" if process.rank is None else f"{process.rank}" + ("" if process.records_rank else "?")
     pids = process.processes or ([] if process.host_process is None else [process.host_process])
     pid = f"{pids[0]}" + ("" if len(pids) == 1 else f" +{len(pids) - 1}") if pids else "-"
-    files = " + ".join(os.path.relpath(path, folder) for path in (process.device, process.host) if path)
+    files = " + ".join(os.path.relpath(path, folder) for path in files_of(process))
     world = f"{process.world_size or '-'}"
     if process.error:
         return (rank, world, pid, bytes_text(process.bytes), *["-"] * (len(HEADINGS) - 5), files)
@@ -408,7 +410,7 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
 
 
 def _common_folder(processes: Iterable[Inspection]) -> str:
-    paths = (path for process in processes for path in (process.device, process.host) if path)
+    paths = (path for process in processes for path in files_of(process))
     folders = {str(Path(path).absolute().parent) for path in paths}
     return os.path.commonpath(folders) if folders else "."
 

@@ -16,6 +16,7 @@ import numpy as np
 from ...linker.communication import RECORD, ProcessGroups, from_device, is_communication_kernel
 from ...linker.contradictions import Contradiction, contradictions_in_traces
 from ...linker.joining import launching_calls
+from ...linker.link import noted
 from ...linker.match import are_ops, match_ops
 from ...linker.readers import (
     DeviceTrace,
@@ -108,6 +109,7 @@ class ProcessFiles(NamedTuple):
     host: str
     rank: int | None
     records_rank: bool
+    detail: str = ""
 
 
 class KernelTime(msgspec.Struct, frozen=True):
@@ -174,6 +176,7 @@ class Inspection(msgspec.Struct):
     notes: list[str] = []
     contradictions: list[Contradiction] | msgspec.UnsetType = msgspec.UNSET
     waits_without_record: int | msgspec.UnsetType = msgspec.UNSET
+    detail: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def name(self) -> str:
@@ -181,10 +184,16 @@ class Inspection(msgspec.Struct):
         return f"rank {self.rank}" if self.rank is not None else "/".join(Path(self.device or self.host).parts[-2:])
 
 
+def files_of(process: ProcessFiles | Inspection) -> list[str]:
+    """Returns the paths of its device trace, host trace and detail trace, those that there are."""
+    return [path for path in (process.device, process.host, process.detail) if path]
+
+
 def inspect(files: ProcessFiles) -> Inspection:
     """Reads the files once each; what cannot be read is in `error`."""
     inspection = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank)
-    inspection.bytes = sum(Path(path).stat().st_size for path in (files.device, files.host) if path)
+    inspection.detail = files.detail or msgspec.UNSET
+    inspection.bytes = sum(Path(path).stat().st_size for path in files_of(files))
     try:
         host = read_host_trace(files.host) if files.host else None
         device = read_device_trace(files.device) if files.device else None
@@ -201,7 +210,12 @@ def inspect(files: ProcessFiles) -> Inspection:
             match, outside = match_ops(host, device, allow_mismatch=True), ~are_step_marks(device.ops.name)
             outside[match.device_row] = False
             inspection.matched, inspection.matched_by = len(match.host_row), match.by
-            inspection.notes += [match.recorded] * match.of_other_steps
+            recorded = [match.recorded] * match.of_other_steps
+            with noted(inspection.notes):
+                if files.detail:
+                    same = len(match_ops(host, read_device_trace(files.detail)).host_row)
+                    recorded.append(f"modules, stacks or memory of {same} host ops in a detail trace beside these")
+            inspection.notes += [", ".join(recorded)] * bool(recorded)
             inspection.dropped[Reason.STEPS_APART] = match.steps_apart
             inspection.alignment_count = match.alignment_count
             inspection.agreement_pct = round(100 * match.agreement, 2)

@@ -186,7 +186,7 @@ def merge_traces(inputs: Sequence[str], output: str, progress: Progress = unwatc
     made = Path(output).resolve()
     files = find_traces([Path(path) for path in inputs], progress=progress)
     devices, merged = files.devices, [trace for trace in files.merged if Path(trace.name).resolve() != made]
-    if any(Path(trace.name).resolve() == made for trace in (*devices, *files.hosts)):
+    if any(Path(trace.name).resolve() == made for trace in (*devices, *files.hosts, *files.details)):
         raise RequestError(f"{output} is a trace of one rank, which is read: give another name for the output")
     if files.failures:
         raise DataError("; ".join(files.failures))
@@ -197,7 +197,7 @@ def merge_traces(inputs: Sequence[str], output: str, progress: Progress = unwatc
         raise DataError(next(filter(None, of_files), nothing))
     ranks, notes = by_rank(devices, hosts_of(devices, files.hosts))
     report = merge(ranks, output, progress)
-    hosts = {"host traces, which have no times": len(files.hosts)} if files.hosts else {}
-    report.skipped = {**files.skipped, **hosts}
+    others = {"host traces, which have no times": len(files.hosts), "detail traces": len(files.details)}
+    report.skipped = files.skipped | {kind: count for kind, count in others.items() if count}
     report.notes += notes + [f"{trace.name}: merged of several ranks already; left out" for trace in merged]
     return report

@@ -75,8 +75,8 @@ class RankTask(NamedTuple):
         return self.job.scratch / self.graph.name
 
 
-Inputs = tuple[FileContent, FileContent | None]
-"""The device trace and the host trace that a rank is built from."""
+Inputs = tuple[FileContent, FileContent | None, FileContent | None]
+"""The device, the host and the detail trace that a rank is built from."""
 
 
 class RankResult(NamedTuple):
@@ -110,7 +110,7 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
     Hashing does not hold the interpreter, so it takes no time beside the building. It is given up when the block is
     left.
     """
-    before = {name: state_of(task.job.folder / name) for name in (task.pair.device, task.pair.host) if name}
+    before = {name: state_of(task.job.folder / name) for name in task.pair.names if name}
     is_left = Event()
 
     def inputs() -> Inputs:
@@ -133,19 +133,19 @@ def is_up_to_date(task: RankTask, contents: Inputs | None = None) -> bool:
     earlier = task.earlier
     if earlier is None:
         return False
-    is_same = (earlier.status, earlier.device, earlier.host) == (BUILT, *(contents or _inputs(task)))
+    is_same = (earlier.status, earlier.device, earlier.host, earlier.detail) == (BUILT, *(contents or _inputs(task)))
     return is_same and is_unchanged(task.graph, earlier.graph)
 
 
 def _inputs(task: RankTask, is_given_up: Callable[[], bool] = lambda: False) -> Inputs:
-    pair = task.pair
-    device = content_of(task.job.folder / pair.device, pair.device, is_given_up)
-    return device, content_of(task.job.folder / pair.host, pair.host, is_given_up) if pair.host else None
+    device, *others = task.pair.names
+    host, detail = (content_of(task.job.folder / name, name, is_given_up) if name else None for name in others)
+    return content_of(task.job.folder / device, device, is_given_up), host, detail
 
 
 def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     pair, options, linked = task.pair, task.job.options, linked_rank(task)
-    device, host = inputs()
+    device, host, detail = inputs()
     stage_done()
     graph = build_generic_graph(linked, options)
     stage_done()
@@ -165,7 +165,7 @@ def _build(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         graph=content_of(task.waiting, task.graph.name) if options.target == GENERIC else None,
         edges=len(graph.data_deps.values), notes=pair.notes,
         link=msgspec.structs.replace(linked.report, notes=[_shorten_paths(task, note) for note in linked.report.notes]),
-        convert=report, comms=summarise_rank(linked), lacks_sync_records=lacks_sync_records(linked),
+        convert=report, comms=summarise_rank(linked), lacks_sync_records=lacks_sync_records(linked), detail=detail,
     )  # fmt: skip
     return RankResult(summary, communication=to_share)
 
@@ -178,8 +178,8 @@ def pickle_path(task: RankTask) -> Path:
 def linked_rank(task: RankTask) -> LinkedTrace:
     """Returns the rank's pair, linked."""
     pair, job = task.pair, task.job
-    host_path = str(job.folder / pair.host) if pair.host else None
-    host_trace, device_trace = read_traces(host_path, str(job.folder / pair.device), modules=job.options.modules)
+    device_path, host_path, detail = (name and str(job.folder / name) for name in task.pair.names)
+    host_trace, device_trace = read_traces(host_path, device_path, modules=job.options.modules, detail=detail)
     stage_done()
     return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=job.window)
 

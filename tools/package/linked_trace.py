@@ -112,7 +112,7 @@ def link(
 
     Args:
         host: The host trace, or its path or open file; None to build from the device trace alone. A folder stands for
-            both traces in it, those of `rank` where it holds several ranks.
+            the traces in it, those of `rank` where it holds several ranks.
         device: The device trace, or its path or open file. Two paths may be given in either order.
         rank: The rank of traces that record none; of a device trace that was merged from several ranks, the one to
             link.
@@ -128,12 +128,14 @@ def link(
     """
     given_window(window, "link(window=…)")
     rank = checked("link", rank=rank, allow_mismatch=allow_mismatch, strict=strict, modules=modules)["rank"]
+    detail = None
     if device is None and is_path(host) and Path(host).is_dir():
-        host, device = find_pair([str(host)], rank)
+        host, device, detail = find_pair([str(host)], rank)
     elif is_path(host) and is_path(device):
         are_hosts = [kind_of(Path(path)) is InputKind.HOST for path in (host, device)]
         host, device = (device, host) if are_hosts == [False, True] else (host, device)
-    linked = link_traces(host, device, rank, allow_mismatch, window, strict=strict, modules=modules)
+    files: dict[str, Any] = {"strict": strict, "modules": modules, "detail": detail}
+    linked = link_traces(host, device, rank, allow_mismatch, window, **files)
     return cast(LinkedTrace, linked)
 
 

@@ -20,17 +20,17 @@ from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, RankTrace, Table, graph_of, rank_of_graph, read_rank, tabulate
 from ..recognise import TRACE_OR_GRAPH, InputKind, Trace, instead, recognise
 from ..terminal import ranges
-from ..trace_files import NoDeviceTraceError, assign_ranks, communicating, find_pairs, hosts_of
+from ..trace_files import NoDeviceTraceError, assign_ranks, communicating, find_pairs, hosts_of, with_details
 
 TITLED, DIGITS = 3, 20
 MADE = (InputKind.LINKED, InputKind.GRAPH)
 """What is made from traces. Of a folder without device traces, the first of these kinds that it holds is used."""
 DIFF = Words("compare two runs with ", Remedy.DIFF)
-REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED, InputKind.MERGED_DATABASE, *MADE)
+REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.DETAIL, InputKind.MERGED, InputKind.MERGED_DATABASE, *MADE)
 
 
 class Source(NamedTuple):
-    """The files of one rank: a device trace and its host trace, or the linked trace or graph made of them.
+    """The files of one rank: a device trace with its host and detail traces, or the linked trace or graph made of them.
 
     `rank` replaces the recorded one unless it is None; `known_rank` is the rank as far as it is known without reading
     the whole file.
@@ -41,6 +41,7 @@ class Source(NamedTuple):
     rank: int | None = None
     kind: InputKind = InputKind.DEVICE
     known_rank: int | None = None
+    detail: Path | None = None
 
 
 class Sources(NamedTuple):
@@ -118,8 +119,9 @@ def read_ranks(
 
 def _read(source: Source, options: ReadOptions, on_progress: OnProgress) -> RankTrace:
     if source.kind not in MADE:
-        host = str(source.host) if source.host else None
-        return read_rank(str(source.path), host, source.rank, **options._asdict(), on_progress=on_progress)
+        host, detail = (str(path) if path else None for path in (source.host, source.detail))
+        paths, of_options = (str(source.path), host, source.rank), options._asdict()
+        return read_rank(*paths, detail_path=detail, on_progress=on_progress, **of_options)
     if options.window != EVERYTHING:
         what = source.kind.plural
         raise DataError(f"{source.path}: of {what} no part can be taken; give the traces, or link that part")
@@ -150,7 +152,8 @@ def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
         return
     for pair in pairs.ranks:
         host, rank = folder / pair.host if pair.host else None, None if pair.records_rank else pair.rank
-        sources.ranks.append(Source(folder / pair.device, host, rank, known_rank=pair.rank))
+        detail = folder / pair.detail if pair.detail else None
+        sources.ranks.append(Source(folder / pair.device, host, rank, known_rank=pair.rank, detail=detail))
         sources.notes.extend(pair.notes)
     sources.notes.extend([*pairs.failures, *pairs.notes])
 
@@ -167,18 +170,19 @@ def _add_files(files: list[Path], sources: Sources) -> None:
         if trace.kind not in REPORTED:
             raise DataError(instead(path, trace.kind, TRACE_OR_GRAPH))
         by_kind[trace.kind].append(trace)
-    devices, hosts = by_kind[InputKind.DEVICE], by_kind[InputKind.HOST]
+    devices, hosts, details = (by_kind[kind] for kind in (InputKind.DEVICE, InputKind.HOST, InputKind.DETAIL))
     merged = by_kind[InputKind.MERGED] + by_kind[InputKind.MERGED_DATABASE]
     host_of = hosts_of(devices + merged, hosts)
-    ranks = assign_ranks(devices, communicating(host_of), otherwise=str(DIFF))
+    ranks = assign_ranks(with_details(devices, details), communicating(host_of), otherwise=str(DIFF))
     if ranks.failures:
         raise DataError(f"{'; '.join(ranks.failures)}, or ", *DIFF)
     sources.notes.extend(ranks.notes)
     for device in ranks.traces + merged:
-        host = host_of.get(device.name)
-        sources.ranks.append(Source(Path(device.name), Path(host) if host else None, known_rank=device.rank))
-    used = set(host_of.values())
-    sources.notes.extend(f"{host.name}: has no device trace; not used" for host in hosts if host.name not in used)
+        host, detail = (Path(name) if name else None for name in (host_of.get(device.name), device.detail))
+        sources.ranks.append(Source(Path(device.name), host, known_rank=device.rank, detail=detail))
+    used = {*host_of.values(), *(device.detail for device in ranks.traces)}
+    unused = (trace for trace in (*hosts, *details) if trace.name not in used)
+    sources.notes.extend(f"{trace.name}: has no device trace; not used" for trace in unused)
     sources.ranks.extend(
         Source(Path(trace.name), kind=kind, known_rank=trace.rank) for kind in MADE for trace in by_kind[kind]
     )

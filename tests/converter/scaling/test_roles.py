@@ -321,11 +321,7 @@ def test_a_group_that_also_exchanges_is_refused_with_the_option_that_takes_its_r
 
 @pytest.mark.parametrize(
     ("types", "text"),
-    [
-        ([ALL_TO_ALL], "all_to_all"),
-        ([-1], "a collective of unknown type"),
-        ([-1, ALL_TO_ALL], "all_to_all"),
-    ],
+    [([ALL_TO_ALL], "all_to_all"), ([-1], "a collective of unknown type"), ([-1, ALL_TO_ALL], "all_to_all")],
 )
 def test_collectives_that_depend_on_the_number_of_members_are_named(types: Sequence[int], text: str) -> None:
     job = reducing(FUNCTION)

@@ -197,10 +197,7 @@ REFUSED = {
     "two values": (ATTR + b"\x48\x01\x48\x02", 1),
     "a truth that is not 1": (b"\x52\x06\x0a\x01x\xd8\x01\x02", 7),
     "a float that is no number, other than the usual one": (b"\x52\x08\x0a\x01x\x2d\x01\x00\x80\x7f", 6),
-    "a double that is no number, other than the usual one": (
-        b"\x52\x0c\x0a\x01x\x19\x23\x01\0\0\0\0\xf8\xff",
-        6,
-    ),
+    "a double that is no number, other than the usual one": (b"\x52\x0c\x0a\x01x\x19\x23\x01\0\0\0\0\xf8\xff", 6),
     "no message": (b"\x07", 0),
 }
 
@@ -280,10 +277,7 @@ NODE_1, NODE_2 = '{"id": 1, "name": "a"}', '{"id": 2, "attr": [{"name": "x", "in
         ('{"attr": [{"name": "x", "int64_list": {"values": ["1"]}}]}', "at `$.attr[0].int64_list.values[0]`"),
         ('{"attr": [{"name": "x", "float_val": 1e39}]}', "at `$.attr[0].float_val`"),
         ('{"attr": [{"name": "x", "double_val": "many"}]}', "Invalid enum value 'many' - at `$.attr[0].double_val`"),
-        (
-            '{"attr": [{"name": "x", "double_list": {"values": ["NaN:00"]}}]}',
-            "Invalid enum value 'NaN:00'",
-        ),
+        ('{"attr": [{"name": "x", "double_list": {"values": ["NaN:00"]}}]}', "Invalid enum value 'NaN:00'"),
         ('{"attr": [{"name": "x", "bytes_val": "*"}]}', "Invalid base64"),
         ("null", "Expected `object`, got `null`"),
     ],
@@ -383,11 +377,7 @@ def test_the_command_pipes(graph):
 
 @pytest.mark.parametrize(
     ("source", "target", "complaint"),
-    [
-        ("-", "-", "give --to et or --to json"),
-        ("a.et", "b.et", "both .et"),
-        ("a.json.gz", "b.json", "both .json"),
-    ],
+    [("-", "-", "give --to et or --to json"), ("a.et", "b.et", "both .et"), ("a.json.gz", "b.json", "both .json")],
 )
 def test_names_that_do_not_tell_are_wrong_usage(source, target, complaint, capfd):
     assert run("--input", source, "--output", target) == 2

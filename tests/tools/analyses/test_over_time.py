@@ -16,6 +16,7 @@ from execgraph.linker.readers import read_device_trace
 from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, analyse, overlay_events, read_rank, write_overlay
+from execgraph.tools.analyses.over_time import OF_DETAILS
 from execgraph.tools.analyses.overlay import counter_events, critical_path_events, pattern_events
 from execgraph.tools.analyses.rank import Allocations, Recorded
 from execgraph.tools.report import ReportRequest
@@ -69,14 +70,12 @@ def rank_of(t: TraceBuilder, folder: Path, **how: Any) -> RankTrace:
 
 
 def test_the_curve_is_what_allocators_recorded_in_each_step(tmp_path: Path) -> None:
-    found = analyse([rank_of(training(), tmp_path)], [CURVE])
-    rows = picked(found[CURVE].rows(), "step", "ts", "allocated", "reserved")
-    assert rows == [
-        (f"ProfilerStep#{step}", after + now, allocated, 1000)
-        for step, after in ((1, 0), (2, 7))
-        for now, allocated in ((1, 140), (4, 160), (6, 140), (6, 100))
-    ]
-    assert found[CURVE].note == ""
+    of_step = (1, 140), (4, 160), (6, 140), (6, 100)
+    expected = [(f"ProfilerStep#{step}", 7 * step - 7 + now, total, 1000) for step in (1, 2) for now, total in of_step]
+    for how, note in (({}, ""), ({"detail_path": str(tmp_path / "device.json")}, OF_DETAILS)):
+        found = analyse([rank_of(training(), tmp_path, **how)], [CURVE])[CURVE]
+        assert picked(found.rows(), "step", "ts", "allocated", "reserved") == expected
+        assert found.note == note
 
 
 def test_at_the_peak_lives_what_was_got_and_not_yet_given_back(tmp_path: Path) -> None:

@@ -97,10 +97,7 @@ def edited(path: Path, change: Callable[[Rows], Rows]) -> None:
 def without(path: Path, chosen: Callable[[dict[str, Any]], bool], most: int = 1 << 30) -> None:
     """Takes up to `most` of the chosen complete events out."""
     left = iter(range(most))
-    edited(
-        path,
-        lambda rows: [row for row in rows if row["ph"] != "X" or not chosen(row) or next(left, None) is None],
-    )
+    edited(path, lambda rows: [row for row in rows if row["ph"] != "X" or not chosen(row) or next(left, None) is None])
 
 
 def no_sync_records(device: Path, _: Path) -> None:

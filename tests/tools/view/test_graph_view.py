@@ -245,12 +245,7 @@ def test_too_many_nodes_for_a_picture_are_refused_with_the_remedy(g: GraphBuilde
 
 @pytest.mark.parametrize(
     ("name", "arguments", "code"),
-    [
-        ("missing.et", [], 1),
-        ("broken.et", [], 1),
-        ("graph.et", ["--around", 99], 2),
-        ("graph.et", ["--stream", 99], 2),
-    ],
+    [("missing.et", [], 1), ("broken.et", [], 1), ("graph.et", ["--around", 99], 2), ("graph.et", ["--stream", 99], 2)],
 )
 def test_what_cannot_be_drawn_is_one_line_and_leaves_the_old_file(graph_file, out, run, name, arguments, code):
     graph_file.with_name("broken.et").write_bytes(b"\x00\x01hello")
