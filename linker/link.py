@@ -68,8 +68,8 @@ def link(
     device = communication.messages_in_flight(device)
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
-    trace, findings, contradicting = _link_all(nodes, device, match, nesting, rank)
-    part, notes = _part(trace, device, match, window)
+    trace, findings, contradicting, asked_by = _link_all(nodes, device, match, nesting, rank)
+    part, notes = _part(trace, device, match, window, asked_by)
     report = report_of(host, device, match, findings=findings, whole=trace, part=part, clipped=nesting.clipped)
     report.notes += [contradiction.sentence for contradiction in contradicting] + notes
     if host is None:
@@ -152,7 +152,9 @@ def read_traces(
     return host, device
 
 
-def _part(trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[TracePart, list[str]]:
+def _part(
+    trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window, asked_by: columns.Lookup
+) -> tuple[TracePart, list[str]]:
     """Returns the part of the whole trace that is in the window, and sentences about where it lies."""
     notes, zero = list[str](), trace_start(device)
     shared = of_both(trace)
@@ -173,7 +175,7 @@ def _part(trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: 
         return shared, notes
     if window != EVERYTHING:
         notes.append(f"the window is from {period.in_words(zero)} of the trace")
-    part = cut(shared.trace, period)
+    part = cut(shared.trace, period, asked_by)
     if not window.is_of_steps:
         part.trace.info.step_without_profiler_ns = -1  # the part may end within a step
     if part.is_empty:
@@ -183,7 +185,7 @@ def _part(trace: LinkedTrace, device: DeviceTrace, match: Match | None, window: 
 
 def _link_all(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: columns.Nesting, rank: int | None
-) -> tuple[LinkedTrace, Findings, list[Contradiction]]:
+) -> tuple[LinkedTrace, Findings, list[Contradiction], columns.Lookup]:
     """Links all that both traces hold. Returns it, its waits, and the contradictions of the traces."""
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent, circles = _op_parents(ops, device_op, nesting)
@@ -217,7 +219,7 @@ def _link_all(
     )  # fmt: skip
     if device.python is not None and len(device.python.start):
         trace = with_modules(trace, device.python, op_parent)
-    return trace, findings, contradicting
+    return trace, findings, contradicting, transfers.asked_by
 
 
 def _synchronised(

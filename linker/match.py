@@ -16,6 +16,7 @@ from ..schema import columns
 from ..schema.columns import Bool, Categorical, DeviceOpRows, Int64, Lookup, ThreadIntervals
 from ..schema.errors import DataError, Remedy
 from ..schema.linked import GROUP_INIT, STEP_MARK, are_step_marks
+from .communication import transfers_of_other_steps
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedOps
 
 SMALLEST_AGREEMENT = 0.5
@@ -166,7 +167,7 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
             alignment_count, host_is_longer = alignment.alignment_count, len(nodes) > len(rows)
         pairs.append((nodes[alignment.left], rows[alignment.right]))
     if not names.numbered:
-        pairs.append(_on_unpaired_threads(candidates, ops, pairs, names))
+        pairs.append(_on_unpaired_threads(host, candidates, ops, pairs, names))
     host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     sides = [len(candidates), len(ops.start)]
     if names.marks_step_of_both(host_row).any():
@@ -179,20 +180,26 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
 
 
 def _on_unpaired_threads(
-    candidates: Int64, ops: RecordedOps, pairs: list[tuple[Int64, Int64]], names: "_Names"
+    host: HostTrace, candidates: Int64, ops: RecordedOps, pairs: list[tuple[Int64, Int64]], names: "_Names"
 ) -> tuple[Int64, Int64]:
-    """Matches, step by step, the ops of threads that no thread of the host trace is paired with: that has transfers on
-    the thread that requested them. `candidates` are in order of ids.
+    """Matches the ops of threads that no thread of the host trace is paired with: that has transfers on the thread that
+    requested them. They go by their requests, else by order, step by step. `candidates` are in order of ids.
     """
     host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
     order = np.argsort(ops.start, kind="stable")
     is_unpaired = ~np.isin(ops.thread[order], ops.thread[device_row])
+    node, op = transfers_of_other_steps(host, ops, host_row, device_row)
+    known = np.isin(node, candidates) & ~np.isin(node, host_row) & (names.host[node] == names.device[op])
+    known &= np.isin(op, order[is_unpaired])
+    node, op = node[known], op[known]
+    is_unpaired &= ~np.isin(order, op)
     rows = order[is_unpaired | (names.is_step_mark[names.device[order]] & np.isin(order, device_row))]
     is_mark = names.is_step_mark[names.host[candidates]]
-    nodes = candidates[is_mark == np.isin(candidates, host_row)]
+    nodes = candidates[is_mark == np.isin(candidates, np.concatenate((host_row, node)))]
     alignment = names.aligned(nodes, rows)
     is_op = ~names.is_step_mark[names.host[nodes[alignment.left]]]
-    return nodes[alignment.left[is_op]], rows[alignment.right[is_op]]
+    left, right = nodes[alignment.left[is_op]], rows[alignment.right[is_op]]
+    return np.concatenate((node, left)), np.concatenate((op, right))
 
 
 def _compared_steps(thread: tuple[Int64, Int64], match: Match, names: "_Names") -> tuple[tuple[int, int], int]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..schema import linked
 from ..schema.arguments import WHOLE, given, two_ends
-from ..schema.columns import ABSENT, Bool, Int64, Intervals, Lookup
+from ..schema.columns import ABSENT, Bool, CommunicationRows, Int64, Intervals, Lookup
 from ..schema.errors import RequestError, nearest
 from ..schema.reasons import Counts, Reason
 from .match import Match, are_ops
@@ -280,14 +280,14 @@ def of_both(trace: linked.LinkedTrace) -> TracePart:
     return TracePart(trace, calls, Counts())
 
 
-def cut(trace: linked.LinkedTrace, period: Period) -> TracePart:
+def cut(trace: linked.LinkedTrace, period: Period, asked_by: Lookup | None = None) -> TracePart:
     """Returns the part of a trace that belongs to a period. O(n log n).
 
     A call belongs to the period that it starts in, even if it returns later: a thread's part of the period begins and
     ends when the call that runs at the border returns. Ops that overlap that part are kept and cut to it. Activities
     belong to their launch call, whenever they ran; activities without a call to the time of their start. An op without
     times goes with the op before it by id. Waits and hand-offs across the borders are lost: what they blocked starts as
-    measured. An op that communicates does so in the part that it starts in.
+    measured. An op that communicates does so in the part that the op starts in that asked for it, by ids in `asked_by`.
     """
     parts, activities = ThreadParts(trace.calls, period), trace.activities
     first, last = parts.of(trace.calls.thread)
@@ -297,11 +297,12 @@ def cut(trace: linked.LinkedTrace, period: Period) -> TracePart:
     kept_rows = KeptRows(_ops(trace.ops, parts), calls, kept_activities)
     part, lost = select_linked(trace, kept_rows), _crossing(trace, kept_rows)
     ops, shortened = _shortened(part.ops, parts)
-    # its other ranks' parts may not hold it, and what communicates in both is matched by order
-    communication_row, is_late = ops.communication_row.copy(), ops.start > part.ops.start
-    is_late &= communication_row >= 0
-    communication_row[is_late] = -1
-    ops = replace(ops, communication_row=communication_row)
+    # what communicates in the parts of other ranks, too, is matched by order, but each rank begins it at another time
+    begun_before, rows = ops.start > part.ops.start, np.arange(len(ops))
+    request = rows if asked_by is None else asked_by.of(ops.id)
+    asker = rows if asked_by is None else np.where(request < 0, rows, Lookup(ops.id, rows).of(request))
+    is_late = (ops.communication_row >= 0) & ((asker < 0) | begun_before[asker])
+    ops = replace(ops, communication_row=CommunicationRows(np.where(is_late, -1, ops.communication_row)))
     lost[Reason.CROSSING_COMMUNICATION] = int(is_late.sum())
     info = copy(part.info)
     info.backlog_until = _backlog(trace, kept_rows)

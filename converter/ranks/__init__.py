@@ -31,6 +31,7 @@ from .calls import (
     awaits_all,
     begin_of_ranks,
     graph_calls,
+    issued_at,
     match,
     measured_times,
     recorded_calls,

@@ -84,6 +84,7 @@ def communication_summary(graph: ExecutionGraph) -> SimulatedCalls:
     is_there = np.isin(graph.type, COMMUNICATION) & ~(is_message & lacks_end)
     rows = NodeNumbers(np.flatnonzero(is_there))
     calls, (transfer, kernel) = graph_calls(graph, rows, graph.number("rank", -1)), _transfers(graph)
+    rows = NodeNumbers(calls.row)
     before, after = _follows(graph, rows)
     return SimulatedCalls(
         calls.groups,

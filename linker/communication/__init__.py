@@ -12,4 +12,6 @@ from .collectives import (
     is_communication_kernel,
     link_communications,
 )
-from .transfers import host_communications, host_transfers, messages_in_flight, transfer_waits
+from .transfers import (
+    host_communications, host_transfers, messages_in_flight, transfer_waits, transfers_of_other_steps,
+)  # fmt: skip

@@ -28,9 +28,19 @@ import msgspec
 import numpy as np
 
 from ...schema import linked
-from ...schema.columns import ABSENT, Bool, CommunicationRows, Int64, OpRows, RowMap, rows_by_number, split_groups
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    CommunicationRows,
+    Int64,
+    Lookup,
+    OpRows,
+    RowMap,
+    rows_by_number,
+    split_groups,
+)  # fmt: skip
 from ...schema.linked import Calls, Communication, Ops, ProcessGroup, Provenance, kineto
-from ..readers import DeviceTrace, RecordedOps, Role
+from ..readers import DeviceTrace, HostTrace, RecordedOps, Role
 from ..threads import Gap, ThreadActivity, Wait, thread_activities
 from .arguments import from_device
 
@@ -41,6 +51,8 @@ REQUEST = "c10d::"
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 """Requests whose first number is the root. Of a message the first number is its peer, the second its tag."""
 
+SAME_TENSORS = ("allreduce", "broadcast", "reduce", "send", "recv")
+"""Requests of which the first tensors are those of the transfer, and the only ones."""
 SCALARS = {"Int": int, "Bool": bool}
 """What the device trace, which records no types of arguments that are no tensors, has for values of a kind."""
 UNKNOWN = Communication()
@@ -96,6 +108,12 @@ class Transfers:
     def __len__(self) -> int:
         return len(self.op)
 
+    @property
+    def asked_by(self) -> Lookup:
+        """The id of the op that requested each transfer, by the id of that, where it has times."""
+        known = (self.request >= 0) & (self.ops.start[self.request] != ABSENT)
+        return Lookup(self.ops.id[self.op[known]], self.ops.id[self.request[known]])
+
     @cached_property
     def threads(self) -> Int64:
         """The threads that transfer, lanes of messages included, but not those that request."""
@@ -116,14 +134,27 @@ def host_transfers(ops: Ops, device: DeviceTrace, device_op: OpRows) -> Transfer
     recorded = {int(device_op[row]): args for row, args in by_device_row.items()}
     counterparts = _unmatched_counterparts(ops, op)
     node = OpRows(np.array([counterparts.get(row, row) for row in op.tolist()], np.int64))
-    number, requests = ops.rf_id[node], _named(ops, REQUEST)
-    requests = OpRows(requests[ops.rf_id[requests] > 0])
-    requests = OpRows(requests[np.argsort(ops.rf_id[requests], kind="stable")])
-    last = np.searchsorted(ops.rf_id[requests], number, side="right") - 1
-    request = RowMap(requests)[np.where(number > 0, last, -1)]
-    transfers = Transfers(ops, recorded, op, node, request, number > 0)
-    transfers.request[~transfers.has_request_id] = _requests_by_order(transfers)[~transfers.has_request_id]
-    return transfers
+    request, has_id = _requests_by_id(ops, ops.rf_id[node]), ops.rf_id[node] > 0
+    others = _timed(ops, REQUEST)
+    others = OpRows(others[~np.isin(others, request[has_id])])
+    request[~has_id] = _requests_in_turn(ops, OpRows(op[~has_id]), others)
+    # one that the host trace lacks has the id of its request, by which it comes after what was requested before
+    lacks_id = (ops.rf_id[op] == 0) & (request >= 0)
+    ops.rf_id[op[lacks_id]] = np.where(has_id, ops.rf_id[node], ops.rf_id[request])[lacks_id]
+    return Transfers(ops, recorded, op, node, request, has_id)
+
+
+def transfers_of_other_steps(host: HostTrace, ops: RecordedOps, host_row: Int64, device_row: Int64) -> list[Int64]:
+    """Returns pairs of rows of the host trace and of the device trace's ops, of other steps: the transfers of requests
+    that are such pairs in `host_row` and `device_row`. Threads begin transfers in another order in each step.
+    """
+    node, op = _named(host, TRANSFER), _timed(ops, TRANSFER)
+    requested_by, request = _requests_by_id(host, host.rf_id[node]), _requests_in_turn(ops, op, _timed(ops, REQUEST))
+    # a request of several transfers tells nothing of their order
+    alone = np.bincount(requested_by + 1)[requested_by + 1] == 1
+    found = Lookup(host_row, device_row).of(requested_by)
+    transfer = np.where(alone & (found >= 0), Lookup(request[request >= 0], op[request >= 0]).of(found), -1)
+    return [node[transfer >= 0], transfer[transfer >= 0]]
 
 
 def plain(name: str) -> str:
@@ -131,14 +162,14 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z]", "", name.removeprefix(TRANSFER).removeprefix(REQUEST).lower())
 
 
-def _timed(ops: Ops, prefix: str) -> OpRows:
+def _timed(ops: Ops | RecordedOps, prefix: str) -> OpRows:
     """Returns the ops with such names that the device trace holds, by their start."""
     rows = _named(ops, prefix)
     rows = OpRows(rows[ops.start[rows] != ABSENT])
     return OpRows(rows[np.argsort(ops.start[rows], kind="stable")])
 
 
-def _named(ops: Ops, prefix: str) -> OpRows:
+def _named(ops: Ops | HostTrace | RecordedOps, prefix: str) -> OpRows:
     return OpRows(np.flatnonzero(ops.name.where(lambda name: name.startswith(prefix))))
 
 
@@ -161,19 +192,25 @@ def _unmatched_counterparts(ops: Ops, transfers: OpRows) -> dict[int, int]:
     return counterparts
 
 
-def _requests_by_order(transfers: Transfers) -> OpRows:
-    """Returns for each transfer the earliest request of its name that began before it and has no other, -1 for none."""
-    ops, requests = transfers.ops, _timed(transfers.ops, REQUEST).tolist()
-    names = {row: plain(ops.name[row]) for row in requests}
-    known_requests = set(transfers.request[transfers.has_request_id].tolist())
-    pending: dict[str, deque[int]] = {
-        name: deque(row for row in requests if names[row].startswith(name) and row not in known_requests)
-        for name in set(transfers.names)
-    }
+def _requests_by_id(ops: Ops | HostTrace, number: Int64) -> OpRows:
+    """Returns the requests with the last record function ids up to these, -1 for none or the id 0."""
+    requests = _named(ops, REQUEST)
+    requests = OpRows(requests[ops.rf_id[requests] > 0])
+    requests = OpRows(requests[np.argsort(ops.rf_id[requests], kind="stable")])
+    last = np.searchsorted(ops.rf_id[requests], number, side="right") - 1
+    return RowMap(requests)[np.where(number > 0, last, -1)]
+
+
+def _requests_in_turn(ops: Ops | RecordedOps, transfers: OpRows, requests: OpRows) -> OpRows:
+    """Returns for each transfer the earliest request of its name that began before it and has no other, -1 for none;
+    both are given by their start.
+    """
+    names, of_requests = ([plain(ops.name[row]) for row in rows.tolist()] for rows in (transfers, requests))
+    asked = [*zip(requests.tolist(), of_requests, strict=True)]
+    pending = {name: deque(row for row, of_row in asked if of_row.startswith(name)) for name in {*names}}
     request = OpRows(np.full(len(transfers), -1, np.int64))
-    for number, name in enumerate(transfers.names):
-        queue = pending[name]
-        if not transfers.has_request_id[number] and queue and ops.start[queue[0]] <= ops.start[transfers.op[number]]:
+    for number, row in enumerate(transfers.tolist()):
+        if (queue := pending[names[number]]) and ops.start[queue[0]] <= ops.start[row]:
             request[number] = queue.popleft()
     return request
 
@@ -199,6 +236,9 @@ def host_communications(
             transfer = from_device(recorded[op]) if op in recorded else UNKNOWN
         if request >= 0:
             kind, numbers = plain(ops.name[request]), scalars(transfers, request, "Int")
+            if transfer.in_elements < 0 and kind == name and kind in SAME_TENSORS and ops.recorded_by_host[request]:
+                asked = ops.arguments.inputs(request)
+                transfer = msgspec.structs.replace(transfer, dtype=asked.dtype, in_elements=asked.elements)
             message, rooted = kind.startswith(("send", "recv")), kind.startswith(ROOTED) and kind.startswith(name)
             transfer = msgspec.structs.replace(
                 transfer,
@@ -338,6 +378,9 @@ class _Waits:
             return self._wait(op, thread, gap, Provenance.RECORD) if gap.begin < gap.end else None
         # the first user of what was transferred waited, or else the thread that requested it, in an idle gap
         user, known_by, used_at = self._users.first(self._written[request], since), Provenance.TIMING, linked.FOREVER
+        while user >= 0 and self._start[user] < end and self._ops.name[user].startswith(REQUEST):
+            # to ask for another transfer of the same tensor is not to wait for this one
+            user = self._users.first(self._written[request], self._start[user] + 1)
         if user >= 0:
             thread, known_by = self._thread[user], Provenance.RECORD
             used_at = self._end[user] if self._ops.name[user] == WAITS else self._start[user]

@@ -624,6 +624,17 @@ def test_transfers_on_threads_of_their_own_and_what_both_files_say_of_their_wind
     assert by_id({1: "a", 2: "b"}, {1: "b", 2: "a", 3: "b"}).of_other_steps
 
 
+def test_transfers_of_other_steps_go_by_their_requests_in_whichever_order_threads_begin_them() -> None:
+    names = ("ProfilerStep#1", "c10d::x_", "gloo:x", "c10d::y_", "gloo:y")
+    nodes = [NodeRow(2 + n, name, tid=1, rf_id=2 + n) for n, name in enumerate(names)]
+    # the first transfer was asked for before the step
+    ops = [OpRow(8, 50, names[0], annotation=1), OpRow(0, 5, "c10d::x_"), OpRow(10, 15, "c10d::x_")]
+    ops += [OpRow(20, 25, "c10d::y_"), OpRow(12, 30, "gloo:x", thread=5), OpRow(26, 40, "gloo:y", thread=6)]
+    device = device_trace([*ops, OpRow(31, 40, "gloo:x", thread=5)], window="device")
+    found = match_ops(replace(host_trace(*nodes), window="host"), device)
+    assert pairs(found) == [(0, 0), (1, 2), (3, 3), (2, 6), (4, 5)]
+
+
 def test_recordings_of_one_program_on_a_gpu_match_and_replay(data: Path) -> None:
     files = (data / "gpu" / name for name in ("small/host_rank0.json.gz", "small_device_only/device_rank0.json.gz"))
     linked = link(*files, allow_mismatch=True)

@@ -34,7 +34,7 @@ from execgraph.linker.windows import (
     trace_start,
     whole,
 )
-from execgraph.schema.columns import ABSENT, Categorical, intervals as nesting
+from execgraph.schema.columns import ABSENT, Categorical, Lookup, intervals as nesting
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import Communication, LinkedTrace, ThreadHandoffs, write_linked
 from execgraph.schema.reasons import Reason
@@ -438,12 +438,19 @@ def test_waits_with_one_end_in_the_part_are_counted() -> None:
     assert part.trace.info.backlog_until == {acts_id(linked, 1): 60}
 
 
-def test_a_transfer_belongs_to_the_part_that_it_begins_in_as_on_other_ranks() -> None:
+def test_a_transfer_belongs_to_the_part_that_it_begins_or_is_asked_for_in_as_on_other_ranks() -> None:
     linked = linked_of([], ops=[Op(90, 130), Op(190, 230)], communications=[Communication(), Communication()])
     part = cut(replace(linked, ops=replace(linked.ops, communication_row=np.array([0, 1]))), PERIOD)
     assert part.trace.ops.communication_row.tolist() == [-1, 1]
     assert (part.trace.ops.end - part.trace.ops.start).tolist() == [30, 10]
     assert part.lost[Reason.CROSSING_COMMUNICATION] == 1
+    rows = [Op(80, 90), Op(90, 130), Op(110, 120), *[Op(125, 190)] * 3]
+    linked = linked_of([], ops=rows, communications=[Communication()])
+    linked = replace(linked, ops=replace(linked.ops, communication_row=np.array([-1] * 3 + [0] * 3)))
+    ids = linked.ops.id
+    part = cut(linked, PERIOD, Lookup(ids[3:], ids[:3]))
+    assert part.trace.ops.communication_row.tolist() == [-1, -1, -1, -1, 0]
+    assert part.lost[Reason.CROSSING_COMMUNICATION] == 2
 
 
 def acts_id(linked: LinkedTrace, row: int) -> int:

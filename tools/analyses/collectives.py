@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...converter.communication import bytes_per_element
-from ...converter.ranks import Calls, Group, awaits_all, match, ranks_of, ranks_text, recorded_calls
+from ...converter.ranks import Calls, Group, awaits_all, issued_at, match, ranks_of, ranks_text, recorded_calls
 from ...schema.columns import ABSENT, Bool, Floats, Groups, Int64, Intervals, Rows, group_sums, groupby
 from ...schema.graph import CollectiveType
 from ...schema.linked import Communication
@@ -39,7 +39,7 @@ PARTS_OF_ALL = (*OF_ALL_MEMBERS, CollectiveType.ALL_TO_ALL, CollectiveType.GATHE
 
 @dataclass(frozen=True, slots=True)
 class Arrivals(Calls):
-    """Calls in order of their starts, in ns since the epoch if it was recorded, as an analysis sees them.
+    """Calls in order of issue, in ns since the epoch if it was recorded, as an analysis sees them.
 
     `exposed` is the part of the duration in which the rank's device computes nothing. There are `members` and `bytes`
     as nccl-tests count them, and the recorded name, dtype and splits.
@@ -78,14 +78,15 @@ Part = tuple[int, int, Arrivals]
 
 def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
     """Returns the rank's communications; one on the host is exposed while no device computes."""
-    linked, spans = rank.linked, list[tuple[int, int, int, str, Communication]]()
+    linked, spans = rank.linked, list[tuple[int, int, int, int, str, Communication]]()
     computes = rank.classes == ActivityClass.COMPUTATION
     for table in (linked.activities, linked.ops):
         rows = np.flatnonzero((table.communication_row >= 0) & (table.start != ABSENT))
         times = Intervals(table.start[rows], table.end[rows])
         device = linked.activities.device[rows] if table is linked.activities else None
         exposed = times.end - times.start - rank.covered_time(computes, times, device)
-        columns = times.start, times.end, exposed, table.communication_row[rows]
+        issued = times.start if table is linked.activities else issued_at(times.start, linked.ops.rf_id[rows])
+        columns = issued, times.start, times.end, exposed, table.communication_row[rows]
         spans += [
             (*span, name, part)
             for name, *span, row in zip(table.name[rows], *(column.tolist() for column in columns), strict=True)
@@ -95,7 +96,7 @@ def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
     calls = recorded_calls([span[-1] for span in spans], [span[-2] for span in spans], rank.rank)
     calls = calls.take(calls.is_placed)
     placed = [spans[row] for row in calls.row.tolist()]
-    start, end, exposed = np.array([span[:3] for span in placed], np.int64).reshape(-1, 3).T
+    start, end, exposed = np.array([span[1:4] for span in placed], np.int64).reshape(-1, 3).T
     calls = replace(calls, start_ns=start + linked.info.base_time_ns, end_ns=end + linked.info.base_time_ns)
     recorded = [span[-1] for span in placed]
     members = np.where(calls.is_message, 2, ints(len(each.ranks) or max(each.group_size, 1) for each in recorded))

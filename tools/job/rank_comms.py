@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...converter.communication import meaning, peers
-from ...converter.ranks import Group, GroupNames, ranks_of
+from ...converter.ranks import Group, GroupNames, issued_at, ranks_of
 from ...schema.columns import ABSENT, ROUNDING, Int64, RowMap, nearest, rows_by_number
 from ...schema.graph import CollectiveType, NodeType
 from ...schema.linked import STEP_MARK, Communication, LinkedTrace, op_parents
@@ -65,7 +65,8 @@ def issued_by(linked: LinkedTrace) -> list[Issued]:
     is_record = ops.name.where(lambda name: name == RECORD or name.startswith(ANNOTATION))
     issuer = np.concatenate((activities.op_row[on_device], on_host))
     asked_by = RowMap(nearest(~is_record, op_parents(ops)))[issuer]
-    order = np.argsort(np.concatenate((submitted, ops.start[on_host])), kind="stable")
+    asked = issued_at(ops.start[on_host], ops.rf_id[on_host])
+    order = np.argsort(np.concatenate((submitted, asked)), kind="stable")
     # several kernels may do one communication
     first = np.sort(np.unique(number[order], return_index=True)[1])
     names, issued = GroupNames(), list[Issued]()

@@ -141,6 +141,12 @@ def test_a_node_of_several_messages_is_a_call_for_each(g: GraphBuilder) -> None:
 # Groups
 
 
+def test_transfers_of_the_host_come_in_the_order_of_issue_whichever_thread_began_first(g: GraphBuilder) -> None:
+    for number, size in ((9, 8), (7, 4), (ABSENT, 2)):
+        g.host("gloo", 10, 5, thread=size, type=COLL, rf_id=number, comm_type=CollectiveType.ALL_REDUCE, comm_size=size)
+    assert [call.size for call in calls_of(g.build())] == [4, 8, 2]
+
+
 def test_addresses_are_numbered_by_the_ranks_they_come_with() -> None:
     names, one, two = GroupNames(), "94594108284448", "94594108284999"
     found = [

@@ -175,20 +175,16 @@ def test_the_first_user_from_then_on_is_meant() -> None:
 def test_of_several_storages_the_earliest_user_of_any_is_meant() -> None:
     written = {5: Bytes(0, 8), 6: Bytes(0, 8)}
     table = ops(Op(start=20, end=21, inputs=inputs(tensor(5))), Op(start=10, end=11, inputs=inputs(tensor(6))))
-    no_threads = np.empty(0, np.int64)
-    assert Users(table, [{5: Bytes(0, 8)}, {6: Bytes(0, 8)}], no_threads).first(written, 0) == 1
-    assert Users(table, [], no_threads).first(written, 0) == -1
+    for each, first in (([{5: Bytes(0, 8)}, {6: Bytes(0, 8)}], 1), ([], -1)):
+        assert Users(table, each, np.empty(0, np.int64)).first(written, 0) == first
 
 
 # Requests
 
 
 def requests(*rows: Op, rf_id: list[int] | None = None, of_host: list[bool] | None = None) -> Transfers:
-    table = ops(*rows)
-    table = replace(
-        table, rf_id=column(*(rf_id or [0] * len(rows))), recorded_by_host=np.array(of_host or [True] * len(rows))
-    )
-    t = TraceBuilder()
+    by_host, number = np.array(of_host or [True] * len(rows)), column(*(rf_id or [0] * len(rows)))
+    table, t = replace(ops(*rows), rf_id=number, recorded_by_host=by_host), TraceBuilder()
     t.leaf("aten::mm", 1)
     return host_transfers(table, read_pair(t)[1], column(0))
 
@@ -209,6 +205,7 @@ def test_a_transfer_belongs_to_the_last_request_before_its_number_or_else_the_ea
     rows = [asked(start=0), asked(start=5), ran(20, 30), ran(25, 30)]
     found = requests(*rows, rf_id=[3, 0, 4, 0])
     assert (found.request.tolist(), found.has_request_id.tolist()) == ([0, 1], [True, False])
+    assert requests(*rows, rf_id=[3, 5, 4, 0]).ops.rf_id.tolist() == [3, 5, 4, 5]
 
 
 def test_nodes_of_the_host_trace_alone_stand_for_as_many_transfers_in_order() -> None:
@@ -233,11 +230,9 @@ def lanes(*messages: tuple[int, int, int]) -> list[int]:
     t = TraceBuilder()
     for _ in messages:
         t.leaf("gloo:send", 5)
-    device = read_pair(t)[1]
-    thread, start, end = (column(*values) for values in zip(*messages, strict=True))
-    return messages_in_flight(
-        replace(device, ops=replace(device.ops, thread=thread, start=start, end=end))
-    ).ops.thread.tolist()
+    device, (thread, start, end) = read_pair(t)[1], (column(*values) for values in zip(*messages, strict=True))
+    device = replace(device, ops=replace(device.ops, thread=thread, start=start, end=end))
+    return messages_in_flight(device).ops.thread.tolist()
 
 
 def test_messages_share_a_lane_of_their_thread_that_is_free() -> None:
@@ -267,8 +262,8 @@ def test_a_request_that_is_not_asynchronous_is_waited_for(said: str, found: str)
 
 def test_the_last_truth_value_says_whether_a_request_blocks() -> None:
     both = b'{"values":[false,true],"types":["Bool","Bool"]}'
-    rows = (asked(inputs=both), ran(20, 40), Op(start=45, end=50, thread=MAIN))
-    assert waits(*rows).handoffs[1].known_by == "timing"
+    found = waits(asked(inputs=both), ran(20, 40), Op(start=45, end=50, thread=MAIN)).handoffs[1]
+    assert found.known_by == "timing"
 
 
 @pytest.mark.parametrize(("text", "found"), [('["False"]', "record"), ('["True"]', "timing"), ('["", "1"]', "timing")])
@@ -287,6 +282,12 @@ def test_the_first_op_of_all_may_be_the_user() -> None:
     assert (found.without_request, found.without_wait) == (0, 0)
 
 
+def test_to_ask_for_another_transfer_of_the_same_tensor_is_not_to_wait_for_the_first() -> None:
+    given, use = inputs(tensor(5)), Op(start=45, end=50, thread=OTHER, inputs=inputs(tensor(5)))
+    again = asked(start=25, end=30, inputs=given)
+    assert waits(asked(inputs=given), ran(20, 40), again, use).handoffs[1:] == [Wait(GLOO, 40, OTHER, 45, 45, "record")]
+
+
 def test_a_message_ends_with_the_wait_for_it_on_the_thread_that_asked() -> None:
     rows = (asked("c10d::send"), ran(12, 40, "gloo:send", thread=-2))
     assert waits(*rows, Op(start=15, end=30, thread=MAIN)).handoffs[1:] == [Wait(-2, 40, MAIN, 40, 30, "record")]
@@ -295,9 +296,7 @@ def test_a_message_ends_with_the_wait_for_it_on_the_thread_that_asked() -> None:
     assert (len(busy.handoffs), busy.without_request, busy.without_wait) == (1, 0, 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "known"), [("c10d::allreduce_", True), ("c10d::send", False), ("c10d::barrier", False)]
-)
+@pytest.mark.parametrize(("name", "known"), [(REQUEST, True), ("c10d::send", False), ("c10d::barrier", False)])
 def test_who_uses_what_a_request_writes_has_waited(name: str, known: bool) -> None:
     given = inputs(tensor(5), tensor(6))
     rows = (asked(name, inputs=given), ran(20, 40), Op(start=10, end=38, thread=MAIN))
@@ -314,13 +313,10 @@ def test_a_user_without_a_pause_had_what_it_used_by_its_start_and_a_wait_by_its_
     early = use._replace(start=39)
     assert waits(*rows[:2], rows[2]._replace(end=39), early).handoffs[1] == Wait(GLOO, 39, MAIN, 39, 39, "record")
     exact = use._replace(start=40)
-    assert waits(rows[0], rows[1], rows[2]._replace(end=40), exact).handoffs[1:] == [
-        Wait(GLOO, 40, MAIN, 40, 40, "record")
-    ]
-    wait = early._replace(name=WAITS)
-    assert waits(rows[0], rows[1], rows[2]._replace(end=39), wait).handoffs[1:] == [
-        Wait(GLOO, 40, MAIN, 40, 39, "record")
-    ]
+    found = waits(*rows[:2], rows[2]._replace(end=40), exact).handoffs[1:]
+    assert found == [Wait(GLOO, 40, MAIN, 40, 40, "record")]
+    found = waits(*rows[:2], rows[2]._replace(end=39), early._replace(name=WAITS)).handoffs[1:]
+    assert found == [Wait(GLOO, 40, MAIN, 40, 39, "record")]
 
 
 def test_who_waits_for_transfers_on_the_thread_that_asked_or_of_unknown_requests_is_nobody() -> None:
@@ -365,15 +361,15 @@ def test_numbers_that_only_the_device_trace_has_are_read_from_its_text() -> None
 def test_without_tensors_in_the_host_trace_those_of_the_device_trace_count() -> None:
     def given(host: bytes) -> tuple[str, int]:
         rows = ops(asked(), ran(20, 40)._replace(inputs=host))
-        found = replace(
-            transfers(rows, request=-1), recorded={1: Args(collective="all_reduce", dtype="Float", in_elements=6)}
-        )
-        (told,), _ = host_communications(found, [])
+        known = {1: Args(collective="all_reduce", dtype="Float", in_elements=6)}
+        (told,), _ = host_communications(replace(transfers(rows, request=-1), recorded=known), [])
         return told.dtype, told.in_elements
 
     assert given(NO_TENSORS) == ("Float", 6)
     assert given(inputs(tensor(5, count=0))) == ("float", 0)
     assert given(inputs(tensor(5, count=1))) == ("float", 1)
+    rows = ops(asked(inputs=inputs(tensor(5, count=9))), ran(20, 40))
+    assert host_communications(transfers(rows), [])[0][0].in_elements == 9
 
 
 TRACES = os.environ.get("EXECGRAPH_TRACES", "")
@@ -386,10 +382,8 @@ def ask(t: TraceBuilder, name: str, inputs: list[Any], outputs: list[Any] = []) 
 def transferred(linked: LinkedTrace) -> list[Communication]:
     """The communications of the host by the start of their transfers."""
     ops = linked.ops
-    rows = [row for row in range(len(ops)) if ops.communication_row[row] >= 0]
-    return [
-        linked.communications[int(ops.communication_row[row])] for row in sorted(rows, key=lambda r: int(ops.start[r]))
-    ]
+    rows = sorted(np.flatnonzero(ops.communication_row >= 0).tolist(), key=lambda row: int(ops.start[row]))
+    return [linked.communications[int(ops.communication_row[row])] for row in rows]
 
 
 @contextmanager
@@ -407,9 +401,8 @@ def test_a_transfer_is_what_its_own_tensors_say() -> None:
     for chunk in chunks:
         with transfer(t, "all_reduce", [chunk], 2, 50):
             pass
-    assert [(one.name, one.in_elements, one.dtype) for one in transferred(link_run(t))] == [
-        ("allreduce", 5, "float")
-    ] * 2
+    found = [(one.name, one.in_elements, one.dtype) for one in transferred(link_run(t))]
+    assert found == [("allreduce", 5, "float")] * 2
 
 
 @pytest.mark.parametrize("shapes", [True, False])
@@ -423,10 +416,8 @@ def test_transfers_that_started_late_belong_to_their_own_requests(torch: str, sh
         # the host trace has the transfer on the thread that asked, the device trace on the one that worked
         t.leaf("gloo:all_reduce", 1, inputs=[tensor], only="host")
     for number, tensor in enumerate(made):
-        with (
-            t.thread(2 + number % 2, start=50 + 20 * number),
-            t.op("gloo:all_reduce", inputs=[tensor] * shapes, only="device"),
-        ):
+        given = {"inputs": [tensor] * shapes, "only": "device"}
+        with t.thread(2 + number % 2, start=50 + 20 * number), t.op("gloo:all_reduce", **given):
             t.work(10)
     t.wait_until(150)
     t.leaf("aten::add", 5)
