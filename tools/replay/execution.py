@@ -252,11 +252,12 @@ def _of_models(
 ) -> MakespanRange:
     """Returns the range of a changed run with what is uncertain of the run without a profiler; replays each model."""
     ratios = [makespan_ns(changed_job(other, scale)) / max(makespan_ns(other), 1) for other in run.others]
+    ratios.append(after_ns / max(before_ns, 1))
     for ratio in ratios:
         between = between.widened(before_ns * ratio, before_ns * ratio)
     noise_ns = run.noise_pct / 100 * max(after_ns, abs(before_ns - after_ns))
-    is_clear = 100 * (max(ratios, default=0) - min(ratios, default=0)) <= CLEAR_PCT
-    between = between._replace(models=1 if is_clear else 1 + len(ratios), noise_pct=run.noise_pct)
+    do_agree = 100 * (max(ratios) - min(ratios)) <= CLEAR_PCT * max(ratios)
+    between = between._replace(models=1 if do_agree else len(ratios), noise_pct=run.noise_pct)
     return between.widened(max(between.low_ns - noise_ns, 0), between.high_ns + noise_ns)
 
 

@@ -317,7 +317,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     sentences = [f"If {_condition(scale)}, {what} would {outcome}{limit and f': what limits the gain is {limit}'}."]
     if makespan is not None and not makespan.is_clear:
         reason = makespan.reason
-        sentences.append(f"{reason[0].upper()}{reason[1:]}.")
+        sentences.append(f"{reason[:1].upper()}{reason[1:]}.")
     if offset is not None:
         text, without = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {without}.")

@@ -2,10 +2,11 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph import what_if
+from execgraph import link, what_if
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from execgraph.tools.replay import (
@@ -469,6 +470,12 @@ def test_a_measured_cost_is_taken_off_each_op_and_no_sleep() -> None:
     answer = what_if(g.build(), {"op": 0.5}).after
     assert answer.work.unprofiled is not None and answer.range is not None
     assert answer.range.models == 1 and answer.range.is_clear
+
+
+def test_models_that_agree_but_not_with_the_likeliest_one_are_a_reason(data: Path) -> None:
+    host, device = (str(data / "gpu" / "small" / f"{of}_rank0.json.gz") for of in ("host", "device"))
+    said = what_if(link(host, device).to_graph(), {"class:host": 0.5}).after.describe()
+    assert said.endswith("(−49 to −50 %). Which ops recording slowed by how much is not known exactly.")
 
 
 @pytest.mark.parametrize(("step_ns", "cause"), [(60_000, Cause.HOST_SLOWED), (130_000, Cause.SLOWER_BEFORE)])
