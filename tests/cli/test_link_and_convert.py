@@ -391,8 +391,7 @@ def build_part(job: Path, output: Path) -> list[object]:
 
 PARTS = {
     "one step": (["--steps", "4"], ["kernel 4a", "kernel 4b"]),
-    "steps up to but without one": (["--steps", "3:5"], KERNELS[:4]),
-    "all steps": (["--steps", "3:6"], KERNELS),
+    "steps up to but without one": (["--steps", "3:5"], KERNELS[:4]), "all steps": (["--steps", "3:6"], KERNELS),
     "the first annotation of a name": (["--annotation", "forward"], ["kernel 3a"]),
     "another annotation of a name": (["--annotation", "forward:2"], ["kernel 5a"]),
     "another one in steps": (["--annotation", "forward:1", "--steps", "4:6"], ["kernel 5a"]),
@@ -404,7 +403,7 @@ PARTS = {
     "the annotation in a time": (["--annotation", "forward", "--window", "36:54"], ["kernel 5a"]),
     "a time in a step": (["--steps", "4", "--window", "30:50"], ["kernel 4b"]),
     "all of them": (["--steps", "4:6", "--window", "30:50", "--annotation", "forward"], ["kernel 5a"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("part", PARTS)

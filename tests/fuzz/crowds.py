@@ -315,8 +315,7 @@ def _with_children(ids: list[int], parents: list[int]) -> list[int]:
 
 
 WAYS: dict[str, Callable[[list[int], list[int], Random], list[int]]] = {
-    "themselves as": lambda ids, parents, random: ids,
-    "a ring of": lambda ids, parents, random: ids[1:] + ids[:1],
+    "themselves as": lambda ids, parents, random: ids, "a ring of": lambda ids, parents, random: ids[1:] + ids[:1],
     "pairs of": lambda ids, parents, random: _paired(ids),
     "a chain that runs into a circle of": lambda ids, parents, random: [*ids[1:], random.choice(ids)],
     "a chain of": lambda ids, parents, random: ids[:1] + ids[:-1],
@@ -326,4 +325,4 @@ WAYS: dict[str, Callable[[list[int], list[int], Random], list[int]]] = {
     "children as": lambda ids, parents, random: _with_children(ids, parents),
     "later": lambda ids, parents, random: [max(number, random.choice(ids)) for number in ids],
     "missing": lambda ids, parents, random: [number + MISSING for number in ids],
-}
+}  # fmt: skip

@@ -143,8 +143,7 @@ def message(*fields: bytes) -> bytes:
 ID = b"\x08\x01"
 METADATA = message()
 ABSURD = {
-    "a length of 2 GB": varint((1 << 31) - 1) + bytes(10),
-    "a length of 2**70": b"\xff" * 10 + b"\x01" * 10,
+    "a length of 2 GB": varint((1 << 31) - 1) + bytes(10), "a length of 2**70": b"\xff" * 10 + b"\x01" * 10,
     "a name of 8 GB": METADATA + message(ID, b"\x12" + varint(1 << 33)),
     "a million nodes without content": METADATA + bytes(MB),
     "a hundred thousand nodes of one id": METADATA + message(ID) * 100_000,
@@ -154,7 +153,7 @@ ABSURD = {
     "a node that depends on itself a million times": METADATA + message(ID, b"\x2a" + varint(MB) + b"\x01" * MB),
     "numbers that never end": METADATA + message(ID, b"\x2a" + varint(MB) + b"\xff" * MB),
     "a name of 8 MB": METADATA + message(ID, b"\x12" + varint(8 * MB) + b"a" * (8 * MB)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("absurd", ABSURD)

@@ -158,13 +158,12 @@ DEPENDENT = [entry(1, 0), entry(2, 1, 10), entry(3, 2, 5, (1,))], [entry(7, 2), 
 ORDERS: dict[str, tuple[Sequence[list[Issued]], list[list[int]]]] = {
     "by when it ended for the last member": ((FIRST, SECOND), [[2, 1], [3, 4]]),
     "whichever rank is first": ((SECOND, FIRST), [[3, 4], [2, 1]]),
-    "of one rank": (([entry(1, 0, 1), entry(2, 1, 0)],), [[2, 1]]),
-    "of no rank": ((), []),
+    "of one rank": (([entry(1, 0, 1), entry(2, 1, 0)],), [[2, 1]]), "of no rank": ((), []),
     "after what a rank depends on": (DEPENDENT, [[2, 3, 1], [7, 8]]),
     "a receive after its send however early it ended": (([SENT, LATER], [RECEIVED, LATER]), [[2, 1], [2, 1]]),
     "a receive after its send on a rank with both": (([RECEIVED, LATER], [LATER]), [[1, 2], [2]]),
     "ranks that each send before they receive": ([*SWAPPED], [[1, 2], [1, 2]]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ORDERS)

@@ -94,11 +94,10 @@ def test_labels_are_the_texts_of_processes() -> None:
     rows = [
         Event("M", name="process_name", pid=1, args=Args(name="python")),
         Event("M", name="process_labels", pid=2, args=Args(labels="rank 3")),
-        Event("M", name="process_name", pid=3, args=Args()),
-        Event("M", name="process_name", pid=4),
+        Event("M", name="process_name", pid=3, args=Args()), Event("M", name="process_name", pid=4),
         Event("M", name="thread_name", pid=5, args=Args(name="main")),
         Event("i", name="process_name", pid=6, args=Args(name="python")),
-    ]
+    ]  # fmt: skip
     events = read(rows)
     assert events.labels == [(1, "python"), (2, "rank 3"), (3, "")]
     assert events.ignored == 6

@@ -181,25 +181,20 @@ def test_graphs_of_no_or_one_node_come_back(tmp_path, nodes):
 
 ATTR = b"\x52\x07\x0a\x01x"
 REFUSED = {
-    "an unknown field": (b"\x08\x01\x58\x01", 2),
-    "fields out of order": (b"\x12\x01x\x08\x01", 0),
-    "a field twice": (b"\x08\x01\x08\x02", 1),
-    "a number longer than needed": (b"\x08\x81\x00", 1),
-    "a tag longer than needed": (b"\x88\x00\x01", 0),
-    "a default that is spelled out": (b"\x08\x00", 0),
+    "an unknown field": (b"\x08\x01\x58\x01", 2), "fields out of order": (b"\x12\x01x\x08\x01", 0),
+    "a field twice": (b"\x08\x01\x08\x02", 1), "a number longer than needed": (b"\x08\x81\x00", 1),
+    "a tag longer than needed": (b"\x88\x00\x01", 0), "a default that is spelled out": (b"\x08\x00", 0),
     "dependencies that are not packed": (b"\x28\x01\x28\x02", 0),
     "a node type beyond 32 bits": (b"\x18\x84\x80\x80\x80\x80\x80\x01", 1),
-    "text that is not UTF-8": (b"\x12\x01\xff", 0),
-    "an unknown field of a tensor": (b"\x42\x05\x0a\x01x\x20\x01", 1),
+    "text that is not UTF-8": (b"\x12\x01\xff", 0), "an unknown field of a tensor": (b"\x42\x05\x0a\x01x\x20\x01", 1),
     "an unknown field of an attribute": (b"\x52\x06\x0a\x01x\x88\x02\x01", 1),
     "an unknown field of a list": (ATTR + b"\x52\x02\x10\x01", 1),
-    "a value before its name": (b"\x52\x05\x48\x01\x0a\x01x", 2),
-    "two values": (ATTR + b"\x48\x01\x48\x02", 1),
+    "a value before its name": (b"\x52\x05\x48\x01\x0a\x01x", 2), "two values": (ATTR + b"\x48\x01\x48\x02", 1),
     "a truth that is not 1": (b"\x52\x06\x0a\x01x\xd8\x01\x02", 7),
     "a float that is no number, other than the usual one": (b"\x52\x08\x0a\x01x\x2d\x01\x00\x80\x7f", 6),
     "a double that is no number, other than the usual one": (b"\x52\x0c\x0a\x01x\x19\x23\x01\0\0\0\0\xf8\xff", 6),
     "no message": (b"\x07", 0),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("message", "at"), REFUSED.values(), ids=REFUSED)

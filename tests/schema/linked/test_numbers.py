@@ -249,14 +249,13 @@ def test_times_are_written_as_exact_microseconds_without_needless_zeros(times: l
 TEXTS = (
     b'{"values": [[3,4,0,6,4,"cuda:0"],5], "shapes": [[2,3],[]], "types": ["Tensor(float)","Int"], "strides": [[3,1],[]]}',
     b'{"values": [[31,42,100,6,4,"cuda:11"],5], "shapes": [[2,3],[]], "types": ["Tensor(float)","Int"], "strides": [[50,1],[]]}',
-    b'{"values": [], "shapes": [], "types": []}',
-    b'{"values":[],"shapes":[],"types":[]}',
+    b'{"values": [], "shapes": [], "types": []}', b'{"values":[],"shapes":[],"types":[]}',
     b'{"values": [1,[[7,8,0,1,8,"cpu"],[9,10,2,3,8,"meta"]]], "shapes": [[],[[],[3]]], "types": ["Int","List"]}',
     b'{"values": [[1,1000000000000000000,0,1,4,"cuda:0"]], "shapes": [[1]], "types": ["Tensor(float)"]}',
     b'{"shapes": [[1]], "values": [[1,2,0,1,4,"cuda"]], "types": ["a:1"]}',
     b'{"values": ["{\\"ranks\\": [0, 1]}"], "shapes": [[]], "types": ["String"]}',
     b'{"values": [{"a": [5,6,7,8,2,"cpu:0"]}], "shapes": [[]], "types": ["Dict"]}',
-)
+)  # fmt: skip
 
 
 def arguments(inputs: Sequence[bytes], outputs: Sequence[bytes] = ()) -> Arguments:
