@@ -253,7 +253,7 @@ class Job:
 
         run = self.work.unprofiled
         saved_us = (self.replay.makespan_ns - makespan(self.work)) / 1000
-        share, others = saved_us / max(self.length_us, 1e-3), run.others if run else ()
+        share, others = saved_us / max(self.length_us, 1e-3), self.work.others
         shares = [share, *(1 - makespan(other) / max(replays.makespan_ns(other), 1) for other in others)]
         least, most = (limit(shares) * self.length_us if others else None for limit in (min, max))
         return Gain(saved_us, 100 * share, factor, removed, least, most, run.steps if run else 0)
@@ -281,7 +281,7 @@ def job_of(ranks: Sequence[RankFacts | None], tables: Mapping[str, Table], *, as
     if not run.recorded.makespan_ns:
         return None
     replay = replays.replay_job(run.job) if run.job.unprofiled else run.recorded
-    return Job(present, tables, run.recorded, replay, run.recording)
+    return Job(present, tables, run.recorded, replay, run.job.recording)
 
 
 def is_of_kind(work: Workload, kind: DependencyKind) -> Bool:

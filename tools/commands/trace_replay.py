@@ -70,7 +70,7 @@ def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> No
 
         write_timeline(replayed, options.output)
         log.info(f"{options.output}: open it in https://ui.perfetto.dev")
-    summary = replays.summarise(replayed, run.recording, scale)
+    summary = replays.summarise(replayed)
     if options.json:
         print_json(msgspec.to_builtins(summary))
     elif options.output != STANDARD_STREAM:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...schema.columns import time_text
+from ...schema.errors import DataError
 from ...schema.graph import STEP_WITHOUT_PROFILER_NS, ExecutionGraph
 from .build_report import BuildOptions
 
@@ -19,7 +20,7 @@ def put_changed_run(paths: Mapping[int, Path], options: BuildOptions) -> tuple[d
     words what run it is; nothing where that is the recorded one, or no rank knows another. O(n + e), all ranks at once.
 
     Raises:
-        DataError: The graphs cannot be replayed together.
+        DataError: The graphs are to be changed, and cannot be replayed together.
         RequestError: A change cannot be made.
     """
     if not paths or not (options.changes or options.without_profiler):
@@ -31,9 +32,14 @@ def put_changed_run(paths: Mapping[int, Path], options: BuildOptions) -> tuple[d
     from .. import replay as replays
 
     graphs = [_read(path) for _, path in sorted(paths.items())]
-    run = replays.run_of(graphs, as_recorded=not options.without_profiler)
+    try:
+        run = replays.run_of(graphs, as_recorded=not options.without_profiler)
+    except DataError as error:
+        if options.changes:
+            raise
+        return {}, f"as recorded: {error}"
     if run.job.unprofiled is None and not options.changes:
-        return {}, f"as recorded: {run.recording.text}" if run.recording else ""
+        return {}, f"as recorded: {run.job.recording.text}" if run.job.recording else ""
     changes = replays.given_changes([*options.changes], "build(changes=…)")
     replayed = replays.replay_job(run.job, changes)
     changed = dict(zip(sorted(paths), replays.changed_graphs(replayed), strict=True))

@@ -97,8 +97,7 @@ class Replay(replays.Replay):
     @property
     def results(self) -> ReplaySummary:
         """The numbers that `trace-replay --json` prints, in µs where the name says so."""
-        found = replays.recording(self.work.graphs) if self.work.unprofiled else None
-        return replays.summarise(self, found, self.changes)
+        return replays.summarise(self)
 
     def describe(self) -> str:
         """Returns what `trace-replay` prints."""

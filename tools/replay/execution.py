@@ -22,7 +22,7 @@ from .changes import Changes, Scale, given_changes, scale_workload
 from .data_loading import with_waits
 from .job_graphs import Graphs, given_graphs
 from .player import Slots, earliest_ends, play
-from .workload import WHY, NodeClass, Unprofiled, Workload, gather_job, shortest_members
+from .workload import WHY, NodeClass, Workload, gather_job, shortest_members
 
 RANKS_NAMED = 8
 WAIT = DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC
@@ -37,8 +37,8 @@ class MakespanRange(NamedTuple):
     without a profiler by each model of what recording costs, and with what is uncertain of its measured step.
 
     `waits` nodes wait for something that held nothing up when measured, and that only the evidence in `known_by` tells,
-    "" without such waits. `models` is in how many ways the cost of recording may have come about, `noise_pct` how
-    exactly a step without a profiler is known.
+    "" without such waits. `models` is in how many ways the cost of recording may have come about, `noise_pct` by how
+    much steps without a profiler differ.
 
     >>> import execgraph as eg
     >>> answer = eg.link("tests/data/training", rank=0).to_graph().what_if({"class:computation": 0.5})
@@ -68,7 +68,7 @@ class MakespanRange(NamedTuple):
         if self.models > 1:
             reasons.append("which ops recording slowed by how much is not known exactly")
         if self.noise_pct:
-            reasons.append(f"a step without a profiler is known to ±{self.noise_pct:.2g} %")
+            reasons.append(f"steps without a profiler may differ by {self.noise_pct:.2g} %")
         return "; ".join(reasons)
 
     def widened(self, low_ns: float, high_ns: float) -> "MakespanRange":
@@ -243,21 +243,24 @@ def replay_job(job: Workload, scale: Sequence[Scale] = ()) -> Replay:
     makespan = schedule.makespan_ns
     between = _range(work, makespan)
     if job.unprofiled:
-        between = _of_models(job.unprofiled, between, measured, makespan, scale)
+        between = _of_models(job, job.unprofiled.noise_pct, between, (measured, makespan), scale)
     return Replay(work, schedule, start, end, measured, between, _start_offset(work, makespan), scale, job)
 
 
 def _of_models(
-    run: Unprofiled, between: MakespanRange, before_ns: int, after_ns: int, scale: Sequence[Scale]
+    job: Workload, noise_pct: float, between: MakespanRange, makespans: tuple[int, int], scale: Sequence[Scale]
 ) -> MakespanRange:
-    """Returns the range of a changed run with what is uncertain of the run without a profiler; replays each model."""
-    ratios = [makespan_ns(changed_job(other, scale)) / max(makespan_ns(other), 1) for other in run.others]
+    """Returns the range of a changed run with what is uncertain of the run without a profiler, given the makespans
+    without and with the changes. Replays each model.
+    """
+    before_ns, after_ns = makespans
+    ratios = [makespan_ns(changed_job(other, scale)) / max(makespan_ns(other), 1) for other in job.others]
     ratios.append(after_ns / max(before_ns, 1))
     for ratio in ratios:
         between = between.widened(before_ns * ratio, before_ns * ratio)
-    noise_ns = run.noise_pct / 100 * max(after_ns, abs(before_ns - after_ns))
+    noise_ns = noise_pct / 100 * max(after_ns, abs(before_ns - after_ns))
     do_agree = 100 * (max(ratios) - min(ratios)) <= CLEAR_PCT * max(ratios)
-    between = between._replace(models=1 if do_agree else len(ratios), noise_pct=run.noise_pct)
+    between = between._replace(models=1 if do_agree else len(ratios), noise_pct=noise_pct)
     return between.widened(max(between.low_ns - noise_ns, 0), between.high_ns + noise_ns)
 
 

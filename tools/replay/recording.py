@@ -30,7 +30,7 @@ from .changes import scale_nodes
 from .data_loading import with_measured_waits
 from .execution import Replay, makespan_ns, replay_job
 from .job_graphs import Graphs, given_graphs
-from .workload import NodeClass, Unprofiled, Workload, gather_job
+from .workload import NodeClass, Workload, gather_job
 
 NOT_SLOWED = 0.98
 """A step without a profiler that takes at least this share of the recorded one was hardly slowed by recording."""
@@ -120,13 +120,16 @@ class Recording(msgspec.Struct, frozen=True):
         """Whether the run without a profiler is known."""
         return bool(self.models)
 
+    @property
+    def measured_ns(self) -> int:
+        """How long all steps take without a profiler."""
+        return round(1000 * self.step_without_profiler_us * self.steps)
+
     def without_profiler(self, job: Workload) -> Workload:
-        """Returns the job as it runs without a profiler, where that is known."""
-        if not self.models:
-            return job
-        host, measured_ns = _Host(job), round(1000 * self.step_without_profiler_us * self.steps)
-        likeliest, *others = (host.by(model) for model in self.models)
-        return replace(likeliest, unprofiled=Unprofiled(measured_ns, self.steps, self.noise_pct, others))
+        """Returns the job as it runs without a profiler, or as it is where that is not known."""
+        host = _Host(job)
+        likeliest, *others = (host.by(model) for model in self.models) if self.models else (job,)
+        return replace(likeliest, recording=self, others=others)
 
     @property
     def change(self) -> str:
@@ -177,13 +180,12 @@ def recording_of(replay: Replay) -> Recording | None:
 
 
 class Run(NamedTuple):
-    """The run that graphs hold: the `job` as it is without a profiler, where that is known, the replay as `recorded`,
-    and what recording did to it.
+    """The run that graphs hold: the `job` as it is without a profiler, where that is known, and the replay as
+    `recorded`.
     """
 
     job: Workload
     recorded: Replay
-    recording: Recording | None
 
 
 def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Run:
@@ -194,7 +196,7 @@ def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Ru
     job = gather_job(graphs)
     recorded = replay_job(job)
     found = None if as_recorded else recording_of(recorded)
-    return Run(found.without_profiler(job) if found else job, recorded, found)
+    return Run(found.without_profiler(job) if found else job, recorded)
 
 
 def noise_of(step_ns: int, measured: Mapping[str, Any], *, has_devices: bool) -> float:

@@ -124,18 +124,10 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     without_profiler: WithoutProfiler | None = None
 
 
-def summarise(replay: Replay, recording: Recording | None = None, scale: Sequence[Scale] = ()) -> ReplaySummary:
-    """Returns the summary of a replay with these changes, in which critical_path_us adds up to makespan_us, with what
-    recording did to the run. O(n log n).
-    """
+def summarise(replay: Replay) -> ReplaySummary:
+    """Returns the summary of a replay, in which critical_path_us adds up to makespan_us. O(n log n)."""
     path, makespan, work = time_by_kind(replay), replay.range, replay.work
     offsets = dict(zip(work.rank_labels(), (work.start_offset_ns / 1000).tolist(), strict=True))
-    if run := work.unprofiled:
-        # a replay of the run without changes is as long as that was, or nearly
-        whole = run.measured_ns / (replay.measured_ns if scale else replay.makespan_ns) / 1000
-        times_ns = (replay.makespan_ns, *(makespan[:2] if makespan else (replay.makespan_ns,) * 2))
-        changed, low, high = (time_ns * whole for time_ns in times_ns)
-        without_profiler = WithoutProfiler(run.measured_ns / 1000, changed, low, high, run.steps)
     return ReplaySummary(
         makespan_us=replay.makespan_ns / 1000,
         measured_us=replay.measured_ns / 1000,
@@ -148,11 +140,21 @@ def summarise(replay: Replay, recording: Recording | None = None, scale: Sequenc
         makespan_high_us=makespan.high_ns / 1000 if makespan is not None else None,
         start_offsets_us=offsets if len(offsets) > 1 else {},
         without_start_offsets_us=replay.start_offset.makespan_without_ns / 1000 if replay.start_offset else None,
-        recording=recording,
-        matched=[matched(work.graphs, change) for change in scale],
+        recording=work.recording,
+        matched=[matched(work.graphs, change) for change in replay.changes],
         absent=absence(work),
-        without_profiler=without_profiler if run else None,
+        without_profiler=_without_profiler(replay),
     )
+
+
+def _without_profiler(replay: Replay) -> WithoutProfiler | None:
+    run, makespan = replay.work.unprofiled, replay.makespan_ns
+    if run is None:
+        return None
+    # a replay of the run without changes is as long as that was, or nearly
+    whole = run.measured_ns / (replay.measured_ns if replay.changes else makespan) / 1000
+    low, high = replay.range[:2] if replay.range else (makespan, makespan)
+    return WithoutProfiler(run.measured_ns / 1000, makespan * whole, low * whole, high * whole, run.steps)
 
 
 def explained_pct(replay: Replay) -> float:
@@ -337,7 +339,7 @@ def change_text(replay: Replay) -> str:
     is_clear = makespan is None or makespan.is_clear or between[0] == between[1]
     noise = run.noise_pct if run else 0.0
     said = f"{text} %" if is_clear else f"{text} % ({' to '.join(nearest_first)} %)"
-    return f"{said}: within the noise of its steps, ±{noise:.1f} %" if abs(changes[0]) < noise else said
+    return f"{said}: within the noise of its steps" if abs(changes[0]) < noise else said
 
 
 def _condition(scale: Sequence[Scale]) -> str:

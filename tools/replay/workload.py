@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows
 from ...schema.errors import DataError
 from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, RANKS_OF_GROUP, DependencyKind, ExecutionGraph, NodeType
 from ...schema.linked import FOREVER, MEMORY_CATEGORIES
+
+if TYPE_CHECKING:
+    from .recording import Recording
 
 log = logging.getLogger("execgraph")
 Classes = npt.NDArray[np.uint8]
@@ -104,17 +107,6 @@ def number_text(number: int) -> str:
     return "?" if number == ABSENT else str(number)
 
 
-class Unprofiled(NamedTuple):
-    """What is known of a run without a profiler: how long it took as measured, in so many steps, how exactly that is
-    known (two standard errors), and how else its host may be: the same run by other models of what recording costs.
-    """
-
-    measured_ns: int
-    steps: int
-    noise_pct: float
-    others: Sequence["Workload"]
-
-
 class SlotPool(NamedTuple):
     """How many activities a device runs at once, and for how much longer than recorded (ns) each keeps its slot."""
 
@@ -135,7 +127,10 @@ class Workload(columns.SummaryRepr):
 
     `members` are the nodes of several ranks that meet, none before the ranks are on one clock. Where durations are
     changed and a device runs a limited number of activities at once, `slot_pool` is the position of the device in
-    `slot_pools`; it is -1 for nodes that take no slot. `unprofiled` is None for the run as recorded.
+    `slot_pools`; it is -1 for nodes that take no slot.
+
+    `recording` says what recording did to the run, None where nobody asked or measured that. Where it knows the run
+    without a profiler, this is that run, and `others` are the same by other models of what recording cost.
     """
 
     node_class: Classes
@@ -157,7 +152,8 @@ class Workload(columns.SummaryRepr):
     slot_pools: list[SlotPool]
     missing_dependencies: int
     members: Calls
-    unprofiled: Unprofiled | None = None
+    recording: "Recording | None" = None
+    others: Sequence["Workload"] = ()
 
     def __len__(self) -> int:
         return len(self.lane)
@@ -166,6 +162,11 @@ class Workload(columns.SummaryRepr):
         """Returns how many nodes, dependencies, ranks and lanes there are."""
         counts = {"dependencies": len(self.source), "ranks": len(self.graphs), "lanes": len(self.lanes)}
         return columns.Summary(f"Workload: {len(self):,} nodes", {"of": columns.format_counts(counts)})
+
+    @property
+    def unprofiled(self) -> "Recording | None":
+        """What is known of the run without a profiler, if this is that run."""
+        return self.recording if self.recording and self.recording.is_known else None
 
     @property
     def is_timed(self) -> Bool:

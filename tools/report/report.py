@@ -20,7 +20,7 @@ from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from .. import analyses
 from ..analyses import AnalysisOptions, Column, Finding, Gain, RankFacts, RankTrace, Table
-from ..replay import Recording, Replay, Scale
+from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..terminal import ranges
 from ..view import DataFlow
@@ -245,7 +245,9 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         _judge(report, collector.job_facts, as_recorded=request.as_recorded)
         collector.job_facts.clear()
     if request.scales:
-        report.tables["what_if"] = what_if(collector.graphs, request.scales, as_recorded=request.as_recorded)
+        is_asked = bool(collector.graphs) and not (request.judged or request.as_recorded)
+        recording_of_run = recording(collector.graphs) if is_asked else report.recording
+        report.tables["what_if"] = what_if(collector.graphs, request.scales, recording_of_run)
     if request.page:
         _add_pictures(report, sources, collector, progress)
     return report
@@ -291,7 +293,7 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
     report.data_flow = collector.data_flow
     report.timeline = timeline(collector.replays, SHOWN_FIRST, ops=collector.ops)
     collector.replays.clear()
-    report.twice_as_fast = classes_twice_as_fast(graphs, as_recorded=report.is_of_recording)
+    report.twice_as_fast = classes_twice_as_fast(graphs, report.recording)
 
 
 def report_on_diff(

@@ -7,7 +7,7 @@ import numpy as np
 from ...schema.graph import ExecutionGraph
 from .. import replay
 from ..analyses import Cells, Quantity, Table, pct, reliability, tabulate, us
-from ..replay import NodeClass, Scale
+from ..replay import NodeClass, Recording, Scale
 
 NAME, TITLE = "what_if", "What a changed run would take"
 TWICE_AS_FAST = 0.5
@@ -16,9 +16,9 @@ NOTHING = Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed"
 Changes = dict[str, Sequence[Scale]]
 
 
-def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], *, as_recorded: bool = False) -> Table:
-    """Returns the makespan over all ranks with each change alone and with all of them, without a profiler where that is
-    known. Each row is a replay.
+def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], recording: Recording | None = None) -> Table:
+    """Returns the makespan over all ranks with each change alone and with all of them, without a profiler where the
+    `recording` tells how that is. Each row is a replay.
     """
     if not graphs:
         return NOTHING
@@ -27,12 +27,12 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale], *, as_rec
         changes["all of these"] = scales
     matches = [replay.matched(graphs, *change) for change in changes.values()]
     nodes, time = (np.array([getattr(match, of) for match in matches]) for of in ("nodes", "time_us"))
-    return _table(changes, graphs, {"nodes": nodes, "matched": Quantity("µs", time)}, as_recorded=as_recorded)
+    return _table(changes, graphs, {"nodes": nodes, "matched": Quantity("µs", time)}, recording)
 
 
-def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Table:
+def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording | None = None) -> Table:
     """Returns the makespan with half the duration of each class of work that the graphs have, without a profiler where
-    that is known. A delay is no work: nothing tells what would make it shorter.
+    the `recording` tells how that is. A delay is no work: nothing tells what would make it shorter.
     """
     if not graphs:
         return NOTHING
@@ -44,21 +44,22 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], *, as_recorded: bool
         for label, node_class in replay.SCALABLE.items()
         if node_class in present and node_class != NodeClass.DELAY
     }
-    return _table(changes, graphs, {}, as_recorded=as_recorded)
+    return _table(changes, graphs, {}, recording)
 
 
 def _table(
-    changes: Changes, graphs: Sequence[ExecutionGraph], more: Mapping[str, Cells], *, as_recorded: bool
+    changes: Changes, graphs: Sequence[ExecutionGraph], more: Mapping[str, Cells], recording: Recording | None
 ) -> Table:
     """Returns a row for each change, with `more` columns; the note says how reliable replays are, and of which run."""
-    run = replay.run_of(graphs, as_recorded=as_recorded)
-    note, outcomes = reliability(run.recorded), []
-    if unprofiled := run.job.unprofiled:
+    recorded = replay.gather_job(graphs)
+    job = recording.without_profiler(recorded) if recording else recorded
+    note, outcomes = reliability(replay.replay_job(recorded)), []
+    if unprofiled := job.unprofiled:
         note = f"{unprofiled.steps} steps without a profiler; {note} as recorded"
     for change in changes.values():  # a replay takes much memory, so that none is kept
-        outcome = replay.replay_job(run.job, change)
+        outcome = replay.replay_job(job, change)
         outcomes.append((outcome.makespan_ns, outcome.range, outcome.start_offset))
-    before = np.full(len(outcomes), replay.makespan_ns(run.job))
+    before = np.full(len(outcomes), replay.makespan_ns(job))
     after = np.array([makespan for makespan, *_ in outcomes], np.int64)
     columns: dict[str, Cells] = {
         "change": [*changes], **more, "before": us(before), "after": us(after), "saved": us(before - after),
