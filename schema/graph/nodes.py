@@ -42,6 +42,8 @@ MEASURED_BESIDE = (
     "steps_measured", "step_p10_ns", "step_p90_ns",
 )  # fmt: skip
 """Metadata that is of the recorded run alone, as `capture` measured it."""
+CHANGED_BY = "changed_by"
+"""Metadata that lists the changes of a run that was never measured, as of `--scale`."""
 RANKS_OF_GROUP = "ranks_of_group_"
 """Metadata of this name and a process group's `pg_name` lists its ranks once for all nodes that have no `pg_ranks`."""
 Column = Int64 | Categorical | Ragged

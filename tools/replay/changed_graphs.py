@@ -12,7 +12,7 @@ import numpy as np
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Int64
 from ...schema.errors import RequestError
-from ...schema.graph import MEASURED_BESIDE, STEP_START, DependencyKind, ExecutionGraph
+from ...schema.graph import CHANGED_BY, MEASURED_BESIDE, STEP_START, DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
 from .execution import Replay
 
@@ -36,19 +36,19 @@ def changed_graphs(replay: Replay) -> list[ExecutionGraph]:
     chain_gap[work.target[chained]] = work.lag_ns[chained]
     shift = np.where(work.is_timed, replay.start_ns - work.measured_start_ns, 0)
     columns = {"duration_ns": duration, "host_delay_ns": delay, "chain_gap_ns": chain_gap, "start_time_ns": shift}
-    said = [f"changed by {change.spec}" for change in replay.changes] + ["without a profiler"] * bool(work.unprofiled)
+    specs = ", ".join(change.spec for change in replay.changes)
+    tools = ["without a profiler"] if work.unprofiled else ["as recorded"] * (not specs)
     graphs = []
     for first, graph in zip(work.first_row.tolist(), work.graphs, strict=True):
         of_rank = {name: column[first : first + len(graph)] for name, column in columns.items()}
-        graphs.append(
-            _changed(graph, ", ".join((str(graph.metadata.get("tool", "")), *(said or ["as recorded"]))), **of_rank)
-        )
+        made_by = {"tool": ", ".join((str(graph.metadata.get("tool", "")), *tools))}
+        graphs.append(_changed(graph, made_by | ({CHANGED_BY: specs} if specs else {}), **of_rank))
     return graphs
 
 
 def _changed(
     graph: ExecutionGraph,
-    tool: str,
+    made_by: dict[str, str],
     *,
     duration_ns: Int64,
     host_delay_ns: Int64,
@@ -75,7 +75,7 @@ def _changed(
     order = np.flatnonzero(~graph.is_delay & (~graph.is_activity | graph.is_activity.all()))
     order = order[np.argsort(clock[order], kind="stable")]
     begins = clock[order]
-    metadata = {name: value for name, value in graph.metadata.items() if name not in MEASURED_BESIDE} | {"tool": tool}
+    metadata = {name: value for name, value in graph.metadata.items() if name not in MEASURED_BESIDE} | made_by
     for name, value in graph.metadata.items():
         if (
             name.startswith(STEP_START)

@@ -35,7 +35,9 @@ from .workload import NodeClass, Workload, gather_job
 NOT_SLOWED = 0.98
 """A step without a profiler that takes at least this share of the recorded one was hardly slowed by recording."""
 SLOWER, MUCH_SLOWER = 1.05, 1.5
-"""If it takes more of it than this, the machine was busier before recording, or the job was not warm; then not even."""
+"""If it takes more of it than this, the machine was busier before recording, or the job was not warm. By more than the
+other, in either direction and without what recording costs, no model explains it.
+"""
 DEVICES_ALONE = (0.97, 1.05)
 """If a replay without any host work takes this share of the measured step, the devices limit it."""
 LIMITED, NEAR, REPLAYS = 1.01, 0.001, 12
@@ -65,6 +67,7 @@ class Cause(Enum):
     NOT_SLOWED = "not slowed"
     SLOWER_BEFORE = "slower before"
     NOT_THE_HOST = "not the host"
+    HELD_UP = "held up"
 
 
 TEXTS = {
@@ -73,6 +76,7 @@ TEXTS = {
     Cause.NOT_SLOWED: "recording hardly slowed it",
     Cause.SLOWER_BEFORE: "the machine was busier before recording, or the job not warm; raise the wait of capture",
     Cause.NOT_THE_HOST: "even without host work a replay takes longer, so that no model of the host gives it",
+    Cause.HELD_UP: "something held the recorded steps up, so record again; {change}",
 }
 
 
@@ -94,7 +98,11 @@ class Model(msgspec.Struct, frozen=True):
         first = f", in the first {time_text(self.slowed_us)} of each stretch" if self.slowed_us else ""
         less = f"each begin or end of an op takes {1000 * self.cost_us:.0f} ns less" if self.cost_us else ""
         rest = share + first if self.host_factor < 0.995 or not less else ""
-        machine = f"; all takes {100 * self.machine_factor:.3g} % of that" if self.machine_factor != 1 else ""
+        busier = "busier" if self.machine_factor < 1 else "less busy"
+        machine = (
+            f", and all takes {100 * self.machine_factor:.3g} % of that, as the machine was {busier} while recording"
+        )
+        machine *= self.machine_factor != 1
         return f"{less}{less and rest and ', and then '}{rest}{machine}"
 
 
@@ -290,24 +298,26 @@ def _models(host: _Host, measured_ns: int) -> tuple[tuple[Model, ...], Cause]:
     if shortest_ns > high * measured_ns:
         return (), Cause.NOT_THE_HOST
     if measured_ns >= NOT_SLOWED * recorded_ns:
-        return (as_recorded,), Cause.NOT_SLOWED
+        return (host.completed(as_recorded, measured_ns),), Cause.NOT_SLOWED
     is_limit = host.has_devices and shortest_ns >= low * measured_ns
     goal_ns = max(shortest_ns, measured_ns) * (LIMITED if is_limit else 1)
-    first_us, cost_us = SLOWED_MEDIANS * host.median_ns / 1000, host.cost_ns / 1000
-    longer_us = first_us
+    first_us, dearest_us = SLOWED_MEDIANS * host.median_ns / 1000, COSTLIEST * host.cost_ns / 1000
+    is_more = bool(dearest_us) and not host.has_devices
+    is_more = is_more and host.makespan_ns(Model(dearest_us, 1.0)) > MUCH_SLOWER * measured_ns
     # where long stretches must have been slowed as a whole
-    while 1000 * longer_us < host.longest_ns and host.makespan_ns(Model(0.0, 0.0, longer_us)) > high * measured_ns:
-        longer_us *= 2
-    of_longer = host.fitted(lambda share: Model(0.0, share, longer_us), goal_ns)
-    if cost_us:
-        first_us = longer_us if host.has_devices else first_us
-        dearest_us = host.fitted(lambda share: Model(COSTLIEST * cost_us * (1 - share), 1.0), goal_ns).cost_us
-        of_cost = host.fitted(lambda share: Model(dearest_us, share, first_us), goal_ns)
+    while 1000 * first_us < host.longest_ns and host.makespan_ns(Model(0.0, 0.0, first_us)) > high * measured_ns:
+        first_us *= 2
+    of_first = host.fitted(lambda share: Model(0.0, share, first_us), goal_ns)
+    if dearest_us:
+        cost_us = host.fitted(lambda share: Model(dearest_us * (1 - share), 1.0), goal_ns).cost_us
+        of_cost = host.fitted(lambda share: Model(cost_us, share, first_us), goal_ns)
         # what a cost leaves of a run with devices cannot be told from them
-        by_cost = [] if host.has_devices else [Model(cost_us, 1.0)]
-        models = [host.completed(model, goal_ns) for model in (of_cost, *by_cost, of_longer)]
+        by_cost = [] if host.has_devices else [Model(host.cost_ns / 1000, 1.0)]
+        likeliest = [*by_cost, of_cost] if is_more else [of_cost, *by_cost]
+        models = [host.completed(model, goal_ns) for model in (*likeliest, of_first)]
     else:
         of_all = host.fitted(lambda share: Model(0.0, share), goal_ns)
-        models = [of_longer, of_all, host.fitted(lambda share: Model(longer_us * (1 - share), 1.0), goal_ns)]
+        models = [of_first, of_all, host.fitted(lambda share: Model(first_us * (1 - share), 1.0), goal_ns)]
     models += [without_host] if is_limit else []
-    return tuple(dict.fromkeys(models)), Cause.DEVICES_LIMIT if is_limit else Cause.HOST_SLOWED
+    cause = Cause.DEVICES_LIMIT if is_limit else Cause.HELD_UP if is_more else Cause.HOST_SLOWED
+    return tuple(dict.fromkeys(models)), cause

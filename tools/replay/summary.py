@@ -335,11 +335,11 @@ def change_text(replay: Replay) -> str:
     changes = [100 * (time - before) / before for time in (replay.makespan_ns, low, high)]
     decimals = 0 if abs(changes[0]) >= 10 else 1
     text, *between = (f"{change:+.{decimals}f}".replace("-", "\u2212") for change in changes)
-    nearest_first = between if abs(changes[1]) <= abs(changes[2]) else between[::-1]
+    nearest_first = between if changes[1] < 0 < changes[2] or abs(changes[1]) <= abs(changes[2]) else between[::-1]
     is_clear = makespan is None or makespan.is_clear or between[0] == between[1]
     noise = run.noise_pct if run else 0.0
     said = f"{text} %" if is_clear else f"{text} % ({' to '.join(nearest_first)} %)"
-    return f"{said}: within the noise of its steps" if abs(changes[0]) < noise else said
+    return f"{said}, within the noise of its steps" if abs(changes[0]) < noise else said
 
 
 def _condition(scale: Sequence[Scale]) -> str:

@@ -22,7 +22,15 @@ from ...converter.rewiring import COMMUNICATION, recorded_edges
 from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows
 from ...schema.errors import DataError
-from ...schema.graph import ATTRIBUTES, CONCURRENCY_LIMIT, RANKS_OF_GROUP, DependencyKind, ExecutionGraph, NodeType
+from ...schema.graph import (
+    ATTRIBUTES,
+    CHANGED_BY,
+    CONCURRENCY_LIMIT,
+    RANKS_OF_GROUP,
+    DependencyKind,
+    ExecutionGraph,
+    NodeType,
+)
 from ...schema.linked import FOREVER, MEMORY_CATEGORIES
 
 if TYPE_CHECKING:
@@ -186,8 +194,8 @@ class Workload(columns.SummaryRepr):
 
     @property
     def is_of_scaled_job(self) -> bool:
-        """Whether the graphs are of a job that trace-scale made, which nobody ran and measured."""
-        return any(name.startswith(RANKS_OF_GROUP) for graph in self.graphs for name in graph.metadata)
+        """Whether the graphs are of a job that trace-scale made, or of a changed run, which nobody measured."""
+        return any(name.startswith((RANKS_OF_GROUP, CHANGED_BY)) for graph in self.graphs for name in graph.metadata)
 
     def ranks_of(self, rows: Int64) -> Int64:
         """Returns the position in `graphs` of the graph of each row."""

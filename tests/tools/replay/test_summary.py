@@ -366,7 +366,7 @@ def test_graphs_of_a_changed_run_replay_as_it_does(ranks: list[ExecutionGraph]) 
     for spec in ("gemm=3", "rank:1/gemm=80us", "class:communication=0.5"):
         run = replay_ranks(ranks, [parse_scale(spec)])
         again = replay_ranks(changed_graphs(run))
-        assert again.makespan_ns == again.measured_ns == run.makespan_ns
+        assert again.makespan_ns == run.makespan_ns and again.error_pct is None  # nobody measured it
 
 
 def test_files_of_any_name_json_and_an_open_file_replay_as_the_graph_in_them(tmp_path: Path) -> None:
