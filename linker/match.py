@@ -338,7 +338,13 @@ def align(left: Int64, right: Int64) -> Alignment:
         positions = np.arange(len(left))
         return Alignment(positions, positions + first_positions[0], len(first_positions))
     first, last, count = _window(left, right)
-    pairs = _common_subsequence(left.tolist(), right[first:last].tolist())
+    part = right[first:last]
+    size = 1 + max(int(left.max()), int(part.max(initial=0)))
+    # at least as many edits as there are names that only one side holds
+    edits = np.abs(np.bincount(left, minlength=size) - np.bincount(part, minlength=size)).sum()
+    if edits > LARGEST_DIFFERENCE:
+        return Alignment(left[:0], left[:0], count)
+    pairs = _common_subsequence(left.tolist(), part.tolist())
     return Alignment(pairs[:, 0], pairs[:, 1] + first, count)
 
 

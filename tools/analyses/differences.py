@@ -225,7 +225,10 @@ def _runs(a: RunTotals, b: RunTotals) -> Table:
     """Returns a row for the step and for the run, then for their parts, the largest difference first."""
     per_step = bool(a.steps and b.steps)
     before, after = (defaultdict(float, run.times(per_step)) for run in (a, b))
-    is_known = {STEP: per_step, WITHOUT_PROFILER: before.keys() & after.keys() >= {WITHOUT_PROFILER}}
+    both = before.keys() & after.keys()
+    # a graph of a run on CPUs has no times of activities
+    has_times = max(a.runs, default=0) > 0 and max(b.runs, default=0) > 0
+    is_known = {STEP: per_step, WITHOUT_PROFILER: WITHOUT_PROFILER in both, RUN: has_times}
     names = [name for name in dict.fromkeys([*before, *after]) if is_known.get(name, True)]
     whole = [name for name in WHOLE if name in names]
     parts = [name for name in names if name not in whole and (before[name] or after[name])]

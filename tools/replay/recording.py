@@ -112,7 +112,8 @@ class Recording(msgspec.Struct, frozen=True):
 
     There are so many `steps`. `data_wait_us` is how long a step without a profiler waits for PyTorch's data loader,
     which no model changes; 0 where that was not measured. `noise_pct` is by how much of their median steps without a
-    profiler differ, from p10 or p90; 0 where only their mean is known.
+    profiler differ, from p10 or p90; 0 where only their mean is known. What an op cost `is_typical` where the capture
+    could not measure it.
     """
 
     step_us: float
@@ -122,6 +123,7 @@ class Recording(msgspec.Struct, frozen=True):
     models: tuple[Model, ...] = ()
     data_wait_us: float = 0
     noise_pct: float = 0
+    is_typical: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -144,8 +146,9 @@ class Recording(msgspec.Struct, frozen=True):
         """Says what a replay of the recording changes to be the run without a profiler; "" where no change does."""
         if not self.models:
             return ""
+        typical = " (a typical cost of an op, as the capture could not measure it)" * self.is_typical
         data = f", and a step waits {time_text(self.data_wait_us)} for its data" if self.data_wait_us else ""
-        return f"{self.models[0].text}{' or less' * (self.cause is Cause.DEVICES_LIMIT)}{data}"
+        return f"{self.models[0].text}{' or less' * (self.cause is Cause.DEVICES_LIMIT)}{typical}{data}"
 
     @property
     def text(self) -> str:
@@ -184,7 +187,8 @@ def recording_of(replay: Replay) -> Recording | None:
     noise_pct = noise_of(step_ns, slowest.metadata, has_devices=host.has_devices)
     times_us = replay.makespan_ns / count / 1000, step_ns / 1000
     models, cause = _models(host, step_ns * count)
-    return Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct)
+    is_typical = bool(models and models[0].cost_us and not host.op_ns)
+    return Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical)
 
 
 class Run(NamedTuple):
@@ -223,6 +227,7 @@ class _Host:
         self.is_work = (self.work.node_class == NodeClass.HOST) & ~self.is_data
         numbers = ("recorded_alone", "recorded_op_ns", "recorded_call_ns")
         alone, op, call = (min(graph.number(name, 0) for graph in job.graphs) for name in numbers)
+        self.op_ns = op
         self.cost_ns = (op or TYPICAL_OP_NS) / 2 if alone == 1 else 0
         """What a begin or end of an op costs, 0 where a host trace was written beside."""
         launches = self.work.source[self.work.kind & DependencyKind.LAUNCH != 0]

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...linker.windows import EVERYTHING, Window
 from ...schema.columns import Floats, Int64, time_text
-from ...schema.errors import DataError, Spelled
+from ...schema.errors import DataError, Remedy, Spelled
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from .. import analyses
@@ -308,6 +308,9 @@ def report_on_diff(
     runs = {run: (of, _RankCollector(COMPARED, len(of.ranks))) for run, of in (("A", before), ("B", after))}
     read = (of.collect(read_ranks(sources.ranks, options, stages.on_progress)) for sources, of in runs.values())
     tables = {table.name: table for table in analyses.trace_diff(*read).with_details()}
+    if all(of.facts for _, of in runs.values()) and not any(map(len, tables.values())):
+        what = "hold no times of ops or activities, which a comparison needs; pass the traces, or replay each with "
+        raise DataError(f"{before.title}, {after.title}: {what}", Remedy.REPLAY)
     notes = [f"{run}: {note}" for run, (sources, of) in runs.items() for note in sources.notes + of.notes()]
     ranks = ranks_table([{"run": run, **fact} for run, (_, of) in runs.items() for fact in of.facts])
     return Report(f"{before.title} → {after.title}", tables, ranks, notes, diff_verdict(tables | {"ranks": ranks}))

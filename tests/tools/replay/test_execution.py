@@ -469,7 +469,9 @@ def test_a_measured_cost_is_taken_off_each_op_and_no_sleep() -> None:
     assert durations.sum() == pytest.approx(90_000, rel=0.01) and durations.max() == pytest.approx(49_800, abs=20)
     answer = what_if(g.build(), {"op": 0.5}).after
     assert answer.work.unprofiled is not None and answer.range is not None
-    assert answer.range.models == 1 and answer.range.is_clear
+    assert answer.range.models == 1 and answer.range.is_clear and "typical" not in found.text
+    del g.metadata["recorded_op_ns"]
+    assert "ns less (a typical cost of an op" in known(g.build()).text
 
 
 def test_models_that_agree_but_not_with_the_likeliest_one_are_a_reason(data: Path) -> None:

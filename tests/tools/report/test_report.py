@@ -41,6 +41,7 @@ from hypothesis import settings
 from support.builder.timeline import TraceBuilder
 from support.folders import ROOT
 from support.generated import here
+from support.graphs import GraphBuilder
 from support.reports import as_json, needs_page, run, small_run
 from support.runs import link_run
 
@@ -145,6 +146,14 @@ def test_diff_of_a_run_with_itself_finds_nothing_and_with_another_what_was_added
     assert re.match(r"Run B is as fast as run A: the run takes \S+ µs in both\.\n", capfd.readouterr().out)
     added = [(row["name"], row["difference"]) for row in changed if row["category"] == "added"]
     assert added == [("gemm 2", 50)]
+
+
+def test_graphs_without_times_are_not_compared(tmp_path, capfd):
+    g = GraphBuilder(rank=0)
+    g.host("op", 0, 1_000)
+    g.build().write(tmp_path / "run.0.et")
+    assert run("-q", "--diff", tmp_path, tmp_path) == 1
+    assert "hold no times of ops or activities, which a comparison needs" in capfd.readouterr().err
 
 
 def test_a_folder_for_csv_that_cannot_be_made_is_said(given, capfd):
