@@ -317,6 +317,7 @@ def kernel_work() -> str:
     steps: dict[tuple[str, int], list[str]] = {}
     for name, rule in RULES.items():
         steps.setdefault((rule.family, rule.steps), []).append(code(name))
+    peaks = ((device.pattern, device.multiprocessors, *device.peak) for device in PEAKS)
     sections = {
         "Families": table(
             "family operations bytes source",
@@ -327,8 +328,9 @@ def kernel_work() -> str:
             "family steps ops", ((family, count or "", " ".join(names)) for (family, count), names in steps.items())
         ),
         "Peaks": "In TFLOP/s without sparsity, and GB/s for memory; 0 if a device has no such format. "
-        "The first name that is part of the recorded one counts.\n\n"
-        + table(f"name {' '.join(Peak._fields)}", ((code(device.pattern), *device.peak) for device in PEAKS)),
+        "The recorded name without its maker is one of these. A MIG slice, or a device with other multiprocessors, has its "
+        "share of the operations if the trace has their number; its memory is not known.\n\n"
+        + table(f"name multiprocessors {' '.join(Peak._fields)}", ((code(pattern), *peak) for pattern, *peak in peaks)),
     }
     return page("The work of kernels: how is it counted?", KERNEL_WORK, sections)
 

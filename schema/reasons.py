@@ -121,6 +121,7 @@ class Reason(Enum):
     HOST_WAIT_AGAINST_LAUNCHES = "host waits that contradict the order of launches"
     # graphs
     LATE_BEYOND_SEARCH = "late activities whose cause may lie before the {} activities that were looked at"
+    UNKNOWN_DTYPES = "communications of unknown dtype, taken as one byte an element"
     DEPENDENCIES_IN_CIRCLES = "dependencies that go round in circles, as times contradict the order of calls"
     # the inspection of files
     ACTIVITIES_OF_ZERO_LENGTH = "activities of zero length"

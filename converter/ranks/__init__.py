@@ -52,6 +52,7 @@ from .groups import (
 from .network import (
     AWAITED_MESSAGE,
     GIB,
+    MOST_BANDWIDTH,
     MESSAGE,
     RING,
     Cost,

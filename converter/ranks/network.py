@@ -43,6 +43,8 @@ PARTS = 10
 WITHIN, ACROSS, ALL = range(3)
 GIB = 2**30
 """Bytes of a GB in the simulator."""
+MOST_BANDWIDTH = round(1e15 / GIB, 3)
+"""What stands for any bandwidth, where measured times do not grow with bytes."""
 LEAST_BANDWIDTH = 0.001
 """The simulator divides by the bandwidth, in GB/s."""
 BETTER = 0.5
@@ -258,10 +260,16 @@ class Link(msgspec.Struct, frozen=True):
     bandwidth_gib_s: float
     latency_ns: float
 
+    @property
+    def has_any_bandwidth(self) -> bool:
+        """Whether no bandwidth follows from the measured times, as they do not grow with bytes."""
+        return self.bandwidth_gib_s == MOST_BANDWIDTH
+
 
 def links_text(links: Sequence[Link]) -> str:
     """Returns bandwidth and latency of a link of each dimension, of two those within a node and between nodes."""
-    of_each = [f"{link.bandwidth_gib_s:g} GiB/s, {link.latency_ns:g} ns a link" for link in links]
+    bandwidths = ["any bandwidth" if link.has_any_bandwidth else f"{link.bandwidth_gib_s:g} GiB/s" for link in links]
+    of_each = [f"{text}, {link.latency_ns:g} ns a link" for text, link in zip(bandwidths, links, strict=True)]
     if len(links) != 2:
         return "; ".join(of_each)
     return f"{of_each[0]} within nodes of {links[0].ranks} ranks, {of_each[1]} across {links[1].ranks} nodes"

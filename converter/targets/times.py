@@ -71,7 +71,7 @@ def roofline_of(text: str) -> Roofline:
     if all(numbers):
         return Roofline(*numbers)
     peak = peak_of(device)
-    if peak is None:
+    if peak is None or not peak.memory:
         raise ValueError(f"{text!r} is not DEVICE:FORMAT of a device whose peaks are known; TFLOPS:GB/S says them")
     formats = {name: tflops for name, tflops in peak._asdict().items() if tflops and name != "memory"}
     if number_format not in formats:

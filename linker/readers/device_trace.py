@@ -20,6 +20,7 @@ import numpy as np
 from ...schema.arguments import InputFile, path_of
 from ...schema.columns import Bool, Categorical, Int64, is_group_start
 from ...schema.comm_groups import INT32_MAX
+from ...schema.device_peaks import named_by_size
 from ...schema.errors import Damage, DataError, Remedy, RequestError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, decode, kind_of_text
@@ -64,11 +65,15 @@ def described(top: DeviceFile) -> dict[str, Any]:
     mean, wait = map(_nanoseconds, (top.step_without_profiler, top.data_wait_without_profiler))
     measured = _measured(top)
     step = measured.pop("step_without_profiler_ns", mean)
-    devices = ((integer(device.get("id"), -1), device.get("name")) for device in _objects(top.devices))
+    devices = [[device.get(name) for name in ("id", "name", "numSms")] for device in _objects(top.devices)]
     return {
         "rank": rank if 0 <= rank <= INT32_MAX else None, "world_size": world if 0 < world <= INT32_MAX else None,
         "base_time_ns": base_time if 0 <= base_time < FOREVER else 0, "groups": _objects(distributed.pg_config),
-        "device_names": {number: name for number, name in devices if number >= 0 and isinstance(name, str) and name},
+        "device_names": {
+            integer(number, -1): named_by_size(name, integer(multiprocessors, 0))
+            for number, name, multiprocessors in devices
+            if integer(number, -1) >= 0 and isinstance(name, str) and name
+        },
         "step_without_profiler_ns": step if step > 0 else -1,
         "data_wait_without_profiler_ns": wait if wait <= mean else -1, "measured": measured,
         "window": top.window if isinstance(top.window, str) else "",

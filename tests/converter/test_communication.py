@@ -107,8 +107,8 @@ def test_a_kernel_tells_by_its_name_what_nothing_else_tells(kernel: str, expecte
 SIZES = {
     1: "Byte Char Bool QInt8 QUInt8 QUInt4x2 QUInt2x4 Bits1x8 Bits2x4 Bits4x2 Bits8 Float8_e5m2 Float8_e4m3fn Float8_e5m2fnuz"
     " Float8_e4m3fnuz Float8_e8m0fnu Float4_e2m1fn_x2 bool uint8 int8 c10::Float8_e5m2 c10::quint8 torch.float8_e4m3fn",
-    2: "Short Half BFloat16 UInt16 Bits16 c10::Half c10::BFloat16 torch.bfloat16 float16 int16_t",
-    4: "Int Float ComplexHalf QInt32 UInt32 c10::complex<c10::Half> c10::qint32 torch.float32 int32",
+    2: "Short Half fp16 bf16 BFloat16 UInt16 Bits16 c10::Half c10::BFloat16 torch.bfloat16 float16 int16_t",
+    4: "Int Float fp32 ComplexHalf QInt32 UInt32 c10::complex<c10::Half> c10::qint32 torch.float32 int32",
     8: "Long Double ComplexFloat UInt64 c10::complex<float> int64_t torch.complex64",
     16: "ComplexDouble c10::complex<double> torch.complex128",
 }

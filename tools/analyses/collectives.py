@@ -124,7 +124,12 @@ def _size(recorded: Communication, kind: int, members: int) -> int:
     elements = max(inputs, outputs)
     if kind in OF_ALL_MEMBERS and min(inputs, outputs) == 0:
         elements *= members if (kind == CollectiveType.ALL_GATHER) == (inputs > 0) else 1
-    return elements * bytes_per_element(recorded.dtype)
+    return elements * _element_bytes(recorded.dtype)
+
+
+def _element_bytes(dtype: str) -> int:
+    """Returns the size of a dtype, 0 of one that is not known; where none is recorded, elements are bytes."""
+    return bytes_per_element(dtype, 0 if dtype else 1)
 
 
 def match_collectives(ranks: Sequence[int], of_ranks: Sequence[Arrivals]) -> Collectives:
@@ -178,6 +183,10 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
     if shared.any() and apart > np.median(latency[shared]):
         clocks = "the ranks' clocks disagree, do not trust skews and stragglers"
         note = f"{note}{note and '; '}members end {apart / 1000:,.0f} µs apart (median): {clocks}"
+    no_size = np.array([_element_bytes(dtype) == 0 for dtype in arrivals.dtype[first].tolist()], np.bool_)
+    if no_size.any():
+        dtypes = ", ".join(sorted(set(arrivals.dtype[first[no_size]].tolist())))
+        note = f"{note}{note and '; '}{no_size.sum()} of unknown dtype ({dtypes}), so their bytes are not known"
     # of each collective the ratio of the largest split of any member to the mean one
     splits = [[*chain.from_iterable(arrivals.splits[rows])] for rows in groups.rows()]
     imbalance = [max(each) * len(each) / sum(each) if sum(each) else np.nan for each in splits]
@@ -192,7 +201,7 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
         "members": arrivals.members[first],
         "present": present,
         "missing": [", ".join(map(str, lacking)) for lacking in missing],
-        "size": Quantity("B", size.astype(np.float64)),
+        "size": Quantity("B", np.where(no_size, np.nan, size)),
         "latency": us(latency),
         "start_skew": us(np.where(shared, start_apart, np.nan)),
         "straggler": np.where(shared, arrivals.rank[collectives.last], -1),
@@ -225,7 +234,10 @@ def _by_size(table: Table, ranks: int) -> Table:
     group, collective, size, latency, bus = (
         np.array(table[name]) for name in ("group", "collective", "size", "latency", "bus_bandwidth")
     )
-    kind, sizes = groupby(_codes(group), _codes(collective)), groupby(_codes(group), _codes(collective), size)
+    kind, sizes = (
+        groupby(_codes(group), _codes(collective)),
+        groupby(_codes(group), _codes(collective), np.nan_to_num(size, nan=-1)),
+    )
     best = np.full(len(kind), np.nan)
     np.fmax.at(best, kind.number, bus)
     best = best[kind.number[sizes.first]]

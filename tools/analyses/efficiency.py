@@ -119,11 +119,12 @@ def _note(work: _Work) -> str:
             f"{cached:,} kernels move more bytes than memory can: what they read came from a cache, which bounds their op "
             "instead of memory where its kernels together are faster than memory"
         )
-    names = work.devices.items()
-    if without_peak := [
-        f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks
-    ]:
-        notes.append(f"no peak is known of device {', '.join(without_peak)}: give {Remedy.PEAK}")
+    named = {number: f"{number} ({name or 'no name recorded'})" for number, name in work.devices.items()}
+    unknown = [name for number, name in named.items() if number not in work.peaks]
+    of_memory = [name for number, name in named.items() if number in work.peaks and not work.peaks[number].memory]
+    for what, devices in (("device", unknown), ("the memory of device", of_memory)):
+        if devices:
+            notes.append(f"no peak is known of {what} {', '.join(devices)}: give {Remedy.PEAK}")
     return "; ".join(notes)
 
 

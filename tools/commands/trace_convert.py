@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...schema.arguments import GOAL, WHOLE_JOB
 from ...schema.errors import WrongUsage
+from ...schema.reasons import Reason
 from ..command import log, print_json, progress_bar, step
 from ..command_parser import Inputs, Output, command
 from ..option_kinds import ends_as
@@ -91,7 +92,7 @@ def summary(report: "ConvertReport") -> str:
         lines.append(summary_line("work", f"{known}, {report.time_with_work_pct:.1f} % of their time{unknown}"))
     odd = {
         "communications of unknown type kept as computation": report.unknown_communications,
-        "communications of unknown dtype, taken as one byte an element": report.unknown_dtypes,
+        Reason.UNKNOWN_DTYPES.value: report.unknown_dtypes,
     }
     lines += format_counts("unknown", {what: count for what, count in odd.items() if count})
     return "\n".join(lines)

@@ -206,6 +206,8 @@ def poor_fit(fitted: Network | None, simulation: AstraSimOptions, *, lacks_membe
     if not is_used or fitted is None:
         return None
     links, used = fitted.used(0, simulation.bandwidth_gib_s, simulation.latency_ns)
+    if any(link.has_any_bandwidth for link in links):
+        return f"measured times do not grow with bytes, so no bandwidth follows from them; give {Remedy.BANDWIDTH}"
     if (used.fit_error_pct or 0.0) <= POOR_FIT_PCT:
         return None
     reasons = ["members of groups are absent"] if lacks_members else []

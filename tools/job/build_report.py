@@ -25,7 +25,7 @@ from ...schema.errors import DataError
 from ...schema.graph import Change, ConvertReport, ExecutionGraph
 from ...schema.io import open_input, open_output, put_in_place
 from ...schema.linked import LinkReport
-from ...schema.reasons import from_json, to_json
+from ...schema.reasons import Reason, from_json, to_json
 from ..terminal import rank_rows, summary_line
 from .cross_rank import mark_of, ranks_in_words
 from .rank_comms import RankComms
@@ -159,6 +159,10 @@ class BuildReport(SummaryRepr, msgspec.Struct):
             f"rank {rank.rank}: {note}"
             for rank in self.ranks
             for note in (*rank.notes, *rank.target_notes, *(rank.link.notes if rank.link else ()))
+        ] + [
+            f"rank {rank.rank}: {rank.convert.unknown_dtypes} {Reason.UNKNOWN_DTYPES.value}"
+            for rank in self.ranks
+            if rank.convert and rank.convert.unknown_dtypes
         ]
         return self.notes + of_ranks + self.absences
 

@@ -391,7 +391,8 @@ def _why_nothing(change: Scale, graphs: Sequence[ExecutionGraph]) -> str:
         known = ", ".join(str(rank) for rank in ranks[:RANKS_NAMED] if rank >= 0)
         return f"there is no rank {change.rank}: the graphs {f'are of ranks {known}' if known else 'record no rank'}"
     if isinstance(target, Bound):
-        if not any(recorded_peaks(graph, change.peaks) for graph in graphs):
+        peaks = [peak for graph in graphs for peak in recorded_peaks(graph, change.peaks).values()]
+        if not any(peak.memory for peak in peaks):
             return f"the peaks of the devices are not known by their names: give them with {Remedy.PEAK}"
         return f"no kernel of known work is {target.value}-bound: scale class:{NodeClass.COMPUTATION.label}"
     if isinstance(target, NodeClass | Phase):

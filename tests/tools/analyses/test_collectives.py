@@ -90,6 +90,13 @@ def test_sizes_and_bus_factors_are_those_of_nccl_tests(name, given, taken, size,
     assert (row["start_skew"], row["straggler"]) == (None, -1)
 
 
+def test_the_size_of_an_unknown_dtype_is_not_known_and_said() -> None:
+    ranks = [rank_of(0, *((at, at + 90, all_reduce(at, dtype=kind)) for at, kind in ((1, "fp12"), (100, "fp16"))))]
+    table = analyse(ranks, [NAME])[NAME]
+    assert picked(table.rows(), "size", "bus_bandwidth")[0] == (None, None) and table.rows()[1]["size"] == 2_000
+    assert "1 of unknown dtype (fp12), so their bytes are not known" in table.note
+
+
 def test_uneven_splits_show_as_imbalance() -> None:
     def uneven(*splits: int) -> Communication:
         return all_reduce(name="all_to_allv", in_split=list(splits))

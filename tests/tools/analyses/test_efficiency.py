@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.schema.columns import ABSENT, Categorical
-from execgraph.schema.device_peaks import FORMATS, PEAKS, Peak, peak_of
+from execgraph.schema.device_peaks import FORMATS, PEAKS, Peak, named_by_size, peak_of
 from execgraph.schema.errors import RequestError
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, Table, analyse, graph_of, rank_of_graph
 from execgraph.tools.replay import Bound, Kernels, device_peaks, parse_scale, replay, roofline
@@ -76,14 +76,18 @@ def test_kernels_of_unknown_work_are_there_by_name_with_their_time_alone() -> No
     assert "the work of 6 of 7 kernels is known, 90.6 % of their time" in table.note
 
 
-def test_a_device_of_unknown_peak_is_said_and_has_no_shares() -> None:
-    t = run()
-    linked = link_run(t)
-    linked.info.devices = {0: "ARTEMIS"}
+@pytest.mark.parametrize(
+    ("name", "what"), [("ARTEMIS", "device"), (named_by_size("AMD Instinct MI210", 52), "the memory of device")]
+)
+def test_a_device_of_unknown_peak_is_said_and_has_no_shares(name: str, what: str) -> None:
+    linked = link_run(run())
+    linked.info.devices = {0: name}
     table = tables_of(RankTrace(0, linked))["efficiency"]
-    assert "no peak is known of device 0 (ARTEMIS): give peaks=…" in table.note
-    assert {(row["speed_pct"], row["bound"]) for row in table.rows()} == {(None, "")}
-    assert by_op(table)["aten::mm", 4]["speed"] > 0
+    assert f"no peak is known of {what} 0 ({name}): give peaks=…" in table.note
+    if what == "device":
+        assert {(row["speed_pct"], row["bound"]) for row in table.rows()} == {(None, "")}
+    row = by_op(table)["aten::mm", 4]
+    assert row["speed"] > 0 and row["bandwidth_pct"] is None and not row["bound"]
 
 
 def test_utilisation_of_a_step_is_the_time_at_the_peak_over_the_time_that_it_took() -> None:
@@ -207,7 +211,12 @@ def test_given_peaks_replace_those_of_the_table_and_make_unknown_devices_known()
         ("NVIDIA H20", 148.0, 4000),
         ("NVIDIA L4", 121.0, 300),
         ("NVIDIA L40S", 362.0, 864),
-        ("NVIDIA A10G", 125.0, 600),
+        ("NVIDIA A10G", 70.0, 600),
+        ("NVIDIA A100 80GB PCIe", 312.0, 1935),
+        ("Tesla V100-PCIE-16GB", 112.0, 900),
+        (named_by_size("NVIDIA A100-SXM4-40GB MIG 3g.20gb", 54), 156.0, 0),
+        (named_by_size("AMD Instinct MI300X", 38), 1307.4 / 8, 0),
+        (named_by_size("AMD Instinct MI300X VF", 304), 1307.4, 5300),
         ("AMD Instinct MI300X", 1307.4, 5300),
         ("AMD Instinct MI210", 181.0, 1638),
     ],
@@ -216,7 +225,12 @@ def test_devices_are_known_by_the_names_that_traces_give_them(name: str, fp16: f
     peak = peak_of(name)
     assert peak is not None
     assert (peak.fp16, peak.memory) == (fp16, memory)
-    assert not any(map(peak_of, ("", "ARTEMIS", "NVIDIA GeForce GTX 1080 Ti")))
+    others = (
+        "", "ARTEMIS", "NVIDIA GeForce GTX 1080 Ti", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "GRID A100-10C",
+        "NVIDIA A100-4C", "NVIDIA A100-SXM-64GB", "NVIDIA H100 64GB HBM2", "NVIDIA GH200 144G HBM3e",
+        "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA L40S-12Q", "NVIDIA H20-3e", "AMD Instinct MI300X VF",
+    )  # fmt: skip
+    assert not any(map(peak_of, others))
 
 
 def test_a_format_that_a_device_lacks_has_no_peak_but_bytes_may_be_integers() -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from execgraph.converter.ranks import GIB, Link, Network, TwoDimensions
+from execgraph.converter.ranks import GIB, MOST_BANDWIDTH, Link, Network, TwoDimensions
 from execgraph.converter.targets import LEAST_BYTES, GoalReport, MessageNetwork, lower_for_target
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
@@ -223,6 +223,7 @@ POOR = Network(50.0, 10.0, transfers=8, sizes=7, fit_error_pct=59.3, repeat_erro
     [
         (GOOD, FITTED, "50 GiB/s, 10 ns a link, fitted to 30 collectives and messages, median fit error 3.1 %"),
         (Network(transfers=6, sizes=1), FITTED, "too few sizes to judge the fit"),
+        (Network(MOST_BANDWIDTH), LATENCY, "any bandwidth, 7 ns a link"),
         (GOOD, BANDWIDTH, "400 GiB/s, 10 ns a link; the bandwidth as given, the latency fitted to 30"),
         (GOOD, LATENCY, "50 GiB/s, 7 ns a link; the latency as given, the bandwidth fitted to 30"),
         (Network(transfers=6, sizes=1), BANDWIDTH, "the latency fitted to 6 collectives and messages, too few"),
@@ -261,6 +262,7 @@ def test_the_line_says_what_the_file_has_and_where_it_is_from(fitted, simulation
             AstraSimOptions(bandwidth_gib_s=30.0),
             "one network for all groups, as a given bandwidth or latency describes one)",
         ),
+        (Network(MOST_BANDWIDTH, transfers=6, fit_error_pct=0.0), FITTED, "no bandwidth follows from them; give"),
         (GOOD, FITTED, ""),
         (NODES, FITTED, ""),
         (None, FITTED, ""),
