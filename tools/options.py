@@ -116,8 +116,8 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
     ),
     "trace-build": (
         Group("input", (
-            Option("--allow-mismatch", "number traces without a rank by process, even if they do not seem to be of one "
-                   "job", calls="build"),
+            Option("--allow-mismatch", "build traces together that do not seem to be of one job, those without a rank "
+                   "numbered by process", calls="build"),
             MODULES,
         )),
         WINDOW,

@@ -16,15 +16,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path, PurePosixPath
+from statistics import median
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from ..schema.comm_groups import INT32_MAX
 from ..schema.errors import DataError, Remedy, Words
 from ..schema.io import GZIP_MAGIC, open_input
 from ..schema.json_stream import LONGEST_HEAD
-from ..schema.linked import WINDOW, integer
+from ..schema.linked import FOREVER, WINDOW, integer
 
 DECODER = json.JSONDecoder(strict=False)
 MOST_UNREADABLE = 100
@@ -43,14 +44,24 @@ HOST_PROCESS = re.compile(r'"pid"\s*:\s*(\d+)')
 DETAILS = re.compile(rf'"{WINDOW}"\s*:\s*"detail"')
 MERGED_RANKS = re.compile(r'"mergedRanks"\s*:\s*\[')
 DISTRIBUTED = re.compile(r'"distributedInfo"\s*:\s*(?=\{)')
+BASE_TIME = re.compile(r'"baseTimeNanoseconds"\s*:\s*(\d*)')
 PROFILER_KEYS = re.compile(r'"(?:deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:')
-BARE_NUMBER = re.compile(r"_(\d+)(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
+DATE = re.compile(
+    r"(?<!\d)(?:19|20)\d\d([-_.]?)[01]\d\1[0-3]\d(?:[-_. T]*[0-2]\d([-_.:]?)[0-5]\d(?:\2[0-5]\d)?)?(?!\d)"
+)
+BARE_NUMBER = re.compile(r"_(\d{1,5})(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
 RANK_IN_NAME = (
-    re.compile(r"(?<![a-z])rank[ _.=-]*(\d+)", re.IGNORECASE),
-    re.compile(r"(?<![a-z])worker[ _.=-]*(\d+)", re.IGNORECASE),
+    re.compile(r"(?<![a-z])rank[ _.=-]*0*(\d{1,6})(?!\d)", re.IGNORECASE),
+    re.compile(r"(?<![a-z])worker[ _.=-]*0*(\d{1,6})(?!\d)", re.IGNORECASE),
     BARE_NUMBER,
 )
-"""Strongest first."""
+"""Strongest first; longer numbers are times."""
+DATED_NS = 10**18
+"""Times from 2001 on; smaller ones count from when a machine was started, so that those of two machines differ."""
+NS_PER_HOUR, MOST_APART_NS = 3600 * 10**9, 300 * 10**9
+"""Ranks of a run begin to record in the same step. NTP keeps clocks within seconds of each other, and where it does not
+run they drift by seconds a day; logins (Kerberos) fail where clocks are 5 minutes apart.
+"""
 PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd)$", re.IGNORECASE)
 RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
@@ -145,7 +156,8 @@ TEXT_KINDS: Kinds = (
 class Trace(NamedTuple):
     """A file by its path: what it is, the process of its host rows, and its rank, the recorded one or that of its name.
 
-    Both are None where nothing tells. `detail` is the detail trace of a device trace, "" for none.
+    Both are None where nothing tells. `detail` is the detail trace of a device trace, "" for none; `recorded_ns` is
+    when it was recorded, about, in ns on the clock of its times.
     """
 
     name: str
@@ -154,6 +166,7 @@ class Trace(NamedTuple):
     rank: int | None
     records_rank: bool
     detail: str = ""
+    recorded_ns: int | None = None
 
     @property
     def folder(self) -> str:
@@ -169,7 +182,7 @@ def recognise(path: Path, name: str = "") -> Trace:
     # here and below: commands that are given graphs start without the readers of traces
     from ..linker.readers import is_database
 
-    pid, rank = None, None
+    pid, rank, recorded_ns = None, None, None
     if is_database(str(path)):
         kind, pid = _kind_of_database(path)
     else:
@@ -177,30 +190,45 @@ def recognise(path: Path, name: str = "") -> Trace:
             head = _beginning(stream, path)
             kind, text = _kind_of(head, path), _text(head)
             if kind is InputKind.DEVICE:
-                kind, pid, rank, is_certain = _recognise_events(text)
+                kind, pid, rank, recorded_ns, is_certain = _recognise_events(text)
                 if not is_certain:
-                    kind, pid, rank, _ = _recognise_events(text + _text(_last(stream)))
+                    kind, pid, rank, recorded_ns, _ = _recognise_events(text + _text(_last(stream)))
             elif kind is InputKind.HOST:
                 if process := HOST_PROCESS.search(text) or HOST_PROCESS.search(_text(_last(stream))):
                     pid = int(process.group(1))
                 elif '"schema"' not in text:
                     kind = InputKind.JSON
     known_rank = rank_in_name(name or path.name, pid) if rank is None else rank
-    return Trace(str(path), kind, pid, known_rank, rank is not None)
+    return Trace(str(path), kind, pid, known_rank, rank is not None, recorded_ns=recorded_ns)
 
 
 def rank_in_name(name: str, process: int | None = None) -> int | None:
     """Returns the rank that a path tells, by the file's own name before those of the folders around it.
 
-    A bare number that is the process is none.
+    A bare number that is the process is none, and no date or time.
 
     >>> rank_in_name("run_2/device_rank3.json"), rank_in_name("rank_5/host.json"), rank_in_name("et_7.json.gz")
     (3, 5, 7)
+    >>> rank_in_name("et_20240131_7.json"), rank_in_name("et_20240131.json"), rank_in_name("n0_1700000000.json")
+    (7, None, None)
     """
-    parts = reversed(PurePosixPath(name).parts)
+    parts = [DATE.sub("-", part) for part in reversed(PurePosixPath(name).parts)]
     matches = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
     ranks = ((pattern, int(rank.group(1))) for pattern, rank in matches if rank)
     return next((rank for pattern, rank in ranks if pattern is not BARE_NUMBER or rank != process), None)
+
+
+def why_two_runs(recorded_ns: Mapping[str, int | None]) -> str:
+    """Returns why what was recorded at these times, some of them unknown, is of two runs; "" if it may be of one.
+
+    >>> why_two_runs({"rank 0": 1_700_000_000 * 10**9, "rank 1": 1_700_086_400 * 10**9, "rank 2": None})
+    'rank 1 was recorded 24.0 hours after rank 0'
+    """
+    known = sorted((time, name) for name, time in recorded_ns.items() if time is not None)
+    apart_ns, before, after = max(((b[0] - a[0], a[1], b[1]) for a, b in pairwise(known)), default=(0, "", ""))
+    if apart_ns <= MOST_APART_NS or known[-1][0] < DATED_NS:
+        return ""
+    return f"{after} was recorded {apart_ns / NS_PER_HOUR:,.1f} hours after {before}"
 
 
 def _beginning(stream: BinaryIO, path: Path) -> bytes:
@@ -246,14 +274,18 @@ def _kind_of_database(path: Path) -> tuple[InputKind, int | None]:
     return InputKind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None
 
 
-def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, bool]:
-    """Returns kind, process and recorded rank of a Chrome trace by its rows and keys, and whether these name both."""
+def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, int | None, bool]:
+    """Returns kind, process, recorded rank and time of a Chrome trace by its rows and keys, and whether these tell all
+    of them.
+    """
     from ..linker.readers import Role, role_of
 
     # what linking takes for no rank is none here
     recorded = {integer(described.get("rank"), -1) for described in objects_in(text, key=DISTRIBUTED)}
     ranks = {rank for rank in recorded if 0 <= rank <= INT32_MAX}
     by_profiler, processes, rank_labels = bool(PROFILER_KEYS.search(text)), Counter[int](), set[int]()
+    base, times_us = BASE_TIME.search(text), list[float]()
+    base_ns = int(base[1] or FOREVER) if base else 0
     events = EVENTS.search(text)
     for row in objects_in(text, events.end() if events else 0):
         category, arguments = row.get("cat"), row.get("args")
@@ -261,17 +293,21 @@ def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, boo
         by_profiler |= bool(category) and role is not Role.UNKNOWN
         pid = integer(row.get("pid"), -1) if isinstance(row.get("pid"), int) else -1
         labels = str(arguments) if row.get("ph") == "M" and isinstance(arguments, dict) else ""
+        if role is not Role.UNKNOWN and isinstance(time := row.get("ts"), int | float) and 0 <= time < FOREVER / 1000:
+            times_us.append(time)
         if pid >= 0 and (role in (Role.OP, Role.CALL) or labels == "{'labels': 'CPU'}"):
             processes[pid] += 1
         rank_labels.update(int(rank) for rank in RANK_LABEL.findall(labels))
-    is_certain = bool(processes and ranks)
+    # the median, as damaged rows have times of 0
+    recorded_ns = int(median(times_us) * 1000) + base_ns if times_us and base_ns < FOREVER else None
+    is_certain = bool(processes and ranks and (base or (recorded_ns or 0) >= DATED_NS))
     if not by_profiler:
-        return InputKind.OTHER_EVENTS, None, None, is_certain
+        return InputKind.OTHER_EVENTS, None, None, None, is_certain
     if MERGED_RANKS.search(text) or len(ranks) > 1 or len(rank_labels) > 1:
-        return InputKind.MERGED, None, None, is_certain
+        return InputKind.MERGED, None, None, None, is_certain
     pid_of_most = max(processes, key=processes.__getitem__, default=None)
     kind = InputKind.DETAIL if DETAILS.search(text) else InputKind.DEVICE
-    return kind, pid_of_most, next(iter(ranks or rank_labels), None), is_certain
+    return kind, pid_of_most, next(iter(ranks or rank_labels), None), recorded_ns, is_certain
 
 
 def _last(stream: BinaryIO) -> bytes:

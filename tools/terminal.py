@@ -22,6 +22,7 @@ ACTING_UTF8 = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-
 WIDTH = 12
 MOST_ROWS = 64
 LONGEST = 32
+NAMES_SHOWN = 4
 
 
 def plain(text: str) -> str:
@@ -171,3 +172,15 @@ def ranges(numbers: Sequence[int], shortest: int = 3) -> str:
     by_run = groupby(enumerate(numbers), lambda item: item[1] - item[0])
     runs = [[number for _, number in run] for _, run in by_run]
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) >= shortest else ", ".join(map(str, run)) for run in runs)
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Returns the first few names, and how many more there are."""
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def list_counts(lead: str, counts: Mapping[str, int]) -> str:
+    """Returns `lead` and how many files of each kind there are; "" without any."""
+    listing = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    return lead + listing if listing else ""

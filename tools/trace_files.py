@@ -19,12 +19,22 @@ from typing import NamedTuple, TypeVar
 from ..schema.errors import DataError, MissingLibrary, Remedy, RequestError
 from ..schema.io import STANDARD_STREAM, open_input
 from ..schema.progress import Progress, unwatched
-from .recognise import TRACE, InputKind, Trace, file_for_folder, instead, kind_of, pieces, recognise, wrong_kind
-from .terminal import ranges
+from .recognise import (
+    TRACE,
+    InputKind,
+    Trace,
+    file_for_folder,
+    instead,
+    kind_of,
+    pieces,
+    recognise,
+    why_two_runs,
+    wrong_kind,
+)
+from .terminal import list_counts, list_names, ranges
 
 K = TypeVar("K", bound=Hashable)
 TRACE_NAME = re.compile(r"\.(json|json\.gz|json\.zst|db|rpd)$", re.IGNORECASE)
-NAMES_SHOWN = 4
 LONGEST_SIGN = 64
 COMMUNICATION = re.compile(
     rb'"(record_param_comms|Collective name)"|process_group:init|"(gloo|mpi|ucc|c10d|\w{,4}ccl)::?\w'
@@ -91,21 +101,9 @@ def with_details(devices: list[Trace], details: list[Trace]) -> list[Trace]:
     return [device._replace(detail=detail_of.get(device.name, "")) for device in devices]
 
 
-def list_names(names: Sequence[str]) -> str:
-    """Returns the first few names, and how many more there are."""
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
 def names_of(traces: Sequence[Trace]) -> str:
     """Returns the names of the first few traces, and how many more there are."""
     return list_names([trace.name for trace in traces])
-
-
-def list_counts(lead: str, counts: Mapping[str, int]) -> str:
-    """Returns `lead` and how many files of each kind there are; "" without any."""
-    listing = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    return lead + listing if listing else ""
 
 
 def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
@@ -173,6 +171,12 @@ def assign_ranks(
         if len(folders) == len(traces) and {trace.folder for trace in single} <= folders:
             line = f"{len(folders)} runs, each in a folder of its own ({list_names(sorted(folders))}); give one of them"
             return AssignedRanks([], [line], [], of_several_runs=True)
+    if apart := why_two_runs({trace.name: trace.recorded_ns for trace in single}):
+        if not allow_mismatch:
+            raise DataError(
+                f"{apart}, so they are of two runs; give the traces of one{otherwise and f', or {otherwise}'}"
+            )
+        notes.append(f"{apart}, as if they were of two runs")
     failures = [*_without_rank(rankless, devices), *_of_one_rank(several)]
     return AssignedRanks(single, failures, notes, bool(of_runs))
 

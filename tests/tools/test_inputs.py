@@ -114,6 +114,11 @@ def test_a_file_cut_off_at_its_end_is_still_known(tmp_path: Path) -> None:
         ("host1_4711.1694128201545.pt.trace.json", None, None),
         ("torch_2.1.2/kineto.json", None, None),
         ("frank3.json", None, None),
+        # times
+        ("trace_20240131.json", None, None),
+        ("trace_2024_01_31_3.json.gz", None, 3),
+        ("rank2/trace_20240131_1205.json", None, 2),
+        ("n0_1700000000.pt.trace.json", None, None),
         # a bare number that is the process
         ("trace_41.json", 41, None),
         ("rank7/trace_41.json", 41, 7),
@@ -142,11 +147,10 @@ PAIRED: dict[str, tuple[dict[str, Any], dict[int, tuple[str, str | None]]]] = {
         {0: ("a/k.json", "a/et.json"), 1: ("b/k.json", "b/et.json")},
     ),
     "without host rows, by name": (
-        {"host_rank2.json": host(11), "device_rank2.json": device(None)},
-        {2: ("device_rank2.json", "host_rank2.json")},
+        {"et_rank2.json": host(11), "k_rank2.json": device(None)}, {2: ("k_rank2.json", "et_rank2.json")}
     ),
     "a lone trace without rank is rank 0": ({"kineto.json": device(1)}, {0: ("kineto.json", None)}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", PAIRED)
@@ -220,12 +224,8 @@ def test_other_files_are_counted_by_kind(tmp_path: Path) -> None:
         "linked.json": {**host(1), "nodes": [{"id": 1, "ts": 1.0, "inclusive_dur": 2.0}]},
         "graph.0.et": b"\x08\x0a\x03", "notes.txt": b"hello", "empty.log": b"", ".hidden.json": device(2, 0),
     }  # fmt: skip
-    assert pairs_of(tmp_path, files).skipped == {
-        InputKind.GRAPH.plural: 1,
-        InputKind.LINKED.plural: 1,
-        InputKind.OTHER.plural: 1,
-        InputKind.TEXT.plural: 1,
-    }
+    kinds = InputKind.GRAPH, InputKind.LINKED, InputKind.OTHER, InputKind.TEXT
+    assert pairs_of(tmp_path, files).skipped == {kind.plural: 1 for kind in kinds}
 
 
 def test_a_given_path_that_is_no_regular_file_is_not_passed_over(tmp_path: Path) -> None:
@@ -236,11 +236,7 @@ def test_a_given_path_that_is_no_regular_file_is_not_passed_over(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("folder", "files", "text"),
-    [
-        ("", {}, "holds no device trace;"),
-        ("", {"et.json": host(1)}, "but 1 host traces;"),
-        ("absent", {}, "no such folder"),
-    ],
+    [("", {}, "no device trace;"), ("", {"et.json": host(1)}, "but 1 host traces;"), ("absent", {}, "no such folder")],
 )
 def test_a_folder_without_device_traces_is_refused(tmp_path, folder, files, text):
     with pytest.raises(DataError, match=text):
@@ -254,8 +250,12 @@ ALONE = " alone, in a folder of their own or to trace-link"
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
-def trace(folder: Path, name: str, pid: int, rank: int | None = None, talks: bool = False) -> Path:
-    """A device trace of a process that launches a kernel, and talks to another one or not."""
+def trace(
+    folder: Path, name: str, pid: int, rank: int | None = None, talks: bool = False, minutes: int | None = 0
+) -> Path:
+    """A device trace of a process that launches a kernel, and talks to another one or not, so many minutes later; None
+    for one on a clock without a date.
+    """
     t = TraceBuilder(pid=pid, rank=rank, world_size=max(2, (rank or 0) + 1))
     with t.op("aten::mm"):
         t.launch("sgemm", stream=7, duration=20)
@@ -263,7 +263,10 @@ def trace(folder: Path, name: str, pid: int, rank: int | None = None, talks: boo
         t.collective("allreduce", group=Group("0", "default_pg", (0, 1)))
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(t.device_trace()))
+    recorded = t.device_trace()
+    base_ns = recorded.pop("baseTimeNanoseconds")
+    dated = {} if minutes is None else {"baseTimeNanoseconds": base_ns + minutes * 60 * 10**9}
+    path.write_text(json.dumps(dated | recorded))
     return path
 
 
@@ -339,6 +342,11 @@ REFUSED: dict[str, tuple[list[tuple[Any, ...]], list[str]]] = {
         [("window1/device_rank0.json", 41, 0), ("window2/device_rank0.json", 41, 0)],
         [f"rank 0: 2 {ONE_RECORDING}give those of one window, such as window1"],
     ),
+    "ranks of two days": (
+        [("a.json", 41, 0), ("b.json", 42, 1, True, 24 * 60)],
+        ["b.json was recorded 24.0 hours after a.json, so they are of two runs; give the traces of one"],
+    ),
+    "ranks of which one has no date": ([("a.json", 41, 0, True, None), ("b.json", 42, 1)], ["hours after a.json"]),
     "windows of all ranks are one line": (
         [(f"host_{41 + rank}.{window}.json", 41 + rank, rank) for rank in (0, 1, 2) for window in (1, 2)],
         ["ranks 0-2: 2 device traces of one process each (host_41.1.json, host_41.2.json, …): windows or copies of one "
@@ -365,6 +373,14 @@ def test_traces_of_no_job_are_not_compared_as_ranks(tmp_path: Path, run: Run) ->
         trace(tmp_path, name, pid, talks=talks)
     ended = run("trace-diagnose", tmp_path)
     assert ended.code == 0 and "another rank" not in ended.out
+
+
+def test_clocks_differ_by_a_few_minutes_or_by_all_where_none_has_a_date(tmp_path: Path, run: Run) -> None:
+    for second, minutes, options in ((0, 4, ""), (None, None, ""), (0, 120, "--allow-mismatch")):
+        trace(tmp_path / "in", "a.json", 41, 0, True, second)
+        trace(tmp_path / "in", "b.json", 42, 1, True, minutes)
+        ended = run("trace-build", tmp_path / "in", "-o", tmp_path / "out", *options.split())
+        assert ended.code == 0 and ("2.0 hours after a.json, as if" in ended.err) == bool(options)
 
 
 @pytest.mark.parametrize(("options", "talks"), [(["--allow-mismatch"], False), ([], True)])
@@ -403,19 +419,15 @@ def test_the_host_trace_shows_that_a_process_communicates_too(tmp_path: Path) ->
 
 def test_what_lies_across_two_pieces_of_a_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_parts, "PIECE", 7)
-    communicates, device = (
-        ranks.communicating({}),
-        ranks.Trace(str(tmp_path / "a.json"), InputKind.DEVICE, 41, None, False),
-    )
+    device = ranks.Trace(str(tmp_path / "a.json"), InputKind.DEVICE, 41, None, False)
     for name, communicating in (("record_param_comms", True), ("aten::mm", False)):
         Path(device.name).write_text(json.dumps({"traceEvents": [{"name": name}]}))
-        assert communicates(device) == communicating
+        assert ranks.communicating({})(device) == communicating
 
 
 def test_traces_that_tell_neither_rank_nor_process_are_refused(tmp_path: Path) -> None:
     devices = [
-        ranks.Trace("a.json", InputKind.DEVICE, None, None, False),
-        ranks.Trace("b.json", InputKind.DEVICE, 42, None, False),
+        ranks.Trace(name, InputKind.DEVICE, pid, None, False) for name, pid in (("a.json", None), ("b.json", 42))
     ]
     with pytest.raises(ranks.DataError, match=r"a\.json: have neither rank nor process; name them …rank<N>.json"):
         ranks.assign_ranks(devices, lambda _: True, allow_mismatch=True)
@@ -433,9 +445,8 @@ def test_a_window_that_records_no_rank_is_not_to_be_named_as_another_rank() -> N
 
 
 def test_of_windows_in_folders_each_can_be_built(tmp_path: Path) -> None:
-    for window in (1, 2):
-        for rank in (0, 1):
-            trace(tmp_path / "in", f"window{window}/device_rank{rank}.json", 41 + rank, talks=True)
+    for window, rank in ((1, 0), (1, 1), (2, 0), (2, 1)):
+        trace(tmp_path / "in", f"window{window}/device_rank{rank}.json", 41 + rank, talks=True)
     assert build_all(tmp_path / "in" / "window2", tmp_path / "out") == 0
     assert graphs_in(tmp_path / "out") == ["graph.0.et", "graph.1.et"]
 

@@ -92,7 +92,7 @@ def build(
     """Builds OUT/graph.N.et for every rank N among `inputs`, and OUT/report.json; for GOAL OUT/job.goal, too.
 
     `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. With
-    `allow_mismatch`, traces that record no rank and do not seem to be of one job are ranks of one. If no rank can be
+    `allow_mismatch`, traces that do not seem to be of one job are ranks of one. If no rank can be
     built, such as by a mistyped part of the trace, graphs of an earlier build stay. Raises DataError if
     there is nothing to build, `output_dir` cannot be made, or another build works there; what is wrong with single
     ranks is in the report.
@@ -138,7 +138,7 @@ def _find_traces(
     pairs = find_pairs(
         source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)), progress,
         paths=() if is_folder else paths, allow_mismatch=allow_mismatch,
-        otherwise=f"let {Remedy.ALLOW_MISMATCH} number them by process",
+        otherwise=f"let {Remedy.ALLOW_MISMATCH} take them as those of one",
     )  # fmt: skip
     return source, pairs
 

@@ -8,7 +8,7 @@ one line for each kind.
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,8 +20,8 @@ from ...schema.progress import Progress, unwatched
 from ...schema.reasons import Reason
 from ..recognise import BARE_NUMBER, RANK_IN_NAME, InputKind, Trace
 from ..sync_records_advice import SETTING, sync_records_advice
-from ..terminal import absent_ranks, in_one_line, ranges, rank_rows
-from ..trace_files import TraceFiles, assign_ranks, find_traces, hosts_of, list_counts
+from ..terminal import NAMES_SHOWN, absent_ranks, in_one_line, list_counts, ranges, rank_rows
+from ..trace_files import TraceFiles, assign_ranks, find_traces, hosts_of
 from ..workers import in_processes
 from .cross_rank import mark_of, usual_steps
 from .inspection import KERNELS_SHOWN, GroupCount, Inspection, KernelTime, ProcessFiles, files_of, inspect
@@ -31,7 +31,6 @@ BEFORE_RECORD_FUNCTION_IDS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4")
 MOST_WITHOUT_CALL = 0.5
 RANK_SPELT = [pattern for pattern in RANK_IN_NAME if pattern is not BARE_NUMBER]
 MARKED = {"note": "fewer than others"}
-NAMES_SHOWN = 4
 WORTH_PROCESSES = 32 << 20
 """So many bytes make up for starting processes."""
 HEADINGS = (
@@ -161,14 +160,17 @@ def _rank_named(path: str) -> int | None:
     return next((int(rank.group(1)) for rank in matches if rank), None)
 
 
-def compare(processes: Sequence[Inspection]) -> tuple[list[Finding], bool]:
-    """Returns what processes with device traces do not have in common, and whether they are of different runs: then
-    only that. Linear in their groups' members.
+def compare(processes: Sequence[Inspection], times: Mapping[str, int | None]) -> tuple[list[Finding], bool]:
+    """Returns what processes with device traces do not have in common, and whether they are of different runs, also by
+    when each trace was recorded: then only that. Linear in their groups' members.
     """
     recorded = [process for process in processes if process.device and not process.error and not process.merged]
     communicating = {process.device for process in recorded if process.collectives}
     traces = [
-        Trace(p.device, InputKind.DEVICE, next(iter(p.processes), None), p.rank, p.records_rank) for p in recorded
+        Trace(
+            p.device, InputKind.DEVICE, next(iter(p.processes), None), p.rank, p.records_rank, "", times.get(p.device)
+        )
+        for p in recorded
     ]
     try:
         ranks = assign_ranks(traces, lambda trace: trace.name in communicating)
@@ -321,7 +323,7 @@ def diagnose(paths: Sequence[Path], jobs: int = 0, progress: Progress = unwatche
     inspected = [inspections[process] for process in processes]
     findings = [Finding(WRONG, [], line, "") for line in files.failures]
     findings += [finding for process in inspected for finding in findings_of(process)]
-    compared, of_several_runs = compare(inspected)
+    compared, of_several_runs = compare(inspected, {trace.name: trace.recorded_ns for trace in files.devices})
     # that they are of different runs comes first: nothing else counts before that
     findings = compared + findings if of_several_runs else findings + compared
     merged: dict[tuple[str, str, str], Finding] = {}

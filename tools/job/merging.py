@@ -19,7 +19,8 @@ from ...schema.linked import are_step_marks, previous_on_stream
 from ...schema.progress import Progress, unwatched
 from ...schema.reasons import AnyReason, Counts, Reason
 from ..recognise import InputKind, wrong_kind
-from ..trace_files import RankFile, by_rank, find_traces, hosts_of, list_counts
+from ..terminal import list_counts
+from ..trace_files import RankFile, by_rank, find_traces, hosts_of
 from .merge_survey import MergeReport, RankReport, Survey, survey
 from .viewing import merge_for_viewing
 

@@ -259,7 +259,7 @@ def build(
             takes; those of simulators do.
         as_recorded: Whether those of simulators hold the run as it was recorded, too.
         changes: Changes to the run that the graphs hold, as of `what_if`.
-        allow_mismatch: Whether traces that record no rank and do not seem to be of one job are ranks of one.
+        allow_mismatch: Whether traces that do not seem to be of one job are ranks of one.
         force: Whether to build ranks that are up to date, too.
         jobs: How many ranks to build at a time. More than 1 run in processes of their own: a script then needs
             `if __name__ == "__main__":` around what it does.

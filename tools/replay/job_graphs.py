@@ -11,9 +11,9 @@ import numpy as np
 from ...converter.ranks import match, ranks_of
 from ...schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ...schema.errors import DataError, Remedy
-from ...schema.graph import ExecutionGraph, json_to_graph, read_et
+from ...schema.graph import ExecutionGraph, NodeType, json_to_graph, read_et
 from ...schema.progress import unseen
-from ..recognise import InputKind, file_for_folder, instead_of_folder, reading
+from ..recognise import InputKind, file_for_folder, instead_of_folder, reading, why_two_runs
 from ..terminal import absent_in_words
 from .workload import NodeClass, Workload, communication_of
 
@@ -34,7 +34,15 @@ def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
     sizes = sorted(set(worlds) - {-1})
     if len(sizes) > 1:
         return f"rank {worlds[sizes[0]]} is of {sizes[0]} ranks, rank {worlds[sizes[1]]} of {sizes[1]}"
-    return _never_meeting(graphs, ranks)
+    times = zip(graphs, ranks, strict=True)
+    apart = why_two_runs({f"rank {rank}": _recorded_ns(graph) for graph, rank in times if rank >= 0})
+    return apart or _never_meeting(graphs, ranks)
+
+
+def _recorded_ns(graph: ExecutionGraph) -> int | None:
+    """Returns when a graph was recorded, about; None where that is not known."""
+    base, times = graph.number("base_time_ns", -1), graph.host_clock_start_ns[graph.type != NodeType.METADATA]
+    return base + int(np.median(times)) if base >= 0 and len(times) else None
 
 
 def absence(work: Workload) -> str:
