@@ -2,7 +2,7 @@
 path, which shows where a kernel was moved or fused, and by module.
 
 Runs may have any number of ranks, which are read one by one and summed. Times of ops and calls are host time, of
-kernels device time.
+kernels device time. Runs of different numbers of steps are compared by what a step has.
 """
 
 import re
@@ -28,8 +28,11 @@ ROOT = -1
 NO_ITEMS = "neither run has an op, a call or an activity"
 NO_RANKS = "neither run has a rank"
 STEP, WITHOUT_PROFILER, RUN = "step", "step without a profiler", "run"
+DATA_WITHOUT_PROFILER = "wait for data without a profiler"
 WHOLE = (STEP, WITHOUT_PROFILER, RUN)
 """The parts that are no part of another one."""
+OF_A_STEP = "of a step"
+"""How the note of the tables begins where a step of each run is compared, not the whole runs."""
 OF_HOST, DEVICE_IDLE = "host: ", "device: idle"
 SYMPTOMS = (DEVICE_IDLE, f"{OF_HOST}waiting")
 """The parts that follow from what other parts take."""
@@ -47,7 +50,7 @@ class RunTotals:
 
     The numbers of the tree's nodes, `nodes`, are shared by the runs that are compared. `runs` and `steps` are the
     lengths of ranks and steps, `step_without_profiler` is 0 where no rank knows it, as is by how many % such steps
-    differ, `noise`.
+    differ, `noise`; `data_without_profiler` is how long such a step waits for data, -1 where that is not known.
     """
 
     def __init__(self, nodes: Interner[CallTreeNode], ranks: Iterable[RankTrace]) -> None:
@@ -56,7 +59,7 @@ class RunTotals:
         self.modules = defaultdict[str, list[float]](lambda: [0, 0, 0])
         self.uses_annotations = False
         self.runs, self.steps, self.step_without_profiler = list[int](), list[int](), 0
-        self.noise = 0.0
+        self.noise, self.data_without_profiler = 0.0, -1
         self.parts = defaultdict[str, float](float)
         for rank in ranks:
             with_labels = with_modules(rank.linked)
@@ -72,6 +75,7 @@ class RunTotals:
         self.runs.append(length)
         info, has_devices = rank.linked.info, len(rank.linked.activities) > 0
         self.step_without_profiler = max(self.step_without_profiler, info.step_without_profiler_ns)
+        self.data_without_profiler = max(self.data_without_profiler, info.data_wait_without_profiler_ns)
         self.noise = max(
             self.noise, noise_of(info.step_without_profiler_ns, info.measured or {}, has_devices=has_devices)
         )
@@ -126,6 +130,8 @@ class RunTotals:
         whole = {STEP: float(np.median(self.steps))} if self.steps else {}
         whole |= {WITHOUT_PROFILER: float(self.step_without_profiler)} if self.step_without_profiler else {}
         whole |= {RUN: float(max(self.runs, default=0))}
+        if self.step_without_profiler and self.data_without_profiler >= 0:
+            whole |= {DATA_WITHOUT_PROFILER: float(self.data_without_profiler)}
         count = len(self.steps) if per_step else len(self.runs)
         return whole | {name: time / max(count, 1) for name, time in self.parts.items()}
 
@@ -135,10 +141,20 @@ def _add(sums: defaultdict[Key, list[float]], keys: Iterable[Key], *columns: npt
         sums[key] = [total + value for total, value in zip(sums[key], values, strict=True)]
 
 
-def _side_by_side(keys: Sequence[Key], a: Sums[Key], b: Sums[Key]) -> list[npt.NDArray[Any]]:
-    """Returns the counts, the device times and the host times of both runs, each as rows of (a, b)."""
+def _side_by_side(
+    keys: Sequence[Key], a: Sums[Key], b: Sums[Key], steps: Sequence[float] = ()
+) -> list[npt.NDArray[Any]]:
+    """Returns the counts, the device times and the host times of both runs, or of a step of runs of so many `steps`,
+    each as rows of (a, b).
+    """
     sums = np.array([[run.get(key, (0, 0, 0)) for run in (a, b)] for key in keys]).reshape(-1, 2, 3)
-    return [*np.moveaxis(sums, 2, 0)]
+    return [*np.moveaxis(np.round(sums / np.reshape(steps, (2, 1)), 3) if steps else sums, 2, 0)]
+
+
+def _steps_of_both(a: RunTotals, b: RunTotals) -> list[float]:
+    """Returns how many steps a rank of each run has; none where these are equal, or not known."""
+    steps = [len(run.steps) / max(len(run.runs), 1) for run in (a, b)]
+    return steps if min(steps) > 0 and steps[0] != steps[1] else []
 
 
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
@@ -153,7 +169,8 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     # by kind, name and shape; calls have no shape
     of_a, of_b = (run.work_by(lambda node, shape: (*keys[node][1:], shape)) for run in (a, b))
     items = sorted(of_a.keys() | of_b.keys())
-    counts, device, host = _side_by_side(items, of_a, of_b)
+    steps = _steps_of_both(a, b)
+    counts, device, host = _side_by_side(items, of_a, of_b, steps)
     is_kernel = np.array([kind == KERNEL for kind, *_ in items], np.bool_)
     times = np.where(is_kernel[:, None], device, host)
     order = np.argsort(-np.abs(times[:, 1] - times[:, 0]), kind="stable")
@@ -163,7 +180,12 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
         **_compared(counts[order], times[order], time=times[order]),
     }  # fmt: skip
     details = _tree(keys, a, b), _modules(a, b), _runs(a, b)
-    return tabulate("trace_diff", "Trace diff", columns, "", *details, empty=NO_ITEMS)
+    note = ""
+    if steps:
+        note = f"{OF_A_STEP}: run A has {steps[0]:g} steps, run B {steps[1]:g}"
+    elif bool(a.steps) != bool(b.steps):
+        note = f"of whole runs, as the steps of run {'A' if b.steps else 'B'} are not known"
+    return tabulate("trace_diff", "Trace diff", columns, note, *details, empty=NO_ITEMS)
 
 
 def _compared(
@@ -179,9 +201,15 @@ def _compared(
     return {
         **({"category": category} if is_changed else {}),
         "difference": us(difference),
-        **{f"count_{run}": column.astype(np.int64) for run, column in zip("ab", counts.T, strict=True)},
+        **{f"count_{run}": _whole(column) for run, column in zip("ab", counts.T, strict=True)},
         **{f"{name}_{run}": us(column) for name, of in times.items() for run, column in zip("ab", of.T, strict=True)},
     }
+
+
+def _whole(counts: npt.NDArray[Any]) -> npt.NDArray[Any] | Quantity:
+    """Returns counts as integers, where they are; a step has no whole number of what only some steps have."""
+    whole = counts.astype(np.int64)
+    return whole if (whole == counts).all() else Quantity("", np.round(counts.astype(np.float64), 2))
 
 
 def _tree(keys: Sequence[CallTreeNode], a: RunTotals, b: RunTotals) -> Table:
@@ -191,7 +219,7 @@ def _tree(keys: Sequence[CallTreeNode], a: RunTotals, b: RunTotals) -> Table:
         paths.append((*(paths[above] if above != ROOT else ()), node))
     paths.sort()
     of_nodes = (run.work_by(lambda node, _: node) for run in (a, b))
-    counts, device, host = _side_by_side([path[-1] for path in paths], *of_nodes)
+    counts, device, host = _side_by_side([path[-1] for path in paths], *of_nodes, _steps_of_both(a, b))
     columns: Columns = {
         "depth": ints(len(path) - 1 for path in paths), "kind": [keys[path[-1]][1] for path in paths],
         "name": [keys[path[-1]][2] for path in paths], **_compared(counts, device, device_time=device, host_time=host),
@@ -208,7 +236,7 @@ def _modules(a: RunTotals, b: RunTotals) -> Table:
     """
     paths = list(dict.fromkeys([*a.modules, *b.modules]))
     paths, tree = module_tree(paths if any(paths) else [])
-    self_sums = _side_by_side(paths, a.modules, b.modules)
+    self_sums = _side_by_side(paths, a.modules, b.modules, _steps_of_both(a, b))
     counts, device, host = (np.stack([tree.subtrees(np.add, run) for run in column.T], axis=1) for column in self_sums)
     times, kind = (device, "device") if device.any() else (host, "host")
     columns: Columns = {
@@ -228,7 +256,8 @@ def _runs(a: RunTotals, b: RunTotals) -> Table:
     both = before.keys() & after.keys()
     # a graph of a run on CPUs has no times of activities
     has_times = max(a.runs, default=0) > 0 and max(b.runs, default=0) > 0
-    is_known = {STEP: per_step, WITHOUT_PROFILER: WITHOUT_PROFILER in both, RUN: has_times}
+    is_known = {STEP: per_step, WITHOUT_PROFILER: WITHOUT_PROFILER in both, RUN: has_times,
+                DATA_WITHOUT_PROFILER: DATA_WITHOUT_PROFILER in both}  # fmt: skip
     names = [name for name in dict.fromkeys([*before, *after]) if is_known.get(name, True)]
     whole = [name for name in WHOLE if name in names]
     parts = [name for name in names if name not in whole and (before[name] or after[name])]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ...schema.columns import bytes_text, time_text
 from ...schema.linked import STEP_MARK
-from ..analyses import QUEUE_LENGTH, SYMPTOMS, WHOLE, WITHOUT_PROFILER, Gain, Table
+from ..analyses import DATA_WITHOUT_PROFILER, OF_A_STEP, QUEUE_LENGTH, SYMPTOMS, WHOLE, WITHOUT_PROFILER, Gain, Table
 from ..view import short_name
 from .cells import Row, cell, rows_of, shortened, sums, times_text
 
@@ -79,6 +79,8 @@ def _figures_of_two_runs(tables: Tables) -> Iterator[KeyFigure]:
     ranks = Counter(row["run"] for row in rows_of(tables, "ranks"))
     kernels = [row for row in rows_of(tables, "trace_diff") if row["kind"] == "kernel"]
     of_kernels = {"a": _sum(kernels, "time_a"), "b": _sum(kernels, "time_b"), "part": "time of all device activities"}
+    if _is_of_a_step(tables):
+        of_kernels["part"] += f" {OF_A_STEP}"
     wholes = [row for row in rows_of(tables, OF_TWO_RUNS) if row["part"] in WHOLE]
     for row in [*wholes, *([of_kernels] if of_kernels["a"] or of_kernels["b"] else [])]:
         yield KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"])
@@ -140,16 +142,19 @@ def diff_verdict(tables: Tables) -> str:
     """Returns whether run B is faster or slower than run A, by how much, and what the largest difference is."""
     rows = rows_of(tables, OF_TWO_RUNS)
     whole = {row["part"]: row for row in rows if row["part"] in WHOLE and row["change"] is not None}
-    without = whole.pop(WITHOUT_PROFILER, None)
+    without, waits = whole.pop(WITHOUT_PROFILER, None), [row for row in rows if row["part"] == DATA_WITHOUT_PROFILER]
     if not whole:
         return ""
-    first, *others = whole.values()
+    first, *others = [*whole.values()][: 1 if _is_of_a_step(tables) else None]
     if without and _may_be_alike(without, first):
         times = [f"{_change(row)} {how}" for row, how in ((without, "without a profiler"), (first, "as recorded"))]
         noise = f"steps of one program may differ by {without['noise']:.0f} %"
         return f"Run A and run B do not differ, as far as can be told: a step takes {', '.join(times)}, and {noise}."
     text = _faster(first) + "".join(f", the {row['part']} {_change(row)}" for row in others)
-    parts = [row for row in rows if row["part"] not in WHOLE and row["difference"] * first["difference"] > 0]
+    # what recording did to steps that waited for data says nothing of them
+    waited = [row for row in waits if without and 2 * row["difference"] / (without["difference"] or 1) > 1]
+    of_recording = [row for row in rows if row["part"] not in (*WHOLE, DATA_WITHOUT_PROFILER)]
+    parts = [row for row in of_recording if row["difference"] * first["difference"] > 0 and not waited]
     if parts and abs(first["change"]) >= LEAST_CHANGE_PCT:
         causes = [row for row in parts if row["part"] not in SYMPTOMS]
         largest = next((row for row in causes if 2 * abs(row["difference"]) > abs(parts[0]["difference"])), parts[0])
@@ -161,7 +166,13 @@ def diff_verdict(tables: Tables) -> str:
     if without is None:
         return f"{text}."
     unprofiled, recorded = (sentence.replace("Run", "run", 1) for sentence in (_faster(without), text))
-    return f"Without a profiler, {unprofiled}. As recorded, {recorded}."
+    cause = "".join(f". Most of that is the wait for data, {_change(row)}" for row in waited)
+    return f"Without a profiler, {unprofiled}{cause}. As recorded, {recorded}."
+
+
+def _is_of_a_step(tables: Tables) -> bool:
+    """Returns whether two runs of different numbers of steps are compared, by a step of each."""
+    return "trace_diff" in tables and tables["trace_diff"].note.startswith(OF_A_STEP)
 
 
 def _may_be_alike(without: Row, recorded: Row) -> bool:

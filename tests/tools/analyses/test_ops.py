@@ -268,9 +268,9 @@ def test_sums_of_a_diff_are_those_of_its_runs(one, other):
         assert round(1000 * sum(row[f"device_time_{side}"] for row in leaves)) == total
 
 
-def two_steps(kernel: float, work: float) -> RankTrace:
+def two_steps(kernel: float, work: float, steps: int = 2) -> RankTrace:
     t = TraceBuilder(sync_records=True)
-    for step in range(2):
+    for step in range(steps):
         with t.annotation(f"ProfilerStep#{step}"):
             with t.op("aten::mm"):
                 t.work(work)
@@ -286,6 +286,14 @@ def test_step_and_run_come_first_then_the_largest_differences() -> None:
     assert rows["device: computing"]["difference"] == -60 and rows["device: computing"]["change"] == -60
     assert abs(rows["step"]["difference"] + 30) < 2  # 60 µs less of the device, 30 µs more of the host
     assert rows["host: forward"]["difference"] == 30
+
+
+def test_runs_of_different_numbers_of_steps_are_compared_by_a_step() -> None:
+    table = trace_diff([two_steps(100, 20)], [two_steps(100, 20, steps=3)])
+    assert table.note == "of a step: run A has 2 steps, run B 3"
+    assert {(row["category"], row["count_b"]) for row in table.rows()} == {("same", 1)}
+    whole = trace_diff([two_steps(100, 20)], [rank_of(([Act(0, 100)], ()))])
+    assert whole.note == "of whole runs, as the steps of run B are not known"
 
 
 def test_the_note_says_which_ranks_each_row_is_of() -> None:

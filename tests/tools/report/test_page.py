@@ -92,12 +92,7 @@ def test_the_cause_of_a_difference_says_how_much_of_it_and_of_how_many_ranks(ran
     ("recorded", "without", "noise", "said"),
     [
         (-9.0, -12.0, 8.0, "Without a profiler, run B is faster than run A: a step takes 12.0 % less time"),
-        (
-            -4.0,
-            -28.0,
-            8.0,
-            "Run A and run B do not differ, as far as can be told: a step takes 72.0 µs instead of 100.0 µs",
-        ),
+        (-4.0, -28.0, 8.0, "Run A and run B do not differ, as far as can be told: a step takes 72.0 µs instead of 100"),
         (9.0, -12.0, 8.0, "Run A and run B do not differ, as far as can be told: "),
         (0.0, -12.0, math.nan, "Without a profiler, run B is faster"),
     ],

@@ -263,6 +263,11 @@ def test_a_difference_is_told_without_a_profiler_first_where_both_runs_know(data
     rows = {row["part"]: (row["a"], row["b"]) for row in report.tables["trace_diff_runs"].rows()}
     assert [*rows][:3] == ["step", "step without a profiler", "run"]
     assert rows["step without a profiler"] == (3662.9, 4353.5)
+    assert (
+        "8.08 ms instead of 18.34 ms. Most of that is the wait for data, 673.8 µs instead of 10.22 ms. As recorded, run B "
+        "is faster than run A: a step takes 22.6 % less time, 20.24 ms instead of 26.16 ms, the run 40.70 ms instead of "
+        "52.57 ms."
+    ) in report_on_diff(*(find_sources([data / "gpu" / name]) for name in ("loader_slow", "loader_fast"))).verdict
     alone = report_on_diff(small, unknown)
     assert alone.verdict.startswith("Run B is slower than run A: a step takes 10.8 % more time")
     assert "step without a profiler" not in alone.tables["trace_diff_runs"]["part"]
