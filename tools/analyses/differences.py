@@ -218,8 +218,8 @@ def _tree(keys: Sequence[CallTreeNode], a: RunTotals, b: RunTotals) -> Table:
     for node, (above, _, _) in enumerate(keys):
         paths.append((*(paths[above] if above != ROOT else ()), node))
     paths.sort()
-    of_nodes = (run.work_by(lambda node, _: node) for run in (a, b))
-    counts, device, host = _side_by_side([path[-1] for path in paths], *of_nodes, _steps_of_both(a, b))
+    of_a, of_b = (run.work_by(lambda node, _: node) for run in (a, b))
+    counts, device, host = _side_by_side([path[-1] for path in paths], of_a, of_b, _steps_of_both(a, b))
     columns: Columns = {
         "depth": ints(len(path) - 1 for path in paths), "kind": [keys[path[-1]][1] for path in paths],
         "name": [keys[path[-1]][2] for path in paths], **_compared(counts, device, device_time=device, host_time=host),

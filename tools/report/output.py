@@ -76,7 +76,10 @@ def summary_text(report: Report) -> str:
         diff, names = report.tables["trace_diff"], ("kind", "name", "category", "difference", "count_a", "count_b")
         is_work = np.array([not name.startswith(STEP_MARK) for name in diff["name"]], np.bool_)
         columns = [column for column in diff.columns if column.name in names]
-        chosen = [report.tables["trace_diff_runs"], Table(diff.name, "What differs most", columns, diff.note).take(is_work)]
+        chosen = [
+            report.tables["trace_diff_runs"],
+            Table(diff.name, "What differs most", columns, diff.note).take(is_work),
+        ]
     tables = (as_text(table, NARROW) for table in chosen if table)
     return "\n\n".join(filter(None, [*_advice(report, count), *tables, str(ALL_TABLES)]))
 
