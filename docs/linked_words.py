@@ -56,7 +56,8 @@ RECORDS = (
         Member("id", "", "different for every node; an op's is that of the host trace, what only the device trace holds"
                          " follows"),
         Member("name", "", "as recorded"),
-        Member("ctrl_deps", "", "id of the op that called this one, of an activity of the op that launched it"),
+        Member("ctrl_deps", "", "id of the op that called this one, of an activity of the op that launched it; elsewhere"
+                                " of the op that it follows, or of its thread's root, so that all descend from roots"),
         Member("inputs", "", "`values`, `shapes`, `types` (and `strides`), parallel, as the host trace has them; of"
                              " communication activities those of their op"),
         Member("outputs", "", "the same of the results"),
@@ -76,12 +77,15 @@ RECORDS = (
         Member("call", "", "position in `calls` of the launch call, -1 where none was recorded", ACTIVITIES),
         Member("communication", "", "position in `communications`, of what communicates; of ops, if they do so without"
                                     " the device"),
-        Member("pg_name", "", "recorded name of the process group, for Chakra's converter", ACTIVITIES, "text"),
+        Member("pg_name", "", "number of the process group, for Chakra's converter; its recorded name is in"
+                              " `communications`", ACTIVITIES, "text"),
         Member("inter_thread_dep", "", "id of the op on another thread that this one followed, for Chakra's"
                                        " converter", OPS, "integer"),
         Member("sync_dep", "", "ids of the activities that the op's calls waited for, or that the activity's stream"
                                " waited for"),
-        Member("recorded_by", "", "`device` for an op that the host trace does not hold", OPS),
+        Member("recorded_by", "", "`device` for an op that the host trace does not hold, `nobody` for the root of a"
+                                  " thread that only the file holds", OPS),
+        Member("called_by", "", "id of the op that called or launched, -1 for none, where `ctrl_deps` has another"),
         Member("module", "", "path of the module that it was done for, as `Net_0/Linear_2`; with `--modules`, where"
                              " there is one"),
         Member("python_function", "", "innermost Python function around it, as `train.py(12): step`; with `--modules`,"

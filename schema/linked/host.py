@@ -16,6 +16,10 @@ NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 """The arguments or results of an op that has none."""
 GROUP_INIT = "process_group:init"
 """Is in the name of ops that only describe process groups."""
+FRAME = "[pytorch|profiler|execution_"
+"""How names of nodes begin that stand for the process or a thread."""
+THREAD_ROOTS = f"{FRAME}trace|thread]", f"{FRAME}graph|thread]"
+"""The names of nodes that the ops of a thread descend from."""
 WINDOW = "execgraph_window"
 """The key under which a trace of `capture` says that it was recorded without the other: "host" or "device"."""
 

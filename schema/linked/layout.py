@@ -46,6 +46,8 @@ INTEGER_ATTRIBUTES = {
 }  # fmt: skip
 """The attributes of an op that have a column, in the order of the file: their types, and what stands for a missing one.
 """
+ADDED = "nobody"
+"""What recorded the roots of threads that have none, which are in the file alone."""
 OP_SCHEMA = "op_schema"
 ATTRIBUTES = (*INTEGER_ATTRIBUTES, OP_SCHEMA)
 """All attributes that have a column."""
@@ -77,6 +79,7 @@ class Node(msgspec.Struct, gc=False):
     communication: Whole = -1
     sync_dep: list[Whole] | None = None
     recorded_by: str | None = None
+    called_by: Whole | None = None
     module: str | None = None
     python_function: str | None = None
 

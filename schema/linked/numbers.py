@@ -135,7 +135,9 @@ def _numbers(value: Any) -> list[int] | None:
 
 
 class InexactTime(ValueError):
-    """A fractional µs stamp too large for a double: the text must be decoded again with `Decimal`."""
+    """A µs stamp too large for a double, which may have been rounded to whole µs: the text must be decoded again with
+    `Decimal`.
+    """
 
 
 class ExactTimes(NamedTuple):
@@ -163,7 +165,7 @@ def nanoseconds(stamps: Sequence[Stamp]) -> Int64:
         return np.asarray(column, np.int64) * 1000
     if column.dtype.kind == "f" and np.isfinite(column).all():
         size = np.abs(column)
-        if (size[column % 1 != 0] >= EXACT_MICROSECONDS).any():
+        if ((size >= EXACT_MICROSECONDS) & (size < LARGEST_MICROSECONDS)).any():
             raise InexactTime
         if (size < EXACT_MICROSECONDS).all():
             whole = np.floor(column)
@@ -172,7 +174,7 @@ def nanoseconds(stamps: Sequence[Stamp]) -> Int64:
 
 
 def _nanoseconds(stamp: Stamp) -> int:
-    if isinstance(stamp, float) and abs(stamp) >= EXACT_MICROSECONDS and stamp % 1 > 0:
+    if isinstance(stamp, float) and EXACT_MICROSECONDS <= abs(stamp) < LARGEST_MICROSECONDS:
         raise InexactTime
     try:
         exact = Decimal(0 if stamp is None else stamp)

@@ -123,15 +123,17 @@ class LinkedNodes:
         end = np.where(start == ABSENT, ABSENT, start + np.where(inclusive == ABSENT, 0, inclusive))
         self.timed |= bool((start != ABSENT).any())
         is_activity = np.array([node.cat is not None for node in nodes], np.bool_)
+        is_op = ~is_activity & np.array([node.recorded_by != layout.ADDED for node in nodes], np.bool_)
         for mask, table, columns_of in (
-            (~is_activity, self.ops, self._op_columns),
+            (is_op, self.ops, self._op_columns),
             (is_activity, self.activities, self._activity_columns),
         ):
             selected = [*compress(nodes, mask.tolist())]
             python_names = {name: [getattr(node, name) or "" for node in selected] for name in PYTHON_COLUMNS}
             self.modules |= any(map(any, python_names.values()))
+            callers = [node.ctrl_deps if node.called_by is None else node.called_by for node in selected]
             columns = {
-                "id": _numbers(selected, "id"), "parent_id": layout.parent_ids([node.ctrl_deps for node in selected]),
+                "id": _numbers(selected, "id"), "parent_id": layout.parent_ids(callers),
                 "name": [node.name for node in selected], "start": start[mask], "end": end[mask],
                 "exclusive": exclusive[mask], "communication_row": _numbers(selected, "communication"),
             }  # fmt: skip

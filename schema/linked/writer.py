@@ -3,19 +3,19 @@
 import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from ..arguments import FilePath, check_ending
-from ..columns import ABSENT, Int64, Keys, RowMap, asof_backward, asof_forward, nearest
+from ..columns import ABSENT, Bool, Int64, Keys, Lookup, OpRows, RowMap, asof_backward, asof_forward, nearest
 from ..io import open_output
 from ..progress import OnProgress, unseen
 from ..reasons import to_json
-from .host import NO_TENSORS, Attr
-from .layout import ACTIVITY_NUMBERS, INTEGER_ATTRIBUTES, OP_SCHEMA, SCHEMA, TABLES
+from .host import FRAME, NO_TENSORS, THREAD_ROOTS, Attr
+from .layout import ACTIVITY_NUMBERS, ADDED, INTEGER_ATTRIBUTES, OP_SCHEMA, SCHEMA, TABLES
 from .linked_trace import Activities, LinkedTrace, Ops, op_parents
 from .numbers import exact_microseconds
 
@@ -32,7 +32,7 @@ encode = ENCODER.encode
 MEMBERS = (
     "id", "name", "ctrl_deps", "inputs", "outputs", "attrs", "cat", "ph", "ts", "inclusive_dur", "exclusive_dur",
     "thread", *ACTIVITY_NUMBERS, "call", "communication", "pg_name",
-    "inter_thread_dep", "sync_dep", "recorded_by", "module", "python_function",
+    "inter_thread_dep", "sync_dep", "recorded_by", "called_by", "module", "python_function",
 )  # fmt: skip
 """The members of nodes in the order of the file."""
 _Node = msgspec.defstruct("_Node", [(name, Any, NOTHING) for name in MEMBERS], gc=False)
@@ -66,12 +66,15 @@ def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = 
     check_ending(os.fspath(path), ".json")
     info = linked.info
     head = {"schema": SCHEMA} | {name: getattr(info, name) for name in ("pid", "time", "start_ts", "finish_ts")}
+    controls = _controls(linked)
+    tables = zip(controls, (_root_columns, _op_columns, _activity_columns), strict=True)
     with open_output(os.fspath(path)) as out:
         out.write(encode(head)[:-1] + b',\n"nodes":[')
         before = b"\n"
-        for table, columns_of in ((linked.ops, _op_columns(linked)), (linked.activities, _activity_columns(linked))):
-            for first in range(0, len(table), NODES_AT_ONCE):
-                columns = columns_of(slice(first, min(first + NODES_AT_ONCE, len(table))))
+        for control, table in tables:
+            columns_of = table(linked, control)
+            for first in range(0, len(control), NODES_AT_ONCE):
+                columns = columns_of(slice(first, min(first + NODES_AT_ONCE, len(control))))
                 members = [columns.get(name, repeat(NOTHING)) for name in MEMBERS]
                 nodes = [*map(_Node, *members)]
                 lines = ENCODER.encode_lines(nodes)
@@ -86,7 +89,46 @@ def write_linked(linked: LinkedTrace, path: FilePath, on_progress: OnProgress = 
         out.write(b"}\n")
 
 
-def _op_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
+def _controls(linked: LinkedTrace) -> tuple[Int64, Int64, Int64]:
+    """Returns ids: those of the roots to add, and what ops and activities have in `ctrl_deps`.
+
+    Chakra's converter walks from the roots of threads, in the order of ids, and drops what it does not meet. So what
+    is outermost has its thread's root. Ops that only the device trace holds have the highest ids: they come under the
+    host trace's last op before them, activities without an op under the last op before their call.
+    """
+    ops, calls, activities = linked.ops, linked.calls, linked.activities
+    parent, by_host, ids = op_parents(ops), ops.recorded_by_host, RowMap(ops.id)
+    (recorded, starts), (timed, all_starts) = _by_time(ops, by_host), _by_time(ops, ops.start != ABSENT)
+    before = RowMap(recorded)[OpRows(asof_backward(starts, Keys(ops.thread, ops.start)))]
+    control = np.where(by_host, RowMap(nearest(by_host, parent))[parent], np.where(before >= 0, before, parent))
+    launch = Keys(RowMap(calls.thread)[activities.call_row], RowMap(calls.start)[activities.call_row])
+    op, last = activities.op_row, RowMap(timed)[OpRows(asof_backward(all_starts, launch))]
+    op = np.where(op >= 0, op, last)
+
+    is_frame, is_root = ops.name.where(lambda name: name.startswith(FRAME)), ops.name.where(THREAD_ROOTS.__contains__)
+    outermost = ~is_frame & ((control < 0) | (is_frame & ~is_root)[control])
+    # the host trace numbers threads by itself
+    root = Lookup(ops.tid[is_root], ops.id[is_root]).of(ops.tid)
+    threads = np.concatenate((ops.thread[outermost], launch.group[op < 0]))
+    roots = Lookup(ops.thread[recorded], root[recorded]).of(threads)
+    of_host, size = by_host[outermost], int(outermost.sum())
+    roots[:size] = np.where(of_host, root[outermost], roots[:size])
+    added = np.unique(threads[roots < 0])
+    new = 1 + max(int(table.id.max(initial=0)) for table in (ops, activities)) + np.arange(len(added))
+    roots = np.where(roots < 0, RowMap(new)[np.searchsorted(added, threads)], roots)
+    of_ops, of_activities = np.where(control == parent, ops.parent_id, ids[control]), ids[op]
+    of_ops[outermost], of_activities[op < 0] = np.split(roots, [size])
+    return new, of_ops, of_activities
+
+
+def _root_columns(_: LinkedTrace, ids: Int64) -> Callable[[slice], Columns]:
+    """Returns a function that returns the members of a block of added roots."""
+    texts = zip(("inputs", "outputs", "attrs"), (msgspec.Raw(NO_TENSORS),) * 2 + (NO_ATTRIBUTES,), strict=True)
+    same = {"name": THREAD_ROOTS[0], "ctrl_deps": -1, "recorded_by": ADDED, **dict(texts)}
+    return lambda block: {name: repeat(value) for name, value in same.items()} | {"id": ids[block].tolist()}
+
+
+def _op_columns(linked: LinkedTrace, controls: Int64) -> Callable[[slice], Columns]:
     """Returns a function that returns the members of a block of ops."""
     ops, released_by = linked.ops, _last_ops_before_handoffs(linked)
     waits, op_of_wait = linked.host_waits, linked.calls.op_row[linked.host_waits.call_row]
@@ -110,7 +152,7 @@ def _op_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
         return {
             "id": ops.id[block].tolist(),
             "name": ops.name[block],
-            "ctrl_deps": ops.parent_id[block].tolist(),
+            "ctrl_deps": controls[block].tolist(),
             "inputs": [*map(msgspec.Raw, ops.inputs[block])],
             "outputs": [*map(msgspec.Raw, ops.outputs[block])],
             "attrs": [msgspec.Raw(pattern % values) for values in zip(*numbers, schema, further)],  # noqa: B905
@@ -122,35 +164,36 @@ def _op_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
             "inter_thread_dep": _sparse(released_by, block),
             "sync_dep": _sparse(awaited, block),
             "recorded_by": _where(~ops.recorded_by_host[block], ["device"] * len(timed)),
+            "called_by": _where(controls[block] != ops.parent_id[block], ops.parent_id[block].tolist()),
             **_python_columns(ops, block),
         }
 
     return columns
 
 
-def _activity_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
+def _activity_columns(linked: LinkedTrace, controls: Int64) -> Callable[[slice], Columns]:
     """Returns a function that returns the members of a block of activities.
 
     A communication has the tensors of the op that launched it, or of the innermost one around that which lists any:
     Chakra's converter takes its size from them.
     """
     activities, waits, ops = linked.activities, linked.device_waits, linked.ops
-    groups = [*(communication.group for communication in linked.communications), NOTHING]
+    groups = [*_numbered_groups(linked), NOTHING]
     awaited, no_tensors = _awaited(linked, waits.target_row, waits.source_row), msgspec.Raw(NO_TENSORS)
     lists_tensor = [A_TENSOR in text for text in ops.inputs] if len(groups) > 1 else [False] * len(ops)
     listing = RowMap(nearest(np.array(lists_tensor, np.bool_), op_parents(ops)))
 
     def columns(block: slice) -> Columns:
-        count, op = block.stop - block.start, activities.op_row[block]
+        size, op = block.stop - block.start, activities.op_row[block]
         communication = activities.communication_row[block]
         launching = listing[np.where(communication >= 0, op, -1)].tolist()
         duration = microsecond_numbers(activities.end[block] - activities.start[block])
         return {
             "id": activities.id[block].tolist(), "name": activities.name[block],
-            "ctrl_deps": _where(op >= 0, RowMap(ops.id)[op].tolist(), None),
+            "ctrl_deps": controls[block].tolist(), "called_by": _where(op < 0, [-1] * size),
             "inputs": [msgspec.Raw(ops.inputs[row]) if row >= 0 else no_tensors for row in launching],
-            "outputs": [no_tensors] * count, "attrs": [NO_ATTRIBUTES] * count, "cat": activities.category[block],
-            "ph": ["X"] * count, "ts": microsecond_numbers(activities.start[block]), "inclusive_dur": duration,
+            "outputs": [no_tensors] * size, "attrs": [NO_ATTRIBUTES] * size, "cat": activities.category[block],
+            "ph": ["X"] * size, "ts": microsecond_numbers(activities.start[block]), "inclusive_dur": duration,
             "exclusive_dur": duration,
             **{name: _present(getattr(activities, name)[block], none) for name, none in ACTIVITY_NUMBERS.items()},
             "call": activities.call_row[block].tolist(), "communication": _present(communication, -1),
@@ -159,6 +202,20 @@ def _activity_columns(linked: LinkedTrace) -> Callable[[slice], Columns]:
         }  # fmt: skip
 
     return columns
+
+
+def _numbered_groups(linked: LinkedTrace) -> list[str]:
+    """Returns each communication's group as a number of 32 bits, as simulators want it; of other names, such as
+    addresses, that of all ranks is 0, others are the next free numbers.
+    """
+    taken = {entry.group for entry in linked.communications} | {group.name for group in linked.groups}
+    free, numbers = (number for number in map(str, count(1)) if number not in taken), dict[str, str]()
+    for name, ranks in ((entry.group, entry.ranks) for entry in linked.communications):
+        if f"0{name}".isdecimal() and len(name) < 10:
+            numbers[name] = name
+        elif name not in numbers:
+            numbers[name] = "0" if len(ranks) == linked.info.world_size else next(free)
+    return [numbers[entry.group] for entry in linked.communications]
 
 
 def _python_columns(table: Ops | Activities, block: slice) -> Columns:
@@ -203,9 +260,8 @@ def _awaited(linked: LinkedTrace, row: Int64, source: Int64) -> dict[int, list[i
     """Returns for rows of nodes that waited the ids of the activities that they waited for; rows of -1 are none."""
     awaited: dict[int, list[int]] = defaultdict(list)
     is_known = (row >= 0) & (source >= 0)
-    for waiting, awaited_id in zip(
-        row[is_known].tolist(), linked.activities.id[source[is_known]].tolist(), strict=True
-    ):
+    ids = linked.activities.id[source[is_known]].tolist()
+    for waiting, awaited_id in zip(row[is_known].tolist(), ids, strict=True):
         awaited[waiting].append(awaited_id)
     return dict(awaited)
 
@@ -215,11 +271,15 @@ def _last_ops_before_handoffs(linked: LinkedTrace) -> dict[int, int]:
     that do not know hand-offs.
     """
     ops, handoffs = linked.ops, linked.handoffs
-    timed = np.flatnonzero(ops.start != ABSENT)
-    order = timed[np.lexsort((ops.id[timed], -ops.end[timed], ops.start[timed], ops.thread[timed]))]
-    starts = Keys(ops.thread[order], ops.start[order])
+    order, starts = _by_time(ops, ops.start != ABSENT)
     # in a part of a run all ops of a thread may be outside; nothing is before the least time that a column holds
     before = asof_backward(starts, Keys(handoffs.source_thread, np.maximum(handoffs.source_time, ABSENT + 1) - 1))
     released = asof_forward(starts, Keys(handoffs.target_thread, handoffs.target_time))
     both = (before >= 0) & (released >= 0)
     return dict(zip(order[released[both]].tolist(), ops.id[order[before[both]]].tolist(), strict=True))
+
+
+def _by_time(ops: Ops, chosen: Bool) -> tuple[OpRows, Keys]:
+    timed = np.flatnonzero(chosen & (ops.start != ABSENT))
+    rows = OpRows(timed[np.lexsort((ops.id[timed], -ops.end[timed], ops.start[timed], ops.thread[timed]))])
+    return rows, Keys(ops.thread[rows], ops.start[rows])
