@@ -102,8 +102,8 @@ def _controls(linked: LinkedTrace) -> tuple[Int64, Int64, Int64]:
     before = RowMap(recorded)[OpRows(asof_backward(starts, Keys(ops.thread, ops.start)))]
     control = np.where(by_host, RowMap(nearest(by_host, parent))[parent], np.where(before >= 0, before, parent))
     launch = Keys(RowMap(calls.thread)[activities.call_row], RowMap(calls.start)[activities.call_row])
-    op, last = activities.op_row, RowMap(timed)[OpRows(asof_backward(all_starts, launch))]
-    op = np.where(op >= 0, op, last)
+    last = RowMap(timed)[OpRows(asof_backward(all_starts, launch))]
+    op = np.where(activities.op_row >= 0, activities.op_row, last)
 
     is_frame, is_root = ops.name.where(lambda name: name.startswith(FRAME)), ops.name.where(THREAD_ROOTS.__contains__)
     outermost = ~is_frame & ((control < 0) | (is_frame & ~is_root)[control])
