@@ -25,6 +25,7 @@ from .agreement import (
 )
 from .calls import (
     EVER,
+    FEW,
     Call,
     Calls,
     MeasuredTimes,

@@ -54,7 +54,7 @@ class SimulatedCalls(Calls):
     before: Int64
     after: Int64
     offset_ns: Int64
-    SHARED: ClassVar[tuple[str, ...]] = ("groups", "before", "after", "offset_ns")
+    SHARED: ClassVar[tuple[str, ...]] = (*Calls.SHARED, "before", "after", "offset_ns")
 
     def by_node(self, values: Int64, chosen: Bool) -> list[dict[int, int]]:
         """Returns for each rank the values of the chosen calls by the ids of their nodes."""
@@ -97,6 +97,7 @@ def communication_summary(graph: ExecutionGraph) -> SimulatedCalls:
         before=before,
         after=after,
         offset_ns=np.zeros(1, np.int64),
+        steps=calls.steps,
     )
 
 

@@ -2,7 +2,8 @@
 collective or message (nothing else decides this); and when each rank began, on one clock.
 
 A collective matches those that other ranks recorded in the same group, of the same type, with the same sequence number;
-or in the same order, where sequence numbers are not recorded or cannot be the same. A send matches the receive of the
+or in the same order, where sequence numbers are not recorded or cannot be the same: of the same steps, if ranks
+recorded different ones. A send matches the receive of the
 same source, target and tag, in order. A call that a rank lacks, or that was not traced, is missing from its match; the
 other calls match all the same.
 
@@ -11,9 +12,10 @@ is the median of the differences between ends that two ranks share, within the p
 collective that another one has not begun. Ranks that share nothing, not even through others, begin together.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -21,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, Interner, NodeNumbers, Ragged, cumcount, group_ids, groupby
-from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
+from ...schema.graph import STEP_START, CollectiveType, ExecutionGraph, NodeType
 from ...schema.linked import FOREVER, Communication
 from ..communication import COALESCED, meaning, peers
 from ..rewiring import data_edges
@@ -35,6 +37,7 @@ SAME_SIZE = (
 ROOTED = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
 DIGEST_BYTES = 8
 EVER = np.iinfo(np.int64).max
+STEP = re.compile(rf"{STEP_START}(\d+)", re.ASCII)
 FEW = 4
 """So few matches prove nothing."""
 AnyCalls = TypeVar("AnyCalls", bound="Calls")
@@ -71,6 +74,7 @@ class Calls:
 
     `match` fills in the position of the rank, the number of the match on all ranks, and its `occurrence` among those
     that are otherwise alike; `sequence` is then the number by which the members were matched, -1 for by order.
+    `steps` are the numbers of the steps that the rank recorded, `decisions` what `match` has to say.
     """
 
     groups: list[Group]
@@ -89,7 +93,9 @@ class Calls:
     rank: Int64
     matched: Int64
     occurrence: Int64
-    SHARED: ClassVar[tuple[str, ...]] = ("groups",)
+    steps: tuple[int, ...] = field(default=(), kw_only=True)
+    decisions: tuple[str, ...] = field(default=(), kw_only=True)
+    SHARED: ClassVar[tuple[str, ...]] = ("groups", "steps", "decisions")
     """The fields that are no columns with a value for each call."""
 
     def __len__(self) -> int:
@@ -244,6 +250,7 @@ def graph_calls(graph: ExecutionGraph, rows: NodeNumbers, own_rank: int) -> Call
         rank=zero,
         matched=np.arange(len(row)),
         occurrence=zero,
+        steps=tuple(sorted(int(name[1]) for name in map(STEP.fullmatch, graph.metadata) if name)),
     )
 
 
@@ -271,37 +278,85 @@ def match(ranks: Sequence[AnyCalls]) -> AnyCalls:
         # the last number is for messages, whose group is -1
         group = np.array([*(numbers[group_of[group]] for group in rank.groups), -1], np.int64)[rank.group]
         of_ranks.append(replace(rank, group=group, rank=np.full(len(rank), position)))
-    names = [field.name for field in fields(of_ranks[0]) if field.name != "groups"]
-    columns = {name: np.concatenate([getattr(rank, name) for rank in of_ranks]) for name in names}
+    names = [column.name for column in fields(of_ranks[0]) if column.name not in Calls.SHARED]
+    columns: dict[str, Any] = {name: np.concatenate([getattr(rank, name) for rank in of_ranks]) for name in names}
     calls = replace(of_ranks[0], groups=list(numbers), **columns)
     ends = [np.where(calls.is_message, column, -1) for column in (calls.source, calls.target, calls.tag)]
     by_number, by_order = (
         (column, cumcount(calls.rank, calls.type, calls.group, calls.kind, column, *ends))
         for column in (calls.sequence, np.full(len(calls), -1))
     )
-    use_order = _order_matches_more(calls, by_number, by_order)
+    steps = [rank.steps for rank in ranks]
+    use_order = _order_matches_more(calls, by_number, by_order, same_steps=len({*steps}) == 1 and bool(steps[0]))
     number, nth = (np.where(use_order, second, first) for first, second in zip(by_number, by_order, strict=True))
-    matched = group_ids(calls.group, calls.kind, number, *ends, nth)
-    return replace(calls, sequence=number, matched=matched, occurrence=nth)
+    missed = np.where(number < 0, _missed(calls, ends, steps), 0)
+    matched = group_ids(calls.group, calls.kind, number, *ends, nth + missed)
+    of_groups = ", ".join(calls.groups[group].text for group in np.unique(calls.group[use_order]).tolist())
+    said = [f"sequence numbers of {of_groups} are not the same on all ranks: calls are matched in their order"]
+    decisions = said * bool(of_groups)
+    if (number < 0).any() and all(steps) and len({of_rank[0] for of_rank in steps}) > 1:
+        spans = " and ".join(f"{numbers[0]} to {numbers[-1]}" for numbers in sorted({*steps}))
+        how = "by step" if missed.any() else "in their order, whatever their step"
+        decisions.append(f"ranks recorded different steps, {spans}: calls without sequence numbers are matched {how}")
+    return replace(calls, sequence=number, matched=matched, occurrence=nth, decisions=tuple(decisions))
 
 
-def _order_matches_more(calls: Calls, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64]) -> Bool:
+def _missed(calls: Calls, ends: Sequence[Int64], steps: Sequence[tuple[int, ...]]) -> Int64:
+    """Returns for each call how many like it its rank issued before it recorded, in steps that another rank did record.
+
+    That is known where ranks recorded some of the same steps and all of these have as many calls of a kind.
+    """
+    if len({*steps}) < 2 or not set(steps[0]).intersection(*steps):
+        return np.zeros(len(calls), np.int64)
+    first, count = (np.array(values) for values in ([min(of_rank) for of_rank in steps], [*map(len, steps)]))
+    alike, all_ranks = (
+        groupby(calls.rank, calls.type, calls.group, calls.kind, *ends),
+        groupby(calls.group, calls.kind, *ends),
+    )
+    of_step, rest = np.divmod(alike.count()[alike.number], count[calls.rank])
+    is_regular = (all_ranks.smallest(of_step) == all_ranks.largest(of_step)) & (all_ranks.largest(rest) == 0)
+    return np.where(is_regular[all_ranks.number], of_step * (first - first.min())[calls.rank], 0)
+
+
+def _order_matches_more(
+    calls: Calls, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64], *, same_steps: bool
+) -> Bool:
     """Returns the collectives of groups in which order finds many more complete matches, of all ranks of the group,
-    than sequence numbers do.
+    than sequence numbers do; or all, where the numbers cannot be the same: none is shared though they are of the same
+    range, or of the same steps, or some ranks count in larger steps.
 
     Sequence numbers are more reliable, as ranks may have begun to record at different calls; but they differ between
-    ranks where messages count too.
+    ranks where messages count too, or each process counts for itself.
     """
     # messages count for the last group
     count = len(calls.groups) + 1
     group_number = calls.group % count
     users = np.bincount(np.unique(calls.rank * count + group_number) % count, minlength=count)
-    complete = []
+    complete, alone = list[Int64](), list[Int64]()
     for key in (by_number, by_order):
         matches = groupby(calls.group, calls.kind, *key)
-        of_match = group_number[matches.first]
-        complete.append(np.bincount(of_match[matches.count() == users[of_match]], minlength=count))
-    return np.asarray((calls.group >= 0) & (complete[1] > 2 * complete[0] + FEW)[calls.group])
+        of_match, members = group_number[matches.first], matches.count()
+        complete.append(np.bincount(of_match[members == users[of_match]], minlength=count))
+        alone.append(np.bincount(of_match[members < users[of_match]], minlength=count))
+    use = complete[1] > 2 * complete[0] + FEW
+    is_apart = _count_apart(calls, group_number, never_meet=complete[0] == 0)
+    use |= (alone[1] == 0) & (users > 1) & (is_apart | ((complete[0] == 0) & same_steps))
+    return np.asarray((calls.group >= 0) & use[calls.group])
+
+
+def _count_apart(calls: Calls, group: Int64, never_meet: Bool) -> Bool:
+    """Returns the groups whose ranks share a range of sequence numbers but never meet, or count in different steps."""
+    of_rank, (first, last, least, most) = groupby(calls.rank, group), np.full((4, len(never_meet)), EVER)
+    group, low = group[of_rank.first], of_rank.smallest(calls.sequence)
+    np.minimum.at(first, group, -low)
+    np.minimum.at(last, group, np.where(low < 0, -2, of_rank.largest(calls.sequence)))
+    steps = np.array(
+        [np.gcd.reduce(calls.sequence[rows] - calls.sequence[rows[0]]) for rows in of_rank.rows()], np.int64
+    )
+    known = (of_rank.count() >= FEW) & (steps > 0)
+    np.minimum.at(least, group[known], steps[known])
+    np.minimum.at(most, group[known], -steps[known])
+    return np.asarray((never_meet & (-first <= last)) | (least < -most))
 
 
 class MeasuredTimes(NamedTuple):

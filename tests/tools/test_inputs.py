@@ -517,16 +517,10 @@ def test_whole_rows_of_a_text_that_was_cut_off_are_found_and_of_the_last_one_wha
 @pytest.mark.parametrize(
     "text",
     [
-        '{"a":' * 20_000,
-        '{"a":[' * 20_000,
-        json.dumps({"a": '{"a":' * 20_000})[:-1],
-        '{"a":{"b":{}},' * 20_000,
-        ('{"a":' * 300 + "x") * 70,
-        '{"a":[1,' + "1," * 20_000,
-        '{"a":"' + '\\"{' * 20_000,
-        "{" * 20_000,
+        '{"a":' * 20_000, '{"a":[' * 20_000, json.dumps({"a": '{"a":' * 20_000})[:-1], '{"a":{"b":{}},' * 20_000,
+        ('{"a":' * 300 + "x") * 70, '{"a":[1,' + "1," * 20_000, '{"a":"' + '\\"{' * 20_000, "{" * 20_000,
     ],
-)
+)  # fmt: skip
 def test_no_part_of_a_text_is_decoded_more_than_a_few_times(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     decoded = []
 

@@ -19,7 +19,8 @@ from ...converter.communication import bytes_per_element
 from ...converter.ranks import Calls, Group, awaits_all, issued_at, match, ranks_of, ranks_text, recorded_calls
 from ...schema.columns import ABSENT, Bool, Floats, Groups, Int64, Intervals, Rows, group_sums, groupby
 from ...schema.graph import CollectiveType
-from ...schema.linked import Communication
+from ...schema.linked import Communication, step_starts
+from ..recognise import MOST_APART_NS
 from ..terminal import ranges
 from .rank import ActivityClass, Analysis, AnalysisOptions, RankTrace
 from .table import Columns, Quantity, Table, ints, pct, ratio, tabulate, us
@@ -98,6 +99,7 @@ def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
     placed = [spans[row] for row in calls.row.tolist()]
     start, end, exposed = np.array([span[1:4] for span in placed], np.int64).reshape(-1, 3).T
     calls = replace(calls, start_ns=start + linked.info.base_time_ns, end_ns=end + linked.info.base_time_ns)
+    steps = tuple(sorted(step_starts(linked.ops.name, linked.ops.start)))
     recorded = [span[-1] for span in placed]
     members = np.where(calls.is_message, 2, ints(len(each.ranks) or max(each.group_size, 1) for each in recorded))
     kinds = zip(recorded, calls.kind.tolist(), members.tolist(), strict=True)
@@ -110,6 +112,7 @@ def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
         name=_objects(each.name or kernel for *_, kernel, each in placed),
         dtype=_objects(each.dtype for each in recorded),
         splits=_objects(each.in_split for each in recorded),
+        steps=steps,
     )
     return rank.rank, len(spans) - len(calls), arrivals
 
@@ -183,6 +186,7 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
     if shared.any() and apart > np.median(latency[shared]):
         clocks = "the ranks' clocks disagree, do not trust skews and stragglers"
         note = f"{note}{note and '; '}members end {apart / 1000:,.0f} µs apart (median): {clocks}"
+    note = "; ".join(filter(None, [note, *arrivals.decisions]))
     no_size = np.array([_element_bytes(dtype) == 0 for dtype in arrivals.dtype[first].tolist()], np.bool_)
     if no_size.any():
         dtypes = ", ".join(sorted(set(arrivals.dtype[first[no_size]].tolist())))
@@ -203,7 +207,7 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
         "missing": [", ".join(map(str, lacking)) for lacking in missing],
         "size": Quantity("B", np.where(no_size, np.nan, size)),
         "latency": us(latency),
-        "start_skew": us(np.where(shared, start_apart, np.nan)),
+        "start_skew": us(np.where(shared & (end_apart <= MOST_APART_NS), start_apart, np.nan)),
         "straggler": np.where(shared, arrivals.rank[collectives.last], -1),
         "algorithm_bandwidth": Quantity("GB/s", bandwidth),
         "bus_bandwidth": Quantity("GB/s", bus_bandwidth),

@@ -63,6 +63,7 @@ def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> No
     with step("replay"):
         run = replays.run_of(graphs, as_recorded=options.as_recorded)
         replayed = replays.replay_job(run.job, scale)
+    log_notes(options.prog, run.job.members.decisions)
     if not scale and (reason := replays.off_by_target(run.recorded)):
         log_notes(options.prog, [f"{reason}; --simulator {ASTRA_SIM} says when that simulator finishes each rank"])
     if options.output:

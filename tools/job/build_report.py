@@ -104,9 +104,9 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 class BuildReport(SummaryRepr, msgspec.Struct):
     """A build of all ranks. `failures` and `notes` are about traces without a rank; `skipped` counts other files.
 
-    `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have. `network` is
-    what the measured communication fits, for simulators, `goal` what the file of the target "goal" holds. `run` says
-    which run the graphs hold, "" for the recorded one. `groups` is
+    `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have, `decisions`
+    how calls of ranks are matched, if oddly. `network` is what the measured communication fits, for simulators, `goal`
+    what the file of the target "goal" holds. `run` says which run the graphs hold, "" for the recorded one. `groups` is
     the file with the numbers of process groups, and `digest` that of all the rest, so that a report that somebody
     changed is not believed.
     """
@@ -125,6 +125,7 @@ class BuildReport(SummaryRepr, msgspec.Struct):
     run: str = ""
     groups: FileContent | None = None
     digest: str = ""
+    decisions: list[str] | msgspec.UnsetType = msgspec.UNSET
 
     def summary(self) -> Summary:
         """Returns how many ranks were built for which target, and how much there is to say about them."""
@@ -164,7 +165,7 @@ class BuildReport(SummaryRepr, msgspec.Struct):
             for rank in self.ranks
             if rank.convert and rank.convert.unknown_dtypes
         ]
-        return self.notes + of_ranks + self.absences
+        return self.notes + of_ranks + self.absences + (self.decisions or [])
 
     @property
     def lacks_members(self) -> bool:

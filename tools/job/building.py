@@ -46,7 +46,7 @@ from .build_report import (
 )
 from .changed_run import put_changed_run
 from .cross_rank import compare_ranks
-from .job_plan import look_up, plan_job
+from .job_plan import decisions_on, look_up, plan_job
 from .rank_building import (
     BUILD_STAGES,
     Job,
@@ -110,12 +110,13 @@ def build(
         tasks = _tasks(job, pairs, earlier)
         results = _first_step(tasks, run, progress)
         said = _changed_run(tasks, results, earlier)
-        network, groups = _second_step(tasks, results, earlier, run, progress)
+        network, groups, decisions = _second_step(tasks, results, earlier, run, progress)
         ranks = [results[rank].summary for rank in sorted(results)]
         of_inputs = pairs.failures, pairs.notes, pairs.skipped
         report = BuildReport(
             this_tool(), options, ranks, *of_inputs, window=window, network=network, run=said, groups=groups
         )
+        report.decisions = decisions or msgspec.UNSET
         _compare_ranks(report, tasks)
         if reported and graph_names(reported) and not any(rank.status == BUILT for rank in ranks):
             stale = [f"no rank could be built: {output_dir} is left as the earlier build made it"]
@@ -209,17 +210,18 @@ def _second_step(
     earlier: BuildReport | None,
     run: Runner,
     progress: Progress,
-) -> tuple[Network | None, FileContent | None]:
+) -> tuple[Network | None, FileContent | None, list[str]]:
     """Gives group numbers, and for simulators one order of communication, to ranks that lack them.
 
-    Returns the network that the communication fits, and the file of groups; the earlier ones where nothing changed.
+    Returns the network that the communication fits, the file of groups, and how calls are matched, if oddly; the
+    earlier ones where nothing changed.
     """
     built = {rank for rank, result in results.items() if result.summary.status == BUILT}
     unchanged = {rank for rank in built if results[rank].unchanged}
     if not built:
-        return None, None
+        return None, None, []
     if earlier and built == unchanged == {rank.rank for rank in earlier.ranks if rank.status == BUILT}:
-        return earlier.network, earlier.groups
+        return earlier.network, earlier.groups, earlier.decisions or []
     communication = {rank: result.communication for rank, result in results.items() if result.communication}
     for rank in unchanged:
         communication[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
@@ -231,7 +233,7 @@ def _second_step(
         for rank in communication:
             summary = msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             results[rank] = RankResult(summary)
-        return None, None
+        return None, None, []
     numbers = next(iter(plans.values())).numbers
     write_groups(str(job.scratch / GROUPS), numbers)
     groups = content_of(job.scratch / GROUPS, GROUPS)
@@ -247,7 +249,7 @@ def _second_step(
         with closing(run(build_rank, finishing, unseen)) as outcomes:
             for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
                 results[task.pair.rank] = outcome if isinstance(outcome, RankResult) else failed(task, outcome)
-    return network if network.transfers else None, groups
+    return network if network.transfers else None, groups, decisions_on(communication)
 
 
 def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:

@@ -223,16 +223,16 @@ def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
         for group in process.groups:
             groups[tuple(group.ranks)][rank] = group
     for members, counts in sorted(groups.items()):
-        fullest = max(counts.values(), key=lambda group: group.count)
+        fullest, name = max(counts.values(), key=lambda group: group.count), ranges(sorted(members))
         for rank in filter(here.__contains__, members):
             recorded = counts.get(rank, GroupCount([], 0))
-            if (recorded.count, recorded.first, recorded.last) != (fullest.count, fullest.first, fullest.last):
-                what = (
-                    f"{_collectives(recorded)} of group {ranges(sorted(members))}, where another member recorded "
-                    f"{_collectives(fullest)}"
-                )
-                advice = "a simulator would hang on the rest: trace the same steps on all ranks"
-                yield Finding(WRONG, [here[rank].name], what, advice)
+            if (recorded.count, recorded.first, recorded.last) == (fullest.count, fullest.first, fullest.last):
+                continue
+            what = f"{_collectives(recorded)} of group {name}, where another member recorded {_collectives(fullest)}"
+            advice = "a simulator would hang on the rest: trace the same steps on all ranks"
+            if apart := recorded.counts_apart_from(fullest):
+                advice = "these numbers cannot be of the same calls, so calls are matched in their order"
+            yield Finding(NOTE if apart else WRONG, [here[rank].name], what, advice)
 
 
 def _collectives(group: GroupCount) -> str:

@@ -7,12 +7,14 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from math import gcd
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
+from ...converter.ranks import FEW
 from ...linker.communication import RECORD, ProcessGroups, from_device, is_communication_kernel
 from ...linker.contradictions import Contradiction, contradictions_in_traces
 from ...linker.joining import launching_calls
@@ -123,13 +125,20 @@ class KernelTime(msgspec.Struct, frozen=True):
 class GroupCount(msgspec.Struct, frozen=True):
     """The collectives of a group, which has no ranks where they are not known.
 
-    `first` and `last` are their sequence numbers, -1 where not recorded.
+    `first` and `last` are their sequence numbers, -1 where not recorded, all `apart` by a multiple of that, if set.
     """
 
     ranks: list[int]
     count: int
     first: int = -1
     last: int = -1
+    apart: int | msgspec.UnsetType = msgspec.UNSET
+
+    def counts_apart_from(self, other: "GroupCount") -> bool:
+        """Whether another rank has as many collectives, whose numbers are not those of the same calls."""
+        (apart, of_other), first = ((self.apart or 1, other.apart or 1), max(self.first, other.first))
+        never_meet = first <= min(self.last, other.last) and (self.first - other.first) % apart != 0
+        return self.count == other.count and min(self.first, other.first) >= 0 and (apart != of_other or never_meet)
 
 
 class Inspection(msgspec.Struct):
@@ -283,6 +292,10 @@ def _steps(names: Categorical) -> int:
     return sum(name.startswith(STEP_MARK) for name in set(names.table))
 
 
+def _apart(numbers: list[int]) -> int:
+    return gcd(*(number - min(numbers) for number in numbers)) if len(numbers) >= FEW else 1
+
+
 def _top_kernels(device: DeviceTrace, kernels: Bool) -> list[KernelTime]:
     rows, names = device.activities, device.activities.name.table
     codes, time = rows.name.codes[kernels], (rows.end - rows.start)[kernels]
@@ -302,7 +315,7 @@ def _groups(device: DeviceTrace) -> tuple[list[GroupCount], int]:
         if not re.search("send|recv", comm.name):
             numbers.setdefault(tuple(comm.ranks), []).append(comm.sequence)
     counts = [
-        GroupCount(list(ranks), len(sequences), min(sequences), max(sequences))
-        for ranks, sequences in sorted(numbers.items())
+        GroupCount(list(ranks), len(of), min(of), max(of), apart if (apart := _apart(of)) > 1 else msgspec.UNSET)
+        for ranks, of in sorted(numbers.items())
     ]
     return counts, groups.unlisted

@@ -6,13 +6,15 @@ collectives took from the last arrival on is fitted to a network, and what no ne
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...converter.ranks import (
     AWAITED_MESSAGE,
     MESSAGE,
+    Calls,
     Network,
     SimulatedCalls,
     Transfer,
@@ -22,7 +24,9 @@ from ...converter.ranks import (
     common_sizes,
     communication_summary,
     fitted_network,
+    graph_calls,
     lacks_members,
+    match,
     matched_calls,
     network_time_ns,
     recorded_groups,
@@ -31,16 +35,19 @@ from ...converter.ranks import (
 )
 from ...converter.targets import LEAST_BYTES, simulated_as
 from ...schema.arguments import ASTRA_SIM, Target
-from ...schema.columns import ABSENT, Bool, Int64, Keys, asof_backward, group_sums, groupby, rows_by_number
+from ...schema.columns import ABSENT, Bool, Int64, Keys, NodeNumbers, asof_backward, group_sums, groupby, rows_by_number
 from ...schema.comm_groups import RankList, number_groups
-from ...schema.graph import Change, CollectiveType, ExecutionGraph
+from ...schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
 
 
 class RankCommunication(NamedTuple):
-    """What the second step needs of a rank's graph: rank lists of its groups, for simulators its communication."""
+    """What the second step needs of a rank's graph: rank lists of its groups, for simulators its communication, else
+    the numbers of its calls.
+    """
 
     groups: list[RankList]
     summary: SimulatedCalls | None
+    calls: Calls
 
 
 class RankPlan(NamedTuple):
@@ -61,7 +68,20 @@ class RankPlan(NamedTuple):
 def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
     """Returns what other ranks need to know of a graph; for simulators the graph is already one of the job's ranks."""
     summary = communication_summary(graph) if target == ASTRA_SIM else None
-    return RankCommunication(recorded_groups(graph).lists, summary)
+    rows = NodeNumbers(np.flatnonzero(graph.type == NodeType.COMM_COLL))
+    calls = graph_calls(graph, rows, graph.number("rank", -1))
+    # there may be thousands of ranks
+    none: dict[str, Any] = dict.fromkeys(
+        calls.columns.keys() - {"type", "group", "kind", "size", "sequence"}, np.zeros(len(calls), np.int64)
+    )
+    return RankCommunication(recorded_groups(graph).lists, summary, replace(calls, **none))
+
+
+def decisions_on(communication_of: Mapping[int, RankCommunication]) -> list[str]:
+    """Returns how calls of ranks are matched, if by other than their sequence numbers, or by steps."""
+    calls = [communication_of[rank].calls for rank in sorted(communication_of)]
+    differ = len({(of_rank.steps, of_rank.sequence.tobytes()) for of_rank in calls}) > 1
+    return [*match(calls).decisions] if differ else []
 
 
 def plan_job(

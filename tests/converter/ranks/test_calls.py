@@ -6,6 +6,7 @@ Which collectives of different ranks are one, and which of their groups.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -176,17 +177,9 @@ def test_a_group_without_ranks_is_one_with_ranks_where_its_name_is_that_of_one_l
 @pytest.mark.parametrize(
     ("ranks", "text"),
     [
-        ([], ""),
-        ([5], "5"),
-        ([0, 1], "0,1"),
-        ([0, 1, 2], "0-2"),
-        ([3, 2, 1, 0], "3-0:-1"),
-        ([0, 2, 4, 7], "0-4:2,7"),
-        ([4, 4, 4], "4,4,4"),
-        ([1, 3, 4, 5], "1,3-5"),
-        ([8, 6, 4], "8-4:-2"),
-        ([-1, 0, 1], "-1-1"),
-        ([3, 1, -1], "3--1:-2"),
+        ([], ""), ([5], "5"), ([0, 1], "0,1"), ([0, 1, 2], "0-2"), ([3, 2, 1, 0], "3-0:-1"),
+        ([0, 2, 4, 7], "0-4:2,7"), ([4, 4, 4], "4,4,4"), ([1, 3, 4, 5], "1,3-5"), ([8, 6, 4], "8-4:-2"),
+        ([-1, 0, 1], "-1-1"), ([3, 1, -1], "3--1:-2"),
     ],
 )  # fmt: skip
 def test_runs_of_three_ranks_and_more_are_told_by_their_ends_and_step(ranks: list[int], text: str) -> None:
@@ -272,15 +265,10 @@ def test_a_graph_of_none_of_the_ranks_or_that_does_not_know_its_rank_is_refused(
 @pytest.mark.parametrize(
     ("text", "ranks"),
     [
-        ("4", (4,)),
-        ("0-3", (0, 1, 2, 3)),
-        ("0-10:5,1", (0, 5, 10, 1)),
-        ("9-4:-3", (9, 6)),
-        ("0-7:5", (0, 5)),
-        ("3-2", ()),
-        ("9-0,0-9", tuple(range(10))),
+        ("4", (4,)), ("0-3", (0, 1, 2, 3)), ("0-10:5,1", (0, 5, 10, 1)), ("9-4:-3", (9, 6)), ("0-7:5", (0, 5)),
+        ("3-2", ()), ("9-0,0-9", tuple(range(10))),
     ],
-)
+)  # fmt: skip
 def test_a_given_list_has_no_more_ranks_than_the_limit(text: str, ranks: tuple[int, ...]) -> None:
     assert given_ranks(text, len(ranks)) == ranks_of(text) == ranks
     if ranks:
@@ -321,22 +309,19 @@ MEETINGS: dict[str, tuple[int, list[Call], list[Call]]] = {
     "what has no number, in order": (2, calls(-1, -1), calls(-1, -1, -1)),
     "numbers that differ throughout are not used": (30, calls(*range(30)), calls(*range(0, 90, 3))),
     "a few numbers that differ are believed": (0, calls(7), calls(8)),
+    "numbers of one range of which none is shared are not used": (4, calls(2, 4, 6, 8), calls(5, 7, 9, 11)),
+    "numbers that one rank counts twice are not used": (5, calls(*range(5)), calls(*range(0, 10, 2))),
+    "numbers of other calls are believed": (0, calls(1, 2, 3, 4), calls(5, 6, 7, 8)),
     "not other types": (0, calls(1, kind=0), calls(1, kind=2)),
     "a rank that is not traced is not needed": (2, calls(1, 2, members="0-7"), calls(1, 2, members="0-7")),
     "groups of the same members by name": (
-        2,
-        [*calls(1, name="0"), *calls(1, name="3")],
-        [*calls(1, name="3"), *calls(1, name="0")],
+        2, [*calls(1, name="0"), *calls(1, name="3")], [*calls(1, name="3"), *calls(1, name="0")],
     ),
     "names that agree are believed whatever was done in them": (
-        0,
-        [*calls(1, name="0"), *calls(1, name="3", kind=2)],
-        [*calls(1, name="0", kind=2), *calls(1, name="3")],
+        0, [*calls(1, name="0"), *calls(1, name="3", kind=2)], [*calls(1, name="0", kind=2), *calls(1, name="3")],
     ),
     "names that every rank counts for itself, in order": (
-        3,
-        [*calls(1, 2, name="9"), *calls(1, name="10", kind=2)],
-        [*calls(1, name="4", kind=2), *calls(1, 2, name="3")],
+        3, [*calls(1, 2, name="9"), *calls(1, name="10", kind=2)], [*calls(1, name="4", kind=2), *calls(1, 2, name="3")],
     ),
     "a group that a rank does not use leaves the names of the others": (
         2,
@@ -344,14 +329,12 @@ MEETINGS: dict[str, tuple[int, list[Call], list[Call]]] = {
         [*calls(1, name="0", kind=0), *calls(1, name="3", kind=2)],
     ),
     "a name is of other groups on other ranks": (
-        0,
-        calls(1, name="1", members="0,1"),
-        calls(1, name="1", members="2,3"),
+        0, calls(1, name="1", members="0,1"), calls(1, name="1", members="2,3"),
     ),
     "who is in a group is known from the ranks that recorded it": (2, calls(1, 2), calls(1, 2, members="")),
     "groups without ranks of one name": (1, calls(1, members=""), calls(1, members="")),
     "not groups without ranks of other names": (0, calls(1, members="", name="1"), calls(1, members="", name="2")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("meeting", MEETINGS)
@@ -364,6 +347,24 @@ def test_a_rank_that_began_to_record_later_meets_from_there_on() -> None:
     first, second = matched(calls(5, 6, 7, 8), calls(7, 8, 9))
     assert first[2:] == second[:2]
     assert len({*first, *second}) == 5
+
+
+@pytest.mark.parametrize(
+    ("count", "skipped", "how"), [(4, 2, "by step"), (3, 0, "in their order, whatever their step")]
+)
+def test_calls_without_numbers_are_matched_by_step_where_ranks_recorded_others(count, skipped, how):
+    """Two calls a step, the second rank began a step later; three in two steps do not tell how many a step has."""
+    one, two = Calls.of(calls(*[-1] * 6)), Calls.of(calls(*[-1] * count))
+    found = match([replace(one, steps=(0, 1, 2)), replace(two, steps=(1, 2))])
+    said = f"ranks recorded different steps, 0 to 2 and 1 to 2: calls without sequence numbers are matched {how}"
+    assert found.decisions == (said,)
+    first, second = (rank.matched.tolist() for rank in found.of_ranks(2))
+    assert second == first[skipped : skipped + count]
+
+
+def test_few_numbers_that_differ_are_not_used_where_ranks_recorded_the_same_steps() -> None:
+    found = match([replace(Calls.of(calls(number)), steps=(3,)) for number in (7, 8)])
+    assert found.matched.tolist() == [0, 0] and len(found.decisions) == 1
 
 
 def test_equal_numbers_meet_in_order() -> None:

@@ -45,16 +45,11 @@ all-to-alls.
 @pytest.mark.parametrize(
     ("kind", "steps", "bytes_on_link"),
     [
-        (ALL_REDUCE, 6, 1500),
-        (CollectiveType.BARRIER, 6, 0),
-        (CollectiveType.ALL_GATHER, 3, 3000),
-        (CollectiveType.GATHER, 3, 3000),
-        (CollectiveType.REDUCE_SCATTER, 3, 750),
-        (CollectiveType.SCATTER, 3, 750),
-        (CollectiveType.BROADCAST, 3, 1000),
-        (CollectiveType.REDUCE, 3, 1000),
+        (ALL_REDUCE, 6, 1500), (CollectiveType.BARRIER, 6, 0), (CollectiveType.ALL_GATHER, 3, 3000),
+        (CollectiveType.GATHER, 3, 3000), (CollectiveType.REDUCE_SCATTER, 3, 750), (CollectiveType.SCATTER, 3, 750),
+        (CollectiveType.BROADCAST, 3, 1000), (CollectiveType.REDUCE, 3, 1000),
     ],
-)
+)  # fmt: skip
 def test_a_ring_of_four_takes_steps_and_bytes_by_what_it_does(kind: int, steps: int, bytes_on_link: int) -> None:
     """Each rank puts in 1000 bytes."""
     assert RING[kind](4, 1000) == (steps, bytes_on_link)
@@ -264,16 +259,11 @@ def test_a_group_that_no_node_has_is_the_reason_for_one_network() -> None:
 @pytest.mark.parametrize(
     ("groups", "nodes"),
     [
-        ([(0, 1), (2, 3), (0, 2, 4, 6)], [2]),
-        ([(0, 1), (0, 4)], [2, 4]),
-        ([(0, 1), EVERYONE], [2, 4]),
-        ([(0, 1), (1, 2), (0, 4)], [4]),
-        ([(0, 1, 2, 3)], []),
-        ([(0, 4), (1, 5)], []),
-        ([(0, 1), (0, 3)], []),
+        ([(0, 1), (2, 3), (0, 2, 4, 6)], [2]), ([(0, 1), (0, 4)], [2, 4]), ([(0, 1), EVERYONE], [2, 4]),
+        ([(0, 1), (1, 2), (0, 4)], [4]), ([(0, 1, 2, 3)], []), ([(0, 4), (1, 5)], []), ([(0, 1), (0, 3)], []),
         ([(0, 1), (0, 5)], []),
     ],
-)
+)  # fmt: skip
 def test_nodes_are_as_large_as_groups_allow(groups: list[tuple[int, ...]], nodes: list[int]) -> None:
     assert node_sizes(groups, RANKS) == nodes
 

@@ -69,17 +69,12 @@ def test_who_is_last_does_not_depend_on_the_clocks_where_all_end_together() -> N
 @pytest.mark.parametrize(
     ("name", "given", "taken", "size", "factor"),
     [
-        ("allreduce", 100, 100, 400, 1.5),
-        ("_allgather_base", 100, 400, 1_600, 0.75),
-        ("all_gather", 100, -1, 1_600, 0.75),
-        ("_reduce_scatter_base", 400, 100, 1_600, 0.75),
-        ("reduce_scatter", -1, 100, 1_600, 0.75),
-        ("all_to_allv", 100, 120, 480, 0.75),
-        ("broadcast", 100, 100, 400, 1.0),
-        ("reduce", 100, 100, 400, 1.0),
-        ("barrier", -1, -1, 0, 1.0),
+        ("allreduce", 100, 100, 400, 1.5), ("_allgather_base", 100, 400, 1_600, 0.75),
+        ("all_gather", 100, -1, 1_600, 0.75), ("_reduce_scatter_base", 400, 100, 1_600, 0.75),
+        ("reduce_scatter", -1, 100, 1_600, 0.75), ("all_to_allv", 100, 120, 480, 0.75),
+        ("broadcast", 100, 100, 400, 1.0), ("reduce", 100, 100, 400, 1.0), ("barrier", -1, -1, 0, 1.0),
     ],
-)
+)  # fmt: skip
 def test_sizes_and_bus_factors_are_those_of_nccl_tests(name, given, taken, size, factor):
     sizes = {"in_elements": given, "out_elements": taken}
     recorded = Communication(name=name, dtype="Float", ranks=[0, 1, 2, 3], group="1", sequence=4, **sizes)

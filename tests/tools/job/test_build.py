@@ -30,6 +30,7 @@ from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import BuildOptions, BuiltJob, Outcomes, build, rank_building, scale
 from execgraph.tools.job.build_report import LOCK, PIECE, content_of, read_report
 from execgraph.tools.job.building import RankResult, RankTask
+from execgraph.tools.replay import why_not_one_job
 from execgraph.tools.workers import WorkerDied, in_processes
 from support.generated import here
 from support.tasks import killed_by_3, process_of, staged
@@ -99,6 +100,18 @@ def test_swapped_names_do_not_swap_ranks(job: Path, tmp_path: Path) -> None:
     report = built(job, tmp_path / "swapped").report
     assert [summary.host and summary.host.file for summary in report.ranks] == ["host_rank1.json", "host_rank0.json"]
     assert [summary.link and summary.link.agreement_pct for summary in report.ranks] == [100.0, 100.0]
+
+
+def test_sequence_numbers_that_each_process_counts_for_itself_are_not_used_and_that_is_said(job: Path, tmp_path: Path):
+    for rank in (0, 1):
+        path = job / f"device_rank{rank}.json"
+        path.write_text(
+            re.sub(r'"Seq": ?(\d+)', lambda at, r=rank: f'"Seq": {2 * int(at[1]) + 3 * r}', path.read_text())
+        )
+    notes = [built(job, tmp_path / "out").report.all_notes for _ in range(2)]
+    said = "sequence numbers of group 0,1 (0) are not the same on all ranks: calls are matched in their order"
+    assert notes == [[said]] * 2
+    assert why_not_one_job([ExecutionGraph.read(str(tmp_path / f"out/graph.{rank}.et")) for rank in (0, 1)]) == ""
 
 
 def test_a_device_trace_without_host_trace_is_built_alone(job: Path, tmp_path: Path) -> None:

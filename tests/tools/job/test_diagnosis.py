@@ -49,6 +49,14 @@ def folder(jobs: Callable[[int], Path], tmp_path: Path) -> Path:
 # what each process holds
 
 
+def test_sequence_numbers_that_each_process_counts_for_itself_are_noted(tmp_path: Path) -> None:
+    write_traces(simulate(build_job("ddp", ranks=2, steps=4, layers=1, seed=5)), tmp_path)
+    path = tmp_path / "device_rank1.json"
+    path.write_text(re.sub(r'"Seq": ?(\d+)', lambda number: f'"Seq": {2 * int(number[1])}', path.read_text()))
+    [line] = lines(tmp_path)
+    assert line.startswith("note rank 1: 4 collectives (numbers 2 to 8) ") and line.endswith("matched in their order")
+
+
 @pytest.mark.parametrize("ranks", [2, 8])
 def test_a_sound_job_has_nothing_wrong_and_every_process_is_counted(jobs: Callable[[int], Path], ranks: int) -> None:
     diagnosis = diagnose([jobs(ranks)])
