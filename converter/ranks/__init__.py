@@ -10,65 +10,19 @@ How long communication takes by a network's latency and bandwidth, and the netwo
 """
 
 from .agreement import (
-    SimulatedCalls,
-    common_order,
-    common_positions,
-    common_sizes,
-    communication_summary,
-    compute_instead,
-    lacks_members,
-    matched_calls,
-    order_collectives,
-    simulated_order,
-    with_deferred_ends,
-    with_values,
-)
+    SimulatedCalls, common_order, common_positions, common_sizes, communication_summary, compute_instead, lacks_members,
+    matched_calls, order_collectives, simulated_order, with_deferred_ends, with_values,
+)  # fmt: skip
 from .calls import (
-    EVER,
-    FEW,
-    Call,
-    Calls,
-    MeasuredTimes,
-    awaits_all,
-    begin_of_ranks,
-    graph_calls,
-    issued_at,
-    match,
-    measured_times,
+    EVER, FEW, Call, Calls, MeasuredTimes, awaits_all, begin_of_ranks, graph_calls, issued_at, match, measured_times,
     recorded_calls,
-)
+)  # fmt: skip
 from .groups import (
-    Group,
-    GroupNames,
-    Groups,
-    given_ranks,
-    positions_in,
-    ranks_of,
-    ranks_text,
-    recognised,
-    recorded_groups,
-    renumbered_ends,
-    restrict_to_ranks,
-)
+    Group, GroupNames, Groups, given_ranks, positions_in, ranks_of, ranks_text, recognised, recorded_groups,
+    renumbered_ends, restrict_to_ranks,
+)  # fmt: skip
 from .network import (
-    AWAITED_MESSAGE,
-    GIB,
-    MOST_BANDWIDTH,
-    MESSAGE,
-    RING,
-    Cost,
-    Factors,
-    Link,
-    Network,
-    Transfer,
-    TwoDimensions,
-    carried_excess,
-    fitted_factors,
-    fitted_network,
-    for_more_ranks,
-    held_out_pct,
-    links_text,
-    network_time_ns,
-    stages,
+    AWAITED_MESSAGE, GIB, MOST_BANDWIDTH, MESSAGE, RING, Cost, Factors, Link, Network, Transfer, TwoDimensions,
+    carried_excess, fitted_factors, fitted_network, for_more_ranks, held_out_pct, links_text, network_time_ns, stages,
     step_cost,
-)
+)  # fmt: skip

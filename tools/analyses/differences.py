@@ -197,19 +197,16 @@ def _compared(
     """
     difference = compared[:, 1] - compared[:, 0]
     is_so = [counts[:, 0] == 0, counts[:, 1] == 0, difference > 0, difference < 0]
+    # a step has no whole number of what only some steps have
+    whole = counts.astype(np.int64)
+    numbers = whole.T if (whole == counts).all() else [Quantity("", np.round(column, 2)) for column in counts.T]
     category: list[str] = np.select(is_so, ["added", "removed", "slower", "faster"], "same").tolist()
     return {
         **({"category": category} if is_changed else {}),
         "difference": us(difference),
-        **{f"count_{run}": _whole(column) for run, column in zip("ab", counts.T, strict=True)},
+        **{f"count_{run}": column for run, column in zip("ab", numbers, strict=True)},
         **{f"{name}_{run}": us(column) for name, of in times.items() for run, column in zip("ab", of.T, strict=True)},
     }
-
-
-def _whole(counts: npt.NDArray[Any]) -> npt.NDArray[Any] | Quantity:
-    """Returns counts as integers, where they are; a step has no whole number of what only some steps have."""
-    whole = counts.astype(np.int64)
-    return whole if (whole == counts).all() else Quantity("", np.round(counts.astype(np.float64), 2))
 
 
 def _tree(keys: Sequence[CallTreeNode], a: RunTotals, b: RunTotals) -> Table:
