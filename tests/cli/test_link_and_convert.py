@@ -287,17 +287,13 @@ def test_a_link_to_an_output_is_followed_and_what_is_no_regular_file_written_dir
 @pytest.mark.parametrize(
     "line",
     [
-        "trace-link",
-        "trace-link --device-trace d",
-        "trace-link --device-trace d --output o --rank first",
-        "trace-link --device-trace d --output o -v -q",
-        "trace-link --dev d --output o",
-        "trace-link --max-size much",
-        "trace-convert --input l --output - --json",
+        "trace-link", "trace-link --device-trace d", "trace-link --device-trace d --output o --rank first",
+        "trace-link --device-trace d --output o -v -q", "trace-link --dev d --output o",
+        "trace-link --max-size much", "trace-convert --input l --output - --json",
         "trace-convert --input l --output g --promote some",
         "trace-convert --input l --output g --shortest-slice -1",
     ],
-)
+)  # fmt: skip
 def test_wrong_usage_ends_with_2(line: str, run: Run) -> None:
     ended = run(*line.split())
     assert ended.code == 2 and "error" in ended.err

@@ -140,19 +140,14 @@ def test_of_two_numbers_for_one_rank_list_the_smaller_is_taken(tmp_path: Path) -
     ("content", "complaint"),
     [
         ('{"0": [0, 1]}', "the key '0' is no whole number from 1"),
-        ('{"01": [0, 1]}', "the key '01' is no whole number"),
-        ('{"default_pg": [0, 1]}', "the key 'default_pg'"),
-        ('{"2147483648": [0, 1]}', "from 1 to 2147483647"),
-        ('{"": [0, 1]}', "the key ''"),
-        ('{"-1": [0, 1]}', "the key '-1'"),
-        ('{"1": [0, -1]}', "group '1' is not a list of ranks"),
-        ('{"1": []}', "group '1' is not a list of ranks"),
-        ('{"1": [0, 0]}', "group '1' has a rank twice"),
-        ('{"1": [0, "1"]}', "Expected `int`, got `str`"),
-        ("[[0, 1]]", "is no communicator-group file"),
+        ('{"01": [0, 1]}', "the key '01' is no whole number"), ('{"default_pg": [0, 1]}', "the key 'default_pg'"),
+        ('{"2147483648": [0, 1]}', "from 1 to 2147483647"), ('{"": [0, 1]}', "the key ''"),
+        ('{"-1": [0, 1]}', "the key '-1'"), ('{"1": [0, -1]}', "group '1' is not a list of ranks"),
+        ('{"1": []}', "group '1' is not a list of ranks"), ('{"1": [0, 0]}', "group '1' has a rank twice"),
+        ('{"1": [0, "1"]}', "Expected `int`, got `str`"), ("[[0, 1]]", "is no communicator-group file"),
         ("{", "is no communicator-group file"),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_simulators_could_not_use_is_refused_with_the_place(tmp_path, content, complaint):
     path = tmp_path / "groups.json"
     path.write_text(content)

@@ -90,16 +90,11 @@ def test_what_the_simulator_cannot_play_becomes_computation_of_the_measured_time
 @pytest.mark.parametrize(
     "attributes",
     [
-        {"comm_size": 1},
-        {"pg_ranks": [0, 3]},
-        {"pg_ranks": []},
-        {**SEND, "comm_size": 1},
-        {**SEND, "comm_tag": INT32_MAX},
-        {**SEND, "comm_dst": 3},
-        {**SEND, "rank": 1, "comm_src": 1, "comm_dst": 0},
+        {"comm_size": 1}, {"pg_ranks": [0, 3]}, {"pg_ranks": []}, {**SEND, "comm_size": 1},
+        {**SEND, "comm_tag": INT32_MAX}, {**SEND, "comm_dst": 3}, {**SEND, "rank": 1, "comm_src": 1, "comm_dst": 0},
         {**SEND, "rank": 1, "type": NodeType.COMM_RECV},
     ],
-)
+)  # fmt: skip
 def test_what_is_just_playable_is_played(attributes: dict[str, Any]) -> None:
     graph = communicating(**attributes)
     played, told = lowered(graph)

@@ -234,14 +234,10 @@ def test_a_product_drops_the_dimensions_that_meet(left, right, found):
 @pytest.mark.parametrize(
     ("shapes", "together"),
     [
-        ([(3, 1), (4,)], (3, 4)),
-        ([(2, 3), (3,), ()], (2, 3)),
-        ([(1, 1), (1,)], (1, 1)),
-        ([()], ()),
-        ([], ()),
+        ([(3, 1), (4,)], (3, 4)), ([(2, 3), (3,), ()], (2, 3)), ([(1, 1), (1,)], (1, 1)), ([()], ()), ([], ()),
         ([(0, 3), (1, 3)], (0, 3)),
     ],
-)
+)  # fmt: skip
 def test_broadcast_shapes_have_the_longest_extent_of_each_dimension(shapes: list[Shape], together: Shape) -> None:
     assert broadcast(shapes) == together
     with pytest.raises(Unknown):

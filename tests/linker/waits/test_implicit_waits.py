@@ -97,15 +97,11 @@ def test_copies_are_judged_by_call_site_and_name() -> None:
 @pytest.mark.parametrize(
     ("changed", "blocks"),
     [
-        ({"name": PINNED}, False),
-        ({"name": WITHIN}, False),
-        ({"name": PINNED, "call": "cudaMemcpy"}, True),
-        ({"name": WITHIN, "call": "cudaMemcpy"}, True),
-        ({"call": "cudaMemcpy"}, True),
-        ({"category": "kernel"}, False),
-        ({"category": "concurrent_memcpy"}, True),
+        ({"name": PINNED}, False), ({"name": WITHIN}, False), ({"name": PINNED, "call": "cudaMemcpy"}, True),
+        ({"name": WITHIN, "call": "cudaMemcpy"}, True), ({"call": "cudaMemcpy"}, True),
+        ({"category": "kernel"}, False), ({"category": "concurrent_memcpy"}, True),
     ],
-)
+)  # fmt: skip
 def test_asynchronous_copies_of_pinned_memory_or_on_the_device_are_never_waited_for(changed, blocks):
     assert bool(copies(11_000, **changed)) == blocks
 
