@@ -42,8 +42,8 @@ PARTS_OF_ALL = (*OF_ALL_MEMBERS, CollectiveType.ALL_TO_ALL, CollectiveType.GATHE
 class Arrivals(Calls):
     """Calls in order of issue, in ns since the epoch if it was recorded, as an analysis sees them.
 
-    `exposed` is the part of the duration in which the rank's device computes nothing. There are `members` and `bytes`
-    as nccl-tests count them, and the recorded name, dtype and splits.
+    `exposed` is the part of the duration in which the rank's device computes nothing, -1 without kernels. There are
+    `members` and `bytes` as nccl-tests count them, and the recorded name, dtype and splits.
     """
 
     exposed: Int64
@@ -85,7 +85,8 @@ def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
         rows = np.flatnonzero((table.communication_row >= 0) & (table.start != ABSENT))
         times = Intervals(table.start[rows], table.end[rows])
         device = linked.activities.device[rows] if table is linked.activities else None
-        exposed = times.end - times.start - rank.covered_time(computes, times, device)
+        hidden = rank.covered_time(computes, times, device)
+        exposed = times.end - times.start - hidden if computes.any() else np.full(len(rows), -1)
         issued = times.start if table is linked.activities else issued_at(times.start, linked.ops.rf_id[rows])
         columns = issued, times.start, times.end, exposed, table.communication_row[rows]
         spans += [
@@ -104,16 +105,12 @@ def arrivals_of(rank: RankTrace, _: AnalysisOptions) -> Part:
     members = np.where(calls.is_message, 2, ints(len(each.ranks) or max(each.group_size, 1) for each in recorded))
     kinds = zip(recorded, calls.kind.tolist(), members.tolist(), strict=True)
     arrivals = Arrivals(
-        calls.groups,
-        **calls.columns,
-        exposed=exposed,
-        members=members,
+        calls.groups, **calls.columns, exposed=exposed, members=members,
         bytes=ints(_size(each, kind, count) for each, kind, count in kinds),
         name=_objects(each.name or kernel for *_, kernel, each in placed),
-        dtype=_objects(each.dtype for each in recorded),
-        splits=_objects(each.in_split for each in recorded),
+        dtype=_objects(each.dtype for each in recorded), splits=_objects(each.in_split for each in recorded),
         steps=steps,
-    )
+    )  # fmt: skip
     return rank.rank, len(spans) - len(calls), arrivals
 
 
@@ -197,22 +194,16 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
     bandwidth = ratio(size, latency, where=(latency > 0) & (size > 0))
     bus_bandwidth = bandwidth * bus_share(arrivals.kind[first], arrivals.members[first])
     columns: Columns = {
-        "group": collectives.labels,
-        "sequence": arrivals.sequence[first],
-        "repetition": arrivals.occurrence[first],
-        "collective": arrivals.name[first].tolist(),
-        "dtype": arrivals.dtype[first].tolist(),
-        "members": arrivals.members[first],
-        "present": present,
+        "group": collectives.labels, "sequence": arrivals.sequence[first], "repetition": arrivals.occurrence[first],
+        "collective": arrivals.name[first].tolist(), "dtype": arrivals.dtype[first].tolist(),
+        "members": arrivals.members[first], "present": present,
         "missing": [", ".join(map(str, lacking)) for lacking in missing],
-        "size": Quantity("B", np.where(no_size, np.nan, size)),
-        "latency": us(latency),
+        "size": Quantity("B", np.where(no_size, np.nan, size)), "latency": us(latency),
         "start_skew": us(np.where(shared & (end_apart <= MOST_APART_NS), start_apart, np.nan)),
         "straggler": np.where(shared, arrivals.rank[collectives.last], -1),
-        "algorithm_bandwidth": Quantity("GB/s", bandwidth),
-        "bus_bandwidth": Quantity("GB/s", bus_bandwidth),
+        "algorithm_bandwidth": Quantity("GB/s", bandwidth), "bus_bandwidth": Quantity("GB/s", bus_bandwidth),
         "imbalance": np.array(imbalance, np.float64),
-    }
+    }  # fmt: skip
     table = tabulate(NAME, "Collectives over ranks", columns, note)
     by_size, by_group = _by_size(table, len(parts)), _by_group(collectives, note)
     last = _all_to_all(collectives), _missing_by_group(collectives, missing)
@@ -250,15 +241,11 @@ def _by_size(table: Table, ranks: int) -> Table:
     medians = [[np.median(each) if len(each) else np.nan for each in of_sizes] for of_sizes in known]
     typical_latency, typical = np.array(medians, np.float64)
     columns: Columns = {
-        "group": group[sizes.first].tolist(),
-        "collective": collective[sizes.first].tolist(),
-        "size": Quantity("B", size[sizes.first]),
-        "count": sizes.count(),
-        "latency": Quantity("µs", typical_latency),
-        "bus_bandwidth": Quantity("GB/s", typical),
-        "best_bandwidth": Quantity("GB/s", best),
+        "group": group[sizes.first].tolist(), "collective": collective[sizes.first].tolist(),
+        "size": Quantity("B", size[sizes.first]), "count": sizes.count(), "latency": Quantity("µs", typical_latency),
+        "bus_bandwidth": Quantity("GB/s", typical), "best_bandwidth": Quantity("GB/s", best),
         "of_best": pct(typical, best),
-    }
+    }  # fmt: skip
     note, title = ONE_RANK if ranks == 1 else "", "Bandwidth of collectives by size"
     return tabulate(f"{NAME}_by_size", title, columns, note, empty=NO_COLLECTIVES)
 
@@ -272,15 +259,13 @@ def _by_group(collectives: Collectives, note: str) -> Table:
     """Returns the communication time of each rank and group, and the part of it without computation beside it."""
     labels = collectives.labels
     groups = groupby(collectives.arrivals.rank, _codes(labels)[collectives.groups.number])
-    time, exposed = groups.sum(collectives.arrivals.duration), groups.sum(collectives.arrivals.exposed)
+    time, exposed = groups.sum(collectives.arrivals.duration), groups.sum(collectives.arrivals.exposed) * 1.0
+    exposed[exposed < 0] = np.nan
     columns: Columns = {
         "rank": collectives.arrivals.rank[groups.first],
         "group": [labels[number] for number in collectives.groups.number[groups.first].tolist()],
-        "collectives": groups.count(),
-        "time": us(time),
-        "exposed": us(exposed),
-        "exposed_pct": pct(exposed, time),
-    }
+        "collectives": groups.count(), "time": us(time), "exposed": us(exposed), "exposed_pct": pct(exposed, time),
+    }  # fmt: skip
     return tabulate(f"{NAME}_by_group", "Exposed communication by group", columns, empty=note)
 
 
@@ -309,13 +294,9 @@ def _waits(collectives: Collectives, note: str) -> tuple[Table, Table]:
     last_count = np.bincount(np.searchsorted(ranks, came_last), minlength=len(ranks))
     shared = np.bincount(waiting, minlength=len(ranks)) + last_count
     columns = {
-        "rank": ranks,
-        "collectives": shared,
-        "last": last_count,
-        "last_pct": pct(last_count, shared),
-        "waited": us(group_sums(waiting, time, len(ranks))),
-        "awaited": us(group_sums(awaited, time, len(ranks))),
-    }
+        "rank": ranks, "collectives": shared, "last": last_count, "last_pct": pct(last_count, shared),
+        "waited": us(group_sums(waiting, time, len(ranks))), "awaited": us(group_sums(awaited, time, len(ranks))),
+    }  # fmt: skip
     title = "Waiting in collectives by rank"
     return tabulate(f"{NAME}_waits_by_rank", title, columns, note, empty=note or NOBODY), by_pair
 

@@ -40,20 +40,22 @@ class Found(Enum):
         "{calls}\nthe recording slowed the host, so that little was left to wait for. A host that is ahead of its device waits for all "
         "that it launched")
     DATA_LOADER = FindingWords("The loop waits for its data",
-        "Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, pin_memory=True), "
-        "with more workers if there are some, or make each sample cheaper",
+        "{advice}",
         "{time}{rank:+ on rank #} are spent in the data loader, {pct:.0f} % of the run\n{recorded:+# as recorded}", "Loading batches ahead")
     BETWEEN_STEPS = FindingWords("The device has nothing to do between steps",
         "Move logging, metrics, checkpoints and learning-rate schedules off the path: do them every n-th step or in a thread. A loader of "
         "your own is found by its annotation: record_function('load batch')",
-        "{time:µs} of host work between the last launch of a step and the first one of the next, in {steps} steps",
+        "{time} of host work between the last launch of a step and the first one of the next, in {steps} steps",
         "Less host work between steps")
     PAGEABLE_COPIES = FindingWords("Copies to the device use pageable memory",
         "Pin the host's memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with non_blocking=True. Measure it: beside "
         "workers of a DataLoader pinning takes time from them",
         "{count:copy takes|copies take} {time:µs} on the device and in the calls that start them", "Pinned memory")
-    HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}", "{pct:.0f} % of the time in ops, {time:µs}",
+    HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}", "{pct:.0f} % of the time in ops, {time}\n{recorded:+# as recorded}",
         "That op at twice its speed")
+    WITHOUT_OPS = FindingWords('No op runs in "{name}"',
+        "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",
+        "{time}{rank:+ on rank #}, {pct:.0f} % of the run", "Leaving that out")
     PAUSES = FindingWords("{title}",
         "The op is hardly the cause, but what paused it: another process, the allocator, garbage collection or the profiler. Record more "
         "steps to see whether it happens again, and leave these calls out of comparisons", remedy="The usual time for these calls")
@@ -92,6 +94,13 @@ class Said(Enum):
     CALLS = "{count:call|calls} of {call}{op:+ in #}{function:+ (#)}"
     READ_LESS = ("Read results less often: .item(), .cpu(), nonzero() and printing a loss wait for all work before; keep values on the "
         "device, copy with non_blocking=True")
+    KEEP_MEMORY = ("Keep memory: unset PYTORCH_NO_CUDA_MEMORY_CACHING, leave out empty_cache(), and if memory is nearly full or in "
+        "pieces, use PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or a smaller batch")
+    WAIT_LESS = "Leave out torch.cuda.synchronize() and event.synchronize(), and measure time with torch.cuda.Event"
+    LOAD_AHEAD = ("Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
+        "pin_memory=True), with more workers if there are some, or make each sample cheaper")
+    LOAD_ON_CPU = ("Load batches ahead in a process of its own if a core is free for it, as DataLoader(num_workers=1, "
+        "persistent_workers=True) does, or make each sample cheaper")
     COPIES_OF_GLOO = ("gloo sends tensors of a GPU through the memory of the host, and waits for the copies: use NCCL where each rank has "
         "a GPU, or start transfers earlier")
     COMPUTE_FASTER = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"

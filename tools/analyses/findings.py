@@ -17,6 +17,7 @@ from ...schema.machine import HOST_TRACE_US
 from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
 from .efficiency import matrix_products
+from .finding_words import Found
 from .job import LEAST_PCT, Finding, Gain, Job
 from .ops import HOST_PHASES
 from .rules_host import RULES as HOST_RULES, TWICE_AS_FAST
@@ -56,10 +57,12 @@ GPU_CALLS = ("cuda", "cu", "hip")
 
 
 def find(job: Job) -> list[Finding]:
-    """Returns what all rules find, the largest gain first, then what has no gain, in the order of the rules."""
+    """Returns what all rules find, the largest gain first, slow calls last as they may not come again, then what has no
+    gain, in the order of the rules.
+    """
     findings = [finding for rule in RULES for finding in rule(job)]
     gains = [finding for finding in findings if finding.gain is not None and finding.gain.is_worth_it]
-    gains.sort(key=lambda finding: -(finding.gain.us if finding.gain else 0.0))
+    gains.sort(key=lambda finding: (finding.what is Found.PAUSES, -(finding.gain.us if finding.gain else 0.0)))
     return [*gains, *(finding for finding in findings if finding.gain is None)]
 
 
@@ -99,7 +102,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     limit = max(present, key=lambda node_class: gains[node_class].us)
     gain, largest = gains[limit], max(on_path, key=lambda node_class: on_path[node_class])
     doubts = [*_doubts(job, limit, gain)]
-    best = next((finding for finding in findings if finding.gain is not None), None)
+    best = next((each for each in findings if each.gain is not None and each.what is not Found.PAUSES), None)
     if doubts:
         uncertain = " The gains below are as uncertain." if best else ""
         # the largest part of the rest of the critical path
@@ -160,6 +163,8 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
         yield f"the replay is {error:+.1f} % off the measured run"
     if reason := off_by_target(job.recorded):
         yield reason
+    if job.recording and job.recording.cause is Cause.PAUSED:
+        yield job.recording.text
     if 100 * job.unexplained_us > MOST_UNEXPLAINED_PCT * job.length_us:
         (rank, begin_us), time_us = latest_begin(job), job.unexplained_us
         share = f"{time_text(time_us)}, {100 * time_us / job.length_us:.0f} % of the run,"

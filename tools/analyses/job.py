@@ -4,6 +4,7 @@ replay; what its run would gain by a change; and a finding.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -228,6 +229,11 @@ class Job:
         self.launches = is_of_kind(self.work, DependencyKind.LAUNCH) & ~self.work.is_activity[self.work.source]
         self.path_us = {kind: time / 1000 for kind, time in replays.time_by_kind(self.replay).items()}
         self.unexplained_us = sum(time for kind, time in self.path_us.items() if kind in replays.UNEXPLAINED)
+
+    @cached_property
+    def calls(self) -> Int64:
+        """The number of the call that each node is part of, on its rank, -1 for none."""
+        return np.concatenate([replays.calls_of(rank.graph).of_row for rank in self.ranks])
 
     def integers(self, name: str, missing: int = 0) -> Int64:
         """Returns an attribute of all nodes."""

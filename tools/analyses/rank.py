@@ -266,10 +266,9 @@ class Analysis(NamedTuple):
 def per_rank(table_of: Callable[[RankTrace, AnalysisOptions], Table]) -> Analysis:
     """Makes an analysis of a function of that name, whose tables of single ranks get a column `rank`."""
 
-    def extract(rank: RankTrace, options: AnalysisOptions) -> tuple[int, Table]:
-        return rank.rank, table_of(rank, options)
-
-    return Analysis(table_of.__name__, extract, lambda parts, _: concat(parts))
+    return Analysis(
+        table_of.__name__, lambda rank, options: (rank.rank, table_of(rank, options)), lambda parts, _: concat(parts)
+    )
 
 
 def activity_rows(graph: ExecutionGraph) -> columns.Rows:

@@ -17,7 +17,7 @@ from ...schema.columns import Bool, Categorical, Floats, Int64, Ns, Rows, group_
 from ...schema.device_peaks import pinned_rate
 from ...schema.errors import Remedy
 from ...schema.graph import DEVICE_NAME, DependencyKind
-from ...schema.linked import NEVER, STEP_MARK
+from ...schema.linked import NEVER, STEP_MARK, USER_SCOPE
 from ..replay import Cause, NodeClass
 from .finding_words import Found, Said, Sentence
 from .job import ATEN, Finding, Job, is_of_kind
@@ -37,7 +37,11 @@ UNUSUAL = 20
 """A pause takes more than so many times the median of its op and shapes."""
 NAMED = 3
 """So many pauses, or sites of waits, are named."""
+LONG, COMPILED = 0.1, "## Call CompiledFxGraph"
+"""An annotation without ops is named from this share of a step on, unless it runs compiled kernels."""
 OF_TRANSFERS = ("gloo:", "c10d::")
+OF_PROGRAM = ("DeviceSynchronize", "EventSynchronize", "CtxSynchronize")
+"""How calls end with which programs wait for no result."""
 CALLED = {
     "aten::item": ".item()", "aten::_local_scalar_dense": ".item()", "aten::is_nonzero": "bool(tensor)",
     "aten::nonzero": "nonzero()",
@@ -57,7 +61,8 @@ def small_kernels(job: Job) -> Iterator[Finding]:
     """Finds whether the run would be shorter without the host work between the launches of small kernels, which take
     less time than the host needs to launch the next one.
 
-    That is what a CUDA graph leaves out, and `torch.compile` for a part: kernels then follow each other at once.
+    That is what a CUDA graph leaves out, and `torch.compile` for a part: kernels then follow each other at once. The
+    host's work between steps stays.
     """
     work, length = job.work, len(job.work)
     launched = job.launches & work.is_activity[work.target]
@@ -85,7 +90,7 @@ def small_kernels(job: Job) -> Iterator[Finding]:
     host_us, device_us = (float(np.median(column[is_small])) / 1000 for column in (host_ns, work_ns))
     yield Finding(
         Found.SMALL_KERNELS,
-        job.gain(np.where(np.append(is_small, False)[leads_to], 0.0, 1.0)),
+        job.gain(np.where(np.append(is_small, False)[leads_to] & ~_between_steps(job), 0.0, 1.0)),
         "launch_statistics_short_kernels",
         {"count": int(is_small.sum()), "host": host_us, "device": device_us},
     )
@@ -112,6 +117,7 @@ def data_loader(job: Job) -> Iterator[Finding]:
     longest = int(times_us.argmax())
     gain = job.gain(np.where(loads, 0.0, 1.0), handed_over)
     values = {
+        "advice": Said.LOAD_AHEAD if job.is_on_device else Said.LOAD_ON_CPU,
         "time": gain.in_its_unit(times_us[longest]),
         "rank": job.rank_named(longest),
         "pct": 100 * times_us[longest] / job.length_us,
@@ -124,6 +130,16 @@ def idle_between_steps(job: Job) -> Iterator[Finding]:
     """Finds whether the run would be shorter without the host's work between the steps: the device has nothing to do
     from the last launch of a step to the first one of the next. What the data loader takes is not counted here.
     """
+    between = _between_steps(job) & ~job.in_loader & (job.work.node_class == NodeClass.HOST)
+    if not between.any():
+        return
+    time = np.bincount(job.rank_of_node[between], job.work.duration_ns[between], len(job.ranks)) / 1000
+    gain, steps = job.gain(np.where(between, 0.0, 1.0)), max(len(rank.step_starts) for rank in job.ranks)
+    yield Finding(Found.BETWEEN_STEPS, gain, "step_breakdown", {"time": gain.in_its_unit(time.max()), "steps": steps})
+
+
+def _between_steps(job: Job) -> Bool:
+    """Returns which nodes lie between the last launch of a step and the first one of the next."""
     work, between = job.work, np.zeros(len(job.work), np.bool_)
     launching = np.unique(work.source[job.launches])
     for position, (rank, first_row) in enumerate(zip(job.ranks, work.first_row.tolist(), strict=True)):
@@ -139,12 +155,7 @@ def idle_between_steps(job: Job) -> Iterator[Finding]:
             next_launch = np.searchsorted(launches, start[nodes])
             is_apart = np.append(launches, NEVER)[next_launch] != start[nodes]
             between[first_row + nodes] = np.isin(next_launch, following) & is_apart
-    between &= ~job.in_loader & (work.node_class == NodeClass.HOST)
-    if not between.any():
-        return
-    time = np.bincount(job.rank_of_node[between], work.duration_ns[between], len(job.ranks)) / 1000
-    values = {"time": time.max(), "steps": max(len(rank.step_starts) for rank in job.ranks)}
-    yield Finding(Found.BETWEEN_STEPS, job.gain(np.where(between, 0.0, 1.0)), "step_breakdown", values)
+    return between
 
 
 def heaviest_op(job: Job) -> Iterator[Finding]:
@@ -164,15 +175,18 @@ def heaviest_op(job: Job) -> Iterator[Finding]:
         return
     heaviest = max(ops, key=lambda name: times[name])
     chosen = job.names.equal(heaviest) & (job.work.node_class == NodeClass.HOST) & ~is_pause
-    time_us = float(job.work.duration_ns[chosen].sum()) / 1000
+    time_us, recorded_us = (float(run.duration_ns[chosen].sum()) / 1000 for run in (job.work, job.recorded.work))
+    gain = job.gain(np.where(chosen, TWICE_AS_FAST, 1.0))
     # it computes nothing if it returns a view of its input, by its schema, or memory without values
     schemas = Categorical.joined(rank.graph.texts("op_schema") for rank in job.ranks)
     with_schema = np.flatnonzero(chosen & (schemas.codes >= 0))
     is_view = len(with_schema) > 0 and schemas[int(with_schema[0])].endswith(VIEW)
     only_describes = is_view or heaviest.startswith(ALLOCATES)
     advice = Said.CALL_LESS.of(count=int(chosen.sum())) if only_describes else Said.COMPUTE_FASTER
-    values = {"op": heaviest, "pct": 100 * times[heaviest] / sum(times.values()), "time": time_us, "advice": advice}
-    yield Finding(Found.HEAVIEST_OP, job.gain(np.where(chosen, TWICE_AS_FAST, 1.0)), "host_time_per_op", values)
+    as_recorded = gain.in_its_unit(recorded_us) if recorded_us != time_us else ""
+    values = {"op": heaviest, "pct": 100 * times[heaviest] / sum(times.values()), "time": gain.in_its_unit(time_us)}
+    values |= {"recorded": as_recorded, "advice": advice}
+    yield Finding(Found.HEAVIEST_OP, gain, "host_time_per_op", values)
 
 
 def pauses(job: Job) -> Iterator[Finding]:
@@ -198,19 +212,40 @@ def pauses(job: Job) -> Iterator[Finding]:
 
 
 def usual_ns(job: Job) -> tuple[Floats, Bool]:
-    """Returns for each node the median time of the nodes that are the same slice of an op of its name and shapes, NaN
-    where that is not known, and whether it is a pause.
+    """Returns for each node the median time that calls of its op and shapes take themselves, NaN where that is not
+    known, and whether it is a pause: the longest part of a call that takes many times as long. Parts are not compared,
+    as the short ones are left out.
     """
     work = job.work
-    median_ns = np.full(len(work), np.nan)
+    median_ns, is_pause = np.full(len(work), np.nan), np.zeros(len(work), np.bool_)
     is_op = job.names.where(lambda name: name.startswith(ATEN)) & (work.node_class == NodeClass.HOST)
     nodes = np.flatnonzero(is_op)
-    groups = groupby(job.names.codes[nodes], job.shapes.codes[nodes], job.integers("slice")[nodes])
-    order, count = np.lexsort((work.duration_ns[nodes], groups.number)), groups.count()
-    median = work.duration_ns[nodes[order[np.cumsum(count) - count + count // 2]]]
-    median_ns[nodes] = np.where(count >= FEWEST_CALLS, median, np.nan)[groups.number]
-    is_pause: Bool = (median_ns > 0) & (work.duration_ns > UNUSUAL * median_ns)
+    calls = groupby(job.rank_of_node[nodes], job.calls[nodes])
+    time, first = calls.sum(work.duration_ns[nodes]), nodes[calls.first]
+    kinds = groupby(job.names.codes[first], job.shapes.codes[first])
+    order, count = np.lexsort((time, kinds.number)), kinds.count()
+    is_known = (count >= FEWEST_CALLS) & job.shapes.where(lambda shape: shape != "").any()
+    median = np.where(is_known, time[order[np.cumsum(count) - count + count // 2]], np.nan)[kinds.number]
+    median_ns[nodes] = median[calls.number]
+    for call in np.flatnonzero((median > 0) & (time > UNUSUAL * median)).tolist():
+        of_call = nodes[calls.number == call]
+        is_pause[of_call[work.duration_ns[of_call].argmax()]] = True
     return median_ns, is_pause
+
+
+def without_ops(job: Job) -> Iterator[Finding]:
+    """Finds whether the run would be shorter without long annotations in which no op runs and nothing is called."""
+    work, steps = job.work, max(1, *(len(rank.step_starts) for rank in job.ranks))
+    nodes = np.flatnonzero((job.integers("scope") == USER_SCOPE) & ~job.in_loader & (work.node_class == NodeClass.HOST))
+    calls = groupby(job.rank_of_node[nodes], job.calls[nodes])
+    is_long = (calls.count() == 1)[calls.number] & (work.duration_ns[nodes] >= LONG * job.replay.makespan_ns / steps)
+    nodes = nodes[is_long & ~job.names.where(lambda name: name.startswith((STEP_MARK, COMPILED)))[nodes]]
+    for code in np.unique(job.names.codes[nodes]).tolist():
+        chosen = np.isin(np.arange(len(work)), nodes[job.names.codes[nodes] == code])
+        times_us = np.bincount(job.rank_of_node[chosen], work.duration_ns[chosen]) / 1000
+        gain, longest, time_us = job.gain(np.where(chosen, 0.0, 1.0)), int(times_us.argmax()), float(times_us.max())
+        values = {"name": job.names.table[code], "time": gain.in_its_unit(time_us), "rank": job.rank_named(longest)}
+        yield Finding(Found.WITHOUT_OPS, gain, "host_phases", {**values, "pct": 100 * time_us / job.length_us})
 
 
 def host_waits(job: Job) -> Iterator[Finding]:
@@ -243,10 +278,18 @@ def host_waits(job: Job) -> Iterator[Finding]:
     values = {
         "waits": [worst[site][1] for site in longest[:NAMED]],
         "more": max(len(longest) - NAMED, 0) or None,
-        "advice": Said.COPIES_OF_GLOO if longest and longest[0].op.startswith(OF_TRANSFERS) else Said.READ_LESS,
+        "advice": _advice_on(longest[0]) if longest else Said.READ_LESS,
         "command": None if (job.functions.codes >= 0).any() else Remedy.REPORT_MODULES,
     }
     yield Finding(Found.HOST_WAITS, gain, "idle_time_breakdown", values)
+
+
+def _advice_on(site: Site) -> Said:
+    """Returns how to do without the waits of a site."""
+    if site.op.startswith(OF_TRANSFERS):
+        return Said.COPIES_OF_GLOO
+    is_of_program = site.call.endswith(OF_PROGRAM) and not site.op
+    return Said.KEEP_MEMORY if "Free" in site.call else Said.WAIT_LESS if is_of_program else Said.READ_LESS
 
 
 def _reads(job: Job, calls_at: Mapping[Site, int]) -> Iterator[Finding]:
@@ -304,4 +347,4 @@ def are_pageable_copies(job: Job) -> Bool:
     return np.asarray((job.work.node_class == NodeClass.MEMORY) & job.names.where(lambda name: "Pageable ->" in name))
 
 
-RULES = (small_kernels, host_waits, data_loader, idle_between_steps, pageable_copies, heaviest_op, pauses)
+RULES = (small_kernels, host_waits, data_loader, idle_between_steps, pageable_copies, heaviest_op, without_ops, pauses)

@@ -168,15 +168,12 @@ class Replay(columns.SummaryRepr):
     def _frame(self) -> dict[str, columns.Values]:
         work = self.work
         return {
-            "rank": work.rank_column(np.arange(len(work))),
-            "id": np.concatenate([graph.id for graph in work.graphs]),
+            "rank": work.rank_column(np.arange(len(work))), "id": np.concatenate([graph.id for graph in work.graphs]),
             "name": Categorical.joined([graph.name for graph in work.graphs]),
             "class": Categorical(work.node_class.astype(np.int32), [kind.label for kind in NodeClass]),
-            "start_ns": self.start_ns,
-            "end_ns": self.end_ns,
-            "measured_start_ns": nullable(work.measured_start_ns),
+            "start_ns": self.start_ns, "end_ns": self.end_ns, "measured_start_ns": nullable(work.measured_start_ns),
             "measured_end_ns": nullable(work.measured_end_ns),
-        }
+        }  # fmt: skip
 
 
 def replay(graph: Graphs, scale: Changes = ()) -> Replay:

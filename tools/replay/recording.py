@@ -38,6 +38,8 @@ SLOWER, MUCH_SLOWER = 1.05, 1.5
 """If it takes more of it than this, the machine was busier before recording, or the job was not warm. By more than the
 other, in either direction and without what recording costs, no model explains it.
 """
+LEAST_FACTOR = 0.1
+"""No profiler leaves less of host work: those in tests/data/gpu took up to 7 times as long with a host trace."""
 DEVICES_ALONE = (0.97, 1.05)
 """If a replay without any host work takes this share of the measured step, the devices limit it."""
 LIMITED, NEAR, REPLAYS = 1.01, 0.001, 12
@@ -68,6 +70,7 @@ class Cause(Enum):
     SLOWER_BEFORE = "slower before"
     NOT_THE_HOST = "not the host"
     HELD_UP = "held up"
+    PAUSED = "paused"
 
 
 TEXTS = {
@@ -77,6 +80,7 @@ TEXTS = {
     Cause.SLOWER_BEFORE: "the machine was busier before recording, or the job not warm; raise the wait of capture",
     Cause.NOT_THE_HOST: "even without host work a replay takes longer, so that no model of the host gives it",
     Cause.HELD_UP: "something held the recorded steps up, so record again; {change}",
+    Cause.PAUSED: "recording slows no host so much, so something paused it, longest for {pause}: record again",
 }
 
 
@@ -113,7 +117,7 @@ class Recording(msgspec.Struct, frozen=True):
     There are so many `steps`. `data_wait_us` is how long a step without a profiler waits for PyTorch's data loader,
     which no model changes; 0 where that was not measured. `noise_pct` is by how much of their median steps without a
     profiler differ, from p10 or p90; 0 where only their mean is known. What an op cost `is_typical` where the capture
-    could not measure it.
+    could not measure it. Where recording explains no stretch of host work as long as the longest, `pause` is that.
     """
 
     step_us: float
@@ -124,6 +128,7 @@ class Recording(msgspec.Struct, frozen=True):
     data_wait_us: float = 0
     noise_pct: float = 0
     is_typical: bool = False
+    pause: str = ""
 
     @property
     def is_known(self) -> bool:
@@ -154,7 +159,8 @@ class Recording(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """Says how long a step takes with and without a profiler, and why."""
         times = (time_text(time) for time in (self.step_us, self.step_without_profiler_us))
-        return "{} a step, {} without a profiler: {}".format(*times, TEXTS[self.cause].format(change=self.change))
+        why = TEXTS[self.cause].format(change=self.change, pause=self.pause)
+        return "{} a step, {} without a profiler: {}".format(*times, why)
 
 
 def recording(graphs: Graphs) -> Recording | None:
@@ -186,9 +192,10 @@ def recording_of(replay: Replay) -> Recording | None:
     data_ns = max(graph.number(DATA_WAIT_WITHOUT_PROFILER_NS, 0) for graph in graphs) if host.is_data.any() else 0
     noise_pct = noise_of(step_ns, slowest.metadata, has_devices=host.has_devices)
     times_us = replay.makespan_ns / count / 1000, step_ns / 1000
-    models, cause = _models(host, step_ns * count)
+    models, cause = _models(host, step_ns * count, count)
     is_typical = bool(models and models[0].cost_us and not host.op_ns)
-    return Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical)
+    pause = host.pause(step_ns * count, count) if cause is Cause.PAUSED else ""
+    return Recording(*times_us, cause, count, models, data_ns / 1000, noise_pct, is_typical, pause)
 
 
 class Run(NamedTuple):
@@ -240,6 +247,25 @@ class _Host:
         self.median_ns = max(float(np.median(stretches)), 1.0) if len(stretches) else 1.0
         self.longest_ns = float(max(self.work.duration_ns.max(initial=0), self.work.host_delay_ns.max(initial=0)))
 
+    def pause(self, measured_ns: int, steps: int) -> str:
+        """Returns the longest stretch of host work, in words, if no profiler slows so much, else "": alone it takes
+        much more than a step, or what a profiler cannot have slowed takes much more than the run.
+        """
+        work, graphs = self.work, self.work.graphs
+        # Python's functions are slowed within a stretch where they are recorded, and other processes slow all on a CPU
+        has_functions = any("python_function" in graph.attributes for graph in graphs)
+        most_ns = measured_ns / steps * (1 / LEAST_FACTOR if has_functions else MUCH_SLOWER)
+        first_us = None if has_functions or not self.has_devices else SLOWED_MEDIANS * self.median_ns / 1000
+        is_beyond = self.makespan_ns(Model(0.0, LEAST_FACTOR, first_us)) > MUCH_SLOWER * measured_ns
+        stretch_ns = np.maximum(work.duration_ns * self.is_work, work.host_delay_ns)
+        node = int(stretch_ns.argmax())
+        others = np.where(np.arange(len(work)) == node, 0.0, 1.0)
+        without = scale_nodes(work, np.where(self.is_work, others, 1.0), others)
+        if not is_beyond and makespan_ns(work) - makespan_ns(without) <= max(most_ns, SLOWED_MEDIANS * self.median_ns):
+            return ""
+        rank = int(work.ranks_of(np.array([node]))[0])
+        return f"{time_text(stretch_ns[node] / 1000)}, in {graphs[rank].name[node - int(work.first_row[rank])]}"
+
     def by(self, model: Model) -> Workload:
         """Returns the job without a profiler by this model."""
         slowed_ns = math.inf if model.slowed_us is None else 1000 * model.slowed_us
@@ -289,7 +315,7 @@ class _Host:
         return nearest[0]
 
 
-def _models(host: _Host, measured_ns: int) -> tuple[tuple[Model, ...], Cause]:
+def _models(host: _Host, measured_ns: int, steps: int) -> tuple[tuple[Model, ...], Cause]:
     """Returns the models that replay the run as it was measured, and what that shows."""
     as_recorded, without_host = Model(0.0, 1.0), Model(0.0, 0.0)
     recorded_ns, shortest_ns = host.makespan_ns(as_recorded), host.makespan_ns(without_host)
@@ -305,6 +331,8 @@ def _models(host: _Host, measured_ns: int) -> tuple[tuple[Model, ...], Cause]:
     if measured_ns >= NOT_SLOWED * recorded_ns:
         return (host.completed(as_recorded, measured_ns),), Cause.NOT_SLOWED
     is_limit = host.has_devices and shortest_ns >= low * measured_ns
+    if not is_limit and host.pause(measured_ns, steps):
+        return (), Cause.PAUSED
     goal_ns = max(shortest_ns, measured_ns) * (LIMITED if is_limit else 1)
     first_us, dearest_us = SLOWED_MEDIANS * host.median_ns / 1000, COSTLIEST * host.cost_ns / 1000
     is_more = bool(dearest_us) and not host.has_devices

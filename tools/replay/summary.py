@@ -41,28 +41,18 @@ RELIABLE_PCT = 1.0
 LEAST_SHARE_PCT = 5
 """A smaller share of the critical path than this hardly limits the gain."""
 CHANGED = {
-    NodeClass.HOST: "the host",
-    NodeClass.COMPUTATION: "all computation",
-    NodeClass.COMMUNICATION: "all communication",
-    NodeClass.MEMORY: "all memory copies",
-    NodeClass.DELAY: "all delays",
-    Bound.COMPUTE: "all compute-bound kernels",
+    NodeClass.HOST: "the host", NodeClass.COMPUTATION: "all computation", NodeClass.COMMUNICATION: "all communication",
+    NodeClass.MEMORY: "all memory copies", NodeClass.DELAY: "all delays", Bound.COMPUTE: "all compute-bound kernels",
     Bound.MEMORY: "all memory-bound kernels",
-}
+}  # fmt: skip
 LIMITS = {
-    NodeClass.HOST.label: "the host",
-    NodeClass.COMPUTATION.label: "the computation",
-    NodeClass.COMMUNICATION.label: "communication",
-    NodeClass.MEMORY.label: "the memory copies",
+    NodeClass.HOST.label: "the host", NodeClass.COMPUTATION.label: "the computation",
+    NodeClass.COMMUNICATION.label: "communication", NodeClass.MEMORY.label: "the memory copies",
     NodeClass.UNRECORDED.label: "host work that was not recorded",
-    NodeClass.DELAY.label: "delays that no dependency explains",
-    "launch": "launch latency",
-    "stream order": "the gaps between kernels",
-    HOST_DELAY: "the host",
-    START_OFFSET: "the start offsets of ranks",
-    DATA_WAIT: "waiting for data",
-    UNKNOWN_START: "starts that no dependency explains",
-}
+    NodeClass.DELAY.label: "delays that no dependency explains", "launch": "launch latency",
+    "stream order": "the gaps between kernels", HOST_DELAY: "the host", START_OFFSET: "the start offsets of ranks",
+    DATA_WAIT: "waiting for data", UNKNOWN_START: "starts that no dependency explains",
+}  # fmt: skip
 NAMES = (
     *(LIMITS.get(kind, f"gaps ({kind})") for kind in KINDS),
     *(f"the {collective_type.name.lower().replace('_', '-')}" for collective_type in CollectiveType),
@@ -129,22 +119,17 @@ def summarise(replay: Replay) -> ReplaySummary:
     path, makespan, work = time_by_kind(replay), replay.range, replay.work
     offsets = dict(zip(work.rank_labels(), (work.start_offset_ns / 1000).tolist(), strict=True))
     return ReplaySummary(
-        makespan_us=replay.makespan_ns / 1000,
-        measured_us=replay.measured_ns / 1000,
-        error_pct=replay.error_pct,
+        makespan_us=replay.makespan_ns / 1000, measured_us=replay.measured_ns / 1000, error_pct=replay.error_pct,
         start_error_us=None if work.unprofiled else start_error(replay),
         busy_us={lane: time / 1000 for lane, time in busy_ns(replay).items()},
-        critical_path_us={kind: time / 1000 for kind, time in path.items()},
-        explained_pct=explained_pct(replay),
+        critical_path_us={kind: time / 1000 for kind, time in path.items()}, explained_pct=explained_pct(replay),
         makespan_low_us=makespan.low_ns / 1000 if makespan is not None else None,
         makespan_high_us=makespan.high_ns / 1000 if makespan is not None else None,
         start_offsets_us=offsets if len(offsets) > 1 else {},
         without_start_offsets_us=replay.start_offset.makespan_without_ns / 1000 if replay.start_offset else None,
-        recording=work.recording,
-        matched=[matched(work.graphs, change) for change in replay.changes],
-        absent=absence(work),
-        without_profiler=_without_profiler(replay),
-    )
+        recording=work.recording, matched=[matched(work.graphs, change) for change in replay.changes],
+        absent=absence(work), without_profiler=_without_profiler(replay),
+    )  # fmt: skip
 
 
 def _without_profiler(replay: Replay) -> WithoutProfiler | None:

@@ -254,29 +254,23 @@ def test_memory_does_not_grow_with_the_graph(tmp_path, change):
 NODE_1, NODE_2 = '{"id": 1, "name": "a"}', '{"id": 2, "attr": [{"name": "x", "int64_val": 5}]}'
 
 
-@pytest.mark.parametrize(
-    ("node", "complaint"),
-    [
-        ('{"colour": 1}', "unknown field `colour`"),
-        ('{"id": "1"}', "Expected `int`, got `str` - at `$.id`"),
-        ('{"id": -1}', "Expected `int` >= 0 - at `$.id`"),
-        ('{"id": 18446744073709551616}', "out of range"),
-        ('{"type": "COMP"}', "Invalid enum value 'COMP' - at `$.type`"),
-        ('{"data_deps": [1, -1]}', "at `$.data_deps[1]`"),
-        ('{"attr": [{"name": "x", "int64_val": true}]}', "Expected `int`, got `bool` - at `$.attr[0].int64_val`"),
-        ('{"attr": [{"name": "x", "int64_val": null}]}', "Expected `int`, got `null` - at `$.attr[0].int64_val`"),
-        ('{"attr": [{"name": "x", "int32_val": 2147483648}]}', "at `$.attr[0].int32_val`"),
-        ('{"attr": [{"name": "x", "int_val": 1}]}', "unknown field `int_val` - at `$.attr[0]`"),
-        ('{"attr": [{"name": "x", "int64_val": 1, "bool_val": true}]}', "int64_val and bool_val in one AttributeProto"),
-        ('{"attr": [{"int64_val": 1, "string_val": "x"}]}', "int64_val and string_val in one AttributeProto"),
-        ('{"attr": [{"name": "x", "int64_list": {"values": ["1"]}}]}', "at `$.attr[0].int64_list.values[0]`"),
-        ('{"attr": [{"name": "x", "float_val": 1e39}]}', "at `$.attr[0].float_val`"),
-        ('{"attr": [{"name": "x", "double_val": "many"}]}', "Invalid enum value 'many' - at `$.attr[0].double_val`"),
-        ('{"attr": [{"name": "x", "double_list": {"values": ["NaN:00"]}}]}', "Invalid enum value 'NaN:00'"),
-        ('{"attr": [{"name": "x", "bytes_val": "*"}]}', "Invalid base64"),
-        ("null", "Expected `object`, got `null`"),
-    ],
-)
+@pytest.mark.parametrize(("node", "complaint"), [
+    ('{"colour": 1}', "unknown field `colour`"), ('{"id": "1"}', "Expected `int`, got `str` - at `$.id`"),
+    ('{"id": -1}', "Expected `int` >= 0 - at `$.id`"), ('{"id": 18446744073709551616}', "out of range"),
+    ('{"type": "COMP"}', "Invalid enum value 'COMP' - at `$.type`"),
+    ('{"data_deps": [1, -1]}', "at `$.data_deps[1]`"),
+    ('{"attr": [{"name": "x", "int64_val": true}]}', "Expected `int`, got `bool` - at `$.attr[0].int64_val`"),
+    ('{"attr": [{"name": "x", "int64_val": null}]}', "Expected `int`, got `null` - at `$.attr[0].int64_val`"),
+    ('{"attr": [{"name": "x", "int32_val": 2147483648}]}', "at `$.attr[0].int32_val`"),
+    ('{"attr": [{"name": "x", "int_val": 1}]}', "unknown field `int_val` - at `$.attr[0]`"),
+    ('{"attr": [{"name": "x", "int64_val": 1, "bool_val": true}]}', "int64_val and bool_val in one AttributeProto"),
+    ('{"attr": [{"int64_val": 1, "string_val": "x"}]}', "int64_val and string_val in one AttributeProto"),
+    ('{"attr": [{"name": "x", "int64_list": {"values": ["1"]}}]}', "at `$.attr[0].int64_list.values[0]`"),
+    ('{"attr": [{"name": "x", "float_val": 1e39}]}', "at `$.attr[0].float_val`"),
+    ('{"attr": [{"name": "x", "double_val": "many"}]}', "Invalid enum value 'many' - at `$.attr[0].double_val`"),
+    ('{"attr": [{"name": "x", "double_list": {"values": ["NaN:00"]}}]}', "Invalid enum value 'NaN:00'"),
+    ('{"attr": [{"name": "x", "bytes_val": "*"}]}', "Invalid base64"), ("null", "Expected `object`, got `null`"),
+])  # fmt: skip
 def test_a_node_that_is_none_is_refused_with_its_place(tmp_path, node, complaint):
     text = f'{{"metadata": {{}}, "nodes": [{NODE_1}, {NODE_2}, {NODE_1}, {node}, {NODE_1}]}}'
     with pytest.raises(DataError, match=re.escape(complaint)) as refusal:

@@ -212,6 +212,8 @@ def test_what_no_computation_hides_is_exposed_by_group() -> None:
     rows = {row["group"]: row for row in details(rank)["by_group"]}
     assert (rows["0 (0-2)"]["time"], rows["0 (0-2)"]["exposed"], rows["0 (0-2)"]["exposed_pct"]) == (0.1, 0.06, 60)
     assert rows["7 (0-1)"]["exposed_pct"] == 100
+    (row,) = details(rank_of(0, (0, 90, all_reduce())))["by_group"]
+    assert (row["exposed"], row["exposed_pct"]) == (None, None)  # nobody computes
 
 
 def test_what_goes_where_in_an_all_to_all_follows_the_splits() -> None:

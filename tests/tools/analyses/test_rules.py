@@ -25,10 +25,13 @@ def gain_us(finding: Finding) -> float:
     return finding.gain.us
 
 
-def looping(kernel: float, work: float = 20, count: int = 40) -> TraceBuilder:
-    """Ops that take `work` and a launch call of 4 µs each, and launch a kernel."""
+def looping(kernel: float, work: float = 20, count: int = 40, step: int = 0) -> TraceBuilder:
+    """Ops that take `work` and a launch call of 4 µs each, and launch a kernel; a `step` is so many and 150 µs."""
     t = TraceBuilder(sync_records=True)
-    for _ in range(count):
+    for number in range(count):
+        if step and number % step == 0:
+            t.leaf(f"ProfilerStep#{number}", 1)
+            t.leaf("aten::set_", 149)
         with t.op("aten::relu"):
             t.work(work)
             t.launch("relu", duration=kernel)
@@ -42,6 +45,10 @@ def test_kernels_shorter_than_their_launches_are_worth_a_cuda_graph() -> None:
     # 40 · 24 µs of the host go, but for the 40 · 5 µs of the device, which then follow each other with a usual gap
     assert 39 * (24 - 5 - 2) <= gain_us(found) <= 39 * (24 - 5)
     assert "launches small kernels" not in str(titles(played(looping(kernel=100))))
+    # what lies between steps stays: 3 times 150 µs, beside which the device runs kernels for 70
+    assert gain_us(titled(find(played(looping(kernel=5, step=10))), "launches small")) == pytest.approx(
+        1286 - 240, abs=5
+    )
 
 
 def steps(t: TraceBuilder, count: int) -> Iterator[None]:
@@ -97,6 +104,7 @@ def test_a_loop_that_waits_for_its_data_is_named_without_a_device_too(t: TraceBu
     found = titled(find(played(t)), "waits for its data")
     assert gain_us(found) == pytest.approx(90)
     assert found.evidence == "90.0 µs are spent in the data loader, 75 % of the run"
+    assert "if a core is free for it" in found.advice and "pin_memory" not in found.advice
 
 
 def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() -> None:
@@ -106,7 +114,9 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     for start in (0, 100_000):
         loaded = g.host(LOADER, start, 40_000, after=before)
         before = [(g.host("aten::mm", start + 40_000, 60_000, after=[(loaded, PROGRAM_ORDER)]), PROGRAM_ORDER)]
-    job = built(g.build(), in_loader=np.array([True, False, True, False]))
+    ops = Table("", "", [Column("name", "", ["aten::mm"]), Column("self", "µs", np.array([120.0]))])
+    job = built(g.build(), tables={"host_time_per_op": ops}, in_loader=np.array([True, False, True, False]))
+    assert titled(find(job), "is the heaviest op").evidence.endswith(" a step; 60.0 µs a step as recorded")
     evidence = titled(find(job), "waits for its data").evidence
     assert evidence.endswith(" a step are spent in the data loader, 40 % of the run; 40.0 µs a step as recorded")
 
@@ -330,12 +340,44 @@ def test_results_that_are_read_are_named_where_the_profiler_slowed_the_host() ->
 def test_one_call_that_pauses_does_not_make_an_op_the_heaviest(t: TraceBuilder) -> None:
     for number in range(10):
         t.leaf("aten::as_strided", 900 if number == 6 else 2)
-        t.leaf("aten::mm", 40)
+        t.leaf("aten::mm", 40, inputs=[t.tensor()])
     found = find(played(t))
     pause = titled(found, "One call of aten::as_strided took 900.0 µs, many times as long as usual")
     assert pause.evidence == "900.0 µs in aten::as_strided, which usually takes 2.0 µs"
     assert gain_us(pause) == pytest.approx(898)
-    assert gain_us(titled(found, "aten::mm is the heaviest op")) == pytest.approx(200)
+    assert gain_us(titled(found, "aten::mm is the heaviest op")) == pytest.approx(200) and found[-1] is pause
+
+
+def test_calls_are_compared_whole_where_a_short_part_of_one_was_left_out() -> None:
+    g, clock, before = GraphBuilder(rank=0), 0, list[tuple[int, DependencyKind]]()
+    for number, parts in enumerate([(2_000, 1_200_000)] * 9 + [(1_200_000,)]):
+        for part, length in enumerate(parts):
+            op = g.host("aten::mm", clock, length, op_id=number, slice=part, after=before)
+            before, clock = [(op, PROGRAM_ORDER)], clock + length
+    assert "as usual" not in str(titles(built(g.build(), shape=Categorical.of(["[[4,4]]"] * 19))))
+
+
+def test_an_annotation_in_which_no_op_runs_is_named(t: TraceBuilder) -> None:
+    for _ in range(4):
+        with t.annotation("forward"):
+            t.leaf("aten::mm", 50)
+        with t.annotation("think"):
+            t.idle(500)
+    found = find(played(t))
+    assert gain_us(titled(found, 'No op runs in "think"')) == pytest.approx(2000, abs=5)
+    assert '"forward"' not in str([finding.title for finding in found])
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [("hipFree", "Keep memory"), ("cudaEventSynchronize", "Leave out"), ("cudaMemcpy", "Read results")],
+)
+def test_the_advice_on_waits_follows_the_call(call: str, advice: str, g: GraphBuilder) -> None:
+    launch = g.host("launch", 0, 10_000)
+    gemm = g.activity("gemm", 10_000, 100_000, after=[(launch, LAUNCH)])
+    wait = g.host(call, 110_000, 1_000, after=[(launch, PROGRAM_ORDER), (gemm, HOST_SYNC)])
+    g.host("aten::mm", 111_000, 50_000, after=[(wait, PROGRAM_ORDER)])
+    assert titled(find(built(g.build())), "stops to wait").advice.startswith(advice)
 
 
 def test_a_call_of_other_shapes_is_no_pause(t: TraceBuilder) -> None:

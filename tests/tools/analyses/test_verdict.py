@@ -126,14 +126,14 @@ def test_a_withdrawn_verdict_tells_the_cost_of_recording_only_of_a_path_on_the_h
     assert "Recording a host trace" not in said
 
 
-def recorded_steps(without_profiler_ns: int = 0) -> ExecutionGraph:
-    """Two steps in which the host takes 80 µs to launch a kernel of 20 µs."""
+def recorded_steps(without_profiler_ns: int = 0, pause: int = 0) -> ExecutionGraph:
+    """Two steps in which the host takes 80 µs to launch a kernel of 20 µs, and in the second a `pause`."""
     known = {"steps": 2, "step_without_profiler_ns": without_profiler_ns} if without_profiler_ns else {}
     g = GraphBuilder(rank=0, **known)
     before: list[tuple[int, DependencyKind]] = []
     earlier: list[tuple[int, DependencyKind]] = []
-    for end in (80_000, 160_000):
-        op = g.host("aten::mm", end - 80_000, 80_000, after=before)
+    for start, end in ((0, 80_000), (80_000, 160_000 + pause)):
+        op = g.host("aten::mm", start, end - start, after=before)
         kernel = g.activity("gemm", end, 20_000, after=[(op, LAUNCH), *earlier])
         before, earlier = [(op, PROGRAM_ORDER)], [(kernel, STREAM_ORDER)]
     return g.build()
@@ -158,6 +158,14 @@ def test_it_is_of_the_recording_where_no_factor_for_the_host_explains_a_step_wit
     said = sentence(built(recorded_steps(2_000)))
     assert said.startswith("As recorded, the device waits for the CPU")
     assert "A step takes 2.0 µs without a profiler and 90.0 µs as recorded" in said
+
+
+def test_it_is_withdrawn_where_a_pause_is_much_longer_than_recording_makes_a_step() -> None:
+    said = sentence(built(recorded_steps(30_000, pause=1_000_000_000)))
+    assert said.startswith(
+        "What limits the run cannot be told: 500.09 ms a step, 30.0 µs without a profiler: recording slows"
+    )
+    assert "something paused it, longest for 1.00 s, in aten::mm: record again" in said
 
 
 def test_a_withdrawn_verdict_says_that_gains_are_as_uncertain(g: GraphBuilder) -> None:

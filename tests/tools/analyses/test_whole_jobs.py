@@ -194,17 +194,12 @@ def test_hip_launches_count_and_its_copy_kernels_are_copies(tmp_path: Path) -> N
     assert {row["class"] for row in found["kernel_breakdown"].rows()} == {"computation", "memory"}
 
 
-@pytest.mark.parametrize(
-    ("name", "category", "expected"),
-    [
-        ("Memcpy DtoD (Device -> Device)", "gpu_memcpy", "memory"),
-        ("Memset (Device)", "gpu_memset", "memory"),
-        ("__amd_rocclr_fillBufferAligned", "kernel", "memory"),
-        ("dma_request", "mtia_ccp_events", "memory"),
-        ("_combined_routing_memset", "kernel", "computation"),
-        ("void ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "kernel", "communication"),
-    ],
-)
+@pytest.mark.parametrize(("name", "category", "expected"), [
+    ("Memcpy DtoD (Device -> Device)", "gpu_memcpy", "memory"), ("Memset (Device)", "gpu_memset", "memory"),
+    ("__amd_rocclr_fillBufferAligned", "kernel", "memory"), ("dma_request", "mtia_ccp_events", "memory"),
+    ("_combined_routing_memset", "kernel", "computation"),
+    ("void ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "kernel", "communication"),
+])  # fmt: skip
 def test_work_is_of_one_class_on_the_device_and_on_the_critical_path(tmp_path, name, category, expected):
     t = TraceBuilder()
     t.launch(name, duration=500, category=category)
@@ -266,17 +261,11 @@ def test_a_cut_device_trace_gives_the_arguments_before_the_cut(tmp_path: Path) -
     assert device.notes and 1024 in device.activities.size
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        "null",
-        '{"bytes": "many"}',
-        '{"bytes": null, "memory bandwidth (GB/s)": null}',
-        '{"memory bandwidth (GB/s)": "N/A"}',
-        '{"memory bandwidth (GB/s)": -2.5}',
-        '{"memory bandwidth (GB/s)": 1e300}',
-    ],
-)
+@pytest.mark.parametrize("args", [
+    "null", '{"bytes": "many"}', '{"bytes": null, "memory bandwidth (GB/s)": null}',
+    '{"memory bandwidth (GB/s)": "N/A"}', '{"memory bandwidth (GB/s)": -2.5}',
+    '{"memory bandwidth (GB/s)": 1e300}',
+])  # fmt: skip
 def test_arguments_that_make_no_sense_are_no_arguments(tmp_path: Path, args: str) -> None:
     row = f'{{"ph": "X", "cat": "gpu_memcpy", "name": null, "ts": 1, "pid": 0, "tid": 7, "args": {args}}}'
     (tmp_path / "odd.json").write_text(f'{{"traceEvents": [{row}]}}')

@@ -522,15 +522,10 @@ def test_recording_slows_what_is_short_and_no_sleep() -> None:
     assert durations.sum() == pytest.approx(60_000, rel=0.01) and durations.max() == pytest.approx(38_600, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("without_profiler_ns", "cause", "factor"),
-    [
-        (10_050, Cause.DEVICES_LIMIT, 0.002),
-        (5_000, Cause.NOT_THE_HOST, None),
-        (89_000, Cause.NOT_SLOWED, 1.0),
-        (95_000, Cause.SLOWER_BEFORE, None),
-    ],
-)
+@pytest.mark.parametrize(("without_profiler_ns", "cause", "factor"), [
+    (10_050, Cause.DEVICES_LIMIT, 0.002), (5_000, Cause.NOT_THE_HOST, None), (89_000, Cause.NOT_SLOWED, 1.0),
+    (95_000, Cause.SLOWER_BEFORE, None),
+])  # fmt: skip
 def test_it_says_when_no_factor_for_the_host_tells(without_profiler_ns, cause, factor):
     found = known(steps(without_profiler_ns))
     assert found.cause is cause

@@ -269,15 +269,10 @@ def test_a_rank_alone_is_played_without_the_idle_one_beside_it(tmp_path: Path) -
     assert configuration_of([str(tmp_path / "graph.0.et")])[0]
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new"),
-    [
-        ("network.yml", "Switch", "Ring"),
-        ("network.yml", "latency:", ""),
-        ("system.json", '"ring"', '"direct"'),
-        ("system.json", 'splits": 1', 'splits": 4'),
-    ],
-)
+@pytest.mark.parametrize(("file", "old", "new"), [
+    ("network.yml", "Switch", "Ring"), ("network.yml", "latency:", ""), ("system.json", '"ring"', '"direct"'),
+    ("system.json", 'splits": 1', 'splits": 4'),
+])  # fmt: skip
 def test_what_is_not_predicted_is_refused(file: str, old: str, new: str, tmp_path: Path) -> None:
     path = configured(tmp_path, 2) / "astra-sim" / file
     path.write_text(path.read_text().replace(old, new))

@@ -193,17 +193,11 @@ def test_waiting_before_changed_nodes_is_not_changed() -> None:
     assert answered([g.build()], *specs).endswith("limits the gain is launch latency, 50 % of the critical path.")
 
 
-@pytest.mark.parametrize(
-    ("specs", "makespan"),
-    [
-        (["class:host=2"], 10 + 3 + 20 + 10 + 2 + 6 + 2 + 6),
-        (["class:computation=0.5"], 5 + 3 + 10 + 5 + 2 + 6 + 1 + 3),
-        (["class:memory=10"], 50 + 54),
-        (["gemm=2"], 50 + 20),
-        (["^vector_=2", "add$=2"], 50 + 30),
-        (["host idle=0"], 50 - 3),
-    ],
-)
+@pytest.mark.parametrize(("specs", "makespan"), [
+    (["class:host=2"], 10 + 3 + 20 + 10 + 2 + 6 + 2 + 6),
+    (["class:computation=0.5"], 5 + 3 + 10 + 5 + 2 + 6 + 1 + 3), (["class:memory=10"], 50 + 54),
+    (["gemm=2"], 50 + 20), (["^vector_=2", "add$=2"], 50 + 30), (["host idle=0"], 50 - 3),
+])  # fmt: skip
 def test_scaling_changes_the_durations_of_what_it_names(specs: list[str], makespan: int) -> None:
     assert scaled(training_step(), *specs).makespan_ns == makespan
 

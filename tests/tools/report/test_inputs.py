@@ -113,19 +113,12 @@ def test_a_host_trace_without_its_device_trace_is_said(given, data, capfd):
     assert "host_rank0.json.gz: has no device trace; not used" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("inputs", "complaint"),
-    [
-        (["missing"], "cannot be read"),
-        (["empty"], "is empty"),
-        (["text"], "is a text file, not a trace or a graph"),
-        (["nothing"], "holds no device trace"),
-        (["host"], "has no device trace"),
-        (["device", "copy"], "rank 0: 2 device traces of one process ("),
-        (["device", "copy"], ", or compare two runs with --diff"),
-        (["graph", "device"], "is of rank 0 like"),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "complaint"), [
+    (["missing"], "cannot be read"), (["empty"], "is empty"), (["text"], "is a text file, not a trace or a graph"),
+    (["nothing"], "holds no device trace"), (["host"], "has no device trace"),
+    (["device", "copy"], "rank 0: 2 device traces of one process ("),
+    (["device", "copy"], ", or compare two runs with --diff"), (["graph", "device"], "is of rank 0 like"),
+])  # fmt: skip
 def test_unusable_data_is_one_line_and_leaves_the_old_page(given, capfd, inputs, complaint):
     given["out"].write_text("precious")
     assert run("--output", given["out"], *(given[name] for name in inputs)) == 1

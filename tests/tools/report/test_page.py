@@ -88,15 +88,12 @@ def test_the_cause_of_a_difference_says_how_much_of_it_and_of_how_many_ranks(ran
     assert diff_verdict(two_runs(ranks, loading_a)).endswith(sentence)
 
 
-@pytest.mark.parametrize(
-    ("recorded", "without", "noise", "said"),
-    [
-        (-9.0, -12.0, 8.0, "Without a profiler, run B is faster than run A: a step takes 12.0 % less time"),
-        (-4.0, -28.0, 8.0, "Run A and run B do not differ, as far as can be told: a step takes 72.0 µs instead of 100"),
-        (9.0, -12.0, 8.0, "Run A and run B do not differ, as far as can be told: "),
-        (0.0, -12.0, math.nan, "Without a profiler, run B is faster"),
-    ],
-)
+@pytest.mark.parametrize(("recorded", "without", "noise", "said"), [
+    (-9.0, -12.0, 8.0, "Without a profiler, run B is faster than run A: a step takes 12.0 % less time"),
+    (-4.0, -28.0, 8.0, "Run A and run B do not differ, as far as can be told: a step takes 72.0 µs instead of 100"),
+    (9.0, -12.0, 8.0, "Run A and run B do not differ, as far as can be told: "),
+    (0.0, -12.0, math.nan, "Without a profiler, run B is faster"),
+])  # fmt: skip
 def test_runs_differ_if_steps_do_in_both_windows_by_more_than_steps_of_one_run(recorded, without, noise, said):
     change = [recorded, without, recorded]
     runs = table(
@@ -317,15 +314,12 @@ def test_a_long_series_is_drawn_by_its_highest_values() -> None:
     assert all(1 <= row["top"] < row["base"] == 2 and row["from"] < row["to"] for row in own)
 
 
-@pytest.mark.parametrize(
-    ("allocated", "label", "align"),
-    [
-        ([16 << 10, 48 << 10, 16 << 10, 16 << 10], "peak 48.0 KiB", "left"),
-        ([16 << 10, 16 << 10, 16 << 10, 48 << 10], "peak 48.0 KiB", "right"),
-        ([1 << 20, 3 << 20, 1 << 20, 1 << 20], "peak 3.0 MiB", "left"),
-        ([100, 100, 200, 100], "peak 0.2 KiB", "right"),
-    ],
-)
+@pytest.mark.parametrize(("allocated", "label", "align"), [
+    ([16 << 10, 48 << 10, 16 << 10, 16 << 10], "peak 48.0 KiB", "left"),
+    ([16 << 10, 16 << 10, 16 << 10, 48 << 10], "peak 48.0 KiB", "right"),
+    ([1 << 20, 3 << 20, 1 << 20, 1 << 20], "peak 3.0 MiB", "left"),
+    ([100, 100, 200, 100], "peak 0.2 KiB", "right"),
+])  # fmt: skip
 def test_the_peak_of_memory_is_given_in_a_unit_that_suits_it_beside_the_curve(allocated, label, align):
     of_rank = table(
         "memory", rank=[0] * 4, device=[-1] * 4, ts=[0.0, 10.0, 20.0, 30.0], allocated=allocated,

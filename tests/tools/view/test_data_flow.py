@@ -139,6 +139,12 @@ def test_what_comes_after_the_backward_pass_without_a_name_is_no_forward_pass(p:
     assert labels(p.flow()) == ["forward", "backward", "the rest", "c10d::allreduce_", "aten::item", "optimizer"]
 
 
+def test_what_threads_of_gloo_send_is_of_the_phase_that_runs_meanwhile(p: Program) -> None:
+    for name in ("aten::mm", BACKWARD, "gloo:all_reduce", BACKWARD):
+        p.op(name, type=NodeType.COMM_COLL if name.startswith("gloo") else NodeType.COMP)
+    assert labels(p.flow()) == ["forward", "backward", "MmBackward0", "gloo:all_reduce", "MmBackward0"]
+
+
 def test_many_ops_of_one_name_are_one_box(p: Program) -> None:
     for _ in range(30):
         p.op("aten::add_")
