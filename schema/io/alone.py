@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ except ImportError:  # not a system with flock
     fcntl = None  # type: ignore[assignment,unused-ignore]
 
 LONGEST = 200
+HOLDER = b"process "
+"""How a lock file that names a process begins."""
 
 
 @contextlib.contextmanager
@@ -38,7 +41,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
         with contextlib.suppress(OSError):  # there may be no room for a name
             os.ftruncate(descriptor, 0)
             since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-            os.write(descriptor, f"process {os.getpid()} on {platform.node()} since {since}".encode())
+            os.write(descriptor, HOLDER + f"{os.getpid()} on {platform.node()} since {since}".encode())
         yield
     finally:
         try:
@@ -57,12 +60,21 @@ def _in_spite_of_interrupts(remove: Callable[[], None]) -> None:
 
 
 def _locked(path: Path, what: str) -> int:
-    """Returns the open lock file, which this process holds."""
+    """Returns the open lock file, which this process holds. DataError for what is not ours: it would be emptied."""
+    foreign = DataError(f"{path}: is a link or a file of somebody, where the lock of {what} has to be; move it away")
     while True:
+        if path.is_symlink():
+            raise foreign
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
         except OSError as error:
             raise DataError(f"{what}: cannot be written ({error.strerror or error})") from error
+        state = os.fstat(descriptor)
+        is_ours = stat.S_ISREG(state.st_mode) and state.st_nlink <= 1
+        if not is_ours or not HOLDER.startswith(os.read(descriptor, len(HOLDER))):
+            os.close(descriptor)
+            raise foreign
+        os.lseek(descriptor, 0, os.SEEK_SET)
         is_held, locks = False, bool(fcntl)
         try:
             if fcntl:
@@ -105,7 +117,8 @@ def remove_abandoned(folder: Path, name: re.Pattern[str]) -> None:
     if fcntl is None:
         return
     with contextlib.suppress(OSError):
-        for path in [Path(entry) for entry in os.scandir(folder) if name.fullmatch(entry.name)]:
+        entries = [entry for entry in os.scandir(folder) if name.fullmatch(entry.name)]
+        for path in [Path(entry) for entry in entries if entry.is_file(follow_symlinks=False)]:
             with contextlib.suppress(OSError), path.open("rb+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
@@ -129,7 +142,7 @@ def fresh_folder(path: Path) -> Iterator[Path]:
     try:
         path.mkdir()
     except OSError as error:
-        raise DataError(f"{path}: cannot be made a folder ({error.strerror or error}); is there room?") from error
+        raise DataError(f"{path}: cannot be made a folder ({error.strerror or error}); remove it or make room") from error
     try:
         yield path
     finally:

@@ -15,7 +15,6 @@ import io
 import logging
 import os
 import re
-import shutil
 import stat
 import sys
 from collections import deque
@@ -371,20 +370,31 @@ def write_items(file: IO[bytes], items: Iterable[str]) -> None:
 
 
 def put_in_place(made: Path, path: Path) -> None:
-    """Gives a file that is finished its final name, as `open_output` does. Raises DataError where it cannot have it."""
+    """Gives a file that is finished its final name, which a command made up: a link there is replaced, not followed.
+
+    Raises DataError where it cannot have it.
+    """
     try:
-        target = path.resolve()
-        if _is_special(target) or target.parent.stat().st_dev != made.stat().st_dev:
-            with made.open("rb") as content, open_output(str(path)) as out:
-                shutil.copyfileobj(content, out)
-        else:
-            _replace(made, target)
+        _replace(made, path)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror or error}); is it a file?") from error
 
 
+def without_link(path: Path) -> Path:
+    """Returns a path that a command made up; what stands there and is no file or folder, such as a link, is removed.
+
+    Nobody named what a link leads to as an output. Raises DataError where it cannot be removed.
+    """
+    try:
+        if path.is_symlink() or (_is_special(path) and not path.is_dir()):
+            path.unlink()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}); remove it") from error
+    return path
+
+
 def _replace(made: Path, target: Path) -> None:
-    if target.exists():
+    if target.is_file() and not target.is_symlink():
         made.chmod(stat.S_IMODE(target.stat().st_mode))
     made.replace(target)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...schema.errors import DataError, require
-from ...schema.io import open_output
+from ...schema.io import open_output, without_link
 from ...schema.linked import INCOMPLETE_STEP, RECORDING_COST, WINDOW
 
 TRACES = ("host", "device", "detail")
@@ -220,7 +220,7 @@ class PairRecorder:
                 for trace, target in zip(traces, targets, strict=True):
                     target.parent.mkdir(parents=True, exist_ok=True)
                     with trace.open("rb") as written:
-                        output = outputs.enter_context(open_output(str(target)))
+                        output = outputs.enter_context(open_output(str(without_link(target))))
                         _copy(written, output, members.get(trace.stem, {}), incomplete)
         finally:
             self.drop()

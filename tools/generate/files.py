@@ -24,12 +24,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ...schema.errors import DataError
-from ...schema.io import make_folder, open_output, write_items
+from ...schema.io import make_folder, open_output, without_link, write_items
 from .device_trace import write_device_trace
 from .host_trace import write_host_trace
 from .job import NONE, Job
@@ -119,6 +120,8 @@ def write_traces(
     present = sorted(path.name for path in target.iterdir() if OF_A_RANK.fullmatch(path.name))
     if mixed := [name for name in present if name not in written]:
         raise DataError(f"{folder}: holds traces of another job, such as {mixed[0]}; name a new folder")
+    for path in (*chain.from_iterable(files), target / "truth.json"):
+        without_link(path)
     for rank, paths in zip(run.ranks, files, strict=True):
         write_host_trace(rank, str(paths.host))
         write_device_trace(rank, str(paths.device), sync_records, resolved_events, stacks)

@@ -17,7 +17,7 @@ from ...converter.targets import GoalOptions, GoalReport, Roofline, idle_rank, r
 from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL, Target, flags, number
 from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS
 from ...schema.errors import Remedy, Spelled, WrongUsage
-from ...schema.io import open_output
+from ...schema.io import open_output, without_link
 from .build_report import BuildOptions
 
 BINARY = "AstraSim_Analytical_Congestion_Unaware"
@@ -114,8 +114,10 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
     The simulator has no network of one: a rank alone gets a second one beside it that computes for 1 µs, in files of
     this folder.
     """
-    folder = output_dir / ASTRA_SIM_FILES
+    folder = without_link(output_dir / ASTRA_SIM_FILES)
     folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        without_link(path)
     if ranks == 1:
         with Path(f"{output_dir / GRAPHS}.0.et").open("rb") as graph, open_output(f"{folder / GRAPHS}.0.et") as out:
             shutil.copyfileobj(graph, out)

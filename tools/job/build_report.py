@@ -211,6 +211,8 @@ def _digest(report: BuildReport) -> str:
 
 def read_report(path: Path) -> BuildReport | None:
     """Returns an earlier report, None where there is none that can be read."""
+    if not path.is_file():  # a pipe would be waited for
+        return None
     try:
         with open_input(str(path)) as stream:
             return from_json(stream.read(), BuildReport)

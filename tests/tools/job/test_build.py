@@ -432,6 +432,26 @@ def test_without_locks_of_the_system_the_file_itself_is_one(tmp_path: Path, monk
         assert path.exists()
 
 
+@pytest.mark.parametrize("there", ["symlink_to", "hardlink_to", "write_bytes"])
+def test_a_lock_empties_no_file_of_somebody(tmp_path: Path, there: str) -> None:
+    mine, lock = tmp_path / "mine", tmp_path / "lock"
+    mine.write_bytes(b"mine")
+    getattr(lock, there)(mine.read_bytes() if there == "write_bytes" else mine)
+    with pytest.raises(DataError, match="lock: is a link or a file of somebody, where the lock"), locked(lock, "out"):
+        pass
+    assert mine.read_bytes() == lock.read_bytes() == b"mine"
+
+
+def test_a_link_in_place_of_an_output_is_replaced(job: Path, tmp_path: Path) -> None:
+    out, mine, names = tmp_path / "out", tmp_path / "mine", ("graph.0.et", "report.json", "astra-sim/system.json")
+    mine.write_bytes(b"mine")
+    (out / "astra-sim").mkdir(parents=True)
+    for name in names:
+        (out / name).symlink_to(mine)
+    assert command(job, "-o", out, "--target", "astra-sim", "--jobs", 1, "-q") == 0
+    assert mine.read_bytes() == b"mine" and not any((out / name).is_symlink() for name in names)
+
+
 def test_scaling_into_a_folder_is_for_one_at_a_time(job: Path, tmp_path: Path) -> None:
     built(job, tmp_path / "graphs")
     left = tmp_path / ".scaled.scaling"
@@ -524,7 +544,7 @@ def test_what_killed_builds_had_begun_is_removed(job: Path, tmp_path: Path) -> N
     out = tmp_path / "out"
     (out / ".building").mkdir(parents=True)
     for name in (".building/0", LOCK):
-        (out / name).write_text("half")
+        (out / name).write_text("process 7")
     built(job, out)
     assert names(out) == BUILT
 
