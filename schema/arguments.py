@@ -32,6 +32,8 @@ Target = Literal["generic", "astra-sim", "goal"]
 GENERIC: Final = "generic"
 ASTRA_SIM: Final = "astra-sim"
 GOAL: Final = "goal"
+MOST_MESSAGES = 1_000_000
+"""That a rank of a job for GOAL sends: each takes 3.5 kB of memory while the rank is written."""
 TARGETS: tuple[Target, ...] = get_args(Target)
 WHOLE_JOB = Words("a GOAL file is of a whole job: ", Remedy.BUILD_GOAL, " writes it from the traces of all ranks")
 Promotion = Literal["sync", "all"]

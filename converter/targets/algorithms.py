@@ -17,13 +17,13 @@ together.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from ...schema.columns import group_ids
+from ...schema.columns import Int64, group_ids
 from ..ranks import Cost, carried_excess, fitted_factors, held_out_pct
 
 Sizes = tuple[int, ...]
@@ -263,6 +263,21 @@ def steps_of(algorithm: Algorithm, member: CollectiveMember) -> tuple[list[Step]
     steps = ALGORITHMS[algorithm].steps(member)
     awaited = {number for step in steps for number in step.after}
     return steps, [number for number in range(len(steps)) if number not in awaited]
+
+
+def messages_sent(collectives: Iterable["Collective"], ranks: int) -> Int64:
+    """Returns how many messages each rank would send, by how often each is to be cut: none of them is made."""
+    sent = np.zeros(ranks, np.int64)
+
+    @cache
+    def of_members(algorithm: Algorithm, first: CollectiveMember) -> list[int]:
+        members = (first._replace(group_rank=rank, chunk=1 << 62) for rank in range(first.members))
+        steps = (steps_of(algorithm, member)[0] for member in members)
+        return [sum(-(-step.size // first.chunk) for step in of_member if step.sends) for of_member in steps]
+
+    for collective in collectives:
+        sent[[*collective.members]] += of_members(collective.algorithm, collective.first)
+    return sent
 
 
 def member_cost(algorithm: Algorithm, member: CollectiveMember) -> Cost | None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.arguments import MOST_MESSAGES
 from ...schema.columns import ABSENT, Int64, Ragged
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import ExecutionGraph, NodeType
@@ -23,7 +24,7 @@ from ...schema.io import open_output
 from ..edges import Edges
 from ..ranks import MeasuredTimes, measured_times
 from ..rewiring import SILENT, data_edges, lanes_of, spliced
-from .algorithms import MessageNetwork, steps_of
+from .algorithms import MessageNetwork, messages_sent, steps_of
 from .goal_job import COMMUNICATION_WORDS, GoalOptions, RecordedJob, job_of, rank_communication
 from .times import chain_gaps
 
@@ -81,16 +82,22 @@ def write_goal(
     *,
     start_offsets: bool = True,
     excess_time: bool = True,
+    max_messages: int = MOST_MESSAGES,
 ) -> GoalReport:
     """Writes a job. `read` returns the graph of the rank at a position of the job, and is called twice for each, so
     that one graph at a time is in memory. With `start_offsets` each rank begins when it did in the measured run, else
     all at once. With `excess_time` collectives keep the time that they took beyond the fitted network.
 
     The file is written whole or not at all. Raises DataError where the graphs are not of one job, or hold more than
-    GOAL allows.
+    GOAL allows, or more than `max_messages` of one rank, before any of them is made.
     """
     communication = [rank_communication(read(number), number) for number in range(ranks)]
     job = job_of(communication, options, excess_time=excess_time)
+    sent = messages_sent(job.collectives, ranks)
+    if (most := int(sent.max(initial=0))) > max_messages:
+        which = f"rank {job.ranks[int(sent.argmax())]} would send {most:,} messages, of {int(sent.sum()):,} in all"
+        limit = f"{which}, and the limit is {max_messages:,} of a rank: make them longer by "
+        raise DataError(limit, Remedy.CHUNK, ", or raise the limit by ", Remedy.MAX_MESSAGES)
     counts = dict(sorted((COMMUNICATION_WORDS[how], count) for how, count in job.counts.items()))
     report = GoalReport([_rank(job, number, options) for number in range(ranks)], counts, network=job.network)
     with open_output(path) as out:

@@ -142,7 +142,7 @@ def fresh_folder(path: Path) -> Iterator[Path]:
     try:
         path.mkdir()
     except OSError as error:
-        raise DataError(f"{path}: cannot be made a folder ({error.strerror or error}); remove it or make room") from error
+        raise DataError(f"{path}: cannot be made a folder ({error.strerror or error}); is it in use?") from error
     try:
         yield path
     finally:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...schema.arguments import ASTRA_SIM, GOAL
+from ...schema.arguments import ASTRA_SIM, GOAL, MOST_MESSAGES
 from ...schema.reasons import to_builtins
 from ..command import log, log_notes, print_json, progress, refuse_contradictions
 from ..command_parser import Inputs, Output, command
@@ -50,6 +50,7 @@ def main(options: argparse.Namespace) -> int:
         [Path(path) for path in options.inputs], options.output, conversion,
         runner(options.jobs or os.cpu_count() or 1, options.scheduler), anew=options.force,
         window=Window(**chosen_for("Window", options)), progress=progress, allow_mismatch=options.allow_mismatch,
+        max_messages=options.max_messages,
     )  # fmt: skip
     _print_report(job, options)
     if options.output.resolve() in (Path(path).resolve() for path in options.inputs):
@@ -72,6 +73,7 @@ def _chosen(options: argparse.Namespace) -> "tuple[BuildOptions, AstraSimOptions
 
     of_astra_sim, of_goal = chosen_for("AstraSimOptions", options), chosen_for("GoalOptions", options)
     refuse_contradictions(
+        (options.max_messages != MOST_MESSAGES and options.target != GOAL, f"--max-messages is for --target {GOAL}"),
         (options.jobs and options.scheduler, "argument --scheduler: not allowed with argument --jobs"),
         (
             options.target != ASTRA_SIM and any(of_astra_sim.values()),

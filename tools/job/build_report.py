@@ -284,7 +284,7 @@ def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
     return (*map(str, counts), status)
 
 
-def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
+def write_goal_job(made: Path, folder: Path, report: BuildReport, max_messages: int) -> None:
     """Writes `made`/job.goal if all ranks have graphs, in `made` or (up to date) in `folder`; adds to the report."""
     names = [rank.graph.file for rank in report.ranks if rank.status == BUILT and rank.graph]
     if len(names) < len(report.ranks):
@@ -295,6 +295,7 @@ def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
         report.goal = write_goal(
             str(made / GOAL_FILE), len(files), lambda index: ExecutionGraph.read(files[index], tensors=False),
             report.options.goal, start_offsets=report.options.start_offsets, excess_time=report.options.excess_time,
+            max_messages=max_messages,
         )  # fmt: skip
     except DataError as error:
         report.failures.append(f"{GOAL_FILE} is not written: {str(error).replace(str(made), str(folder))}")

@@ -17,7 +17,7 @@ import msgspec
 
 from ...converter.ranks import Network
 from ...linker.windows import EVERYTHING, Window
-from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL
+from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL, MOST_MESSAGES
 from ...schema.comm_groups import GROUPS, RankList, number_groups, write_groups
 from ...schema.errors import DataError, Remedy, RequestError
 from ...schema.graph import ExecutionGraph
@@ -88,6 +88,7 @@ def build(
     window: Window = EVERYTHING,
     progress: Progress = unwatched,
     allow_mismatch: bool = False,
+    max_messages: int = MOST_MESSAGES,
 ) -> BuiltJob:
     """Builds OUT/graph.N.et for every rank N among `inputs`, and OUT/report.json; for GOAL OUT/job.goal, too.
 
@@ -122,7 +123,7 @@ def build(
             stale = [f"no rank could be built: {output_dir} is left as the earlier build made it"]
             return BuiltJob(report, set(), stale, is_written=False)
         if options.target == GOAL:
-            write_goal_job(scratch, target, report)
+            write_goal_job(scratch, target, report, max_messages)
         removed = put_all_in_place(
             scratch, target, report, reported, {rank: task.graph for rank, task in tasks.items()}
         )

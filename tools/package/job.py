@@ -14,7 +14,16 @@ from .execution_graph import ExecutionGraph
 from .linker.windows import EVERYTHING, Window, given_window
 from .pictures import ranks_chart
 from .run import Replay, Report, WhatIf, replay, report
-from .schema.arguments import ASTRA_SIM, FilePath, Paths, given_path, given_paths, whole_number, wrong_argument
+from .schema.arguments import (
+    ASTRA_SIM,
+    MOST_MESSAGES,
+    FilePath,
+    Paths,
+    given_path,
+    given_paths,
+    whole_number,
+    wrong_argument,
+)  # fmt: skip
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
@@ -236,6 +245,7 @@ def build(
     force: bool = False,
     jobs: int = 1,
     scheduler: str | None = None,
+    max_messages: int = MOST_MESSAGES,
 ) -> Job:
     """Builds the execution graphs of all ranks whose traces are in a folder, as `trace-build` does.
 
@@ -264,6 +274,7 @@ def build(
         jobs: How many ranks to build at a time. More than 1 run in processes of their own: a script then needs
             `if __name__ == "__main__":` around what it does.
         scheduler: The address of a Dask scheduler, whose cluster builds in place of processes here.
+        max_messages: How many messages a rank may send at most in a job for GOAL.
 
     Raises:
         DataError: No rank can be built. A rank that cannot be built beside others is a warning, and in
@@ -277,7 +288,8 @@ def build(
         "without_profiler": without_profiler, "as_recorded": as_recorded,
     }  # fmt: skip
     specs = [change.spec for change in given_changes(changes, "build(traces, changes=…)")]
-    checked("build", **of_job, allow_mismatch=allow_mismatch, force=force, jobs=jobs, scheduler=scheduler)
+    more = {"force": force, "jobs": jobs, "scheduler": scheduler, "max_messages": max_messages}
+    checked("build", **of_job, allow_mismatch=allow_mismatch, **more)
     inputs = given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
@@ -295,6 +307,7 @@ def build(
             anew=force,
             window=window,
             allow_mismatch=allow_mismatch,
+            max_messages=max_messages,
         ).report
         if not any(rank.graph for rank in report.ranks):
             raise DataError("; ".join(report.all_failures))

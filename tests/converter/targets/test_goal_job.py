@@ -379,7 +379,13 @@ def test_with_measured_communication_every_rank_finishes_as_measured(job: str, c
 @pytest.mark.parametrize(("job", "count"), JOBS)
 @pytest.mark.parametrize("algorithm", ["ring", "recursive-doubling"])
 def test_messages_fit_and_nobody_waits_for_ever(job: str, count: int, algorithm: Any) -> None:
-    ranks, report = goal(built_job(job, count).graphs, GoalOptions(algorithm=algorithm, chunk_bytes=1 << 22))
+    graphs, options = built_job(job, count).graphs, GoalOptions(algorithm=algorithm, chunk_bytes=1 << 22)
+    ranks, report = goal(graphs, options)
+    most = max(Counter(rank for rank, _ in others(ranks, "send")).values())
+    with pytest.raises(
+        DataError, match=f"would send {most:,} messages, of .* the limit is {most - 1:,} of a rank: make"
+    ):
+        goal(graphs, options, max_messages=most - 1)
     assert troubles(ranks) == []
     assert 0 < max(run(ranks, rendezvous=True)) < max(rank.end_ns for rank in report.ranks)
     assert run(ranks, Waits.ORDER) == run(ranks, Waits.TIME)

@@ -194,6 +194,7 @@ def test_a_job_that_lacks_a_graph_has_no_command(tmp_path: Path, capsys: Said) -
         ("--target astra-sim --no-host --replay --roofline V100:fp32", "--replay has no use for --roofline"),
         ("--no-host --roofline toaster:fp32", "is not DEVICE:FORMAT of a device whose peaks are known"),
         ("--chunk 100", "--chunk is for --target goal"),
+        ("--max-messages 9", "--max-messages is for --target goal"),
         ("--measured-communication", "--measured-communication is for --target goal"),
         ("--no-start-offsets", "--no-start-offsets is for --target astra-sim and goal"),
         ("--jobs 0", "--jobs"),
