@@ -10,7 +10,7 @@ follows.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain, islice
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, cumcount
 from ...schema.linked import NEVER, SyncCall
 from ...schema.reasons import Reason
 from .process import Process
@@ -30,6 +30,8 @@ TRIED = 64
 UNUSED_YET = -2
 """Stands for the event of an event record that nothing is known to wait for; -1 is an unknown event."""
 LEAST_ANCHORS = 3
+MANY = 1 << 20
+"""More than there are streams."""
 
 
 class OrderBasis(IntEnum):
@@ -53,18 +55,31 @@ class OrderBasis(IntEnum):
         return basis
 
 
-class Candidate(NamedTuple):
-    """The `back`-th last event record of a kind before a wait (kind -1: the wait call itself).
+RIGHT_BEFORE = [basis for basis in OrderBasis if basis.reason is Reason.RECORD_RIGHT_BEFORE]
 
-    The order of the calls makes it the likelier, the smaller its `basis`, and of the same basis its `position` among
-    the event records, counted from the front or the back. `streams` are those that it may be on, the likeliest first.
+
+class Options(NamedTuple):
+    """The last event records before a wait, the last one first, and at the end the wait call itself (-1), as columns.
+
+    The order of the calls makes one the likelier, the smaller its `basis`, and of the same basis its `position` among
+    the event records, counted from the front or the back. `stream_position` counts, by option and stream, the streams
+    that it may be on, the likeliest first; others have the number of streams. `time` is when the wait began (ns).
     """
 
-    kind: int
-    back: int
-    basis: OrderBasis = OrderBasis.NONE
-    position: int = 0
-    streams: tuple[int, ...] = ()
+    record: Int64
+    basis: Int64
+    position: Int64
+    stream_position: Int64
+    time: int
+
+    def part(self, one: slice) -> "Options":
+        """Returns some of them."""
+        return Options(self.record[one], self.basis[one], self.position[one], self.stream_position[one], self.time)
+
+    @property
+    def has_favourite(self) -> bool:
+        """Whether the order of the calls favours any."""
+        return bool((self.basis < OrderBasis.NONE).any())
 
 
 class Anchor(NamedTuple):
@@ -167,22 +182,6 @@ def _longest_increasing(pairs: Sequence[Anchor]) -> list[Anchor]:
     return increasing[::-1]
 
 
-UNRANKED = OrderBasis.NONE, 0
-
-
-class _Context(NamedTuple):
-    """What precedes a wait, by numbers of event records, -1 for none.
-
-    `unused` are those that nothing waits for yet, `known_record` is one that another wait for the same event was for,
-    and `right_before` the previous call for events. `data_streams` are the streams whose data is used after the wait.
-    """
-
-    unused: set[int]
-    known_record: int
-    right_before: int
-    data_streams: list[StreamKey]
-
-
 class Candidates:
     """The event records that some waits may be for. Each wait that is resolved narrows the candidates of the others."""
 
@@ -198,11 +197,22 @@ class Candidates:
         self.cut_off: set[int] = set()
         """Waits with more event records before than were tried."""
         is_awaited = np.isin(np.asarray(self._records.rows), process.sync_records.awaited)
-        self._event_of = np.where(is_awaited, -1, UNUSED_YET).data
-        self._marked: set[tuple[int, int]] = set()
-        """Streams and activities that an event record with a wait marks."""
-        self._awaited: set[tuple[StreamKey | None, int]] = set()
-        """Streams (None for the host) and activities that they wait for."""
+        self._event_of = np.where(is_awaited, -1, UNUSED_YET)
+        self._in_collective: Bool = np.array(self._records.in_collective, np.bool_)
+        self._kind, self._rank_in_kind = np.asarray(self._records.kind), cumcount(np.asarray(self._records.kind))
+        lists = {id(streams): streams for streams in self._records.streams}
+        self._orders = np.full((len(lists) + 1, len(tails.streams)), MANY)
+        """The position of each stream in each list of likely streams."""
+        for order, streams in zip(self._orders, lists.values(), strict=False):
+            numbers = self._stream_numbers(streams)
+            order[[*numbers]] = np.arange(len(numbers))
+        number_of = {key: number for number, key in enumerate(lists)}
+        self._list_of = np.array([number_of[id(streams)] for streams in self._records.streams], np.int64)
+        activities = len(process.activities) + 1
+        self._marked = np.zeros(activities, np.bool_)
+        """Which activities an event record with a wait marks."""
+        self._awaited: dict[StreamKey | None, Bool] = defaultdict(lambda: np.zeros(activities, np.bool_))
+        """Which activities each stream (None for the host) waits for."""
         self._records_of_event: dict[int, list[int]] = defaultdict(list)
         self._records_of_call: dict[int, list[int]] = defaultdict(list)
         self._stream_of_record: dict[int, StreamKey] = {}
@@ -213,35 +223,37 @@ class Candidates:
         self._positions: dict[StreamKey, list[int]] = {}
         """How many activities had been submitted to a stream at each of its waits."""
 
-    def of_call_site(self, waits: list[UnresolvedWait]) -> list[Candidate]:
+    def of_call_site(self, waits: list[UnresolvedWait]) -> Options:
         """Returns the options of the first wait for which the order of the calls favours one, else of the first one."""
         of_first = self._options(waits[0])
         for options in chain([of_first], map(self._options, islice(waits, 1, None))):
-            if any(option.basis < OrderBasis.NONE for option in options):
+            if options.has_favourite:
                 return options
         return of_first
 
-    def before(self, wait: UnresolvedWait) -> dict[int, Candidate]:
-        """Returns the last event records before a wait by number, the last one first, as options without a rank."""
-        kinds, kind_counts = self._records.kind, Counter[int]()
-        until = bisect_left(self._records.time, self._process.start[wait.call_row])
-        candidates = {}
-        for row in reversed(range(max(0, until - TRIED), until)):
-            kind_counts[kinds[row]] += 1
-            candidates[row] = Candidate(kinds[row], kind_counts[kinds[row]])
-        return candidates
+    def before(self, wait: UnresolvedWait) -> Options:
+        """Returns the last event records before a wait, as options without a rank."""
+        time = self._process.start[wait.call_row]
+        until = bisect_left(self._records.time, time)
+        rows = np.arange(until - 1, max(0, until - TRIED) - 1, -1)
+        unlikely = np.full((len(rows), len(self._streams)), len(self._streams))
+        return Options(rows, np.full(len(rows), int(OrderBasis.NONE)), np.zeros(len(rows), np.int64), unlikely, time)
 
-    def event_records(self, options: Sequence[Candidate], waits: list[UnresolvedWait]) -> Int64:
+    def event_records(self, options: Options, waits: list[UnresolvedWait]) -> Int64:
         """Returns the event record that each option means for each wait, -1 for none, by option and wait."""
         starts = np.array([self._process.start[wait.call_row] for wait in waits], np.int64)
-        rows = np.full((len(options), len(waits)), -1, np.int64)
-        for number, option in enumerate(options):
-            if option.basis.reason is Reason.RECORD_RIGHT_BEFORE:
-                rows[number] = [self._process.record_right_before[wait.call_row] for wait in waits]
-            elif option.kind >= 0:
-                row, time = self._records.kinds[option.kind]
-                position = time.searchsorted(starts) - option.back
-                rows[number] = np.where(position >= 0, row[np.maximum(position, 0)], -1)
+        if len(waits) == 1 and starts[0] == options.time:
+            return options.record[:, None]
+        rows = np.full((len(options.record), len(waits)), -1, np.int64)
+        kind = np.append(self._kind, -1)[options.record]
+        for number in np.unique(kind[kind >= 0]).tolist():
+            row, time = self._records.kinds[number]
+            alike = np.flatnonzero(kind == number)
+            back = time.searchsorted(options.time) - self._rank_in_kind[options.record[alike]]
+            position = time.searchsorted(starts) - back[:, None]
+            rows[alike] = np.where(position >= 0, row[np.maximum(position, 0)], -1)
+        is_right_before = np.isin(options.basis, RIGHT_BEFORE)
+        rows[is_right_before] = [self._process.record_right_before[wait.call_row] for wait in waits]
         return rows
 
     def possible_streams(self, waiting: StreamKey | None) -> Bool:
@@ -256,59 +268,68 @@ class Candidates:
     ) -> None:
         """Adds that a wait blocks `waiting` until an event record on `stream`, which marks the activity `source`."""
         self._event_of[record] = wait.event
-        self._marked.add((stream, source))
-        self._awaited.add((waiting, source))
+        self._marked[source] = self._awaited[waiting][source] = True
         self._records_of_event[wait.event].append(record)
         self._stream_of_record[record] = self._streams[stream]
         self._records_of_call[wait.call_row].append(record)
 
-    def _options(self, wait: UnresolvedWait) -> list[Candidate]:
+    def _options(self, wait: UnresolvedWait) -> Options:
         """Returns the event records before a wait, ranked by the order of calls, and at last the wait call itself."""
-        if wait.of_stream:
-            return [self._wait_itself(wait)]
-        before, waiting, options = self.before(wait), wait.waiting, []
-        if before and min(before):
-            self.cut_off.add(wait.call_row)
+        options, call = self.before(wait), wait.call_row
+        if wait.of_stream or not len(options.record):
+            return self._with_wait_itself(wait, options.part(slice(0)))
+        if options.record[-1]:
+            self.cut_off.add(call)
+        rows = options.record
+        if wait.event >= 0:
+            event = self._event_of[rows]
+            rows = rows[(event == wait.event) | (event < 0)]
+            rows = rows[[self._numbers.is_possible(row, wait) for row in rows.tolist()]]
         # those made by collectives are left to waits of collectives, unless there are no others
-        unused = {row for row in before if self._event_of[row] == UNUSED_YET}
-        of_program = {row for row in unused if not self._records.in_collective[row]}
-        context = _Context(
-            of_program if of_program and self._process.collective[wait.call_row] < 0 else unused,
-            self._known_record(wait),
-            self._process.record_right_before[wait.call_row],
-            [] if waiting is None or self._is_single_stream else self._data_streams(wait.call_row, waiting),
-        )
-        for row, candidate in before.items():
-            recorded = self._event_of[row]
-            is_of_another = recorded != wait.event and min(recorded, wait.event) >= 0
-            if not is_of_another and self._numbers.is_possible(row, wait):
-                streams = self._likely_streams(row, wait, context)
-                basis, position = self._rank(row, wait, streams[0], context) if streams else UNRANKED
-                options.append(candidate._replace(basis=basis, position=position, streams=streams))
-        return [*options, self._wait_itself(wait)]
+        unused = self._event_of[options.record] == UNUSED_YET
+        of_program = unused & ~self._in_collective[options.record]
+        only_program = bool(of_program.any()) and self._process.collective[call] < 0
+        likely = self._likely_streams(rows, wait)
+        basis, position = self._rank(rows, wait, likely, only_program)
+        # counted from the likeliest one on, so that options without a rank are comparable
+        order = np.where(likely < MANY, likely.argsort(axis=1, kind="stable").argsort(axis=1), likely.shape[1])
+        return self._with_wait_itself(wait, Options(rows, basis, position, order, options.time))
 
-    def _rank(self, row: int, wait: UnresolvedWait, stream: int, context: _Context) -> tuple[OrderBasis, int]:
-        """Returns the basis and position of an event record, which is probably on `stream`."""
-        records, known_record, is_unused = self._records, context.known_record, self._event_of[row] == UNUSED_YET
-        collective_of, waiting = self._process.collective, wait.waiting
-        is_right_before = is_unused and row == context.right_before
-        is_right_before = is_right_before and collective_of[records.rows[row]] == collective_of[wait.call_row]
-        if is_right_before and records.in_collective[row]:
-            # a collective records anew what its stream waits for, though its events have been awaited before
-            return OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE, 0
-        if known_record >= 0 and row == known_record:
-            return OrderBasis.SAME_EVENT, row
-        if known_record >= 0 and row > known_record and is_unused and records.kind[row] == records.kind[known_record]:
-            return OrderBasis.KIND_OF_SAME_EVENT, -1 if is_right_before else row
-        if is_right_before:
-            return OrderBasis.RIGHT_BEFORE, row
-        is_waiting_stream = self._streams[stream] == waiting and not self._is_single_stream
-        is_marked = (stream, int(self.tails[row, stream])) in self._marked
-        if row not in context.unused or row <= known_record or is_waiting_stream or (is_marked and waiting):
-            return UNRANKED
+    def _rank(self, rows: Int64, wait: UnresolvedWait, likely: Int64, only_program: bool) -> tuple[Int64, Int64]:
+        """Returns the basis and position of event records, of those that `only_program` made if that holds."""
+        known, right_before = self._known_record(wait), self._process.record_right_before[wait.call_row]
+        collective_of, calls = self._process.collective, self._records.rows
+        in_collective, is_unused = self._in_collective[rows], self._event_of[rows] == UNUSED_YET
+        basis, position = np.full((2, len(rows)), int(OrderBasis.UNUSED))
         # a program's waits are nested, so the last event record comes first; those for collectives come in order
-        position = row if records.in_collective[row] else len(records.rows) - row
-        return OrderBasis.UNUSED_AND_MARKED if is_marked else OrderBasis.UNUSED, position
+        position = np.where(in_collective, rows, len(calls) - rows)
+        stream = likely.argmin(axis=1) if likely.shape[1] else np.zeros(len(rows), np.int64)
+        has_stream = likely.min(axis=1, initial=MANY) < MANY
+        is_marked = has_stream & self._marked[self.tails[rows, stream] if likely.shape[1] else rows * 0]
+        basis[is_marked] = OrderBasis.UNUSED_AND_MARKED
+        is_unranked = ~is_unused | (rows <= known)
+        if only_program:
+            is_unranked |= in_collective
+        if wait.waiting is not None:
+            is_unranked |= is_marked
+            if not self._is_single_stream:
+                is_unranked |= stream == self._number.get(wait.waiting, -1)
+        is_right_before = is_unused & (rows == right_before)
+        if right_before >= 0 and collective_of[calls[right_before]] != collective_of[wait.call_row]:
+            is_right_before[:] = False
+        is_of_kind = (known >= 0) & (rows > known) & is_unused & (self._kind[rows] == self._kind[known])
+        for is_so, of_basis, at in (
+            (is_unranked, OrderBasis.NONE, 0),
+            (is_right_before, OrderBasis.RIGHT_BEFORE, rows),
+            (is_of_kind, OrderBasis.KIND_OF_SAME_EVENT, np.where(is_right_before, -1, rows)),
+            ((rows == known) & (known >= 0), OrderBasis.SAME_EVENT, rows),
+            # a collective records anew what its stream waits for, though its events have been awaited before
+            (is_right_before & in_collective, OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE, 0),
+            (~has_stream, OrderBasis.NONE, 0),
+        ):
+            basis[is_so] = of_basis
+            position = np.where(is_so, at, position)
+        return basis, position
 
     def _known_record(self, wait: UnresolvedWait) -> int:
         """Returns the latest event record before a wait that another wait for its event was for, -1 for none."""
@@ -323,20 +344,27 @@ class Candidates:
         earlier = (row for row in rows if self._records.time[row] < time)
         return max((row for row in earlier if waiting is None or self._stream_of_record[row] != waiting), default=-1)
 
-    def _likely_streams(self, row: int, wait: UnresolvedWait, context: _Context) -> tuple[int, ...]:
-        """Returns the streams that an event record may be on, the likeliest first, those with data in use in front."""
+    def _likely_streams(self, rows: Int64, wait: UnresolvedWait) -> Int64:
+        """Returns the positions of the streams that event records may be on, by event record and stream, those with
+        data in use in front, MANY for others.
+        """
         # no stream waits for itself, or twice for the same work, unless there is no other stream
-        streams, waiting = self._records.streams[row], wait.waiting
-        waiters = self._numbers.waiters(row, wait.event)
+        likely, waiting, call = self._orders[self._list_of[rows]], wait.waiting, wait.call_row
+        if waiting is not None and self._is_single_stream:
+            likely[:] = 0
+            return likely
+        for at, row in enumerate(rows.tolist() if wait.event >= 0 else ()):
+            likely[at, [*self._stream_numbers(filter(None, self._numbers.waiters(row, wait.event)))]] = MANY
         if waiting is None:
-            return self._stream_numbers(stream for stream in streams if stream not in waiters)
-        if self._is_single_stream:
-            return (self._number[waiting],)
-        if row == context.right_before or wait.event >= 0:
-            streams = [stream for stream in streams if stream != waiting and stream not in waiters]
-        likeliest = [stream for stream in context.data_streams if stream in streams]
-        numbers = self._stream_numbers(dict.fromkeys([*likeliest, *streams]))
-        return tuple(number for number in numbers if (waiting, int(self.tails[row, number])) not in self._awaited)
+            return likely
+        if (own := self._number.get(waiting, -1)) >= 0:
+            likely[(wait.event >= 0) | (rows == self._process.record_right_before[call]), own] = MANY
+        for number, stream in enumerate(self._stream_numbers(self._data_streams(call, waiting))):
+            column = likely[:, stream]
+            column[column < MANY] = number - MANY
+        if waiting in self._awaited:
+            likely[self._awaited[waiting][self.tails[rows]]] = MANY
+        return likely
 
     def _data_streams(self, call: int, waiting: StreamKey) -> list[StreamKey]:
         """Returns the streams whose data the waiting one uses between this wait and its next one."""
@@ -355,8 +383,8 @@ class Candidates:
         """Returns the numbers of the streams that are among the busiest."""
         return tuple(self._number[stream] for stream in streams if stream in self._number)
 
-    def _wait_itself(self, wait: UnresolvedWait) -> Candidate:
-        """Returns the option that a wait is for all that a stream had been given when the wait was called."""
+    def _with_wait_itself(self, wait: UnresolvedWait, options: Options) -> Options:
+        """Adds the option that a wait is for all that a stream had been given when the wait was called."""
         # that is likely for synchronisations of a stream, and for a collective if nothing records events
         process, basis = self._process, OrderBasis.NONE
         streams = self._stream_numbers(process.streams_in_use(wait.call_row, wait.waiting))
@@ -364,4 +392,8 @@ class Candidates:
             basis = OrderBasis.STREAM_IN_USE
         elif streams and not self._records.rows and process.collective[wait.call_row] >= 0:
             basis = OrderBasis.STREAM_IN_USE_OF_COLLECTIVE
-        return Candidate(-1, 0, basis, streams=streams)
+        order = np.full((1, len(self._streams)), len(self._streams))
+        order[0, [*streams]] = np.arange(len(streams))
+        orders = np.concatenate((options.stream_position, order))
+        record, bases = np.append(options.record, -1), np.append(options.basis, int(basis))
+        return Options(record, bases, np.append(options.position, 0), orders, options.time)

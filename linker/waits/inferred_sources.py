@@ -14,18 +14,20 @@ from ...schema.columns import Bool, Int64
 from ...schema.linked import FOREVER, NEVER, Provenance
 from ...schema.machine import latency_stats
 from ...schema.reasons import Reason
-from .candidates import TRIED, Candidate, Candidates, OrderBasis
+from .candidates import TRIED, Candidates, Options, OrderBasis
 from .process import EventRecord, FoundCalls, Process
 from .submissions import MOST_STREAMS, StreamKey, StreamTails
 from .unresolved_waits import UnresolvedWait
 
+AT_ONCE = 1 << 20
+"""Ends compared at a time."""
 SAMPLE = 256
 """Calls of a call site for which all event records are tried, so that memory does not grow with their number."""
 
 
 class Score(NamedTuple):
     """How well ends fit the waits of a call site: by when what each wait is for must have ended at the latest (ns), and
-    by option and stream, how many ends are later, and how many waits they explain.
+    by option and stream, how many ends are later, and how many waits they explain; for each that may be blocked.
     """
 
     latest_ns: Int64
@@ -56,11 +58,32 @@ class TimingScorer:
         usual = latency_stats(start[explains] - latest[explains]).upper
         self.max_reaction_ns = max(self._timing.max_gap_ns, usual)
 
-    def score(self, waits: list[UnresolvedWait], ends: Int64, waiting: StreamKey | None) -> Score:
-        """Returns how well ends, by option, wait and stream, fit waits that block a stream, or the host (None). Where
-        they explain fewer than half of the late waits, they explain none.
+    def score(self, waits: list[UnresolvedWait], ends: Int64, waitings: Sequence[StreamKey | None]) -> Score:
+        """Returns how well ends, by option, wait and stream, fit waits that block a stream, or the host (None), for
+        each of `waitings`. Where they explain fewer than half of the late waits, they explain none.
         """
-        rows, timing, quantum = [], self._timing, self._timing.timestamp_quantum_ns
+        # by what is measured, blocked stream and wait
+        times = np.array([self._times(waits, waiting) for waiting in waitings], np.int64).transpose(2, 0, 1)
+        step = max(1, AT_ONCE // max(1, ends.size))
+        parts = [self._score(times[:, at : at + step], ends) for at in range(0, len(waitings), step)]
+        return Score(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def may_explain(self, waits: list[UnresolvedWait]) -> bool:
+        """Returns whether any of the waits was late, by whatever it blocks, so that an end could explain it."""
+        expected, start, end = self._timing.expected_start_ns, self._start, self._calls.end
+        for wait in waits:
+            if None in wait.blocked and (wait.is_query or end[wait.call_row] > wait.expected_ns):
+                return True
+            if any(target >= 0 and start[target] > expected[target] for target in wait.blocked.values()):
+                return True
+        return False
+
+    def _times(self, waits: list[UnresolvedWait], waiting: StreamKey | None) -> list[tuple[int, ...]]:
+        """Returns from when on the blocked work was ready but for each wait, when it was expected to start then, and
+        did, how long it takes to go on, and by how much clocks may differ.
+        """
+        rows: list[tuple[int, ...]] = []
+        timing, quantum = self._timing, self._timing.timestamp_quantum_ns
         for wait in waits:
             if waiting is None:
                 expected, returned = NEVER if wait.is_query else wait.expected_ns, int(self._calls.end[wait.call_row])
@@ -70,15 +93,16 @@ class TimingScorer:
             if target >= 0:
                 times = timing.ready_ns[target], timing.expected_start_ns[target], int(self._start[target])
             rows.append((*times, self.max_reaction_ns + quantum, quantum))
-        # from when on the blocked work was ready but for the wait, when it was expected to start then, and did
-        ready_ns, expected_start_ns, resumed_ns, reaction_ns, lead_ns = np.array(rows, np.int64).T
+        return rows
+
+    def _score(self, times: Int64, ends: Int64) -> Score:
+        ready_ns, expected_start_ns, resumed_ns, reaction_ns, lead_ns = times[:, :, None, :, None]
         late, latest = resumed_ns > expected_start_ns, resumed_ns + lead_ns
-        too_late: Bool = ends > latest[None, :, None]
-        explains = late[None, :, None] & ~too_late & (ends > ready_ns[None, :, None])
-        explains &= ends >= (resumed_ns - reaction_ns)[None, :, None]
-        explained_count = np.asarray(explains.sum(axis=1), np.int64)
-        explained_count[2 * explained_count < int(late.sum())] = 0
-        return Score(latest, too_late.sum(axis=1), explained_count)
+        too_late: Bool = ends > latest
+        explains = late & ~too_late & (ends > ready_ns) & (ends >= resumed_ns - reaction_ns)
+        explained_count = np.asarray(explains.sum(axis=2), np.int64)
+        explained_count[2 * explained_count < late.sum(axis=2)] = 0
+        return Score(latest[:, 0, :, 0], too_late.sum(axis=2), explained_count)
 
 
 class _CallSite(NamedTuple):
@@ -89,7 +113,7 @@ class _CallSite(NamedTuple):
     """
 
     waits: list[UnresolvedWait]
-    options: Sequence[Candidate]
+    options: Options
     event_records: Int64
     tails: Int64
     ends: Int64
@@ -144,6 +168,8 @@ class InferredSources:
         """Infers what the waits of a call site are for, and returns whether there was a candidate."""
         # without `by_order` only a candidate that times explain is taken. Waits that the best candidate contradicts are
         # resolved one by one
+        if not (by_order or waits[0].of_stream or self._scorer.may_explain(waits)):
+            return False
         site = self._call_site(waits, self._candidates.of_call_site(waits))
         best = self._best(site)
         if waits[0].of_stream and not (best is not None and best.explained_count):
@@ -173,16 +199,21 @@ class InferredSources:
         # None if no event record explains when the calls returned. Only SAMPLE of the calls are checked, as all event
         # records are tried
         late = [wait for wait in waits if self._process.end[wait.call_row] > wait.expected_ns][:SAMPLE]
-        records = [*self._candidates.before(late[0]).values()] if late else []
-        best = self._best(self._call_site(late, records)) if records else None
-        return self._call_site(waits, [records[best.option]]) if best is not None and best.explained_count else None
+        records = self._candidates.before(late[0]) if late else None
+        if records is None or not len(records.record):
+            return None
+        best = self._best(self._call_site(late, records))
+        return (
+            self._call_site(waits, records.part(slice(best.option, best.option + 1)))
+            if best is not None and best.explained_count
+            else None
+        )
 
-    def _call_site(self, waits: list[UnresolvedWait], options: Sequence[Candidate]) -> _CallSite:
+    def _call_site(self, waits: list[UnresolvedWait], options: Options) -> _CallSite:
         """Returns the waits of a call site with their options, and by when the work that each one marks had ended."""
         event_records = self._candidates.event_records(options, waits)
         at_calls = self._tails.before([self._process.start[wait.call_row] for wait in waits])
-        is_call = np.array([option.kind < 0 for option in options])
-        tails = np.where(is_call[:, None, None], at_calls, self._candidates.tails[event_records])
+        tails = np.where((options.record < 0)[:, None, None], at_calls, self._candidates.tails[event_records])
         return _CallSite(waits, options, event_records, tails, self._scorer.end[tails])
 
     def _best(self, site: _CallSite) -> _Choice | None:
@@ -193,44 +224,40 @@ class InferredSources:
         only the likeliest stream of an option, and only where it blocks the likeliest work, which is number 0.
         """
         waits, options, is_query = site.waits, site.options, site.waits[0].is_query
-        scores = [self._scorer.score(waits, site.ends, waiting) for waiting in waits[0].blocked]
-        wrong, explained = (np.stack(counts) for counts in list(zip(*scores, strict=True))[1:])
+        latest, wrong, explained = self._scorer.score(waits, site.ends, [*waits[0].blocked])
         # by number of the blocked stream, option and stream
         by_order, is_likely = np.zeros((2, *wrong.shape), np.bool_)
-        stream_position = np.full(wrong.shape[1:], wrong.shape[2])
-        for number, option in enumerate(options):
-            stream_position[number, list(option.streams)] = np.arange(len(option.streams))
-            if option.basis < OrderBasis.NONE:
-                # another stream than the likeliest one is better than one whose work ended too late
-                by_order[0, number, option.streams[0]] = is_likely[0, number, list(option.streams)] = True
+        is_ranked, order = (options.basis < OrderBasis.NONE)[:, None], options.stream_position
+        # another stream than the likeliest one is better than one whose work ended too late
+        by_order[0], is_likely[0] = is_ranked & (order == 0), is_ranked & (order < order.shape[1])
         possible = (site.ends > NEVER).any(axis=1) & (is_likely | ((explained > 0) & (not is_query)))
         for number, waiting in enumerate(waits[0].blocked):
             possible[number, :, ~self._candidates.possible_streams(waiting)] = False
         if not possible.any():
             return None
-        ranks = np.array([(option.basis is OrderBasis.NONE, option.basis, option.position) for option in options])
-        is_unranked, basis, position = ranks.T[:, :, None]
-        blocked_number = np.arange(len(wrong))[:, None, None]
-        by_times = [] if is_query else [wrong, -explained]
-        keys = [*by_times, ~by_order, is_unranked, blocked_number, basis, position, stream_position]
-        best = np.lexsort([np.broadcast_to(key, wrong.shape)[possible] for key in reversed(keys)])[0]
-        number, option, stream = np.argwhere(possible)[best].tolist()
-        fits = site.ends[option, :, stream] <= scores[number].latest_ns
-        explained_count, favoured = int(explained[number, option, stream]), bool(by_order[number, option, stream])
-        return _Choice(option, stream, [*waits[0].blocked][number], explained_count, favoured, fits)
+        blocked, option, stream = np.nonzero(possible)
+        by_times = [] if is_query else [wrong[possible], -explained[possible]]
+        basis, position = options.basis[option], options.position[option]
+        ranks = [basis == OrderBasis.NONE, blocked, basis, position, order[option, stream]]
+        best = np.lexsort([*reversed([*by_times, ~by_order[possible], *ranks])])[0]
+        chosen = number, of_option, of_stream = int(blocked[best]), int(option[best]), int(stream[best])
+        fits = site.ends[of_option, :, of_stream] <= latest[number]
+        waiting = [*waits[0].blocked][number]
+        return _Choice(of_option, of_stream, waiting, int(explained[chosen]), bool(by_order[chosen]), fits)
 
     def _add(self, site: _CallSite, number: int, best: _Choice) -> None:
         """Adds what a wait of a call site is for."""
-        wait, option, stream, waiting = site.waits[number], site.options[best.option], best.stream, best.waiting
+        wait, stream, waiting = site.waits[number], best.stream, best.waiting
         record, source = int(site.event_records[best.option, number]), int(site.tails[best.option, number, stream])
         target, call = wait.blocked.get(waiting, -1), wait.call_row
         if target >= 0:
             self._process.timing.add_dependency(target, int(self._scorer.end[source]), self._scorer.max_reaction_ns)
-        if option.kind >= 0:
+        if record >= 0:
             call = self._process.event_records.rows[record]
             if not wait.of_stream:
                 self._candidates.add_resolved(wait, record, stream, source, waiting)
         provenance = Provenance.CALL_ORDER if best.by_order else Provenance.TIMING
         event_record = EventRecord(self._process.start[call], self._tails.streams[stream], provenance, waiting)
         self._inferred[wait.call_row] = event_record
-        self._guessed[option.basis.reason if best.by_order else Reason.END_OF_WORK].append(wait.call_row)
+        basis = [*OrderBasis][site.options.basis[best.option]]
+        self._guessed[basis.reason if best.by_order else Reason.END_OF_WORK].append(wait.call_row)

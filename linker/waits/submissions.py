@@ -182,17 +182,17 @@ class StreamTails:
     """The last activities of the busiest streams. `number` is the position of a stream in `streams`."""
 
     def __init__(self, queues: StreamQueues) -> None:
-        self._queues = queues
         self.streams = queues.busiest()
+        self._rows = [np.append(-1, queues.rows[key]) for key in self.streams]
+        self._submitted = [np.asarray(queues.submitted[key]) for key in self.streams]
         self.is_partial = len(self.streams) < len(queues.rows)
         self.number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self.streams)}
 
     def before(self, times: Sequence[int]) -> Int64:
         """Returns the last activity submitted to each stream before each time, -1 for none, by time and stream."""
         tails = np.empty((len(times), len(self.streams)), np.int64)
-        for number, key in enumerate(self.streams):
-            rows = np.append(-1, self._queues.rows[key])
-            tails[:, number] = rows[np.searchsorted(self._queues.submitted[key], times)]
+        for number, (rows, submitted) in enumerate(zip(self._rows, self._submitted, strict=True)):
+            tails[:, number] = rows[submitted.searchsorted(times)]
         return tails
 
 

@@ -321,10 +321,10 @@ def scorer_of(ran: list[Ran], called: list[Called], waits: list[UnresolvedWait])
 def scored(scorer, waits, waiting, *of_each):
     """Scores ends, by wait and stream: whether each is too late, and how many waits each stream explains."""
     ends = np.array([of_each], np.int64)
-    score = scorer.score(waits, ends, waiting)
-    too_late: Bool = ends[0] > score.latest_ns[:, None]
-    assert score.wrong_count[0].tolist() == too_late.sum(axis=0).tolist()
-    return too_late, score.explained_count[0]
+    latest_ns, wrong_count, explained_count = (of_one[0] for of_one in scorer.score(waits, ends, [waiting]))
+    too_late: Bool = ends[0] > latest_ns[:, None]
+    assert wrong_count[0].tolist() == too_late.sum(axis=0).tolist()
+    return too_late, explained_count[0]
 
 
 # streams
@@ -348,14 +348,10 @@ LATE = DUE + 9_300
 @pytest.mark.parametrize(
     ("end", "is_over", "explains"),
     [
-        (LATE + 3, True, False),
-        (LATE + 2, False, True),
-        (LATE, False, True),
-        (LATE - 702, False, True),
-        (LATE - 703, False, False),
-        (NEVER, False, False),
+        (LATE + 3, True, False), (LATE + 2, False, True), (LATE, False, True), (LATE - 702, False, True),
+        (LATE - 703, False, False), (NEVER, False, False),
     ],
-)
+)  # fmt: skip
 def test_what_started_late_waited_for_what_ended_right_before(end: int, is_over: bool, explains: bool) -> None:
     """Times of one clock may be misstated by 2; it usually takes up to 700 from an end to the next start."""
     assert of_stream(LATE, ends=[[end]]) == ([[is_over]], [int(explains)])
@@ -432,12 +428,10 @@ AHEAD = DOUBT + 5_000
 @pytest.mark.parametrize(
     ("end", "is_over", "explains"),
     [
-        (RETURNED + AHEAD + 1, True, False),
-        (RETURNED + AHEAD, False, True),
-        (RETURNED - 1_500 - DOUBT, False, True),
+        (RETURNED + AHEAD + 1, True, False), (RETURNED + AHEAD, False, True), (RETURNED - 1_500 - DOUBT, False, True),
         (RETURNED - 1_500 - DOUBT - 1, False, False),
     ],
-)
+)  # fmt: skip
 def test_a_call_that_returned_late_waited_for_what_had_just_ended(end: int, is_over: bool, explains: bool) -> None:
     assert of_host(end) == (is_over, explains)
 
