@@ -17,16 +17,19 @@ import numpy as np
 from ..schema.columns import CallRows, group_ids, time_text
 from ..schema.linked import MEMORY_CATEGORIES, integer, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
+from .clock_steps import clock_step
 from .communication import RECORD, from_host, groups_of_host, members
 from .joining import launching_calls
 from .machine import machine_of
 from .readers import DeviceTrace, HostTrace, Role
+from .windows import trace_start
 
 RECORDS_OWN_RANK = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
 """Collectives that record the group rank of the process itself; others record that of a root or peer."""
 CUDA_CALL = re.compile(r"^cu(da)?[A-Z]")
 KERNEL_LAUNCH = re.compile(r"^(cuda|cu|hip)\w*LaunchKernel")
 MESSAGE = re.compile(r"send|recv|wait", re.IGNORECASE)
+RECORD_DEVICE = "record with ProfilerActivity.CUDA, too"
 RANKS_SHOWN = 8
 NODES_SEARCHED = 1 << 12
 """Nodes of a host trace that are searched for the process's device; mostly it has only one."""
@@ -69,18 +72,39 @@ def contradictions(
     """
     launched = bool((call_row >= 0).any())
     by_cause = (
+        without_activities(host, device),
         rank_beyond_world(device)
         or groups_without_rank(host, device)
         or (other_rank(host, device) if host is not None else None),
         launched
         and (
-            other_units(device, call_row, calibration)
+            without_lengths(device, calibration)
+            or other_units(device, call_row, calibration)
             or overlapping_activities(device, call_row)
             or clock_apart(device, calibration)
+            or clock_that_steps(device, call_row, calibration)
         ),
         (launched and (other_launches(device, call_row) or other_order(device, call_row))) or against_numbers(device),
     )
     return [each for each in by_cause if each]
+
+
+def unrecorded_devices(host: HostTrace | None, device: DeviceTrace) -> dict[int, str]:
+    """Returns the names of devices none of whose activities was recorded, by number: those that tensors of the host
+    trace are on, or without a host trace all that the device trace lists.
+    """
+    if len(device.activities.start) or host is None:
+        return {} if len(device.activities.start) else device.device_names
+    numbers = sorted(host.arguments.cuda_devices(NODES_SEARCHED))
+    return {number: device.device_names.get(number, f"cuda:{number}") for number in numbers}
+
+
+def without_activities(host: HostTrace | None, device: DeviceTrace) -> Contradiction | None:
+    """Checks whether tensors of the host trace are on devices of which the device trace holds no call or activity."""
+    if host is None or len(device.calls.start) or not (devices := unrecorded_devices(host, device)):
+        return None
+    what = f"holds no activity of a device, though tensors of {host.path} are on {', '.join(devices.values())}"
+    return Contradiction(device.path, what, "only the CPU's part of the run is known", RECORD_DEVICE)
 
 
 def rank_beyond_world(device: DeviceTrace) -> Contradiction | None:
@@ -167,6 +191,18 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
     return None
 
 
+def without_lengths(device: DeviceTrace, calibration: MachineCalibration) -> Contradiction | None:
+    """Checks whether activities last no time, where times are more exact than the shortest activity."""
+    rows = device.activities
+    none = np.flatnonzero(rows.end <= rows.start)
+    if len(none) < AGREEING or (calibration.resolution_ns > 1 and 2 * len(none) <= len(rows)):
+        return None
+    since, until = ((time - trace_start(device)) / 1000 for time in (rows.start[none].min(), rows.start[none].max()))
+    what = f"{len(none)} of {len(rows)} activities last 0 ns (from {since:.3f} to {until:.3f} µs of the trace)"
+    meaning = "their durations were not recorded, so that busy time is too short and idle time too long"
+    return Contradiction(device.path, what, meaning, "record again, without other profilers of the device")
+
+
 def other_units(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> Contradiction | None:
     """Checks whether device times are a power of a thousand longer or shorter than other times of the trace."""
     rows, copies = device.activities, 0
@@ -216,6 +252,16 @@ def clock_apart(device: DeviceTrace, calibration: MachineCalibration) -> Contrad
     what = f"the device's clock is {offset} {way} the host's, in a recording of {recording}"
     meaning = "device times are moved by as much, so that launch latencies are mere estimates"
     return Contradiction(device.path, what, meaning, "record host and device with one profiler, on one machine")
+
+
+def clock_that_steps(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> Contradiction | None:
+    """Checks whether the device's clock goes on or back at once, somewhere in the trace."""
+    activities = replace(device.activities, call_row=call_row)
+    if not (step := clock_step(activities, device.calls, device.syncs, calibration, trace_start(device))):
+        return None
+    meaning = "before it or after it, latencies, idle time and what waited for what are wrong by as much"
+    advice = "link the window before it or after it, or record again"
+    return Contradiction(device.path, f"the device's clock {step}", meaning, advice)
 
 
 def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:

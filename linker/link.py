@@ -18,7 +18,7 @@ from ..schema.linked import Activities, Calls, LinkedTrace, Ops
 from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Counts, Reason
 from . import communication
-from .contradictions import Contradiction, contradictions
+from .contradictions import RECORD_DEVICE, Contradiction, contradictions, unrecorded_devices
 from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
 from .machine import machine_of
@@ -70,6 +70,8 @@ def link(
     nodes = host if host is not None else HostTrace.without_nodes()
     trace, findings, contradicting, asked_by = _link_all(nodes, device, match, nesting, rank)
     part, notes = _part(trace, device, match, window, asked_by)
+    if len(trace.activities) and not len(part.trace.activities):
+        part.trace.info.devices = {}
     report = report_of(host, device, match, findings=findings, whole=trace, part=part, clipped=nesting.clipped)
     report.notes += [contradiction.sentence for contradiction in contradicting] + notes
     if host is None:
@@ -78,6 +80,9 @@ def link(
             f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, "
             "but tensor ids were not recorded, so data dependencies cannot be derived"
         )
+        if devices := unrecorded_devices(None, device):
+            listed = f"lists {', '.join(devices.values())}, but holds no activity of a device"
+            report.notes.append(f"{device.path}: {listed}; if the job used one, {RECORD_DEVICE}")
     if device.python is not None and not len(device.python.start) and device.detail is None:
         report.notes.append(f"{device.path}: {NO_DETAIL if device.window == 'device' else NO_PYTHON}")
     trace = replace(part.trace, report=report)
@@ -279,7 +284,8 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> linked.Trac
         schema=host.schema, pid=pid, rank=-1 if recorded is None else recorded, world_size=device.world_size or -1,
         base_time_ns=device.base_time_ns, sync_records=len(device.syncs.start), source_host=Path(host.path).name,
         source_device=Path(device.path).name, time=host.time, start_ts=host.start_ts, finish_ts=host.finish_ts,
-        devices={number: name for number, name in device.device_names.items() if number in device.activities.device},
+        devices=unrecorded_devices(host if len(host) else None, device)
+        or {number: name for number, name in device.device_names.items() if number in device.activities.device},
         step_without_profiler_ns=device.step_without_profiler_ns,
         data_wait_without_profiler_ns=device.data_wait_without_profiler_ns, measured=device.measured or msgspec.UNSET,
     )  # fmt: skip

@@ -42,13 +42,13 @@ StreamEnds = tuple[Int64, Int64]
 """When the activities of a stream had been submitted, and when each and all before it had ended (ns)."""
 
 
-class _Bounds(NamedTuple):
+class Bounds(NamedTuple):
     """At each device time the least, or the most, that has to be added (ns)."""
 
     time: Int64
     value: Int64
 
-    def tightest(self, sign: int) -> "_Bounds":
+    def tightest(self, sign: int) -> "Bounds":
         """Returns the tightest of each of WINDOWS equal parts of the time. `sign` is 1 for lower bounds, else -1."""
         if not len(self.time):
             return self
@@ -56,31 +56,36 @@ class _Bounds(NamedTuple):
         window = (self.time - first) * WINDOWS // (last - first + 1)
         order = np.lexsort((sign * self.value, window))
         rows = order[np.append(is_group_start(window[order])[1:], True)]
-        return _Bounds(self.time[rows], self.value[rows])
+        return Bounds(self.time[rows], self.value[rows])
+
+
+def bounds_of(activities: Activities, calls: Calls, awaited: Awaited, resolution: int) -> tuple[Bounds, Bounds]:
+    """Returns the lower and upper bounds of the clock; a few activities before their launch calls are none."""
+    launched = np.flatnonzero(activities.call_row >= 0)
+    start, slack = activities.start[launched], 2 * resolution * (resolution > 1)
+    lower = Bounds(start, calls.start[activities.call_row[launched]] - start - slack)
+    upper = Bounds(awaited.end, calls.end[awaited.call_row] - awaited.end + slack)
+    impossible = lower.value > 0
+    if impossible.sum() < AGREEING:
+        lower = Bounds(lower.time[~impossible], lower.value[~impossible])
+    return lower, upper
 
 
 def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineCalibration:
     """Returns the clock of the line within the bounds that is nearest to no difference of the clocks. O(n log n)."""
     times = np.concatenate((activities.start, activities.end))
     resolution = WHOLE if len(times) and bool((times % WHOLE == 0).all()) else 1
-    launched = np.flatnonzero(activities.call_row >= 0)
-    slack = 2 * resolution if resolution > 1 else 0
-    start = activities.start[launched]
-    lower = _Bounds(start, calls.start[activities.call_row[launched]] - start - slack)
-    upper = _Bounds(awaited.end, calls.end[awaited.call_row] - awaited.end + slack)
-    impossible = lower.value > 0
-    if impossible.sum() < AGREEING:
-        lower = _Bounds(lower.time[~impossible], lower.value[~impossible])
+    lower, upper = bounds_of(activities, calls, awaited, resolution)
     since, until = (int(activities.start.min()), int(activities.end.max())) if len(activities) else (0, 0)
     clock = MachineCalibration(
-        resolution_ns=resolution, clock_from_ns=since, clock_until_ns=until, clock_error_ns=slack
+        resolution, clock_from_ns=since, clock_until_ns=until, clock_error_ns=2 * resolution * (resolution > 1)
     )
     if (lower.value > 0).any() or (upper.value < 0).any():
         _lay_line(clock, lower, upper, _late_returns(calls, awaited, upper))
     return clock
 
 
-def _late_returns(calls: Calls, awaited: Awaited, upper: _Bounds) -> int:
+def _late_returns(calls: Calls, awaited: Awaited, upper: Bounds) -> int:
     """Returns how much later than usual for their API calls returned after the awaited end (ns); negative: sooner."""
     # usual is the median duration of calls that began long after what they awaited had ended
     begun, duration = calls.start[awaited.call_row], calls.end[awaited.call_row] - calls.start[awaited.call_row]
@@ -94,7 +99,7 @@ def _late_returns(calls: Calls, awaited: Awaited, upper: _Bounds) -> int:
     return int(np.median(late)) if late else 0
 
 
-def _lay_line(clock: MachineCalibration, lower: _Bounds, upper: _Bounds, preferred_offset: int) -> None:
+def _lay_line(clock: MachineCalibration, lower: Bounds, upper: Bounds, preferred_offset: int) -> None:
     """Sets the clock's offset and drift to the flattest line between the bounds, with the possible offset that is
     nearest to the preferred one. Adds to its error by how much the line misses the bounds at worst.
 

@@ -103,27 +103,51 @@ def _nanoseconds(time_us: Any) -> int:
 
 
 def within_a_recording(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace without rows that begin more than LONGEST_RECORDING from its middle op or activity.
+    """Returns the trace without rows that were not timed: those at 0, far before all others, and those that begin more
+    than LONGEST_RECORDING from its middle op or activity.
 
-    The dropped rows are counted. Sums and differences of the remaining times fit 64 bits.
+    The dropped rows are counted. Sums and differences of the remaining times fit 64 bits. Raises DataError where most
+    ops or most activities are at 0.
     """
-    work = np.sort(np.concatenate((device.ops.start, device.activities.start)))
+    work = np.concatenate((device.ops.start, device.activities.start))
     if not len(work):
         return device
-    middle = int(work[len(work) // 2])
+    middle = int(np.sort(work[work != 0] if work.any() else work)[np.count_nonzero(work) // 2])
     if device.recording_start is not None and abs(device.recording_start - middle) > LONGEST_RECORDING:
         device = replace(device, recording_start=None)
     names = ("ops", "calls", "activities", "syncs", "queue_events", *(["python"] if device.python is not None else []))
     near = {name: np.abs(getattr(device, name).start - middle) <= LONGEST_RECORDING for name in names}
-    dropped = sum(int((~rows).sum()) for rows in near.values())
-    if not dropped:
+    far = sum(int((~rows).sum()) for rows in near.values())
+    untimed = {name: near[name] & (getattr(device, name).start == 0) for name in names if _are_untimed(device, near)}
+    lost = {name: int(rows.sum()) for name, rows in untimed.items() if rows.any()}
+    counted = ", ".join(f"{count} of {len(near[name])} {name}" for name, count in lost.items())
+    what = f"{device.path}: {counted} have no time; they begin at 0, long before the rest"
+    if any(2 * lost.get(name, 0) > len(near[name]) for name in ("ops", "activities")):
+        raise DataError(what)
+    if not far and not lost:
         return device
-    device.skipped[Reason.UNUSABLE_TIME] += dropped
-    device.notes.append(
-        f"{device.path}: {dropped} events begin more than a year from the middle of the trace and are left out; "
-        "their times are in another unit, or of another clock; give ts in µs of one clock"
-    )
-    return select(device, **near)
+    device.skipped[Reason.UNUSABLE_TIME] += far + sum(lost.values())
+    device.notes += [f"{what}, and are left out; record again"] * bool(lost)
+    if far:
+        device.notes.append(
+            f"{device.path}: {far} events begin more than a year from the middle of the trace and are left out; "
+            "their times are in another unit, or of another clock; give ts in µs of one clock"
+        )
+    return select(device, **near | {name: near[name] & ~rows for name, rows in untimed.items()})
+
+
+def _are_untimed(device: DeviceTrace, near: dict[str, Bool]) -> bool:
+    """Returns whether what begins at 0 was not timed: it has no length or is several activities, and it is further
+    from the rest than that lasts.
+    """
+    tables = [(getattr(device, name), near[name]) for name in ("ops", "activities")]
+    start, end = (np.concatenate([getattr(table, time)[rows] for table, rows in tables]) for time in TIMES)
+    is_zero = start == 0
+    if not is_zero.any() or is_zero.all():
+        return False
+    first, last = int(start[~is_zero].min()), int(end[~is_zero].max())
+    at_once = bool((end[is_zero] == 0).any()) or int((device.activities.start == 0).sum()) > 1
+    return at_once and first - int(end[is_zero].max()) > last - first
 
 
 def in_order(device: DeviceTrace) -> DeviceTrace:

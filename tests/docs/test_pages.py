@@ -275,8 +275,8 @@ def test_every_line_of_a_replay_is_explained(sample: str) -> None:
     replayed = replay_ranks([convert(link(read_host_trace(str(host)), read_device_trace(str(device))))])
     text = describe(replayed, summarise(replayed))
     lines = {line[:15].strip() for line in text.splitlines() if not line.startswith(" ")}
-    other = "thread busy" if sample == "training" else "stream busy"
-    elsewhere = {other, "absent", "range", "changed", "recording", "start offset", "rank to rank"}
+    other = {"thread busy"} if sample == "training" else {"stream busy", "start error"}
+    elsewhere = other | {"absent", "range", "changed", "recording", "start offset", "rank to rank"}
     assert explained_in("trace-replay", "line") == lines | elsewhere
 
 

@@ -1,13 +1,16 @@
 """What cannot be is reported by readers and trace-diagnose, or a table says why nobody can notice; times are in ns."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from execgraph.linker import contradictions
 from execgraph.linker.contradictions import Contradiction, other_launches, other_units, rank_beyond_world
 from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.linker.windows import trace_start
 from execgraph.schema.columns import CallRows
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.machine import AGREEING, MachineCalibration
@@ -27,6 +30,7 @@ from support.contradictions import (
     said_of,
     sound_graphs,
 )
+from support.folders import DATA
 from support.runs import read_pair
 from support.tables import ActivityRow, CallRow, OpRow, column, device_trace
 
@@ -245,6 +249,27 @@ def test_a_clock_is_wrong_if_it_is_off_by_more_than_the_recording_is_long(sign: 
 
 def test_a_clock_that_is_not_off_is_right_however_short_the_recording() -> None:
     assert apart(0) is None
+
+
+@pytest.mark.parametrize("by_us", [-5_000, -50, 0, 50, 5_000])
+@pytest.mark.parametrize("run", ["attention_bf16", "copies_pageable", "decoding", "sharded", "streams"])
+def test_a_step_of_the_clock_in_the_middle_of_a_capture_is_said_with_its_place_and_size(run: str, by_us: int) -> None:
+    device = read_device_trace(DATA / "gpu" / run / "device_rank0.json.gz")
+    rows = device.activities
+    middle = int(np.median(rows.start))
+    shift = 1_000 * by_us * (rows.start >= middle)
+    device.activities = replace(rows, start=rows.start + shift, end=rows.end + shift)
+    said = " ".join(one.what for one in contradictions.contradictions_in_traces(None, device))
+    match = re.fullmatch(
+        r"the device's clock goes (on|back) by ([\d.]+) (.s) at once between (.*) and (.*) µs of the trace", said
+    )
+    assert bool(match) == bool(by_us), said
+    if match:
+        way, size, unit, *between = match.groups()
+        size_us = float(size) * (1_000 if unit == "ms" else 1) * (1 if way == "on" else -1)
+        assert size_us == pytest.approx(by_us, abs=2)
+        since, until = (1_000 * float(time) + trace_start(device) for time in between)
+        assert since <= middle <= until <= since + 10e6
 
 
 # activities at once

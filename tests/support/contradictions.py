@@ -80,6 +80,35 @@ def clock_apart(by_us: float) -> Change:
     return change
 
 
+def clock_steps(by_us: float) -> Change:
+    """From the middle kernel on."""
+
+    def change(files: Files) -> None:
+        rows = on_device(files)
+        middle = sorted(row["ts"] for row in rows)[len(rows) // 2]
+        for row in rows:
+            row["ts"] += by_us * (row["ts"] >= middle)
+
+    return change
+
+
+def without_device(files: Files) -> None:
+    """As the profiler records without ProfilerActivity.CUDA."""
+    rows = files[DEVICE]["traceEvents"]
+    files[DEVICE]["traceEvents"] = [row for row in rows if row.get("cat") not in (*ON_DEVICE, "cuda_runtime")]
+
+
+def untimed(starts: bool) -> Change:
+    """Every seventh row has no length, and with `starts` begins at 0."""
+
+    def change(files: Files) -> None:
+        for row in timed(files)[::7]:
+            row["dur"] = 0
+            row["ts"] *= not starts
+
+    return change
+
+
 def timed(files: Files) -> list[Trace]:
     """Every row of the device trace that has a time."""
     return [row for row in files[DEVICE]["traceEvents"] if "ts" in row]
@@ -210,6 +239,12 @@ TRACES = (
     Lie("the device's clock is an hour behind", clock_apart(-HOUR_US)),
     Lie("the device's clock is an hour ahead, and nothing waits for the device", without_waits(clock_apart(HOUR_US)),
         "launches alone do not bound how late an activity may start: the device may have been busy with earlier work for so long"),
+    Lie("the device's clock goes on by 5 ms in the middle", clock_steps(5_000)),
+    Lie("the device's clock goes back by 5 ms in the middle", clock_steps(-5_000)),
+    Lie("the device's clock goes on by 50 µs in the middle", clock_steps(50)),
+    Lie("every seventh row begins at 0 and has no length", untimed(starts=True)),
+    Lie("every seventh row has no length", untimed(starts=False)),
+    Lie("the profiler recorded no device, which the host trace's tensors are on", without_device),
     Lie("device times × 1000", times_scaled(1000)),
     Lie("device times × 1000, no copy with its bandwidth", without(times_scaled(1000), BANDWIDTH)),
     Lie("device times × 1000, counted from 0", times_scaled(1000, since_zero=True)),

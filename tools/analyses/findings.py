@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...linker.contradictions import RECORD_DEVICE
 from ...schema.columns import time_text
 from ...schema.errors import Remedy, Words
 from ...schema.graph import DependencyKind
@@ -157,6 +158,8 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
         yield f"{ranks} do not fit together, as {reason}: {GIVE_ONE_RUN}"
     elif len(graphs) > 1 and job.world_size <= len(graphs) and not is_joined:
         yield f"nothing shows that {ranks} are of one job, neither a collective nor a world size: {GIVE_ONE_RUN}"
+    if job.unrecorded:
+        yield f"no activity of {', '.join(job.unrecorded)} was recorded, only the CPU's part: {RECORD_DEVICE}"
     if error is None:
         yield "no time of the run was measured"
     elif abs(error) > WORST_ERROR_PCT:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Ns, Summary, summary_text, time_text
-from ...schema.graph import DependencyKind, ExecutionGraph
+from ...schema.graph import DEVICE_NAME, DependencyKind, ExecutionGraph
 from ...schema.linked import are_step_marks
 from ...schema.reasons import Counts
 from .. import replay as replays
@@ -205,8 +205,8 @@ class Job:
     `rank_of_node`, its name, and by `names`, `ops`, `shapes`, `functions` and `in_loader` what RankFacts say. The run
     takes `length_us`, and took `recorded_us` while it was recorded. As far as that was recorded, the job had
     `world_size` ranks, of which `absent` are not there. `launches` says which dependencies are from a host node to what
-    it launched. On the critical path `path_us` is the time by kind, the longest first; no dependency explains
-    `unexplained_us` of it.
+    it launched. `unrecorded` are the devices of a job none of whose activities was recorded. On the critical path
+    `path_us` is the time by kind, the longest first; no dependency explains `unexplained_us` of it.
     """
 
     ranks: list[RankFacts]
@@ -220,7 +220,10 @@ class Job:
         self.length_us, self.recorded_us = self.replay.makespan_ns / 1000, self.recorded.makespan_ns / 1000
         self.world_size = max(len(self.ranks), *(rank.graph.number("world_size", 0) for rank in self.ranks))
         self.absent = self.world_size - len(self.ranks)
-        self.is_on_device = bool(self.work.is_activity.any())
+        named = (rank.graph.metadata.items() for rank in self.ranks)
+        devices = {str(name) for items in named for key, name in items if key.startswith(DEVICE_NAME)}
+        is_recorded = bool(self.work.is_activity.any())
+        self.is_on_device, self.unrecorded = is_recorded or bool(devices), sorted(devices) * (not is_recorded)
         self.rank_of_node = self.work.ranks_of(np.arange(len(self.work)))
         self.in_loader = np.concatenate([rank.in_loader for rank in self.ranks])
         self.names = Categorical.joined(rank.graph.name for rank in self.ranks)

@@ -243,7 +243,7 @@ def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) ->
     """Counts what of the file was not read, or not as it is."""
     inspection.notes += trace.notes
     inspection.dropped.add(trace.skipped)
-    inspection.damaged |= bool(trace.skipped.of(Reason.UNREADABLE_ROWS, Reason.CUT_OFF_ROWS))
+    inspection.damaged |= bool(trace.skipped.of(Reason.UNREADABLE_ROWS, Reason.CUT_OFF_ROWS, Reason.UNUSABLE_TIME))
 
 
 def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:

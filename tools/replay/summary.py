@@ -103,7 +103,7 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     start_error_us: StartError | None
     busy_us: dict[str, float]
     critical_path_us: dict[str, float]
-    explained_pct: float
+    explained_pct: float | None
     makespan_low_us: float | None = None
     makespan_high_us: float | None = None
     start_offsets_us: dict[str, float] = {}
@@ -122,7 +122,8 @@ def summarise(replay: Replay) -> ReplaySummary:
         makespan_us=replay.makespan_ns / 1000, measured_us=replay.measured_ns / 1000, error_pct=replay.error_pct,
         start_error_us=None if work.unprofiled else start_error(replay),
         busy_us={lane: time / 1000 for lane, time in busy_ns(replay).items()},
-        critical_path_us={kind: time / 1000 for kind, time in path.items()}, explained_pct=explained_pct(replay),
+        critical_path_us={kind: time / 1000 for kind, time in path.items()},
+        explained_pct=None if np.isnan(explained := explained_pct(replay)) else explained,
         makespan_low_us=makespan.low_ns / 1000 if makespan is not None else None,
         makespan_high_us=makespan.high_ns / 1000 if makespan is not None else None,
         start_offsets_us=offsets if len(offsets) > 1 else {},
@@ -146,21 +147,23 @@ def explained_pct(replay: Replay) -> float:
     """Returns the share of the makespan that known dependencies explain: all of the critical path but delays and starts
     that depend on nothing.
 
-    Where an unchanged replay ends far too early, the time that it lacks is not explained either.
+    Where an unchanged replay ends far too early, the time that it lacks is not explained either. NaN where nothing was
+    to be explained: all of the path is work of the host, and no device activity was recorded.
     """
     path, whole_ns = time_by_kind(replay), replay.makespan_ns
     unexplained_ns = sum(path.get(kind, 0) for kind in UNEXPLAINED)
     if replay.range is None and (replay.error_pct or 0) < -RELIABLE_PCT:
         unexplained_ns, whole_ns = unexplained_ns + replay.measured_ns - replay.makespan_ns, replay.measured_ns
-    return 100 - 100 * unexplained_ns / max(whole_ns, 1)
+    is_of_host = not unexplained_ns and not replay.work.is_activity.any()
+    return np.nan if is_of_host else 100 - 100 * unexplained_ns / max(whole_ns, 1)
 
 
 def trust(replay: Replay) -> str:
     """Returns in a few words how reliable conclusions from the replay are."""
     if replay.error_pct is None:
         return "there is no measured time to compare the replay with"
-    off, explained = f"{replay.error_pct:+.2f} % off the measured run", f"explains {explained_pct(replay):.1f} % of it"
-    text = f"the replay is {off} and {explained}"
+    text, explained = f"the replay is {replay.error_pct:+.2f} % off the measured run", explained_pct(replay)
+    text += "" if np.isnan(explained) else f" and explains {explained:.1f} % of it"
     return f"{text}: too far off to rely on" if abs(replay.error_pct) > RELIABLE_PCT else text
 
 
@@ -172,12 +175,12 @@ def off_by_target(replay: Replay) -> str:
     return f"these graphs are made for {ASTRA_SIM}, whose waits differ: build generic ones for a replay"
 
 
-def start_error(replay: Replay) -> StartError:
-    """Returns the start errors of all activities with a recorded start; zeros if there are none, as in a scaled job."""
+def start_error(replay: Replay) -> StartError | None:
+    """Returns the start errors of all activities with a recorded start; None if there are none, as in a scaled job."""
     work = replay.work
     timed = work.is_activity & work.is_timed & (not work.is_of_scaled_job)
     error = np.abs(replay.start_ns[timed] - work.measured_start_ns[timed]) / 1000
-    return StartError(*np.quantile(error if len(error) else [0.0], (0.5, 0.95, 1)).tolist())
+    return StartError(*np.quantile(error, (0.5, 0.95, 1)).tolist()) if len(error) else None
 
 
 def busy_ns(replay: Replay) -> dict[str, int]:
@@ -235,8 +238,11 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     if starts and not scale and not work.is_of_scaled_job:
         times = f"{starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
         lines.append(f"start error    {times}")
-    rest = "of the critical path; delays and starts that nothing explains are the rest"
-    lines += [f"explained      {summary.explained_pct:>14,.2f} %  {rest}", *_busy(replay, summary), "critical path"]
+    explained = "no device activity was recorded, so nothing had to be explained"
+    if summary.explained_pct is not None:
+        rest = "of the critical path; delays and starts that nothing explains are the rest"
+        explained = f"{summary.explained_pct:>14,.2f} %  {rest}"
+    lines += [f"explained      {explained}", *_busy(replay, summary), "critical path"]
     lines += [*_shares(summary.critical_path_us, summary.makespan_us), *_crossings(replay)]
     return "\n".join([*lines, *([answer(replay, scale)] if scale else [])])
 

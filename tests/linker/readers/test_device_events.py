@@ -11,11 +11,12 @@ import pytest
 from execgraph.linker.readers import RecordedOps, RecordedSyncs, Role, read_device_trace
 from execgraph.linker.readers.device_events import DeviceEvents, unpadded
 from execgraph.linker.readers.device_trace import within_a_recording
+from execgraph.schema.errors import DataError
 from execgraph.schema.linked import FOREVER, LONGEST_RECORDING, Activities, Args, kineto
 from execgraph.schema.linked.kineto import Event, ExactEvent
 from execgraph.schema.reasons import Reason
 from msgspec import Raw, json as msgspec_json
-from support.tables import OpRow, device_trace
+from support.tables import ActivityRow, OpRow, device_trace
 
 YEAR = "36028797018963.968"
 """µs, the shortest that is taken for no measured duration."""
@@ -285,6 +286,31 @@ def test_rows_of_another_year_than_the_others_are_left_out_and_counted(t, tmp_pa
     trace = read_device_trace(str(device))
     assert len(trace.activities.start) == 2
     assert trace.skipped[WITHOUT_TIME] == 1
+
+
+@pytest.mark.parametrize(
+    ("at_0", "others", "is_lost"),
+    [
+        ((0,), (9, 9, 9), True),
+        ((0,), (9, 9, 20), False),
+        ((1,), (9, 9, 9), False),
+        ((0, 1), (9, 9, 9), True),
+        ((), (9,), False),
+    ],
+)
+def test_rows_at_0_are_not_timed_if_one_lasts_no_time_and_all_others_are_further_away_than_they_last(
+    at_0: tuple[int, ...], others: tuple[int, ...], is_lost: bool
+) -> None:
+    ops = [OpRow(0, end) for end in at_0] + [OpRow(start, start + 2) for start in others]
+    trace = within_a_recording(device_trace(ops))
+    assert len(trace.ops.start) == len(ops) - is_lost * len(at_0)
+    assert (trace.skipped[WITHOUT_TIME], len(trace.notes)) == (is_lost * len(at_0), is_lost)
+
+
+def test_a_trace_most_of_whose_ops_or_activities_have_no_time_is_refused() -> None:
+    ops, ran = [OpRow(9, 10)] * 3, [ActivityRow(0, 0)] * 2 + [ActivityRow(9, 10)]
+    with pytest.raises(DataError, match="2 of 3 activities have no time"):
+        within_a_recording(device_trace(ops, activities=ran))
 
 
 @pytest.mark.parametrize("sign", [1, -1])

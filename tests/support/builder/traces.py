@@ -156,7 +156,10 @@ BASE_NS = 1_790_857_026_000_000_000
 
 
 def device_trace(run: "TraceBuilder") -> dict[str, Any]:
-    head: Row = {"schemaVersion": 1, "deviceProperties": [{"id": run.device, "name": "NVIDIA H200"}]}
+    head: Row = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": run.device, "name": "NVIDIA H200"}] * bool(run.activities),
+    }
     if run.rank is not None:
         head["distributedInfo"] = {"backend": "nccl", "rank": run.rank, "world_size": run.world_size}
         if run.groups and run.layout.comms_attributes:

@@ -38,6 +38,15 @@ def test_a_run_on_the_cpu_is_told_by_its_phases(t: TraceBuilder) -> None:
     )
 
 
+def test_a_run_whose_device_was_not_recorded_is_not_one_on_the_cpu() -> None:
+    g = GraphBuilder(rank=0, device_name_0="NVIDIA H200")
+    g.host("aten::mm", 0, 50_000)
+    assert sentence(built(g.build())) == (
+        "What limits the run cannot be told: no activity of NVIDIA H200 was recorded, only the CPU's part: record with "
+        "ProfilerActivity.CUDA, too. Of the critical path, 100 % is work of the CPU."
+    )
+
+
 def delayed(delay: int) -> ExecutionGraph:
     g = GraphBuilder(rank=0)
     op = g.host("aten::mm", 0, 50_000)

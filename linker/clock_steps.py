@@ -1,0 +1,83 @@
+"""Finds whether the device's clock steps in the middle of a trace, by more than any drift explains.
+
+On an idle device an activity starts as soon as its launch arrives: if from one launch on all take longer, or less long,
+by more than launches on any machine differ, the clock stepped. Where the device is never idle, launches and waits
+contradict each other unless the clock stepped between them.
+"""
+
+import numpy as np
+
+from ..schema.columns import Floats, Int64, is_group_start, time_text
+from ..schema.linked import Activities, Calls
+from ..schema.machine import ANY_MACHINE, SLOWEST, MachineCalibration
+from .machine import WHOLE, Bounds, awaited_ends, bounds_of
+from .readers import RecordedSyncs
+
+FASTEST_DRIFT = 500e-6
+"""No clock that an operating system corrects drifts by more, as a share of the time (the limit of Linux)."""
+ALIKE = 8
+"""So many launches on an idle device, of which one may be odd, show how long they take."""
+
+
+def clock_step(activities: Activities, calls: Calls, syncs: RecordedSyncs, clock: MachineCalibration, zero: int) -> str:
+    """Returns where the device's clock steps most, in µs after `zero` (ns), and by how much; else "". O(n log n)."""
+    latency, begun = _idle_latencies(activities, calls)
+    if steps := _steps(latency, begun) if len(latency) >= 2 * ALIKE else []:
+        at, size = max(steps, key=lambda step: abs(step[1]))
+        what, times = (
+            f"goes {'on' if size > 0 else 'back'} by {time_text(abs(size) / 1000)} at once",
+            begun[at - 3 : at + 3],
+        )
+        more = f", the largest of {len(steps)} steps" if len(steps) > 1 else ""
+    elif not (clock.clock_drift_ns or clock.clock_error_ns > 2 * WHOLE):
+        return ""
+    else:
+        bounds = bounds_of(activities, calls, awaited_ends(activities, calls, syncs), clock.resolution_ns)
+        # by times of the host, as those of the device need not be in order
+        lower, upper = (Bounds(of.time + of.value, of.value) for of in bounds)
+        low, high = lower.tightest(1), upper.tightest(-1)
+        apart = np.abs(high.time - low.time[:, None])
+        beyond: Floats = low.value[:, None] - high.value - FASTEST_DRIFT * apart
+        if (most := beyond.max(initial=0.0)) <= SLOWEST:
+            return ""
+        nearest = np.argmin(np.where(2 * beyond >= most, apart, np.inf))
+        row, column = np.unravel_index(nearest, apart.shape)
+        what, more, times = (
+            f"steps by at least {time_text(most / 1000)}",
+            "",
+            np.append(low.time[row], high.time[column]),
+        )
+    since, until = ((int(time) - zero) / 1000 for time in (times.min(), times.max()))
+    return f"{what} between {since:.3f} and {until:.3f} µs of the trace{more}"
+
+
+def _idle_latencies(activities: Activities, calls: Calls) -> tuple[Int64, Int64]:
+    """Returns how long launches on an idle device took (ns), and when they began: those of the most frequent call."""
+    rows = np.flatnonzero(activities.call_row >= 0)
+    begun = calls.start[activities.call_row[rows]]
+    rows = rows[np.lexsort((activities.start[rows], begun, activities.device[rows]))]
+    call, device, start, end = (getattr(activities, name)[rows] for name in ("call_row", "device", "start", "end"))
+    is_idle = is_group_start(call)
+    # after a step back all that ran before it seems to end late, so only the last few count
+    for back in range(1, ALIKE + 1):
+        is_idle[back:] &= (device[back:] != device[:-back]) | (start[back:] > end[:-back] + ANY_MACHINE.upper)
+    name = calls.name.codes[call]
+    is_idle &= name == np.bincount(name[is_idle], minlength=1).argmax()
+    latency, begun = (start - calls.end[call])[is_idle], calls.start[call[is_idle]]
+    order = np.argsort(begun, kind="stable")
+    return latency[order], begun[order]
+
+
+def _steps(latency: Int64, begun: Int64) -> list[tuple[int, int]]:
+    """Returns the launches before which the clock steps, and by how much (ns)."""
+    some = np.sort(np.lib.stride_tricks.sliding_window_view(latency, ALIKE), axis=1)
+    least, median, most = some[:, 1], some[:, ALIKE // 2], some[:, -2]
+    apart = np.maximum(least[ALIKE:] - most[:-ALIKE], least[:-ALIKE] - most[ALIKE:])
+    apart = apart - FASTEST_DRIFT * (begun[2 * ALIKE - 1 :] - begun[: 1 - 2 * ALIKE])
+    spread = np.maximum((most - least)[ALIKE:], (most - least)[:-ALIKE])
+    # latencies that differ by more are of a queue, whose kernels in between were not recorded
+    found = np.flatnonzero((spread <= SLOWEST) & (apart > np.maximum(2 * spread, SLOWEST)))
+    # those next to each other are of one step
+    of_each = np.split(found, np.flatnonzero(np.diff(found) > ALIKE) + 1) if len(found) else []
+    widest = [int(splits[np.argmax(apart[splits])]) for splits in of_each]
+    return [(at + ALIKE, int(median[at + ALIKE] - median[at])) for at in widest]
