@@ -185,12 +185,20 @@ def _checked(check: Callable[[str], object]) -> Callable[[str], str]:
     return read
 
 
+def _address(text: object, call: str = "--scheduler") -> str:
+    address = arguments.given(text, str, call, "an address")
+    if not address.strip():
+        raise ValueError(f"{text!r} is no address, such as tcp://head:8786")
+    return address
+
+
 def ends_as(*endings: str) -> Callable[[str], str]:
     """Returns what reads the name of a file to write, which does not end like some other kind of file."""
     return _checked(lambda path: arguments.check_ending(path, *endings))
 
 
 TEXT, PATH, ONLY, SIZE = Kind(str), Kind(Path), Kind(_analysis), Kind(_checked(bytes_of))
+ADDRESS = Kind(_address, _address)
 ROOFLINE = Kind(_checked(_later("..converter.targets", "roofline_of")))
 STEPS, CLOCK, JSON_FILE = Kind(_steps), Kind(_clock), Kind(ends_as(".json"))
 TIMES = Kind(_times, partial(arguments.two_ends, expected="start and end in µs, as (0, 1500)"))

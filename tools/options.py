@@ -159,7 +159,9 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
         Group("where it runs", (
             Option("--jobs", "how many ranks to build at a time, each in a process (default: the number of cores)",
                    kind.COUNT, "N", "build scale"),
-            Option("--scheduler", "build on the Dask cluster with this scheduler, tcp://…", kind.TEXT, "ADDR"),
+            Option("--scheduler", "build on the Dask cluster with this scheduler, tcp://…", kind.ADDRESS, "ADDR"),
+            Option("--scheduler-timeout", "how long to wait for an answer of the scheduler, and for a worker (default "
+                   "%(default)g)", kind.POSITIVE, "SECONDS", name="scheduler_timeout_s", default=60.0),
             Option("--force", "build ranks that are up to date, too"),
         ), calls="build"),
         Group("output", (Option("--strict", "exit with 1 for notes, too"), _json("the report"))),

@@ -3,20 +3,25 @@
 A worker that dies fails the task that it had and no other.
 """
 
+import asyncio
 import importlib
+import logging
 import multiprocessing
 import os
+import platform
 import signal
 import sys
 import threading
+import time
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
+from importlib.metadata import version
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,10 +29,14 @@ from typing import Any, TypeVar
 
 from ..schema.errors import Audience, DataError, Remedy, audience, require, speak_to
 from ..schema.io import MAX_SIZE
-from ..schema.progress import OnProgress, unseen
+from ..schema.progress import OnProgress, beside, unseen
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+NAME = "execgraph"
+PATIENCE_S = 60.0
+SECONDS_UNSAID = 2
+"""How long a cluster may say nothing before it is asked, and said what is waited for."""
 SECONDS_BETWEEN_LOOKS = 0.1
 """How often it is looked for stages that workers have done."""
 THREADS = 3
@@ -36,6 +45,7 @@ FROM_TERMINALS = {getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasa
 NO_POOL = (OSError, MemoryError, RuntimeError)
 """Where the system gives no more descriptors, memory or processes."""
 
+log = logging.getLogger("execgraph")
 _on_progress: ContextVar[OnProgress] = ContextVar("on_progress", default=unseen)
 
 
@@ -48,15 +58,17 @@ def stage_done() -> None:
     _on_progress.get()(1)
 
 
-def runner(jobs: int, scheduler: str | None = None) -> Callable[..., Generator[tuple[Any, Any], None, None]]:
+def runner(
+    jobs: int, scheduler: str | None = None, patience_s: float = PATIENCE_S
+) -> Callable[..., Generator[tuple[Any, Any], None, None]]:
     """Returns what runs tasks: so many processes, or the Dask cluster with this scheduler.
 
     Raises MissingLibrary where the package for a cluster is not installed.
     """
-    if not scheduler:
+    if scheduler is None:
         return lambda function, tasks, on_progress=unseen: in_processes(function, tasks, jobs, on_progress)
     require("dask", str(Remedy.SCHEDULER))
-    return lambda function, tasks, on_progress=unseen: on_cluster(function, tasks, scheduler)
+    return lambda function, tasks, on_progress=unseen: on_cluster(function, tasks, scheduler, patience_s)
 
 
 def in_processes(
@@ -146,34 +158,122 @@ def _check_threads() -> None:
         is_checked.set()
 
 
+class _Cluster:
+    """A Dask cluster. An answer of its scheduler, and a worker where there is none, are waited for `patience_s`.
+
+    All its methods raise DataError.
+    """
+
+    def __init__(self, address: str, patience_s: float) -> None:
+        self.address, self.patience_s, self._dask = address, patience_s, importlib.import_module("distributed")
+        self._checked = set[str]()
+
+    def problem(self, what: str) -> DataError:
+        """Returns the error that names the scheduler, and says what is wrong with it or its workers."""
+        return DataError(Remedy.SCHEDULER, f" {self.address}: {what}")
+
+    def workers(self) -> set[str]:
+        """Returns the addresses of the workers that the scheduler has."""
+
+        async def ask() -> set[str]:
+            security = self._dask.Security().get_connection_args("client")
+            async with self._dask.rpc(self.address, connection_args=security) as scheduler:
+                return {*(await scheduler.identity())["workers"]}
+
+        async def answered() -> set[str]:
+            return await asyncio.wait_for(ask(), self.patience_s)
+
+        # in a thread, as whoever calls from a notebook is in a loop of asyncio
+        answer = beside(lambda: asyncio.run(answered()))
+        if not wait([answer], SECONDS_UNSAID).done:
+            self._say("an answer of the scheduler")
+        try:
+            return answer.result()
+        except (OSError, asyncio.TimeoutError) as error:
+            raise self.problem(f"no Dask scheduler answers within {self.patience_s:g} s; does it run there?") from error
+        except Exception as error:
+            what = f"is no Dask scheduler ({error}); its address is like tcp://host:8786, tls:// needs certificates"
+            raise self.problem(what) from error
+
+    def check(self, client: Any) -> None:
+        """Waits for a worker where there is none, and compares the version of new ones with that of this process."""
+        workers, until = self.workers(), time.monotonic() + self.patience_s
+        if not workers:
+            self._say("a worker")
+        while not workers:
+            if time.monotonic() > until:
+                command = f"dask worker {self.address}"
+                raise self.problem(f"no worker within {self.patience_s:g} s; start one where {NAME} is: {command}")
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+            workers = self.workers()
+        new, ours = [*workers - self._checked], version(NAME)
+        # by a function of the standard library, which workers have without execgraph
+        for worker, theirs in (client.run(version, NAME, workers=new, on_error="return") if new else {}).items():
+            if theirs != ours and not isinstance(theirs, OSError):
+                has = f"has {NAME} {theirs}" if isinstance(theirs, str) else f"has no {NAME}"
+                raise self.problem(f"the worker {worker} {has}; install {NAME} {ours} there")
+        self._checked.update(new)
+
+    def _say(self, what: str) -> None:
+        log.info(f"{Remedy.SCHEDULER} {self.address}: waits for {what}, up to {self.patience_s:g} s")
+
+
 def on_cluster(
-    function: Callable[[Task], Result], tasks: Sequence[Task], address: str
+    function: Callable[[Task], Result], tasks: Sequence[Task], address: str, patience_s: float = PATIENCE_S
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
     """Runs the tasks on the Dask cluster with the scheduler at `address`; its workers see the same paths.
 
-    Raises DataError when no scheduler answers.
+    Raises DataError when no scheduler or no worker is there within `patience_s`, at the beginning or later, and when a
+    worker has another version.
     """
-    try:
-        client = importlib.import_module("distributed").Client(address)
-    except (OSError, TimeoutError, ValueError) as error:
-        problem = f" {address}: no Dask scheduler answers ({error}); check the address"
-        raise DataError(Remedy.SCHEDULER, problem) from error
-    with client:
+    cluster = _Cluster(address, patience_s)
+    cluster.workers()
+    with _unlogged("distributed", "asyncio"), importlib.import_module("distributed").Client(address) as client:
+        cluster.check(client)
         pool = client.get_executor()
         try:
-            here = partial(_as_here, function, os.environ.get(MAX_SIZE), audience())
-            task_of = {pool.submit(here, task): task for task in tasks}
-            for future in as_completed(task_of):
-                yield task_of[future], _outcome(future.result)
+            here = partial(_as_here, function, os.environ.get(MAX_SIZE), audience(), version(NAME))
+            running = {pool.submit(here, task): task for task in tasks}
+            while running:
+                done, _ = wait(running, SECONDS_UNSAID, FIRST_COMPLETED)
+                for future in done:
+                    task, outcome = running.pop(future), _outcome(future.result)
+                    if isinstance(outcome, CancelledError):
+                        left = f"{len(running) + 1} of {len(tasks)} tasks were not done"
+                        raise cluster.problem(f"the scheduler ended, or the way to it, when {left}; start it again")
+                    if type(outcome).__name__ == "KilledWorker":
+                        outcome = WorkerDied("each worker that had it was killed, perhaps for want of memory")
+                    yield task, outcome
+                if not done:
+                    cluster.check(client)
         finally:
             pool.shutdown(wait=False)
 
 
-def _as_here(function: Callable[[Task], Result], max_size: str | None, readers: Audience, task: Task) -> Result:
+@contextmanager
+def _unlogged(*names: str) -> Iterator[None]:
+    """Leaves out what loggers of these names, and those below, say in the block: errors come as exceptions, too."""
+    known = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in names]
+    loggers = [logger for logger in map(logging.getLogger, known) if not logger.disabled]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.disabled = False
+
+
+def _as_here(
+    function: Callable[[Task], Result], max_size: str | None, readers: Audience, ours: str, task: Task
+) -> Result:
     """Runs the task with the limit and for the readers of who gave it, which processes of a cluster do not inherit.
 
     Nothing takes them back: each task brings its own, and threads beside this one may have tasks of the same job.
+    Raises DataError where this process has another version than who gave the task.
     """
+    if (theirs := version(NAME)) != ours:
+        raise DataError(f"a worker on {platform.node()} has {NAME} {theirs}; install {NAME} {ours} there")
     os.environ.pop(MAX_SIZE, None)
     if max_size is not None:
         os.environ[MAX_SIZE] = max_size

@@ -48,7 +48,8 @@ def main(options: argparse.Namespace) -> int:
     begun = time.monotonic()
     job = build(
         [Path(path) for path in options.inputs], options.output, conversion,
-        runner(options.jobs or os.cpu_count() or 1, options.scheduler), anew=options.force,
+        runner(options.jobs or os.cpu_count() or 1, options.scheduler, options.scheduler_timeout_s),
+        anew=options.force,
         window=Window(**chosen_for("Window", options)), progress=progress, allow_mismatch=options.allow_mismatch,
         max_messages=options.max_messages,
     )  # fmt: skip

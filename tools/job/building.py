@@ -177,6 +177,9 @@ def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> 
         for built, (task, outcome) in enumerate(outcomes, 1):
             stages.reached(BUILD_STAGES * built)
             result = outcome if isinstance(outcome, RankResult) else failed(task, outcome)
+            for file in (result.summary.device, result.summary.host, result.summary.detail):
+                if file and file.bytes >= 0 and state_of(task.job.folder / file.file)[2:3] != (file.bytes,):
+                    result = failed(task, DataError(f"{file.file}: a worker read another file of this name"))
             if result.communication:
                 # thousands of ranks know the same lists of ranks
                 groups = [lists.setdefault(ranks, ranks) for ranks in result.communication.groups]

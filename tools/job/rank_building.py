@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -93,6 +94,9 @@ def build_rank(task: RankTask) -> RankResult:
     plan of all ranks. Reports every failure, raises none.
     """
     try:
+        for folder, held in ((task.job.folder, task.job.folder), (task.job.output, task.job.scratch)):
+            if not held.is_dir():
+                raise DataError(f"{folder}: {platform.node()} does not see it; all workers need the same folders")
         if task.plan and task.earlier:
             return _finish(task, task.earlier, task.plan)
         with _hashed_beside(task) as inputs:

@@ -245,6 +245,7 @@ def build(
     force: bool = False,
     jobs: int = 1,
     scheduler: str | None = None,
+    scheduler_timeout_s: float = 60.0,
     max_messages: int = MOST_MESSAGES,
 ) -> Job:
     """Builds the execution graphs of all ranks whose traces are in a folder, as `trace-build` does.
@@ -274,6 +275,7 @@ def build(
         jobs: How many ranks to build at a time. More than 1 run in processes of their own: a script then needs
             `if __name__ == "__main__":` around what it does.
         scheduler: The address of a Dask scheduler, whose cluster builds in place of processes here.
+        scheduler_timeout_s: How long to wait for an answer of the scheduler, and for a worker where there is none.
         max_messages: How many messages a rank may send at most in a job for GOAL.
 
     Raises:
@@ -288,8 +290,8 @@ def build(
         "without_profiler": without_profiler, "as_recorded": as_recorded,
     }  # fmt: skip
     specs = [change.spec for change in given_changes(changes, "build(traces, changes=…)")]
-    more = {"force": force, "jobs": jobs, "scheduler": scheduler, "max_messages": max_messages}
-    checked("build", **of_job, allow_mismatch=allow_mismatch, **more)
+    more = {"scheduler": scheduler, "scheduler_timeout_s": scheduler_timeout_s, "max_messages": max_messages}
+    checked("build", **of_job, allow_mismatch=allow_mismatch, force=force, jobs=jobs, **more)
     inputs = given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
@@ -303,7 +305,7 @@ def build(
             inputs[0] if len(inputs) == 1 else inputs,
             folder,
             conversion,
-            runner(jobs if jobs > 1 else 0, scheduler),
+            runner(jobs if jobs > 1 else 0, scheduler, scheduler_timeout_s),
             anew=force,
             window=window,
             allow_mismatch=allow_mismatch,

@@ -5,11 +5,13 @@ One job per folder: one build at a time, earlier builds' files are removed, inpu
 
 import contextlib
 import gzip
+import importlib.metadata
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,11 +27,13 @@ from execgraph.schema.arguments import Target
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.io import alone, fresh_folder, locked, open_input
+from execgraph.tools import workers
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import BuildOptions, BuiltJob, Outcomes, build, rank_building, scale
 from execgraph.tools.job.build_report import LOCK, PIECE, content_of, read_report
 from execgraph.tools.job.building import RankResult, RankTask
+from execgraph.tools.job.rank_building import build_rank
 from execgraph.tools.replay import why_not_one_job
 from execgraph.tools.workers import WorkerDied, in_processes
 from support.generated import here
@@ -304,6 +308,65 @@ def test_a_dask_cluster_builds_the_same_files(traces: Path, tmp_path: Path, sche
     built(traces, tmp_path / "here")
     assert command("--input-dir", traces, "--output-dir", tmp_path / "there", "--scheduler", scheduler, "-q") == 0
     assert files(tmp_path / "there") == files(tmp_path / "here")
+
+
+def test_what_a_cluster_lacks_is_said_in_time(job: Path, tmp_path: Path, capsys: Any) -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        distributed.LocalCluster(n_workers=0, processes=False, protocol="tcp://", dashboard_address=None) as idle,
+    ):
+        for address, said in (
+            ("", "argument --scheduler: '' is no address, such as"),
+            ("tls://127.0.0.1:1", "--scheduler tls://127.0.0.1:1: is no Dask scheduler (TLS expects"),
+            (
+                f"tcp://127.0.0.1:{silent.getsockname()[1]}",
+                "no Dask scheduler answers within 0.5 s; does it run there?",
+            ),
+            (idle.scheduler_address, "waits for a worker, up to 0.5 s\n"),
+            (idle.scheduler_address, "no worker within 0.5 s; start one where execgraph is: dask worker tcp://"),
+        ):
+            where = ("--scheduler", address, "--scheduler-timeout", 0.5)
+            assert command(job, "-o", tmp_path / "out", *where) == (2 if not address else 1)
+            assert said in capsys.readouterr().err
+
+
+class HereAlone:
+    """What only this process takes for the version; workers get the function that knows it."""
+
+    def __call__(self, _: str) -> str:
+        return "0.0"
+
+    def __reduce__(self) -> Any:
+        return getattr, (importlib.metadata, "version")
+
+
+def test_workers_of_another_version_are_refused(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "version", HereAlone())
+    with pytest.raises(DataError, match=r"the worker tcp://.* has execgraph [0-9.]+; install execgraph 0.0 there"):
+        [*workers.on_cluster(process_of, [1], scheduler)]
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "said"),
+    [
+        (lambda task, _: build_rank(task._replace(job=task.job._replace(scratch=Path("nowhere")))), "does not see it"),
+        (
+            lambda task, job: build_rank(task._replace(job=task.job._replace(folder=job))),
+            "host_rank[01].json: a worker read another file of this name",
+        ),
+    ],
+)
+def test_a_worker_that_sees_other_folders_fails_its_ranks(elsewhere, said, job: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(job, tmp_path / "other")
+    for path in other.iterdir():
+        path.write_text(path.read_text() + "\n")
+
+    def run(function: Any, tasks: Any, on_progress: Any) -> Iterator[Any]:
+        yield from ((task, elsewhere(task, other)) for task in tasks)
+
+    failures = build(job, tmp_path / "out", BuildOptions(), run).report.all_failures
+    assert failures and all(re.search(said, failure) for failure in failures)
 
 
 def test_without_dask_the_missing_package_is_named(traces, tmp_path, monkeypatch, capsys):
