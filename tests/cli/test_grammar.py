@@ -316,14 +316,11 @@ def test_options_stand_in_titled_groups_each_told_in_one_short_sentence_and_help
 @pytest.mark.parametrize(
     ("line", "completions"),
     [
-        ("execgraph li", ["link"]),
-        ("execgraph link --host-t", ["--host-trace"]),
-        ("execgraph replay --timel", ["--timeline"]),
-        ("execgraph convert --target as", ["astra-sim"]),
-        ("execgraph diagnose de", ["device.json.gz"]),
-        ("execgraph build --input-dir g", ["graphs/"]),
+        ("execgraph li", ["link"]), ("execgraph link --host-t", ["--host-trace"]),
+        ("execgraph replay --timel", ["--timeline"]), ("execgraph convert --target as", ["astra-sim"]),
+        ("execgraph diagnose de", ["device.json.gz"]), ("execgraph build --input-dir g", ["graphs/"]),
     ],
-)
+)  # fmt: skip
 def test_a_shell_gets_completions(line, completions, tmp_path, monkeypatch):
     pytest.importorskip("argcomplete")
     monkeypatch.chdir(tmp_path)

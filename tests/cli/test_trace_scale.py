@@ -188,7 +188,7 @@ def test_another_program_is_refused_with_the_reason(option: str, tmp_path: Path,
         ("--remove-ranks 4-", "4- is not a list of ranks such as 4-7 or 0,2"),
         ("--data-parallel 2 --latency -1", "-1 is not a number above 0"),
     ],
-)
+)  # fmt: skip
 def test_wrong_usage_is_exit_2(arguments: str, what: str, run_scale: Scale) -> None:
     ended = run_scale("a", "b", *arguments.split())
     assert ended.code == 2 and what in ended.err

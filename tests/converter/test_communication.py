@@ -200,15 +200,11 @@ def test_kernels_of_one_communication_share_its_bytes_to_the_last() -> None:
 @pytest.mark.parametrize(
     ("told", "bytes_to_each"),
     [
-        ({"in_split": [2, 1, 3]}, [16, 8, 24]),
-        ({"in_split": [2, 0, 0]}, [48, 0, 0]),
-        ({"in_split": [0, 0, 0]}, [0, 0, 0]),
-        ({"in_split": [2, 1]}, None),
-        ({"in_split": [4, -1, 3]}, None),
-        ({"in_split": []}, None),
-        ({"in_split": [2, 1, 3], "name": "allreduce"}, None),
+        ({"in_split": [2, 1, 3]}, [16, 8, 24]), ({"in_split": [2, 0, 0]}, [48, 0, 0]),
+        ({"in_split": [0, 0, 0]}, [0, 0, 0]), ({"in_split": [2, 1]}, None), ({"in_split": [4, -1, 3]}, None),
+        ({"in_split": []}, None), ({"in_split": [2, 1, 3], "name": "allreduce"}, None),
     ],
-)
+)  # fmt: skip
 def test_an_all_to_all_sends_each_member_its_share_of_the_bytes(told, bytes_to_each):
     """12 floats; splits may count rows, here of two elements."""
     found = columns_of(

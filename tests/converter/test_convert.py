@@ -321,14 +321,10 @@ def of_steps(*steps: int) -> TraceBuilder:
 @pytest.mark.parametrize(
     ("step_ns", "data_ns", "found"),
     [
-        (-1, -1, {}),
-        (0, 5, {}),
-        (900, -1, {"step": 900}),
-        (900, 0, {"step": 900}),
-        (900, 7, {"step": 900, "data": 7}),
-        (1, 1, {"step": 1, "data": 1}),
+        (-1, -1, {}), (0, 5, {}), (900, -1, {"step": 900}), (900, 0, {"step": 900}),
+        (900, 7, {"step": 900, "data": 7}), (1, 1, {"step": 1, "data": 1}),
     ],
-)
+)  # fmt: skip
 def test_a_graph_knows_its_steps_where_they_were_measured_without_a_profiler(step_ns, data_ns, found):
     linked = link_run(of_steps(3, 4))
     linked.info.step_without_profiler_ns, linked.info.data_wait_without_profiler_ns = step_ns, data_ns

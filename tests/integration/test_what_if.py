@@ -248,12 +248,10 @@ def known(metadata: dict[str, str | int]) -> dict[str, str | int]:
 @pytest.mark.parametrize(
     ("window", "expected"),
     [
-        (EVERYTHING, KNOWN),
-        (Window(steps=(1, 2)), KNOWN | {"steps": 1}),
-        (Window(annotation="ProfilerStep#0"), {}),
+        (EVERYTHING, KNOWN), (Window(steps=(1, 2)), KNOWN | {"steps": 1}), (Window(annotation="ProfilerStep#0"), {}),
         (Window(clock=(0, 35)), {}),
     ],
-)
+)  # fmt: skip
 def test_a_part_keeps_it_if_it_is_of_whole_steps(tmp_path, window, expected):
     assert known(convert(link(*recorded(tmp_path), window=window)).metadata) == expected
 

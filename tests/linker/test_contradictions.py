@@ -188,12 +188,11 @@ def copied(*copies: tuple[int, int, int]) -> Contradiction | None:
 @pytest.mark.parametrize(
     ("copy", "factor"),
     [
-        ((1, 1, 1), "1,000,000,000 times too short"),
-        ((2, 2_000, 1_000_000_000), "1,000 times too short"),
+        ((1, 1, 1), "1,000,000,000 times too short"), ((2, 2_000, 1_000_000_000), "1,000 times too short"),
         ((2_000, 2, 1_000_000_000), "1,000 times too long"),
         ((5_000_000, 5, 1_000_000_000), "1,000,000 times too long"),
     ],
-)
+)  # fmt: skip
 def test_copies_show_the_unit_of_device_times(copy: tuple[int, int, int], factor: str) -> None:
     assert what(copied(copy)) == f"device times are {factor}, by the bytes and bandwidth recorded of copies"
     assert copied((2, 2, 1_000_000_000)) is None

@@ -100,13 +100,10 @@ def test_a_step_lasts_from_its_first_mark_until_the_next_one_begins_and_the_last
 @pytest.mark.parametrize(
     ("first", "end", "complaint"),
     [
-        (2, 4, "no step 2 to link; the trace holds steps 3 to 5$"),
-        (3, 8, "no step 6 to link"),
-        (3, 10**15, "no step 6 to link"),
-        (4, 4, "no step 4 to link"),
-        (5, 4, "no step 5 to link"),
+        (2, 4, "no step 2 to link; the trace holds steps 3 to 5$"), (3, 8, "no step 6 to link"),
+        (3, 10**15, "no step 6 to link"), (4, 4, "no step 4 to link"), (5, 4, "no step 5 to link"),
     ],
-)
+)  # fmt: skip
 def test_steps_that_are_not_there_are_refused(first: int, end: int, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
         step_span(STEPS, first, end)
@@ -144,12 +141,10 @@ def test_the_first_annotation_of_a_name_that_begins_in_a_period_is_taken() -> No
 @pytest.mark.parametrize(
     ("trace", "name", "period"),
     [
-        (noted((50, 90)), "forward", Period(51, 100)),
-        (noted((50, 90)), "forward", Period(0, 50)),
-        (noted((50, 90)), "backward", Period(0, 100)),
-        (noted((50, 90), annotation=0), "forward", Period(0, 100)),
+        (noted((50, 90)), "forward", Period(51, 100)), (noted((50, 90)), "forward", Period(0, 50)),
+        (noted((50, 90)), "backward", Period(0, 100)), (noted((50, 90), annotation=0), "forward", Period(0, 100)),
     ],
-)
+)  # fmt: skip
 def test_an_annotation_that_is_not_in_the_period_is_refused(trace: DeviceTrace, name: str, period: Period) -> None:
     with pytest.raises(DataError, match=f"no annotation named '{name}' in that part of the trace"):
         annotation_period(trace, name, period)
@@ -244,16 +239,10 @@ def borders(found: ThreadParts, thread: int) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("call", "found"),
     [
-        ((90, 120), (120, 200)),
-        ((190, 215), (100, 215)),
-        ((50, 300), (300, 300)),
-        ((100, 120), (100, 200)),
-        ((80, 100), (100, 200)),
-        ((99, 101), (101, 200)),
-        ((200, 220), (100, 200)),
-        ((180, 200), (100, 200)),
+        ((90, 120), (120, 200)), ((190, 215), (100, 215)), ((50, 300), (300, 300)), ((100, 120), (100, 200)),
+        ((80, 100), (100, 200)), ((99, 101), (101, 200)), ((200, 220), (100, 200)), ((180, 200), (100, 200)),
     ],
-)
+)  # fmt: skip
 def test_a_thread_that_is_in_a_call_has_its_border_when_that_returns(call, found):
     assert borders(parts((1, *call)), 1) == found
 

@@ -218,13 +218,10 @@ def test_a_message_in_a_circle_is_named_by_its_type() -> None:
 @pytest.mark.parametrize(
     ("kind", "common"),
     [
-        (CollectiveType.ALL_GATHER, 6),
-        (CollectiveType.GATHER, 6),
-        (CollectiveType.ALL_REDUCE, 10),
-        (CollectiveType.SCATTER, 10),
-        (CollectiveType.ALL_TO_ALL, 10),
+        (CollectiveType.ALL_GATHER, 6), (CollectiveType.GATHER, 6), (CollectiveType.ALL_REDUCE, 10),
+        (CollectiveType.SCATTER, 10), (CollectiveType.ALL_TO_ALL, 10),
     ],
-)
+)  # fmt: skip
 def test_shards_keep_their_sum_and_the_largest_decides_else(kind: CollectiveType, common: int) -> None:
     ranks = [[entry(1, 0, size=size, kind=int(kind)), entry(2, 1)] for size in (10, 1, common)]
     assert changed_sizes(matched_job(*ranks)) == [{} if size == common else {1: common} for size in (10, 1, common)]

@@ -58,15 +58,12 @@ def test_groups_are_numbered_in_the_order_in_which_they_come() -> None:
 @pytest.mark.parametrize(
     ("call", "known"),
     [
-        (Call(0, COLL, Group("0,1", "")), True),
-        (Call(0, COLL, Group("", "5")), True),
-        (Call(0, COLL, Group("", "", "default_pg")), False),
-        (Call(0, SEND, source=0, target=1), True),
-        (Call(0, SEND, source=1, target=0), True),
-        (Call(0, SEND, source=-1, target=1), False),
+        (Call(0, COLL, Group("0,1", "")), True), (Call(0, COLL, Group("", "5")), True),
+        (Call(0, COLL, Group("", "", "default_pg")), False), (Call(0, SEND, source=0, target=1), True),
+        (Call(0, SEND, source=1, target=0), True), (Call(0, SEND, source=-1, target=1), False),
         (Call(0, RECV, source=1), False),
     ],
-)
+)  # fmt: skip
 def test_who_takes_part_is_known_by_group_or_by_both_ends(call: Call, known: bool) -> None:
     assert Calls.of([call, Call(1, COLL, Group("", ""))]).is_placed.tolist() == [known, False]
 

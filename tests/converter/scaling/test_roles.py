@@ -65,13 +65,10 @@ def phase_of(g: GraphBuilder, launch: int) -> Phase:
 @pytest.mark.parametrize(
     ("attributes", "phase"),
     [
-        ({}, Phase.OTHER),
-        ({"fw_tid": 0}, Phase.OTHER),
-        ({"fw_tid": 1}, Phase.FUNCTION),
-        ({"scope": 0}, Phase.OTHER),
+        ({}, Phase.OTHER), ({"fw_tid": 0}, Phase.OTHER), ({"fw_tid": 1}, Phase.FUNCTION), ({"scope": 0}, Phase.OTHER),
         ({"scope": BACKWARD_SCOPE}, Phase.FUNCTION),
     ],
-)
+)  # fmt: skip
 def test_an_op_of_the_backward_scope_or_with_a_forward_thread_is_of_the_backward_pass(g, attributes, phase):
     assert phase_of(g, g.host("aten::mm", 0, 10, **attributes)) == phase
 

@@ -193,18 +193,14 @@ SHARES = ((9, 1, 2, 3), (4, 9, 5, 6), (7, 8, 9, 9), (0, 0, 0, 9))
 @pytest.mark.parametrize(
     ("algorithm", "sizes", "cost"),
     [
-        (Algorithm.ALL_REDUCE_RING, EQUAL, (6, 600)),
-        (Algorithm.ALL_REDUCE_DOUBLING, EQUAL, (2, 800)),
+        (Algorithm.ALL_REDUCE_RING, EQUAL, (6, 600)), (Algorithm.ALL_REDUCE_DOUBLING, EQUAL, (2, 800)),
         (Algorithm.ALL_GATHER_RING, (100, 200, 300, 400), (3, 900)),
         (Algorithm.ALL_GATHER_DOUBLING, (100, 200, 300, 400), (2, 900)),
-        (Algorithm.REDUCE_SCATTER_RING, EQUAL, (3, 300)),
-        (Algorithm.BROADCAST, EQUAL, (3, 400 + 2 * 150)),
-        (Algorithm.REDUCE, EQUAL, (3, 400 + 2 * 150)),
-        (Algorithm.GATHER, (100, 200, 300, 400), (1, 300)),
-        (Algorithm.SCATTER, (0, 0, 0, 400), (1, 300)),
-        (Algorithm.ALL_TO_ALL, EQUAL, (1, 24)),
+        (Algorithm.REDUCE_SCATTER_RING, EQUAL, (3, 300)), (Algorithm.BROADCAST, EQUAL, (3, 400 + 2 * 150)),
+        (Algorithm.REDUCE, EQUAL, (3, 400 + 2 * 150)), (Algorithm.GATHER, (100, 200, 300, 400), (1, 300)),
+        (Algorithm.SCATTER, (0, 0, 0, 400), (1, 300)), (Algorithm.ALL_TO_ALL, EQUAL, (1, 24)),
     ],
-)
+)  # fmt: skip
 def test_a_collective_of_four_costs_steps_and_bytes(algorithm, sizes, cost):
     """The root is the last one, which has the most; pieces are of up to 150 bytes."""
     assert algorithms.ALGORITHMS[algorithm].cost(CollectiveMember(0, 4, sizes, SHARES, root=3, chunk=150)) == cost

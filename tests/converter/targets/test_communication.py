@@ -62,23 +62,16 @@ def test_a_barrier_without_data_still_holds_the_ranks_together() -> None:
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
-        ({"pg_ranks": [0]}, "in a group of one"),
-        ({"pg_ranks": [1, 2]}, "in a group without this rank"),
+        ({"pg_ranks": [0]}, "in a group of one"), ({"pg_ranks": [1, 2]}, "in a group without this rank"),
         ({"pg_ranks": [0, 4]}, "in a group with ranks that are not simulated"),
-        ({"comm_type": 42}, "of an unknown type"),
-        ({"comm_type": ABSENT}, "of an unknown type"),
-        ({"comm_size": 0}, "without data"),
-        ({"comm_type": ALL_GATHER, "comm_size": 0}, "without data"),
-        ({**SEND, "comm_dst": -1}, UNKNOWN),
-        ({**SEND, "comm_dst": ABSENT}, UNKNOWN),
-        ({**SEND, "comm_src": 2}, "of another rank"),
-        ({**SEND, "comm_dst": 0}, "to the rank itself"),
-        ({**SEND, "comm_dst": 4}, UNKNOWN),
-        ({**SEND, "comm_tag": -1}, "with a tag out of range"),
-        ({**SEND, "comm_tag": INT32_MAX + 1}, "with a tag out of range"),
-        ({**SEND, "comm_size": 0}, "without data"),
+        ({"comm_type": 42}, "of an unknown type"), ({"comm_type": ABSENT}, "of an unknown type"),
+        ({"comm_size": 0}, "without data"), ({"comm_type": ALL_GATHER, "comm_size": 0}, "without data"),
+        ({**SEND, "comm_dst": -1}, UNKNOWN), ({**SEND, "comm_dst": ABSENT}, UNKNOWN),
+        ({**SEND, "comm_src": 2}, "of another rank"), ({**SEND, "comm_dst": 0}, "to the rank itself"),
+        ({**SEND, "comm_dst": 4}, UNKNOWN), ({**SEND, "comm_tag": -1}, "with a tag out of range"),
+        ({**SEND, "comm_tag": INT32_MAX + 1}, "with a tag out of range"), ({**SEND, "comm_size": 0}, "without data"),
     ],
-)
+)  # fmt: skip
 def test_what_the_simulator_cannot_play_becomes_computation_of_the_measured_time(attributes, reason):
     played, told = lowered(communicating(**attributes))
     assert played.type[1] == NodeType.COMP
@@ -434,14 +427,11 @@ def test_without_its_host_an_activity_waits_from_its_release_or_from_the_traces_
 @pytest.mark.parametrize(
     ("ranks", "groups", "name"),
     [
-        ([0, 1], {(0, 1): 7}, "7"),
-        ([0, 1], None, "1"),
-        ([0, 1, 2, 3], {}, ""),
-        ([0, 2, 1, 3], {(0, 2, 1, 3): 1}, "1"),
-        ([], None, ""),
+        ([0, 1], {(0, 1): 7}, "7"), ([0, 1], None, "1"), ([0, 1, 2, 3], {}, ""),
+        ([0, 2, 1, 3], {(0, 2, 1, 3): 1}, "1"), ([], None, ""),
     ],
     ids=["numbered", "numbered by the rank", "all ranks have no name", "all in another ring order", "unknown ranks"],
-)
+)  # fmt: skip
 def test_a_group_is_named_by_the_number_of_its_ranks(ranks, groups, name):
     played, told = lowered(communicating(pg_ranks=ranks), groups=groups)
     assert (played.texts("pg_name")[1], played.texts("pg_recorded")[1]) == (name, "5")

@@ -50,21 +50,15 @@ def test_what_pytorch_counts_is_counted_exactly() -> None:
 @pytest.mark.parametrize(
     ("name", "shapes", "result", "operations"),
     [
-        ("aten::mm", [(3, 4), (4, 5)], (3, 5), 120),
-        ("aten::addmm", [(5,), (3, 4), (4, 5)], (3, 5), 120),
+        ("aten::mm", [(3, 4), (4, 5)], (3, 5), 120), ("aten::addmm", [(5,), (3, 4), (4, 5)], (3, 5), 120),
         ("aten::linear", [(2, 3, 4), (5, 4)], (2, 3, 5), 240),
-        ("aten::matmul", [(7, 1, 3, 4), (2, 4, 5)], (7, 2, 3, 5), 1680),
-        ("aten::mv", [(3, 4), (4,)], (3,), 24),
-        ("aten::dot", [(4,), (4,)], (), 8),
-        ("aten::_scaled_mm", [(64, 128), (128, 256)], (64, 256), 4_194_304),
-        ("aten::_int_mm", [(32, 8), (8, 16)], (32, 16), 8192),
-        ("aten::add", [(3, 1), (4,)], (3, 4), 12),
-        ("aten::addcmul", [(5,), (5,), (5,)], (5,), 15),
-        ("aten::silu", [(8,)], (8,), 40),
-        ("aten::cat", [(6,), (7,)], (13,), 0),
-        ("aten::copy_", [(6,), (6,)], (6,), 0),
+        ("aten::matmul", [(7, 1, 3, 4), (2, 4, 5)], (7, 2, 3, 5), 1680), ("aten::mv", [(3, 4), (4,)], (3,), 24),
+        ("aten::dot", [(4,), (4,)], (), 8), ("aten::_scaled_mm", [(64, 128), (128, 256)], (64, 256), 4_194_304),
+        ("aten::_int_mm", [(32, 8), (8, 16)], (32, 16), 8192), ("aten::add", [(3, 1), (4,)], (3, 4), 12),
+        ("aten::addcmul", [(5,), (5,), (5,)], (5,), 15), ("aten::silu", [(8,)], (8,), 40),
+        ("aten::cat", [(6,), (7,)], (13,), 0), ("aten::copy_", [(6,), (6,)], (6,), 0),
     ],
-)
+)  # fmt: skip
 def test_operations(name: str, shapes: list[tuple[int, ...]], result: tuple[int, ...], operations: int) -> None:
     results = [Tensor.of(result, FLOAT, 99)]
     assert work(name, tensors(*shapes), results).operations == operations

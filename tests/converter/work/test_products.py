@@ -179,12 +179,10 @@ GRADIENTS = "gradient input weight bias_sizes stride padding dilation transposed
 @pytest.mark.parametrize(
     ("mask", "operations", "elements"),
     [
-        ([True, True, True], 2 * 2 * 16 * 216, 256 + 216 + 6),
-        ([True, False, False], 2 * 16 * 216, 256),
-        ([False, True, False], 2 * 16 * 216, 216),
-        ([False, False, True], 0, 6),
+        ([True, True, True], 2 * 2 * 16 * 216, 256 + 216 + 6), ([True, False, False], 2 * 16 * 216, 256),
+        ([False, True, False], 2 * 16 * 216, 216), ([False, False, True], 0, 6),
     ],
-)
+)  # fmt: skip
 def test_only_the_gradients_that_are_asked_for_count(mask: list[bool], operations: int, elements: int) -> None:
     """Of 6 channels at 16 positions, from 4 at 64."""
     gradient, x, weight = tensors((1, 6, 4, 4), (1, 4, 8, 8), (6, 4, 3, 3))

@@ -327,17 +327,10 @@ def test_rows_begin_at_most_a_year_from_the_middle_one(sign: int) -> None:
 @pytest.mark.parametrize(
     ("recorded", "bytes_per_second"),
     [
-        (1.5, 1_500_000_000),
-        (3, 3_000_000_000),
-        (1e-9, 1),
-        (0, -1),
-        (-1, -1),
-        (1e9, -1),
-        ("fast", -1),
-        (True, -1),
+        (1.5, 1_500_000_000), (3, 3_000_000_000), (1e-9, 1), (0, -1), (-1, -1), (1e9, -1), ("fast", -1), (True, -1),
         (None, -1),
     ],
-)
+)  # fmt: skip
 def test_a_copy_has_a_speed_above_zero_that_memory_can_reach(recorded: Any, bytes_per_second: int) -> None:
     """The trace records it in GB/s."""
     assert activities(of("gpu_memcpy", bandwidth=recorded)).bandwidth.tolist() == [bytes_per_second]

@@ -51,13 +51,10 @@ def test_attributes_are_read_flat_and_listed_and_those_of_some_nodes_kept_by_row
 @pytest.mark.parametrize(
     ("node", "parent"),
     [
-        ({"ctrl_deps": 7}, 7),
-        ({"parent": 7}, 7),
-        ({"ctrl_deps": 7, "parent": 8}, 7),
-        ({"ctrl_deps": [7, 8]}, 7),
+        ({"ctrl_deps": 7}, 7), ({"parent": 7}, 7), ({"ctrl_deps": 7, "parent": 8}, 7), ({"ctrl_deps": [7, 8]}, 7),
         ({"ctrl_deps": []}, -1),
     ],
-)
+)  # fmt: skip
 def test_the_parent_is_the_first_control_dependency(tmp_path: Path, node: Node, parent: int) -> None:
     assert read(tmp_path, {"id": 2} | node).parent.tolist() == [parent]
 

@@ -114,10 +114,9 @@ def test_a_table_with_triggers_and_indexes_is_read_as_any(database: Opened) -> N
     [
         ("CREATE TABLE rocpd_ustring (id, string);", RPD_3, "rocpd_ustring"),
         ("CREATE TABLE rocpd_kernelapi (api_id);", LITE, "rocpd_string"),
-        ("CREATE TABLE rocpd_kernelapi (api_ptr_id);", RPD_2, "rocpd_string"),
-        ("", RPD_2, "rocpd_string"),
+        ("CREATE TABLE rocpd_kernelapi (api_ptr_id);", RPD_2, "rocpd_string"), ("", RPD_2, "rocpd_string"),
     ],
-)
+)  # fmt: skip
 def test_the_dialect_is_told_by_tables_and_columns(database: Opened, tables: str, name: str, arguments: str) -> None:
     assert dialect(database(NEEDED + tables)) == (name, arguments)
 
@@ -244,14 +243,10 @@ def test_more_than_128_queues_of_fewer_than_two_ops_number_dispatches(tmp_path, 
 @pytest.mark.parametrize(
     ("type_", "category"),
     [
-        ("CopyHostToDevice", "gpu_memcpy"),
-        ("hipMemcpyAsync", "gpu_memcpy"),
-        ("FillBuffer", "gpu_memset"),
-        ("MEMSET", "gpu_memset"),
-        ("Task", "kernel"),
-        ("dispatch", "kernel"),
+        ("CopyHostToDevice", "gpu_memcpy"), ("hipMemcpyAsync", "gpu_memcpy"), ("FillBuffer", "gpu_memset"),
+        ("MEMSET", "gpu_memset"), ("Task", "kernel"), ("dispatch", "kernel"),
     ],
-)
+)  # fmt: skip
 def test_the_category_is_that_of_the_type(tmp_path: Path, type_: str, category: str) -> None:
     path = write_database(tmp_path / "t.db", RPD_2, [Op("k", EPOCH, EPOCH + 1, type=type_)])
     assert [row[1] for row in rows(read_rocpd(str(path)))] == [category]

@@ -178,14 +178,10 @@ def test_an_event_recorded_before_the_trace_is_known_to_be() -> None:
 @pytest.mark.parametrize(
     ("call", "said", "recorder"),
     [
-        (WAITED, record(event=9), 1),
-        (LATER, record(event=9), 3),
-        (LATER, record(event=8), 0),
-        (0, record(event=9), UNKNOWN),
-        (LATER, record(0, event=9), 0),
-        (LATER, record(), UNKNOWN),
+        (WAITED, record(event=9), 1), (LATER, record(event=9), 3), (LATER, record(event=8), 0),
+        (0, record(event=9), UNKNOWN), (LATER, record(0, event=9), 0), (LATER, record(), UNKNOWN),
     ],
-)
+)  # fmt: skip
 def test_an_id_means_its_latest_event_record_before_the_wait(call: int, said: SyncRecord, recorder: int) -> None:
     rows = event_rows((3, 7, 9), (0, 7, 9), (1, 7, 9), (0, 7, 8), (1, 7, -1))
     assert named_events({call: said}, rows).recorder[call] == recorder

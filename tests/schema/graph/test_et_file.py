@@ -161,13 +161,10 @@ def test_equal_graphs_give_equal_bytes_compressed_or_not(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "numbers"),
     [
-        ("int32", [-77, 3, -4, 1 << 30]),
-        ("int64", [-77, 3, -4, 1 << 60]),
-        ("uint32", [(1 << 32) - 1]),
-        ("uint64", [1 << 60]),
-        ("bool", [1, 0]),
+        ("int32", [-77, 3, -4, 1 << 30]), ("int64", [-77, 3, -4, 1 << 60]), ("uint32", [(1 << 32) - 1]),
+        ("uint64", [1 << 60]), ("bool", [1, 0]),
     ],
-)
+)  # fmt: skip
 def test_any_type_that_is_encoded_as_these_integers_is_read(tmp_path, kind, numbers):
     node = pb.Node(id=1, attr=[pb.AttributeProto(name="comm_size", **{f"{kind}_val": numbers[0]})])
     getattr(node.attr.add(name="pg_ranks"), f"{kind}_list").values.extend(numbers)

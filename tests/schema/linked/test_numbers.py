@@ -179,15 +179,13 @@ def test_a_double_that_may_have_lost_nanoseconds_is_refused(beside: list[float |
 @pytest.mark.parametrize(
     ("stamps", "times"),
     [
-        ([], []),
-        ([EPOCH_US, EPOCH_US + 1], [EPOCH_US * 1000, EPOCH_US * 1000 + 1000]),
-        ([Decimal(f"{EPOCH_US}.789")], [EPOCH_US * 1000 + 789]),
-        ([2.0004, 2.0006], [2000, 2001]),
+        ([], []), ([EPOCH_US, EPOCH_US + 1], [EPOCH_US * 1000, EPOCH_US * 1000 + 1000]),
+        ([Decimal(f"{EPOCH_US}.789")], [EPOCH_US * 1000 + 789]), ([2.0004, 2.0006], [2000, 2001]),
         ([Decimal("2.0004"), Decimal("2.0006")], [2000, 2001]),
         (["1.5", None, "soon", 2], [1500, ABSENT, ABSENT, 2000]),
     ],
     ids=["none", "whole", "decimal", "rounded", "rounded decimals", "texts and nothing"],
-)
+)  # fmt: skip
 def test_stamps_of_any_type_are_nanoseconds(stamps: list[Any], times: list[int]) -> None:
     assert nanoseconds(stamps).tolist() == times
 
@@ -339,12 +337,9 @@ LIST = "aten::f(Tensor(a -> *) self, int[2] stride=[1, 1], Tensor(b!) last) -> T
 @pytest.mark.parametrize(
     ("schema", "names", "written", "only_written"),
     [
-        (ADD, "self other alpha", (0,), ()),
-        (OUT, "self dim max max_values", (2, 3), (2, 3)),
-        (LIST, "self stride last", (2,), ()),
-        ("aten::f() -> ()", "", (), ()),
-        ("", "", (), ()),
+        (ADD, "self other alpha", (0,), ()), (OUT, "self dim max max_values", (2, 3), (2, 3)),
+        (LIST, "self stride last", (2,), ()), ("aten::f() -> ()", "", (), ()), ("", "", (), ()),
     ],
-)
+)  # fmt: skip
 def test_written_arguments_are_marked_and_those_by_name_alone_are_not_read(schema, names, written, only_written):
     assert linked.declared_arguments(schema) == (tuple(names.split()), written, only_written)

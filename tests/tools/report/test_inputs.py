@@ -164,13 +164,10 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("options", "busy"),
     [
-        ([], [150, 150]),
-        (["--steps", "1"], [100, 100]),
-        (["--annotation", "ProfilerStep#0"], [50, 50]),
-        (["--ranks", "1"], [150]),
-        (["--ranks", "0-1", "--steps", "0"], [50, 50]),
+        ([], [150, 150]), (["--steps", "1"], [100, 100]), (["--annotation", "ProfilerStep#0"], [50, 50]),
+        (["--ranks", "1"], [150]), (["--ranks", "0-1", "--steps", "0"], [50, 50]),
     ],
-)
+)  # fmt: skip
 def test_any_part_and_any_ranks_are_reported_on(steps, capfd, options, busy):
     rows = as_json(capfd, steps, *options)
     assert [row["busy"] for row in rows["temporal_breakdown"]] == busy
