@@ -21,6 +21,7 @@ from . import communication
 from .contradictions import RECORD_DEVICE, Contradiction, contradictions, unrecorded_devices
 from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
+from .lost_records import lost_records
 from .machine import machine_of
 from .match import Match, are_ops, match_ops
 from .modules import with_modules
@@ -200,7 +201,8 @@ def _link_all(
     on_device, activities.communication_row = communication.link_communications(collectives, activities, calls)
     info = _info(host, device, rank)
     info.machine = machine_of(activities, calls, device.syncs)
-    contradicting = contradictions(host, device, activities.call_row, info.machine)
+    lost = lost_records(device)
+    contradicting = contradictions(host, device, activities.call_row, info.machine) + lost.contradictions(device)
     device_waits, host_waits, findings = _synchronised(device, calls, activities, collectives, on_device, info)
     described, unreadable = communication.groups_of_host(host.name, host.arguments)
     groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)
@@ -217,6 +219,8 @@ def _link_all(
         (Reason.TRANSFER_WITHOUT_WAIT, waits.without_wait),
     ):
         findings.oddities[reason].extend([-1] * count)
+    for reason, rows in lost.by_reason.items():
+        findings.oddities[reason].extend(rows.tolist())
     trace = LinkedTrace(
         info=info, ops=ops, calls=calls, activities=activities, device_waits=device_waits, host_waits=host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, waits.handoffs, transfers.threads),

@@ -161,6 +161,11 @@ class ArrayReader(Generic[T]):
         return dropped
 
     @property
+    def unread(self) -> bytes:
+        """What was read and not decoded."""
+        return self._buffer
+
+    @property
     def _at(self) -> int:
         """Where in the file the buffer begins."""
         return self._read - len(self._buffer)

@@ -68,6 +68,9 @@ class Reason(Enum):
     CLIPPED_OPS = "ops cut to the end of the op around them"
     ACTIVITIES_WITHOUT_CALL = "activities without a launch call"
     ACTIVITIES_OUTSIDE_OPS = "activities launched outside any op"
+    LAUNCHES_WITHOUT_ACTIVITY = "launch calls without an activity"
+    LAUNCHES_THAT_SHARE = "launch calls of one kernel with several activities"
+    OPS_AFTER_CALLS = "ops of kinds that launch, after the last call that was recorded"
     ENDED_BEFORE_LAUNCH = "activities that ended before their launch call began, taken to have none"
     # the part of a trace that was linked
     HOST_OPS_OUTSIDE = "host ops outside the linked part"
@@ -125,8 +128,6 @@ class Reason(Enum):
     DEPENDENCIES_IN_CIRCLES = "dependencies that go round in circles, as times contradict the order of calls"
     # the inspection of files
     ACTIVITIES_OF_ZERO_LENGTH = "activities of zero length"
-    GRAPH_LAUNCHES_WITHOUT_ACTIVITIES = "graph launches without recorded activities"
-    LAUNCHES_WITHOUT_ACTIVITY = "launch calls without an activity"
     OPS_OUTSIDE_HOST_WINDOW = "ops outside the host trace's window"
     OPS_NOT_IN_DEVICE_TRACE = "host ops that the device trace does not hold"
     OPS_OF_TWO_NAMES = "ops of one record-function id but two names"

@@ -6,9 +6,7 @@ from ..schema.linked import LinkedTrace, waits_without_record
 SETTING = "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
 """The argument of `torch.profiler.profile` that records them, from PyTorch 2.1 on."""
 UNRECORDED_WAITS = Words(
-    "no synchronisation records: which event each wait was for is inferred; ",
-    Remedy.DIAGNOSE,
-    " says how to record it",
+    "no synchronisation records: which event each wait was for is inferred; ", Remedy.DIAGNOSE, " says how to record it"
 )
 """The same in a line, for commands that do not say how."""
 

@@ -9,8 +9,9 @@ devices is none. What the merging tool recorded that it changed in a rank is und
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -25,6 +26,7 @@ from ...schema.errors import Damage, DataError, Remedy, RequestError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, decode, kind_of_text
 from ...schema.linked import FOREVER, LARGEST_ID, LONGEST_RECORDING, DeviceFile, MergedRank, integer, kineto
+from ...schema.machine import AGREEING
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
 from .device_events import DeviceEvents, unpadded
@@ -44,6 +46,7 @@ FURTHER = {"calls": ("external_id",), "activities": ("external_id", "category", 
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMING = b'_raw"'
 RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
+HOST_OP = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*(\d+)')
 HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 REPEATED = 0.1
@@ -243,13 +246,28 @@ def read_device_trace(
             reader: ArrayReader[kineto.Event] = ArrayReader(
                 stream, path, "traceEvents", kineto.Event, on_progress, damage=damage, skip_pattern=skipped
             )
-            for piece, decoded in reader:
-                is_renamed = is_renamed or (RENAMING in piece and RENAMED.search(piece) is not None)
-                events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
-                if tee is not None:
-                    tee(piece)
+            with _of_one_writer(reader):
+                for piece, decoded in reader:
+                    is_renamed = is_renamed or (RENAMING in piece and RENAMED.search(piece) is not None)
+                    events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
+                    if tee is not None:
+                        tee(piece)
         events.ignore(reader.skipped)
         return _trace(events, reader, damage, is_renamed)
+
+
+@contextmanager
+def _of_one_writer(reader: ArrayReader[kineto.Event]) -> Iterator[None]:
+    """Says of a file that cannot be read if several processes wrote into it."""
+    try:
+        yield
+    except DataError as error:
+        ops = Counter(HOST_OP.findall(reader.unread))
+        processes = sorted(process.decode() for process, count in ops.items() if count >= AGREEING)
+        what = f"processes {', '.join(processes)} wrote into it at once, so that rows of each are lost"
+        if len(processes) > 1:
+            raise DataError(f"{reader.path}: {what}; record again, with a file for each rank") from error
+        raise
 
 
 def _top_level(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Damage) -> DeviceFile:

@@ -90,9 +90,7 @@ USAGES = {
         prints="replayed",
     ),
     "report": Usage(
-        "SAMPLE --only temporal_breakdown",
-        "--only temporal_breakdown --input SAMPLE",
-        prints="Temporal breakdown",
+        "SAMPLE --only temporal_breakdown", "--only temporal_breakdown --input SAMPLE", prints="Temporal breakdown"
     ),
     "diagnose": Usage("SAMPLE", "--input SAMPLE", "--input-dir SAMPLE", prints="host schema"),
     "merge": Usage("SAMPLE -o OUT", "--input-dir SAMPLE --output OUT"),

@@ -281,9 +281,8 @@ def test_every_line_of_a_replay_is_explained(sample: str) -> None:
 
 
 OF_DIAGNOSES = {
-    Reason.ACTIVITIES_OF_ZERO_LENGTH, Reason.GRAPH_LAUNCHES_WITHOUT_ACTIVITIES, Reason.LAUNCHES_WITHOUT_ACTIVITY,
-    Reason.OPS_OUTSIDE_HOST_WINDOW, Reason.OPS_NOT_IN_DEVICE_TRACE, Reason.OPS_OF_TWO_NAMES, Reason.SYNC_RECORDS,
-    Reason.EVENT_RECORDS,
+    Reason.ACTIVITIES_OF_ZERO_LENGTH, Reason.OPS_OUTSIDE_HOST_WINDOW, Reason.OPS_NOT_IN_DEVICE_TRACE,
+    Reason.OPS_OF_TWO_NAMES, Reason.SYNC_RECORDS, Reason.EVENT_RECORDS,
 }  # fmt: skip
 """Reasons that no summary of linking or converting names."""
 

@@ -131,6 +131,29 @@ def test_a_call_that_starts_at_the_end_of_an_op_is_not_inside_it(t: TraceBuilder
     assert link_run(t).calls.op_row.tolist() == [-1]
 
 
+LOST = {
+    "sgemm lone sgemm": (1, 0), "sgemm begin lone end sgemm": (0, 0), "lone end sgemm": (0, 0), "sgemm begin lone": (0, 0),
+    "lone": (1, 0), "begin end lone sgemm": (1, 0), "sgemm lone": (0, 0), "sgemm lone wait": (1, 0), "sgemm set sgemm": (0, 0),
+    "sgemm graph sgemm lone wait": (2, 0), "sgemm sgemm mm mm mm": (0, 3), "sgemm sgemm mm mm": (0, 0),
+    "sgemm sgemm mm mm mm wait": (0, 0), "sgemm sgemm on_cpu on_cpu on_cpu": (0, 0),
+}  # fmt: skip
+"""How many launches lost their work, of kernels of 99 µs, and how many ops run after the device was silent."""
+CALLS = {
+    "begin": "cudaStreamBeginCapture", "end": "cudaStreamEndCapture_v2", "wait": "cudaDeviceSynchronize",
+    "lone": "cudaLaunchKernelExC", "set": "cudaMemsetAsync", "graph": "hipGraphLaunch",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("story", LOST)
+def test_launches_whose_work_was_lost_and_a_silent_device_are_counted(t: TraceBuilder, story: str) -> None:
+    for word in story.split():
+        with t.op("aten::on_cpu" if word == "on_cpu" else "aten::mm", duration=9):
+            _ = t.launch(word, duration=99) if word == "sgemm" else t.call(CALLS[word]) if word in CALLS else None
+    report = link_run(t).report
+    counts = report.oddities[Reason.LAUNCHES_WITHOUT_ACTIVITY], report.oddities[Reason.OPS_AFTER_CALLS]
+    assert counts == LOST[story] and any("idle times" in note for note in report.notes) == any(counts)
+
+
 # Activities without a call
 
 

@@ -37,6 +37,7 @@ Files = dict[str, Trace]
 Change = Callable[[Files], object]
 HOST, DEVICE = "host_rank0.json", "device_rank0.json"
 OTHER_HOST, OTHER_DEVICE = "host_rank1.json", "device_rank1.json"
+ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync", "gpu_user_annotation")
 PAIRS = ((HOST, DEVICE), (OTHER_HOST, OTHER_DEVICE))
 HOUR_US = 3_600_000_000
@@ -185,6 +186,18 @@ def collectives_reversed(files: Files) -> None:
             values[1][0] = other[values[1][0]]
 
 
+def lost(is_lost: Callable[[int, Trace], bool], categories: tuple[str, ...] = ACTIVITIES) -> Change:
+    """Those rows, by their number in time and themselves, were not recorded."""
+
+    def change(files: Files) -> None:
+        rows = files[DEVICE]["traceEvents"]
+        of_these = sorted((row for row in rows if row.get("cat") in categories), key=lambda row: float(row["ts"]))
+        gone = {id(row) for number, row in enumerate(of_these) if is_lost(number, row)}
+        files[DEVICE]["traceEvents"] = [row for row in rows if id(row) not in gone]
+
+    return change
+
+
 # changes of who is who
 
 
@@ -263,6 +276,11 @@ TRACES = (
     Lie("each kernel has the correlation of the one before", rotated_correlations(-1)),
     Lie("each kernel has the correlation of the next one, without External ids", without(rotated_correlations(1), EXTERNAL_ID),
         "the correlation is all that joins a kernel to its call, and kernels that wait in a queue start late anyway"),
+    Lie("every second activity is lost", lost(lambda number, _: number % 2 > 0)),
+    Lie("the first ten activities are lost", lost(lambda number, _: number < 10)),
+    Lie("the activities of a stream are lost", lost(lambda _, row: row["args"]["stream"] == 24)),
+    Lie("all activities are lost", lost(lambda *_: True)),
+    Lie("calls and activities end in the middle", lost(lambda number, _: number > 70, (*ACTIVITIES, "cuda_runtime"))),
     Lie("a copy and a kernel have each other's correlations", copies_of_kernel_launches),
     Lie("the kernels of one rank's collectives ran in reversed order", collectives_reversed_on_device),
     Lie("the collectives of one rank are numbered in reversed order", collectives_reversed),

@@ -37,7 +37,7 @@ from .modules import modules
 from .ops import host_phases, host_time_per_op, per_op_device_time
 from .over_time import QUEUE_LENGTH, counters, memory_timeline
 from .overlay import overlay_events, write_overlay
-from .rank import Analysis, AnalysisOptions, RankTrace, faster_step_us
+from .rank import Analysis, AnalysisOptions, RankTrace, faster_step_us, lost_work
 from .reading import READ_STAGES, graph_of, rank_of_graph, read_rank
 from .table import Cells, Column, Quantity, Table, pct, tabulate, us
 

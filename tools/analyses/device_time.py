@@ -17,7 +17,7 @@ import numpy as np
 from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Groups, Int64, RowMap, Rows, group_sums, groupby
 from ...schema.linked import NEVER, USER_SCOPE, LinkedTrace, guessed, streams_of
-from .rank import LABELS, NO_ACTIVITIES, ActivityClass, Analysis, AnalysisOptions, RankTrace, per_rank
+from .rank import LABELS, NO_ACTIVITIES, ActivityClass, Analysis, AnalysisOptions, RankTrace, lost_work, per_rank
 from .table import Columns, Table, ints, named, pct, statistics, tabulate, texts, us
 
 NEARLY_ALL = 0.99
@@ -76,7 +76,7 @@ def temporal_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     }  # fmt: skip
     # the note is the same for all ranks, to be said once
     is_shorter = span.min(initial=np.iinfo(np.int64).max) < NEARLY_ALL * (rank.end - rank.begin)
-    note = SHORTER_SPAN if is_shorter else ""
+    note = lost_work(rank.linked) or (SHORTER_SPAN if is_shorter else "")
     return tabulate("temporal_breakdown", "Temporal breakdown", cells, note, empty=NO_ACTIVITIES)
 
 
@@ -164,11 +164,11 @@ def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
 
     Only *other* gaps have a cause. An event wait goes before a host sync.
     """
-    linked, activities = rank.linked, rank.linked.activities
+    linked, activities, lost = rank.linked, rank.linked.activities, lost_work(rank.linked)
     streams = streams_of(activities)
     order = columns.sequence(rank.intervals, streams.number)
     # of each gap the activity that ends it, its stream, from when on that was free, and how long
-    is_gap = activities.start[order.row] > order.busy_until
+    is_gap = (activities.start[order.row] > order.busy_until) & (not lost)
     row, lane, free_from = (column[is_gap] for column in order)
     duration, call = activities.start[row] - free_from, activities.call_row[row]
     called = np.where(call >= 0, RowMap(linked.calls.start)[call], NEVER)
@@ -190,7 +190,7 @@ def idle_time_breakdown(rank: RankTrace, options: AnalysisOptions) -> Table:
     }  # fmt: skip
     ends = f"{(call < 0).sum()} of {len(call)} gaps end with an activity without a launch call"
     note = f"{ends}: whether the host was late is not known" if (call < 0).any() else ""
-    empty = NO_GAPS if len(activities) else NO_ACTIVITIES
+    empty = lost or (NO_GAPS if len(activities) else NO_ACTIVITIES)
     return tabulate("idle_time_breakdown", "Idle time breakdown", cells, note, empty=empty)
 
 

@@ -62,7 +62,7 @@ def find(job: Job) -> list[Finding]:
     gain, in the order of the rules.
     """
     findings = [finding for rule in RULES for finding in rule(job)]
-    gains = [finding for finding in findings if finding.gain is not None and finding.gain.is_worth_it]
+    gains = [finding for finding in findings if finding.gain and finding.gain.is_worth_it and not job.lost_work]
     gains.sort(key=lambda finding: (finding.what is Found.PAUSES, -(finding.gain.us if finding.gain else 0.0)))
     return [*gains, *(finding for finding in findings if finding.gain is None)]
 
@@ -108,7 +108,7 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         uncertain = " The gains below are as uncertain." if best else ""
         # the largest part of the rest of the critical path
         path_us, rest = sum(job.path_us.values()), ""
-        if (explained_us := path_us - job.unexplained_us) > 0:
+        if (explained_us := path_us - job.unexplained_us) > 0 and not job.lost_work:
             lead = "the rest of " if explained_us < 0.99 * path_us else ""
             busy = f"; devices are busy for {job.busy_pct:.0f} % of the run" if job.rows("temporal_breakdown") else ""
             share = f"{100 * on_path[largest] / explained_us:.0f} % is {WORDS[largest][2]}"
@@ -149,6 +149,9 @@ def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:
 
 def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
     """Yields what contradicts any verdict, or this one."""
+    if job.lost_work:
+        yield f"{job.lost_work} (the notes say what to do)"
+        return
     graphs, error = [rank.graph for rank in job.ranks], job.recorded.error_pct
     ranks = f"ranks {ranges(sorted(rank.rank for rank in job.ranks))}"
     # a rank communicates, or all say of how many ranks the job is

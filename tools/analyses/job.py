@@ -18,7 +18,7 @@ from ..phase_names import LOADER
 from ..replay import Recording, Replay, Workload
 from ..sync_records_advice import lacks_sync_records
 from .finding_words import FOUND_WORDS, Found, Said, Sentence, in_template
-from .rank import RankTrace, activity_rows
+from .rank import RankTrace, activity_rows, lost_work
 from .table import Table, named
 
 ATEN = "aten::"
@@ -142,7 +142,7 @@ class RankFacts:
     function that called it, null where they are not known.
 
     `step_starts` are the marks of steps, on the clock of the graph's host nodes, `dropped` what is missing in the graph
-    by reason, `recorded_ops` how many ops the host trace holds.
+    by reason, `recorded_ops` how many ops the host trace holds, `lost_work` what is missing of the work of devices.
     """
 
     rank: int
@@ -155,6 +155,7 @@ class RankFacts:
     dropped: Counts = field(default_factory=Counts)
     lacks_sync_records: bool = False
     recorded_ops: int = 0
+    lost_work: str = ""
 
 
 def facts_of(rank: RankTrace) -> RankFacts | None:
@@ -190,7 +191,7 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
         rank.rank, graph, in_loader, named(ops.name, op_row),
         named(rank.shapes if len(ops) else Categorical.nulls(0), op_row), function,
         np.unique(ops.start[are_step_marks(ops.name) & (ops.start != ABSENT)]), linked.report.dropped,
-        lacks_sync_records(linked), linked.report.host_ops,
+        lacks_sync_records(linked), linked.report.host_ops, lost_work(linked),
     )  # fmt: skip
 
 
@@ -206,7 +207,8 @@ class Job:
     takes `length_us`, and took `recorded_us` while it was recorded. As far as that was recorded, the job had
     `world_size` ranks, of which `absent` are not there. `launches` says which dependencies are from a host node to what
     it launched. `unrecorded` are the devices of a job none of whose activities was recorded. On the critical path
-    `path_us` is the time by kind, the longest first; no dependency explains `unexplained_us` of it.
+    `path_us` is the time by kind, the longest first; no dependency explains `unexplained_us` of it. `lost_work` is what
+    some traces lack of the work of devices; then nothing shows what would make the run shorter.
     """
 
     ranks: list[RankFacts]
@@ -224,6 +226,7 @@ class Job:
         devices = {str(name) for items in named for key, name in items if key.startswith(DEVICE_NAME)}
         is_recorded = bool(self.work.is_activity.any())
         self.is_on_device, self.unrecorded = is_recorded or bool(devices), sorted(devices) * (not is_recorded)
+        self.lost_work = next((rank.lost_work for rank in self.ranks if rank.lost_work), "")
         self.rank_of_node = self.work.ranks_of(np.arange(len(self.work)))
         self.in_loader = np.concatenate([rank.in_loader for rank in self.ranks])
         self.names = Categorical.joined(rank.graph.name for rank in self.ranks)

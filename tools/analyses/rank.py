@@ -14,16 +14,20 @@ import numpy as np
 
 from ...converter.rewiring import HOST_TIME_AFTER
 from ...converter.work import KernelWork, kernel_work
+from ...linker.lost_records import launch_calls
 from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NestedIntervals, OpRows, ThreadIntervals
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.linked import USER_SCOPE, LinkedTrace, Ops, are_step_marks, op_tree
+from ...schema.reasons import Reason
 from ..replay import Replay, moves_memory, replay
 from .table import Table, concat
 
 WHOLE_RUN = "whole run"
 SLOWED = 0.98
 """A step without a profiler that takes at least this share of the recorded ones was hardly slowed by recording."""
+MOST_LOST = 0.01
+"""Without a larger share of its work a device's idle time is not known."""
 NO_ACTIVITIES = "no device activity was recorded"
 
 
@@ -299,3 +303,11 @@ def faster_step_us(linked: LinkedTrace) -> float:
     marks = int(are_step_marks(linked.ops.name).sum())
     (begin, end), without_ns = span_ns(linked), linked.info.step_without_profiler_ns
     return without_ns / 1000 if 0 < marks * without_ns < SLOWED * (end - begin) else 0.0
+
+
+def lost_work(linked: LinkedTrace) -> str:
+    """Returns what the trace lacks of the work of devices, "" if that is little."""
+    alone, after = map(linked.report.oddities.of, (Reason.LAUNCHES_WITHOUT_ACTIVITY, Reason.OPS_AFTER_CALLS))
+    if alone and alone > MOST_LOST * (launches := len(launch_calls(linked.calls))):
+        return f"{alone:,} of {launches:,} launch calls have no activity"
+    return f"no call of the last {after:,} ops of kinds that launch was recorded" if after else ""

@@ -202,7 +202,7 @@ def unexplained_time(job: Job) -> Iterator[Finding]:
     delays = job.path_us.get(NodeClass.DELAY.label, 0.0)
     # what several ranks begin late is told by late_start
     starts = job.unexplained_us - delays if len(job.ranks) == 1 else 0.0
-    if 100 * (delays + starts) < LEAST_PCT * job.length_us:
+    if 100 * (delays + starts) < LEAST_PCT * job.length_us or job.lost_work:
         return
     cause, causes = job.integers("delay"), Counter[int]()
     for node in np.flatnonzero(job.work.node_class == NodeClass.DELAY).tolist():

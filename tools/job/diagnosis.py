@@ -101,7 +101,7 @@ def _not_of_one_process(process: Inspection) -> Iterator[tuple[str, str, str]]:
 
 def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[str, str, str, int]]:
     """Yields what a process did not record, as severity, what, advice and, where it can be counted, how often."""
-    if process.device and not process.activities:
+    if process.device and not process.activities and not process.dropped[Reason.LAUNCHES_WITHOUT_ACTIVITY]:
         advice = "if the job used GPUs, add the device to the profiler's activities (ProfilerActivity.CUDA)"
         yield NOTE, "no device activity", advice
     if count := process.dropped[Reason.ACTIVITIES_WITHOUT_CALL]:
@@ -115,12 +115,6 @@ def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[
             severity = NOTE
             advice = "no runtime call was recorded: only streams order the activities; record API calls too"
         yield severity, "activities without a launch call", advice, count
-    if count := process.graph_launches_alone:
-        advice = (
-            "the profiler did not record what the graphs ran: start it before they are captured, update CUPTI or "
-            "roctracer (rocm-trace-lite: RTL_MODE=full), or record without graphs"
-        )
-        yield WRONG, "graph launches whose kernels are not recorded", advice, count
     if process.waits_without_record:
         advice = f"what waits were for is inferred from the order and times of calls; {SETTING} records it"
         yield NOTE, "synchronisation records are off", advice

@@ -19,6 +19,7 @@ from ...linker.communication import RECORD, ProcessGroups, from_device, is_commu
 from ...linker.contradictions import Contradiction, contradictions_in_traces
 from ...linker.joining import launching_calls
 from ...linker.link import noted
+from ...linker.lost_records import LostRecords, is_graph_launch, lost_records
 from ...linker.match import are_ops, match_ops
 from ...linker.readers import (
     DeviceTrace,
@@ -31,14 +32,13 @@ from ...linker.readers import (
     read_device_trace,
     read_host_trace,
 )
-from ...schema.columns import Bool, Categorical, Int64
+from ...schema.columns import Bool, Categorical
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.json_repair import opening_of
 from ...schema.linked import (
     MEMORY_CATEGORIES,
     STEP_MARK,
-    Calls,
     are_step_marks,
     integer,
     name_of,
@@ -56,7 +56,6 @@ PYTORCH = {
     "1.0.1": "1.13 to 2.1", "1.0.2": "2.2 or 2.3", "1.0.3": "2.4 in development", "1.0.4": "2.4 in development",
     "1.1.0": "2.4", "1.1.1": "2.5 or newer",
 }  # fmt: skip
-GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 ON_HOSTS = ("gloo:", "mpi:", "ucc:")
 """How names of collectives begin that hosts do, not devices."""
 HOST_COLLECTIVE = re.compile(rf"^({RECORD}|gloo:.*)$")
@@ -213,7 +212,7 @@ def inspect(files: ProcessFiles) -> Inspection:
                 inspection.versions["PyTorch"] = pytorch
             _describe_reading(inspection, host)
         if device is not None:
-            _describe_device(inspection, device)
+            _describe_device(inspection, device, lost := lost_records(device))
             _describe_reading(inspection, device)
         if host is not None and device is not None:
             match, outside = match_ops(host, device, allow_mismatch=True), ~are_step_marks(device.ops.name)
@@ -232,7 +231,8 @@ def inspect(files: ProcessFiles) -> Inspection:
             inspection.dropped[Reason.OPS_NOT_IN_DEVICE_TRACE] = inspection.host_ops - inspection.matched
             inspection.dropped[Reason.OPS_OF_TWO_NAMES] = match.misnamed
         if device is not None and not inspection.merged:
-            inspection.contradictions = contradictions_in_traces(host, device) or msgspec.UNSET
+            found = contradictions_in_traces(host, device) + lost.contradictions(device)
+            inspection.contradictions = found or msgspec.UNSET
     except DataError as error:
         inspection.error = str(error)
     inspection.dropped = inspection.dropped.without_zeros()
@@ -246,7 +246,7 @@ def _describe_reading(inspection: Inspection, trace: HostTrace | DeviceTrace) ->
     inspection.damaged |= bool(trace.skipped.of(Reason.UNREADABLE_ROWS, Reason.CUT_OFF_ROWS, Reason.UNUSABLE_TIME))
 
 
-def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
+def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostRecords) -> None:
     activities, calls = device.activities, device.calls
     memory = activities.category.equal(*MEMORY_CATEGORIES)
     inspection.processes, inspection.world_size = device.processes, device.world_size
@@ -272,20 +272,18 @@ def _describe_device(inspection: Inspection, device: DeviceTrace) -> None:
         inspection.collectives_without_kernel = inspection.collectives
     inspection.top_kernels = _top_kernels(device, ~memory)
     inspection.vendor = next((vendor for name in calls.name.table for vendor in VENDORS if name.startswith(vendor)), "")
-    _describe_launches(inspection, launching_calls(activities, calls), calls)
+    _describe_launches(inspection, device, lost)
     inspection.dropped[Reason.ACTIVITIES_OF_ZERO_LENGTH] = int((activities.end <= activities.start).sum())
 
 
-def _describe_launches(inspection: Inspection, call_row: Int64, calls: Calls) -> None:
+def _describe_launches(inspection: Inspection, device: DeviceTrace, lost: LostRecords) -> None:
     """Counts activities without a call, and launch calls without an activity."""
-    launched = np.bincount(call_row[call_row >= 0], minlength=len(calls.start))
-    is_graph = calls.name.where(lambda name: bool(GRAPH_LAUNCH.search(name)))
-    launching = np.isin(calls.name.codes, np.unique(calls.name.codes[launched > 0])) & ~is_graph
-    inspection.graph_launches, inspection.graph_activities = int(is_graph.sum()), int(launched[is_graph].sum())
-    inspection.graph_launches_alone = int((is_graph & (launched == 0)).sum())
+    call_row, names = launching_calls(device.activities, device.calls), device.calls.name
+    is_graph = names.where(is_graph_launch)
+    inspection.graph_launches, inspection.graph_launches_alone = int(is_graph.sum()), int(is_graph[lost.alone].sum())
+    inspection.graph_activities = int(is_graph[call_row[call_row >= 0]].sum())
     inspection.dropped[Reason.ACTIVITIES_WITHOUT_CALL] = int((call_row < 0).sum())
-    inspection.dropped[Reason.GRAPH_LAUNCHES_WITHOUT_ACTIVITIES] = inspection.graph_launches_alone
-    inspection.dropped[Reason.LAUNCHES_WITHOUT_ACTIVITY] = int((launching & (launched == 0)).sum())
+    inspection.dropped.add({reason: len(rows) for reason, rows in lost.by_reason.items()})
 
 
 def _steps(names: Categorical) -> int:

@@ -158,11 +158,7 @@ def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
 
 
 def _complete(
-    category: str,
-    rows: RecordedOps | Calls | Activities,
-    row: int,
-    shown: dict[str, int],
-    args: dict[str, int],
+    category: str, rows: RecordedOps | Calls | Activities, row: int, shown: dict[str, int], args: dict[str, int]
 ) -> dict[str, object]:
     times = {"ts": _stamp(rows.start[row]), "dur": _stamp(rows.end[row] - rows.start[row])}
     return {"ph": "X", "cat": category, "name": rows.name[row], **shown, **times, "args": args}

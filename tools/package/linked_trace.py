@@ -160,9 +160,7 @@ def read_linked(path: InputFile) -> LinkedTrace:
 
 
 def convert(
-    linked: TraceRecord | InputFile,
-    options: Options | None = None,
-    groups: Mapping[RankList, int] | None = None,
+    linked: TraceRecord | InputFile, options: Options | None = None, groups: Mapping[RankList, int] | None = None
 ) -> ExecutionGraph:
     """Converts a linked trace into the execution graph of one rank. O(n log n) in ops, calls and activities.
 

@@ -344,12 +344,7 @@ def report(
 
 
 def compare(
-    before: Paths,
-    after: Paths,
-    path: FilePath | None = None,
-    *,
-    window: Window = EVERYTHING,
-    modules: bool = False,
+    before: Paths, after: Paths, path: FilePath | None = None, *, window: Window = EVERYTHING, modules: bool = False
 ) -> Report:
     """Says which of two runs is faster, by how much, and what the difference was spent on, as `trace-report --diff`.
 

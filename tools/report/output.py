@@ -127,7 +127,8 @@ def _short_table(report: Report) -> Table | None:
         times["idle"] = times.pop("idle")
     shares = [Column(f"{name}_pct", "%", 100 * np.asarray(time) / (run or 1.0)) for name, time in times.items()]
     columns = [*devices.columns[:2], *shares, Column("activities", "", devices["activities"])]
-    return Table("devices", f"How each device spent the run of {time_text(run)}{clock}", columns)
+    partly = ", as far as its work was recorded" if report.lost_work else ""
+    return Table("devices", f"How each device spent the run of {time_text(run)}{clock}{partly}", columns)
 
 
 def _phases(table: Table, clock: str) -> Table:

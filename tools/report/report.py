@@ -129,7 +129,7 @@ class Report:
     The `verdict` is said first, which ends with `recording_cost`, what recording did to the run. Then come the
     `findings`, and what they bring `together` if their gains overlap. `advice` is what the recording cannot tell, and
     how to record it. `faster_step_us` is how long a step takes without a profiler, where recorded ones take longer,
-    else 0: all tables are as recorded.
+    else 0: all tables are as recorded. `lost_work` is what a trace lacks of the work of devices, if that matters.
 
     For the page there are also timelines of some ranks, the data flow of a step of the first one, and the effect of
     making each class of work twice as fast, without a profiler where the `recording` tells how long a step takes then.
@@ -158,6 +158,7 @@ class Report:
     advice: list[str] = field(default_factory=list)
     faster_step_us: float = 0.0
     is_of_some: bool = False
+    lost_work: str = ""
 
     @property
     def as_recorded(self) -> str:
@@ -239,7 +240,7 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         sources.title, tables, ranks_table(collector.facts), sources.notes + collector.notes(),
         is_of_some=request.only is not None, options=request.options,
         advice=sync_records_advice(f"rank{'s' if len(silent) > 1 else ''} {ranges(silent)}") if silent else [],
-        faster_step_us=collector.faster_step_us,
+        faster_step_us=collector.faster_step_us, lost_work=collector.lost_work,
     )  # fmt: skip
     if request.judged:
         _judge(report, collector.job_facts, as_recorded=request.as_recorded)
@@ -313,7 +314,9 @@ def report_on_diff(
         raise DataError(f"{before.title}, {after.title}: {what}", Remedy.REPLAY)
     notes = [f"{run}: {note}" for run, (sources, of) in runs.items() for note in sources.notes + of.notes()]
     ranks = ranks_table([{"run": run, **fact} for run, (_, of) in runs.items() for fact in of.facts])
-    return Report(f"{before.title} → {after.title}", tables, ranks, notes, diff_verdict(tables | {"ranks": ranks}))
+    lost = next((f"of {run}, {of.lost_work}" for run, (_, of) in runs.items() if of.lost_work), "")
+    verdict = f"What differs cannot be told: {lost}." if lost else diff_verdict(tables | {"ranks": ranks})
+    return Report(f"{before.title} → {after.title}", tables, ranks, notes, verdict, lost_work=lost)
 
 
 def overlay_path(path: str, rank: int, several: bool) -> str:
@@ -342,12 +345,13 @@ class _RankCollector:
         self.job_facts: list[RankFacts | None] = []
         self.linker_notes: list[tuple[int, str]] = []
         self.without_sync_records: list[int] = []
-        self.faster_step_us = 0.0
+        self.faster_step_us, self.lost_work = 0.0, ""
 
     def collect(self, ranks: Iterable[RankTrace]) -> Iterator[RankTrace]:
         for rank in ranks:
             self.facts.append(recorded_counts(rank))
             self.faster_step_us = max(self.faster_step_us, analyses.faster_step_us(rank.linked))
+            self.lost_work = self.lost_work or analyses.lost_work(rank.linked)
             self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
             if lacks_sync_records(rank.linked):
                 self.without_sync_records.append(rank.rank)

@@ -34,6 +34,19 @@ def test_a_host_trace_in_its_place_is_named(t: TraceBuilder, tmp_path: Path) -> 
         read(tmp_path, t.host_trace())
 
 
+@pytest.mark.parametrize("block", [512, 4096])
+def test_a_file_into_which_two_processes_wrote_at_once_is_named(tmp_path: Path, block: int) -> None:
+    texts = []
+    for pid, name in ((1000, "aten::mm"), (2000, "aten::addmm")):
+        t = TraceBuilder(pid=pid)
+        for _ in range(99):
+            t.leaf(name, 5)
+        texts.append(json.dumps(t.device_trace()))
+    parts = (texts[at // block % 2][at : at + block] for at in range(0, len(texts[0]), block))
+    with pytest.raises(DataError, match=r"processes 1000, 2000 wrote into it at once.* with a file for each rank"):
+        read(tmp_path, "".join(parts))
+
+
 def test_a_file_without_events_is_no_trace_and_its_damage_is_named_once(tmp_path: Path) -> None:
     for content in ({"traceEvents": []}, []):
         with pytest.raises(DataError, match="holds no host op and no device activity; expected a Kineto trace"):

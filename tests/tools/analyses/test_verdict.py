@@ -47,6 +47,15 @@ def test_a_run_whose_device_was_not_recorded_is_not_one_on_the_cpu() -> None:
     )
 
 
+def test_it_is_withdrawn_where_the_work_of_launches_was_not_recorded() -> None:
+    t = host_bound()
+    t.call("cudaLaunchKernel")
+    t.launch("relu")
+    job = played(t)
+    assert not [finding for finding in find(job) if finding.gain]
+    assert sentence(job).startswith("What limits the run cannot be told: 1 of 42 launch calls have no activity")
+
+
 def delayed(delay: int) -> ExecutionGraph:
     g = GraphBuilder(rank=0)
     op = g.host("aten::mm", 0, 50_000)

@@ -159,7 +159,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     ),
     "a replay is not recorded": (
         a_replay_is_not_recorded,
-        r"wrong .*graph launches whose kernels are not recorded \(1\); the profiler",
+        r"wrong .*1 of \d+ launch calls have no activity .*; start the profiler before graphs are captured",
     ),
     "a step is not marked": (a_step_is_not_marked, "note .*0 steps, other ranks have 1; trace the same steps"),
     "an unknown category": (

@@ -1,0 +1,133 @@
+"""Finds what the profiler lost of a device: activities of launch calls, and all that came after some time.
+
+What rightly has no activity does not count: copies and sets, of which empty ones return at once; launches that are
+captured into a graph; and the last launches of a recording that ended before their work did.
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schema import columns
+from ..schema.columns import Bool, CallRows, Lookup, RowMap, ThreadIntervals
+from ..schema.linked import NEVER, Calls, SyncCall, are_step_marks, sync_calls
+from ..schema.machine import AGREEING, LAUNCHES
+from ..schema.reasons import Reason
+from .contradictions import ADVICE, Contradiction
+from .joining import enclosing_ops, launching_calls
+from .readers import DeviceTrace
+from .windows import Period, trace_start
+
+LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|KernelLaunch|GraphLaunch")
+CAPTURE_BEGINS, CAPTURE_ENDS = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
+STREAMS_SHOWN = 3
+MEANING = "what the device did then is not known, so that idle times and waits are not those of the run"
+ALLOW = "let the profiler use CUPTI or roctracer: as administrator, on WSL with a driver for it, with no other profiler"
+WARM_UP = "give the profiler a warm-up step before it records"
+WITH_GRAPHS = (
+    "start the profiler before graphs are captured, update CUPTI or roctracer (rocm-trace-lite: RTL_MODE=full), or record "
+    "without graphs"
+)
+RECORD_LESS = "record again, with fewer steps or a larger ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB of Kineto"
+
+
+class LostRecords(NamedTuple):
+    """The `launches` of kernels and graphs, in the order of time; of these the ones `alone`, without an activity, and
+    those of one kernel that `share` their correlation with several. Ops as those around the lone ones launched on
+    `streams`. The last call stands in `after` for each op behind it of which most launched before, `until` (ns).
+    """
+
+    launches: CallRows
+    alone: CallRows
+    share: CallRows
+    after: CallRows
+    streams: list[int]
+    until: int
+
+    @property
+    def by_reason(self) -> dict[Reason, CallRows]:
+        """The rows of calls that are counted; a part of the trace without the last call lacks nothing behind it."""
+        reasons = Reason.LAUNCHES_WITHOUT_ACTIVITY, Reason.LAUNCHES_THAT_SHARE, Reason.OPS_AFTER_CALLS
+        return dict(zip(reasons, (self.alone, self.share, self.after), strict=True))
+
+    def contradictions(self, device: DeviceTrace) -> list[Contradiction]:
+        """Returns what is missing, from when to when, and what to do."""
+        found, zero, start = list[tuple[str, str]](), trace_start(device), device.calls.start[self.alone]
+        if count := len(start):
+            on = f", in ops that launch on stream {', '.join(map(str, self.streams))}"
+            where = f"{Period(*np.sort(start)[[0, -1]].tolist()).in_words(zero)} of the trace"
+            where += on if 0 < len(self.streams) <= STREAMS_SHOWN else ""
+            share = f"; {len(self.share)} launches of one kernel have several" if len(self.share) else ""
+            what = f"{count:,} of {len(self.launches):,} launch calls have no activity (from {where}){share}"
+            cases = (
+                (share or device.skipped[Reason.UNUSABLE_TIME], ADVICE),
+                (device.calls.name.where(is_graph_launch)[self.alone].all(), WITH_GRAPHS),
+                (count == len(self.launches), ALLOW),
+                (np.array_equal(self.alone, self.launches[:count]), WARM_UP),
+            )
+            found.append((what, next((advice for holds, advice in cases if holds), RECORD_LESS)))
+        if count := len(self.after):
+            where = Period(int(device.calls.end[self.after[0]]), self.until).in_words(zero)
+            what = f"has no call from {where} of the trace, though {count:,} ops of kinds that launch start then"
+            found.append((what, RECORD_LESS))
+        return [Contradiction(device.path, what, MEANING, advice) for what, advice in found]
+
+
+def is_graph_launch(name: str) -> bool:
+    """Returns whether a call of that name launches a graph, which has several activities."""
+    return "GraphLaunch" in name
+
+
+def launch_calls(calls: Calls) -> CallRows:
+    """Returns the calls that launch kernels or graphs, in the order of time, without those captured into a graph."""
+    rows = np.flatnonzero(_named(calls, LAUNCH) & (calls.correlation != 0))
+    rows = rows[np.argsort(calls.start[rows], kind="stable")]
+    begins, ends = (np.sort(calls.start[_named(calls, pattern)]) for pattern in (CAPTURE_BEGINS, CAPTURE_ENDS))
+    # captures that began before the recording have only an end
+    before = (1 + np.arange(len(ends)) - np.searchsorted(begins, ends)).max(initial=0)
+    open_captures = before + np.searchsorted(begins, calls.start[rows]) - np.searchsorted(ends, calls.start[rows])
+    return CallRows(rows[open_captures <= 0])
+
+
+def lost_records(device: DeviceTrace) -> LostRecords:
+    """Returns what the trace of one process lacks. O(n log n)."""
+    ops, calls, activities, launches = device.ops, device.calls, device.activities, launch_calls(device.calls)
+    count = Lookup(*np.unique(activities.correlation, return_counts=True)).of(calls.correlation[launches])
+    share = CallRows(launches[(count > 1) & ~calls.name.where(is_graph_launch)[launches]])
+    alone = CallRows(launches[(count < 0) & ~_beyond_end(device, launches, count > 0)])
+    if len(alone) <= (activities.correlation == 0).sum():
+        alone = CallRows(alone[:0])  # activities without a correlation may be theirs
+    call_row, last_call = launching_calls(activities, calls), calls.end.max(initial=NEVER)
+    is_after, streams, after = ops.start >= last_call, list[int](), 0
+    # an activity that no recorded call launched shows that only calls are missing
+    is_silent = is_after.sum() >= AGREEING and activities.start[call_row < 0].max(initial=NEVER) <= last_call
+    if len(launches) and len(ops.start) and (len(alone) or is_silent):
+        nesting = columns.nest(ThreadIntervals(ops.thread, ops.start, ops.end), ops.event_index)
+        around = enclosing_ops(calls, ops, nesting, are_step_marks(ops.name))
+        # without an op there is a name of its own
+        names = len(ops.name.table) + 1
+        name = np.append(ops.name.codes, -1) % names
+        is_alike = np.isin(name[RowMap(around)[call_row]], name[around[alone]][around[alone] >= 0])
+        streams = np.unique(activities.stream[is_alike]).tolist()
+        launched = np.bincount(name[np.unique(around[launches])], minlength=names)
+        often = (launched > 0) & (launched >= LAUNCHES * np.bincount(name[:-1][~is_after], minlength=names))
+        is_after &= often[name[:-1]] & is_silent
+        after = int(is_after.sum())
+    behind = CallRows(np.repeat(calls.end.argmax(), after) if after >= AGREEING else launches[:0])
+    return LostRecords(launches, alone, share, behind, streams, int(ops.start[is_after].max(initial=NEVER)))
+
+
+def _named(calls: Calls, pattern: "re.Pattern[str]") -> Bool:
+    return calls.name.where(lambda name: pattern.search(name) is not None)
+
+
+def _beyond_end(device: DeviceTrace, launches: CallRows, has_activity: Bool) -> Bool:
+    """Returns which launches, of the last ones, started work that would have ended after the recording."""
+    calls, activities, start = device.calls, device.activities, device.calls.start[launches]
+    until = max(device.ops.start.max(initial=NEVER), calls.end.max(initial=NEVER))
+    awaited = calls.start[sync_calls(calls.name) == SyncCall.DEVICE_SYNC].max(initial=NEVER)
+    is_last = start > max(start[has_activity].max(initial=NEVER), awaited)
+    # no sooner than all that is recorded had ended, and lasting as long as the longest of it
+    begins = np.maximum(start, activities.end.max(initial=NEVER))
+    return np.asarray(is_last & (until - begins < (activities.end - activities.start).max(initial=0)))
