@@ -279,32 +279,25 @@ def test_a_node_that_is_none_is_refused_with_its_place(tmp_path, node, complaint
     assert not (tmp_path / "out.et").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("", "is empty"),
-        ("{", "is not the JSON of a graph"),
-        ("[1, 2]", "Expected `object`, got `array`"),
-        ("{}", "missing required field `nodes`"),
-        ('{"nodes": []}', "has no metadata"),
-        ('{"metadata": {}, "nodes": {}}', "Expected `array`, got `object`"),
-        ('{"metadata": 5, "nodes": []}', "metadata: Expected `object`, got `int`"),
-        ('{"metadata": {"verson": 1}, "nodes": []}', "metadata: Object contains unknown field `verson`"),
-        ('{"metadata": {}, "nodes": [], "edges": []}', "unknown field `edges`"),
-        ('{"edges": [], "metadata": {}, "nodes": []}', "unknown field `edges`"),
-        ('{"metadata": {}, "nodes": [], "metadata": {}}', "has metadata twice"),
-        ('{"metadata": {}, "nodes": [{}], "nodes": []}', "unknown field `nodes`"),
-        ('{"metadata": {}, "nodes": [{}', "is not the JSON of a graph"),
-        ('{"metadata": {}, "nodes": [{} {}]}', "is not the JSON of a graph"),
-        ('{"metadata": {}, "nodes": [{}]} more', "is not the JSON of a graph"),
-        ('{"metadata": {}, "nodes": [{}]', "is not the JSON of a graph"),
-        (b'{"metadata": {}, "nodes": [{"name": "\xff"}]}', "in.json: nodes[0]: "),
-        (b'{"metadata": {"version": "\xff"}, "nodes": []}', "in.json: metadata: "),
-        (framed(pb.GlobalMetadata(version="0.1"), pb.Node(id=1)), "is not the JSON of a graph"),
-        (gzip.compress(b'{"metadata": {}, "nodes": []}' * 50, mtime=0)[:-9], "damaged compressed file"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "bytes",
-)
+@pytest.mark.parametrize(("text", "complaint"), [
+    ("", "is empty"), ("{", "is not the JSON of a graph"), ("[1, 2]", "Expected `object`, got `array`"),
+    ("{}", "missing required field `nodes`"), ('{"nodes": []}', "has no metadata"),
+    ('{"metadata": {}, "nodes": {}}', "Expected `array`, got `object`"),
+    ('{"metadata": 5, "nodes": []}', "metadata: Expected `object`, got `int`"),
+    ('{"metadata": {"verson": 1}, "nodes": []}', "metadata: Object contains unknown field `verson`"),
+    ('{"metadata": {}, "nodes": [], "edges": []}', "unknown field `edges`"),
+    ('{"edges": [], "metadata": {}, "nodes": []}', "unknown field `edges`"),
+    ('{"metadata": {}, "nodes": [], "metadata": {}}', "has metadata twice"),
+    ('{"metadata": {}, "nodes": [{}], "nodes": []}', "unknown field `nodes`"),
+    ('{"metadata": {}, "nodes": [{}', "is not the JSON of a graph"),
+    ('{"metadata": {}, "nodes": [{} {}]}', "is not the JSON of a graph"),
+    ('{"metadata": {}, "nodes": [{}]} more', "is not the JSON of a graph"),
+    ('{"metadata": {}, "nodes": [{}]', "is not the JSON of a graph"),
+    (b'{"metadata": {}, "nodes": [{"name": "\xff"}]}', "in.json: nodes[0]: "),
+    (b'{"metadata": {"version": "\xff"}, "nodes": []}', "in.json: metadata: "),
+    (framed(pb.GlobalMetadata(version="0.1"), pb.Node(id=1)), "is not the JSON of a graph"),
+    (gzip.compress(b'{"metadata": {}, "nodes": []}' * 50, mtime=0)[:-9], "damaged compressed file"),
+], ids=lambda value: value if isinstance(value, str) else "bytes")  # fmt: skip
 def test_what_is_no_json_of_a_graph_is_refused(tmp_path, text, complaint):
     with pytest.raises(DataError, match=re.escape(complaint)) as refusal:
         to_graph(tmp_path, text)

@@ -49,14 +49,10 @@ def test_what_another_thread_ends_right_after_the_last_step_is_whole(torch, tmp_
     assert "late" in device_ops(tmp_path).values()
 
 
-@pytest.mark.parametrize(
-    "wish, category, name",
-    [
-        ("stacks", "python_function", "test_recorder.py"),
-        ("modules", "python_function", "nn.Module: Linear_0"),
-        ("memory", "cpu_instant_event", "[memory]"),
-    ],
-)
+@pytest.mark.parametrize("wish, category, name", [
+    ("stacks", "python_function", "test_recorder.py"), ("modules", "python_function", "nn.Module: Linear_0"),
+    ("memory", "cpu_instant_event", "[memory]"),
+])  # fmt: skip
 def test_what_is_asked_for_is_in_the_device_trace_or_in_one_beside_it(torch, tmp_path, wish, category, name):
     train(torch, tmp_path / "apart", steps=6, together=False, **{wish: True})
     train(torch, tmp_path / "together", steps=4, **{wish: True})
@@ -87,20 +83,17 @@ NEVER = r"recorder\.step\(\) was never called"
 APART, NONE = {"together": False, "active": 3}, "no complete step was recorded: "
 
 
-@pytest.mark.parametrize(
-    ("steps", "window", "said", "files", "complete"),
-    [
-        (0, {}, NONE + NEVER, PAIR[1:], {}),
-        (1, {}, NONE + "the block ended after 1 step and recording begins after 2", PAIR[1:], {}),
-        (2, {}, NONE + "the block ended after 2 steps and recording begins after 2", PAIR, {}),
-        (0, {"wait": 0, "warmup": 0}, NONE + NEVER, PAIR, {}),
-        (2, APART, NONE + "the block ended after 2 .* run 8 steps or more", PAIR[:1], {}),
-        (3, {}, "each trace has 1 of 2 steps: .* smaller wait, warmup and active$", PAIR, {2}),
-        (4, APART, "no host trace .*, and the device trace has 2 of 3 steps: .* after 4 .* after 5", PAIR[:1], {2, 3}),
-        (5, APART, "no host trace was recorded: .* after 5 .* after 5; run 8 .*together=True", PAIR[:1], {2, 3, 4}),
-        (6, APART, "the host trace has 1 of 3 steps: .* after 6 .* after 5; run 8", PAIR, {2, 3, 4}),
-    ],
-)
+@pytest.mark.parametrize(("steps", "window", "said", "files", "complete"), [
+    (0, {}, NONE + NEVER, PAIR[1:], {}),
+    (1, {}, NONE + "the block ended after 1 step and recording begins after 2", PAIR[1:], {}),
+    (2, {}, NONE + "the block ended after 2 steps and recording begins after 2", PAIR, {}),
+    (0, {"wait": 0, "warmup": 0}, NONE + NEVER, PAIR, {}),
+    (2, APART, NONE + "the block ended after 2 .* run 8 steps or more", PAIR[:1], {}),
+    (3, {}, "each trace has 1 of 2 steps: .* smaller wait, warmup and active$", PAIR, {2}),
+    (4, APART, "no host trace .*, and the device trace has 2 of 3 steps: .* after 4 .* after 5", PAIR[:1], {2, 3}),
+    (5, APART, "no host trace was recorded: .* after 5 .* after 5; run 8 .*together=True", PAIR[:1], {2, 3, 4}),
+    (6, APART, "the host trace has 1 of 3 steps: .* after 6 .* after 5; run 8", PAIR, {2, 3, 4}),
+])  # fmt: skip
 @pytest.mark.parametrize("work", [0, 1], ids=["", "within a step"])
 def test_a_block_that_ends_early_says_so_and_counts_complete_steps(
     torch, tmp_path, steps, window, said, files, complete, work
@@ -297,15 +290,10 @@ def in_another_thread(work: Callable[[], object]) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize(
-    ("work", "seconds"),
-    [
-        (lambda: next(Loader(1, source=Loader(2))), 3),
-        (lambda: [*Loader(3)], 3),
-        (lambda: in_another_thread(lambda: next(Loader(5))), 0),
-    ],
-    ids=["a loader that reads another one, once", "the end of the data, too", "other threads do not count"],
-)
+@pytest.mark.parametrize(("work", "seconds"), [
+    (lambda: next(Loader(1, source=Loader(2))), 3), (lambda: [*Loader(3)], 3),
+    (lambda: in_another_thread(lambda: next(Loader(5))), 0),
+], ids=["a loader that reads another one, once", "the end of the data, too", "other threads do not count"])  # fmt: skip
 def test_the_loop_waits(timer: StepTimer, work: Callable[[], object], seconds: float) -> None:
     timer.start()
     work()
