@@ -175,7 +175,10 @@ def nearest(word: str, choices: Iterable[str], listed: bool = True) -> str:
     unknown target 'x': choose from generic, astra-sim
     """
     spelled = {choice.lower(): choice for choice in choices}
-    if like := difflib.get_close_matches(word.lower(), spelled, 1):
+    # such as --dp for --data-parallel
+    initials = {"".join(part[:1] for part in choice.strip("-").split("-")): choice for choice in spelled}
+    like = [initials[short]] if len(short := word.lower().strip("-")) > 1 and short in initials else None
+    if like := like or difflib.get_close_matches(word.lower(), spelled, 1):
         return f": did you mean {spelled[like[0]]!r}?"
     if not listed or not spelled:
         return ""

@@ -233,7 +233,7 @@ class ArrayReader(Generic[T]):
 
         for end in ends():
             if end > 0 and (piece := self._decoded(self._buffer[:end])) is not None:
-                self.document = head + self._buffer[end:].lstrip()
+                self.document = head + self._buffer[end:]
                 yield piece
                 return
         if self._elements is not None:

@@ -37,6 +37,8 @@ class Reason(Enum):
     UNESCAPED_QUOTES = "{} with unescaped quotes"
     # device traces
     UNKNOWN_CATEGORY = "unknown category {}"  # of the category
+    REPEATED_STEPS = "step marks whose number occurred before on their thread, numbered on"
+    STREAMS_OF_CONTEXTS = "activities on streams of several contexts with one number, given numbers of their own"
     BEGIN_AND_END_ROWS = "device events whose begin and end are rows of their own"
     UNUSABLE_TIME = "device events without a usable time"
     RECORDED_TWICE = "device events recorded twice"

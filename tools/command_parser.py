@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -93,6 +94,8 @@ class CommandParser(argparse.ArgumentParser):
             prog=name, description=description, epilog=f"{appendix}{EXIT_STATUS}\n\nexample:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, add_help=False,
         )  # fmt: skip
+        # a window such as -5:100 is a value, too
+        self._negative_number_matcher = re.compile(r"-\d")
         self._example, self._reads, self._is_chakra, self._input = example, reads, is_chakra, inputs
         self._output = output.metavar if output and output.is_required else ""
         if inputs:

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from ..schema.comm_groups import INT32_MAX
 from ..schema.errors import DataError, Remedy, Words
-from ..schema.io import GZIP_MAGIC, open_input
+from ..schema.io import GZIP_MAGIC, open_input, path_is
 from ..schema.json_stream import LONGEST_HEAD
 from ..schema.linked import FOREVER, WINDOW, integer
 
@@ -372,7 +372,7 @@ def reading(path: str | None, expected: InputKind, here: Mapping[InputKind, str]
 
 def wrong_kind(path: Path, expected: InputKind, here: Mapping[InputKind, str] | None = None) -> str:
     """Returns a sentence on what the file or folder is; "" if it is of the expected kind or cannot be read."""
-    if path.is_dir():
+    if path_is(path, Path.is_dir):
         remedy = instead_of_folder(path, expected) or f"give {expected.to_give}"
         return f"{path} is a folder, not {expected.singular}: {remedy}"
     kind = kind_of(path)
@@ -391,7 +391,7 @@ def instead(path: str | Path, kind: InputKind, wanted: FileKind, here: Mapping[I
 
 def file_for_folder(path: Path, holding: InputKind) -> str:
     """Returns what to say of a path that was given for a folder of traces or graphs."""
-    if not path.exists():
+    if not path_is(path, Path.exists):
         return f"{path}: no such folder; check the path"
     kind, expected = kind_of(path), FOLDERS[holding]
     if not kind or kind is holding or TAKES_FOLDER.get(kind) == TAKES_FOLDER[holding]:
@@ -418,6 +418,6 @@ def instead_of_folder(folder: Path, expected: InputKind) -> str:
 def kind_of(path: Path) -> InputKind | None:
     """Returns the kind of a file; None for what is none, or cannot be read."""
     with suppress(DataError):
-        if path.is_file():
+        if path_is(path, Path.is_file):
             return recognise(path).kind
     return None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ..schema.errors import DataError, MissingLibrary, Remedy, RequestError
-from ..schema.io import STANDARD_STREAM, open_input
+from ..schema.io import STANDARD_STREAM, open_input, path_is
 from ..schema.progress import Progress, unwatched
 from .recognise import (
     TRACE,
@@ -72,7 +72,7 @@ def find_traces(
     of_kind = {InputKind.DEVICE: traces.devices, InputKind.HOST: traces.hosts, InputKind.DETAIL: traces.details}
     of_kind |= dict.fromkeys((InputKind.MERGED, InputKind.MERGED_DATABASE), traces.merged)
     files = [(path, name) for path, name in _files(paths) if not leave_out(path)]
-    named = {path for path in paths if not path.is_dir()}
+    named = {path for path in paths if not path_is(path, Path.is_dir)}
     for path, name in progress(files, "looking at files", unit="file"):
         try:
             trace = recognise(path, name)
@@ -110,7 +110,7 @@ def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     """Yields each file once, with its name as it is given or below the folder that is."""
     seen: set[Path] = set()
     for path in paths:
-        if not path.exists():
+        if not path_is(path, Path.exists):
             raise DataError(f"{path}: no such file or folder; check the path")
         is_folder = path.is_dir()
         for file in sorted(path.rglob("*")) if is_folder else (path,):
@@ -325,7 +325,7 @@ def find_pairs(
     Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the rank of
     none is known. Reads a few hundred KB of each file.
     """
-    if not folder.is_dir():
+    if not path_is(folder, Path.is_dir):
         raise DataError(file_for_folder(folder, InputKind.DEVICE))
     files = find_traces(paths or [folder], is_output, progress)
     of_kinds = files.devices, files.hosts, files.details
@@ -413,7 +413,7 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> tuple[str | Non
     reader says what is wrong with it. Raises RequestError where the files are two of one kind or a folder holds several
     ranks, DataError where one cannot be read.
     """
-    if len(inputs) == 1 and (folder := Path(inputs[0])).is_dir():
+    if len(inputs) == 1 and path_is(folder := Path(inputs[0]), Path.is_dir):
         pairs = find_pairs(folder, lambda _: False)
         if not pairs.ranks:
             raise DataError(f"{folder}: {'; '.join(pairs.failures)}")

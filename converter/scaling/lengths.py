@@ -18,6 +18,7 @@ import numpy as np
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import Int64, groupby, rows_by_number
 from ...schema.graph import CollectiveType
+from ...schema.linked import whole_ns
 from ..ranks import GIB, RING, Calls, Factors, fitted_factors
 from ..targets import LEAST_BYTES
 from .facts import RankFacts
@@ -233,9 +234,8 @@ def longer(
         before = fit.line.ns(costs(measured.kind[rows], measured.members[rows], size))
         after = fit.line.ns(costs(measured.kind[rows], np.full(len(rows), members), new_size))
         # nothing was measured in a group of one
-        is_as_fitted = (before == 0) | fits.is_given
-        scaled = np.where(is_as_fitted, after, ns * after / np.where(is_as_fitted, 1, before))
-        added[measured.matched[rows]] = np.rint(scaled - ns)
+        scaled = after if fits.is_given else np.where(before == 0, after, ns * after / np.where(before == 0, 1, before))
+        added[measured.matched[rows]] = whole_ns(scaled - ns, f"{figures[1]} among {members} members")
         gib_s = round(1e9 / GIB / fit.line.byte_ns, 3) if fit.line.byte_ns else None
         grown.append(Grown(*figures, round(fit.line.step_ns, 1), gib_s, *fit[1:]))
     return added, grown

@@ -44,6 +44,8 @@ FIRST_BYTES = 1 << 16
 """Least bytes of a node without dependencies: the simulator stops at an event of 0 ns at its start, and no memory moves
 so many bytes within 1 ns.
 """
+LEAST_PEAK, MOST_PEAK = 1e-6, 1e6
+"""TFLOP/s and GB/s between which times and numbers of operations fit 64 bits."""
 HALF_NS = 0.5
 """Added to measured times, as the simulator truncates to whole ns."""
 ONCE = (
@@ -68,7 +70,7 @@ def roofline_of(text: str) -> Roofline:
     """
     device, _, number_format = text.rpartition(":")
     numbers = [float(part) if re.fullmatch(r"\d+(\.\d+)?", part) else 0.0 for part in (device, number_format)]
-    if all(numbers):
+    if all(LEAST_PEAK <= number <= MOST_PEAK for number in numbers):
         return Roofline(*numbers)
     peak = peak_of(device)
     if peak is None or not peak.memory:

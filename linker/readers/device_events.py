@@ -5,16 +5,26 @@ Times are in ns, on the trace's own clock.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from itertools import product
+from itertools import count, product
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from ...schema import linked
-from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder, RecordBuilder
+from ...schema.columns import (
+    ABSENT,
+    Categorical,
+    CategoricalBuilder,
+    Int64,
+    IntegerBuilder,
+    RecordBuilder,
+    group_ids,
+    groupby,
+    is_group_start,
+)  # fmt: skip
 from ...schema.linked import ExactTimes, InexactTime, kineto
 from ...schema.reasons import Counts, Reason
 from .device_rows import ANNOTATIONS, TABLES, Role, role_of
@@ -40,16 +50,26 @@ def _arguments(*same: str, **renamed: str) -> dict[str, str]:
 INTEGERS = {
     Role.OP: _arguments("external_id", "sequence", "forward_thread", rf_id="record_function_id", event_index="ev_idx"),
     Role.CALL: _arguments("correlation", "external_id"),
-    Role.ACTIVITY: _arguments("correlation", "external_id", "device", "stream", "graph_node", "bytes", "size"),
-    Role.SYNC: _arguments(
-        "correlation", "device", "stream", "wait_stream", record_correlation="wait_record", event="wait_event"
+    Role.ACTIVITY: _arguments(
+        "correlation", "external_id", "device", "stream", "context", "graph_node", "bytes", "size"
     ),
-    Role.EVENT_RECORD: _arguments("correlation", "stream", "event"),
+    Role.SYNC: _arguments(
+        "correlation",
+        "device",
+        "stream",
+        "context",
+        "wait_stream",
+        record_correlation="wait_record",
+        event="wait_event",
+    ),
+    Role.EVENT_RECORD: _arguments("correlation", "stream", "context", "event"),
     Role.DEVICE_WAIT: _arguments("device", "stream", awaited="wait_stream", sequence="queue_sequence"),
 }
 """The columns that are arguments, by role, and which argument each is."""
 ZERO_IF_MISSING = ("correlation", "external_id", "rf_id", "forward_thread")
 """Columns whose values are 0 where the argument is missing; others are -1 there."""
+IN_CONTEXTS, FIRST_OF_CONTEXTS = (Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD), 1000
+"""The roles of rows that name a context and a stream, and the first number for streams that need one of their own."""
 LAUNCH = "ac2g"
 STARTS = "s"
 REPEATED = 0.1
@@ -291,6 +311,31 @@ class DeviceEvents:
             events = [event for event, is_usable in zip(events, usable.tolist(), strict=True) if is_usable]
             start, duration = (ExactTimes(times.ns[usable], times.digits[usable]) for times in (start, duration))
         table.add(events, start, duration, self.oddities)
+
+
+def separate_contexts(events: DeviceEvents, tables: Mapping[str, Any]) -> int:
+    """Gives streams of several contexts of a device that have one number numbers of their own, in place: all but those
+    of the first context. Returns how many activities are on them. `tables` are those of the events, by name.
+    """
+    context = {TABLES[role][0]: events.rows[role].column("context") for role in IN_CONTEXTS}
+    work, of_work = tables["activities"], context["activities"]
+    if not len(of_work) or of_work.min() == of_work.max():
+        return 0
+    rows = np.flatnonzero(of_work >= 0)
+    stream = group_ids(*(column[rows] for column in (work.process, work.device, work.stream)))
+    pairs = groupby(stream, of_work[rows])
+    further = rows[pairs.first[~is_group_start(stream[pairs.first])]]
+    moved = np.unique(np.stack((of_work[further], work.stream[further])), axis=1).T.tolist()
+    is_moved, unused = np.zeros(len(of_work), np.bool_), count(FIRST_OF_CONTEXTS)
+    used = set(np.unique(work.stream).tolist())
+    for in_context, number in moved:
+        new = next(candidate for candidate in unused if candidate not in used)
+        is_moved |= (of_work == in_context) & (work.stream == number)
+        for name, column in product(context, ("stream", "wait_stream")):
+            if (streams := getattr(tables[name], column, None)) is not None:
+                # a wait names the awaited stream of its own context
+                streams[(context[name] == in_context) & (streams == number)] = new
+    return int(is_moved.sum())
 
 
 def _times(stamps: list[Any], exact: bool) -> ExactTimes:

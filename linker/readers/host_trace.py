@@ -184,6 +184,8 @@ class _Nodes:
             stamp if stamp is not None and abs(stamp) < linked.FOREVER else 0 for stamp in (top.start_ts, top.finish_ts)
         )
         pid = linked.integer(top.pid, -1)
+        order = np.arange(len(table["id"]))
+        table["name"], repeated = linked.distinct_steps(table["name"], table["tid"], order, order)
         return HostTrace(
             path=path,
             schema=top.schema,
@@ -196,7 +198,11 @@ class _Nodes:
             window=top.window if isinstance(top.window, str) else "",
             extra=self._extra.records(),
             oddities=self._oddities.add(
-                {Reason.NODES_WITHOUT_ID: renumbered, Reason.NODES_IN_CIRCLES: len(in_circles)}
+                {
+                    Reason.NODES_WITHOUT_ID: renumbered,
+                    Reason.NODES_IN_CIRCLES: len(in_circles),
+                    Reason.REPEATED_STEPS: repeated,
+                }
             ),
         )
 

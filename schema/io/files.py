@@ -426,3 +426,12 @@ def _beside(target: Path) -> Iterator[IO[bytes]]:
                 # use
                 os.link(f"/proc/self/fd/{unnamed}", beside, src_dir_fd=unnamed)
         _replace(beside, target)
+
+
+def path_is(path: str | os.PathLike[str], test: Callable[[Path], bool]) -> bool:
+    """Returns what `Path.exists`, `Path.is_dir` or `Path.is_file` says. Raises DataError for what can be no name."""
+    try:
+        return test(Path(path))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be used ({reason}); check the path") from error

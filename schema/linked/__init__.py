@@ -14,11 +14,11 @@ from .layout import ATTRIBUTES, OP_SCHEMA, LinkedFile, attribute_columns, parent
 from .linked_trace import (
     AUTOGRAD, INCOMPLETE_STEP, NOT_THERE, STEP_MARK, USER_SCOPE, Activities, Calls, Communication, DeviceWaits,
     HostWaits, LinkedTrace, LinkReport, Ops, ProcessGroup, Provenance, ThreadHandoffs, TraceInfo, are_step_marks,
-    columns_at, guessed, on_host_clock, op_parents, op_tree, select_rows, step_count, step_starts, without_guesses,
+    columns_at, distinct_steps, guessed, on_host_clock, op_parents, op_tree, select_rows, step_count, step_starts, without_guesses,
 )  # fmt: skip
 from .numbers import (
     FOREVER, LONGEST_RECORDING, NEVER, ExactTimes, InexactTime, exact_microseconds, exact_times, identities, identity,
-    integer, integer_list, integers, json_value, lacks_padding, literal, name_of, nanoseconds, with_padding,
+    integer, integer_list, integers, json_value, lacks_padding, literal, name_of, nanoseconds, whole_ns, with_padding,
 )  # fmt: skip
 from .reader import read_linked
 from .streams import (

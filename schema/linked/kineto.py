@@ -65,6 +65,7 @@ class Args(msgspec.Struct, gc=False, omit_defaults=True):
     correlation: Number = None
     device: Number = None
     stream: Number = None
+    context: Number = None
     queue: Number = None
     bytes: Number = None
     size: Number = None

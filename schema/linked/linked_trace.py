@@ -34,6 +34,7 @@ from ..columns import (
 )
 from ..machine import MachineCalibration
 from ..reasons import Counts
+from .numbers import FOREVER
 from .tensors import Arguments
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -376,6 +377,40 @@ def are_step_marks(names: Categorical) -> Bool:
     return names.where(lambda name: name.startswith(STEP_MARK))
 
 
+def distinct_steps(names: Categorical, thread: Int64, start: Ns, end: Ns) -> tuple[Categorical, int]:
+    """Returns ops' names, in which a step whose number an earlier one of its thread has is numbered on, as are the
+    steps after it; and how many of the marks these are.
+
+    >>> names = Categorical.of(["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#0"])
+    >>> [*distinct_steps(names, np.zeros(3), np.arange(3), np.arange(3))[0]]
+    ['ProfilerStep#0', 'ProfilerStep#1', 'ProfilerStep#2']
+    """
+    marks = np.flatnonzero(are_step_marks(names) & (start != ABSENT))
+    renamed, until, ahead, before = dict[int, str](), dict[int, int](), 0, ABSENT
+    for row in marks[np.lexsort((start[marks], thread[marks]))].tolist():
+        number = _step_number(names[row])
+        if thread[row] != before:
+            before, until, ahead = int(thread[row]), {}, 0
+        if number < 0:
+            continue
+        if start[row] >= until.get(number + ahead, FOREVER):
+            ahead = max(until) + 1 - number
+        if ahead:
+            renamed[row] = f"{STEP_MARK}{number + ahead}"
+        until[number + ahead] = int(end[row])
+    if not renamed:
+        return names, 0
+    rows = np.arange(len(names))
+    rows[[*renamed]] = len(names) + np.arange(len(renamed))
+    return Categorical.joined((names, Categorical.of(renamed.values()))).take(rows), len(renamed)
+
+
+def _step_number(name: str) -> int:
+    """Returns the number of a step mark, -1 for none that fits 64 bits."""
+    number = name.removeprefix(STEP_MARK)
+    return int(number) if number.isdecimal() and number.isascii() and len(number) <= LONGEST_NUMBER else -1
+
+
 def step_starts(names: Categorical, start: Int64) -> dict[int, int]:
     """Returns the start (ns) of each step by its number, from ops' names and starts; of several marks the first.
 
@@ -385,9 +420,8 @@ def step_starts(names: Categorical, start: Int64) -> dict[int, int]:
     marks = np.flatnonzero(are_step_marks(names) & (start != ABSENT))
     starts: dict[int, int] = {}
     for row in marks[np.argsort(start[marks], kind="stable")].tolist():
-        number = names[row].removeprefix(STEP_MARK)
-        if number.isdecimal() and number.isascii() and len(number) <= LONGEST_NUMBER:
-            starts.setdefault(int(number), int(start[row]))
+        if (number := _step_number(names[row])) >= 0:
+            starts.setdefault(number, int(start[row]))
     return starts
 
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, Int64
+from ..columns import ABSENT, Floats, Int64
+from ..errors import Remedy, RequestError
 
 LARGEST = 1 << 63
 NUMBER = re.compile(r"0x[0-9a-f]{1,16}(?![0-9a-f])|-?\d{1,19}(?!\d)", re.IGNORECASE)
@@ -241,3 +242,11 @@ def name_of(value: Any) -> str:
     'gemm ?'
     """
     return str(value).encode("utf-8", "replace").decode()
+
+
+def whole_ns(times: Floats, what: str) -> Int64:
+    """Returns computed times as whole ns. Raises RequestError for what no clock shows, which 64 bits may not hold."""
+    if not np.abs(times).sum() < LONGEST_RECORDING:
+        reason = f"{what} would take longer than any clock shows; give another "
+        raise RequestError(reason, Remedy.LATENCY, " or ", Remedy.BANDWIDTH)
+    return np.rint(times).astype(np.int64)

@@ -5,20 +5,20 @@ Events are JSON objects in Chrome's trace format; times are on the device trace'
 """
 
 import itertools
-import zlib
 from collections.abc import Iterable, Iterator
-from typing import IO, BinaryIO
+from contextlib import suppress
 
+import msgspec
 import numpy as np
 import orjson
 
 from ...schema.columns import ABSENT, Bool, Intervals, rows_by_number, rows_of_each, union
-from ...schema.errors import DataError
+from ...schema.errors import Damage, DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import open_input, open_output
-from ...schema.json_repair import opening_of
-from ...schema.json_stream import LONGEST_HEAD
+from ...schema.json_stream import ArrayReader
 from ...schema.linked import HOST, LinkedTrace, exact_microseconds
+from ...schema.progress import unseen
 from ..replay import KINDS, pieces_of
 from .device_time import patterns_of
 from .over_time import ALL_STREAMS, counters_of, curves_of
@@ -29,7 +29,6 @@ FIRST_FLOW = 1 << 40
 """The first flow id of the critical path, above any correlation id."""
 SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
 """The least kernels and occurrences of a pattern that is marked."""
-PIECE = 1 << 20
 
 
 def overlay_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]:
@@ -126,32 +125,32 @@ def pattern_events(rank: RankTrace, options: AnalysisOptions) -> Iterator[bytes]
 def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
     """Copies the trace with `events` (JSON objects) added, in constant memory; the output is complete or not written.
 
-    Raises DataError if the original has no array of events or its compression is damaged.
+    Of a damaged trace the rows that can be read are copied. Raises DataError if it has no array of events.
     """
     with open_input(original, protected=True) as source, open_output(output) as target:
-        try:
-            _copy(original, source, target, events)
-        except (EOFError, zlib.error) as error:
-            raise DataError(f"{original}: damaged compressed file ({error}); decompress or copy it again") from error
-
-
-def _copy(original: str, source: BinaryIO, target: IO[bytes], events: Iterable[bytes]) -> None:
-    text, opening = b"", None
-    while opening is None:
-        piece = source.read(PIECE)
-        if not piece or len(text) > LONGEST_HEAD:
+        damage = Damage(original, "device events")
+        reader: ArrayReader[object] = ArrayReader(source, original, "traceEvents", object, unseen, damage=damage)
+        pieces = iter(reader)
+        first = next(pieces, (b"[]", []))[0]
+        if not reader.has_array:
             raise DataError(f"{original}: holds no traceEvents; expected a Kineto device trace")
-        text = text + piece
-        opening = opening_of(text, "traceEvents", ended=len(piece) < PIECE)
-    target.write(text[:opening])
-    remaining = text[opening:].lstrip()
-    while not remaining and (piece := source.read(PIECE)):
-        remaining = piece.lstrip()
-    separator = b"\n"
-    for event in events:
-        target.write(separator + event)
-        separator = b",\n"
-    target.write(b"" if separator == b"\n" or remaining.startswith(b"]") else separator)
-    target.write(remaining)
-    while piece := source.read(PIECE):
-        target.write(piece)
+        is_list = reader.head.lstrip() == b"["
+        end = b"]" if is_list else b"]}"
+        target.write(reader.head if _is_json(reader.head + end) else b'{"traceEvents": [')
+        separator = b"\n"
+        for event in events:
+            target.write(separator + event)
+            separator = b",\n"
+        separator = separator.removeprefix(b"\n")
+        for piece in itertools.chain([b"[" + first[1:].lstrip()], (text for text, _ in pieces)):
+            if elements := piece[1:-1]:
+                target.write(separator + elements)
+                separator = b","
+        target.write(reader.document[len(reader.head) :] if _is_json(reader.document) else end)
+
+
+def _is_json(text: bytes) -> bool:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        msgspec.json.decode(text)
+        return True
+    return False

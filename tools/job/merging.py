@@ -15,6 +15,7 @@ from ...linker.joining import enclosing_ops, launching_calls
 from ...linker.readers import read_device_trace
 from ...schema.columns import Bool, Categorical, Int64, ThreadIntervals, nest
 from ...schema.errors import DataError, RequestError, Spelled, WrongUsage
+from ...schema.io import path_is
 from ...schema.linked import are_step_marks, previous_on_stream
 from ...schema.progress import Progress, unwatched
 from ...schema.reasons import AnyReason, Counts, Reason
@@ -92,7 +93,7 @@ def merge_for_counting(ranks: Sequence[RankFile], output: str, progress: Progres
 def _written_beside(output: str) -> Iterator[sqlite3.Connection]:
     """Opens a new database that takes its name when the block ends without an exception; links are followed."""
     target = Path(output).resolve()
-    if target.exists() and not target.is_file():
+    if path_is(target, Path.exists) and not target.is_file():
         raise DataError(f"{output}: is no file that a database could be written to; name another one")
     try:
         with tempfile.TemporaryDirectory(prefix=".", suffix=".partial", dir=target.parent) as folder:

@@ -30,7 +30,7 @@ from ...schema.arguments import ASTRA_SIM
 from ...schema.comm_groups import GRAPHS, GROUPS, write_groups
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph
-from ...schema.io import fresh_folder, locked, open_output
+from ...schema.io import fresh_folder, locked, open_output, path_is
 from ...schema.progress import Progress, unwatched
 from ..recognise import InputKind, file_for_folder, instead_of_folder
 from ..terminal import summary_line
@@ -223,7 +223,7 @@ def scale(
     Raises DataError where the input is no whole job or keeps times of the traced ranks alone, the growth would make it
     another program, `output_dir` is not empty, or another process is scaling into it.
     """
-    if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
+    if path_is(output_dir, Path.exists) and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise DataError(f"{output_dir}: is there and not empty; name a new folder")
     sources = _graph_files(input_dir)
     facts = _run_all(run, survey_rank, list(sources.values()), progress=progress, what="reading ranks", unit="rank")

@@ -27,6 +27,7 @@ from .schema.arguments import (
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
+from .schema.io import path_is
 from .tools import job as building
 from .tools.job import AstraSimOptions, BuildTarget
 from .tools.options import checked
@@ -202,7 +203,7 @@ class Job(SummaryRepr):
     def write(self, folder: FilePath) -> "Job":
         """Copies the job's files to a folder, which is new or empty, and returns the job there."""
         target = given_path(folder, "write(folder)")
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        if path_is(target, Path.exists) and (not target.is_dir() or any(target.iterdir())):
             what = "is there and not empty" if target.is_dir() else "is a file"
             raise DataError(f"{target}: {what}; name a new folder")
         shutil.copytree(self.folder, target, dirs_exist_ok=True)

@@ -17,6 +17,7 @@ from .schema import arguments
 from .schema.arguments import FilePath, InputFile, InputsOutputs, Paths, Promotion, Target, given_paths, is_path
 from .schema.columns import Categorical, Frame, Int64
 from .schema.comm_groups import RankList
+from .schema.io import path_is
 from .schema.linked import LinkedTrace as TraceRecord, write_linked
 from .tools.job import Diagnosis, MergeReport, diagnose as diagnose_paths, merge_traces
 from .tools.options import checked
@@ -129,7 +130,7 @@ def link(
     given_window(window, "link(window=…)")
     rank = checked("link", rank=rank, allow_mismatch=allow_mismatch, strict=strict, modules=modules)["rank"]
     detail = None
-    if device is None and is_path(host) and Path(host).is_dir():
+    if device is None and is_path(host) and path_is(host, Path.is_dir):
         host, device, detail = find_pair([str(host)], rank)
     elif is_path(host) and is_path(device):
         are_hosts = [kind_of(Path(path)) is InputKind.HOST for path in (host, device)]

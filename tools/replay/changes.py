@@ -39,7 +39,7 @@ from ...schema.columns import (
 from ...schema.device_peaks import Peak, peak_of
 from ...schema.errors import Remedy, RequestError, Spelled, nearest
 from ...schema.graph import DEVICE_NAME, STEP_START, Delay, DependencyKind, ExecutionGraph
-from ...schema.linked import FOREVER
+from ...schema.linked import FOREVER, LONGEST_RECORDING
 from ..phase_names import Phase
 from .calls import calls_of, phases_of, within
 from .workload import Classes, NodeClass, Workload, cut_off_ns, node_classes, slot_pools_by_device
@@ -428,7 +428,7 @@ def scale_nodes(work: Workload, factor: Factors, host_delay_factor: Factors | fl
     cut_off = np.concatenate([np.where(graph.is_activity, cut_off_ns(graph), 0) for graph in graphs])
     changed = np.maximum(np.rint((work.duration_ns + cut_off) * factor - cut_off), 0)
     lag = np.rint(work.lag_ns * factor[work.target])
-    if not changed.sum() + np.abs(lag).sum() + host_delay.sum() < FOREVER:
+    if not changed.sum() + np.abs(lag).sum() + host_delay.sum() < LONGEST_RECORDING:
         raise RequestError(BEYOND_CLOCKS.format("the changed run"))
     duration = changed.astype(np.int64)
     slot_pool, first_pool = work.slot_pool.copy(), 0

@@ -12,6 +12,7 @@ from ...converter.ranks import match, ranks_of
 from ...schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import ExecutionGraph, NodeType, json_to_graph, read_et
+from ...schema.io import path_is
 from ...schema.progress import unseen
 from ..recognise import InputKind, file_for_folder, instead_of_folder, reading, why_two_runs
 from ..terminal import absent_in_words
@@ -89,7 +90,7 @@ def given_graphs(argument: Graphs, call: str, *, allow_mismatch: bool = False) -
             return [item]
         if not is_file(item):
             raise wrong_argument(call, expected, item)
-        if is_path(item) and Path(item).is_dir():
+        if is_path(item) and path_is(item, Path.is_dir):
             return [read_graph_file(path) for path in graph_files(Path(item))]
         return [read_graph_file(item)]
 

@@ -27,6 +27,7 @@ from ...schema.columns import Int64, Summary, summary_text, time_text
 from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS, RankList, read_groups
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
+from ...schema.linked import whole_ns
 from .player import Event, recorded_lengths, simulated_ends
 from .workload import gather
 
@@ -84,7 +85,7 @@ class Configuration(NamedTuple):
             differs = source // stride % link.ranks != target // stride % link.ranks
             ns = hops * link.latency_ns + size / (link.bandwidth_gib_s * GIB / 1e9)
             duration_ns = np.where(differs, ns, duration_ns)
-        return duration_ns.astype(np.int64)
+        return whole_ns(np.trunc(duration_ns), "a message")
 
     def collective_ends(self, kind: int, members: Int64, size: int, arrival: Int64) -> Int64:
         """Returns when each of the members, in the order of their ring, is done; `arrival` is when each came (ns)."""

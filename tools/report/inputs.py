@@ -16,6 +16,7 @@ from ...linker.link import read_linked
 from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError, Remedy, RequestError, Words
 from ...schema.graph import ExecutionGraph
+from ...schema.io import path_is
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, RankTrace, Table, graph_of, rank_of_graph, read_rank, tabulate
 from ..recognise import TRACE_OR_GRAPH, InputKind, Trace, instead, recognise
@@ -61,7 +62,10 @@ def find_sources(
     """
     names = [path.name for path in sorted((path.resolve() for path in paths), key=_numbers_by_value)]
     more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
-    sources, files = Sources(", ".join(names[:TITLED]) + more, [], []), [path for path in paths if not path.is_dir()]
+    sources, files = (
+        Sources(", ".join(names[:TITLED]) + more, [], []),
+        [path for path in paths if not path_is(path, Path.is_dir)],
+    )
     for folder in filter(Path.is_dir, paths):
         _add_folder(folder, sources, progress)
     _add_files(files, sources)

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import execgraph as eg
 import pytest
 from execgraph.linker.readers import DeviceTrace, merging_signs, one_rank, read_device_trace
 from execgraph.linker.readers.device_trace import described, in_order, ranks_of_processes
 from execgraph.schema.errors import DataError
+from execgraph.schema.graph import STEP_START
 from execgraph.schema.linked import LARGEST_ID, LONGEST_RECORDING, MergedRank, kineto
 from execgraph.schema.reasons import Reason
 from msgspec import Raw
@@ -71,6 +73,44 @@ def test_lists_that_cannot_be_read_and_arguments_that_are_no_lists_are_counted(t
     assert Reason.ARGUMENTS_NO_LISTS not in read(tmp_path, lists, arguments=True).oddities
     others = small_run(**{"Input Dims": [[2]], "Input type": 5, "Concrete Inputs": {}})
     assert read(tmp_path, others, arguments=True).oddities[Reason.ARGUMENTS_NO_LISTS] == 2
+
+
+def test_streams_of_two_contexts_with_one_number_are_two(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        for _ in range(3):
+            t.launch("gemmA", stream=7, duration=500)
+            t.launch("gemmB", stream=9, duration=500)
+        t.stream_synchronize(9)
+    apart = t.device_trace()
+    changes, found = {"gemmB": 0.01}, [eg.link(None, read(tmp_path, apart)).to_graph()]
+    for row in apart["traceEvents"]:
+        if row.get("args", {}).get("stream") == 9:
+            row["args"] |= {"stream": 7, "context": 2}
+    device = read(tmp_path, apart)
+    assert device.oddities[Reason.STREAMS_OF_CONTEXTS] == 3
+    assert device.activities.stream.tolist() == [7, 1000] * 3
+    assert device.syncs.stream.tolist() == [1000]
+    found.append(eg.link(None, device).to_graph())
+    separate, same_number = (graph.what_if(changes).after.makespan_us for graph in found)
+    assert separate == same_number > 1_500
+
+
+def test_steps_whose_numbers_repeat_on_a_thread_are_steps_of_their_own(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    for number in (4, 5, 4, 5, 5):
+        with t.annotation(f"ProfilerStep#{number}"), t.op("aten::mm"):
+            t.launch("gemm", duration=100)
+        t.work(20)
+    device = read(tmp_path, t.device_trace())
+    assert device.oddities[Reason.REPEATED_STEPS] == 3
+    host, _ = t.write(tmp_path)
+    for trace in (eg.link(None, device), eg.link(str(host), device)):
+        graph = trace.to_graph()
+        assert sorted(name for name in graph.metadata if name.startswith(STEP_START)) == [
+            f"{STEP_START}{number}" for number in range(4, 9)
+        ]
+    assert eg.link(str(host), device).report.matched == len(device.ops.start)
 
 
 def place(base_time: Any = None, **distributed: Any) -> dict[str, Any]:
