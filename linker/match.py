@@ -16,6 +16,7 @@ from ..schema import columns
 from ..schema.columns import Bool, Categorical, DeviceOpRows, Int64, Lookup, ThreadIntervals
 from ..schema.errors import DataError, Remedy
 from ..schema.linked import GROUP_INIT, STEP_MARK, are_step_marks
+from ..schema.reasons import Reason
 from .communication import transfers_of_other_steps
 from .readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedOps
 
@@ -102,7 +103,9 @@ def _match(host: HostTrace, device: DeviceTrace, candidates: Int64) -> Match:
     """Matches ops as those of the same steps, unless the files, their step marks, or their ids say otherwise."""
     names, ops, same = _shared_names(host.name, device.ops.name), device.ops, None
     marks = [set(side[names.is_step_mark[side]].tolist()) for side in (names.host, names.device)]
-    are_others = all(marks) and marks[0].isdisjoint(marks[1])
+    # numbers that repeat in one trace alone, and were numbered on, are not those of the other
+    repeated = [trace.oddities.of(Reason.REPEATED_STEPS) > 0 for trace in (host, device)]
+    are_others = all(marks) and (marks[0].isdisjoint(marks[1]) or repeated[0] != repeated[1])
     if not are_others and (host.window, device.window) != ("host", "device"):
         by_id = bool((ops.rf_id > 0).any() and (host.rf_id[candidates] > 0).any())
         same = (_by_record_function if by_id else _by_name_order)(host, ops, candidates, names)

@@ -7,6 +7,7 @@ Events are JSON objects in Chrome's trace format; times are on the device trace'
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -129,7 +130,7 @@ def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
     """
     with open_input(original, protected=True) as source, open_output(output) as target:
         damage = Damage(original, "device events")
-        reader: ArrayReader[object] = ArrayReader(source, original, "traceEvents", object, unseen, damage=damage)
+        reader: ArrayReader[Any] = ArrayReader(source, original, "traceEvents", Any, unseen, damage=damage)
         pieces = iter(reader)
         first = next(pieces, (b"[]", []))[0]
         if not reader.has_array:
