@@ -313,7 +313,17 @@ class DeviceEvents:
         table.add(events, start, duration, self.oddities)
 
 
-def separate_contexts(events: DeviceEvents, tables: Mapping[str, Any]) -> int:
+def tables_of(events: DeviceEvents, pad: dict[str, bool]) -> dict[str, Any]:
+    """Returns the tables by name, in which streams and steps have numbers of their own; `pad` as for `table`."""
+    tables = {TABLES[role][0]: rows.table(pad) for role, rows in events.rows.items()}
+    events.oddities[Reason.STREAMS_OF_CONTEXTS] += _separate_contexts(events, tables)
+    ops = tables["ops"]
+    ops.name, repeated = linked.distinct_steps(ops.name, group_ids(ops.process, ops.thread), ops.start, ops.end)
+    events.oddities[Reason.REPEATED_STEPS] += repeated
+    return tables
+
+
+def _separate_contexts(events: DeviceEvents, tables: Mapping[str, Any]) -> int:
     """Gives streams of several contexts of a device that have one number numbers of their own, in place: all but those
     of the first context. Returns how many activities are on them. `tables` are those of the events, by name.
     """

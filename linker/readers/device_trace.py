@@ -19,27 +19,18 @@ from typing import Any
 import numpy as np
 
 from ...schema.arguments import InputFile, path_of
-from ...schema.columns import Bool, Categorical, Int64, group_ids, is_group_start
+from ...schema.columns import Bool, Categorical, Int64, is_group_start
 from ...schema.comm_groups import INT32_MAX
 from ...schema.device_peaks import named_by_size
 from ...schema.errors import Damage, DataError, Remedy, RequestError
 from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, decode, kind_of_text
-from ...schema.linked import (
-    FOREVER,
-    LARGEST_ID,
-    LONGEST_RECORDING,
-    DeviceFile,
-    MergedRank,
-    distinct_steps,
-    integer,
-    kineto,
-)
+from ...schema.linked import FOREVER, LARGEST_ID, LONGEST_RECORDING, DeviceFile, MergedRank, integer, kineto
 from ...schema.machine import AGREEING
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
-from .device_events import DeviceEvents, separate_contexts, unpadded
-from .device_rows import PYTHON, TABLES, DeviceTrace, Role, select, skip_categories
+from .device_events import DeviceEvents, tables_of, unpadded
+from .device_rows import PYTHON, DeviceTrace, Role, select, skip_categories
 from .rocpd import is_database, read_rocpd
 
 IDENTITY = {
@@ -299,13 +290,8 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     """Returns the trace of a file that was read. `is_renamed` says whether a merging tool renamed arguments."""
     path, document, top = reader.path, reader.document, _top_level(events, reader, damage)
     pad = unpadded(events.rows.values())
-    tables = {TABLES[role][0]: rows.table(pad) for role, rows in events.rows.items()}
-    events.oddities[Reason.STREAMS_OF_CONTEXTS] += separate_contexts(events, tables)
-    ops = tables["ops"]
-    ops.name, repeated = distinct_steps(ops.name, group_ids(ops.process, ops.thread), ops.start, ops.end)
-    events.oddities[Reason.REPEATED_STEPS] += repeated
     trace = DeviceTrace(
-        path=path, **described(top), **tables,
+        path=path, **described(top), **tables_of(events, pad),
         communication={role: events.rows[role].communication.records() for role in (Role.OP, Role.ACTIVITY)},
         labels=events.labels, merged=top.merged, skipped=events.skipped, oddities=events.oddities,
         recording_start=events.recording_start, read=events.read, ignored=events.ignored, ends_early=damage.ends_early,
