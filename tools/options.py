@@ -186,6 +186,7 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
         Group("input", (
             Option("--diff", "compare two runs, files or folders", kind.PATH, ("A", "B"), settings={"nargs": 2}),
             Option("--ranks", "only these ranks, such as 0-3,8", kind.RANKS, "A-B,C", "report"),
+            Option("--allow-mismatch", "take traces that do not seem to be of one job as those of one", calls="report"),
             Option("--capture-trace", "a device trace in which CUDA graphs were captured, or ran op by op; it names "
                    "the ops behind the kernels of launched graphs; repeatable", kind.PATHS, "TRACE", "report",
                    "captures"),
@@ -246,7 +247,12 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
                    "--around, --stream and --time, else flow)", kind.TEXT, calls="draw", choices=(FLOW, LANES)),
         )),
     ),
-    "trace-merge": (Group("output", (_json("the summary"),)),),
+    "trace-merge": (
+        Group("input", (
+            Option("--allow-mismatch", "merge traces that do not seem to be of one job", calls="merge"),
+        )),
+        Group("output", (_json("the summary"),)),
+    ),
     "trace-scale": (
         Group("the other job", (
             Option("--data-parallel", "how many copies of the job to make", kind.COUNT, "K"),

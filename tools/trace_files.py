@@ -149,14 +149,15 @@ def assign_ranks(
     """Returns the ranks of device traces; a lone one without is rank 0.
 
     Traces of which none tells a rank are numbered by their processes, as launchers start ranks in that order, if all of
-    them communicate, or with `allow_mismatch`. Else it raises DataError, which says `otherwise`, too: what the command
-    has for them.
+    them communicate, or with `allow_mismatch`. Else it raises DataError, which says `otherwise`, too: what else the
+    command has for them.
     """
     notes: list[str] = []
+    remedies = f"{otherwise and f'{otherwise}, '}or let {Remedy.ALLOW_MISMATCH} take them as those of one job"
     if len(devices) == 1:
         devices = [trace._replace(rank=trace.rank or 0) for trace in devices]
     elif devices and all(trace.rank is None for trace in devices):
-        _check_one_job(devices, communicates, allow_mismatch, otherwise)
+        _check_one_job(devices, communicates, allow_mismatch, remedies)
         in_order = sorted(devices, key=lambda trace: (trace.pid or 0, trace.name))
         devices = [trace._replace(rank=rank) for rank, trace in enumerate(in_order)]
         notes = [f"{t.name}: has no rank; numbered {t.rank} by its process, {t.pid}" for t in devices]
@@ -173,9 +174,7 @@ def assign_ranks(
             return AssignedRanks([], [line], [], of_several_runs=True)
     if apart := why_two_runs({trace.name: trace.recorded_ns for trace in single}):
         if not allow_mismatch:
-            raise DataError(
-                f"{apart}, so they are of two runs; give the traces of one{otherwise and f', or {otherwise}'}"
-            )
+            raise DataError(f"{apart}, so they are of two runs; give the traces of one, {remedies}")
         notes.append(f"{apart}, as if they were of two runs")
     failures = [*_without_rank(rankless, devices), *_of_one_rank(several)]
     return AssignedRanks(single, failures, notes, bool(of_runs))
@@ -187,9 +186,11 @@ def _common_origin(traces: Sequence[Trace]) -> str:
     return "" if None in processes else "window" if len(processes) == 1 else "run"
 
 
-def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankFile], list[str]]:
+def by_rank(
+    devices: Sequence[Trace], host_of: Mapping[str, str], allow_mismatch: bool = False
+) -> tuple[list[RankFile], list[str]]:
     """Returns device traces by rank, and a line for each that was numbered. Raises DataError if one cannot be used."""
-    traces, failures, notes, _ = assign_ranks(devices, communicating(host_of))
+    traces, failures, notes, _ = assign_ranks(devices, communicating(host_of), allow_mismatch)
     if failures:
         raise DataError("; ".join(failures))
     return [RankFile(trace.rank or 0, Path(trace.name)) for trace in traces], notes
@@ -220,7 +221,7 @@ def grouped(key: Callable[[Trace], K], traces: Iterable[Trace]) -> dict[K, list[
 
 
 def _check_one_job(
-    devices: Sequence[Trace], communicates: CommunicationTest, allow_mismatch: bool, otherwise: str
+    devices: Sequence[Trace], communicates: CommunicationTest, allow_mismatch: bool, remedies: str
 ) -> None:
     """Raises DataError if traces without a rank are windows of one process, or may be of several jobs."""
     of_process = grouped(lambda trace: trace.pid, devices)
@@ -235,7 +236,7 @@ def _check_one_job(
     if not (allow_mismatch or all(map(communicates, devices))):
         raise DataError(
             f"{_with_processes(devices)}: record no rank, and nothing shows that they are of one job; give one of "
-            f"them, name them …rank<N>.json{otherwise and f', or {otherwise}'}"
+            f"them, name them …rank<N>.json, {remedies}"
         )
 
 

@@ -466,7 +466,7 @@ def test_refused_traces_are_not_passed_over_for_graphs_in_the_same_folder(tmp_pa
     assert build_all(tmp_path, tmp_path / "out") == 0
     trace(tmp_path, "b.json", 42)
     ended = run("trace-report", tmp_path)
-    assert ended.code == 1 and f"{NO_JOB}, or compare two runs with --diff" in ended.err
+    assert ended.code == 1 and f"{NO_JOB}, compare two runs with --diff, or let --allow-mismatch" in ended.err
 
 
 def test_traces_of_several_runs_beside_one_with_a_rank_are_called_different_runs(tmp_path: Path, run: Run) -> None:

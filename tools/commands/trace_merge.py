@@ -22,7 +22,7 @@ from ..terminal import format_counts, summary_line
 )
 def main(options: argparse.Namespace) -> None:
     """Merges traces into one file."""
-    report = merge_traces(options.inputs, options.output, progress)
+    report = merge_traces(options.inputs, options.output, progress, options.allow_mismatch)
     if options.json:
         print_json(msgspec.to_builtins(report))
     log.info(summary(report))

@@ -36,7 +36,7 @@ def main(options: argparse.Namespace) -> None:
     if options.output:
         require("report", "--output")
     runs = [[path] for path in options.diff or ()] or [[*map(Path, options.inputs)]]
-    sources = [reports.find_sources(paths, progress, options.ranks) for paths in runs]
+    sources = [reports.find_sources(paths, progress, options.ranks, options.allow_mismatch) for paths in runs]
     window = Window(**chosen_for("Window", options))
     if options.diff:
         report = reports.report_on_diff(sources[0], sources[1], progress, window, options.modules)

@@ -19,7 +19,7 @@ from ...converter.ranks import Network
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL, MOST_MESSAGES
 from ...schema.comm_groups import GROUPS, RankList, number_groups, write_groups
-from ...schema.errors import DataError, Remedy, RequestError
+from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
@@ -140,7 +140,6 @@ def _find_traces(
     pairs = find_pairs(
         source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)), progress,
         paths=() if is_folder else paths, allow_mismatch=allow_mismatch,
-        otherwise=f"let {Remedy.ALLOW_MISMATCH} take them as those of one",
     )  # fmt: skip
     return source, pairs
 

@@ -176,11 +176,13 @@ WRITERS = {".db": merge_for_counting, ".json": merge_for_viewing, ".json.gz": me
 """What writes a merged file, by how its name ends."""
 
 
-def merge_traces(inputs: Sequence[str], output: str, progress: Progress = unwatched) -> MergeReport:
+def merge_traces(
+    inputs: Sequence[str], output: str, progress: Progress = unwatched, allow_mismatch: bool = False
+) -> MergeReport:
     """Writes the device traces of all ranks to one file, whose name says what it is for: one to look at or to count in.
 
-    Raises WrongUsage for a name that does not say it, DataError where there is no trace of a single rank or one cannot
-    be used, and RequestError where the output is one of the traces.
+    Raises WrongUsage for a name that does not say it, DataError where there is no trace of a single rank, one cannot be
+    used, or they do not seem to be of one job, without `allow_mismatch`, and RequestError where the output is one of the traces.
     """
     merge = next((writer for suffix, writer in WRITERS.items() if output.lower().endswith(suffix)), None)
     if merge is None:
@@ -197,7 +199,7 @@ def merge_traces(inputs: Sequence[str], output: str, progress: Progress = unwatc
         counts = {"host traces": len(files.hosts), "merged ones": len(files.merged), **files.skipped}
         nothing = f"{', '.join(inputs)}: no device trace of a single rank{list_counts(', but ', counts)}"
         raise DataError(next(filter(None, of_files), nothing))
-    ranks, notes = by_rank(devices, hosts_of(devices, files.hosts))
+    ranks, notes = by_rank(devices, hosts_of(devices, files.hosts), allow_mismatch)
     report = merge(ranks, output, progress)
     others = {"host traces, which have no times": len(files.hosts), "detail traces": len(files.details)}
     report.skipped = files.skipped | {kind: count for kind, count in others.items() if count}

@@ -211,7 +211,7 @@ def diagnose(inputs: Paths) -> Diagnosis:
     return diagnose_paths(given_paths(inputs, "diagnose(inputs)"))
 
 
-def merge(inputs: Paths, output: FilePath) -> MergeReport:
+def merge(inputs: Paths, output: FilePath, *, allow_mismatch: bool = False) -> MergeReport:
     """Merges the device traces of all ranks into one file, as `trace-merge`.
 
     >>> import execgraph as eg
@@ -223,16 +223,20 @@ def merge(inputs: Paths, output: FilePath) -> MergeReport:
     Args:
         inputs: Device traces, or folders with them.
         output: The file to write: .json or .json.gz to look at in Perfetto, .db to count in with SQL.
+        allow_mismatch: Whether to merge traces that do not seem to be of one job.
 
     Returns:
         Where each rank comes from, and how its clock was moved.
 
     Raises:
-        DataError: There is no trace of a single rank, or one cannot be used.
+        DataError: There is no trace of a single rank, or one cannot be used; or they do not seem to be of one job,
+            without `allow_mismatch`.
         ValueError: The name of the output does not say what to write.
         TypeError: `inputs` are not paths.
     """
-    return merge_traces([str(path) for path in given_paths(inputs, "merge(inputs, output)")], str(output))
+    checked("merge", allow_mismatch=allow_mismatch)
+    paths = [str(path) for path in given_paths(inputs, "merge(inputs, output)")]
+    return merge_traces(paths, str(output), allow_mismatch=allow_mismatch)
 
 
 def generate(

@@ -288,6 +288,7 @@ def report(
     changes: Changes = (),
     ranks: Sequence[int] | None = None,
     window: Window = EVERYTHING,
+    allow_mismatch: bool = False,
     modules: bool = False,
     options: AnalysisOptions | None = None,
     captures: Paths = (),
@@ -308,6 +309,7 @@ def report(
         changes: What else to replay, for the table `what_if`; as of `what_if`.
         ranks: Only these ranks of those that are there.
         window: The part of each rank's traces to look at.
+        allow_mismatch: Whether traces that do not seem to be of one job are those of one.
         modules: Whether to read Python's calls, for tables by module.
         options: Thresholds of the analyses, and how much they show.
         captures: Device traces in which CUDA graphs were captured, or ran op by op: they name the ops behind the
@@ -328,8 +330,9 @@ def report(
     """
     _check_name(path, "report(inputs, path)")
     given_window(window, "report(window=…)")
-    chosen = checked("report", ranks=ranks, modules=modules, as_recorded=as_recorded)["ranks"]
-    sources = reports.find_sources(given_paths(inputs, "report(inputs)"), chosen=chosen)
+    options_of_call = {"allow_mismatch": allow_mismatch, "modules": modules, "as_recorded": as_recorded}
+    chosen = checked("report", ranks=ranks, **options_of_call)["ranks"]
+    sources = reports.find_sources(given_paths(inputs, "report(inputs)"), chosen=chosen, allow_mismatch=allow_mismatch)
     scales = replays.given_changes(changes, "report(inputs, path, changes=…)")
     names = [only] if isinstance(only, str) else None if only is None else [*texts(only, "report(only=…)")]
     captured = [

@@ -54,11 +54,15 @@ class Sources(NamedTuple):
 
 
 def find_sources(
-    paths: Sequence[Path], progress: Progress = unwatched, chosen: Collection[int] | None = None
+    paths: Sequence[Path],
+    progress: Progress = unwatched,
+    chosen: Collection[int] | None = None,
+    allow_mismatch: bool = False,
 ) -> Sources:
     """Returns the ranks in these files and folders, or the `chosen` ones of them.
 
-    Raises DataError if a file cannot be used or there is no rank, RequestError if one of those chosen is missing.
+    Raises DataError if a file cannot be used, there is no rank, or they do not seem to be of one job, without
+    `allow_mismatch`; RequestError if one of those chosen is missing.
     """
     names = [path.name for path in sorted((path.resolve() for path in paths), key=_numbers_by_value)]
     more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
@@ -67,8 +71,8 @@ def find_sources(
         [path for path in paths if not path_is(path, Path.is_dir)],
     )
     for folder in filter(Path.is_dir, paths):
-        _add_folder(folder, sources, progress)
-    _add_files(files, sources)
+        _add_folder(folder, sources, progress, allow_mismatch)
+    _add_files(files, sources, allow_mismatch)
     # by rank, so that the order of the files makes no difference
     sources.ranks.sort(key=lambda source: (source.known_rank is None, source.known_rank or 0))
     if not sources.ranks:
@@ -138,10 +142,10 @@ def _read(source: Source, options: ReadOptions, on_progress: OnProgress) -> Rank
     return rank
 
 
-def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
+def _add_folder(folder: Path, sources: Sources, progress: Progress, allow_mismatch: bool) -> None:
     """Adds the pairs of traces in a folder; without a device trace, the linked traces, or else the graphs."""
     try:
-        pairs = find_pairs(folder, lambda _: False, progress, otherwise=str(DIFF))
+        pairs = find_pairs(folder, lambda _: False, progress, allow_mismatch=allow_mismatch, otherwise=str(DIFF))
     except NoDeviceTraceError:
         by_kind: dict[InputKind, list[Source]] = defaultdict(list)
         paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
@@ -167,7 +171,7 @@ def _numbers_by_value(path: Path) -> list[str]:
     return [part.zfill(DIGITS) if part.isdecimal() else part for part in re.split(r"(\d+)", path.as_posix())]
 
 
-def _add_files(files: list[Path], sources: Sources) -> None:
+def _add_files(files: list[Path], sources: Sources, allow_mismatch: bool) -> None:
     by_kind: dict[InputKind, list[Trace]] = defaultdict(list)
     for path in files:
         trace = recognise(path)
@@ -177,7 +181,7 @@ def _add_files(files: list[Path], sources: Sources) -> None:
     devices, hosts, details = (by_kind[kind] for kind in (InputKind.DEVICE, InputKind.HOST, InputKind.DETAIL))
     merged = by_kind[InputKind.MERGED] + by_kind[InputKind.MERGED_DATABASE]
     host_of = hosts_of(devices + merged, hosts)
-    ranks = assign_ranks(with_details(devices, details), communicating(host_of), otherwise=str(DIFF))
+    ranks = assign_ranks(with_details(devices, details), communicating(host_of), allow_mismatch, str(DIFF))
     if ranks.failures:
         raise DataError(f"{'; '.join(ranks.failures)}, or ", *DIFF)
     sources.notes.extend(ranks.notes)

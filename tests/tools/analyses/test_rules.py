@@ -340,7 +340,7 @@ def test_results_that_are_read_are_named_where_the_profiler_slowed_the_host() ->
 def test_one_call_that_pauses_does_not_make_an_op_the_heaviest(t: TraceBuilder) -> None:
     for number in range(10):
         t.leaf("aten::as_strided", 900 if number == 6 else 2)
-        t.leaf("aten::mm", 40, inputs=[t.tensor()])
+        t.leaf("aten::mm", 40, inputs=[t.tensor(device="cpu")])
     found = find(played(t))
     pause = titled(found, "One call of aten::as_strided took 900.0 µs, many times as long as usual")
     assert pause.evidence == "900.0 µs in aten::as_strided, which usually takes 2.0 µs"
