@@ -181,8 +181,8 @@ def merge_traces(
 ) -> MergeReport:
     """Writes the device traces of all ranks to one file, whose name says what it is for: one to look at or to count in.
 
-    Raises WrongUsage for a name that does not say it, DataError where there is no trace of a single rank, one cannot be
-    used, or they do not seem to be of one job, without `allow_mismatch`, and RequestError where the output is one of the traces.
+    Raises WrongUsage for a name that does not say it; RequestError where the output is one of the traces; DataError
+    where no trace is of a single rank, one cannot be used, or they seem to be of two jobs, without `allow_mismatch`.
     """
     merge = next((writer for suffix, writer in WRITERS.items() if output.lower().endswith(suffix)), None)
     if merge is None:
