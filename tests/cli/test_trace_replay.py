@@ -154,11 +154,13 @@ def test_json_prints_the_figures_in_us_and_nothing_else(graph_file: str, run: Ru
     }
 
 
-def test_the_result_goes_to_stdout(graph_file: str, run: Run) -> None:
+def test_the_result_goes_to_stdout_and_is_that_of_the_graph_as_json(graph_file: str, run: Run, tmp_path: Path) -> None:
     ended = run("trace-replay", "--input_filename", graph_file)
     assert (ended.code, ended.err) == (0, "")
     parts = ("host 4, computation 2, memory 1", "program order 3, launch 2", "critical path", "+0.00 %", "100.00 %  of")
     assert [part for part in parts if part not in ended.out] == []
+    assert run("trace-jsonize", graph_file, "--output", tmp_path / "graph.json").code == 0
+    assert run("trace-replay", tmp_path / "graph.json").out == ended.out
 
 
 def test_graphs_of_several_ranks_or_a_folder_of_them_are_replayed_together(tmp_path: Path, run: Run) -> None:

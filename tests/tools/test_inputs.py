@@ -461,6 +461,14 @@ def test_a_refused_folder_leaves_the_graphs_of_an_earlier_build(tmp_path: Path, 
     assert (tmp_path / "out" / "graph.0.et").read_bytes() == before
 
 
+def test_ranks_of_clocks_that_are_a_day_apart_are_taken_where_that_is_asked_for(tmp_path: Path, run: Run) -> None:
+    trace(tmp_path, "a.json", 41, 0)
+    trace(tmp_path, "b.json", 42, 1, True, 24 * 60)
+    for command in (("trace-report",), ("trace-merge", "--output", tmp_path / "merged.db")):
+        assert "are of two runs; give the traces of one, " in run(*command, tmp_path).err
+        assert run(*command, tmp_path, "--allow-mismatch").code == 0
+
+
 def test_refused_traces_are_not_passed_over_for_graphs_in_the_same_folder(tmp_path: Path, run: Run) -> None:
     trace(tmp_path, "a.json", 41)
     assert build_all(tmp_path, tmp_path / "out") == 0

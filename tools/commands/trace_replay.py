@@ -9,13 +9,12 @@ import msgspec
 
 from ...schema.arguments import ASTRA_SIM
 from ...schema.errors import DataError, WrongUsage
-from ...schema.graph import ExecutionGraph, read_et
+from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM
 from ...schema.linked import integer
 from .. import replay as replays
 from ..command import log, log_notes, naming, print_json, progress, step
 from ..command_parser import Inputs, command
-from ..recognise import InputKind, reading
 from ..terminal import print_text
 
 
@@ -39,7 +38,7 @@ def main(options: argparse.Namespace) -> None:
         for source in options.inputs
         for path in (replays.graph_files(Path(source)) if Path(source).is_dir() else [source])
     ]
-    graphs = [_read(path) for path in progress(paths, "reading", unit="graph")]
+    graphs = [replays.read_graph_file(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
     log_notes(options.prog, (note for graph in graphs for note in graph.notes))
     # the order in which they are given makes no difference
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
@@ -50,11 +49,6 @@ def main(options: argparse.Namespace) -> None:
         )
     with naming(paths[0] if len(paths) == 1 else f"{len(paths)} graphs"):
         _simulate(paths, graphs, options) if options.simulator else _replay(graphs, options)
-
-
-def _read(path: str) -> ExecutionGraph:
-    with reading(path, InputKind.GRAPH):
-        return read_et(path, tensors=False)
 
 
 def _replay(graphs: Sequence[ExecutionGraph], options: argparse.Namespace) -> None:
