@@ -198,6 +198,7 @@ def most_kernels(processes: Sequence[Inspection]) -> int:
 def _asymmetry(processes: Sequence[Inspection]) -> Iterator[Finding]:
     """Yields processes that recorded fewer kernels or other steps than the rest."""
     largest, steps = most_kernels(processes), usual_steps(process.steps for process in processes)
+    first = usual_steps(process.first_step for process in processes)
     for process in processes:
         if mark := mark_of(process.kernels, largest):
             what = f"{MARKED.get(mark, mark)}: {process.kernels} kernels where another rank has {largest}"
@@ -206,6 +207,9 @@ def _asymmetry(processes: Sequence[Inspection]) -> Iterator[Finding]:
     for process in processes:
         if process.steps != steps:
             what = f"{process.steps} steps, other ranks have {steps}"
+            yield Finding(NOTE, [process.name], what, "trace the same steps on all ranks")
+        elif process.first_step != first:
+            what = f"its steps begin with {process.first_step}, those of other ranks with {first}"
             yield Finding(NOTE, [process.name], what, "trace the same steps on all ranks")
 
 

@@ -159,6 +159,7 @@ class Inspection(msgspec.Struct):
     versions: dict[str, str] = {}
     vendor: str = ""
     steps: int = 0
+    first_step: int = -1
     host_ops: int = 0
     ops: int = 0
     matched: int = 0
@@ -207,7 +208,8 @@ def inspect(files: ProcessFiles) -> Inspection:
         device = read_device_trace(files.device) if files.device else None
         if host is not None:
             inspection.host_process, inspection.host_ops = host.pid, int(are_ops(host.name).sum())
-            inspection.steps, inspection.versions = _steps(host.name), {"host schema": host.schema}
+            inspection.versions = {"host schema": host.schema}
+            inspection.steps, inspection.first_step = _steps(host.name)
             if pytorch := PYTORCH.get(host.schema.partition("-")[0]):
                 inspection.versions["PyTorch"] = pytorch
             _describe_reading(inspection, host)
@@ -254,7 +256,8 @@ def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostReco
     if device.rank is not None:
         inspection.rank, inspection.records_rank = device.rank, True
     inspection.versions |= device_versions(inspection.device)
-    inspection.steps = _steps(device.ops.name) or inspection.steps
+    if (steps := _steps(device.ops.name))[0]:
+        inspection.steps, inspection.first_step = steps
     inspection.ops, inspection.calls = len(device.ops.start), len(calls.start)
     inspection.activities = len(activities.start)
     inspection.kernels, inspection.copies = int((~memory).sum()), int(memory.sum())
@@ -286,8 +289,10 @@ def _describe_launches(inspection: Inspection, device: DeviceTrace, lost: LostRe
     inspection.dropped.add({reason: len(rows) for reason, rows in lost.by_reason.items()})
 
 
-def _steps(names: Categorical) -> int:
-    return sum(name.startswith(STEP_MARK) for name in set(names.table))
+def _steps(names: Categorical) -> tuple[int, int]:
+    """Returns how many steps are marked, and the number of the first one, -1 for none."""
+    numbers = {integer(name.removeprefix(STEP_MARK), -1) for name in names.table if name.startswith(STEP_MARK)}
+    return len(numbers), min(numbers, default=-1)
 
 
 def _apart(numbers: list[int]) -> int:

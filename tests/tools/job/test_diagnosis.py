@@ -135,6 +135,11 @@ def a_step_is_not_marked(device: Path, host: Path) -> None:
         path.write_text(path.read_text().replace("ProfilerStep#", "not a step "))
 
 
+def another_step(device: Path, host: Path) -> None:
+    for path in (device, host):
+        path.write_text(path.read_text().replace("ProfilerStep#", "ProfilerStep#1"))
+
+
 ODD = {"ph": "X", "cat": "surprise", "name": "?", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {}}
 ID = '"Record function id": '
 Fault = Callable[[Path, Path], Any]
@@ -162,6 +167,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         r"wrong .*1 of \d+ launch calls have no activity .*; start the profiler before graphs are captured",
     ),
     "a step is not marked": (a_step_is_not_marked, "note .*0 steps, other ranks have 1; trace the same steps"),
+    "another step": (another_step, "note .*its steps begin with 1., those of other ranks with ."),
     "an unknown category": (
         lambda device, _: edited(device, lambda rows: [*rows, ODD]),
         r"note .*rows of unknown categories \(1\)",
