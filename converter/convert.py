@@ -152,9 +152,7 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
 
 
 def _ordered(nodes: GraphNodes, edges: Edges) -> tuple[GraphNodes, Edges, Edges, Counts]:
-    """Returns the nodes in order, their edges by target, then source, and how many data dependencies were dropped as
-    they form circles.
-    """
+    """Returns the nodes in order, their edges by target and source, and how many data edges of circles were dropped."""
     control = Edges.joined([launch(nodes.context), calling_slices(nodes.context)])
     order, backward = order_through_circles(nodes.start, Edges.joined([edges, control]))
     dropped = Counts()

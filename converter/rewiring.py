@@ -29,10 +29,7 @@ HOST_TIME_AFTER = "host time after the last activity"
 
 
 def data_edges(graph: ExecutionGraph) -> Edges:
-    """Returns the data dependencies as edges between rows, one per pair, with all its kinds. O((n + e) log n).
-
-    Raises DataError where one leads to no node.
-    """
+    """Returns data dependencies as edges of rows, one per pair; DataError if one leads to none. O((n + e) log n)."""
     return _sound(graph, graph.data_deps, recorded_edges(graph))
 
 
@@ -60,10 +57,7 @@ def _sound(graph: ExecutionGraph, ids: Ragged, edges: Edges) -> Edges:
 
 
 def spliced(edges: Edges, removed: Bool) -> Edges:
-    """Returns the edges without the removed rows: a target of a removed row follows that row's sources.
-
-    The edges must be acyclic and sorted by target.
-    """
+    """Returns the edges, acyclic and by target, without removed rows: those after one follow that one's sources."""
     into = Ragged.grouped(edges.target, np.arange(len(edges.target)), len(removed))
     done, open_ends = [], edges.where(~removed[edges.target])
     while len(open_ends.source):

@@ -254,9 +254,7 @@ def _synchronised(
 
 
 def _op_parents(ops: Ops, device_op: OpRows, nesting: columns.Nesting) -> tuple[OpRows, int]:
-    """Returns the op that encloses each op on its thread, -1 for none, and how many ops, by both traces, were their own
-    ancestors: these are made outermost in place.
-    """
+    """Returns the op that encloses each op on its thread, -1 for none, and how many, in circles, became outermost."""
     op_parent = OpRows(np.full(len(ops), -1, np.int64))
     op_parent[device_op] = RowMap(device_op)[nesting.parent]
     # ops that the device trace nests in none: its nesting is measured and never goes round

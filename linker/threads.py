@@ -156,9 +156,7 @@ class ForwardThreads:
         self._sequence, self._thread, self._row = sequence[first], thread[first], forward[first]
 
     def most_frequent(self, sequences: Int64) -> int | None:
-        """Returns the thread that ran most forward ops with any of the distinct numbers, of several the one that ran
-        the first of them; None for no such op.
-        """
+        """Returns the thread that ran most forward ops of these distinct numbers, of several the first; else None."""
         begin, end = (np.searchsorted(self._sequence, sequences, side) for side in ("left", "right"))
         length = end - begin
         rows = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())

@@ -172,19 +172,13 @@ def path_of(file: InputFile) -> Iterator[str]:
 
 
 def given_paths(argument: object, call: str) -> list[Path]:
-    """Returns the paths that a caller gives, one or several; `call` is what the caller wrote.
-
-    Raises TypeError for anything else.
-    """
+    """Returns the paths that a caller gives, one or several, as `call` says. Raises TypeError for anything else."""
     items = argument if isinstance(argument, list | tuple) else [argument]
     return [given_path(item, call, "a path, or a list of paths") for item in items]
 
 
 def given_path(argument: object, call: str, expected: str = "a path") -> Path:
-    """Returns the path that a caller gives; `call` is what the caller wrote, and takes what is `expected`.
-
-    Raises TypeError for anything else.
-    """
+    """Returns the path that a caller gives; `call` takes what is `expected`. Raises TypeError for anything else."""
     if not is_path(argument):
         raise wrong_argument(call, expected, argument)
     return Path(argument)

@@ -224,10 +224,7 @@ only slower.
 
 
 def require(name: str, where: str = "") -> None:
-    """Raises MissingLibrary where one of the libraries is not installed; it loads none.
-
-    `where` is the file or option that the sentence begins with.
-    """
+    """Raises MissingLibrary where a library is not installed, and loads none. The sentence begins with `where`."""
     use, libraries, packages = OPTIONAL[name]
     for library in libraries:
         if sys.modules.get(library) is None and find_spec(library) is None:

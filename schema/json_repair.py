@@ -221,9 +221,7 @@ class Elements:
         return elements + element, done + used
 
     def _starts(self, text: bytes) -> list[int]:
-        """Returns where elements may start: where the first element's first key recurs, else after any
-        closing brace.
-        """
+        """Returns where elements may start: where the first element's first key recurs, else after any brace."""
         if self._start is None and (first := FIRST_KEY.search(text)):
             # the brace first: what begins with a byte is searched for several times as fast
             self._start = re.compile(rb"\{(?<![^\s,\[}\0]\{)\s*" + first.group(1) + rb"\s*:")

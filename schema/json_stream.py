@@ -120,9 +120,7 @@ class ArrayReader(Generic[T]):
             return kind(**members)
 
     def _head(self) -> bytes:
-        """Returns what stands before the elements, which is taken out of the buffer; all there is where
-        there are none.
-        """
+        """Returns what stands before the elements (all, where there are none), which is taken out of the buffer."""
         self._fill()
         self._buffer = self._buffer.removeprefix(BYTE_ORDER_MARK)
         while (opening := opening_of(self._buffer, self._name, self._ended)) is None:

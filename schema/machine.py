@@ -42,9 +42,7 @@ HOST_TRACE_US = 16
 
 
 class LatencyStats(msgspec.Struct, frozen=True):
-    """How long something usually took in a trace, in ns: the `median`, the `upper` limit of usual times, and the number
-    of samples.
-    """
+    """How long something took in a trace (ns): the `median`, the `upper` limit of usual times, how many samples."""
 
     median: Nanoseconds = 0
     upper: Nanoseconds = 0
@@ -89,9 +87,7 @@ class MachineCalibration(msgspec.Struct, omit_defaults=True):
         return shift
 
     def by_name(self, times: Int64, names: Categorical, certain: Bool) -> dict[str, LatencyStats]:
-        """Returns the statistics of each name, and of all under "", from the rows whose `times` (ns) are `certain`:
-        those that nothing else can have made longer.
-        """
+        """Returns the statistics by name, and of all under "", from `times` (ns) that are `certain` to be no longer."""
         rows = np.flatnonzero(certain)
         if not len(rows):
             return {}

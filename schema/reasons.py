@@ -21,9 +21,7 @@ MEMBERS_EACH = 1 << 12
 
 
 class Reason(Enum):
-    """Why something is counted, and what that is called; `{}` is what a reason is about, which comes with it:
-    `Reason.UNKNOWN_CATEGORY.of("foo")`.
-    """
+    """Why something is counted, in words; `{}` is what it is about: `Reason.UNKNOWN_CATEGORY.of("foo")`."""
 
     # what a file holds and no reader can use (of the kind of rows)
     UNREADABLE_ROWS = "{} that cannot be read"

@@ -194,10 +194,7 @@ def issued_at(time: Int64, number: Int64) -> Int64:
 
 
 def recorded_calls(recorded: Sequence[Communication], kernels: Sequence[str], own_rank: int) -> Calls:
-    """Returns the calls of a rank from the recorded arguments of each; by the kernel's name where these do not tell.
-
-    Coalesced messages are not separated.
-    """
+    """Returns the calls of a rank (coalesced messages as one) from recorded arguments, else from kernels' names."""
     names = GroupNames()
 
     def call(row: int, arguments: Communication, kernel: str) -> Call:

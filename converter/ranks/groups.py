@@ -273,9 +273,7 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int]) -> ExecutionG
 
 
 def renumbered_ends(graph: ExecutionGraph, number_of: Callable[[Int64, Int64], Int64]) -> dict[str, Column]:
-    """Returns the attributes with sources, targets and roots of communication as other numbers, which `number_of`
-    gives for ranks and the rows of their nodes.
-    """
+    """Returns the attributes with sources, targets and roots as `number_of` gives them for ranks and rows of nodes."""
     attributes = dict[str, Column]()
     for name in ("comm_src", "comm_dst"):
         column = graph.integers(name)

@@ -236,9 +236,7 @@ def node_sizes(groups: Iterable[Sequence[int]], ranks: int) -> list[int]:
 
 
 def costs(transfers: Sequence[Transfer], node: int, ranks: int, direct: bool) -> Factors:
-    """Returns a row for each transfer: steps and bytes within nodes of so many ranks, then across them; in one
-    dimension where `node` is 0.
-    """
+    """Returns steps and bytes of each transfer in nodes of so many ranks, then across them; with `node` 0 of all."""
     rows = np.zeros((len(transfers), 2 if node else 1, 2))
     for row, (kind, members, size, _, group) in zip(rows, transfers, strict=True):
         where = place(group, node, ranks) if node else WITHIN
@@ -310,9 +308,7 @@ class Network(msgspec.Struct, frozen=True):
     def used(
         self, ranks: int, bandwidth_gib_s: float | None = None, latency_ns: float | None = None
     ) -> "tuple[tuple[Link, ...], Network | TwoDimensions]":
-        """Returns the links of each dimension for so many ranks, and how well they fit: as fitted, or of one dimension
-        with what is given.
-        """
+        """Returns the links of each dimension for so many ranks, fitted or given, and how well they fit."""
         two, bandwidth, latency = self.two_dimensions, bandwidth_gib_s, latency_ns
         if two and bandwidth is None and latency is None:
             return (two.within, two.across), two

@@ -63,10 +63,7 @@ def phases(graph: ExecutionGraph, rows: Int64) -> Int64:
 
 
 def _callers(graph: ExecutionGraph) -> Int64:
-    """Returns the slice of the calling op for each node, -1 for none.
-
-    A graph from elsewhere may have circles of callers: these nodes have none.
-    """
+    """Returns the slice of the calling op for each node, -1 for none, and where callers go round in a circle."""
     row, caller = np.arange(len(graph)), np.full(len(graph), -1, np.int64)
     caller[graph.ctrl_deps.rows()] = rows_of(graph.id, graph.ctrl_deps.values)
     caller[caller == row] = -1
@@ -156,10 +153,7 @@ class Assumed(NamedTuple):
 
 
 def completed(facts: Sequence[RankFacts], ranks: int, removed: Collection[int]) -> tuple[Sequence[RankFacts], Assumed]:
-    """Returns the facts of all ranks of a job of so many, but those removed, by rank; and what is assumed.
-
-    Raises DataError where what was traced contradicts it.
-    """
+    """Returns the facts of all ranks but those removed, and what is assumed; DataError if traces contradict that."""
     traced = {rank.rank: rank for rank in facts}
     missing = sorted(set(range(ranks)) - set(traced) - set(removed))
     same_work = len({rank.work for rank in facts}) == 1

@@ -135,10 +135,7 @@ def _dissemination(member: CollectiveMember) -> list[Step]:
 
 
 def _doubling(member: CollectiveMember, size: Callable[[int, int], int]) -> list[Step]:
-    """Swaps data, in round k, between the members of 2^m whose group ranks differ in bit k.
-
-    `size` is of the bytes that a group rank sends in the round of a bit.
-    """
+    """Swaps data, in round k, between the members of 2^m whose ranks differ in bit k: `size` bytes by rank and bit."""
     own, bits = member.group_rank, [1 << bit for bit in range(member.members.bit_length() - 1)]
     return _in_rounds(((own ^ bit, size(own, bit), own ^ bit, size(own ^ bit, bit)) for bit in bits), member.chunk)
 
@@ -257,9 +254,7 @@ ALGORITHMS = {
 
 @lru_cache(maxsize=256)
 def steps_of(algorithm: Algorithm, member: CollectiveMember) -> tuple[list[Step], list[int]]:
-    """Returns a member's steps, and the numbers of those for which no other step waits. When these are over, so is the
-    collective for the member.
-    """
+    """Returns a member's steps, and the numbers of those that no other waits for: after these it is done."""
     steps = ALGORITHMS[algorithm].steps(member)
     awaited = {number for step in steps for number in step.after}
     return steps, [number for number in range(len(steps)) if number not in awaited]
@@ -384,9 +379,7 @@ def links_of(collectives: Sequence[Collective], network: MessageNetwork | None) 
 
 
 def _waits_on_one_link(collectives: Sequence[Collective], chosen: Collection[int]) -> defaultdict[int, float]:
-    """Returns for how many ns each chosen collective waited, by its number, if those of a rank at the same time shared
-    a link and had an equal part of it.
-    """
+    """Returns for how many ns each chosen collective waited if those of a rank at once had equal parts of one link."""
     events = defaultdict[int, list[tuple[int, bool, int]]](list)
     for number in chosen:
         start_ns, taken_ns = collectives[number].start_ns, collectives[number].taken_ns

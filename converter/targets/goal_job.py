@@ -162,9 +162,7 @@ def job_of(ranks: Sequence[RankCalls], options: GoalOptions, *, excess_time: boo
 
 
 class _Chooser(NamedTuple):
-    """Chooses how each match of the ranks, which began at `begin_ns`, is done, and counts that in `counts`. `splits`
-    are those of each rank by row.
-    """
+    """Chooses how each match, which began at `begin_ns`, is done, and counts that; `splits` are by rank and row."""
 
     ranks: tuple[int, ...]
     begin_ns: list[int]
@@ -220,10 +218,7 @@ class _Chooser(NamedTuple):
         return RING.get(kind, Algorithm.BARRIER)
 
     def _shares(self, members: Sequence[Call], group: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        """Returns the bytes of an all-to-all from each member to each.
-
-        Splits are recorded for the whole group; only the members that are there exchange theirs.
-        """
+        """Returns the bytes of an all-to-all from each member to each, without those for members not there."""
         place = {rank: position for position, rank in enumerate(group)}
         peers = [place.get(self.ranks[member.rank], 0) for member in members]
         splits = [self.splits[member.rank].get(member.row, ()) for member in members]

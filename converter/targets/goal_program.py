@@ -207,10 +207,7 @@ class Cpus(NamedTuple):
 
 
 def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cpus:
-    """Returns the cpus of a graph, after those of the names `first`. O(n log n).
-
-    Raises DataError where the graph needs more cpus than GOAL has.
-    """
+    """Returns the cpus of a graph, after those of the names `first`; DataError for more than GOAL has. O(n log n)."""
 
     def name(row: int) -> str:
         device, stream, thread = (

@@ -64,9 +64,7 @@ class StartTiming(SummaryRepr):
 
 
 def release(context: ConversionContext, edges: Edges) -> tuple[Ns, Ns]:
-    """Returns when the launch of each activity ended, as measured, and when the last of its predecessors on the device
-    did; NEVER for none.
-    """
+    """Returns when each activity's launch had ended, and the last of its predecessors on the device (NEVER: none)."""
     first, count = context.activities_from, len(context.linked.activities)
     to_activity = (edges.target >= first) & (edges.target < context.unrecorded_from)
     by_launch = (edges.kind & int(DependencyKind.LAUNCH)) != 0
@@ -141,9 +139,7 @@ def _typical_latencies(
 
 
 def concurrency_limit(context: ConversionContext, timing: StartTiming) -> tuple[dict[int, int], Bool]:
-    """Returns how many activities each full device runs at once, and which activities were ready and waited for one of
-    its slots. O(n log n).
-    """
+    """Returns how many activities each full device runs at once, and which waited for a slot of it. O(n log n)."""
     activities, slack = context.linked.activities, context.slack
     slot_counts, waited_for_slot = dict[int, int](), np.zeros(len(activities), np.bool_)
     computing = np.isin(activities.device, activities.device[timing.delay > 0]) & (activities.communication_row < 0)
@@ -362,9 +358,7 @@ class GraphNodes:
 
     @property
     def threads(self) -> Int64:
-        """The thread of every host node: those of `unrecorded host` nodes and of metadata are below all recorded ones;
-        ABSENT for other nodes.
-        """
+        """The thread of host nodes, those of `unrecorded host` and metadata below all recorded ones; else ABSENT."""
         thread = self.context.timeline.thread
         lowest = max(min(0, int(thread.min(initial=0))), LOWEST)
         return self.column(thread, unrecorded=lowest - 1, groups=lowest - 2)

@@ -290,10 +290,7 @@ class HostNodes(NamedTuple):
 
 
 def _host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> HostNodes:
-    """Returns all host nodes, by thread and in program order.
-
-    `submit_ns` is when each call launched, ABSENT for other calls.
-    """
+    """Returns all host nodes, by thread, in program order. `submit_ns` is when a call launched, ABSENT for others."""
     work = _work(linked, spans, submit_ns, blocking)
     # an op that communicates and has no stretch becomes a node of no length, as other ranks wait for it
     instant = _communicate(linked, spans.op_row)

@@ -61,9 +61,7 @@ class Work(NamedTuple):
 
 
 def work_of(op: RecordedOp) -> Work:
-    """Returns the work of an op that is in the table, or of a Triton kernel that was launched as an op. Raises Unknown
-    if its arguments do not determine it.
-    """
+    """Returns the work of an op of the table or of a Triton kernel launched as one. Raises Unknown if undetermined."""
     operations = None
     if rule := RULES.get(op.name):
         if op.recorded_results is None:

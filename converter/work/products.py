@@ -218,9 +218,7 @@ ARGUMENTS = CONVOLUTION_ARGUMENTS | ATTENTION_ARGUMENTS
 
 
 def _sizes(op: RecordedOp) -> tuple[int, int, int, int, int]:
-    """Returns the heads of all sequences together, the queries and keys of each head, and the widths of queries and
-    values.
-    """
+    """Returns how many heads there are, the queries and keys of each, and the widths of queries and values."""
     query, key, value = (list(op.shape(_position(op, name))) for name in ("query", "key", "value"))
     lengths = _position(op, "cum_seq_q", "cu_seqlens_q")
     if lengths >= 0 and isinstance(op.argument(lengths), Tensor):

@@ -28,9 +28,7 @@ FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 
 def from_device(args: kineto.Args) -> Communication:
-    """Returns the named arguments on a kernel or `record_param_comms` row of the device trace, or where there are none
-    what follows from the recorded shapes.
-    """
+    """Returns the named arguments on a row of the device trace, or else what follows from the recorded shapes."""
     if args.collective is None and args.group_name is None:
         return _from_shapes(args)
     size = integer(args.group_size, -1)
@@ -149,9 +147,7 @@ def regular_ranks(first: int, stride: int, size: int) -> Sequence[int]:
 
 
 def groups_of_host(names: Categorical, arguments: Arguments) -> tuple[list[dict[str, Any]], int]:
-    """Returns the descriptions of process groups in host ops with these names and arguments, and how many lists of them
-    or descriptions cannot be read.
-    """
+    """Returns the process groups in host ops with these names and arguments, and how many cannot be read."""
     groups, unreadable = list[dict[str, Any]](), 0
     nodes = np.flatnonzero(names.where(lambda name: linked.GROUP_INIT in name))
     for node in nodes[np.argsort(names.codes[nodes], kind="stable")].tolist():
@@ -178,10 +174,7 @@ class ProcessGroups:
 
     @staticmethod
     def of(described: Iterable[dict[str, Any]], world_size: int) -> "ProcessGroups":
-        """Returns the groups that either trace describes, each name and list of ranks once.
-
-        A group without listed ranks has the ranks 0 to size - 1.
-        """
+        """Returns the groups of both traces, each name and list of ranks once; ranks not listed are 0 to size - 1."""
         groups: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
         budget, seen, unlisted = LARGEST_JOB, set[tuple[str, range]](), 0
         for entry in described:

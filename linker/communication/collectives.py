@@ -166,9 +166,7 @@ def link_communications(
 
 
 def _recorded(collectives: CollectiveOps, kernel: int, op: int) -> Communication:
-    """Returns the arguments on a kernel, completed by the record that encloses the op that launched it, and that by the
-    annotations and c10d ops that enclose it.
-    """
+    """Returns the arguments on a kernel, completed by those of record, annotations and c10d ops around its launch."""
     record, args = collectives.enclosing_record(op), collectives.arguments[Role.ACTIVITY].get(kernel)
     enclosing = collectives.of(record) if record >= 0 else Communication()
     while op >= 0 and not (enclosing.name and enclosing.dtype):

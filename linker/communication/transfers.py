@@ -202,9 +202,7 @@ def _requests_by_id(ops: Ops | HostTrace, number: Int64) -> OpRows:
 
 
 def _requests_in_turn(ops: Ops | RecordedOps, transfers: OpRows, requests: OpRows) -> OpRows:
-    """Returns for each transfer the earliest request of its name that began before it and has no other, -1 for none;
-    both are given by their start.
-    """
+    """Returns for each transfer the earliest unused request of its name before it, -1 for none; both are by start."""
     names, of_requests = ([plain(ops.name[row]) for row in rows.tolist()] for rows in (transfers, requests))
     asked = [*zip(requests.tolist(), of_requests, strict=True)]
     pending = {name: deque(row for row, of_row in asked if of_row.startswith(name)) for name in {*names}}

@@ -145,10 +145,7 @@ class EventRows:
         return ExactTimes(self.column(name), self.column(f"digits of {name}"))
 
     def table(self, pad: dict[str, bool]) -> Any:
-        """Returns the record of the role, of `TABLES`.
-
-        `pad` says which of `start` and `duration` were written without the zeros before their ns.
-        """
+        """Returns the record of the role; `pad` says which of `start` and `duration` lack the zeros before their ns."""
         start, duration = (
             linked.with_padding(self.times(name)) if pad[name] else self.column(name) for name in ("start", "duration")
         )
@@ -223,10 +220,7 @@ def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
 
 
 class DeviceEvents:
-    """The events of a file by role.
-
-    `skipped` and `oddities` are those of `DeviceTrace`, `labels` are pairs of a process and its text.
-    """
+    """The events of a file by role. `skipped` and `oddities` as in `DeviceTrace`; `labels`: processes, their texts."""
 
     def __init__(self, arguments: bool, modules: bool = False) -> None:
         self.rows = {
@@ -243,9 +237,7 @@ class DeviceEvents:
         """The ids, processes and threads of flows that start from a launch."""
 
     def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
-        """Adds a piece of the file. Once a double has lost ns, this and all later pieces are decoded again by
-        `exactly`, with times as text.
-        """
+        """Adds a piece of the file; from the first on with a double that lost ns, decoded again by `exactly`."""
         if not events:
             return
         if not self._exact:

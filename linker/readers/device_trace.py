@@ -140,9 +140,7 @@ def within_a_recording(device: DeviceTrace) -> DeviceTrace:
 
 
 def _are_untimed(device: DeviceTrace, near: dict[str, Bool]) -> bool:
-    """Returns whether what begins at 0 was not timed: it has no length or is several activities, and it is further
-    from the rest than that lasts.
-    """
+    """Returns whether what begins at 0 was not timed: no length or several, and as far from the rest as that lasts."""
     tables = [(getattr(device, name), near[name]) for name in ("ops", "activities")]
     start, end = (np.concatenate([getattr(table, time)[rows] for table, rows in tables]) for time in TIMES)
     is_zero = start == 0

@@ -97,10 +97,7 @@ class Database:
         return [int(number) for (number,) in self.read(query)]
 
     def integers(self, table: str, *columns: str) -> Int64:
-        """Returns columns of a table in the order of its ids, shape (rows, columns).
-
-        Missing values and columns are -1; a table that is absent has no rows.
-        """
+        """Returns columns of a table by id, shape (rows, columns): -1 where missing, no rows for an absent table."""
         present = self.columns(table)
         if not present:
             return np.empty((0, len(columns)), np.int64)

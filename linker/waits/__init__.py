@@ -1,6 +1,4 @@
-"""Who waited for whom: takes a process's submissions and returns the waits of host and device, by records, else by the
-order and times of calls.
-"""
+"""Who waited for whom: the waits of host and device from submissions, by records, else by order and times of calls."""
 
 from .process import Findings, FoundCalls, Process
 from .submissions import MOST_STREAMS, submitted_streams

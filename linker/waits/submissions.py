@@ -279,10 +279,7 @@ class CallSites:
         self.path = path[unmarked[calls.op_row]]
 
     def groups(self, calls: Sequence[int], *columns: Sequence[int]) -> list[list[int]]:
-        """Returns the positions in `calls` of each call site. `calls` are in the order of time.
-
-        Calls of one site also have the same values in `columns`.
-        """
+        """Returns the positions in `calls` (by time) of each call site, whose calls also agree in `columns`."""
         rows, alike = np.array(calls, np.int64), [np.array(column, np.int64) for column in columns]
         of_call = self._calls.thread[rows], self._calls.name.codes[rows], self.path[rows]
         site = groupby(*of_call, *alike).number

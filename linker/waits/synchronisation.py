@@ -161,9 +161,7 @@ def on_observer_threads(calls: Calls, activities: Activities, thread_of_ops: Int
 
 
 def observer_waits(calls: Calls, activities: Activities, by_observer: Bool) -> ImplicitHostWaits:
-    """Returns a wait for each call of an observer thread, for the activity that ended last before it, unless that ended
-    before the thread's previous call did.
-    """
+    """Returns a wait for each call of an observer thread, for what ended last since the thread's previous call."""
     # an observer would make the call at the same point of a faster or slower run, too
     rows = np.flatnonzero(by_observer)
     rows = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
@@ -256,9 +254,7 @@ class _Waits:
         return self._process.last_end(sources) > self._process.end[row] + lead_ns
 
     def _awaited(self, row: int) -> tuple[tuple[int, ...], Provenance] | None:
-        """Returns the activities that a call waits for: as recorded, or by its collective, or as inferred; None where
-        its event is unknown.
-        """
+        """Returns the activities that a call waits for (recorded, its collective's, or inferred), None if unknown."""
         process, record, kind = self._process, self._process.sync_records.of(row), self._process.kinds[row]
         if kind == SyncCall.DEVICE_SYNC:
             pending = process.pending(record.device if record is not None else -1, row)

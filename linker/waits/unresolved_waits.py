@@ -126,10 +126,7 @@ def unresolved_waits(process: Process, loops: dict[int, Loop], calls: Iterable[i
 
 
 def stream_syncs_behind(process: Process, waits: Sequence[UnresolvedWait]) -> Bool:
-    """Returns, by call, the synchronisations of a recorded stream that itself still has to honour one of these waits.
-
-    `waits` are in the order of time.
-    """
+    """Returns, by call, synchronisations of a stream that itself still has to honour one of these waits, by time."""
     wait_times: dict[StreamKey, list[int]] = defaultdict(list)
     for wait in waits:
         if wait.waiting is not None:

@@ -49,10 +49,7 @@ class Summary(NamedTuple):
 
 
 class SummaryRepr:
-    """A record whose repr is a few lines however large it is: by default the length of its columns.
-
-    Dataclasses need `repr=False`, or they list all their rows.
-    """
+    """A record with a short repr whatever its size: the length of its columns. Dataclasses need `repr=False`."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, object]]
@@ -288,9 +285,7 @@ class RowMap(Generic[Target]):
 
 
 class Interner(dict[Value, int]):
-    """Looking a value up gives its number, a new one to a value that is not there. The keys are the
-    values by number.
-    """
+    """Looking a value up gives its number, a new one to a value that is not there. The keys are the values in order."""
 
     def __missing__(self, value: Value) -> int:
         return self.setdefault(value, len(self))

@@ -208,10 +208,7 @@ def nest(intervals: ThreadIntervals, tie: Int64 | None = None) -> Nesting:
 
 
 def is_covered(thread: Int64, time: Int64, intervals: ThreadIntervals) -> Bool:
-    """Returns at which of the sorted (thread, time) pairs an interval has begun that has not ended yet.
-
-    Both ends of every interval are among the pairs.
-    """
+    """Returns at which of the sorted (thread, time) pairs, which hold all ends of intervals, some interval runs."""
     times = Keys(thread, time)
     change = np.zeros(len(time) + 1, np.int64)
     np.add.at(change, group_searchsorted(times, Keys(intervals.thread, intervals.start)), 1)

@@ -125,9 +125,7 @@ class Tree:
 
 
 def topological_order(source: Int64, target: Int64, count: int) -> Rows:
-    """Returns the rows 0 … count - 1 with every source before its targets, as they become ready; without rows on a
-    circle or behind one. O(n + e).
-    """
+    """Returns rows 0 … count - 1, every source before its targets, without those on circles or behind. O(n + e)."""
     if np.all(source < target):
         return np.arange(count)
     starts, targets = _targets_by_source(source, target, count)

@@ -291,9 +291,7 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
 def _attributes(
     nodes: Messages, attributes: Fields, tables: dict[str, StringTable], ids: NodeIds
 ) -> tuple[dict[str, Column], dict[str, Int64]]:
-    """Returns a column for each known attribute that any of the nodes has, and the nodes whose attributes are
-    repeated, or of another type.
-    """
+    """Returns a column for each known attribute of any node, and the nodes with repeated or ill-typed attributes."""
     # most are a name and a value; of the others all fields are walked
     names, values = walk_pairs(nodes.data, attributes.start, attributes.end)
     is_other = np.ones(len(attributes.message), np.bool_)
@@ -344,9 +342,7 @@ def _attribute(nodes: Messages, values: Fields, kind: str, table: StringTable) -
 
 
 def _name_keys(data: Bytes, start: Int64, length: Int64) -> UInt64:
-    """Returns in columns a hash of each name for look-up, and what identifies names of up to 16 bytes: two words, and
-    the length.
-    """
+    """Returns a hash of each name for look-up, and what identifies names of up to 16 bytes: two words, the length."""
     first = words(data)[start] & FIRST_BYTES[np.minimum(length, 8)]
     second = words(data)[start + 8] & FIRST_BYTES[np.clip(length - 8, 0, 8)]
     return np.stack((first ^ second * np.uint64(0x9E3779B97F4A7C15), first, second, length.view(np.uint64)))

@@ -108,10 +108,7 @@ class TargetChanges:
 
 @dataclass(slots=True, repr=False)
 class ExecutionGraph(NodeColumns):
-    """The execution graph of one rank.
-
-    A newly made graph has a `report` on the conversion, and the `changes` made for its target.
-    """
+    """The execution graph of one rank; a new one has a `report` on the conversion and `changes` for its target."""
 
     report: ConvertReport | None = None
     changes: TargetChanges | None = None

@@ -156,10 +156,7 @@ class Form(Generic[M]):
         return message.SerializeToString(deterministic=True)
 
     def decode(self, encoded: bytes) -> bytes:
-        """Returns the JSON text of a message, in one line.
-
-        Raises WireError where `encode` would not return the same message.
-        """
+        """Returns the JSON text of a message, in one line. Raises WireError where `encode` would not return it."""
         try:
             message = self._message.FromString(encoded)
         except DecodeError as error:

@@ -1,6 +1,4 @@
-"""The nodes of an execution graph as columns, one numpy column per field and attribute; the attributes and numbers of a
-graph file. docs/graph.md says what they mean.
-"""
+"""The nodes of an execution graph as columns of numpy, by field and attribute; docs/graph.md says what they mean."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
@@ -174,9 +172,7 @@ ATTRIBUTES = (
 
 @dataclass(slots=True, repr=False)
 class TensorText(SummaryRepr):
-    """The IOInfo of nodes that have one: the six JSON texts of node `rows[k]` (ascending) are at position k of each
-    column.
-    """
+    """The IOInfo of nodes that have one: the six JSON texts of node `rows[k]` (ascending) are at position k."""
 
     rows: Rows
     input_values: BytesColumn
@@ -230,10 +226,7 @@ class NodeColumns(SummaryRepr):
         return column if isinstance(column, Categorical) else Categorical.nulls(len(self))
 
     def number(self, name: str, missing: int) -> int:
-        """Returns the whole number under a name of the metadata, else `missing`.
-
-        Numbers have up to 62 bits, so that sums of two fit a column.
-        """
+        """Returns a whole number of the metadata, of up to 62 bits so that two add up, else `missing`."""
         value = self.metadata.get(name)
         return value if isinstance(value, int) and abs(value) < LARGEST_NUMBER else missing
 

@@ -141,9 +141,7 @@ class Fields(NamedTuple):
         return Fields(*(column[chosen] for column in self))  # type: ignore[arg-type]
 
     def of(self, number: int, wire: int) -> "Fields":
-        """Returns the fields of this number; one of another wire type is, as in the protobuf library, an
-        unknown field.
-        """
+        """Returns the fields of this number; those of another wire type count as unknown, as in protobuf's library."""
         return self.where((self.number == number) & (self.wire == wire))
 
     def last_given(self, count: int) -> "Fields":
@@ -242,10 +240,7 @@ def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:
 
 
 def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> tuple[Fields, Fields]:
-    """Returns both fields of each message that consists of a short text as field 1 and one other field, in one round.
-
-    `data` as for `walk`.
-    """
+    """Returns both fields of messages that are a short text as field 1 and another field; `data` as for `walk`."""
     length, after = data[starts + 1], starts + 2 + data[starts + 1]
     row = np.flatnonzero((data[starts] == TEXT_FIELD_1) & (length < 0x80) & (after < ends))
     others, following = _next_fields(data, row, after[row])
@@ -255,9 +250,7 @@ def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> tuple[Fields, Fields]
 
 
 def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]:
-    """Returns the field that begins at `at` in each message, and where the next one begins; NO_FIELD if
-    it is damaged.
-    """
+    """Returns the field that begins at `at` in each message, NO_FIELD if damaged, and where the next one begins."""
     tags, start = read_varints(data, at)
     number, wire = (tags >> np.uint64(3)).view(np.int64), (tags & np.uint64(7)).astype(np.uint8)
     value, following = read_varints(data, start)
@@ -274,9 +267,7 @@ def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]
 
 
 def read_packed(data: Bytes, starts: Int64, ends: Int64) -> tuple[Int64, UInt64, Int64]:
-    """Returns all varints of packed fields: the field, the bits and the position of each. Raises WireError for a field
-    that ends inside a number.
-    """
+    """Returns all varints of packed fields: field, bits, position. Raises WireError where one ends inside a number."""
     packed = join([(slice(None), Spans(data, starts, ends - starts))], len(starts))
     limits, is_last = packed.starts + packed.lengths, packed.source < 0x80
     nonempty = np.flatnonzero(packed.lengths)

@@ -134,10 +134,7 @@ def make_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def fresh_folder(path: Path) -> Iterator[Path]:
-    """An empty folder while the block runs, for one process at a time: what a killed one left there is removed first.
-
-    Raises DataError where there can be none.
-    """
+    """An empty folder, for one process at a time, without what a killed one left; DataError where there is none."""
     shutil.rmtree(path, ignore_errors=True)
     try:
         path.mkdir()

@@ -124,9 +124,7 @@ def _padded(column: Any) -> Iterator[Any]:
 
 
 def _with_tensors(values: list[Any], *columns: list[Any]) -> tuple[list[Any], list[RecordedTensor]]:
-    """Returns decoded arguments with a RecordedTensor for each tensor, also in lists, given their shapes, strides and
-    types, and all these tensors.
-    """
+    """Returns decoded arguments with RecordedTensors, also in lists, by their shapes, strides, types; and all these."""
     tensors, arguments = list[RecordedTensor](), list[Any]()
     for number, (value, shape, strides, kind) in enumerate(zip(values, *map(_padded, columns), strict=False)):
         dtypes = chain(TENSOR_TYPE.findall(str(kind)), repeat(""))

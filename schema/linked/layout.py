@@ -100,10 +100,7 @@ class Codec(NamedTuple):
 
 
 def _rows(keys: list[int], ids: Int64, or_none: bool = False) -> Int64:
-    """Returns the rows of these ids, -1 for a negative id if it stands for none.
-
-    Raises KeyError for an id that is not there.
-    """
+    """Returns the rows of these ids, -1 for a negative one that stands for none. Raises KeyError for a missing id."""
     wanted = np.array(keys, np.int64)
     is_none = (wanted < 0) & or_none
     rows = np.where(is_none, -1, rows_of(ids, wanted))
@@ -168,9 +165,7 @@ class HostWaitTable(msgspec.Struct):
 
 
 class HandoffTable(msgspec.Struct):
-    """Hand-offs between threads as columns, times in ns. `waiting_since_ns` is null if the target waited from its
-    start.
-    """
+    """Hand-offs of threads in columns, times in ns; `waiting_since_ns` is null if the target waited from its start."""
 
     source_thread: Numbers
     source_time: Numbers = field(name="source_ns")
@@ -261,9 +256,7 @@ def call_table(calls: Calls, op_ids: Int64) -> CallTable:
 
 
 def as_record(kind: type[Record], table: Any, ids: Int64, **further: Any) -> Record:
-    """Returns a table as a record of the file, with `further` members that are no columns; `ids` are those of the nodes
-    that the table refers to, by row.
-    """
+    """Returns a table, with references as `ids` of nodes, as a record of the file with `further` members."""
     return kind(**{name: codec.write(getattr(table, name), ids) for name, codec in _codecs(kind).items()}, **further)
 
 

@@ -160,10 +160,7 @@ class Activities(RowTable):
 
 @dataclass(slots=True, repr=False)
 class DeviceWaits(SummaryRepr):
-    """Activity `target_row` waits for the end of activity `source_row`, because of a stream wait event.
-
-    The source is -1 in a part of a trace that does not hold it.
-    """
+    """Activity `target_row` waits for the end of activity `source_row`, -1 where a part of a trace lacks that."""
 
     source_row: ActivityRows
     target_row: ActivityRows
@@ -327,10 +324,7 @@ def on_host_clock(activities: Activities, machine: MachineCalibration) -> Activi
 
 
 def op_parents(ops: Ops) -> OpRows:
-    """Returns for each op the row of the op that called it, -1 for none. O(n log n).
-
-    An op that names itself as its parent is outermost.
-    """
+    """Returns for each op the row of the op that called it, -1 for none and for one that names itself. O(n log n)."""
     return OpRows(parent_rows(ops.id, ops.parent_id))
 
 
@@ -364,10 +358,7 @@ def guessed(known_by: Categorical) -> Bool:
 
 
 def without_guesses(linked: LinkedTrace) -> LinkedTrace:
-    """Returns the trace without waits and hand-offs that are known from timing alone.
-
-    Their waiting time becomes the thread's own time again.
-    """
+    """Returns the trace without waits and hand-offs by timing alone: their time becomes the thread's own again."""
     tables = ((name, getattr(linked, name)) for name in ("device_waits", "host_waits", "handoffs"))
     return replace(linked, **{name: select_rows(table, ~guessed(table.known_by)) for name, table in tables})
 

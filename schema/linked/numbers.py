@@ -136,9 +136,7 @@ def _numbers(value: Any) -> list[int] | None:
 
 
 class InexactTime(ValueError):
-    """A µs stamp too large for a double, which may have been rounded to whole µs: the text must be decoded again with
-    `Decimal`.
-    """
+    """A µs stamp too large for a double, which may have lost its ns: the text must be decoded again with `Decimal`."""
 
 
 class ExactTimes(NamedTuple):
@@ -149,10 +147,7 @@ class ExactTimes(NamedTuple):
 
 
 def nanoseconds(stamps: Sequence[Stamp]) -> Int64:
-    """Returns stamps in µs as int64 ns, the fraction rounded; ABSENT for missing stamps and for no numbers.
-
-    Raises InexactTime when a double among them has lost ns.
-    """
+    """Returns stamps in µs as int64 ns, rounded, ABSENT for none. Raises InexactTime when a double has lost ns."""
     if None in stamps:
         times = np.full(len(stamps), ABSENT, np.int64)
         rows = [row for row, stamp in enumerate(stamps) if stamp is not None]

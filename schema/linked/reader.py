@@ -1,6 +1,4 @@
-"""Reads a linked file: nodes become columns a piece of the file at a time, ids become rows. Refuses files whose tables
-contradict each other.
-"""
+"""Reads a linked file: pieces become columns, ids become rows. Refuses files whose tables contradict each other."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

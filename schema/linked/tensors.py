@@ -89,9 +89,7 @@ class Tensors(NamedTuple):
 
     @property
     def spanned(self) -> Int64:
-        """The elements of the storage from the tensor's first one to its last one, by its strides; 0 where these are
-        not recorded or cannot be.
-        """
+        """The elements of the storage from the tensor's first to its last one by its strides; 0 if not known."""
         spanned = self.kinds.spanned[self.kind]
         fits = (spanned + self.offset.astype(np.float64)) * self.size < LARGEST
         return np.where(fits, spanned, 0)

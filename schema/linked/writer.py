@@ -267,9 +267,7 @@ def _awaited(linked: LinkedTrace, row: Int64, source: Int64) -> dict[int, list[i
 
 
 def _last_ops_before_handoffs(linked: LinkedTrace) -> dict[int, int]:
-    """Returns for ops that another thread released the id of that thread's last op before, for readers of linked files
-    that do not know hand-offs.
-    """
+    """Returns by released op the id of the other thread's last op before, for readers that do not know hand-offs."""
     ops, handoffs = linked.ops, linked.handoffs
     order, starts = _by_time(ops, ops.start != ABSENT)
     # in a part of a run all ops of a thread may be outside; nothing is before the least time that a column holds
