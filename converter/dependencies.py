@@ -15,37 +15,10 @@ from itertools import permutations
 
 import numpy as np
 
-from ..schema.columns import (
-    ActivityRows,
-    Bool,
-    Categorical,
-    Int64,
-    Keys,
-    NodeNumbers,
-    OpRows,
-    Ragged,
-    RowMap,
-    Tree,
-    asof_backward,
-    group_ids,
-    is_group_start,
-    split_groups,
-)
+from ..schema import columns, linked
+from ..schema.columns import ActivityRows, Bool, Categorical, Int64, Keys, NodeNumbers, OpRows, Ragged, RowMap
 from ..schema.graph import DependencyKind
-from ..schema.linked import (
-    HOST,
-    DeviceWaits,
-    HostWaits,
-    Ops,
-    Provenance,
-    SyncCall,
-    Tensors,
-    declared_arguments,
-    guessed,
-    last_ended,
-    streams_of,
-    sync_calls,
-)
+from ..schema.linked import DeviceWaits, HostWaits, Provenance, SyncCall, Tensors, streams_of, sync_calls
 from ..schema.machine import LatencyStats, latency_stats, of_name
 from .edges import NO_EDGES, Edges, known_after, not_implied, order_through_circles
 from .timeline import ConversionContext
@@ -59,7 +32,7 @@ MOST_RANGES = 64
 
 def program_order(context: ConversionContext) -> Edges:
     """Returns an edge to each host node from the previous one of its thread; `unrecorded host` nodes are one thread."""
-    follows, unrecorded = ~is_group_start(context.timeline.thread)[1:], context.unrecorded_node
+    follows, unrecorded = ~columns.is_group_start(context.timeline.thread)[1:], context.unrecorded_node
     source = np.concatenate((np.flatnonzero(follows), unrecorded[:-1]))
     target = np.concatenate((np.flatnonzero(follows) + 1, unrecorded[1:]))
     return Edges.of(source, target, DependencyKind.PROGRAM_ORDER)
@@ -129,7 +102,7 @@ def _waited(
 
 def _by_evidence(kind: DependencyKind, evidence: Categorical) -> Int64:
     """Returns the kind of each edge, with INFERRED where the evidence is timing."""
-    return np.where(guessed(evidence), int(kind | DependencyKind.INFERRED), int(kind))
+    return np.where(linked.guessed(evidence), int(kind | DependencyKind.INFERRED), int(kind))
 
 
 def handoff(context: ConversionContext) -> Edges:
@@ -147,7 +120,7 @@ def graph_launch(context: ConversionContext) -> Edges:
     # nearly all calls launch one
     order = order[np.bincount(activities.call_row[order])[activities.call_row[order]] > 1]
     launches = [
-        rows for rows in split_groups(order, activities.call_row) if len(np.unique(activities.stream[rows])) > 1
+        rows for rows in columns.split_groups(order, activities.call_row) if len(np.unique(activities.stream[rows])) > 1
     ]
     outside = [edge for rows in launches for edge in _outside(context, rows.tolist())]
     inside = _inside(context, np.concatenate([order[:0], *launches]))
@@ -166,7 +139,7 @@ def _inside(context: ConversionContext, rows: Int64) -> Int64:
     # of two activities of no length at the same time neither follows the other
     until = end + (end == start)
     by_end = rows[np.lexsort((end[rows], until[rows], call[rows]))]
-    source = RowMap(by_end)[asof_backward(Keys(call[by_end], until[by_end]), Keys(call[late], start[late]))]
+    source = RowMap(by_end)[columns.asof_backward(Keys(call[by_end], until[by_end]), Keys(call[late], start[late]))]
     follows = (source >= 0) & (start[late] - end[source] <= prompt)
     return np.stack((source[follows], late[follows]), axis=1)
 
@@ -198,7 +171,7 @@ def inferred(context: ConversionContext, late: ActivityRows, tolerance_ns: int) 
     def fits(row: Int64) -> Bool:
         return np.asarray((stream[row] != stream[late]) & (launched[row] < launched[late]))
 
-    source = last_ended(context.activity_end, start, fits, tried=LOOKED_BACK)
+    source = linked.last_ended(context.activity_end, start, fits, tried=LOOKED_BACK)
     has_source = source >= 0
     ended_before = np.searchsorted(np.sort(context.activity_end), start, side="right")
     cut_off = int((~has_source & (ended_before > LOOKED_BACK)).sum())
@@ -241,7 +214,8 @@ def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges
     # the last activity that each node launched on each stream, among those in launch order
     order = np.lexsort((activities.end, activities.start, activities.stream, activities.device, launched_by))
     backward = order[(activities.call_row[order] >= 0) & _in_launch_order(context, edges)[order]][::-1]
-    _, last = np.unique(group_ids(launched_by, activities.device, activities.stream)[backward], return_index=True)
+    queue = columns.group_ids(launched_by, activities.device, activities.stream)
+    _, last = np.unique(queue[backward], return_index=True)
     tail = backward[last]
     tail = tail[np.argsort(launched_by[tail], kind="stable")]
     tails = Ragged.grouped(launched_by[tail], tail, context.node_count)
@@ -289,7 +263,7 @@ def needed_flows(
     stream, position = streams_of(context.linked.activities).number, np.empty(len(context.stream_sorted), np.int64)
     position[rows] = np.arange(len(rows))
     source, target = position[pairs].T
-    chain = np.flatnonzero(~is_group_start(stream[rows])[1:])
+    chain = np.flatnonzero(~columns.is_group_start(stream[rows])[1:])
     edges = Edges.joined([Edges.of(source, target, is_known.astype(np.int64)), Edges.of(chain, chain + 1, 1)])
     order, backward = order_through_circles(context.linked.activities.start[rows], edges)
     rows, position = rows[order], np.argsort(order)
@@ -334,7 +308,7 @@ def tensor_flow(context: ConversionContext) -> Edges:
     return Edges.of(context.activity_node(source), context.activity_node(target), DependencyKind.TENSOR_FLOW)
 
 
-def _accesses(context: ConversionContext, tree: Tree, first: Int64, last: Int64) -> tuple[Int64 | Bool, ...]:
+def _accesses(context: ConversionContext, tree: columns.Tree, first: Int64, last: Int64) -> tuple[Int64 | Bool, ...]:
     """Returns what launching ops read and write of storages that several streams use, as the order of a stream implies
     all else; without what a called op lists too. An op's reads come before its writes.
 
@@ -343,12 +317,12 @@ def _accesses(context: ConversionContext, tree: Tree, first: Int64, last: Int64)
     ops = context.linked.ops
     tensors = ops.arguments.tensors
     tensors = tensors.where((first >= 0)[tensors.row] & tensors.in_memory)
-    on_device = tensors.device != HOST
+    on_device = tensors.device != linked.HOST
     named, changed = np.flatnonzero(on_device), np.flatnonzero(on_device & _is_changed(ops, tensors))
     index, is_changed = np.append(named, changed), np.repeat((False, True), (len(named), len(changed)))
     order = np.argsort(tensors.row[index], kind="stable")
     tensors, is_changed = tensors.where(index[order]), is_changed[order]
-    stream, number = streams_of(context.linked.activities).number, group_ids(tensors.storage)
+    stream, number = streams_of(context.linked.activities).number, columns.group_ids(tensors.storage)
     ends = np.stack([stream[end[tensors.row]] for end in (first, last)])
     lowest, highest = np.full(len(number), len(stream)), np.full(len(number), -1)
     np.minimum.at(lowest, number, ends.min(axis=0))
@@ -358,8 +332,8 @@ def _accesses(context: ConversionContext, tree: Tree, first: Int64, last: Int64)
     high, dense = _extents(tensors, is_changed)
     written = tensors.is_output | is_changed
     is_innermost = ~tree.encloses_its_kind(OpRows(tensors.row), number * 2 + written)
-    columns = (tensors.row, tensors.storage, tensors.low, high, dense, written)
-    return tuple(column[is_innermost] for column in columns)
+    accesses = (tensors.row, tensors.storage, tensors.low, high, dense, written)
+    return tuple(column[is_innermost] for column in accesses)
 
 
 def _extents(tensors: Tensors, is_changed: Bool) -> tuple[Int64, Bool]:
@@ -367,7 +341,7 @@ def _extents(tensors: Tensors, is_changed: Bool) -> tuple[Int64, Bool]:
     tensors are assumed otherwise. Of the views of an op that begin alike the last one holds, a result's before an
     input's.
     """
-    group, spanned = group_ids(tensors.row, tensors.storage, tensors.low), tensors.spanned
+    group, spanned = columns.group_ids(tensors.row, tensors.storage, tensors.low), tensors.spanned
     # the strides of what was changed are those of the input that was read
     has_strides = np.flatnonzero((spanned > 0) & ~is_changed)
     view = np.full(len(group), -1, np.int64)
@@ -378,10 +352,10 @@ def _extents(tensors: Tensors, is_changed: Bool) -> tuple[Int64, Bool]:
     return high, (view < 0) | (spanned <= tensors.elements)[view]
 
 
-def _is_changed(ops: Ops, tensors: Tensors) -> Bool:
+def _is_changed(ops: linked.Ops, tensors: Tensors) -> Bool:
     """Returns which inputs their op writes: those that its schema marks, or all buffers of an in-place collective."""
     # code -1 is the last: no schema
-    marks = [*(declared_arguments(schema).written for schema in ops.op_schema.table), ()]
+    marks = [*(linked.declared_arguments(schema).written for schema in ops.op_schema.table), ()]
     is_marked = np.zeros((len(marks), 1 + max((position for mark in marks for position in mark), default=0)), np.bool_)
     for number, mark in enumerate(marks):
         is_marked[number, [*mark]] = True

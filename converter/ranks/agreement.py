@@ -12,17 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    Int64,
-    NodeIds,
-    NodeNumbers,
-    earliest_order,
-    group_ids,
-    groupby,
-    previous_in_group,
-)
+from ...schema import columns
+from ...schema.columns import ABSENT, Bool, Int64, NodeIds, NodeNumbers, group_ids, groupby
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from ..edges import Edges, deduplicated, known_after
@@ -59,8 +50,8 @@ class SimulatedCalls(Calls):
     def by_node(self, values: Int64, chosen: Bool) -> list[dict[int, int]]:
         """Returns for each rank the values of the chosen calls by the ids of their nodes."""
         of_ranks = [dict[int, int]() for _ in self.offset_ns]
-        columns = (self.rank, self.node, values)
-        for rank, node, value in zip(*(column[chosen].tolist() for column in columns), strict=True):
+        facts = (self.rank, self.node, values)
+        for rank, node, value in zip(*(column[chosen].tolist() for column in facts), strict=True):
             of_ranks[rank][node] = value
         return of_ranks
 
@@ -125,7 +116,7 @@ def _follows(graph: ExecutionGraph, rows: Int64) -> tuple[Int64, Int64]:
     lane[rows] = lane_of_row
     clocks = known_after(data_edges(graph), lane, int(lane_of_row.max(initial=-1)) + 1)
     position = {row: index for index, row in enumerate(rows.tolist())}
-    previous = previous_in_group(np.argsort(lane_of_row, kind="stable"), lane_of_row).tolist()
+    previous = columns.previous_in_group(np.argsort(lane_of_row, kind="stable"), lane_of_row).tolist()
     pairs = [
         (before, index)
         for row, index in position.items()
@@ -138,12 +129,8 @@ def _follows(graph: ExecutionGraph, rows: Int64) -> tuple[Int64, Int64]:
 def matched_calls(summaries: Sequence[SimulatedCalls]) -> SimulatedCalls:
     """Returns the calls of all ranks, matched and on one clock. O(n log n) in all calls."""
     first_row = np.cumsum([0, *map(len, summaries)][:-1], dtype=np.int64).tolist()
-    calls = match(
-        [
-            replace(rank, before=rank.before + row, after=rank.after + row)
-            for rank, row in zip(summaries, first_row, strict=True)
-        ]
-    )
+    numbered = zip(summaries, first_row, strict=True)
+    calls = match([replace(rank, before=rank.before + row, after=rank.after + row) for rank, row in numbered])
     offset = begin_of_ranks(len(summaries), calls)
     start, end = calls.start_ns + offset[calls.rank], calls.end_ns + offset[calls.rank]
     return replace(calls, start_ns=start, end_ns=end, offset_ns=offset)
@@ -179,10 +166,10 @@ def with_deferred_ends(calls: SimulatedCalls) -> SimulatedCalls:
     rows = np.flatnonzero((calls.kind >= 0) & ~calls.on_host)
     rows = rows[np.lexsort((-calls.end_ns[rows], start[matches.number[rows]], calls.rank[rows]))]
     matched = matches.number[rows]
-    columns = (calls.rank[rows], matched, start[matched], calls.end_ns[rows], latest[matched])
+    facts = (calls.rank[rows], matched, start[matched], calls.end_ns[rows], latest[matched])
     within, until = np.zeros(len(matches), np.int64), np.zeros(len(matches), np.int64)
     running, last_rank = list[int](), -1
-    for rank, match_number, begin, end, last_end in zip(*(column.tolist() for column in columns), strict=True):
+    for rank, match_number, begin, end, last_end in zip(*(column.tolist() for column in facts), strict=True):
         running = [longer for longer in running if longer > begin] if rank == last_rank else []
         if early_enough := [longer for longer in running if end < longer < last_end]:
             within[match_number] += 1
@@ -220,7 +207,8 @@ def common_positions(calls: SimulatedCalls) -> Int64:
     source = np.concatenate((event[calls.before], sent[calls.matched[first[received]]]))
     target = np.concatenate((event[calls.after], received))
     edges = Edges.of(NodeNumbers(source), NodeNumbers(target), 0)
-    order, position = earliest_order(edges.source, edges.target, events.largest(calls.end_ns)), np.full(len(first), -1)
+    order = columns.earliest_order(edges.source, edges.target, events.largest(calls.end_ns))
+    position = np.full(len(first), -1)
     position[order] = np.arange(len(order))
     if len(order) < len(first):
         raise DataError(_contradiction(calls, first, edges.where(position[edges.source] < 0)))

@@ -18,28 +18,8 @@ from ...schema.linked import FOREVER
 from ..edges import Edges
 from ..ranks import recorded_groups
 from ..rewiring import COMMUNICATION, SILENT, control_edges, data_edges, edited_graph, lanes_of, spliced, used
-from .communication import (
-    complete_messages,
-    compute_unplayable,
-    in_common_order,
-    lower_collectives,
-    name_groups,
-    number_groups_of,
-    pad_all_gathers,
-    separate_messages,
-    with_ready_messages,
-)
-from .times import (
-    Lowering,
-    Roofline,
-    in_order_of_ends,
-    serialise,
-    with_delay_nodes,
-    with_excess_time,
-    with_known_work,
-    with_node_after_messages,
-    with_start_offset,
-)
+from . import communication, times
+from .times import Lowering
 
 WIDE = 2_000
 """From this many ready nodes on a simulation takes seconds where a chained graph takes milliseconds."""
@@ -103,25 +83,25 @@ def note_own_numbers(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
 
 
 PASSES: tuple[Callable[[ExecutionGraph, Lowering], ExecutionGraph], ...] = (
-    lambda graph, _: separate_messages(graph),  # a send or receive has one peer
+    lambda graph, _: communication.separate_messages(graph),  # a send or receive has one peer
     played_nodes,  # metadata runs nowhere
-    complete_messages,  # v3 stops at a missing attribute
-    lower_collectives,  # some types are refused
-    compute_unplayable,  # what has no partner or no known type would stop or hang
-    pad_all_gathers,  # an all-gather of few bytes never ends
-    number_groups_of,  # a group is found by its number
+    communication.complete_messages,  # v3 stops at a missing attribute
+    communication.lower_collectives,  # some types are refused
+    communication.compute_unplayable,  # what has no partner or no known type would stop or hang
+    communication.pad_all_gathers,  # an all-gather of few bytes never ends
+    communication.number_groups_of,  # a group is found by its number
     off_the_host,  # what runs on the host does not communicate
-    with_delay_nodes,  # the simulator computes the duration of communication and known work anew
-    in_common_order,  # members that come in different orders deadlock
-    serialise,  # one node of a kind runs at a time
-    with_ready_messages,  # a send does not wait for its receiver
-    with_excess_time,  # the network gives collectives less than they took
-    in_order_of_ends,  # of several ready nodes the lowest id goes first
-    with_node_after_messages,  # v3 stops where a rank ends with a message
-    with_start_offset,  # all ranks start at once
+    times.with_delay_nodes,  # the simulator computes the duration of communication and known work anew
+    communication.in_common_order,  # members that come in different orders deadlock
+    times.serialise,  # one node of a kind runs at a time
+    communication.with_ready_messages,  # a send does not wait for its receiver
+    times.with_excess_time,  # the network gives collectives less than they took
+    times.in_order_of_ends,  # of several ready nodes the lowest id goes first
+    times.with_node_after_messages,  # v3 stops where a rank ends with a message
+    times.with_start_offset,  # all ranks start at once
     without_own_control,  # some simulators obey control dependencies, others do not
     count_ready_nodes,  # the time to simulate grows with the square of them
-    with_known_work,  # roofline mode stops at nodes without work
+    times.with_known_work,  # roofline mode stops at nodes without work
     note_own_numbers,  # ranks that are built one by one number their groups differently
 )
 """What is done to a graph in turn, and why; each may change the graph in place."""
@@ -131,7 +111,7 @@ def lower_for_target(
     graph: ExecutionGraph,
     target: Target,
     groups: Mapping[RankList, int] | None = None,
-    roofline: Roofline | None = None,
+    roofline: times.Roofline | None = None,
     start_offset_ns: int = 0,
 ) -> ExecutionGraph:
     """Returns the graph for one of TARGETS, with the changes that were made for it in its `changes`. O((n + e) log n).
@@ -152,7 +132,7 @@ def lower_for_target(
         return dataclasses.replace(played, report=graph.report, changes=lowering.changes)
     graph = dataclasses.replace(graph, attributes=dict(graph.attributes), changes=TargetChanges())
     if groups is not None:
-        name_groups(graph, recorded_groups(graph), groups, None)
+        communication.name_groups(graph, recorded_groups(graph), groups, None)
     return graph
 
 

@@ -21,18 +21,10 @@ from ...schema.comm_groups import RankList
 from ...schema.device_peaks import peak_of
 from ...schema.errors import Remedy
 from ...schema.graph import Change, CollectiveType, DependencyKind, ExecutionGraph, NodeType, TargetChanges
+from .. import rewiring
 from ..edges import Edges, topological_order
 from ..ranks import measured_times
-from ..rewiring import (
-    COMMUNICATION,
-    control_edges,
-    data_edges,
-    edited_graph,
-    lanes_of,
-    set_rows,
-    whole_microseconds,
-    with_added_nodes,
-)
+from ..rewiring import COMMUNICATION, control_edges, data_edges, edited_graph, with_added_nodes
 from ..timeline import IDLE, UNRECORDED
 
 HOST_DELAY, EXCESS_TIME, START_OFFSET = "host delay", "beyond the fitted network", "start offset"
@@ -134,7 +126,7 @@ def _waiting_before(graph: ExecutionGraph, lowering: Lowering, before: Bool, par
     values = {"start_time_ns": graph.start_ns[late] - gap_before, "host_delay_ns": wait[late]}
     widened = with_added_nodes(graph, late, HOST_DELAY, values)
     for name in parts:
-        widened.attributes[name] = set_rows(widened.integers(name), late, ABSENT)
+        widened.attributes[name] = rewiring.set_rows(widened.integers(name), late, ABSENT)
     lowering.add(Change.DELAY_NODES, len(late))
     launches = Edges.of(added, late, DependencyKind.LAUNCH)
     return edited_graph(widened, Edges.joined([data_edges(graph).renumbered(target=stand_in), launches]))
@@ -242,7 +234,7 @@ def serialise(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
     on ends; and for waiting (idle host time, host delays, gaps) only where none worked.
     """
     on_host, communicates = ~graph.is_activity & ~graph.is_delay, np.isin(graph.type, COMMUNICATION)
-    lanes, data = lanes_of(graph), data_edges(graph)
+    lanes, data = rewiring.lanes_of(graph), data_edges(graph)
     # no gap can pass while another stream computes, as gaps take the only place of computation
     on_one_stream = len(np.unique(lanes[graph.is_activity & ~communicates])) == 1
     gap, earlier = chain_gaps(graph, data, lengthen=on_one_stream)
@@ -261,7 +253,7 @@ def serialise(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph:
         spans, nothing = Intervals(begin[worked], (start + work)[worked]), Intervals(start[:0], start[:0])
         kept_work[worked] = uncovered(spans, nothing)
         kept_waiting[waited] = uncovered(Intervals((until - waiting)[waited], until[waited]), spans)
-    graph.duration_micros = whole_microseconds(kept_work + kept_waiting, lanes)
+    graph.duration_micros = rewiring.whole_microseconds(kept_work + kept_waiting, lanes)
     cut, not_waited = work - kept_work, waiting - kept_waiting
     lowering.add(Change.IDLE_TIME_CUT, int(not_waited[idles].sum()) / 1000)
     lowering.add(Change.HOST_DELAY_CUT, int(not_waited[~on_host].sum()) / 1000)

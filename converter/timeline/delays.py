@@ -14,22 +14,8 @@ from types import EllipsisType
 
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    ActivityRows,
-    Bool,
-    Categorical,
-    Int64,
-    Intervals,
-    NodeNumbers,
-    Ns,
-    OpRows,
-    RowMap,
-    SummaryRepr,
-    covered_within,
-    rows_by_number,
-    rows_of_each,
-)
+from ...schema import columns
+from ...schema.columns import ABSENT, ActivityRows, Bool, Categorical, Int64, Intervals, NodeNumbers, Ns, OpRows, RowMap
 from ...schema.graph import Delay, DependencyKind
 from ...schema.linked import NEVER, took_over
 from ...schema.machine import BY_CHANCE, CROWDED, LAUNCHES, LONGEST, LatencyColumns, of_each
@@ -49,7 +35,7 @@ LOWEST = -(1 << 62)
 
 
 @dataclass(slots=True, repr=False)
-class StartTiming(SummaryRepr):
+class StartTiming(columns.SummaryRepr):
     """A row for each activity, in ns: the `latency` after its launch, the `gap` after its predecessors on the device,
     and the `delay` beyond these.
 
@@ -68,14 +54,12 @@ def release(context: ConversionContext, edges: Edges) -> tuple[Ns, Ns]:
     first, count = context.activities_from, len(context.linked.activities)
     to_activity = (edges.target >= first) & (edges.target < context.unrecorded_from)
     by_launch = (edges.kind & int(DependencyKind.LAUNCH)) != 0
-    columns = []
-    for chosen in (to_activity & by_launch, to_activity & ~by_launch):
-        ended = np.full(count, NEVER, np.int64)
+    launched, ready = ends = np.full((2, count), NEVER, np.int64)
+    for ended, chosen in zip(ends, (to_activity & by_launch, to_activity & ~by_launch), strict=True):
         np.maximum.at(ended, edges.target[chosen] - first, context.end[edges.source[chosen]])
-        columns.append(ended)
     if context.backlog_until is not None:
-        columns[1] = np.maximum(columns[1], np.where(context.backlog_until >= 0, context.backlog_until, NEVER))
-    return columns[0], columns[1]
+        ready = np.maximum(ready, np.where(context.backlog_until >= 0, context.backlog_until, NEVER))
+    return launched, ready
 
 
 def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool | None = None) -> StartTiming:
@@ -99,7 +83,7 @@ def start_timing(context: ConversionContext, edges: Edges, waited_for_slot: Bool
     # those that wait for a slot of a full device start in the order in which they became ready
     on_full_device = np.isin(context.linked.activities.device, context.linked.activities.device[waited_for_slot])
     not_ready = np.zeros(len(start), np.int64)
-    for rows in rows_by_number(np.flatnonzero(on_full_device), context.linked.activities.device).values():
+    for rows in columns.rows_by_number(np.flatnonzero(on_full_device), context.linked.activities.device).values():
         rows = rows[np.argsort(start[rows], kind="stable")]
         ready_ns = start[rows] - np.where(waited_for_slot[rows], delay[rows], 0)
         not_ready[rows] = np.maximum.accumulate(ready_ns) - ready_ns
@@ -143,7 +127,7 @@ def concurrency_limit(context: ConversionContext, timing: StartTiming) -> tuple[
     activities, slack = context.linked.activities, context.slack
     slot_counts, waited_for_slot = dict[int, int](), np.zeros(len(activities), np.bool_)
     computing = np.isin(activities.device, activities.device[timing.delay > 0]) & (activities.communication_row < 0)
-    for device, rows in rows_by_number(np.flatnonzero(computing), activities.device).items():
+    for device, rows in columns.rows_by_number(np.flatnonzero(computing), activities.device).items():
         start, delay = activities.start[rows], timing.delay[rows]
         end = np.maximum(context.activity_end[rows] - slack, start)
         starts, ends = np.sort(start), np.sort(end)
@@ -268,16 +252,16 @@ def _backlog_until(context: ConversionContext, timing: StartTiming, late: Activi
 def _busy(context: ConversionContext, spans: Intervals, device: Int64) -> Int64:
     """Returns for how many ns of each span anything ran on its device."""
     activities, busy = context.linked.activities, np.zeros(len(device), np.int64)
-    ran, ran_on = Intervals(activities.start, activities.end), rows_of_each(activities.device)
-    for number, rows in rows_of_each(device).items():
-        busy[rows] = covered_within(spans.take(rows), ran.take(ran_on[number]))
+    ran, ran_on = Intervals(activities.start, activities.end), columns.rows_of_each(activities.device)
+    for number, rows in columns.rows_of_each(device).items():
+        busy[rows] = columns.covered_within(spans.take(rows), ran.take(ran_on[number]))
     return busy
 
 
 def by_cause(all_delays: Delays) -> tuple[dict[str, int], dict[str, float]]:
     """Returns the number of delays of each cause, and their time in µs."""
     counts, times_us = dict[str, int](), dict[str, float]()
-    for cause, rows in rows_of_each(all_delays.cause).items():
+    for cause, rows in columns.rows_of_each(all_delays.cause).items():
         counts[Delay(cause).label], times_us[Delay(cause).label] = len(rows), int(all_delays.length[rows].sum()) / 1000
     return counts, times_us
 
@@ -315,8 +299,8 @@ class GraphNodes:
         context = self.context
         counts = len(context.timeline), len(context.linked.activities), len(context.unrecorded), len(self.delays)
         parts = zip((host, activities, unrecorded, delays, groups), (*counts, len(self.groups)), strict=True)
-        columns = [np.broadcast_to(missing if part is None else part, count) for part, count in parts]
-        return np.concatenate(columns)[self.order]
+        values = [np.broadcast_to(missing if part is None else part, count) for part, count in parts]
+        return np.concatenate(values)[self.order]
 
     @property
     def start(self) -> Int64:
@@ -337,13 +321,8 @@ class GraphNodes:
         context, delays = self.context, self.delays
         delay, group = np.split(np.arange(context.node_count, len(self)), [len(delays)])
         kind = np.where(delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))
-        return Edges.joined(
-            [
-                Edges.of(delays.after, delay, kind),
-                Edges.of(delay, context.activity_node(delays.activity), kind),
-                Edges.of(group[:-1], group[1:], DependencyKind.PROGRAM_ORDER),
-            ]
-        )
+        edges = [Edges.of(delays.after, delay, kind), Edges.of(delay, context.activity_node(delays.activity), kind)]
+        return Edges.joined([*edges, Edges.of(group[:-1], group[1:], DependencyKind.PROGRAM_ORDER)])
 
     @property
     def names(self) -> Categorical:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema import columns
 from ...schema.columns import (
     ABSENT,
     Bool,
@@ -22,19 +23,11 @@ from ...schema.columns import (
     Categorical,
     Int64,
     Keys,
-    NestedIntervals,
     NodeNumbers,
     Ns,
     OpRows,
     RowMap,
-    SummaryRepr,
     ThreadIntervals,
-    asof_backward,
-    asof_forward,
-    group_searchsorted,
-    is_covered,
-    is_group_start,
-    nest,
 )
 from ...schema.linked import FOREVER, NEVER, LinkedTrace, ThreadHandoffs, are_step_marks, previous_on_stream
 from ...schema.machine import LatencyStats, of_each
@@ -145,7 +138,7 @@ def blocking_calls(linked: LinkedTrace, submit_ns: Int64) -> Blocking:
 
 
 @dataclass(slots=True, repr=False)
-class Timeline(SummaryRepr):
+class Timeline(columns.SummaryRepr):
     """n host nodes, by thread and then in program order.
 
     `op_row` and `call_row` are the op (for a slice) or call (for a call outside ops, or a wait) of each node, -1 for
@@ -185,8 +178,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int | None) -> Timeline:
     unfolded = _host_nodes(linked, spans, submit_ns, blocking)
     op_rows = RowMap(spans.op_row)
     nodes = _fold_short_slices(unfolded, handoffs, shortest_ns, _communicating(linked, unfolded, op_rows))
-    source_node = asof_backward(Keys(nodes.thread, nodes.end), Keys(handoffs.source_thread, handoffs.source_time))
-    target_node = asof_forward(Keys(nodes.thread, nodes.start), Keys(handoffs.target_thread, handoffs.target_time))
+    source_node, target_node = nodes.at_handoffs(handoffs)
     launch_node, sync_node = (np.full(len(calls), -1, np.int64) for _ in range(2))
     launches, waits = np.flatnonzero((nodes.call >= 0) & ~nodes.is_wait), np.flatnonzero(nodes.is_wait)
     launch_node[nodes.call[launches]], sync_node[nodes.call[waits]] = launches, waits
@@ -194,7 +186,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int | None) -> Timeline:
     sharing = np.flatnonzero((submit_ns != ABSENT) & (launch_node < 0))
     order = np.lexsort((nodes.end, nodes.thread))
     ends = Keys(nodes.thread[order], nodes.end[order])
-    launch_node[sharing] = order[group_searchsorted(ends, Keys(calls.thread[sharing], submit_ns[sharing]))]
+    launch_node[sharing] = order[columns.group_searchsorted(ends, Keys(calls.thread[sharing], submit_ns[sharing]))]
     return_ns, call_ns = np.zeros((2, len(nodes.start)), np.int64)
     wait = np.searchsorted(blocking.call, nodes.call[waits])
     return_ns[waits], call_ns[waits] = blocking.return_ns[wait], blocking.call_ns[wait]
@@ -218,7 +210,7 @@ def names_of(linked: LinkedTrace, timeline: Timeline) -> Categorical:
 
 
 @dataclass(slots=True, repr=False)
-class HostSpans(SummaryRepr):
+class HostSpans(columns.SummaryRepr):
     """Ops, then calls outside ops. One of `op_row` and `call_row` identifies each row; `parent` is a row of this table.
 
     `of_call` is the row of each call, or of the op that encloses it.
@@ -243,7 +235,7 @@ def _host_spans(linked: LinkedTrace) -> HostSpans:
     thread = np.concatenate((ops.thread[op], calls.thread[call]))
     start = np.concatenate((ops.start[op], calls.start[call]))
     end = np.concatenate((ops.end[op], calls.end[call]))
-    nesting = nest(ThreadIntervals(thread, start, end))
+    nesting = columns.nest(ThreadIntervals(thread, start, end))
     of_op, of_call = (np.full(len(table), -1) for table in (ops, calls))
     of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
     return HostSpans(
@@ -276,6 +268,12 @@ class HostNodes(NamedTuple):
         """Returns the nodes at these rows, in their order."""
         return HostNodes(*(column[rows] for column in self))  # type: ignore[arg-type]
 
+    def at_handoffs(self, handoffs: ThreadHandoffs) -> tuple[Int64, Int64]:
+        """Returns the last node before each hand-off on its source's thread, the first one after it on its target's."""
+        source, target = Keys(self.thread, self.end), Keys(self.thread, self.start)
+        before = columns.asof_backward(source, Keys(handoffs.source_thread, handoffs.source_time))
+        return before, columns.asof_forward(target, Keys(handoffs.target_thread, handoffs.target_time))
+
     @staticmethod
     def of(times: ThreadIntervals, span: Int64 | None = None, order_ns: Int64 | None = None) -> "HostNodes":
         """Returns work of these spans, idle time by default, which neither launches nor waits."""
@@ -304,7 +302,7 @@ def _host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blockin
     nodes = HostNodes.joined([work, _zero_length_launches(linked, spans, submit_ns, work), communications, waits])
     # a thread that begins with a wait begins with a node of no length, as the awaited work does not tell when it began
     order = np.lexsort((nodes.order_ns, nodes.start, nodes.thread))
-    first = order[is_group_start(nodes.thread[order])]
+    first = order[columns.is_group_start(nodes.thread[order])]
     first = first[nodes.is_wait[first]]
     since = blocking.since[np.searchsorted(call, nodes.call[first])]
     nodes = HostNodes.joined([nodes, HostNodes.of(ThreadIntervals.at(nodes.thread[first], since))])
@@ -318,12 +316,12 @@ def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
     idle = handoffs.waiting_since != ABSENT
     waits = ThreadIntervals(calls.thread[blocking.call], blocking.since, blocking.end)
     idle_times = (handoffs.target_thread, handoffs.waiting_since, handoffs.target_time)
-    waited = is_covered(thread, time, waits)
-    waited |= is_covered(thread, time, ThreadIntervals(*(column[idle] for column in idle_times)))
-    is_last = is_group_start(thread)[1:]
+    waited = columns.is_covered(thread, time, waits)
+    waited |= columns.is_covered(thread, time, ThreadIntervals(*(column[idle] for column in idle_times)))
+    is_last = columns.is_group_start(thread)[1:]
     row = np.flatnonzero(~is_last & ~waited[:-1])
     thread, start, end = thread[row], time[row], time[row + 1]
-    nested = NestedIntervals(ThreadIntervals(spans.thread, spans.start, spans.end), spans.parent)
+    nested = columns.NestedIntervals(ThreadIntervals(spans.thread, spans.start, spans.end), spans.parent)
     span = nested.innermost(ThreadIntervals(thread, start, end))
     # outside of a thread's first op or hand-off to it and its last work or hand-off it has no idle time
     threads = np.unique(np.concatenate((spans.thread, handoffs.source_thread, handoffs.target_thread)))
@@ -349,10 +347,10 @@ def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
         (handoffs.source_thread, handoffs.source_time), (handoffs.target_thread, handoffs.target_time),
         (handoffs.target_thread[idle], handoffs.waiting_since[idle]),
     )  # fmt: skip
-    thread, time = (np.concatenate(columns) for columns in zip(*cuts, strict=True))
+    thread, time = (np.concatenate(parts) for parts in zip(*cuts, strict=True))
     order = np.lexsort((time, thread))
     thread, time = thread[order], time[order]
-    is_first = is_group_start(thread, time)
+    is_first = columns.is_group_start(thread, time)
     return thread[is_first], time[is_first]
 
 
@@ -366,7 +364,7 @@ def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int6
     if len(work.start):
         order = np.lexsort((work.end, work.thread))
         submits = Keys(calls.thread[launch], submit_ns[launch])
-        position = group_searchsorted(Keys(work.thread[order], work.end[order]), submits)
+        position = columns.group_searchsorted(Keys(work.thread[order], work.end[order]), submits)
         before = order[np.minimum(position, len(order) - 1)]
         ends_there = (work.thread[before] == submits.group) & (work.end[before] == submits.value)
         ends_there &= work.span[before] == spans.of_call[launch]
@@ -386,14 +384,14 @@ def _communicate(linked: LinkedTrace, op_row: OpRows) -> Bool:
 def _communicating(linked: LinkedTrace, nodes: HostNodes, op_rows: RowMap[OpRows]) -> Bool:
     """Marks the longest node of each op that communicates, until it hands on: its end may be recorded later."""
     op_row, handoffs = op_rows[nodes.span], linked.handoffs
-    sources = asof_backward(Keys(nodes.thread, nodes.end), Keys(handoffs.source_thread, handoffs.source_time))
+    sources, _ = nodes.at_handoffs(handoffs)
     sources = sources[sources >= 0]
     handed_on = np.full(len(linked.ops) + 1, FOREVER, np.int64)
     np.minimum.at(handed_on, op_row[sources], nodes.end[sources])
     row = np.flatnonzero(_communicate(linked, op_row) & ~nodes.is_wait & (nodes.end <= handed_on[op_row]))
     row = row[np.lexsort((nodes.end[row] - nodes.start[row], op_row[row]))]
     longest = np.zeros(len(op_row), np.bool_)
-    longest[row[is_group_start(op_row[row][::-1])[::-1]]] = True
+    longest[row[columns.is_group_start(op_row[row][::-1])[::-1]]] = True
     return longest
 
 
@@ -405,8 +403,7 @@ def _fold_short_slices(nodes: HostNodes, handoffs: ThreadHandoffs, shortest: int
     """
     # the start of a wait and of a hand-off's target must not move, nor the end of a launch, a wait and a source
     fixed_start, fixed_end = nodes.is_wait.copy(), nodes.call >= 0
-    targets = asof_forward(Keys(nodes.thread, nodes.start), Keys(handoffs.target_thread, handoffs.target_time))
-    sources = asof_backward(Keys(nodes.thread, nodes.end), Keys(handoffs.source_thread, handoffs.source_time))
+    sources, targets = nodes.at_handoffs(handoffs)
     fixed_start[targets[targets >= 0]] = True
     fixed_end[sources[sources >= 0]] = True
     short = ~is_kept & ~fixed_start & ~fixed_end & (nodes.end - nodes.start < (SHORT if shortest is None else shortest))

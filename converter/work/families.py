@@ -6,22 +6,8 @@ Element-wise ops, reductions and their kin, optimizer steps, copies, sets, gathe
 from collections.abc import Iterator
 from math import prod
 
-from .recorded_op import (
-    FLOATING,
-    Family,
-    Operations,
-    RecordedOp,
-    Results,
-    Rule,
-    Tensor,
-    Unknown,
-    broadcast,
-    everything,
-    like_first,
-    moved,
-    rules_by_name,
-    unknown_results,
-)
+from . import recorded_op
+from .recorded_op import Operations, RecordedOp, Results, Rule, Tensor, Unknown, everything, like_first, moved
 
 COMPARISONS = "eq ne lt le gt ge logical_and logical_or logical_not logical_xor isnan"
 ELEMENTWISE_STEPS = {
@@ -92,12 +78,12 @@ def _broadcast(op: RecordedOp) -> list[Tensor]:
     """Returns one result of the broadcast shape of the arguments, if they have one type."""
     if op.in_place:
         return like_first(op)
-    name, shape = op.name.partition("::")[2], broadcast([tensor.shape for tensor in op.read])
+    name, shape = op.name.partition("::")[2], recorded_op.broadcast([tensor.shape for tensor in op.read])
     # a number is a tensor without dimensions here, whose type is ignored
     types = {(tensor.item, tensor.dtype) for tensor in op.read if tensor.shape or not shape}
     if name in COMPARISONS.split():
         return [BOOLEAN.like(shape)]
-    if name in TAKES_BOTH_HALVES or len(types) != 1 or next(iter(types))[1] not in FLOATING:
+    if name in TAKES_BOTH_HALVES or len(types) != 1 or next(iter(types))[1] not in recorded_op.FLOATING:
         raise Unknown("results")
     return [op.read[0]._replace(item=types.pop()[0]).like(shape)]
 
@@ -110,7 +96,7 @@ def _reduced(op: RecordedOp) -> list[Tensor]:
     name = op.name.partition("::")[2]
     if name in ("any", "all"):
         return [BOOLEAN.like(shape)]
-    if name not in ("sum", "mean", "amax", "amin") or x.dtype not in FLOATING:
+    if name not in ("sum", "mean", "amax", "amin") or x.dtype not in recorded_op.FLOATING:
         raise Unknown("results")
     return [x.like(shape)]
 
@@ -195,15 +181,15 @@ def _scatter(values: int, accumulate: int | None, *, always: bool = False) -> Ru
     return Rule("scatter", lambda op: op.tensor(values).elements * is_added(op), put)
 
 
-def _moves(family: Family, bytes_moved: Operations, results: Results = unknown_results) -> Rule:
+def _moves(family: recorded_op.Family, bytes_moved: Operations, results: Results = recorded_op.unknown_results) -> Rule:
     """Returns the rule of ops without operations."""
     return Rule(family, lambda _: 0, bytes_moved, results)
 
 
 def _of_steps(
-    family: Family,
+    family: recorded_op.Family,
     steps: int,
-    results: Results = unknown_results,
+    results: Results = recorded_op.unknown_results,
     position: int = 0,
     bytes_moved: Operations = everything,
 ) -> Rule:
@@ -220,7 +206,7 @@ def _elementwise() -> Iterator[tuple[str, Rule]]:
         yield f"_foreach_{name} _foreach_{name}_", _of_steps("element-wise on lists", steps_of[name], _broadcast)
 
 
-RULES = rules_by_name({
+RULES = recorded_op.rules_by_name({
     **dict(_elementwise()),
     "sum nansum mean prod max min amax amin aminmax argmax argmin any all count_nonzero _is_any_true "
     "_is_all_true": _of_steps("reduction", 1, _reduced),

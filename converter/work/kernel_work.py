@@ -21,21 +21,8 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    Int64,
-    Interner,
-    Intervals,
-    OpRows,
-    Series,
-    SummaryRepr,
-    Tree,
-    group_ids,
-    is_group_start,
-    nearest,
-    running_sum,
-)
+from ...schema import columns
+from ...schema.columns import ABSENT, Bool, Int64, Intervals, OpRows, Series, SummaryRepr, Tree
 from ...schema.linked import LinkedTrace, Ops, op_tree
 from . import families, products
 from .recorded_op import LARGEST, Family, RecordedOp, Rule, Unknown, moved, recorded_by_device, recorded_by_host
@@ -102,7 +89,7 @@ def working_ops(launching: OpRows, tree: Tree, ops: Ops) -> OpRows:
     delegates = tree.encloses_its_kind(with_rule, family_of[with_rule])
     is_worker, has_own_work = np.zeros((2, len(ops)), np.int64)
     is_worker[with_rule[~delegates]] = has_own_work[with_rule] = 1
-    above = nearest(op_has_rule, tree.parent)[launching[~has_rule]]
+    above = columns.nearest(op_has_rule, tree.parent)[launching[~has_rule]]
     does_work_of_above = is_worker[above] | (tree.subtrees(np.add, has_own_work)[above] == has_own_work[above])
     working_op = launching.copy()
     working_op[has_rule] = np.where(delegates, -1, with_rule)
@@ -147,11 +134,11 @@ def kernel_work(linked: LinkedTrace, tree: Tree) -> KernelWork:
     `tree` has the ops by the ones that called them.
     """
     activities = linked.activities
-    columns = np.full((len(activities), 3), ABSENT, np.int64)
+    found = np.full((len(activities), 3), ABSENT, np.int64)
     op_row = OpRows(np.full(len(activities), -1, np.int64))
     sized = activities.category.equal(*MOVING) & (activities.size >= 0)
     both_ways = np.where(activities.name.where(lambda name: WITHIN_DEVICE.search(name) is not None), 2, 1)
-    columns[sized, 0], columns[sized, 1] = 0, (activities.size * both_ways)[sized]
+    found[sized, 0], found[sized, 1] = 0, (activities.size * both_ways)[sized]
     computing, length = activities.communication_row < 0, activities.end - activities.start
     rows = np.flatnonzero(computing & ~sized & (activities.op_row >= 0))
     # whole numbers are divided among kernels in order of time, independent of the order of the file
@@ -163,10 +150,10 @@ def kernel_work(linked: LinkedTrace, tree: Tree) -> KernelWork:
     order = order[op[order] >= 0]
     kernel, op = rows[order], OpRows(op[order])
     shared, has_work = _shared_work(linked.ops, op, length[kernel])
-    columns[kernel[has_work]], op_row[kernel[has_work]] = shared[has_work], op[has_work]
-    lacking = computing & (columns[:, :2] == ABSENT).any(axis=1)
+    found[kernel[has_work]], op_row[kernel[has_work]] = shared[has_work], op[has_work]
+    lacking = computing & (found[:, :2] == ABSENT).any(axis=1)
     names = [linked.ops.name[row] if row >= 0 else NO_OP for row in activities.op_row[lacking].tolist()]
-    operations, moved_bytes, element = columns.T.copy()
+    operations, moved_bytes, element = found.T.copy()
     return KernelWork(
         operations, moved_bytes, element, op_row, with_work=int((computing & ~lacking).sum()),
         without_work=dict(Counter(names).most_common()), with_work_ns=int(length[computing & ~lacking].sum()),
@@ -178,9 +165,9 @@ def _shared_work(ops: Ops, op: OpRows, times: Int64) -> tuple[Int64, Bool]:
     """Returns operations, bytes and bytes of an element of each kernel, given its op and time, and which are known."""
     rows, start, count = np.unique(op, return_index=True, return_counts=True)
     # ops that were recorded alike have one work
-    columns = (column[rows].tolist() for column in (ops.name.codes, ops.op_schema.codes, ops.recorded_by_host))
-    alike = zip(*columns, ops.arguments.alike(OpRows(rows)), strict=True)
-    number = Interner[Hashable]().codes(alike, len(rows))
+    facts = (column[rows].tolist() for column in (ops.name.codes, ops.op_schema.codes, ops.recorded_by_host))
+    alike = zip(*facts, ops.arguments.alike(OpRows(rows)), strict=True)
+    number = columns.Interner[Hashable]().codes(alike, len(rows))
     first_rows = rows[np.unique(number, return_index=True)[1]]
     distinct_works = [_work_at(ops, row) for row in first_rows.tolist()]
     absent = [Work(ABSENT, ABSENT, ABSENT)]
@@ -221,17 +208,17 @@ def lifetimes(ops: Ops) -> Lifetimes:
     tensors = tensors.where(is_timed[tensors.row] & tensors.in_memory)
     # one for each op and storage among its inputs or results, the one that reaches furthest
     tensors = tensors.where(np.lexsort((-tensors.high, tensors.storage, tensors.row, tensors.is_output)))
-    named = tensors.where(is_group_start(tensors.is_output, tensors.row, tensors.storage))
+    named = tensors.where(columns.is_group_start(tensors.is_output, tensors.row, tensors.storage))
     start, end = ops.start[named.row], ops.end[named.row]
     # an op makes results that are none of its inputs, and no results of an op that it called
-    pair = group_ids(named.row, named.storage)
+    pair = columns.group_ids(named.row, named.storage)
     makes = named.is_output & ~np.isin(pair, pair[~named.is_output])
-    makes[makes] = ~op_tree(ops).encloses_its_kind(named.row[makes], group_ids(named.storage[makes]))
+    makes[makes] = ~op_tree(ops).encloses_its_kind(named.row[makes], columns.group_ids(named.storage[makes]))
     # inputs are there when an op starts, results that it did not make when it ends
     time = np.where(named.is_output & ~makes, end, start)
     order = np.lexsort((~makes, time, named.storage))
     named, makes, start, end = named.where(order), makes[order], start[order], end[order]
-    first = np.flatnonzero(is_group_start(named.storage) | makes)
+    first = np.flatnonzero(columns.is_group_start(named.storage) | makes)
     if not len(first):
         return Lifetimes(*np.empty((6, 0), np.int64))
     made, storage = makes[first], named.storage[first]
@@ -247,7 +234,7 @@ def lifetimes(ops: Ops) -> Lifetimes:
 
 def live_bytes(storages: Lifetimes) -> Series:
     """Returns how many bytes of these storages live at each time."""
-    time, value = running_sum(Intervals(storages.begin, storages.until), storages.size.astype(np.float64))
+    time, value = columns.running_sum(Intervals(storages.begin, storages.until), storages.size.astype(np.float64))
     return Series(time, value.astype(np.int64))
 
 

@@ -8,18 +8,8 @@ cuDNN's and overridden, forward and backward.
 from collections.abc import Callable
 from math import prod
 
-from .recorded_op import (
-    RecordedOp,
-    Rule,
-    Shape,
-    Tensor,
-    Unknown,
-    Value,
-    broadcast,
-    everything,
-    rules_by_name,
-    unknown_results,
-)
+from . import recorded_op
+from .recorded_op import RecordedOp, Rule, Shape, Tensor, Unknown, everything, rules_by_name
 
 CONVOLUTION_BACKWARD = "aten::convolution_backward"
 MASK = 10
@@ -40,7 +30,7 @@ def product(left: Shape, right: Shape) -> tuple[int, Shape]:
     rows, columns = left if len(left) > 1 else (1, *left), right if len(right) > 1 else (*right, 1)
     if rows[-1] != columns[-2]:
         raise Unknown("matrices that fit")
-    batch = broadcast([rows[:-2], columns[:-2]])
+    batch = recorded_op.broadcast([rows[:-2], columns[:-2]])
     shape = batch + rows[-2:-1] * (len(left) > 1) + columns[-1:] * (len(right) > 1)
     return 2 * prod(batch) * rows[-2] * rows[-1] * columns[-1], shape
 
@@ -49,7 +39,7 @@ def _product_rule(shapes: Callable[[RecordedOp], tuple[Shape, Shape]], same_type
     def results(op: RecordedOp) -> list[Tensor]:
         return [op.tensor(0).like(product(*shapes(op))[1])]
 
-    known = results if same_type else unknown_results
+    known = results if same_type else recorded_op.unknown_results
     return Rule("matrix product", lambda op: product(*shapes(op))[0], everything, known)
 
 
@@ -236,7 +226,7 @@ def _sizes(op: RecordedOp) -> tuple[int, int, int, int, int]:
     return batch * heads, queries, key[2], width, value[3]
 
 
-def _as_batch(shape: list[int], sequences: int, length: Value) -> list[int]:
+def _as_batch(shape: list[int], sequences: int, length: recorded_op.Value) -> list[int]:
     if not isinstance(length, int) or len(shape) != 3 or shape[0] != sequences * length:
         raise Unknown("lengths of sequences")
     return [sequences, shape[1], length, shape[2]]

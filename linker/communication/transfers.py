@@ -27,18 +27,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...schema import linked
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    CommunicationRows,
-    Int64,
-    Lookup,
-    OpRows,
-    RowMap,
-    rows_by_number,
-    split_groups,
-)  # fmt: skip
+from ...schema import columns, linked
+from ...schema.columns import ABSENT, Bool, CommunicationRows, Int64, Lookup, OpRows, RowMap
 from ...schema.linked import Calls, Communication, Ops, ProcessGroup, Provenance, kineto
 from ..readers import DeviceTrace, HostTrace, RecordedOps, Role
 from ..threads import Gap, ThreadActivity, Wait, thread_activities
@@ -76,7 +66,7 @@ def _lanes(ops: RecordedOps, messages: Int64) -> Int64:
     lanes = np.empty(len(messages), np.int64)
     thread, start, end = (column[messages] for column in (ops.thread, ops.start, ops.end))
     count = 0
-    for rows in split_groups(np.lexsort((start, thread)), thread):
+    for rows in columns.split_groups(np.lexsort((start, thread)), thread):
         # lanes of this thread with a message, by the message's end, and those without one
         busy: list[tuple[int, int]] = []
         free: list[int] = []
@@ -337,7 +327,8 @@ def transfer_waits(transfers: Transfers, op_parent: OpRows, calls: Calls) -> Tra
 
 def thread_gaps(ops: Ops, op_parent: OpRows, calls: Calls) -> Callable[[int], ThreadActivity]:
     """Returns a function that returns a thread's gaps: a thread may wait inside ops that only annotate or wait."""
-    of_thread = rows_by_number(np.flatnonzero((ops.start != ABSENT) & ~linked.are_step_marks(ops.name)), ops.thread)
+    counted = np.flatnonzero((ops.start != ABSENT) & ~linked.are_step_marks(ops.name))
+    of_thread = columns.rows_by_number(counted, ops.thread)
     computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith(WORK))
     return thread_activities(ops, op_parent, calls, of_thread, computes=computes & ~ops.name.equal(WAITS))
 

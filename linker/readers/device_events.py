@@ -13,18 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...schema import linked
-from ...schema.columns import (
-    ABSENT,
-    Categorical,
-    CategoricalBuilder,
-    Int64,
-    IntegerBuilder,
-    RecordBuilder,
-    group_ids,
-    groupby,
-    is_group_start,
-)  # fmt: skip
+from ...schema import columns, linked
+from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder
 from ...schema.linked import ExactTimes, InexactTime, kineto
 from ...schema.reasons import Counts, Reason
 from .device_rows import ANNOTATIONS, TABLES, Role, role_of
@@ -91,7 +81,7 @@ class EventRows:
         self.count = 0
         self.arguments = CategoricalBuilder()
         self.keeps_arguments = keep_arguments
-        self.communication = RecordBuilder[kineto.Args](kineto.Args)
+        self.communication = columns.RecordBuilder[kineto.Args](kineto.Args)
         self.name, self.category, self.sync_kind = CategoricalBuilder(), CategoricalBuilder(), CategoricalBuilder()
         self._role = role
         self._columns: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
@@ -150,40 +140,40 @@ class EventRows:
             linked.with_padding(self.times(name)) if pad[name] else self.column(name) for name in ("start", "duration")
         )
         end = start + np.where(duration == ABSENT, 0, np.maximum(duration, 0))
-        columns: dict[str, Any] = {"name": self.name.column(), "start": start, "end": end}
-        columns |= {name: self.column(name) for name in ("process", "thread", *INTEGERS.get(self._role, ()))}
-        self._derive(columns)
+        by_name: dict[str, Any] = {"name": self.name.column(), "start": start, "end": end}
+        by_name |= {name: self.column(name) for name in ("process", "thread", *INTEGERS.get(self._role, ()))}
+        self._derive(by_name)
         record = TABLES[self._role][1]
-        return record(**{field.name: columns[field.name] for field in fields(record) if field.name in columns})
+        return record(**{field.name: by_name[field.name] for field in fields(record) if field.name in by_name})
 
-    def _derive(self, columns: dict[str, Any]) -> None:
+    def _derive(self, by_name: dict[str, Any]) -> None:
         """Adds, in place, the columns that are not as the file says. A stream of -1 means all or unknown."""
 
         def known(name: str, otherwise: Int64) -> Int64:
-            return np.where(columns[name] < 0, otherwise, columns[name])
+            return np.where(by_name[name] < 0, otherwise, by_name[name])
 
         if self._role in (Role.ACTIVITY, Role.DEVICE_WAIT):
-            columns["device"] = known("device", columns["process"])
+            by_name["device"] = known("device", by_name["process"])
         if self._role is Role.OP:
-            columns["annotation"] = self.category.column().where(lambda name: name.lower() in ANNOTATIONS)
+            by_name["annotation"] = self.category.column().where(lambda name: name.lower() in ANNOTATIONS)
             none = Categorical(np.zeros(self.count, np.int32), [""])
-            columns["arguments"] = self.arguments.column() if self.keeps_arguments else none
+            by_name["arguments"] = self.arguments.column() if self.keeps_arguments else none
         elif self._role is Role.ACTIVITY:
             category = self.category.column()
             lowered = Categorical.of(name.lower() for name in category.table)
-            columns["category"] = Categorical(lowered.codes[category.codes], lowered.table)
-            columns["stream"], columns["size"] = known("stream", self.column("lane")), known("bytes", columns["size"])
-            columns["bandwidth"] = self.column("bandwidth")
+            by_name["category"] = Categorical(lowered.codes[category.codes], lowered.table)
+            by_name["stream"], by_name["size"] = known("stream", self.column("lane")), known("bytes", by_name["size"])
+            by_name["bandwidth"] = self.column("bandwidth")
         elif self._role is Role.SYNC:
-            columns["kind"] = self.sync_kind.column()
+            by_name["kind"] = self.sync_kind.column()
             for name in ("stream", "wait_stream", "event"):
-                columns[name] = np.where(columns[name] == ALL_STREAMS, -1, columns[name])
+                by_name[name] = np.where(by_name[name] == ALL_STREAMS, -1, by_name[name])
         elif self._role is Role.PYTHON:
-            is_python = ~columns["name"].where(lambda name: name.startswith(BUILT_IN))
-            columns |= {name: column[is_python] for name, column in columns.items() if name != "name"}
-            used, code = np.unique(columns["name"].codes[is_python], return_inverse=True)
-            names = [columns["name"].table[name] for name in used.tolist()]
-            columns["name"] = Categorical(code.reshape(-1).astype(np.int32), names)
+            is_python = ~by_name["name"].where(lambda name: name.startswith(BUILT_IN))
+            by_name |= {name: column[is_python] for name, column in by_name.items() if name != "name"}
+            used, code = np.unique(by_name["name"].codes[is_python], return_inverse=True)
+            names = [by_name["name"].table[name] for name in used.tolist()]
+            by_name["name"] = Categorical(code.reshape(-1).astype(np.int32), names)
 
 
 def _bytes_per_second(values: Sequence[Any]) -> Int64:
@@ -310,7 +300,7 @@ def tables_of(events: DeviceEvents, pad: dict[str, bool]) -> dict[str, Any]:
     tables = {TABLES[role][0]: rows.table(pad) for role, rows in events.rows.items()}
     events.oddities[Reason.STREAMS_OF_CONTEXTS] += _separate_contexts(events, tables)
     ops = tables["ops"]
-    ops.name, repeated = linked.distinct_steps(ops.name, group_ids(ops.process, ops.thread), ops.start, ops.end)
+    ops.name, repeated = linked.distinct_steps(ops.name, columns.group_ids(ops.process, ops.thread), ops.start, ops.end)
     events.oddities[Reason.REPEATED_STEPS] += repeated
     return tables
 
@@ -324,9 +314,9 @@ def _separate_contexts(events: DeviceEvents, tables: Mapping[str, Any]) -> int:
     if not len(of_work) or of_work.min() == of_work.max():
         return 0
     rows = np.flatnonzero(of_work >= 0)
-    stream = group_ids(*(column[rows] for column in (work.process, work.device, work.stream)))
-    pairs = groupby(stream, of_work[rows])
-    further = rows[pairs.first[~is_group_start(stream[pairs.first])]]
+    stream = columns.group_ids(*(column[rows] for column in (work.process, work.device, work.stream)))
+    pairs = columns.groupby(stream, of_work[rows])
+    further = rows[pairs.first[~columns.is_group_start(stream[pairs.first])]]
     moved = np.unique(np.stack((of_work[further], work.stream[further])), axis=1).T.tolist()
     is_moved, unused = np.zeros(len(of_work), np.bool_), count(FIRST_OF_CONTEXTS)
     used = set(np.unique(work.stream).tolist())

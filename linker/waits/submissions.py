@@ -14,22 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import (
-    ABSENT,
-    Int64,
-    Keys,
-    RowMap,
-    Tree,
-    asof_backward,
-    asof_forward,
-    cumcount,
-    groupby,
-    is_group_start,
-    nearest,
-    previous_in_group,
-    rows_by_number,
-    split_groups,
-)
+from ...schema import columns
+from ...schema.columns import ABSENT, Int64, Keys, RowMap, groupby, is_group_start, rows_by_number
 from ...schema.linked import NEVER, Activities, Calls, Ops, are_step_marks, stream_sorted
 
 NOTHING = np.empty(0, np.int64).data
@@ -57,7 +43,7 @@ def submitted_streams(activities: Activities, call_time: Int64) -> Iterator[tupl
     A call counts as submitting its activities at its `call_time` (ns).
     """
     submitted = np.append(call_time, NEVER)[activities.call_row]
-    for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
+    for rows in columns.split_groups(stream_sorted(activities), activities.device, activities.stream):
         yield StreamKey.of(activities, rows[0]), rows, np.maximum.accumulate(submitted[rows])
 
 
@@ -220,7 +206,7 @@ class ThreadLaunches:
         self._activities = activities
         # only graph launches have more activities than the first, which may run on streams of the graph
         in_call = np.lexsort((activities.start, activities.call_row))
-        self._is_first = (activities.call_row < 0) | (previous_in_group(in_call, activities.call_row) < 0)
+        self._is_first = (activities.call_row < 0) | (columns.previous_in_group(in_call, activities.call_row) < 0)
         rows = np.flatnonzero(activities.call_row >= 0)
         call = activities.call_row[rows]
         thread, time = calls.thread[call], calls.start[call]
@@ -249,11 +235,11 @@ class ThreadLaunches:
 
     def next(self, thread: Int64, time: Int64) -> Int64:
         """Returns the first activity that each thread launched at a time (ns) or later, -1 for none."""
-        return self._rows[asof_forward(self._launched, Keys(thread, time))]
+        return self._rows[columns.asof_forward(self._launched, Keys(thread, time))]
 
     def last(self, thread: Int64, time: Int64) -> Int64:
         """Returns the last activity that each thread launched before a time (ns), -1 for none."""
-        return self._rows[asof_backward(self._launched, Keys(thread, time - 1))]
+        return self._rows[columns.asof_backward(self._launched, Keys(thread, time - 1))]
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
         """Returns the streams that were launched to before `time`, without launches of communication: those of the
@@ -271,16 +257,16 @@ class CallSites:
     def __init__(self, calls: Calls, ops: Ops, parent: Int64) -> None:
         self._calls, is_mark = calls, are_step_marks(ops.name) & (ops.start != ABSENT)
         self.step = np.searchsorted(np.unique(ops.start[is_mark]), calls.start, side="right")
-        unmarked = RowMap(nearest(~is_mark, parent))
+        unmarked = RowMap(columns.nearest(~is_mark, parent))
         above, path, count = unmarked[parent], np.full(len(ops) + 1, -1, np.int64), 0
-        for rows in Tree.of(above, ops.start).levels:
+        for rows in columns.Tree.of(above, ops.start).levels:
             path[rows] = count + groupby(path[above[rows]], ops.name.codes[rows]).number
             count = int(path.max()) + 1
         self.path = path[unmarked[calls.op_row]]
 
-    def groups(self, calls: Sequence[int], *columns: Sequence[int]) -> list[list[int]]:
-        """Returns the positions in `calls` (by time) of each call site, whose calls also agree in `columns`."""
-        rows, alike = np.array(calls, np.int64), [np.array(column, np.int64) for column in columns]
+    def groups(self, calls: Sequence[int], *further: Sequence[int]) -> list[list[int]]:
+        """Returns the positions in `calls` (by time) of each call site, whose calls also agree in `further` columns."""
+        rows, alike = np.array(calls, np.int64), [np.array(column, np.int64) for column in further]
         of_call = self._calls.thread[rows], self._calls.name.codes[rows], self.path[rows]
         site = groupby(*of_call, *alike).number
-        return sorted(group.tolist() for group in groupby(site, cumcount(site, self.step[rows])).rows())
+        return sorted(group.tolist() for group in groupby(site, columns.cumcount(site, self.step[rows])).rows())

@@ -15,28 +15,11 @@ from google.protobuf.message import DecodeError
 
 from ..columns import ABSENT, Bytes, BytesColumn, Categorical, Int64, NodeIds, Ragged
 from ..errors import DataError
+from . import wire
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .nodes import ATTRIBUTES, Column, NodeColumns, NodeType, TensorText
 from .spans import Part, Spans, first_not_utf8, join, spans_of, total_lengths
-from .wire import (
-    DELIMITED,
-    PADDING,
-    VARINT,
-    Fields,
-    Messages,
-    UInt64,
-    WireError,
-    delimited,
-    prefixed_varints,
-    read_packed,
-    rows_where,
-    tag,
-    varint,
-    walk,
-    walk_pairs,
-    wire_types,
-    words,
-)
+from .wire import DELIMITED, VARINT, Fields, Messages, WireError, tag, walk
 
 FORMAT_VERSION = "0.1"
 INT32 = np.iinfo(np.int32)
@@ -49,7 +32,7 @@ FIELDS = [field for field in Node.DESCRIPTOR.fields if field.message_type is Non
 TENSOR_SIDES = (Node.INPUTS_FIELD_NUMBER, Node.OUTPUTS_FIELD_NUMBER)
 TENSOR_PARTS = [(side, part.number) for side in TENSOR_SIDES for part in IOInfo.DESCRIPTOR.fields]
 """The columns of `TensorText` behind its rows, in their order."""
-ATTRIBUTE_WIRES = wire_types(AttributeProto)
+ATTRIBUTE_WIRES = wire.wire_types(AttributeProto)
 INTEGERS = ("int32", "int64", "uint32", "uint64", "bool")
 """Types whose values are written alike, so that one may stand for another."""
 USABLE = {
@@ -114,7 +97,7 @@ def encode_nodes(encoders: Sequence[RowEncoder], rows: slice) -> Bytes:
     count = rows.stop - rows.start
     fields = [part for encode in encoders for part in encode(rows)]
     # a message without any field has a length, too
-    frames = prefixed_varints(b"", total_lengths(fields, count).view(np.uint64))
+    frames = wire.prefixed_varints(b"", total_lengths(fields, count).view(np.uint64))
     return join([(slice(None), frames), *fields], count).source
 
 
@@ -134,7 +117,7 @@ def _encoder(column: Column, prefixes: list[bytes], missing: int = 0) -> RowEnco
         codes, table = column.codes, Spans.of(texts)
 
         def encode_texts(rows: slice) -> list[Part]:
-            present = rows_where(codes[rows] >= 0)
+            present = wire.rows_where(codes[rows] >= 0)
             return [(present, table.take(codes[rows][present]))]
 
         return encode_texts
@@ -144,8 +127,8 @@ def _encoder(column: Column, prefixes: list[bytes], missing: int = 0) -> RowEnco
     numbers = column.astype(np.int64, copy=False)
 
     def encode_integers(rows: slice) -> list[Part]:
-        present = rows_where(numbers[rows] != missing)
-        return [(present, prefixed_varints(prefix, numbers[rows][present].view(np.uint64), length_at))]
+        present = wire.rows_where(numbers[rows] != missing)
+        return [(present, wire.prefixed_varints(prefix, numbers[rows][present].view(np.uint64), length_at))]
 
     return encode_integers
 
@@ -154,12 +137,12 @@ def _packed(column: Ragged, prefixes: Sequence[bytes], rows: slice) -> list[Part
     """Encodes the values of each row that has any, as varints without gaps."""
     starts = column.starts[rows.start : rows.stop + 1]
     values = column.values[starts[0] : starts[-1]].view(np.uint64)
-    encoded = join([(slice(None), prefixed_varints(b"", values))], len(values))
+    encoded = join([(slice(None), wire.prefixed_varints(b"", values))], len(values))
     bounds = np.append(encoded.starts, len(encoded.source))[starts - starts[0]]
-    present = rows_where(starts[1:] > starts[:-1])
+    present = wire.rows_where(starts[1:] > starts[:-1])
     content: list[Part] = [(present, Spans(encoded.source, bounds[:-1], np.diff(bounds)).take(present))]
     for prefix in prefixes:
-        content = delimited(prefix, content, rows.stop - rows.start)
+        content = wire.delimited(prefix, content, rows.stop - rows.start)
     return content
 
 
@@ -176,14 +159,14 @@ def _tensor_encoder(tensors: TensorText, side: int) -> RowEncoder:
                 if (wrong := first_not_utf8(spans)) is not None:
                     text = column[first + wrong][:40]
                     raise DataError(f"the graph cannot be written: a tensor text is not UTF-8: {text!r}")
-                content += delimited(tag(part, DELIMITED), [(nodes, spans)], count)
-        return delimited(tag(side, DELIMITED), content, count)
+                content += wire.delimited(tag(part, DELIMITED), [(nodes, spans)], count)
+        return wire.delimited(tag(side, DELIMITED), content, count)
 
     return encode
 
 
 def _prefixed(prefix: bytes, content: bytes) -> bytes:
-    return prefix + varint(len(content)) + content
+    return prefix + wire.varint(len(content)) + content
 
 
 class StringTable(dict[bytes, int]):
@@ -258,7 +241,7 @@ def _lists(nodes: Messages, fields: Fields) -> Ragged:
     """Returns a row of integers for each node from a repeated field, packed or not."""
     single, packed = fields.where(fields.wire == VARINT), fields.where(fields.wire == DELIMITED)
     packed = packed.where(np.argsort(packed.start))
-    field, bits, position = read_packed(nodes.data, packed.start, packed.end)
+    field, bits, position = wire.read_packed(nodes.data, packed.start, packed.end)
     node = packed.message[field]
     if len(single.message):
         order = np.argsort(np.concatenate((position, single.start)))
@@ -293,7 +276,7 @@ def _attributes(
 ) -> tuple[dict[str, Column], dict[str, Int64]]:
     """Returns a column for each known attribute of any node, and the nodes with repeated or ill-typed attributes."""
     # most are a name and a value; of the others all fields are walked
-    names, values = walk_pairs(nodes.data, attributes.start, attributes.end)
+    names, values = wire.walk_pairs(nodes.data, attributes.start, attributes.end)
     is_other = np.ones(len(attributes.message), np.bool_)
     is_other[names.message] = False
     rows = np.flatnonzero(is_other)
@@ -341,15 +324,15 @@ def _attribute(nodes: Messages, values: Fields, kind: str, table: StringTable) -
     return _lists(nodes, inner.where(inner.number == LIST_VALUES))
 
 
-def _name_keys(data: Bytes, start: Int64, length: Int64) -> UInt64:
+def _name_keys(data: Bytes, start: Int64, length: Int64) -> wire.UInt64:
     """Returns a hash of each name for look-up, and what identifies names of up to 16 bytes: two words, the length."""
-    first = words(data)[start] & FIRST_BYTES[np.minimum(length, 8)]
-    second = words(data)[start + 8] & FIRST_BYTES[np.clip(length - 8, 0, 8)]
+    first = wire.words(data)[start] & FIRST_BYTES[np.minimum(length, 8)]
+    second = wire.words(data)[start + 8] & FIRST_BYTES[np.clip(length - 8, 0, 8)]
     return np.stack((first ^ second * np.uint64(0x9E3779B97F4A7C15), first, second, length.view(np.uint64)))
 
 
 _known_names = Spans.of([attribute.name.encode() for attribute in ATTRIBUTES])
-_known_keys = _name_keys(np.append(_known_names.source, np.zeros(PADDING, np.uint8)), *_known_names[1:])
+_known_keys = _name_keys(np.append(_known_names.source, np.zeros(wire.PADDING, np.uint8)), *_known_names[1:])
 KNOWN_POSITIONS = np.argsort(_known_keys[0])
 KNOWN_KEYS = _known_keys[:, KNOWN_POSITIONS]
 

@@ -7,20 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..columns import (
-    ABSENT,
-    Bool,
-    BytesColumn,
-    Categorical,
-    Int64,
-    NodeIds,
-    NodeNumbers,
-    Ns,
-    Ragged,
-    Rows,
-    SummaryRepr,
-    rows_of,
-)
+from .. import columns
+from ..columns import ABSENT, Bool, BytesColumn, Categorical, Int64, NodeIds, NodeNumbers, Ns, Ragged, Rows, SummaryRepr
 
 STEP_START = "step_start_ns_"
 """Metadata of this name and a step's number is when the profiler marked the start of the step."""
@@ -264,7 +252,7 @@ class NodeColumns(SummaryRepr):
 
     def rows_of(self, ids: NodeIds) -> NodeNumbers:
         """Returns the rows of nodes by id, -1 for an id that no node has. O((n + k) log n)."""
-        return NodeNumbers(rows_of(self.id, ids))
+        return NodeNumbers(columns.rows_of(self.id, ids))
 
 
 def problem_notes(nodes: NodeColumns, path: str) -> list[str]:

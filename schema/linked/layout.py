@@ -17,20 +17,9 @@ import numpy as np
 from msgspec import field
 
 from ..columns import ABSENT, ActivityRows, Categorical, Int64, RowMap, rows_of
+from . import linked_trace
 from .host import NO_TENSORS, Attr
-from .linked_trace import (
-    Activities,
-    Calls,
-    Communication,
-    DeviceWaits,
-    LinkedTrace,
-    LinkReport,
-    Ops,
-    ProcessGroup,
-    Provenance,
-    TraceInfo,
-    Whole,
-)
+from .linked_trace import Activities, Calls, DeviceWaits, LinkedTrace, Ops, ProcessGroup, Provenance, TraceInfo, Whole
 from .numbers import integers
 
 SCHEMA = "1.1.1-chakra.0.0.4"
@@ -189,9 +178,9 @@ class LinkedFile(msgspec.Struct):
     device_waits: DeviceWaitTable | None = None
     host_waits: HostWaitTable | None = None
     handoffs: HandoffTable | None = None
-    communications: list[Communication] = []
+    communications: list[linked_trace.Communication] = []
     groups: list[ProcessGroup] = []
-    link_report: LinkReport | None = None
+    link_report: linked_trace.LinkReport | None = None
     events: Raw = field(name="traceEvents", default_factory=Raw)
 
 

@@ -13,25 +13,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import numpy as np
 
-from ..columns import (
-    ABSENT,
-    ActivityRows,
-    Bool,
-    BytesColumn,
-    CallRows,
-    Categorical,
-    CommunicationRows,
-    Int64,
-    Ns,
-    OpRows,
-    RecordsByRow,
-    RowTable,
-    Summary,
-    SummaryRepr,
-    Tree,
-    format_counts,
-    parent_rows,
-)
+from .. import columns
+from ..columns import ABSENT, ActivityRows, Bool, CallRows, Categorical, Int64, Ns, OpRows, Summary, format_counts
 from ..machine import MachineCalibration
 from ..reasons import Counts
 from .numbers import FOREVER
@@ -39,7 +22,7 @@ from .tensors import Arguments
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A number that fits an int64 column."""
-AnyTable = TypeVar("AnyTable", bound=SummaryRepr)
+AnyTable = TypeVar("AnyTable", bound=columns.SummaryRepr)
 NOT_THERE: Any = None
 """Stands in a table for a column that linking adds later, or has dropped."""
 STEP_MARK, AUTOGRAD = "ProfilerStep#", "autograd::engine::evaluate_function"
@@ -61,7 +44,7 @@ class Provenance(Enum):
 
 
 @dataclass(slots=True, repr=False)
-class Ops(RowTable):
+class Ops(columns.RowTable):
     """Host ops. Ids are unique over ops and activities. `tid` is the host trace's thread number, `thread` the OS's.
 
     An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module
@@ -84,10 +67,10 @@ class Ops(RowTable):
     scope: Int64
     tid: Int64
     fw_tid: Int64
-    inputs: BytesColumn
-    outputs: BytesColumn
-    extra: RecordsByRow[dict[str, Any]]
-    communication_row: CommunicationRows
+    inputs: columns.BytesColumn
+    outputs: columns.BytesColumn
+    extra: columns.RecordsByRow[dict[str, Any]]
+    communication_row: columns.CommunicationRows
     module: Categorical | None = None
     python_function: Categorical | None = None
     _arguments: Arguments | None = field(default=None, init=False)
@@ -104,7 +87,7 @@ class Ops(RowTable):
 
 
 @dataclass(slots=True, repr=False)
-class Calls(RowTable):
+class Calls(columns.RowTable):
     """Runtime and driver calls, of a device trace or linked. `correlation` 0 means none.
 
     Linking adds `op_row`, the innermost op that encloses the call, and drops `process` and `external_id`. Other columns
@@ -127,7 +110,7 @@ class Calls(RowTable):
 
 
 @dataclass(slots=True, repr=False, kw_only=True)
-class Activities(RowTable):
+class Activities(columns.RowTable):
     """Kernels, copies, sets and the like of other vendors, of a device trace or linked.
 
     `size` is the bytes that a copy or set moves, `bandwidth` its speed in bytes/s, -1 where not recorded. Linking adds
@@ -148,7 +131,7 @@ class Activities(RowTable):
     bandwidth: Int64
     call_row: CallRows = NOT_THERE
     op_row: OpRows = NOT_THERE
-    communication_row: CommunicationRows = NOT_THERE
+    communication_row: columns.CommunicationRows = NOT_THERE
     module: Categorical | None = None
     python_function: Categorical | None = None
     process: Int64 = NOT_THERE
@@ -159,7 +142,7 @@ class Activities(RowTable):
 
 
 @dataclass(slots=True, repr=False)
-class DeviceWaits(SummaryRepr):
+class DeviceWaits(columns.SummaryRepr):
     """Activity `target_row` waits for the end of activity `source_row`, -1 where a part of a trace lacks that."""
 
     source_row: ActivityRows
@@ -168,7 +151,7 @@ class DeviceWaits(SummaryRepr):
 
 
 @dataclass(slots=True, repr=False)
-class HostWaits(SummaryRepr):
+class HostWaits(columns.SummaryRepr):
     """Call `call_row` returns after the end of activity `source_row`, -1 if no recorded activity is pending.
 
     The host waits from `since` on; ABSENT means from the call's start, or from its launch if it launches.
@@ -181,7 +164,7 @@ class HostWaits(SummaryRepr):
 
 
 @dataclass(slots=True, repr=False)
-class ThreadHandoffs(SummaryRepr):
+class ThreadHandoffs(columns.SummaryRepr):
     """Work of `target_thread` from `target_time` on waits for work of `source_thread` up to `source_time`.
 
     The target thread only waits from `waiting_since` to `target_time`; ABSENT means from its start.
@@ -284,7 +267,7 @@ class TraceInfo(msgspec.Struct):
 
 
 @dataclass(slots=True, repr=False)
-class LinkedTrace(SummaryRepr):
+class LinkedTrace(columns.SummaryRepr):
     """The run of one process: host ops, calls and activities, and all that is known about their order."""
 
     info: TraceInfo
@@ -325,12 +308,12 @@ def on_host_clock(activities: Activities, machine: MachineCalibration) -> Activi
 
 def op_parents(ops: Ops) -> OpRows:
     """Returns for each op the row of the op that called it, -1 for none and for one that names itself. O(n log n)."""
-    return OpRows(parent_rows(ops.id, ops.parent_id))
+    return OpRows(columns.parent_rows(ops.id, ops.parent_id))
 
 
-def op_tree(ops: Ops) -> Tree:
+def op_tree(ops: Ops) -> columns.Tree:
     """Returns the tree of ops; those that one op called are in order of time. O(n log n)."""
-    return Tree.of(op_parents(ops), ops.start)
+    return columns.Tree.of(op_parents(ops), ops.start)
 
 
 def select_rows(table: AnyTable, rows: Bool | Int64) -> AnyTable:
@@ -342,14 +325,14 @@ def select_rows(table: AnyTable, rows: Bool | Int64) -> AnyTable:
 def columns_at(table: Any, rows: Bool | Int64) -> dict[str, Any]:
     """Returns the columns of a record at the rows, by the names of their fields."""
     chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-    columns: dict[str, Any] = {}
+    chosen_columns: dict[str, Any] = {}
     for entry in fields(table):
         column = getattr(table, entry.name)
-        if isinstance(column, Categorical | BytesColumn):
-            columns[entry.name] = column.take(chosen)
+        if isinstance(column, Categorical | columns.BytesColumn):
+            chosen_columns[entry.name] = column.take(chosen)
         elif isinstance(column, np.ndarray):
-            columns[entry.name] = column[chosen]
-    return columns
+            chosen_columns[entry.name] = column[chosen]
+    return chosen_columns
 
 
 def guessed(known_by: Categorical) -> Bool:
