@@ -19,18 +19,7 @@ from typing import NamedTuple, TypeVar
 from ..schema.errors import DataError, MissingLibrary, Remedy, RequestError
 from ..schema.io import STANDARD_STREAM, open_input, path_is
 from ..schema.progress import Progress, unwatched
-from .recognise import (
-    TRACE,
-    InputKind,
-    Trace,
-    file_for_folder,
-    instead,
-    kind_of,
-    pieces,
-    recognise,
-    why_two_runs,
-    wrong_kind,
-)
+from .recognise import TRACE, InputKind, Trace, file_for_folder, instead, pieces, recognise, why_two_runs, wrong_kind
 from .terminal import list_counts, list_names, ranges
 
 K = TypeVar("K", bound=Hashable)
@@ -434,8 +423,7 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> tuple[str | Non
     devices = [path for path in inputs if path not in (*hosts, *details)]
     for path in devices if len(devices) > 1 else ():
         problem = wrong_kind(Path(path), InputKind.DEVICE)
-        others = [other for other in devices if other != path]
-        if problem and any(kind_of(Path(other)) is InputKind.DEVICE for other in others):
+        if problem and any(kinds.get(other) is InputKind.DEVICE for other in devices if other != path):
             problem = wrong_kind(Path(path), InputKind.HOST)  # which is what is lacking
         if problem:
             raise DataError(problem)

@@ -12,18 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ...schema.columns import (
-    Bool,
-    Categorical,
-    Floats,
-    Groups,
-    Int64,
-    Rows,
-    Summary,
-    Tabular,
-    Values as FrameValues,
-    column_of,
-)
+from ...schema.columns import Bool, Categorical, Floats, Groups, Int64, Rows, Summary, Tabular, column_of
 from ..terminal import ranges
 
 Values = npt.NDArray[Any] | list[str]
@@ -160,11 +149,11 @@ class Table(Tabular):
             separator = b","
         yield b"]" if len(self) else b"[]"
 
-    def frame_columns(self) -> Mapping[str, FrameValues]:
+    def frame_columns(self) -> Mapping[str, Values]:
         """Returns the columns of the table by name."""
         return {column.name: column.values for column in self.columns}
 
-    def _shown_columns(self) -> Mapping[str, FrameValues]:
+    def _shown_columns(self) -> Mapping[str, Values]:
         """Returns the columns by name and unit."""
         return {f"{name} [{unit}]" if unit else name: values for name, unit, values in self.columns}
 

@@ -25,39 +25,12 @@ from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..recognise import InputKind, kind_of
 from ..trace_files import Pairs, find_pairs
-from .build_report import (
-    BUILT,
-    FAILED,
-    GOAL_FILE,
-    LOCK,
-    OUTPUT,
-    REPORT,
-    WAITING,
-    BuildOptions,
-    BuildReport,
-    FileContent,
-    comparable,
-    content_of,
-    graph_names,
-    put_all_in_place,
-    read_report,
-    this_tool,
-    write_goal_job,
-)
+from . import build_report, rank_building
+from .build_report import BUILT, FAILED, GOAL_FILE, REPORT, BuildOptions, BuildReport, FileContent, this_tool
 from .changed_run import put_changed_run
 from .cross_rank import compare_ranks
 from .job_plan import decisions_on, look_up, plan_job
-from .rank_building import (
-    BUILD_STAGES,
-    Job,
-    RankResult,
-    RankTask,
-    build_rank,
-    failed,
-    is_up_to_date,
-    linked_rank,
-    pickle_path,
-)
+from .rank_building import BUILD_STAGES, Job, RankResult, RankTask, failed, is_up_to_date, linked_rank
 from .rank_comms import issued_by
 
 MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.DETAIL, InputKind.MERGED)
@@ -101,9 +74,9 @@ def build(
     target = output_dir.resolve()
     source, pairs = _find_traces(inputs, target, progress, allow_mismatch=allow_mismatch)
     make_folder(target)
-    with locked(target / LOCK, str(output_dir)), fresh_folder(target / WAITING) as waiting:
-        reported = read_report(target / REPORT)
-        earlier, changed = (None, []) if anew else comparable(reported, target, options, window)
+    with locked(target / build_report.LOCK, str(output_dir)), fresh_folder(target / build_report.WAITING) as waiting:
+        reported = build_report.read_report(target / REPORT)
+        earlier, changed = (None, []) if anew else build_report.comparable(reported, target, options, window)
         # what a worker of a cluster makes after its build was stopped is nobody's
         scratch = waiting / os.urandom(4).hex()
         scratch.mkdir()
@@ -119,12 +92,12 @@ def build(
         )
         report.decisions = decisions or msgspec.UNSET
         _compare_ranks(report, tasks)
-        if reported and graph_names(reported) and not any(rank.status == BUILT for rank in ranks):
+        if reported and build_report.graph_names(reported) and not any(rank.status == BUILT for rank in ranks):
             stale = [f"no rank could be built: {output_dir} is left as the earlier build made it"]
             return BuiltJob(report, set(), stale, is_written=False)
         if options.target == GOAL:
-            write_goal_job(scratch, target, report, max_messages)
-        removed = put_all_in_place(
+            build_report.write_goal_job(scratch, target, report, max_messages)
+        removed = build_report.put_all_in_place(
             scratch, target, report, reported, {rank: task.graph for rank, task in tasks.items()}
         )
     return BuiltJob(report, {rank for rank, result in results.items() if result.unchanged}, [*changed, *removed])
@@ -138,7 +111,7 @@ def _find_traces(
     is_folder = len(paths) == 1 and kind_of(paths[0]) is not InputKind.DEVICE
     source = paths[0] if is_folder else Path(os.path.commonpath([path.parent for path in paths]))
     pairs = find_pairs(
-        source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)), progress,
+        source, lambda path: path.parent == target and bool(build_report.OUTPUT.fullmatch(path.name)), progress,
         paths=() if is_folder else paths, allow_mismatch=allow_mismatch,
     )  # fmt: skip
     return source, pairs
@@ -172,7 +145,7 @@ def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> 
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
     stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
-    with closing(run(build_rank, [*tasks.values()], stages.on_progress)) as outcomes:
+    with closing(run(rank_building.build_rank, [*tasks.values()], stages.on_progress)) as outcomes:
         for built, (task, outcome) in enumerate(outcomes, 1):
             stages.reached(BUILD_STAGES * built)
             result = outcome if isinstance(outcome, RankResult) else failed(task, outcome)
@@ -194,12 +167,12 @@ def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], ear
         return earlier.run
     options = next(iter(tasks.values())).job.options
     is_final = options.target == GENERIC
-    paths = {rank: tasks[rank].waiting if is_final else pickle_path(tasks[rank]) for rank in built}
+    paths = {rank: tasks[rank].waiting if is_final else rank_building.pickle_path(tasks[rank]) for rank in built}
     graphs, said = put_changed_run(paths, options)
     for rank, graph in graphs.items():
         summary, file = (
             results[rank].summary,
-            content_of(tasks[rank].waiting, tasks[rank].graph.name) if is_final else None,
+            build_report.content_of(tasks[rank].waiting, tasks[rank].graph.name) if is_final else None,
         )
         results[rank] = RankResult(
             msgspec.structs.replace(summary, graph=file), communication=look_up(graph, options.target)
@@ -239,7 +212,7 @@ def _second_step(
         return None, None, []
     numbers = next(iter(plans.values())).numbers
     write_groups(str(job.scratch / GROUPS), numbers)
-    groups = content_of(job.scratch / GROUPS, GROUPS)
+    groups = build_report.content_of(job.scratch / GROUPS, GROUPS)
     # a rank that was built now numbered its groups by itself, one that is up to date has the earlier build's numbers
     has_earlier_numbers = earlier is not None and earlier.groups == groups
     finishing = [
@@ -249,7 +222,7 @@ def _second_step(
         or not (has_earlier_numbers if rank in unchanged else number_groups(to_share.groups).items() <= numbers.items())
     ]
     if finishing:
-        with closing(run(build_rank, finishing, unseen)) as outcomes:
+        with closing(run(rank_building.build_rank, finishing, unseen)) as outcomes:
             for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
                 results[task.pair.rank] = outcome if isinstance(outcome, RankResult) else failed(task, outcome)
     return network if network.transfers else None, groups, decisions_on(communication)

@@ -15,36 +15,20 @@ import msgspec
 import numpy as np
 
 from ...converter.ranks import FEW
+from ...linker import readers
 from ...linker.communication import RECORD, ProcessGroups, from_device, is_communication_kernel
 from ...linker.contradictions import Contradiction, contradictions_in_traces
 from ...linker.joining import launching_calls
 from ...linker.link import noted
 from ...linker.lost_records import LostRecords, is_graph_launch, lost_records
 from ...linker.match import are_ops, match_ops
-from ...linker.readers import (
-    DeviceTrace,
-    HostTrace,
-    Role,
-    dialect,
-    is_database,
-    merging_signs,
-    opened,
-    read_device_trace,
-    read_host_trace,
-)
+from ...linker.readers import DeviceTrace, HostTrace, Role, read_device_trace, read_host_trace
+from ...schema import linked
 from ...schema.columns import Bool, Categorical
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.json_repair import opening_of
-from ...schema.linked import (
-    MEMORY_CATEGORIES,
-    STEP_MARK,
-    are_step_marks,
-    integer,
-    name_of,
-    streams_of,
-    waits_without_record,
-)
+from ...schema.linked import MEMORY_CATEGORIES, STEP_MARK, are_step_marks, integer, name_of, waits_without_record
 from ...schema.reasons import Counts, Reason
 
 HEAD = 1 << 18
@@ -65,9 +49,9 @@ VENDORS = ("cuda", "hip")
 
 def device_versions(path: str) -> dict[str, str]:
     """Versions and devices by name, as far as the beginning of a device trace tells them; of a database its dialect."""
-    if is_database(path):
-        with opened(path) as database:
-            return {"written by": dialect(database).name}
+    if readers.is_database(path):
+        with readers.opened(path) as database:
+            return {"written by": readers.dialect(database).name}
     try:
         with open_input(path) as stream:
             head = stream.read(HEAD)
@@ -252,7 +236,7 @@ def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostReco
     activities, calls = device.activities, device.calls
     memory = activities.category.equal(*MEMORY_CATEGORIES)
     inspection.processes, inspection.world_size = device.processes, device.world_size
-    inspection.merged = merging_signs(device)
+    inspection.merged = readers.merging_signs(device)
     if device.rank is not None:
         inspection.rank, inspection.records_rank = device.rank, True
     inspection.versions |= device_versions(inspection.device)
@@ -262,7 +246,7 @@ def _describe_device(inspection: Inspection, device: DeviceTrace, lost: LostReco
     inspection.activities = len(activities.start)
     inspection.kernels, inspection.copies = int((~memory).sum()), int(memory.sum())
     inspection.devices = len(np.unique(activities.device))
-    inspection.streams = len(streams_of(activities).device)
+    inspection.streams = len(linked.streams_of(activities).device)
     inspection.sync_records = len(device.syncs.start)
     if len(activities.start):
         inspection.waits_without_record = waits_without_record(calls.name, inspection.sync_records) or msgspec.UNSET

@@ -11,28 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...converter.ranks import (
-    AWAITED_MESSAGE,
-    MESSAGE,
-    Calls,
-    Network,
-    SimulatedCalls,
-    Transfer,
-    carried_excess,
-    common_order,
-    common_positions,
-    common_sizes,
-    communication_summary,
-    fitted_network,
-    graph_calls,
-    lacks_members,
-    match,
-    matched_calls,
-    network_time_ns,
-    recorded_groups,
-    simulated_order,
-    with_deferred_ends,
-)
+from ...converter import ranks as across_ranks
+from ...converter.ranks import AWAITED_MESSAGE, MESSAGE, Calls, Network, SimulatedCalls, Transfer, network_time_ns
 from ...converter.targets import LEAST_BYTES, simulated_as
 from ...schema.arguments import ASTRA_SIM, Target
 from ...schema.columns import ABSENT, Bool, Int64, Keys, NodeNumbers, asof_backward, group_sums, groupby, rows_by_number
@@ -67,21 +47,21 @@ class RankPlan(NamedTuple):
 
 def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
     """Returns what other ranks need to know of a graph; for simulators the graph is already one of the job's ranks."""
-    summary = communication_summary(graph) if target == ASTRA_SIM else None
+    summary = across_ranks.communication_summary(graph) if target == ASTRA_SIM else None
     rows = NodeNumbers(np.flatnonzero(graph.type == NodeType.COMM_COLL))
-    calls = graph_calls(graph, rows, graph.number("rank", -1))
+    calls = across_ranks.graph_calls(graph, rows, graph.number("rank", -1))
     # there may be thousands of ranks
     none: dict[str, Any] = dict.fromkeys(
         calls.columns.keys() - {"type", "group", "kind", "size", "sequence"}, np.zeros(len(calls), np.int64)
     )
-    return RankCommunication(recorded_groups(graph).lists, summary, replace(calls, **none))
+    return RankCommunication(across_ranks.recorded_groups(graph).lists, summary, replace(calls, **none))
 
 
 def decisions_on(communication_of: Mapping[int, RankCommunication]) -> list[str]:
     """Returns how calls of ranks are matched, if by other than their sequence numbers, or by steps."""
     calls = [communication_of[rank].calls for rank in sorted(communication_of)]
     differ = len({(of_rank.steps, of_rank.sequence.tobytes()) for of_rank in calls}) > 1
-    return [*match(calls).decisions] if differ else []
+    return [*across_ranks.match(calls).decisions] if differ else []
 
 
 def plan_job(
@@ -93,13 +73,14 @@ def plan_job(
     summaries = [summary for rank in present if (summary := communication_of[rank].summary) is not None]
     if not summaries:
         return dict.fromkeys(present, RankPlan(numbers, [], [], [], 0, 0, {})), Network()
-    issued = matched_calls(summaries)
-    is_lacking = lacks_members(issued)
+    issued = across_ranks.matched_calls(summaries)
+    is_lacking = across_ranks.lacks_members(issued)
     calls = issued.without(is_lacking)
-    positions, sizes = common_positions(with_deferred_ends(calls)), common_sizes(calls)
-    position, ready_tag = simulated_order(calls, positions)
+    positions = across_ranks.common_positions(across_ranks.with_deferred_ends(calls))
+    sizes = across_ranks.common_sizes(calls)
+    position, ready_tag = across_ranks.simulated_order(calls, positions)
     transfers = complete_transfers(calls, ready_tag != ABSENT)
-    network = fitted_network([*transfers.values()], len(present))
+    network = across_ranks.fitted_network([*transfers.values()], len(present))
     columns: list[tuple[str, Change | None, Int64, Bool]] = [("comm_size", Change.RESIZED, sizes, sizes != calls.size)]
     taken_ns = np.zeros(len(present), np.int64)
     if not replay:
@@ -115,7 +96,7 @@ def plan_job(
             ("excess_ns", None, excess_ns, excess_ns > 0),
         ]
     of_nodes = [(name, change, calls.by_node(values, chosen)) for name, change, values, chosen in columns]
-    unpartnered, order = issued.by_node(issued.node, is_lacking), common_order(calls) if replay else []
+    unpartnered, order = issued.by_node(issued.node, is_lacking), across_ranks.common_order(calls) if replay else []
     plans = {}
     for place, rank in enumerate(present):
         changes = {change: len(of_node[place]) for _, change, of_node in of_nodes if change is not None}
@@ -180,7 +161,7 @@ def excess_times(
     kept_ns = np.where(on_hosts[calls.matched], alone_ns, least_ns[calls.matched])
     columns = (column[is_timed].tolist() for column in (calls.rank, calls.matched, kept_ns))
     excess = np.zeros(len(calls), np.int64)
-    excess[is_timed] = carried_excess(
+    excess[is_timed] = across_ranks.carried_excess(
         ((rank, collectives[number].ranks), taken - given_ns[number])
         for rank, number, taken in zip(*columns, strict=True)
     )

@@ -13,19 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from ...converter import scaling
 from ...converter.ranks import Network, fitted_network, for_more_ranks, ranks_text
-from ...converter.scaling import (
-    Assumed,
-    Grown,
-    Growth,
-    RankFacts,
-    ScalePlan,
-    all_groups,
-    copied,
-    plan_scaling,
-    rank_facts,
-    resized,
-)
+from ...converter.scaling import Assumed, Grown, Growth, RankFacts, ScalePlan
 from ...schema.arguments import ASTRA_SIM
 from ...schema.comm_groups import GRAPHS, GROUPS, write_groups
 from ...schema.errors import DataError, Remedy
@@ -68,15 +58,15 @@ def survey_rank(source: Path) -> RankFacts:
     recorded = graph.metadata.get("rank", "unknown")
     if recorded != int(source.name.split(".")[1]):
         raise DataError(f"{source}: its graph is of rank {recorded}; build the whole job again")
-    return rank_facts(graph)
+    return scaling.rank_facts(graph)
 
 
 def write_copies(task: CopyTask) -> tuple[int, int]:
     """Writes the graphs of a rank's copies, whose own is read once. Returns how many nodes and bytes they have."""
-    graph = resized(ExecutionGraph.read(str(task.source)), task.plan.ranks[task.rank])
+    graph = scaling.resized(ExecutionGraph.read(str(task.source)), task.plan.ranks[task.rank])
     size = 0
     for copy in task.copies:
-        copied_graph = copied(graph, task.plan, copy)
+        copied_graph = scaling.copied(graph, task.plan, copy)
         path = task.folder / f"{GRAPHS}.{copied_graph.metadata['rank']}.et"
         copied_graph.write(str(path))
         size += path.stat().st_size
@@ -228,7 +218,7 @@ def scale(
     sources = _graph_files(input_dir)
     facts = _run_all(run, survey_rank, list(sources.values()), progress=progress, what="reading ranks", unit="rank")
     facts.sort(key=lambda rank: rank.rank)
-    plan = plan_scaling(facts, growth)
+    plan = scaling.plan_scaling(facts, growth)
     is_simulated = all(rank.target == ASTRA_SIM for rank in facts)
     report = report_of(plan, is_simulated)
     report.notes += [note for rank in facts for note in rank.notes]
@@ -247,7 +237,7 @@ def scale(
             ]
             written = _run_all(run, write_copies, tasks, progress=progress, what="writing copies", unit="piece")
             report.nodes, report.bytes = (sum(counts) for counts in zip(*written, strict=True))
-            groups, ranks = dict(all_groups(plan.numbering, plan.rank_copies)), plan.rank_copies.ranks
+            groups, ranks = dict(scaling.all_groups(plan.numbering, plan.rank_copies)), plan.rank_copies.ranks
             write_groups(str(folder / GROUPS), groups)
             if is_simulated:
                 fitted = fitted_network(plan.measured, plan.rank_copies.world_size)

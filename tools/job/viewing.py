@@ -19,27 +19,12 @@ import msgspec
 import numpy as np
 
 from ...linker.readers import DEVICE_SIDE_WAITS, DeviceTrace, RecordedOps, Role, is_database, read_device_trace, role_of
+from ...schema import linked
 from ...schema.columns import ABSENT, Int64, Interner, ThreadIntervals, nest
 from ...schema.errors import Damage
 from ...schema.io import open_input, open_output
 from ...schema.json_stream import ArrayReader
-from ...schema.linked import (
-    DATA_WAIT_WITHOUT_PROFILER,
-    LARGEST_ID,
-    STEP_WITHOUT_PROFILER,
-    Activities,
-    Calls,
-    DeviceFile,
-    InexactTime,
-    MergedRank,
-    exact_microseconds,
-    exact_times,
-    identity,
-    integer,
-    json_value,
-    nanoseconds,
-    streams_of,
-)
+from ...schema.linked import Activities, Calls, DeviceFile, InexactTime, MergedRank, identity, json_value
 from ...schema.progress import Progress, unwatched
 from ..trace_files import RankFile
 from .merge_survey import MergeReport, RankReport, survey
@@ -120,20 +105,20 @@ class Lanes:
     def of_flow(self, thread: Thread, time: bytes) -> int | None:
         """Returns the lane of the row that a flow begins or ends with."""
         starts = self._starts.get(thread)
-        return starts.get(int(exact_times([time]).ns[0])) if starts else None
+        return starts.get(int(linked.exact_times([time]).ns[0])) if starts else None
 
 
 def _times(numbers: list[bytes]) -> Int64:
     try:
-        return nanoseconds(np.array(numbers).astype(np.float64).tolist())
+        return linked.nanoseconds(np.array(numbers).astype(np.float64).tolist())
     except (ValueError, InexactTime):
-        return exact_times(numbers).ns
+        return linked.exact_times(numbers).ns
 
 
 def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
     """Yields Chrome rows: annotations, calls, activities, and the flows between calls and activities."""
     ops, calls, activities = trace.ops, trace.calls, trace.activities
-    launches, streams = set(activities.correlation[activities.correlation > 0].tolist()), streams_of(activities)
+    launches, streams = set(activities.correlation[activities.correlation > 0].tolist()), linked.streams_of(activities)
     # the thread that shows a stream is its number, or if viewers cannot show that, its device index
     fits_viewers = ((streams.stream >= 0) & (streams.stream < FIRST_LANE)).all()
     lanes = {
@@ -165,7 +150,7 @@ def _complete(
 
 
 def _stamp(ns: np.int64) -> msgspec.Raw:
-    return msgspec.Raw(exact_microseconds(int(ns)).encode())
+    return msgspec.Raw(linked.exact_microseconds(int(ns)).encode())
 
 
 class RankRows:
@@ -283,8 +268,8 @@ class RankRows:
     def _unique_id(self, recorded: msgspec.Raw) -> msgspec.Raw:
         """Moves ids from 1 to LARGEST_ID; 0 and less mean that there is none."""
         value = json_value(recorded)
-        number = integer(value, 0) if isinstance(value, int | float | str) else 0
-        if not 0 < number <= LARGEST_ID:
+        number = linked.integer(value, 0) if isinstance(value, int | float | str) else 0
+        if not 0 < number <= linked.LARGEST_ID:
             return recorded
         self.largest_id = max(self.largest_id, number + self.record.id_offset)
         return _raw(number + self.record.id_offset)
@@ -298,7 +283,7 @@ class RankRows:
 
 
 def _tells_number(value: msgspec.Raw) -> bool:
-    return bytes(value)[:1].isdigit() or integer(json_value(value), -1) >= 0
+    return bytes(value)[:1].isdigit() or linked.integer(json_value(value), -1) >= 0
 
 
 def _raw(number: int) -> msgspec.Raw:
@@ -352,7 +337,7 @@ def _pieces(path: str, kind: Any, damage: Damage, record: MergedRank) -> Iterato
         top = ROW.decode(reader.document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         recorded = msgspec.to_builtins(reader.top_level(DeviceFile))
-        times = STEP_WITHOUT_PROFILER, DATA_WAIT_WITHOUT_PROFILER
+        times = linked.STEP_WITHOUT_PROFILER, linked.DATA_WAIT_WITHOUT_PROFILER
         kept = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", *times)
         top = {key: msgspec.Raw(msgspec.json.encode(recorded[key])) for key in kept}
     top.pop(EVENTS, None)

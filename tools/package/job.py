@@ -14,33 +14,16 @@ from .execution_graph import ExecutionGraph
 from .linker.windows import EVERYTHING, Window, given_window
 from .pictures import ranks_chart
 from .run import Replay, Report, WhatIf, replay, report
-from .schema.arguments import (
-    ASTRA_SIM,
-    MOST_MESSAGES,
-    FilePath,
-    Paths,
-    given_path,
-    given_paths,
-    whole_number,
-    wrong_argument,
-)  # fmt: skip
+from .schema import arguments
+from .schema.arguments import ASTRA_SIM, MOST_MESSAGES, FilePath, Paths, given_path, wrong_argument
 from .schema.columns import Summary, SummaryRepr, format_counts
 from .schema.comm_groups import check_simulators_read
 from .schema.errors import DataError
 from .schema.io import path_is
-from .tools import job as building
+from .tools import job as building, replay as replaying
 from .tools.job import AstraSimOptions, BuildTarget
 from .tools.options import checked
-from .tools.replay import (
-    BUILT,
-    Changes,
-    Simulated,
-    configuration_of,
-    given_changes,
-    graph_files,
-    read_graph_file,
-    simulate_ranks,
-)
+from .tools.replay import BUILT, Changes, Simulated, simulate_ranks
 from .tools.workers import runner
 
 if TYPE_CHECKING:
@@ -73,7 +56,7 @@ class Job(SummaryRepr):
         window: Window = EVERYTHING,
     ) -> None:
         self.folder, self.build_report = folder, build_report
-        self._files, self._traces, self._window = graph_files(folder), [*traces], window
+        self._files, self._traces, self._window = replaying.graph_files(folder), [*traces], window
 
     @property
     def ranks(self) -> list[int]:
@@ -86,7 +69,7 @@ class Job(SummaryRepr):
     def __getitem__(self, position: int) -> ExecutionGraph:
         """Returns the graph at a position, which in a job without missing ranks is the rank; `graph` finds a rank."""
         try:
-            file = self._files[whole_number(position, "job[position]")]
+            file = self._files[arguments.whole_number(position, "job[position]")]
         except IndexError:
             raise IndexError(f"there is no graph at {position}: the job has {len(self)}") from None
         return ExecutionGraph.read(file)
@@ -98,7 +81,7 @@ class Job(SummaryRepr):
 
     def graph(self, rank: int) -> ExecutionGraph:
         """Returns the graph of a rank; KeyError where there is none."""
-        if whole_number(rank, "job.graph(rank)") not in self.ranks:
+        if arguments.whole_number(rank, "job.graph(rank)") not in self.ranks:
             raise KeyError(f"the job has no graph of rank {rank}")
         return self[self.ranks.index(rank)]
 
@@ -127,7 +110,7 @@ class Job(SummaryRepr):
 
     def replay(self, changes: Changes = ()) -> Replay:
         """Replays all ranks together, with `changes` as of `execgraph.what_if`; see `execgraph.replay`."""
-        return replay([read_graph_file(file, tensors=False) for file in self._files], changes)
+        return replay([replaying.read_graph_file(file, tensors=False) for file in self._files], changes)
 
     def what_if(self, changes: Changes) -> WhatIf:
         """Predicts how long the job would take if durations were multiplied by factors; see `execgraph.what_if`."""
@@ -142,7 +125,7 @@ class Job(SummaryRepr):
             DataError: The graphs are of another target than "astra-sim", or never become ready; or the configuration
                 has a network or algorithm whose times are not known.
         """
-        return simulate_ranks([*self], configuration_of(self._files)[0])
+        return simulate_ranks([*self], replaying.configuration_of(self._files)[0])
 
     def plot(self) -> "alt.Chart":
         """Returns an Altair chart of how long the streams of each rank work, by class; ImportError without Altair."""
@@ -290,10 +273,10 @@ def build(
         "modules": modules, "start_offsets": start_offsets, "excess_time": excess_time,
         "without_profiler": without_profiler, "as_recorded": as_recorded,
     }  # fmt: skip
-    specs = [change.spec for change in given_changes(changes, "build(traces, changes=…)")]
+    specs = [change.spec for change in replaying.given_changes(changes, "build(traces, changes=…)")]
     more = {"scheduler": scheduler, "scheduler_timeout_s": scheduler_timeout_s, "max_messages": max_messages}
     checked("build", **of_job, allow_mismatch=allow_mismatch, force=force, jobs=jobs, **more)
-    inputs = given_paths(traces, "build(traces)")
+    inputs = arguments.given_paths(traces, "build(traces)")
     if not isinstance(options, Options | None):
         raise wrong_argument("build(traces, output, options)", 'Options, such as Options(target="astra-sim")', options)
     conversion = building.build_options(options or Options(), target, changes=specs, **of_job)

@@ -12,20 +12,8 @@ import numpy as np
 
 from ...converter.rewiring import recorded_edges
 from ...converter.timeline import IDLE
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    Int64,
-    Intervals,
-    NodeIds,
-    Rows,
-    SummaryRepr,
-    Tree,
-    covered_within,
-    group_ids,
-    is_group_start,
-    nearest,
-)  # fmt: skip
+from ...schema import columns
+from ...schema.columns import ABSENT, Bool, Int64, Intervals, NodeIds, Rows, SummaryRepr, Tree, nearest
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import AUTOGRAD, NEVER, USER_SCOPE
 from ..phase_names import OPTIMIZER, HostOps, Phase, phase_intervals
@@ -61,12 +49,12 @@ def calls_of(graph: ExecutionGraph) -> Calls:
     part, op = graph.integers("slice")[rows], graph.integers("op_id")[rows]
     thread, name = graph.integers("tid")[rows], graph.name.codes[rows].astype(np.int64)
     order = np.lexsort((rows, name, thread))
-    is_start = is_group_start(thread[order], name[order])
+    is_start = columns.is_group_start(thread[order], name[order])
     is_start[1:] |= part[order][1:] <= part[order][:-1]
     without_id = np.empty(len(rows), np.int64)
     without_id[order] = np.cumsum(is_start)
     known_by = np.where(part == ABSENT, 0, np.where(op == ABSENT, 1, 2))
-    number = group_ids(known_by, np.choose(known_by, (rows, without_id, op)))
+    number = columns.group_ids(known_by, np.choose(known_by, (rows, without_id, op)))
     first = np.unique(number, return_index=True)[1]
     number = np.searchsorted(np.sort(first), first)[number]
     first_row, last_row, of_row = rows[np.sort(first)], np.zeros(len(first), np.int64), np.full(len(graph), -1)
@@ -131,7 +119,7 @@ def phases_of(graph: ExecutionGraph) -> Int64:
     is_host = ~graph.is_activity & ~np.isin(node_classes(graph), UNRECORDED)
     on_main, of_autograd = is_host & (thread == main), is_host & np.isin(thread, thread[first[is_op & is_autograd]])
     for number, spans in reversed([*enumerate(phase_intervals(ops).values())]):
-        during = covered_within(Intervals(start, start + 1), Intervals(*spans)) > 0
+        during = columns.covered_within(Intervals(start, start + 1), Intervals(*spans)) > 0
         phase[during & (on_main | of_autograd if number == [*Phase].index(Phase.BACKWARD) else on_main)] = number
     parent = np.append(calls.parent, -1)[calls.of_row]
     launched = np.flatnonzero(graph.is_activity & (parent >= 0))

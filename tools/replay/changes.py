@@ -19,23 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...linker.modules import SEPARATOR
+from ...schema import columns
 from ...schema.arguments import given, non_negative, wrong_argument
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    Categorical,
-    Floats,
-    Int64,
-    Intervals,
-    Ns,
-    Rows,
-    busy_until,
-    group_ids,
-    group_sums,
-    rows_by_number,
-    rows_of_each,
-    time_text,
-)  # fmt: skip
+from ...schema.columns import ABSENT, Bool, Categorical, Floats, Int64, Intervals, Ns, Rows, group_sums, time_text
 from ...schema.device_peaks import Peak, peak_of
 from ...schema.errors import Remedy, RequestError, Spelled, nearest
 from ...schema.graph import DEVICE_NAME, STEP_START, Delay, DependencyKind, ExecutionGraph
@@ -103,8 +89,8 @@ class Kernels(NamedTuple):
 def kernels_of(graph: ExecutionGraph, rows: Rows) -> Kernels:
     """Returns the work of these nodes as the graph has it."""
     attributes = "device", "num_ops", "tensor_size", "element_size"
-    columns = *(graph.integers(name)[rows] for name in attributes), graph.duration_ns[rows]
-    return Kernels(graph.name.take(rows), *columns)
+    numbers = *(graph.integers(name)[rows] for name in attributes), graph.duration_ns[rows]
+    return Kernels(graph.name.take(rows), *numbers)
 
 
 class Roofline(NamedTuple):
@@ -133,7 +119,7 @@ def roofline(kernels: Kernels, peaks: Mapping[int, Peak]) -> Roofline:
     """
     speed, tf32_speed, bandwidth = np.full((3, len(kernels.device)), np.nan)
     tf32 = kernels.name.where(lambda name: TF32.search(name) is not None)
-    for number, rows in rows_of_each(kernels.device).items():
+    for number, rows in columns.rows_of_each(kernels.device).items():
         if (peak := peaks.get(number)) is None:
             continue
         rate = peak.tflops(kernels.element[rows])
@@ -222,11 +208,11 @@ class Scale:
         if self.each_ns is None:
             return np.where(chosen, self.factor, 1.0)
         rows = np.flatnonzero(chosen)
-        each = group_ids(self._occurrences(graph)[rows])
+        each = columns.group_ids(self._occurrences(graph)[rows])
         start = graph.host_clock_start_ns[rows]
         order = np.lexsort((start, each))
         spans = Intervals(start[order], start[order] + duration_ns[rows][order])
-        until = np.maximum(busy_until(each[order], spans), spans.start)
+        until = np.maximum(columns.busy_until(each[order], spans), spans.start)
         busy = group_sums(each[order], np.maximum(spans.end - until, 0), int(each.max(initial=-1)) + 1)
         if self.each_ns and (none := int((busy == 0).sum())):
             raise RequestError(f"scale {self.spec}: {none:,} of {len(busy):,} took no time, which no factor lengthens")
@@ -437,7 +423,8 @@ def scale_nodes(work: Workload, factor: Factors, host_delay_factor: Factors | fl
             # the full devices whose slots activities take are counted over all ranks
             pool_of = {number: position for position, number in enumerate(slot_pools_by_device(graph), first_pool)}
             first_pool += len(pool_of)
-            for number, rows in rows_by_number(np.flatnonzero(graph.is_activity), graph.integers("device")).items():
+            activities = np.flatnonzero(graph.is_activity)
+            for number, rows in columns.rows_by_number(activities, graph.integers("device")).items():
                 slot_pool[first_row + rows] = pool_of.get(number, -1)
     slot_pool[work.node_class == NodeClass.COMMUNICATION] = -1
     if slot_pool.max(initial=-1) >= 0:

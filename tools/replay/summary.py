@@ -14,18 +14,9 @@ from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, time_text
 from ...schema.graph import CollectiveType, DependencyKind
 from ..phase_names import Phase
+from . import critical_path
 from .changes import MODULE, Bound, Matched, Named, Scale, matched
-from .critical_path import (
-    DATA_WAIT,
-    HOST_DELAY,
-    KINDS,
-    START_OFFSET,
-    UNEXPLAINED,
-    UNKNOWN_START,
-    crossings,
-    pieces_of,
-    time_by_kind,
-)
+from .critical_path import DATA_WAIT, HOST_DELAY, KINDS, START_OFFSET, UNEXPLAINED, UNKNOWN_START, time_by_kind
 from .execution import Replay
 from .job_graphs import absence
 from .recording import Recording
@@ -251,7 +242,7 @@ def _crossings(replay: Replay) -> list[str]:
     """Returns the line that says by what the critical path goes from rank to rank, if it does."""
     names = Categorical.joined(graph.name for graph in replay.work.graphs)
     # by the name of what both ranks shared, most often first
-    counts = Counter(map(names.__getitem__, crossings(replay)[0].tolist())).most_common()
+    counts = Counter(map(names.__getitem__, critical_path.crossings(replay)[0].tolist())).most_common()
     shown = [f"{name.partition('(')[0]} {count:,}" for name, count in counts[:NAMES_SHOWN]]
     if others := sum(count for _, count in counts[NAMES_SHOWN:]):
         shown.append(f"others {others:,}")
@@ -368,7 +359,7 @@ def _predicate(factor: float) -> str:
 
 def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
     """Returns what the unchanged part of the critical path is mostly spent on, with its share; "" if that is small."""
-    work, pieces, finish_row = replay.work, pieces_of(replay), replay.schedule.finish_row
+    work, pieces, finish_row = replay.work, critical_path.pieces_of(replay), replay.schedule.finish_row
     # the rows of the schedule with a changed duration; a collective has one if a member has
     unchanged = replay.unchanged.duration_ns if replay.unchanged else work.duration_ns
     nodes, changed = np.flatnonzero(work.duration_ns != unchanged), np.zeros(len(replay.schedule.end_ns), bool)
