@@ -207,17 +207,13 @@ PATHS, SCALES, PEAKS = (Kind(read, is_list=True) for read in (Path, _later(".rep
 RANKS = Kind(_ranks("{!r} are not ranks, such as 0-3,8"), whole_numbers)
 RANKS_OF_JOB = Kind(_ranks("{} is not a list of ranks such as 4-7 or 0,2"), whole_numbers)
 WHOLE, MEGABYTES = Kind(int, whole_number), Kind(int, arguments.number)
-COUNT = Kind(
-    _number(_whole, lambda value: value > 0, "{} is not a whole number above 0"), partial(whole_number, least=1)
-)
+_count = _number(_whole, lambda value: value > 0, "{} is not a whole number above 0")
+COUNT = Kind(_count, partial(whole_number, least=1))
 HOPS = Kind(_number(_whole, lambda value: value >= 0, "{!r} is not a number of dependencies, 0 or more"), whole_number)
 ROWS = Kind(_number(_whole, lambda value: 0 < value < 1_000_000, "{!r} is not a number from 1 on"), whole_number)
-POSITIVE = Kind(
-    _number(float, lambda value: 0 < value < math.inf, "{} is not a number above 0"), partial(arguments.number, above=0)
-)
-DURATION = Kind(
-    _number(float, lambda value: 0 <= value < math.inf, "{!r} is not a duration in µs, such as 30 or 2.5"),
-    arguments.number,
-)
+_positive = _number(float, lambda value: 0 < value < math.inf, "{} is not a number above 0")
+POSITIVE = Kind(_positive, partial(arguments.number, above=0))
+_duration = _number(float, lambda value: 0 <= value < math.inf, "{!r} is not a duration in µs, such as 30 or 2.5")
+DURATION = Kind(_duration, arguments.number)
 _slice = _number(float, lambda value: 0 <= value <= 1e6, "{!r} is not a duration in µs from 0 to 1000000, such as 2.5")
 NS_OF_US = Kind(lambda text: round(1000 * _slice(text)), whole_number)

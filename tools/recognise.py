@@ -376,9 +376,8 @@ def wrong_kind(path: Path, expected: InputKind, here: Mapping[InputKind, str] | 
         remedy = instead_of_folder(path, expected) or f"give {expected.to_give}"
         return f"{path} is a folder, not {expected.singular}: {remedy}"
     kind = kind_of(path)
-    says_reader = (expected is InputKind.DEVICE and kind in SAYS_MORE) or (
-        kind is InputKind.JSON and expected is not InputKind.GRAPH
-    )
+    is_any_json = kind is InputKind.JSON and expected is not InputKind.GRAPH
+    says_reader = is_any_json or (expected is InputKind.DEVICE and kind in SAYS_MORE)
     return "" if not kind or kind is expected or says_reader else instead(path, kind, expected, here)
 
 

@@ -116,10 +116,8 @@ def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: C
         groups: defaultdict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
         for row in rows:
             groups[tuple(cell for heading, cell in zip(headings, row, strict=True) if heading in alike)].append(row)
-        rows = [
-            (_rank_names([row[0] for row in group]), *map(_cell_range, *(row[1:] for row in group)))
-            for group in groups.values()
-        ]
+        columns = (zip(*group, strict=True) for group in groups.values())
+        rows = [(_rank_names(ranks), *map(_cell_range, others)) for ranks, *others in columns]
     cells = [tuple(map(in_one_line, row)) for row in (headings, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in cells]
@@ -130,7 +128,7 @@ def _rank_names(names: Sequence[str]) -> str:
     return ranks if len(ranks) <= LONGEST else f"{ranks[:LONGEST].rpartition(',')[0]}, … {len(names)} in all"
 
 
-def _cell_range(*cells: str) -> str:
+def _cell_range(cells: Sequence[str]) -> str:
     if len(set(cells)) == 1:
         return cells[0]
     try:

@@ -218,15 +218,13 @@ def _check_one_job(
         remedy = "name them …rank<N>.json, or give one of them"
         raise DataError(f"{names_of(unknown)}: have neither rank nor process; {remedy}")
     if windows := next((traces for traces in of_process.values() if len(traces) > 1), []):
-        raise DataError(
-            f"{names_of(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one "
-            f"recording, not ranks; {_one_of(windows, 'window')}"
-        )
+        why, remedy = "windows or copies of one recording, not ranks", _one_of(windows, "window")
+        of_one = f"record no rank and are of one process, {windows[0].pid}"
+        raise DataError(f"{names_of(windows)}: {of_one}: {why}; {remedy}")
     if not (allow_mismatch or all(map(communicates, devices))):
-        raise DataError(
-            f"{_with_processes(devices)}: record no rank, and nothing shows that they are of one job; give one of "
-            f"them, name them …rank<N>.json, {remedies}"
-        )
+        problem = "record no rank, and nothing shows that they are of one job"
+        ways = f"give one of them, name them …rank<N>.json, {remedies}"
+        raise DataError(f"{_with_processes(devices)}: {problem}; {ways}")
 
 
 def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterator[str]:
@@ -234,10 +232,8 @@ def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterat
     ranked = {trace.pid: trace.name for trace in devices if trace.rank is not None and trace.pid is not None}
     others = [trace for trace in rankless if trace.pid not in ranked]
     if len({trace.pid for trace in others}) > 1:
-        yield (
-            f"{_with_processes(others)}: record no rank and are of different processes; if they are different runs, give "
-            "one of them, else name them …rank<N>.json"
-        )
+        remedy = "if they are different runs, give one of them, else name them …rank<N>.json"
+        yield f"{_with_processes(others)}: record no rank and are of different processes; {remedy}"
         rankless = [trace for trace in rankless if trace.pid in ranked]
     for trace in rankless:
         same = f", and is of process {trace.pid} like {ranked[trace.pid]}" if trace.pid in ranked else ""
@@ -370,9 +366,8 @@ def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
     host_of: dict[str, str] = {}
     for key in KEYS:
         used = {*host_of, *host_of.values()}
-        hosts_by_key, devices_by_key = (
-            grouped(key, (trace for trace in traces if trace.name not in used)) for traces in (hosts, devices)
-        )
+        hosts_by_key = grouped(key, (host for host in hosts if host.name not in used))
+        devices_by_key = grouped(key, (device for device in devices if device.name not in used))
         for value, same_key in devices_by_key.items():
             if len(same_key) == len(hosts_by_key.get(value, ())) == 1 and None not in value:
                 [device], [host] = same_key, hosts_by_key[value]
@@ -417,9 +412,8 @@ def find_pair(inputs: Sequence[str], rank: int | None = None) -> tuple[str | Non
         host, detail = (str(folder / name) if name else None for name in (pair.host, pair.detail))
         return host, str(folder / pair.device), detail
     kinds = {path: recognise(Path(path)).kind for path in inputs if path != STANDARD_STREAM}
-    hosts, details = (
-        [path for path in inputs if kinds.get(path) is kind] for kind in (InputKind.HOST, InputKind.DETAIL)
-    )
+    hosts = [path for path in inputs if kinds.get(path) is InputKind.HOST]
+    details = [path for path in inputs if kinds.get(path) is InputKind.DETAIL]
     devices = [path for path in inputs if path not in (*hosts, *details)]
     for path in devices if len(devices) > 1 else ():
         problem = wrong_kind(Path(path), InputKind.DEVICE)

@@ -180,11 +180,8 @@ class _Cluster:
             async with self._dask.rpc(self.address, connection_args=security) as scheduler:
                 return {*(await scheduler.identity())["workers"]}
 
-        async def answered() -> set[str]:
-            return await asyncio.wait_for(ask(), self.patience_s)
-
         # in a thread, as whoever calls from a notebook is in a loop of asyncio
-        answer = beside(lambda: asyncio.run(answered()))
+        answer = beside(lambda: asyncio.run(asyncio.wait_for(ask(), self.patience_s)))
         if not wait([answer], SECONDS_UNSAID).done:
             self._say("an answer of the scheduler")
         try:

@@ -176,9 +176,8 @@ def _over_ranks(parts: Sequence[Part], _: AnalysisOptions) -> Table:
     if sum(unmatched):
         note = f"{note or 'not in it'}: {sum(unmatched)} communications whose group is not known"
     shared, latency, size = present > 1, groups.smallest(arrivals.duration), groups.largest(arrivals.bytes)
-    start_apart, end_apart = (
-        groups.largest(time) - groups.smallest(time) for time in (arrivals.start_ns, arrivals.end_ns)
-    )
+    start_apart = groups.largest(arrivals.start_ns) - groups.smallest(arrivals.start_ns)
+    end_apart = groups.largest(arrivals.end_ns) - groups.smallest(arrivals.end_ns)
     apart = float(np.median(end_apart[shared])) if shared.any() else 0.0
     if shared.any() and apart > np.median(latency[shared]):
         clocks = "the ranks' clocks disagree, do not trust skews and stragglers"
@@ -226,13 +225,10 @@ def bus_share(kind: npt.ArrayLike, members: npt.ArrayLike) -> Floats:
 
 def _by_size(table: Table, ranks: int) -> Table:
     """Returns the bandwidth of each collective by group and size, and the best bandwidth of any size."""
-    group, collective, size, latency, bus = (
-        np.array(table[name]) for name in ("group", "collective", "size", "latency", "bus_bandwidth")
-    )
-    kind, sizes = (
-        groupby(_codes(group), _codes(collective)),
-        groupby(_codes(group), _codes(collective), np.nan_to_num(size, nan=-1)),
-    )
+    names = "group", "collective", "size", "latency", "bus_bandwidth"
+    group, collective, size, latency, bus = (np.array(table[name]) for name in names)
+    codes = _codes(group), _codes(collective)
+    kind, sizes = groupby(*codes), groupby(*codes, np.nan_to_num(size, nan=-1))
     best = np.full(len(kind), np.nan)
     np.fmax.at(best, kind.number, bus)
     best = best[kind.number[sizes.first]]

@@ -162,10 +162,9 @@ def step_breakdown(rank: RankTrace, _: AnalysisOptions) -> Table:
     step, device, length = steps.of_activity[first], devices[first], steps.end - steps.start
     computes = rank.classes == ActivityClass.COMPUTATION
     communicates = rank.classes == ActivityClass.COMMUNICATION
-    busy, computing, either = (
-        rank.covered_time(chosen, Intervals(steps.start[step], steps.end[step]), device)
-        for chosen in (np.ones(len(devices), np.bool_), computes, computes | communicates)
-    )
+    times, all_work = Intervals(steps.start[step], steps.end[step]), np.ones(len(devices), np.bool_)
+    works = all_work, computes, computes | communicates
+    busy, computing, either = (rank.covered_time(work, times, device) for work in works)
     by_device, outliers = _device_share(rank, steps), _outliers(length)
     bound = np.where(np.isnan(by_device), "", np.where(by_device > 50, "device", "host"))
     columns: Columns = {

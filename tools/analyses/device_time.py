@@ -56,9 +56,8 @@ class DeviceTimes(NamedTuple):
 def device_times(rank: RankTrace) -> DeviceTimes:
     """Returns the times of each device with activities."""
     rows_of = columns.rows_of_each(rank.linked.activities.device)
-    sets = [
-        columns.time_by_set(rank.intervals.take(rows), rank.classes[rows], len(LABELS)) for rows in rows_of.values()
-    ]
+    spans = [(rank.intervals.take(rows), rank.classes[rows]) for rows in rows_of.values()]
+    sets = [columns.time_by_set(*of_device, len(LABELS)) for of_device in spans]
     by_set = np.array(sets, np.int64).reshape(-1, 1 << len(LABELS))
     return DeviceTimes(ints(rows_of), ints(map(len, rows_of.values())), by_set)
 

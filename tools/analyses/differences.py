@@ -38,8 +38,6 @@ SYMPTOMS = (DEVICE_IDLE, f"{OF_HOST}waiting")
 """The parts that follow from what other parts take."""
 Key = TypeVar("Key", bound=Hashable)
 Sums = Mapping[Key, Sequence[float]]
-
-
 CallTreeNode = tuple[int, str, str]
 """A node of the merged call tree: the number of the node above it, its kind and its name."""
 
@@ -76,9 +74,8 @@ class RunTotals:
         info, has_devices = rank.linked.info, len(rank.linked.activities) > 0
         self.step_without_profiler = max(self.step_without_profiler, info.step_without_profiler_ns)
         self.data_without_profiler = max(self.data_without_profiler, info.data_wait_without_profiler_ns)
-        self.noise = max(
-            self.noise, noise_of(info.step_without_profiler_ns, info.measured or {}, has_devices=has_devices)
-        )
+        noise = noise_of(info.step_without_profiler_ns, info.measured or {}, has_devices=has_devices)
+        self.noise = max(self.noise, noise)
         if rank.steps.name != [WHOLE_RUN]:
             self.steps += (rank.steps.end - rank.steps.start).tolist()
         times = device_times(rank)
@@ -100,9 +97,8 @@ class RunTotals:
             node[rows] = node[rank.tree.parent[rows]]
             row = rows[is_timed[rows]]
             node[row] = self._nodes_below(OP, node[row], names.take(row))
-        self._add_nodes(
-            node[timed], rank.shapes.take(timed), device_time_of_ops(rank)[1][timed], (ops.end - ops.start)[timed]
-        )
+        of_ops = device_time_of_ops(rank)[1][timed]
+        self._add_nodes(node[timed], rank.shapes.take(timed), of_ops, (ops.end - ops.start)[timed])
         called, device = calls.end - calls.start, rank.durations
         of_calls = self._nodes_below(CALL, node[calls.op_row], calls.name)
         self._add_nodes(of_calls, Categorical.nulls(len(calls)), 0 * called, called)
@@ -236,11 +232,8 @@ def _modules(a: RunTotals, b: RunTotals) -> Table:
     self_sums = _side_by_side(paths, a.modules, b.modules, _steps_of_both(a, b))
     counts, device, host = (np.stack([tree.subtrees(np.add, run) for run in column.T], axis=1) for column in self_sums)
     times, kind = (device, "device") if device.any() else (host, "host")
-    columns: Columns = {
-        **names_of_modules(paths),
-        **_compared(counts, times, is_changed=False, device_time=device, host_time=host),
-        "path": paths,
-    }
+    compared = _compared(counts, times, is_changed=False, device_time=device, host_time=host)
+    columns: Columns = {**names_of_modules(paths), **compared, "path": paths}
     note = str(BY_ANNOTATION) if a.uses_annotations or b.uses_annotations else ""
     title = f"Trace diff by module (difference of {kind} time)"
     return tabulate("trace_diff_modules", title, columns, note, empty=NOTHING)
@@ -259,7 +252,6 @@ def _runs(a: RunTotals, b: RunTotals) -> Table:
     whole = [name for name in WHOLE if name in names]
     parts = [name for name in names if name not in whole and (before[name] or after[name])]
     names = [*whole, *sorted(parts, key=lambda name: -abs(after[name] - before[name]))]
-    names = names if a.runs or b.runs else []
     times = np.array([[before[name], after[name]] for name in names], np.float64).reshape(-1, 2)
     is_noisy = np.array([name == WITHOUT_PROFILER and min(a.noise, b.noise) > 0 for name in names], np.bool_)
     columns: Columns = {

@@ -93,13 +93,10 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     """Returns what limits the run, with a profiler or without, and what to do, unless figures contradict it."""
     present = [node_class for node_class in LIMITS if (job.work.node_class == node_class).any()] or [NodeClass.HOST]
     on_path = {limit: sum(job.path_us.get(kind, 0.0) for kind in kinds) for limit, kinds in LIMITS.items()}
-    gains = {
-        node_class: job.gain(
-            np.where(job.work.node_class == node_class, TWICE_AS_FAST, 1.0),
-            of_host_delays=TWICE_AS_FAST if node_class is NodeClass.HOST else 1.0,
-        )
-        for node_class in present
-    }
+    gains = dict[NodeClass, Gain]()
+    for node_class in present:
+        factor = np.where(job.work.node_class == node_class, TWICE_AS_FAST, 1.0)
+        gains[node_class] = job.gain(factor, of_host_delays=TWICE_AS_FAST if node_class is NodeClass.HOST else 1.0)
     limit = max(present, key=lambda node_class: gains[node_class].us)
     gain, largest = gains[limit], max(on_path, key=lambda node_class: on_path[node_class])
     doubts = [*_doubts(job, limit, gain)]

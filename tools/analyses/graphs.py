@@ -245,9 +245,8 @@ def captures_of(rank: RankTrace, names: Mapping[int, str] | None = None) -> list
     if not len(begin_calls):
         return []
     # driver calls within runtime calls are the same launch
-    rows = rows[
-        columns.nest(columns.ThreadIntervals(calls.thread[rows], calls.start[rows], calls.end[rows])).parent < 0
-    ]
+    spans = columns.ThreadIntervals(calls.thread[rows], calls.start[rows], calls.end[rows])
+    rows = rows[columns.nest(spans).parent < 0]
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
     capture = np.full(len(rows), -1, np.int64)
     for number, begin in enumerate(begin_calls[np.argsort(calls.start[begin_calls], kind="stable")].tolist()):

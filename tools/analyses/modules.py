@@ -223,12 +223,10 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     def labelled(table: TableT, rows: columns.OpRows) -> TableT:
         return replace(table, module=named(of_ops, rows), python_function=Categorical.nulls(len(rows)))
 
-    return replace(
-        linked,
-        ops=labelled(ops, columns.OpRows(np.arange(len(ops)))),
-        calls=labelled(linked.calls, linked.calls.op_row),
-        activities=labelled(linked.activities, linked.activities.op_row),
-    )
+    calls = labelled(linked.calls, linked.calls.op_row)
+    activities = labelled(linked.activities, linked.activities.op_row)
+    ops = labelled(ops, columns.OpRows(np.arange(len(ops))))
+    return replace(linked, ops=ops, calls=calls, activities=activities)
 
 
 def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int64) -> None:
@@ -244,9 +242,8 @@ def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int
     intervals = columns.ThreadIntervals(*(column[annotations] for column in (ops.thread, ops.start, ops.end)))
     nesting = columns.nest(intervals)
     stack = Stack(intervals._replace(end=nesting.end), nesting.parent, code[annotations], [])
-    enclosing = stack.enclosing(
-        columns.ThreadIntervals.at(handoffs.source_thread[called], handoffs.source_time[called])
-    )
+    given = columns.ThreadIntervals.at(handoffs.source_thread[called], handoffs.source_time[called])
+    enclosing = stack.enclosing(given)
     code[rows] = columns.RowMap(stack.code)[enclosing]
     nearest_forward = columns.nearest(forward >= 0, tree.parent)
     remaining = np.flatnonzero((code < 0) & (nearest_forward >= 0))

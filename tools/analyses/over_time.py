@@ -62,10 +62,9 @@ def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
     if of_rank and unknown:
         notes.append(f"{unknown} of {count} copies have no bytes or no length and are in no bandwidth")
     if of_rank and short:
-        notes.append(
-            f"{short} of {count} copies have no recorded bandwidth and are in none, as they last less than "
-            f"{KNOWN_LENGTH * resolution_us:g} µs: times known to {resolution_us:g} µs are too coarse to say how fast these are"
-        )
+        lacking = f"{short} of {count} copies have no recorded bandwidth and are in none"
+        why = f"times known to {resolution_us:g} µs are too coarse to say how fast these are"
+        notes.append(f"{lacking}, as they last less than {KNOWN_LENGTH * resolution_us:g} µs: {why}")
     cells: Columns = {
         "device": device[row], "counter": texts(names, row), "stream": stream[row],
         "ts": us(np.concatenate([np.empty(0, np.int64), *(each.time for each in series)]) - rank.begin),
@@ -223,10 +222,8 @@ def _tensor_curve(storages: Lifetimes, end_ns: int) -> Curve:
 def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
     """Returns the memory in use over time, the peaks, and what lives there."""
     curves = curves_of(rank)
-    time, allocated, reserved = (
-        np.concatenate([np.empty(0, np.int64), *(getattr(curve, name) for curve in curves)])
-        for name in ("time", "allocated", "reserved")
-    )
+    columns_of = ([getattr(curve, name) for curve in curves] for name in ("time", "allocated", "reserved"))
+    time, allocated, reserved = (np.concatenate([np.empty(0, np.int64), *of_all]) for of_all in columns_of)
     device = np.repeat(ints(curve.device for curve in curves), ints(len(curve.time) for curve in curves))
     note = ""
     if not curves:

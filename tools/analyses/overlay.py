@@ -83,10 +83,8 @@ def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
     """Returns which host nodes lie within an op or a call of their thread, as Perfetto attaches arrows to these."""
     ops, calls = linked.ops, linked.calls
     timed = ops.start != ABSENT
-    of_thread, begin, until = (
-        np.concatenate((of_ops[timed], of_calls))
-        for of_ops, of_calls in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
-    )
+    pairs = (ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end)
+    of_thread, begin, until = (np.concatenate((of_ops[timed], of_calls)) for of_ops, of_calls in pairs)
     rows_of = rows_of_each(of_thread)
     covered_on = {thread: union(Intervals(begin[rows], until[rows])) for thread, rows in rows_of.items()}
     thread, start = graph.integers("tid"), graph.start_ns

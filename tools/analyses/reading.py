@@ -103,6 +103,7 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
     rows, recorded = activity_rows(graph), graph.metadata
     communicates = np.isin(graph.type[rows], COMMUNICATION_TYPES)
     pid, number, world_size = (linked.integer(recorded.get(name), -1) for name in ("pid", "rank", "world_size"))
+    named = ((key.removeprefix(DEVICE_NAME), name) for key, name in recorded.items() if key.startswith(DEVICE_NAME))
     info = linked.TraceInfo(
         pid=pid,
         rank=number,
@@ -110,11 +111,7 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
         base_time_ns=linked.integer(recorded.get("base_time_ns"), 0),
         source_host=str(recorded.get("source_host", "")),
         source_device=str(recorded.get("source_device", "")),
-        devices={
-            linked.integer(key.removeprefix(DEVICE_NAME), -1): str(name)
-            for key, name in recorded.items()
-            if key.startswith(DEVICE_NAME)
-        },
+        devices={linked.integer(number, -1): str(name) for number, name in named},
     )
     trace = LinkedTrace(
         info=info, ops=_empty(linked.Ops), calls=_empty(linked.Calls),
@@ -204,9 +201,8 @@ def _add(recorded: Recorded, allocations: list[Allocations] | None, text: bytes)
             recorded.marks[node] = marks[0]
     ranges = [event for event in events if event.ph == "X" and str(event.cat or "").lower() == PROFILER_RANGE]
     for event, start in zip(ranges, _times(ranges).tolist(), strict=True):
-        counters = {
-            name: float(value) for name, value in event.arguments(COUNTERS).items() if type(value) in (int, float)
-        }
+        given = event.arguments(COUNTERS).items()
+        counters = {name: float(value) for name, value in given if type(value) in (int, float)}
         recorded.ranges.append(ProfilerRange(str(event.name), linked.identity(event.pid), start, counters))
     if allocations is not None and has_memory:
         allocations.append(_allocations([event for event in events if event.name == MEMORY]))
@@ -234,9 +230,8 @@ def _allocations(events: list[_Event]) -> Allocations:
 
 
 def _empty(table: type) -> Any:
-    return table(
-        **{column.name: NOTHING.get(column.name, np.empty(0, np.int64)) for column in fields(table) if column.init}
-    )
+    names = [column.name for column in fields(table) if column.init]
+    return table(**{name: NOTHING.get(name, np.empty(0, np.int64)) for name in names})
 
 
 def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) -> linked.Activities:

@@ -88,12 +88,9 @@ def small_kernels(job: Job) -> Iterator[Finding]:
     if is_small.sum() < FEWEST_LAUNCHES:
         return
     host_us, device_us = (float(np.median(column[is_small])) / 1000 for column in (host_ns, work_ns))
-    yield Finding(
-        Found.SMALL_KERNELS,
-        job.gain(np.where(np.append(is_small, False)[leads_to] & ~_between_steps(job), 0.0, 1.0)),
-        "launch_statistics_short_kernels",
-        {"count": int(is_small.sum()), "host": host_us, "device": device_us},
-    )
+    gain = job.gain(np.where(np.append(is_small, False)[leads_to] & ~_between_steps(job), 0.0, 1.0))
+    values = {"count": int(is_small.sum()), "host": host_us, "device": device_us}
+    yield Finding(Found.SMALL_KERNELS, gain, "launch_statistics_short_kernels", values)
 
 
 def data_loader(job: Job) -> Iterator[Finding]:
@@ -111,9 +108,8 @@ def data_loader(job: Job) -> Iterator[Finding]:
     others = np.append(recorded.lane[recorded.source[handing]], pinning)
     threads = np.setdiff1d(others, np.append(launching, work.lane[in_loader]))
     loads = (in_loader | np.isin(work.lane, threads)) & (work.node_class == NodeClass.HOST)
-    times_us, recorded_us = (
-        np.bincount(job.rank_of_node[in_loader], run.duration_ns[in_loader]) / 1000 for run in (work, recorded)
-    )
+    ranks = job.rank_of_node[in_loader]
+    times_us, recorded_us = (np.bincount(ranks, run.duration_ns[in_loader]) / 1000 for run in (work, recorded))
     longest = int(times_us.argmax())
     gain = job.gain(np.where(loads, 0.0, 1.0), handed_over)
     values = {
@@ -295,12 +291,8 @@ def _advice_on(site: Site) -> Said:
 def _reads(job: Job, calls_at: Mapping[Site, int]) -> Iterator[Finding]:
     """Finds without a gain results that are read at least once a step, if a profiler slowed the host."""
     reads = {site: count for site, count in calls_at.items() if site.op in CALLED.values()}
-    steps = max(len(rank.step_starts) for rank in job.ranks)
-    if (
-        job.recording is None
-        or job.recording.cause not in (Cause.HOST_SLOWED, Cause.DEVICES_LIMIT)
-        or sum(reads.values()) < max(steps, 1)
-    ):
+    cause, steps = job.recording and job.recording.cause, max(len(rank.step_starts) for rank in job.ranks)
+    if cause not in (Cause.HOST_SLOWED, Cause.DEVICES_LIMIT) or sum(reads.values()) < max(steps, 1):
         return
     most = sorted(reads.items(), key=lambda item: -item[1])[:NAMED]
     calls = [Said.CALLS.of(count=count, **site._asdict()) for site, count in most]

@@ -86,9 +86,8 @@ def capture(
     wait, warmup, active = (whole_number(count, f"capture({name}=…)") for name, count in steps.items())
     flags("capture", stacks=stacks, modules=modules, memory=memory, together=together)
     if min(wait, warmup) < 0 or active < 1:
-        raise ValueError(
-            f"wait {wait}, warmup {warmup}, active {active}: wait and warmup are 0 steps or more, active is 1 or more"
-        )
+        wanted = "wait and warmup are 0 steps or more, active is 1 or more"
+        raise ValueError(f"wait {wait}, warmup {warmup}, active {active}: {wanted}")
     torch = windows.import_torch()
     details = {"with_stack": stacks or modules, "with_modules": modules, "profile_memory": memory}
     profiler = windows.device_profiler(record_shapes=together, **(details if together else {}))

@@ -260,9 +260,8 @@ def _check_whole(trace: Path) -> None:
             written.seek(max(trace.stat().st_size - 16, 0))
             tail = written.read().rstrip()
     if not tail.endswith(b"}"):
-        raise DataError(
-            f"PyTorch could not write the whole {trace.stem} trace to {trace.parent.parent}; make room there"
-        )
+        folder = trace.parent.parent
+        raise DataError(f"PyTorch could not write the whole {trace.stem} trace to {folder}; make room there")
 
 
 class HostTraceObserver:

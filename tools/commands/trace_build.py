@@ -73,26 +73,21 @@ def _chosen(options: argparse.Namespace) -> "tuple[BuildOptions, AstraSimOptions
     from ..job import AstraSimOptions, build_options
 
     of_astra_sim, of_goal = chosen_for("AstraSimOptions", options), chosen_for("GoalOptions", options)
+    goal_options = [options_of("GoalOptions")[name].spellings for name in of_goal]
+    of_network = "--bandwidth, --latency, --replay and --roofline"
+    for_astra_sim = f"{of_network} are for --target {ASTRA_SIM}, whose configuration they set"
     refuse_contradictions(
         (options.max_messages != MOST_MESSAGES and options.target != GOAL, f"--max-messages is for --target {GOAL}"),
         (options.jobs and options.scheduler, "argument --scheduler: not allowed with argument --jobs"),
-        (
-            options.target != ASTRA_SIM and any(of_astra_sim.values()),
-            f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they set",
-        ),
-        *(
-            (options.target != GOAL, f"{options_of('GoalOptions')[name].spellings} is for --target {GOAL}")
-            for name in of_goal
-        ),
+        (options.target != ASTRA_SIM and any(of_astra_sim.values()), for_astra_sim),
+        *((options.target != GOAL, f"{option} is for --target {GOAL}") for option in goal_options),
     )
     simulation = AstraSimOptions(**of_astra_sim)
     targets: dict[str, BuildTarget] = {ASTRA_SIM: simulation, GOAL: GoalOptions(**of_goal)}
     changes = [change.spec for change in options.changes]
     of_job = {name: getattr(options, name) for name in OF_JOB}
-    conversion = build_options(
-        Options(**chosen_for("Options", options)), targets.get(options.target), changes=changes, **of_job
-    )
-    return conversion, simulation
+    of_ranks = Options(**chosen_for("Options", options))
+    return build_options(of_ranks, targets.get(options.target), changes=changes, **of_job), simulation
 
 
 def _print_report(job: "BuiltJob", options: argparse.Namespace) -> None:
@@ -139,9 +134,8 @@ def _write_simulation(options: argparse.Namespace, report: "BuildReport", simula
     write_astra_sim_files(options.output, rank_count, report.network, simulation)
     log.info(summary_line("network", network_text(report.network, simulation, rank_count)))
     if warning := poor_fit(report.network, simulation, lacks_members=report.lacks_members):
-        log.warning(
-            f"{options.prog}: warning: {warning}; --replay or --target goal --measured-communication keeps measured lengths"
-        )
+        remedy = "--replay or --target goal --measured-communication keeps measured lengths"
+        log.warning(f"{options.prog}: warning: {warning}; {remedy}")
     log.info(summary_line("simulate", simulator_command(options.output, rank_count)))
 
 
@@ -155,12 +149,8 @@ def _goal_lines(report: "GoalReport") -> Iterator[str]:
     for what, count in report.communication.items():
         yield summary_line("goal", f"{what}: {count}")
     if fit := report.network:
-        yield summary_line(
-            "network",
-            f"{fit.latency_ns:,} ns a message, {fit.ns_per_byte:g} ns a byte, fitted to {fit.transfers} collectives "
-            f"and messages, {fit_error_text(fit.fit_error_pct)}",
-        )
-        yield summary_line(
-            "simulate",
-            f"LogGOPSim of ATLAHS: -f JOB.bin -L {fit.latency_ns} -o 0 -g 0 -G {fit.ns_per_byte:g} -O 0 -S 1",
-        )
+        network = f"{fit.latency_ns:,} ns a message, {fit.ns_per_byte:g} ns a byte"
+        fitted = f"fitted to {fit.transfers} collectives and messages, {fit_error_text(fit.fit_error_pct)}"
+        yield summary_line("network", f"{network}, {fitted}")
+        run = f"-f JOB.bin -L {fit.latency_ns} -o 0 -g 0 -G {fit.ns_per_byte:g} -O 0 -S 1"
+        yield summary_line("simulate", f"LogGOPSim of ATLAHS: {run}")

@@ -44,9 +44,8 @@ def main(options: argparse.Namespace) -> None:
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
     reason = replays.why_not_one_job(graphs)
     if reason and not options.allow_mismatch:
-        raise DataError(
-            f"{paths[0]} and {len(paths) - 1} more: {reason}; give the graphs of one job (or --allow-mismatch)"
-        )
+        remedy = "give the graphs of one job (or --allow-mismatch)"
+        raise DataError(f"{paths[0]} and {len(paths) - 1} more: {reason}; {remedy}")
     with naming(paths[0] if len(paths) == 1 else f"{len(paths)} graphs"):
         _simulate(paths, graphs, options) if options.simulator else _replay(graphs, options)
 

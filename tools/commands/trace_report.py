@@ -65,25 +65,15 @@ def main(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace, analysis: AnalysisOptions) -> None:
     """Raises WrongUsage for options that contradict each other."""
-    diff, of_run = (
-        options.diff,
-        (options.only or options.changes or options.perfetto or options.captures or options.as_recorded),
-    )
+    diff, whole = options.diff, "--diff compares two runs as they were"
+    of_run = options.only or options.changes or options.perfetto or options.captures or options.as_recorded
+    from_stdin = STANDARD_STREAM in map(str, [*options.inputs, *(diff or ())])
     refuse_contradictions(
         (options.all and options.only, "--all prints every table, --only some; give one of them"),
         (options.inputs and diff, "give the files of one run, or --diff with two runs"),
-        (
-            diff and of_run,
-            "--diff compares two runs as they were, without --only, --scale, --as-recorded, --perfetto and --capture-trace",
-        ),
-        (
-            diff and analysis != AnalysisOptions(),
-            "--diff compares two runs as they were; the options of the analyses change nothing in it",
-        ),
-        (
-            STANDARD_STREAM in map(str, [*options.inputs, *(diff or ())]),
-            "traces are looked at before they are read; give files or a folder, not stdin",
-        ),
+        (diff and of_run, f"{whole}, without --only, --scale, --as-recorded, --perfetto and --capture-trace"),
+        (diff and analysis != AnalysisOptions(), f"{whole}; the options of the analyses change nothing in it"),
+        (from_stdin, "traces are looked at before they are read; give files or a folder, not stdin"),
         (options.perfetto == STANDARD_STREAM, "--perfetto writes files, not stdout"),
     )
     if options.output:

@@ -80,10 +80,8 @@ def _truth_of(rank: RankRun) -> Iterator[tuple[str, Iterable[object]]]:
         yield name, ((keys[source], keys[target]) for source, target in zip(*edges.columns(), strict=True))
     yield "host_waits", ((correlation(call), keys[row]) for call, row in zip(*rank.host_waits.columns(), strict=True))
     handoffs = zip(*rank.handoffs.columns(), strict=True)
-    yield (
-        "handoffs",
-        ((tids[giver], ns, tids[taker], taken, bool(waits)) for giver, ns, taker, taken, waits in handoffs),
-    )
+    given = ((tids[giver], ns, tids[taker], taken, bool(waits)) for giver, ns, taker, taken, waits in handoffs)
+    yield "handoffs", given
 
 
 class RankFiles(NamedTuple):

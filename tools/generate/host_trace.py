@@ -162,11 +162,9 @@ def _encloses(run: RankRun, caller: int, row: int) -> bool:
 
 def write_host_trace(run: RankRun, path: str) -> None:
     """Writes the trace node by node, O(n log n) in the ops. Raises DataError when the file cannot be written."""
-    head = (
-        f'{{\n  "schema": "{SCHEMA}", "pid": {run.pid}, "time": "2026-01-31 00:00:00", "start_ts": 1000,\n  "nodes": ['
-    )
+    head = f'"schema": "{SCHEMA}", "pid": {run.pid}, "time": "2026-01-31 00:00:00", "start_ts": 1000'
     with open_output(path) as file:
-        file.write(head.encode())
+        file.write(f'{{\n  {head},\n  "nodes": ['.encode())
         write_items(file, _nodes(run))
         file.write(f'\n  ],\n  "finish_ts": {1000 + run.period()[1] // 1_000_000}\n}}\n'.encode())
 
@@ -187,9 +185,8 @@ def _nodes(run: RankRun) -> Iterator[str]:
         yield _node(groups_id, "## process_group:init ##", threads[0], attrs, listed_groups)
     ids, ops, ends = TensorIds(run, groups_id), run.ops, as_numpy(run.ops.end)
     inputs_of = [[*map(argument, op.inputs)] for op in run.op_table]
-    texts = [
-        (text(inputs), text([*map(argument, op.outputs)])) for inputs, op in zip(inputs_of, run.op_table, strict=True)
-    ]
+    outputs_of = [[*map(argument, op.outputs)] for op in run.op_table]
+    texts = [*zip(map(text, inputs_of), map(text, outputs_of), strict=True)]
     for row in np.lexsort((-np.arange(len(ends)), ends)).tolist():
         code, parent, forward = ops.op[row], ops.parent[row], ops.forward_open[row]
         op, (inputs, outputs), numbers = run.op_table[code], texts[code], ids.of(row, code)

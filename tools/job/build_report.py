@@ -256,11 +256,8 @@ def time_lines(report: BuildReport) -> Iterator[str]:
         yield summary_line("host time", f"{_by_rank(kept)} after the last activity kept")
     if excess:
         excess_us, collectives_us, rank_number = max(excess, key=lambda of_rank: of_rank[0])
-        yield summary_line(
-            "excess",
-            f"{time_text(excess_us)} of {time_text(collectives_us)} of collectives on rank {rank_number} is more than "
-            "the fitted network gives; kept whatever the network",
-        )
+        part = f"{time_text(excess_us)} of {time_text(collectives_us)} of collectives on rank {rank_number}"
+        yield summary_line("excess", f"{part} is more than the fitted network gives; kept whatever the network")
 
 
 def _by_rank(times_us: Mapping[int, float]) -> str:

@@ -170,10 +170,8 @@ def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], ear
     paths = {rank: tasks[rank].waiting if is_final else rank_building.pickle_path(tasks[rank]) for rank in built}
     graphs, said = put_changed_run(paths, options)
     for rank, graph in graphs.items():
-        summary, file = (
-            results[rank].summary,
-            build_report.content_of(tasks[rank].waiting, tasks[rank].graph.name) if is_final else None,
-        )
+        summary, task = results[rank].summary, tasks[rank]
+        file = build_report.content_of(task.waiting, task.graph.name) if is_final else None
         results[rank] = RankResult(
             msgspec.structs.replace(summary, graph=file), communication=look_up(graph, options.target)
         )

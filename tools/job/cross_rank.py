@@ -121,10 +121,8 @@ def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Dis
     if not ranks:
         return
     columns = [column_of[rank] for rank in ranks]
-    sends, expects = (
-        np.array([np.frombuffer(digests, "<u4")[columns] for digests in sides])
-        for sides in zip(*((summaries[rank].sends, summaries[rank].expects) for rank in ranks), strict=True)
-    )
+    both = zip(*((summaries[rank].sends, summaries[rank].expects) for rank in ranks), strict=True)
+    sends, expects = (np.array([np.frombuffer(digests, "<u4")[columns] for digests in side]) for side in both)
     wrong = np.argwhere(sends != expects.T)
     if len(wrong):
         sender, receiver = (ranks[int(number)] for number in wrong[0])
@@ -139,10 +137,9 @@ def _orders(
     """Yields ranks that issue the collectives of two groups in another order; not of groups that differ already."""
     digests_by_groups: dict[tuple[Group, Group], dict[int, str]] = defaultdict(dict)
     for rank, comms in sorted(ranks.items()):
+        names = [group_names[rank][summary.group] for summary in comms.groups]
         for first, second, digest in comms.orders:
-            digests_by_groups[
-                group_names[rank][comms.groups[first].group], group_names[rank][comms.groups[second].group]
-            ][rank] = digest
+            digests_by_groups[names[first], names[second]][rank] = digest
     for groups, digests in sorted(digests_by_groups.items()):
         if groups[0] < groups[1] and not disagreeing & set(groups):
             yield from _deviating(groups, digests, lambda common, deviating: "issued in another order")

@@ -160,11 +160,10 @@ def compare(processes: Sequence[Inspection], times: Mapping[str, int | None]) ->
     """
     recorded = [process for process in processes if process.device and not process.error and not process.merged]
     communicating = {process.device for process in recorded if process.collectives}
+    pids = (next(iter(process.processes), None) for process in recorded)
     traces = [
-        Trace(
-            p.device, InputKind.DEVICE, next(iter(p.processes), None), p.rank, p.records_rank, "", times.get(p.device)
-        )
-        for p in recorded
+        Trace(p.device, InputKind.DEVICE, pid, p.rank, p.records_rank, recorded_ns=times.get(p.device))
+        for p, pid in zip(recorded, pids, strict=True)
     ]
     try:
         ranks = assign_ranks(traces, lambda trace: trace.name in communicating)

@@ -51,9 +51,8 @@ def look_up(graph: ExecutionGraph, target: Target) -> RankCommunication:
     rows = NodeNumbers(np.flatnonzero(graph.type == NodeType.COMM_COLL))
     calls = across_ranks.graph_calls(graph, rows, graph.number("rank", -1))
     # there may be thousands of ranks
-    none: dict[str, Any] = dict.fromkeys(
-        calls.columns.keys() - {"type", "group", "kind", "size", "sequence"}, np.zeros(len(calls), np.int64)
-    )
+    unused = calls.columns.keys() - {"type", "group", "kind", "size", "sequence"}
+    none: dict[str, Any] = dict.fromkeys(unused, np.zeros(len(calls), np.int64))
     return RankCommunication(across_ranks.recorded_groups(graph).lists, summary, replace(calls, **none))
 
 

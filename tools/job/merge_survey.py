@@ -32,9 +32,8 @@ def collective_times(trace: DeviceTrace) -> tuple[Calls, int]:
     kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]
     args = (trace.communication[Role.ACTIVITY].get(row, Args()) for row in kernels.tolist())
     groups = ProcessGroups.of(trace.groups, trace.world_size or -1)
-    calls = recorded_calls(
-        groups.with_members([*map(from_device, args)]), [rows.name[row] for row in kernels.tolist()], -1
-    )
+    names = [rows.name[row] for row in kernels.tolist()]
+    calls = recorded_calls(groups.with_members([*map(from_device, args)]), names, -1)
     start, end = (column[kernels] + trace.base_time_ns for column in (rows.start, rows.end))
     calls = replace(calls, start_ns=start, end_ns=end)
     return calls.take(awaits_all(calls.kind)), groups.unlisted
@@ -93,9 +92,8 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
     }
     for rank, path in ranks:
         if abs(shift := clocks[rank].shift_ns) >= FOREVER:
-            raise DataError(
-                f"{path}: its clock is {abs(shift) / NS_PER_YEAR:.0f} years from that of other ranks; leave it out"
-            )
+            years = f"{abs(shift) / NS_PER_YEAR:.0f} years"
+            raise DataError(f"{path}: its clock is {years} from that of other ranks; leave it out")
     return Survey(first, clocks, hosts, notes)
 
 

@@ -114,11 +114,8 @@ class _Rank:
         self.connection, self.rank, self.file = connection, of.rank, str(of.path)
         self.clock, self.hosts = job.clocks[of.rank], job.hosts[of.rank]
         self.trace = read_device_trace(str(of.path))
-        self.first = {
-            # the first id that no row of the table has
-            table: int(connection.execute(f"SELECT COALESCE(max(id), 0) + 1 FROM {table}").fetchone()[0])
-            for table in ("ops", "calls", "activities")
-        }
+        unused_id, tables = "SELECT COALESCE(max(id), 0) + 1 FROM {}", ("ops", "calls", "activities")
+        self.first = {table: int(connection.execute(unused_id.format(table)).fetchone()[0]) for table in tables}
 
     def write(self) -> RankReport:
         trace, clock = self.trace, self.clock

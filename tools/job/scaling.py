@@ -267,11 +267,9 @@ def _graph_files(folder: Path) -> dict[int, Path]:
         (change for rank in report.ranks for change in FITTED_TO_TRACED if str(change) in rank.target), None
     )
     if changed:
-        raise DataError(
-            f"{folder}: the graphs keep what collectives of the traced ranks took beyond the fitted network ({changed}), "
-            "which does not hold for more ranks; build them with ",
-            Remedy.NO_EXCESS_TIME,
-        )
+        kept = f"what collectives of the traced ranks took beyond the fitted network ({changed})"
+        problem = f"{folder}: the graphs keep {kept}, which does not hold for more ranks"
+        raise DataError(f"{problem}; build them with ", Remedy.NO_EXCESS_TIME)
     return dict(sorted(graphs.items()))
 
 

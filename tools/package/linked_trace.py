@@ -49,10 +49,9 @@ class LinkedTrace(TraceRecord):
         by name, null where none is known.
         """
         activities = self.activities
-        op, call = (
-            Categorical(np.append(names.codes, np.int32(-1))[row], names.table)  # none for -1
-            for names, row in ((self.ops.name, activities.op_row), (self.calls.name, activities.call_row))
-        )
+        callers = (self.ops.name, activities.op_row), (self.calls.name, activities.call_row)
+        # none for -1
+        op, call = (Categorical(np.append(names.codes, np.int32(-1))[row], names.table) for names, row in callers)
         columns: dict[str, Int64 | Categorical] = {
             "id": activities.id, "name": activities.name, "device": activities.device, "stream": activities.stream,
             "start_ns": activities.start, "duration_ns": activities.end - activities.start,

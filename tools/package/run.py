@@ -162,11 +162,9 @@ class WhatIf(NamedTuple):
         these apply to.
         """
         new = [change for change in self.after.changes if change not in self.before.changes]
-        lines = {
-            "before": time_text(self.before.makespan_ns / 1000),
-            "after": time_text(self.after.makespan_ns / 1000),
-            "saved": time_text(self.saved_us),
-        }
+        runs = {"before": self.before, "after": self.after}
+        lines = {name: time_text(run.makespan_ns / 1000) for name, run in runs.items()}
+        lines["saved"] = time_text(self.saved_us)
         if new:
             lines["changed"] = "; ".join(replays.matched(self.before.work.graphs, change).text for change in new)
         between = self.after.range
@@ -335,14 +333,12 @@ def report(
     sources = reports.find_sources(given_paths(inputs, "report(inputs)"), chosen=chosen, allow_mismatch=allow_mismatch)
     scales = replays.given_changes(changes, "report(inputs, path, changes=…)")
     names = [only] if isinstance(only, str) else None if only is None else [*texts(only, "report(only=…)")]
-    captured = [
-        capture for trace in given_paths(captures, "report(captures=…)") for capture in read_captures(str(trace))
-    ]
+    of_graphs = given_paths(captures, "report(captures=…)")
+    captured = [capture for trace in of_graphs for capture in read_captures(str(trace))]
     options = given(options or AnalysisOptions(), AnalysisOptions, "report(options=…)", "AnalysisOptions")
     options = dataclasses.replace(options, captures=[*options.captures, *captured])
-    request = reports.ReportRequest(
-        names, scales, path is not None, str(perfetto or ""), options, window, modules, as_recorded
-    )
+    overlay = str(perfetto or "")
+    request = reports.ReportRequest(names, scales, path is not None, overlay, options, window, modules, as_recorded)
     return _finished(reports.report_on(sources, request), path)
 
 
@@ -376,9 +372,7 @@ def compare(
     _check_name(path, "compare(before, after, path)")
     given_window(window, "compare(window=…)")
     checked("compare", modules=modules)
-    first, second = (
-        reports.find_sources(given_paths(argument, "compare(before, after)")) for argument in (before, after)
-    )
+    first, second = (reports.find_sources(given_paths(run, "compare(before, after)")) for run in (before, after))
     return _finished(reports.report_on_diff(first, second, window=window, modules=modules), path)
 
 

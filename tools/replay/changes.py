@@ -314,9 +314,8 @@ def _target(selector: str) -> Target:
                 raise ValueError(f"{selector!r}: {refusal.format(repr(name), ', '.join(targets))}")
             return targets[name]
     if selector in SCALABLE:
-        raise ValueError(
-            f"{selector!r} may be a class or a name: write class:{selector}, or ({selector}) for the names"
-        )
+        way = f"write class:{selector}, or ({selector}) for the names"
+        raise ValueError(f"{selector!r} may be a class or a name: {way}")
     if selector.startswith(RANK):
         raise ValueError(f"{selector!r}: write rank:N/SELECTOR once, such as rank:1/under:load")
     by = next((start for start in (MODULE, UNDER) if selector.startswith(start)), "")

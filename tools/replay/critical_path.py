@@ -44,9 +44,8 @@ def critical_path(replay: Replay) -> tuple[Rows, Int64]:
     each waited for, the first of equals; -1 for the first row and for rows that waited for a slot of their device.
     """
     schedule = replay.schedule
-    is_binding = (
-        schedule.end_ns[schedule.source] + schedule.lag_ns == (schedule.end_ns - schedule.cost_ns)[schedule.target]
-    )
+    begin_ns = schedule.end_ns - schedule.cost_ns
+    is_binding = schedule.end_ns[schedule.source] + schedule.lag_ns == begin_ns[schedule.target]
     targets, first = np.unique(schedule.target[is_binding], return_index=True)
     binding, rows = np.full(len(schedule.end_ns), -1), list[int]()
     binding[targets] = np.flatnonzero(is_binding)[first]

@@ -385,9 +385,9 @@ def _never_ready(work: Workload, stuck: Int64) -> str:
             node += f" of group {graph.texts('pg_name')[graph_row] or '?'}"
         shown.append(f"rank {work.rank_labels()[rank]} at {node}" if len(work.graphs) > 1 else node)
     more = [f"and {len(firsts) - RANKS_NAMED} more ranks"] if len(firsts) > RANKS_NAMED else []
-    remedy = (
-        "its dependencies form a cycle, convert the trace again"
-        if len(work.graphs) == 1
-        else "the ranks issue their collectives in different orders, or one has a cycle; check that all are of one run"
-    )
+    remedy = "its dependencies form a cycle, convert the trace again"
+    if len(work.graphs) > 1:
+        remedy = (
+            "the ranks issue their collectives in different orders, or one has a cycle; check that all are of one run"
+        )
     return f"{len(stuck)} of {len(work)} nodes never become ready: {', '.join(shown + more)}; {remedy}"

@@ -65,10 +65,8 @@ def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:
     members = [set(ranks_of(group.ranks)) for group in calls.groups]
     # the last one stands for communication without a group
     shared = np.array([*(len(group.intersection(ranks)) > 1 for group in members), False], np.bool_)[calls.group]
-    issued, met, collectives = (
-        np.bincount(calls.rank[chosen], minlength=len(ranks))
-        for chosen in (shared, shared & calls.is_met, calls.group >= 0)
-    )
+    chosen = shared, shared & calls.is_met, calls.group >= 0
+    issued, met, collectives = (np.bincount(calls.rank[rows], minlength=len(ranks)) for rows in chosen)
     silent = {rank for rank, count in zip(ranks, collectives.tolist(), strict=True) if not count}
     for position in np.flatnonzero((issued > 0) & (met == 0)).tolist():
         rank, groups = ranks[position], np.unique(calls.group[shared & (calls.rank == position)])

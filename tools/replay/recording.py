@@ -103,9 +103,8 @@ class Model(msgspec.Struct, frozen=True):
         less = f"each begin or end of an op takes {1000 * self.cost_us:.0f} ns less" if self.cost_us else ""
         rest = share + first if self.host_factor < 0.995 or not less else ""
         busier = "busier" if self.machine_factor < 1 else "less busy"
-        machine = (
-            f", and all takes {100 * self.machine_factor:.3g} % of that, as the machine was {busier} while recording"
-        )
+        factor = f"{100 * self.machine_factor:.3g} %"
+        machine = f", and all takes {factor} of that, as the machine was {busier} while recording"
         machine *= self.machine_factor != 1
         return f"{less}{less and rest and ', and then '}{rest}{machine}"
 

@@ -150,10 +150,9 @@ def read_configuration(folder: Path) -> Configuration | None:
     for kind, names in algorithms.items():
         supported = {RING, DIRECT} if kind == CollectiveType.ALL_TO_ALL else {RING}
         if not set(names) <= supported or len(names) != len(links) or splits != 1:
-            raise DataError(
-                f"{system}: how long collectives take is known for {' or '.join(sorted(supported))} in each of "
-                f"{len(links)} dimensions and one split, not for {names} and {splits}; run the simulator"
-            )
+            known = f"{' or '.join(sorted(supported))} in each of {len(links)} dimensions and one split"
+            problem = f"how long collectives take is known for {known}, not for {names} and {splits}"
+            raise DataError(f"{system}: {problem}; run the simulator")
     peaks = Roofline(peak, memory_gb_s) if settings.get("roofline-enabled") else None
     # nodes have the number of their group as its name
     listed = read_groups(str(folder / GROUPS)) if (folder / GROUPS).is_file() else {}
@@ -170,10 +169,8 @@ def _dimensions(path: Path) -> tuple[tuple[Link, ...], tuple[int, ...]]:
         links = tuple(Link(int(ranks), float(gib_s), float(latency)) for ranks, gib_s, latency in rows)
         hops = tuple(HOPS[topology] for topology, _ in zip(listed["topology"], links, strict=True))
     except (KeyError, ValueError) as error:
-        raise DataError(
-            f"{path}: is no network of {' and '.join(HOPS)} dimensions ({error}); build the graphs again, or run the "
-            "simulator"
-        ) from error
+        problem = f"is no network of {' and '.join(HOPS)} dimensions ({error})"
+        raise DataError(f"{path}: {problem}; build the graphs again, or run the simulator") from error
     return links, hops
 
 
@@ -220,9 +217,8 @@ class Transfers:
         if peaks is not None:
             # computation of the device takes the time of its work
             computing = np.concatenate([computes(graph) for graph in graphs])
-            operations, moved = (
-                np.concatenate([graph.integers(name, 0) for graph in graphs]) for name in ("num_ops", "tensor_size")
-            )
+            work = "num_ops", "tensor_size"
+            operations, moved = (np.concatenate([graph.integers(name, 0) for graph in graphs]) for name in work)
             by_work = np.maximum(operations / (peaks.tflops * 1e3), moved / peaks.memory_gb_s).astype(np.int64)
             lengths = np.where(computing, by_work, lengths)
         self._lengths = lengths.tolist()

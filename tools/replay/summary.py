@@ -14,9 +14,18 @@ from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, time_text
 from ...schema.graph import CollectiveType, DependencyKind
 from ..phase_names import Phase
-from . import critical_path
 from .changes import MODULE, Bound, Matched, Named, Scale, matched
-from .critical_path import DATA_WAIT, HOST_DELAY, KINDS, START_OFFSET, UNEXPLAINED, UNKNOWN_START, time_by_kind
+from .critical_path import (
+    DATA_WAIT,
+    HOST_DELAY,
+    KINDS,
+    START_OFFSET,
+    UNEXPLAINED,
+    UNKNOWN_START,
+    crossings,
+    pieces_of,
+    time_by_kind,
+)
 from .execution import Replay
 from .job_graphs import absence
 from .recording import Recording
@@ -242,7 +251,7 @@ def _crossings(replay: Replay) -> list[str]:
     """Returns the line that says by what the critical path goes from rank to rank, if it does."""
     names = Categorical.joined(graph.name for graph in replay.work.graphs)
     # by the name of what both ranks shared, most often first
-    counts = Counter(map(names.__getitem__, critical_path.crossings(replay)[0].tolist())).most_common()
+    counts = Counter(map(names.__getitem__, crossings(replay)[0].tolist())).most_common()
     shown = [f"{name.partition('(')[0]} {count:,}" for name, count in counts[:NAMES_SHOWN]]
     if others := sum(count for _, count in counts[NAMES_SHOWN:]):
         shown.append(f"others {others:,}")
@@ -269,10 +278,8 @@ def _busy(replay: Replay, summary: ReplaySummary) -> list[str]:
 
 def _shares(times_us: Mapping[str, float], whole_us: float) -> list[str]:
     width = max([LABEL, *(len(label) + 1 for label in times_us)])
-    return [
-        f"  {label:<{width}}{time:>13,.1f} µs  {100 * time / (whole_us or 1):5.1f} %"
-        for label, time in times_us.items()
-    ]
+    whole = whole_us or 1
+    return [f"  {label:<{width}}{us:>13,.1f} µs  {100 * us / whole:5.1f} %" for label, us in times_us.items()]
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -295,9 +302,8 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
         outcome = f"still take {times[1]}"
     else:
         outcome = f"take {times[1]} instead of {times[0]}, {change_text(replay)}"
-    limit = (
-        limit_of_gain(replay, scale) if all(change_.factor < 1 and change_.each_ns is None for change_ in scale) else ""
-    )
+    is_faster = all(change.factor < 1 and change.each_ns is None for change in scale)
+    limit = limit_of_gain(replay, scale) if is_faster else ""
     sentences = [f"If {_condition(scale)}, {what} would {outcome}{limit and f': what limits the gain is {limit}'}."]
     if makespan is not None and not makespan.is_clear:
         reason = makespan.reason
@@ -359,7 +365,7 @@ def _predicate(factor: float) -> str:
 
 def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
     """Returns what the unchanged part of the critical path is mostly spent on, with its share; "" if that is small."""
-    work, pieces, finish_row = replay.work, critical_path.pieces_of(replay), replay.schedule.finish_row
+    work, pieces, finish_row = replay.work, pieces_of(replay), replay.schedule.finish_row
     # the rows of the schedule with a changed duration; a collective has one if a member has
     unchanged = replay.unchanged.duration_ns if replay.unchanged else work.duration_ns
     nodes, changed = np.flatnonzero(work.duration_ns != unchanged), np.zeros(len(replay.schedule.end_ns), bool)

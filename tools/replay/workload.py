@@ -240,17 +240,9 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
         missing_dependencies += int((edges.source < 0).sum())
         # the ranks' own communication tells the offsets of all, also where a graph has none
         source, target, kind = edges.where((edges.source >= 0) & ~graph.is_start_offset[edges.source])
-        ranks.append(
-            {
-                **_times(graph, lane, target),
-                "lane": lane + len(lanes),
-                "source": source + first_row[rank],
-                "target": target + first_row[rank],
-                "kind": kind,
-                "lag_ns": _lags(graph, target, kind),
-                "slot_pool": np.full(len(graph), -1),
-            }
-        )
+        of_nodes = {"lane": lane + len(lanes), "slot_pool": np.full(len(graph), -1)}
+        of_edges = {"source": source + first_row[rank], "target": target + first_row[rank], "kind": kind}
+        ranks.append({**_times(graph, lane, target), **of_nodes, **of_edges, "lag_ns": _lags(graph, target, kind)})
         lanes += [Lane(rank, number, stream) for number, stream in lanes_of_rank]
         slot_pools += slot_pools_by_device(graph).values()
     several = len(ranks) > 1  # else nothing is copied

@@ -303,11 +303,8 @@ def value_lanes(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
             {"lane": name, "from": start, "to": end, "value": high, "base": base, "top": base - FILLED * high / highest}
             for start, end, high in zip(*columns, strict=True)
         ]
-    names_of_lanes = {
-        "values": list(range(1, len(labels) + 1)),
-        "labelExpr": f"{orjson.dumps(labels).decode()}[datum.value - 1]",
-        "grid": True,
-    }
+    name_of_lane = f"{orjson.dumps(labels).decode()}[datum.value - 1]"
+    names_of_lanes = {"values": list(range(1, len(labels) + 1)), "labelExpr": name_of_lane, "grid": True}
     scale = {"domain": [len(labels), 0], "nice": False}
     channels = {
         "x": axis("from [µs]", "time", axis=OVER_TIME),

@@ -66,10 +66,8 @@ def find_sources(
     """
     names = [path.name for path in sorted((path.resolve() for path in paths), key=_numbers_by_value)]
     more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
-    sources, files = (
-        Sources(", ".join(names[:TITLED]) + more, [], []),
-        [path for path in paths if not path_is(path, Path.is_dir)],
-    )
+    sources = Sources(", ".join(names[:TITLED]) + more, [], [])
+    files = [path for path in paths if not path_is(path, Path.is_dir)]
     for folder in filter(Path.is_dir, paths):
         _add_folder(folder, sources, progress, allow_mismatch)
     _add_files(files, sources, allow_mismatch)
@@ -191,9 +189,8 @@ def _add_files(files: list[Path], sources: Sources, allow_mismatch: bool) -> Non
     used = {*host_of.values(), *(device.detail for device in ranks.traces)}
     unused = (trace for trace in (*hosts, *details) if trace.name not in used)
     sources.notes.extend(f"{trace.name}: has no device trace; not used" for trace in unused)
-    sources.ranks.extend(
-        Source(Path(trace.name), kind=kind, known_rank=trace.rank) for kind in MADE for trace in by_kind[kind]
-    )
+    for kind in MADE:
+        sources.ranks.extend(Source(Path(trace.name), kind=kind, known_rank=trace.rank) for trace in by_kind[kind])
 
 
 def recorded_counts(rank: RankTrace) -> dict[str, int | str]:

@@ -76,10 +76,8 @@ def summary_text(report: Report) -> str:
         diff, names = report.tables["trace_diff"], ("kind", "name", "category", "difference", "count_a", "count_b")
         is_work = np.array([not name.startswith(STEP_MARK) for name in diff["name"]], np.bool_)
         columns = [column for column in diff.columns if column.name in names]
-        chosen = [
-            report.tables["trace_diff_runs"],
-            Table(diff.name, "What differs most", columns, diff.note).take(is_work),
-        ]
+        differing = Table(diff.name, "What differs most", columns, diff.note).take(is_work)
+        chosen = [report.tables["trace_diff_runs"], differing]
     tables = (as_text(table, NARROW) for table in chosen if table)
     return "\n\n".join(filter(None, [*_advice(report, count), *tables, str(ALL_TABLES)]))
 
@@ -134,14 +132,9 @@ def _short_table(report: Report) -> Table | None:
 def _phases(table: Table, clock: str) -> Table:
     """Returns the shares of the phases of each step in percent, in a title and not in each heading, to be narrow."""
     time = np.asarray(table["time"], np.float64)
-    shares = [
-        Column(
-            "python" if name == "between_ops" else name,
-            "",
-            np.round(100 * np.asarray(table[name], np.float64) / np.where(time > 0, time, 1), 1),
-        )
-        for name in PHASES
-    ]
+    pct = {name: 100 * np.asarray(table[name], np.float64) / np.where(time > 0, time, 1) for name in PHASES}
+    titles = ("python" if name == "between_ops" else name for name in PHASES)
+    shares = [Column(title, "", np.round(of, 1)) for title, of in zip(titles, pct.values(), strict=True)]
     title = f"Time of the host by phase of each step, in % (python: between ops){clock}"
     return Table(table.name, title, [*table.columns[:2], Column("time", "ms", time / 1000), *shares])
 

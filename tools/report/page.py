@@ -115,10 +115,8 @@ def render(report: Report) -> str:
     page, flow = _Page(report), flow_boxes(report.data_flow) if report.data_flow else None
     content = page.content()
     # `</script` would end a script even inside a string
-    scripts = [
-        text.replace("</script", "<\\/script").replace("\r\n", "\n")
-        for text in (drawing_library(), "".join(map(_text, SCRIPTS)))
-    ]
+    parts = drawing_library(), "".join(map(_text, SCRIPTS))
+    scripts = [part.replace("</script", "<\\/script").replace("\r\n", "\n") for part in parts]
     json = {"specs": orjson.dumps(page.charts, option=orjson.OPT_SERIALIZE_NUMPY)}
     json |= {"timeline-data": report.timeline.json} if report.timeline else {}
     json |= {"flow-data": orjson.dumps(flow)} if flow else {}

@@ -117,8 +117,6 @@ OF_JOB = "critical_path"
 """The analysis whose rows are of the job, so that they are shown of all ranks."""
 NO_DIFF = replace(analyses.trace_diff((), ()), details=())
 HOW_TO_COMPARE = Spelled("compares two runs, with --diff A B", "compares two runs, with execgraph.compare")
-
-
 DEFAULT = AnalysisOptions()
 
 

@@ -183,10 +183,9 @@ def _may_be_alike(without: Row, recorded: Row) -> bool:
 
 def _faster(row: Row) -> str:
     """Returns whether run B is faster or slower, by the step or the run of a row."""
-    how = (
-        "as fast as" if abs(row["change"]) < LEAST_CHANGE_PCT else "faster than" if row["change"] < 0 else "slower than"
-    )
-    change = f"{abs(row['change']):.1f} % {'less' if row['change'] < 0 else 'more'} time, "
+    pct = row["change"]
+    how = "as fast as" if abs(pct) < LEAST_CHANGE_PCT else "faster than" if pct < 0 else "slower than"
+    change = f"{abs(pct):.1f} % {'less' if pct < 0 else 'more'} time, "
     is_same = time_text(row["a"]) == time_text(row["b"])
     takes = f"takes {'' if is_same else change}{_change(row)}"
     return f"Run B is {how} run A: {'the run' if row['part'] == 'run' else 'a step'} {takes}"

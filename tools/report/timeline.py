@@ -139,10 +139,8 @@ def sum_bars(bars: Bars, chosen: Bool, length_ns: int, finest: int, most_filled:
     count = min(finest, max(1 << (CELLS // max(len(keys), 1)).bit_length() >> 1, FEWEST_STRETCHES))
     width = -(-max(length_ns, 1) // count)
     start, end = bars.alone_ns[chosen], bars.end_ns[chosen]
-    first, last, began = (
-        key * count + np.minimum(time // width, count - 1)
-        for time in (start, np.maximum(end - 1, start), bars.start_ns[chosen])
-    )
+    times = start, np.maximum(end - 1, start), bars.start_ns[chosen]
+    first, last, began = (key * count + np.minimum(time // width, count - 1) for time in times)
     size = len(keys) * count
     within = first == last
     # of a bar in one stretch all, of others what lies in their first and last
@@ -215,11 +213,8 @@ def _packed(bars: Bars, chosen: Bool, sums: BarSums | None, ops: Slices) -> dict
     rows = np.ones(len(bars.lanes), np.int64)
     np.maximum.at(rows, np.append(bars.lane, ops.lane), np.append(bars.row, ops.row) + 1)
     packed = pack_columns(columns, Categorical.joined([bars.name.take(chosen), ops.name]))
-    return {
-        "rank": bars.rank,
-        "lanes": [*zip(bars.lanes, *counts, rows.tolist(), strict=True)],
-        "sums": described,
-    } | packed
+    lanes = [*zip(bars.lanes, *counts, rows.tolist(), strict=True)]
+    return {"rank": bars.rank, "lanes": lanes, "sums": described} | packed
 
 
 def _since_the_one_before(lane: Int64, time: Ns, of_each: Ns) -> Ns:

@@ -36,9 +36,7 @@ def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], recording: Recording
     """
     if not graphs:
         return NOTHING
-    present = {
-        NodeClass(node_class) for graph in graphs for node_class in np.unique(replay.node_classes(graph)).tolist()
-    }
+    present = {NodeClass(each) for graph in graphs for each in np.unique(replay.node_classes(graph)).tolist()}
     changes: Changes = {
         label: [replay.parse_scale(f"class:{label}={TWICE_AS_FAST}")]
         for label, node_class in replay.SCALABLE.items()

@@ -86,10 +86,9 @@ class _Line(NamedTuple):
 def draw_flow(flow: DataFlow) -> str:
     """Returns the picture. Raises DataError where there is nothing in it."""
     if not flow.root.inner:
+        problem = "no selected node is an op, a call or an activity, so there is no data flow to draw"
         raise DataError(
-            "no selected node is an op, a call or an activity, so there is no data flow to draw; give ",
-            Spelled("--picture lanes", 'picture="lanes"'),
-            ", or write .dot or .graphml",
+            f"{problem}; give ", Spelled("--picture lanes", 'picture="lanes"'), ", or write .dot or .graphml"
         )
     drawing = _Drawing(flow)
     place = drawing.put(MARGIN, TOP, flow.root)

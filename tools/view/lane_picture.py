@@ -83,9 +83,8 @@ class _Scene:
         self.names, self.lane = lane_names(work), work.lane.tolist()
         drawn = np.flatnonzero(work.is_timed)
         if not len(drawn):
-            raise DataError(
-                "no selected node has a recorded time, so there are no lanes to draw; write .dot or .graphml"
-            )
+            lacking = "no selected node has a recorded time, so there are no lanes to draw"
+            raise DataError(f"{lacking}; write .dot or .graphml")
         start = (graph.start_ns - origin_ns) / 1000
         end = start + graph.duration_ns / 1000
         first, last = float(start[drawn].min()), float(end[drawn].max())
@@ -162,10 +161,8 @@ class _Scene:
         work, seen = self.work, {self.look[row] for row in self.drawn}
         across = work.lane[work.source] != work.lane[work.target]
         kinds = {_reason(kind) for kind in np.unique(work.kind[across]).tolist()}
-        bar, arrow = (
-            '<rect class="{}" x="{}" y="10" width="12" height="12" rx="2"/>',
-            '<path class="{}" d="M{} 16h12"/>',
-        )
+        bar = '<rect class="{}" x="{}" y="10" width="12" height="12" rx="2"/>'
+        arrow = '<path class="{}" d="M{} 16h12"/>'
         entries = [(label, bar) for label in LOOKS if label in seen]
         x = float(LEFT)
         for label, mark in (*entries, *((label, arrow) for label in REASONS if label in kinds)):

@@ -203,9 +203,8 @@ def _calls_of_module(graph: ExecutionGraph, calls: Calls, module: str) -> Bool:
     chosen = recorded.where(is_in_it)[calls.first_row]
     if not chosen.any():
         paths = sorted({path for path in recorded.table if path})
-        there_are = (
-            f"there are {_list(paths)}" if paths else f"the graph holds no modules: build it with {Remedy.MODULES}"
-        )
+        none = f"the graph holds no modules: build it with {Remedy.MODULES}"
+        there_are = f"there are {_list(paths)}" if paths else none
         raise RequestError(f"no module is called {module}; {there_are}")
     return chosen
 
@@ -289,11 +288,8 @@ def select(graph: ExecutionGraph, selection: Selection, path: str, picture: str 
     if picture == FLOW or form_of(path) == ".graphml" or len(seen.graph) <= PICTURED:
         return seen._replace(picture=picture)
     if form_of(path) != ".svg" or asked:
-        raise DataError(
-            f"{len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; narrow it with ",
-            NARROWER,
-            ", or write .graphml",
-        )
+        problem = f"{len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read"
+        raise DataError(f"{problem}; narrow it with ", NARROWER, ", or write .graphml")
     note = f"{len(seen.graph):,} nodes are too many for lanes: the picture is of their data flow"
     return seen._replace(picture=FLOW, note=note)
 
