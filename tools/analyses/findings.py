@@ -182,10 +182,8 @@ def _doubts(job: Job, limit: NodeClass, gain: Gain) -> Iterator[str]:
             "the CPU waits for the device in calls that are not recorded as waits"
         )
     if gain.pct < LEAST_PCT:
-        yield (
-            f"no kind of work at twice its speed would make the run more than {gain.pct:.1f} % shorter: either several "
-            "take as long side by side, or the traces do not show what waited for what"
-        )
+        why = "either several take as long side by side, or the traces do not show what waited for what"
+        yield f"no kind of work at twice its speed would make the run more than {gain.pct:.1f} % shorter: {why}"
     if limit is NodeClass.COMMUNICATION and job.absent > 0:
         absent = f"{job.absent:,} rank{'' if job.absent == 1 else 's'}"
         yield f"it is communication, but without the traces of {absent}, waiting for them cannot be told from sending data"
@@ -197,10 +195,9 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
     if recording is not None:
         recorded, without = map(time_text, (recording.step_us, recording.step_without_profiler_us))
         if recording.is_known and recording.cause is not Cause.NOT_SLOWED:
-            return (
-                f"This is the run without a profiler, in which a step takes {without} and not {recorded} as recorded "
-                f"({recording.change}); tables, charts and the timeline show the recording."
-            )
+            faster = f"a step takes {without} and not {recorded} as recorded ({recording.change})"
+            where = "tables, charts and the timeline show the recording"
+            return f"This is the run without a profiler, in which {faster}; {where}."
         return {
             Cause.SLOWER_BEFORE: f"What recording cost is not known: the steps before took {without}, the recorded ones {recorded}.",
             Cause.NOT_THE_HOST: f"A step takes {without} without a profiler and {recorded} as recorded, and a slower host alone does not "
@@ -212,7 +209,6 @@ def _recording_cost(job: Job, limit: NodeClass) -> str:
         return ""
     slowed_us = HOST_TRACE_US * ops
     share = f", so {time_text(slowed_us)} of these {time_text(job.length_us)} may come from it ({ops:,.0f} ops)"
-    return (
-        f"Recording a host trace slows every op, by about {HOST_TRACE_US} µs on the machine where we measured it"
-        f"{share if slowed_us < job.length_us else ''}. To know, measure steps without a profiler: execgraph.capture does."
-    )
+    slows = f"Recording a host trace slows every op, by about {HOST_TRACE_US} µs on the machine where we measured it"
+    slows += share if slowed_us < job.length_us else ""
+    return f"{slows}. To know, measure steps without a profiler: execgraph.capture does."

@@ -34,10 +34,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     if words and words[0] in COMMANDS:
         importlib.import_module(f".{PREFIX.replace('-', '_')}{words[0]}", __package__).main(words[1:])
     listed = "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
-    what = (
-        f"Execution graphs of PyTorch runs. Each command is installed as {PREFIX}COMMAND, too.\n\ncommands:\n{listed}"
-    )
-    parser = CommandParser(NAME, what, f"{NAME} link host.json device.json -o linked.json", reads=False)
+    what = f"Execution graphs of PyTorch runs. Each command is installed as {PREFIX}COMMAND, too."
+    example = f"{NAME} link host.json device.json -o linked.json"
+    parser = CommandParser(NAME, f"{what}\n\ncommands:\n{listed}", example, reads=False)
     how = f"one of those above; {NAME} COMMAND --help"
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=how)
     parser.parse_args(words[:1] or ["--help"])

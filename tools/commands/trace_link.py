@@ -42,9 +42,8 @@ def main(options: argparse.Namespace) -> None:
 
     given = (path for path in options.inputs if kind_of(Path(path)) is not InputKind.DETAIL)
     if len([*given, *filter(None, (options.host_trace, options.device_trace))]) > 2:
-        raise WrongUsage(
-            "a host trace and a device trace are linked, of one process; trace-build builds all ranks of a folder"
-        )
+        way = "trace-build builds all ranks of a folder"
+        raise WrongUsage(f"a host trace and a device trace are linked, of one process; {way}")
     *pair, detail = find_pair(options.inputs, options.rank)
     host_trace, device_trace = options.host_trace or pair[0], options.device_trace or pair[1]
     if device_trace is None:

@@ -134,9 +134,8 @@ def _pipelined(process: Process, stages: int) -> Iterator[None]:
                 before.message(main, "recv", x, rank - 1).wait(main)
             hooks = of_replicas if micro == MICRO_BATCHES - 1 else no_hooks
             for index, layer in enumerate(numbers):
-                y = layers.linear(
-                    process, f"layers.{layer}", y, size.hidden, hooks(index), f"layers.{layer} of {micro}"
-                )
+                name = f"layers.{layer}"
+                y = layers.linear(process, name, y, size.hidden, hooks(index), f"{name} of {micro}")
                 y = layers.relu(process, f"relu {layer} of {micro}", y)
             if is_last:
                 y = layers.mse_loss(process, y)

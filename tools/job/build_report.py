@@ -364,9 +364,8 @@ def _of_another_job(folder: Path, earlier: BuildReport | None, report: BuildRepo
         replaced = len(names.intersection(there))
         became = f"{replaced} replaced, {len(there) - replaced} left"
         return [f"{_some(there)}: in the folder without a report of their build; {became}"] if there else []
-    before, now = (
-        {rank.device.blake2b: rank.device.file for rank in of.ranks if rank.device.blake2b} for of in (earlier, report)
-    )
+    devices = ([rank.device for rank in of.ranks] for of in (earlier, report))
+    before, now = ({device.blake2b: device.file for device in of if device.blake2b} for of in devices)
     told = f"the folder held a job of other traces, {_some([*before.values()])}; it is replaced" if before else ""
     return [told] if before and now and not before.keys() & now.keys() else []
 

@@ -97,9 +97,8 @@ def build(
             return BuiltJob(report, set(), stale, is_written=False)
         if options.target == GOAL:
             build_report.write_goal_job(scratch, target, report, max_messages)
-        removed = build_report.put_all_in_place(
-            scratch, target, report, reported, {rank: task.graph for rank, task in tasks.items()}
-        )
+        graphs = {rank: task.graph for rank, task in tasks.items()}
+        removed = build_report.put_all_in_place(scratch, target, report, reported, graphs)
     return BuiltJob(report, {rank for rank, result in results.items() if result.unchanged}, [*changed, *removed])
 
 
@@ -172,9 +171,8 @@ def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], ear
     for rank, graph in graphs.items():
         summary, task = results[rank].summary, tasks[rank]
         file = build_report.content_of(task.waiting, task.graph.name) if is_final else None
-        results[rank] = RankResult(
-            msgspec.structs.replace(summary, graph=file), communication=look_up(graph, options.target)
-        )
+        summary = msgspec.structs.replace(summary, graph=file)
+        results[rank] = RankResult(summary, communication=look_up(graph, options.target))
     return said
 
 

@@ -125,9 +125,8 @@ def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[
         yield NOTE, "record-function ids are absent or 0", f"{cause}; ops are matched by the order of their names"
     if count := process.collectives_without_kernel:
         # as those of a group of one rank do
-        advice = (
-            "nothing to do if their groups have one rank: such a collective is a copy; graphs hold no collective then"
-        )
+        why = "such a collective is a copy; graphs hold no collective then"
+        advice = f"nothing to do if their groups have one rank: {why}"
         yield NOTE, f"its {count:,} calls of collectives launched no kernel that communicates", advice
     if process.alignment_count > 1:
         # the host trace is shorter, and could be several parts of the device trace

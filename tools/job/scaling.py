@@ -263,9 +263,8 @@ def _graph_files(folder: Path) -> dict[int, Path]:
         remedy = instead_of_folder(folder, InputKind.GRAPH) or f"build the graphs of a job with {Remedy.BUILD}"
         raise DataError(f"{folder}: there is no {GRAPHS}.0.et in it; {remedy}")
     report = read_report(folder / BUILD_REPORT)
-    changed = report and next(
-        (change for rank in report.ranks for change in FITTED_TO_TRACED if str(change) in rank.target), None
-    )
+    targets = [rank.target for rank in report.ranks] if report else []
+    changed = next((change for target in targets for change in FITTED_TO_TRACED if str(change) in target), None)
     if changed:
         kept = f"what collectives of the traced ranks took beyond the fitted network ({changed})"
         problem = f"{folder}: the graphs keep {kept}, which does not hold for more ranks"

@@ -387,7 +387,6 @@ def _never_ready(work: Workload, stuck: Int64) -> str:
     more = [f"and {len(firsts) - RANKS_NAMED} more ranks"] if len(firsts) > RANKS_NAMED else []
     remedy = "its dependencies form a cycle, convert the trace again"
     if len(work.graphs) > 1:
-        remedy = (
-            "the ranks issue their collectives in different orders, or one has a cycle; check that all are of one run"
-        )
+        problem = "the ranks issue their collectives in different orders, or one has a cycle"
+        remedy = f"{problem}; check that all are of one run"
     return f"{len(stuck)} of {len(work)} nodes never become ready: {', '.join(shown + more)}; {remedy}"

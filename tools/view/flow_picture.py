@@ -87,9 +87,8 @@ def draw_flow(flow: DataFlow) -> str:
     """Returns the picture. Raises DataError where there is nothing in it."""
     if not flow.root.inner:
         problem = "no selected node is an op, a call or an activity, so there is no data flow to draw"
-        raise DataError(
-            f"{problem}; give ", Spelled("--picture lanes", 'picture="lanes"'), ", or write .dot or .graphml"
-        )
+        lanes = Spelled("--picture lanes", 'picture="lanes"')
+        raise DataError(f"{problem}; give ", lanes, ", or write .dot or .graphml")
     drawing = _Drawing(flow)
     place = drawing.put(MARGIN, TOP, flow.root)
     heading, end_of_heading = drawing.heading()

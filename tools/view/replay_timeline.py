@@ -90,9 +90,8 @@ def _nodes(process: _Process) -> Iterator[str]:
         columns: list[Int64 | Classes] = [work.lane[part] + 1, start_ns[part], duration_ns[part]]
         columns += [graph.name.codes[nodes], work.node_class[part], graph.id[nodes]]
         columns += [first[:-1][flows], first[1:][flows]]
-        for tid, start, duration, name, node_class, node, first_end, last_end in zip(
-            *(column.tolist() for column in columns), strict=True
-        ):
+        of_nodes = zip(*(column.tolist() for column in columns), strict=True)
+        for tid, start, duration, name, node_class, node, first_end, last_end in of_nodes:
             yield (
                 f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{_us(start)},"dur":{_us(duration)},'
                 f'"name":{names[name]},"cat":"{CATEGORIES[node_class]}","args":{{"id":{node}}}}}'
