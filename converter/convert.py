@@ -206,16 +206,9 @@ def _graph_of(
     communication.types[columns.order >= nodes.first_group] = NodeType.METADATA
     work = kernel_work(context.linked, context.op_tree) if work is None else work
     dependencies = Ragged.grouped(data.target, data.source + 1, count)
-    attributes = used(
-        chain(
-            columns.times(timing, data),
-            columns.of_ops(),
-            columns.of_python(),
-            columns.of_activities(work),
-            [("live_bytes", nodes.column(*_most_live_bytes(context)))] if options.live_bytes else [],
-            communication.attributes.items(),
-        )
-    )
+    live = [("live_bytes", nodes.column(*_most_live_bytes(context)))] if options.live_bytes else []
+    of_all = columns.times(timing, data), columns.of_ops(), columns.of_python(), columns.of_activities(work)
+    attributes = used(chain(*of_all, live, communication.attributes.items()))
     graph = ExecutionGraph(
         id=NodeIds(np.arange(1, count + 1, dtype=np.int64)), name=nodes.names, type=communication.types,
         data_deps=dependencies, ctrl_deps=Ragged.grouped(control.target, control.source + 1, count),

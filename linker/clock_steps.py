@@ -42,11 +42,8 @@ def clock_step(activities: Activities, calls: Calls, syncs: RecordedSyncs, clock
             return ""
         nearest = np.argmin(np.where(2 * beyond >= most, apart, np.inf))
         row, column = np.unravel_index(nearest, apart.shape)
-        what, more, times = (
-            f"steps by at least {time_text(most / 1000)}",
-            "",
-            np.append(low.time[row], high.time[column]),
-        )
+        what, more = f"steps by at least {time_text(most / 1000)}", ""
+        times = np.append(low.time[row], high.time[column])
     since, until = ((int(time) - zero) / 1000 for time in (times.min(), times.max()))
     return f"{what} between {since:.3f} and {until:.3f} µs of the trace{more}"
 

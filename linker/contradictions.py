@@ -291,9 +291,8 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
         "half of the busy time, though a stream runs one at a time"
     )
     meaning = "they are cut to the start of the next one, so that durations in the graph mean little"
-    return Contradiction(
-        device.path, what, meaning, "if a script changed the durations, use the original file, else record again"
-    )
+    advice = "if a script changed the durations, use the original file, else record again"
+    return Contradiction(device.path, what, meaning, advice)
 
 
 def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:

@@ -77,9 +77,8 @@ def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineC
     resolution = WHOLE if len(times) and bool((times % WHOLE == 0).all()) else 1
     lower, upper = bounds_of(activities, calls, awaited, resolution)
     since, until = (int(activities.start.min()), int(activities.end.max())) if len(activities) else (0, 0)
-    clock = MachineCalibration(
-        resolution, clock_from_ns=since, clock_until_ns=until, clock_error_ns=2 * resolution * (resolution > 1)
-    )
+    error = 2 * resolution * (resolution > 1)
+    clock = MachineCalibration(resolution, clock_from_ns=since, clock_until_ns=until, clock_error_ns=error)
     if (lower.value > 0).any() or (upper.value < 0).any():
         _lay_line(clock, lower, upper, _late_returns(calls, awaited, upper))
     return clock

@@ -404,9 +404,8 @@ class Gaps:
         apart = np.diff(self._begin[order])
         apart[columns.is_group_start(self._kind[order])[1:]] = FOREVER
         until = np.empty(len(order), np.int64)
-        until[order] = np.where(
-            np.append(apart, FOREVER) < FOREVER, np.append(apart, FOREVER), np.append(FOREVER, apart)
-        )
+        following, before = np.append(apart, FOREVER), np.append(FOREVER, apart)
+        until[order] = np.where(following < FOREVER, following, before)
         return until
 
 

@@ -314,15 +314,9 @@ def cut(trace: linked.LinkedTrace, period: Period, asked_by: Lookup | None = Non
     waits_inside = (since != ABSENT) & (since < target.end) & (handoffs.target_time > target.start)
     is_inside = source_inside & target_inside
     lost[Reason.CROSSING_HANDOFFS] = int(((source_inside | target_inside | waits_inside) & ~is_inside).sum())
-    handoffs = replace(handoffs, waiting_since=_since(since, target))
-    since = _since(waits.since, parts.of(part.calls.thread[waits.call_row]))
-    part = replace(
-        part,
-        info=info,
-        ops=ops,
-        host_waits=replace(waits, since=since),
-        handoffs=linked.select_rows(handoffs, is_inside),
-    )
+    handoffs = linked.select_rows(replace(handoffs, waiting_since=_since(since, target)), is_inside)
+    waits = replace(waits, since=_since(waits.since, parts.of(part.calls.thread[waits.call_row])))
+    part = replace(part, info=info, ops=ops, host_waits=waits, handoffs=handoffs)
     return TracePart(part, calls, lost, shortened)
 
 

@@ -306,10 +306,8 @@ def _missed(calls: Calls, ends: Sequence[Int64], steps: Sequence[tuple[int, ...]
     if len({*steps}) < 2 or not set(steps[0]).intersection(*steps):
         return np.zeros(len(calls), np.int64)
     first, count = (np.array(values) for values in ([min(of_rank) for of_rank in steps], [*map(len, steps)]))
-    alike, all_ranks = (
-        groupby(calls.rank, calls.type, calls.group, calls.kind, *ends),
-        groupby(calls.group, calls.kind, *ends),
-    )
+    kinds = calls.group, calls.kind, *ends
+    alike, all_ranks = groupby(calls.rank, calls.type, *kinds), groupby(*kinds)
     of_step, rest = np.divmod(alike.count()[alike.number], count[calls.rank])
     is_regular = (all_ranks.smallest(of_step) == all_ranks.largest(of_step)) & (all_ranks.largest(rest) == 0)
     return np.where(is_regular[all_ranks.number], of_step * (first - first.min())[calls.rank], 0)

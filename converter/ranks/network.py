@@ -331,14 +331,8 @@ def fitted_network(measured: Sequence[Transfer], ranks: int = 0) -> Network:
     [link], direct, size, error_pct = _fit(usable)
     ns, order = np.array([transfer.ns for transfer in usable], np.float64), np.argsort(size, kind="stable")
     repeated = [ns[rows] for rows in split_groups(order, size) if len(rows) > 1]
-    single = Network(
-        *link,
-        transfers=len(usable),
-        sizes=int(size.max()) + 1,
-        fit_error_pct=error_pct,
-        repeat_error_pct=_median_pct([np.abs(times / np.median(times) - 1) for times in repeated]),
-        direct=direct,
-    )
+    repeat_error_pct = _median_pct([np.abs(times / np.median(times) - 1) for times in repeated])
+    single = Network(*link, len(usable), int(size.max()) + 1, error_pct, repeat_error_pct, direct)
     groups = {transfer.ranks for transfer in usable}
     are_neighbours = {group != () and max(group) - min(group) == len(group) - 1 < ranks - 1 for group in groups}
     # where all or none are neighbours there is one network
@@ -406,9 +400,6 @@ def network_time_ns(network: Network, transfer: Transfer) -> float | None:
     links, fit = network.used(transfer.members)
     node = links[0].ranks if len(links) == 2 else 0
     cost = costs([transfer], node, node * links[-1].ranks, fit.direct)
-    return float(
-        sum(
-            2 * steps * link.latency_ns + moved / link.bandwidth_gib_s / GIB * 1e9
-            for link, (steps, moved) in zip(links, cost.reshape(-1, 2), strict=True)
-        )
-    )
+    of_links = zip(links, cost.reshape(-1, 2), strict=True)
+    parts = (2 * step * link.latency_ns + moved / link.bandwidth_gib_s / GIB * 1e9 for link, (step, moved) in of_links)
+    return float(sum(parts))

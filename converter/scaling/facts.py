@@ -127,18 +127,12 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
     computing = graph.is_activity & (graph.type == NodeType.COMP) & graph.texts("cat").equal("kernel")
     count = np.bincount(graph.name.codes[computing], minlength=len(graph.name.table)).tolist()
     kernels = sorted((name, often) for name, often in zip(graph.name.table, count, strict=True) if often)
-    return RankFacts(
-        rank=rank,
-        world_size=graph.number("world_size", -1),
-        target=str(graph.metadata.get("target", "")),
-        calls=StepCalls(
-            calls.groups, **calls.columns, phase=phases(graph, calls.row), moved_by=np.zeros(len(calls), np.int64)
-        ),
-        has_host=bool(graph.integers("is_cpu_op", 0).any()),
-        work=hashlib.blake2b(repr(kernels).encode(), digest_size=8).hexdigest(),
-        notes=graph.notes,
-        source=rank,
-    )
+    work = hashlib.blake2b(repr(kernels).encode(), digest_size=8).hexdigest()
+    phase, moved_by = phases(graph, calls.row), np.zeros(len(calls), np.int64)
+    step_calls = StepCalls(calls.groups, **calls.columns, phase=phase, moved_by=moved_by)
+    world_size, target = graph.number("world_size", -1), str(graph.metadata.get("target", ""))
+    has_host = bool(graph.integers("is_cpu_op", 0).any())
+    return RankFacts(rank, world_size, target, step_calls, has_host, work, graph.notes, rank)
 
 
 class Assumed(NamedTuple):
@@ -246,17 +240,11 @@ def _new_groups(whole: Sequence[RankFacts], source: Mapping[int, int], removed: 
 
 def _check_messages(whole: Sequence[RankFacts], source: Mapping[int, int]) -> None:
     """Raises DataError unless each message from or to a missing rank has both its ends."""
-    sent, received = (
-        Counter(
-            message
-            for calls in (rank.calls for rank in whole)
-            for message in zip(
-                *(column[calls.type == kind].tolist() for column in (calls.source, calls.target, calls.tag)),
-                strict=True,
-            )
-        )
-        for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)
-    )
+    sent, received = Counter[tuple[int, int, int]](), Counter[tuple[int, int, int]]()
+    for messages, kind in ((sent, NodeType.COMM_SEND), (received, NodeType.COMM_RECV)):
+        for calls in (rank.calls for rank in whole):
+            ends = np.stack((calls.source, calls.target, calls.tag))[:, calls.type == kind]
+            messages.update(zip(*ends.tolist(), strict=True))
     for start, end, tag in sorted({*sent, *received}):
         if sent[start, end, tag] != received[start, end, tag] and not {start, end}.isdisjoint(source):
             raise _unlike(source, f"messages from rank {start} to rank {end} would lack an end")

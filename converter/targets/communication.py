@@ -203,10 +203,8 @@ def number_groups_of(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGrap
     numbers = name_groups(graph, groups, lowering.groups, all_ranks(graph))
     unknown = int(((graph.type == NodeType.COMM_COLL) & (groups.of_node < 0)).sum())
     lowering.note(unknown, f"{unknown} collectives without recorded ranks are taken as ones of all ranks")
-    lowering.note(
-        max(numbers.values(), default=0) > LARGEST_NUMBER,
-        f"a group has a number above {LARGEST_NUMBER}, more than the simulator can bear",
-    )
+    is_beyond = max(numbers.values(), default=0) > LARGEST_NUMBER
+    lowering.note(is_beyond, f"a group has a number above {LARGEST_NUMBER}, more than the simulator can bear")
     return graph
 
 
@@ -227,9 +225,8 @@ def name_groups(
         raise DataError(f"the communicator groups given lack the ranks {list(lacking[0])}; add that group to the file")
     if "pg_recorded" not in graph.attributes:
         graph.attributes["pg_recorded"] = graph.texts("pg_name")
-    names = Categorical.of(
-        [*(str(numbers[ranks]) if ranks in named else ALL_RANKS for ranks in groups.lists), ALL_RANKS]
-    )
+    of_lists = (str(numbers[ranks]) if ranks in named else ALL_RANKS for ranks in groups.lists)
+    names = Categorical.of([*of_lists, ALL_RANKS])
     has_number = np.array([*(ranks in named or ranks == world for ranks in groups.lists), True])[groups.of_node]
     which = np.where(collective, groups.of_node, -1)
     codes: Int32 = np.where((collective & has_number) | messages, names.codes[which], -1).astype(np.int32)

@@ -359,10 +359,8 @@ def with_known_work(graph: ExecutionGraph, lowering: Lowering) -> ExecutionGraph
     unknown = int((computing & ~has_known_work & ~waits).sum())
     lowering.add(Change.WITHOUT_WORK, unknown)
     they = "they take their measured time" if peaks else f"the graph is for roofline mode only with {Remedy.ROOFLINE}"
-    lowering.note(
-        unknown and "num_ops" in graph.attributes,
-        f"operations or bytes of {unknown} computations are not known, so {they}",
-    )
+    is_told = unknown and "num_ops" in graph.attributes
+    lowering.note(is_told, f"operations or bytes of {unknown} computations are not known, so {they}")
     return graph
 
 

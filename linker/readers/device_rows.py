@@ -279,19 +279,14 @@ def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
     of_communication = RowMap(columns.CommunicationRows(_new_rows(used, len(used))))
     device = select_rows(linked.device_waits, kept_rows.activities[linked.device_waits.target_row])
     host = select_rows(linked.host_waits, kept_rows.calls[linked.host_waits.call_row])
+    source, communication_row = of_activity[device.source_row], of_communication[activities.communication_row]
+    activities = replace(activities, call_row=of_call[activities.call_row], communication_row=communication_row)
     return replace(
         linked,
         ops=replace(ops, communication_row=of_communication[ops.communication_row]),
         calls=replace(calls, op_row=of_op[calls.op_row]),
-        activities=replace(
-            activities,
-            call_row=of_call[activities.call_row],
-            op_row=of_op[activities.op_row],
-            communication_row=of_communication[activities.communication_row],
-        ),
-        device_waits=replace(
-            device, source_row=of_activity[device.source_row], target_row=of_activity[device.target_row]
-        ),
+        activities=replace(activities, op_row=of_op[activities.op_row]),
+        device_waits=replace(device, source_row=source, target_row=of_activity[device.target_row]),
         host_waits=replace(host, call_row=of_call[host.call_row], source_row=of_activity[host.source_row]),
         communications=[linked.communications[row] for row in np.flatnonzero(used).tolist()],
     )

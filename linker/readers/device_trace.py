@@ -346,7 +346,13 @@ def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
         raise RequestError(f"{device.path}: rank {rank} is not in this merged trace, which holds {listing}")
     selected = _select_rank(device, rank, ranks)
     record = next((record for record in device.merged if record.rank == rank), None)
-    return _undo_merging(selected, record) if record else selected
+    if record is None:
+        return selected
+    # with the processes, times and ids of its own file, and with the top level of that
+    top = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {rank}")
+    tables = {name: _undone(table, record) for name, table in _tables(selected).items()}
+    start = None if device.recording_start is None else device.recording_start - record.time_shift_ns
+    return replace(selected, **described(top), **tables, recording_start=start)
 
 
 def merging_signs(device: DeviceTrace) -> list[str]:
@@ -410,15 +416,7 @@ def _tables(device: DeviceTrace) -> dict[str, Any]:
     return {name: table for name in names if (table := getattr(device, name)) is not None}
 
 
-def _undo_merging(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
-    """Returns the rank's rows with the processes, times and ids of its own file, and with the top level of that."""
-    top = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {record.rank}")
-    tables = {name: _undo_in(table, record) for name, table in _tables(device).items()}
-    start = None if device.recording_start is None else device.recording_start - record.time_shift_ns
-    return replace(device, **described(top), **tables, recording_start=start)
-
-
-def _undo_in(table: Any, record: MergedRank) -> Any:
+def _undone(table: Any, record: MergedRank) -> Any:
     columns = {field.name: column for field in fields(table) if (column := getattr(table, field.name)) is not None}
     for name, column in columns.items():
         if isinstance(column, Categorical):

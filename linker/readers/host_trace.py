@@ -186,25 +186,12 @@ class _Nodes:
         pid = linked.integer(top.pid, -1)
         order = np.arange(len(table["id"]))
         table["name"], repeated = linked.distinct_steps(table["name"], table["tid"], order, order)
-        return HostTrace(
-            path=path,
-            schema=top.schema,
-            pid=pid if pid >= 0 else None,
-            time=top.time,
-            start_ts=start,
-            finish_ts=finish,
-            schema_text=table.pop(linked.OP_SCHEMA),
-            **table,
-            window=top.window if isinstance(top.window, str) else "",
-            extra=self._extra.records(),
-            oddities=self._oddities.add(
-                {
-                    Reason.NODES_WITHOUT_ID: renumbered,
-                    Reason.NODES_IN_CIRCLES: len(in_circles),
-                    Reason.REPEATED_STEPS: repeated,
-                }
-            ),
-        )
+        table["schema_text"] = table.pop(linked.OP_SCHEMA)
+        trace = HostTrace(path, top.schema, pid if pid >= 0 else None, top.time, start, finish, **table)
+        trace.window, trace.extra = top.window if isinstance(top.window, str) else "", self._extra.records()
+        circles = Counts({Reason.NODES_WITHOUT_ID: renumbered, Reason.NODES_IN_CIRCLES: len(in_circles)})
+        trace.oddities.add(self._oddities, circles, {Reason.REPEATED_STEPS: repeated})
+        return trace
 
 
 def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:

@@ -185,10 +185,8 @@ class InferredSources:
             waited = best.waiting is None and returned > wait.expected_ns
             late_ns = int(site.ends[best.option, number, best.stream]) - returned
             # a clock that is right in most steps need not be so in all
-            is_nearly_explained = (
-                waited and best.explained_count and late_ns <= self._process.timing.clock_uncertainty_ns
-            )
-            if is_nearly_explained and not self._infer([wait], by_order=False):
+            is_near = late_ns <= self._process.timing.clock_uncertainty_ns
+            if waited and best.explained_count and is_near and not self._infer([wait], by_order=False):
                 self._add(site, number, best)
             elif wait.call_row not in self._inferred:
                 self._infer([wait], by_order=True)
@@ -203,11 +201,9 @@ class InferredSources:
         if records is None or not len(records.record):
             return None
         best = self._best(self._call_site(late, records))
-        return (
-            self._call_site(waits, records.part(slice(best.option, best.option + 1)))
-            if best is not None and best.explained_count
-            else None
-        )
+        if best is None or not best.explained_count:
+            return None
+        return self._call_site(waits, records.part(slice(best.option, best.option + 1)))
 
     def _call_site(self, waits: list[UnresolvedWait], options: Options) -> _CallSite:
         """Returns the waits of a call site with their options, and by when the work that each one marks had ended."""
