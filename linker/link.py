@@ -71,8 +71,6 @@ def link(
     nodes = host if host is not None else HostTrace.without_nodes()
     trace, findings, contradicting, asked_by = _link_all(nodes, device, match, nesting, rank)
     part, notes = _part(trace, device, match, window, asked_by)
-    if len(trace.activities) and not len(part.trace.activities):
-        part.trace.info.devices = {}
     report = report_of(host, device, match, findings=findings, whole=trace, part=part, clipped=nesting.clipped)
     report.notes += [contradiction.sentence for contradiction in contradicting] + notes
     if host is None:

@@ -306,6 +306,8 @@ def cut(trace: linked.LinkedTrace, period: Period, asked_by: Lookup | None = Non
     lost[Reason.CROSSING_COMMUNICATION] = int(is_late.sum())
     info = copy(part.info)
     info.backlog_until = _backlog(trace, kept_rows)
+    if len(activities) and not len(part.activities):
+        info.devices = {}
     waits, handoffs = part.host_waits, part.handoffs
     source, target = parts.of(handoffs.source_thread), parts.of(handoffs.target_thread)
     source_inside = (handoffs.source_time > source.start) & (handoffs.source_time <= source.end)
