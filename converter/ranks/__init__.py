@@ -15,7 +15,7 @@ from .agreement import (
 )  # fmt: skip
 from .calls import (
     EVER, FEW, Call, Calls, MeasuredTimes, awaits_all, begin_of_ranks, graph_calls, issued_at, match, measured_times,
-    recorded_calls,
+    recorded_calls, share_no_step, spans_of,
 )  # fmt: skip
 from .groups import (
     Group, GroupNames, Groups, given_ranks, positions_in, ranks_of, ranks_text, recognised, recorded_groups,

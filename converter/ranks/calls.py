@@ -291,11 +291,30 @@ def match(ranks: Sequence[AnyCalls]) -> AnyCalls:
     of_groups = ", ".join(calls.groups[group].text for group in np.unique(calls.group[use_order]).tolist())
     said = [f"sequence numbers of {of_groups} are not the same on all ranks: calls are matched in their order"]
     decisions = said * bool(of_groups)
-    if (number < 0).any() and all(steps) and len({of_rank[0] for of_rank in steps}) > 1:
-        spans = " and ".join(f"{numbers[0]} to {numbers[-1]}" for numbers in sorted({*steps}))
-        how = "by step" if missed.any() else "in their order, whatever their step"
-        decisions.append(f"ranks recorded different steps, {spans}: calls without sequence numbers are matched {how}")
+    if all(steps) and len({of_rank[0] for of_rank in steps}) > 1 and len(calls):
+        how = "calls without sequence numbers are matched " + (
+            "by step" if missed.any() else "in their order, whatever their step"
+        )
+        if (number >= 0).all():
+            how = (
+                "calls are matched by their sequence numbers, as if these steps were the same"
+                if share_no_step(ranks)
+                else ""
+            )
+        decisions += [f"ranks recorded different steps, {spans_of(steps)}: {how}"] * bool(how)
     return replace(calls, sequence=number, matched=matched, occurrence=nth, decisions=tuple(decisions))
+
+
+def share_no_step(ranks: Sequence[Calls]) -> bool:
+    """Whether all ranks marked steps, and no step is one of all of them."""
+    steps = [set(rank.steps) for rank in ranks]
+    return all(steps) and not set.intersection(*steps)
+
+
+def spans_of(steps: Iterable[tuple[int, ...]]) -> str:
+    """Returns the steps that ranks recorded: "0 to 2 and 3"."""
+    ends = ((numbers[0], numbers[-1]) for numbers in sorted({*steps}))
+    return " and ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in ends)
 
 
 def _missed(calls: Calls, ends: Sequence[Int64], steps: Sequence[tuple[int, ...]]) -> Int64:

@@ -204,8 +204,8 @@ def test_a_peak_needs_a_known_name_and_a_number_above_0(peak: str, run: Run) -> 
     assert ended.code == 2 and said in ended.err
 
 
-def of_world(size: int, graph: ExecutionGraph, base_ns: int = 10**18) -> ExecutionGraph:
-    graph.metadata |= {"world_size": size, "base_time_ns": base_ns}
+def of_world(size: int, graph: ExecutionGraph, base_ns: int = 10**18, step: int = 0) -> ExecutionGraph:
+    graph.metadata |= {"world_size": size, "base_time_ns": base_ns, f"step_start_ns_{step}": 0}
     return graph
 
 
@@ -233,6 +233,7 @@ INCOMPLETE = "rank 1 has none of the collectives that rank 0 has with it, so its
         (lambda: pair()[0], "2 graphs are of rank 0"),
         (lambda: of_world(16, pair()[1]), "rank 0 is of 2 ranks, rank 1 of 16"),
         (lambda: of_world(2, pair()[1], 10**18 + 2 * 3600 * 10**9), "rank 1 was recorded 2.0 hours after rank 0"),
+        (lambda: of_world(2, pair()[1], step=3), "different steps, 0 and 3, and no sequence number is common"),
         (elsewhere, "of 1 collectives of rank 0 with other ranks that are given none meets theirs"),
     ],
 )

@@ -219,14 +219,15 @@ def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
         for group in process.groups:
             groups[tuple(group.ranks)][rank] = group
     for members, counts in sorted(groups.items()):
-        fullest, name = max(counts.values(), key=lambda group: group.count), ranges(sorted(members))
+        (fuller, fullest), name = max(counts.items(), key=lambda item: item[1].count), ranges(sorted(members))
         for rank in filter(here.__contains__, members):
             recorded = counts.get(rank, GroupCount([], 0))
             if (recorded.count, recorded.first, recorded.last) == (fullest.count, fullest.first, fullest.last):
                 continue
             what = f"{_collectives(recorded)} of group {name}, where another member recorded {_collectives(fullest)}"
             advice = "a simulator would hang on the rest: trace the same steps on all ranks"
-            if apart := recorded.counts_apart_from(fullest):
+            marks = [(here[of].steps, here[of].first_step) for of in (rank, fuller)]
+            if apart := recorded.counts_apart_from(fullest, same_steps=marks[0] == marks[1] != (0, -1)):
                 advice = "these numbers cannot be of the same calls, so calls are matched in their order"
             yield Finding(NOTE if apart else WRONG, [here[rank].name], what, advice)
 

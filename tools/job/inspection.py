@@ -117,10 +117,11 @@ class GroupCount(msgspec.Struct, frozen=True):
     last: int = -1
     apart: int | msgspec.UnsetType = msgspec.UNSET
 
-    def counts_apart_from(self, other: "GroupCount") -> bool:
+    def counts_apart_from(self, other: "GroupCount", *, same_steps: bool) -> bool:
         """Whether another rank has as many collectives, whose numbers are not those of the same calls."""
         (apart, of_other), first = ((self.apart or 1, other.apart or 1), max(self.first, other.first))
-        never_meet = first <= min(self.last, other.last) and (self.first - other.first) % apart != 0
+        overlap = first <= min(self.last, other.last)
+        never_meet = (self.first - other.first) % apart != 0 if overlap else same_steps
         return self.count == other.count and min(self.first, other.first) >= 0 and (apart != of_other or never_meet)
 
 

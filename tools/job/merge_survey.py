@@ -10,12 +10,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...converter.ranks import Calls, awaits_all, begin_of_ranks, match, recorded_calls
+from ...converter.ranks import Calls, awaits_all, begin_of_ranks, match, recorded_calls, share_no_step
 from ...linker.communication import ProcessGroups, from_device, is_communication_kernel
 from ...linker.readers import DeviceTrace, Role, read_device_trace
 from ...schema.columns import Summary, SummaryRepr, group_ids, groupby
 from ...schema.errors import DataError
-from ...schema.linked import FOREVER, Args
+from ...schema.linked import FOREVER, Args, step_starts
 from ...schema.progress import Progress
 from ...schema.reasons import Reason, in_words
 from ..trace_files import RankFile
@@ -36,19 +36,21 @@ def collective_times(trace: DeviceTrace) -> tuple[Calls, int]:
     calls = recorded_calls(groups.with_members([*map(from_device, args)]), names, -1)
     start, end = (column[kernels] + trace.base_time_ns for column in (rows.start, rows.end))
     calls = replace(calls, start_ns=start, end_ns=end)
-    return calls.take(awaits_all(calls.kind)), groups.unlisted
+    steps = tuple(sorted(step_starts(trace.ops.name, trace.ops.start)))
+    return replace(calls.take(awaits_all(calls.kind)), steps=steps), groups.unlisted
 
 
-def clock_corrections(ranks: Sequence[Calls]) -> list[int]:
-    """Returns ns (0 or more) to add to the clock of each rank; a rank that shares no collective keeps its clock.
+def clock_corrections(ranks: Sequence[Calls]) -> tuple[list[int], list[str]]:
+    """Returns ns (0 or more) to add to the clock of each rank, and how calls were matched, if not by number and step; a
+    rank that shares no collective keeps its clock.
 
-    Without recorded numbers only ranks with equally many collectives of a group and type share any.
+    Without recorded numbers only ranks with equally many collectives of a group and type share any, of common steps.
     """
     calls = match(ranks)
     alike = groupby(calls.rank, calls.group, calls.kind)
-    shared = group_ids(calls.matched, np.where(calls.sequence >= 0, -1, alike.count()[alike.number]))
-    corrections: list[int] = begin_of_ranks(len(ranks), replace(calls, matched=shared)).tolist()
-    return corrections
+    unlike = calls.rank if share_no_step(ranks) else alike.count()[alike.number]
+    shared = group_ids(calls.matched, np.where(calls.sequence >= 0, -1, unlike))
+    return begin_of_ranks(len(ranks), replace(calls, matched=shared)).tolist(), [*calls.decisions]
 
 
 class RankClock(NamedTuple):
@@ -85,16 +87,16 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
         hosts[rank] = frozenset(trace.processes) - frozenset(devices.tolist())
         if unlisted:
             notes.append(f"{path}: {unlisted} {in_words(Reason.MANY_MEMBERS)}")
-    first = min(bases.values())
+    (corrections, decisions), first = clock_corrections(calls), min(bases.values())
     clocks = {
         rank: RankClock(base, round((base - first + correction) / 1000) * 1000, correction)
-        for (rank, base), correction in zip(bases.items(), clock_corrections(calls), strict=True)
+        for (rank, base), correction in zip(bases.items(), corrections, strict=True)
     }
     for rank, path in ranks:
         if abs(shift := clocks[rank].shift_ns) >= FOREVER:
             years = f"{abs(shift) / NS_PER_YEAR:.0f} years"
             raise DataError(f"{path}: its clock is {years} from that of other ranks; leave it out")
-    return Survey(first, clocks, hosts, notes)
+    return Survey(first, clocks, hosts, notes + decisions)
 
 
 class RankReport(msgspec.Struct):

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ...converter.ranks import match, ranks_of
+from ...converter.ranks import match, ranks_of, share_no_step, spans_of
 from ...schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import ExecutionGraph, NodeType, json_to_graph, read_et
@@ -58,10 +58,15 @@ def absence(work: Workload) -> str:
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:
-    """Returns the first rank of whose collectives with other given ranks none matches, "" if there is none."""
+    """Returns the first rank of whose collectives with other given ranks none matches, "" if there is none; or which
+    steps ranks recorded, where none is common and no sequence number says that calls are the same.
+    """
     if len(graphs) < 2 or -1 in ranks:
         return ""
-    calls = match([communication_of(graph, position) for position, graph in enumerate(graphs)])
+    of_ranks = [communication_of(graph, position) for position, graph in enumerate(graphs)]
+    calls = match(of_ranks)
+    if share_no_step(of_ranks) and len(calls) and not (calls.is_met & (calls.sequence >= 0)).any():
+        return f"ranks recorded different steps, {spans_of(rank.steps for rank in of_ranks)}, and no sequence number is common"
     members = [set(ranks_of(group.ranks)) for group in calls.groups]
     # the last one stands for communication without a group
     shared = np.array([*(len(group.intersection(ranks)) > 1 for group in members), False], np.bool_)[calls.group]

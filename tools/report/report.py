@@ -261,6 +261,7 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None], *, as_recorded: bo
         return
     if job is None:
         return
+    report.notes += job.work.members.decisions
     report.findings, report.recording = analyses.find(job), job.recording
     if job.recording and not report.is_of_recording:
         report.faster_step_us = job.recording.step_without_profiler_us

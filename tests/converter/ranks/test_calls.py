@@ -26,7 +26,7 @@ from execgraph.converter.ranks import (
     recognised,
     recorded_calls,
     restrict_to_ranks,
-)
+)  # fmt: skip
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import Change, CollectiveType, ExecutionGraph, NodeType
@@ -357,6 +357,16 @@ def test_calls_without_numbers_are_matched_by_step_where_ranks_recorded_others(c
     assert found.decisions == (said,)
     first, second = (rank.matched.tolist() for rank in found.of_ranks(2))
     assert second == first[skipped : skipped + count]
+
+
+def test_calls_are_matched_by_number_where_ranks_recorded_no_common_step_and_that_is_said() -> None:
+    one = Calls.of(calls(1, 2))
+    found = match([replace(one, steps=(0, 1)), replace(one, steps=(4,))])
+    how = "calls are matched by their sequence numbers, as if these steps were the same"
+    assert (found.matched.tolist(), *found.decisions) == (
+        [0, 1] * 2,
+        f"ranks recorded different steps, 0 to 1 and 4: {how}",
+    )
 
 
 def test_few_numbers_that_differ_are_not_used_where_ranks_recorded_the_same_steps() -> None:

@@ -49,12 +49,15 @@ def folder(jobs: Callable[[int], Path], tmp_path: Path) -> Path:
 # what each process holds
 
 
-def test_sequence_numbers_that_each_process_counts_for_itself_are_noted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("factor", "ahead", "numbers"), [(2, 0, "2 to 8"), (1, 40, "41 to 44")])
+def test_sequence_numbers_that_each_process_counts_for_itself_are_noted(tmp_path, factor, ahead, numbers):
     write_traces(simulate(build_job("ddp", ranks=2, steps=4, layers=1, seed=5)), tmp_path)
     path = tmp_path / "device_rank1.json"
-    path.write_text(re.sub(r'"Seq": ?(\d+)', lambda number: f'"Seq": {2 * int(number[1])}', path.read_text()))
+    path.write_text(re.sub(r'"Seq": ?(\d+)', lambda at: f'"Seq": {factor * int(at[1]) + ahead}', path.read_text()))
     [line] = lines(tmp_path)
-    assert line.startswith("note rank 1: 4 collectives (numbers 2 to 8) ") and line.endswith("matched in their order")
+    assert line.startswith(f"note rank 1: 4 collectives (numbers {numbers}) ") and line.endswith(
+        "matched in their order"
+    )
 
 
 @pytest.mark.parametrize("ranks", [2, 8])

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -263,6 +264,16 @@ def test_clocks_are_compared_by_the_ends_of_shared_collectives(jobs: Jobs, tmp_p
     assert max(abs(one - other) for one, other in zip(first, second, strict=True)) < 1.1
     assert [record["time_shift_ns"] for record in trace["mergedRanks"]] == [7_000_000, 7_000_000]
     assert trace["baseTimeNanoseconds"] == ahead["baseTimeNanoseconds"] - 7_000_000
+
+
+def test_collectives_of_other_steps_move_no_clock(jobs: Jobs, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    for path in folder.glob("device*"):
+        path.write_text(
+            re.sub('"Seq": *[0-9]+,', "", path.read_text()).replace("ProfilerStep#", f"ProfilerStep#{path.stem[-1]}")
+        )
+    report = merge_for_viewing(ranks_in(folder), str(tmp_path / "merged.json"))
+    assert [rank.clock_correction_ns for rank in report.ranks] == [0, 0] and "different steps" in report.notes[0]
 
 
 def test_a_rank_taken_out_has_its_own_clock_and_ids_again(jobs: Jobs, tmp_path: Path) -> None:
