@@ -53,7 +53,7 @@ class LostRecords(NamedTuple):
 
     def contradictions(self, device: DeviceTrace) -> list[Contradiction]:
         """Returns what is missing, from when to when, and what to do."""
-        found, zero, start = list[tuple[str, str]](), trace_start(device), device.calls.start[self.alone]
+        found, zero, start = list[tuple[str, str, str]](), trace_start(device), device.calls.start[self.alone]
         if count := len(start):
             on = f", in ops that launch on stream {', '.join(map(str, self.streams))}"
             where = f"{Period(*np.sort(start)[[0, -1]].tolist()).in_words(zero)} of the trace"
@@ -66,12 +66,16 @@ class LostRecords(NamedTuple):
                 (count == len(self.launches), ALLOW),
                 (np.array_equal(self.alone, self.launches[:count]), WARM_UP),
             )
-            found.append((what, next((advice for holds, advice in cases if holds), RECORD_LESS)))
+            found.append((what, MEANING, next((advice for holds, advice in cases if holds), RECORD_LESS)))
+        elif count := len(self.share):
+            where = Period(*np.sort(device.calls.start[self.share])[[0, -1]].tolist()).in_words(zero)
+            what = f"{count:,} of {len(self.launches):,} launch calls of one kernel have several (from {where} of the trace)"
+            found.append((what, "kernels of theirs count more than once", ADVICE))
         if count := len(self.after):
             where = Period(int(device.calls.end[self.after[0]]), self.until).in_words(zero)
             what = f"has no call from {where} of the trace, though {count:,} ops of kinds that launch start then"
-            found.append((what, RECORD_LESS))
-        return [Contradiction(device.path, what, MEANING, advice) for what, advice in found]
+            found.append((what, MEANING, RECORD_LESS))
+        return [Contradiction(device.path, *words) for words in found]
 
 
 def is_graph_launch(name: str) -> bool:

@@ -1,8 +1,6 @@
 """Reads a device trace (Kineto or rocpd) into columns, and takes one rank's rows out of a merged one.
 
-Rows are in file order, without those of impossible times and those recorded twice. Rows of equal starts are sorted by
-their other columns, so that a graph does not depend on their order in the file: whatever sorts rows later does so by
-start, and keeps rows of equal starts in order.
+Rows are in file order, without those of impossible times and those recorded twice.
 
 A sign that several ranks were merged is one correlation launched by several processes; one process that drives several
 devices is none. What the merging tool recorded that it changed in a rank is undone.
@@ -19,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.arguments import InputFile, path_of
-from ...schema.columns import Bool, Categorical, Int64, is_group_start
+from ...schema.columns import Bool, Categorical, Int64
 from ...schema.comm_groups import INT32_MAX
 from ...schema.device_peaks import named_by_size
 from ...schema.errors import Damage, DataError, Remedy, RequestError
@@ -31,18 +29,9 @@ from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
 from .device_events import DeviceEvents, tables_of, unpadded
 from .device_rows import PYTHON, DeviceTrace, Role, select, skip_categories
+from .repeated_rows import in_order
 from .rocpd import is_database, read_rocpd
 
-IDENTITY = {
-    "ops": ("rf_id", "event_index", "external_id", "process", "thread", "name"),
-    "calls": ("correlation", "process", "thread", "name"),
-    "activities": ("process", "device", "stream", "correlation", "graph_node", "name"),
-    "syncs": ("process", "correlation", "device", "stream", "wait_stream", "record_correlation", "event", "kind"),
-    "queue_events": ("device", "stream", "awaited", "sequence"),
-}
-"""The columns in which rows of equal starts and lengths differ, or are the same row."""
-FURTHER = {"calls": ("external_id",), "activities": ("external_id", "category", "size")}
-"""Columns by which such rows are sorted after those of their identity."""
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMING = b'_raw"'
 RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
@@ -149,56 +138,6 @@ def _are_untimed(device: DeviceTrace, near: dict[str, Bool]) -> bool:
     first, last = int(start[~is_zero].min()), int(end[~is_zero].max())
     at_once = bool((end[is_zero] == 0).any()) or int((device.activities.start == 0).sum()) > 1
     return at_once and first - int(end[is_zero].max()) > last - first
-
-
-def in_order(device: DeviceTrace) -> DeviceTrace:
-    """Returns the trace with rows of equal starts sorted, and without duplicate rows, which are counted.
-
-    The longest of such rows comes first, as it encloses the others. Rows without any id are never duplicates. In
-    whole-µs traces activities of one launch may be equal without being duplicates. O(n log n), linear if starts nearly
-    are in order.
-    """
-    orders, copied = dict[str, Int64](), dict[str, Bool]()
-    for name, identity in IDENTITY.items():
-        orders[name], copied[name] = _sorted_ties(getattr(device, name), identity, FURTHER.get(name, ()))
-    ops, activities = device.ops, device.activities
-    copied["ops"] &= (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
-    copied["calls"] &= device.calls.correlation != 0
-    copied["activities"] &= activities.correlation != 0
-    copied["queue_events"][:] = False
-    if not (activities.start % 1000).any():
-        launched, times = np.unique(activities.correlation[~copied["activities"]], return_counts=True)
-        copied["activities"] &= ~np.isin(activities.correlation, launched[times > 1])
-    if count := sum(int(rows.sum()) for rows in copied.values()):
-        device.skipped[Reason.RECORDED_TWICE] += count
-    chosen = {name: order[~copied[name][order]] for name, order in orders.items()}
-    changed = {name: rows for name, rows in chosen.items() if not np.array_equal(rows, np.arange(len(orders[name])))}
-    return select(device, **changed)
-
-
-def _sorted_ties(table: Any, identity: Sequence[str], further: Sequence[str]) -> tuple[Int64, Bool]:
-    """Returns the rows with those of equal starts sorted, and which rows repeat an earlier one of the file."""
-    start, count = table.start, len(table.start)
-    order = np.argsort(start, kind="stable")
-    first = is_group_start(start[order])
-    rows = order[~(first & np.append(first[1:], True))]
-    columns = [_numbers(getattr(table, name), rows) for name in (*identity, *further)]
-    columns = [start[rows], start[rows] - table.end[rows], *columns]
-    same = columns[: 2 + len(identity)]
-    within, alike = np.lexsort(columns[::-1]), np.lexsort(same[::-1])
-    new_order, is_repeated = np.arange(count), np.zeros(count, np.bool_)
-    new_order[rows] = rows[within]
-    is_repeated[rows[alike]] = ~is_group_start(*(column[alike] for column in same))
-    return new_order, is_repeated
-
-
-def _numbers(column: Int64 | Categorical, rows: Int64) -> Int64:
-    """Returns numbers that sort the rows as their values do."""
-    if not isinstance(column, Categorical):
-        return column[rows]
-    used, code = np.unique(column.codes[rows], return_inverse=True)
-    by_text = sorted(range(len(used)), key=lambda position: column.table[used[position]])
-    return np.argsort(np.array(by_text, np.int64))[code.reshape(-1)]
 
 
 def read_device_trace(

@@ -6,8 +6,10 @@ from typing import Any
 
 import execgraph as eg
 import pytest
+from execgraph.linker.lost_records import lost_records
 from execgraph.linker.readers import DeviceTrace, merging_signs, one_rank, read_device_trace
-from execgraph.linker.readers.device_trace import described, in_order, ranks_of_processes
+from execgraph.linker.readers.device_trace import described, ranks_of_processes
+from execgraph.linker.readers.repeated_rows import in_order
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import STEP_START
 from execgraph.schema.linked import LARGEST_ID, LONGEST_RECORDING, MergedRank, kineto
@@ -212,8 +214,8 @@ def test_of_equal_rows_the_first_of_the_file_is_left_whatever_else_they_say(size
 
 def differing() -> list[tuple[str, str]]:
     told_apart = {
-        "ops": ("start", "end", "name", "process", "thread", "rf_id", "external_id", "event_index"),
-        "calls": ("start", "end", "name", "process", "thread", "correlation"),
+        "ops": ("name", "process", "thread", "rf_id"),
+        "calls": ("name", "process", "thread", "correlation"),
         "activities": ("start", "end", "name", "process", "device", "stream", "correlation", "graph_node"),
         "syncs": (
             *("start", "end", "kind", "process", "device", "stream"),
@@ -230,19 +232,25 @@ def test_rows_that_differ_in_anything_are_both_left(table: str, name: str) -> No
     assert left(table, row, other) == left(table, other, row) == (2, 0)
 
 
-@pytest.mark.parametrize(
-    ("row", "count"),
-    [(OpRow(), 0), (OpRow(rf_id=1), 1), (OpRow(external_id=1), 1), (OpRow(event_index=0), 1)],
-    ids=["none", "record function id", "external id", "event index"],
-)
-def test_an_op_is_known_by_any_of_its_ids(row: OpRow, count: int) -> None:
-    assert left("ops", row, row) == (2 - count, count)
+def test_rows_without_an_id_are_no_duplicates() -> None:
+    for row, count in ((OpRow(), 0), (OpRow(rf_id=1), 1), (OpRow(external_id=1), 1), (OpRow(event_index=0), 1)):
+        assert left("ops", row, row) == (2 - count, count)
+    for table, row in (("calls", CALL), ("activities", ACTIVITY)):
+        assert left(table, *[row._replace(correlation=0)] * 2) == (2, 0)
+        assert left(table, *[row._replace(correlation=-1)] * 2) == (1, 1)
 
 
-@pytest.mark.parametrize(("table", "row"), [("calls", CALL), ("activities", ACTIVITY)])
-def test_rows_without_a_correlation_are_no_duplicates(table: str, row: Any) -> None:
-    assert left(table, *[row._replace(correlation=0)] * 2) == (2, 0)
-    assert left(table, *[row._replace(correlation=-1)] * 2) == (1, 1)
+def test_an_op_call_or_activity_that_was_recorded_again_at_almost_the_same_time_is_a_duplicate():
+    for table, row in (("ops", OP), ("ops", OpRow(1500, 2500)), ("calls", CALL)):
+        assert left(table, row, row._replace(start=1507, end=2507), row._replace(start=9999, end=10999)) == (2, 1)
+        assert left(table, row, row._replace(start=2007, end=3007)) == (2, 0)
+    first, copy = (ActivityRow(at, at + 1000, correlation=3, name="gemm") for at in (2000, 2007))
+    for call, count in (("cudaLaunchKernel", 1), ("cudaGraphLaunch", 2)):
+        trace = in_order(device_trace(calls=[CALL._replace(name=call)], activities=[first, copy]))
+        assert len(trace.activities) == count
+    stream = in_order(device_trace(calls=[CALL], activities=[first, copy._replace(stream=9)]))
+    (said,) = lost_records(stream).contradictions(stream)
+    assert said.what.startswith("1 of 1 launch calls of one kernel have several")
 
 
 def test_duplicates_are_found_behind_others_and_those_of_all_tables_are_counted_together() -> None:
@@ -275,14 +283,10 @@ def labelled(*ranks: int) -> DeviceTrace:
 # whose processes they are
 
 
-@pytest.mark.parametrize("text", ["rank 3", "Rank: 3", "python rank3", "rank_=#3 (host)"])
-def test_a_label_tells_the_rank_of_its_process(text: str) -> None:
-    assert ranks_of_processes(device_trace(labels=[(7, text)])) == {7: {3}}
-
-
-@pytest.mark.parametrize("text", ["", "CPU", "GPU 3", "frank 3", "rank"])
-def test_other_labels_do_not(text: str) -> None:
-    assert ranks_of_processes(device_trace(labels=[(7, text)])) == {}
+def test_a_label_may_tell_the_rank_of_its_process() -> None:
+    for text in ("rank 3", "Rank: 3", "python rank3", "rank_=#3 (host)", "", "CPU", "GPU 3", "frank 3", "rank"):
+        expected = {7: {3}} if "ank" in text and text not in ("frank 3", "rank") else {}
+        assert ranks_of_processes(device_trace(labels=[(7, text)])) == expected
 
 
 def test_a_trace_without_signs_is_itself_and_records_tell_more_than_labels() -> None:
