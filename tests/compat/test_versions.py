@@ -293,14 +293,11 @@ def test_categories_of_any_case_have_their_role(category: str | None, role: Role
     assert role_of(category) is role
 
 
-def test_rows_recorded_twice_count_once(tmp_path: Path) -> None:
+def test_rows_recorded_twice_count_once_and_those_that_only_look_alike_are_kept(tmp_path: Path) -> None:
     rows = launched({"args": ARGS}, {"args": ON_STREAM})
     device = read_events(tmp_path, rows + rows)
     assert (len(device.ops.start), len(device.calls.start), len(device.activities.start)) == (1, 1, 1)
     assert device.skipped[Reason.RECORDED_TWICE] == 3
-
-
-def test_rows_that_only_look_alike_are_kept(tmp_path: Path) -> None:
     same_op = [row(args={"Ev Idx": number}) for number in range(2)] + [row(), row()]
     graph = [row(cat="kernel", name=name, pid=0, tid=7, args=ON_STREAM) for name in ("k", "k", "other")]
     device = read_events(tmp_path, same_op + graph)

@@ -208,11 +208,8 @@ def chain() -> ExecutionGraph:
     return g.build()
 
 
-def test_edges_of_one_pair_are_one_with_all_their_kinds() -> None:
+def test_edges_of_one_pair_are_one_with_all_their_kinds_or_none_where_the_graph_lacks_kinds() -> None:
     assert as_dict(data_edges(chain())) == {(0, 1): PROGRAM_ORDER | LAUNCH, (0, 2): LAUNCH, (1, 2): STREAM_ORDER}
-
-
-def test_a_graph_without_kinds_or_with_too_few_has_edges_without_kind() -> None:
     graph = chain()
     graph.attributes["data_dep_kinds"] = Ragged.of([[], [1], []])
     assert set(as_dict(data_edges(graph)).values()) == {0}

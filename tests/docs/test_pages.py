@@ -7,7 +7,6 @@ import importlib
 import json
 import re
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -236,14 +235,11 @@ def explained_in(command: str, head: str) -> set[str]:
     return {name for first in firsts for name in re.findall(r"`([^`]+)`", first)}
 
 
-def calls(module: str) -> Iterator[ast.Call]:
-    return (one for one in ast.walk(ast.parse((ROOT / module).read_text())) if isinstance(one, ast.Call))
-
-
 def titles(module: str) -> set[str]:
     """The titles of the lines that a module makes; they are written out where the line is made."""
     makers = ("summary_line", "format_counts")
-    made = [one for one in calls(module) if isinstance(one.func, ast.Name) and one.func.id in makers]
+    calls = (one for one in ast.walk(ast.parse((ROOT / module).read_text())) if isinstance(one, ast.Call))
+    made = [one for one in calls if isinstance(one.func, ast.Name) and one.func.id in makers]
     assert all(isinstance(one.args[0], ast.Constant) for one in made), module
     return {ast.literal_eval(one.args[0]) for one in made}
 

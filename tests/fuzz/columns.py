@@ -35,15 +35,12 @@ def columns(document: Any, keys: Sequence[str]) -> dict[str, list[Slot]]:
 def _numbers(value: Any, key: str) -> Iterator[tuple[str, Slot]]:
     """Every number with its key; those of a list have the list's."""
     for place, inside in value.items() if isinstance(value, dict) else enumerate(value):
-        inner = key if isinstance(value, list) else _meaning(value, place)
+        named = isinstance(value, dict) and place == "value" and "name" in value
+        inner = key if isinstance(value, list) else str(value["name"]) if named else place
         if isinstance(inside, int | float) and not isinstance(inside, bool):
             yield inner, (value, place)
         elif isinstance(inside, dict | list):
             yield from _numbers(inside, inner)
-
-
-def _meaning(value: dict[str, Any], key: str) -> str:
-    return str(value["name"]) if key == "value" and "name" in value else key
 
 
 def change_column(document: Any, keys: Sequence[str], random: Random) -> str:
@@ -66,10 +63,6 @@ def _each(values: list[Any], change: Callable[[Any, Any], Any], by: list[Any], r
     return [*map(change, values, repeat(random.choice(by)))]
 
 
-def _rotated(values: list[Any], by: int) -> list[Any]:
-    return values[by:] + values[:by]
-
-
 def _far_apart(values: list[Any], far: int) -> list[Any]:
     return [value + far * (place % 2) for place, value in enumerate(values)]
 
@@ -79,7 +72,7 @@ WAYS: dict[str, Way] = {
     "shared": lambda values, random: random.choices(random.choices(values, k=random.choice([2, 3, 7])), k=len(values)),
     "exchanged": lambda values, random: random.sample(values, len(values)),
     "reversed": lambda values, _: values[::-1],
-    "rotated": lambda values, random: _rotated(values, random.choice([1, -1, len(values) // 2])),
+    "rotated": lambda values, random: values[(by := random.choice([1, -1, len(values) // 2])) :] + values[:by],
     "scaled": lambda values, random: _each(values, mul, [-1, 2, 1000, 10**6, 10**9, 1 << 31, 1 << 40], random),
     "divided": lambda values, random: _each(values, floordiv, [2, 10, 1000, 10**6], random),
     "shifted": lambda values, random: _each(values, add, [1, -1, 0.5, 1 << 31, 1 << 53, -(1 << 62), HOUR_US], random),

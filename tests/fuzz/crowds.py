@@ -303,11 +303,6 @@ def change_parents(document: dict[str, Any], random: Random) -> str:
     return f"{said} parents of {len(nodes)} nodes{', without inputs' if without_inputs else ''}"
 
 
-def _paired(ids: list[int]) -> list[int]:
-    """The first of two has the second, and the second the first."""
-    return [ids[place ^ 1] if place ^ 1 < len(ids) else ids[place] for place in range(len(ids))]
-
-
 def _with_children(ids: list[int], parents: list[int]) -> list[int]:
     """Each has one of its children, if it has any."""
     child = dict(zip(parents, ids, strict=True))
@@ -316,7 +311,7 @@ def _with_children(ids: list[int], parents: list[int]) -> list[int]:
 
 WAYS: dict[str, Callable[[list[int], list[int], Random], list[int]]] = {
     "themselves as": lambda ids, parents, random: ids, "a ring of": lambda ids, parents, random: ids[1:] + ids[:1],
-    "pairs of": lambda ids, parents, random: _paired(ids),
+    "pairs of": lambda ids, parents, random: [ids[place ^ 1 if place ^ 1 < len(ids) else place] for place in range(len(ids))],
     "a chain that runs into a circle of": lambda ids, parents, random: [*ids[1:], random.choice(ids)],
     "a chain of": lambda ids, parents, random: ids[:1] + ids[:-1],
     "drawn": lambda ids, parents, random: random.choices(ids, k=len(ids)),

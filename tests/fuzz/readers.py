@@ -183,12 +183,8 @@ def _refused_or(work: Any, *arguments: Any) -> Any:
     try:
         return work(*arguments)
     except DataError as error:
-        _check_line(error)
+        assert 0 < len(str(error)) < 2000
         return None
-
-
-def _check_line(error: DataError) -> None:
-    assert 0 < len(str(error)) < 2000
 
 
 def _unpacked(content: bytes) -> bytes:

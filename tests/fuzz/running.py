@@ -92,7 +92,7 @@ def run(name: str, *arguments: Any) -> tuple[int, str]:
     Transcript.add(f"$ {shown}")
     folders = {path if path.is_dir() else path.parent for path in arguments if isinstance(path, Path)}
     before = _files(folders)
-    said = _said(name, given, _seconds_for(before))
+    said = _said(name, given, SECONDS + SECONDS_PER_MB * sum(size for _, size, _ in before.values()) / 1e6)
     ENDED[said.status] += 1
     after = _files(folders)
     for symptom in _faults(name, said, given):
@@ -115,10 +115,6 @@ def _files(folders: set[Path]) -> State:
     """What there is in the folders, and what tells whether it was written."""
     states = {path: path.lstat() for folder in folders for path in folder.rglob("*") if not path.is_dir()}
     return {path: (state.st_ino, state.st_size, state.st_mtime_ns) for path, state in states.items()}
-
-
-def _seconds_for(files: State) -> float:
-    return SECONDS + SECONDS_PER_MB * sum(size for _, size, _ in files.values()) / 1e6
 
 
 def _said(name: str, given: list[str], seconds: float) -> Said:

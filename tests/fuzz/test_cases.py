@@ -87,11 +87,8 @@ def test_a_case_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     assert verdict_of(lambda: time.sleep(1000)).symptom == "a case takes too long"
 
 
-def test_a_case_that_kills_its_process_is_a_failure_of_that_case() -> None:
+def test_a_case_that_kills_its_process_or_takes_too_much_memory_is_a_failure_of_that_case() -> None:
     assert verdict_of(lambda: os.kill(os.getpid(), signal.SIGKILL)).symptom == "a case ends the process (-9)"
-
-
-def test_a_case_gets_no_more_memory_than_it_may() -> None:
     assert verdict_of(lambda: bytearray(fork_server.MEMORY + (1 << 28))).symptom == "the fuzzer: MemoryError()"
 
 

@@ -20,7 +20,7 @@ from execgraph.converter.scaling import rank_facts
 from execgraph.linker.link import link, read_linked
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import Tree, nearest, parent_rows, rows_in_circles
-from execgraph.schema.linked import LinkedTrace, Ops, write_linked
+from execgraph.schema.linked import Ops, write_linked
 from execgraph.schema.reasons import Reason, in_words
 from hypothesis import given, strategies as st
 from support.runs import link_run, rich_run
@@ -207,10 +207,6 @@ def write(folder: Path, host: Json, device: Json) -> tuple[Path, Path]:
     return paths
 
 
-def linked_files(host: Path, device: Path) -> LinkedTrace:
-    return link(read_host_trace(str(host)), read_device_trace(str(device)))
-
-
 def goes_round(ops: Ops) -> bool:
     """Whether any op comes to itself, by walking up from each until an op comes again."""
     above = dict(zip(ops.id.tolist(), ops.parent_id.tolist(), strict=True))
@@ -326,7 +322,8 @@ def test_what_the_device_trace_nests_stays_and_the_rest_of_the_circle_is_counted
     # the step is around its forward pass in the device trace, and in it by the host trace
     step, forward, thread = 5, 6, 2
     nodes[step]["ctrl_deps"], nodes[forward]["ctrl_deps"] = forward, thread
-    linked = linked_files(*write(tmp_path, host, device))
+    paths = map(str, write(tmp_path, host, device))
+    linked = link(read_host_trace(next(paths)), read_device_trace(next(paths)))
     assert linked.report.oddities[Reason.OPS_IN_CIRCLES] == 1
     parents = dict(zip(linked.ops.id.tolist(), linked.ops.parent_id.tolist(), strict=True))
     assert (parents[step], parents[forward]) == (-1, step)

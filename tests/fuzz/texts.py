@@ -190,7 +190,9 @@ def change_times(document: dict[str, Any], random: Random) -> str:
     rows = document.get("traceEvents", document.get("nodes"))
     duration = "dur" if "traceEvents" in document else "inclusive_dur"
     chosen = random.choice([*CLASSES])
-    timed = [row for row in rows if isinstance(row.get("ts"), int | float) and _is_of(row, CLASSES[chosen])]
+    # ops of linked traces have no category
+    of_class = [row for row in rows if "" in CLASSES[chosen] or row.get("cat", "cpu_op") in CLASSES[chosen]]
+    timed = [row for row in of_class if isinstance(row.get("ts"), int | float)]
     if chosen == "all" and random.random() < 0.3:
         timed = timed[random.randrange(len(timed)) :]
     said, way = random.choice([*TIME_WAYS.items()])
@@ -201,11 +203,6 @@ def change_times(document: dict[str, Any], random: Random) -> str:
             if duration in row:
                 row[duration] = length
     return f"{said} times of {chosen}, {len(timed)} rows"
-
-
-def _is_of(row: dict[str, Any], categories: tuple[str, ...]) -> bool:
-    """Whether a row is of these categories; ops of linked traces have none."""
-    return "" in categories or row.get("cat", "cpu_op") in categories
 
 
 def _equal(spans: list[Span], random: Random) -> list[Span]:

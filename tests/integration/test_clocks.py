@@ -145,7 +145,9 @@ def test_no_clock_of_a_device_changes_any_runs_dependencies(steps: list[Step], o
 @given(one_thread, st.sampled_from(["2.1", "2.3"]), st.floats(0, 1))
 def test_where_whole_microseconds_are_cut_changes_no_dependency(program: list[Step], torch: str, moved: float) -> None:
     uneven = [step._replace(us=1.37 * step.us) for step in program]  # type: ignore[arg-type]
-    cut_here, cut_there = (convert_run(begun_after(us, uneven, torch)) for us in (0, moved))
+    begun = TraceBuilder(torch), TraceBuilder(torch)
+    begun[1].work(moved)
+    cut_here, cut_there = (convert_run(go_on(t, uneven)) for t in begun)
     assert dependencies(cut_here) == dependencies(cut_there)
     for nodes in (cut_here, cut_there):
         assert broken_rules(nodes) == []
@@ -188,9 +190,3 @@ def with_early_thread(t: TraceBuilder, thread: int, ns: int) -> TraceBuilder:
         if row.thread == thread:
             row.start, row.end = row.start - ns, row.end - ns
     return t
-
-
-def begun_after(us: float, program: list[Step], torch: str = "2.13") -> TraceBuilder:
-    t = TraceBuilder(torch)
-    t.work(us)
-    return go_on(t, program)

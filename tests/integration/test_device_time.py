@@ -1,19 +1,17 @@
 """Device time between activities: latency and gaps apart, delays by cause, full devices, events known by ids alone."""
 
 import heapq
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
 from execgraph.schema.reasons import Reason
-from execgraph.tools.commands.trace_convert import main, summary
-from execgraph.tools.commands.trace_link import main as link_main
+from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay import parse_scale, replay, summarise
 from hypothesis import given
 from support.builder.records import Event
 from support.builder.timeline import CALL_US, TraceBuilder, ns
+from support.commands import status_of
 from support.runs import Step, broken_rules, convert_run, device_waits, host_waits, link_run, play, with_delays
 
 LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]
@@ -170,17 +168,11 @@ def test_a_small_share_of_the_run_is_not_told() -> None:
 
 def test_delays_can_be_left_out_on_the_command_line(tmp_path: Path) -> None:
     host, device = started_late().write(tmp_path)
-    linked, graph = str(tmp_path / "linked.json"), str(tmp_path / "graph.et")
-    command(link_main, "--host-trace", str(host), "--device-trace", str(device), "--output", linked)
+    linked, graph = tmp_path / "linked.json", str(tmp_path / "graph.et")
+    assert status_of("trace-link", "--host-trace", host, "--device-trace", device, "--output", linked) == 0
     for option, delays in (((), 1), (("--no-delays",), 0)):
-        command(main, "--input", linked, "--output", graph, *option)
+        assert status_of("trace-convert", "--input", linked, "--output", graph, *option) == 0
         assert ExecutionGraph.read(graph).is_delay.sum() == delays
-
-
-def command(entry: Callable[[Sequence[str]], NoReturn], *arguments: str) -> None:
-    with pytest.raises(SystemExit) as end:
-        entry(arguments)
-    assert not end.value.code
 
 
 STREAMS, LATENCY, GAP = 4, 2.3, 1.1

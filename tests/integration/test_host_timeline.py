@@ -72,16 +72,10 @@ def test_a_wait_lasts_until_the_awaited_end_and_is_no_work(t: TraceBuilder) -> N
         t.work(1)
     nodes = convert_run(t)
     # the call returned 2 µs after the kernel's end: that is its own work
-    assert nodes.times(MAIN) == [
-        ("aten::mm", 0, 4),
-        ("aten::item", 4, 7),
-        ("cudaStreamSynchronize", 54, 56),
-        ("aten::item", 56, 57),
-    ]
-    assert nodes.follows("cudaStreamSynchronize") == {
-        "aten::item#0": DependencyKind.PROGRAM_ORDER,
-        "k": DependencyKind.HOST_SYNC,
-    }
+    rows = nodes.times(MAIN)
+    assert rows == [("aten::mm", 0, 4), ("aten::item", 4, 7), ("cudaStreamSynchronize", 54, 56), ("aten::item", 56, 57)]
+    found = nodes.follows("cudaStreamSynchronize")
+    assert found == {"aten::item#0": DependencyKind.PROGRAM_ORDER, "k": DependencyKind.HOST_SYNC}
 
 
 def test_a_blocking_copy_launches_and_waits(t: TraceBuilder) -> None:
@@ -118,12 +112,8 @@ def short_slices() -> TraceBuilder:
 
 
 def test_short_slices_fold_into_the_next_node_of_their_thread() -> None:
-    assert convert_run(short_slices(), shortest_slice=0).times(MAIN) == [
-        ("outer", 0, 5),
-        ("short", 5, 5.4),
-        ("outer", 5.4, 5.9),
-        ("also short", 5.9, 6.6),
-    ]
+    found = convert_run(short_slices(), shortest_slice=0).times(MAIN)
+    assert found == [("outer", 0, 5), ("short", 5, 5.4), ("outer", 5.4, 5.9), ("also short", 5.9, 6.6)]
     folded = convert_run(short_slices(), shortest_slice=1_000)
     assert folded.times(MAIN) == [("outer", 0, 5), ("outer", 5, 5.9), ("also short", 5.9, 6.6)]
     assert folded.report.folded_slices == 1

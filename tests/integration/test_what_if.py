@@ -13,7 +13,7 @@ from execgraph.converter.options import Options
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.linker.windows import EVERYTHING, Window
-from execgraph.schema.columns import ABSENT, Int64, Ragged
+from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.schema.linked import LinkedTrace, are_step_marks, on_host_clock
 from execgraph.schema.reasons import Reason
@@ -191,7 +191,7 @@ def any_job(draw: st.DrawFn, names: Iterable[str] = NAMED) -> Job:
 def test_every_graph_is_sound(job: Job, variant: Variant) -> None:
     run = simulate(job)
     for rank, graph in zip(run.ranks, graphs_of(run, variant), strict=True):
-        source, target = dependencies(graph)
+        source, target = graph.rows_of(graph.data_deps.values), graph.data_deps.rows()
         assert (graph.data_deps.values < graph.id[graph.data_deps.rows()]).all()
         assert len(np.unique(source * len(graph) + target)) == len(source)
         assert activities_of_graph(graph) == activities_of_run(rank)
@@ -207,11 +207,6 @@ def test_every_graph_with_synchronisation_records_replays_as_it_ran(job: Job) ->
     replayed = replay_ranks(graphs_of(run, RESOLVED)).makespan_ns
     # when ranks began, against each other, is known to a µs or two where none of them waits at first
     assert abs(replayed - run.makespan_ns) < max(0.005 * run.makespan_ns, 2_000)
-
-
-def dependencies(graph: ExecutionGraph) -> tuple[Int64, Int64]:
-    """Source and target row of every data dependency."""
-    return graph.rows_of(graph.data_deps.values), graph.data_deps.rows()
 
 
 def activities_of_graph(graph: ExecutionGraph) -> list[tuple[int, ...]]:

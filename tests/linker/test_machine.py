@@ -73,12 +73,9 @@ def test_whole_microseconds_let_calls_return_that_much_early() -> None:
     ran, _ = whole(0)
     for early, offset in ((2_000, 0), (3_000, -1_000)):
         called = calls(*(Called(start, start + 1_000 - early, "cudaDeviceSynchronize") for start in (1_000, 11_000)))
-        clock = clock_of(ran_without_calls(ran), called, Awaited(column(0, 1), column(2_000, 12_000)))
+        without_calls = replace(ran, call_row=0 * ran.call_row - 1)
+        clock = clock_of(without_calls, called, Awaited(column(0, 1), column(2_000, 12_000)))
         assert (clock.clock_offset_ns, clock.clock_error_ns) == (offset, 2_000)
-
-
-def ran_without_calls(ran: Activities) -> Activities:
-    return replace(ran, call_row=0 * ran.call_row - 1)
 
 
 def test_starts_with_their_calls_and_returns_at_the_end_are_possible_and_earlier_returns_tell_the_most() -> None:
@@ -268,11 +265,8 @@ def common(*returned: int, ends: list[list[int]]) -> list[tuple[int, int]]:
 def test_calls_that_return_at_one_distance_from_an_end_awaited_it_even_if_that_seems_to_be_later() -> None:
     ends = [[97_500, 360_000, 497_800], [85_000, 297_900, 470_000]]
     assert common(100_000, 300_000, 500_000, ends=ends) == [(0, 97_500), (1, 297_900), (2, 497_800)]
-    assert common(100_000, 300_000, 500_000, ends=[[101_000, 301_200, 500_800]]) == [
-        (0, 101_000),
-        (1, 301_200),
-        (2, 500_800),
-    ]
+    found = common(100_000, 300_000, 500_000, ends=[[101_000, 301_200, 500_800]])
+    assert found == [(0, 101_000), (1, 301_200), (2, 500_800)]
 
 
 def test_ends_after_the_return_are_no_sign_if_something_would_then_start_before_its_launch() -> None:
@@ -388,11 +382,8 @@ def counts_and_medians(table: dict[str, LatencyStats]) -> dict[str, tuple[int, i
 def test_a_launch_takes_from_its_call_to_the_start_on_a_free_stream() -> None:
     ran = [Ran(3_001, 9_000, 0), Ran(13_003, 19_000, 1), Ran(17_005, 19_000, 2, stream=20)]
     called = [Called(0, 1_000), Called(10_000, 11_000), Called(12_000, 15_000, "cuLaunchKernel")]
-    assert counts_and_medians(machine(ran, called).launch) == {
-        "": (3, 2_003),
-        "cudaLaunchKernel": (2, 2_002),
-        "cuLaunchKernel": (1, 2_005),
-    }
+    found = counts_and_medians(machine(ran, called).launch)
+    assert found == {"": (3, 2_003), "cudaLaunchKernel": (2, 2_002), "cuLaunchKernel": (1, 2_005)}
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from execgraph.schema.linked import LinkedTrace, read_linked, write_linked
 from execgraph.tools.commands import trace_build, trace_convert, trace_diagnose, trace_jsonize, trace_link, trace_merge
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
+from support.commands import status_of
 from support.references import Place, Reference, rows_of
 from support.runs import link_run
 from support.tables import Op, column, ops
@@ -403,9 +404,7 @@ def checked(host: Path | None, device: Path) -> int:
 
 def run(main: Any, *arguments: object) -> None:
     """A command that ends well."""
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    assert not end.value.code
+    assert status_of(main, *arguments) == 0
 
 
 @pytest.fixture

@@ -112,18 +112,12 @@ def test_a_worker_that_began_a_little_before_the_gap_had_been_idle_before(early:
 def test_several_segments_are_told_apart_by_what_the_caller_does_in_between_which_none_overlaps() -> None:
     between = Op("aten::add", 50_000, 60_000, MAIN)
     rows = [WORK._replace(end=45_000), WORK._replace(start=65_000)]
-    assert handoffs_of(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
-        call(30_000),
-        back(45_000, 30_000),
-        call(65_000, since=45_000),
-        back(80_000, 65_000),
-    ]
+    found = handoffs_of(FORWARD, BLOCKED, between, *rows, inside={2: 1})
+    assert found == [call(30_000), back(45_000, 30_000), call(65_000, since=45_000), back(80_000, 65_000)]
     between = Op("aten::add", 50_000, 60_000, MAIN)
     rows = [WORK._replace(end=55_000), WORK._replace(start=65_000)]
-    assert handoffs_of(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
-        call(65_000, since=55_000),
-        back(80_000, 65_000),
-    ]
+    found = handoffs_of(FORWARD, BLOCKED, between, *rows, inside={2: 1})
+    assert found == [call(65_000, since=55_000), back(80_000, 65_000)]
 
 
 def test_a_worker_that_was_busy_until_it_began_had_not_been_waiting() -> None:

@@ -99,38 +99,23 @@ def test_a_file_without_a_name_is_read_too_and_one_that_is_open_as_text_is_refus
 LISTS = [(0, 1), (2, 3), (0, 1, 2, 3), (1, 3), (0, 2)]
 
 
-def test_the_numbers_do_not_depend_on_the_order_in_which_the_groups_are_known() -> None:
+def test_groups_are_numbered_in_any_order_alike_the_largest_first_by_ring_order_and_only_with_two_known_members():
     numbered = {tuple(sorted(number_groups(order).items())) for order in permutations(LISTS)}
     assert len(numbered) == 1
     assert sorted(number_groups(LISTS).values()) == [1, 2, 3, 4, 5]
-
-
-def test_the_largest_group_comes_first() -> None:
     assert number_groups(LISTS)[0, 1, 2, 3] == 1
-
-
-def test_another_ring_order_is_another_group() -> None:
     assert number_groups([[0, 1, 2], [2, 1, 0], [0, 1, 2]]) == {(0, 1, 2): 1, (2, 1, 0): 2}
-
-
-def test_a_group_of_one_or_with_a_member_that_is_not_there_gets_no_number() -> None:
     assert number_groups([[3], [0, 1], [0, -1, 2]]) == {(0, 1): 1}
 
 
-def test_a_file_read_back_gives_the_same_numbers(tmp_path: Path) -> None:
+def test_a_file_gives_the_same_numbers_also_behind_a_byte_order_mark_and_of_two_for_one_list_the_smaller(tmp_path):
     path, groups = str(tmp_path / "comm_groups.json"), number_groups(LISTS)
     write_groups(path, groups)
     assert read_groups(path) == groups
     assert list(json.loads(Path(path).read_text())) == ["1", "2", "3", "4", "5"]
-
-
-def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "groups.json"
     path.write_text('{"1": [0, 1]}', encoding="utf-8-sig")
     assert read_groups(str(path)) == {(0, 1): 1}
-
-
-def test_of_two_numbers_for_one_rank_list_the_smaller_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "groups.json"
     path.write_text('{"7": [0, 1], "3": [0, 1]}')
     assert read_groups(str(path)) == {(0, 1): 3}

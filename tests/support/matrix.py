@@ -104,7 +104,9 @@ def _rows(vendor: Vendor, name: str, rows: Iterable[Row]) -> Iterator[Row]:
             call = {**row, "cat": vendor.call_category, "name": vendor.calls.get(row["name"], row["name"])}
             yield call
             if name == "XPU":
-                yield _driver_call(call)
+                # the Level Zero call inside a SYCL one, under the same correlation
+                inside = {"ts": call["ts"] + 1, "dur": max(call["dur"] - 2, 0)}
+                yield {**call, "cat": "xpu_driver", "name": "zeCommandListAppend", **inside}
         elif category in ACTIVITY_CATEGORIES:
             yield vendor.activity({**row, "cat": vendor.activity_categories.get(category, category)})
         elif category == "cpu_op" and name == "HPU" and row["name"].startswith("aten::"):
@@ -130,12 +132,6 @@ def _queue_row(name: str, row: Row, start: float, duration: float, args: Row) ->
     place = {"pid": row["pid"], "tid": 1000 + args["stream"], "ts": start, "dur": duration}
     args = {"device": row["args"]["device"], **args}
     return {"ph": "X", "cat": "mtia_ccp_events", "name": name, **place, "args": args}
-
-
-def _driver_call(call: Row) -> Row:
-    """The Level Zero call inside a SYCL one, under the same correlation."""
-    inside = {"ts": call["ts"] + 1, "dur": max(call["dur"] - 2, 0)}
-    return {**call, "cat": "xpu_driver", "name": "zeCommandListAppend", **inside}
 
 
 PAGE = DOCS / "formats.md"

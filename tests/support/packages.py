@@ -17,18 +17,6 @@ from pathlib import Path
 from setuptools import build_meta
 
 
-def build_sdist(folder: Path) -> Path:
-    """The source package of the tree that the process is in."""
-    path = folder / build_meta.build_sdist(str(folder))
-    _repack(path, int(os.environ["SOURCE_DATE_EPOCH"]))
-    return path
-
-
-def build_wheel(folder: Path) -> Path:
-    """The wheel of the tree that the process is in."""
-    return folder / build_meta.build_wheel(str(folder))
-
-
 def _repack(path: Path, time: int) -> None:
     """Files by name, all of one time, of nobody, with the rights that any checkout gives."""
     content = io.BytesIO()
@@ -48,11 +36,12 @@ def main() -> None:
     folder = Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name, redirect_stdout(io.StringIO()):
-        sdist = build_sdist(folder)
+        sdist = folder / build_meta.build_sdist(str(folder))
+        _repack(sdist, int(os.environ["SOURCE_DATE_EPOCH"]))
         with tarfile.open(sdist) as archive:
             archive.extractall(name)
         os.chdir(Path(name, sdist.name.removesuffix(".tar.gz")))
-        wheel = build_wheel(folder)
+        wheel = folder / build_meta.build_wheel(str(folder))
         os.chdir(folder)
     print(sdist, wheel, sep="\n")
 

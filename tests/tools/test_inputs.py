@@ -57,9 +57,6 @@ def matched(pairs: Pairs) -> dict[int, tuple[str, str | None]]:
     return {pair.rank: (pair.device, pair.host) for pair in pairs.ranks}
 
 
-# What a file is
-
-
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
 @pytest.mark.parametrize("rank_last", [False, True])
 def test_process_and_rank_are_found_at_either_end_of_a_long_file(tmp_path: Path, name: str, rank_last: bool) -> None:
@@ -91,13 +88,10 @@ def test_a_file_is_known_by_its_content(tmp_path: Path, content: Any, kind: Inpu
     assert recognise(folder_of(tmp_path, {"file": content}) / "file").kind is kind
 
 
-def test_rank_labels_tell_the_rank_of_a_trace_that_records_none(tmp_path: Path) -> None:
+def test_rank_labels_tell_the_rank_where_none_is_recorded_and_a_file_cut_off_is_still_known(tmp_path: Path) -> None:
     trace = device(41)
     trace["traceEvents"].append({"ph": "M", "name": "process_labels", "pid": 41, "args": {"labels": "rank 5"}})
     assert recognise(folder_of(tmp_path, {"t": trace}) / "t").rank == 5
-
-
-def test_a_file_cut_off_at_its_end_is_still_known(tmp_path: Path) -> None:
     whole = gzip.compress(json.dumps(device(41, 2, filler=100)).encode())
     (tmp_path / "t.json.gz").write_bytes(whole[:-20])
     assert recognise(tmp_path / "t.json.gz")[1:5] == (InputKind.DEVICE, 41, 2, True)
@@ -128,9 +122,6 @@ def test_a_file_cut_off_at_its_end_is_still_known(tmp_path: Path) -> None:
 )
 def test_the_rank_in_a_name(name: str, process: int | None, rank: int | None) -> None:
     assert rank_in_name(name, process) == rank
-
-
-# Which files belong together
 
 
 PAIRED: dict[str, tuple[dict[str, Any], dict[int, tuple[str, str | None]]]] = {
@@ -213,9 +204,6 @@ def test_databases_are_device_traces_of_their_process(tmp_path: Path) -> None:
     pairs = find_pairs(folder_of(tmp_path, {"et.json": host(800)}), lambda _: False, allow_mismatch=True)
     assert matched(pairs) == {0: ("run_5.rpd", None), 1: ("trace_79.db", None), 2: ("trace_800.db", "et.json")}
     assert pairs.skipped == {InputKind.OTHER_DATABASE.plural: 1}
-
-
-# The other files
 
 
 def test_other_files_are_counted_by_kind(tmp_path: Path) -> None:
@@ -365,9 +353,6 @@ def test_what_are_not_the_ranks_of_one_job_is_called_so(tmp_path: Path, refusal:
     assert [text for text in texts if text not in line] == []
 
 
-# Without ranks
-
-
 def test_traces_of_no_job_are_not_compared_as_ranks(tmp_path: Path, run: Run) -> None:
     for name, pid, talks in (("a.json", 41, True), ("b.json", 42, False)):
         trace(tmp_path, name, pid, talks=talks)
@@ -425,18 +410,12 @@ def test_what_lies_across_two_pieces_of_a_file_is_found(tmp_path: Path, monkeypa
         assert ranks.communicating({})(device) == communicating
 
 
-def test_traces_that_tell_neither_rank_nor_process_are_refused(tmp_path: Path) -> None:
+def test_traces_without_rank_or_process_are_refused_and_a_window_without_a_rank_is_no_other_rank(tmp_path):
     devices = [
         ranks.Trace(name, InputKind.DEVICE, pid, None, False) for name, pid in (("a.json", None), ("b.json", 42))
     ]
     with pytest.raises(ranks.DataError, match=r"a\.json: have neither rank nor process; name them …rank<N>.json"):
         ranks.assign_ranks(devices, lambda _: True, allow_mismatch=True)
-
-
-# With ranks
-
-
-def test_a_window_that_records_no_rank_is_not_to_be_named_as_another_rank() -> None:
     rows = (("0.json", 41, 0, True), ("1.json", 42, 1, True), ("before.json", 42, None, False))
     assigned = ranks.assign_ranks([ranks.Trace(name, InputKind.DEVICE, *row) for name, *row in rows], lambda _: True)
     assert [device.rank for device in assigned.traces] == [0, 1]

@@ -328,12 +328,8 @@ def test_backward_runs_because_the_main_thread_called_it_and_waits_as_sequence_n
     t = training_step(torch)
     linked = link_run(t)
     nodes = convert_linked(linked, t.origin_ns)
-    assert nodes.times(MAIN) == [
-        ("aten::mm", 0, 9),
-        ("## backward ##", 9, 14),
-        ("## backward ##", 22, 28),
-        ("Optimizer.step", 28, 38),
-    ]
+    expected = [("aten::mm", 0, 9), ("## backward ##", 9, 14), ("## backward ##", 22, 28), ("Optimizer.step", 28, 38)]
+    assert nodes.times(MAIN) == expected
     assert nodes.follows(BACKWARD_OP) == {"## backward ###0": HANDOFF}
     assert nodes.follows("## backward ###1")[BACKWARD_OP] == HANDOFF
     assert nodes.replay_error() == 0

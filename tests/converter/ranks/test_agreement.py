@@ -227,15 +227,12 @@ def test_shards_keep_their_sum_and_the_largest_decides_else(kind: CollectiveType
     assert changed_sizes(matched_job(*ranks)) == [{} if size == common else {1: common} for size in (10, 1, common)]
 
 
-def test_a_match_lacks_somebody_where_fewer_took_part_than_its_members() -> None:
+def test_a_match_lacks_somebody_where_fewer_took_part_than_its_members_or_no_counterpart_did() -> None:
     assert lacking(matched_job([entry(1, 0)], [entry(1, 0), entry(2, 1), entry(3, 2, members=1)])) == [[], [2]]
     assert lacking(matched_job([entry(1, 0, members=0)], [entry(2, 0, members=0)], [])) == [[1], [2], []]
     assert lacking(matched_job([entry(1, 0, members=0)], [entry(2, 0, members=0)])) == [[], []]
     both = [entry(1, 0, type=SEND), entry(2, 0, type=RECV)]
     assert (lacking(matched_job(both)), lacking(matched_job(both[:1]))) == ([[]], [[1]])
-
-
-def test_communication_without_its_counterparts_is_found() -> None:
     alone = communicating(rank=0)
     assert lacking(matched([alone, communicating(rank=1)])) == [[], []]
     assert lacking(matched([alone, communicating(rank=1, comm_type=ALL_GATHER)])) == [[2], [2]]

@@ -374,21 +374,15 @@ def test_few_numbers_that_differ_are_not_used_where_ranks_recorded_the_same_step
     assert found.matched.tolist() == [0, 0] and len(found.decisions) == 1
 
 
-def test_equal_numbers_meet_in_order() -> None:
+def test_equal_numbers_meet_in_order_who_lacks_one_leaves_the_others_to_meet_and_nothing_meets_nobody() -> None:
     found = match([Calls.of(calls(4, 4)), Calls.of(calls(4, 4))])
     assert (found.sequence.tolist(), found.occurrence.tolist()) == ([4] * 4, [0, 1] * 2)
+    first, second, third = matched(calls(1, 2, 3), calls(1, 3), calls(1, 2, 3))
+    assert first == third and second == [first[0], first[2]]
+    assert (matched([]), matched([], [])) == ([[]], [[], []])
 
 
 # what is missing
-
-
-def test_who_lacks_a_collective_leaves_the_others_to_meet() -> None:
-    first, second, third = matched(calls(1, 2, 3), calls(1, 3), calls(1, 2, 3))
-    assert first == third and second == [first[0], first[2]]
-
-
-def test_nothing_meets_nobody() -> None:
-    assert (matched([]), matched([], [])) == ([[]], [[], []])
 
 
 # messages
@@ -398,23 +392,14 @@ def message(source: int, target: int, type_: NodeType, tag: int = 0) -> Call:
     return Call(0, type_, source=source, target=target, tag=tag)
 
 
-def test_a_send_meets_its_receive_in_order() -> None:
+def test_messages_meet_in_order_by_way_and_tag_or_themselves_and_no_collectives() -> None:
     sends, receives = matched([message(0, 1, SEND)] * 2, [message(0, 1, RECV)] * 3)
     assert sends == receives[:2] and len(set(receives)) == 3
-
-
-def test_messages_both_ways_and_of_other_tags_are_others() -> None:
     mine = [message(0, 1, SEND), message(1, 0, RECV), message(0, 1, SEND, tag=1)]
     theirs = [message(1, 0, SEND), message(0, 1, RECV, tag=1), message(0, 1, RECV)]
     first, second = matched(mine, theirs)
     assert first == [second[2], second[0], second[1]] and len(set(first)) == 3
-
-
-def test_a_message_to_oneself_meets_itself() -> None:
     assert len(set(matched([message(0, 0, SEND), message(0, 0, RECV)], [])[0])) == 1
-
-
-def test_messages_are_no_collectives() -> None:
     first, second = matched([message(-1, -1, SEND)], calls(-1, kind=-1))
     assert first != second
 

@@ -99,13 +99,10 @@ def sent(size: int, ns: int) -> Transfer:
     return Transfer(MESSAGE, 2, size, ns)
 
 
-def test_a_fit_is_judged_on_sizes_that_it_was_made_without() -> None:
+def test_a_fit_is_judged_on_sizes_that_it_was_made_without_and_two_sizes_do_not_judge_it() -> None:
     fit = fitted_network([sent(1_000, 2_000), sent(2_000, 3_000), sent(3_000, 6_000)])
     # from the first two 4,000 of 6,000, from the outer ones 4,000 of 3,000; the median of three
     assert fit.fit_error_pct == pytest.approx(33.3)
-
-
-def test_two_sizes_do_not_judge_a_fit() -> None:
     assert fitted_network([sent(1_000, 2_000), sent(2_000, 3_000)]).fit_error_pct is None
 
 
@@ -123,20 +120,17 @@ def test_transfers_of_one_size_are_of_one_size_whatever_time_they_take() -> None
     assert (fit.transfers, fit.sizes) == (100, 1)
 
 
-def test_neither_figure_is_below_nothing() -> None:
+def test_neither_figure_is_below_nothing_and_a_slow_network_still_has_a_bandwidth() -> None:
     fit = fitted_network([Transfer(MESSAGE, 2, 1_000, 10_000), Transfer(MESSAGE, 2, 1_000_000, 5_000)])
     assert fit.latency_ns >= 0
     assert 0 < fit.bandwidth_gib_s < 1e6
+    assert fitted_network([Transfer(MESSAGE, 2, 4, 1_000_000)]).bandwidth_gib_s > 0
 
 
 def test_what_tells_nothing_is_left_out() -> None:
     nothing = [Transfer(ALL_REDUCE, 1, 8, 5), Transfer(ALL_REDUCE, 2, 0, 5), Transfer(ALL_REDUCE, 2, 8, 0)]
     other = [Transfer(CollectiveType.BROADCAST, 2, 8, 5)]
     assert fitted_network(nothing + other) == fitted_network([]) == Network()
-
-
-def test_a_network_that_is_slower_than_the_file_can_say_still_has_a_bandwidth() -> None:
-    assert fitted_network([Transfer(MESSAGE, 2, 4, 1_000_000)]).bandwidth_gib_s > 0
 
 
 @given(st.permutations(range(12)))
@@ -189,19 +183,18 @@ def transfer(kind: int, ranks: Sequence[int], size: int, links: Sequence[tuple[f
     return Transfer(kind, len(ranks), size, round(ns), tuple(ranks))
 
 
-def links_of(network: Network) -> list[float]:
-    two = network.two_dimensions
-    assert two and (two.within.ranks, two.across.ranks) == (NODE, RANKS // NODE)
-    return [two.within.latency_ns, two.within.bandwidth_gib_s, two.across.latency_ns, two.across.bandwidth_gib_s]
+PARTS = [transfer(ALL_REDUCE, ranks, size) for ranks in (WITHIN, ACROSS) for size in SIZES]
 
 
 @pytest.mark.parametrize("more", [(), (ALL_REDUCE,), (ALL_REDUCE, ALL_TO_ALL)], ids=["parts", "all", "all to all"])
 def test_both_links_are_found(more: tuple[int, ...]) -> None:
-    parts = [transfer(ALL_REDUCE, ranks, size) for ranks in (WITHIN, ACROSS) for size in SIZES]
-    measured = [*parts, *(transfer(kind, EVERYONE, size) for kind in more for size in SIZES)]
+    measured = [*PARTS, *(transfer(kind, EVERYONE, size) for kind in more for size in SIZES)]
     fit = fitted_network(measured, RANKS)
-    assert links_of(fit) == pytest.approx([1_000, 300, 6_000, 20], rel=0.01)
-    assert fit.two_dimensions and fit.two_dimensions.fit_error_pct == pytest.approx(0, abs=0.5)
+    two = fit.two_dimensions
+    assert two and (two.within.ranks, two.across.ranks) == (NODE, RANKS // NODE)
+    assert (two.within.latency_ns, two.within.bandwidth_gib_s) == pytest.approx((1_000, 300), rel=0.01)
+    assert (two.across.latency_ns, two.across.bandwidth_gib_s) == pytest.approx((6_000, 20), rel=0.01)
+    assert two.fit_error_pct == pytest.approx(0, abs=0.5)
     assert [network_time_ns(fit, one) for one in measured] == pytest.approx([one.ns for one in measured], rel=0.01)
 
 
@@ -233,8 +226,7 @@ def test_two_networks_need_not_fit_exactly_but_much_better_than_one() -> None:
 
 
 def test_one_network_where_ranks_are_not_known() -> None:
-    known = [transfer(ALL_REDUCE, ranks, size) for ranks in (WITHIN, ACROSS) for size in SIZES]
-    assert fitted_network([one._replace(ranks=()) for one in known], RANKS).two_dimensions is None
+    assert fitted_network([one._replace(ranks=()) for one in PARTS], RANKS).two_dimensions is None
 
 
 def test_a_size_that_alone_tells_of_its_links_is_not_judged() -> None:
@@ -243,17 +235,19 @@ def test_a_size_that_alone_tells_of_its_links_is_not_judged() -> None:
     assert two is None or two.fit_error_pct == pytest.approx(0, abs=0.5)
 
 
-def test_too_few_sizes_are_the_reason_for_one_network() -> None:
-    fit = fitted_network([transfer(ALL_REDUCE, ranks, SIZES[0]) for ranks in (WITHIN, ACROSS)], RANKS)
-    assert fit.two_dimensions is None
-    assert fit.one_because == "there are too few sizes to distinguish links within nodes from links across them"
-
-
-def test_a_group_that_no_node_has_is_the_reason_for_one_network() -> None:
-    parts = [transfer(ALL_REDUCE, ranks, size) for ranks in (WITHIN, ACROSS) for size in SIZES]
-    fit = fitted_network([*parts, Transfer(ALL_REDUCE, 3, 1_000_000, 5_000, (0, 1, 6))], RANKS)
-    assert fit.two_dimensions is None
-    assert fit.one_because.startswith("no number of ranks per node puts every group within a node")
+@pytest.mark.parametrize(
+    ("transfers", "because"),
+    [
+        (PARTS[:: len(SIZES)], "there are too few sizes to distinguish links within nodes from links across them"),
+        (
+            [*PARTS, Transfer(ALL_REDUCE, 3, 1_000_000, 5_000, (0, 1, 6))],
+            "no number of ranks per node puts every group",
+        ),
+    ],
+)
+def test_too_few_sizes_or_a_group_that_no_node_has_is_the_reason_for_one_network(transfers, because):
+    fit = fitted_network(transfers, RANKS)
+    assert fit.two_dimensions is None and fit.one_because.startswith(because)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +277,5 @@ def test_links_of_three_dimensions_are_all_named() -> None:
     """Whoever edits the simulator's configuration may have as many as the simulator knows."""
     links = [Link(2, 100.0, 500.0), Link(4, 25.0, 1500.0), Link(8, 10.0, 5000.0)]
     assert links_text(links) == "100 GiB/s, 500 ns a link; 25 GiB/s, 1500 ns a link; 10 GiB/s, 5000 ns a link"
-    assert (
-        links_text(links[:2])
-        == "100 GiB/s, 500 ns a link within nodes of 2 ranks, 25 GiB/s, 1500 ns a link across 4 nodes"
-    )
+    found = links_text(links[:2])
+    assert found == "100 GiB/s, 500 ns a link within nodes of 2 ranks, 25 GiB/s, 1500 ns a link across 4 nodes"

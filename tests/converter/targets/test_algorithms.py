@@ -257,14 +257,11 @@ def test_collectives_share_a_link_if_they_took_longer_together_than_alone(collec
     assert algorithms.links_of(collectives, network) == (links, waited_ns)
 
 
-def test_all_members_of_a_collective_use_the_same_link() -> None:
+def test_all_members_of_a_collective_use_the_same_link_of_no_more_than_goal_has_nics() -> None:
     """The last one meets the first on rank 0 and the second on rank 2."""
     ranks = ((0, 1), (2, 3), (0, 2))
     apart = [collective(1_100, start_ns=100 * at, members=members) for at, members in enumerate(ranks)]
     assert algorithms.links_of(apart, NETWORK)[0] == [0, 0, 1]
-
-
-def test_a_rank_has_no_more_links_than_goal_has_nics() -> None:
     at_once = [collective(1_100, start_ns=number) for number in range(algorithms.LAST_LINK + 9)]
     assert max(algorithms.links_of(at_once, NETWORK)[0]) == algorithms.LAST_LINK
 

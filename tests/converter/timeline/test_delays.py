@@ -20,11 +20,6 @@ LAUNCH, STREAM_ORDER = int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORD
 PROGRAM_ORDER = DependencyKind.PROGRAM_ORDER
 
 
-def pairs(edges: Edges) -> list[tuple[int, int, int]]:
-    columns = (values.tolist() for values in edges)
-    return sorted(zip(*columns, strict=True))
-
-
 def delayed() -> tuple[ConversionContext, GraphNodes]:
     """An activity with its launch, one without, a delay of each, and three rows of metadata."""
     ran = [Ran(3_000, 4_000, 0), Ran(9_000, 9_500, stream=8)]
@@ -40,31 +35,19 @@ def delayed() -> tuple[ConversionContext, GraphNodes]:
     return run, GraphNodes(run, late, column(0, 1, 2))
 
 
-def test_a_delay_lies_between_what_released_its_activity_and_that() -> None:
+def test_delays_lie_between_what_released_their_activities_and_these_with_names_and_times_on_threads_of_their_own():
     run, added = delayed()
     first, (one, other) = run.node_count, run.activity_node(column(0, 1)).tolist()
     assert len(added) == first + 5
-    assert pairs(added.edges()) == sorted(
-        [
-            (0, first, LAUNCH),
-            (first, one, LAUNCH),
-            (first + 1, other, STREAM_ORDER),
-            (first + 2, first + 3, PROGRAM_ORDER),
-            (first + 3, first + 4, PROGRAM_ORDER),
-        ]
-    )
-
-
-def test_synthetic_nodes_have_names_and_times() -> None:
+    edges = [(0, first, LAUNCH), (first, one, LAUNCH), (first + 1, other, STREAM_ORDER)]
+    edges += [(row, row + 1, PROGRAM_ORDER) for row in (first + 2, first + 3)]
+    assert sorted(zip(*(values.tolist() for values in added.edges()), strict=True)) == sorted(edges)
     run, added = delayed()
     names = added.names
     shown = [names[row] for row in range(run.node_count - 1, len(added))]
     assert shown == ["unrecorded host", "delay: unexplained", "carry-in", *"abc"]
     assert added.start[run.node_count :].tolist() == [1_000, 0, *[run.start_of_trace] * 3]
     assert added.end[run.node_count :].tolist() == [3_000, 9_000, *[run.start_of_trace] * 3]
-
-
-def test_threads_of_their_own_lie_below_all_recorded_ones() -> None:
     run, added = delayed()
     for lowest, below in ((0, 0), (5, 0), (-7, -7), (LOWEST - 9, LOWEST)):
         run.timeline.thread[:] = lowest

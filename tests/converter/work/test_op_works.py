@@ -302,7 +302,8 @@ def test_where_an_argument_stands_is_known_without_the_schema_too(name: str) -> 
             continue
         op = recorded(trace, row)
         seen.add(op.name)
-        masked, open_ = (RecordedOp(op.name, op.schema, changed(op.inputs, flag, to), None) for to in (True, False))
+        given = ([*op.inputs[:flag], to, *op.inputs[flag + 1 :]] for to in (True, False))
+        masked, open_ = (RecordedOp(op.name, op.schema, inputs, None) for inputs in given)
         for with_schema in (masked, open_):
             without = RecordedOp(op.name, "", with_schema.inputs, None)
             assert operations(without) == operations(with_schema), op.name
@@ -326,10 +327,6 @@ def test_arguments_are_listed_in_the_order_of_the_schema() -> None:
 def position_of(schema: str, argument: str) -> int | None:
     names = declared_arguments(schema).names
     return names.index(argument) if argument in names else None
-
-
-def changed(inputs: list[Any], position: int, value: bool) -> list[Any]:
-    return [*inputs[:position], value, *inputs[position + 1 :]]
 
 
 def operations(op: RecordedOp) -> int:

@@ -68,9 +68,6 @@ def syncs(*rows: Event) -> RecordedSyncs:
     return table
 
 
-# roles
-
-
 def test_complete_rows_are_sorted_by_category_and_others_ignored() -> None:
     categories = ["cpu_op", "cuda_runtime", "kernel", "cuda_sync", "cuda_event", "python_function", "ac2g"]
     events = read([op(cat=category) for category in categories], [op(ph="i"), op(ph="f"), op(ph="C", cat=None)])
@@ -102,9 +99,6 @@ def test_labels_are_the_texts_of_processes() -> None:
     events = read(rows)
     assert events.labels == [(1, "python"), (2, "rank 3"), (3, "")]
     assert events.ignored == 6
-
-
-# times
 
 
 def test_recording_starts_with_the_earliest_row_of_the_profiler() -> None:
@@ -174,9 +168,6 @@ def test_padding_is_told_of_starts_and_durations_apart(lacking: str) -> None:
     assert found[[0, 8, 9, 98]].tolist() == [1_001, 9_009, 10_010, 99_099]
 
 
-# ops
-
-
 def test_an_op_has_the_ids_that_it_says() -> None:
     for bare in (ops(Event("X", cat="cpu_op", name=None, ts=1, dur=1)), ops(of("cpu_op"))):
         assert (bare.process.tolist(), bare.thread.tolist()) == ([-1], [-1])
@@ -215,9 +206,6 @@ def test_communication_is_told_by_name_collective_or_group_and_outlives_its_piec
     ]  # fmt: skip
     (none,) = read([op(name="nccl:send")]).rows[Role.OP].communication.records().values()
     assert none == kineto.Args()
-
-
-# what devices did
 
 
 def test_an_activity_is_on_the_device_and_stream_that_it_tells_else_on_those_of_its_row() -> None:
@@ -268,9 +256,6 @@ def test_device_queues_tell_of_waiting() -> None:
     columns = (found.device, found.stream, found.awaited, found.sequence)
     assert [column.tolist() for column in columns] == [[4, 0], [1, -1], [2, -1], [3, -1]]
     assert events.rows[Role.ACTIVITY].count == 0
-
-
-# times of different clocks
 
 
 @pytest.mark.parametrize("far_us", [4e13, -4e13, 2e15])

@@ -126,9 +126,6 @@ def test_communication_follows_its_op_and_its_activity_where_rows_are_selected()
     assert taken.calls.start.tolist() == [1]
 
 
-# linked traces
-
-
 def test_of_a_linked_trace_all_that_refers_to_kept_rows_follows_them() -> None:
     whole = linked_of(
         [Act(0, 1, COMMUNICATION, call=0), Act(1, 2, call=1), Act(2, 3, COMMUNICATION, call=2), Act(3, 4, call=2)],

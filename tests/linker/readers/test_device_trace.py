@@ -260,9 +260,6 @@ def test_duplicates_are_found_behind_others_and_those_of_all_tables_are_counted_
     assert trace.skipped == {Reason.RECORDED_TWICE: 4}
 
 
-# traces in whole µs
-
-
 def test_in_whole_microseconds_equal_activities_of_a_launch_of_several_are_kept() -> None:
     first, later = ActivityRow(1000, 2000, correlation=3), ActivityRow(5000, 6000, correlation=3)
     assert left("activities", first, first, later) == (3, 0)
@@ -280,9 +277,6 @@ def labelled(*ranks: int) -> DeviceTrace:
     return device_trace(labels=[(100 + rank, f"rank {rank}") for rank in ranks])
 
 
-# whose processes they are
-
-
 def test_a_label_may_tell_the_rank_of_its_process() -> None:
     for text in ("rank 3", "Rank: 3", "python rank3", "rank_=#3 (host)", "", "CPU", "GPU 3", "frank 3", "rank"):
         expected = {7: {3}} if "ank" in text and text not in ("frank 3", "rank") else {}
@@ -294,9 +288,6 @@ def test_a_trace_without_signs_is_itself_and_records_tell_more_than_labels() -> 
     assert ranks_of_processes(device_trace(labels=[(7, "rank 5")], merged=records)) == {7: {0}, 8: {0, 1}}
     trace = labelled(3)
     assert one_rank(trace, None) is trace and one_rank(trace, 9) is trace
-
-
-# signs
 
 
 def test_several_labels_are_a_sign_and_so_are_records_instead() -> None:
@@ -333,9 +324,6 @@ def test_more_than_a_tenth_of_calls_after_another_with_their_correlation_is_a_si
 def test_a_call_is_after_another_if_it_begins_when_that_has_ended_and_lasts(start, end, is_sign):
     found = merging_signs(calls(CallRow(0, 10, 5), CallRow(start, end, 5)))
     assert found == (["1 correlations launched more than once"] if is_sign else [])
-
-
-# one rank
 
 
 @pytest.mark.parametrize(("count", "ending"), [(16, r"14, 15 \("), (17, r"14, 15 … \(")])

@@ -28,9 +28,6 @@ def attributes(**values: Any) -> list[dict[str, Any]]:
     return [{"name": name, "type": "", "value": value} for name, value in values.items()]
 
 
-# what a node says
-
-
 @pytest.mark.parametrize("attrs", [[], attributes(kernel_backend="triton")], ids=["flat", "listed"])
 def test_of_what_a_node_does_not_say_all_is_zero_but_the_sequence(tmp_path: Path, attrs: list[Any]) -> None:
     trace = read(tmp_path, {"id": 2, "attrs": attrs})
@@ -83,9 +80,6 @@ def test_nodes_arguments_and_splits_that_cannot_be_read_are_counted(tmp_path: Pa
     assert trace.skipped == {Reason.UNREADABLE_ROWS.of("host nodes"): 1}
 
 
-# ids
-
-
 def test_of_several_nodes_with_one_id_the_first_keeps_it_and_the_children(tmp_path: Path) -> None:
     for again in (0, 4):
         nodes = [{"id": again}, {"id": 9, "ctrl_deps": again}, {"id": again}, {"id": again}]
@@ -114,9 +108,6 @@ def test_nodes_without_an_id_of_their_own_get_another_one_and_their_children_fol
     trace = read(tmp_path, {"id": -1}, {"id": 1 << 63}, {"id": 7}, {"id": 2, "ctrl_deps": 7})
     assert (trace.id.tolist()[2:], trace.parent.tolist()) == ([7, 2], [-1, -1, -1, 7])
     assert sorted(trace.id.tolist()[:2]) == [8, 9]
-
-
-# the top level
 
 
 def test_the_top_level_says_process_and_period(tmp_path: Path) -> None:
@@ -150,9 +141,6 @@ def test_the_stand_in_for_no_host_trace_has_no_nodes() -> None:
 def test_only_a_schema_that_is_newer_or_none_is_noted(tmp_path: Path, schema: str, note: str) -> None:
     trace = read(tmp_path, {"id": 1}, schema=schema)
     assert trace.notes == ([f"{trace.path}: {note}"] if note else [])
-
-
-# files that are none
 
 
 @pytest.mark.parametrize(

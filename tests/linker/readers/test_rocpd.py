@@ -36,9 +36,6 @@ def database(tmp_path: Path) -> Iterator[Opened]:
         yield make
 
 
-# columns
-
-
 def test_rows_are_in_the_order_of_their_ids_and_what_is_absent_is_minus_one(database: Opened) -> None:
     made = database("CREATE TABLE t (id, a); INSERT INTO t VALUES (2, 20), (1, NULL), (3, '30');")
     assert made.integers("t", "id", "b", "a").tolist() == [[1, -1, -1], [2, -1, 20], [3, -1, 30]]
@@ -69,9 +66,6 @@ def test_texts_are_those_asked_for_and_no_longer_than_65536(database: Opened) ->
 def test_columns_are_those_of_a_real_table(database: Opened) -> None:
     made = database("CREATE TABLE t (a, b, c GENERATED ALWAYS AS (hex(a))); CREATE VIEW v AS SELECT 1 AS c;")
     assert (made.columns("t"), made.columns("v"), made.tables) == ({"a", "b"}, set(), {"t"})
-
-
-# what a file must not do
 
 
 @pytest.mark.parametrize(
@@ -106,9 +100,6 @@ def test_a_table_with_triggers_and_indexes_is_read_as_any(database: Opened) -> N
     assert made.integers("t", "id", "a").tolist() == [[1, 5]]
 
 
-# who wrote it
-
-
 @pytest.mark.parametrize(
     ("tables", "name", "arguments"),
     [
@@ -132,9 +123,6 @@ def test_any_table_of_a_profiler_makes_a_rocpd_file_and_a_database_without_table
     with pytest.raises(DataError, match=r"\(its tables: none\)"):
         dialect(made)
     assert is_rocpd(database("CREATE TABLE other (id); CREATE TABLE rocpd_any (id);"))
-
-
-# whose it is
 
 
 CALLS = "CREATE TABLE rocpd_api (id, pid); INSERT INTO rocpd_api VALUES (1, 70), (2, 60), (3, 80);"

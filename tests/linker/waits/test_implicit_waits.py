@@ -158,12 +158,8 @@ def on(*threads: int) -> Calls:
 
 def test_threads_look_on_that_neither_launch_nor_run_ops() -> None:
     launched = activities(Ran(500, 600, 0), Ran(500, 600))
-    assert synchronisation.on_observer_threads(on(1, 2, 3, 2), launched, column(3)).tolist() == [
-        False,
-        True,
-        False,
-        True,
-    ]
+    found = synchronisation.on_observer_threads(on(1, 2, 3, 2), launched, column(3)).tolist()
+    assert found == [False, True, False, True]
 
 
 @pytest.mark.parametrize(("ended", "follows"), [(50, False), (51, True), (100, True), (101, False)])

@@ -42,31 +42,15 @@ LONG = 500
             {("second", "two"), ("first", "one")},
             id="an event record of another event is not awaited twice",
         ),
-        pytest.param(
-            "other@20; own@7; idle 500; 20>7; after@7",
-            UNRECORDED,
-            {("other", "after")},
-            id="no stream waits for itself though it is the one that its thread used last",
-        ),
-        pytest.param(
-            "awaited@20; last@24:500; 20>7; after@7",
-            UNRECORDED,
-            {("awaited", "after")},
-            id="a stream whose work ended after the blocked work began is not awaited",
-        ),
-        pytest.param(
-            "first@20; record e 20; idle 500; wait e 7; one@7; wait e 24; two@24",
-            UNRECORDED,
-            {("first", "one")},
-            id="the order of calls tells of one wait for each event record",
-        ),
+        # no stream waits for itself though it is the one that its thread used last
+        ("other@20; own@7; idle 500; 20>7; after@7", UNRECORDED, {("other", "after")}),
+        # a stream whose work ended after the blocked work began is not awaited
+        ("awaited@20; last@24:500; 20>7; after@7", UNRECORDED, {("awaited", "after")}),
+        # the order of calls tells of one wait for each event record
+        ("first@20; record e 20; idle 500; wait e 7; one@7; wait e 24; two@24", UNRECORDED, {("first", "one")}),
         pytest.param("one@7; 7>7; two@7", UNRECORDED, set(), id="an only stream waits for itself"),
-        pytest.param(
-            "one@20; two@24; idle 100; 24>7; 20>7; joined@7",
-            UNRECORDED,
-            {("one", "joined"), ("two", "joined")},
-            id="a stream is not told twice to wait for the same work",
-        ),
+        # a stream is not told twice to wait for the same work
+        ("one@20; two@24; idle 100; 24>7; 20>7; joined@7", UNRECORDED, {("one", "joined"), ("two", "joined")}),
         pytest.param(
             "before@20; gradients@7; record e 7; wait e 28; transfer@28; record e 28; wait e 7; optimizer@7",
             WITHOUT_EVENT,

@@ -154,14 +154,10 @@ def test_only_the_streams_with_most_activities_are_tried(others: int) -> None:
 # threads
 
 
-def called(*threads: int) -> Calls:
-    return replace(calls(*CALLED[: len(threads)]), thread=column(*threads))
-
-
 def launches(*ran: Ran, communicates: tuple[int, ...] = ()) -> ThreadLaunches:
     table: Activities = activities(*ran)
     table.communication_row[list(communicates)] = 0
-    return ThreadLaunches(table, called(1, 2, 1, 2, 1, 2))
+    return ThreadLaunches(table, replace(calls(*CALLED[:6]), thread=column(1, 2, 1, 2, 1, 2)))
 
 
 def test_launches_before_and_after_a_time_are_those_of_the_thread_the_first_of_a_graph_first() -> None:

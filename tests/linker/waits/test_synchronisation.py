@@ -51,36 +51,21 @@ def test_what_waits_begins_when_the_awaited_work_has_ended_but_for_rounding(begi
 @pytest.mark.parametrize(
     ("script", "waits"),
     [
-        pytest.param(
-            "before@7:50; record e 7; after@7:50; wait e 20; waits@20",
-            {("before", "waits")},
-            id="an event marks what was submitted before it",
-        ),
+        # an event marks what was submitted before it
+        ("before@7:50; record e 7; after@7:50; wait e 20; waits@20", {("before", "waits")}),
         pytest.param(
             "first@7:50; record e 7; wait e 20; second@7:50; record e 7; wait e 24; one@20; two@24",
             {("first", "one"), ("second", "two")},
             id="an event recorded again marks the later work from then on",
         ),
-        pytest.param(
-            "first@7:50; 7>24; 24>20; last@20",
-            {("first", "last")},
-            id="waits are passed on by a stream that never has work",
-        ),
-        pytest.param(
-            "a@7:50; b@24:40; 7>20; 24>20; waits@20",
-            {("a", "waits"), ("b", "waits")},
-            id="an activity waits for all that its stream was told to",
-        ),
-        pytest.param(
-            "own@24; awaited@7:50; 7>24; 24>20; last@20",
-            {("own", "last"), ("awaited", "last")},
-            id="a pending wait is a source beside the stream's own work",
-        ),
-        pytest.param(
-            "awaited@7:50; 7>24; consumer@24; 24>20; last@20",
-            {("awaited", "consumer"), ("consumer", "last")},
-            id="a consumed wait is no source any more",
-        ),
+        # waits are passed on by a stream that never has work
+        ("first@7:50; 7>24; 24>20; last@20", {("first", "last")}),
+        # an activity waits for all that its stream was told to
+        ("a@7:50; b@24:40; 7>20; 24>20; waits@20", {("a", "waits"), ("b", "waits")}),
+        # a pending wait is a source beside the stream's own work
+        ("own@24; awaited@7:50; 7>24; 24>20; last@20", {("own", "last"), ("awaited", "last")}),
+        # a consumed wait is no source any more
+        ("awaited@7:50; 7>24; consumer@24; 24>20; last@20", {("awaited", "consumer"), ("consumer", "last")}),
     ],
 )
 def test_recorded_events_are_awaited(script: str, waits: set[tuple[str, str]]) -> None:
@@ -140,63 +125,26 @@ RECORD, TIMING = Reason.HOST_WAITS.of("record"), Reason.HOST_WAITS.of("timing")
 @pytest.mark.parametrize(
     ("script", "known", "waits", "counted"),
     [
-        pytest.param(
-            "short@7:20; long@20:200; sync 7",
-            RECORDED,
-            {("short", STREAM)},
-            {RECORD: 1},
-            id="a stream synchronisation waits for its stream only",
-        ),
-        pytest.param(
-            "short@7:20; long@20:200; sync 7",
-            UNRECORDED,
-            {("short", STREAM)},
-            {TIMING: 1},
-            id="without records the stream is the one whose end explains the call's length",
-        ),
-        pytest.param(
-            "a@7:50; b@20:50; c@24:50; sync",
-            RECORDED,
-            {("a", DEVICE), ("b", DEVICE), ("c", DEVICE)},
-            {RECORD: 1},
-            id="a device synchronisation waits for every stream",
-        ),
-        pytest.param(
-            "own@20:1; awaited@7:50; 7>20; sync 20",
-            RECORDED,
-            {("own", STREAM), ("awaited", STREAM)},
-            {RECORD: 1},
-            id="a host wait covers what its stream waits for",
-        ),
-        pytest.param(
-            "sync 7", RECORDED, {("", STREAM)}, {}, id="a synchronisation with nothing pending is kept as a wait"
-        ),
-        pytest.param(
-            "k@7:50; copy DtoH", RECORDED, {COPY}, {Reason.BLOCKING_COPIES: 1}, id="a download to pageable memory"
-        ),
+        # a stream synchronisation waits for its stream only
+        ("short@7:20; long@20:200; sync 7", RECORDED, {("short", STREAM)}, {RECORD: 1}),
+        # without records the stream is the one whose end explains the call's length
+        ("short@7:20; long@20:200; sync 7", UNRECORDED, {("short", STREAM)}, {TIMING: 1}),
+        # a device synchronisation waits for every stream
+        ("a@7:50; b@20:50; c@24:50; sync", RECORDED, {("a", DEVICE), ("b", DEVICE), ("c", DEVICE)}, {RECORD: 1}),
+        # a host wait covers what its stream waits for
+        ("own@20:1; awaited@7:50; 7>20; sync 20", RECORDED, {("own", STREAM), ("awaited", STREAM)}, {RECORD: 1}),
+        # a synchronisation with nothing pending is kept as a wait
+        ("sync 7", RECORDED, {("", STREAM)}, {}),
+        # a download to pageable memory
+        ("k@7:50; copy DtoH", RECORDED, {COPY}, {Reason.BLOCKING_COPIES: 1}),
         pytest.param("k@7:50; copy HtoD", RECORDED, set(), {}, id="an upload does not block"),
         pytest.param("k@7:50; copy DtoD", RECORDED, set(), {}, id="a copy on the device does not block"),
-        pytest.param(
-            "k@7:50; record e 7; query e",
-            RECORDED,
-            set(),
-            {Reason.PENDING_QUERIES: 1},
-            id="a query before the event is no wait",
-        ),
-        pytest.param(
-            "k@7:50; record e 7; idle 100; query e",
-            RECORDED,
-            {("k", QUERY)},
-            {RECORD: 1},
-            id="a query after the event is a wait",
-        ),
-        pytest.param(
-            "k@7; record e 7; idle 100; query e",
-            UNRECORDED,
-            {("k", QUERY)},
-            {Reason.HOST_WAITS.of("call order"): 1},
-            id="a query without a record asks about what was recorded",
-        ),
+        # a query before the event is no wait
+        ("k@7:50; record e 7; query e", RECORDED, set(), {Reason.PENDING_QUERIES: 1}),
+        # a query after the event is a wait
+        ("k@7:50; record e 7; idle 100; query e", RECORDED, {("k", QUERY)}, {RECORD: 1}),
+        # a query without a record asks about what was recorded
+        ("k@7; record e 7; idle 100; query e", UNRECORDED, {("k", QUERY)}, {Reason.HOST_WAITS.of("call order"): 1}),
     ],
 )
 def test_the_host_waits(script, known, waits, counted):

@@ -158,11 +158,8 @@ def test_waits_for_what_was_recorded_before_the_trace_are_lost() -> None:
     t.event_synchronize(ELSEWHERE)
     t.event_query(ELSEWHERE)
     linked = link_run(t)
-    assert linked.report.dropped == {
-        Reason.STREAM_WAIT_WITHOUT_EVENT: 1,
-        Reason.EVENT_SYNC_WITHOUT_EVENT: 1,
-        Reason.QUERY_WITHOUT_EVENT: 1,
-    }
+    expected = {Reason.STREAM_WAIT_WITHOUT_EVENT: 1, Reason.EVENT_SYNC_WITHOUT_EVENT: 1, Reason.QUERY_WITHOUT_EVENT: 1}
+    assert linked.report.dropped == expected
     assert (device_waits(linked), linked.report.guessed) == (set(), {})
     assert host_waits(linked) == {("", "cudaEventSynchronize")}
 

@@ -53,12 +53,9 @@ def test_equal_values_have_one_number_in_the_order_of_their_first_appearance() -
     assert list(numbering) == ["b", "a", "c"]
 
 
-def test_ids_are_found_in_the_last_row_that_has_them() -> None:
+def test_ids_are_found_in_the_last_row_that_has_them_and_nothing_among_no_ids() -> None:
     ids = np.array([7, 3, 7, -5], np.int64)
     assert rows_of(ids, np.array([3, 7, -5, 4, 100, -6], np.int64)).tolist() == [1, 2, 3, -1, -1, -1]
-
-
-def test_nothing_is_found_among_no_ids() -> None:
     none = np.empty(0, np.int64)
     assert rows_of(none, np.array([1], np.int64)).tolist() == [-1]
     assert rows_of(none, none).tolist() == []
@@ -262,24 +259,18 @@ def test_rows_are_dicts_of_python_values() -> None:
     assert FRAME.rows() == rows
 
 
-def test_the_first_rows_are_printed() -> None:
+def test_the_first_rows_are_printed_no_wider_than_a_terminal_each_in_one_line_and_columns_left_out_are_named() -> None:
     title, head, first, *_ = repr(FRAME).splitlines()
     assert title == "nodes: 3 rows"
     assert head == "  id  stream  name    deps   busy  share  label"
     assert first == "   1       7  ädd       []   True    0.5  a"
     ranks = repr(Frame("ranks", {"rank": np.arange(1200)})).splitlines()
     assert len(ranks) == 13 and ranks[-1] == "  … 1,190 more rows"
-
-
-def test_a_print_is_no_wider_than_a_terminal_and_says_which_columns_are_left_out() -> None:
     wide = Frame("wide", {f"column_{number}": ["x" * 50] for number in range(40)})
     head, row, *below = repr(wide).splitlines()[1:]
     assert max(map(len, (head, row, *below))) <= 100
     assert head.split() == ["column_0", "column_1"] and row.split() == 2 * ["x" * 31 + "…"]
     assert " ".join(map(str.strip, below)) == f"further columns: {', '.join([*wide.columns][2:])}"
-
-
-def test_a_text_with_control_characters_is_printed_in_one_line() -> None:
     assert repr(Frame("ops", {"name": ["a\nb\x1b[31m"]})).splitlines()[2:] == ["  a\\nb\\x1b[31m"]
 
 

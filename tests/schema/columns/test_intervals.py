@@ -116,10 +116,12 @@ def test_crossing_intervals_are_cut_and_no_time_is_anybodys_twice(pairs: list[tu
         assert parent < 0 or (spans[parent].start <= spans[row].start and found.end[row] <= found.end[parent])
 
 
-def test_equal_starts_follow_the_recorded_order() -> None:
+def test_equal_starts_follow_the_recorded_order_and_nothing_nests_in_another_thread_or_in_nothing() -> None:
     spans = [Span(1, 0, 5), Span(1, 0, 5), Span(1, 0, 3)]
     assert nested(spans, tie=[0, 1, 2]).parent.tolist() == [-1, 0, 1]
     assert nested(spans, tie=[1, 0, 2]).parent.tolist() == [1, -1, 0]
+    assert nested([Span(1, 0, 100), Span(2, 10, 20)]).parent.tolist() == [-1, -1]
+    assert len(nested([]).parent) == 0
 
 
 def test_only_overlaps_beyond_the_tolerance_are_counted() -> None:
@@ -127,14 +129,6 @@ def test_only_overlaps_beyond_the_tolerance_are_counted() -> None:
     assert nested([outer, Span(1, 5_000, 10_000 + TOLERANCE)]).clipped == 0
     crossing = nested([outer, Span(1, 5_000, 10_001 + TOLERANCE)])
     assert (crossing.clipped, crossing.end.tolist()) == (1, [10_000, 10_000])
-
-
-def test_threads_do_not_nest_in_each_other() -> None:
-    assert nested([Span(1, 0, 100), Span(2, 10, 20)]).parent.tolist() == [-1, -1]
-
-
-def test_nothing_nests_in_nothing() -> None:
-    assert len(nested([]).parent) == 0
 
 
 @settings(max_examples=20, deadline=None)

@@ -236,13 +236,10 @@ def test_a_graph_without_nodes_is_read(tmp_path):
     assert len(read(tmp_path)) == 0
 
 
-def test_kinds_that_some_nodes_lack_stay_parallel_to_the_dependencies(tmp_path):
+def test_kinds_that_some_nodes_lack_stay_parallel_to_the_dependencies_and_must_fit_them(tmp_path):
     kinds = pb.AttributeProto(name="data_dep_kinds", int32_list=pb.Int32List(values=[2, 4]))
     graph = read(tmp_path, pb.Node(id=1), pb.Node(id=2, data_deps=[1]), pb.Node(id=3, data_deps=[1, 2], attr=[kinds]))
     assert graph.attributes["data_dep_kinds"].values.tolist() == [0, 2, 4]
-
-
-def test_kinds_that_do_not_fit_the_dependencies_are_refused(tmp_path):
     kinds = pb.AttributeProto(name="data_dep_kinds", int32_list=pb.Int32List(values=[2, 4]))
     with pytest.raises(DataError, match="node 9 has 2 data_dep_kinds for 1 data_deps"):
         read(tmp_path, pb.Node(id=9, data_deps=[1], attr=[kinds]))

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from execgraph.schema import json_stream
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import et_file as framing, execution_graph_pb2 as pb
 from execgraph.schema.graph.json_files import graph_to_json, json_to_graph
-from execgraph.tools.commands import trace_jsonize
 from hypothesis import given, settings, strategies as st
+from support.commands import status_of
 from support.graphs import framed
+
+run = partial(status_of, "trace-jsonize")
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
 UNSIGNED32, SIGNED32 = st.integers(0, (1 << 32) - 1), st.integers(-(1 << 31), (1 << 31) - 1)
@@ -206,12 +209,9 @@ def test_what_would_not_come_back_is_refused_with_the_byte(tmp_path, message, at
     assert not (tmp_path / "out.json").exists()
 
 
-def test_a_frame_length_longer_than_needed_is_refused(tmp_path):
+def test_a_frame_length_longer_than_needed_and_metadata_that_would_not_come_back_are_refused(tmp_path):
     with pytest.raises(DataError, match="message length that takes more bytes than it needs at byte 5"):
         to_json(tmp_path, framed(pb.GlobalMetadata(version="12")) + b"\x82\x00\x08\x01")
-
-
-def test_metadata_that_would_not_come_back_is_refused(tmp_path):
     with pytest.raises(DataError, match="at byte 1"):
         to_json(tmp_path, framed(pb.Node(id=1)))
 
@@ -320,12 +320,6 @@ def test_damaged_json_is_converted_or_refused_but_never_crashes(folder, data):
         assert to_graph(folder, to_json(folder, graph)) == graph
 
 
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        trace_jsonize.main([str(argument) for argument in arguments])
-    return ended.value.code
-
-
 @pytest.fixture
 def graph(tmp_path):
     (tmp_path / "graph.et").write_bytes(framed(pb.GlobalMetadata(version="0.1"), pb.Node(id=1), pb.Node(id=2)))
@@ -366,13 +360,10 @@ def test_names_that_do_not_tell_are_wrong_usage(source, target, complaint, capfd
     assert complaint in capfd.readouterr().err
 
 
-def test_the_summary_is_one_json_object(graph, capfd):
+def test_the_summary_is_one_json_object_and_cannot_share_stdout_with_the_output(graph, capfd):
     target = graph.with_name("g.json")
     assert run("--input", graph, "--output", target, "--json") == 0
     assert json.loads(capfd.readouterr().out) == {"output": str(target), "nodes": 2, "bytes": target.stat().st_size}
-
-
-def test_the_summary_cannot_share_stdout_with_the_output(graph):
     assert run("--input", graph, "--output", "-", "--to", "json", "--json") == 2
 
 

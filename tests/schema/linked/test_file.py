@@ -247,10 +247,8 @@ def chakra_file(path: Path) -> str:
 def test_a_file_of_chakra_trace_link_converts_and_says_what_is_assumed(tmp_path: Path) -> None:
     linked = read_linked(chakra_file(tmp_path / "chakra.json"))
     [note] = linked.report.notes
-    assert (
-        note
-        == "no calls in the linked trace: activities are launched at their op's end or their start, the earlier one"
-    )
+    expected = "no calls in the linked trace: activities are launched at their op's end or their start, the earlier one"
+    assert note == expected
     nodes = convert_linked(linked, origin_ns=1_000_000)
     assert nodes.time("sgemm") == (8.5, 28.5)
     assert nodes.follows("sgemm") == {"aten::mm#0": DependencyKind.LAUNCH}

@@ -101,22 +101,17 @@ def test_uneven_splits_show_as_imbalance() -> None:
     assert tables(rank_of(0, (0, 9, all_reduce())))[0][0]["imbalance"] is None
 
 
-def test_without_sequence_numbers_order_decides() -> None:
+def test_collectives_without_numbers_meet_by_order_groups_named_by_address_by_members_and_sends_their_receives():
     ranks = [rank_of(rank, (0, 9, all_reduce(-1, 10)), (20, 29, all_reduce(-1, 20))) for rank in range(2)]
     rows, _ = tables(*ranks)
     assert picked(rows, "repetition", "size", "present") == [(0, 40.0, 2), (1, 80.0, 2)]
 
-
-def test_groups_named_by_address_meet_by_members_and_first_use() -> None:
     def in_group(address: int) -> Communication:
         return all_reduce(1, group=str(94_594_108_284_448 + address))
 
     ranks = [rank_of(rank, (0, 9, in_group(rank)), (20, 29, in_group(7 + rank))) for rank in range(2)]
     rows, _ = tables(*ranks)
     assert picked(rows, "group", "present") == [("(0-2)", 2), ("number 2 (0-2)", 2)]
-
-
-def test_a_send_meets_its_receive() -> None:
     send = Communication(name="send", dtype="Float", ranks=[2, 5], group="1", in_elements=8, target=5, sequence=3)
     receive = Communication(name="recv", dtype="Float", ranks=[2, 5], group="1", out_elements=8, source=2, sequence=9)
     rows, _ = tables(rank_of(2, (0, 30, send)), rank_of(5, (10, 30, receive)))
@@ -134,10 +129,8 @@ def test_clocks_that_disagree_are_told_by_ends_far_apart() -> None:
 
 def test_communication_of_no_known_group_is_counted() -> None:
     found = analyse([rank_of(0, (0, 9, Communication()))], [NAME])[NAME]
-    assert (len(found), found.note) == (
-        0,
-        "no communication with a known group was recorded: 1 communications whose group is not known",
-    )
+    shown = (len(found), found.note)
+    assert shown == (0, "no communication with a known group was recorded: 1 communications whose group is not known")
 
 
 def test_recorded_collectives_of_played_ranks_meet() -> None:
@@ -184,12 +177,8 @@ def test_who_comes_last_is_awaited_by_the_others_whatever_the_clocks_say() -> No
         rank_of(1, (20, 90, all_reduce(1)), (150, 200, all_reduce(2)), base=10**6),
         rank_of(2, (50, 90, all_reduce(1)), (100, 200, all_reduce(2))),
     )
-    assert picked(found["waits"], "rank", "waits_for", "time") == [
-        (2, 0, 0.08),
-        (0, 2, 0.05),
-        (1, 0, 0.03),
-        (1, 2, 0.03),
-    ]
+    shown = picked(found["waits"], "rank", "waits_for", "time")
+    assert shown == [(2, 0, 0.08), (0, 2, 0.05), (1, 0, 0.03), (1, 2, 0.03)]
     by_rank = picked(found["waits_by_rank"], "last", "last_pct", "waited", "awaited")
     assert by_rank == [(1, 50, 0.05, 0.11), (0, 0, 0.06, 0), (1, 50, 0.08, 0.08)]
 

@@ -116,10 +116,8 @@ def profiled(names: list[str], launches: int) -> TraceBuilder:
 
 def test_counters_belong_to_the_op_that_launched_in_the_same_place(tmp_path: Path) -> None:
     rows = analyse([rank_of(profiled(["gemm", "relu"], 2), tmp_path)])["cupti_counters"].rows()
-    assert picked(rows, "op_stack", "kernel", "flops") == [
-        ("aten::linear > aten::mm0", "gemm", 3.0),
-        ("aten::linear > aten::mm1", "relu", 23.0),
-    ]
+    found = picked(rows, "op_stack", "kernel", "flops")
+    assert found == [("aten::linear > aten::mm0", "gemm", 3.0), ("aten::linear > aten::mm1", "relu", 23.0)]
     assert [row["sm__cycles"] for row in rows] == [7.0, 7.0]
     # they are attached to nothing where the numbers disagree
     table = analyse([rank_of(profiled(["gemm", "relu"], 3), tmp_path)])["cupti_counters"]
@@ -261,10 +259,8 @@ def test_steps_that_stand_out_are_named(t: TraceBuilder) -> None:
     for number in range(9):
         step(t, number, kernel=900 if number == 4 else 20 if number == 7 else 300 + number)
     table = table_of(t)
-    assert {row["step"]: row["outlier"] for row in table.rows() if row["outlier"]} == {
-        "ProfilerStep#4": "slow",
-        "ProfilerStep#7": "fast",
-    }
+    found = {row["step"]: row["outlier"] for row in table.rows() if row["outlier"]}
+    assert found == {"ProfilerStep#4": "slow", "ProfilerStep#7": "fast"}
     assert table.note.startswith("unlike the median of 3")
     assert "ProfilerStep#4 (9" in table.note
     alike = TraceBuilder()

@@ -12,9 +12,9 @@ import pytest
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, analyse, read_captures, read_rank
 from execgraph.tools.analyses.graphs import BY_NAME, BY_NODE, BY_ORDER, KERNEL, attribution
 from execgraph.tools.analyses.rank import Capture, Launched
-from execgraph.tools.commands import trace_report
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
+from support.commands import status_of
 from support.references import picked
 from support.runs import link_run
 
@@ -114,10 +114,8 @@ def test_what_ran_op_by_op_before_tells_the_ops_by_the_names_of_kernels(tmp_path
     graphs, positions, ops = tables(replays(), given)
     assert [row["ops_known"] for row in graphs.rows()] == [BY_NAME]
     assert [row["op"] for row in positions.rows()] == OPS
-    assert picked(ops.rows(), "op", "kernels", "count", "time") == [
-        ("aten::linear > aten::addmm", 2, 4, 44),
-        ("aten::relu", 1, 2, 4),
-    ]
+    found = picked(ops.rows(), "op", "kernels", "count", "time")
+    assert found == [("aten::linear > aten::addmm", 2, 4, 44), ("aten::relu", 1, 2, 4)]
     assert sum(row["pct"] for row in ops.rows()) == pytest.approx(100)
     assert ops.note == ""
 
@@ -234,13 +232,9 @@ def test_the_command_takes_traces_of_captures(tmp_path: Path, capfd: pytest.Capt
         (tmp_path / name).mkdir()
         t.write(tmp_path / name)
     device, capture = (str(tmp_path / name / "device.json") for name in ("replay", "capture"))
-    with pytest.raises(SystemExit) as ended:
-        trace_report.main([device, "--only", "graph_replays", "--capture-trace", capture, "--json"])
-    assert ended.value.code == 0
+    assert status_of("trace-report", device, "--only", "graph_replays", "--capture-trace", capture, "--json") == 0
     assert '"aten::linear > aten::addmm"' in capfd.readouterr().out
-    with pytest.raises(SystemExit) as ended:
-        trace_report.main([device, "--capture-trace", str(tmp_path / "none.json")])
-    assert ended.value.code == 1
+    assert status_of("trace-report", device, "--capture-trace", tmp_path / "none.json") == 1
 
 
 def test_marks_of_a_captured_program_tell_what_its_kernels_are(t: TraceBuilder, tmp_path: Path) -> None:

@@ -115,10 +115,8 @@ def test_the_functions_of_python_have_their_own_time(t: TraceBuilder) -> None:
             with t.python(f"net.py({number}): forward"):
                 product(t, f"kernel {number}", number)
     rows = table_of(rank(link_run(t, modules=True)), "modules_by_function").rows()
-    assert picked(rows, "function", "device", "operations") == [
-        ("net.py(20): forward", 20, PRODUCT),
-        ("net.py(5): forward", 5, PRODUCT),
-    ]
+    found = picked(rows, "function", "device", "operations")
+    assert found == [("net.py(20): forward", 20, PRODUCT), ("net.py(5): forward", 5, PRODUCT)]
 
 
 def test_without_calls_of_python_annotations_stand_in_and_the_note_says_so(t: TraceBuilder) -> None:

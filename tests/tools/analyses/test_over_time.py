@@ -114,10 +114,8 @@ def test_without_such_rows_the_lives_of_tensors_tell(t: TraceBuilder, tmp_path: 
         (0, 0, 256 + 64),
         (0, 7, 256),  # the weight was there before, so it is there to the end, though no op names it any more
     ]
-    assert picked(found[PEAK].rows(), "device", "peak", "before", "known_by") == [
-        (-1, 8, 0, "tensors"),
-        (0, 320, 256, "tensors"),
-    ]
+    shown = picked(found[PEAK].rows(), "device", "peak", "before", "known_by")
+    assert shown == [(-1, 8, 0, "tensors"), (0, 320, 256, "tensors")]
     live = {(row["op"], row["allocated_by"], row["size"]) for row in found[LIVE].rows()}
     assert ("aten::linear", "aten::empty", 64) in live
     assert "profile_memory" in found[CURVE].note

@@ -205,10 +205,6 @@ def measure(timer: StepTimer, *steps: tuple[float, float], workers: int = 0) -> 
         next(Loader(data_wait, workers=workers))
         Loader.clock += length - data_wait
         timer.lap() if number < len(steps) else timer.stop()
-    return metadata(timer)
-
-
-def metadata(timer: StepTimer) -> dict[str, str]:
     kept: dict[str, str] = {}
     timer.add_to(SimpleNamespace(add_metadata_json=kept.__setitem__), {})
     return {key: value for key, value in kept.items() if key != STEPS_KEY}

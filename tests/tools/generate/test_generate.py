@@ -65,12 +65,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # the simulator by hand
 
 
-def test_a_free_stream_starts_a_kernel_when_its_launch_has_arrived_and_a_busy_one_after_a_gap() -> None:
+def test_kernels_start_when_launched_after_a_gap_on_a_busy_stream_and_after_the_events_they_wait_for() -> None:
     run = simulate(job_of([launch(7, 1000), launch(7, 50)]))
     assert spans(run.ranks[0]) == [(110, 1110), (1115, 1165)]
-
-
-def test_an_event_holds_later_work_of_the_waiting_stream_only() -> None:
     record, wait = partial(record_event, 1, 7, 10), partial(wait_event, 8, 1, 10)
     run = simulate(job_of([launch(7, 1000), record, launch(8, 20), wait, launch(8, 30), launch(7, 40)]))
     assert spans(run.ranks[0]) == [(110, 1110), (220, 240), (1115, 1145), (1115, 1155)]
@@ -88,17 +85,11 @@ def test_an_event_recorded_behind_a_wait_stands_for_what_was_waited_for() -> Non
     assert spans(run.ranks[0])[1] == (1115, 1125)
 
 
-def test_a_synchronisation_returns_after_the_stream_and_at_once_when_the_stream_is_done() -> None:
+def test_a_synchronisation_or_blocking_copy_returns_after_its_work_and_events_are_queried_until_they_happened() -> None:
     run = simulate(job_of([launch(7, 1000), *[partial(synchronize, STREAM_SYNC, 7, -1, 20)] * 2]))
     assert list(run.ranks[0].calls.end) == [100, 1130, 1150]
-
-
-def test_a_blocking_copy_returns_after_its_end() -> None:
     run = simulate(job_of([launch(7, 1000), launch(7, 50, blocking=True)]))
     assert run.ranks[0].calls.end[1] == 1165 + 7
-
-
-def test_an_event_is_queried_until_it_has_happened() -> None:
     run = simulate(job_of([launch(7, 300), partial(record_event, 1, 7, 0), QueryEvent(1, 100, 50)]))
     assert list(run.ranks[0].calls.start)[2:] == [100, 250, 400, 550]
 
@@ -152,12 +143,8 @@ def test_a_thread_waits_for_an_item_and_a_full_queue_for_room() -> None:
     giver = [partial(work, 10), *[partial(put, "q", 1)] * 3, partial(work, 1)]
     taker = [partial(get, "q", 5), partial(work, 100), partial(get, "q", 5), partial(get, "q", 5)]
     run = simulate(job_of(giver, taker))
-    assert pairs(run.ranks[0].handoffs) == [
-        (0, 10, 1, 15, 1),
-        (0, 10, 1, 115, 0),
-        (1, 115, 0, 120, 1),
-        (0, 10, 1, 115, 0),
-    ]
+    found = pairs(run.ranks[0].handoffs)
+    assert found == [(0, 10, 1, 15, 1), (0, 10, 1, 115, 0), (1, 115, 0, 120, 1), (0, 10, 1, 115, 0)]
 
 
 def test_scaling_the_host_leaves_waiting_alone() -> None:

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.io import alone, fresh_folder, locked, open_input
 from execgraph.tools import workers
-from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import BuildOptions, BuiltJob, Outcomes, build, rank_building, scale
 from execgraph.tools.job.build_report import LOCK, PIECE, content_of, read_report
@@ -36,8 +35,11 @@ from execgraph.tools.job.building import RankResult, RankTask
 from execgraph.tools.job.rank_building import build_rank
 from execgraph.tools.replay import why_not_one_job
 from execgraph.tools.workers import WorkerDied, in_processes
+from support.commands import status_of
 from support.generated import here
 from support.tasks import killed_by_3, process_of, staged
+
+command = partial(status_of, "trace-build")
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +58,6 @@ def job(traces: Path, tmp_path: Path) -> Path:
 
 def built(folder: Path, out: Path, options: BuildOptions | None = None, anew: bool = False) -> BuiltJob:
     return build(folder, out, options or BuildOptions(), here, anew=anew)
-
-
-def command(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    return int(stopped.value.code or 0)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -87,10 +83,8 @@ def test_every_rank_gets_a_graph_and_the_report_says_from_what(traces: Path, tmp
         graph = ExecutionGraph.read(str(tmp_path / "out" / f"graph.{rank}.et"))
         assert graph.metadata["rank"] == summary.rank == rank
         assert (len(graph), len(graph.data_deps.values)) == (summary.convert and summary.convert.nodes, summary.edges)
-        assert (summary.device.file, summary.host and summary.host.file) == (
-            f"device_rank{rank}.json",
-            f"host_rank{rank}.json",
-        )
+        found = (summary.device.file, summary.host and summary.host.file)
+        assert found == (f"device_rank{rank}.json", f"host_rank{rank}.json")
         assert summary.link and summary.link.matched > 0
     assert report.skipped == {"truth.json of trace-generate": 1}
     assert not report.all_failures and not report.all_notes
@@ -468,13 +462,10 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_second_build_says_who_holds_the_folder(job: Path, tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
+def test_a_second_build_says_who_holds_the_folder_until_that_process_is_gone(job, tmp_path, holder):
     with pytest.raises(DataError, match=rf"out: process {holder.pid} on .+ since \d{{4}}-.* UTC works on it; wait"):
         built(job, tmp_path / "out")
     assert names(tmp_path / "out") == [LOCK]
-
-
-def test_what_a_killed_process_held_is_free(job: Path, tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     built(job, tmp_path / "out")

@@ -9,12 +9,12 @@ import pytest
 from execgraph.converter.ranks import Group as RankGroup, ranks_text
 from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.linked import Communication
-from execgraph.tools.commands.trace_build import main
 from execgraph.tools.job import BuildOptions, BuildReport, build, table
 from execgraph.tools.job.cross_rank import compare_ranks
 from execgraph.tools.job.rank_comms import RankComms, group_summary
 from support.builder.records import Group
 from support.builder.timeline import TraceBuilder
+from support.commands import status_of
 from support.disagreements import ALL_TO_ALL, FAULTS, RANKS, SPLITS, Rank, SilentMember, WrongSize, did, other, write
 from support.generated import here
 
@@ -28,9 +28,6 @@ def disagreements(ranks: dict[int, RankComms]) -> list[str]:
 
 def report_of(folder: Path, out: Path, target: str = "generic") -> BuildReport:
     return build(folder, out, BuildOptions(target=target), here).report
-
-
-# What ranks must agree on
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -141,9 +138,6 @@ def test_two_groups_of_the_same_ranks_are_two_wherever_they_lie_in_memory(tmp_pa
     assert report_of(write(tmp_path / "job", Twice, range(RANKS)), tmp_path / "out").disagreements == []
 
 
-# What is absent
-
-
 class OneStepMore(Rank):
     def run(self) -> None:
         super().run()
@@ -190,13 +184,8 @@ def test_ranks_without_traces_are_absent_with_their_groups(tmp_path: Path) -> No
     ]
 
 
-# The command
-
-
 def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(["--jobs", "1", *map(str, arguments)])
-    return int(stopped.value.code or 0), capsys.readouterr().err
+    return status_of("trace-build", "--jobs", 1, *arguments), capsys.readouterr().err
 
 
 @pytest.mark.parametrize("strict", [0, 1])
@@ -220,9 +209,6 @@ def test_what_was_dropped_is_told_by_reason_and_rank(tmp_path: Path, capsys: pyt
     folder = write(tmp_path / "job", Odd, range(RANKS))
     _, said = command(capsys, "--input-dir", folder, "--output-dir", tmp_path / "out")
     assert "dropped     unknown category riddle: 1 of rank 1, 2 of rank 2, 3 of rank 3" in said.splitlines()
-
-
-# Thousands of ranks
 
 
 def job_of(ranks: int, wrong: int | None = None) -> Iterator[tuple[int, RankComms]]:

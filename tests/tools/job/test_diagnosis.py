@@ -4,23 +4,25 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from execgraph.schema.errors import DataError
 from execgraph.schema.reasons import Reason
-from execgraph.tools.commands.trace_diagnose import main
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.job import Diagnosis, diagnose, merge_for_viewing, report
 from execgraph.tools.job.diagnosis import in_words, process_names
 from execgraph.tools.sync_records_advice import sync_records_advice
 from execgraph.tools.trace_files import by_rank, find_traces
+from support.commands import status_of
 from support.databases import LITE, RPD_3, Api, Op, write_database
 
 from benchmarks.programs import build_job
 
 Rows = list[dict[str, Any]]
+command = partial(status_of, "trace-diagnose")
 
 
 def lines(*paths: Path) -> list[str]:
@@ -34,19 +36,10 @@ def are_told(paths: Sequence[Path], *patterns: str) -> bool:
     return all(any(re.search(pattern, line) for line in found) for pattern in patterns)
 
 
-def command(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    return int(stopped.value.code or 0)
-
-
 @pytest.fixture
 def folder(jobs: Callable[[int], Path], tmp_path: Path) -> Path:
     """The traces of two ranks, which a test may change."""
     return Path(shutil.copytree(jobs(2), tmp_path / "job"))
-
-
-# what each process holds
 
 
 @pytest.mark.parametrize(("factor", "ahead", "numbers"), [(2, 0, "2 to 8"), (1, 40, "41 to 44")])
@@ -95,9 +88,6 @@ def test_graph_launches_are_counted_with_their_activities(tmp_path: Path) -> Non
     write_traces(simulate(build_job("graph", steps=2)), tmp_path)
     [process] = diagnose([tmp_path]).processes
     assert process.graph_launches == 2 and process.graph_activities > 2 and not process.graph_launches_alone
-
-
-# planted faults
 
 
 def edited(path: Path, change: Callable[[Rows], Rows]) -> None:
@@ -187,13 +177,6 @@ def told_of(diagnosis: Diagnosis, rank: int, pattern: str) -> bool:
     """Whether a finding about this rank has the pattern."""
     of_rank = [found for found in diagnosis.findings if f"rank {rank}" in found.where]
     return any(re.search(pattern, f"{found.severity} {in_words(found)}") for found in of_rank)
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found_on_its_rank(folder: Path, fault: str) -> None:
-    plant, pattern = FAULTS[fault]
-    plant(folder / "device_rank1.json", folder / "host_rank1.json")
-    assert told_of(diagnose([folder]), 1, pattern)
 
 
 def test_every_fault_among_many_processes_is_found_on_its_rank(jobs: Callable[[int], Path], tmp_path: Path) -> None:
@@ -302,9 +285,6 @@ def test_equal_findings_of_many_ranks_are_one_line(tmp_path: Path) -> None:
     assert [line.split(";")[0] for line in lines(tmp_path)] == ["note ranks 0-7: synchronisation records are off"]
 
 
-# synchronisation records
-
-
 def test_a_trace_without_synchronisation_records_is_told_of_first(folder: Path) -> None:
     no_sync_records(folder / "device_rank1.json", folder)
     text = report(diagnose([folder])).splitlines()
@@ -331,9 +311,6 @@ def test_a_trace_with_its_records_or_without_waits_or_work_gets_no_advice(folder
     assert not [process for process in diagnosis.processes if process.waits_without_record]
 
 
-# databases
-
-
 def test_databases_are_diagnosed_with_their_dialect_and_processes(tmp_path: Path) -> None:
     ops = [Op("gemm", 100 * n, 100 * n + 50, caller=n) for n in range(1, 5)]
     api = [Api("hipLaunchKernel", 10 * n, 10 * n + 5, pid=61) for n in range(1, 5)]
@@ -346,9 +323,6 @@ def test_databases_are_diagnosed_with_their_dialect_and_processes(tmp_path: Path
     assert by_name["trace_60.db"].kernels == 1 and by_name["trace_60.db"].rank is None
     no_call = r"activities without a launch call \(1\); no runtime call was recorded"
     assert are_told([tmp_path], r"trace_60\.db: LOW: 1 kernels", no_call)
-
-
-# the command
 
 
 def test_strict_exits_1_for_what_is_wrong_and_0_for_notes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -386,18 +360,12 @@ def test_places_are_short() -> None:
     assert process_names([f"rank {rank}" for rank in (3, 1, 2, 9)]) == "ranks 1-3, 9"
 
 
-# real traces
-
-
 def test_real_ranks_report_what_was_launched_before_recording(real_traces: Path) -> None:
     diagnosis = diagnose([real_traces / "dlrm_8gpu"])
     lost = [process.dropped.get(Reason.ACTIVITIES_WITHOUT_CALL, 0) for process in diagnosis.processes]
     assert lost == [0, 64, 0, 64]
     assert are_told([real_traces / "dlrm_8gpu"], r"^note ranks 1, 3: activities without a launch call \(64 each\)")
     assert not diagnosis.wrong
-
-
-# files that are not of one process, or do not tell of which
 
 
 def test_a_file_of_several_ranks_is_named_with_its_ranks_and_nothing_else_is_said_of_it(jobs, tmp_path):

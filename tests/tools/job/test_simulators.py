@@ -18,12 +18,11 @@ from execgraph.converter.ranks import GIB, MOST_BANDWIDTH, Link, Network, TwoDim
 from execgraph.converter.targets import LEAST_BYTES, GoalReport, MessageNetwork, lower_for_target
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
-from execgraph.tools.commands import trace_convert
-from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
 from execgraph.tools.job import AstraSimOptions, network_text, poor_fit, poor_goal_fit, write_astra_sim_files
 from execgraph.tools.job.job_plan import complete_transfers, excess_times, look_up, plan_job
 from execgraph.tools.replay import configuration_of, simulate_ranks
+from support.commands import status_of
 from support.for_simulator import ACROSS, RANKS, WITHIN, Issued, communicating, matched_job, two_networks
 from support.graphs import GraphBuilder, read_nodes, training_step
 from support.simulator import Generation, Waits, others, parse, read_files, run, simulate as simulate_files, troubles
@@ -42,9 +41,7 @@ def built(tmp_path, capsys, more="", job="ddp", ranks=2, status=0):
     if not folder.exists():
         write_traces(simulate(build_job(job, ranks=ranks, steps=1, layers=2, seed=1)), folder)
     arguments = f"--target astra-sim --jobs 1 {more}".split()
-    with pytest.raises(SystemExit) as left:
-        main(["--input-dir", str(folder), "--output-dir", str(out), *arguments])
-    assert left.value.code == status
+    assert status_of("trace-build", "--input-dir", folder, "--output-dir", out, *arguments) == status
     return out, capsys.readouterr().err
 
 
@@ -205,9 +202,7 @@ def test_a_job_that_lacks_a_graph_has_no_command(tmp_path: Path, capsys: Said) -
     ],
 )
 def test_options_of_a_simulator_are_for_its_target_and_have_values_that_mean_something(options, said, capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["--input-dir", "a", "--output-dir", "b", *options.split()])
-    assert left.value.code == 2
+    assert status_of("trace-build", "--input-dir", "a", "--output-dir", "b", *options.split()) == 2
     assert said in capsys.readouterr().err
 
 
@@ -383,9 +378,7 @@ def goal_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([*map(str, arguments), "--jobs", "1"])
-    return int(stopped.value.code or 0)
+    return status_of("trace-build", *arguments, "--jobs", 1)
 
 
 def test_the_file_runs_as_measured_and_the_report_tells_what_is_in_it(goal_traces: Path, tmp_path: Path) -> None:
@@ -415,9 +408,8 @@ def test_without_all_graphs_there_is_no_file(goal_traces: Path, tmp_path: Path, 
 
 
 def test_one_ranks_graph_is_no_job(tmp_path: Path, capsys: Said) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        trace_convert.main(["--input", "linked.json", "--output", str(tmp_path / "g.et"), "--target", "goal"])
-    assert stopped.value.code == 2
+    given = ("--input", "linked.json", "--output", tmp_path / "g.et", "--target", "goal")
+    assert status_of("trace-convert", *given) == 2
     assert "trace-build --target goal" in capsys.readouterr().err
     with pytest.raises(DataError, match="of a whole job"):
         lower_for_target(training_step(), "goal")

@@ -185,15 +185,12 @@ def heights_of(g: GraphBuilder) -> list[float]:
     return [float(height) for height in re.findall(r"V([\d.]+)", lane_strips(g.build()))]
 
 
-def test_every_lane_has_a_strip_as_high_as_it_is_busy() -> None:
+def test_every_lane_has_a_strip_as_high_as_it_is_busy_where_overlaps_count_once_and_idle_time_not() -> None:
     g = GraphBuilder()
     g.activity("first", 0, 100)
     g.activity("last", 300, 100)
     heights, quarter = heights_of(g), COLUMNS // 4
     assert heights[:quarter] == [0.0] * quarter and heights[quarter : 3 * quarter] == [16.0] * 2 * quarter
-
-
-def test_overlaps_count_once_and_idle_time_not() -> None:
     g = GraphBuilder()
     op = g.host("aten::mm", 0, 50)
     idle = g.host("host idle", 50, 30, after=[(op, PROGRAM_ORDER)])
@@ -217,31 +214,22 @@ def drawn(chart: Any) -> list[dict[str, Any]]:
     return [*rows]
 
 
-def test_a_graph_has_a_bar_for_each_node_that_takes_time() -> None:
+def test_a_graph_has_a_bar_for_each_node_or_those_of_a_part_or_the_longest_and_an_empty_part_is_refused() -> None:
     assert sorted(bar["name"] for bar in drawn(STEP.plot())) == sorted(node.name for node in STEP)
-
-
-def test_one_stream_a_time_and_the_longest_nodes_are_chosen() -> None:
     assert {bar["lane"] for bar in drawn(STEP.plot(stream=7))} == {"device 0 stream 7"}
     assert [bar["name"] for bar in drawn(STEP.plot(time_us=(0.0, 0.004)))] == ["aten::mm"]
     chart = STEP.plot(max_nodes=1)
     assert [bar["name"] for bar in drawn(chart)] == ["sgemm"]
     assert chart.to_dict()["title"] == "the 1 longest of 7 nodes"
-
-
-def test_a_part_that_holds_nothing_or_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no node in this part of the run, which has the streams \[7, "):
         STEP.plot(stream=99)
     with pytest.raises(TypeError, match="takes start and end in µs"):
         STEP.plot(time_us=5)  # type: ignore[arg-type]
 
 
-def test_a_run_shows_what_is_on_its_critical_path() -> None:
+def test_a_run_shows_what_is_on_its_critical_path_and_lanes_of_each_rank() -> None:
     bars = {bar["name"]: bar["critical"] for bar in drawn(replay(STEP).plot())}
     assert bars["sgemm"] and not bars["aten::add"]
-
-
-def test_lanes_of_several_ranks_are_told_apart() -> None:
     ranks = [rank_with_collective(rank, work=10, collective=5, clock=0) for rank in (0, 1)]
     assert {bar["lane"].split(" · ")[0] for bar in drawn(replay(ranks).plot())} == {"rank 0", "rank 1"}
 

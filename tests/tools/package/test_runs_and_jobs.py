@@ -34,18 +34,16 @@ def test_a_rank_that_cannot_be_built_is_a_warning_beside_others_and_an_error_alo
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         built = build(tmp_path)
-    assert built.ranks == [0] and [str(one.message) for one in given] == built.failures
+    said = [str(one.message) for one in given if one.category is UserWarning]
+    assert built.ranks == [0] and said == built.failures
 
 
-def test_the_configuration_of_astra_sim_has_what_was_given() -> None:
+def test_the_configuration_of_astra_sim_has_what_was_given_and_peaks_are_for_graphs_of_devices_alone() -> None:
     given = build(TRAINING, target=AstraSimOptions(bandwidth_gib_s=50, latency_ns=700))
     [link] = given.simulate().network
     assert (link.bandwidth_gib_s, link.latency_ns) == (50, 700)
     replayed = build(TRAINING, target=AstraSimOptions(replay=True))
     assert replayed.simulate().mode == "replay" and abs(replayed.simulate().worst_error_pct) < 0.1
-
-
-def test_peaks_are_for_graphs_of_devices_alone() -> None:
     peaks = AstraSimOptions(roofline="V100:fp32")
     assert build(TRAINING, options=Options(host=False), target=peaks).simulate().mode == "roofline"
 

@@ -178,12 +178,9 @@ def finishes(graphs: list[ExecutionGraph], folder: Path) -> list[float]:
     return [rank.finish_us for rank in simulate_ranks(graphs, read_configuration(folder)).ranks.values()]
 
 
-def test_members_wait_for_each_other_and_take_the_networks_time(tmp_path: Path) -> None:
+def test_members_of_the_groups_of_their_file_wait_for_each_other_and_take_the_networks_time(tmp_path: Path) -> None:
     # two steps of 2 µs and 10 µs; the late rank's first message is all that the other one waits for
     assert finishes(one_late(), configured(tmp_path, 2)) == pytest.approx([512, 524], abs=0.1)
-
-
-def test_groups_are_those_of_their_file(tmp_path: Path) -> None:
     write_groups(str(tmp_path / "comm_groups.json"), {(0, 2): 1, (1, 3): 2})
     graphs = [rank_of(number, 100 + number, all_reduce(pg_name=str(1 + number % 2))) for number in range(4)]
     ends = finishes(graphs, configured(tmp_path, 4))

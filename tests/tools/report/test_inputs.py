@@ -100,10 +100,8 @@ def test_files_of_a_run_are_named_in_one_order_wherever_they_are(data: Path, tmp
 
 def test_ranks_are_read_side_by_side_each_with_its_host_trace(data: Path) -> None:
     sources = find_sources(sorted((data / "training").iterdir()))
-    assert [(one.path.name, one.host and one.host.name) for one in sources.ranks] == [
-        ("device_rank0.json.gz", "host_rank0.json.gz"),
-        ("device_rank1.json.gz", "host_rank1.json.gz"),
-    ]
+    found = [(one.path.name, one.host and one.host.name) for one in sources.ranks]
+    assert found == [("device_rank0.json.gz", "host_rank0.json.gz"), ("device_rank1.json.gz", "host_rank1.json.gz")]
     assert [rank.rank for rank in read_ranks(sources.ranks, ReadOptions(graph=False))] == [0, 1]
 
 
@@ -182,12 +180,9 @@ def test_a_part_of_two_runs_is_compared(steps: Path, capfd: pytest.CaptureFixtur
     assert (kernel["count_a"], kernel["time_a"], kernel["difference"]) == (1, 100, 0)
 
 
-def test_a_rank_that_is_not_there_is_refused(steps: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_rank_that_is_not_there_or_a_part_of_a_linked_trace_is_refused(steps, capfd, tmp_path):
     assert run(steps, "--ranks", "1-3") == 2
     assert "rank 2, 3 is not among the ranks there, 0, 1" in capfd.readouterr().err
-
-
-def test_of_a_linked_trace_no_part_is_taken(steps: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_linked(link(None, read_device_trace(str(steps / "device_rank0.json"))), str(tmp_path / "linked.json"))
     assert run(tmp_path / "linked.json", "--steps", "1") == 1
     assert "no part can be taken; give the traces, or link that part" in capfd.readouterr().err
@@ -208,20 +203,14 @@ def tables_of(spans: list[float], computing: list[float] | None = None) -> dict[
     return {"ranks": Table("ranks", "", facts), "temporal_breakdown": Table("temporal_breakdown", "", times)}
 
 
-def test_few_ranks_are_all_shown() -> None:
+def test_few_ranks_are_all_shown_of_many_those_alike_are_a_group_and_outliers_and_roles_their_own() -> None:
     assert rank_groups(tables_of([100.0] * MANY)) == []
-
-
-def test_ranks_that_are_alike_are_one_group_and_the_outlier_its_own() -> None:
     spans = [1000.0 + number % 5 for number in range(100)]
     spans[42] = 1500
     large, alone = rank_groups(tables_of(spans))
     assert alone == (42, [42])
     assert large.ranks == [rank for rank in range(100) if rank != 42]
     assert in_words([large, alone]).startswith("Of 100 ranks some are shown")
-
-
-def test_roles_are_groups_though_they_take_equally_long() -> None:
     busy = [900.0, 500.0] * 20
     groups = rank_groups(tables_of([1000.0] * 40, busy))
     assert sorted(group.ranks[0] for group in groups) == [0, 1]
@@ -241,14 +230,11 @@ def test_each_rank_is_in_one_group_and_near_its_own_if_there_are_few(spans: list
         )
 
 
-def test_of_tables_the_rows_of_the_shown_ranks_stay() -> None:
+def test_of_tables_the_rows_of_the_shown_ranks_stay_and_a_table_says_for_whom_each_stands() -> None:
     table = tables_of([1.0, 2, 3])["temporal_breakdown"]
     assert of_ranks(table, [2, 0])["span"].tolist() == [1, 3]  # type: ignore[union-attr]
     without = Table("mine", "", [Column("name", "", ["a"])])
     assert of_ranks(without, []) is without
-
-
-def test_the_table_of_groups_says_for_whom_each_stands() -> None:
     tables = tables_of([10.0] * 20 + [30.0])
     table = groups_table(rank_groups(tables), tables["ranks"])
     assert [(row["stands_for"], row["ranks"]) for row in table.rows()] == [(20, "0-19"), (1, "20")]
@@ -278,18 +264,12 @@ def rows_of(count: int) -> list[tuple[str, ...]]:
     return [(str(rank), str(10 + rank % 3), "", "failed" if rank == 7 else "built") for rank in range(count)]
 
 
-def test_of_few_ranks_each_has_a_line() -> None:
+def test_of_few_ranks_each_has_a_line_of_many_those_alike_share_one_and_a_long_list_is_cut_and_counted() -> None:
     assert len(rank_rows(HEADINGS, rows_of(MOST_ROWS), alike=("mark", "status"))) == MOST_ROWS + 1
-
-
-def test_of_many_ranks_those_alike_share_one() -> None:
     head, built, failed = rank_rows(HEADINGS, rows_of(1000), alike=("mark", "status"))
     assert built.split() == ["0-6,", "8-999", "10–12", "built"]
     assert failed.split() == ["7", "11", "failed"]
     assert len({len(line.rpartition("  ")[0]) for line in (head, built, failed)}) == 1
-
-
-def test_a_long_list_of_ranks_is_cut_and_counted() -> None:
     rows = [(str(2 * rank), "1", "", "built") for rank in range(100)]
     (_, line) = rank_rows(HEADINGS, rows, alike=("status",))
     assert "0, 2, 4, 6" in line

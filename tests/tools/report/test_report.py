@@ -174,10 +174,8 @@ def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(
     # said before anything is read, so that nobody waits for it
     assert run(given["pair"] / "missing", "--output", given["out"]) == 2
     needs = "--output: the HTML page needs altair, which is not installed"
-    assert (
-        capfd.readouterr().err
-        == f"trace-report: error: {needs}; run: pip install altair jinja2 vl-convert-python platformdirs\n"
-    )
+    found = capfd.readouterr().err
+    assert found == f"trace-report: error: {needs}; run: pip install altair jinja2 vl-convert-python platformdirs\n"
     assert not given["out"].exists()
     assert run("-q", given["pair"], "--csv", given["out"]) == 0
 

@@ -71,9 +71,6 @@ def drawn(picture: str) -> list[str]:
     return [(text.text or "").strip() for text in tree.iter(f"{SVG}text") if text.get("class") == "name"]
 
 
-# What flows
-
-
 def test_a_tensor_flows_from_the_op_that_made_it_last_to_those_that_read_it(p: Program) -> None:
     p.op("aten::zeros", writes=(5,))
     p.op("aten::mm", reads=(1,), writes=(5,))
@@ -94,9 +91,6 @@ def test_what_an_op_called_reads_and_writes_for_it(p: Program) -> None:
 def test_without_tensors_order_is_shown() -> None:
     flow = data_flow(training_step(), "a test", np.zeros(7, np.int64))
     assert {("aten::mm", "aten::add"), ("sgemm", "vector_add"), ("vector_add", "Memcpy")} <= flows(flow)
-
-
-# Boxes
 
 
 def test_slices_of_an_op_are_one_call_with_or_without_its_id() -> None:
@@ -163,9 +157,6 @@ def test_calls_and_modules_of_any_depth_have_boxes() -> None:
     for _ in range(3000):
         outer = p.op("aten::to", within=outer, module="/".join(["a"] * 3000))
     assert len(drawn(draw_flow(p.flow()))) == 1
-
-
-# The picture
 
 
 def test_a_part_without_ops_calls_or_activities_has_no_picture_of_its_data_flow() -> None:
@@ -253,9 +244,6 @@ def test_markup_in_names_is_text(p: Program) -> None:
     ElementTree.fromstring(draw_flow(p.flow()))
 
 
-# What is chosen
-
-
 def steps() -> ExecutionGraph:
     p = Program(step_start_ns_4=0, step_start_ns_5=30_000, step_start_ns_6=60_000)
     for _ in range(3):
@@ -270,18 +258,12 @@ def chosen(**selection: Any) -> list[int]:
     return ids
 
 
-def test_a_step_holds_the_calls_that_began_in_it() -> None:
+def test_calls_are_chosen_by_step_by_a_part_of_a_modules_path_or_with_what_an_op_reads_from_and_hands_on_to() -> None:
     assert chosen(step=5) == [4, 5, 6]
     assert chosen(step=6) == [7, 8, 9]
-
-
-def test_a_module_is_named_by_any_part_of_its_path() -> None:
     for name in ("Block_1", "block.1", "Net_0/Block_1", "Linear_0"):
         assert chosen(module=name, step=4) == [1]
     assert chosen(module="Net_0", step=4) == [1, 2]
-
-
-def test_an_op_is_chosen_with_what_it_reads_from_and_hands_on_to() -> None:
     assert chosen(op="aten::relu", hops=0, step=4) == [2]
     assert chosen(op="relu", hops=1, step=4) == [1, 2, 3]
 

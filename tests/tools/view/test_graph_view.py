@@ -78,26 +78,14 @@ def test_without_the_number_of_the_process_the_main_thread_is_the_one_that_steps
     assert sorted(lane_names(gather([g.build()]))) == ["main thread", "thread A"]
 
 
-# What a selection holds
-
-
-def test_hops_go_along_dependencies_either_way() -> None:
+def test_a_selection_holds_hops_either_way_a_stream_or_a_window_and_conditions_narrow_each_other() -> None:
     assert selected(around=3, hops=0) == ["sgemm"]
     assert selected(around=3, hops=1) == ["aten::mm", "sgemm", "vector_add"]
     assert selected(around=3, hops=2) == ["aten::mm", "aten::add", "sgemm", "vector_add", "Memcpy"]
-
-
-def test_a_stream_holds_its_activities_and_no_host_node() -> None:
     assert selected(streams=(7,)) == ["sgemm", "vector_add"]
     assert selected(streams=(7, 8)) == ["sgemm", "vector_add", "Memcpy"]
-
-
-def test_a_window_holds_what_runs_in_it() -> None:
     assert selected(time_us=(0.03, 0.035)) == ["vector_add"]
     assert selected(time_us=(0.0465, 1)) == ["cudaDeviceSynchronize", "host idle"]
-
-
-def test_conditions_narrow_each_other() -> None:
     assert selected(around=3, hops=2, streams=(8,)) == ["Memcpy"]
 
 
@@ -128,9 +116,6 @@ def test_a_selection_of_everything_changes_nothing() -> None:
 def test_a_selection_of_nothing_says_what_there_is(selection: Selection, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
         view(training_step(), selection)
-
-
-# What comes out
 
 
 def test_graphml_gives_nodes_attributes_and_reasons_back(graph_file: Path, out: Path) -> None:
@@ -229,9 +214,6 @@ def test_gzip_by_suffix(graph_file: Path, out: Path) -> None:
     assert gzip.decompress((out / "g.svg.gz").read_bytes()).startswith(b"<svg")
 
 
-# What fails
-
-
 @pytest.mark.parametrize("form", ["svg", "dot"])
 def test_too_many_nodes_for_a_picture_are_refused_with_the_remedy(g: GraphBuilder, tmp_path, out, run, form) -> None:
     for number in range(PICTURED + 1):
@@ -267,9 +249,6 @@ def test_wrong_usage_ends_with_2(graph_file: Path, run: Command, arguments: str)
 def test_the_summary_counts_what_is_shown_and_what_is_cut(graph_file: Path, out: Path, run: Command) -> None:
     ended = run("trace-view", graph_file, "-o", out / "g.svg", "--stream", 7)
     assert (ended.code, ended.line) == (0, "nodes 2 of 7, dependencies 1, to nodes outside 3")
-
-
-# Names
 
 
 @pytest.mark.parametrize(
