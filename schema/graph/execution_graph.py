@@ -11,19 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import columns
 from ..arguments import FilePath, InputFile, check_ending, path_of
-from ..columns import (
-    Categorical,
-    Frame,
-    Ragged,
-    Summary,
-    Values,
-    format_counts,
-    microseconds_text,
-    nullable,
-    to_pandas,
-    to_polars,
-)
+from ..columns import Categorical, Frame, Ragged, Summary, Values, format_counts, nullable
 from ..reasons import Counts
 from .et_file import read_columns, write_columns
 from .json_files import write_json
@@ -143,7 +133,7 @@ class ExecutionGraph(NodeColumns):
         timed = self.type != NodeType.METADATA
         if timed.any():
             end, start = (self.start_ns + self.duration_ns)[timed].max(), self.start_ns[timed].min()
-            lines["measured"] = microseconds_text(int(end - start))
+            lines["measured"] = columns.microseconds_text(int(end - start))
         return Summary(
             f"ExecutionGraph: rank {rank if rank >= 0 else 'unknown'}" + (f", {target}" if target else ""), lines
         )
@@ -154,21 +144,21 @@ class ExecutionGraph(NodeColumns):
         Columns: id, name, type, start_ns, duration_ns, an attribute each, null where a node lacks it, and lists of ids
         in data_deps and ctrl_deps.
         """
-        return to_pandas(self._frame())
+        return columns.to_pandas(self._frame())
 
     def to_polars(self) -> Any:
         """Returns the same as a polars.DataFrame; ImportError where polars is not installed."""
-        return to_polars(self._frame())
+        return columns.to_polars(self._frame())
 
     def _frame(self) -> dict[str, Values]:
-        columns: dict[str, Values] = {
+        table: dict[str, Values] = {
             "id": self.id, "name": self.name, "type": _type_names(self), "start_ns": self.start_ns,
             "duration_ns": self.duration_ns,
         }  # fmt: skip
         for name, column in self.attributes.items():
             if name not in ("start_time_ns", "duration_ns"):
-                columns[name] = nullable(column) if isinstance(column, np.ndarray) else column
-        return columns | {"data_deps": self.data_deps, "ctrl_deps": self.ctrl_deps}
+                table[name] = nullable(column) if isinstance(column, np.ndarray) else column
+        return table | {"data_deps": self.data_deps, "ctrl_deps": self.ctrl_deps}
 
     def to_networkx(self) -> "nx.DiGraph[int]":
         """Returns a networkx DiGraph.
@@ -189,11 +179,11 @@ def digraph_of(graph: ExecutionGraph) -> "nx.DiGraph[int]":
 
     digraph: nx.DiGraph[int] = nx.DiGraph()
     digraph.graph.update(graph.metadata)
-    columns: dict[str, Values] = {"name": graph.name, "type": _type_names(graph)}
+    table: dict[str, Values] = {"name": graph.name, "type": _type_names(graph)}
     for name, column in graph.attributes.items():
         if not isinstance(column, Ragged):
-            columns[name] = column if isinstance(column, Categorical) else nullable(column)
-    for node, row in zip(graph.id.tolist(), Frame("", columns).rows(), strict=True):
+            table[name] = column if isinstance(column, Categorical) else nullable(column)
+    for node, row in zip(graph.id.tolist(), Frame("", table).rows(), strict=True):
         digraph.add_node(node, **{name: value for name, value in row.items() if value is not None})
     targets = np.repeat(graph.id, graph.data_deps.lengths())
     kinds = graph.attributes.get("data_dep_kinds")
@@ -215,5 +205,5 @@ def read_et(path: InputFile, tensors: bool = True) -> ExecutionGraph:
         DataError: The file is no graph; the text says from which byte on.
     """
     with path_of(path) as path:
-        columns = read_columns(path, tensors)
-    return ExecutionGraph(**{field.name: getattr(columns, field.name) for field in fields(columns)})
+        table = read_columns(path, tensors)
+    return ExecutionGraph(**{field.name: getattr(table, field.name) for field in fields(table)})
