@@ -5,16 +5,28 @@ a device or linked trace is a trace of its own, whose columns that refer to rows
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...schema import columns
 from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, OpRows, RecordsByRow, RowMap, Summary
-from ...schema.linked import Activities, Calls, LinkedTrace, MergedRank, columns_at, kineto, select_rows
+from ...schema.linked import (
+    Activities,
+    Calls,
+    LinkedTrace,
+    MergedRank,
+    are_step_marks,
+    columns_at,
+    kineto,
+    select_rows,
+    step_starts,
+)  # fmt: skip
 from ...schema.reasons import Counts
 
 INSTANT = "cpu_instant_event"
@@ -290,3 +302,13 @@ def select_linked(linked: LinkedTrace, kept_rows: KeptRows) -> LinkedTrace:
         host_waits=replace(host, call_row=of_call[host.call_row], source_row=of_activity[host.source_row]),
         communications=[linked.communications[row] for row in np.flatnonzero(used).tolist()],
     )
+
+
+def unmarked_steps(trace: DeviceTrace) -> Iterator[str]:
+    """Yields where ops ran between two steps whose numbers do not follow each other, outside both."""
+    ops, marks = trace.ops, are_step_marks(trace.ops.name)
+    for (before, begin), (after, until) in pairwise(step_starts(ops.name, ops.start).items()):
+        end = int(ops.end[marks & (ops.start == begin)].max()) if after > before + 1 else until
+        if (~marks & (ops.start > end) & (ops.end < until)).any():
+            steps = f"step {before + 1} is" if after == before + 2 else f"steps {before + 1} to {after - 1} are"
+            yield f"{trace.path}: {steps} not marked, though ops ran there, and count to step {before}"

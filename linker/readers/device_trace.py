@@ -28,7 +28,7 @@ from ...schema.machine import AGREEING
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
 from .device_events import DeviceEvents, tables_of, unpadded
-from .device_rows import PYTHON, DeviceTrace, Role, select, skip_categories
+from .device_rows import PYTHON, DeviceTrace, Role, select, skip_categories, unmarked_steps
 from .repeated_rows import in_order
 from .rocpd import is_database, read_rocpd
 
@@ -236,6 +236,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     if any(pad.values()):
         trace.notes.append(f"{path}: its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so")
     trace = in_order(within_a_recording(trace))
+    trace.notes += unmarked_steps(trace)
     trace.skipped.add(damage.dropped)
     trace.oddities.add(damage.oddities)
     trace.notes += damage.notes
@@ -275,11 +276,13 @@ def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
     labelled = sorted(set().union(*ranks.values()))
     listing = f"ranks {', '.join(map(str, labelled[:16]))}{' …' if len(labelled) > 16 else ''}"
     if not labelled:
-        listing = "ranks that it does not label"
+        raise DataError(
+            f"{device.path}: several ranks, processes or recordings in one trace, no rank labelled ({'; '.join(signs)}); {OWN_FILES}"
+        )
     if rank is None:
         raise DataError(
             f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); {OWN_FILES}",
-            *((", or take one out with ", Remedy.LINK_RANK) if labelled else ()),
+            *(", or take one out with ", Remedy.LINK_RANK),
         )
     if rank not in labelled:
         raise RequestError(f"{device.path}: rank {rank} is not in this merged trace, which holds {listing}")

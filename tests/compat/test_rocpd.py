@@ -153,7 +153,7 @@ def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path
 def test_a_file_merged_of_processes_that_do_not_tell_their_ops_is_refused(tmp_path: Path) -> None:
     path = write_database(tmp_path / "trace.db", LITE, [Op("a", EPOCH, EPOCH + 5), Op("b", EPOCH, EPOCH + 7)], pid=60)
     sql(path, "INSERT INTO rocpd_metadata (tag, value) VALUES ('pid', '70')")
-    said = r"ranks that it does not label \(2 processes traced\); link each rank's own file$"
+    said = r"no rank labelled \(2 processes traced\); link each rank's own file$"
     with pytest.raises(DataError, match=said):
         link(None, read_rocpd(str(path)))
 

@@ -40,6 +40,8 @@ TENSOR = re.compile(r"\[\d+(?:,\d+)*\]")
 FLOAT32, NAMED, TENSORS_NAMED = 4, 3, 3
 LOW_PCT = 60.0
 """A product that reaches more than this share of the best one of its format can hardly be made faster by its shape."""
+IMPOSSIBLE, LONG_ENOUGH_NS = 3, 5_000
+"""No kernel computes so many times as fast as the device's peak; shorter ones are timed too coarsely to say."""
 KINDS = (
     (Said.PRODUCTS, re.compile(r"aten::_?(addmm|mm|bmm|baddbmm|linear|matmul|scaled_mm)"), Said.FIT_PRODUCTS),
     (Said.CONVOLUTIONS, re.compile(r"aten::_?(conv|cudnn_conv|miopen_conv)"), Said.FIT_CONVOLUTIONS),
@@ -51,7 +53,8 @@ ATTENTION = len(KINDS) - 1
 
 class _Work(NamedTuple):
     """The rank's computing activities: their rows, the op whose work each does (-1 for none), and what they do. Of the
-    devices that ran something there are the names, "" if not recorded, and the peaks.
+    devices that ran something there are the names, "" if not recorded, and the peaks; of those that computed far
+    `beyond` their peak how many times as fast, and no peak.
     """
 
     row: Rows
@@ -60,6 +63,7 @@ class _Work(NamedTuple):
     roof: Roofline
     devices: dict[int, str]
     peaks: dict[int, Peak]
+    beyond: dict[int, float]
 
 
 @per_rank
@@ -106,7 +110,16 @@ def _work(rank: RankTrace, options: AnalysisOptions) -> _Work:
         op_row = np.where(work.op_row[row] >= 0, work.op_row[row], op_row)
     else:
         kernels = kernels_of(rank.graph, activity_rows(rank.graph)[row])._replace(time=rank.durations[row])
-    return _Work(row, OpRows(op_row), kernels, roofline(kernels, peaks), devices, peaks)
+    roof, beyond = roofline(kernels, peaks), dict[int, float]()
+    is_known = (kernels.operations != ABSENT) & (kernels.time >= LONG_ENOUGH_NS)
+    factor = np.where(is_known, kernels.operations / np.maximum(kernels.time, 1) * 1e9 / roof.peak_speed, 0.0)
+    for kernel in np.flatnonzero(factor > IMPOSSIBLE).tolist():
+        device = int(kernels.device[kernel])
+        beyond[device] = max(beyond.get(device, 0.0), float(factor[kernel]))
+    if beyond:
+        peaks = {device: peak for device, peak in peaks.items() if device not in beyond}
+        roof = roofline(kernels, peaks)
+    return _Work(row, OpRows(op_row), kernels, roof, devices, peaks, beyond)
 
 
 def _note(work: _Work) -> str:
@@ -120,7 +133,10 @@ def _note(work: _Work) -> str:
             "instead of memory where its kernels together are faster than memory"
         )
     named = {number: f"{number} ({name or 'no name recorded'})" for number, name in work.devices.items()}
-    unknown = [name for number, name in named.items() if number not in work.peaks]
+    for number, factor in work.beyond.items():
+        wrong = "the peak is of another device or the shapes of ops are wrong, and no share of it is given"
+        notes.append(f"device {named[number]} computes {factor:,.0f} times as fast as its peak: {wrong}")
+    unknown = [name for number, name in named.items() if number not in work.peaks and number not in work.beyond]
     of_memory = [name for number, name in named.items() if number in work.peaks and not work.peaks[number].memory]
     for what, devices in (("device", unknown), ("the memory of device", of_memory)):
         if devices:

@@ -32,9 +32,14 @@ RECORDED, BY_TENSORS = "allocators", "tensors"
 NOTHING = "allocations were not recorded (profile_memory=True), nor the identities of tensors (a host trace)"
 NOTE_BY_TENSORS = (
     "from the tensors that ops name, each storage from the op that made it to the last that names it, or throughout if "
-    "it was there before: allocations were not recorded (profile_memory=True)"
+    "it was there before: "
+)
+NOT_RECORDED, NEGATIVE = (
+    "allocations were not recorded (profile_memory=True)",
+    "the totals that were recorded are negative",
 )
 OF_DETAILS = "allocations were recorded in the steps of the host trace, and have the times of the same ops here"
+NO_TOTAL = -1
 BEFORE, NO_OP = "before the recording", "outside of ops"
 
 
@@ -165,12 +170,17 @@ class Curve(NamedTuple):
 def curves_of(rank: RankTrace) -> list[Curve]:
     """Returns the curve of each device with known allocations. O(n log n)."""
     allocations = rank.recorded.allocations
-    if len(allocations.time):
+    if len(allocations.time) and not have_impossible_totals(rank):
         op_row = rank.innermost_ops(allocations.thread, allocations.time)
         of_devices = columns.rows_of_each(allocations.device).values()
         return [_recorded(allocations.where(rows), op_row[rows]) for rows in of_devices]
     storages = lifetimes(rank.linked.ops)
     return [_tensor_curve(storages.where(rows), rank.end) for rows in columns.rows_of_each(storages.device).values()]
+
+
+def have_impossible_totals(rank: RankTrace) -> bool:
+    """Whether less than nothing was allocated by the recorded totals."""
+    return bool((rank.recorded.allocations.allocated < NO_TOTAL).any())
 
 
 def _recorded(rows: Allocations, op_row: Rows) -> Curve:
@@ -229,7 +239,7 @@ def memory_timeline(rank: RankTrace, _: AnalysisOptions) -> Table:
     if not curves:
         note = NOTHING
     elif curves[0].source != RECORDED:
-        note = NOTE_BY_TENSORS
+        note = NOTE_BY_TENSORS + (NEGATIVE if have_impossible_totals(rank) else NOT_RECORDED)
     else:
         skipped = sum(curve.skipped for curve in curves)
         notes = [f"{skipped} allocations are of allocators that keep no total and are not in it"] * bool(skipped)

@@ -62,7 +62,7 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
         what = _without_folders(process, f"{contradiction.path}: {contradiction.what}; {contradiction.meaning}")
         yield Finding(WRONG, [process.name], what, contradiction.advice)
     if process.merged:
-        what = f"several ranks merged into one file ({'; '.join(process.merged)})"
+        what = f"several ranks, processes or recordings in one file ({'; '.join(process.merged)})"
         yield Finding(WRONG, [process.name], what, f"use each rank's own file, or {Remedy.LINK_RANK} to take one out")
         return
     for severity, what, advice, *counts in (*_not_of_one_process(process), *_not_recorded(process)):

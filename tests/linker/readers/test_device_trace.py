@@ -1,6 +1,7 @@
 """What is a device trace, by what the file holds, and a rank's rows taken out of a merged one, by rows made by hand."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,21 @@ def test_steps_whose_numbers_repeat_on_a_thread_are_steps_of_their_own(tmp_path:
             f"{STEP_START}{number}" for number in range(4, 9)
         ]
     assert eg.link(str(host), device).report.matched == len(device.ops.start)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"), [((1, 0, 3), "step 2 is"), ((1, 0, 0, 4), "steps 2 to 3 are"), ((1, 4), "")]
+)
+def test_steps_that_are_not_marked_though_ops_ran_are_said(tmp_path: Path, numbers: tuple[int, ...], said: str) -> None:
+    t = TraceBuilder()
+    for number in numbers:
+        with t.annotation(f"ProfilerStep#{number}") if number else nullcontext(), t.op("aten::mm"):
+            t.work(20)
+        t.work(20)
+    notes = read(tmp_path, t.device_trace()).notes
+    assert [note.partition(": ")[2] for note in notes] == [
+        f"{said} not marked, though ops ran there, and count to step 1"
+    ] * bool(said)
 
 
 def place(base_time: Any = None, **distributed: Any) -> dict[str, Any]:

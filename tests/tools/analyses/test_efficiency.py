@@ -69,6 +69,12 @@ def test_what_is_faster_than_memory_came_from_a_cache_and_no_share_of_the_peak_e
     assert moving and all((row["bandwidth_pct"], row["bound"]) == (None, "cache") for row in moving)
 
 
+def test_kernels_far_faster_than_the_peak_are_said_and_have_no_shares() -> None:
+    tables = tables_of(RankTrace(0, link_run(run())), fp32=0.2, tf32=0.2, memory=100.0)
+    assert {row["speed_pct"] for row in tables["efficiency"].rows()} == {None}
+    assert "computes 6 times as fast as its peak: " in tables["efficiency"].note
+
+
 def test_kernels_of_unknown_work_are_there_by_name_with_their_time_alone() -> None:
     table = tables_of(RankTrace(0, link_run(run())), **GIVEN)["efficiency"]
     row = by_op(table)["mine", 1]

@@ -16,7 +16,7 @@ from execgraph.linker.readers import read_device_trace
 from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError
 from execgraph.tools.analyses import AnalysisOptions, RankTrace, analyse, overlay_events, read_rank, write_overlay
-from execgraph.tools.analyses.over_time import OF_DETAILS
+from execgraph.tools.analyses.over_time import NEGATIVE, OF_DETAILS
 from execgraph.tools.analyses.overlay import counter_events, critical_path_events, pattern_events
 from execgraph.tools.analyses.rank import Allocations, Recorded
 from execgraph.tools.report import ReportRequest
@@ -99,6 +99,14 @@ def test_allocators_that_keep_no_total_are_left_out_and_counted(t: TraceBuilder,
     rows = picked(table.rows(), "device", "allocated", "reserved")
     assert rows == [(-1, 64, None), (-1, 0, None)]
     assert table.note == "2 allocations are of allocators that keep no total and are not in it"
+
+
+def test_negative_totals_are_not_used(t: TraceBuilder, tmp_path: Path) -> None:
+    with t.op("aten::add", inputs=[t.tensor((8, 8))]):
+        memory(t, 64, 1, -4096)
+        t.work(1)
+    table = analyse([rank_of(t, tmp_path)], [CURVE])[CURVE]
+    assert {row["allocated"] for row in table.rows()} == {256} and table.note.endswith(NEGATIVE)
 
 
 def test_without_such_rows_the_lives_of_tensors_tell(t: TraceBuilder, tmp_path: Path) -> None:
