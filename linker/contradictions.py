@@ -18,7 +18,7 @@ from ..schema.columns import CallRows, group_ids, time_text
 from ..schema.linked import MEMORY_CATEGORIES, integer, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
 from .clock_steps import clock_step
-from .communication import RECORD, from_host, groups_of_host, members
+from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, members
 from .joining import launching_calls
 from .machine import machine_of
 from .readers import DeviceTrace, HostTrace, Role
@@ -338,6 +338,17 @@ def other_order(device: DeviceTrace, call_row: CallRows) -> Contradiction | None
         f"{activities.correlation[first]}, {activities.name[first][:40]})"
     )
     return Contradiction(device.path, what, MEANING, ADVICE)
+
+
+def other_bytes(path: str, collectives: CollectiveOps) -> list[Contradiction]:
+    """Returns whether the recorded bytes of collectives are not those of their tensors."""
+    if not (found := collectives.contradicted):
+        return []
+    op, (said, held) = min(found.items())
+    count = sum(record.name != WAIT for record in collectives.recorded)
+    example = f"{collectives.of(op).name}, {said:,} bytes for tensors of {held:,}"
+    what = f"{len(found)} of {count} communications name other bytes than their tensors have (the first: {example})"
+    return [Contradiction(path, what, "sizes and speeds are those of the tensors", ADVICE)]
 
 
 def against_numbers(device: DeviceTrace) -> Contradiction | None:

@@ -18,7 +18,7 @@ from ..schema.linked import Activities, Calls, LinkedTrace, Ops
 from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Counts, Reason
 from . import communication
-from .contradictions import RECORD_DEVICE, Contradiction, contradictions, unrecorded_devices
+from .contradictions import RECORD_DEVICE, Contradiction, contradictions, other_bytes, unrecorded_devices
 from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
 from .lost_records import lost_records
@@ -201,6 +201,7 @@ def _link_all(
     info.machine = machine_of(activities, calls, device.syncs)
     lost = lost_records(device)
     contradicting = contradictions(host, device, activities.call_row, info.machine) + lost.contradictions(device)
+    contradicting += other_bytes(device.path, collectives)
     device_waits, host_waits, findings = _synchronised(device, calls, activities, collectives, on_device, info)
     described, unreadable = communication.groups_of_host(host.name, host.arguments)
     groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)

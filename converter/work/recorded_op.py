@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from ...schema.columns import Interner
+from ...schema.dtypes import bytes_per_element
 from ...schema.linked import RecordedArguments, RecordedTensor, declared_arguments
-from ..communication import bytes_per_element
 
 HOST_DEVICE = "cpu"
 MOST_LISTED = 4096

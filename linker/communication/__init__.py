@@ -3,7 +3,7 @@
 Communication by host threads (gloo): requests and transfers in, who waits for which transfer out.
 """
 
-from .arguments import ProcessGroups, from_device, from_host, groups_of_host, members
+from .arguments import WAIT, ProcessGroups, from_device, from_host, groups_of_host, members
 from .collectives import (
     RECORD, CollectiveOps, awaited_collectives, collective_ops, is_communication_kernel, link_communications,
 )  # fmt: skip

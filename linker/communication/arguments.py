@@ -30,7 +30,7 @@ FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 def from_device(args: kineto.Args) -> Communication:
     """Returns the named arguments on a row of the device trace, or else what follows from the recorded shapes."""
     if args.collective is None and args.group_name is None:
-        return _from_shapes(args)
+        return from_shapes(args)
     size = integer(args.group_size, -1)
     return Communication(
         name=str(args.collective or ""),
@@ -51,7 +51,7 @@ def from_device(args: kineto.Args) -> Communication:
     )
 
 
-def _from_shapes(args: kineto.Args) -> Communication:
+def from_shapes(args: kineto.Args) -> Communication:
     """Returns the first tensors among an op's arguments: they are the rank's input."""
     recorded = args.arguments
     for shape, kind in zip(recorded.shapes, recorded.types, strict=False):

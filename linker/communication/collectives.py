@@ -16,9 +16,10 @@ import numpy as np
 
 from ...schema import columns
 from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, CommunicationRows, Int64, OpRows
+from ...schema.dtypes import bytes_per_element
 from ...schema.linked import Activities, Calls, Communication, Ops, integer, kineto
 from ..readers import Role
-from .arguments import WAIT, from_device, from_host, merge
+from .arguments import WAIT, from_device, from_host, from_shapes, merge
 
 RECORD = "record_param_comms"
 ANNOTATION = re.compile(r"(\w*ccl|mpi|ucc|c10d)::?(\w+)")
@@ -38,7 +39,8 @@ class CollectiveOps:
     """The `record_param_comms` ops ("records"): their rows, and the recorded arguments of each.
 
     `parent` is the op that encloses each op, `arguments` is what the device trace recorded by its own rows, and
-    `device_row` the row there of each op. `number` is the position of each op in `rows`, -1 for other ops.
+    `device_row` the row there of each op. `number` is the position of each op in `rows`, -1 for other ops. Of records
+    whose tensors contradict their bytes, `contradicted` has both bytes, by op.
     """
 
     rows: OpRows
@@ -47,6 +49,7 @@ class CollectiveOps:
     ops: Ops
     arguments: Mapping[Role, Mapping[int, kineto.Args]]
     device_row: columns.DeviceOpRows
+    contradicted: dict[int, tuple[int, int]] = field(default_factory=dict)
     number: "memoryview[int]" = field(init=False)
     _record: OpRows = field(init=False)
 
@@ -68,6 +71,23 @@ class CollectiveOps:
     def of(self, op: int) -> Communication:
         """Returns the arguments of a record."""
         return self.recorded[self.number[op]]
+
+    def by_tensors(self, op: int, said: Communication) -> Communication:
+        """Returns what is said of a record, with the dtype and elements of its tensors if these have other bytes."""
+        args = self.arguments[Role.OP].get(int(self.device_row[op]))
+        tensors = from_shapes(args) if args else Communication()
+        if self.ops.recorded_by_host[op]:
+            inputs, outputs = self.ops.arguments.inputs(op), self.ops.arguments.outputs(op)
+            tensors = Communication("", inputs.dtype, inputs.elements, outputs.elements)
+        both = (
+            said.in_elements * bytes_per_element(said.dtype, 0),
+            tensors.in_elements * bytes_per_element(tensors.dtype, 0),
+        )
+        if min(both) <= 0 or both[0] == both[1] or said.name != self.of(op).name:
+            return said
+        self.contradicted[op] = both
+        names = ("dtype", "in_elements", "out_elements")
+        return msgspec.structs.replace(said, **{name: getattr(tensors, name) for name in names})
 
     def is_wait(self, op: int) -> bool:
         """Returns whether a record is of waiting for a collective."""
@@ -115,6 +135,7 @@ def collective_ops(
             by_host = msgspec.structs.replace(by_host, sequence=-1)
         recorded.append(merge(by_host, from_device(args)) if args else by_host)
     collectives = CollectiveOps(rows, recorded, parent, ops, arguments, device_row)
+    recorded[:] = map(collectives.by_tensors, rows.tolist(), recorded)
     # some versions record the all-reduce of one element within the record of a barrier: it is that barrier
     enclosing = collectives.enclosing_records(parent[rows])
     for position in np.flatnonzero(enclosing >= 0).tolist():
@@ -175,6 +196,7 @@ def _recorded(collectives: CollectiveOps, kernel: int, op: int) -> Communication
     if not args:
         return enclosing
     complete = merge(from_device(args), enclosing)
+    complete = collectives.by_tensors(record, complete) if record >= 0 else complete
     return msgspec.structs.replace(complete, name=BARRIER) if enclosing.name == BARRIER else complete
 
 

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter import communication
-from execgraph.converter.communication import CommunicationColumns, Message, bytes_per_element, meaning, tags
+from execgraph.converter.communication import CommunicationColumns, Message, meaning, tags
 from execgraph.linker.communication import CollectiveOps, awaited_collectives
 from execgraph.linker.communication.arguments import WAIT
+from execgraph.schema import dtypes
 from execgraph.schema.columns import ABSENT
+from execgraph.schema.dtypes import bytes_per_element
 from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.schema.linked import Communication
 from support.references import linked_of
@@ -129,7 +131,7 @@ def test_every_dtype_has_its_size(size: int, dtype: str) -> None:
 def test_an_unknown_dtype_is_one_byte_and_told_as_unknown() -> None:
     assert not bytes_per_element("Posit32", 0)
     assert bytes_per_element("Posit32") == 1
-    assert "" not in communication.BYTES_OF_DTYPE
+    assert "" not in dtypes.BYTES_OF_DTYPE
 
 
 def columns_of(*found: Communication, rows: list[int] | None = None, count: int = 4) -> CommunicationColumns:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...converter.communication import bytes_per_element
 from ...converter.ranks import Calls, Group, awaits_all, issued_at, match, ranks_of, ranks_text, recorded_calls
 from ...schema.columns import ABSENT, Bool, Floats, Groups, Int64, Intervals, Rows, group_sums, groupby
+from ...schema.dtypes import bytes_per_element
 from ...schema.graph import CollectiveType
 from ...schema.linked import Communication, step_starts
 from ..recognise import MOST_APART_NS

@@ -3,6 +3,7 @@
 The members of groups that communications name, and the peers and roots among them: by records made by hand.
 """
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from execgraph.converter.communication import meaning, peers
 from execgraph.linker.communication import ProcessGroups, from_device, from_host, groups_of_host
 from execgraph.linker.communication.arguments import MEMBERS_EACH, members
+from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import BytesColumn, Categorical
 from execgraph.schema.comm_groups import LARGEST_JOB
@@ -20,6 +22,7 @@ from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.schema.linked import GROUP_INIT, Args, Arguments, Communication, ProcessGroup, RecordedArguments
 from support.builder.records import ITEM_SIZE, Tensor, boxed
 from support.builder.timeline import TraceBuilder
+from support.folders import DATA
 
 OWN, WORLD, UNKNOWN = 1, 4, -7
 NUMBERS = iter(range(2, 10_000))
@@ -179,26 +182,31 @@ def test_an_empty_list_of_tensors_is_no_split() -> None:
     assert (recorded.in_split, recorded.out_split) == ([1, 2], [3, 4])
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        {"values": [7, "x", 3], "types": ["Tuple[Int,Bool]", "Tuple[String,String]", "Int"]},
-        {"values": [[], ["only"], None, "send"], "types": ["Tuple[Int,Bool]", "Tuple[String,String]", "Int", "String"]},
-        {"values": 5, "types": [None, 3]},
-        {"values": [10**30, "send"], "types": ["Int", "String", "Int"]},
-    ],
-)
-def test_damaged_arguments_are_no_arguments(damaged: dict[str, Any]) -> None:
-    recorded = from_host(RecordedArguments.of(json.dumps(damaged).encode()), RecordedArguments.of(b"{}"), {})
-    assert recorded.sequence == -1
-    assert recorded.ranks == []
+def test_damaged_arguments_are_no_arguments_and_what_cannot_be_a_group_has_no_members() -> None:
+    tuples = ["Tuple[Int,Bool]", "Tuple[String,String]", "Int", "String"]
+    for values, types in (
+        ([7, "x", 3], tuples[:3]), ([[], ["only"], None, "send"], tuples), (5, [None, 3]),
+        ([10**30, "send"], ["Int", "String", "Int"]),
+    ):  # fmt: skip
+        damaged = RecordedArguments.of(json.dumps({"values": values, "types": types}).encode())
+        recorded = from_host(damaged, RecordedArguments.of(b"{}"), {})
+        assert (recorded.sequence, recorded.ranks) == (-1, [])
+    for wrong in ({"Group size": 2**62, **REGULAR}, *({"Process Group Ranks": all_} for all_ in ([0, 10**12], "[1, 1]"))):
+        assert from_device(msgspec.convert({"Collective name": "allreduce", **wrong}, Args)).ranks == []
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"Group size": 2**62, **REGULAR}, {"Process Group Ranks": [0, 10**12]}, {"Process Group Ranks": "[1, 1]"}]
-)
-def test_what_cannot_be_a_group_has_no_members(wrong: dict[str, Any]) -> None:
-    assert from_device(msgspec.convert({"Collective name": "allreduce", **wrong}, Args)).ranks == []
+def test_bytes_that_are_not_those_of_the_tensors_are_said_and_not_taken(tmp_path: Path) -> None:
+    trace = json.loads(gzip.decompress((DATA / "training/device_rank0.json.gz").read_bytes()))
+    for event in trace["traceEvents"]:
+        if "In msg nelems" in event.get("args", {}):
+            event["args"] |= {"In msg nelems": 7, "dtype": "Double"}
+    (changed := tmp_path / "device.json").write_text(json.dumps(trace))
+    for host in (str(DATA / "training/host_rank0.json.gz"), None):
+        found, original = (link(host, str(path)) for path in (changed, DATA / "training/device_rank0.json.gz"))
+        sizes, true_sizes = ([meaning(each, "") for each in of.communications] for of in (found, original))
+        assert sizes == true_sizes
+        (said,) = set(found.report.notes) - {note.replace("device_rank0.json.gz", "device.json") for note in original.report.notes}
+        assert "4 of 4 communications name other bytes than their tensors have (the first: allreduce, 56 bytes" in said
 
 
 def test_a_group_of_regular_ranks_needs_its_first_rank_their_distance_and_its_size() -> None:
@@ -326,19 +334,11 @@ def test_the_only_group_of_a_trace_that_describes_none_is_the_world() -> None:
     assert [found.ranks for found in ProcessGroups([ProcessGroup("x", "", [0])], 2).with_members([one])] == [[]]
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        ("send isend reduce gather", (-1, 6)),
-        ("recv irecv recv_any_source broadcast _broadcast_oop scatter", (6, -1)),
-        ("reduce_scatter _reduce_scatter_base allreduce allgather", (-1, -1)),
-    ],
-)
-def test_a_place_is_that_of_the_peer_or_of_the_root(names: str, expected: tuple[int, int]) -> None:
-    assert {name: ends_of(1, name) for name in names.split()} == dict.fromkeys(names.split(), expected)
-
-
-def test_a_place_in_the_group_tells_the_peer_where_none_is_recorded() -> None:
+def test_a_place_is_that_of_the_peer_or_of_the_root_where_none_is_recorded() -> None:
+    receivers = "recv irecv recv_any_source broadcast _broadcast_oop scatter"
+    neither = "reduce_scatter _reduce_scatter_base allreduce allgather"
+    for names, expected in ("send isend reduce gather", (-1, 6)), (receivers, (6, -1)), (neither, (-1, -1)):
+        assert {name: ends_of(1, name) for name in names.split()} == dict.fromkeys(names.split(), expected)
     assert [ends_of(group_rank) for group_rank in (-1, 0, 2, 3, 4)] == [(-1, -1), (-1, 4), (-1, 9), (-1, -1), (-1, -1)]
     assert ends_of(1, "send", target=0) == (-1, 0)
     assert ends_of(1, "send", target=6) == (-1, 6)
