@@ -191,7 +191,10 @@ def test_damaged_arguments_are_no_arguments_and_what_cannot_be_a_group_has_no_me
         damaged = RecordedArguments.of(json.dumps({"values": values, "types": types}).encode())
         recorded = from_host(damaged, RecordedArguments.of(b"{}"), {})
         assert (recorded.sequence, recorded.ranks) == (-1, [])
-    for wrong in ({"Group size": 2**62, **REGULAR}, *({"Process Group Ranks": all_} for all_ in ([0, 10**12], "[1, 1]"))):
+    for wrong in (
+        {"Group size": 2**62, **REGULAR},
+        *({"Process Group Ranks": all_} for all_ in ([0, 10**12], "[1, 1]")),
+    ):
         assert from_device(msgspec.convert({"Collective name": "allreduce", **wrong}, Args)).ranks == []
 
 
@@ -205,7 +208,9 @@ def test_bytes_that_are_not_those_of_the_tensors_are_said_and_not_taken(tmp_path
         found, original = (link(host, str(path)) for path in (changed, DATA / "training/device_rank0.json.gz"))
         sizes, true_sizes = ([meaning(each, "") for each in of.communications] for of in (found, original))
         assert sizes == true_sizes
-        (said,) = set(found.report.notes) - {note.replace("device_rank0.json.gz", "device.json") for note in original.report.notes}
+        (said,) = set(found.report.notes) - {
+            note.replace("device_rank0.json.gz", "device.json") for note in original.report.notes
+        }
         assert "4 of 4 communications name other bytes than their tensors have (the first: allreduce, 56 bytes" in said
 
 
