@@ -24,7 +24,6 @@ BINARY = "AstraSim_Analytical_Congestion_Unaware"
 POOR_FIT_PCT = 10.0
 """The median error above which a fitted network does not describe a job."""
 FEW_SIZES = 10
-TWO = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,14 +225,12 @@ def poor_goal_fit(report: GoalReport) -> str | None:
     fit = report.network
     if fit is None or fit.fit_error_pct is None or fit.fit_error_pct <= POOR_FIT_PCT:
         return None
-    return (
-        f"one latency and one time of a byte do not describe the messages of this job: median fit error "
-        f"{fit.fit_error_pct:g} %; {Remedy.MEASURED_COMMUNICATION} keeps the measured times"
-    )
+    misfit = f"do not describe the messages of this job: median fit error {fit.fit_error_pct:g} %"
+    return f"one latency and one time of a byte {misfit}; {Remedy.MEASURED_COMMUNICATION} keeps the measured times"
 
 
 def _one_network(links: Sequence[Link], fitted: Network) -> list[str]:
     """Returns why groups that may have two networks get one; nothing for others."""
-    is_given = fitted.two_dimensions and len(links) != TWO
+    is_given = fitted.two_dimensions and len(links) != 2
     why = "a given bandwidth or latency describes one" if is_given else fitted.one_because
     return [f"one network for all groups, as {why}"] if why else []

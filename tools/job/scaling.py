@@ -24,13 +24,12 @@ from ...schema.io import fresh_folder, locked, open_output, path_is
 from ...schema.progress import Progress, unwatched
 from ..recognise import InputKind, file_for_folder, instead_of_folder
 from ..terminal import summary_line
-from .astra_sim_files import AstraSimOptions, write_astra_sim_files
+from .astra_sim_files import POOR_FIT_PCT, AstraSimOptions, write_astra_sim_files
 from .build_report import REPORT as BUILD_REPORT, read_report
 from .rank_building import FITTED_TO_TRACED
 
 LARGEST_NUMBER = 2_147
 """ASTRA-sim begins the stream numbers of a group at a million times its number, in 32 bits."""
-POOR_FIT_PCT = 10.0
 GROUPS_SHOWN = 3
 """Of those that are assumed."""
 SCALE_REPORT = "scale.json"

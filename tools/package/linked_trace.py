@@ -79,8 +79,7 @@ class LinkedTrace(TraceRecord):
         live_bytes: bool = False,
     ) -> ExecutionGraph:
         """Converts the trace into the execution graph of its rank; the options are those of `Options`."""
-        options = Options(target, promote, io, inferred, host, shortest_slice, delays, live_bytes)
-        return convert(self, options)
+        return convert(self, Options(target, promote, io, inferred, host, shortest_slice, delays, live_bytes))
 
     def write(self, path: FilePath) -> None:
         """Writes the trace as a linked file, which `read_linked` and `trace-convert` read; .json or .json.gz.
@@ -135,8 +134,7 @@ def link(
         are_hosts = [kind_of(Path(path)) is InputKind.HOST for path in (host, device)]
         host, device = (device, host) if are_hosts == [False, True] else (host, device)
     files: dict[str, Any] = {"strict": strict, "modules": modules, "detail": detail}
-    linked = link_traces(host, device, rank, allow_mismatch, window, **files)
-    return cast(LinkedTrace, linked)
+    return cast(LinkedTrace, link_traces(host, device, rank, allow_mismatch, window, **files))
 
 
 def read_linked(path: InputFile) -> LinkedTrace:

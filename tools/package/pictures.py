@@ -16,7 +16,6 @@ from .tools.view import lane_names
 if TYPE_CHECKING:
     import altair as alt
 
-
 LANES, COLUMNS = 8, 200
 STRIP_WIDTH, LEFT, STRIP, GAP = 600, 150, 16, 4
 HOST, DEVICE = "#8b9aab", "#3b78b5"

@@ -102,20 +102,14 @@ def _collectives(table: Table) -> list[Chart]:
         "collective", "group", "sequence", "present", "last", "latency [µs]", "start_skew [µs]", "size [B]",
         "bus_bandwidth [GB/s]",
     )  # fmt: skip
-    skew = vl.marks(
-        {"type": "bar", "minBandSize": 2},
-        tooltip,
-        x=vl.axis("number", "collectives in order", "ordinal", axis=vl.UNLABELLED),
-        y=vl.axis("start_skew [µs]", "first to last arrival", axis={"tickCount": 5}),
-        color=vl.by_series("last", "last to arrive"),
-    )
-    speed = vl.marks(
-        {"type": "circle", "size": 60, "opacity": 0.7},
-        tooltip,
-        x=vl.axis("size [B]", "size, logarithmic", scale={"type": "log", "base": 2}, axis={"tickCount": 6}),
-        y=vl.axis("bus_bandwidth [GB/s]", "bus bandwidth", axis={"tickCount": 5}),
-        color=vl.by_series("collective"),
-    )
+    x = vl.axis("number", "collectives in order", "ordinal", axis=vl.UNLABELLED)
+    y = vl.axis("start_skew [µs]", "first to last arrival", axis={"tickCount": 5})
+    bar, last = {"type": "bar", "minBandSize": 2}, vl.by_series("last", "last to arrive")
+    skew = vl.marks(bar, tooltip, x=x, y=y, color=last)
+    x = vl.axis("size [B]", "size, logarithmic", scale={"type": "log", "base": 2}, axis={"tickCount": 6})
+    y = vl.axis("bus_bandwidth [GB/s]", "bus bandwidth", axis={"tickCount": 5})
+    circle = {"type": "circle", "size": 60, "opacity": 0.7}
+    speed = vl.marks(circle, tooltip, x=x, y=y, color=vl.by_series("collective"))
     charts = {"start_skew": skew, "bus_bandwidth": speed}
     return [vl.chart(170, rows, chart) for y, chart in charts.items() if any(row[y] is not None for row in rows)]
 
@@ -135,14 +129,11 @@ def _matrices(line: str, line_title: str, column: str, column_title: str, value:
         lines, columns = (sorted({row[name] for row in rows}) for name in (line, column))
         size = min(LARGEST_MATRIX // len(columns), CELL)
         shade = vl.axis(value, value.partition(" ")[0], scale={"range": [0.05, 1]})
-        cells = vl.marks(
-            {"type": "rect", "stroke": "var(--paper)"},
-            vl.hover(line, column, value, more),
-            x=vl.axis(column, column_title, "ordinal", scale={"domain": columns}, axis={"orient": "top"}),
-            y=vl.axis(line, line_title, "ordinal", scale={"domain": lines}),
-            opacity=shade | {"legend": shade.pop("axis")},
-            color={"value": "var(--communication)"},
-        )
+        x = vl.axis(column, column_title, "ordinal", scale={"domain": columns}, axis={"orient": "top"})
+        y = vl.axis(line, line_title, "ordinal", scale={"domain": lines})
+        opacity, colour = shade | {"legend": shade.pop("axis")}, {"value": "var(--communication)"}
+        tooltip, rect = vl.hover(line, column, value, more), {"type": "rect", "stroke": "var(--paper)"}
+        cells = vl.marks(rect, tooltip, x=x, y=y, opacity=opacity, color=colour)
         return {"width": size * len(columns), "height": size * len(lines), **vl.drawn(rows, cells)}
 
     return draw

@@ -306,12 +306,8 @@ def value_lanes(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
     name_of_lane = f"{orjson.dumps(labels).decode()}[datum.value - 1]"
     names_of_lanes = {"values": list(range(1, len(labels) + 1)), "labelExpr": name_of_lane, "grid": True}
     scale = {"domain": [len(labels), 0], "nice": False}
-    channels = {
-        "x": axis("from [µs]", "time", axis=OVER_TIME),
-        "y": axis("base", f"{title}, up to {highest:,.3g} {unit}".strip(), scale=scale, axis=names_of_lanes),
-        "x2": {"field": "to"},
-        "y2": {"field": "top"},
-    }
+    y = axis("base", f"{title}, up to {highest:,.3g} {unit}".strip(), scale=scale, axis=names_of_lanes)
+    channels = {"x": axis("from [µs]", "time", axis=OVER_TIME), "y": y, "x2": {"field": "to"}, "y2": {"field": "top"}}
     tooltip = hover("lane", f"value [{unit}]", "from [µs]", "to [µs]")
     height = min(max(ALL_LANES // len(labels), LOWEST_LANE), HIGHEST_LANE) * len(labels)
     return chart(height, rows, marks({"type": "rect", "stroke": COLOUR, "strokeWidth": 1}, tooltip, **channels))
@@ -353,13 +349,8 @@ def _icicles(rows: list[Row], title: str) -> list[Chart]:
     text = {"type": "text", "align": "left", "dx": 4, "fontSize": 11.5, "color": "var(--ink)", "clip": True}
     letters = f"(datum.to - datum.from) / {whole} * width / {LETTER} - 2"
     label = {"calculate": f"{letters} > 2 ? truncate(datum.name, {letters}) : ''", "as": "label"}
-    return [
-        chart(
-            MODULE * (1 + max(bar["depth"] for bar in shown)),
-            shown,
-            marks(box, tooltip, x=x, x2={"field": "to"}, y=y, color=kinds),
-            {"transform": [label]} | marks(text, tooltip, x=x, y=y, text={"field": "label", "type": "nominal"}),
-            also=["name"],
-            title={"text": title, "anchor": "start", "color": "var(--muted)", "fontSize": 12},
-        )
-    ]
+    boxes = marks(box, tooltip, x=x, x2={"field": "to"}, y=y, color=kinds)
+    texts = {"transform": [label]} | marks(text, tooltip, x=x, y=y, text={"field": "label", "type": "nominal"})
+    height = MODULE * (1 + max(bar["depth"] for bar in shown))
+    above = {"text": title, "anchor": "start", "color": "var(--muted)", "fontSize": 12}
+    return [chart(height, shown, boxes, texts, also=["name"], title=above)]
