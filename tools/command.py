@@ -31,6 +31,7 @@ STOPPED = 130
 SECONDS_TO_CLEAN_UP = 10
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 T = TypeVar("T")
+log = logging.getLogger("execgraph")
 NO_MEMORY = "out of memory; use a machine with more, or a shorter trace"
 SCARCE = {
     os.strerror(errno.EMFILE): "too many files are open; raise the limit, such as by ulimit -n 1024",
@@ -95,9 +96,6 @@ def end_without_reader() -> NoReturn:
     """Ends a command whose output nobody reads any more, before Python complains about it again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(1)
-
-
-log = logging.getLogger("execgraph")
 
 
 def refuse_contradictions(*cases: tuple[object, str]) -> None:

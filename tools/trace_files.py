@@ -23,6 +23,7 @@ from .recognise import TRACE, InputKind, Trace, file_for_folder, instead, pieces
 from .terminal import list_counts, list_names, ranges
 
 K = TypeVar("K", bound=Hashable)
+CommunicationTest = Callable[[Trace], bool]
 TRACE_NAME = re.compile(r"\.(json|json\.gz|json\.zst|db|rpd)$", re.IGNORECASE)
 LONGEST_SIGN = 64
 COMMUNICATION = re.compile(
@@ -36,6 +37,13 @@ ORIGINS = {
     "": ("", ""),
 }
 """What several traces of a rank are: of which processes, and why there are several."""
+KEYS: tuple[Callable[[Trace], tuple[Hashable, ...]], ...] = (
+    lambda trace: (trace.pid, trace.rank),
+    lambda trace: (trace.pid, trace.folder),
+    lambda trace: (trace.pid,),
+    lambda trace: (trace.rank,),
+)
+"""What the two traces of one process share, strongest first; a key that holds None is none."""
 
 
 @dataclass(slots=True)
@@ -109,9 +117,6 @@ def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
             if not is_passed_over and file.resolve() not in seen:
                 seen.add(file.resolve())
                 yield file, name.as_posix()
-
-
-CommunicationTest = Callable[[Trace], bool]
 
 
 class RankFile(NamedTuple):
@@ -346,15 +351,6 @@ def find_pairs(
 def _below(trace: Trace, folder: Path) -> Trace:
     name, detail = (path and Path(path).relative_to(folder).as_posix() for path in (trace.name, trace.detail))
     return trace._replace(name=name, detail=detail)
-
-
-KEYS: tuple[Callable[[Trace], tuple[Hashable, ...]], ...] = (
-    lambda trace: (trace.pid, trace.rank),
-    lambda trace: (trace.pid, trace.folder),
-    lambda trace: (trace.pid,),
-    lambda trace: (trace.rank,),
-)
-"""What the two traces of one process share, strongest first; a key that holds None is none."""
 
 
 def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:

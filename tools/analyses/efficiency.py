@@ -49,6 +49,8 @@ KINDS = (
 )
 """Ops that multiply matrices: their name, which these are, and what makes shapes that use little of a device faster."""
 ATTENTION = len(KINDS) - 1
+KernelCounters = tuple[int, str, str, int, dict[str, float]]
+"""The rank, op stack, name, correlation id and counters of a kernel; "" and -1 if its launch is unknown."""
 
 
 class _Work(NamedTuple):
@@ -166,10 +168,6 @@ def _by_step(rank: RankTrace, work: _Work) -> Table:
     }  # fmt: skip
     note, title = PARTLY_COUNTED if (counted_ns < kernel_ns).any() else "", "Model FLOPs utilisation by step"
     return tabulate("efficiency_by_step", title, columns, note, empty=NO_KERNELS)
-
-
-KernelCounters = tuple[int, str, str, int, dict[str, float]]
-"""The rank, op stack, name, correlation id and counters of a kernel; "" and -1 if its launch is unknown."""
 
 
 def _rank_counters(rank: RankTrace, _: AnalysisOptions) -> tuple[list[KernelCounters], str]:

@@ -43,6 +43,7 @@ NOTHING: dict[str, Any] = {
     **dict.fromkeys(("module", "python_function", "process", "external_id")),
 }
 MARKS = b'"str"', b'"annotation"'
+Decoded = TypeVar("Decoded")
 
 
 def read_rank(
@@ -146,9 +147,6 @@ def read_recorded(
     rows = np.flatnonzero(np.isin(allocations.process, processes))
     recorded.allocations = allocations._replace(time=time).where(rows[np.argsort(time[rows], kind="stable")])
     return device, recorded
-
-
-Decoded = TypeVar("Decoded")
 
 
 class _Arguments(msgspec.Struct, gc=False):

@@ -256,10 +256,8 @@ class _Profile:
         device, activities = self.run.device, self.run.activities
         activity, number = self.run.activity_table[activities.activity[row]], correlation(activities.call[row])
         start, end = self._device_span(row)
-        args = (
-            f'{link}"device": {device}, "context": {CONTEXT}, "stream": {activities.stream[row]}, '
-            f'"correlation": {number}, '
-        )
+        args = f'{link}"device": {device}, "context": {CONTEXT}, "stream": {activities.stream[row]}, '
+        args += f'"correlation": {number}, '
         if activities.node[row]:
             args += f'"graph id": 1, "graph node id": {activities.node[row]}, '
         if activity.category == "kernel":
@@ -329,8 +327,6 @@ class _Profile:
         """Yields when the recording began and ended."""
         end, at = self.run.period()[1], track_fields("Spans", "PyTorch Profiler")
         yield self._complete("Trace", "PyTorch Profiler (0)", at, 0, end, '"Op count": 0')
-        for name, at, ns in (
-            ("Iteration Start: PyTorch Profiler", track_fields("Traces", "Trace PyTorch Profiler"), 0),
-            ("Record Window End", track_fields("", ""), end),
-        ):
+        begin = "Iteration Start: PyTorch Profiler", track_fields("Traces", "Trace PyTorch Profiler"), 0
+        for name, at, ns in (begin, ("Record Window End", track_fields("", ""), end)):
             yield f'{{"ph": "i", "s": "g", "name": "{name}", {at}, "ts": {self._at(ns)}}}'

@@ -110,10 +110,8 @@ def write_traces(
     """
     target, suffix = Path(folder), ".json.gz" if compress else ".json"
     make_folder(target)
-    files = [
-        RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
-        for rank in run.ranks
-    ]
+    names = [f"rank{rank.rank}{suffix}" for rank in run.ranks]
+    files = [RankFiles(target / f"host_{name}", target / f"device_{name}") for name in names]
     written = {path.name for paths in files for path in paths}
     present = sorted(path.name for path in target.iterdir() if OF_A_RANK.fullmatch(path.name))
     if mixed := [name for name in present if name not in written]:

@@ -37,6 +37,8 @@ BUILD_STAGES = 4
 """A rank is read, linked and converted, and then written."""
 FITTED_TO_TRACED = (Change.EXCESS, Change.SHRUNK, Change.HIDDEN)
 """The changes that keep time which the fitted network does not give: they hold for the ranks that were traced."""
+Inputs = tuple[FileContent, FileContent | None, FileContent | None]
+"""The device, the host and the detail trace that a rank is built from."""
 
 
 class Job(NamedTuple):
@@ -74,10 +76,6 @@ class RankTask(NamedTuple):
     def waiting(self) -> Path:
         """Where the new graph waits."""
         return self.job.scratch / self.graph.name
-
-
-Inputs = tuple[FileContent, FileContent | None, FileContent | None]
-"""The device, the host and the detail trace that a rank is built from."""
 
 
 class RankResult(NamedTuple):

@@ -40,6 +40,10 @@ HOPS = {"Switch": 2, "FullyConnected": 1}
 RING, DIRECT = "ring", "direct"
 REPLAY, SIMULATED, ROOFLINE = "replay", "simulated", "roofline"
 Times = npt.NDArray[np.int64]
+Call = tuple[int, int, int, str, int, int, int, int]
+"""The rank, NodeType, CollectiveType and group of a node that communicates; then, by which a send and its receive are
+matched, bytes, the ends and the tag.
+"""
 ADDED_SHARE = {CollectiveType.REDUCE_SCATTER: 1.0, CollectiveType.ALL_REDUCE: 0.5}
 """The share of the steps of a ring in which what arrives is added up."""
 MEMORY_PASSES = 3
@@ -200,12 +204,6 @@ def direct_ends(arrival: Times, message_ns: Times) -> Times:
 
 def _twice(values: Times) -> npt.NDArray[Any]:
     return np.concatenate((values, values), axis=-1)
-
-
-Call = tuple[int, int, int, str, int, int, int, int]
-"""The rank, NodeType, CollectiveType and group of a node that communicates; then, by which a send and its receive are
-matched, bytes, the ends and the tag.
-"""
 
 
 class Transfers:

@@ -38,6 +38,17 @@ TICK = {"type": "tick", "color": "var(--ink)", "thickness": 2}
 MOST_MODULES, NARROWEST, MOST_RANKS = 2000, 0.001, 4
 MODULE, LETTER = 22, 6.4
 """Sizes in px: the height of a module in the graph, the width of a letter."""
+SHOWN_CURVES, SHOWN_POINTS, SHOWN_STEPS = 4, 1500, 40
+FLAT = 0.01
+UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
+HOST = -1
+Steps = tuple[Floats, Floats]
+"""Times (µs) in order, and the value from each to the next."""
+MOST_STEPS, FEWEST_STEPS = 3000, 100
+"""The most steps of all lanes together, of which each lane has at least the latter."""
+HIGHEST_LANE, LOWEST_LANE, ALL_LANES, FILLED = 90, 26, 300, 0.86
+"""Heights in px, and which part of its lane the highest value fills."""
+OVER_TIME = {"tickCount": 8, "grid": False}
 
 
 def _name_and_unit(field: str) -> tuple[str, str | None]:
@@ -217,19 +228,6 @@ def bars_of_names(name: str, x: str, title: str, *more: str, part: str = "", ski
         return [ranked_bars(rows, x, title, *more, labels=labels)] if rows else []
 
     return draw
-
-
-SHOWN_CURVES, SHOWN_POINTS, SHOWN_STEPS = 4, 1500, 40
-FLAT = 0.01
-UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
-HOST = -1
-Steps = tuple[Floats, Floats]
-"""Times (µs) in order, and the value from each to the next."""
-MOST_STEPS, FEWEST_STEPS = 3000, 100
-"""The most steps of all lanes together, of which each lane has at least the latter."""
-HIGHEST_LANE, LOWEST_LANE, ALL_LANES, FILLED = 90, 26, 300, 0.86
-"""Heights in px, and which part of its lane the highest value fills."""
-OVER_TIME = {"tickCount": 8, "grid": False}
 
 
 def memory_timeline(table: Table) -> list[Chart]:

@@ -42,6 +42,15 @@ FEATURES = {
 """The columns by which ranks are compared, summed over devices."""
 LENGTH = "span"
 """The feature whose median is the unit of it and of all times after it; the unit of a count is its own median."""
+RANKS_DRAWN, SHOWN_FIRST = 8, 3000
+FINDINGS = "findings"
+OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
+"""The analyses that need the execution graph."""
+OF_JOB = "critical_path"
+"""The analysis whose rows are of the job, so that they are shown of all ranks."""
+NO_DIFF = replace(analyses.trace_diff((), ()), details=())
+HOW_TO_COMPARE = Spelled("compares two runs, with --diff A B", "compares two runs, with execgraph.compare")
+DEFAULT = AnalysisOptions()
 
 
 class RankGroup(NamedTuple):
@@ -107,17 +116,6 @@ def in_words(groups: Sequence[RankGroup]) -> str:
         return f"All {count:,} ranks spend their time alike; rank {groups[0].rank} is shown for them."
     parts = ", ".join(f"rank {group.rank} for {len(group.ranks):,}" for group in groups)
     return f"Of {count:,} ranks some are shown for those that spend their time like them: {parts}."
-
-
-RANKS_DRAWN, SHOWN_FIRST = 8, 3000
-FINDINGS = "findings"
-OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
-"""The analyses that need the execution graph."""
-OF_JOB = "critical_path"
-"""The analysis whose rows are of the job, so that they are shown of all ranks."""
-NO_DIFF = replace(analyses.trace_diff((), ()), details=())
-HOW_TO_COMPARE = Spelled("compares two runs, with --diff A B", "compares two runs, with execgraph.compare")
-DEFAULT = AnalysisOptions()
 
 
 @dataclass(slots=True)

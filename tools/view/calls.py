@@ -27,7 +27,6 @@ DATA = 0
 """The kind of a flow that is a tensor."""
 ORDERS = DependencyKind.PROGRAM_ORDER | DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER | DependencyKind.CALL_ORDER
 """Reasons that are shown only where no tensors were recorded."""
-
 MANY, ALIKE = 16, 4
 """More boxes beside each other than MANY are summed up by name, and in any case more than ALIKE of one name."""
 DEEPEST = 40
