@@ -172,10 +172,8 @@ class Recorder:
         begins = self._first if steps <= self._first else self._host
         fewer = f"a smaller wait{', warmup and active' if active > 1 else ' and warmup'}"
         fewer += "" if self._is_together else ", or together=True"
-        return (
-            f"{what}: the block ended after {steps} step{'s' if steps > 1 else ''} and recording begins after {begins}; "
-            f"run {self._end} steps or more (recorder.step() ends one), or give {fewer}"
-        )
+        when = f"the block ended after {steps} step{'s' if steps > 1 else ''} and recording begins after {begins}"
+        return f"{what}: {when}; run {self._end} steps or more (recorder.step() ends one), or give {fewer}"
 
     def _enter_step(self) -> None:
         for boundary, cross in self._boundaries:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ...converter.targets import GoalReport
     from ..job import AstraSimOptions, BuildOptions, BuildReport, BuildTarget, BuiltJob
 
-
 OF_JOB = ("modules", "start_offsets", "excess_time", "without_profiler", "as_recorded")
 
 

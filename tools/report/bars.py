@@ -132,10 +132,8 @@ def on_one_clock(replays: Sequence[Replay]) -> list[tuple[int, Rows]]:
     path = critical_path(joint)[0]
     path = path[path < len(work)]
     rank = work.ranks_of(path)
-    return [
-        (int(begin - first.min()), path[rank == number] - int(work.first_row[number]))
-        for number, begin in enumerate(first.tolist())
-    ]
+    begins = enumerate((first - first.min()).tolist())
+    return [(begin, path[rank == number] - int(work.first_row[number])) for number, begin in begins]
 
 
 def bars_of(rank: int, replay: Replay, on_clock: tuple[int, Rows], ops: Slices = NO_OPS) -> Bars:
