@@ -26,6 +26,8 @@ COPY_KIND = re.compile(r"([HDP]to[HDPA])|(Host|Device)To(Host|Device)|(memset|fi
 OTHER_COPY = "copy"
 KNOWN_LENGTH = 10
 """A copy must last so many times the resolution of the trace's times for its bandwidth to be known to a tenth."""
+FASTEST_LINK = 2_000.0
+"""GB/s; no link between a host and a device is so fast (those of GH200: 450)."""
 GIGA = 1e9
 NO_COUNTERS = "nothing was launched and no copy's bytes were recorded"
 RECORDED, BY_TENSORS = "allocators", "tensors"
@@ -56,12 +58,12 @@ class Counter(NamedTuple):
 @per_rank
 def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
     """Returns the counters as series and in short."""
-    of_rank, (copied, _, unknown, short) = counters_of(rank, options.queue_limit), _copies(rank)
+    of_rank, (copied, _, unknown, short, impossible) = counters_of(rank, options.queue_limit), _copies(rank)
     series, length = [counter.series for counter in of_rank], ints(len(counter.series.time) for counter in of_rank)
     row, names = np.repeat(np.arange(len(of_rank)), length), [counter.name for counter in of_rank]
     device, stream = (ints(getattr(counter, name) for counter in of_rank) for name in ("device", "stream"))
     resolution_us, notes = rank.linked.info.machine.resolution_ns / 1000, list[str]()
-    count = len(copied) + unknown + short
+    count = len(copied) + unknown + short + impossible
     if not of_rank:
         notes = [NO_COUNTERS]
     if of_rank and unknown:
@@ -70,6 +72,9 @@ def counters(rank: RankTrace, options: AnalysisOptions) -> Table:
         lacking = f"{short} of {count} copies have no recorded bandwidth and are in none"
         why = f"times known to {resolution_us:g} µs are too coarse to say how fast these are"
         notes.append(f"{lacking}, as they last less than {KNOWN_LENGTH * resolution_us:g} µs: {why}")
+    if impossible:
+        beyond = f"are faster than any link of a host ({FASTEST_LINK:,.0f} GB/s) by their recorded bytes"
+        notes.append(f"{impossible} of {count} copies {beyond}, and are in no bandwidth")
     cells: Columns = {
         "device": device[row], "counter": texts(names, row), "stream": stream[row],
         "ts": us(np.concatenate([np.empty(0, np.int64), *(each.time for each in series)]) - rank.begin),
@@ -108,15 +113,20 @@ def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
     return counters
 
 
-def _copies(rank: RankTrace) -> tuple[Rows, Floats, int, int]:
-    """Returns the copies and sets whose bandwidth (GB/s) is known, and how many lack bytes or are too short."""
+def _copies(rank: RankTrace) -> tuple[Rows, Floats, int, int, int]:
+    """Returns the copies and sets whose bandwidth (GB/s) is known, and how many lack bytes, are too short, or are
+    faster than any link between host and device.
+    """
     activities = rank.linked.activities
     row = np.flatnonzero(rank.classes == ActivityClass.MEMORY)
     length, size, recorded = rank.durations[row], activities.size[row], activities.bandwidth[row]
     has_bandwidth = (length > 0) & ((size >= 0) | (recorded > 0))
     is_known = has_bandwidth & ((recorded > 0) | (length >= KNOWN_LENGTH * rank.linked.info.machine.resolution_ns))
     speed = np.where(recorded > 0, recorded / GIGA, size / np.maximum(length, 1))
-    return row[is_known], speed[is_known], int((~has_bandwidth).sum()), int((has_bandwidth & ~is_known).sum())
+    by_link = activities.name.take(row).where(lambda name: copy_kind(name) in ("HtoD", "DtoH"))
+    is_possible = ~(by_link & is_known & (speed > FASTEST_LINK))
+    unknown, short, impossible = (int(rows.sum()) for rows in (~has_bandwidth, has_bandwidth & ~is_known, ~is_possible))
+    return row[is_known & is_possible], speed[is_known & is_possible], unknown, short, impossible
 
 
 def copy_kind(name: str) -> str:
