@@ -11,10 +11,9 @@ from ..schema.columns import Floats, Int64, is_group_start, time_text
 from ..schema.linked import Activities, Calls
 from ..schema.machine import ANY_MACHINE, SLOWEST, MachineCalibration
 from .machine import WHOLE, Bounds, awaited_ends, bounds_of
+from .overruns import FASTEST_DRIFT
 from .readers import RecordedSyncs
 
-FASTEST_DRIFT = 500e-6
-"""No clock that an operating system corrects drifts by more, as a share of the time (the limit of Linux)."""
 ALIKE = 8
 """So many launches on an idle device, of which one may be odd, show how long they take."""
 

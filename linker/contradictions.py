@@ -20,7 +20,8 @@ from ..schema.machine import AGREEING, MachineCalibration
 from .clock_steps import clock_step
 from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, members
 from .joining import launching_calls
-from .machine import machine_of
+from .machine import awaited_ends, machine_of
+from .overruns import Overrun, overruns
 from .readers import DeviceTrace, HostTrace, Role
 from .windows import trace_start
 
@@ -38,6 +39,7 @@ UNIT = 1_000
 SECOND = 1_000_000_000
 """ns, as bandwidths are per second."""
 MEANING = "which op launched what, and so what the graph's launches and tensors depend on, is not to be trusted"
+FOR_DURATIONS = "if a script changed the durations, use the original file, else record again"
 ADVICE = "use the trace as the profiler wrote it, or record again"
 
 
@@ -76,14 +78,16 @@ def contradictions(
         rank_beyond_world(device)
         or groups_without_rank(host, device)
         or (other_rank(host, device) if host is not None else None),
-        launched
-        and (
-            without_lengths(device, calibration)
-            or other_units(device, call_row, calibration)
-            or overlapping_activities(device, call_row)
-            or clock_apart(device, calibration)
-            or clock_that_steps(device, call_row, calibration)
-        ),
+        (
+            launched
+            and (
+                without_lengths(device, calibration)
+                or other_units(device, call_row, calibration)
+                or overlapping_activities(device, call_row)
+            )
+        )
+        or too_long(device, call_row)
+        or (launched and (clock_apart(device, calibration) or clock_that_steps(device, call_row, calibration))),
         (launched and (other_launches(device, call_row) or other_order(device, call_row))) or against_numbers(device),
     )
     return [each for each in by_cause if each]
@@ -262,6 +266,21 @@ def clock_that_steps(device: DeviceTrace, call_row: CallRows, calibration: Machi
     meaning = "before it or after it, latencies, idle time and what waited for what are wrong by as much"
     advice = "link the window before it or after it, or record again"
     return Contradiction(device.path, f"the device's clock {step}", meaning, advice)
+
+
+def too_long(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
+    """Checks whether ops, calls or activities last into what follows on their thread or stream, or beyond a wait."""
+    if not (found := [words for _, _, words in overruns_of(device, call_row)]):
+        return None
+    what = f"{' and '.join(found)} last into what came after them, though a thread or stream does one at a time"
+    meaning = "durations, or the streams they are on, are wrong, and so are busy times, gaps and waits"
+    return Contradiction(device.path, what, meaning, FOR_DURATIONS)
+
+
+def overruns_of(device: DeviceTrace, call_row: CallRows) -> list[Overrun]:
+    """Returns what lasts too long in a trace, by kind, if it matters."""
+    awaited = awaited_ends(replace(device.activities, call_row=call_row), device.calls, device.syncs)
+    return [*overruns(device, call_row, awaited)]
 
 
 def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:

@@ -18,7 +18,9 @@ from ..schema.linked import Activities, Calls, LinkedTrace, Ops
 from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Counts, Reason
 from . import communication
-from .contradictions import RECORD_DEVICE, Contradiction, contradictions, other_bytes, unrecorded_devices
+from .contradictions import (
+    RECORD_DEVICE, Contradiction, contradictions, other_bytes, overruns_of, unrecorded_devices,
+)  # fmt: skip
 from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
 from .lost_records import lost_records
@@ -218,6 +220,8 @@ def _link_all(
         (Reason.TRANSFER_WITHOUT_WAIT, waits.without_wait),
     ):
         findings.oddities[reason].extend([-1] * count)
+    for kind, count, _ in overruns_of(device, activities.call_row):
+        findings.oddities[Reason.TOO_LONG.of(kind)].extend([-1] * count)
     for reason, rows in lost.by_reason.items():
         findings.oddities[reason].extend(rows.tolist())
     trace = LinkedTrace(

@@ -16,6 +16,7 @@ from ..schema import linked
 from ..schema.columns import Int64, Lookup, RowMap, is_group_start, rows_by_number
 from ..schema.linked import NEVER, Activities, Calls, SyncCall, sync_calls
 from ..schema.machine import AGREEING, ANY_MACHINE, SLOWEST, MachineCalibration
+from .overruns import Awaited, beyond_return, on_streams
 from .readers import RecordedSyncs
 from .waits import MOST_STREAMS, submitted_streams
 
@@ -29,13 +30,6 @@ SAME_RETURN = ANY_MACHINE.upper // 2
 """ns. Returns after waits that differ by no more may be of one kind: they take 1 to 10 µs, and vary by half of that."""
 SYNCHRONOUS_COPY = ("DtoH", "Pageable")
 """Words in the names of copies whose call certainly returns after they have ended."""
-
-
-class Awaited(NamedTuple):
-    """Calls that certainly waited for the device, and when what each awaited had ended, on the device's clock (ns)."""
-
-    call_row: Int64
-    end: Int64
 
 
 StreamEnds = tuple[Int64, Int64]
@@ -60,9 +54,13 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(activities: Activities, calls: Calls, awaited: Awaited, resolution: int) -> tuple[Bounds, Bounds]:
-    """Returns the lower and upper bounds of the clock; a few activities before their launch calls are none."""
+    """Returns the lower and upper bounds of the clock; a few activities before their launch calls are none, nor those
+    that last too long.
+    """
     launched = np.flatnonzero(activities.call_row >= 0)
     start, slack = activities.start[launched], 2 * resolution * (resolution > 1)
+    too_long = activities.end[beyond_return(activities, activities.call_row, calls, awaited).row]
+    awaited = Awaited(*(column[~np.isin(awaited.end, too_long)] for column in awaited))
     lower = Bounds(start, calls.start[activities.call_row[launched]] - start - slack)
     upper = Bounds(awaited.end, calls.end[awaited.call_row] - awaited.end + slack)
     impossible = lower.value > 0
@@ -141,9 +139,12 @@ def awaited_ends(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> 
     call = activities.call_row[rows]
     rows = rows[activities.start[rows] - calls.end[call] < calls.end[call] - calls.start[call]]
     streams = defaultdict[int, list[StreamEnds]](list)
-    # an activity counts as submitted once its call has returned
+    end, too_long = activities.end.copy(), on_streams(activities, activities.call_row, calls)
+    end[too_long.row] -= too_long.by
+    # an activity counts as submitted once its call has returned, and one without a call with the next one that has one
     for key, on_stream, submitted in submitted_streams(activities, calls.end):
-        streams[key.stream].append((submitted, np.maximum.accumulate(activities.end[on_stream])))
+        is_known = activities.call_row[on_stream] >= 0
+        streams[key.stream].append((submitted[is_known], np.maximum.accumulate(end[on_stream])[is_known]))
     parts = [Awaited(activities.call_row[rows], activities.end[rows])]
     parts += _synchronised(activities, calls, syncs, streams)
     if not len(syncs.start):

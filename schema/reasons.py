@@ -66,6 +66,7 @@ class Reason(Enum):
     STEPS_APART = "steps in which the two traces hold other ops, matched as far as they go"
     OPS_IN_CIRCLES = "ops whose parents go round in a circle, made outermost"
     CLIPPED_OPS = "ops cut to the end of the op around them"
+    TOO_LONG = "{} that last into what came after them on their thread or stream"  # of the kind of rows
     ACTIVITIES_WITHOUT_CALL = "activities without a launch call"
     ACTIVITIES_OUTSIDE_OPS = "activities launched outside any op"
     LAUNCHES_WITHOUT_ACTIVITY = "launch calls without an activity"

@@ -71,6 +71,10 @@ RECORDING = "Trace"
 BEGIN_AND_END = ("B", "E")
 LATEST = linked.FOREVER - linked.LONGEST_RECORDING
 """A row that begins earlier ends within 64 bits."""
+OF_DOUBLES = (
+    "its starts are quarters of a µs, as doubles hold µs since 1970, so up to 0.2 µs off; use the file as the profiler "
+    "wrote it"
+)
 NO_DURATION = (None, b"", b"null")
 
 
@@ -207,6 +211,14 @@ def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
         )
         for name in ("start", "duration")
     }
+
+
+def notes_on_times(tables: Iterable[EventRows], pad: dict[str, bool]) -> list[str]:
+    """Returns what is odd about how the times of a file are written; `pad` as for `table`."""
+    if any(pad.values()):
+        return ["its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so"]
+    starts = np.concatenate([table.column("start") for table in tables])
+    return [OF_DOUBLES] if linked.are_of_doubles(starts) else []
 
 
 class DeviceEvents:

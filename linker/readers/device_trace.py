@@ -27,7 +27,7 @@ from ...schema.linked import FOREVER, LARGEST_ID, LONGEST_RECORDING, DeviceFile,
 from ...schema.machine import AGREEING
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
-from .device_events import DeviceEvents, tables_of, unpadded
+from .device_events import DeviceEvents, notes_on_times, tables_of, unpadded
 from .device_rows import PYTHON, DeviceTrace, Role, select, skip_categories, unmarked_steps
 from .repeated_rows import in_order
 from .rocpd import is_database, read_rocpd
@@ -233,8 +233,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
         labels=events.labels, merged=top.merged, skipped=events.skipped, oddities=events.oddities,
         recording_start=events.recording_start, read=events.read, ignored=events.ignored, ends_early=damage.ends_early,
     )  # fmt: skip
-    if any(pad.values()):
-        trace.notes.append(f"{path}: its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so")
+    trace.notes += [f"{path}: {note}" for note in notes_on_times(events.rows.values(), pad)]
     trace = in_order(within_a_recording(trace))
     trace.notes += unmarked_steps(trace)
     trace.skipped.add(damage.dropped)

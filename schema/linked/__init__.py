@@ -17,8 +17,9 @@ from .linked_trace import (
     columns_at, distinct_steps, guessed, on_host_clock, op_parents, op_tree, select_rows, step_count, step_starts, without_guesses,
 )  # fmt: skip
 from .numbers import (
-    FOREVER, LONGEST_RECORDING, NEVER, ExactTimes, InexactTime, exact_microseconds, exact_times, identities, identity,
-    integer, integer_list, integers, json_value, lacks_padding, literal, name_of, nanoseconds, whole_ns, with_padding,
+    FOREVER, LONGEST_RECORDING, NEVER, ExactTimes, InexactTime, are_of_doubles, exact_microseconds, exact_times, identities,
+    identity, integer, integer_list, integers, json_value, lacks_padding, literal, name_of, nanoseconds, whole_ns,
+    with_padding,
 )  # fmt: skip
 from .reader import read_linked
 from .streams import (

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..columns import ABSENT, Floats, Int64
 from ..errors import Remedy, RequestError
+from ..machine import AGREEING
 
 LARGEST = 1 << 63
 NUMBER = re.compile(r"0x[0-9a-f]{1,16}(?![0-9a-f])|-?\d{1,19}(?!\d)", re.IGNORECASE)
@@ -36,8 +37,8 @@ LONGEST_RECORDING = 1 << 55
 EXACT_MICROSECONDS = float(1 << 43)
 LARGEST_MICROSECONDS = float(FOREVER // 1000)
 DECIMAL_TEXT = re.compile(rb"\s*(-?)(\d{1,15}\d?)(?:\.(\d{1,3}))?\s*")
-DOUBLE_FRACTIONS = (0, 250, 500, 750)
-"""What a double can hold beside a µs time since 1970, in ns."""
+DOUBLE_FRACTIONS = (0, 200, 250, 500, 750, 800)
+"""What a double can hold beside a µs time since 1970, in ns; it is written with no more digits than it needs."""
 Stamp = int | float | str | Decimal | None
 
 
@@ -210,6 +211,12 @@ def lacks_padding(column: Iterable[ExactTimes]) -> bool:
             return False
         any_short |= bool((np.isin(digits, (1, 2)) & ~np.isin(fraction, DOUBLE_FRACTIONS)).any())
     return any_short
+
+
+def are_of_doubles(times: Int64) -> bool:
+    """Returns whether times (ns) were µs since 1970 as doubles, whose fractions are quarters."""
+    fraction = times[times > 1000 * EXACT_MICROSECONDS] % 1000
+    return bool(np.count_nonzero(fraction) >= AGREEING and np.isin(fraction, DOUBLE_FRACTIONS).all())
 
 
 def with_padding(times: ExactTimes) -> Int64:

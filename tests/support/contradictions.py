@@ -132,6 +132,14 @@ def times_scaled(
     return change
 
 
+def of_category(category: str) -> Callable[[Files], list[Trace]]:
+    return lambda files: [row for row in files[DEVICE]["traceEvents"] if row.get("cat") == category]
+
+
+def one_kernel_longer(by_us: float) -> Change:
+    return lambda files: kernels(files)[20].update(dur=kernels(files)[20]["dur"] + by_us)
+
+
 def without(change: Change, key: str) -> Change:
     """The change, in a trace that records no such arguments."""
 
@@ -269,6 +277,9 @@ TRACES = (
     Lie("durations of activities ÷ 1000", times_scaled(0.001, starts=False)),
     Lie("durations of activities ÷ 1000, no copy with its bandwidth", without(times_scaled(0.001, starts=False), BANDWIDTH),
         "a device that idles between short activities breaks no order; see the share of the peak in trace-report's roofline"),
+    Lie("one kernel lasts 4 ms longer", one_kernel_longer(4_000)),
+    Lie("durations of ops × 1000", times_scaled(1000, of_category("cpu_op"), starts=False)),
+    Lie("durations of calls × 1000", times_scaled(1000, of_category("cuda_runtime"), starts=False)),
     Lie("all times of the device trace × 1000", times_scaled(1000, timed)),
     Lie("all times of the device trace × 1000, no copy with its bandwidth", without(times_scaled(1000, timed), BANDWIDTH),
         "the host trace has no times of ops to compare with, so this is a run on a slower machine"),

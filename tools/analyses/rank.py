@@ -306,8 +306,13 @@ def faster_step_us(linked: LinkedTrace) -> float:
 
 
 def lost_work(linked: LinkedTrace) -> str:
-    """Returns what the trace lacks of the work of devices, "" if that is little."""
+    """Returns what the trace lacks of the work of devices, or what lasts too long in it; "" if that is little."""
     alone, after = map(linked.report.oddities.of, (Reason.LAUNCHES_WITHOUT_ACTIVITY, Reason.OPS_AFTER_CALLS))
     if alone and alone > MOST_LOST * (launches := len(launch_calls(linked.calls))):
         return f"{alone:,} of {launches:,} launch calls have no activity"
-    return f"no call of the last {after:,} ops of kinds that launch was recorded" if after else ""
+    if after:
+        return f"no call of the last {after:,} ops of kinds that launch was recorded"
+    too_long = [
+        f"{count:,} {reason}" for reason, count in linked.report.oddities.items() if reason.reason is Reason.TOO_LONG
+    ]
+    return " and ".join(too_long)

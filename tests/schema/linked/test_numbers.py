@@ -213,7 +213,7 @@ def test_exact_times_know_how_many_digits_they_had() -> None:
     [
         ([b"10.7", b"11.120"], True),
         ([b"10.7", b"11.012"], False),  # a padded fraction
-        ([b"10.5", b"11.25", b"12.75"], False),  # what a double holds near a time since 1970
+        ([b"10.5", b"11.25", b"12.75", b"13.2", b"14.8"], False),  # what a double holds near a time since 1970
         ([b"10.120", b"11.386"], False),
         ([b"10", b"11"], False),
     ],
