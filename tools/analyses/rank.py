@@ -19,7 +19,7 @@ from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Intervals, NestedIntervals, OpRows, ThreadIntervals
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.linked import USER_SCOPE, LinkedTrace, Ops, are_step_marks, op_tree
-from ...schema.reasons import Reason
+from ...schema.reasons import Reason, in_words
 from ..replay import Replay, moves_memory, replay
 from .table import Table, concat
 
@@ -312,7 +312,6 @@ def lost_work(linked: LinkedTrace) -> str:
         return f"{alone:,} of {launches:,} launch calls have no activity"
     if after:
         return f"no call of the last {after:,} ops of kinds that launch was recorded"
-    too_long = [
-        f"{count:,} {reason}" for reason, count in linked.report.oddities.items() if reason.reason is Reason.TOO_LONG
-    ]
+    odd = linked.report.oddities.items()
+    too_long = [f"{count:,} {in_words(reason)}" for reason, count in odd if reason.reason is Reason.TOO_LONG]
     return " and ".join(too_long)
