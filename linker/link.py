@@ -19,7 +19,12 @@ from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Counts, Reason
 from . import communication
 from .contradictions import (
-    RECORD_DEVICE, Contradiction, contradictions, other_bytes, overruns_of, unrecorded_devices,
+    RECORD_DEVICE,
+    Contradiction,
+    contradictions,
+    other_bytes,
+    overruns_of,
+    unrecorded_devices,
 )  # fmt: skip
 from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
