@@ -14,11 +14,11 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from ..schema.columns import CallRows, group_ids, time_text
+from ..schema.columns import Bool, CallRows, Int64, group_ids, time_text
 from ..schema.linked import MEMORY_CATEGORIES, integer, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
 from .clock_steps import clock_step
-from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, members
+from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, is_communication_kernel, members
 from .joining import launching_calls
 from .machine import awaited_ends, machine_of
 from .overruns import Overrun, overruns
@@ -300,9 +300,9 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
     in_time = np.lexsort((change, time, stream))
     running = np.cumsum(change[in_time])[:-1]
     lasts = np.diff(time[in_time])
-    if int(lasts[running > 1].sum()) <= int(lasts[running == 1].sum()):
-        return None
     overlaps = (numbers[1:] == numbers[:-1]) & (rows.start[order][1:] < rows.end[order][:-1])
+    if int(lasts[running > 1].sum()) <= int(lasts[running == 1].sum()):
+        return _cut_communication(device, order, overlaps)
     first = order[np.argmax(overlaps)]
     what = (
         f"{int(overlaps.sum())} of {len(order)} activities still run when the next of their stream begins (the "
@@ -312,6 +312,20 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
     meaning = "they are cut to the start of the next one, so that durations in the graph mean little"
     advice = "if a script changed the durations, use the original file, else record again"
     return Contradiction(device.path, what, meaning, advice)
+
+
+def _cut_communication(device: DeviceTrace, order: Int64, overlaps: Bool) -> Contradiction | None:
+    """Checks whether communication is cut by more than it keeps of its time, as the next of its stream begins."""
+    rows = device.activities
+    cut = order[:-1][overlaps & is_communication_kernel(rows.name)[order[:-1]]]
+    following = order[1:][np.isin(order[:-1], cut)]
+    lasts, beyond = (int((rows.end[cut] - since).sum()) for since in (rows.start[cut], rows.start[following]))
+    if len(cut) < AGREEING or 4 * beyond <= lasts:
+        return None
+    what = f"{len(cut)} communication kernels of {time_text(lasts / 1000)} still run, for {time_text(beyond / 1000)} in all, "
+    what += "when the next activity of their stream begins, though a stream runs one at a time"
+    meaning = "they are cut there, so that their durations, and speeds of networks, mean little"
+    return Contradiction(device.path, what, meaning, "record again, with the streams on which communication ran")
 
 
 def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:

@@ -300,6 +300,10 @@ def test_several_activities_of_a_stream_do_not_run_for_longer_than_one() -> None
         f"{LONG_NAME[:40]}), and such overlaps are more than half of the busy time, though a stream runs one at a time"
     )
     assert overlapping(*run(*TWO_FOR_MOST[:-1], (15, 20))) is None
+    ran = [row for at in (0, 100, 200) for row in run((at, at + 50), (at + 30, at + 99))]
+    assert overlapping(*ran) is None
+    cut = [row._replace(name="ncclDevKernel_AllReduce" if row.start % 100 == 0 else "gemm") for row in ran]
+    assert (what(overlapping(*cut)) or "").startswith("3 communication kernels of 0.1 µs still run, for 0.1 µs in all")
 
 
 @pytest.mark.parametrize(("node", "is_wrong"), [(-1, True), (0, True), (1, False), (2, False)])
