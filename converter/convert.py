@@ -18,6 +18,7 @@ from ..schema.graph import (
     CONCURRENCY_LIMIT,
     DATA_WAIT_WITHOUT_PROFILER_NS,
     DEVICE_NAME,
+    LOST_LAUNCHES,
     STEP_START,
     STEP_WITHOUT_PROFILER_NS,
     STEPS,
@@ -27,7 +28,7 @@ from ..schema.graph import (
     ExecutionGraph,
     NodeType,
     TensorText,
-)
+)  # fmt: skip
 from ..schema.linked import (
     FOREVER,
     GROUP_INIT,
@@ -39,7 +40,7 @@ from ..schema.linked import (
     step_count,
     step_starts,
     without_guesses,
-)
+)  # fmt: skip
 from ..schema.machine import of_name
 from ..schema.reasons import Counts, Reason
 from .communication import CommunicationColumns, CommunicationNode, communication_columns
@@ -371,6 +372,8 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
         if info.data_wait_without_profiler_ns > 0:
             steps[DATA_WAIT_WITHOUT_PROFILER_NS] = info.data_wait_without_profiler_ns
         steps |= info.measured or {}
+    if lost := context.linked.report.oddities[Reason.LAUNCHES_NOT_RECORDED]:
+        steps[LOST_LAUNCHES] = lost
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}", "schema": info.schema, "rank": info.rank,
         "world_size": info.world_size, "pid": info.pid, "base_time_ns": info.base_time_ns, "target": GENERIC,

@@ -28,7 +28,7 @@ from .contradictions import (
 )  # fmt: skip
 from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
-from .lost_records import lost_records
+from .lost_records import lost_records, uncalled_activities
 from .machine import machine_of
 from .match import Match, are_ops, match_ops
 from .modules import with_modules
@@ -351,9 +351,11 @@ def report_of(
     # gloo does not record the group of a communication of the host
     several_groups = len({tuple(group.ranks) for group in trace.groups}) > 1
     on_host = int((trace.ops.communication_row >= 0).sum())
+    uncalled = uncalled_activities(device.activities, device.calls, launching_calls(device.activities, device.calls))
     oddities: dict[AnyReason, int] = {
         Reason.DEVICE_ONLY_OPS: sizes["device_ops"] - sizes["matched"],
         Reason.ACTIVITIES_WITHOUT_CALL: int((~called).sum()),
+        Reason.LAUNCHES_NOT_RECORDED: int(np.isin(whole.activities.id[uncalled], trace.activities.id).sum()),
         Reason.ACTIVITIES_OUTSIDE_OPS: int((called & (trace.activities.op_row < 0)).sum()),
         Reason.CLIPPED_OPS: clipped,
         Reason.SHORTENED_OPS: part.shortened,

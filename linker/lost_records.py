@@ -1,7 +1,8 @@
-"""Finds what the profiler lost of a device: activities of launch calls, and all that came after some time.
+"""Finds what the profiler lost of a device: activities of launch calls, calls of activities, all after some time.
 
 What rightly has no activity does not count: copies and sets, of which empty ones return at once; launches that are
-captured into a graph; and the last launches of a recording that ended before their work did.
+captured into a graph; and the last launches of a recording that ended before their work did. Nor do activities that may
+have been launched before the recording began.
 """
 
 import re
@@ -10,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema import columns
-from ..schema.columns import Bool, CallRows, Lookup, RowMap, ThreadIntervals
-from ..schema.linked import NEVER, Calls, SyncCall, are_step_marks, sync_calls
+from ..schema.columns import ActivityRows, Bool, CallRows, Lookup, RowMap, ThreadIntervals, group_ids
+from ..schema.linked import FOREVER, NEVER, Activities, Calls, SyncCall, are_step_marks, sync_calls
 from ..schema.machine import AGREEING, LAUNCHES
 from ..schema.reasons import Reason
 from .contradictions import ADVICE, Contradiction
@@ -22,6 +23,9 @@ from .windows import Period, trace_start
 LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|KernelLaunch|GraphLaunch")
 CAPTURE_BEGINS, CAPTURE_ENDS = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 STREAMS_SHOWN = 3
+WITHOUT_CALL = (
+    "what they waited for is not known: in a replay with changes they start when they did, so gains are too small"
+)
 MEANING = "what the device did then is not known, so that idle times and waits are not those of the run"
 ALLOW = "let the profiler use CUPTI or roctracer: as administrator, on WSL with a driver for it, with no other profiler"
 WARM_UP = "give the profiler a warm-up step before it records"
@@ -35,7 +39,8 @@ RECORD_LESS = "record again, with fewer steps or a larger ACTIVITIES_MAX_GPU_BUF
 class LostRecords(NamedTuple):
     """The `launches` of kernels and graphs, in the order of time; of these the ones `alone`, without an activity, and
     those of one kernel that `share` their correlation with several. Ops as those around the lone ones launched on
-    `streams`. The last call stands in `after` for each op behind it of which most launched before, `until` (ns).
+    `streams`. The last call stands in `after` for each op behind it of which most launched before, `until` (ns). The
+    launch calls of the `uncalled` activities were lost.
     """
 
     launches: CallRows
@@ -44,6 +49,7 @@ class LostRecords(NamedTuple):
     after: CallRows
     streams: list[int]
     until: int
+    uncalled: ActivityRows
 
     @property
     def by_reason(self) -> dict[Reason, CallRows]:
@@ -75,6 +81,12 @@ class LostRecords(NamedTuple):
             where = Period(int(device.calls.end[self.after[0]]), self.until).in_words(zero)
             what = f"has no call from {where} of the trace, though {count:,} ops of kinds that launch start then"
             found.append((what, MEANING, RECORD_LESS))
+        if count := len(self.uncalled):
+            rows, times = device.activities, np.sort(device.activities.start[self.uncalled])[[0, -1]].tolist()
+            where, zeros = Period(*times).in_words(zero), int((rows.correlation[self.uncalled] == 0).sum())
+            named = f"; {zeros:,} have no correlation" if zeros else ""
+            what = f"{count:,} of {len(rows):,} activities have no launch call (from {where} of the trace){named}"
+            found.append((what, WITHOUT_CALL, ADVICE))
         return [Contradiction(device.path, *words) for words in found]
 
 
@@ -119,7 +131,25 @@ def lost_records(device: DeviceTrace) -> LostRecords:
         is_after &= often[name[:-1]] & is_silent
         after = int(is_after.sum())
     behind = CallRows(np.repeat(calls.end.argmax(), after) if after >= AGREEING else launches[:0])
-    return LostRecords(launches, alone, share, behind, streams, int(ops.start[is_after].max(initial=NEVER)))
+    until = int(ops.start[is_after].max(initial=NEVER))
+    return LostRecords(launches, alone, share, behind, streams, until, uncalled_activities(activities, calls, call_row))
+
+
+def uncalled_activities(activities: Activities, calls: Calls, call_row: CallRows) -> ActivityRows:
+    """Returns the activities that were launched while calls were recorded, though theirs was not.
+
+    An activity may have been launched before if it ran before all on its stream whose calls there are (without any,
+    before all on any stream), and by its correlation, which counts up, or its start before all calls.
+    """
+    rows, has_call = np.flatnonzero(call_row < 0), call_row >= 0
+    if not len(rows) or not len(calls.start):
+        return ActivityRows(rows[:0])
+    start, stream, began = activities.start, group_ids(activities.device, activities.stream), calls.start.min()
+    first = np.full(int(stream.max()) + 1, FOREVER)
+    np.minimum.at(first, stream[has_call], start[has_call])
+    first[first == FOREVER] = start[has_call].min() if has_call.any() else began
+    is_earlier = activities.correlation < calls.correlation[calls.correlation != 0].min(initial=FOREVER)
+    return ActivityRows(rows[~((start < first[stream]) & (is_earlier | (start < began)))[rows]])
 
 
 def _named(calls: Calls, pattern: "re.Pattern[str]") -> Bool:

@@ -68,6 +68,7 @@ class Reason(Enum):
     CLIPPED_OPS = "ops cut to the end of the op around them"
     TOO_LONG = "{} that last into what came after them on their thread or stream"  # of the kind of rows
     ACTIVITIES_WITHOUT_CALL = "activities without a launch call"
+    LAUNCHES_NOT_RECORDED = "activities whose launch call was lost"
     ACTIVITIES_OUTSIDE_OPS = "activities launched outside any op"
     LAUNCHES_WITHOUT_ACTIVITY = "launch calls without an activity"
     LAUNCHES_THAT_SHARE = "launch calls of one kernel with several activities"

@@ -18,6 +18,8 @@ ready.
 """
 DEVICE_NAME = "device_name_"
 """Metadata of this name and a device's number is what the profiler called the device."""
+LOST_LAUNCHES = "lost_launches"
+"""Metadata that says of how many activities the launch call was lost."""
 STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
 DATA_WAIT_WITHOUT_PROFILER_NS = "data_wait_without_profiler_ns"
 """Metadata that says how many steps the graph holds, how long a step takes without a profiler, and for how much of that

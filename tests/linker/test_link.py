@@ -160,8 +160,13 @@ def test_activities_without_a_call_are_released_as_measured(t: TraceBuilder) -> 
         t.launch("called")
     t.activity("orphan 1", 24, start=20, duration=4)
     t.activity("orphan 2", 24, start=36, duration=4)
-    assert link_run(t).report.oddities[Reason.ACTIVITIES_WITHOUT_CALL] == 2
+    t.activity("from before", 7, start=1, duration=1).correlation = 0
+    report = link_run(t).report
+    assert (report.oddities[Reason.ACTIVITIES_WITHOUT_CALL], report.oddities[Reason.LAUNCHES_NOT_RECORDED]) == (3, 2)
+    assert [note for note in report.notes if "2 of 4 activities have no launch call (from 20.000 to 36.000 µs" in note]
+    t.activities.pop()
     nodes = convert_run(t)
+    assert nodes.graph.metadata["lost_launches"] == 2
     assert nodes.time("unrecorded host#0") == (0, 20)
     assert nodes.time("unrecorded host#1") == (20, 36)
     assert nodes.follows("orphan 1") == {"unrecorded host#0": LAUNCH}

@@ -19,7 +19,7 @@ from execgraph.schema.machine import (
     MachineCalibration,
     latency_stats,
     of_name,
-)
+)  # fmt: skip
 from hypothesis import given, strategies as st
 from support.tables import FIRST, Called, Ran, Synced, activities, calls, column, syncs
 
@@ -190,6 +190,9 @@ def test_a_stream_synchronisation_awaits_the_recorded_stream_unless_two_devices_
     assert both == [(2, 130), (2, 260)]
     ran = [TWO[0], TWO[1]._replace(device=1, stream=7)]
     assert awaited(ran, [*LAUNCHES, Called(50, 99, STREAM)], Synced("Stream Sync", 2, stream=7)) == []
+    # only of what ran before it is it known that what has no launch call had been submitted
+    orphans = [Ran(10, 15), TWO[0], Ran(140, 400)]
+    assert awaited(orphans, [*LAUNCHES, Called(50, 99, DEVICE)]) == [(2, 130)] and not awaited(orphans[2:], [*called])
 
 
 @pytest.mark.parametrize(("correlation", "known"), [(0, []), (1, [260])])
@@ -266,8 +269,8 @@ def common(*returned: int, ends: list[list[int]]) -> list[tuple[int, int]]:
 def test_calls_that_return_at_one_distance_from_an_end_awaited_it_even_if_that_seems_to_be_later() -> None:
     ends = [[97_500, 360_000, 497_800], [85_000, 297_900, 470_000]]
     assert common(100_000, 300_000, 500_000, ends=ends) == [(0, 97_500), (1, 297_900), (2, 497_800)]
-    found = common(100_000, 300_000, 500_000, ends=[[101_000, 301_200, 500_800]])
-    assert found == [(0, 101_000), (1, 301_200), (2, 500_800)]
+    later = [101_000, 301_200, 500_800]
+    assert common(100_000, 300_000, 500_000, ends=[later]) == [*enumerate(later)]
 
 
 def test_ends_after_the_return_are_no_sign_if_something_would_then_start_before_its_launch() -> None:

@@ -18,7 +18,7 @@ from ..phase_names import LOADER
 from ..replay import Recording, Replay, Workload
 from ..sync_records_advice import lacks_sync_records
 from .finding_words import FOUND_WORDS, Found, Said, Sentence, in_template
-from .rank import RankTrace, activity_rows, lost_work
+from .rank import RankTrace, activity_rows, lost_launches, lost_work
 from .table import Table, named
 
 ATEN = "aten::"
@@ -142,7 +142,7 @@ class RankFacts:
     function that called it, null where they are not known.
 
     `step_starts` are the marks of steps, on the clock of the graph's host nodes, `dropped` what is missing in the graph
-    by reason, `recorded_ops` how many ops the host trace holds, `lost_work` what is missing of the work of devices.
+    by reason, `recorded_ops` how many ops the host trace holds, `lost_work` what lacks of devices' work or launches.
     """
 
     rank: int
@@ -191,7 +191,7 @@ def facts_of(rank: RankTrace) -> RankFacts | None:
         rank.rank, graph, in_loader, named(ops.name, op_row),
         named(rank.shapes if len(ops) else Categorical.nulls(0), op_row), function,
         np.unique(ops.start[are_step_marks(ops.name) & (ops.start != ABSENT)]), linked.report.dropped,
-        lacks_sync_records(linked), linked.report.host_ops, lost_work(linked),
+        lacks_sync_records(linked), linked.report.host_ops, lost_work(linked) or lost_launches(linked),
     )  # fmt: skip
 
 

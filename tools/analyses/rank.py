@@ -315,3 +315,15 @@ def lost_work(linked: LinkedTrace) -> str:
     odd = linked.report.oddities.items()
     too_long = [f"{count:,} {in_words(reason)}" for reason, count in odd if reason.reason is Reason.TOO_LONG]
     return " and ".join(too_long)
+
+
+def lost_launches(linked: LinkedTrace) -> str:
+    """Returns how much of the work of devices lost its launch call, "" if that is little."""
+    activities, count = linked.activities, linked.report.oddities[Reason.LAUNCHES_NOT_RECORDED]
+    rows, duration = np.flatnonzero(activities.call_row < 0), activities.end - activities.start
+    # the others were queued before the recording began, and so start first
+    lost = rows[np.argsort(activities.start[rows], kind="stable")][len(rows) - count :]
+    if duration[lost].sum() <= MOST_LOST * duration.sum():
+        return ""
+    share = f"{100 * duration[lost].sum() / duration.sum():.0f} % of their time"
+    return f"{count:,} of {len(activities):,} activities, {share}, have no launch call"

@@ -28,7 +28,6 @@ from .inspection import KERNELS_SHOWN, GroupCount, Inspection, KernelTime, Proce
 
 WRONG, NOTE = "wrong", "note"
 BEFORE_RECORD_FUNCTION_IDS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4")
-MOST_WITHOUT_CALL = 0.5
 RANK_SPELT = [pattern for pattern in RANK_IN_NAME if pattern is not BARE_NUMBER]
 MARKED = {"note": "fewer than others"}
 WORTH_PROCESSES = 32 << 20
@@ -104,17 +103,14 @@ def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[
     if process.device and not process.activities and not process.dropped[Reason.LAUNCHES_WITHOUT_ACTIVITY]:
         advice = "if the job used GPUs, add the device to the profiler's activities (ProfilerActivity.CUDA)"
         yield NOTE, "no device activity", advice
-    if count := process.dropped[Reason.ACTIVITIES_WITHOUT_CALL]:
+    # a contradiction says which launch calls were lost
+    if count := process.dropped[Reason.ACTIVITIES_WITHOUT_CALL] - process.dropped[Reason.LAUNCHES_NOT_RECORDED]:
+        advice = "no runtime call was recorded: only streams order the activities; record API calls too"
         if process.calls:
-            severity = WRONG if count > MOST_WITHOUT_CALL * process.activities else NOTE
             advice = (
-                "they were queued before recording began, or launched by driver calls that are not recorded; they keep "
-                "their measured start; record one more warm-up step"
+                "they were queued before recording began and keep their measured start; record one more warm-up step"
             )
-        else:
-            severity = NOTE
-            advice = "no runtime call was recorded: only streams order the activities; record API calls too"
-        yield severity, "activities without a launch call", advice, count
+        yield NOTE, "activities without a launch call", advice, count
     if process.waits_without_record:
         advice = f"what waits were for is inferred from the order and times of calls; {SETTING} records it"
         yield NOTE, "synchronisation records are off", advice

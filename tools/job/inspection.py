@@ -271,6 +271,7 @@ def _describe_launches(inspection: Inspection, device: DeviceTrace, lost: LostRe
     inspection.graph_launches, inspection.graph_launches_alone = int(is_graph.sum()), int(is_graph[lost.alone].sum())
     inspection.graph_activities = int(is_graph[call_row[call_row >= 0]].sum())
     inspection.dropped[Reason.ACTIVITIES_WITHOUT_CALL] = int((call_row < 0).sum())
+    inspection.dropped[Reason.LAUNCHES_NOT_RECORDED] = len(lost.uncalled)
     inspection.dropped.add({reason: len(rows) for reason, rows in lost.by_reason.items()})
 
 

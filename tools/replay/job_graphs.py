@@ -11,7 +11,7 @@ import numpy as np
 from ...converter.ranks import match, ranks_of, share_no_step, spans_of
 from ...schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ...schema.errors import DataError, Remedy
-from ...schema.graph import ExecutionGraph, NodeType, json_to_graph, read_et
+from ...schema.graph import LOST_LAUNCHES, ExecutionGraph, NodeType, json_to_graph, read_et
 from ...schema.io import path_is
 from ...schema.progress import unseen
 from ..recognise import InputKind, file_for_folder, instead_of_folder, reading, why_two_runs
@@ -55,6 +55,14 @@ def absence(work: Workload) -> str:
     named = absent_in_words((graph.number("rank", -1) for graph in work.graphs), world)
     verb, pronoun = ("are", "them") if absent > 1 else ("is", "it")
     return f"{absent:,} of {world:,} ranks {verb} absent ({named}): communication with {pronoun} includes waiting for {pronoun}"
+
+
+def lost_launches(work: Workload) -> str:
+    """Returns how many activities lost their launch call and what that means, "" if none did."""
+    if not (lost := sum(graph.number(LOST_LAUNCHES, 0) for graph in work.graphs)):
+        return ""
+    of = f"{lost:,} of {int(work.is_activity.sum()):,} activities"
+    return f"the launch calls of {of} were not recorded: they start no sooner than they did, so a change may save more"
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:

@@ -25,9 +25,9 @@ from .critical_path import (
     crossings,
     pieces_of,
     time_by_kind,
-)
+)  # fmt: skip
 from .execution import Replay
-from .job_graphs import absence
+from .job_graphs import absence, lost_launches
 from .recording import Recording
 from .workload import WHY, NodeClass, Workload, node_classes, number_text
 
@@ -148,13 +148,14 @@ def explained_pct(replay: Replay) -> float:
     that depend on nothing.
 
     Where an unchanged replay ends far too early, the time that it lacks is not explained either. NaN where nothing was
-    to be explained: all of the path is work of the host, and no device activity was recorded.
+    to be explained: all of the path is work of the host, and no device activity, or the launch of none, was recorded.
     """
-    path, whole_ns = time_by_kind(replay), replay.makespan_ns
-    unexplained_ns = sum(path.get(kind, 0) for kind in UNEXPLAINED)
+    path, whole_ns, work = time_by_kind(replay), replay.makespan_ns, replay.work
+    without_call = (work.node_class == NodeClass.UNRECORDED).sum() if (lost := bool(lost_launches(work))) else 0
+    unexplained_ns = sum(path.get(kind, 0) for kind in (*UNEXPLAINED, *[NodeClass.UNRECORDED.label] * lost))
     if replay.range is None and (replay.error_pct or 0) < -RELIABLE_PCT:
         unexplained_ns, whole_ns = unexplained_ns + replay.measured_ns - replay.makespan_ns, replay.measured_ns
-    is_of_host = not unexplained_ns and not replay.work.is_activity.any()
+    is_of_host = not unexplained_ns and work.is_activity.sum() <= without_call
     return np.nan if is_of_host else 100 - 100 * unexplained_ns / max(whole_ns, 1)
 
 
@@ -230,6 +231,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
     lines += [f"recording      {summary.recording.text}"] if summary.recording else []
     lines += [f"absent         {summary.absent}"] if summary.absent else []
+    lines += [f"lost           {lost}"] if (lost := lost_launches(work)) else []
     if makespan is not None and not makespan.is_clear:
         low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
         lines.append(f"range          {low:>14,.1f} µs  to {high:,.1f} µs; {makespan.reason}")
@@ -239,6 +241,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
         times = f"{starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
         lines.append(f"start error    {times}")
     explained = "no device activity was recorded, so nothing had to be explained"
+    explained = "no launch call was recorded, so nothing could be explained" if work.is_activity.any() else explained
     if summary.explained_pct is not None:
         rest = "of the critical path; delays and starts that nothing explains are the rest"
         explained = f"{summary.explained_pct:>14,.2f} %  {rest}"
@@ -311,8 +314,9 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     if offset is not None:
         text, without = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {without}.")
-    if absent := absence(replay.work):
-        sentences.append(f"{absent}.")
+    sentences += [
+        f"{text[:1].upper()}{text[1:]}." for text in (absence(replay.work), lost_launches(replay.work)) if text
+    ]
     return " ".join(sentences)
 
 

@@ -60,6 +60,17 @@ def test_the_time_before_a_start_that_depends_on_nothing_is_on_the_critical_path
     assert summarise(replayed).explained_pct == pytest.approx(40)
 
 
+def test_time_before_what_lost_its_launch_call_is_not_explained_and_what_if_says_so() -> None:
+    g = GraphBuilder(rank=0, lost_launches=1)
+    g.activity("kernel", 60, 40, after=[(g.host("unrecorded host", 0, 60, thread=-1), LAUNCH)])
+    assert summarise(replay(g.build())).explained_pct == pytest.approx(40)
+    assert "The launch calls of 1 of 1 activities were not recorded" in answered([g.build()], "kernel=0.5")
+    g = GraphBuilder(rank=0, lost_launches=1)
+    g.activity("kernel", 9, 1, after=[(g.host("unrecorded host", 0, 9, thread=-1), LAUNCH)])
+    g.host("op", 0, 60)
+    assert summarise(replay(g.build())).explained_pct is None
+
+
 def test_overlapping_activities_of_a_stream_are_busy_once() -> None:
     g = GraphBuilder()
     root = g.host("op", 0, 5)
