@@ -85,7 +85,7 @@ CASES = {
         lambda file, out: ["--input", file, "--to", "et", "--output", out / "o"],
         "the JSON form of a graph", {"graph.json"}, "one that trace-jsonize wrote", dict.fromkeys(GRAPHS, "with --to json"),
     ),
-    "trace-replay": Case(lambda file, _: ["--input", file], "a graph", GRAPHS, GIVE_GRAPH),
+    "trace-replay": Case(lambda file, _: ["--input", file], "a graph", GRAPHS | {"graph.json"}, GIVE_GRAPH),
     "trace-view": Case(lambda file, out: ["--input", file, "--output", out / "v.svg"], "a graph", GRAPHS, GIVE_GRAPH),
     "trace-report": Case(
         lambda file, _: [file], "a trace or a graph", DEVICES | LINKED | GRAPHS,

@@ -20,13 +20,14 @@ CALLS: dict[str, Callable[..., Any]] = {
     "Window": eg.Window, "AstraSimOptions": eg.AstraSimOptions, "GoalOptions": eg.GoalOptions, "replay": eg.replay,
     "what_if": eg.what_if, "report": eg.report, "compare": eg.compare, "AnalysisOptions": eg.AnalysisOptions,
     "draw": eg.ExecutionGraph.draw, "plot": eg.ExecutionGraph.plot, "scale": eg.Job.scale, "generate": eg.generate,
+    "merge": eg.merge,
 }  # fmt: skip
 OF_PYTHON_ALONE = {
     "link": {"host", "device", "window"}, "Options": {"left_out"},
     "build": {"traces", "output", "options", "target", "window"}, "replay": {"graphs"}, "what_if": {"graphs"},
     "report": {"inputs", "path", "window", "options"}, "compare": {"before", "after", "path", "window"},
     "AnalysisOptions": {"queue_limit", "quantiles", "longest_pattern", "captures"}, "draw": {"path"},
-    "plot": {"stream", "max_nodes"}, "scale": {"output"}, "generate": {"job", "folder"},
+    "plot": {"stream", "max_nodes"}, "scale": {"output"}, "generate": {"job", "folder"}, "merge": {"inputs", "output"},
 }  # fmt: skip
 """What is a path or an object of Python, or was never asked for on a command line."""
 OTHER_DEFAULTS = {("AnalysisOptions", "peaks"), ("build", "jobs"), ("scale", "jobs"), ("scale", "data_parallel")}

@@ -14,7 +14,7 @@ from ...schema.errors import DataError, Remedy
 from ...schema.graph import LOST_LAUNCHES, ExecutionGraph, NodeType, json_to_graph, read_et
 from ...schema.io import path_is
 from ...schema.progress import unseen
-from ..recognise import InputKind, file_for_folder, instead_of_folder, reading, why_two_runs
+from ..recognise import InputKind, file_for_folder, instead_of_folder, kind_of, reading, why_two_runs
 from ..terminal import absent_in_words
 from .workload import NodeClass, Workload, communication_of
 
@@ -128,12 +128,13 @@ def graph_files(folder: Path) -> list[str]:
 
 
 def read_graph_file(file: InputFile, tensors: bool = True) -> ExecutionGraph:
-    """Reads a graph from a .et file, or from JSON where the name ends in .json; a further .gz makes no difference.
+    """Reads a graph from a .et file, or from its JSON form where the name ends in .json or .json.gz.
 
     Raises DataError for a file that is no graph, with what it is instead.
     """
     with path_of(file) as path:
-        if not path.removesuffix(".gz").endswith(".json"):
+        named_json = path.removesuffix(".gz").endswith(".json")
+        if not named_json or kind_of(Path(path)) is not InputKind.GRAPH_JSON:
             with reading(path, InputKind.GRAPH):
                 return read_et(path, tensors)
         with TemporaryDirectory(prefix="execgraph-") as folder, reading(path, InputKind.GRAPH_JSON):
