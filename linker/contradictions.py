@@ -9,6 +9,7 @@ waits does not allow that. And on a stream, which runs one activity at a time, s
 import math
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -61,16 +62,20 @@ def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> lis
     """Returns the contradictions of traces that are not linked yet. O(n log n)."""
     call_row = launching_calls(device.activities, device.calls)
     calibration = machine_of(replace(device.activities, call_row=call_row), device.calls, device.syncs)
-    return contradictions(host, device, call_row, calibration)
+    return contradictions(host, device, call_row, calibration, overruns_of(device, call_row))
 
 
 def contradictions(
-    host: HostTrace | None, device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration
+    host: HostTrace | None,
+    device: DeviceTrace,
+    call_row: CallRows,
+    calibration: MachineCalibration,
+    too_long: Sequence[Overrun],
 ) -> list[Contradiction]:
     """Returns in what the two traces, or one of them alone, cannot be right. O(n log n).
 
     Of several signs of one cause only the plainest is returned. `call_row` is the call with the correlation of each
-    activity, -1 for none, `calibration` what was measured of the clocks.
+    activity, -1 for none, `calibration` what was measured of the clocks, `too_long` what `overruns_of` found.
     """
     launched = bool((call_row >= 0).any())
     by_cause = (
@@ -86,7 +91,7 @@ def contradictions(
                 or overlapping_activities(device, call_row)
             )
         )
-        or too_long(device, call_row)
+        or lasting_too_long(device, too_long)
         or (launched and (clock_apart(device, calibration) or clock_that_steps(device, call_row, calibration))),
         (launched and (other_launches(device, call_row) or other_order(device, call_row))) or against_numbers(device),
     )
@@ -268,11 +273,11 @@ def clock_that_steps(device: DeviceTrace, call_row: CallRows, calibration: Machi
     return Contradiction(device.path, f"the device's clock {step}", meaning, advice)
 
 
-def too_long(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
+def lasting_too_long(device: DeviceTrace, too_long: Sequence[Overrun]) -> Contradiction | None:
     """Checks whether ops, calls or activities last into what follows on their thread or stream, or beyond a wait."""
-    if not (found := [words for _, _, words in overruns_of(device, call_row)]):
+    if not too_long:
         return None
-    what = f"{' and '.join(found)} last into what came after them, though a thread or stream does one at a time"
+    what = f"{' and '.join(words for _, _, words in too_long)} last into what came after them, though a thread or stream does one at a time"
     meaning = "durations, or the streams they are on, are wrong, and so are busy times, gaps and waits"
     return Contradiction(device.path, what, meaning, FOR_DURATIONS)
 
@@ -310,8 +315,7 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
         "half of the busy time, though a stream runs one at a time"
     )
     meaning = "they are cut to the start of the next one, so that durations in the graph mean little"
-    advice = "if a script changed the durations, use the original file, else record again"
-    return Contradiction(device.path, what, meaning, advice)
+    return Contradiction(device.path, what, meaning, FOR_DURATIONS)
 
 
 def _cut_communication(device: DeviceTrace, order: Int64, overlaps: Bool) -> Contradiction | None:

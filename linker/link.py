@@ -17,15 +17,7 @@ from ..schema.errors import DataError
 from ..schema.linked import Activities, Calls, LinkedTrace, Ops
 from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Counts, Reason
-from . import communication
-from .contradictions import (
-    RECORD_DEVICE,
-    Contradiction,
-    contradictions,
-    other_bytes,
-    overruns_of,
-    unrecorded_devices,
-)  # fmt: skip
+from . import communication, contradictions
 from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
 from .lost_records import lost_records, uncalled_activities
@@ -86,9 +78,9 @@ def link(
             f"no host trace: {int(ops.inputs.differ(linked.NO_TENSORS).sum())} of {len(ops)} ops have shapes and types, "
             "but tensor ids were not recorded, so data dependencies cannot be derived"
         )
-        if devices := unrecorded_devices(None, device):
+        if devices := contradictions.unrecorded_devices(None, device):
             listed = f"lists {', '.join(devices.values())}, but holds no activity of a device"
-            report.notes.append(f"{device.path}: {listed}; if the job used one, {RECORD_DEVICE}")
+            report.notes.append(f"{device.path}: {listed}; if the job used one, {contradictions.RECORD_DEVICE}")
     if device.python is not None and not len(device.python.start) and device.detail is None:
         report.notes.append(f"{device.path}: {NO_DETAIL if device.window == 'device' else NO_PYTHON}")
     trace = replace(part.trace, report=report)
@@ -196,7 +188,7 @@ def _part(
 
 def _link_all(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: columns.Nesting, rank: int | None
-) -> tuple[LinkedTrace, Findings, list[Contradiction], columns.Lookup]:
+) -> tuple[LinkedTrace, Findings, list[contradictions.Contradiction], columns.Lookup]:
     """Links all that both traces hold. Returns it, its waits, and the contradictions of the traces."""
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent, circles = _op_parents(ops, device_op, nesting)
@@ -207,8 +199,9 @@ def _link_all(
     info = _info(host, device, rank)
     info.machine = machine_of(activities, calls, device.syncs)
     lost = lost_records(device)
-    contradicting = contradictions(host, device, activities.call_row, info.machine) + lost.contradictions(device)
-    contradicting += other_bytes(device.path, collectives)
+    too_long = contradictions.overruns_of(device, activities.call_row)
+    contradicting = contradictions.contradictions(host, device, activities.call_row, info.machine, too_long)
+    contradicting += lost.contradictions(device) + contradictions.other_bytes(device.path, collectives)
     device_waits, host_waits, findings = _synchronised(device, calls, activities, collectives, on_device, info)
     described, unreadable = communication.groups_of_host(host.name, host.arguments)
     groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)
@@ -225,7 +218,7 @@ def _link_all(
         (Reason.TRANSFER_WITHOUT_WAIT, waits.without_wait),
     ):
         findings.oddities[reason].extend([-1] * count)
-    for kind, count, _ in overruns_of(device, activities.call_row):
+    for kind, count, _ in too_long:
         findings.oddities[Reason.TOO_LONG.of(kind)].extend([-1] * count)
     for reason, rows in lost.by_reason.items():
         findings.oddities[reason].extend(rows.tolist())
@@ -294,7 +287,7 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> linked.Trac
         schema=host.schema, pid=pid, rank=-1 if recorded is None else recorded, world_size=device.world_size or -1,
         base_time_ns=device.base_time_ns, sync_records=len(device.syncs.start), source_host=Path(host.path).name,
         source_device=Path(device.path).name, time=host.time, start_ts=host.start_ts, finish_ts=host.finish_ts,
-        devices=unrecorded_devices(host if len(host) else None, device)
+        devices=contradictions.unrecorded_devices(host if len(host) else None, device)
         or {number: name for number, name in device.device_names.items() if number in device.activities.device},
         step_without_profiler_ns=device.step_without_profiler_ns,
         data_wait_without_profiler_ns=device.data_wait_without_profiler_ns, measured=device.measured or msgspec.UNSET,

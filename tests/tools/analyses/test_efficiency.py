@@ -209,7 +209,7 @@ def test_given_peaks_replace_those_of_the_table_and_make_unknown_devices_known()
     ("NVIDIA A100-SXM4-80GB", 312.0, 2039), ("NVIDIA H100 80GB HBM3", 989.4, 3352),
     ("NVIDIA H100 PCIe", 756.0, 2039), ("NVIDIA H200", 989.4, 4800), ("NVIDIA GH200 480GB", 989.4, 4000),
     ("NVIDIA H20", 148.0, 4000), ("NVIDIA L4", 121.0, 300), ("NVIDIA L40S", 362.0, 864),
-    ("NVIDIA A10G", 70.0, 600), ("NVIDIA A100 80GB PCIe", 312.0, 1935), ("Tesla V100-PCIE-16GB", 112.0, 900),
+    ("NVIDIA A100 80GB PCIe", 312.0, 1935), ("Tesla V100-PCIE-16GB", 112.0, 900),
     (named_by_size("NVIDIA A100-SXM4-40GB MIG 3g.20gb", 54), 156.0, 0),
     (named_by_size("AMD Instinct MI300X", 38), 1307.4 / 8, 0),
     (named_by_size("AMD Instinct MI300X VF", 304), 1307.4, 5300), ("AMD Instinct MI300X", 1307.4, 5300),
