@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from ..schema.arguments import GENERIC, wrong_argument
-from ..schema.columns import ABSENT, ActivityRows, Categorical, Int64, NodeIds, OpRows, Ragged, cumcount, rows_by_number
+from ..schema.columns import ABSENT, ActivityRows, Categorical, Int64, NodeIds, OpRows, Ragged, cumcount
 from ..schema.comm_groups import RankList
 from ..schema.graph import (
     CONCURRENCY_LIMIT,
@@ -32,7 +32,6 @@ from ..schema.graph import (
 from ..schema.linked import (
     FOREVER,
     GROUP_INIT,
-    HOST,
     NEVER,
     NO_TENSORS,
     LinkedTrace,
@@ -60,7 +59,7 @@ from .timeline import (
     slice_host,
     start_timing,
 )
-from .work import KernelWork, highest_within, kernel_work, lifetimes, live_bytes
+from .work import KernelWork, kernel_work
 
 
 def convert(
@@ -207,9 +206,8 @@ def _graph_of(
     communication.types[columns.order >= nodes.first_group] = NodeType.METADATA
     work = kernel_work(context.linked, context.op_tree) if work is None else work
     dependencies = Ragged.grouped(data.target, data.source + 1, count)
-    live = [("live_bytes", nodes.column(*_most_live_bytes(context)))] if options.live_bytes else []
     of_all = columns.times(timing, data), columns.of_ops(), columns.of_python(), columns.of_activities(work)
-    attributes = used(chain(*of_all, live, communication.attributes.items()))
+    attributes = used(chain(*of_all, communication.attributes.items()))
     graph = ExecutionGraph(
         id=NodeIds(np.arange(1, count + 1, dtype=np.int64)), name=nodes.names, type=communication.types,
         data_deps=dependencies, ctrl_deps=Ragged.grouped(control.target, control.source + 1, count),
@@ -335,30 +333,6 @@ class _Columns:
         op = self.nodes.column(self.op_of_slice, groups=self.nodes.groups, missing=-1)[rows]
         has_lists = ops.inputs.take(op).differ(NO_TENSORS) | ops.outputs.take(op).differ(NO_TENSORS)
         return TensorText(rows[has_lists], *ops.arguments.member_texts(OpRows(op[has_lists]), unusable))
-
-
-def _most_live_bytes(context: ConversionContext) -> tuple[Int64, Int64]:
-    """Returns the most bytes that are live on the host during each slice of an op, and the bytes that are live on the
-    device when each activity is launched; ABSENT where no tensors are recorded. O(n log n).
-
-    The host allocates and frees memory in its own order, ahead of the device.
-    """
-    storages, timeline = lifetimes(context.linked.ops), context.timeline
-    host, activities = (np.full(count, ABSENT) for count in (len(timeline), len(context.linked.activities)))
-    slices = np.flatnonzero((timeline.op_row >= 0) & ~timeline.is_wait)
-    on_host = storages.where(storages.device == HOST)
-    if len(on_host.storage):
-        host[slices] = highest_within(live_bytes(on_host), timeline.start[slices], timeline.end[slices])
-    has_call = np.flatnonzero(context.linked.activities.call_row >= 0)
-    # PyTorch numbers the devices that a process sees, some profilers those of the machine; a single device is the same
-    device = context.linked.activities.device
-    ran, named = np.unique(device), np.unique(storages.device[storages.device != HOST])
-    launched = rows_by_number(has_call, np.broadcast_to(named, device.shape) if len(ran) == len(named) == 1 else device)
-    for number, living in rows_by_number(np.flatnonzero(storages.device != HOST), storages.device).items():
-        if (rows := launched.get(number)) is not None:
-            at = context.launched[rows]
-            activities[rows] = highest_within(live_bytes(storages.where(living)), at, at)
-    return host, activities
 
 
 def _metadata(context: ConversionContext) -> dict[str, str | int]:

@@ -28,7 +28,6 @@ class Options:
         shortest_slice: Shorter slices of host time (ns) are folded into their neighbours; by default those below 1 µs,
             where fewer than a fifth are.
         delays: Whether delays stay in the graph; else an activity starts as soon as its known dependencies allow.
-        live_bytes: Whether nodes say how many bytes of tensors live while they run.
         left_out: Rules whose edges the graph lacks, which shows what they are for.
 
     Raises:
@@ -42,7 +41,6 @@ class Options:
     host: bool = True
     shortest_slice: int | None = None
     delays: bool = True
-    live_bytes: bool = False
     left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

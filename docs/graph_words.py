@@ -123,9 +123,6 @@ MEANINGS = {
         "read and written, by the same table; absent where not known"),
     "element_size": Meaning(Where.COMPUTATION,
         "of an element of the op's largest tensor, which shows the number format"),
-    "live_bytes": Meaning(Where.WORK,
-        "of tensors that live at most while the slice runs, on the host; of an activity on its device when it was"
-        " launched; only with `--live-bytes`"),
     "comm_type": Meaning(Where.COLLECTIVES,
         "which collective, by the table of collectives below"),
     "comm_size": Meaning(Where.COMMUNICATION,

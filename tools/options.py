@@ -53,7 +53,6 @@ GRAPH = (
     Option("--no-host", "only device activities; host time that they waited for is added to them"),
     Option("--io", "keep the tensors of ops, or leave them out (full)", kind.TEXT, default="full",
            choices=get_args(InputsOutputs)),
-    Option("--live-bytes", "add to each node how many bytes of tensors are in use while it runs"),
     Option("--no-inferred", "leave out edges that are known from timing alone"),
 )
 

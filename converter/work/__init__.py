@@ -3,5 +3,5 @@
 The input is a linked trace with the caller of each op, the output a column of each. Unknown work is absent and counted.
 """
 
-from .kernel_work import RULES, KernelWork, Lifetimes, Work, highest_within, kernel_work, lifetimes, live_bytes, work_of
+from .kernel_work import RULES, KernelWork, Lifetimes, Work, kernel_work, lifetimes, live_bytes, work_of
 from .recorded_op import RecordedOp, Tensor, Unknown

@@ -236,24 +236,3 @@ def live_bytes(storages: Lifetimes) -> Series:
     """Returns how many bytes of these storages live at each time."""
     time, value = columns.running_sum(Intervals(storages.begin, storages.until), storages.size.astype(np.float64))
     return Series(time, value.astype(np.int64))
-
-
-def highest_within(curve: Series, start: Int64, end: Int64) -> Int64:
-    """Returns the largest value from each start up to, but not including, each end; the value at the start for a span
-    of no length.
-
-    O(n log n), however many spans overlap: maxima of 1, 2, 4, … values in a row, two of which make up each span.
-    """
-    if not len(curve.time):
-        return np.zeros(len(start), np.int64)
-    highest = np.concatenate(([0], curve.value))
-    first = np.searchsorted(curve.time, start, side="right")
-    count = np.maximum(np.searchsorted(curve.time, end, side="left") - first, 0) + 1
-    largest = np.zeros(len(start), np.int64)
-    width, longest = 1, int(count.max(initial=0))
-    while width <= longest:
-        rows = np.flatnonzero((count >= width) & (count < 2 * width))
-        largest[rows] = np.maximum(highest[first[rows]], highest[first[rows] + count[rows] - width])
-        highest = np.maximum(highest[:-width], highest[width:])
-        width *= 2
-    return largest

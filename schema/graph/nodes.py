@@ -150,7 +150,7 @@ ATTRIBUTES = (
     Attribute("device", "int64_val"), Attribute("stream", "int64_val"), Attribute("correlation", "int64_val"),
     Attribute("cat", "string_val"), Attribute("num_ops", "int64_val", "operations"),
     Attribute("tensor_size", "uint64_val", "bytes"), Attribute("element_size", "int32_val", "bytes"),
-    Attribute("live_bytes", "int64_val", "bytes"), Attribute("comm_type", "int64_val"),
+    Attribute("comm_type", "int64_val"),
     Attribute("comm_size", "int64_val", "bytes"), Attribute("comm_split", "int64_list", "bytes"),
     Attribute("comm_seq", "int64_val"), Attribute("pg_name", "string_val"), Attribute("pg_recorded", "string_val"),
     Attribute("pg_desc", "string_val"), Attribute("pg_ranks", "int64_list"), Attribute("comm_src", "int32_val"),

@@ -17,14 +17,12 @@ from execgraph.converter.edges import ROUNDS, Edges, check, deduplicated, order_
 from execgraph.converter.options import Options
 from execgraph.converter.targets import lower_for_target
 from execgraph.schema.arguments import Target
-from execgraph.schema.columns import ABSENT, Bool, Categorical, Int64
+from execgraph.schema.columns import Bool, Categorical, Int64
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import DependencyKind, ExecutionGraph
+from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.analyses import read_rank
 from execgraph.tools.analyses.overlay import memory_events
-from execgraph.tools.replay import replay
-from execgraph.tools.view import write_timeline
 from hypothesis import given, strategies as st
 from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
@@ -51,72 +49,12 @@ def training() -> TraceBuilder:
     return t
 
 
-def graph_of(t: TraceBuilder) -> ExecutionGraph:
-    return convert(link_run(t), Options(live_bytes=True))
-
-
-def told(graph: ExecutionGraph) -> dict[str, int]:
-    names, value = graph.name, graph.integers("live_bytes")
-    return {names[row]: int(value[row]) for row in range(len(graph)) if value[row] != ABSENT}
-
-
-def test_activities_tell_what_lives_on_their_device_and_slices_what_lives_on_the_host() -> None:
-    """Waits, calls outside of ops and activities without a call tell nothing."""
-    t = training()
-    with t.op("aten::item"):
-        t.stream_synchronize(7)
-    t.call("cudaMalloc")
-    t.activity("lost", 9, 90, 5)
-    found = told(graph_of(t))
-    assert {name: found[name] for name in ("gemm", "reduce")} == {"gemm": 64 + 16 + 48, "reduce": 64 + 48 + 4}
-    assert found["Memcpy HtoD (Pageable -> Device)"] == 64 + 16
-    assert (found["aten::ones"], found["aten::to"], found["aten::mm"]) == (16, 16, 0)
-    assert found.keys().isdisjoint({"cudaStreamSynchronize", "cudaMalloc", "lost"})
-
-
-def test_only_where_asked_for_and_only_where_tensors_tell() -> None:
-    assert "live_bytes" not in convert(link_run(training())).attributes
-    t = TraceBuilder()
-    with t.op("aten::mm"):
-        t.launch("gemm")
-    assert told(graph_of(t)) == {}
-
-
-def test_a_single_device_is_the_same_whatever_its_number_is() -> None:
-    t = TraceBuilder(device=0)
-    with t.op("aten::mm", outputs=[t.tensor((4,), device="cuda:3")]):
-        t.launch("gemm")
-    assert told(graph_of(t)) == {"gemm": 16}
-
-
-def test_the_timeline_of_a_replay_counts_them(tmp_path: Path) -> None:
-    write_timeline(replay(graph_of(training())), str(tmp_path / "timeline.json"))
-    events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
-    for pid in (1, 2):
-        started = {event["name"]: event["ts"] for event in events if event["ph"] == "X" and event["pid"] == pid}
-        counted = [event for event in events if event["ph"] == "C" and event["pid"] == pid]
-        on_device = [
-            (event["ts"], event["args"]["bytes"]) for event in counted if event["name"] == "live bytes of device 0"
-        ]
-        assert on_device == [
-            (started["Memcpy HtoD (Pageable -> Device)"], 80), (started["gemm"], 128), (started["reduce"], 116)
-        ]  # fmt: skip
-        assert [event["args"]["bytes"] for event in counted if event["name"] == "live bytes of the host"] == [16, 0]
-
-
 def test_the_overlay_has_a_track_of_the_memory_in_use_and_the_weight_stays(tmp_path: Path) -> None:
     host, device = training().write(tmp_path)
     rank = read_rank(str(device), str(host), graph=False)
     events = [json.loads(event) for event in memory_events(rank)]
     assert {event["pid"] for event in events} == {0, rank.linked.info.pid}
     assert [event["args"]["bytes"] for event in events if event["pid"] == 0] == [64, 80, 128, 116, 64]
-
-
-@pytest.mark.parametrize("host", [True, False])
-def test_a_graph_file_keeps_them(tmp_path: Path, host: bool) -> None:
-    graph = convert(link_run(training()), Options(live_bytes=True, host=host))
-    graph.write(str(tmp_path / "graph.et"))
-    assert told(ExecutionGraph.read(str(tmp_path / "graph.et"))) == told(graph)
 
 
 def texts(nodes: Nodes, name: str) -> dict[str, str]:

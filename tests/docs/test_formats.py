@@ -76,7 +76,7 @@ class Graph(NamedTuple):
 def graphs() -> tuple[Graph, ...]:
     """Of each trace with and without host, a rank of a scaled job, and one that began to record later for ASTRA-sim."""
     made = tuple(
-        graph_of(linked, convert(linked, Options(host=with_host, live_bytes=True)), with_host)
+        graph_of(linked, convert(linked, Options(host=with_host)), with_host)
         for linked in linked_traces()
         for with_host in (True, False)
         if with_host or len(linked.activities)

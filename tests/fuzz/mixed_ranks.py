@@ -18,7 +18,7 @@ from fuzz.samples import DEVICE, GRAPH, HOST, LINKED, Files
 
 OPTIONS_OF_LINK = [], [], [], ["--modules"], ["--steps", "3"], ["--window", "0:100"], ["--rank", "0"], ["--strict"]
 OPTIONS_OF_CONVERT = (
-    [], [], ["--no-host"], ["--promote", "all"], ["--live-bytes"], ["--target", "astra-sim"], ["--io", "none"], ["--no-delays"],
+    [], [], ["--no-host"], ["--promote", "all"], ["--target", "astra-sim"], ["--io", "none"], ["--no-delays"],
     ["--no-inferred"],
 )  # fmt: skip
 OPTIONS_OF_BUILD = [], [], ["--target", "astra-sim"], ["--target", "goal"], ["--no-host"], ["--promote", "all"]

@@ -76,10 +76,9 @@ class LinkedTrace(TraceRecord):
         host: bool = True,
         shortest_slice: int | None = None,
         delays: bool = True,
-        live_bytes: bool = False,
     ) -> ExecutionGraph:
         """Converts the trace into the execution graph of its rank; the options are those of `Options`."""
-        return convert(self, Options(target, promote, io, inferred, host, shortest_slice, delays, live_bytes))
+        return convert(self, Options(target, promote, io, inferred, host, shortest_slice, delays))
 
     def write(self, path: FilePath) -> None:
         """Writes the trace as a linked file, which `read_linked` and `trace-convert` read; .json or .json.gz.

@@ -1,9 +1,8 @@
 """Writes a replay as a Chrome trace for Perfetto: for each rank the measured run and the replay as two processes.
 
-Each has a track per host thread and device stream, and counters of live bytes if nodes record them, and starts at 0.
-Dependencies between tracks are flows, which Perfetto draws as arrows from the end of a slice to the start of another.
-Events are written as they are made, in constant memory besides the columns. Nodes without a recorded time are in the
-replay only, metadata nodes in neither.
+Each has a track per host thread and device stream, and starts at 0. Dependencies between tracks are flows, which
+Perfetto draws as arrows from the end of a slice to the start of another. Events are written as they are made, in
+constant memory besides the columns. Nodes without a recorded time are in the replay only, metadata nodes in neither.
 """
 
 from collections.abc import Iterator
@@ -12,14 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from ...schema.columns import ABSENT, Int64, is_group_start, rows_by_number
+from ...schema.columns import Int64
 from ...schema.graph import DependencyKind
 from ...schema.io import open_output, write_items
 from ..replay import Classes, NodeClass, Replay, Workload
 from .drawing import lane_names
 
 EVENTS_AT_ONCE = 10_000
-HOST = -1
 CATEGORIES = [node_class.label for node_class in NodeClass]
 START_OF_FLOW, END_OF_FLOW = '"ph":"s"', '"ph":"f","bp":"e"'
 
@@ -44,7 +42,7 @@ def write_timeline(replay: Replay, path: str) -> None:
 
 
 def _events(replay: Replay) -> Iterator[str]:
-    """Yields the names of the processes and their tracks, their nodes and flows, and the counters."""
+    """Yields the names of the processes and their tracks, their nodes and flows."""
     work, names = replay.work, lane_names(replay.work)
     # an activity is cut at the start of the next one on its stream, as viewers need events of a track to nest
     overlap = np.concatenate([graph.integers("overlap_ns", 0) for graph in work.graphs])
@@ -65,7 +63,6 @@ def _events(replay: Replay) -> Iterator[str]:
                     yield _metadata("thread_sort_index", pid, tid, {"sort_index": tid})
             process = _Process(work, rank, pid, shown, *times)
             yield from _nodes(process)
-            yield from _live_bytes(process)
 
 
 def _nodes(process: _Process) -> Iterator[str]:
@@ -105,20 +102,6 @@ def _nodes(process: _Process) -> Iterator[str]:
                     f'"ts":{_us(start)},"name":"{reason}","cat":"dependency",'
                     f'"id":{dependency + pid * len(work.source)}}}'
                 )
-
-
-def _live_bytes(process: _Process) -> Iterator[str]:
-    """Yields counters of the host and each device: the live bytes at the start of each node that records them."""
-    work, rank, pid, rows, start_ns, _ = process
-    graph, nodes = work.graphs[rank], rows - work.first_row[rank]
-    value, device, start_ns = graph.integers("live_bytes")[nodes], graph.integers("device", HOST)[nodes], start_ns[rows]
-    recorded = np.flatnonzero(value != ABSENT)
-    recorded = recorded[np.argsort(start_ns[recorded], kind="stable")]
-    for number, rows in rows_by_number(recorded, device).items():
-        rows = rows[is_group_start(value[rows])]
-        name = "live bytes of the host" if number == HOST else f"live bytes of device {number}"
-        for start, bytes_ in zip(start_ns[rows].tolist(), value[rows].tolist(), strict=True):
-            yield f'{{"ph":"C","pid":{pid},"ts":{_us(start)},"name":"{name}","args":{{"bytes":{bytes_}}}}}'
 
 
 def _metadata(what: str, pid: int, tid: int, content: dict[str, str | int]) -> str:

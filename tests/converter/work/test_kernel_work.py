@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.converter.options import Options
-from execgraph.converter.work import Lifetimes, highest_within, lifetimes, live_bytes
+from execgraph.converter.work import Lifetimes, lifetimes, live_bytes
 from execgraph.converter.work.kernel_work import BEFORE, kernel_work, shares
-from execgraph.schema.columns import RecordsByRow, Series, ThreadIntervals, nest
+from execgraph.schema.columns import RecordsByRow, ThreadIntervals, nest
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import HOST, op_tree, read_linked, write_linked
 from execgraph.tools.commands.trace_convert import summary
@@ -291,7 +291,6 @@ def test_devices_are_apart_and_what_has_no_memory_is_left_out(t: TraceBuilder) -
 def test_without_tensors_nothing_lives(t: TraceBuilder) -> None:
     t.leaf("aten::empty", 2)
     assert len(of(t).storage) == 0
-    assert highest_within(live_bytes(of(t)), np.array([0]), np.array([9])).tolist() == [0]
 
 
 @dataclass
@@ -358,19 +357,6 @@ def test_whatever_ops_make_and_use_each_storage_is_found(seed: int) -> None:
     def live(time: int) -> int:
         return sum(size for _, size, begin, until, _ in program.gone if begin <= time < until)
 
-    start, end = (np.array(one) for one in zip(*((row.start, row.end) for row in program.rows), strict=True))
-    expected = [max(map(live, range(row.start, max(row.end, row.start + 1)))) for row in program.rows]
-    assert highest_within(steps, start, end).tolist() == expected
-
-
-def test_the_highest_of_spans_of_any_length_that_overlap() -> None:
-    curve = Series(np.arange(0, 200, 2), np.random.default_rng(3).integers(0, 1000, 100))
-    start, length = (column.reshape(-1) for column in np.meshgrid(np.arange(-3, 205), np.arange(70)))
-    expected = [
-        max(
-            [0, *curve.value[: np.searchsorted(curve.time, begin, side="right")]][-1:]
-            + curve.value[(curve.time > begin) & (curve.time < begin + lasts)].tolist()
-        )
-        for begin, lasts in zip(start.tolist(), length.tolist(), strict=True)
-    ]
-    assert highest_within(curve, start, start + length).tolist() == expected
+    times = range(program.clock)
+    before = np.searchsorted(steps.time, np.array(times), side="right")
+    assert np.append(0, steps.value)[before].tolist() == [*map(live, times)]
