@@ -9,14 +9,12 @@ from ..analyses import QUEUE_LENGTH, Table
 from ..terminal import ranges
 from ..view import short_name
 from . import drawing as vl
-from .cells import Row, largest, shortened, sums
+from .cells import Row, largest, shortened
 from .drawing import Chart, Draw, Encoding
 from .report import Report
 
 SHOWN_POINTS, SHOWN_STEPS = 1500, 400
 CATEGORIES = ("added", "slower", "same", "faster", "removed")
-MOST_RANKS, LARGEST_MATRIX, CELL = 64, 416, 40
-"""The most ranks that a matrix has, and the largest sizes of it and of a cell in px."""
 EXPOSED, HIDDEN, MEMORY = "exposed communication", "hidden communication", "memory"
 SPENT = ("computation", HIDDEN, EXPOSED, MEMORY, "idle")
 LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "idle", "unrecorded")
@@ -64,20 +62,6 @@ def _launches(table: Table) -> list[Chart]:
     return [vl.chart(240, rows, vl.marks(circle, tooltip, x=x, y=y, color=vl.by_series("flags")))]
 
 
-def _short_kernels(table: Table) -> list[Chart]:
-    """Returns a histogram of kernel durations over all ranks; short kernels are often not worth their launch."""
-    rows = table.rows()
-    kernels, time = sums(rows, "from", "kernels"), sums(rows, "from", "time")
-    buckets = [
-        {"duration": f"{begin:,.0f} to {end:,.0f}", "begin": begin, "kernels": int(kernels[begin]), "time": time[begin]}
-        for begin, end in sorted({(row["from"], row["to"]) for row in rows})
-    ]
-    x = vl.axis("begin [µs]", "duration, up to the next", "ordinal", axis={"labelAngle": 0})
-    y = vl.axis("kernels", "kernels", axis={"tickCount": 5})
-    tooltip = vl.hover("duration", "kernels []", "time [µs]")
-    return [vl.chart(150, buckets, vl.marks({"type": "bar"}, tooltip, x=x, y=y))]
-
-
 def _counters(table: Table) -> list[Chart]:
     """Returns queue lengths and bandwidths of copies, a lane for each series."""
     ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
@@ -112,31 +96,6 @@ def _collectives(table: Table) -> list[Chart]:
     speed = vl.marks(circle, tooltip, x=x, y=y, color=vl.by_series("collective"))
     charts = {"start_skew": skew, "bus_bandwidth": speed}
     return [vl.chart(170, rows, chart) for y, chart in charts.items() if any(row[y] is not None for row in rows)]
-
-
-def _matrices(line: str, line_title: str, column: str, column_title: str, value: str, more: str) -> Draw:
-    """Returns what draws pairs of ranks as a matrix for each group that a table tells apart, if there are neither too
-    few nor too many ranks.
-    """
-
-    def draw(table: Table) -> list[Chart]:
-        groups: dict[str, list[Row]] = {}
-        for row in table.rows():
-            groups.setdefault(row.get("group", ""), []).append(row)
-        return [of_group(rows) for rows in groups.values() if 1 < len({row[column] for row in rows}) <= MOST_RANKS]
-
-    def of_group(rows: list[Row]) -> Chart:
-        lines, columns = (sorted({row[name] for row in rows}) for name in (line, column))
-        size = min(LARGEST_MATRIX // len(columns), CELL)
-        shade = vl.axis(value, value.partition(" ")[0], scale={"range": [0.05, 1]})
-        x = vl.axis(column, column_title, "ordinal", scale={"domain": columns}, axis={"orient": "top"})
-        y = vl.axis(line, line_title, "ordinal", scale={"domain": lines})
-        opacity, colour = shade | {"legend": shade.pop("axis")}, {"value": "var(--communication)"}
-        tooltip, rect = vl.hover(line, column, value, more), {"type": "rect", "stroke": "var(--paper)"}
-        cells = vl.marks(rect, tooltip, x=x, y=y, opacity=opacity, color=colour)
-        return {"width": size * len(columns), "height": size * len(lines), **vl.drawn(rows, cells)}
-
-    return draw
 
 
 def _efficiency(table: Table) -> list[Chart]:
@@ -214,21 +173,17 @@ CHARTS: dict[str, Draw] = {
         "total [µs]", "count"),
     "communication_computation_overlap": vl.bars_of_tracks("time [µs]", "time [µs]", "overlap_pct [%]",
         title="communication", parts={"overlap": HIDDEN, "exposed_communication": EXPOSED}),
-    "collectives_over_ranks_waits": _matrices("rank", "rank that waits", "waits_for", "for rank", "time [µs]", "collectives"),
-    "collectives_over_ranks_all_to_all": _matrices("source", "from rank", "destination", "to rank", "size [B]", "group"),
     "collectives_over_ranks": _collectives,
     "memory_timeline": vl.memory_timeline,
     "kernel_duration_distribution": _durations,
     "launch_statistics_by_api": vl.bars_of_names("{api}", "host [µs]", "host time in calls", "launches",
         "delay_mean [µs]"),
-    "launch_statistics_short_kernels": _short_kernels,
     "launch_statistics": _launches,
     "counters": _counters,
     "frequent_kernel_patterns": vl.bars_of_names("{operator}: {pattern}", "device_time [µs]", "time on the device",
         "count", "host_time [µs]"),
     "cupti_counters": vl.bars_of_names("{kernel}", "flops []", "floating-point operations", "op_stack"),
     "efficiency": _efficiency,
-    "modules": vl.modules,
 }  # fmt: skip
 """What draws a table, by its name; other tables have no chart."""
 

@@ -2,8 +2,7 @@
 
 A field is written with its unit, as in `time [µs]`, `flops []`; a text has no brackets. Times, bytes and counts are
 shown in the unit that suits each value, `684 ms`, `309 G`. Colours are variables of the page's style. Memory in use is
-a curve over time with its peak and the steps, counters are lanes of one height, modules an icicle graph: each lies
-below the one that calls it, as wide as its time.
+a curve over time with its peak and the steps, and counters are lanes of one height.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,9 +34,6 @@ LOGARITHMIC: Encoding = {
 UNLABELLED = {"labels": False, "ticks": False}
 BAR = {"type": "bar", "height": {"band": 0.7}}
 TICK = {"type": "tick", "color": "var(--ink)", "thickness": 2}
-MOST_MODULES, NARROWEST, MOST_RANKS = 2000, 0.001, 4
-MODULE, LETTER = 22, 6.4
-"""Sizes in px: the height of a module in the graph, the width of a letter."""
 SHOWN_CURVES, SHOWN_POINTS, SHOWN_STEPS = 4, 1500, 40
 FLAT = 0.01
 UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
@@ -122,9 +118,6 @@ def drawn(rows: Sequence[Row], *layers: Chart, also: Sequence[str] = ()) -> Char
     shown = [encoding for layer in layers if "data" not in layer for encoding in layer["encoding"].values()]
     encodings = [one for encoding in shown for one in (encoding if isinstance(encoding, list) else [encoding])]
     fields = dict.fromkeys([*(one["field"] for one in encodings if "field" in one), *also])
-    for layer in layers:
-        for made in layer.get("transform", ()):
-            del fields[made["as"]]
 
     def short(value: Any) -> Any:
         if isinstance(value, str):
@@ -309,46 +302,3 @@ def value_lanes(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
     tooltip = hover("lane", f"value [{unit}]", "from [µs]", "to [µs]")
     height = min(max(ALL_LANES // len(labels), LOWEST_LANE), HIGHEST_LANE) * len(labels)
     return chart(height, rows, marks({"type": "rect", "stroke": COLOUR, "strokeWidth": 1}, tooltip, **channels))
-
-
-def modules(table: Table) -> list[Chart]:
-    """Returns a graph of device time, or of host time without a device, for each of the first ranks whose modules take
-    time.
-    """
-    of = "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
-    of_rank: dict[int, list[Row]] = {}
-    for row in table.rows():
-        times = {"time": row[f"{of}_subtree"] or 0.0, "self": row[f"{of}_self"]}
-        of_rank.setdefault(row["rank"], []).append(row | times)
-    prefix = "rank {}, " if len(of_rank) > 1 else ""
-    ranks = [*of_rank.items()][:MOST_RANKS]
-    return [graph for rank, rows in ranks for graph in _icicles(rows, f"{prefix.format(rank)}time on the {of}")]
-
-
-def _icicles(rows: list[Row], title: str) -> list[Chart]:
-    ends, bars, whole = [0.0], list[Row](), sum(row["time"] for row in rows if not row["depth"])
-    for row in rows:
-        # after its earlier siblings, within its parent
-        begin = ends[row["depth"]]
-        end = begin + row["time"]
-        ends[row["depth"] :] = [end, begin]
-        kind = row["name"].rpartition("_")[0] or row["name"]
-        if row["time"] > NARROWEST * whole:
-            bars.append({**row, "kind": kind, "from": begin, "to": end, "of_all": 100 * row["time"] / whole})
-    shown = sorted(bars, key=lambda bar: bar["from"] - bar["to"])[:MOST_MODULES]
-    if not shown:
-        return []
-    tooltip = hover("path", "time [µs]", "of_all [%]", "self [µs]", "critical_pct [%]", "ops []", "activities []")
-    scale = {"domain": [0, whole], "nice": False}
-    x = axis("from [µs]", "time", scale=scale, axis={"tickCount": 6, "grid": False})
-    y = {"field": "depth", "type": "ordinal", "title": None, "axis": None}
-    kinds = {"field": "kind", "type": "nominal", "scale": {"range": SERIES}, "legend": None}
-    box = {"type": "rect", "stroke": "var(--paper)", "fillOpacity": 0.45}
-    text = {"type": "text", "align": "left", "dx": 4, "fontSize": 11.5, "color": "var(--ink)", "clip": True}
-    letters = f"(datum.to - datum.from) / {whole} * width / {LETTER} - 2"
-    label = {"calculate": f"{letters} > 2 ? truncate(datum.name, {letters}) : ''", "as": "label"}
-    boxes = marks(box, tooltip, x=x, x2={"field": "to"}, y=y, color=kinds)
-    texts = {"transform": [label]} | marks(text, tooltip, x=x, y=y, text={"field": "label", "type": "nominal"})
-    height = MODULE * (1 + max(bar["depth"] for bar in shown))
-    above = {"text": title, "anchor": "start", "color": "var(--muted)", "fontSize": 12}
-    return [chart(height, shown, boxes, texts, also=["name"], title=above)]

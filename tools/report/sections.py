@@ -125,7 +125,7 @@ SECTIONS = {
                 "the op that launched them. Dashed: the roof, up along the memory bandwidth, then flat at the peak; "
                 "what lies far below is limited by something else, often by being small.", ("", "_by_step")),
         Section("modules", "Modules", "What each module of the model takes, forward and backward, with the modules in "
-                "it: a module is as wide as its share, and lies below the one that calls it.", ("", "_by_function")),
+                "it: a bar is as long as its share, and a module lies below the one that calls it.", ("", "_by_function")),
     ),
 }  # fmt: skip
 """The sections by their group, in the order of the page."""

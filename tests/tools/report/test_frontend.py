@@ -308,18 +308,6 @@ def modules(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     return page
 
 
-def test_modules_are_drawn_below_those_that_call_them(show: Any, modules: Path) -> None:
-    page = show(modules)
-    names = page.locator("#modules .chart svg text").all_text_contents()
-    assert {"Picture_0", "Block_0", "Sequential_0"} <= {*names}
-    assert {"time", "20 ms"} <= {*names}
-    boxes = page.locator("#modules .chart svg .mark-rect path")
-    assert boxes.count() >= 12
-    boxes.first.hover()
-    page.wait_for_selector("#told.visible")
-    assert "Picture_0" in page.inner_text("#told")
-
-
 def test_branches_of_the_tree_open_and_close(show: Any, modules: Path) -> None:
     page = show(modules)
     tree = page.locator("#modules .tree")
