@@ -24,15 +24,6 @@ and then cut. A call belongs to the part in which it starts, and an activity to 
 of its launch call. An op belongs to every part that it overlaps, cut to its borders.
 Waits and hand-offs across a border are left out and counted; what they delayed starts
 as measured"""
-OTHER_SHAPES = "kernels would have other shapes, and no trace of this job has their times"
-REFUSED = {
-    "--tensor-parallel": OTHER_SHAPES,
-    "--context-parallel": OTHER_SHAPES,
-    "--expert-parallel": "experts would get other tokens, and all-to-alls other parts",
-    "--pipeline-parallel": "a stage would have other layers, and other stages to send to",
-    "--pipeline-microbatches": "the schedule decides the order of more micro-batches, and no graph has it",
-}
-"""What would be another program, and why."""
 
 # fmt: off
 MODULES = Option("--modules", "give each op and activity its nn.Module and Python function, from Python's calls; "
@@ -265,8 +256,6 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
             Option("--latency", "of a step there, such as from a rank to the next in a ring (default: fitted)",
                    kind.POSITIVE, "NS", name="latency_ns"),
         ), calls="scale"),
-        Group("refused, because this would be another program: trace that one",
-              tuple(Option(spelling, why, kind.TEXT, "K") for spelling, why in REFUSED.items())),
         Group("output", (
             Option("--jobs", "how many processes (default: the number of cores)", kind.COUNT, "N", "scale"),
             _json("the report"),

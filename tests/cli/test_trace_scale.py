@@ -12,7 +12,6 @@ from execgraph.schema.arguments import ASTRA_SIM
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.commands.trace_scale import REFUSED
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.job import BuildOptions, Outcomes, build, scale
 from execgraph.tools.replay import replay_ranks
@@ -171,13 +170,6 @@ def test_what_fails_on_the_way_leaves_nothing(built: Built, tmp_path: Path) -> N
 
 
 # what is refused
-
-
-@pytest.mark.parametrize("option", REFUSED)
-def test_another_program_is_refused_with_the_reason(option: str, tmp_path: Path, run_scale: Scale) -> None:
-    ended = run_scale(tmp_path, tmp_path / "out", option, 2)
-    said = f"trace-scale: error: {option}: {REFUSED[option]}; that is another program: trace that one\n"
-    assert (ended.code, ended.err) == (1, said)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ import os
 import time
 from pathlib import Path
 
-from ...schema.errors import DataError, WrongUsage
+from ...schema.errors import WrongUsage
 from ..command import log, log_notes, print_json, progress
 from ..command_parser import Inputs, Output, command
-from ..options import REFUSED
 from ..terminal import print_text, summary_line
 from ..workers import runner
 
@@ -32,9 +31,6 @@ def main(options: argparse.Namespace) -> None:
     from ...schema.comm_groups import ASTRA_SIM_FILES, check_simulators_read
     from ..job import SCALE_REPORT, lines, network_text, poor_fit, scale, simulation_of, simulator_command
 
-    for name, why in REFUSED.items():
-        if getattr(options, name.removeprefix("--").replace("-", "_")) is not None:
-            raise DataError(f"{name}: {why}; that is another program: trace that one")
     if options.data_parallel is None and not options.remove_ranks:
         raise WrongUsage("nothing to scale; give --data-parallel, --remove-ranks or both")
     source = Path(options.inputs[0])

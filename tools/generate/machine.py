@@ -86,27 +86,6 @@ class Machine:
         """Returns the clock of a rank's device."""
         return self.clocks[rank % len(self.clocks)]
 
-    @property
-    def text(self) -> str:
-        """The machine in one line."""
-        offsets = [clock.offset_ns / 1000 for clock in self.clocks]
-        drifts = [clock.drift_ppb / 1000 for clock in self.clocks]
-        parts = [
-            f"{self.name}: launch latency {self.latency_ns / 1000:.1f} µs ±{self.latency_spread:.0%}",
-            f"gaps {self.gap_ns / 1000:.1f} µs ±{self.gap_spread:.0%}", f"returns from waits ×{self.return_factor:.1f}",
-            f"host work ±{self.host_spread:.0%}", f"{self.stalls.per_thousand:.1f} of 1000 pieces of host work stall",
-            f"device clocks off by {_range(offsets, '.1f')} µs", f"drifting by {_range(drifts, '.0f')} ppm",
-            f"times in {'whole µs' if self.whole_us else 'ns'}",
-            *([f"{self.at_once} activities at once"] if self.at_once else []),
-            *([f"{self.lost:.1%} of the records lost"] if self.lost else []),
-        ]  # fmt: skip
-        return ", ".join(parts)
-
-
-def _range(values: list[float], form: str) -> str:
-    """Returns the least and the largest value, one number where they are written alike."""
-    return " to ".join(dict.fromkeys(f"{value:+{form}}" if value else "0" for value in (min(values), max(values))))
-
 
 DEFAULT = Machine()
 

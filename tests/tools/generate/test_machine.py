@@ -226,7 +226,6 @@ def test_equal_machines_give_equal_runs() -> None:
 def test_the_command_draws_a_machine_and_says_which(tmp_path: Path, run: Command) -> None:
     ended = run("trace-generate", "--job", "simple", "--machine-seed", 3, "--output-dir", tmp_path, "--json")
     machine = draw_machine(3)
-    assert not ended.code and machine.text in ended.err
-    assert f"latency {machine.latency_ns / 1000:.1f} µs" in machine.text and "\n" not in machine.text
+    assert not ended.code and "machine 3; truth.json has its figures" in ended.err
     for told in (json.loads(ended.out), json.loads((tmp_path / "truth.json").read_text())):
         assert told["machine"]["latency_ns"] == machine.latency_ns
