@@ -38,7 +38,6 @@ TARGETS: tuple[Target, ...] = get_args(Target)
 WHOLE_JOB = Words("a GOAL file is of a whole job: ", Remedy.BUILD_GOAL, " writes it from the traces of all ranks")
 Promotion = Literal["sync", "all"]
 InputsOutputs = Literal["full", "none"]
-Algorithm = Literal["ring", "recursive-doubling"]
 Simulator = Literal["loggopsim", "atlahs"]
 """Of a job in GOAL: how all-reduces and all-gathers go, and who runs the file."""
 KNOWN_ENDINGS = (

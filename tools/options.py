@@ -6,7 +6,7 @@ meaning on the command line and another in Python.
 
 from typing import Any, get_args
 
-from ..schema.arguments import ASTRA_SIM, GOAL, MOST_MESSAGES, TARGETS, Algorithm, InputsOutputs, Promotion, Simulator
+from ..schema.arguments import ASTRA_SIM, GOAL, MOST_MESSAGES, TARGETS, InputsOutputs, Promotion, Simulator
 from ..schema.device_peaks import Peak
 from ..schema.errors import Spelled, WrongUsage
 from . import option_kinds as kind
@@ -134,8 +134,6 @@ COMMANDS: dict[str, tuple[Group, ...]] = {
         ), f"OUT/{ASTRA_SIM} gets the simulator's configuration: a network fitted to the measured collectives",
         calls="AstraSimOptions"),
         Group("for --target goal", (
-            Option("--algorithm", "all-reduces and all-gathers by ring, or by recursive doubling if they have 2^n "
-                   "members (ring)", kind.TEXT, choices=get_args(Algorithm)),
             Option("--chunk", "the longest message (524288)", kind.COUNT, "BYTES", name="chunk_bytes"),
             Option("--max-messages", "how many messages a rank may send at most (%(default)s)", kind.COUNT, "N",
                    "build", default=MOST_MESSAGES),

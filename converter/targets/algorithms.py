@@ -35,9 +35,7 @@ class Algorithm(Enum):
     """How a collective or message is done, and what that is called."""
 
     ALL_REDUCE_RING = "all-reduce by ring"
-    ALL_REDUCE_DOUBLING = "all-reduce by recursive doubling"
     ALL_GATHER_RING = "all-gather by ring"
-    ALL_GATHER_DOUBLING = "all-gather by recursive doubling"
     REDUCE_SCATTER_RING = "reduce-scatter by ring"
     BROADCAST = "broadcast along the ring"
     REDUCE = "reduce along the ring"
@@ -134,12 +132,6 @@ def _dissemination(member: CollectiveMember) -> list[Step]:
     return _in_rounds(((_neighbour(member, far), 1, _neighbour(member, -far), 1) for far in distances), member.chunk)
 
 
-def _doubling(member: CollectiveMember, size: Callable[[int, int], int]) -> list[Step]:
-    """Swaps data, in round k, between the members of 2^m whose ranks differ in bit k: `size` bytes by rank and bit."""
-    own, bits = member.group_rank, [1 << bit for bit in range(member.members.bit_length() - 1)]
-    return _in_rounds(((own ^ bit, size(own, bit), own ^ bit, size(own ^ bit, bit)) for bit in bits), member.chunk)
-
-
 def _along_ring(member: CollectiveMember, direction: int, before: int, size: int) -> list[Step]:
     """Passes pieces along the ring, each as soon as it has arrived; `before` members pass them on before this one."""
     position = before % member.members
@@ -216,16 +208,9 @@ ALGORITHMS = {
     Algorithm.ALL_REDUCE_RING: Facts(
         lambda member: _ring(member, 2 * (member.members - 1), 0, blocks(max(member.sizes), member.members)),
         lambda member: _rounds_of_blocks(member, 2 * (member.members - 1))),
-    Algorithm.ALL_REDUCE_DOUBLING: Facts(
-        lambda member: _doubling(member, lambda rank, bit: max(member.sizes)),
-        lambda member: Cost(rounds := member.members.bit_length() - 1, rounds * max(member.sizes))),
     Algorithm.ALL_GATHER_RING: Facts(
         lambda member: _ring(member, member.members - 1, 0, member.sizes),
         lambda member: Cost(member.members - 1, sum(member.sizes) - min(member.sizes))),
-    # the data doubles in each round
-    Algorithm.ALL_GATHER_DOUBLING: Facts(
-        lambda member: _doubling(member, lambda rank, bit: sum(member.sizes[rank & -bit : (rank & -bit) + bit])),
-        lambda member: Cost(member.members.bit_length() - 1, sum(member.sizes) - min(member.sizes))),
     # each member receives its own block last
     Algorithm.REDUCE_SCATTER_RING: Facts(
         lambda member: _ring(member, member.members - 1, -1, blocks(max(member.sizes), member.members)),

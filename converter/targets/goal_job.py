@@ -12,7 +12,7 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from ...schema.arguments import Algorithm as GivenAlgorithm, Simulator
+from ...schema.arguments import Simulator
 from ...schema.columns import Int64, NodeNumbers, Ragged
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
@@ -28,10 +28,6 @@ RING: dict[int, Algorithm] = {
     CollectiveType.SCATTER: Algorithm.SCATTER, CollectiveType.ALL_TO_ALL: Algorithm.ALL_TO_ALL,
 }  # fmt: skip
 """All other types are barriers."""
-DOUBLING: dict[int, Algorithm] = {
-    CollectiveType.ALL_REDUCE: Algorithm.ALL_REDUCE_DOUBLING,
-    CollectiveType.ALL_GATHER: Algorithm.ALL_GATHER_DOUBLING,
-}
 
 
 class Treatment(Enum):
@@ -44,7 +40,6 @@ class Treatment(Enum):
     PARTIAL = "collectives without some members of their group, of those that are there"
     WITHOUT_BYTES = "communications without a recorded size, as barriers"
     NO_SPLITS = "all-to-alls without recorded splits, taken as even"
-    NOT_DOUBLED = "all-reduces and all-gathers of members that are no power of two, by ring"
 
 
 COMMUNICATION_WORDS: dict[Algorithm | Treatment, str] = {how: how.value for how in (*Algorithm, *Treatment)}
@@ -61,7 +56,6 @@ class GoalOptions:
     True
 
     Args:
-        algorithm: With "recursive-doubling" all-reduces and all-gathers of 2^n members use it, all others a ring.
         chunk_bytes: The longest message; longer ones are cut.
         gpus_per_node: How many consecutive ranks share a node, within which messages have a nic of their own; 0 is one
             rank per node.
@@ -74,16 +68,14 @@ class GoalOptions:
         ValueError: An option has a value that does not exist.
     """
 
-    algorithm: GivenAlgorithm = "ring"
     chunk_bytes: int = 512 * 1024
     gpus_per_node: int = 0
     measured_communication: bool = False
     simulator: Simulator = "loggopsim"
 
     def __post_init__(self) -> None:
-        for name, choices in (("algorithm", get_args(GivenAlgorithm)), ("simulator", get_args(Simulator))):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"GoalOptions: {name} is {getattr(self, name)!r}, not one of {choices}")
+        if self.simulator not in (choices := get_args(Simulator)):
+            raise ValueError(f"GoalOptions: simulator is {self.simulator!r}, not one of {choices}")
         if self.chunk_bytes < 1 or self.gpus_per_node < 0:
             raise ValueError("GoalOptions: chunk_bytes and gpus_per_node are numbers from 1 on")
 
@@ -211,10 +203,6 @@ class _Chooser(NamedTuple):
             return Algorithm.BARRIER
         if is_message:
             return Algorithm.MESSAGE
-        if self.options.algorithm == "recursive-doubling" and kind in DOUBLING:
-            if member.members & (member.members - 1) == 0:
-                return DOUBLING[kind]
-            self.counts[Treatment.NOT_DOUBLED] += 1
         return RING.get(kind, Algorithm.BARRIER)
 
     def _shares(self, members: Sequence[Call], group: Sequence[int]) -> tuple[tuple[int, ...], ...]:

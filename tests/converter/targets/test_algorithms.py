@@ -19,20 +19,14 @@ from hypothesis import given, strategies as st
 from support.graphs import LAUNCH, GraphBuilder
 from support.simulator import Op, run, troubles
 
-POWERS_ALONE = (Algorithm.ALL_REDUCE_DOUBLING, Algorithm.ALL_GATHER_DOUBLING)
-
 
 @st.composite
 def parts(draw: st.DrawFn, algorithm: Algorithm) -> list[CollectiveMember]:
     """The parts of all members of a collective."""
-    members = (
-        2
-        if algorithm.is_message
-        else draw(st.sampled_from([2, 4, 8]) if algorithm in POWERS_ALONE else st.integers(2, 7))
-    )
+    members = 2 if algorithm.is_message else draw(st.integers(2, 7))
     counts = st.integers(0, 40)
     sizes = draw(st.tuples(*[counts] * members).filter(lambda sizes: sum(sizes) > 0))
-    if algorithm not in (Algorithm.ALL_GATHER_RING, Algorithm.ALL_GATHER_DOUBLING, Algorithm.GATHER):
+    if algorithm not in (Algorithm.ALL_GATHER_RING, Algorithm.GATHER):
         sizes = (max(sizes),) * members
     row = st.tuples(*[counts] * members)
     shares = draw(st.tuples(*[row] * members)) if algorithm == Algorithm.ALL_TO_ALL else ()
@@ -101,8 +95,8 @@ def root(part: CollectiveMember) -> set[int]:
 
 
 HAS: dict[Algorithm, Callable[[CollectiveMember], set[int]]] = {
-    Algorithm.ALL_REDUCE_RING: everyone, Algorithm.ALL_REDUCE_DOUBLING: everyone, Algorithm.BARRIER: everyone,
-    Algorithm.ALL_GATHER_RING: givers, Algorithm.ALL_GATHER_DOUBLING: givers, Algorithm.GATHER: givers,
+    Algorithm.ALL_REDUCE_RING: everyone, Algorithm.BARRIER: everyone,
+    Algorithm.ALL_GATHER_RING: givers, Algorithm.GATHER: givers,
     Algorithm.BROADCAST: root, Algorithm.SCATTER: root, Algorithm.REDUCE: everyone,
 }  # fmt: skip
 """Of whom a member has something in the end; only the root, where one gathers or reduces."""
@@ -128,7 +122,6 @@ def received(part: CollectiveMember, size: Callable[[int], int]) -> int:
 
 TAKES: dict[str, Callable[[CollectiveMember], int]] = {
     Algorithm.ALL_GATHER_RING: lambda part: received(part, lambda place: part.sizes[place]),
-    Algorithm.ALL_GATHER_DOUBLING: lambda part: received(part, lambda place: part.sizes[place]),
     Algorithm.ALL_TO_ALL: lambda part: received(part, lambda place: part.shares[place][part.group_rank]),
     # the sums so far of all blocks but the one that the member begins with
     Algorithm.REDUCE_SCATTER_RING: lambda part: (
@@ -193,9 +186,8 @@ SHARES = ((9, 1, 2, 3), (4, 9, 5, 6), (7, 8, 9, 9), (0, 0, 0, 9))
 @pytest.mark.parametrize(
     ("algorithm", "sizes", "cost"),
     [
-        (Algorithm.ALL_REDUCE_RING, EQUAL, (6, 600)), (Algorithm.ALL_REDUCE_DOUBLING, EQUAL, (2, 800)),
+        (Algorithm.ALL_REDUCE_RING, EQUAL, (6, 600)),
         (Algorithm.ALL_GATHER_RING, (100, 200, 300, 400), (3, 900)),
-        (Algorithm.ALL_GATHER_DOUBLING, (100, 200, 300, 400), (2, 900)),
         (Algorithm.REDUCE_SCATTER_RING, EQUAL, (3, 300)), (Algorithm.BROADCAST, EQUAL, (3, 400 + 2 * 150)),
         (Algorithm.REDUCE, EQUAL, (3, 400 + 2 * 150)), (Algorithm.GATHER, (100, 200, 300, 400), (1, 300)),
         (Algorithm.SCATTER, (0, 0, 0, 400), (1, 300)), (Algorithm.ALL_TO_ALL, EQUAL, (1, 24)),

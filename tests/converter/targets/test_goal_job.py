@@ -200,14 +200,6 @@ def test_a_ring_sends_its_share_of_the_buffer_twice_in_pieces(chunk: int) -> Non
     assert report.bytes_sent == 4 * 2 * 3 * 1024
 
 
-def test_doubling_is_for_powers_of_two_and_counted_elsewhere() -> None:
-    options = GoalOptions(algorithm="recursive-doubling")
-    for count, name in ((4, "all-reduce by recursive doubling"), (3, "all-reduce by ring")):
-        _, report = goal(members(count), options)
-        assert report.communication.pop(name) == 1
-        assert sum(report.communication.values()) == (count == 3)
-
-
 def test_an_all_to_all_sends_what_was_recorded_for_each() -> None:
     splits = ([1, 20, 300], [4, 5, 600], [7000, 0, 9])
     kind = CollectiveType.ALL_TO_ALL
@@ -377,9 +369,8 @@ def test_with_measured_communication_every_rank_finishes_as_measured(job: str, c
 
 
 @pytest.mark.parametrize(("job", "count"), JOBS)
-@pytest.mark.parametrize("algorithm", ["ring", "recursive-doubling"])
-def test_messages_fit_and_nobody_waits_for_ever(job: str, count: int, algorithm: Any) -> None:
-    graphs, options = built_job(job, count).graphs, GoalOptions(algorithm=algorithm, chunk_bytes=1 << 22)
+def test_messages_fit_and_nobody_waits_for_ever(job: str, count: int) -> None:
+    graphs, options = built_job(job, count).graphs, GoalOptions(chunk_bytes=1 << 22)
     ranks, report = goal(graphs, options)
     most = max(Counter(rank for rank, _ in others(ranks, "send")).values())
     with pytest.raises(

@@ -180,7 +180,7 @@ VALUES: list[tuple[Call, str]] = [
     (lambda _: eg.AstraSimOptions(roofline="V100:fp32", replay=True), "replay has no use for roofline"),
     (lambda _: eg.AstraSimOptions(roofline="nonsense"), "'nonsense' is not DEVICE:FORMAT"),
     (lambda _: eg.GoalOptions(chunk_bytes=0), "numbers from 1 on"),
-    (lambda _: eg.GoalOptions(algorithm="tree"), "algorithm is 'tree', not one of"),
+    (lambda _: eg.GoalOptions(simulator="tree"), "simulator is 'tree', not one of"),
     (lambda _: eg.GoalOptions(simulator="ns-3"), "simulator is 'ns-3', not one of"),
     (lambda job: job.scale(data_parallel=0), "takes 1 or more, not 0"),
     (lambda job: job.scale(2, latency_ns=-1), "scale(latency_ns=…) takes a number above 0, not -1"),
