@@ -10,34 +10,34 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...converter.ranks import Calls, awaits_all, begin_of_ranks, match, recorded_calls, share_no_step
-from ...linker.communication import ProcessGroups, from_device, is_communication_kernel
-from ...linker.readers import DeviceTrace, Role, read_device_trace
-from ...schema.columns import Summary, SummaryRepr, group_ids, groupby
+from ...converter.ranks import Calls, awaits_all, begin_of_ranks, issued_at, match, recorded_calls, share_no_step
+from ...linker.link import link
+from ...linker.readers import read_device_trace
+from ...schema.columns import Categorical, Summary, SummaryRepr, group_ids, groupby
 from ...schema.errors import DataError
-from ...schema.linked import FOREVER, Args, step_starts
+from ...schema.linked import FOREVER, LinkedTrace, step_starts
 from ...schema.progress import Progress
 from ...schema.reasons import Reason, in_words
 from ..trace_files import RankFile
+from .cross_rank import compare_ranks
+from .rank_comms import RankComms, issued_by, summarise_rank
 
 NS_PER_YEAR = 31_556_952 * 10**9
 
 
-def collective_times(trace: DeviceTrace) -> tuple[Calls, int]:
-    """Returns a rank's collectives that all members wait for, with times in ns since the epoch, and how many
-    communications and groups have too many members to know them.
+def collective_times(linked: LinkedTrace) -> Calls:
+    """Returns the collectives of a rank's devices and host that all members wait for, in the order in which they were
+    issued, with times in ns since the epoch.
     """
-    rows = trace.activities
-    kernels = np.flatnonzero(is_communication_kernel(rows.name))
-    kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]
-    args = (trace.communication[Role.ACTIVITY].get(row, Args()) for row in kernels.tolist())
-    groups = ProcessGroups.of(trace.groups, trace.world_size or -1)
-    names = [rows.name[row] for row in kernels.tolist()]
-    calls = recorded_calls(groups.with_members([*map(from_device, args)]), names, -1)
-    start, end = (column[kernels] + trace.base_time_ns for column in (rows.start, rows.end))
-    calls = replace(calls, start_ns=start, end_ns=end)
-    steps = tuple(sorted(step_starts(trace.ops.name, trace.ops.start)))
-    return replace(calls.take(awaits_all(calls.kind)), steps=steps), groups.unlisted
+    rows, ops, base = linked.activities, linked.ops, linked.info.base_time_ns
+    pairs = (rows.start, ops.start), (rows.end, ops.end), (rows.communication_row, ops.communication_row)
+    start, end, number = map(np.concatenate, pairs)
+    row, rf_id = np.flatnonzero(number >= 0), np.concatenate((np.zeros(len(rows), np.int64), ops.rf_id))
+    row = row[np.argsort(issued_at(start[row], rf_id[row]), kind="stable")]
+    names, recorded = Categorical.joined((rows.name, ops.name)), linked.communications
+    calls = recorded_calls([recorded[n] for n in number[row].tolist()], [names[n] for n in row.tolist()], -1)
+    calls = replace(calls, start_ns=start[row] + base, end_ns=end[row] + base)
+    return replace(calls.take(awaits_all(calls.kind)), steps=tuple(sorted(step_starts(ops.name, ops.start))))
 
 
 def clock_corrections(ranks: Sequence[Calls]) -> tuple[list[int], list[str]]:
@@ -76,16 +76,17 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
     Raises DataError for a trace that cannot be read, or whose clock is too far from the others' for 64 bits.
     """
     bases, hosts, notes = dict[int, int](), dict[int, frozenset[int]](), list[str]()
-    calls = list[Calls]()
+    calls, comms = list[Calls](), dict[int, RankComms]()
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):
         trace = read_device_trace(str(path))
         bases[rank] = trace.base_time_ns
-        of_rank, unlisted = collective_times(trace)
-        calls.append(of_rank)
+        linked = link(None, trace)
+        comms[rank] = summarise_rank(linked)
+        calls.append(collective_times(linked))
         # some profilers show calls on devices too
         devices = np.setdiff1d(trace.activities.device, trace.ops.process)
         hosts[rank] = frozenset(trace.processes) - frozenset(devices.tolist())
-        if unlisted:
+        if unlisted := linked.report.oddities[Reason.MANY_MEMBERS]:
             notes.append(f"{path}: {unlisted} {in_words(Reason.MANY_MEMBERS)}")
     (corrections, decisions), first = clock_corrections(calls), min(bases.values())
     clocks = {
@@ -96,6 +97,8 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
         if abs(shift := clocks[rank].shift_ns) >= FOREVER:
             years = f"{abs(shift) / NS_PER_YEAR:.0f} years"
             raise DataError(f"{path}: its clock is {years} from that of other ranks; leave it out")
+    disagreements, _ = compare_ranks(comms, -1, lambda rank: issued_by(link(None, str(dict(ranks)[rank]))))
+    notes += [f"ranks disagree: {disagreement}" for disagreement in disagreements]
     return Survey(first, clocks, hosts, notes + decisions)
 
 

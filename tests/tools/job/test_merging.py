@@ -1,5 +1,6 @@
 """Merged traces and databases keep every row, tell ranks apart, and have one clock; a rank taken out is as before."""
 
+import gzip
 import importlib.util
 import json
 import re
@@ -264,6 +265,21 @@ def test_clocks_are_compared_by_the_ends_of_shared_collectives(jobs: Jobs, tmp_p
     assert max(abs(one - other) for one, other in zip(first, second, strict=True)) < 1.1
     assert [record["time_shift_ns"] for record in trace["mergedRanks"]] == [7_000_000, 7_000_000]
     assert trace["baseTimeNanoseconds"] == ahead["baseTimeNanoseconds"] - 7_000_000
+
+
+def test_clocks_of_hosts_are_compared_by_their_transfers_and_two_jobs_disagree(
+    jobs: Jobs, data: Path, tmp_path: Path
+) -> None:
+    for rank in (0, 1):
+        trace = json.loads(gzip.decompress((data / f"gloo_fast/device_rank{rank}.json.gz").read_bytes()))
+        trace["baseTimeNanoseconds"] += 250_000_000 * rank
+        (tmp_path / f"device_rank{rank}.json").write_text(json.dumps(trace))
+    report = merge_for_viewing(ranks_in(tmp_path), str(tmp_path / "merged.json"))
+    assert report.notes == [] and report.ranks[0].clock_correction_ns == pytest.approx(250_000_000, abs=100_000)
+    write_traces(simulate(build_job("ddp", ranks=2, steps=1, layers=2, seed=5)), tmp_path / "other")
+    ranks = [ranks_in(jobs(2))[0], ranks_in(tmp_path / "other")[1]]
+    report = merge_for_viewing(ranks, str(tmp_path / "merged.json"))
+    assert any(note.startswith("ranks disagree: ") for note in report.notes)
 
 
 def test_collectives_of_other_steps_move_no_clock(jobs: Jobs, tmp_path: Path) -> None:
