@@ -173,6 +173,12 @@ class Trace(NamedTuple):
         """The folder that holds it."""
         return PurePosixPath(self.name).parent.as_posix()
 
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """The process and the time of its rows, which no two traces share but copies; None where they are not known."""
+        time = self.recorded_ns or 0
+        return (self.pid, time) if self.pid and time >= DATED_NS else None
+
 
 def recognise(path: Path, name: str = "") -> Trace:
     """Tells what a file is, by content, and its rank from its `name`, too, by default without folders.

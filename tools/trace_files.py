@@ -166,10 +166,14 @@ def assign_ranks(
         if len(folders) == len(traces) and {trace.folder for trace in single} <= folders:
             line = f"{len(folders)} runs, each in a folder of its own ({list_names(sorted(folders))}); give one of them"
             return AssignedRanks([], [line], [], of_several_runs=True)
-    if apart := why_two_runs({trace.name: trace.recorded_ns for trace in single}):
+    apart, are = why_two_runs({trace.name: trace.recorded_ns for trace in single}), "of two runs"
+    by_identity = grouped(lambda trace: trace.identity, single)
+    if copies := [names_of(same) for key, same in by_identity.items() if key and len(same) > 1]:
+        apart, are = f"{copies[0]} have the same process and times", "copies of one rank"
+    if apart:
         if not allow_mismatch:
-            raise DataError(f"{apart}, so they are of two runs; give the traces of one, {remedies}")
-        notes.append(f"{apart}, as if they were of two runs")
+            raise DataError(f"{apart}, so they are {are}; give the traces of one, {remedies}")
+        notes.append(f"{apart}, as if they were {are}")
     failures = [*_without_rank(rankless, devices), *_of_one_rank(several)]
     return AssignedRanks(single, failures, notes, bool(of_runs))
 
