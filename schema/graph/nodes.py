@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import columns
+from ..arguments import GENERIC
 from ..columns import ABSENT, Bool, BytesColumn, Categorical, Int64, NodeIds, NodeNumbers, Ns, Ragged, Rows, SummaryRepr
 
 STEP_START = "step_start_ns_"
@@ -38,6 +39,7 @@ Column = Int64 | Categorical | Ragged
 """int64 (bool as 0/1), Categorical or Ragged. A node without the attribute has ABSENT, code -1 or an empty row."""
 LARGEST_NUMBER = 1 << 62
 NEGATIVE = "durations below 0; a node cannot end before it starts, write the graph again"
+TWO_LENGTHS = "duration_ns and duration_micros that differ; replays take the one, simulators the other, edit both"
 NO_TYPE = "collectives of a comm_type that is none; they are taken as of an unknown type, write the graph again"
 DANGLING = "ctrl_deps on nodes that the graph lacks; they are ignored, write the graph again"
 
@@ -260,8 +262,13 @@ class NodeColumns(SummaryRepr):
 def problem_notes(nodes: NodeColumns, path: str) -> list[str]:
     """Returns a sentence for each kind of problem that nodes of a file have."""
     recorded, called = nodes.integers("comm_type", -1), nodes.id[nodes.ctrl_deps.rows()]
+    has_both = (nodes.integers("duration_ns") >= 0) & (nodes.metadata.get("target") == GENERIC)
+    # each change of a graph rounds duration_micros again
+    parts = (nodes.integers(name, 0) for name in ("duration_ns", "gap_ns", "host_delay_ns"))
+    apart_ns = nodes.duration_micros * 1000 - sum(parts)
     problems = nodes.problems | {
         NEGATIVE: nodes.id[(nodes.duration_ns < 0) | (nodes.duration_micros < 0)],
+        TWO_LENGTHS: nodes.id[has_both & (np.abs(apart_ns) > 5_000)],
         NO_TYPE: nodes.id[(recorded >= 0) & (nodes.collective_types() != recorded)],
         DANGLING: called[nodes.rows_of(NodeIds(nodes.ctrl_deps.values)) < 0],
     }

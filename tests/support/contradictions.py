@@ -329,8 +329,9 @@ class GraphLie(NamedTuple):
 
 GRAPHS = (
     GraphLie("durations below 0", lambda node: setattr(attribute(node, "duration_ns"), "int64_val", -5_000)),
+    GraphLie("longer in whole µs than in ns", lambda node: setattr(node, "duration_micros", node.duration_micros + 9)),
     GraphLie("durations that are texts", lambda node: setattr(attribute(node, "duration_ns"), "string_val", "5000")),
-    GraphLie("attributes that are given twice", lambda node: node.attr.add(name="duration_ns", int64_val=77)),
+    GraphLie("attributes that are given twice", lambda node: node.attr.append(attribute(node, "duration_ns"))),
     GraphLie("a `comm_type` that is none", lambda node: node.attr.add(name="comm_type", int64_val=99)),
     GraphLie("`ctrl_deps` on nodes that are not there", dangling_caller),
 )

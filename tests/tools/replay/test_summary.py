@@ -15,7 +15,7 @@ from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError, RequestError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph
 from execgraph.schema.linked import FOREVER
-from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, replay_ranks, summarise
+from execgraph.tools.replay import busy_ns, describe, parse_scale, replay, replay_job, replay_ranks, run_of, summarise
 from execgraph.tools.replay.changed_graphs import changed_graphs
 from execgraph.tools.replay.summary import answer, start_error
 from execgraph.tools.replay.workload import node_classes
@@ -44,6 +44,25 @@ def test_a_scaled_job_was_never_measured_so_a_change_is_compared_with_its_replay
     changed = replayed("gemm=0.5")
     assert changed[2:4] == ["unchanged                50.0 µs", "replayed                 30.0 µs  -40.00 %"]
     assert "30.0 µs instead of 50.0 µs, −40 %" in changed[-1]
+
+
+def test_edited_graphs_have_no_run_without_a_profiler_and_changes_are_compared_with_their_own_replay() -> None:
+    def replayed(kernel_ns: int, *specs: str) -> list[str]:
+        g = GraphBuilder(target="generic", steps=1, step_without_profiler_ns=80_000)
+        first = g.activity("gemm", 10_000, kernel_ns, gap=0, after=[(g.host("launch", 0, 10_000), LAUNCH)])
+        g.activity("last", 50_000, 50_000, gap=0, after=[(first, STREAM_ORDER)])
+        scales = [parse_scale(spec) for spec in specs]
+        result = replay_job(run_of([g.build()]).job, scales)
+        return describe(result, summarise(result), scales).splitlines()
+
+    assert not any(line.startswith("edited") for line in replayed(40_000))
+    edited = replayed(90_000)
+    assert edited[2:4] == ["measured                100.0 µs", "replayed                150.0 µs  +50.00 %"]
+    assert edited[4].startswith("edited         100.0 µs were measured, but as durations and dependencies are now")
+    assert replayed(90_000, "gemm=0.5")[2:4] == [
+        "unchanged               150.0 µs",
+        "replayed                105.0 µs  -30.00 %",
+    ]
 
 
 def test_the_critical_path_is_told_by_kind() -> None:
