@@ -16,12 +16,13 @@ import msgspec
 import numpy as np
 
 from ..schema.columns import Bool, CallRows, Int64, group_ids, time_text
-from ..schema.linked import MEMORY_CATEGORIES, integer, name_of, stream_sorted
+from ..schema.linked import MEMORY_CATEGORIES, RecordedArguments, integer, integer_list, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
 from .clock_steps import clock_step
 from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, is_communication_kernel, members
 from .joining import launching_calls
 from .machine import awaited_ends, machine_of
+from .match import Match
 from .overruns import Overrun, overruns
 from .readers import DeviceTrace, HostTrace, Role
 from .windows import trace_start
@@ -35,6 +36,8 @@ RECORD_DEVICE = "record with ProfilerActivity.CUDA, too"
 RANKS_SHOWN = 8
 NODES_SEARCHED = 1 << 12
 """Nodes of a host trace that are searched for the process's device; mostly it has only one."""
+MOST_RESHAPED, MOST_OTHER_BATCHES = 0.1, 0.75
+"""Share of ops with other shapes, up to which two traces can be of the same steps, or of other steps of one job."""
 UNIT = 1_000
 """The ratio of a unit of time to the next smaller one."""
 SECOND = 1_000_000_000
@@ -198,6 +201,25 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
         if len(ranks) == args.group_size and args.group_rank < len(ranks):
             return ranks[args.group_rank]
     return None
+
+
+def other_shapes(host: HostTrace, device: DeviceTrace, match: Match) -> list[Contradiction]:
+    """Returns whether ops that both traces hold have inputs of other shapes in each, by a sample of them."""
+    inputs, shapes, count, differing = host.arguments.inputs, device.ops.shapes, 0, list[str]()
+    step = max(len(match.host_row) // NODES_SEARCHED, 1)
+    for node, row in zip(match.host_row[::step].tolist(), match.device_row[::step].tolist(), strict=True):
+        recorded = RecordedArguments.of(b'{"shapes":%b}' % (shapes[row] or "[]").encode()).shapes
+        # versions write lists of tensors, which are no lists of numbers, in several ways
+        known = [pair for pair in zip(inputs(node).shapes, recorded, strict=False) if all(map(integer_list, pair))]
+        count += bool(known)
+        differing += [f"{device.ops.name[row]}, {left} and {right}" for left, right in known if left != right][:1]
+    # other steps may have batches of other sizes
+    if len(differing) <= (MOST_OTHER_BATCHES if match.of_other_steps else MOST_RESHAPED) * count:
+        return []
+    what = f"{len(differing)} of {count} ops that {device.path} holds, too, have inputs of other shapes there"
+    what = f"{what} (the first: {differing[0]})"
+    advice = "give the two traces of one run"
+    return [Contradiction(host.path, what, "shapes, and what follows from them, are those of another run", advice)]
 
 
 def without_lengths(device: DeviceTrace, calibration: MachineCalibration) -> Contradiction | None:

@@ -13,7 +13,7 @@ import numpy as np
 from ..schema import columns, linked
 from ..schema.arguments import InputFile, is_file, path_of, wrong_argument
 from ..schema.columns import ABSENT, CallRows, CommunicationRows, OpRows, RowMap, ThreadIntervals
-from ..schema.errors import DataError
+from ..schema.errors import DataError, Remedy
 from ..schema.linked import Activities, Calls, LinkedTrace, Ops
 from ..schema.progress import OnProgress, unseen
 from ..schema.reasons import AnyReason, Counts, Reason
@@ -65,13 +65,16 @@ def link(
             f"{device.path}: is of rank {device.rank}, not {rank}; leave the rank out or pass that rank's file"
         )
     match = match_ops(host, device, allow_mismatch) if host is not None else None
+    apart = contradictions.other_shapes(host, device, match) if host is not None and match is not None else []
+    if apart and not allow_mismatch:
+        raise DataError(f"{apart[0].sentence} (", Remedy.ALLOW_MISMATCH, " links these all the same)")
     device = communication.messages_in_flight(device)
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
     trace, findings, contradicting, asked_by = _link_all(nodes, device, match, nesting, rank)
     part, notes = _part(trace, device, match, window, asked_by)
     report = report_of(host, device, match, findings=findings, whole=trace, part=part, clipped=nesting.clipped)
-    report.notes += [contradiction.sentence for contradiction in contradicting] + notes
+    report.notes += [contradiction.sentence for contradiction in apart + contradicting] + notes
     if host is None:
         ops = part.trace.ops
         report.notes.append(

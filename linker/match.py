@@ -175,7 +175,9 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
     sides = [len(candidates), len(ops.start)]
     if names.marks_step_of_both(host_row).any():
         sides = [int(of_ids.holds(host.id[candidates]).sum()), int(of_times.holds(ops.start).sum())]
-    agreement = len(host_row) / max(1, min(sides))
+    # those of other jobs have marks of steps in common, too
+    marks = [names.is_step_mark[side].all() for side in (names.host[host_row], names.host[candidates], names.device)]
+    agreement = 0.0 if marks == [True, False, False] else len(host_row) / max(1, min(sides))
     match = Match(host_row, DeviceOpRows(device_row), BY_NAME_ORDER, agreement, 0, alignment_count, host_is_longer)
     if not names.numbered:
         match.steps, match.steps_apart = _compared_steps(largest, match, names)

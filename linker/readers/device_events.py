@@ -83,7 +83,7 @@ class EventRows:
 
     def __init__(self, role: Role, keep_arguments: bool = False) -> None:
         self.count = 0
-        self.arguments = CategoricalBuilder()
+        self.arguments, self.shapes = CategoricalBuilder(), CategoricalBuilder()
         self.keeps_arguments = keep_arguments
         self.communication = columns.RecordBuilder[kineto.Args](kineto.Args)
         self.name, self.category, self.sync_kind = CategoricalBuilder(), CategoricalBuilder(), CategoricalBuilder()
@@ -108,6 +108,8 @@ class EventRows:
         self.category.add([event.cat or "" for event in events])
         if self.keeps_arguments:
             self.arguments.add([_argument_lists(args, oddities) for args in arguments])
+        if self._role is Role.OP:
+            self.shapes.add([bytes(args.input_dims).decode(errors="replace") for args in arguments])
         if self._role is Role.SYNC:
             pairs = zip(events, arguments, strict=True)
             self.sync_kind.add([str(args.sync_kind or event.name or "") for event, args in pairs])
@@ -162,6 +164,7 @@ class EventRows:
             by_name["annotation"] = self.category.column().where(lambda name: name.lower() in ANNOTATIONS)
             none = Categorical(np.zeros(self.count, np.int32), [""])
             by_name["arguments"] = self.arguments.column() if self.keeps_arguments else none
+            by_name["shapes"] = self.shapes.column()
         elif self._role is Role.ACTIVITY:
             category = self.category.column()
             lowered = Categorical.of(name.lower() for name in category.table)

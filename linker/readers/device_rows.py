@@ -124,7 +124,7 @@ class RecordedOps(RecordedRows):
     """Host ops and annotations as the device trace recorded them. `rf_id` 0 and `sequence` -1 mean not recorded.
 
     `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where they were not
-    recorded or not requested.
+    recorded or not requested. `shapes` is their list of shapes, in any case.
     """
 
     annotation: Bool
@@ -134,6 +134,7 @@ class RecordedOps(RecordedRows):
     sequence: Int64
     forward_thread: Int64
     arguments: Categorical
+    shapes: Categorical
 
 
 @dataclass(slots=True, repr=False)

@@ -404,10 +404,11 @@ def _annotations(
     order = order[lasting[order]]
     process, thread, start, end = rows[order].T
     zero, none = np.zeros_like(start), np.full_like(start, -1)
+    no_text = Categorical(np.zeros(len(start), np.int32), [""])
     is_unknown = thread < 0
     thread[is_unknown] = nesting_lanes(start[is_unknown], end[is_unknown])
     return RecordedOps(
         name=Categorical.of(texts[row] for row in order.tolist()), process=process, thread=thread, start=start, end=end,
         annotation=np.ones(len(start), np.bool_), rf_id=zero, external_id=zero, event_index=none, sequence=none,
-        forward_thread=zero, arguments=Categorical(np.zeros(len(start), np.int32), [""]),
+        forward_thread=zero, arguments=no_text, shapes=no_text,
     )  # fmt: skip

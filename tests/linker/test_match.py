@@ -1,5 +1,6 @@
 """Which ops of both traces are the same, and what a joined op takes from each."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from execgraph.linker.link import link, read_traces
 from execgraph.linker.match import ANCHOR, Match, align, align_steps, match_ops, occurrences
 from execgraph.linker.readers import DeviceTrace, read_device_trace
 from execgraph.linker.windows import Window
-from execgraph.schema.columns import ABSENT, Int64, ThreadIntervals, nest
+from execgraph.schema.columns import ABSENT, BytesColumn, Int64, ThreadIntervals, nest
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import NO_TENSORS, LinkedTrace
 from execgraph.schema.reasons import Reason
@@ -633,6 +634,28 @@ def test_transfers_of_other_steps_go_by_their_requests_in_whichever_order_thread
     device = device_trace([*ops, OpRow(31, 40, "gloo:x", thread=5)], window="device")
     found = match_ops(replace(host_trace(*nodes), window="host"), device)
     assert pairs(found) == [(0, 0), (1, 2), (3, 3), (2, 6), (4, 5)]
+
+
+@pytest.mark.parametrize(("of_same_steps", "reshaped"), [(True, 1), (True, 2), (False, 7), (False, 8)])
+def test_ops_of_other_shapes_are_of_another_run_and_a_few_of_another_batch(of_same_steps: bool, reshaped: int) -> None:
+    nodes = [NodeRow(n, f"op{n}", tid=1, rf_id=n) for n in range(1, 11)]
+    host = replace(host_trace(*nodes), inputs=BytesColumn.of([b'{"values":[],"shapes":[[2,4],[[3]]],"types":[]}'] * 10))
+    host = replace(host, window="" if of_same_steps else "host")
+    shapes = ["[[8,4],[]]" if n <= reshaped else "[[2,4],[]]" for n in range(1, 11)]
+    ops = [OpRow(20 * n, 20 * n + 9, f"op{n}", rf_id=n, shapes=shapes[n - 1]) for n in range(1, 11)]
+    device = device_trace(ops, window="" if of_same_steps else "device")
+    if reshaped in (1, 7):
+        assert link(host, device).report.matched == 10
+        return
+    what = f"host.json: {reshaped} of 10 ops .* other shapes there .the first: op1, .2, 4. and .8, 4..; shapes, and"
+    with pytest.raises(DataError, match=what):
+        link(host, device)
+    assert re.search(what, link(host, device, allow_mismatch=True).report.notes[0])
+
+
+def test_a_step_mark_in_common_makes_no_two_files_of_one_run() -> None:
+    with pytest.raises(DataError, match="1 of 4 host ops have a counterpart among the 4 ops"):
+        other_steps("abc", "xyz")
 
 
 def test_recordings_of_one_program_on_a_gpu_match_and_replay(data: Path) -> None:

@@ -124,6 +124,7 @@ class OpRow(NamedTuple):
     sequence: int = -1
     forward_thread: int = 0
     arguments: str = ""
+    shapes: str = ""
 
 
 class CallRow(NamedTuple):

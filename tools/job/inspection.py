@@ -17,11 +17,11 @@ import numpy as np
 from ...converter.ranks import FEW
 from ...linker import readers
 from ...linker.communication import RECORD, ProcessGroups, from_device, is_communication_kernel
-from ...linker.contradictions import Contradiction, contradictions_in_traces
+from ...linker.contradictions import Contradiction, contradictions_in_traces, other_shapes
 from ...linker.joining import launching_calls
 from ...linker.link import noted
 from ...linker.lost_records import LostRecords, is_graph_launch, lost_records
-from ...linker.match import are_ops, match_ops
+from ...linker.match import SMALLEST_AGREEMENT, are_ops, match_ops
 from ...linker.readers import DeviceTrace, HostTrace, Role, read_device_trace, read_host_trace
 from ...schema import linked
 from ...schema.columns import Bool, Categorical
@@ -188,6 +188,7 @@ def inspect(files: ProcessFiles) -> Inspection:
     inspection = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank)
     inspection.detail = files.detail or msgspec.UNSET
     inspection.bytes = sum(Path(path).stat().st_size for path in files_of(files))
+    found = list[Contradiction]()
     try:
         host = read_host_trace(files.host) if files.host else None
         device = read_device_trace(files.device) if files.device else None
@@ -203,6 +204,7 @@ def inspect(files: ProcessFiles) -> Inspection:
             _describe_reading(inspection, device)
         if host is not None and device is not None:
             match, outside = match_ops(host, device, allow_mismatch=True), ~are_step_marks(device.ops.name)
+            found = other_shapes(host, device, match) if match.agreement >= SMALLEST_AGREEMENT else []
             outside[match.device_row] = False
             inspection.matched, inspection.matched_by = len(match.host_row), match.by
             recorded = [match.recorded] * match.of_other_steps
@@ -218,7 +220,7 @@ def inspect(files: ProcessFiles) -> Inspection:
             inspection.dropped[Reason.OPS_NOT_IN_DEVICE_TRACE] = inspection.host_ops - inspection.matched
             inspection.dropped[Reason.OPS_OF_TWO_NAMES] = match.misnamed
         if device is not None and not inspection.merged:
-            found = contradictions_in_traces(host, device) + lost.contradictions(device)
+            found += contradictions_in_traces(host, device) + lost.contradictions(device)
             inspection.contradictions = found or msgspec.UNSET
     except DataError as error:
         inspection.error = str(error)
