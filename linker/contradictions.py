@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from ..schema.columns import Bool, CallRows, Int64, group_ids, time_text
-from ..schema.linked import MEMORY_CATEGORIES, RecordedArguments, integer, integer_list, name_of, stream_sorted
+from ..schema.linked import MEMORY_CATEGORIES, integer, integer_list, json_value, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
 from .clock_steps import clock_step
 from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, is_communication_kernel, members
@@ -208,18 +208,18 @@ def other_shapes(host: HostTrace, device: DeviceTrace, match: Match) -> list[Con
     inputs, shapes, count, differing = host.arguments.inputs, device.ops.shapes, 0, list[str]()
     step = max(len(match.host_row) // NODES_SEARCHED, 1)
     for node, row in zip(match.host_row[::step].tolist(), match.device_row[::step].tolist(), strict=True):
-        recorded = RecordedArguments.of(b'{"shapes":%b}' % (shapes[row] or "[]").encode()).shapes
+        recorded = json_value(shapes[row].encode())
+        pairs = zip(inputs(node).shapes, recorded if isinstance(recorded, list) else [], strict=False)
         # versions write lists of tensors, which are no lists of numbers, in several ways
-        known = [pair for pair in zip(inputs(node).shapes, recorded, strict=False) if all(map(integer_list, pair))]
+        known = [pair for pair in pairs if all(map(integer_list, pair))]
         count += bool(known)
         differing += [f"{device.ops.name[row]}, {left} and {right}" for left, right in known if left != right][:1]
     # other steps may have batches of other sizes
     if len(differing) <= (MOST_OTHER_BATCHES if match.of_other_steps else MOST_RESHAPED) * count:
         return []
-    what = f"{len(differing)} of {count} ops that {device.path} holds, too, have inputs of other shapes there"
-    what = f"{what} (the first: {differing[0]})"
-    advice = "give the two traces of one run"
-    return [Contradiction(host.path, what, "shapes, and what follows from them, are those of another run", advice)]
+    what = f"{len(differing)} of {count} ops that {device.path} holds, too, have inputs of other shapes there (the first: {differing[0]})"
+    meaning = "shapes, and what follows from them, are those of another run"
+    return [Contradiction(host.path, what, meaning, "give the two traces of one run")]
 
 
 def without_lengths(device: DeviceTrace, calibration: MachineCalibration) -> Contradiction | None:

@@ -31,6 +31,8 @@ from ..terminal import print_text
 )
 def main(options: argparse.Namespace) -> None:
     """Replays graphs as one job, or plays them by the rules of a simulator."""
+    from ..job import REPORT, read_report
+
     if options.simulator and (options.output or options.changes):
         raise WrongUsage("--simulator plays the run as it was; leave --timeline and --scale out")
     paths = [
@@ -40,6 +42,8 @@ def main(options: argparse.Namespace) -> None:
     ]
     graphs = [replays.read_graph_file(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
     log_notes(options.prog, (note for graph in graphs for note in graph.notes))
+    builds = filter(None, (read_report(Path(source) / REPORT) for source in options.inputs))
+    log_notes(options.prog, (f"ranks disagree: {line}" for build in builds for line in build.disagreements))
     # the order in which they are given makes no difference
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
     reason = replays.why_not_one_job(graphs)

@@ -21,7 +21,7 @@ from ...linker.contradictions import Contradiction, contradictions_in_traces, ot
 from ...linker.joining import launching_calls
 from ...linker.link import noted
 from ...linker.lost_records import LostRecords, is_graph_launch, lost_records
-from ...linker.match import SMALLEST_AGREEMENT, are_ops, match_ops
+from ...linker.match import are_ops, match_ops
 from ...linker.readers import DeviceTrace, HostTrace, Role, read_device_trace, read_host_trace
 from ...schema import linked
 from ...schema.columns import Bool, Categorical
@@ -204,7 +204,7 @@ def inspect(files: ProcessFiles) -> Inspection:
             _describe_reading(inspection, device)
         if host is not None and device is not None:
             match, outside = match_ops(host, device, allow_mismatch=True), ~are_step_marks(device.ops.name)
-            found = other_shapes(host, device, match) if match.agreement >= SMALLEST_AGREEMENT else []
+            found = other_shapes(host, device, match)
             outside[match.device_row] = False
             inspection.matched, inspection.matched_by = len(match.host_row), match.by
             recorded = [match.recorded] * match.of_other_steps

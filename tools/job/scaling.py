@@ -262,6 +262,9 @@ def _graph_files(folder: Path) -> dict[int, Path]:
         remedy = instead_of_folder(folder, InputKind.GRAPH) or f"build the graphs of a job with {Remedy.BUILD}"
         raise DataError(f"{folder}: there is no {GRAPHS}.0.et in it; {remedy}")
     report = read_report(folder / BUILD_REPORT)
+    if report and report.disagreements:
+        problem = f"{folder}: ranks disagree: {report.disagreements[0]}"
+        raise DataError(f"{problem}; collectives would lack members: build steps that all ranks recorded")
     targets = [rank.target for rank in report.ranks] if report else []
     changed = next((change for target in targets for change in FITTED_TO_TRACED if str(change) in target), None)
     if changed:

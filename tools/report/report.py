@@ -20,6 +20,7 @@ from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from .. import analyses
 from ..analyses import AnalysisOptions, Column, Finding, Gain, RankFacts, RankTrace, Table
+from ..job import RankComms, compare_ranks, issued_by, summarise_rank
 from ..replay import Recording, Replay, Scale, recording
 from ..sync_records_advice import lacks_sync_records, sync_records_advice
 from ..terminal import ranges
@@ -48,6 +49,7 @@ OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
 OF_JOB = "critical_path"
 """The analysis whose rows are of the job, so that they are shown of all ranks."""
+DISAGREEING = "ranks disagree on what they communicate: give traces of one run and of the same steps"
 NO_DIFF = replace(analyses.trace_diff((), ()), details=())
 HOW_TO_COMPARE = Spelled("compares two runs, with --diff A B", "compares two runs, with execgraph.compare")
 DEFAULT = AnalysisOptions()
@@ -238,8 +240,14 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
         advice=sync_records_advice(f"rank{'s' if len(silent) > 1 else ''} {ranges(silent)}") if silent else [],
         faster_step_us=collector.faster_step_us, lost_work=collector.lost_work,
     )  # fmt: skip
+    source_of = dict(zip(collector.comms, sources.ranks, strict=False))
+    reread = ReadOptions(False, request.window)
+    disagreements, _ = compare_ranks(
+        collector.comms, -1, lambda rank: issued_by(next(read_ranks([source_of[rank]], reread)).linked)
+    )
+    report.notes += [f"ranks disagree: {line}" for line in disagreements]
     if request.judged:
-        _judge(report, collector.job_facts, as_recorded=request.as_recorded)
+        _judge(report, collector.job_facts, bool(disagreements), as_recorded=request.as_recorded)
         collector.job_facts.clear()
     if request.scales:
         is_asked = bool(collector.graphs) and not (request.judged or request.as_recorded)
@@ -250,7 +258,7 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     return report
 
 
-def _judge(report: Report, ranks: Sequence[RankFacts | None], *, as_recorded: bool) -> None:
+def _judge(report: Report, ranks: Sequence[RankFacts | None], disagree: bool, *, as_recorded: bool) -> None:
     """Adds the verdict, and the findings, also as a table with the verdict as its note; NaN where no gain is known."""
     try:
         job = analyses.job_of(ranks, report.tables, as_recorded=as_recorded)
@@ -259,6 +267,7 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None], *, as_recorded: bo
         return
     if job is None:
         return
+    job.lost_work = job.lost_work or DISAGREEING * disagree
     report.notes += job.work.members.decisions
     report.findings, report.recording = analyses.find(job), job.recording
     if job.recording and not report.is_of_recording:
@@ -339,6 +348,7 @@ class _RankCollector:
         self.ops: dict[int, Slices] = {}
         self.data_flow: DataFlow | None = None
         self.facts: list[dict[str, int | str]] = []
+        self.comms: dict[int, RankComms] = {}
         self.job_facts: list[RankFacts | None] = []
         self.linker_notes: list[tuple[int, str]] = []
         self.without_sync_records: list[int] = []
@@ -347,6 +357,7 @@ class _RankCollector:
     def collect(self, ranks: Iterable[RankTrace]) -> Iterator[RankTrace]:
         for rank in ranks:
             self.facts.append(recorded_counts(rank))
+            self.comms |= {rank.rank: summarise_rank(rank.linked)} if rank.path else {}
             self.faster_step_us = max(self.faster_step_us, analyses.faster_step_us(rank.linked))
             self.lost_work = self.lost_work or analyses.lost_work(rank.linked)
             self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]

@@ -12,6 +12,8 @@ from execgraph.schema.linked import Communication
 from execgraph.tools.job import BuildOptions, BuildReport, build, table
 from execgraph.tools.job.cross_rank import compare_ranks
 from execgraph.tools.job.rank_comms import RankComms, group_summary
+from execgraph.tools.report.inputs import find_sources
+from execgraph.tools.report.report import report_on
 from support.builder.records import Group
 from support.builder.timeline import TraceBuilder
 from support.commands import status_of
@@ -35,6 +37,21 @@ def test_a_disagreement_is_found_and_shown_from_both_sides(tmp_path: Path, fault
     wrong, ranks, told = FAULTS[fault]
     report = report_of(write(tmp_path / "job", wrong, ranks), tmp_path / "out")
     assert report.disagreements == [told]
+    reported = report_on(find_sources([tmp_path / "job"]))
+    assert f"ranks disagree: {told}" in reported.notes
+    assert reported.verdict.startswith("What limits the run cannot be told: ranks disagree on what they communicate")
+
+
+def test_replays_say_what_ranks_disagree_on_and_no_collective_without_members_is_scaled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, graphs = write(tmp_path / "job", other(steps=1)), tmp_path / "graphs"
+    told = report_of(job, graphs).disagreements
+    assert told and "rank 2 issued none" in told[0]
+    assert status_of("trace-replay", str(graphs)) == 0
+    assert f"ranks disagree: {told[0]}" in capsys.readouterr().err
+    assert status_of("trace-scale", str(graphs), "-o", str(tmp_path / "scaled"), "--data-parallel", "2") == 1
+    assert f"ranks disagree: {told[0]}; collectives would lack members" in capsys.readouterr().err
 
 
 def test_an_order_that_no_simulator_can_keep_is_said_once_and_leaves_no_graph(tmp_path: Path) -> None:
