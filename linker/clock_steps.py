@@ -10,15 +10,14 @@ import numpy as np
 from ..schema.columns import Floats, Int64, is_group_start, time_text
 from ..schema.linked import Activities, Calls
 from ..schema.machine import ANY_MACHINE, SLOWEST, MachineCalibration
-from .machine import WHOLE, Bounds, awaited_ends, bounds_of
-from .overruns import FASTEST_DRIFT
-from .readers import RecordedSyncs
+from .machine import WHOLE, Bounds, bounds_of
+from .overruns import FASTEST_DRIFT, Awaited
 
 ALIKE = 8
 """So many launches on an idle device, of which one may be odd, show how long they take."""
 
 
-def clock_step(activities: Activities, calls: Calls, syncs: RecordedSyncs, clock: MachineCalibration, zero: int) -> str:
+def clock_step(activities: Activities, calls: Calls, awaited: Awaited, clock: MachineCalibration, zero: int) -> str:
     """Returns where the device's clock steps most, in µs after `zero` (ns), and by how much; else "". O(n log n)."""
     latency, begun = _idle_latencies(activities, calls)
     if steps := _steps(latency, begun) if len(latency) >= 2 * ALIKE else []:
@@ -31,7 +30,7 @@ def clock_step(activities: Activities, calls: Calls, syncs: RecordedSyncs, clock
     elif not (clock.clock_drift_ns or clock.clock_error_ns > 2 * WHOLE):
         return ""
     else:
-        bounds = bounds_of(activities, calls, awaited_ends(activities, calls, syncs), clock.resolution_ns)
+        bounds = bounds_of(activities, calls, awaited, clock.resolution_ns)
         # by times of the host, as those of the device need not be in order
         lower, upper = (Bounds(of.time + of.value, of.value) for of in bounds)
         low, high = lower.tightest(1), upper.tightest(-1)

@@ -23,7 +23,7 @@ from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_hos
 from .joining import launching_calls
 from .machine import awaited_ends, machine_of
 from .match import Match
-from .overruns import Overrun, overruns
+from .overruns import Awaited, Overrun, one_by_one, overruns
 from .readers import DeviceTrace, HostTrace, Role
 from .windows import trace_start
 
@@ -64,8 +64,10 @@ class Contradiction(msgspec.Struct, frozen=True):
 def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> list[Contradiction]:
     """Returns the contradictions of traces that are not linked yet. O(n log n)."""
     call_row = launching_calls(device.activities, device.calls)
-    calibration = machine_of(replace(device.activities, call_row=call_row), device.calls, device.syncs)
-    return contradictions(host, device, call_row, calibration, overruns_of(device, call_row))
+    activities, calls = replace(device.activities, call_row=call_row), device.calls
+    awaited = awaited_ends(activities, calls, device.syncs)
+    too_long = [*overruns(device, call_row, awaited)]
+    return contradictions(host, device, call_row, machine_of(activities, calls, awaited), awaited, too_long)
 
 
 def contradictions(
@@ -73,12 +75,13 @@ def contradictions(
     device: DeviceTrace,
     call_row: CallRows,
     calibration: MachineCalibration,
+    awaited: Awaited,
     too_long: Sequence[Overrun],
 ) -> list[Contradiction]:
     """Returns in what the two traces, or one of them alone, cannot be right. O(n log n).
 
     Of several signs of one cause only the plainest is returned. `call_row` is the call with the correlation of each
-    activity, -1 for none, `calibration` what was measured of the clocks, `too_long` what `overruns_of` found.
+    activity, -1 for none, `calibration` what was measured of the clocks by `awaited` ends, `too_long` all `overruns`.
     """
     launched = bool((call_row >= 0).any())
     by_cause = (
@@ -95,7 +98,7 @@ def contradictions(
             )
         )
         or lasting_too_long(device, too_long)
-        or (launched and (clock_apart(device, calibration) or clock_that_steps(device, call_row, calibration))),
+        or (launched and (clock_apart(device, calibration) or clock_steps(device, call_row, calibration, awaited))),
         (launched and (other_launches(device, call_row) or other_order(device, call_row))) or against_numbers(device),
     )
     return [each for each in by_cause if each]
@@ -285,10 +288,12 @@ def clock_apart(device: DeviceTrace, calibration: MachineCalibration) -> Contrad
     return Contradiction(device.path, what, meaning, "record host and device with one profiler, on one machine")
 
 
-def clock_that_steps(device: DeviceTrace, call_row: CallRows, calibration: MachineCalibration) -> Contradiction | None:
+def clock_steps(
+    device: DeviceTrace, call_row: CallRows, clock: MachineCalibration, awaited: Awaited
+) -> Contradiction | None:
     """Checks whether the device's clock goes on or back at once, somewhere in the trace."""
     activities = replace(device.activities, call_row=call_row)
-    if not (step := clock_step(activities, device.calls, device.syncs, calibration, trace_start(device))):
+    if not (step := clock_step(activities, device.calls, awaited, clock, trace_start(device))):
         return None
     meaning = "before it or after it, latencies, idle time and what waited for what are wrong by as much"
     advice = "link the window before it or after it, or record again"
@@ -304,20 +309,10 @@ def lasting_too_long(device: DeviceTrace, too_long: Sequence[Overrun]) -> Contra
     return Contradiction(device.path, what, meaning, FOR_DURATIONS)
 
 
-def overruns_of(device: DeviceTrace, call_row: CallRows) -> list[Overrun]:
-    """Returns what lasts too long in a trace, by kind, if it matters."""
-    awaited = awaited_ends(replace(device.activities, call_row=call_row), device.calls, device.syncs)
-    return [*overruns(device, call_row, awaited)]
-
-
 def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
     """Checks whether several activities run on a stream for longer than one does."""
-    # activities of a CUDA graph do not count: they may run at the same time
     rows = device.activities
-    launched_by_call = np.bincount(call_row + 1)
-    of_graph = (rows.graph_node > 0) | ((call_row >= 0) & (launched_by_call[call_row + 1] > 1))
-    order = stream_sorted(rows)
-    order = order[~of_graph[order] & (rows.stream[order] >= 0) & (rows.end[order] > rows.start[order])]
+    order = one_by_one(rows, call_row)
     if len(order) <= AGREEING:
         return None
     numbers = group_ids(rows.device[order], rows.stream[order])

@@ -20,10 +20,11 @@ from ..schema.reasons import AnyReason, Counts, Reason
 from . import communication, contradictions
 from .details import with_details
 from .joining import enclosing_ops, join_ops, launching_calls, launching_ops
-from .lost_records import lost_records, uncalled_activities
-from .machine import machine_of
+from .lost_records import LostRecords, lost_records
+from .machine import awaited_ends, machine_of
 from .match import Match, are_ops, match_ops
 from .modules import with_modules
+from .overruns import overruns
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs
 from .waits import Findings, FoundCalls, Process, synchronise
@@ -33,7 +34,6 @@ CALL = "link(host, device)"
 ONLY_RECORDED = ("process", "external_id")
 """The columns of calls and activities that only a device trace has."""
 NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"
-
 NO_DETAIL = "has no detail trace beside it, so that no module is known; record it with capture(modules=True)"
 
 
@@ -71,9 +71,11 @@ def link(
     device = communication.messages_in_flight(device)
     nesting = columns.nest(ThreadIntervals(device.ops.thread, device.ops.start, device.ops.end), device.ops.event_index)
     nodes = host if host is not None else HostTrace.without_nodes()
-    trace, findings, contradicting, asked_by = _link_all(nodes, device, match, nesting, rank)
+    trace, findings, contradicting, asked_by, lost = _link_all(nodes, device, match, nesting, rank)
     part, notes = _part(trace, device, match, window, asked_by)
-    report = report_of(host, device, match, findings=findings, whole=trace, part=part, clipped=nesting.clipped)
+    report = report_of(
+        host, device, match, findings=findings, lost=lost, whole=trace, part=part, clipped=nesting.clipped
+    )
     report.notes += [contradiction.sentence for contradiction in apart + contradicting] + notes
     if host is None:
         ops = part.trace.ops
@@ -191,8 +193,8 @@ def _part(
 
 def _link_all(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: columns.Nesting, rank: int | None
-) -> tuple[LinkedTrace, Findings, list[contradictions.Contradiction], columns.Lookup]:
-    """Links all that both traces hold. Returns it, its waits, and the contradictions of the traces."""
+) -> tuple[LinkedTrace, Findings, list[contradictions.Contradiction], columns.Lookup, LostRecords]:
+    """Links all that both traces hold. Returns it, its waits, contradictions, transfers and what was lost."""
     ops, device_op = join_ops(host, device.ops, match, nesting)
     op_parent, circles = _op_parents(ops, device_op, nesting)
     calls, activities = _calls_and_activities(device, nesting, device_op, int(ops.id.max(initial=0)))
@@ -200,10 +202,9 @@ def _link_all(
     collectives = communication.collective_ops(ops, op_parent, device.communication, device_op, other_steps)
     on_device, activities.communication_row = communication.link_communications(collectives, activities, calls)
     info = _info(host, device, rank)
-    info.machine = machine_of(activities, calls, device.syncs)
-    lost = lost_records(device)
-    too_long = contradictions.overruns_of(device, activities.call_row)
-    contradicting = contradictions.contradictions(host, device, activities.call_row, info.machine, too_long)
+    awaited, lost = awaited_ends(activities, calls, device.syncs), lost_records(device, activities.call_row)
+    info.machine, too_long = machine_of(activities, calls, awaited), [*overruns(device, activities.call_row, awaited)]
+    contradicting = contradictions.contradictions(host, device, activities.call_row, info.machine, awaited, too_long)
     contradicting += lost.contradictions(device) + contradictions.other_bytes(device.path, collectives)
     device_waits, host_waits, findings = _synchronised(device, calls, activities, collectives, on_device, info)
     described, unreadable = communication.groups_of_host(host.name, host.arguments)
@@ -232,7 +233,7 @@ def _link_all(
     )  # fmt: skip
     if device.python is not None and len(device.python.start):
         trace = with_modules(trace, device.python, op_parent)
-    return trace, findings, contradicting, transfers.asked_by
+    return trace, findings, contradicting, transfers.asked_by, lost
 
 
 def _synchronised(
@@ -333,6 +334,7 @@ def report_of(
     match: Match | None,
     *,
     findings: Findings,
+    lost: LostRecords,
     whole: LinkedTrace,
     part: TracePart,
     clipped: int,
@@ -347,11 +349,10 @@ def report_of(
     # gloo does not record the group of a communication of the host
     several_groups = len({tuple(group.ranks) for group in trace.groups}) > 1
     on_host = int((trace.ops.communication_row >= 0).sum())
-    uncalled = uncalled_activities(device.activities, device.calls, launching_calls(device.activities, device.calls))
     oddities: dict[AnyReason, int] = {
         Reason.DEVICE_ONLY_OPS: sizes["device_ops"] - sizes["matched"],
         Reason.ACTIVITIES_WITHOUT_CALL: int((~called).sum()),
-        Reason.LAUNCHES_NOT_RECORDED: int(np.isin(whole.activities.id[uncalled], trace.activities.id).sum()),
+        Reason.LAUNCHES_NOT_RECORDED: int(np.isin(whole.activities.id[lost.uncalled], trace.activities.id).sum()),
         Reason.ACTIVITIES_OUTSIDE_OPS: int((called & (trace.activities.op_row < 0)).sum()),
         Reason.CLIPPED_OPS: clipped,
         Reason.SHORTENED_OPS: part.shortened,

@@ -16,7 +16,7 @@ from ..schema.linked import FOREVER, NEVER, Activities, Calls, SyncCall, are_ste
 from ..schema.machine import AGREEING, LAUNCHES
 from ..schema.reasons import Reason
 from .contradictions import ADVICE, Contradiction
-from .joining import enclosing_ops, launching_calls
+from .joining import enclosing_ops
 from .readers import DeviceTrace
 from .windows import Period, trace_start
 
@@ -106,15 +106,15 @@ def launch_calls(calls: Calls) -> CallRows:
     return CallRows(rows[open_captures <= 0])
 
 
-def lost_records(device: DeviceTrace) -> LostRecords:
-    """Returns what the trace of one process lacks. O(n log n)."""
+def lost_records(device: DeviceTrace, call_row: CallRows) -> LostRecords:
+    """Returns what the trace of one process lacks, by the call of each activity. O(n log n)."""
     ops, calls, activities, launches = device.ops, device.calls, device.activities, launch_calls(device.calls)
     count = Lookup(*np.unique(activities.correlation, return_counts=True)).of(calls.correlation[launches])
     share = CallRows(launches[(count > 1) & ~calls.name.where(is_graph_launch)[launches]])
     alone = CallRows(launches[(count < 0) & ~_beyond_end(device, launches, count > 0)])
     if len(alone) <= (activities.correlation == 0).sum():
         alone = CallRows(alone[:0])  # activities without a correlation may be theirs
-    call_row, last_call = launching_calls(activities, calls), calls.end.max(initial=NEVER)
+    last_call = calls.end.max(initial=NEVER)
     is_after, streams, after = ops.start >= last_call, list[int](), 0
     # an activity that no recorded call launched shows that only calls are missing
     is_silent = is_after.sum() >= AGREEING and activities.start[call_row < 0].max(initial=NEVER) <= last_call

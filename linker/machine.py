@@ -227,15 +227,14 @@ def _last_ends(call: Int64, time: Int64, streams: list[StreamEnds]) -> Awaited:
     return Awaited(call[waited], last[waited])
 
 
-def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> MachineCalibration:
-    """Returns the calibration of a trace's machine; `activities` have device times. O(n log n).
+def machine_of(activities: Activities, calls: Calls, awaited: Awaited) -> MachineCalibration:
+    """Returns the calibration of a trace's machine; `activities` have device times, `awaited` ends. O(n log n).
 
     Launch latencies, by the call's name, are from the end of the call to the start of an activity that found its stream
     and device free and began after its call. Gaps, by category, are between the end of an activity and the start of the
     next on its stream, where that had been launched longer before than launches take, and found the device free.
     Latencies of return are from the awaited end to the end of a call that waited, by the call's name.
     """
-    awaited = awaited_ends(activities, calls, syncs)
     calibration = clock_of(activities, calls, awaited)
     resolution, shifted = calibration.resolution_ns, linked.on_host_clock(activities, calibration)
     start, end, before = shifted.start, shifted.end, linked.previous_on_stream(shifted)

@@ -86,13 +86,18 @@ def _on_threads(thread: Int64, start: Int64, end: Int64) -> Overruns:
     return Overruns(row, found.by[first]) if len(row) >= AGREEING else Overruns(order[:0], order[:0])
 
 
-def on_streams(activities: Activities, call_row: CallRows, calls: Calls) -> Overruns:
-    """Returns the activities that outlast the next ones of their stream; those of a CUDA graph may run at once."""
+def one_by_one(activities: Activities, call_row: CallRows) -> Int64:
+    """Returns what streams run one at a time, in the order of each: all that takes time, but for CUDA graphs."""
     launched_by_call = np.bincount(call_row + 1)
     of_graph = (activities.graph_node > 0) | ((call_row >= 0) & (launched_by_call[call_row + 1] > 1))
+    is_one = ~of_graph & (activities.stream >= 0) & (activities.end > activities.start)
     order = stream_sorted(activities)
-    order = order[~of_graph[order] & (activities.stream[order] >= 0)]
-    order = order[activities.end[order] > activities.start[order]]
+    return order[is_one[order]]
+
+
+def on_streams(activities: Activities, call_row: CallRows, calls: Calls) -> Overruns:
+    """Returns the activities that outlast the next ones of their stream."""
+    order = one_by_one(activities, call_row)
     stream, end = group_ids(activities.device[order], activities.stream[order]), activities.end[order]
     # where a clock steps back, activities run at once, too, but not in the order of their launches
     called = np.flatnonzero(call_row[order] >= 0)

@@ -9,16 +9,16 @@ record says so. A program that makes its events in advance does not keep this or
 follows.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, cumcount
+from ...schema.columns import Bool, Int64, Lookup, cumcount, rows_of_each
 from ...schema.linked import NEVER, SyncCall
 from ...schema.reasons import Reason
 from .process import Process
@@ -79,7 +79,7 @@ class Options(NamedTuple):
     @property
     def has_favourite(self) -> bool:
         """Whether the order of the calls favours any."""
-        return bool((self.basis < OrderBasis.NONE).any())
+        return bool((self.basis < int(OrderBasis.NONE)).any())
 
 
 class Anchor(NamedTuple):
@@ -93,9 +93,9 @@ class EventIds:
     """The events that waits name right after somebody recorded them, as `anchors` for the others.
 
     >>> ids = EventIds([Anchor(0, 5), Anchor(2, 7), Anchor(4, 9), Anchor(3, 1)])
-    >>> [record for record in range(6) if ids.is_possible(record, 8, is_first_wait=True)]
+    >>> np.flatnonzero(ids.are_possible(np.arange(6), 8, is_first_wait=True)).tolist()
     [3]
-    >>> [record for record in range(6) if ids.is_possible(record, 8, is_first_wait=False)]
+    >>> np.flatnonzero(ids.are_possible(np.arange(6), 8, is_first_wait=False)).tolist()
     [3, 5]
     """
 
@@ -106,27 +106,25 @@ class EventIds:
         is_in_order = len(anchors) >= LEAST_ANCHORS and 4 * len(anchors) >= 3 * len(first)
         self._anchors = anchors if is_in_order else []
         self._events = [anchor.event for anchor in self._anchors]
-        self._event_of = {anchor.record: anchor.event for anchor in self._anchors}
+        self._event_of = Lookup(*np.array(self._anchors, np.int64).reshape(-1, 2).T)
 
-    def is_possible(self, record: int, event: int, *, is_first_wait: bool) -> bool:
-        """Returns whether an event record may be of an event, by the order of numbers alone."""
+    def are_possible(self, records: Int64, event: int, *, is_first_wait: bool) -> Bool:
+        """Returns which event records may be of an event, by the order of numbers alone."""
         # only the first wait for an event is for its first record; it may have been recorded again since
         if not self._anchors or event < 0:
-            return True
-        if self._event_of.get(record, event) != event:
-            return False
-        position = bisect_left(self._events, event)
+            return np.ones(len(records), np.bool_)
+        position, recorded = bisect_left(self._events, event), self._event_of.of(records)
+        possible: Bool = (recorded < 0) | (recorded == event)
         if position < len(self._events) and self._events[position] == event:
-            return record >= self._anchors[position].record
+            return possible & (records >= self._anchors[position].record)
         if position:
             before = self._anchors[position - 1]
-            if record < before.record + event - before.event:
-                return False
-        if position == len(self._events) or not is_first_wait:
-            return True
-        after = self._anchors[position]
-        latest = after.record - (after.event - event)
-        return record <= latest or (not position and latest < 0)
+            possible &= records >= before.record + event - before.event
+        if position < len(self._events) and is_first_wait:
+            after = self._anchors[position]
+            latest = after.record - (after.event - event)
+            possible &= (records <= latest) | (not position and latest < 0)
+        return possible
 
 
 class EventNumbers:
@@ -139,31 +137,33 @@ class EventNumbers:
         # what a query is for was often recorded long before, by whoever gives back memory
         pairs = [Anchor(process.record_right_before[wait.call_row], wait.event) for wait in named if not wait.is_query]
         pairs = sorted(pair for pair in pairs if pair.record >= 0)
-        self._time, self._ids = records.time, EventIds(pairs)
-        self._recorded_at: dict[int, list[int]] = defaultdict(list)
+        self._time, self._ids = np.asarray(records.time), EventIds(pairs)
+        record, event_of = np.array(pairs, np.int64).reshape(-1, 2).T
+        self._recorded_at = {event: self._time[record[rows]] for event, rows in rows_of_each(event_of).items()}
         """When each event is known to have been recorded."""
-        for pair in pairs:
-            self._recorded_at[pair.event].append(self._time[pair.record])
         self._waiters: dict[tuple[int, int], set[StreamKey | None]] = defaultdict(set)
         """The streams that wait for each event, by how often it is known to have been recorded before."""
         self._first_wait: dict[int, int] = {}
         """The first call that waits for each event."""
         for wait in named:
-            self._waiters[self._recording(wait.event, process.start[wait.call_row])].add(wait.waiting)
+            self._waiters[wait.event, int(self._recordings(wait.event, process.start[wait.call_row]))].add(wait.waiting)
             self._first_wait.setdefault(wait.event, wait.call_row)
 
-    def is_possible(self, record: int, wait: UnresolvedWait) -> bool:
-        """Returns whether an event record may be the one that a wait is for, by the order of numbers alone."""
+    def are_possible(self, records: Int64, wait: UnresolvedWait) -> Bool:
+        """Returns which event records may be the one that a wait is for, by the order of numbers alone."""
         is_first_wait = self._first_wait.get(wait.event) == wait.call_row
-        return self._ids.is_possible(record, wait.event, is_first_wait=is_first_wait)
+        return self._ids.are_possible(records, wait.event, is_first_wait=is_first_wait)
 
-    def waiters(self, record: int, event: int) -> set[StreamKey | None]:
-        """Returns the streams (None for the host) that wait for an event as of an event record, until the next one."""
-        return self._waiters.get(self._recording(event, self._time[record]), set())
+    def waiters(self, records: Int64, event: int) -> Iterator[tuple[Int64, set[StreamKey | None]]]:
+        """Yields positions of event records, and the streams (None for the host) that wait for the event as of them."""
+        recordings = self._recordings(event, self._time[records])
+        for count in {*recordings.tolist()}:
+            if waiters := self._waiters.get((event, count)):
+                yield np.flatnonzero(recordings == count), waiters
 
-    def _recording(self, event: int, time: int) -> tuple[int, int]:
-        """Returns an event and how often it is known to have been recorded until a time (ns)."""
-        return event, bisect_right(self._recorded_at.get(event, ()), time)
+    def _recordings(self, event: int, time: Int64 | int) -> Int64:
+        """Returns how often an event is known to have been recorded until each time (ns)."""
+        return np.searchsorted(self._recorded_at.get(event, ()), time, side="right")
 
 
 def _longest_increasing(pairs: Sequence[Anchor]) -> list[Anchor]:
@@ -226,18 +226,19 @@ class Candidates:
     def of_call_site(self, waits: list[UnresolvedWait]) -> Options:
         """Returns the options of the first wait for which the order of the calls favours one, else of the first one."""
         of_first = self._options(waits[0])
-        for options in chain([of_first], map(self._options, islice(waits, 1, None))):
-            if options.has_favourite:
-                return options
-        return of_first
+        every = chain([of_first], map(self._options, waits[1:]))
+        return of_first if len(waits) == 1 else next((each for each in every if each.has_favourite), of_first)
 
     def before(self, wait: UnresolvedWait) -> Options:
         """Returns the last event records before a wait, as options without a rank."""
-        time = self._process.start[wait.call_row]
-        until = bisect_left(self._records.time, time)
-        rows = np.arange(until - 1, max(0, until - TRIED) - 1, -1)
+        rows, time = self._records_before(wait.call_row), self._process.start[wait.call_row]
         unlikely = np.full((len(rows), len(self._streams)), len(self._streams))
         return Options(rows, np.full(len(rows), int(OrderBasis.NONE)), np.zeros(len(rows), np.int64), unlikely, time)
+
+    def _records_before(self, call: int) -> Int64:
+        """Returns the last event records before a call, the last one first."""
+        until = bisect_left(self._records.time, self._process.start[call])
+        return np.arange(until - 1, max(0, until - TRIED) - 1, -1)
 
     def event_records(self, options: Options, waits: list[UnresolvedWait]) -> Int64:
         """Returns the event record that each option means for each wait, -1 for none, by option and wait."""
@@ -258,10 +259,8 @@ class Candidates:
 
     def possible_streams(self, waiting: StreamKey | None) -> Bool:
         """Returns which streams a wait may be for: all that calls launch to, but the waiting one only if alone."""
-        possible = self._is_launched.copy()
-        if waiting in self._number and not self._is_single_stream:
-            possible[self._number[waiting]] = False
-        return possible
+        is_other = np.arange(len(self._streams)) != self._number.get(waiting, -1)
+        return np.asarray(self._is_launched & (is_other | self._is_single_stream))
 
     def add_resolved(
         self, wait: UnresolvedWait, record: int, stream: int, source: int, waiting: StreamKey | None
@@ -269,31 +268,30 @@ class Candidates:
         """Adds that a wait blocks `waiting` until an event record on `stream`, which marks the activity `source`."""
         self._event_of[record] = wait.event
         self._marked[source] = self._awaited[waiting][source] = True
-        self._records_of_event[wait.event].append(record)
+        insort(self._records_of_event[wait.event], record)
         self._stream_of_record[record] = self._streams[stream]
-        self._records_of_call[wait.call_row].append(record)
+        insort(self._records_of_call[wait.call_row], record)
 
     def _options(self, wait: UnresolvedWait) -> Options:
         """Returns the event records before a wait, ranked by the order of calls, and at last the wait call itself."""
-        options, call = self.before(wait), wait.call_row
-        if wait.of_stream or not len(options.record):
-            return self._with_wait_itself(wait, options.part(slice(0)))
-        if options.record[-1]:
+        rows, call = self._records_before(wait.call_row), wait.call_row
+        if wait.of_stream or not len(rows):
+            return self._wait_itself(wait)
+        if rows[-1]:
             self.cut_off.add(call)
-        rows = options.record
+        # those made by collectives are left to waits of collectives, unless there are no others
+        of_program = (self._event_of[rows] == UNUSED_YET) & ~self._in_collective[rows]
+        only_program = self._process.collective[call] < 0 and bool(of_program.any())
         if wait.event >= 0:
             event = self._event_of[rows]
-            rows = rows[(event == wait.event) | (event < 0)]
-            rows = rows[[self._numbers.is_possible(row, wait) for row in rows.tolist()]]
-        # those made by collectives are left to waits of collectives, unless there are no others
-        unused = self._event_of[options.record] == UNUSED_YET
-        of_program = unused & ~self._in_collective[options.record]
-        only_program = bool(of_program.any()) and self._process.collective[call] < 0
+            rows = rows[((event == wait.event) | (event < 0)) & self._numbers.are_possible(rows, wait)]
         likely = self._likely_streams(rows, wait)
         basis, position = self._rank(rows, wait, likely, only_program)
         # counted from the likeliest one on, so that options without a rank are comparable
         order = np.where(likely < MANY, likely.argsort(axis=1, kind="stable").argsort(axis=1), likely.shape[1])
-        return self._with_wait_itself(wait, Options(rows, basis, position, order, options.time))
+        itself = self._wait_itself(wait)
+        columns = zip((rows, basis, position, order), itself[:4], strict=True)
+        return Options._make([*map(np.concatenate, columns), itself.time])
 
     def _rank(self, rows: Int64, wait: UnresolvedWait, likely: Int64, only_program: bool) -> tuple[Int64, Int64]:
         """Returns the basis and position of event records, of those that `only_program` made if that holds."""
@@ -306,17 +304,13 @@ class Candidates:
         stream = likely.argmin(axis=1) if likely.shape[1] else np.zeros(len(rows), np.int64)
         has_stream = likely.min(axis=1, initial=MANY) < MANY
         is_marked = has_stream & self._marked[self.tails[rows, stream] if likely.shape[1] else rows * 0]
-        basis[is_marked] = OrderBasis.UNUSED_AND_MARKED
-        is_unranked = ~is_unused | (rows <= known)
-        if only_program:
-            is_unranked |= in_collective
+        basis[is_marked] = int(OrderBasis.UNUSED_AND_MARKED)
+        is_unranked = ~is_unused | (rows <= known) | (in_collective & only_program)
         if wait.waiting is not None:
-            is_unranked |= is_marked
-            if not self._is_single_stream:
-                is_unranked |= stream == self._number.get(wait.waiting, -1)
-        is_right_before = is_unused & (rows == right_before)
-        if right_before >= 0 and collective_of[calls[right_before]] != collective_of[wait.call_row]:
-            is_right_before[:] = False
+            is_own = stream == self._number.get(wait.waiting, -1)
+            is_unranked |= is_marked | (is_own & (not self._is_single_stream))
+        in_same = right_before < 0 or collective_of[calls[right_before]] == collective_of[wait.call_row]
+        is_right_before = is_unused & (rows == right_before) & in_same
         is_of_kind = (known >= 0) & (rows > known) & is_unused & (self._kind[rows] == self._kind[known])
         for is_so, of_basis, at in (
             (is_unranked, OrderBasis.NONE, 0),
@@ -327,7 +321,7 @@ class Candidates:
             (is_right_before & in_collective, OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE, 0),
             (~has_stream, OrderBasis.NONE, 0),
         ):
-            basis[is_so] = of_basis
+            basis[is_so] = int(of_basis)
             position = np.where(is_so, at, position)
         return basis, position
 
@@ -341,8 +335,9 @@ class Candidates:
             is_sync = previous >= 0 and self._process.kinds[previous] == SyncCall.EVENT_SYNC
             rows = self._records_of_call[previous] if is_sync else []
         time, waiting = self._process.start[wait.call_row], None if self._is_single_stream else wait.waiting
-        earlier = (row for row in rows if self._records.time[row] < time)
-        return max((row for row in earlier if waiting is None or self._stream_of_record[row] != waiting), default=-1)
+        until = bisect_left(rows, time, key=self._records.time.__getitem__)
+        earlier = map(rows.__getitem__, range(until - 1, -1, -1))
+        return next((row for row in earlier if waiting is None or self._stream_of_record[row] != waiting), -1)
 
     def _likely_streams(self, rows: Int64, wait: UnresolvedWait) -> Int64:
         """Returns the positions of the streams that event records may be on, by event record and stream, those with
@@ -353,8 +348,8 @@ class Candidates:
         if waiting is not None and self._is_single_stream:
             likely[:] = 0
             return likely
-        for at, row in enumerate(rows.tolist() if wait.event >= 0 else ()):
-            likely[at, [*self._stream_numbers(filter(None, self._numbers.waiters(row, wait.event)))]] = MANY
+        for alike, waiters in self._numbers.waiters(rows, wait.event) if wait.event >= 0 else ():
+            likely[alike[:, None], [*self._stream_numbers(filter(None, waiters))]] = MANY
         if waiting is None:
             return likely
         if (own := self._number.get(waiting, -1)) >= 0:
@@ -383,8 +378,8 @@ class Candidates:
         """Returns the numbers of the streams that are among the busiest."""
         return tuple(self._number[stream] for stream in streams if stream in self._number)
 
-    def _with_wait_itself(self, wait: UnresolvedWait, options: Options) -> Options:
-        """Adds the option that a wait is for all that a stream had been given when the wait was called."""
+    def _wait_itself(self, wait: UnresolvedWait) -> Options:
+        """Returns the option that a wait is for all that a stream had been given when the wait was called."""
         # that is likely for synchronisations of a stream, and for a collective if nothing records events
         process, basis = self._process, OrderBasis.NONE
         streams = self._stream_numbers(process.streams_in_use(wait.call_row, wait.waiting))
@@ -393,7 +388,5 @@ class Candidates:
         elif streams and not self._records.rows and process.collective[wait.call_row] >= 0:
             basis = OrderBasis.STREAM_IN_USE_OF_COLLECTIVE
         order = np.full((1, len(self._streams)), len(self._streams))
-        order[0, [*streams]] = np.arange(len(streams))
-        orders = np.concatenate((options.stream_position, order))
-        record, bases = np.append(options.record, -1), np.append(options.basis, int(basis))
-        return Options(record, bases, np.append(options.position, 0), orders, options.time)
+        order[0, [*streams]] = range(len(streams))
+        return Options(np.array([-1]), np.array([int(basis)]), np.array([0]), order, process.start[wait.call_row])

@@ -66,7 +66,7 @@ class TimingScorer:
         times = np.array([self._times(waits, waiting) for waiting in waitings], np.int64).transpose(2, 0, 1)
         step = max(1, AT_ONCE // max(1, ends.size))
         parts = [self._score(times[:, at : at + step], ends) for at in range(0, len(waitings), step)]
-        return Score(*map(np.concatenate, zip(*parts, strict=True)))
+        return parts[0] if len(parts) == 1 else Score(*map(np.concatenate, zip(*parts, strict=True)))
 
     def may_explain(self, waits: list[UnresolvedWait]) -> bool:
         """Returns whether any of the waits was late, by whatever it blocks, so that an end could explain it."""
@@ -100,7 +100,7 @@ class TimingScorer:
         late, latest = resumed_ns > expected_start_ns, resumed_ns + lead_ns
         too_late: Bool = ends > latest
         explains = late & ~too_late & (ends > ready_ns) & (ends >= resumed_ns - reaction_ns)
-        explained_count = np.asarray(explains.sum(axis=2), np.int64)
+        explained_count: Int64 = explains.sum(axis=2)
         explained_count[2 * explained_count < late.sum(axis=2)] = 0
         return Score(latest[:, 0, :, 0], too_late.sum(axis=2), explained_count)
 
@@ -145,6 +145,8 @@ class InferredSources:
         """`waits` are in the order of time."""
         self._process, self._waits, self._guessed = process, waits, guessed
         self._tails = StreamTails(process.queues)
+        calls = [wait.call_row for wait in waits]
+        self._at_calls = dict(zip(calls, self._tails.before([process.start[call] for call in calls]), strict=True))
         self._candidates = Candidates(process, self._tails, waits)
         self._scorer = TimingScorer(process, self._tails, waits)
         self.untried: FoundCalls = {}
@@ -168,9 +170,11 @@ class InferredSources:
         """Infers what the waits of a call site are for, and returns whether there was a candidate."""
         # without `by_order` only a candidate that times explain is taken. Waits that the best candidate contradicts are
         # resolved one by one
-        if not (by_order or waits[0].of_stream or self._scorer.may_explain(waits)):
+        may_explain = waits[0].of_stream or self._scorer.may_explain(waits)
+        options = self._candidates.of_call_site(waits) if by_order or may_explain else None
+        if options is None or not (may_explain or options.has_favourite):
             return False
-        site = self._call_site(waits, self._candidates.of_call_site(waits))
+        site = self._call_site(waits, options)
         best = self._best(site)
         if waits[0].of_stream and not (best is not None and best.explained_count):
             site = self._passed_on(waits) or site
@@ -208,7 +212,7 @@ class InferredSources:
     def _call_site(self, waits: list[UnresolvedWait], options: Options) -> _CallSite:
         """Returns the waits of a call site with their options, and by when the work that each one marks had ended."""
         event_records = self._candidates.event_records(options, waits)
-        at_calls = self._tails.before([self._process.start[wait.call_row] for wait in waits])
+        at_calls = np.array([self._at_calls[wait.call_row] for wait in waits])
         tails = np.where((options.record < 0)[:, None, None], at_calls, self._candidates.tails[event_records])
         return _CallSite(waits, options, event_records, tails, self._scorer.end[tails])
 
@@ -223,19 +227,20 @@ class InferredSources:
         latest, wrong, explained = self._scorer.score(waits, site.ends, [*waits[0].blocked])
         # by number of the blocked stream, option and stream
         by_order, is_likely = np.zeros((2, *wrong.shape), np.bool_)
-        is_ranked, order = (options.basis < OrderBasis.NONE)[:, None], options.stream_position
+        is_ranked, order = (options.basis < int(OrderBasis.NONE))[:, None], options.stream_position
         # another stream than the likeliest one is better than one whose work ended too late
         by_order[0], is_likely[0] = is_ranked & (order == 0), is_ranked & (order < order.shape[1])
         possible = (site.ends > NEVER).any(axis=1) & (is_likely | ((explained > 0) & (not is_query)))
         for number, waiting in enumerate(waits[0].blocked):
-            possible[number, :, ~self._candidates.possible_streams(waiting)] = False
+            possible[number] &= self._candidates.possible_streams(waiting)
         if not possible.any():
             return None
+        for rank in ([] if is_query else [wrong, -explained]) + [~by_order]:
+            possible &= rank == rank[possible].min()
         blocked, option, stream = np.nonzero(possible)
-        by_times = [] if is_query else [wrong[possible], -explained[possible]]
         basis, position = options.basis[option], options.position[option]
-        ranks = [basis == OrderBasis.NONE, blocked, basis, position, order[option, stream]]
-        best = np.lexsort([*reversed([*by_times, ~by_order[possible], *ranks])])[0]
+        ranks = [basis == int(OrderBasis.NONE), blocked, basis, position, order[option, stream]]
+        best = np.lexsort(ranks[::-1])[0]
         chosen = number, of_option, of_stream = int(blocked[best]), int(option[best]), int(stream[best])
         fits = site.ends[of_option, :, of_stream] <= latest[number]
         waiting = [*waits[0].blocked][number]

@@ -245,8 +245,9 @@ class ThreadLaunches:
         """Returns the streams that were launched to before `time`, without launches of communication: those of the
         thread, the last used one first, then those of other threads.
         """
-        of_thread = self._of_thread.get(thread, _StreamChanges())
-        return list(dict.fromkeys(of_thread.last_used(time) + self._of_all.last_used(time)))[:MOST_STREAMS]
+        used = self._of_thread.get(thread, _StreamChanges()).last_used(time)
+        others = self._of_all.last_used(time) if len(used) < len(self._of_all.changes_to) else []
+        return list(dict.fromkeys(used + others))[:MOST_STREAMS]
 
 
 class CallSites:

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 from execgraph.linker.contradictions import contradictions_in_traces
 from execgraph.linker.link import NO_PYTHON, link, report_of
+from execgraph.linker.lost_records import lost_records
 from execgraph.linker.match import are_ops
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.linker.waits import Findings
 from execgraph.linker.windows import EVERYTHING, TracePart, Window
+from execgraph.schema.columns import CallRows
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, LinkReport, ProcessGroup
@@ -393,9 +395,9 @@ ON_HOST = Reason.DEFAULT_GROUP
 def report(linked: LinkedTrace, *calls: bool, **findings: dict[str, Any]) -> LinkReport:
     """The report of a part with these of the calls."""
     part = TracePart(linked, np.array(calls, np.bool_), {Reason.CROSSING_HANDOFFS: 3, Reason.CROSSING_HOST_WAITS: 0})  # type: ignore[arg-type]
-    return report_of(
-        None, device_trace([OpRow()]), None, findings=Findings(**findings), whole=linked, part=part, clipped=0
-    )
+    device = device_trace([OpRow()])
+    lost, found = lost_records(device, CallRows(column())), Findings(**findings)
+    return report_of(None, device, None, findings=found, lost=lost, whole=linked, part=part, clipped=0)
 
 
 def test_findings_are_counted_where_their_calls_are_in_the_part_and_those_of_no_call_always() -> None:

@@ -375,7 +375,8 @@ COPY, DONE = "gpu_memcpy", "cudaStreamSynchronize"
 
 
 def machine(ran: list[Ran], called: list[Called], *records: Synced) -> MachineCalibration:
-    return machine_of(activities(*ran), calls(*called), syncs(*records))
+    tables = activities(*ran), calls(*called)
+    return machine_of(*tables, awaited_ends(*tables, syncs(*records)))
 
 
 def counts_and_medians(table: dict[str, LatencyStats]) -> dict[str, tuple[int, int]]:

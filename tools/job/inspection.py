@@ -200,7 +200,8 @@ def inspect(files: ProcessFiles) -> Inspection:
                 inspection.versions["PyTorch"] = pytorch
             _describe_reading(inspection, host)
         if device is not None:
-            _describe_device(inspection, device, lost := lost_records(device))
+            lost = lost_records(device, launching_calls(device.activities, device.calls))
+            _describe_device(inspection, device, lost)
             _describe_reading(inspection, device)
         if host is not None and device is not None:
             match, outside = match_ops(host, device, allow_mismatch=True), ~are_step_marks(device.ops.name)

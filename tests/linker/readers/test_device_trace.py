@@ -7,6 +7,7 @@ from typing import Any
 
 import execgraph as eg
 import pytest
+from execgraph.linker.joining import launching_calls
 from execgraph.linker.lost_records import lost_records
 from execgraph.linker.readers import DeviceTrace, merging_signs, one_rank, read_device_trace
 from execgraph.linker.readers.device_trace import described, ranks_of_processes
@@ -265,7 +266,7 @@ def test_an_op_call_or_activity_that_was_recorded_again_at_almost_the_same_time_
         trace = in_order(device_trace(calls=[CALL._replace(name=call)], activities=[first, copy]))
         assert len(trace.activities) == count
     stream = in_order(device_trace(calls=[CALL], activities=[first, copy._replace(stream=9)]))
-    (said,) = lost_records(stream).contradictions(stream)
+    (said,) = lost_records(stream, launching_calls(stream.activities, stream.calls)).contradictions(stream)
     assert said.what.startswith("1 of 1 launch calls of one kernel have several")
 
 

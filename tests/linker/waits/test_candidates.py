@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link
@@ -213,7 +214,7 @@ def _host_rows(linked: LinkedTrace) -> set[tuple[int, int]]:
 
 def possible(pairs: list[tuple[int, int]], event: int, *, is_first_wait: bool = True, records: int = 10) -> list[int]:
     ids = EventIds([Anchor(*pair) for pair in pairs])
-    return [record for record in range(records) if ids.is_possible(record, event, is_first_wait=is_first_wait)]
+    return np.flatnonzero(ids.are_possible(np.arange(records), event, is_first_wait=is_first_wait)).tolist()
 
 
 IN_ORDER = [(1, 50), (4, 53), (6, 55)]
