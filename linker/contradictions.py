@@ -83,23 +83,18 @@ def contradictions(
     Of several signs of one cause only the plainest is returned. `call_row` is the call with the correlation of each
     activity, -1 for none, `calibration` what was measured of the clocks by `awaited` ends, `too_long` all `overruns`.
     """
-    launched = bool((call_row >= 0).any())
+    units, clock, order = None, None, None
+    if (call_row >= 0).any():
+        units = without_lengths(device, calibration) or other_units(device, call_row, calibration)
+        units = units or overlapping_activities(device, call_row)
+        clock = clock_apart(device, calibration) or clock_steps(device, call_row, calibration, awaited)
+        order = other_launches(device, call_row) or other_order(device, call_row)
+    rank = rank_beyond_world(device) or groups_without_rank(host, device)
     by_cause = (
         without_activities(host, device),
-        rank_beyond_world(device)
-        or groups_without_rank(host, device)
-        or (other_rank(host, device) if host is not None else None),
-        (
-            launched
-            and (
-                without_lengths(device, calibration)
-                or other_units(device, call_row, calibration)
-                or overlapping_activities(device, call_row)
-            )
-        )
-        or lasting_too_long(device, too_long)
-        or (launched and (clock_apart(device, calibration) or clock_steps(device, call_row, calibration, awaited))),
-        (launched and (other_launches(device, call_row) or other_order(device, call_row))) or against_numbers(device),
+        rank or (other_rank(host, device) if host is not None else None),
+        units or lasting_too_long(device, too_long) or clock,
+        order or against_numbers(device),
     )
     return [each for each in by_cause if each]
 

@@ -24,6 +24,7 @@ from .lost_records import LostRecords, lost_records
 from .machine import awaited_ends, machine_of
 from .match import Match, are_ops, match_ops
 from .modules import with_modules
+from .odd_ops import odd_ops
 from .overruns import overruns
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
 from .threads import thread_handoffs
@@ -205,7 +206,8 @@ def _link_all(
     awaited, lost = awaited_ends(activities, calls, device.syncs), lost_records(device, activities.call_row)
     info.machine, too_long = machine_of(activities, calls, awaited), [*overruns(device, activities.call_row, awaited)]
     contradicting = contradictions.contradictions(host, device, activities.call_row, info.machine, awaited, too_long)
-    contradicting += lost.contradictions(device) + contradictions.other_bytes(device.path, collectives)
+    odd_count, odd = odd_ops(host, device, match)
+    contradicting += lost.contradictions(device) + odd + contradictions.other_bytes(device.path, collectives)
     device_waits, host_waits, findings = _synchronised(device, calls, activities, collectives, on_device, info)
     described, unreadable = communication.groups_of_host(host.name, host.arguments)
     groups = communication.ProcessGroups.of([*described, *device.groups], info.world_size)
@@ -220,6 +222,7 @@ def _link_all(
         (Reason.UNREADABLE_GROUPS, unreadable),
         (Reason.UNKNOWN_REQUEST, waits.without_request),
         (Reason.TRANSFER_WITHOUT_WAIT, waits.without_wait),
+        (Reason.ODD_OPS, odd_count),
     ):
         findings.oddities[reason].extend([-1] * count)
     for kind, count, _ in too_long:

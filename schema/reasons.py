@@ -66,6 +66,7 @@ class Reason(Enum):
     STEPS_APART = "steps in which the two traces hold other ops, matched as far as they go"
     OPS_IN_CIRCLES = "ops whose parents go round in a circle, made outermost"
     CLIPPED_OPS = "ops cut to the end of the op around them"
+    ODD_OPS = "ops that were lost, or whose times or threads are wrong"
     TOO_LONG = "{} that last into what came after them on their thread or stream"  # of the kind of rows
     ACTIVITIES_WITHOUT_CALL = "activities without a launch call"
     LAUNCHES_NOT_RECORDED = "activities whose launch call was lost"

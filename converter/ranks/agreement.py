@@ -78,18 +78,11 @@ def communication_summary(graph: ExecutionGraph) -> SimulatedCalls:
     rows = NodeNumbers(calls.row)
     before, after = _follows(graph, rows)
     return SimulatedCalls(
-        calls.groups,
-        **calls.columns | {"size": np.maximum(calls.size, 0)},
-        node=graph.id[rows],
-        members=np.where(is_message, 2, members)[rows],
-        transfer_ns=transfer[rows],
-        kernel=kernel[rows],
-        slack_ns=slack_ns(graph, measured_times(graph))[rows],
-        before=before,
-        after=after,
-        offset_ns=np.zeros(1, np.int64),
-        steps=calls.steps,
-    )
+        calls.groups, **calls.columns | {"size": np.maximum(calls.size, 0)}, node=graph.id[rows],
+        members=np.where(is_message, 2, members)[rows], transfer_ns=transfer[rows], kernel=kernel[rows],
+        slack_ns=slack_ns(graph, measured_times(graph))[rows], before=before, after=after,
+        offset_ns=np.zeros(1, np.int64), steps=calls.steps,
+    )  # fmt: skip
 
 
 def _transfers(graph: ExecutionGraph) -> tuple[Int64, Int64]:

@@ -231,24 +231,13 @@ def graph_calls(graph: ExecutionGraph, rows: NodeNumbers, own_rank: int) -> Call
     groups, group = _groups_in(graph, row, ~is_message)
     times = measured_times(graph)
     return Calls(
-        groups,
-        row,
-        type=np.where(is_part, sent_or_received, graph.type[row]).astype(np.int64),
-        group=group,
-        kind=np.where(is_message, -1, graph.collective_types()[row]),
-        size=size,
-        sequence=np.where(is_message, -1, graph.integers("comm_seq", -1)[row]),
-        source=source,
-        target=target,
-        tag=tag,
-        start_ns=times.start_ns[row],
-        end_ns=times.start_ns[row] + graph.duration_ns[row],
-        on_host=~graph.is_activity[row],
-        rank=zero,
-        matched=np.arange(len(row)),
-        occurrence=zero,
+        groups, row, type=np.where(is_part, sent_or_received, graph.type[row]).astype(np.int64), group=group,
+        kind=np.where(is_message, -1, graph.collective_types()[row]), size=size,
+        sequence=np.where(is_message, -1, graph.integers("comm_seq", -1)[row]), source=source, target=target, tag=tag,
+        start_ns=times.start_ns[row], end_ns=times.start_ns[row] + graph.duration_ns[row],
+        on_host=~graph.is_activity[row], rank=zero, matched=np.arange(len(row)), occurrence=zero,
         steps=tuple(sorted(int(name[1]) for name in map(STEP.fullmatch, graph.metadata) if name)),
-    )
+    )  # fmt: skip
 
 
 def _groups_in(graph: ExecutionGraph, row: Int64, is_collective: Bool) -> tuple[list[Group], Int64]:

@@ -16,19 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema import columns
-from ...schema.columns import (
-    ABSENT,
-    Bool,
-    CallRows,
-    Categorical,
-    Int64,
-    Keys,
-    NodeNumbers,
-    Ns,
-    OpRows,
-    RowMap,
-    ThreadIntervals,
-)
+from ...schema.columns import ABSENT, Bool, CallRows, Categorical, Int64, Keys, NodeNumbers, Ns, OpRows, RowMap
 from ...schema.linked import FOREVER, NEVER, LinkedTrace, ThreadHandoffs, are_step_marks, previous_on_stream
 from ...schema.machine import LatencyStats, of_each
 
@@ -235,7 +223,7 @@ def _host_spans(linked: LinkedTrace) -> HostSpans:
     thread = np.concatenate((ops.thread[op], calls.thread[call]))
     start = np.concatenate((ops.start[op], calls.start[call]))
     end = np.concatenate((ops.end[op], calls.end[call]))
-    nesting = columns.nest(ThreadIntervals(thread, start, end))
+    nesting = columns.nest(columns.ThreadIntervals(thread, start, end))
     of_op, of_call = (np.full(len(table), -1) for table in (ops, calls))
     of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
     return HostSpans(
@@ -275,7 +263,7 @@ class HostNodes(NamedTuple):
         return before, columns.asof_forward(target, Keys(handoffs.target_thread, handoffs.target_time))
 
     @staticmethod
-    def of(times: ThreadIntervals, span: Int64 | None = None, order_ns: Int64 | None = None) -> "HostNodes":
+    def of(times: columns.ThreadIntervals, span: Int64 | None = None, order_ns: Int64 | None = None) -> "HostNodes":
         """Returns work of these spans, idle time by default, which neither launches nor waits."""
         none, is_wait = np.full(len(times.start), -1), np.zeros(len(times.start), np.bool_)
         order_ns = times.start if order_ns is None else order_ns
@@ -294,7 +282,7 @@ def _host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blockin
     instant = _communicate(linked, spans.op_row)
     instant[work.span[work.span >= 0]] = False
     span, call = np.flatnonzero(instant), blocking.call
-    communications = HostNodes.of(ThreadIntervals.at(spans.thread[span], spans.start[span]), span)
+    communications = HostNodes.of(columns.ThreadIntervals.at(spans.thread[span], spans.start[span]), span)
     # if a call launches and waits, the wait is the later node, unless it waited for room in a queue to launch
     begin, times = linked.calls.start[call], (linked.calls.thread[call], blocking.until, blocking.end)
     order_ns = np.where(blocking.since < submit_ns[call], begin - 1, np.maximum(begin + 1, blocking.since))
@@ -305,7 +293,7 @@ def _host_nodes(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blockin
     first = order[columns.is_group_start(nodes.thread[order])]
     first = first[nodes.is_wait[first]]
     since = blocking.since[np.searchsorted(call, nodes.call[first])]
-    nodes = HostNodes.joined([nodes, HostNodes.of(ThreadIntervals.at(nodes.thread[first], since))])
+    nodes = HostNodes.joined([nodes, HostNodes.of(columns.ThreadIntervals.at(nodes.thread[first], since))])
     return nodes.take(np.lexsort((nodes.order_ns, nodes.end > nodes.start, nodes.start, nodes.thread)))
 
 
@@ -314,15 +302,15 @@ def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
     calls, handoffs = linked.calls, linked.handoffs
     thread, time = _cuts(linked, spans, submit_ns, blocking)
     idle = handoffs.waiting_since != ABSENT
-    waits = ThreadIntervals(calls.thread[blocking.call], blocking.since, blocking.end)
+    waits = columns.ThreadIntervals(calls.thread[blocking.call], blocking.since, blocking.end)
     idle_times = (handoffs.target_thread, handoffs.waiting_since, handoffs.target_time)
     waited = columns.is_covered(thread, time, waits)
-    waited |= columns.is_covered(thread, time, ThreadIntervals(*(column[idle] for column in idle_times)))
+    waited |= columns.is_covered(thread, time, columns.ThreadIntervals(*(column[idle] for column in idle_times)))
     is_last = columns.is_group_start(thread)[1:]
     row = np.flatnonzero(~is_last & ~waited[:-1])
     thread, start, end = thread[row], time[row], time[row + 1]
-    nested = columns.NestedIntervals(ThreadIntervals(spans.thread, spans.start, spans.end), spans.parent)
-    span = nested.innermost(ThreadIntervals(thread, start, end))
+    nested = columns.NestedIntervals(columns.ThreadIntervals(spans.thread, spans.start, spans.end), spans.parent)
+    span = nested.innermost(columns.ThreadIntervals(thread, start, end))
     # outside of a thread's first op or hand-off to it and its last work or hand-off it has no idle time
     threads = np.unique(np.concatenate((spans.thread, handoffs.source_thread, handoffs.target_thread)))
     first, last = np.full(len(threads), FOREVER, np.int64), np.full(len(threads), NEVER, np.int64)
@@ -332,7 +320,7 @@ def _work(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blo
         np.maximum.at(last, np.searchsorted(threads, latest), times)
     position = np.minimum(np.searchsorted(threads, thread), max(len(threads) - 1, 0))
     is_inside = (start >= first[position]) & (end <= last[position])
-    return HostNodes.of(ThreadIntervals(thread, start, end), span).take(is_inside)
+    return HostNodes.of(columns.ThreadIntervals(thread, start, end), span).take(is_inside)
 
 
 def _cuts(linked: LinkedTrace, spans: HostSpans, submit_ns: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
@@ -370,7 +358,7 @@ def _zero_length_launches(linked: LinkedTrace, spans: HostSpans, submit_ns: Int6
         ends_there &= work.span[before] == spans.of_call[launch]
         work.call[before[ends_there]] = launch[ends_there]
         launch = launch[~ends_there]
-    times = ThreadIntervals.at(calls.thread[launch], submit_ns[launch])
+    times = columns.ThreadIntervals.at(calls.thread[launch], submit_ns[launch])
     nodes = HostNodes.of(times, spans.of_call[launch], calls.start[launch])
     nodes.call[:] = launch
     return nodes

@@ -8,5 +8,5 @@ from .collectives import (
     RECORD, CollectiveOps, awaited_collectives, collective_ops, is_communication_kernel, link_communications,
 )  # fmt: skip
 from .transfers import (
-    host_communications, host_transfers, messages_in_flight, transfer_waits, transfers_of_other_steps,
+    TRANSFER, host_communications, host_transfers, messages_in_flight, transfer_waits, transfers_of_other_steps,
 )  # fmt: skip

@@ -33,22 +33,14 @@ def from_device(args: kineto.Args) -> Communication:
         return from_shapes(args)
     size = integer(args.group_size, -1)
     return Communication(
-        name=str(args.collective or ""),
-        dtype=str(args.dtype or ""),
-        in_elements=integer(args.in_elements, -1),
-        out_elements=integer(args.out_elements, -1),
-        in_split=integers(args.in_split),
-        out_split=integers(args.out_split),
-        group=str(args.group_name if args.group_name is not None else ""),
-        description=str(args.group_description or ""),
-        group_size=size,
-        ranks=members(args.group_ranks)
-        or regular_ranks(integer(args.first_rank, -1), integer(args.rank_stride, -1), size),
-        sequence=integer(args.comm_sequence, -1),
-        group_rank=_rank(args.group_rank),
-        source=_rank(args.source_rank),
+        name=str(args.collective or ""), dtype=str(args.dtype or ""), in_elements=integer(args.in_elements, -1),
+        out_elements=integer(args.out_elements, -1), in_split=integers(args.in_split),
+        out_split=integers(args.out_split), group=str(args.group_name if args.group_name is not None else ""),
+        description=str(args.group_description or ""), group_size=size,
+        ranks=members(args.group_ranks) or regular_ranks(integer(args.first_rank, -1), integer(args.rank_stride, -1), size),
+        sequence=integer(args.comm_sequence, -1), group_rank=_rank(args.group_rank), source=_rank(args.source_rank),
         target=_rank(args.target_rank),
-    )
+    )  # fmt: skip
 
 
 def from_shapes(args: kineto.Args) -> Communication:
@@ -84,16 +76,11 @@ def _positional(values: list[Any], types: list[str]) -> Communication:
     splits = [integers(value) for value, kind in scalars[name_at:] if kind.startswith("GenericList")]
     first, stride, size = after[:3] if len(after) > 2 else (-1, -1, after[0] if len(after) == 1 else -1)
     return Communication(
-        sequence=integer(next(iter(sequence), None), -1),
-        group=name,
-        description=description,
-        group_rank=_rank(before[-1] if before else -1),
-        name=str(scalars[name_at][0]) if name_at < len(scalars) else "",
-        in_split=splits[0] if splits else [],
-        out_split=splits[1] if len(splits) > 1 else [],
-        ranks=regular_ranks(first, stride, size),
-        group_size=size,
-    )
+        sequence=integer(next(iter(sequence), None), -1), group=name, description=description,
+        group_rank=_rank(before[-1] if before else -1), name=str(scalars[name_at][0]) if name_at < len(scalars) else "",
+        in_split=splits[0] if splits else [], out_split=splits[1] if len(splits) > 1 else [],
+        ranks=regular_ranks(first, stride, size), group_size=size,
+    )  # fmt: skip
 
 
 def from_host(inputs: RecordedArguments, outputs: RecordedArguments, attributes: dict[str, Any]) -> Communication:
@@ -102,18 +89,16 @@ def from_host(inputs: RecordedArguments, outputs: RecordedArguments, attributes:
     size = integer(attributes.get("pg_size"), positional.group_size)
     first, stride = (integer(attributes.get(f"global_rank_{what}"), -1) for what in ("start", "stride"))
     return msgspec.structs.replace(
-        positional,
-        name=str(attributes.get("collective_name", positional.name)),
+        positional, name=str(attributes.get("collective_name", positional.name)),
         dtype=str(attributes.get("dtype", "") or inputs.dtype or outputs.dtype),
         in_elements=integer(attributes.get("in_msg_nelems"), inputs.elements),
         out_elements=integer(attributes.get("out_msg_nelems"), outputs.elements),
         in_split=integers(attributes.get("in_split_size", positional.in_split)),
         out_split=integers(attributes.get("out_split_size", positional.out_split)),
         group=str(attributes.get("pg_name", positional.group)),
-        description=str(attributes.get("pg_desc", positional.description)),
-        group_size=size,
+        description=str(attributes.get("pg_desc", positional.description)), group_size=size,
         ranks=regular_ranks(first, stride, size) or positional.ranks,
-    )
+    )  # fmt: skip
 
 
 def merge(first: Communication, second: Communication) -> Communication:

@@ -43,15 +43,8 @@ INTEGERS = {
     Role.ACTIVITY: _arguments(
         "correlation", "external_id", "device", "stream", "context", "graph_node", "bytes", "size"
     ),
-    Role.SYNC: _arguments(
-        "correlation",
-        "device",
-        "stream",
-        "context",
-        "wait_stream",
-        record_correlation="wait_record",
-        event="wait_event",
-    ),
+    Role.SYNC: _arguments("correlation", "device", "stream", "context", "wait_stream", record_correlation="wait_record")
+    | {"event": "wait_event"},
     Role.EVENT_RECORD: _arguments("correlation", "stream", "context", "event"),
     Role.DEVICE_WAIT: _arguments("device", "stream", awaited="wait_stream", sequence="queue_sequence"),
 }
@@ -236,7 +229,8 @@ class DeviceEvents:
         self.labels: list[tuple[int, str]] = []
         self.skipped, self.oddities = Counts(), Counts()
         self.read = self.ignored = 0
-        self.recording_start: int | None = None
+        self.recordings = set[int]()
+        """When the profiler began to record (ns)."""
         self._exact = False
         self._flows: list[Int64] = []
         """The ids, processes and threads of flows that start from a launch."""
@@ -255,9 +249,7 @@ class DeviceEvents:
             self.skipped[Reason.UNKNOWN_CATEGORY.of((event.cat or "")[:40])] += 1
         self.ignored += len(by_role[Role.IGNORED]) + len(by_role[Role.PYTHON])
         recordings = [event.ts for event in by_role[Role.IGNORED] if event.cat == RECORDING]
-        for time in _times(recordings, self._exact).ns.tolist():
-            if time != ABSENT:
-                self.recording_start = time if self.recording_start is None else min(time, self.recording_start)
+        self.recordings |= {*_times(recordings, self._exact).ns.tolist()} - {ABSENT}
         for role, table in self.rows.items():
             self._add(table, by_role[role])
 

@@ -231,7 +231,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
         path=path, **described(top), **tables_of(events, pad),
         communication={role: events.rows[role].communication.records() for role in (Role.OP, Role.ACTIVITY)},
         labels=events.labels, merged=top.merged, skipped=events.skipped, oddities=events.oddities,
-        recording_start=events.recording_start, read=events.read, ignored=events.ignored, ends_early=damage.ends_early,
+        recording_start=min(events.recordings, default=None), read=events.read, ignored=events.ignored, ends_early=damage.ends_early,
     )  # fmt: skip
     trace.notes += [f"{path}: {note}" for note in notes_on_times(events.rows.values(), pad)]
     trace = in_order(within_a_recording(trace))
@@ -244,6 +244,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
         ("several distributedInfo", len(DISTRIBUTED.findall(document)) > 1),
         ("arguments renamed by a merging tool", is_renamed or RENAMED.search(document) is not None),
         (f"{repeated} flows that start more than once", repeated > 0),
+        (f"{len(events.recordings)} recordings", len(events.recordings) > 1),
     )
     trace.merge_marks += [mark for mark, is_there in marks if is_there]
     return trace

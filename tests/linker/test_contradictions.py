@@ -1,5 +1,7 @@
 """What cannot be is reported by readers and trace-diagnose, or a table says why nobody can notice; times are in ns."""
 
+import gzip
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +11,10 @@ import numpy as np
 import pytest
 from execgraph.linker import contradictions
 from execgraph.linker.contradictions import Contradiction, other_launches, other_units, rank_beyond_world
+from execgraph.linker.match import match_ops
+from execgraph.linker.odd_ops import odd_ops
 from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.linker.readers.device_rows import select
 from execgraph.linker.windows import trace_start
 from execgraph.schema.columns import CallRows
 from execgraph.schema.graph import ExecutionGraph
@@ -409,3 +414,44 @@ def test_sequence_numbers_that_go_down_more_often_than_up_are_wrong(tmp_path: Pa
     assert what(numbered(tmp_path, 5, 6, 6, 4, 5, 5, 2, 1)).endswith("go down in time, 3 times (from 6 to 1)")
     assert AGREEING == 3
     assert numbered(tmp_path, 4, 5, 3, 4, 2, 3, 1) is None
+
+
+EDITS = {
+    "": "",
+    "lengths in ms": r"1,... of 1,... ops begin after the op ended that called them by host",
+    "no lengths": r"1,142 of 1,142 ops last 0 ns",
+    "clock back": r"the host's clock goes back by 39\.\d+ ms to \d+\.\d+ µs of the trace",
+    "whole ms": r"all 1,142 ops begin at whole ms",
+    "one thread": r"\d+ ops are on the threads of others, though they are of 2 more threads in host",
+    "lost ops": r"lacks 1.. of 1,1.. ops between others of host",
+    "lost nodes": r"lacks 1.. of 1,1.. ops between others of device",
+}
+"""What is said of an edit of a capture."""
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_ops_that_cannot_be_as_they_are_recorded_are_said_and_counted(tmp_path: Path, edit: str) -> None:
+    folder = DATA / ("threads" if edit == "one thread" else "ddp")
+    nodes = json.loads(gzip.decompress((folder / "host_rank0.json.gz").read_bytes()))
+    if edit == "lost nodes":
+        nodes["nodes"] = [node for row, node in enumerate(nodes["nodes"]) if row < 10 or row % 10]
+    (tmp_path / "host").write_text(json.dumps(nodes))
+    host = replace(read_host_trace(str(tmp_path / "host")), path="host")
+    device = replace(read_device_trace(str(folder / "device_rank0.json.gz")), path="device")
+    ops, rows = device.ops, np.arange(len(device.ops.start))
+    if edit == "lengths in ms":
+        ops.end[:] = ops.start + (ops.end - ops.start) // 1000
+    elif edit == "no lengths":
+        ops.end[:] = ops.start
+    elif edit == "clock back":
+        for times in (ops.end, ops.start):
+            times -= 40_000_000 * (ops.start >= np.sort(ops.start)[len(rows) // 2])
+    elif edit == "whole ms":
+        ops.start[:] = ops.start // 1_000_000 * 1_000_000
+    elif edit == "one thread":
+        ops.thread[:] = ops.thread[0]
+    elif edit == "lost ops":
+        device = select(device, ops=rows % 10 > 0)
+    count, found = odd_ops(host, device, match_ops(host, device))
+    assert (count > 0) == bool(EDITS[edit]) and len(found) == bool(EDITS[edit])
+    assert all(re.search(EDITS[edit], contradiction.what) for contradiction in found)

@@ -17,6 +17,7 @@ from ...converter.work import Lifetimes, lifetimes, live_bytes
 from ...schema import columns
 from ...schema.columns import Categorical, Floats, Int64, Rows, groupby
 from ...schema.linked import streams_of
+from ...schema.reasons import Reason
 from .rank import ActivityClass, Allocations, AnalysisOptions, RankTrace, per_rank
 from .table import Columns, Quantity, Table, ints, pct, tabulate, texts, us
 
@@ -178,12 +179,14 @@ class Curve(NamedTuple):
 
 
 def curves_of(rank: RankTrace) -> list[Curve]:
-    """Returns the curve of each device with known allocations. O(n log n)."""
+    """Returns the curve of each device with known allocations; none by tensors where ops are lost. O(n log n)."""
     allocations = rank.recorded.allocations
     if len(allocations.time) and not have_impossible_totals(rank):
         op_row = rank.innermost_ops(allocations.thread, allocations.time)
         of_devices = columns.rows_of_each(allocations.device).values()
         return [_recorded(allocations.where(rows), op_row[rows]) for rows in of_devices]
+    if rank.linked.report.oddities[Reason.ODD_OPS]:
+        return []
     storages = lifetimes(rank.linked.ops)
     return [_tensor_curve(storages.where(rows), rank.end) for rows in columns.rows_of_each(storages.device).values()]
 

@@ -306,15 +306,14 @@ def faster_step_us(linked: LinkedTrace) -> float:
 
 
 def lost_work(linked: LinkedTrace) -> str:
-    """Returns what the trace lacks of the work of devices, or what lasts too long in it; "" if that is little."""
+    """Returns what the trace lacks of the work of devices, or which rows of it are wrong; "" if that is little."""
     alone, after = map(linked.report.oddities.of, (Reason.LAUNCHES_WITHOUT_ACTIVITY, Reason.OPS_AFTER_CALLS))
     if alone and alone > MOST_LOST * (launches := len(launch_calls(linked.calls))):
         return f"{alone:,} of {launches:,} launch calls have no activity"
     if after:
         return f"no call of the last {after:,} ops of kinds that launch was recorded"
-    odd = linked.report.oddities.items()
-    too_long = [f"{count:,} {in_words(reason)}" for reason, count in odd if reason.reason is Reason.TOO_LONG]
-    return " and ".join(too_long)
+    odd, wrong = linked.report.oddities.items(), (Reason.TOO_LONG, Reason.ODD_OPS)
+    return " and ".join(f"{count:,} {in_words(reason)}" for reason, count in odd if reason.reason in wrong)
 
 
 def lost_launches(linked: LinkedTrace) -> str:

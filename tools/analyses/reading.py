@@ -106,14 +106,10 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
     pid, number, world_size = (linked.integer(recorded.get(name), -1) for name in ("pid", "rank", "world_size"))
     named = ((key.removeprefix(DEVICE_NAME), name) for key, name in recorded.items() if key.startswith(DEVICE_NAME))
     info = linked.TraceInfo(
-        pid=pid,
-        rank=number,
-        world_size=world_size,
-        base_time_ns=linked.integer(recorded.get("base_time_ns"), 0),
-        source_host=str(recorded.get("source_host", "")),
-        source_device=str(recorded.get("source_device", "")),
+        pid=pid, rank=number, world_size=world_size, base_time_ns=linked.integer(recorded.get("base_time_ns"), 0),
+        source_host=str(recorded.get("source_host", "")), source_device=str(recorded.get("source_device", "")),
         devices={linked.integer(number, -1): str(name) for number, name in named},
-    )
+    )  # fmt: skip
     trace = LinkedTrace(
         info=info, ops=_empty(linked.Ops), calls=_empty(linked.Calls),
         activities=_activities(graph, rows, np.where(communicates, np.cumsum(communicates) - 1, -1)),

@@ -22,7 +22,9 @@ from ...linker.joining import launching_calls
 from ...linker.link import noted
 from ...linker.lost_records import LostRecords, is_graph_launch, lost_records
 from ...linker.match import are_ops, match_ops
+from ...linker.odd_ops import odd_ops
 from ...linker.readers import DeviceTrace, HostTrace, Role, read_device_trace, read_host_trace
+from ...linker.windows import host_period
 from ...schema import linked
 from ...schema.columns import Bool, Categorical
 from ...schema.errors import DataError
@@ -185,7 +187,7 @@ def files_of(process: ProcessFiles | Inspection) -> list[str]:
 
 def inspect(files: ProcessFiles) -> Inspection:
     """Reads the files once each; what cannot be read is in `error`."""
-    inspection = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank)
+    inspection, match = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank), None
     inspection.detail = files.detail or msgspec.UNSET
     inspection.bytes = sum(Path(path).stat().st_size for path in files_of(files))
     found = list[Contradiction]()
@@ -204,9 +206,9 @@ def inspect(files: ProcessFiles) -> Inspection:
             _describe_device(inspection, device, lost)
             _describe_reading(inspection, device)
         if host is not None and device is not None:
-            match, outside = match_ops(host, device, allow_mismatch=True), ~are_step_marks(device.ops.name)
+            match, alone = match_ops(host, device, allow_mismatch=True), ~are_step_marks(device.ops.name)
             found = other_shapes(host, device, match)
-            outside[match.device_row] = False
+            alone[match.device_row] = False
             inspection.matched, inspection.matched_by = len(match.host_row), match.by
             recorded = [match.recorded] * match.of_other_steps
             with noted(inspection.notes):
@@ -217,11 +219,14 @@ def inspect(files: ProcessFiles) -> Inspection:
             inspection.dropped[Reason.STEPS_APART] = match.steps_apart
             inspection.alignment_count = match.alignment_count
             inspection.agreement_pct = round(100 * match.agreement, 2)
-            inspection.dropped[Reason.OPS_OUTSIDE_HOST_WINDOW] = int(outside.sum())
+            is_window = host_period(device, match) is not None
+            of_device = Reason.OPS_OUTSIDE_HOST_WINDOW if is_window else Reason.DEVICE_ONLY_OPS
+            inspection.dropped[of_device] = int(alone.sum())
             inspection.dropped[Reason.OPS_NOT_IN_DEVICE_TRACE] = inspection.host_ops - inspection.matched
             inspection.dropped[Reason.OPS_OF_TWO_NAMES] = match.misnamed
         if device is not None and not inspection.merged:
             found += contradictions_in_traces(host, device) + lost.contradictions(device)
+            found += odd_ops(host, device, match)[1]
             inspection.contradictions = found or msgspec.UNSET
     except DataError as error:
         inspection.error = str(error)

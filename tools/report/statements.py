@@ -34,6 +34,8 @@ FACTS = ("kernel_breakdown", "communication_computation_overlap", "idle_time_bre
 """The sections whose statements are facts of the run, too."""
 NO_DEVICE = "No device activity was recorded: the page shows the host alone."
 DIFFERENCES, OF_TWO_RUNS, LEAST_CHANGE_PCT = 4, "trace_diff_runs", 1.0
+MOST_NOISE_PCT = 20.0
+"""Runs whose steps differ by more by chance may differ by much without it being seen."""
 
 
 # At the top
@@ -147,9 +149,11 @@ def diff_verdict(tables: Tables) -> str:
         return ""
     first, *others = [*whole.values()][: 1 if _is_of_a_step(tables) else None]
     if without and _may_be_alike(without, first):
-        times = [f"{_change(row)} {how}" for row, how in ((without, "without a profiler"), (first, "as recorded"))]
-        noise = f"steps of one program may differ by {without['noise']:.0f} %"
-        return f"Run A and run B do not differ, as far as can be told: a step takes {', '.join(times)}, and {noise}."
+        both, noise = ((without, "without a profiler"), (first, "as recorded")), without["noise"]
+        times = ", ".join(f"{_change(row)} {how} ({row['change']:+.1f} %)" for row, how in both)
+        is_alike = max(abs(row["change"]) for row, _ in both) <= noise <= MOST_NOISE_PCT
+        how = "do not differ, as far as can be told" if is_alike else "may differ, but that is not certain"
+        return f"Run A and run B {how}: a step takes {times}, and steps of one program may differ by {noise:.0f} %."
     text = _faster(first) + "".join(f", the {row['part']} {_change(row)}" for row in others)
     # what recording did to steps that waited for data says nothing of them
     waited = [row for row in waits if without and 2 * row["difference"] / (without["difference"] or 1) > 1]

@@ -101,11 +101,11 @@ def test_labels_are_the_texts_of_processes() -> None:
     assert events.ignored == 6
 
 
-def test_recording_starts_with_the_earliest_row_of_the_profiler() -> None:
-    assert read([op()]).recording_start is None
-    assert read([op(cat="Trace", ts=None)]).recording_start is None
-    assert read([op(cat="Trace", ts=7), op(cat="overhead", ts=1)], [op(cat="Trace", ts=9)]).recording_start == 7_000
-    assert read([op(cat="Trace", ts=9)], [op(cat="Trace", ts=7)]).recording_start == 7_000
+def test_each_row_of_the_profiler_is_the_start_of_a_recording() -> None:
+    assert not read([op()]).recordings
+    assert not read([op(cat="Trace", ts=None)]).recordings
+    recordings = read([op(cat="Trace", ts=7), op(cat="overhead", ts=1)], [op(cat="Trace", ts=9)]).recordings
+    assert recordings == {7_000, 9_000}
 
 
 @pytest.mark.parametrize("duration", [None, -1, -0.001])
