@@ -111,6 +111,15 @@ def time_text(time_us: float) -> str:
     return f"{time_us / 1000:.2f} ms" if abs(time_us) < 1e6 else f"{time_us / 1e6:.2f} s"
 
 
+def signed_pct(pct: float) -> str:
+    """Returns a change in percent with its sign; what rounds to none is +0.00.
+
+    >>> signed_pct(-0.004), signed_pct(-1.2)
+    ('+0.00 %', '-1.20 %')
+    """
+    return f"{round(pct, 2) + 0.0:+.2f} %"
+
+
 def bytes_text(size: float) -> str:
     """Returns a number of bytes in the unit that suits it.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...converter.ranks import EVER, Calls, awaits_all
 from ...schema import columns
-from ...schema.columns import Categorical, Int64, Keys, Ns, Rows, Summary, nullable, time_text, to_pandas
+from ...schema.columns import Categorical, Int64, Keys, Ns, Rows, Summary, nullable, signed_pct, time_text, to_pandas
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import NEVER
@@ -147,7 +147,7 @@ class Replay(columns.SummaryRepr):
 
     def summary(self) -> Summary:
         """Returns how many nodes of how many ranks were replayed, and how long they take."""
-        error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
+        error = "" if self.error_pct is None else f", {signed_pct(self.error_pct)}"
         measured = {"measured": columns.microseconds_text(self.measured_ns)} if self.measured_ns else {}
         lines = measured | {"replayed": f"{columns.microseconds_text(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)

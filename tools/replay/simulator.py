@@ -23,7 +23,7 @@ import numpy.typing as npt
 from ...converter.ranks import GIB, Link, links_text, stages, step_cost
 from ...converter.targets import Roofline, computes
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import Int64, Summary, summary_text, time_text
+from ...schema.columns import Int64, Summary, signed_pct, summary_text, time_text
 from ...schema.comm_groups import ASTRA_SIM_FILES, GRAPHS, GROUPS, RankList, read_groups
 from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
@@ -318,7 +318,7 @@ class Simulated(msgspec.Struct, frozen=True):
         lines = {"last": f"rank {last}, after {time_text(self.ranks[last].finish_us)}"}
         lines |= {"network": links_text(self.network)} if self.network else {}
         if any(rank.measured_us for rank in self.ranks.values()):
-            lines["error"] = f"{self.worst_error_pct:+.2f} % at worst, against the measured run"
+            lines["error"] = f"{signed_pct(self.worst_error_pct)} at worst, against the measured run"
         return summary_text(Summary(f"{self.simulator}, {self.mode}: {len(self.ranks)} ranks", lines))
 
 
@@ -350,9 +350,9 @@ def describe_simulated(result: Simulated) -> str:
     """Returns a line per rank, for people."""
     lines = []
     for label, rank in result.ranks.items():
-        measured = f"{rank.measured_us:>14,.1f} µs measured  {rank.error_pct:+.2f} %" if rank.measured_us else ""
+        measured = f"{rank.measured_us:>14,.1f} µs measured  {signed_pct(rank.error_pct)}" if rank.measured_us else ""
         lines.append(f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{measured}")
-    error = f"worst {result.worst_error_pct:+.2f} %"
+    error = f"worst {signed_pct(result.worst_error_pct)}"
     if not any(rank.measured_us for rank in result.ranks.values()):
         last = max(result.ranks, key=lambda label: result.ranks[label].finish_us)
         error = f"rank {last} is the last; no rank was measured"

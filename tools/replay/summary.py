@@ -11,7 +11,7 @@ import numpy as np
 
 from ...converter.timeline import IDLE
 from ...schema.arguments import ASTRA_SIM
-from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, time_text
+from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, signed_pct, time_text
 from ...schema.graph import CollectiveType, DependencyKind
 from ..phase_names import Phase
 from .changes import MODULE, Bound, Matched, Named, Scale, matched
@@ -164,7 +164,7 @@ def trust(replay: Replay) -> str:
     """Returns in a few words how reliable conclusions from the replay are."""
     if replay.error_pct is None:
         return "there is no measured time to compare the replay with"
-    text, explained = f"the replay is {replay.error_pct:+.2f} % off the measured run", explained_pct(replay)
+    text, explained = f"the replay is {signed_pct(replay.error_pct)} off the measured run", explained_pct(replay)
     text += "" if np.isnan(explained) else f" and explains {explained:.1f} % of it"
     return f"{text}: too far off to rely on" if abs(replay.error_pct) > RELIABLE_PCT else text
 
@@ -218,7 +218,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     classes = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
     reasons = {bit.label: int((work.kind & bit != 0).sum()) for bit in DependencyKind}
     reasons["of unknown kind"] = int((work.kind == 0).sum())
-    error = "" if summary.error_pct is None else f"  {summary.error_pct:+.2f} %"
+    error = "" if summary.error_pct is None else f"  {signed_pct(summary.error_pct)}"
     lines = [
         f"nodes          {len(work):>14,}  {_counts({kind.label: classes[kind] for kind in NodeClass})}",
         f"dependencies   {len(work.source):>14,}  {_counts(reasons)}",
