@@ -15,11 +15,11 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from ..schema.columns import Bool, CallRows, Int64, group_ids, time_text
-from ..schema.linked import MEMORY_CATEGORIES, integer, integer_list, json_value, name_of, stream_sorted
+from ..schema.columns import ActivityRows, CallRows, group_ids, time_text
+from ..schema.linked import MEMORY_CATEGORIES, Activities, integer, integer_list, json_value, name_of, stream_sorted
 from ..schema.machine import AGREEING, MachineCalibration
 from .clock_steps import clock_step
-from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, is_communication_kernel, members
+from .communication import RECORD, WAIT, CollectiveOps, from_host, groups_of_host, members
 from .joining import launching_calls
 from .machine import awaited_ends, machine_of
 from .match import Match
@@ -220,11 +220,17 @@ def other_shapes(host: HostTrace, device: DeviceTrace, match: Match) -> list[Con
     return [Contradiction(host.path, what, meaning, "give the two traces of one run")]
 
 
+def without_length(activities: Activities, calibration: MachineCalibration) -> ActivityRows:
+    """Returns the activities that last no time, where times are more exact than the shortest activity."""
+    none = np.flatnonzero(activities.end <= activities.start)
+    is_rounded = calibration.resolution_ns > 1 and 2 * len(none) <= len(activities.end)
+    return ActivityRows(none[:0] if len(none) < AGREEING or is_rounded else none)
+
+
 def without_lengths(device: DeviceTrace, calibration: MachineCalibration) -> Contradiction | None:
-    """Checks whether activities last no time, where times are more exact than the shortest activity."""
-    rows = device.activities
-    none = np.flatnonzero(rows.end <= rows.start)
-    if len(none) < AGREEING or (calibration.resolution_ns > 1 and 2 * len(none) <= len(rows)):
+    """Checks whether activities last no time."""
+    rows, none = device.activities, without_length(device.activities, calibration)
+    if not len(none):
         return None
     since, until = ((time - trace_start(device)) / 1000 for time in (rows.start[none].min(), rows.start[none].max()))
     what = f"{len(none)} of {len(rows)} activities last 0 ns (from {since:.3f} to {until:.3f} µs of the trace)"
@@ -319,7 +325,7 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
     lasts = np.diff(time[in_time])
     overlaps = (numbers[1:] == numbers[:-1]) & (rows.start[order][1:] < rows.end[order][:-1])
     if int(lasts[running > 1].sum()) <= int(lasts[running == 1].sum()):
-        return _cut_communication(device, order, overlaps)
+        return None
     first = order[np.argmax(overlaps)]
     what = (
         f"{int(overlaps.sum())} of {len(order)} activities still run when the next of their stream begins (the "
@@ -328,20 +334,6 @@ def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradic
     )
     meaning = "they are cut to the start of the next one, so that durations in the graph mean little"
     return Contradiction(device.path, what, meaning, FOR_DURATIONS)
-
-
-def _cut_communication(device: DeviceTrace, order: Int64, overlaps: Bool) -> Contradiction | None:
-    """Checks whether communication is cut by more than it keeps of its time, as the next of its stream begins."""
-    rows = device.activities
-    cut = order[:-1][overlaps & is_communication_kernel(rows.name)[order[:-1]]]
-    following = order[1:][np.isin(order[:-1], cut)]
-    lasts, beyond = (int((rows.end[cut] - since).sum()) for since in (rows.start[cut], rows.start[following]))
-    if len(cut) < AGREEING or 4 * beyond <= lasts:
-        return None
-    what = f"{len(cut)} communication kernels of {time_text(lasts / 1000)} still run, for {time_text(beyond / 1000)} in all, "
-    what += "when the next activity of their stream begins, though a stream runs one at a time"
-    meaning = "they are cut there, so that their durations, and speeds of networks, mean little"
-    return Contradiction(device.path, what, meaning, "record again, with the streams on which communication ran")
 
 
 def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:

@@ -223,10 +223,10 @@ def _link_all(
         (Reason.UNKNOWN_REQUEST, waits.without_request),
         (Reason.TRANSFER_WITHOUT_WAIT, waits.without_wait),
         (Reason.ODD_OPS, odd_count),
+        (Reason.ACTIVITIES_OF_ZERO_LENGTH, len(contradictions.without_length(activities, info.machine))),
+        *((Reason.TOO_LONG.of(kind), many) for kind, many, _ in too_long),
     ):
         findings.oddities[reason].extend([-1] * count)
-    for kind, count, _ in too_long:
-        findings.oddities[Reason.TOO_LONG.of(kind)].extend([-1] * count)
     for reason, rows in lost.by_reason.items():
         findings.oddities[reason].extend(rows.tolist())
     trace = LinkedTrace(

@@ -1,7 +1,7 @@
 """Finds durations that are too long: what a thread or stream does one after the other would run at once.
 
 An op or call ends before, or holds, what begins later on its thread. An activity ends before the next ones of its
-stream do, and before a call returns that waited for it.
+stream do, communication before the next one does, and before a call returns that waited for it.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ import numpy as np
 from ..schema.columns import CallRows, Int64, group_ids, time_text
 from ..schema.linked import NEVER, Activities, Calls, stream_sorted
 from ..schema.machine import AGREEING, SLOWEST
+from .communication import is_communication_kernel
 from .readers import DeviceTrace
 from .windows import trace_start
 
@@ -49,7 +50,10 @@ def overruns(device: DeviceTrace, call_row: CallRows, awaited: Awaited) -> Itera
     # an annotation may end in another function than it began in
     is_op = np.flatnonzero(~ops.annotation)
     of_ops = _on_threads(ops.thread[is_op], ops.start[is_op], ops.end[is_op])
-    of_streams = (on_streams(activities, call_row, calls), beyond_return(activities, call_row, calls, awaited))
+    of_streams = (
+        on_streams(activities, call_row, calls), cut_communication(activities, call_row),
+        beyond_return(activities, call_row, calls, awaited),
+    )  # fmt: skip
     for kind, table, found in (
         ("ops", ops, Overruns(is_op[of_ops.row], of_ops.by)),
         ("calls", calls, _on_threads(calls.thread, calls.start, calls.end)),
@@ -93,6 +97,17 @@ def one_by_one(activities: Activities, call_row: CallRows) -> Int64:
     is_one = ~of_graph & (activities.stream >= 0) & (activities.end > activities.start)
     order = stream_sorted(activities)
     return order[is_one[order]]
+
+
+def cut_communication(activities: Activities, call_row: CallRows) -> Overruns:
+    """Returns the communication that runs on beside the next activity of its stream, for longer than other work."""
+    order = one_by_one(activities, call_row)
+    stream, communicates = activities.stream[order], is_communication_kernel(activities.name)[order]
+    is_next = (stream[1:] == stream[:-1]) & (activities.device[order[1:]] == activities.device[order[:-1]])
+    by = np.where(is_next, activities.end[order[:-1]] - activities.start[order[1:]], 0)
+    longest = by[~communicates[1:] & ~communicates[:-1]].max(initial=0)
+    cut = np.flatnonzero(communicates[:-1] & (by > longest))
+    return Overruns(order[cut], by[cut])
 
 
 def on_streams(activities: Activities, call_row: CallRows, calls: Calls) -> Overruns:

@@ -13,6 +13,7 @@ from execgraph.linker import contradictions
 from execgraph.linker.contradictions import Contradiction, other_launches, other_units, rank_beyond_world
 from execgraph.linker.match import match_ops
 from execgraph.linker.odd_ops import odd_ops
+from execgraph.linker.overruns import Awaited, overruns
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.linker.readers.device_rows import select
 from execgraph.linker.windows import trace_start
@@ -307,8 +308,19 @@ def test_several_activities_of_a_stream_do_not_run_for_longer_than_one() -> None
     assert overlapping(*run(*TWO_FOR_MOST[:-1], (15, 20))) is None
     ran = [row for at in (0, 100, 200) for row in run((at, at + 50), (at + 30, at + 99))]
     assert overlapping(*ran) is None
-    cut = [row._replace(name="ncclDevKernel_AllReduce" if row.start % 100 == 0 else "gemm") for row in ran]
-    assert (what(overlapping(*cut)) or "").startswith("3 communication kernels of 0.1 µs still run, for 0.1 µs in all")
+
+
+def test_communication_does_not_run_on_beside_the_next_activity_for_longer_than_other_kernels_do() -> None:
+    times = [(0, 100), (99, 150), (150, 250), (200, 300)]
+    for overlap, kinds, found in (
+        (0, "kkck", ["1 of 4 activities (the longest: nccl_2, 0.1 µs from 0.150 µs of the trace)"]),
+        (0, "kkkk", []), (50, "kkck", []),
+    ):  # fmt: skip
+        names = [f"{'nccl' if kind == 'c' else 'gemm'}_{row}" for row, kind in enumerate(kinds)]
+        ran = run(times[0], (99 - overlap, 150), *times[2:])
+        device = device_trace(activities=[row._replace(name=name) for row, name in zip(ran, names, strict=True)])
+        awaited = Awaited(CallRows(column()), column())
+        assert [words for _, _, words in overruns(device, CallRows(column(-1, -1, -1, -1)), awaited)] == found
 
 
 @pytest.mark.parametrize(("node", "is_wrong"), [(-1, True), (0, True), (1, False), (2, False)])

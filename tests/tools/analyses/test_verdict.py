@@ -53,8 +53,11 @@ def test_it_is_withdrawn_where_the_work_of_launches_was_not_recorded() -> None:
     t.launch("relu")
     uncalled = host_bound()
     uncalled.activity("relu", 7, uncalled.makespan_us, 40)
+    timeless = host_bound()
+    for _ in range(3):
+        timeless.launch("relu", duration=0)
     why = "1 of 42 launch calls have no activity", "1 of 41 activities, 20 % of their time, have no launch call"
-    for job, reason in zip((played(t), played(uncalled)), why, strict=True):
+    for job, reason in zip(map(played, (t, uncalled, timeless)), (*why, "3 activities of zero length"), strict=True):
         assert not [finding for finding in find(job) if finding.gain]
         assert sentence(job).startswith(f"What limits the run cannot be told: {reason}")
 
