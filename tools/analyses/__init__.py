@@ -28,7 +28,7 @@ from .device_time import (
     communication_computation_overlap, frequent_kernel_patterns, idle_time_breakdown, kernel_breakdown,
     kernel_duration_distribution, launch_statistics, temporal_breakdown,
 )  # fmt: skip
-from .differences import DATA_WITHOUT_PROFILER, OF_A_STEP, SYMPTOMS, WHOLE, WITHOUT_PROFILER, trace_diff
+from .differences import DATA_WITHOUT_PROFILER, RUN, SYMPTOMS, WHOLE, WITHOUT_PROFILER, trace_diff
 from .efficiency import cupti_counters, efficiency
 from .findings import find, together, verdict
 from .graphs import graph_replays, read_captures

@@ -31,8 +31,6 @@ STEP, WITHOUT_PROFILER, RUN = "step", "step without a profiler", "run"
 DATA_WITHOUT_PROFILER = "wait for data without a profiler"
 WHOLE = (STEP, WITHOUT_PROFILER, RUN)
 """The parts that are no part of another one."""
-OF_A_STEP = "of a step"
-"""How the note of the tables begins where a step of each run is compared, not the whole runs."""
 OF_HOST, DEVICE_IDLE = "host: ", "device: idle"
 SYMPTOMS = (DEVICE_IDLE, f"{OF_HOST}waiting")
 """The parts that follow from what other parts take."""
@@ -178,7 +176,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     details = _tree(keys, a, b), _modules(a, b), _runs(a, b)
     note = ""
     if steps:
-        note = f"{OF_A_STEP}: run A has {steps[0]:g} steps, run B {steps[1]:g}"
+        note = f"of a step: run A has {steps[0]:g} steps, run B {steps[1]:g}"
     elif bool(a.steps) != bool(b.steps):
         note = f"of whole runs, as the steps of run {'A' if b.steps else 'B'} are not known"
     return tabulate("trace_diff", "Trace diff", columns, note, *details, empty=NO_ITEMS)
@@ -240,7 +238,10 @@ def _modules(a: RunTotals, b: RunTotals) -> Table:
 
 
 def _runs(a: RunTotals, b: RunTotals) -> Table:
-    """Returns a row for the step and for the run, then for their parts, the largest difference first."""
+    """Returns a row for the step and for the run, then for their parts, the largest difference first.
+
+    Runs of different numbers of steps have no change.
+    """
     per_step = bool(a.steps and b.steps)
     before, after = (defaultdict(float, run.times(per_step)) for run in (a, b))
     both = before.keys() & after.keys()
@@ -253,10 +254,11 @@ def _runs(a: RunTotals, b: RunTotals) -> Table:
     parts = [name for name in names if name not in whole and (before[name] or after[name])]
     names = [*whole, *sorted(parts, key=lambda name: -abs(after[name] - before[name]))]
     times = np.array([[before[name], after[name]] for name in names], np.float64).reshape(-1, 2)
+    is_compared = np.array([name != RUN or not _steps_of_both(a, b) for name in names], np.bool_)
     is_noisy = np.array([name == WITHOUT_PROFILER and min(a.noise, b.noise) > 0 for name in names], np.bool_)
     columns: Columns = {
         "part": names, "a": us(times[:, 0]), "b": us(times[:, 1]), "difference": us(times[:, 1] - times[:, 0]),
-        "change": Quantity("%", 100 * ratio(times[:, 1] - times[:, 0], times[:, 0])),
+        "change": Quantity("%", 100 * ratio(np.diff(times)[:, 0], times[:, 0], is_compared & (times[:, 0] > 0))),
         "noise": Quantity("%", np.where(is_noisy, a.noise + b.noise, np.nan)),
     }  # fmt: skip
     several, step = max(len(a.runs), len(b.runs)) > 1, "step: the median{}; " if per_step else ""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ...schema.columns import bytes_text, time_text
 from ...schema.linked import STEP_MARK
-from ..analyses import DATA_WITHOUT_PROFILER, OF_A_STEP, QUEUE_LENGTH, SYMPTOMS, WHOLE, WITHOUT_PROFILER, Gain, Table
+from ..analyses import DATA_WITHOUT_PROFILER, QUEUE_LENGTH, RUN, SYMPTOMS, WHOLE, WITHOUT_PROFILER, Gain, Table
 from ..view import short_name
 from .cells import Row, cell, rows_of, shortened, sums, times_text
 
@@ -81,9 +81,10 @@ def _figures_of_two_runs(tables: Tables) -> Iterator[KeyFigure]:
     ranks = Counter(row["run"] for row in rows_of(tables, "ranks"))
     kernels = [row for row in rows_of(tables, "trace_diff") if row["kind"] == "kernel"]
     of_kernels = {"a": _sum(kernels, "time_a"), "b": _sum(kernels, "time_b"), "part": "time of all device activities"}
-    if _is_of_a_step(tables):
-        of_kernels["part"] += f" {OF_A_STEP}"
     wholes = [row for row in rows_of(tables, OF_TWO_RUNS) if row["part"] in WHOLE]
+    # of different numbers of steps, as the runs have no change
+    if any(row["part"] == RUN and row["change"] is None for row in wholes):
+        of_kernels["part"] += " of a step"
     for row in [*wholes, *([of_kernels] if of_kernels["a"] or of_kernels["b"] else [])]:
         yield KeyFigure(f"{time_text(row['a'])} → {time_text(row['b'])}", row["part"])
     yield KeyFigure(f"{ranks['A']} → {ranks['B']}", "ranks")
@@ -147,7 +148,7 @@ def diff_verdict(tables: Tables) -> str:
     without, waits = whole.pop(WITHOUT_PROFILER, None), [row for row in rows if row["part"] == DATA_WITHOUT_PROFILER]
     if not whole:
         return ""
-    first, *others = [*whole.values()][: 1 if _is_of_a_step(tables) else None]
+    first, *others = whole.values()
     if without and _may_be_alike(without, first):
         both, noise = ((without, "without a profiler"), (first, "as recorded")), without["noise"]
         times = ", ".join(f"{_change(row)} {how} ({row['change']:+.1f} %)" for row, how in both)
@@ -174,11 +175,6 @@ def diff_verdict(tables: Tables) -> str:
     return f"Without a profiler, {unprofiled}{cause}. As recorded, {recorded}."
 
 
-def _is_of_a_step(tables: Tables) -> bool:
-    """Returns whether two runs of different numbers of steps are compared, by a step of each."""
-    return "trace_diff" in tables and tables["trace_diff"].note.startswith(OF_A_STEP)
-
-
 def _may_be_alike(without: Row, recorded: Row) -> bool:
     """Returns whether steps may differ by chance: not both times by more than noise, or not in the same direction."""
     noise, changes = without.get("noise") or 0.0, (without["change"], recorded["change"])
@@ -192,7 +188,7 @@ def _faster(row: Row) -> str:
     change = f"{abs(pct):.1f} % {'less' if pct < 0 else 'more'} time, "
     is_same = time_text(row["a"]) == time_text(row["b"])
     takes = f"takes {'' if is_same else change}{_change(row)}"
-    return f"Run B is {how} run A: {'the run' if row['part'] == 'run' else 'a step'} {takes}"
+    return f"Run B is {how} run A: {'the run' if row['part'] == RUN else 'a step'} {takes}"
 
 
 def _change(row: Row) -> str:
