@@ -53,7 +53,7 @@ class Found(Enum):
         "{count:copy takes|copies take} {time:µs} on the device and in the calls that start them", "Pinned memory")
     HEAVIEST_OP = FindingWords("{op} is the heaviest op", "{advice}", "{pct:.0f} % of the time in ops, {time}\n{recorded:+# as recorded}",
         "That op at twice its speed")
-    WITHOUT_OPS = FindingWords('No op runs in "{name}"',
+    WITHOUT_OPS = FindingWords("No op runs {where}",
         "It sleeps, waits, or runs Python or another library: a sampling profiler shows which. Do it ahead, elsewhere, or less often",
         "{time}{rank:+ on rank #}, {pct:.0f} % of the run", "Leaving that out")
     PAUSES = FindingWords("{title}",
@@ -104,6 +104,8 @@ class Said(Enum):
     COPIES_OF_GLOO = ("gloo sends tensors of a GPU through the memory of the host, and waits for the copies: use NCCL where each rank has "
         "a GPU, or start transfers earlier")
     COMPUTE_FASTER = "Check the number of threads (OMP_NUM_THREADS, torch.set_num_threads), use bf16 or torch.compile, or a GPU"
+    MOST_OF = 'for most of "{name}"'
+    OF_STEPS = "in long stretches of steps"
     CALL_LESS = ("It computes nothing, so that its time is the cost of calling it, {count:,} times here: torch.compile leaves most such "
         "calls out, and larger batches need fewer")
     ONE_PAUSE = "One call of {op} took {time:µs}, many times as long as usual"

@@ -6,12 +6,13 @@ A copy back to the host is a wait for a result, whatever memory it goes to.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from ...converter.timeline import IDLE
 from ...schema import columns
 from ...schema.columns import Bool, Categorical, Floats, Int64, Ns, Rows, group_sums, groupby, rows_of_each
 from ...schema.device_peaks import pinned_rate
@@ -38,7 +39,7 @@ UNUSUAL = 20
 NAMED = 3
 """So many pauses, or sites of waits, are named."""
 LONG, COMPILED = 0.1, "## Call CompiledFxGraph"
-"""An annotation without ops is named from this share of a step on, unless it runs compiled kernels."""
+"""Time without ops is named from this share of a step on, unless compiled kernels run in it."""
 OF_TRANSFERS = ("gloo:", "c10d::")
 OF_PROGRAM = ("DeviceSynchronize", "EventSynchronize", "CtxSynchronize")
 """How calls end with which programs wait for no result."""
@@ -230,17 +231,32 @@ def usual_ns(job: Job) -> tuple[Floats, Bool]:
 
 
 def without_ops(job: Job) -> Iterator[Finding]:
-    """Finds whether the run would be shorter without long annotations in which no op runs and nothing is called."""
-    work, steps = job.work, max(1, *(len(rank.step_starts) for rank in job.ranks))
-    nodes = np.flatnonzero((job.integers("scope") == USER_SCOPE) & ~job.in_loader & (work.node_class == NodeClass.HOST))
+    """Finds whether the run would be shorter without annotations in which hardly any op runs, and without long
+    stretches of steps in which none does.
+    """
+    work, least_ns = job.work, LONG * job.replay.makespan_ns / max(1, *(len(rank.step_starts) for rank in job.ranks))
+    is_host, is_idle = ~job.in_loader & (work.node_class == NodeClass.HOST), job.names.equal(IDLE)
+    # other threads may wait for what is not recorded
+    ops_ns = np.bincount(work.lane, work.duration_ns * (is_host & ~is_idle), len(work.lanes))
+    is_stretch = is_host & is_idle & (work.duration_ns >= least_ns) & (2 * ops_ns[work.lane] > ops_ns.max())
+    is_named = ~job.names.where(lambda name: name.startswith((STEP_MARK, COMPILED)))
+    nodes = np.flatnonzero(is_host & is_named & (job.integers("scope") == USER_SCOPE))
     calls = groupby(job.rank_of_node[nodes], job.calls[nodes])
-    is_long = (calls.count() == 1)[calls.number] & (work.duration_ns[nodes] >= LONG * job.replay.makespan_ns / steps)
-    nodes = nodes[is_long & ~job.names.where(lambda name: name.startswith((STEP_MARK, COMPILED)))[nodes]]
-    for code in np.unique(job.names.codes[nodes]).tolist():
-        chosen = np.isin(np.arange(len(work)), nodes[job.names.codes[nodes] == code])
+    # recording lengthens what lies between ops: beside a device, which waits for it, only what has none counts
+    is_long = (calls.sum(work.duration_ns[nodes]) >= least_ns) & ((calls.count() == 1) | (not job.is_on_device))
+    nodes = np.append(nodes[is_long[calls.number]], np.flatnonzero(is_stretch & (not job.is_on_device)))
+    label = np.where(is_idle, -1, job.names.codes)[nodes]
+    total_us = Counter[str]()
+    for row in job.rows("host_time_per_op"):
+        total_us[row["name"]] += row["total"]
+    for code in np.unique(label).tolist():
+        chosen, name = np.isin(np.arange(len(work)), nodes[label == code]), job.names.table[code]
+        if code >= 0 and job.recorded.work.duration_ns[chosen].sum() < 1000 * total_us[name] / 2:
+            continue
         times_us = np.bincount(job.rank_of_node[chosen], work.duration_ns[chosen]) / 1000
         gain, longest, time_us = job.gain(np.where(chosen, 0.0, 1.0)), int(times_us.argmax()), float(times_us.max())
-        values = {"name": job.names.table[code], "time": gain.in_its_unit(time_us), "rank": job.rank_named(longest)}
+        where = Said.OF_STEPS if code < 0 else Said.MOST_OF.of(name=name)
+        values = {"where": where, "time": gain.in_its_unit(time_us), "rank": job.rank_named(longest)}
         yield Finding(Found.WITHOUT_OPS, gain, "host_phases", {**values, "pct": 100 * time_us / job.length_us})
 
 

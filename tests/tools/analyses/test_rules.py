@@ -114,7 +114,11 @@ def test_the_time_in_the_loader_is_given_as_recorded_too_where_that_differs() ->
     for start in (0, 100_000):
         loaded = g.host(LOADER, start, 40_000, after=before)
         before = [(g.host("aten::mm", start + 40_000, 60_000, after=[(loaded, PROGRAM_ORDER)]), PROGRAM_ORDER)]
-    ops = Table("", "", [Column("name", "", ["aten::mm"]), Column("self", "µs", np.array([120.0]))])
+    ops = Table(
+        "",
+        "",
+        [Column("name", "", ["aten::mm"]), *(Column(name, "µs", np.array([120.0])) for name in ("self", "total"))],
+    )
     job = built(g.build(), tables={"host_time_per_op": ops}, in_loader=np.array([True, False, True, False]))
     assert titled(find(job), "is the heaviest op").evidence.endswith(" a step; 60.0 µs a step as recorded")
     evidence = titled(find(job), "waits for its data").evidence
@@ -310,7 +314,9 @@ def test_the_heaviest_op_of_a_run_on_the_cpu_is_named(t: TraceBuilder) -> None:
 def test_bf16_is_no_advice_for_an_op_that_computes_nothing(g: GraphBuilder, op: str, schema: str) -> None:
     for number in range(4):
         g.host(op, 10_000 * number, 10_000, **({"op_schema": schema} if schema else {}))
-    table = Table("", "", [Column("name", "", [op]), Column("self", "µs", np.array([40.0]))])
+    table = Table(
+        "", "", [Column("name", "", [op]), *(Column(name, "µs", np.array([40.0])) for name in ("self", "total"))]
+    )
     found = titled(find(built(g.build(), tables={"host_time_per_op": table})), f"{op} is the heaviest op")
     assert found.advice.startswith("It computes nothing, so that its time is the cost of calling it, 4 times here")
 
@@ -364,7 +370,28 @@ def test_an_annotation_in_which_no_op_runs_is_named(t: TraceBuilder) -> None:
         with t.annotation("think"):
             t.idle(500)
     found = find(played(t))
-    assert gain_us(titled(found, 'No op runs in "think"')) == pytest.approx(2000, abs=5)
+    assert gain_us(titled(found, 'No op runs for most of "think"')) == pytest.approx(2000, abs=5)
+    assert '"forward"' not in str([finding.title for finding in found])
+
+
+def test_python_and_sleeps_are_named_on_the_cpu_in_an_annotation_of_several_ops_and_outside_of_any(
+    t: TraceBuilder,
+) -> None:
+    for number in range(3):
+        with t.annotation(f"ProfilerStep#{number}"):
+            with t.annotation("prepare"):
+                for _ in range(10):
+                    t.leaf("aten::randn", 2)
+                    t.work(8)
+            with t.annotation("forward"):
+                t.leaf("aten::mm", 40)
+                t.work(30)
+            t.leaf("aten::mm", 40)
+            t.work(100)
+            t.leaf("aten::mm", 40)
+    found = find(played(t))
+    assert gain_us(titled(found, 'No op runs for most of "prepare"')) == pytest.approx(240, abs=5)
+    assert gain_us(titled(found, "No op runs in long stretches of steps")) == pytest.approx(300, abs=5)
     assert '"forward"' not in str([finding.title for finding in found])
 
 
