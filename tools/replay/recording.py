@@ -27,6 +27,7 @@ from ...schema.graph import (
     DependencyKind,
     ExecutionGraph,
 )
+from ...schema.linked import USER_SCOPE
 from .changes import scale_nodes
 from .data_loading import with_measured_waits
 from .execution import Replay, makespan_ns, replay_job
@@ -256,6 +257,11 @@ class _Host:
             stretches = self.work.host_delay_ns[self.work.host_delay_ns > 0]
         self.median_ns = max(float(np.median(stretches)), 1.0) if len(stretches) else 1.0
         self.longest_ns = float(max(self.work.duration_ns.max(initial=0), self.work.host_delay_ns.max(initial=0)))
+        self.has_functions = any("python_function" in graph.attributes for graph in job.graphs)
+        is_named = np.concatenate([graph.integers("scope") == USER_SCOPE for graph in job.graphs])
+        others_ns = self.work.duration_ns[self.is_work & ~is_named]
+        self.longest_other_us = None if self.has_functions else float(others_ns.max(initial=0)) / 1000
+        """Of stretches outside of ops of an annotation, which are slowed as a whole only with Python's functions."""
 
     def pause(self, measured_ns: int, steps: int) -> str:
         """Returns the longest stretch of host work, in words, if no profiler slows so much, else "": alone it takes
@@ -263,9 +269,8 @@ class _Host:
         """
         work, graphs = self.work, self.work.graphs
         # Python's functions are slowed within a stretch where they are recorded, and other processes slow all on a CPU
-        has_functions = any("python_function" in graph.attributes for graph in graphs)
-        most_ns = measured_ns / steps * (1 / LEAST_FACTOR if has_functions else MUCH_SLOWER)
-        first_us = None if has_functions or not self.has_devices else SLOWED_MEDIANS * self.median_ns / 1000
+        most_ns = measured_ns / steps * (1 / LEAST_FACTOR if self.has_functions else MUCH_SLOWER)
+        first_us = None if self.has_functions or not self.has_devices else SLOWED_MEDIANS * self.median_ns / 1000
         is_beyond = self.makespan_ns(Model(0.0, LEAST_FACTOR, first_us)) > MUCH_SLOWER * measured_ns
         stretch_ns = np.maximum(work.duration_ns * self.is_work, work.host_delay_ns)
         node = int(stretch_ns.argmax())
@@ -359,7 +364,8 @@ def _models(host: _Host, measured_ns: int, steps: int) -> tuple[tuple[Model, ...
         likeliest = [*by_cost, of_cost] if is_more else [of_cost, *by_cost]
         models = [host.completed(model, goal_ns) for model in (*likeliest, of_first)]
     else:
-        of_all = host.fitted(lambda share: Model(0.0, share), goal_ns)
+        is_enough = host.makespan_ns(Model(0.0, 0.0, host.longest_other_us)) <= goal_ns
+        of_all = host.fitted(lambda share: Model(0.0, share, host.longest_other_us if is_enough else None), goal_ns)
         models = [of_first, of_all, host.fitted(lambda share: Model(first_us * (1 - share), 1.0), goal_ns)]
     models += [without_host] if is_limit else []
     cause = Cause.DEVICES_LIMIT if is_limit else Cause.HELD_UP if is_more else Cause.HOST_SLOWED

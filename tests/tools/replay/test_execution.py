@@ -9,6 +9,7 @@ import pytest
 from execgraph import link, what_if
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.linked import USER_SCOPE
 from execgraph.tools.replay import (
     Cause,
     MakespanRange,
@@ -469,6 +470,17 @@ def test_a_measured_cost_is_taken_off_each_op_and_no_sleep() -> None:
     assert answer.range.models == 1 and answer.range.is_clear and "typical" not in found.text
     del g.metadata["recorded_op_ns"]
     assert "ns less (a typical cost of an op" in known(g.build()).text
+
+
+def test_python_in_an_annotation_keeps_its_time_by_every_model_unless_its_functions_are_recorded() -> None:
+    for function, least in ({}, 490_000), ({"python_function": "sleep"}, 473_000):
+        g, after = GraphBuilder(rank=0, steps=1, step_without_profiler_ns=520_000), list[tuple[int, DependencyKind]]()
+        for op in range(50):
+            after = [(g.host("op", 1_000 * op, 1_000, after=after), PROGRAM_ORDER)]
+        g.host("augment", 50_000, 500_000, after=after, scope=USER_SCOPE, **function)
+        run = known(g.build()).without_profiler(gather_job([g.build()]))
+        times = [int(model.duration_ns.max()) for model in (run, *run.others)]
+        assert min(times) == pytest.approx(least, abs=2_000) and len(times) > 1
 
 
 def test_models_that_agree_but_not_with_the_likeliest_one_are_a_reason(data: Path) -> None:
