@@ -41,7 +41,7 @@ FLOAT32, NAMED, TENSORS_NAMED = 4, 3, 3
 LOW_PCT = 60.0
 """A product that reaches more than this share of the best one of its format can hardly be made faster by its shape."""
 IMPOSSIBLE, LONG_ENOUGH_NS = 3, 5_000
-"""No kernel computes so many times as fast as the device's peak; shorter ones are timed too coarsely to say."""
+"""Structured sparsity doubles the peak, nothing triples it; shorter kernels are timed too coarsely to say."""
 KINDS = (
     (Said.PRODUCTS, re.compile(r"aten::_?(addmm|mm|bmm|baddbmm|linear|matmul|scaled_mm)"), Said.FIT_PRODUCTS),
     (Said.CONVOLUTIONS, re.compile(r"aten::_?(conv|cudnn_conv|miopen_conv)"), Said.FIT_CONVOLUTIONS),

@@ -28,7 +28,7 @@ OTHER_COPY = "copy"
 KNOWN_LENGTH = 10
 """A copy must last so many times the resolution of the trace's times for its bandwidth to be known to a tenth."""
 FASTEST_LINK = 2_000.0
-"""GB/s; no link between a host and a device is so fast (those of GH200: 450)."""
+"""GB/s: four times the fastest link of a host and a device, that of GH200 (450), so that no newer one is doubted."""
 GIGA = 1e9
 NO_COUNTERS = "nothing was launched and no copy's bytes were recorded"
 RECORDED, BY_TENSORS = "allocators", "tensors"
