@@ -312,8 +312,8 @@ def lost_work(linked: LinkedTrace) -> str:
         return f"{alone:,} of {launches:,} launch calls have no activity"
     if after:
         return f"no call of the last {after:,} ops of kinds that launch was recorded"
-    least = {Reason.TOO_LONG: 0.0, Reason.ODD_OPS: 0.0, Reason.ACTIVITIES_OF_ZERO_LENGTH: MOST_LOST * len(linked.activities)}
-    odd = linked.report.oddities.items()
+    odd, few = linked.report.oddities.items(), MOST_LOST * len(linked.activities)
+    least = {Reason.TOO_LONG: 0.0, Reason.ODD_OPS: 0.0, Reason.ACTIVITIES_OF_ZERO_LENGTH: few}
     wrong = [f"{count:,} {in_words(reason)}" for reason, count in odd if count > least.get(reason.reason, count)]
     return " and ".join(wrong)
 
