@@ -39,7 +39,7 @@ WHOLE_JOB = Words("a GOAL file is of a whole job: ", Remedy.BUILD_GOAL, " writes
 Promotion = Literal["sync", "all"]
 InputsOutputs = Literal["full", "none"]
 Simulator = Literal["loggopsim", "atlahs"]
-"""Of a job in GOAL: how all-reduces and all-gathers go, and who runs the file."""
+"""Who runs a job in GOAL."""
 KNOWN_ENDINGS = (
     ".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal", ".txt",
 )  # fmt: skip

@@ -15,7 +15,7 @@ from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import Bool, Int64
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace
-from execgraph.tools.generate import Job, RankRun, Run, as_numpy, is_recorded, scale_of, simulate, write_traces
+from execgraph.tools.generate import Job, RankRun, Run, as_numpy, is_recorded, simulate, write_traces
 from execgraph.tools.replay import MakespanRange, Replay, gather_job, node_classes, parse_scale, replay_job
 
 
@@ -144,7 +144,7 @@ def true_outcomes(job: Job, changes: Sequence[Change] = CHANGES) -> dict[Change,
     """Returns how the job turns out under each of the changes, the first of which is none."""
     steps = [list(job.program(rank)) for rank in range(job.ranks)]  # the same whatever changes
     written = replace(job, program=lambda rank: iter(steps[rank]))
-    runs = ((change, simulate(written, scale_of(list(change.specs)))) for change in changes)
+    runs = ((change, simulate(written, change.specs)) for change in changes)
     base, run = next(runs)
     kept = [is_recorded(rank)[_by_stream(rank)] for rank in run.ranks]
     return {base: _of_run(run, kept), **{change: _of_run(changed, kept) for change, changed in runs}}

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from ...schema.errors import WrongUsage
 from ..command import log, print_json, step
 from ..command_parser import Inputs, Output, command
-from ..generate import DEFAULT, PRESETS, makespans_of, scale_of, simulate, sized_job, write_traces
+from ..generate import DEFAULT, PRESETS, Factors, makespans_of, simulate, sized_job, write_traces
 
 SIZES = ("ranks", "steps", "layers", "size_mb", "seed", "machine_seed", "stacks")
 JOBS = "\n".join(f"  {name:<14} {(preset.program.__doc__ or '').strip()}" for name, preset in PRESETS.items())
@@ -27,14 +27,16 @@ JOBS = "\n".join(f"  {name:<14} {(preset.program.__doc__ or '').strip()}" for na
 )
 def main(options: argparse.Namespace) -> None:
     """Simulates a job and writes its traces."""
+    changes = {" ".join(specs): specs for specs in options.changes}
     try:
-        scalings = {" ".join(specs): scale_of(specs) for specs in options.changes}
+        for specs in changes.values():
+            Factors(specs)  # refuses them before anything is simulated
         job = sized_job(options.inputs[0], **{name: getattr(options, name) for name in SIZES})
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     with step("simulate"):
         run = simulate(job)
-        makespans = makespans_of(run.job, scalings)
+        makespans = makespans_of(run.job, changes)
     with step("write traces"):
         settings = {name: getattr(options, name) for name in ("sync_records", "stacks", "compress")}
         files = write_traces(run, options.output, makespans=makespans, **settings)

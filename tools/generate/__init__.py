@@ -14,7 +14,7 @@ from .files import makespans_of, sized_job, write_traces
 from .job import MEMORY, Activity, Job, Tensor
 from .jobs import PRESETS, Preset, batch, build_job, model, steps
 from .layers import backward, item, sgd_step
-from .machine import DEFAULT, Machine, draw_machine, scale_of
+from .machine import DEFAULT, Factors, Machine, draw_machine
 from .nccl import BYTES_PER_US, Communicator, Work, world
 from .record import RankRun, Run, Table, as_numpy, is_recorded
 from .script import AUTOGRAD, COMPUTE, DEVICE_TO_HOST, MAIN, Process, Script, Size, gemm_us, size_bytes, stream_us

@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 from ...schema.errors import DataError
 from ...schema.io import make_folder, open_output, without_link, write_items
+from ..replay import Changes
 from .device_trace import write_device_trace
 from .host_trace import write_host_trace
 from .job import NONE, Job
@@ -154,6 +155,6 @@ def sized_job(
     return of_steps(steps=max(1, round(2 + 2 * (size_mb * MB - two) / (four - two))))
 
 
-def makespans_of(job: Job, changes: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
+def makespans_of(job: Job, changes: Mapping[str, Changes]) -> dict[str, int]:
     """Returns how long the job takes with each of these changes. Raises ValueError for one that applies to nothing."""
-    return {name: simulate(job, factors, refuse_unused=True).makespan_ns for name, factors in changes.items()}
+    return {name: simulate(job, change, refuse_unused=True).makespan_ns for name, change in changes.items()}

@@ -8,13 +8,12 @@ clocks.
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
 from ...schema.columns import Int64
-from ..replay import NodeClass, parse_scale
+from ..replay import Changes, NodeClass, given_changes
 
 Times = TypeVar("Times", int, Int64)
 BASE_NS = 1_767_225_600_000_000_000
@@ -109,7 +108,7 @@ def log_uniform(random: Random, low: float, high: float) -> float:
 
 
 class Factors:
-    """Factors by name and class: `scale` has `class:NAME` or a regular expression as keys; factors multiply.
+    """Factors by name and class: `scale` has factors of `class:NAME` or a regular expression; factors multiply.
     `unused` are those that applied to nothing so far.
 
     Raises ValueError for a class, an expression or a factor that is none.
@@ -119,11 +118,13 @@ class Factors:
     (1.0, 2.0)
     """
 
-    def __init__(self, scale: Mapping[str, float]) -> None:
-        self._scales = [parse_scale(f"{selector}={factor}") for selector, factor in scale.items()]
+    def __init__(self, scale: Changes) -> None:
+        self._scales = given_changes(scale, "simulate(job, scale)")
         for scaled in self._scales:
             if not isinstance(scaled.target, NodeClass | re.Pattern) or scaled.rank is not None:
                 raise ValueError(f"{scaled.spec!r}: a simulated job is changed by name or class alone")
+            if scaled.each_ns is not None:
+                raise ValueError(f"{scaled.spec!r}: a simulated job is changed by factors alone")
         self.unused = {scaled.spec for scaled in self._scales}
         self._factor_of: dict[tuple[str, NodeClass], float] = {}
 
@@ -137,19 +138,3 @@ class Factors:
                     self._factor_of[name, kind] *= scaled.factor
                     self.unused.discard(scaled.spec)
         return self._factor_of[name, kind]
-
-
-def scale_of(specifications: list[str]) -> dict[str, float]:
-    """`REGEX=F` and `class:NAME=F` texts as the scale that they make together. Raises ValueError.
-
-    >>> scale_of(["class:host=2", "gemm=0.5", "gemm=3"])
-    {'class:host': 2.0, 'gemm': 1.5}
-    """
-    scale: dict[str, float] = {}
-    for specification in specifications:
-        selector, parsed = specification.rpartition("=")[0], parse_scale(specification)
-        if parsed.each_ns is not None:
-            raise ValueError(f"{specification!r}: a simulated job is changed by factors alone")
-        scale[selector] = scale.get(selector, 1.0) * parsed.factor
-    Factors(scale)
-    return scale

@@ -12,13 +12,13 @@ are ns.
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...schema.columns import Interner
 from ...schema.errors import RequestError
-from ..replay import NodeClass
+from ..replay import Changes, NodeClass
 from .job import NONE, Activity, Instruction, Job, Op
 from .machine import Factors
 from .record import RankRun, Run, Table
@@ -272,14 +272,14 @@ class Thread:
         self.simulation.wake(self)
 
 
-def simulate(job: Job, scale: Mapping[str, float] | None = None, *, refuse_unused: bool = False) -> Run:
+def simulate(job: Job, scale: Changes = (), *, refuse_unused: bool = False) -> Run:
     """Runs a job with durations multiplied as `scale` says (see `Factors`): host work, calls, activities.
 
     Waiting follows from that; launch latencies and the gaps between activities stay as they are. O(n log n) in the
     instructions, which are made step by step. Raises ValueError for an unknown scaling, with `refuse_unused`
     RequestError for one that applies to nothing in the job.
     """
-    factors = Factors(scale or {})
+    factors = Factors(scale)
     simulation = Simulation(job, factors)
     try:
         simulation.run()
