@@ -172,10 +172,10 @@ def ranges(numbers: Sequence[int], shortest: int = 3) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) >= shortest else ", ".join(map(str, run)) for run in runs)
 
 
-def list_names(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str], shown: int = NAMES_SHOWN) -> str:
     """Returns the first few names, and how many more there are."""
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def list_counts(lead: str, counts: Mapping[str, int]) -> str:

@@ -20,7 +20,7 @@ from ...schema.io import path_is
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, RankTrace, Table, graph_of, rank_of_graph, read_rank, tabulate
 from ..recognise import TRACE_OR_GRAPH, InputKind, Trace, instead, recognise
-from ..terminal import ranges
+from ..terminal import list_names, ranges
 from ..trace_files import NoDeviceTraceError, assign_ranks, communicating, find_pairs, hosts_of, with_details
 
 TITLED, DIGITS = 3, 20
@@ -65,8 +65,7 @@ def find_sources(
     `allow_mismatch`; RequestError if one of those chosen is missing.
     """
     names = [path.name for path in sorted((path.resolve() for path in paths), key=_numbers_by_value)]
-    more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
-    sources = Sources(", ".join(names[:TITLED]) + more, [], [])
+    sources = Sources(list_names(names, TITLED), [], [])
     files = [path for path in paths if not path_is(path, Path.is_dir)]
     for folder in filter(Path.is_dir, paths):
         _add_folder(folder, sources, progress, allow_mismatch)

@@ -15,6 +15,7 @@ from ...schema.columns import Int64, bytes_text, group_sums, time_text
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import Tensors
 from ..replay import WAITS, Replay, calls_of, pieces_of
+from ..terminal import list_names
 from .calls import DATA, PHASES, Box, Flows, box_tree, flows_of, recorded_tensors
 
 FEW = 12
@@ -102,8 +103,7 @@ class DataFlow:
         device = f"{time_text(box.device_ns / 1000)} on the device, " if self.root.device_ns else ""
         lines.append(f"{device}{time_text(box.host_ns / 1000)} on the host{path}")
         if box.inner:
-            more = f" and {len(box.inner) - LISTED} more" if len(box.inner) > LISTED else ""
-            lines.append(f"in it: {', '.join(each.title for each in box.inner[:LISTED])}{more}")
+            lines.append(f"in it: {list_names([each.title for each in box.inner], LISTED)}")
         return "\n".join(lines)
 
     def phases(self) -> list[Box]:

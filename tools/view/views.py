@@ -7,7 +7,6 @@ import dataclasses
 import difflib
 import re
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from ...schema.graph import STEP_START, DependencyKind, ExecutionGraph, digraph_
 from ...schema.io import open_output
 from ..options import FLOW, LANES, form_of
 from ..replay import Calls, NodeClass, calls_of, gather, replay
+from ..terminal import list_names
 from .calls import flows_of, recorded_tensors
 from .data_flow import data_flow, path_times
 from .drawing import NOT_XML, lane_names
@@ -181,7 +181,7 @@ def _rows_of_step(graph: ExecutionGraph, calls: Calls, step: int) -> Bool:
     """
     steps = steps_of(graph)
     if step not in steps:
-        there_are = f"there are {_list(map(str, steps))}" if steps else "its steps are not marked"
+        there_are = f"there are {list_names([*map(str, steps)], LISTED)}" if steps else "its steps are not marked"
         raise RequestError(f"the graph has no step {step}; {there_are}")
     first_row = np.arange(len(graph))
     is_call = calls.of_row >= 0
@@ -204,7 +204,7 @@ def _calls_of_module(graph: ExecutionGraph, calls: Calls, module: str) -> Bool:
     if not chosen.any():
         paths = sorted({path for path in recorded.table if path})
         none = f"the graph holds no modules: build it with {Remedy.MODULES}"
-        there_are = f"there are {_list(paths)}" if paths else none
+        there_are = f"there are {list_names(paths, LISTED)}" if paths else none
         raise RequestError(f"no module is called {module}; {there_are}")
     return chosen
 
@@ -219,18 +219,13 @@ def _calls_of_op(graph: ExecutionGraph, calls: Calls, op: str) -> Bool:
     chosen = names.where(lambda name: op in (name, name.rpartition("::")[2]))
     if not chosen.any():
         alike = difflib.get_close_matches(op, names.table, LISTED) or [name for name in names.table if op in name]
-        raise RequestError(f"no op is called {op}{f'; there are {_list(alike)}' if alike else ''}")
+        raise RequestError(f"no op is called {op}{f'; there are {list_names(alike, LISTED)}' if alike else ''}")
     return chosen
 
 
 def _with_inner(calls: Calls, chosen: Bool) -> Bool:
     """Adds to the chosen calls all that these called or launched."""
     return nearest(chosen, calls.parent) >= 0
-
-
-def _list(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(listed[:LISTED]) + (f" and {len(listed) - LISTED} more" if len(listed) > LISTED else "")
 
 
 def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
