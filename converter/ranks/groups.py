@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Ragged
+from ...schema.columns import ABSENT, Bool, Int64, Ragged, rows_of
 from ...schema.comm_groups import ADDRESS, LARGEST_JOB, RankList, natural
 from ...schema.errors import DataError
 from ...schema.graph import RANKS_OF_GROUP, Column, ExecutionGraph
@@ -254,14 +254,14 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int]) -> ExecutionG
             f"the graph is of rank {own_rank}, which is not one of the {len(ranks)} ranks that are to be kept"
         )
     kept_ranks = np.array(ranks, np.int64)
-    attributes = {**graph.attributes, **renumbered_ends(graph, lambda peers, _: _renumbered(peers, kept_ranks))}
+    attributes = {**graph.attributes, **renumbered_ends(graph, lambda peers, _: rows_of(kept_ranks, peers))}
     groups = recorded_groups(graph)
-    members = [_renumbered(np.array(group, np.int64), kept_ranks) for group in groups.lists]
+    members = [rows_of(kept_ranks, np.array(group, np.int64)) for group in groups.lists]
     if isinstance(splits := attributes.get("comm_split"), Ragged):
         is_kept = [group != OUTSIDE for group in members]
         attributes["comm_split"] = _without_removed(splits, is_kept, groups.of_node)
     if isinstance(listed := attributes.get("pg_ranks"), Ragged):
-        renumbered, row = _renumbered(listed.values, kept_ranks), np.repeat(np.arange(len(graph)), listed.lengths())
+        renumbered, row = rows_of(kept_ranks, listed.values), np.repeat(np.arange(len(graph)), listed.lengths())
         is_left = renumbered != OUTSIDE
         attributes["pg_ranks"] = Ragged.grouped(row[is_left], renumbered[is_left], len(graph))
     metadata = {key: value for key, value in graph.metadata.items() if not key.startswith(RANKS_OF_GROUP)}
@@ -283,12 +283,6 @@ def renumbered_ends(graph: ExecutionGraph, number_of: Callable[[Int64, Int64], I
         if isinstance(ends := graph.attributes.get(COALESCED[name]), Ragged):
             attributes[COALESCED[name]] = Ragged(ends.starts, number_of(ends.values, ends.rows()))
     return attributes
-
-
-def _renumbered(column: Int64, kept_ranks: Int64) -> Int64:
-    order = np.argsort(kept_ranks)
-    position = order[np.minimum(np.searchsorted(kept_ranks, column, sorter=order), len(kept_ranks) - 1)]
-    return np.where(kept_ranks[position] == column, position, OUTSIDE)
 
 
 def _without_removed(column: Ragged, is_kept: Sequence[Bool], of_node: Int64) -> Ragged:
