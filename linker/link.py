@@ -216,16 +216,16 @@ def _link_all(
     ops.communication_row = CommunicationRows(np.where(row >= 0, row + len(on_device), -1))
     communications = groups.with_members([*on_device, *on_host])
     waits = communication.transfer_waits(transfers, op_parent, calls)
-    for reason, count in (
-        (Reason.OPS_IN_CIRCLES, circles),
-        (Reason.MANY_MEMBERS, groups.unlisted),
-        (Reason.UNREADABLE_GROUPS, unreadable),
-        (Reason.UNKNOWN_REQUEST, waits.without_request),
-        (Reason.TRANSFER_WITHOUT_WAIT, waits.without_wait),
-        (Reason.ODD_OPS, odd_count),
-        (Reason.ACTIVITIES_OF_ZERO_LENGTH, len(contradictions.without_length(activities, info.machine))),
-        *((Reason.TOO_LONG.of(kind), many) for kind, many, _ in too_long),
-    ):
+    counts: dict[AnyReason, int] = {
+        Reason.OPS_IN_CIRCLES: circles,
+        Reason.MANY_MEMBERS: groups.unlisted,
+        Reason.UNREADABLE_GROUPS: unreadable,
+        Reason.UNKNOWN_REQUEST: waits.without_request,
+        Reason.TRANSFER_WITHOUT_WAIT: waits.without_wait,
+        Reason.ODD_OPS: odd_count,
+        Reason.ACTIVITIES_OF_ZERO_LENGTH: len(contradictions.without_length(activities, info.machine)),
+    } | {Reason.TOO_LONG.of(kind): many for kind, many, _ in too_long}
+    for reason, count in counts.items():
         findings.oddities[reason].extend([-1] * count)
     for reason, rows in lost.by_reason.items():
         findings.oddities[reason].extend(rows.tolist())
