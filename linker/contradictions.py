@@ -34,7 +34,7 @@ KERNEL_LAUNCH = re.compile(r"^(cuda|cu|hip)\w*LaunchKernel")
 MESSAGE = re.compile(r"send|recv|wait", re.IGNORECASE)
 RECORD_DEVICE = "record with ProfilerActivity.CUDA, too"
 RANKS_SHOWN = 8
-NODES_SEARCHED = 1 << 12
+NODES_SEARCHED, OPS_COMPARED = 1 << 12, 1 << 9
 """Nodes of a host trace that are searched for the process's device; mostly it has only one."""
 MOST_RESHAPED, MOST_OTHER_BATCHES = 0.1, 0.75
 """Share of ops with other shapes, up to which two traces can be of the same steps, or of other steps of one job."""
@@ -204,7 +204,7 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
 def other_shapes(host: HostTrace, device: DeviceTrace, match: Match) -> list[Contradiction]:
     """Returns whether ops that both traces hold have inputs of other shapes in each, by a sample of them."""
     inputs, shapes, count, differing = host.arguments.inputs, device.ops.shapes, 0, list[str]()
-    step = max(len(match.host_row) // NODES_SEARCHED, 1)
+    step = max(len(match.host_row) // OPS_COMPARED, 1)
     for node, row in zip(match.host_row[::step].tolist(), match.device_row[::step].tolist(), strict=True):
         recorded = json_value(shapes[row].encode())
         pairs = zip(inputs(node).shapes, recorded if isinstance(recorded, list) else [], strict=False)
