@@ -76,5 +76,5 @@ def _beside(host: HostTrace, device: DeviceTrace, match: Match) -> Iterator[Sign
         between = is_op & np.isin(number, number[matched]) & (position > position[matched].min())
         between &= position < position[matched].max()
         lost = int(between.sum() - between[matched].sum())
-        if lost >= AGREEING and lost > SMALLEST_REST * between.sum():
+        if lost >= AGREEING and lost > SMALLEST_REST * between.sum() and not (host.ends_early or device.ends_early):
             yield lost, file, f"lacks {lost:,} of {between.sum():,} ops between others of {other}", LOST, "record again"
