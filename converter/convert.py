@@ -18,7 +18,7 @@ from ..schema.graph import (
     CONCURRENCY_LIMIT,
     DATA_WAIT_WITHOUT_PROFILER_NS,
     DEVICE_NAME,
-    LOST_LAUNCHES,
+    LOSSES,
     STEP_START,
     STEP_WITHOUT_PROFILER_NS,
     STEPS,
@@ -346,8 +346,8 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
         if info.data_wait_without_profiler_ns > 0:
             steps[DATA_WAIT_WITHOUT_PROFILER_NS] = info.data_wait_without_profiler_ns
         steps |= info.measured or {}
-    if lost := context.linked.report.oddities[Reason.LAUNCHES_NOT_RECORDED]:
-        steps[LOST_LAUNCHES] = lost
+    oddities = context.linked.report.oddities
+    steps |= {name: count for name, reason in LOSSES.items() if (count := oddities.of(reason.reason))}
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}", "schema": info.schema, "rank": info.rank,
         "world_size": info.world_size, "pid": info.pid, "base_time_ns": info.base_time_ns, "target": GENERIC,

@@ -10,7 +10,7 @@ from execgraph.schema.graph import (
     CONCURRENCY_LIMIT,
     DATA_WAIT_WITHOUT_PROFILER_NS,
     DEVICE_NAME,
-    LOST_LAUNCHES,
+    LOSSES,
     RANKS_OF_GROUP,
     STEP_START,
     STEP_WITHOUT_PROFILER_NS,
@@ -19,6 +19,7 @@ from execgraph.schema.graph import (
     DependencyKind,
     NodeType,
 )
+from execgraph.schema.reasons import in_words
 
 
 class Where(Enum):
@@ -197,7 +198,7 @@ METADATA = (
         "how long the loop waits for PyTorch's data loader in such a step; absent where it does not"),
     MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran"
                                                " anything"),
-    MetadataKey(LOST_LAUNCHES, "int64_val", "", "of how many activities the launch call was lost; absent where of none"),
+    *(MetadataKey(name, "int64_val", "", f"how many {in_words(reason)}; absent where none") for name, reason in LOSSES.items()),
     MetadataKey(CONCURRENCY_LIMIT, "int64_val", "activities",
         "how many the device of this number ran at once at most, though more were ready; only of devices that were"
         " full"),

@@ -175,9 +175,11 @@ class Trace(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """The process and the time of its rows, which no two traces share but copies; None where they are not known."""
+        """The process and time of its rows, which only copies share; None where one is not known, or the trace itself
+        says which rank it is.
+        """
         time = self.recorded_ns or 0
-        return (self.pid, time) if self.pid and time >= DATED_NS else None
+        return (self.pid, time) if self.pid and time >= DATED_NS and not self.records_rank else None
 
 
 def recognise(path: Path, name: str = "") -> Trace:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from .. import columns
 from ..arguments import GENERIC
 from ..columns import ABSENT, Bool, BytesColumn, Categorical, Int64, NodeIds, NodeNumbers, Ns, Ragged, Rows, SummaryRepr
+from ..reasons import AnyReason, Reason
 
 STEP_START = "step_start_ns_"
 """Metadata of this name and a step's number is when the profiler marked the start of the step."""
@@ -19,8 +20,11 @@ ready.
 """
 DEVICE_NAME = "device_name_"
 """Metadata of this name and a device's number is what the profiler called the device."""
-LOST_LAUNCHES = "lost_launches"
-"""Metadata that says of how many activities the launch call was lost."""
+LOSSES: dict[str, AnyReason] = {
+    "lost_launches": Reason.LAUNCHES_NOT_RECORDED, "launches_without_activity": Reason.LAUNCHES_WITHOUT_ACTIVITY,
+    "ops_after_calls": Reason.OPS_AFTER_CALLS, "rows_too_long": Reason.TOO_LONG.of("rows"), "odd_ops": Reason.ODD_OPS,
+}  # fmt: skip
+"""Metadata that counts what the recording lacks, or has wrong, by the reason that linking gave."""
 STEPS, STEP_WITHOUT_PROFILER_NS = "steps", "step_without_profiler_ns"
 DATA_WAIT_WITHOUT_PROFILER_NS = "data_wait_without_profiler_ns"
 """Metadata that says how many steps the graph holds, how long a step takes without a profiler, and for how much of that

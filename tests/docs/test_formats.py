@@ -23,6 +23,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.graph import (
     ATTRIBUTES,
+    LOSSES,
     Delay,
     DependencyKind,
     ExecutionGraph,
@@ -32,7 +33,6 @@ from execgraph.schema.graph import (
 )
 from execgraph.schema.io import open_input
 from execgraph.schema.linked import LinkedTrace, Provenance, write_linked
-from execgraph.schema.reasons import Reason
 from execgraph.tools.generate import DEFAULT, Machine, build_job, simulate, write_traces
 from support.folders import DATA, ROOT
 
@@ -85,7 +85,7 @@ def graphs() -> tuple[Graph, ...]:
         run = simulate(build_job("ddp", steps=1, layers=1))
         pairs = [files[:2] for files in write_traces(run, folder)]
         linked = [link(read_host_trace(str(host)), read_device_trace(str(device))) for host, device in pairs]
-    linked[1].report.oddities[Reason.LAUNCHES_NOT_RECORDED] = 1
+    linked[1].report.oddities.update(dict.fromkeys(LOSSES.values(), 1))
     ranks = [convert(one) for one in linked]
     plan = plan_scaling([rank_facts(graph) for graph in ranks], Growth(2))
     scaled = copied(resized(ranks[0], plan.ranks[0]), plan, 1)

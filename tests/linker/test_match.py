@@ -654,7 +654,7 @@ def test_ops_of_other_shapes_are_of_another_run_and_a_few_of_another_batch(of_sa
 
 
 def test_a_step_mark_in_common_makes_no_two_files_of_one_run() -> None:
-    with pytest.raises(DataError, match="1 of 4 host ops have a counterpart among the 4 ops"):
+    with pytest.raises(DataError, match="1 of 5 host ops have a counterpart among the 4 ops"):
         other_steps("abc", "xyz")
 
 

@@ -335,8 +335,8 @@ REFUSED: dict[str, tuple[list[tuple[Any, ...]], list[str]]] = {
         ["b.json was recorded 24.0 hours after a.json, so they are of two runs; give the traces of one"],
     ),
     "one rank under two numbers": (
-        [("a.json", 41, 0), ("b.json", 41, 1)],
-        ["a.json, b.json have the same process and times, so they are copies of one rank; give the traces of one"],
+        [("rank0.json", 41), ("rank1.json", 41)],
+        ["rank0.json, rank1.json have the same process and times, so they are copies of one rank; give the traces of one"],
     ),
     "ranks of which one has no date": ([("a.json", 41, 0, True, None), ("b.json", 42, 1)], ["hours after a.json"]),
     "windows of all ranks are one line": (

@@ -308,8 +308,9 @@ def faster_step_us(linked: LinkedTrace) -> float:
 def lost_work(linked: LinkedTrace) -> str:
     """Returns what the trace lacks of the work of devices, or which rows of it are wrong; "" if that is little."""
     alone, after = map(linked.report.oddities.of, (Reason.LAUNCHES_WITHOUT_ACTIVITY, Reason.OPS_AFTER_CALLS))
-    if alone and alone > MOST_LOST * (launches := len(launch_calls(linked.calls))):
-        return f"{alone:,} of {launches:,} launch calls have no activity"
+    launches = len(launch_calls(linked.calls))
+    if alone and alone > MOST_LOST * (launches or len(linked.activities)):
+        return f"{alone:,}{f' of {launches:,}' * bool(launches)} launch calls have no activity"
     if after:
         return f"no call of the last {after:,} ops of kinds that launch was recorded"
     odd, few = linked.report.oddities.items(), MOST_LOST * len(linked.activities)

@@ -25,7 +25,7 @@ from ...schema.columns import ABSENT, BytesColumn, CallRows, Categorical, Commun
 from ...schema.graph import DEVICE_NAME, CollectiveType, ExecutionGraph, NodeType
 from ...schema.linked import LinkedTrace
 from ...schema.progress import OnProgress, unseen
-from ..replay import COMMUNICATION_TYPES
+from ..replay import COMMUNICATION_TYPES, losses
 from .modules import with_modules
 from .rank import NO_ALLOCATIONS, Allocations, ProfilerRange, RankTrace, Recorded, activity_rows, span_ns
 
@@ -115,7 +115,7 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
         activities=_activities(graph, rows, np.where(communicates, np.cumsum(communicates) - 1, -1)),
         device_waits=_empty(linked.DeviceWaits), host_waits=_empty(linked.HostWaits),
         handoffs=_empty(linked.ThreadHandoffs), communications=_communications(graph, rows[communicates]), groups=[],
-        report=linked.LinkReport(activities=len(rows), notes=[GRAPH_ALONE, *graph.notes]),
+        report=linked.LinkReport(activities=len(rows), notes=[GRAPH_ALONE, *graph.notes], oddities=losses(graph)),
     )  # fmt: skip
     return RankTrace(max(trace.info.rank, 0), trace, graph)
 

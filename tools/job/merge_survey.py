@@ -12,7 +12,7 @@ import numpy as np
 
 from ...converter.ranks import Calls, awaits_all, begin_of_ranks, issued_at, match, recorded_calls, share_no_step
 from ...linker.link import link
-from ...linker.readers import read_device_trace
+from ...linker.readers import read_device_trace, select
 from ...schema.columns import Categorical, Summary, SummaryRepr, group_ids, groupby
 from ...schema.errors import DataError
 from ...schema.linked import FOREVER, LinkedTrace, step_starts
@@ -80,7 +80,13 @@ def survey(ranks: Sequence[RankFile], progress: Progress) -> Survey:
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):
         trace = read_device_trace(str(path))
         bases[rank] = trace.base_time_ns
-        linked = link(None, trace)
+        try:
+            linked = link(None, trace)
+        except DataError as error:  # rows that a viewer shows need not make a graph
+            notes.append(f"its clock and collectives are not compared with other ranks': {error}")
+            nothing = np.empty(0, np.int64)
+            without = select(trace, ops=nothing, calls=nothing, activities=nothing, syncs=nothing)
+            linked = link(None, replace(without, merge_marks=[], labels=[], merged=[]))
         comms[rank] = summarise_rank(linked)
         calls.append(collective_times(linked))
         # some profilers show calls on devices too

@@ -11,9 +11,10 @@ import numpy as np
 from ...converter.ranks import match, ranks_of, share_no_step, spans_of
 from ...schema.arguments import InputFile, is_file, is_path, path_of, wrong_argument
 from ...schema.errors import DataError, Remedy
-from ...schema.graph import LOST_LAUNCHES, ExecutionGraph, NodeType, json_to_graph, read_et
+from ...schema.graph import LOSSES, ExecutionGraph, NodeType, json_to_graph, read_et
 from ...schema.io import path_is
 from ...schema.progress import unseen
+from ...schema.reasons import Counts, Reason, in_words
 from ..recognise import InputKind, file_for_folder, instead_of_folder, kind_of, reading, why_two_runs
 from ..terminal import absent_in_words
 from .workload import NodeClass, Workload, communication_of
@@ -57,12 +58,21 @@ def absence(work: Workload) -> str:
     return f"{absent:,} of {world:,} ranks {verb} absent ({named}): communication with {pronoun} includes waiting for {pronoun}"
 
 
-def lost_launches(work: Workload) -> str:
-    """Returns how many activities lost their launch call and what that means, "" if none did."""
-    if not (lost := sum(graph.number(LOST_LAUNCHES, 0) for graph in work.graphs)):
-        return ""
-    of = f"{lost:,} of {int(work.is_activity.sum()):,} activities"
-    return f"the launch calls of {of} were not recorded: they start no sooner than they did, so a change may save more"
+def losses(graph: ExecutionGraph) -> Counts:
+    """Returns what the recording of a graph lacks, or has wrong, by reason."""
+    return Counts({reason: graph.number(name, 0) for name, reason in LOSSES.items()}).without_zeros()
+
+
+def lost_work(work: Workload) -> str:
+    """Returns what the recordings lack, or have wrong, and what that means; "" if nothing."""
+    counts = Counts().add(*map(losses, work.graphs))
+    texts = [f"the recording has {count:,} {in_words(reason)}" for reason, count in counts.items()]
+    if lost := counts.data.pop(Reason.LAUNCHES_NOT_RECORDED, 0):
+        of = f"{lost:,} of {int(work.is_activity.sum()):,} activities"
+        texts[0] = (
+            f"the launch calls of {of} were not recorded: they start no sooner than they did, so a change may save more"
+        )
+    return "; ".join(texts) + ", so idle times and waits are not those of the run" * bool(counts)
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> str:

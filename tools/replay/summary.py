@@ -13,6 +13,7 @@ from ...converter.timeline import IDLE
 from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, signed_pct, time_text
 from ...schema.graph import CollectiveType, DependencyKind
+from ...schema.reasons import Counts, Reason
 from ..phase_names import Phase
 from .changes import MODULE, Bound, Matched, Named, Scale, matched
 from .critical_path import (
@@ -27,7 +28,7 @@ from .critical_path import (
     time_by_kind,
 )  # fmt: skip
 from .execution import Replay
-from .job_graphs import absence, lost_launches
+from .job_graphs import absence, losses, lost_work
 from .recording import Recording
 from .workload import WHY, NodeClass, Workload, node_classes, number_text
 
@@ -148,16 +149,19 @@ def explained_pct(replay: Replay) -> float:
     """Returns the share of the makespan that known dependencies explain: all of the critical path but delays and starts
     that depend on nothing.
 
-    Where an unchanged replay ends far too early, the time that it lacks is not explained either. NaN where nothing was
-    to be explained: all of the path is work of the host, and no device activity, or the launch of none, was recorded.
+    Where an unchanged replay ends far too early, the time that it lacks is not explained either. NaN where that is not
+    known, as work was lost or has wrong times, or where nothing was to be explained: all of the path is work of the
+    host, and no device activity, or the launch of none, was recorded.
     """
     path, whole_ns, work = time_by_kind(replay), replay.makespan_ns, replay.work
-    without_call = (work.node_class == NodeClass.UNRECORDED).sum() if (lost := bool(lost_launches(work))) else 0
-    unexplained_ns = sum(path.get(kind, 0) for kind in (*UNEXPLAINED, *[NodeClass.UNRECORDED.label] * lost))
+    lost = Counts().add(*map(losses, work.graphs))
+    has_lost, is_wrong = Reason.LAUNCHES_NOT_RECORDED in lost, bool(lost.keys() - {Reason.LAUNCHES_NOT_RECORDED})
+    without_call = has_lost * (work.node_class == NodeClass.UNRECORDED).sum()
+    unexplained_ns = sum(path.get(kind, 0) for kind in (*UNEXPLAINED, *[NodeClass.UNRECORDED.label] * has_lost))
     if replay.range is None and (replay.error_pct or 0) < -RELIABLE_PCT:
         unexplained_ns, whole_ns = unexplained_ns + replay.measured_ns - replay.makespan_ns, replay.measured_ns
     is_of_host = not unexplained_ns and work.is_activity.sum() <= without_call
-    return np.nan if is_of_host else 100 - 100 * unexplained_ns / max(whole_ns, 1)
+    return np.nan if is_of_host or is_wrong else 100 - 100 * unexplained_ns / max(whole_ns, 1)
 
 
 def trust(replay: Replay) -> str:
@@ -231,7 +235,7 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     lines.append(f"replayed       {summary.makespan_us:>14,.1f} µs{error}")
     lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
     lines += [f"recording      {summary.recording.text}"] if summary.recording else []
-    texts = {"edited": summary.edited, "absent": summary.absent, "lost": lost_launches(work)}
+    texts = {"edited": summary.edited, "absent": summary.absent, "lost": lost_work(work)}
     lines += [f"{label:<15}{text}" for label, text in texts.items() if text]
     if makespan is not None and not makespan.is_clear:
         low, high = makespan.low_ns / 1000, makespan.high_ns / 1000
@@ -315,9 +319,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
     if offset is not None:
         text, without = offset.text, time_text(offset.makespan_without_ns / 1000)
         sentences.append(f"{text[0].upper()}{text[1:]}: without start offsets, the run would take {without}.")
-    sentences += [
-        f"{text[:1].upper()}{text[1:]}." for text in (absence(replay.work), lost_launches(replay.work)) if text
-    ]
+    sentences += [f"{text[:1].upper()}{text[1:]}." for text in (absence(replay.work), lost_work(replay.work)) if text]
     return " ".join(sentences)
 
 
