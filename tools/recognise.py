@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from ..schema.comm_groups import INT32_MAX
 from ..schema.errors import DataError, Remedy, Words
-from ..schema.io import GZIP_MAGIC, open_input, path_is
+from ..schema.io import GZIP_MAGIC, path_is
 from ..schema.json_stream import LONGEST_HEAD
 from ..schema.linked import FOREVER, WINDOW, integer
 
@@ -188,13 +188,13 @@ def recognise(path: Path, name: str = "") -> Trace:
     Raises DataError if it is empty, damaged at the start or cannot be read.
     """
     # here and below: commands that are given graphs start without the readers of traces
-    from ..linker.readers import is_database
+    from ..linker.readers import is_database, open_trace
 
     pid, rank, recorded_ns = None, None, None
     if is_database(str(path)):
         kind, pid = _kind_of_database(path)
     else:
-        with open_input(str(path)) as stream:
+        with open_trace(str(path)) as stream:
             head = _beginning(stream, path)
             kind, text = _kind_of(head, path), _text(head)
             if kind is InputKind.DEVICE:

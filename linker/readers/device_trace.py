@@ -21,7 +21,6 @@ from ...schema.columns import Bool, Categorical, Int64
 from ...schema.comm_groups import INT32_MAX
 from ...schema.device_peaks import named_by_size
 from ...schema.errors import Damage, DataError, Remedy, RequestError
-from ...schema.io import open_input
 from ...schema.json_stream import ArrayReader, decode, kind_of_text
 from ...schema.linked import FOREVER, LARGEST_ID, LONGEST_RECORDING, DeviceFile, MergedRank, integer, kineto
 from ...schema.machine import AGREEING
@@ -29,6 +28,7 @@ from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
 from .device_events import DeviceEvents, notes_on_times, tables_of, unpadded
 from .device_rows import PYTHON, DeviceTrace, Role, select, skip_categories, unmarked_steps
+from .formats import open_trace
 from .repeated_rows import in_order
 from .rocpd import is_database, read_rocpd
 
@@ -178,7 +178,7 @@ def read_device_trace(
             return within_a_recording(read_rocpd(path))
         damage = Damage(path, "device events", strict)
         events, is_renamed = DeviceEvents(arguments, modules), False
-        with open_input(path, protected=True) as stream:
+        with open_trace(path, protected=True) as stream:
             skipped = None if strict else skip_categories(*keep_categories, *([PYTHON] if modules else []))
             reader: ArrayReader[kineto.Event] = ArrayReader(
                 stream, path, "traceEvents", kineto.Event, on_progress, damage=damage, skip_pattern=skipped

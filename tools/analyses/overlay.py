@@ -13,10 +13,11 @@ import msgspec
 import numpy as np
 import orjson
 
+from ...linker.readers import open_trace
 from ...schema.columns import ABSENT, Bool, Intervals, rows_by_number, rows_of_each, union
 from ...schema.errors import Damage, DataError
 from ...schema.graph import ExecutionGraph
-from ...schema.io import open_input, open_output
+from ...schema.io import open_output
 from ...schema.json_stream import ArrayReader
 from ...schema.linked import HOST, LinkedTrace, exact_microseconds
 from ...schema.progress import unseen
@@ -126,7 +127,7 @@ def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
 
     Of a damaged trace the rows that can be read are copied. Raises DataError if it has no array of events.
     """
-    with open_input(original, protected=True) as source, open_output(output) as target:
+    with open_trace(original, protected=True) as source, open_output(output) as target:
         damage = Damage(original, "device events")
         reader: ArrayReader[Any] = ArrayReader(source, original, "traceEvents", Any, unseen, damage=damage)
         pieces = iter(reader)

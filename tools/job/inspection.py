@@ -28,7 +28,6 @@ from ...linker.windows import host_period
 from ...schema import linked
 from ...schema.columns import Bool, Categorical
 from ...schema.errors import DataError
-from ...schema.io import open_input
 from ...schema.json_repair import opening_of
 from ...schema.linked import MEMORY_CATEGORIES, STEP_MARK, are_step_marks, integer, name_of, waits_without_record
 from ...schema.reasons import Counts, Reason
@@ -55,7 +54,7 @@ def device_versions(path: str) -> dict[str, str]:
         with readers.opened(path) as database:
             return {"written by": readers.dialect(database).name}
     try:
-        with open_input(path) as stream:
+        with readers.open_trace(path) as stream:
             head = stream.read(HEAD)
         events = opening_of(head, "traceEvents", ended=False)
         # the keys before the events; none where the file begins otherwise

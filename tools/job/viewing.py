@@ -18,11 +18,20 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...linker.readers import DEVICE_SIDE_WAITS, DeviceTrace, RecordedOps, Role, is_database, read_device_trace, role_of
+from ...linker.readers import (
+    DEVICE_SIDE_WAITS,
+    DeviceTrace,
+    RecordedOps,
+    Role,
+    is_database,
+    open_trace,
+    read_device_trace,
+    role_of,
+)
 from ...schema import linked
 from ...schema.columns import ABSENT, Int64, Interner, ThreadIntervals, nest
 from ...schema.errors import Damage
-from ...schema.io import open_input, open_output
+from ...schema.io import open_output
 from ...schema.json_stream import ArrayReader
 from ...schema.linked import Activities, Calls, DeviceFile, InexactTime, MergedRank, identity, json_value
 from ...schema.progress import Progress, unwatched
@@ -327,7 +336,7 @@ def _pieces(path: str, kind: Any, damage: Damage, record: MergedRank) -> Iterato
         while piece := list(islice(rows_of_database, ROWS_AT_A_TIME)):
             yield msgspec.json.decode(msgspec.json.encode(piece), type=list[kind])
         return
-    with open_input(path, protected=True) as stream:
+    with open_trace(path, protected=True) as stream:
         reader = ArrayReader[Any](stream, path, EVENTS, kind, lambda _: None, damage=damage)
         for _, rows in reader:
             yield rows

@@ -20,6 +20,7 @@ from ...schema.io import path_is
 from ...schema.progress import OnProgress, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, RankTrace, Table, graph_of, rank_of_graph, read_rank, tabulate
 from ..recognise import TRACE_OR_GRAPH, InputKind, Trace, instead, recognise
+from ..replay import BUILT
 from ..terminal import list_names, ranges
 from ..trace_files import NoDeviceTraceError, assign_ranks, communicating, find_pairs, hosts_of, with_details
 
@@ -147,7 +148,8 @@ def _add_folder(folder: Path, sources: Sources, progress: Progress, allow_mismat
         by_kind: dict[InputKind, list[Source]] = defaultdict(list)
         paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
         for path in sorted(paths, key=_numbers_by_value):
-            with suppress(DataError):  # what is no trace need not be readable
+            # what is no trace need not be readable, but a graph that is lost is missed
+            with suppress(*[] if BUILT.fullmatch(path.name) else [DataError]):
                 trace = recognise(path)
                 by_kind[trace.kind].append(Source(path, kind=trace.kind, known_rank=trace.rank))
         made = next((by_kind[kind] for kind in MADE if by_kind[kind]), None)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
+from execgraph.schema.errors import DataError
 from execgraph.schema.linked import write_linked
 from execgraph.tools.analyses import ANALYSES, Column, Table, analyse, rank_of_graph
 from execgraph.tools.generate import build_job, simulate, write_traces
@@ -20,6 +21,7 @@ from execgraph.tools.terminal import MOST_ROWS, ranges, rank_rows
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
 from support.databases import RPD_2, Api, Op, write_database
+from support.graphs import GraphBuilder
 from support.reports import as_json, run
 
 
@@ -283,3 +285,10 @@ def test_ranges_name_each_number_once(numbers: set[int]) -> None:
         first, _, last = part.partition("-")
         named += range(int(first), int(last or first) + 1)
     assert named == sorted(numbers)
+
+
+def test_a_graph_that_is_empty_is_not_passed_over(tmp_path: Path) -> None:
+    GraphBuilder(rank=0).build().write(tmp_path / "graph.0.et")
+    (tmp_path / "graph.1.et").write_bytes(b"")
+    with pytest.raises(DataError, match=r"graph\.1\.et: is empty"):
+        find_sources([tmp_path])

@@ -1,0 +1,53 @@
+"""Opens device traces of every format as Kineto's JSON: what is no JSON is transcoded, a piece at a time.
+
+So whoever reads rows of a trace reads those of every format.
+"""
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from ...schema.io import open_input
+
+BEGINNING = 1 << 10
+"""Bytes by which a format is told."""
+
+
+class Format(NamedTuple):
+    """A format that is no JSON: whether a file's first bytes are of it, and its rows as the text of a Kineto trace."""
+
+    begins: Callable[[bytes], bool]
+    transcode: Callable[[BinaryIO, str], Iterator[bytes]]
+
+
+FORMATS: tuple[Format, ...] = ()
+
+
+class _Transcoded(io.RawIOBase):
+    """The pieces of a text as a stream."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+def open_trace(path: str, protected: bool = False) -> BinaryIO:
+    """Returns a device trace as a stream of Kineto's JSON, whatever its format; the rest is as of `open_input`."""
+    stream = cast(io.BufferedReader, open_input(path, protected))
+    head = stream.peek(BEGINNING)[:BEGINNING]
+    known = next((format for format in FORMATS if format.begins(head)), None)
+    if known is None:
+        return cast(BinaryIO, stream)
+    return cast(BinaryIO, io.BufferedReader(_Transcoded(known.transcode(cast(BinaryIO, stream), path)), 1 << 17))
