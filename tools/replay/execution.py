@@ -233,7 +233,7 @@ def replay_job(job: Workload, scale: Sequence[Scale] = ()) -> Replay:
     # a member of a collective occupies its stream from its own arrival on
     start = np.where(schedule.finish_row == np.arange(len(work)), end - work.duration_ns, schedule.end_ns[: len(work)])
     measured = int(work.measured_end_ns.max(initial=0))
-    if job.unprofiled or work.is_of_scaled_job or (scale and work.edited):
+    if job.unprofiled or work.is_of_scaled_job or (scale and work.differs):
         measured = makespan_ns(job) if scale else job.unprofiled.measured_ns if job.unprofiled else 0
     if not scale:
         return Replay(work, schedule, start, end, measured)

@@ -58,7 +58,7 @@ benchmarks/accuracy/changed_jobs, run three times, one in ten was further from t
 """
 MOST_APART = 0.001
 """By at most a third of this share of the run, starts and the end of graphs as they were built replay otherwise."""
-EDITED = "{} were measured, but as durations and dependencies are now the run takes {}; changes are compared with that"
+DIFFERS = "{} were measured, but by its durations and dependencies the graph takes {}; changes are compared with that"
 SLOWED_MEDIANS = 20
 """How many times as long as the median stretch of host work is the part of a long one that a host trace slows. On a CPU
 with PyTorch 2.13, jobs of 1,200 small ops beside a sleep and beside matrix products answered alike with 5 and with 40;
@@ -190,7 +190,7 @@ def recording_of(replay: Replay) -> Recording | None:
     # the longest time of the ranks, as ranks wait for each other
     slowest = max(graphs, key=lambda graph: graph.number(STEP_WITHOUT_PROFILER_NS, 0))
     step_ns = slowest.number(STEP_WITHOUT_PROFILER_NS, 0)
-    if job.edited or len(steps) > 1 or min(steps) < 1 or step_ns <= 0 or not replay.makespan_ns:
+    if job.differs or len(steps) > 1 or min(steps) < 1 or step_ns <= 0 or not replay.makespan_ns:
         return None
     count, host = min(steps), _Host(job)
     data_ns = max(graph.number(DATA_WAIT_WITHOUT_PROFILER_NS, 0) for graph in graphs) if host.is_data.any() else 0
@@ -212,7 +212,8 @@ class Run(NamedTuple):
 
 
 def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Run:
-    """Returns the run of these ranks without a profiler, or `as_recorded`; nothing tells the former of edited graphs.
+    """Returns the run of these ranks without a profiler, or `as_recorded`; nothing tells the former of graphs
+    that differ from what was measured.
 
     Raises DataError if some nodes never become ready.
     """
@@ -223,7 +224,7 @@ def run_of(graphs: Sequence[ExecutionGraph], *, as_recorded: bool = False) -> Ru
     is_generic = all(graph.metadata.get("target") == GENERIC for graph in graphs)
     if is_generic and not job.is_of_scaled_job and apart_ns > MOST_APART * recorded.measured_ns:
         times_us = recorded.measured_ns / 1000, recorded.makespan_ns / 1000
-        job = replace(job, edited=EDITED.format(*map(time_text, times_us)))
+        job = replace(job, differs=DIFFERS.format(*map(time_text, times_us)))
     recorded = replace(recorded, work=job)
     found = None if as_recorded else recording_of(recorded)
     return Run(found.without_profiler(job) if found else job, recorded)

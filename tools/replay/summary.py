@@ -90,7 +90,8 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     changes they are None, and left out of `--json`. Of several ranks, `start_offsets_us` says by rank how much later
     than the first one each began; where that matters to a changed run, `without_start_offsets_us` is the makespan
     without these. `recording` says how long a step takes without a profiler, where that was measured. `matched` says
-    what each change applies to, `absent` which ranks of the job are missing, `edited` what edited graphs replay as.
+    what each change applies to, `absent` which ranks of the job are missing, `differs` what graphs replay as that are
+    not the run.
 
     >>> import execgraph as eg
     >>> results = eg.link("tests/data/training", rank=0).to_graph().replay().results
@@ -112,7 +113,7 @@ class ReplaySummary(msgspec.Struct, frozen=True, omit_defaults=True):
     recording: Recording | None = None
     matched: list[Matched] = []
     absent: str = ""
-    edited: str = ""
+    differs: str = ""
     without_profiler: WithoutProfiler | None = None
 
 
@@ -131,7 +132,7 @@ def summarise(replay: Replay) -> ReplaySummary:
         start_offsets_us=offsets if len(offsets) > 1 else {},
         without_start_offsets_us=replay.start_offset.makespan_without_ns / 1000 if replay.start_offset else None,
         recording=work.recording, matched=[matched(work.graphs, change) for change in replay.changes],
-        absent=absence(work), edited=work.edited, without_profiler=_without_profiler(replay),
+        absent=absence(work), differs=work.differs, without_profiler=_without_profiler(replay),
     )  # fmt: skip
 
 
@@ -229,13 +230,13 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     ]
     # a scaled job was never measured: a change of it is compared with the replay without changes
     if replay.measured_ns > 0 or not work.is_of_scaled_job:
-        label = "unchanged" if work.is_of_scaled_job or (scale and (work.unprofiled or work.edited)) else "measured"
+        label = "unchanged" if work.is_of_scaled_job or (scale and (work.unprofiled or work.differs)) else "measured"
         run = f"  {work.unprofiled.steps} steps without a profiler" if work.unprofiled else ""
         lines.append(f"{label:<15}{summary.measured_us:>14,.1f} µs{run}")
     lines.append(f"replayed       {summary.makespan_us:>14,.1f} µs{error}")
     lines += [f"changed        {change.nodes:>14,}  {change.of_spec}" for change in summary.matched]
     lines += [f"recording      {summary.recording.text}"] if summary.recording else []
-    texts = {"edited": summary.edited, "absent": summary.absent, "lost": lost_work(work)}
+    texts = {"differs": summary.differs, "absent": summary.absent, "lost": lost_work(work)}
     lines += [f"{label:<15}{text}" for label, text in texts.items() if text]
     if makespan is not None and not makespan.is_clear:
         low, high = makespan.low_ns / 1000, makespan.high_ns / 1000

@@ -138,8 +138,8 @@ class Workload(columns.SummaryRepr):
     `slot_pools`; it is -1 for nodes that take no slot.
 
     `recording` says what recording did to the run, None where nobody asked or measured that. Where it knows the run
-    without a profiler, this is that run, and `others` are the same by other models of what recording cost. `edited`
-    says what graphs that were edited replay as; their changes are compared with that.
+    without a profiler, this is that run, and `others` are the same by other models of what recording cost. `differs`
+    says what graphs replay as whose durations or dependencies are not the run's; changes are compared with that.
     """
 
     node_class: Classes
@@ -163,7 +163,7 @@ class Workload(columns.SummaryRepr):
     members: Calls
     recording: "Recording | None" = None
     others: Sequence["Workload"] = ()
-    edited: str = ""
+    differs: str = ""
 
     def __len__(self) -> int:
         return len(self.lane)
