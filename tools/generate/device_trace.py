@@ -48,25 +48,29 @@ FRAMES = (
 """What Python goes through before it calls an op."""
 
 
-def write_device_trace(run: RankRun, path: str, sync_records: bool, resolved_events: bool, stacks: int) -> None:
-    """Writes the trace in pieces, in time linear in the events, with `stacks` calls of Python per called op.
-
-    CUPTI records synchronisation if `sync_records`, and where events were recorded if `resolved_events`. Raises
-    DataError when the file cannot be written.
-    """
-    profile = _Profile(run)
-    rows = chain(
-        profile.ops(), profile.python(stacks) if stacks else (),
-        profile.calls_and_activities(sync_records, resolved_events), profile.stream_annotations(), profile.names(),
-        profile.window(),
-    )  # fmt: skip
+def write_device_trace(path: str, head: dict[str, object], rows: Iterator[str]) -> None:
+    """Writes the trace in pieces. Raises DataError when the file cannot be written."""
     with open_output(path) as file:
-        file.write(_head(run, path, stacks).encode())
+        file.write((json.dumps(head)[:-1] + ', "traceEvents": [').encode())
         write_items(file, rows)
         file.write(b"\n  ]\n}\n")
 
 
-def _head(run: RankRun, path: str, stacks: int) -> str:
+def device_rows(run: RankRun, sync_records: bool, resolved_events: bool, stacks: int) -> Iterator[str]:
+    """Returns the rows of the trace, in time linear in the events, with `stacks` calls of Python per called op.
+
+    CUPTI records synchronisation if `sync_records`, and where events were recorded if `resolved_events`.
+    """
+    profile = _Profile(run)
+    return chain(
+        profile.ops(), profile.python(stacks) if stacks else (),
+        profile.calls_and_activities(sync_records, resolved_events), profile.stream_annotations(), profile.names(),
+        profile.window(),
+    )  # fmt: skip
+
+
+def device_head(run: RankRun, name: str, stacks: int) -> dict[str, object]:
+    """Returns what the trace of this name says beside its rows."""
     head: dict[str, object] = {"schemaVersion": 1, "deviceProperties": [{"id": run.device, **DEVICE}]}
     if run.job.ranks > 1:
         groups = [{**group.config, "pg_size": len(group.ranks), "ranks": group.ranks} for group in run.groups]
@@ -75,7 +79,7 @@ def _head(run: RankRun, path: str, stacks: int) -> str:
     head |= {"with_stack": 1} if stacks else {}
     head |= {"record_shapes": 1, "displayTimeUnit": "ms"}
     head |= {} if run.job.machine.whole_us else {"baseTimeNanoseconds": BASE_NS}
-    return json.dumps(head | {"traceName": path.rpartition("/")[2]})[:-1] + ', "traceEvents": ['
+    return head | {"traceName": name}
 
 
 def track_fields(process: int | str, thread: int | str) -> str:

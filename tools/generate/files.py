@@ -21,7 +21,7 @@ clock, and not those whose records were lost.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -32,7 +32,7 @@ from typing import NamedTuple
 from ...schema.errors import DataError
 from ...schema.io import make_folder, open_output, without_link, write_items
 from ..replay import Changes
-from .device_trace import write_device_trace
+from .device_trace import device_head, device_rows, write_device_trace
 from .host_trace import write_host_trace
 from .job import NONE, Job
 from .jobs import build_job
@@ -40,8 +40,20 @@ from .machine import DEFAULT, draw_machine
 from .record import RankRun, Run, correlation, record_function
 from .simulation import simulate
 
-OF_A_RANK = re.compile(r"(host|device)_rank\d+\.json(\.gz)?")
+OF_A_RANK = re.compile(r"(host|device)_rank\d+\.(json|pftrace|sqlite)(\.gz)?")
 MB = 1_000_000
+
+
+class DeviceFormat(NamedTuple):
+    """A format of device traces: the ending of its files, and what writes one, given the head of Kineto's file and its
+    rows, as JSON texts.
+    """
+
+    suffix: str
+    write: Callable[[str, dict[str, object], Iterator[str]], None]
+
+
+DEVICE_FORMATS = {"kineto": DeviceFormat(".json", write_device_trace)}
 
 
 def _write_truth(run: Run, path: Path, makespans: Mapping[str, int]) -> None:
@@ -100,19 +112,24 @@ def write_traces(
     resolved_events: bool = True,
     stacks: int = 0,
     compress: bool = False,
+    format: str = "kineto",
     makespans: Mapping[str, int] | None = None,
 ) -> list[RankFiles]:
     """Writes the host and device trace of each rank (.gz if compressed) and truth.json; returns paths by rank.
+
+    Device traces are of one of the DEVICE_FORMATS.
 
     Without `sync_records` the device trace has no cuda_sync rows; without `resolved_events` these do not know where
     an event was recorded, as from CUDA 12.9 on. With `stacks` it has so many of Python's calls for each op that Python
     called. `makespans` of changed runs go into the truth. Raises DataError if a file cannot be written, or the folder
     holds traces of another job, which would then be mixed with this one.
     """
-    target, suffix = Path(folder), ".json.gz" if compress else ".json"
+    target, (suffix, write), ending = Path(folder), DEVICE_FORMATS[format], ".gz" if compress else ""
     make_folder(target)
-    names = [f"rank{rank.rank}{suffix}" for rank in run.ranks]
-    files = [RankFiles(target / f"host_{name}", target / f"device_{name}") for name in names]
+    names = [f"rank{rank.rank}" for rank in run.ranks]
+    files = [
+        RankFiles(target / f"host_{name}.json{ending}", target / f"device_{name}{suffix}{ending}") for name in names
+    ]
     written = {path.name for paths in files for path in paths}
     present = sorted(path.name for path in target.iterdir() if OF_A_RANK.fullmatch(path.name))
     if mixed := [name for name in present if name not in written]:
@@ -121,7 +138,8 @@ def write_traces(
         without_link(path)
     for rank, paths in zip(run.ranks, files, strict=True):
         write_host_trace(rank, str(paths.host))
-        write_device_trace(rank, str(paths.device), sync_records, resolved_events, stacks)
+        head = device_head(rank, paths.device.name, stacks)
+        write(str(paths.device), head, device_rows(rank, sync_records, resolved_events, stacks))
     _write_truth(run, target / "truth.json", makespans or {})
     return files
 
