@@ -15,11 +15,30 @@ from ..schema.arguments import GENERIC, wrong_argument
 from ..schema.columns import ABSENT, ActivityRows, Categorical, Int64, NodeIds, OpRows, Ragged, cumcount
 from ..schema.comm_groups import RankList
 from ..schema.graph import (
-    CONCURRENCY_LIMIT, DATA_WAIT_WITHOUT_PROFILER_NS, DEVICE_NAME, LOSSES, STEP_START, STEP_WITHOUT_PROFILER_NS,
-    STEPS, Column, ConvertReport, DependencyKind, ExecutionGraph, NodeType, TensorText,
+    CONCURRENCY_LIMIT,
+    DATA_WAIT_WITHOUT_PROFILER_NS,
+    DEVICE_NAME,
+    LOSSES,
+    STEP_START,
+    STEP_WITHOUT_PROFILER_NS,
+    STEPS,
+    Column,
+    ConvertReport,
+    DependencyKind,
+    ExecutionGraph,
+    NodeType,
+    TensorText,
 )  # fmt: skip
 from ..schema.linked import (
-    FOREVER, GROUP_INIT, NEVER, NO_TENSORS, LinkedTrace, on_host_clock, step_count, step_starts, without_guesses,
+    FOREVER,
+    GROUP_INIT,
+    NEVER,
+    NO_TENSORS,
+    LinkedTrace,
+    on_host_clock,
+    step_count,
+    step_starts,
+    without_guesses,
 )  # fmt: skip
 from ..schema.machine import of_name
 from ..schema.reasons import Counts, Reason
@@ -30,7 +49,14 @@ from .options import Options
 from .rewiring import HOST_TIME_AFTER, lanes_of, used, whole_microseconds, without_host
 from .targets import lower_for_target
 from .timeline import (
-    ConversionContext, Delays, GraphNodes, StartTiming, by_cause, concurrency_limit, find_delays, slice_host,
+    ConversionContext,
+    Delays,
+    GraphNodes,
+    StartTiming,
+    by_cause,
+    concurrency_limit,
+    find_delays,
+    slice_host,
     start_timing,
 )  # fmt: skip
 from .work import KernelWork, kernel_work

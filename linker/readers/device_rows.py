@@ -17,7 +17,15 @@ import numpy as np
 from ...schema import columns
 from ...schema.columns import ActivityRows, Bool, CallRows, Categorical, Int64, OpRows, RecordsByRow, RowMap, Summary
 from ...schema.linked import (
-    Activities, Calls, LinkedTrace, MergedRank, are_step_marks, columns_at, kineto, select_rows, step_starts,
+    Activities,
+    Calls,
+    LinkedTrace,
+    MergedRank,
+    are_step_marks,
+    columns_at,
+    kineto,
+    select_rows,
+    step_starts,
 )  # fmt: skip
 from ...schema.reasons import Counts
 

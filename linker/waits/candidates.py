@@ -11,7 +11,7 @@ follows.
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain
 from typing import NamedTuple
@@ -56,6 +56,7 @@ class OrderBasis(IntEnum):
 
 
 RIGHT_BEFORE = [basis for basis in OrderBasis if basis.reason is Reason.RECORD_RIGHT_BEFORE]
+IN_COLLECTIVE, OF_KIND, SAME, BEFORE, UNUSED, MARKED, *_, NONE = map(int, OrderBasis)
 
 
 class Options(NamedTuple):
@@ -79,7 +80,7 @@ class Options(NamedTuple):
     @property
     def has_favourite(self) -> bool:
         """Whether the order of the calls favours any."""
-        return bool((self.basis < int(OrderBasis.NONE)).any())
+        return bool((self.basis < NONE).any())
 
 
 class Anchor(NamedTuple):
@@ -130,7 +131,7 @@ class EventIds:
 class EventNumbers:
     """What the numbers of events say: which event records each wait may be for, and which streams wait for an event."""
 
-    def __init__(self, process: Process, waits: Sequence[UnresolvedWait]) -> None:
+    def __init__(self, process: Process, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> None:
         """`waits` are in the order of time."""
         named = [wait for wait in waits if wait.event >= 0]
         records = process.event_records
@@ -141,12 +142,15 @@ class EventNumbers:
         record, event_of = np.array(pairs, np.int64).reshape(-1, 2).T
         self._recorded_at = {event: self._time[record[rows]] for event, rows in rows_of_each(event_of).items()}
         """When each event is known to have been recorded."""
-        self._waiters: dict[tuple[int, int], set[StreamKey | None]] = defaultdict(set)
-        """The streams that wait for each event, by how often it is known to have been recorded before."""
+        self._waits: dict[int, Bool] = {}
+        """Whether each stream waits for an event, by how often it is known to have been recorded before."""
         self._first_wait: dict[int, int] = {}
         """The first call that waits for each event."""
         for wait in named:
-            self._waiters[wait.event, int(self._recordings(wait.event, process.start[wait.call_row]))].add(wait.waiting)
+            counts = len(self._recorded_at.get(wait.event, ())) + 1
+            waits_for = self._waits.setdefault(wait.event, np.zeros((counts, len(tails.streams)), np.bool_))
+            if (number := tails.number.get(wait.waiting, -1)) >= 0:
+                waits_for[self._recordings(wait.event, process.start[wait.call_row]), number] = True
             self._first_wait.setdefault(wait.event, wait.call_row)
 
     def are_possible(self, records: Int64, wait: UnresolvedWait) -> Bool:
@@ -154,12 +158,9 @@ class EventNumbers:
         is_first_wait = self._first_wait.get(wait.event) == wait.call_row
         return self._ids.are_possible(records, wait.event, is_first_wait=is_first_wait)
 
-    def waiters(self, records: Int64, event: int) -> Iterator[tuple[Int64, set[StreamKey | None]]]:
-        """Yields positions of event records, and the streams (None for the host) that wait for the event as of them."""
-        recordings = self._recordings(event, self._time[records])
-        for count in {*recordings.tolist()}:
-            if waiters := self._waiters.get((event, count)):
-                yield np.flatnonzero(recordings == count), waiters
+    def waits_for(self, event: int, records: Int64) -> Bool:
+        """Returns which streams wait for the event as of each event record, by event record and stream."""
+        return self._waits[event][self._recordings(event, self._time[records])]
 
     def _recordings(self, event: int, time: Int64 | int) -> Int64:
         """Returns how often an event is known to have been recorded until each time (ns)."""
@@ -216,7 +217,7 @@ class Candidates:
         self._records_of_event: dict[int, list[int]] = defaultdict(list)
         self._records_of_call: dict[int, list[int]] = defaultdict(list)
         self._stream_of_record: dict[int, StreamKey] = {}
-        self._numbers = EventNumbers(process, waits)
+        self._numbers = EventNumbers(process, tails, waits)
         self._wait_times: dict[StreamKey | None, list[int]] = defaultdict(list)
         for wait in waits:
             self._wait_times[wait.waiting].append(process.start[wait.call_row])
@@ -233,7 +234,7 @@ class Candidates:
         """Returns the last event records before a wait, as options without a rank."""
         rows, time = self._records_before(wait.call_row), self._process.start[wait.call_row]
         unlikely = np.full((len(rows), len(self._streams)), len(self._streams))
-        return Options(rows, np.full(len(rows), int(OrderBasis.NONE)), np.zeros(len(rows), np.int64), unlikely, time)
+        return Options(rows, np.full(len(rows), NONE), np.zeros(len(rows), np.int64), unlikely, time)
 
     def _records_before(self, call: int) -> Int64:
         """Returns the last event records before a call, the last one first."""
@@ -298,13 +299,13 @@ class Candidates:
         known, right_before = self._known_record(wait), self._process.record_right_before[wait.call_row]
         collective_of, calls = self._process.collective, self._records.rows
         in_collective, is_unused = self._in_collective[rows], self._event_of[rows] == UNUSED_YET
-        basis, position = np.full((2, len(rows)), int(OrderBasis.UNUSED))
+        basis, position = np.full((2, len(rows)), UNUSED)
         # a program's waits are nested, so the last event record comes first; those for collectives come in order
         position = np.where(in_collective, rows, len(calls) - rows)
         stream = likely.argmin(axis=1) if likely.shape[1] else np.zeros(len(rows), np.int64)
         has_stream = likely.min(axis=1, initial=MANY) < MANY
         is_marked = has_stream & self._marked[self.tails[rows, stream] if likely.shape[1] else rows * 0]
-        basis[is_marked] = int(OrderBasis.UNUSED_AND_MARKED)
+        basis[is_marked] = MARKED
         is_unranked = ~is_unused | (rows <= known) | (in_collective & only_program)
         if wait.waiting is not None:
             is_own = stream == self._number.get(wait.waiting, -1)
@@ -312,17 +313,17 @@ class Candidates:
         in_same = right_before < 0 or collective_of[calls[right_before]] == collective_of[wait.call_row]
         is_right_before = is_unused & (rows == right_before) & in_same
         is_of_kind = (known >= 0) & (rows > known) & is_unused & (self._kind[rows] == self._kind[known])
+        none = np.zeros_like(rows)
         for is_so, of_basis, at in (
-            (is_unranked, OrderBasis.NONE, 0),
-            (is_right_before, OrderBasis.RIGHT_BEFORE, rows),
-            (is_of_kind, OrderBasis.KIND_OF_SAME_EVENT, np.where(is_right_before, -1, rows)),
-            ((rows == known) & (known >= 0), OrderBasis.SAME_EVENT, rows),
+            (is_unranked, NONE, none),
+            (is_right_before, BEFORE, rows),
+            (is_of_kind, OF_KIND, np.where(is_right_before, -1, rows)),
+            ((rows == known) & (known >= 0), SAME, rows),
             # a collective records anew what its stream waits for, though its events have been awaited before
-            (is_right_before & in_collective, OrderBasis.RIGHT_BEFORE_IN_COLLECTIVE, 0),
-            (~has_stream, OrderBasis.NONE, 0),
+            (is_right_before & in_collective, IN_COLLECTIVE, none),
+            (~has_stream, NONE, none),
         ):
-            basis[is_so] = int(of_basis)
-            position = np.where(is_so, at, position)
+            basis[is_so], position[is_so] = of_basis, at[is_so]
         return basis, position
 
     def _known_record(self, wait: UnresolvedWait) -> int:
@@ -348,8 +349,8 @@ class Candidates:
         if waiting is not None and self._is_single_stream:
             likely[:] = 0
             return likely
-        for alike, waiters in self._numbers.waiters(rows, wait.event) if wait.event >= 0 else ():
-            likely[alike[:, None], [*self._stream_numbers(filter(None, waiters))]] = MANY
+        if wait.event >= 0:
+            likely[self._numbers.waits_for(wait.event, rows)] = MANY
         if waiting is None:
             return likely
         if (own := self._number.get(waiting, -1)) >= 0:

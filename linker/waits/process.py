@@ -234,6 +234,8 @@ class DataOrigins:
 
         Only what was launched from `since` to before `until` (ns) counts.
         """
+        if not self._origins:
+            return []
         origins = {origin for row in activities for origin in self._origins.get(row, ()) if since <= origin[1] < until}
         return list(dict.fromkeys(stream for stream, _ in sorted(origins, key=lambda origin: -origin[1])))
 
@@ -330,7 +332,7 @@ class Process:
         thread was using, and for a synchronisation of a stream the call itself; None also where the stream is unknown.
         """
         recorder = int(self.sync_records.recorder[call])
-        if self.kinds[call] == SyncCall.STREAM_SYNC:
+        if int(self.kinds[call]) == SyncCall.STREAM_SYNC:
             recorder, stream = call, self.recorded_stream(call)
         elif recorder < 0:
             return None

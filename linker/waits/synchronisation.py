@@ -228,7 +228,7 @@ class _Waits:
 
     def resolve(self, row: int) -> None:
         """Adds the waits of a call that waits. Calls have to come in host order."""
-        process, inferred, kind = self._process, self._inferred.get(row), self._process.kinds[row]
+        process, inferred, kind = self._process, self._inferred.get(row), int(self._process.kinds[row])
         waiting, loop = None, self._loops.get(row)
         if kind == SyncCall.STREAM_WAIT:
             waiting = inferred.waiting if inferred is not None else waiting_stream(process, row)
@@ -255,7 +255,7 @@ class _Waits:
 
     def _awaited(self, row: int) -> tuple[tuple[int, ...], Provenance] | None:
         """Returns the activities that a call waits for (recorded, its collective's, or inferred), None if unknown."""
-        process, record, kind = self._process, self._process.sync_records.of(row), self._process.kinds[row]
+        process, record, kind = self._process, self._process.sync_records.of(row), int(self._process.kinds[row])
         if kind == SyncCall.DEVICE_SYNC:
             pending = process.pending(record.device if record is not None else -1, row)
             return pending, Provenance.RECORD if record is not None else Provenance.CALL_ORDER

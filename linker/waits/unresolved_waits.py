@@ -112,7 +112,7 @@ def unresolved_waits(process: Process, loops: dict[int, Loop], calls: Iterable[i
     """Yields the unresolved ones among the waits of `calls`, in their order."""
     busiest, records = process.queues.busiest(), process.sync_records
     for row in calls:
-        record, kind = records.of(row), process.kinds[row]
+        record, kind = records.of(row), int(process.kinds[row])
         is_named = records.recorder[row] >= 0 or records.is_before_trace[row]
         if kind == SyncCall.STREAM_SYNC:
             is_named = record is not None
@@ -162,7 +162,7 @@ def waiting_stream(process: Process, row: int) -> StreamKey | None:
 
 def _host_wait(process: Process, loop: Loop | None, row: int, event: int) -> UnresolvedWait:
     """Returns a wait of the host. A loop of queries ends within one iteration after the event."""
-    timing, kind, since = process.timing, process.kinds[row], loop.pending if loop else process.start[row]
+    timing, kind, since = process.timing, int(process.kinds[row]), loop.pending if loop else process.start[row]
     clock_error_ns, lead_ns = timing.clock_uncertainty_ns, timing.max_clock_lead_ns
     max_reaction_ns = process.end[row] - since - 1 if loop else 0
     if kind != SyncCall.EVENT_QUERY:

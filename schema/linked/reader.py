@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from ..columns import (
-    ABSENT, CallRows, Categorical, Int32, Int64, OpRows, RecordBuilder, TableBuilder, rows_in_circles, rows_of,
+    ABSENT,
+    CallRows,
+    Categorical,
+    Int32,
+    Int64,
+    OpRows,
+    RecordBuilder,
+    TableBuilder,
+    rows_in_circles,
+    rows_of,
 )  # fmt: skip
 from ..errors import DataError, Remedy, Spelled
 from ..io import open_input

@@ -23,7 +23,13 @@ from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ns, Rows
 from ...schema.errors import DataError
 from ...schema.graph import (
-    ATTRIBUTES, CHANGED_BY, CONCURRENCY_LIMIT, RANKS_OF_GROUP, DependencyKind, ExecutionGraph, NodeType,
+    ATTRIBUTES,
+    CHANGED_BY,
+    CONCURRENCY_LIMIT,
+    RANKS_OF_GROUP,
+    DependencyKind,
+    ExecutionGraph,
+    NodeType,
 )  # fmt: skip
 from ...schema.linked import FOREVER, MEMORY_CATEGORIES
 
