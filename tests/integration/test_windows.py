@@ -10,7 +10,6 @@ import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 from execgraph.linker.windows import Window, trace_start, whole
-from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, on_host_clock
 from execgraph.schema.reasons import Reason
@@ -49,72 +48,7 @@ def names(linked: LinkedTrace, what: str = "activities") -> list[str]:
     return [table.name[row] for row in range(len(table))]
 
 
-@pytest.mark.parametrize("torch", ["2.1", "2.13"])
-def test_a_step_holds_its_ops_and_what_it_launched_whenever_that_ran(torch: str) -> None:
-    pair = three_steps(torch=torch)
-    linked = part(pair, steps=(4, 5))
-    assert names(linked) == ["kernel 4a", "kernel 4b"]
-    assert {name for name in names(linked, "ops") if name.startswith("ProfilerStep")} == {"ProfilerStep#4"}
-    assert linked.report.matched == linked.report.host_ops == linked.report.device_ops == 5
-
-
-def test_what_is_left_out_is_counted() -> None:
-    pair = three_steps()
-    report, whole_report = part(pair, steps=(3, 4)).report, link(*pair).report
-    outside = {
-        "host_ops": Reason.HOST_OPS_OUTSIDE,
-        "device_ops": Reason.OPS_OUTSIDE,
-        "calls": Reason.CALLS_OUTSIDE,
-        "activities": Reason.ACTIVITIES_OUTSIDE,
-    }
-    for field, reason in outside.items():
-        assert getattr(report, field) + report.dropped[reason] == getattr(whole_report, field)
-    assert report.oddities[Reason.SHORTENED_OPS] == 1  # "training" goes on
-
-
-def test_a_call_that_is_running_at_the_border_belongs_to_the_part_it_starts_in(t: TraceBuilder) -> None:
-    with t.op("aten::mm"):
-        t.launch("first", call_duration=10)
-        t.launch("second", call_duration=10)
-        t.work(10)
-    left, right = (part(read_pair(t), clock=clock) for clock in ((0, 15), (15, 30)))
-    assert (names(left), names(right)) == (["first", "second"], [])
-    assert [linked.ops.end.max() - t.origin_ns for linked in (left, right)] == [20_000, 30_000]
-    assert left.ops.exclusive.max() == 20_000 and right.ops.exclusive.max() == 10_000
-
-
-def test_a_window_between_a_launch_and_its_kernel_holds_neither(t: TraceBuilder) -> None:
-    with t.op("aten::mm"):
-        t.launch("first", duration=100)
-        t.launch("second", duration=10)
-        t.work(200)
-    linked = part(read_pair(t), clock=(20, 200))
-    assert (len(linked.activities), len(linked.calls)) == (0, 0)
-    assert linked.report.dropped[Reason.ACTIVITIES_OUTSIDE] == 2
-    assert convert_linked(linked).makespan_ns() == 180_000
-
-
 # What crosses the borders
-
-
-def test_a_carry_in_lasts_as_long_as_the_stream_was_busy_with_earlier_work() -> None:
-    linked = part(three_steps(), steps=(4, 5))
-    began = int(linked.ops.start[linked.ops.start != ABSENT].min())
-    earlier = link(*three_steps()).activities
-    ended = int(earlier.end[names(link(*three_steps())).index("kernel 3b")])
-    nodes = convert_linked(linked, began)
-    assert nodes.time("carry-in") == (0, (ended - began) / 1000)
-    assert nodes.report.delays == {"start of recording": 1}
-
-
-def test_a_late_start_inside_a_window_is_no_carry_in(t: TraceBuilder) -> None:
-    for number in (1, 2):
-        with t.annotation(f"ProfilerStep#{number}"):
-            with t.op("aten::mm"):
-                t.launch(f"kernel {number}", 7, 10, latency=4.5 + 300 * (number - 1))
-            t.stream_synchronize(7)
-    nodes = convert_linked(part(read_pair(t), steps=(2, 3)))
-    assert nodes.report.delays == {"unexplained": 1}
 
 
 def test_waits_for_earlier_work_are_counted_and_last_as_measured(t: TraceBuilder) -> None:
