@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
-from execgraph.linker.windows import Window, trace_start, whole
+from execgraph.linker.windows import Window, whole
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, on_host_clock
-from execgraph.schema.reasons import Reason
 from execgraph.tools.generate import simulate, write_traces
 from hypothesis import example, given, strategies as st
 from support.builder.timeline import TraceBuilder
@@ -51,81 +50,6 @@ def names(linked: LinkedTrace, what: str = "activities") -> list[str]:
 # What crosses the borders
 
 
-def test_waits_for_earlier_work_are_counted_and_last_as_measured(t: TraceBuilder) -> None:
-    with t.annotation("ProfilerStep#1"), t.op("aten::mm"):
-        t.launch("copy", 20, 90)
-        copied = t.record_event(stream=20)
-        t.launch("late", 24, 200)
-    with t.annotation("ProfilerStep#2"), t.op("aten::mm"):
-        t.launch("reads nothing", 7, 5)
-        t.wait_event(copied, stream=7)
-        t.launch("reads", 7, 20)
-        t.stream_synchronize(24)
-    pair = read_pair(t)
-    linked = part(pair, steps=(2, 3))
-    assert linked.report.dropped[Reason.CROSSING_DEVICE_WAITS] == 1
-    assert linked.report.dropped[Reason.CROSSING_HOST_WAITS] == 1
-    assert linked.device_waits.source_row.tolist() == [-1]
-    nodes, all_nodes = convert_linked(linked, t.origin_ns), convert_linked(link(*pair), t.origin_ns)
-    assert "carry-in" in nodes.follows("reads") and "copy" in all_nodes.follows("reads")
-    wait = "cudaStreamSynchronize"
-    assert nodes.time(wait)[1] == all_nodes.time(wait)[1]
-    assert nodes.replay_error() == 0
-
-
-def test_a_part_knows_what_only_the_whole_tells() -> None:
-    """Without records waits are found by the order of calls, which a part that is linked by itself does not hold."""
-    t = TraceBuilder(sync_records=False)
-    events = []
-    for number in (1, 2, 3):
-        with t.annotation(f"ProfilerStep#{number}"):
-            for stream in (7, 20):
-                with t.op("aten::mm"):
-                    t.launch(f"{number} on {stream}", stream, 30)
-                    events.append(t.record_event(stream=stream))
-            if number > 1:
-                for stream, event in ((20, events[-4]), (7, events[-3]), (24, events[-2])):
-                    with t.op("aten::add"):
-                        t.wait_event(event, stream=stream)
-                        t.launch(f"{number} waits on {stream}", stream, 5)
-    pair = read_pair(t)
-    whole_trace, steps = link(*pair), [part(pair, steps=(number, number + 1)) for number in (1, 2, 3)]
-    assert set().union(*map(device_waits, steps)) == {
-        (source, target) for source, target in device_waits(whole_trace) if source[0] == target[0]
-    }
-
-
-def device_waits(linked: LinkedTrace) -> set[tuple[str, str]]:
-    waits, name = linked.device_waits, linked.activities.name
-    rows = zip(waits.source_row.tolist(), waits.target_row.tolist(), strict=True)
-    return {(name[source], name[target]) for source, target in rows if source >= 0}
-
-
-def test_collectives_keep_their_place_in_the_run() -> None:
-    t = TraceBuilder(rank=0, world_size=2)
-    group = t.group([0, 1])
-    for number in (1, 2, 3):
-        with t.annotation(f"ProfilerStep#{number}"):
-            t.collective("allreduce", group=group)
-    linked = part(read_pair(t), steps=(3, 4))
-    assert [linked.communications[row].sequence for row in linked.activities.communication_row.tolist()] == [3]
-    assert convert_linked(linked).graph.integers("comm_seq", 0).max() == 3
-
-
-def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times(t: TraceBuilder) -> None:
-    for only in ("host", "", "host"):
-        for number in range(5):
-            t.leaf("aten::mm", 5, only=only)
-            if number == 2 and not only:
-                t.leaf("untimed", 0, only="host")
-    linked = link(*read_pair(t))
-    assert linked.report.dropped[Reason.HOST_OPS_OUTSIDE] == 10
-    assert names(linked, "ops").count("untimed") == 1
-
-
-# What is asked for
-
-
 def test_marks_on_the_device_begin_no_step(t: TraceBuilder) -> None:
     with t.annotation("ProfilerStep#1"), t.op("aten::mm"):
         t.launch("k", duration=90)
@@ -146,15 +70,6 @@ def test_a_name_that_ends_like_a_place_is_meant_as_it_stands(t: TraceBuilder) ->
             t.launch(f"kernel {number}", duration=2)
     assert names(part(read_pair(t), annotation="layer:1")) == ["kernel 0"]
     assert names(part(read_pair(t), annotation="layer:1:1")) == ["kernel 1"]
-
-
-def test_a_window_in_which_nothing_ran_is_refused(t: TraceBuilder) -> None:
-    with t.annotation("ProfilerStep#1"):
-        t.leaf("aten::add", 5)
-        t.idle(50)
-        t.leaf("aten::add", 5)
-    with pytest.raises(DataError, match=r"nothing was recorded in the window, 10.000 to 40.000 µs of the trace"):
-        part(read_pair(t), clock=(10, 40))
 
 
 # Parts add up, and each is a run of its own
@@ -231,15 +146,3 @@ def test_steps_of_real_runs_replay_as_measured(data: Path, run: str) -> None:
         assert broken_rules(nodes) == []
         assert nodes.replay_error() <= 0.005
         assert linked.report.matched == linked.report.host_ops
-
-
-@pytest.mark.parametrize("run", CAPTURES)
-def test_windows_of_any_place_add_up(data: Path, run: str) -> None:
-    device = read_device_trace(str(data / run / "device_rank0.json.gz"))
-    between = np.quantile(device.ops.start, (0.2, 0.4, 0.6, 0.8), method="nearest")
-    borders = (np.array([whole(device).start, *between, whole(device).end]) - trace_start(device)) / 1000
-    parts = [part((None, device), clock=clock) for clock in pairwise(borders.tolist())]
-    linked = link(None, device)
-    for table in ("calls", "activities"):
-        assert sum(len(getattr(cut, table)) for cut in parts) == len(getattr(linked, table))
-    assert sum(int(cut.ops.exclusive.sum()) for cut in parts) == int(linked.ops.exclusive.sum())
