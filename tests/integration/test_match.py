@@ -5,7 +5,7 @@ A graph depends on what the files say, not on how they are written: order of row
 
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,19 +13,16 @@ from typing import Any
 import pytest
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link
-from execgraph.linker.match import Match, match_ops
+from execgraph.linker.match import match_ops
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import ABSENT
-from execgraph.schema.errors import DataError
 from execgraph.schema.linked import NO_TENSORS, plain_arguments, read_linked, write_linked
 from execgraph.schema.reasons import Reason
 from fuzz.texts import spelled_in_every_way, with_rows_shuffled
-from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.folders import DATA
 from support.runs import convert_linked, read_pair
 
-BY_ID, BY_ORDER = "record function id", "order of names"
 LAYER = ("aten::linear", "aten::relu", "aten::linear", "aten::add")
 
 
@@ -34,81 +31,6 @@ def layers(t: TraceBuilder, names: Sequence[str] = LAYER, **described: Any) -> N
         with t.op(name, **described):
             t.work(2)
             t.launch(f"{name} kernel", duration=3)
-
-
-def match(t: TraceBuilder) -> tuple[Match, list[tuple[str, str]]]:
-    """How the two traces were matched, and the names of each pair."""
-    host, device = read_pair(t)
-    found = match_ops(host, device)
-    rows = zip(found.host_row.tolist(), found.device_row.tolist(), strict=True)
-    return found, [(host.name[row], device.ops.name[other]) for row, other in rows]
-
-
-# By id and by name
-
-
-@pytest.mark.parametrize("torch", LAYOUTS)
-def test_every_op_of_every_version_is_matched(torch: str) -> None:
-    t = TraceBuilder(torch=torch)
-    layers(t)
-    with t.thread(2):
-        layers(t, ("aten::embedding", "aten::sum"))
-    found, pairs = match(t)
-    assert found.by == (BY_ID if LAYOUTS[torch].record_function_id else BY_ORDER)
-    assert found.agreement == 1
-    assert sorted(pairs) == sorted((name, name) for name in (*LAYER, "aten::embedding", "aten::sum"))
-
-
-@pytest.mark.parametrize("side", ["host", "device"])
-def test_ids_that_only_one_file_has_are_of_no_use(t: TraceBuilder, side: str) -> None:
-    layers(t)
-    host, device = read_pair(t)
-    (host if side == "device" else device.ops).rf_id[:] = 0
-    found = match_ops(host, device)
-    assert (found.by, len(found.host_row), found.agreement) == (BY_ORDER, len(LAYER), 1)
-
-
-@pytest.mark.parametrize("torch", ["2.3", "2.13"])
-def test_ops_that_one_side_lacks_stay_alone(torch: str) -> None:
-    t = TraceBuilder(torch=torch)
-    layers(t)
-    t.leaf("only in the host trace", 1, only="host")
-    layers(t)
-    t.leaf("only in the device trace", 1, only="device")
-    layers(t)
-    found, pairs = match(t)
-    assert len(pairs) == 3 * len(LAYER)
-    assert all(host == device for host, device in pairs)
-    assert found.agreement == pytest.approx(len(pairs) / (len(pairs) + 1))
-
-
-# A window of a longer device trace
-
-
-def iterations(torch: str, only_one: int, count: int = 3) -> TraceBuilder:
-    """Identical iterations, of which the host trace holds one."""
-    t = TraceBuilder(torch=torch)
-    for number in range(count):
-        layers(t, only="" if number == only_one else "device")
-    return t
-
-
-@pytest.mark.parametrize("count", [2, 3, 5])
-def test_of_several_positions_that_fit_the_first_is_taken_and_that_is_said(count: int) -> None:
-    t = iterations("2.1", 1, count)
-    linked = link(*read_pair(t))
-    assert linked.report.notes[0] == (f"the host trace fits the device trace at {count} positions; linked to the first")
-    assert linked.report.matched == len(LAYER)
-    assert linked.ops.start[linked.ops.start != ABSENT].min() == t.origin_ns + min(op.start for op in t.ops)
-
-
-@pytest.mark.parametrize("torch", ["2.1", "2.13"])
-def test_the_graph_covers_the_window_and_the_rest_is_counted(torch: str) -> None:
-    linked = link(*read_pair(iterations(torch, 0)))
-    assert convert_linked(linked).report.activities == len(LAYER)
-    for reason in (Reason.OPS_OUTSIDE, Reason.CALLS_OUTSIDE, Reason.ACTIVITIES_OUTSIDE):
-        assert linked.report.dropped[reason] == 2 * len(LAYER)
-    assert "the host trace covers 0.000 to 24.000 µs of the device trace" in linked.report.notes[-1]
 
 
 # A window of a longer host trace, and files that overlap
@@ -165,63 +87,21 @@ def test_what_both_files_hold_is_linked_and_the_rest_is_counted(torch: str, mark
     assert dropped.get(Reason.HOST_OPS_OUTSIDE, 0) == size * held_by.count("host")
 
 
-def test_without_ids_and_marks_the_device_trace_is_linked_to_the_first_place_of_a_longer_host_trace() -> None:
-    t = overlapping("2.1", HOST_IS_LONGER, marked=False)
+@pytest.mark.parametrize(
+    ("held_by", "shorter", "longer"), [(DEVICE_IS_LONGER, "host", "device"), (HOST_IS_LONGER, "device", "host")]
+)
+def test_of_several_places_that_fit_the_first_is_taken_and_that_is_said(held_by, shorter, longer):
+    t = overlapping("2.1", held_by, marked=False)
     linked = link(*read_pair(t))
-    assert linked.report.notes == ["the device trace fits the host trace at 3 positions; linked to the first"]
+    assert linked.report.notes[0] == f"the {shorter} trace fits the {longer} trace at 3 positions; linked to the first"
+    assert ("0.000 to 24.000 µs of the device trace" in linked.report.notes[-1]) == (longer == "device")
+    ops, timed = linked.ops, linked.ops.start != ABSENT
     assert linked.report.matched == len(LAYER)
-    assert linked.ops.id[linked.ops.start != ABSENT].min() == min(op.id for op in t.ops)
+    assert ops.start[timed].min() == t.origin_ns + min(op.start for op in t.ops if op.only != "host")
+    assert ops.id[timed].min() == min(op.id for op in t.ops if op.only != "device")
 
 
-def test_a_thread_with_one_step_says_where_a_larger_one_without_lies() -> None:
-    t = TraceBuilder(torch="2.1")
-    for number, only in enumerate(("device", "", "device"), 3):
-        with t.annotation(f"ProfilerStep#{number}", only=only):
-            with t.thread(2, start=t.now):
-                for _ in range(6):
-                    t.leaf("aten::sum", 5, only=only)
-            t.leaf("aten::mm", 50, only=only)
-    assert matched_rightly(t)
-    assert link(*read_pair(t)).report.agreement_pct == 100
-
-
-@pytest.mark.parametrize("number", [3, 5])
-def test_what_another_thread_did_outside_the_overlap_is_not_matched(number: int) -> None:
-    """An op that the device trace lost in step 4 does not match the one of its name in a step next to it."""
-    t = TraceBuilder(torch="2.1")
-    for step, only in ((3, "device"), (4, ""), (5, "device"), (6, "device")):
-        with t.annotation(f"ProfilerStep#{step}", only=only):
-            layers(t, only=only)
-            with t.thread(2, start=t.now):
-                t.leaf("aten::mul", 2, only=only)
-                if step in (4, number):
-                    t.leaf("aten::sum", 2, only="host" if step == 4 else "device")
-            t.join_thread(2)
-    assert matched_rightly(t)
-
-
-# Files that are not of one run
-
-
-def other_run(change: Callable[[TraceBuilder], None], **options: Any) -> TraceBuilder:
-    t = TraceBuilder(**options)
-    change(t)
-    return t
-
-
-def link_mixed(host_of: TraceBuilder, device_of: TraceBuilder, **options: Any) -> Any:
-    return link(read_pair(host_of)[0], read_pair(device_of)[1], **options)
-
-
-@pytest.mark.parametrize(("torch", "evidence"), [("2.1", BY_ORDER), ("2.13", "4 with another name")])
-def test_another_run_is_refused_with_the_evidence(torch: str, evidence: str) -> None:
-    one = other_run(layers, torch=torch)
-    two = other_run(lambda t: layers(t, ("aten::bmm", "aten::gelu", "aten::cat", "aten::sub")), torch=torch)
-    with pytest.raises(DataError, match=rf"0 of 4 host ops .* 4 ops of .*{evidence}.*not of one run"):
-        link_mixed(one, two)
-    forced = link_mixed(one, two, allow_mismatch=True).report
-    assert forced.matched == 0 and not any("positions" in note for note in forced.notes)
-
+# Equal content
 
 CAPTURES = "training", "gloo_fast", "torch_2.1.2", "torch_2.14.0"
 
