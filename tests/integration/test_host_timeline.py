@@ -4,18 +4,14 @@ What blocks the host besides synchronising calls: memory that is freed, a full l
 """
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.link import link
-from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.schema.linked import LinkedTrace
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
-from support.builder.records import LAYOUTS
 from support.builder.timeline import TraceBuilder
 from support.runs import VERSIONS, Nodes, Step, convert_linked, convert_run, link_run, one_thread, play, two_threads
 
@@ -23,33 +19,6 @@ MAIN, WORKER = 1000, 1001
 
 
 # Where it is cut
-
-
-@pytest.mark.parametrize("torch", LAYOUTS)
-def test_an_op_is_cut_where_the_ops_that_it_calls_begin_and_end(torch: str) -> None:
-    t = TraceBuilder(torch=torch)
-    with t.op("aten::linear"):
-        t.work(2)
-        t.leaf("aten::addmm", 5)
-        t.work(3)
-    assert convert_run(t).times(MAIN) == [("aten::linear", 0, 2), ("aten::addmm", 2, 7), ("aten::linear", 7, 10)]
-
-
-def test_an_op_is_cut_where_its_launch_call_returns(t: TraceBuilder) -> None:
-    with t.op("aten::mm"):
-        t.work(2)
-        t.launch("k", call_duration=4)
-        t.work(3)
-    nodes = convert_run(t)
-    assert nodes.times(MAIN) == [("aten::mm", 0, 6), ("aten::mm", 6, 9)]
-    assert nodes.follows("k") == {"aten::mm#0": DependencyKind.LAUNCH}
-
-
-def test_an_activity_that_starts_before_its_call_returns_cuts_a_launch_latency_earlier(t: TraceBuilder) -> None:
-    """2 µs, as on most machines where a trace does not tell."""
-    with t.op("aten::mm"):
-        t.launch("k", call_duration=20, latency=5)
-    assert convert_run(t).times(MAIN) == [("aten::mm", 0, 3), ("aten::mm", 3, 20)]
 
 
 def test_step_marks_own_no_time(t: TraceBuilder) -> None:
@@ -60,63 +29,7 @@ def test_step_marks_own_no_time(t: TraceBuilder) -> None:
     assert [name for name, _, _ in convert_run(t).times(MAIN)] == ["aten::add", "host idle", "aten::mul"]
 
 
-# Waiting is not work
-
-
-def test_a_wait_lasts_until_the_awaited_end_and_is_no_work(t: TraceBuilder) -> None:
-    with t.op("aten::mm"):
-        t.launch("k", duration=50)
-    with t.op("aten::item"):
-        t.work(3)
-        t.stream_synchronize()
-        t.work(1)
-    nodes = convert_run(t)
-    # the call returned 2 µs after the kernel's end: that is its own work
-    rows = nodes.times(MAIN)
-    assert rows == [("aten::mm", 0, 4), ("aten::item", 4, 7), ("cudaStreamSynchronize", 54, 56), ("aten::item", 56, 57)]
-    found = nodes.follows("cudaStreamSynchronize")
-    assert found == {"aten::item#0": DependencyKind.PROGRAM_ORDER, "k": DependencyKind.HOST_SYNC}
-
-
-def test_a_blocking_copy_launches_and_waits(t: TraceBuilder) -> None:
-    with t.op("aten::item"):
-        t.work(2)
-        t.memcpy("DtoH", duration=20)
-    nodes = convert_run(t)
-    copy = "Memcpy DtoH (Device -> Pageable)"
-    assert nodes.times(MAIN) == [("aten::item", 0, 4), ("cudaMemcpyAsync", 26, 30)]
-    assert nodes.follows(copy) == {"aten::item": DependencyKind.LAUNCH}
-    assert nodes.follows("cudaMemcpyAsync")[copy] == DependencyKind.HOST_SYNC
-
-
-def test_a_thread_that_begins_with_a_wait_begins_as_measured(t: TraceBuilder) -> None:
-    with t.op("aten::mm"):
-        t.launch("k", duration=2)
-    with t.thread(2, start=49):
-        t.stream_synchronize()
-    assert convert_run(t).replay_error() == 0
-
-
 # Folding of short slices
-
-
-def short_slices() -> TraceBuilder:
-    t = TraceBuilder()
-    with t.op("outer"):
-        t.work(5)
-        t.leaf("short", 0.4)
-        t.work(0.3)
-        t.launch("k", call_duration=0.2)
-        t.leaf("also short", 0.7)
-    return t
-
-
-def test_short_slices_fold_into_the_next_node_of_their_thread() -> None:
-    found = convert_run(short_slices(), shortest_slice=0).times(MAIN)
-    assert found == [("outer", 0, 5), ("short", 5, 5.4), ("outer", 5.4, 5.9), ("also short", 5.9, 6.6)]
-    folded = convert_run(short_slices(), shortest_slice=1_000)
-    assert folded.times(MAIN) == [("outer", 0, 5), ("outer", 5, 5.9), ("also short", 5.9, 6.6)]
-    assert folded.report.folded_slices == 1
 
 
 OF_HOST = 1
@@ -163,12 +76,6 @@ def test_whole_microseconds_stay_within_one_of_the_exact_total(steps: list[Step]
     assert off_by(convert_run(play(steps, threads=2, torch=torch))) <= 1
 
 
-@pytest.mark.parametrize("run", ["attention", "threads", "compiled"])
-def test_real_ops_are_rounded_without_drift(data: Path, run: str) -> None:
-    host, device = (str(data / run / f"{side}_rank0.json.gz") for side in ("host", "device"))
-    assert off_by(convert_linked(link(read_host_trace(host), read_device_trace(device)))) <= 1
-
-
 ROOM, KERNELS, LAUNCH_US, KERNEL_US = 600, 1200, 5, 20
 
 
@@ -213,15 +120,6 @@ def crowded() -> TraceBuilder:
     return t
 
 
-def test_a_launch_that_finds_the_queue_full_waits_for_room() -> None:
-    t = crowded()
-    held = host_waits(link_run(t))
-    assert {call for _, call in held} == {"cudaLaunchKernel"}
-    assert 395 <= len(held) <= 405
-    nodes = convert_run(t)
-    assert nodes.replay_error() == 0
-
-
 @pytest.mark.parametrize(
     ("scale", "expected"),
     [
@@ -255,9 +153,3 @@ def test_a_thread_that_only_looks_on_holds_nothing_up(options: dict[str, Any]) -
     measured = makespan_us(graph)
     assert measured == pytest.approx(watched(**options).makespan_us)
     assert makespan_us(graph, "class:computation=0.5") == pytest.approx(measured / 2, rel=0.03)
-
-
-def test_without_guesses_a_watchdog_keeps_its_own_time() -> None:
-    nodes = convert_run(watched(), inferred=False)
-    assert not any(kind & DependencyKind.INFERRED for label in nodes.labels for kind in nodes.follows(label).values())
-    assert nodes.replay_error() == 0
