@@ -11,13 +11,11 @@ from execgraph.schema.linked import LinkedTrace, on_host_clock
 from execgraph.tools.replay import parse_scale, replay
 from hypothesis import given, strategies as st
 from support import runs
-from support.builder.timeline import SYNC_CALL_US, TraceBuilder
+from support.builder.timeline import TraceBuilder
 from support.runs import Nodes, Step, broken_rules, convert_linked, convert_run, go_on, link_run, one_thread
 
 EARLIEST = 4.65
 """µs from the call's start to the activity's at least, of which the call takes 4."""
-ROUNDED = 2
-"""ns."""
 DELAYS = tuple(DELAY_NAMES.values())
 Edges = set[tuple[str, str, DependencyKind]]
 
@@ -62,48 +60,10 @@ def test_a_device_clock_that_is_off_is_found(offset: float) -> None:
     assert convert_linked(linked).graph.metadata["clock_offset_ns"] == -1000 * offset
 
 
-@pytest.mark.parametrize("drift", [-10, 10])
-@pytest.mark.parametrize("offset", [-20, 0, 5, 20])
-def test_a_device_clock_that_drifts_is_found_as_far_as_cause_and_effect_tell(offset: float, drift: float) -> None:
-    t = steps(clock_offset=offset, clock_drift=drift)
-    linked = link_run(t)
-    assert np.abs(found_starts(linked) - true_starts(t)).max() <= 1000 * (EARLIEST + SYNC_CALL_US)
-    shifted = on_host_clock(linked.activities, linked.info.machine)
-    assert (shifted.start - linked.calls.start[shifted.call_row]).min() >= -ROUNDED
-    assert linked.info.machine.clock_error_ns <= ROUNDED
-
-
-@pytest.mark.parametrize("drift", [-1, 0, 1])
-@pytest.mark.parametrize("offset", [-5, -3, 0, 3, 5])
-def test_a_device_clock_that_is_off_changes_no_dependency(offset: float, drift: float) -> None:
-    nodes = convert_run(steps(clock_offset=offset, clock_drift=drift))
-    assert edges_of(nodes) == edges_of(convert_run(steps()))
-    assert abs(replay(nodes.graph).error_pct or 0) <= 0.5
-
-
 def test_the_graph_keeps_the_recorded_device_times() -> None:
     nodes = convert_run(steps(clock_offset=5))
     assert nodes.time("first 0")[0] == EARLIEST + 5
     assert nodes.time("first 0")[1] == pytest.approx(EARLIEST + 5 + 20.2)
-
-
-def test_a_host_that_only_launches_bounds_the_clock_from_one_side() -> None:
-    """How long launches take is not known then, so that the smallest shift that is possible is taken."""
-    t = TraceBuilder(clock_offset=-7)
-    for number in range(6):
-        t.leaf("aten::add", 100)
-        t.launch(f"kernel {number}", latency=EARLIEST, duration=20.2)
-    assert link_run(t).info.machine.clock_offset_ns == round(1000 * (7 - EARLIEST))
-
-
-# Whole µs
-
-
-def test_times_in_whole_microseconds_are_known_to_be_no_more_exact() -> None:
-    assert link_run(steps()).info.machine.resolution_ns == 1
-    linked = link_run(steps(torch="2.1"))
-    assert linked.info.machine.resolution_ns == 1000
-    assert convert_linked(linked).graph.metadata["resolution_ns"] == 1000
 
 
 # Whatever the run

@@ -4,15 +4,14 @@ import heapq
 from pathlib import Path
 
 import pytest
-from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.schema.reasons import Reason
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay import parse_scale, replay, summarise
 from hypothesis import given
-from support.builder.records import Event
 from support.builder.timeline import CALL_US, TraceBuilder, ns
 from support.commands import status_of
-from support.runs import Step, broken_rules, convert_run, device_waits, host_waits, link_run, play, with_delays
+from support.runs import Step, broken_rules, convert_run, device_waits, link_run, play, with_delays
 
 LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]
 
@@ -75,24 +74,6 @@ def started_late(*, busy: bool = False, lost: bool = False, late: str = "late") 
         t.launch(late, 7, 10.2, start=t.ready[7] / 1000 + 200)
         t.work(500)
     return t
-
-
-@pytest.mark.parametrize(
-    ("how", "cause"),
-    [({}, Delay.UNEXPLAINED), ({"busy": True}, Delay.CONTENTION), ({"lost": True}, Delay.LOST_RECORDS)],
-)
-def test_a_delay_has_a_cause(how: dict[str, bool], cause: Delay) -> None:
-    """Unexplained where the device was free, lost records behind a launch whose activity is missing."""
-    found = convert_run(started_late(**how)).delays()  # type: ignore[arg-type]
-    assert {label: found_cause for label, (found_cause, _) in found.items()} == {"late": cause}
-
-
-def test_a_delayed_activity_keeps_its_own_dependencies() -> None:
-    nodes = convert_run(started_late())
-    sources = nodes.follows("late")
-    assert sources["kernel 5"] == sources["delay: unexplained"] == DependencyKind.STREAM_ORDER
-    assert DependencyKind.LAUNCH in sources.values()
-    assert nodes.follows("delay: unexplained") == {"kernel 5": DependencyKind.STREAM_ORDER}
 
 
 # What replays make of them
@@ -202,19 +183,6 @@ def test_the_concurrency_limit_of_a_full_device_is_found(limit: int) -> None:
     assert abs(replay(nodes.graph).error_pct or 0) <= 0.5
 
 
-def test_two_activities_that_waited_for_a_slot_show_the_limit() -> None:
-    nodes = convert_run(crowded(2, kernels=4))
-    assert nodes.graph.metadata["concurrency_limit_of_device_0"] == 2
-    assert nodes.report.delays == {"contention": 2}
-
-
-@pytest.mark.parametrize("limit", [STREAMS, None])
-def test_no_limit_is_claimed_where_streams_overlap_freely(limit: int | None) -> None:
-    nodes = convert_run(crowded(limit))
-    assert not any(key.startswith("concurrency_limit_of_device") for key in nodes.graph.metadata)
-    assert nodes.report.delays == {}
-
-
 @pytest.mark.parametrize("factor", [0.5, 2, 5])
 @pytest.mark.parametrize("limit", [1, 2, None])
 def test_what_if_answers_keep_the_limit(limit: int | None, factor: float) -> None:
@@ -242,33 +210,3 @@ def test_a_stream_waits_for_what_the_id_marked() -> None:
     assert linked.report.waits == {Reason.STREAM_WAITS.of("record"): 1}
     assert linked.report.guessed == {}
     assert convert_run(t).follows("waits")["marked"] == DependencyKind.EVENT_WAIT
-
-
-def test_the_host_waits_for_what_the_id_marked() -> None:
-    t = group_ids()
-    t.launch("marked", 7, 50)
-    event = t.record_event(stream=7)
-    t.launch("elsewhere", 24, 40)
-    t.record_event(stream=24)
-    t.event_synchronize(event)
-    t.leaf("aten::add", 5)
-    linked = link_run(t)
-    assert host_waits(linked) == {("marked", "cudaEventSynchronize")}
-    assert linked.report.waits == {Reason.HOST_WAITS.of("record"): 1}
-    nodes = convert_run(t)
-    assert nodes.follows("cudaEventSynchronize")["marked"] == DependencyKind.HOST_SYNC
-    assert nodes.replay_error() == 0
-
-
-def test_an_id_that_is_recorded_again_means_its_latest_recording_before_the_wait() -> None:
-    t, event = group_ids(), Event(9)
-    for number, stream in enumerate((7, 24, 7)):
-        t.launch(f"work {number}", stream, 50)
-        t.record_event(event, stream=stream)
-        t.wait_event(event, stream=20 + number)
-        t.launch(f"wait {number}", 20 + number, 5)
-    t.event_synchronize(event)
-    t.leaf("aten::add", 5)
-    linked = link_run(t)
-    assert device_waits(linked) == {(f"work {number}", f"wait {number}") for number in range(3)}
-    assert host_waits(linked) == {("work 2", "cudaEventSynchronize")}
