@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.communication import Message, tags
-from execgraph.converter.targets import separate_messages
 from execgraph.linker.link import link
 from execgraph.schema.columns import Ragged
 from execgraph.schema.comm_groups import natural
 from execgraph.schema.graph import CollectiveType, ExecutionGraph
-from execgraph.tools.replay import replay, replay_ranks
+from execgraph.tools.replay import replay_ranks
 from support import runs
 from support.builder.records import LAYOUTS, Comms, Group, Tensor
 from support.builder.timeline import TraceBuilder
@@ -32,42 +31,6 @@ def of_two() -> tuple[TraceBuilder, Group]:
     """A rank of two, and their group."""
     t = TraceBuilder(rank=0, world_size=2)
     return t, t.group(range(2))
-
-
-# all-to-alls that are made of sends and receives, as one step of a recommendation model on 8 GPUs issues them
-
-DLRM = [
-    ("all_to_allv", "float", 6144, 6144, (768,) * 8, (768,) * 8), ("all_to_all", "long int", 24, 24, (), ()),
-    ("all_to_allv", "int", 384, 384, (48,) * 8, (48,) * 8),
-    ("all_to_allv", "int", 3392, 768, (96, 224, 288, 1664, 592, 96, 192, 240), (96,) * 8),
-    ("allreduce", "float", 394241, 394241, (), ()), ("all_to_allv", "float", 6144, 6144, (768,) * 8, (768,) * 8),
-    ("allreduce", "float", 112, 112, (), ()), ("allreduce", "float", 226960, 226960, (), ()),
-]  # fmt: skip
-DLRM_TYPED = [
-    (CollectiveType.ALL_TO_ALL, 24576), (CollectiveType.ALL_TO_ALL, 192), (CollectiveType.ALL_TO_ALL, 1536),
-    (CollectiveType.ALL_TO_ALL, 13568), (CollectiveType.ALL_REDUCE, 1576964), (CollectiveType.ALL_TO_ALL, 24576),
-    (CollectiveType.ALL_REDUCE, 448), (CollectiveType.ALL_REDUCE, 907840),
-]  # fmt: skip
-
-
-@EVERY_VERSION
-@pytest.mark.parametrize("with_host", [True, False])
-def test_the_step_of_a_recommendation_model_is_typed_and_sized(torch: str, with_host: bool) -> None:
-    t = TraceBuilder(torch=torch, rank=0, world_size=8)
-    world = t.group(range(8))
-    for name, dtype, given, taken, in_split, out_split in DLRM:
-        kernel = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
-        pair = [t.tensor((given,), dtype), t.tensor((taken,), dtype)]
-        t.collective(name, group=world, tensors=pair, kernel=kernel, in_split=in_split, out_split=out_split)
-    host, device = read_pair(t)
-    linked = link(host if with_host else None, device)
-    nodes = convert_linked(linked)
-    found = communications(nodes.graph)
-    assert [(node["type"], node["comm_type"], node["comm_size"]) for node in found] == [
-        (COLL, *expected) for expected in DLRM_TYPED
-    ]
-    assert all(one.ranks == list(range(8)) for one in linked.communications)
-    assert nodes.report.unknown_communications == nodes.report.unknown_dtypes == 0
 
 
 def test_a_barrier_that_is_an_all_reduce_is_a_barrier() -> None:
@@ -259,27 +222,6 @@ def middle(**options: Any) -> ExecutionGraph:
     batches(t, t.group(range(3)))
     t.launch("gemm", stream=20)
     return convert_run(t).graph
-
-
-def test_for_a_simulator_every_message_has_a_node_and_sends_come_first() -> None:
-    graph = middle()
-    played = separate_messages(graph)
-    found = communications(played)
-    shown = [(node["type"], *(node[name] for name in INTEGERS)) for node in found[:4]]
-    assert shown == [(SEND, 1, 0, 0, 64), (SEND, 1, 2, 0, 256), (RECV, 0, 1, 0, 256), (RECV, 2, 1, 0, 64)]
-    assert not [name for name in played.attributes if name.startswith("coalesced")]
-    assert len(played) == len(graph) + 6
-    assert replay(played).makespan_ns == replay(graph).makespan_ns
-    assert separate_messages(played) is played
-
-
-def test_messages_follow_each_other_and_what_the_kernel_followed() -> None:
-    played = separate_messages(middle())
-    rows = np.flatnonzero(np.isin(played.type, (SEND, RECV))).tolist()
-    gemm = next(row for row in range(len(played)) if played.name[row] == "gemm")
-    assert int(played.id[gemm]) in played.data_deps[rows[0]].tolist()
-    assert all(played.data_deps[row].tolist() == [int(played.id[row - 1])] for row in rows[1:4])
-    assert played.duration_ns[rows[:4]].tolist() == [0, 0, 0, 50_000]
 
 
 def test_messages_of_one_kernel_are_waited_for_by_all_their_peers() -> None:

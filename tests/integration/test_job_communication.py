@@ -99,17 +99,6 @@ def test_a_message_that_nobody_receives_is_told_and_takes_its_measured_time(tmp_
     assert report.report.ranks[0].target["communications without a partner, as computation"] == 1
 
 
-def test_two_messages_in_flight_are_told_apart(tmp_path: Path) -> None:
-    def twice(t: TraceBuilder, group: Group) -> None:
-        for size in (4, 6):
-            t.collective("recv" if t.rank else "send", group=group, peer=1 - (t.rank or 0), tensors=[t.tensor((size,))])
-
-    record(tmp_path / "traces", range(2), 2, twice)
-    _, graphs = made(tmp_path / "traces")
-    for graph in graphs:
-        assert [(node["comm_tag"], node["comm_size"]) for node in communications(graph)] == [(0, 16), (1, 24)]
-
-
 def test_members_of_an_uneven_exchange_have_one_size_and_none_is_empty(tmp_path: Path) -> None:
     def exchange(t: TraceBuilder, group: Group) -> None:
         rank = t.rank or 0
@@ -167,15 +156,6 @@ def test_a_rank_alone_in_its_group_needs_no_number(tmp_path: Path) -> None:
     assert [graph.texts("pg_recorded")[row] for row in rows] == ["1", "0"]
 
 
-def test_a_group_that_every_rank_names_for_itself_is_one_group(tmp_path: Path) -> None:
-    def named_by_rank(t: TraceBuilder, group: Group) -> None:
-        t.collective(group=t.group(group.ranks, f"{5 + (t.rank or 0)}"), tensors=[t.tensor((8,))])
-
-    record(tmp_path / "traces", range(2), 2, named_by_rank)
-    _, graphs = made(tmp_path / "traces")
-    assert [len(communications(graph)) for graph in graphs] == [1, 1]
-
-
 # some ranks of a job
 
 
@@ -211,15 +191,6 @@ def test_only_graphs_for_the_simulated_mode_keep_what_the_network_does_not_give(
     record(tmp_path / "traces", range(2), 2, talk)
     _, graphs = made(tmp_path / "traces", **options)
     assert {graphs[0].name[row] for row in range(len(graphs[0]))} & {EXCESS_TIME, READY} == nodes
-
-
-def test_messages_to_ranks_that_are_not_there_take_their_measured_time(tmp_path: Path) -> None:
-    record(tmp_path / "traces", (1, 2), 4, pipeline)
-    report, graphs = made(tmp_path / "traces")
-    for graph in graphs:
-        assert len(communications(graph)) == 6
-    for rank in report.report.ranks:
-        assert rank.target["as computation: to or from a rank that is unknown or not simulated"] == 6
 
 
 NAMES = {"world": "0", "tensor": "1", "data": "2"}

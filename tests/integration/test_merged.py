@@ -130,19 +130,6 @@ def test_flows_that_start_twice_are_a_sign(tmp_path: Path) -> None:
 # One rank comes out
 
 
-@pytest.mark.parametrize("rank", [0, 7, 15])
-def test_no_activity_finds_a_call_of_another_rank(tmp_path: Path, rank: int) -> None:
-    path = merge(tmp_path, range(16), renumbered)
-    linked = link(None, read_device_trace(str(path)), rank=rank)
-    own = link(None, read_device_trace(str(run_of(rank).write(tmp_path)[1])))
-    names = [linked.activities.name[row] for row in range(len(linked.activities))]
-    assert names == [own.activities.name[row] for row in range(len(own.activities))]
-    assert linked.activities.call_row.tolist() == own.activities.call_row.tolist()
-    assert linked.activities.op_row.tolist() == own.activities.op_row.tolist()
-    assert linked.host_waits.source_row.tolist() == own.host_waits.source_row.tolist()
-    assert all(name.startswith(f"rank {rank} ") for name in names)
-
-
 def on_one_device(rank: int, trace: Trace) -> Trace:
     """Each rank calls its device 0, and the file does too."""
     return renumbered(rank, trace, devices=False)
