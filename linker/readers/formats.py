@@ -4,7 +4,9 @@ So whoever reads rows of a trace reads those of every format.
 """
 
 import io
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from ...schema.io import open_input
@@ -46,7 +48,9 @@ class _Transcoded(io.RawIOBase):
 def open_trace(path: str, protected: bool = False) -> BinaryIO:
     """Returns a device trace as a stream of Kineto's JSON, whatever its format; the rest is as of `open_input`."""
     stream = cast(io.BufferedReader, open_input(path, protected))
-    head = stream.peek(BEGINNING)[:BEGINNING]
+    head = b""
+    with suppress(OSError, EOFError, zlib.error):  # who reads the text comes to the damage again, and says it
+        head = stream.peek(BEGINNING)[:BEGINNING]
     known = next((format for format in FORMATS if format.begins(head)), None)
     if known is None:
         return cast(BinaryIO, stream)
