@@ -29,6 +29,17 @@ def test_step_marks_own_no_time(t: TraceBuilder) -> None:
     assert [name for name, _, _ in convert_run(t).times(MAIN)] == ["aten::add", "host idle", "aten::mul"]
 
 
+def test_a_blocking_copy_launches_and_waits(t: TraceBuilder) -> None:
+    with t.op("aten::item"):
+        t.work(2)
+        t.memcpy("DtoH", duration=20)
+    nodes = convert_run(t)
+    copy = "Memcpy DtoH (Device -> Pageable)"
+    assert nodes.times(MAIN) == [("aten::item", 0, 4), ("cudaMemcpyAsync", 26, 30)]
+    assert nodes.follows(copy) == {"aten::item": DependencyKind.LAUNCH}
+    assert nodes.follows("cudaMemcpyAsync")[copy] == DependencyKind.HOST_SYNC
+
+
 # Folding of short slices
 
 

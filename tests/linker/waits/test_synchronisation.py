@@ -74,20 +74,6 @@ def test_recorded_events_are_awaited(script: str, waits: set[tuple[str, str]]) -
     assert convert_run(t).edges(EVENT_WAIT) == waits
 
 
-@KNOWLEDGE
-def test_waits_are_passed_on_by_a_stream_without_work_of_its_own_yet(known: dict[str, Any]) -> None:
-    t = TraceBuilder(**known)
-    t.launch("first", 7, 50)
-    t.wait_event(t.record_event(stream=7), stream=24)
-    t.wait_event(t.record_event(stream=24), stream=20)
-    t.launch("last", 20, 5)
-    t.leaf("aten::add", 100)
-    t.launch("much later", 24, 5)
-    waits = device_waits(link_run(t)) - {("first", "much later")}
-    # without a record the stream of the second event is unknown: the edge may be missing, but there is no wrong one
-    assert waits == {("first", "last")} if known is RECORDED else waits <= {("first", "last")}
-
-
 def test_a_guessed_event_is_counted_and_marked() -> None:
     report = link_run(scripted("k@7:50; 7>20; waits@20", **WITHOUT_EVENT)).report
     assert sum(report.guessed.values()) == 1
@@ -152,13 +138,6 @@ def test_the_host_waits(script, known, waits, counted):
     linked = link_run(t)
     assert (host_waits(linked), {reason: linked.report.waits[reason] for reason in counted}) == (waits, counted)
     assert convert_run(t).replay_error() == 0
-
-
-def test_a_download_that_outlasts_its_call_did_not_block(t: TraceBuilder) -> None:
-    t.launch("k", 7, 50)
-    t.memcpy("DtoH", 7, blocking=False)
-    t.leaf("aten::add", 100)
-    assert host_waits(link_run(t)) == set()
 
 
 # Queries
@@ -238,63 +217,11 @@ def test_a_queue_that_waits_for_a_numbered_event_record_of_another_one(number: i
 # Two real programs, rebuilt
 
 
-def event_synchronisation() -> TraceBuilder:
-    """A download, a stream synchronisation, then a kernel that an event, a query and the device wait for."""
-    t = TraceBuilder(torch="2.3")
-    for name in ("fill", "sum", "compare"):
-        with t.op(f"aten::{name}"):
-            t.launch(name, 7, 2)
-    with t.op("aten::item"):
-        t.work(20)
-        t.memcpy("DtoH", 7, 2)
-        t.stream_synchronize(7)
-    t.record_event(stream=7)
-    t.launch("spin", 7, 36)
-    event = t.record_event(stream=7)
-    t.event_synchronize(event)
-    assert t.event_query(event)
-    t.call("cudaEventElapsedTime")
-    t.device_synchronize()
-    return t
-
-
-def several_streams() -> TraceBuilder:
-    """Three products on streams of their own; the third stream waits for the first, then the host for the device."""
-    t = TraceBuilder(torch="2.3")
-    done = t.record_event(stream=20)
-    for number, stream in enumerate((20, 28, 24)):
-        if stream == 24:
-            t.wait_event(t.record_event(stream=20), stream=24)
-        with t.op("aten::matmul"), t.op("aten::mm"):
-            t.work(200)
-            if number:
-                assert t.event_query(done)
-            t.memset(stream, 1)
-            t.activities[-1].name = f"memset on {stream}"
-            t.launch(f"gemm on {stream}", stream, 123)
-            done = t.record_event(stream=stream)
-    t.device_synchronize()
-    return t
-
-
 EVENT_SYNCHRONISATION = {
     ("Memcpy DtoH (Device -> Pageable)", "cudaMemcpyAsync"),
     ("Memcpy DtoH (Device -> Pageable)", "cudaStreamSynchronize"), ("spin", "cudaEventSynchronize"),
     ("spin", "cudaEventQuery"), ("spin", "cudaDeviceSynchronize"),
 }  # fmt: skip
-
-
-def test_rebuilt_programs_have_four_waits_and_a_blocking_copy_and_six_waits() -> None:
-    linked = link_run(event_synchronisation())
-    assert host_waits(linked) == EVENT_SYNCHRONISATION
-    assert linked.report.waits == {Reason.HOST_WAITS.of("record"): 4, Reason.BLOCKING_COPIES: 1}
-    assert device_waits(linked) == set()
-    t = several_streams()
-    linked = link_run(t)
-    on_device = {(f"gemm on {stream}", DEVICE) for stream in (20, 24, 28)}
-    assert host_waits(linked) == {("gemm on 20", QUERY), ("gemm on 28", QUERY), *on_device}
-    assert device_waits(linked) == {("gemm on 20", "memset on 24")}
-    assert convert_run(t).replay_error() == 0
 
 
 def test_the_real_programs_have_the_same_waits(real_traces: Path) -> None:
