@@ -16,7 +16,6 @@ from fuzz.graph_changes import change_fields
 from fuzz.mixed_ranks import change_parts, mixed_job
 from fuzz.running import Failed, Transcript, must, run
 from fuzz.samples import DEVICE, GRAPH, HOST, LINKED, REPORT, meddle
-from fuzz.signals import stop_and_repeat
 from fuzz.texts import change_texts, change_times, spelled_anew
 
 Change = Callable[[Any, Random], str]
@@ -248,4 +247,4 @@ KINDS: dict[str, Callable[[Path, Random], None]] = {
         _host, _device, _linked, _graph, _fields, _json, _groups, _database, _noise, _parents, _ids, _times, _texts, _parts,
         _several, _mixed, _crowds, _jobs, _spellings,
     )
-} | {"signals": stop_and_repeat}  # fmt: skip
+}  # fmt: skip

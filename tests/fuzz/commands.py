@@ -50,7 +50,6 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--signals", type=int, default=300, help="commands stopped at drawn moments, after the cases")
     parser.add_argument("--kind", choices=KINDS, default="", help="cases of this kind alone")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cases at a time (the cores)")
     parser.add_argument("--case", help="run this one, and leave its files")
@@ -60,8 +59,6 @@ def main() -> None:
         sys.exit(repeat(arguments.case))
     prepare()
     cases = [case_of(arguments.seed, arguments.first + number, arguments.kind) for number in range(arguments.cases)]
-    if not arguments.kind:
-        cases += [case_of(arguments.seed, number, "signals") for number in range(arguments.signals)]
     begun, verdicts, shown = time.monotonic(), [], Counter[str]()
     # a thread of its own would have forks warn
     tqdm.tqdm.monitor_interval = 0

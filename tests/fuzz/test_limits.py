@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import zstandard
 from execgraph.converter.convert import convert
@@ -28,7 +27,6 @@ from execgraph.schema.linked import LARGEST_ID, Arguments, read_linked, usable_a
 from execgraph.schema.reasons import Counts, Reason
 from execgraph.tools.commands import trace_convert, trace_jsonize, trace_link, trace_replay
 from execgraph.tools.replay import replay
-from support.builder.timeline import TraceBuilder
 
 from fuzz.running import run
 from fuzz.samples import played
@@ -164,12 +162,6 @@ def test_absurd_graphs_end_soon(tmp_path: Path, read: Callable[[str], Any], absu
         read(path)
 
 
-def test_a_circle_of_dependencies_is_named(tmp_path: Path) -> None:
-    nodes = [message(b"\x08" + varint(number), b"\x28" + varint(number % 1000 + 1)) for number in range(1, 1001)]
-    with pytest.raises(DataError, match="cycle"):
-        replay_file(written(tmp_path, METADATA + b"".join(nodes)))
-
-
 # Compression
 
 PACKED = {"gzip": gzip.compress, "zstd": zstandard.compress}
@@ -194,18 +186,6 @@ def test_what_decompresses_without_end_is_refused(tmp_path, monkeypatch, reader,
 
 
 # Parents in circles
-
-
-def test_host_ops_may_be_each_others_parents(t: TraceBuilder, tmp_path: Path) -> None:
-    for number in range(50):
-        t.leaf(f"aten::op{number}", 5)
-    host, device = (
-        read(str(path)) for read, path in zip((read_host_trace, read_device_trace), t.write(tmp_path), strict=True)
-    )
-    host.parent[:] = np.roll(host.id, -1)
-    linked = link(host, device)
-    assert linked.report.matched == 50
-    assert len(convert(linked)) >= 50
 
 
 # Commands
