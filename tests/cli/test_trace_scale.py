@@ -189,7 +189,7 @@ def test_wrong_usage_is_exit_2(arguments: str, what: str, run_scale: Scale) -> N
 def test_a_folder_without_graphs_is_one_line(tmp_path: Path, run_scale: Scale) -> None:
     empty, absent = (run_scale(tmp_path / name, tmp_path / "out", "--data-parallel", 2) for name in (".", "none"))
     assert empty.code == absent.code == 1
-    assert empty.line.endswith("there is no graph.0.et in it; build the graphs of a job with trace-build")
+    assert empty.line.endswith("holds no graph.N.et; give graphs or the folder that trace-build wrote")
     assert "no such folder; check the path" in absent.line
 
 

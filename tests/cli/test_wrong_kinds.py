@@ -249,7 +249,7 @@ def test_a_folder_for_a_file_is_answered_by_what_is_in_it(folder, out, error_of,
     [
         ("trace-replay", ["device.json"], "holds no graph.N.et; pass it to trace-build"),
         ("trace-replay", ["graph.et"], "holds no graph.N.et; give a file in it, such as "),
-        ("trace-scale", ["device.json"], "there is no graph.0.et in it; pass it to trace-build"),
+        ("trace-scale", ["device.json"], "holds no graph.N.et; pass it to trace-build"),
         ("trace-build", ["graph.et", "text"], "holds no device trace but 1 execution graphs, 1 text files; "),
         ("trace-diagnose", [], "no traces there"),
         ("trace-merge", ["host.json"], "no device trace of a single rank, but 1 host traces"),

@@ -23,7 +23,7 @@ from typing import Any
 from ...schema.errors import nearest
 from ...schema.progress import OnProgress, unseen
 from .collectives import collectives_over_ranks
-from .critical_path import critical_path, path_frame, path_rows, reliability, step_breakdown
+from .critical_path import critical_path, path_frame, path_rows, step_breakdown, what_if
 from .device_time import (
     communication_computation_overlap, frequent_kernel_patterns, idle_time_breakdown, kernel_breakdown,
     kernel_duration_distribution, launch_statistics, temporal_breakdown,
@@ -39,7 +39,7 @@ from .over_time import QUEUE_LENGTH, counters, memory_timeline
 from .overlay import overlay_events, write_overlay
 from .rank import Analysis, AnalysisOptions, RankTrace, faster_step_us, lost_work
 from .reading import READ_STAGES, graph_of, rank_of_graph, read_rank
-from .table import Cells, Column, Quantity, Table, pct, tabulate, us
+from .table import Column, Table, tabulate
 
 ANALYSES: tuple[Analysis, ...] = (
     temporal_breakdown, step_breakdown, idle_time_breakdown, kernel_breakdown, kernel_duration_distribution,

@@ -23,6 +23,7 @@ from .job import LEAST_PCT, Finding, Gain, Job
 from .ops import HOST_PHASES
 from .rules_host import RULES as HOST_RULES, TWICE_AS_FAST
 from .rules_ranks import RULES as RANK_RULES, latest_begin
+from .table import Columns, Quantity, Table, tabulate
 
 ADD_UP = 0.9
 """Gains overlap if all changes together bring a smaller share of their sum than this."""
@@ -82,11 +83,16 @@ def together(job: Job, findings: Sequence[Finding]) -> Gain | None:
 
 
 class Verdict(NamedTuple):
-    """What limits the run, or, with `doubts`, that this cannot be told and why; it ends with `recording_cost`."""
+    """What limits the run, or, with `doubts`, that this cannot be told and why; it ends with `recording_cost`.
+
+    `twice_as_fast` has a row for each class of work: how long the run takes with half its durations. A delay is no
+    work: nothing tells what would make it shorter.
+    """
 
     sentence: str
     doubts: list[str]
-    recording_cost: str = ""
+    recording_cost: str
+    twice_as_fast: Table
 
 
 def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
@@ -121,7 +127,14 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
     if job.recording and job.recording.cause is Cause.NOT_THE_HOST:
         said = f"As recorded, {said[0].lower()}{said[1:]}"
     cost = _recording_cost(job, largest if doubts else limit)
-    return Verdict(" ".join(filter(None, (said, cost))), doubts, cost)
+    saved_us = np.array([each.us for each in gains.values()])
+    columns: Columns = {
+        "change": [node_class.label for node_class in gains], "before": Quantity("µs", 0 * saved_us + job.length_us),
+        "after": Quantity("µs", job.length_us - saved_us), "saved": Quantity("µs", saved_us),
+        "saved_pct": Quantity("%", np.array([each.pct for each in gains.values()])),
+    }  # fmt: skip
+    classes = tabulate("twice_as_fast", "Each class of work at twice its speed", columns)
+    return Verdict(" ".join(filter(None, (said, cost))), doubts, cost, classes)
 
 
 def _head(job: Job, limit: NodeClass, gain: Gain, path_pct: float) -> str:

@@ -8,7 +8,8 @@ ranks; each runs in a process of its own.
 
 import dataclasses
 import os
-from collections.abc import Callable, Generator, Sequence
+import pickle
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,19 +19,19 @@ import msgspec
 from ...converter.ranks import Network
 from ...linker.windows import EVERYTHING, Window
 from ...schema.arguments import ASTRA_SIM, GENERIC, GOAL, MOST_MESSAGES
+from ...schema.columns import time_text
 from ...schema.comm_groups import GROUPS, RankList, number_groups, write_groups
 from ...schema.errors import DataError, RequestError
-from ...schema.graph import ExecutionGraph
+from ...schema.graph import STEP_WITHOUT_PROFILER_NS, ExecutionGraph
 from ...schema.io import fresh_folder, locked, make_folder, state_of
 from ...schema.progress import OnProgress, Progress, Stages, unseen, unwatched
 from ..recognise import InputKind, kind_of
 from ..trace_files import Pairs, find_pairs
 from . import build_report, rank_building
 from .build_report import BUILT, FAILED, GOAL_FILE, REPORT, BuildOptions, BuildReport, FileContent, this_tool
-from .changed_run import put_changed_run
 from .cross_rank import compare_ranks
 from .job_plan import decisions_on, look_up, plan_job
-from .rank_building import BUILD_STAGES, Job, RankResult, RankTask, failed, is_up_to_date, linked_rank
+from .rank_building import BUILD_STAGES, PICKLE, Job, RankResult, RankTask, failed, is_up_to_date, linked_rank
 from .rank_comms import issued_by
 
 MEASURED = (InputKind.HOST, InputKind.DEVICE, InputKind.DETAIL, InputKind.MERGED)
@@ -167,13 +168,59 @@ def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], ear
     options = next(iter(tasks.values())).job.options
     is_final = options.target == GENERIC
     paths = {rank: tasks[rank].waiting if is_final else rank_building.pickle_path(tasks[rank]) for rank in built}
-    graphs, said = put_changed_run(paths, options)
+    graphs, said = _put_changed_run(paths, options)
     for rank, graph in graphs.items():
         summary, task = results[rank].summary, tasks[rank]
         file = build_report.content_of(task.waiting, task.graph.name) if is_final else None
         summary = msgspec.structs.replace(summary, graph=file)
         results[rank] = RankResult(summary, communication=look_up(graph, options.target))
     return said
+
+
+def _put_changed_run(paths: Mapping[int, Path], options: BuildOptions) -> tuple[dict[int, ExecutionGraph], str]:
+    """Replaces the graphs of ranks in these files by those of the run that the options ask for. Returns them, and in
+    words what run it is; nothing where that is the recorded one, or no rank knows another. O(n + e), all ranks at once.
+
+    Raises:
+        DataError: The graphs are to be changed, and cannot be replayed together.
+        RequestError: A change cannot be made.
+    """
+    if not paths or not (options.changes or options.without_profiler):
+        return {}, ""
+    first = min(paths)
+    # all ranks are recorded alike, and most jobs have no other run
+    if not options.changes and STEP_WITHOUT_PROFILER_NS not in _read(paths[first], tensors=False).metadata:
+        return {}, ""
+    from .. import replay as replays
+
+    graphs = [_read(path) for _, path in sorted(paths.items())]
+    try:
+        run = replays.run_of(graphs, as_recorded=not options.without_profiler)
+    except DataError as error:
+        if options.changes:
+            raise
+        return {}, f"as recorded: {error}"
+    if run.job.unprofiled is None and not options.changes:
+        return {}, f"as recorded: {run.job.recording.text}" if run.job.recording else ""
+    changes = replays.given_changes([*options.changes], "build(changes=…)")
+    replayed = replays.replay_job(run.job, changes)
+    changed = dict(zip(sorted(paths), replays.changed_graphs(replayed), strict=True))
+    for rank, graph in changed.items():
+        path = paths[rank]
+        path.write_bytes(pickle.dumps(graph)) if path.suffix == PICKLE else graph.write(str(path))
+    said = [f"with {change.spec}" for change in changes]
+    if unprofiled := run.job.unprofiled:
+        steps = unprofiled.steps
+        lengths = (run.recorded.makespan_ns / steps / 1000, unprofiled.measured_ns / steps / 1000)
+        said = [*said, "without a profiler: {} a step recorded, {} without".format(*map(time_text, lengths))]
+    return changed, ", ".join(said)
+
+
+def _read(path: Path, *, tensors: bool = True) -> ExecutionGraph:
+    if path.suffix == PICKLE:
+        graph: ExecutionGraph = pickle.loads(path.read_bytes())
+        return graph
+    return ExecutionGraph.read(str(path), tensors=tensors)
 
 
 def _second_step(

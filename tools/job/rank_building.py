@@ -29,12 +29,13 @@ from ..sync_records_advice import lacks_sync_records
 from ..trace_files import Pair
 from ..workers import stage_done
 from .build_report import BUILT, FAILED, BuildOptions, FileContent, RankSummary, content_of, is_unchanged
-from .changed_run import PICKLE
 from .job_plan import RankCommunication, RankPlan, look_up
 from .rank_comms import summarise_rank
 
 BUILD_STAGES = 4
 """A rank is read, linked and converted, and then written."""
+PICKLE = ".pickle"
+"""How the name of a graph ends that is not yet what a simulator reads."""
 FITTED_TO_TRACED = (Change.EXCESS, Change.SHRUNK, Change.HIDDEN)
 """The changes that keep time which the fitted network does not give: they hold for the ranks that were traced."""
 Inputs = tuple[FileContent, FileContent | None, FileContent | None]

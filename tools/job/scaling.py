@@ -4,7 +4,6 @@ A rank's graph is read in a process of its own, for its facts or to write some o
 output's name until all of it is. Equal inputs give equal bytes.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -22,7 +21,6 @@ from ...schema.errors import DataError, Remedy
 from ...schema.graph import CollectiveType, ExecutionGraph
 from ...schema.io import fresh_folder, locked, open_output, path_is
 from ...schema.progress import Progress, unwatched
-from ..recognise import InputKind, file_for_folder, instead_of_folder
 from ..terminal import summary_line
 from .astra_sim_files import POOR_FIT_PCT, AstraSimOptions, write_astra_sim_files
 from .build_report import REPORT as BUILD_REPORT, read_report
@@ -33,7 +31,6 @@ LARGEST_NUMBER = 2_147
 GROUPS_SHOWN = 3
 """Of those that are assumed."""
 SCALE_REPORT = "scale.json"
-GRAPH_FILE = re.compile(rf"{GRAPHS}\.(\d+)\.et")
 COPIES_AT_ONCE = 32
 """A rank's graph is read once for so many of its copies."""
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, Any], None, None]]
@@ -55,9 +52,13 @@ def survey_rank(source: Path) -> RankFacts:
     """Returns the facts of a graph file. Raises DataError, naming it, where it is none."""
     graph = ExecutionGraph.read(str(source), tensors=False)
     recorded = graph.metadata.get("rank", "unknown")
-    if recorded != int(source.name.split(".")[1]):
+    if recorded != _rank_of(source):
         raise DataError(f"{source}: its graph is of rank {recorded}; build the whole job again")
     return scaling.rank_facts(graph)
+
+
+def _rank_of(graph: Path) -> int:
+    return int(graph.name.split(".")[1])
 
 
 def write_copies(task: CopyTask) -> tuple[int, int]:
@@ -252,15 +253,9 @@ def scale(
 
 def _graph_files(folder: Path) -> dict[int, Path]:
     """Returns the graph of each rank. Raises DataError if times or bytes in them hold for the traced ranks alone."""
-    if not folder.is_dir():
-        raise DataError(file_for_folder(folder, InputKind.GRAPH))
-    try:
-        graphs = {int(name[1]): path for path in folder.iterdir() if (name := GRAPH_FILE.fullmatch(path.name))}
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be read ({error.strerror or error}); check the path") from error
-    if not graphs:
-        remedy = instead_of_folder(folder, InputKind.GRAPH) or f"build the graphs of a job with {Remedy.BUILD}"
-        raise DataError(f"{folder}: there is no {GRAPHS}.0.et in it; {remedy}")
+    from ..replay import graph_files
+
+    graphs = {_rank_of(path): path for path in map(Path, graph_files(folder))}
     report = read_report(folder / BUILD_REPORT)
     if report and report.disagreements:
         problem = f"{folder}: ranks disagree: {report.disagreements[0]}"
@@ -271,7 +266,7 @@ def _graph_files(folder: Path) -> dict[int, Path]:
         kept = f"what collectives of the traced ranks took beyond the fitted network ({changed})"
         problem = f"{folder}: the graphs keep {kept}, which does not hold for more ranks"
         raise DataError(f"{problem}; build them with ", Remedy.NO_EXCESS_TIME)
-    return dict(sorted(graphs.items()))
+    return graphs
 
 
 def _run_all(

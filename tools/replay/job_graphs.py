@@ -130,7 +130,10 @@ def graph_files(folder: Path) -> list[str]:
     """Returns the graphs in a folder in the order of their ranks. Raises DataError where there is none."""
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, InputKind.GRAPH))
-    graphs = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
+    try:
+        graphs = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror or error}); check the path") from error
     if not graphs:
         remedy = instead_of_folder(folder, InputKind.GRAPH) or f"give graphs or the folder that {Remedy.BUILD} wrote"
         raise DataError(f"{folder}: holds no graph.N.et; {remedy}")

@@ -29,7 +29,6 @@ from .bars import Slices, host_ops, step_flow
 from .inputs import ReadOptions, Sources, ranks_table, read_ranks, recorded_counts
 from .statements import diff_verdict
 from .timeline import Timeline, timeline
-from .what_if import classes_twice_as_fast, what_if
 
 MANY, MOST_GROUPS, ALIKE = 16, 8, 0.02
 """More ranks than MANY are grouped, into at most MOST_GROUPS groups; features that differ by less than ALIKE of the
@@ -252,7 +251,7 @@ def report_on(sources: Sources, request: ReportRequest = FULL_REPORT, progress: 
     if request.scales:
         is_asked = bool(collector.graphs) and not (request.judged or request.as_recorded)
         recording_of_run = recording(collector.graphs) if is_asked else report.recording
-        report.tables["what_if"] = what_if(collector.graphs, request.scales, recording_of_run)
+        report.tables["what_if"] = analyses.what_if(collector.graphs, request.scales, recording_of_run)
     if request.page:
         _add_pictures(report, sources, collector, progress)
     return report
@@ -273,7 +272,7 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None], disagree: bool, *,
     if job.recording and not report.is_of_recording:
         report.faster_step_us = job.recording.step_without_profiler_us
     report.together = analyses.together(job, report.findings)
-    report.verdict, _, report.recording_cost = analyses.verdict(job, report.findings)
+    report.verdict, _, report.recording_cost, report.twice_as_fast = analyses.verdict(job, report.findings)
     gains = [finding.gain or Gain(np.nan, np.nan) for finding in report.findings]
     columns = [
         Column("finding", "", [finding.title for finding in report.findings]),
@@ -285,10 +284,9 @@ def _judge(report: Report, ranks: Sequence[RankFacts | None], disagree: bool, *,
 
 
 def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector", progress: Progress) -> None:
-    """Adds timelines and what-if results. Of many ranks those that are shown are read again: all take too much memory,
+    """Adds timelines and the data flow. Of many ranks those that are shown are read again: all take too much memory,
     and which ones represent groups is known only after all were analysed.
     """
-    graphs = collector.graphs
     report.groups = rank_groups(report.tables | {"ranks": report.ranks})
     if report.groups:
         order = np.asarray(report.ranks["rank"]).tolist()
@@ -300,7 +298,6 @@ def _add_pictures(report: Report, sources: Sources, collector: "_RankCollector",
     report.data_flow = collector.data_flow
     report.timeline = timeline(collector.replays, SHOWN_FIRST, ops=collector.ops)
     collector.replays.clear()
-    report.twice_as_fast = classes_twice_as_fast(graphs, report.recording)
 
 
 def report_on_diff(
@@ -363,7 +360,7 @@ class _RankCollector:
             self.linker_notes += [(rank.rank, note) for note in rank.linked.report.notes]
             if lacks_sync_records(rank.linked):
                 self.without_sync_records.append(rank.rank)
-            if rank.graph is not None and len(rank.graph) and (self.request.page or self.request.scales):
+            if rank.graph is not None and len(rank.graph) and self.request.scales:
                 self.graphs.append(rank.graph)
             if self.request.judged:
                 self.job_facts.append(analyses.facts_of(rank))

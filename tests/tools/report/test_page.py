@@ -13,7 +13,9 @@ import numpy as np
 import orjson
 import pytest
 from execgraph.schema.graph import DependencyKind
-from execgraph.tools.analyses import Column, RankTrace, Table, graph_of, rank_of_graph
+from execgraph.tools.analyses import Column, RankTrace, Table, facts_of, graph_of, job_of, rank_of_graph
+from execgraph.tools.analyses.critical_path import what_if
+from execgraph.tools.analyses.findings import verdict
 from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.replay import parse_scale
 from execgraph.tools.report import ReportRequest, find_sources, page, report_on
@@ -23,7 +25,6 @@ from execgraph.tools.report.drawing import MOST_STEPS, axis, hover, memory_timel
 from execgraph.tools.report.page import SCRIPTS
 from execgraph.tools.report.report import Report
 from execgraph.tools.report.statements import STATEMENTS, diff_verdict, facts, key_figures
-from execgraph.tools.report.what_if import classes_twice_as_fast, what_if
 from execgraph.tools.sync_records_advice import SETTING, sync_records_advice
 from execgraph.tools.view import LOOKS
 from support.builder.timeline import TraceBuilder
@@ -254,7 +255,8 @@ def test_classes_of_work_are_each_twice_as_fast_and_a_delay_is_no_work() -> None
     g = GraphBuilder()
     delay = g.delay(0, 30_000)
     g.activity("gemm", 30_000, 40_000, after=[(delay, STREAM_ORDER)])
-    rows = classes_twice_as_fast([g.build()]).rows()
+    job = job_of([facts_of(rank_of_graph(g.build()))], {})
+    rows = verdict(job, []).twice_as_fast.rows()
     assert [(row["change"], row["before"], row["after"]) for row in rows] == [("computation", 70, 50)]
 
 
