@@ -14,8 +14,7 @@ from ...schema.graph import DEVICE_NAME, DependencyKind, ExecutionGraph
 from ...schema.linked import are_step_marks
 from ...schema.reasons import Counts
 from .. import replay as replays
-from ..phase_names import LOADER
-from ..replay import Recording, Replay, Workload
+from ..replay import LOADER, Recording, Replay, Workload
 from ..sync_records_advice import lacks_sync_records
 from .finding_words import FOUND_WORDS, Found, Said, Sentence, in_template
 from .rank import RankTrace, activity_rows, lost_launches, lost_work

@@ -13,7 +13,7 @@ import numpy as np
 from ...schema import columns
 from ...schema.columns import ABSENT, Bool, Categorical, Groups, Int64, Rows, groupby
 from ...schema.linked import FOREVER, are_step_marks
-from ..phase_names import HostOps, Phase, phase_intervals
+from ..replay import HostOps, Phase, phase_intervals
 from .rank import WHOLE_RUN, AnalysisOptions, RankTrace, are_annotations, per_rank
 from .table import Columns, Table, tabulate, us
 

@@ -9,7 +9,7 @@ ranks; each runs in a process of its own.
 import dataclasses
 import os
 import pickle
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,59 +161,47 @@ def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> 
 
 
 def _changed_run(tasks: dict[int, RankTask], results: dict[int, RankResult], earlier: BuildReport | None) -> str:
-    """Puts the run without a profiler, or a changed one, in place of the recorded one, and says which run it is."""
-    built = {rank for rank, result in results.items() if result.summary.status == BUILT}
-    if earlier and all(results[rank].unchanged for rank in built):
-        return earlier.run
-    options = next(iter(tasks.values())).job.options
-    is_final = options.target == GENERIC
-    paths = {rank: tasks[rank].waiting if is_final else rank_building.pickle_path(tasks[rank]) for rank in built}
-    graphs, said = _put_changed_run(paths, options)
-    for rank, graph in graphs.items():
-        summary, task = results[rank].summary, tasks[rank]
-        file = build_report.content_of(task.waiting, task.graph.name) if is_final else None
-        summary = msgspec.structs.replace(summary, graph=file)
-        results[rank] = RankResult(summary, communication=look_up(graph, options.target))
-    return said
-
-
-def _put_changed_run(paths: Mapping[int, Path], options: BuildOptions) -> tuple[dict[int, ExecutionGraph], str]:
-    """Replaces the graphs of ranks in these files by those of the run that the options ask for. Returns them, and in
-    words what run it is; nothing where that is the recorded one, or no rank knows another. O(n + e), all ranks at once.
+    """Puts the run that the options ask for, without a profiler or with changes, in place of the recorded one, and says
+    in words which run it is; "" where that is the recorded one, or no rank knows another. O(n + e), all ranks at once.
 
     Raises:
         DataError: The graphs are to be changed, and cannot be replayed together.
         RequestError: A change cannot be made.
     """
-    if not paths or not (options.changes or options.without_profiler):
-        return {}, ""
-    first = min(paths)
+    built = sorted(rank for rank, result in results.items() if result.summary.status == BUILT)
+    if earlier and all(results[rank].unchanged for rank in built):
+        return earlier.run
+    options = next(iter(tasks.values())).job.options
+    if not built or not (options.changes or options.without_profiler):
+        return ""
+    is_final = options.target == GENERIC
+    paths = [tasks[rank].waiting if is_final else rank_building.pickle_path(tasks[rank]) for rank in built]
     # all ranks are recorded alike, and most jobs have no other run
-    if not options.changes and STEP_WITHOUT_PROFILER_NS not in _read(paths[first], tensors=False).metadata:
-        return {}, ""
+    if not options.changes and STEP_WITHOUT_PROFILER_NS not in _read(paths[0], tensors=False).metadata:
+        return ""
     from .. import replay as replays
 
-    graphs = [_read(path) for _, path in sorted(paths.items())]
     try:
-        run = replays.run_of(graphs, as_recorded=not options.without_profiler)
+        run = replays.run_of([*map(_read, paths)], as_recorded=not options.without_profiler)
     except DataError as error:
         if options.changes:
             raise
-        return {}, f"as recorded: {error}"
+        return f"as recorded: {error}"
     if run.job.unprofiled is None and not options.changes:
-        return {}, f"as recorded: {run.job.recording.text}" if run.job.recording else ""
+        return f"as recorded: {run.job.recording.text}" if run.job.recording else ""
     changes = replays.given_changes([*options.changes], "build(changes=…)")
-    replayed = replays.replay_job(run.job, changes)
-    changed = dict(zip(sorted(paths), replays.changed_graphs(replayed), strict=True))
-    for rank, graph in changed.items():
-        path = paths[rank]
+    changed = replays.changed_graphs(replays.replay_job(run.job, changes))
+    for rank, path, graph in zip(built, paths, changed, strict=True):
         path.write_bytes(pickle.dumps(graph)) if path.suffix == PICKLE else graph.write(str(path))
+        file = build_report.content_of(path, tasks[rank].graph.name) if is_final else None
+        summary = msgspec.structs.replace(results[rank].summary, graph=file)
+        results[rank] = RankResult(summary, communication=look_up(graph, options.target))
     said = [f"with {change.spec}" for change in changes]
     if unprofiled := run.job.unprofiled:
         steps = unprofiled.steps
         lengths = (run.recorded.makespan_ns / steps / 1000, unprofiled.measured_ns / steps / 1000)
         said = [*said, "without a profiler: {} a step recorded, {} without".format(*map(time_text, lengths))]
-    return changed, ", ".join(said)
+    return ", ".join(said)
 
 
 def _read(path: Path, *, tensors: bool = True) -> ExecutionGraph:

@@ -1,12 +1,11 @@
 """Pictures of graphs, runs and jobs: Altair charts of work over time and by rank, and a strip per lane in notebooks."""
 
-from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .schema.columns import Bool, Int64, Rows
+from .schema.columns import Categorical, Frame, Int64, Rows
 from .schema.errors import require
 from .schema.graph import ExecutionGraph
 from .tools.options import checked
@@ -101,9 +100,16 @@ def lanes_chart(
     if not len(rows):
         streams = sorted({lane.stream for lane in work.lanes if lane.is_stream})
         raise ValueError(f"there is no node in this part of the run, which has the streams {streams}")
-    is_critical = np.ones(len(work), bool) if critical is None else np.isin(np.arange(len(work)), critical)
-    names = _lane_labels(work)
-    values = _bars(work, start_ns, end_ns, rows, is_critical, names)
+    names, classes = _lane_labels(work), [kind.label for kind in NodeClass]
+    bars: dict[str, Any] = {
+        "name": Categorical.joined(graph.name for graph in work.graphs).take(rows),
+        "id": np.concatenate([graph.id for graph in work.graphs])[rows],
+        "class": Categorical(work.node_class[rows].astype(np.int32), classes),
+        "lane": Categorical(work.lane[rows].astype(np.int32), names), "start": start_ns[rows] / 1000,
+        "end": end_ns[rows] / 1000, "time": (end_ns - start_ns)[rows] / 1000,
+        "critical": np.isin(rows, rows if critical is None else critical),
+    }  # fmt: skip
+    values = Frame("bars", bars).rows()
     left_out = f"the {len(rows):,} longest of {len(chosen):,} nodes" if len(rows) < len(chosen) else ""
     lanes = sorted({*work.lane[rows].tolist()}, key=lambda lane: (work.lanes[lane].rank, work.lanes[lane].is_stream))
     chart = _bar_chart(
@@ -120,26 +126,6 @@ def _lane_labels(work: Workload) -> list[str]:
     if len(work.graphs) == 1:
         return names
     return [f"rank {ranks[lane.rank]} · {name}" for lane, name in zip(work.lanes, names, strict=True)]
-
-
-def _bars(
-    work: Workload, start_ns: Int64, end_ns: Int64, rows: Rows, critical: Bool, names: Sequence[str]
-) -> list[dict[str, Any]]:
-    position = work.ranks_of(rows)
-    nodes = rows - work.first_row[position]
-    return [
-        {
-            "name": work.graphs[rank].name[node],
-            "id": int(work.graphs[rank].id[node]),
-            "class": NodeClass(work.node_class[row]).label,
-            "lane": names[work.lane[row]],
-            "start": float(start_ns[row]) / 1000,
-            "end": float(end_ns[row]) / 1000,
-            "time": float(end_ns[row] - start_ns[row]) / 1000,
-            "critical": bool(critical[row]),
-        }
-        for row, rank, node in zip(rows.tolist(), position.tolist(), nodes.tolist(), strict=True)
-    ]
 
 
 def ranks_chart(work: Workload, start_ns: Int64, end_ns: Int64) -> "alt.Chart":

@@ -26,8 +26,7 @@ from ...schema.device_peaks import Peak, peak_of
 from ...schema.errors import Remedy, RequestError, Spelled, nearest
 from ...schema.graph import DEVICE_NAME, STEP_START, Delay, DependencyKind, ExecutionGraph
 from ...schema.linked import FOREVER, LONGEST_RECORDING
-from ..phase_names import Phase
-from .calls import calls_of, phases_of, within
+from .calls import Phase, calls_of, phases_of, within
 from .workload import Classes, NodeClass, Workload, cut_off_ns, node_classes, slot_pools_by_device
 
 UNKNOWN_DEVICE = Peak(*[0.0] * len(Peak._fields))

@@ -14,7 +14,7 @@ from ...schema.arguments import ASTRA_SIM
 from ...schema.columns import ABSENT, Categorical, Intervals, busy_until, group_sums, signed_pct, time_text
 from ...schema.graph import CollectiveType, DependencyKind
 from ...schema.reasons import Counts, Reason
-from ..phase_names import Phase
+from .calls import Phase
 from .changes import MODULE, Bound, Matched, Named, Scale, matched
 from .critical_path import (
     DATA_WAIT,

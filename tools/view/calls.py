@@ -19,8 +19,7 @@ from ...linker.modules import SEPARATOR
 from ...schema.columns import ABSENT, BytesColumn, Int64, Keys, asof_backward, group_ids, group_sums
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ...schema.linked import AUTOGRAD, USER_SCOPE, Arguments, Tensors
-from ..phase_names import Phase, phase_of
-from ..replay import Calls, NodeClass, gather, node_classes
+from ..replay import Calls, NodeClass, Phase, gather, node_classes, phase_of
 from .drawing import short_name
 
 DATA = 0
