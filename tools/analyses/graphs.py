@@ -12,18 +12,16 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from ...linker.link import link
-from ...linker.readers import read_device_trace
 from ...schema import columns
 from ...schema.columns import Bool, Categorical, Groups, Int64, Interner, Rows, groupby
 from ...schema.errors import Remedy, Words
-from ...schema.linked import integer
 from .rank import ActivityClass, AnalysisOptions, Capture, Launched, RankTrace, per_rank
+from .reading import read_recorded
 from .table import Columns, Table, ints, pct, tabulate, texts, us
 
 NO_GRAPHS = "no call launched a graph"
@@ -36,7 +34,6 @@ OF_SET = re.compile("memset|fill", re.IGNORECASE)
 OF_COPY = re.compile("memcpy", re.IGNORECASE)
 NODE_IN_GRAPH = (1 << 32) - 1
 BY_NODE, BY_NAME, BY_ORDER, BY_MARK = "by node", "by name", "by order", "by mark"
-NAMED = re.compile(rb'"kernel"\s*:')
 
 
 class Attribution(NamedTuple):
@@ -207,28 +204,10 @@ def _alike(a: Launched, b: Launched) -> bool:
     return a.kind == b.kind and (a.name == b.name or not b.name)
 
 
-class _Arguments(msgspec.Struct, gc=False):
-    correlation: Any = None
-    kernel: Any = None
-
-
-class _Event(msgspec.Struct, gc=False):
-    args: _Arguments | None = None
-
-
-CALLS = msgspec.json.Decoder(list[_Event])
-
-
 def read_captures(path: str) -> list[Capture]:
     """Returns the captures of a device trace, and the launches beside them. Raises DataError if it cannot be used."""
-    names: dict[int, str] = {}
-
-    def add_names(text: bytes) -> None:
-        for event in CALLS.decode(text) if NAMED.search(text) else ():
-            if event.args is not None and isinstance(event.args.kernel, str):
-                names[integer(event.args.correlation, 0)] = event.args.kernel
-
-    rank = RankTrace(0, link(None, read_device_trace(path, tee=add_names)))
+    device, recorded = read_recorded(path, memory=False, kernels=True)
+    rank, names = RankTrace(0, link(None, device)), recorded.kernels
     launch, count = np.unique(rank.linked.activities.call_row, return_counts=True)
     single = launch[(count == 1) & (launch >= 0)]
     single = single[np.argsort(rank.linked.calls.start[single], kind="stable")]

@@ -115,13 +115,15 @@ class Recorded:
 
     `marks` are texts by graph node that the program gave during capture with PyTorch's `mark_kernels`, and that
     `torch.cuda._annotate_cuda_graph_trace` writes into the trace. Allocations of a detail trace have the times of the
-    same ops of the device trace.
+    same ops of the device trace. `kernels` are the names by correlation id that calls record during capture; None where
+    they are not to be read.
     """
 
     ranges: list[ProfilerRange] = field(default_factory=list)
     allocations: Allocations = NO_ALLOCATIONS
     are_of_details: bool = False
     marks: dict[int, str] = field(default_factory=dict)
+    kernels: dict[int, str] | None = None
 
 
 @dataclass(eq=False)

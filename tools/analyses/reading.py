@@ -5,6 +5,7 @@ of graph nodes, is taken in the same pass. Of a graph alone, activities and comm
 ops or calls then return no rows and say so.
 """
 
+import re
 from dataclasses import fields
 from functools import partial
 from typing import Any, TypeVar
@@ -42,7 +43,7 @@ NOTHING: dict[str, Any] = {
     "extra": {},
     **dict.fromkeys(("module", "python_function", "process", "external_id")),
 }
-MARKS = b'"str"', b'"annotation"'
+MARKS, CAPTURED = (b'"str"', b'"annotation"'), re.compile(rb'"kernel"\s*:')
 Decoded = TypeVar("Decoded")
 
 
@@ -121,14 +122,20 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
 
 
 def read_recorded(
-    path: str, rank: int | None = None, *, of_ops: bool = True, memory: bool = True, modules: bool = False
+    path: str,
+    rank: int | None = None,
+    *,
+    of_ops: bool = True,
+    memory: bool = True,
+    modules: bool = False,
+    kernels: bool = False,
 ) -> tuple[DeviceTrace, Recorded]:
     """Reads a rank's device trace, and in the same pass what linking does not need of it.
 
-    With `of_ops` the arguments of ops are read, with `memory` allocations, with `modules` Python's calls. Raises
-    DataError as reading and linking do.
+    With `of_ops` the arguments of ops are read, with `memory` allocations, with `modules` Python's calls, with
+    `kernels` what calls launch in captures. Raises DataError as reading and linking do.
     """
-    recorded, pieces = Recorded(), [NO_ALLOCATIONS]
+    recorded, pieces = Recorded(kernels={} if kernels else None), [NO_ALLOCATIONS]
     every_rank = read_device_trace(
         path, tee=partial(_add, recorded, pieces if memory else None), arguments=of_ops,
         keep_categories=(INSTANT,) if memory else (), modules=modules,
@@ -146,9 +153,11 @@ def read_recorded(
 
 
 class _Arguments(msgspec.Struct, gc=False):
-    """The arguments of an allocation, or of an activity of a graph. Others are passed over, whatever they hold."""
+    """The arguments of an allocation, an activity of a graph or a captured call. Others are passed over."""
 
     node: Any = msgspec.field(name="graph node id", default=None)
+    kernel: Any = None
+    correlation: Any = None
     text: Any = msgspec.field(name="str", default=None)
     annotation: Any = None
     size: Any = msgspec.field(name="Bytes", default=None)
@@ -184,15 +193,18 @@ def _add(recorded: Recorded, allocations: list[Allocations] | None, text: bytes)
     """Adds the records in a list of events; most lists hold none and are not decoded a second time."""
     has_marks, has_ranges = any(mark in text for mark in MARKS), PROFILER_RANGE.encode() in text
     has_memory = allocations is not None and MEMORY.encode() in text
-    if not (has_marks or has_ranges or has_memory):
+    has_kernels = recorded.kernels is not None and CAPTURED.search(text) is not None
+    if not (has_marks or has_ranges or has_memory or has_kernels):
         return
     events = [event for event in EVENTS.decode(text) if bytes(event.args)]
-    for arguments in (event.arguments(ARGUMENTS) for event in events) if has_marks else ():
+    for arguments in (event.arguments(ARGUMENTS) for event in events) if has_marks or has_kernels else ():
         node = linked.integer(arguments.node, 0)
         # what PyTorch adds to an activity of a graph that was marked
         marks = [mark for mark in (arguments.text, arguments.annotation) if isinstance(mark, str)]
         if node > 0 and marks:
             recorded.marks[node] = marks[0]
+        if recorded.kernels is not None and isinstance(arguments.kernel, str):
+            recorded.kernels[linked.integer(arguments.correlation, 0)] = arguments.kernel
     ranges = [event for event in events if event.ph == "X" and str(event.cat or "").lower() == PROFILER_RANGE]
     for event, start in zip(ranges, _times(ranges).tolist(), strict=True):
         given = event.arguments(COUNTERS).items()

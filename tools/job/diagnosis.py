@@ -24,7 +24,7 @@ from ..terminal import NAMES_SHOWN, absent_ranks, in_one_line, list_counts, rang
 from ..trace_files import TraceFiles, assign_ranks, find_traces, hosts_of
 from ..workers import in_processes
 from .cross_rank import mark_of, usual_steps
-from .inspection import KERNELS_SHOWN, GroupCount, Inspection, KernelTime, ProcessFiles, files_of, inspect
+from .inspection import KERNELS_SHOWN, GroupCount, Inspection, KernelTime, inspect
 
 WRONG, NOTE = "wrong", "note"
 BEFORE_RECORD_FUNCTION_IDS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4")
@@ -134,7 +134,7 @@ def _not_recorded(process: Inspection) -> Iterator[tuple[str, str, str] | tuple[
 
 def _without_folders(process: Inspection, text: str) -> str:
     """Returns the text with the process's files by their names alone."""
-    for path in files_of(process):
+    for path in process.files:
         text = text.replace(path, _file(path))
     return text
 
@@ -307,16 +307,14 @@ def diagnose(paths: Sequence[Path], jobs: int = 0, progress: Progress = unwatche
     processes = _processes(files)
     if not processes and not files.failures:
         raise DataError(f"{', '.join(map(str, paths))}: no traces there{list_counts(', but ', files.skipped)}")
-    size = sum(Path(path).stat().st_size for process in processes for path in files_of(process))
+    size = sum(Path(path).stat().st_size for process in processes for path in process.files)
     outcomes = in_processes(inspect, processes, jobs if size >= WORTH_PROCESSES else 0)
-    inspections: dict[ProcessFiles, Inspection] = {}
     for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):
-        failed = Inspection(process.device, process.host, rank=process.rank, error=str(outcome))
-        inspections[process] = outcome if isinstance(outcome, Inspection) else failed
-    inspected = [inspections[process] for process in processes]
+        failed = msgspec.structs.replace(process, error=str(outcome))
+        processes[processes.index(process)] = outcome if isinstance(outcome, Inspection) else failed
     findings = [Finding(WRONG, [], line, "") for line in files.failures]
-    findings += [finding for process in inspected for finding in findings_of(process)]
-    compared, of_several_runs = compare(inspected, {trace.name: trace.recorded_ns for trace in files.devices})
+    findings += [finding for process in processes for finding in findings_of(process)]
+    compared, of_several_runs = compare(processes, {trace.name: trace.recorded_ns for trace in files.devices})
     # that they are of different runs comes first: nothing else counts before that
     findings = compared + findings if of_several_runs else findings + compared
     merged: dict[tuple[str, str, str], Finding] = {}
@@ -325,10 +323,10 @@ def diagnose(paths: Sequence[Path], jobs: int = 0, progress: Progress = unwatche
         equal.where.extend(where)
         equal.counts.extend(counts)
     in_order = sorted(merged.values(), key=lambda finding: finding.severity != WRONG)
-    return Diagnosis(inspected, in_order, files.skipped, of_several_runs)
+    return Diagnosis(processes, in_order, files.skipped, of_several_runs)
 
 
-def _processes(files: TraceFiles) -> list[ProcessFiles]:
+def _processes(files: TraceFiles) -> list[Inspection]:
     """Returns pairs by process, then pairs by rank or because each is the only one left, which the findings judge."""
     host_of = hosts_of(files.devices, files.hosts)
     devices = [trace for trace in files.devices if trace.name not in host_of]
@@ -339,12 +337,12 @@ def _processes(files: TraceFiles) -> list[ProcessFiles]:
         if len(candidates) == 1:
             host_of[device.name] = candidates[0].name
     lonely = [host for host in hosts if host.name not in set(host_of.values())]
-    pairs = [
-        ProcessFiles(device.name, host_of.get(device.name, ""), device.rank, device.records_rank, device.detail)
-        for device in (*files.devices, *files.merged)
-    ]
-    pairs += [ProcessFiles("", host.name, host.rank, False) for host in lonely]
-    return sorted(pairs, key=lambda pair: (pair.rank is None, pair.rank or 0, pair.device, pair.host))
+    processes = [Inspection("", host.name, rank=host.rank) for host in lonely]
+    for device in (*files.devices, *files.merged):
+        process = Inspection(device.name, host_of.get(device.name, ""), rank=device.rank)
+        process.records_rank, process.detail = device.records_rank, device.detail or msgspec.UNSET
+        processes.append(process)
+    return sorted(processes, key=lambda each: (each.rank is None, each.rank or 0, each.device, each.host))
 
 
 def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
@@ -388,7 +386,7 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
     rank = "-" if process.rank is None else f"{process.rank}" + ("" if process.records_rank else "?")
     pids = process.processes or ([] if process.host_process is None else [process.host_process])
     pid = f"{pids[0]}" + ("" if len(pids) == 1 else f" +{len(pids) - 1}") if pids else "-"
-    files = " + ".join(os.path.relpath(path, folder) for path in files_of(process))
+    files = " + ".join(os.path.relpath(path, folder) for path in process.files)
     world = f"{process.world_size or '-'}"
     if process.error:
         return (rank, world, pid, bytes_text(process.bytes), *["-"] * (len(HEADINGS) - 5), files)
@@ -405,7 +403,7 @@ def _row(process: Inspection, largest: int, folder: str) -> tuple[str, ...]:
 
 
 def _common_folder(processes: Iterable[Inspection]) -> str:
-    paths = (path for process in processes for path in files_of(process))
+    paths = (path for process in processes for path in process.files)
     folders = {str(Path(path).absolute().parent) for path in paths}
     return os.path.commonpath(folders) if folders else "."
 

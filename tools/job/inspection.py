@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from math import gcd
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -88,16 +88,6 @@ def _versions(top: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 yield name, name_of(value)
 
 
-class ProcessFiles(NamedTuple):
-    """The traces of one process, "" for one that there is not; `rank` is what is known of it before they are read."""
-
-    device: str
-    host: str
-    rank: int | None
-    records_rank: bool
-    detail: str = ""
-
-
 class KernelTime(msgspec.Struct, frozen=True):
     """A kernel by name: how often it ran, and how long all its runs took."""
 
@@ -127,7 +117,8 @@ class GroupCount(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct):
-    """What the files of one process hold; `host_ops` counts ops of the host trace, `ops` those of the device trace.
+    """The traces of one process, "" for one that there is not, and what they hold; `host_ops` counts ops of the host
+    trace, `ops` those of the device trace. `rank` is first what is known of it before they are read.
 
     `waits_without_record` is set only where there are such waits and something ran on a device.
     """
@@ -178,21 +169,19 @@ class Inspection(msgspec.Struct):
         """How findings call it: by its rank, else by its file and folder."""
         return f"rank {self.rank}" if self.rank is not None else "/".join(Path(self.device or self.host).parts[-2:])
 
+    @property
+    def files(self) -> list[str]:
+        """The paths of its device trace, host trace and detail trace, those that there are."""
+        return [path for path in (self.device, self.host, self.detail) if path]
 
-def files_of(process: ProcessFiles | Inspection) -> list[str]:
-    """Returns the paths of its device trace, host trace and detail trace, those that there are."""
-    return [path for path in (process.device, process.host, process.detail) if path]
 
-
-def inspect(files: ProcessFiles) -> Inspection:
-    """Reads the files once each; what cannot be read is in `error`."""
-    inspection, match = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank), None
-    inspection.detail = files.detail or msgspec.UNSET
-    inspection.bytes = sum(Path(path).stat().st_size for path in files_of(files))
-    found = list[Contradiction]()
+def inspect(inspection: Inspection) -> Inspection:
+    """Reads the files of a process once each, and returns what they hold; what cannot be read is in `error`."""
+    found, match = list[Contradiction](), None
+    inspection.bytes = sum(Path(path).stat().st_size for path in inspection.files)
     try:
-        host = read_host_trace(files.host) if files.host else None
-        device = read_device_trace(files.device) if files.device else None
+        host = read_host_trace(inspection.host) if inspection.host else None
+        device = read_device_trace(inspection.device) if inspection.device else None
         if host is not None:
             inspection.host_process, inspection.host_ops = host.pid, int(are_ops(host.name).sum())
             inspection.versions = {"host schema": host.schema}
@@ -211,8 +200,8 @@ def inspect(files: ProcessFiles) -> Inspection:
             inspection.matched, inspection.matched_by = len(match.host_row), match.by
             recorded = [match.recorded] * match.of_other_steps
             with noted(inspection.notes):
-                if files.detail:
-                    same = len(match_ops(host, read_device_trace(files.detail)).host_row)
+                if inspection.detail:
+                    same = len(match_ops(host, read_device_trace(inspection.detail)).host_row)
                     recorded.append(f"modules, stacks or memory of {same} host ops in a detail trace beside these")
             inspection.notes += [", ".join(recorded)] * bool(recorded)
             inspection.dropped[Reason.STEPS_APART] = match.steps_apart
