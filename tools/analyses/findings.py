@@ -17,6 +17,7 @@ from ...schema.graph import DependencyKind
 from ...schema.machine import HOST_TRACE_US
 from ..replay import DATA_WAIT, HOST_DELAY, WAITS, Cause, NodeClass, off_by_target, why_not_one_job
 from ..terminal import ranges
+from .critical_path import reliability
 from .efficiency import matrix_products
 from .finding_words import Found
 from .job import LEAST_PCT, Finding, Gain, Job
@@ -133,7 +134,8 @@ def verdict(job: Job, findings: Sequence[Finding]) -> Verdict:
         "after": Quantity("µs", job.length_us - saved_us), "saved": Quantity("µs", saved_us),
         "saved_pct": Quantity("%", np.array([each.pct for each in gains.values()])),
     }  # fmt: skip
-    classes = tabulate("twice_as_fast", "Each class of work at twice its speed", columns)
+    note = reliability(job.recorded)
+    classes = tabulate("twice_as_fast", "Each class of work at twice its speed", columns, note)
     return Verdict(" ".join(filter(None, (said, cost))), doubts, cost, classes)
 
 

@@ -255,6 +255,7 @@ def test_a_page_of_many_ranks_shows_those_that_stand_for_others(report: Any) -> 
     assert set(report.timeline.ranks) == shown
     assert set(report.page_table("kernel_breakdown")["rank"].tolist()) == shown
     assert len(set(report.tables["kernel_breakdown"]["rank"].tolist())) == MANY + 4
+    assert report.twice_as_fast.note.startswith(f"{MANY + 4} ranks, which wait for each other; ")
     assert report.page_table("critical_path") is report.tables["critical_path"]
 
 
