@@ -30,13 +30,13 @@ def launching_calls(activities: Activities, calls: Calls) -> CallRows:
 def launching_ops(activities: Activities, call_row: CallRows, call_op: DeviceOpRows, ops: RecordedOps) -> DeviceOpRows:
     """Returns for each activity the row of the op that launched it, -1 for none.
 
-    It is the op that encloses the launch call. For an activity without a call it is the op with its external id, except
-    in traces until early 2024: there external ids of activities repeat the correlation, and name other ops by chance.
+    It is the op that encloses the launch call. Where none does it is the op with the activity's external id, except in
+    traces until early 2024: there external ids of activities repeat the correlation, and name other ops by chance.
     """
     row = RowMap(call_op)[call_row]
     recorded = (activities.external_id != 0) & (activities.correlation != 0)
     are_ids_of_ops = (activities.external_id[recorded] != activities.correlation[recorded]).any()
-    orphans = np.flatnonzero((call_row < 0) & (activities.external_id != 0))
+    orphans = np.flatnonzero((row < 0) & (activities.external_id != 0))
     if are_ids_of_ops and len(orphans):
         first_op = Lookup(ops.external_id[::-1], np.arange(len(ops.start))[::-1])
         row[orphans] = first_op.of(activities.external_id[orphans])

@@ -27,7 +27,7 @@ from .modules import with_modules
 from .odd_ops import odd_ops
 from .overruns import overruns
 from .readers import DeviceTrace, HostTrace, Role, one_rank, read_device_trace, read_host_trace
-from .threads import thread_handoffs
+from .threads import queue_waits, thread_handoffs
 from .waits import Findings, FoundCalls, Process, synchronise
 from .windows import EVERYTHING, TracePart, Window, cut, host_period, marked, of_both, period_of, trace_start, whole
 
@@ -231,7 +231,9 @@ def _link_all(
         findings.oddities[reason].extend(rows.tolist())
     trace = LinkedTrace(
         info=info, ops=ops, calls=calls, activities=activities, device_waits=device_waits, host_waits=host_waits,
-        handoffs=thread_handoffs(ops, op_parent, calls, waits.handoffs, transfers.threads),
+        handoffs=thread_handoffs(
+            ops, op_parent, calls, [*waits.handoffs, *queue_waits(device.handed_over, calls)], transfers.threads
+        ),
         communications=communications, groups=groups.groups,
     )  # fmt: skip
     if device.python is not None and len(device.python.start):

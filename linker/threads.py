@@ -234,6 +234,23 @@ def thread_handoffs(
     return _handoff_table([*known, *gaps.waits(_by_timing(workers, main, activity(main), latency))])
 
 
+def queue_waits(handed_over: Int64, calls: Calls) -> Iterable[Wait]:
+    """Yields the waits of threads for work that others queue for them, as `DeviceTrace.handed_over` has it.
+
+    A thread waits from the end of its last call on, if the work was queued only later; what it needs to wake is its.
+    """
+    source, queued, target, taken = handed_over[:, handed_over[1] <= handed_over[3]]
+    order = np.lexsort((calls.end, calls.thread))
+    ends = columns.Keys(calls.thread[order], calls.end[order])
+    last = columns.asof_backward(ends, columns.Keys(target, taken))
+    ended = np.where(last >= 0, ends.value[last], ABSENT)
+    is_busy = (last >= 0) & (ended >= queued)
+    woken, since = (np.where(is_busy, taken, time) for time in (queued, ended))
+    times = zip(*(column.tolist() for column in (source, queued, target, woken, since)), strict=True)
+    for caller, at, worker, until, begin in times:
+        yield Wait(caller, at, worker, until, begin, Provenance.RECORD.value)
+
+
 def _callers(ops: Ops, of_thread: dict[int, Int64], largest_first: list[int]) -> dict[int, int]:
     """Returns the caller of each autograd worker, by the ops of each thread."""
     callers: dict[int, int] = {}

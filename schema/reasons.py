@@ -37,7 +37,8 @@ class Reason(Enum):
     UNKNOWN_CATEGORY = "unknown category {}"  # of the category
     REPEATED_STEPS = "step marks whose number occurred before on their thread, numbered on"
     STREAMS_OF_CONTEXTS = "activities on streams of several contexts with one number, given numbers of their own"
-    BEGIN_AND_END_ROWS = "device events whose begin and end are rows of their own"
+    BEGIN_OR_END_ALONE = "begins of device events without an end, or ends without a begin"
+    NO_CATEGORY = "rows without a category of process {}"  # of its name or number
     UNUSABLE_TIME = "device events without a usable time"
     RECORDED_TWICE = "device events recorded twice"
     NO_DURATION = "device events without a duration, or with a negative one, taken as 0"

@@ -17,7 +17,9 @@ from ...schema import columns, linked
 from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder
 from ...schema.linked import ExactTimes, InexactTime, kineto
 from ...schema.reasons import Counts, Reason
+from .deferred_rows import BEGIN_AND_END, DeferredRows
 from .device_rows import ANNOTATIONS, TABLES, Role, role_of
+from .flows import Flows, is_launch, link_by_flows
 
 Event = kineto.Event | kineto.ExactEvent
 
@@ -53,15 +55,10 @@ ZERO_IF_MISSING = ("correlation", "external_id", "rf_id", "forward_thread")
 """Columns whose values are 0 where the argument is missing; others are -1 there."""
 IN_CONTEXTS, FIRST_OF_CONTEXTS = (Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD), 1000
 """The roles of rows that name a context and a stream, and the first number for streams that need one of their own."""
-LAUNCH = "ac2g"
-STARTS = "s"
-REPEATED = 0.1
-"""Share of flows above which the file holds several processes: one process may use an id again."""
-NO_WORK = (Role.PYTHON, Role.IGNORED, Role.UNKNOWN)
-LABELS = ("process_labels", "process_name")
+PROCESS_NAME = "process_name"
+LABELS = ("process_labels", PROCESS_NAME)
 RECORDING = "Trace"
 """The category of the profiler's own row, which lasts as long as it recorded."""
-BEGIN_AND_END = ("B", "E")
 LATEST = linked.FOREVER - linked.LONGEST_RECORDING
 """A row that begins earlier ends within 64 bits."""
 OF_DOUBLES = (
@@ -232,8 +229,9 @@ class DeviceEvents:
         self.recordings = set[int]()
         """When the profiler began to record (ns)."""
         self._exact = False
-        self._flows: list[Int64] = []
-        """The ids, processes and threads of flows that start from a launch."""
+        self.flows = Flows()
+        self._deferred = DeferredRows()
+        self._process_names = dict[int, str]()
 
     def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
         """Adds a piece of the file; from the first on with a double that lost ns, decoded again by `exactly`."""
@@ -245,8 +243,7 @@ class DeviceEvents:
             except InexactTime:
                 self._exact = True
         by_role = self._by_role(exactly() if self._exact else events)
-        for event in by_role[Role.UNKNOWN]:
-            self.skipped[Reason.UNKNOWN_CATEGORY.of((event.cat or "")[:40])] += 1
+        self.skipped.add(_unknown(by_role[Role.UNKNOWN]))
         self.ignored += len(by_role[Role.IGNORED]) + len(by_role[Role.PYTHON])
         recordings = [event.ts for event in by_role[Role.IGNORED] if event.cat == RECORDING]
         self.recordings |= {*_times(recordings, self._exact).ns.tolist()} - {ABSENT}
@@ -258,11 +255,24 @@ class DeviceEvents:
         self.read += count
         self.ignored += count
 
-    def repeated_flows(self) -> int:
-        """Returns how many flows start again on another thread, 0 where they are so few that it may be chance."""
-        ids = np.unique(np.concatenate([np.empty((3, 0), np.int64), *self._flows], axis=1), axis=1)[0]
-        count = len(ids) - len(np.unique(ids))
-        return count if count > REPEATED * len(ids) else 0
+    def close(self) -> None:
+        """Adds, at the end of the file, the rows whose role only the rest of it told."""
+        seen = {*np.concatenate([table.column("process") for table in self.rows.values()]).tolist()}
+        of_flows = dict.fromkeys(self.flows.processes(is_end=False) - seen, Role.CALL)
+        of_flows |= dict.fromkeys(self.flows.processes(is_end=True) - seen, Role.ACTIVITY)
+        by_role = defaultdict[tuple[bool, Role], list[Event]](list)
+        counts = Counts()
+        for event in self._deferred.rows(self._process_names, of_flows, counts):
+            by_role[isinstance(event, kineto.ExactEvent), role_of(event.cat, event.name)].append(event)
+        added = 0
+        for (self._exact, role), events in by_role.items():
+            if role is Role.UNKNOWN:
+                counts.add(_unknown(events))
+            elif role in self.rows:
+                self._add(self.rows[role], events)
+                added += len(events)
+        self.ignored += len(self._deferred) - added - sum(counts.values())
+        self.skipped.add(counts)
 
     def _by_role(self, events: Sequence[Event]) -> dict[Role, list[Event]]:
         by_role: dict[Role, list[Event]] = {role: [] for role in Role}
@@ -270,20 +280,23 @@ class DeviceEvents:
         for event in events:
             if event.ph == "X":
                 if event.cat not in append_to:
-                    append_to[event.cat] = by_role[role_of(event.cat)].append
+                    append_to[event.cat] = by_role[role_of(event.cat)].append if event.cat else self._deferred.add
                 append_to[event.cat](event)
-            elif event.ph in BEGIN_AND_END and role_of(event.cat) not in NO_WORK:
-                self.skipped[Reason.BEGIN_AND_END_ROWS] += 1
+            elif event.ph in BEGIN_AND_END:
+                self._deferred.add(event)
+            elif not event.ph and event.name:
+                self.skipped[Reason.UNREADABLE_ROWS.of("device events")] += 1
             else:
                 self.ignored += 1
                 if event.ph == "M" and event.name in LABELS and event.args:
                     self.labels.append((linked.identity(event.pid), str(event.args.name or event.args.labels or "")))
+                    if event.name == PROCESS_NAME:
+                        self._process_names[self.labels[-1][0]] = self.labels[-1][1]
         activities = by_role[Role.ACTIVITY]
         for role in (Role.ACTIVITY, Role.DEVICE_WAIT):
             by_role[role] = [event for event in activities if role_of(event.cat, event.name) is role]
-        flows = [(event.id, event.pid, event.tid) for event in events if event.ph == STARTS and event.cat == LAUNCH]
-        number, process, thread = zip(*flows, strict=True) if flows else ((), (), ())
-        self._flows.append(np.stack((linked.integers(number, -1), *map(linked.identities, (process, thread)))))
+        if flows := [event for event in events if is_launch(event)]:
+            self.flows.add(flows, _times([event.ts for event in flows], self._exact))
         self.read += len(events)
         return by_role
 
@@ -305,6 +318,7 @@ class DeviceEvents:
 def tables_of(events: DeviceEvents, pad: dict[str, bool]) -> dict[str, Any]:
     """Returns the tables by name, in which streams and steps have numbers of their own; `pad` as for `table`."""
     tables = {TABLES[role][0]: rows.table(pad) for role, rows in events.rows.items()}
+    link_by_flows(events.flows, tables, events.rows[Role.ACTIVITY].column("thread"), pad["start"])
     events.oddities[Reason.STREAMS_OF_CONTEXTS] += _separate_contexts(events, tables)
     ops = tables["ops"]
     ops.name, repeated = linked.distinct_steps(ops.name, columns.group_ids(ops.process, ops.thread), ops.start, ops.end)
@@ -335,6 +349,14 @@ def _separate_contexts(events: DeviceEvents, tables: Mapping[str, Any]) -> int:
                 # a wait names the awaited stream of its own context
                 streams[(context[name] == in_context) & (streams == number)] = new
     return int(is_moved.sum())
+
+
+def _unknown(events: Iterable[Event]) -> Counts:
+    """Returns how many rows are of each category."""
+    counts = Counts()
+    for event in events:
+        counts[Reason.UNKNOWN_CATEGORY.of((event.cat or "")[:40])] += 1
+    return counts
 
 
 def _times(stamps: list[Any], exact: bool) -> ExactTimes:

@@ -58,6 +58,7 @@ _ROLES = {
     Role.CALL: (
         "cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime", "mtia_runtime", "xpu_runtime",
         "xpu_driver", "privateuse1_runtime", "privateuse1_driver", "glow_runtime",
+        "enqueue", "dequeue",
     ),
     Role.ACTIVITY: (
         "kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events", "collective_comm",
@@ -69,7 +70,8 @@ _ROLES = {
     Role.IGNORED: (
         "gpu_user_annotation", "ac2g", "fwdbwd", "async", "async_cpu_to_gpu", "async_gpu",
         "cpu_instant_event", "overhead", "trace", "external_correlation", "mtia_insight", "mtia_counters",
-        "cuda_profiler_range", "xpu_scope_profiler", "hardware_counters",
+        "cuda_profiler_range", "xpu_scope_profiler", "hardware_counters", "api_op", "hosttodevice", "async_npu",
+        "async_task_queue",
     ),
 }  # fmt: skip
 
@@ -194,7 +196,8 @@ class DeviceTrace(columns.SummaryRepr):
     names).
 
     `skipped` counts by reason the rows about work that are in no table, `oddities` decisions that the reader took;
-    `notes` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each
+    `notes` are whole sentences about the file. `python` is None unless asked for. `handed_over` holds in columns
+    which thread queued work, when, which thread took it up, and when. `merged` says how to get each
     rank's own trace out of a merged one, `merge_marks` what else shows that ranks were merged. `recording_start` is the
     time that viewers show as 0. Times without a profiler are -1 where they were not measured. `window` is "device"
     where no host trace was written meanwhile, "detail" in one for modules and allocations, "" where the file does not
@@ -219,6 +222,7 @@ class DeviceTrace(columns.SummaryRepr):
     communication: dict[Role, RecordsByRow[kineto.Args]]
     queue_events: RecordedQueueEvents = field(default_factory=lambda: RecordedQueueEvents(*np.empty((6, 0), np.int64)))
     python: RecordedPython | None = None
+    handed_over: Int64 = field(default_factory=lambda: np.empty((4, 0), np.int64))
     labels: list[tuple[int, str]] = field(default_factory=list)
     merged: list[MergedRank] = field(default_factory=list)
     merge_marks: list[str] = field(default_factory=list)

@@ -190,6 +190,7 @@ def read_device_trace(
                     if tee is not None:
                         tee(piece)
         events.ignore(reader.skipped)
+        events.close()
         return _trace(events, reader, damage, is_renamed)
 
 
@@ -230,7 +231,8 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     trace = DeviceTrace(
         path=path, **described(top), **tables_of(events, pad),
         communication={role: events.rows[role].communication.records() for role in (Role.OP, Role.ACTIVITY)},
-        labels=events.labels, merged=top.merged, skipped=events.skipped, oddities=events.oddities,
+        handed_over=events.flows.handoffs(pad["start"]), labels=events.labels, merged=top.merged,
+        skipped=events.skipped, oddities=events.oddities,
         recording_start=min(events.recordings, default=None), read=events.read, ignored=events.ignored, ends_early=damage.ends_early,
     )  # fmt: skip
     trace.notes += [f"{path}: {note}" for note in notes_on_times(events.rows.values(), pad)]
@@ -239,7 +241,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     trace.skipped.add(damage.dropped)
     trace.oddities.add(damage.oddities)
     trace.notes += damage.notes
-    repeated = events.repeated_flows()
+    repeated = events.flows.repeated()
     marks = (
         ("several distributedInfo", len(DISTRIBUTED.findall(document)) > 1),
         ("arguments renamed by a merging tool", is_renamed or RENAMED.search(document) is not None),
@@ -349,7 +351,15 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
         chosen[name] |= launched
     counted = f"{device.path}: what was left out of it is counted over all its ranks"
     notes = [*device.notes, *([counted] if any(device.skipped.values()) else [])]
-    return replace(select(device, **chosen), rank=rank, labels=[], merged=[], merge_marks=[], notes=notes)
+    return replace(
+        select(device, **chosen),
+        rank=rank,
+        labels=[],
+        merged=[],
+        merge_marks=[],
+        notes=notes,
+        handed_over=device.handed_over[:, :0],
+    )
 
 
 def _tables(device: DeviceTrace) -> dict[str, Any]:

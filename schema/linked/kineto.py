@@ -104,6 +104,8 @@ class Args(msgspec.Struct, gc=False, omit_defaults=True):
     concrete_inputs: Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
     name: Any = None
     labels: Any = None
+    task_type: Any = msgspec.field(name="Task Type", default=None)
+    description: Any = msgspec.field(name="desc", default=None)
 
     @property
     def arguments(self) -> RecordedArguments:
@@ -114,7 +116,7 @@ class Args(msgspec.Struct, gc=False, omit_defaults=True):
 class Event(msgspec.Struct, gc=False):
     """One row of traceEvents."""
 
-    ph: str
+    ph: str = ""
     cat: str | None = None
     name: str | None = ""
     pid: Number = None

@@ -25,14 +25,14 @@ class SyncCall(IntEnum):
     FREE = 7
 
 
-_VENDOR = r"^(?:cuda|cu|hip|mu|musa)"
+_VENDOR = r"^(?:cuda|cu|hip|mu|musa|(?:AscendCL@)?aclrt)"
 _NAMES = (
-    (SyncCall.EVENT_RECORD, _VENDOR + r"EventRecord(?:WithFlags)?$"),
-    (SyncCall.STREAM_WAIT, _VENDOR + r"StreamWaitEvent$"),
-    (SyncCall.EVENT_SYNC, _VENDOR + r"EventSynchronize$|^(?:ur|pi)Events?Wait$"),
-    (SyncCall.STREAM_SYNC, _VENDOR + r"StreamSynchronize$|synchronizeStream|^(?:ur|pi)QueueFinish$"),
-    (SyncCall.DEVICE_SYNC, _VENDOR + r"(?:Device|Thread|Ctx)Synchronize$|synchronizeDevice"),
-    (SyncCall.EVENT_QUERY, _VENDOR + r"EventQuery$"),
+    (SyncCall.EVENT_RECORD, _VENDOR + r"(?:EventRecord(?:WithFlags)?|RecordEvent)$"),
+    (SyncCall.STREAM_WAIT, _VENDOR + r"StreamWaitEvent(?:WithTimeout)?$"),
+    (SyncCall.EVENT_SYNC, _VENDOR + r"(?:EventSynchronize|SynchronizeEvent\w*)$|^(?:ur|pi)Events?Wait$"),
+    (SyncCall.STREAM_SYNC, _VENDOR + r"StreamSynchronize$|[sS]ynchronizeStream|^(?:ur|pi)QueueFinish$"),
+    (SyncCall.DEVICE_SYNC, _VENDOR + r"(?:Device|Thread|Ctx)Synchronize$|[sS]ynchronizeDevice"),
+    (SyncCall.EVENT_QUERY, _VENDOR + r"(?:EventQuery|QueryEvent\w*)$"),
     (SyncCall.FREE, _VENDOR + r"(?:Mem)?(?:Free|FreeHost|HostFree|FreeArray|FreeMipmappedArray)$"),
 )
 _NAMED_BY_RECORD = (SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC, SyncCall.STREAM_SYNC)

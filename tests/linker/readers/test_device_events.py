@@ -45,6 +45,7 @@ def read(*pieces: list[Event], arguments: bool = False) -> DeviceEvents:
     events = DeviceEvents(arguments)
     for piece in pieces:
         events.add(piece, never)
+    events.close()
     return events
 
 
@@ -76,11 +77,19 @@ def test_complete_rows_are_sorted_by_category_and_others_ignored() -> None:
     assert (events.read, events.ignored, events.skipped.without_zeros()) == (10, 5, {})
 
 
-@pytest.mark.parametrize("phase", ["B", "E"])
-def test_begins_and_ends_of_work_are_counted_and_of_anything_else_ignored(phase: str) -> None:
-    events = read([op(ph=phase), op(ph=phase, cat="kernel"), op(ph=phase, cat="python_function")])
-    assert events.skipped == {Reason.BEGIN_AND_END_ROWS: 2}
-    assert events.ignored == 1
+def test_begins_and_ends_are_rows_in_pairs_and_counted_alone_where_they_are_of_work() -> None:
+    rows = [
+        op(ts=1, ph="B", name="a"), op(ts=2, ph="B", name="b"), op(ts=9, ph="E"), op(ts=7, ph="E", cat=None),
+        op(ts=3, ph="B", tid=2), op(ts=4, ph="B", tid=3, cat="python_function"), op(ts=4.5, ph="E", tid=4, cat=None),
+        op(ts=5, ph="B", tid=5, cat="c"), op(ts=6, ph="E", tid=5), op(ts="x", ph="E"),
+    ]  # fmt: skip
+    events = read(rows)
+    assert times(events) == [(2000, 7000), (1000, 9000)]
+    assert events.rows[Role.OP].name.column().tolist() == ["b", "a"]
+    assert events.skipped == {
+        Reason.BEGIN_OR_END_ALONE: 2, Reason.UNKNOWN_CATEGORY.of("c"): 1, Reason.UNUSABLE_TIME: 1
+    }  # fmt: skip
+    assert events.read == events.ignored + sum(events.skipped.values()) + 2
 
 
 def test_unknown_categories_are_counted_by_name() -> None:
@@ -326,7 +335,7 @@ def arrow(number: int, thread: int = 1, process: int = 1, *, phase: str = "s", c
 
 
 def repeated(*pieces: list[kineto.Event]) -> int:
-    return read(*pieces).repeated_flows()
+    return read(*pieces).flows.repeated()
 
 
 def test_arrows_that_start_again_on_another_thread_or_process_are_counted() -> None:

@@ -1,0 +1,153 @@
+"""Links calls and activities by flows, the arrows that viewers draw, where they have no correlation.
+
+A flow starts at the place of a row, its process, thread and time, and ends at that of another one. Whichever profiler
+wrote it, one that starts within a call and ends at an activity is a launch; one that starts within an op names the op.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...schema import columns, linked
+from ...schema.columns import Int64, Lookup, NestedIntervals, ThreadIntervals
+from ...schema.linked import ExactTimes
+
+CORRELATED = "ac2g"
+"""The category of Kineto's flows, whose ids are correlations."""
+QUEUED = "async_task_queue"
+"""The category of flows from where a thread queues work for another one to where that takes it up."""
+LAUNCHES = (CORRELATED, "async", "async_npu", "HostToDevice", "api_op", QUEUED)
+STARTS, ENDS = "s", "f"
+REPEATED = 0.1
+"""Share of flows above which the file holds several processes: one process may use an id again."""
+CATEGORY, IS_END, ID, PLACE, TIME = 0, 1, 2, slice(3, 5), 5
+
+
+def is_launch(event: Any) -> bool:
+    """Returns whether a row is the start or end of a flow that may be a launch."""
+    return (event.ph == STARTS or event.ph == ENDS) and event.cat in LAUNCHES
+
+
+class Flows:
+    """The starts and ends of flows that may be launches, in the order of the file."""
+
+    def __init__(self) -> None:
+        self._times = [ExactTimes(np.empty(0, np.int64), np.empty(0, np.int64))]
+        self._columns: list[Int64] = [np.empty((5, 0), np.int64)]
+
+    def add(self, events: Sequence[Any], times: ExactTimes) -> None:
+        """Adds rows for which `is_launch` holds, with their times."""
+        texts = linked.identities([event.id for event in events])
+        category = np.array([LAUNCHES.index(event.cat) for event in events], np.int64)
+        is_end = np.array([event.ph == ENDS for event in events], np.int64)
+        place = (
+            linked.identities(values) for values in zip(*((event.pid, event.tid) for event in events), strict=True)
+        )
+        self._columns.append(np.stack((category, is_end, texts, *place)))
+        self._times.append(times)
+
+    def repeated(self) -> int:
+        """Returns how many flows start again on another thread, 0 where they are so few that it may be chance."""
+        rows = np.concatenate(self._columns, axis=1)
+        starts = rows[:, (rows[CATEGORY] == LAUNCHES.index(CORRELATED)) & (rows[IS_END] == 0)]
+        ids = np.unique(starts[ID:], axis=1)[0]
+        count = len(ids) - len(np.unique(ids))
+        return count if count > REPEATED * len(ids) else 0
+
+    def processes(self, is_end: bool) -> set[int]:
+        """Returns the processes in which flows start, or end."""
+        rows = np.concatenate(self._columns, axis=1)
+        return {*rows[PLACE][0, rows[IS_END] == is_end].tolist()}
+
+    def handoffs(self, pad: bool) -> Int64:
+        """Returns where threads took up work that others had queued: thread and time of both, as columns."""
+        start, end = (rows[4:, rows[CATEGORY] == LAUNCHES.index(QUEUED)] for rows in self.pairs(pad))
+        return np.vstack((start, end))
+
+    def pairs(self, pad: bool) -> tuple[Int64, Int64]:
+        """Returns flows as columns (category, is end, id, process, thread, time): the start of each, and its end.
+
+        Those whose id starts several times are left out, as nothing says which start is theirs. `pad` says whether
+        times lack the zeros before their ns.
+        """
+        stamps = ExactTimes(*map(np.concatenate, zip(*self._times, strict=True)))
+        time = linked.with_padding(stamps) if pad else stamps.ns
+        rows = np.vstack((np.concatenate(self._columns, axis=1), time))
+        number = columns.group_ids(rows[CATEGORY], rows[ID])
+        starts, ends = (np.flatnonzero(rows[IS_END] == is_end) for is_end in (0, 1))
+        starts = starts[np.bincount(number[starts], minlength=1)[number[starts]] == 1]
+        start = Lookup(number[starts], starts).of(number[ends])
+        return rows[:, start[start >= 0]], rows[:, ends[start >= 0]]
+
+
+def link_by_flows(flows: Flows, tables: Mapping[str, Any], threads: Int64, pad: bool) -> None:
+    """Gives calls and activities that lack one the correlation of the other end of their flow, in place, a new number
+    where both do. An op is named by its external id.
+
+    `tables` are those of the file, by name, `threads` those of the activities' rows, `pad` as for `pairs`.
+    """
+    ops, calls, activities = (tables[name] for name in ("ops", "calls", "activities"))
+    if not (activities.correlation == 0).any():
+        return
+    start, end = flows.pairs(pad)
+    activity = _rows_at((activities.process, threads, activities.start), activities.external_id, end)
+    start, end, activity = start[:, activity >= 0], end[:, activity >= 0], activity[activity >= 0]
+    call = _rows_at((calls.process, calls.thread, calls.start), calls.external_id, start, by_order=False)
+    call = np.where(call >= 0, call, _innermost(calls, start))
+    op = np.where(call >= 0, -1, _innermost(ops, start))
+    if (op >= 0).any() and not ops.external_id.any():
+        ops.external_id[:] = 1 + np.arange(len(ops.start))
+    of_flow = activities.external_id[activity] == start[ID]
+    # it names the flow, no op
+    activities.external_id[activity[of_flow]] = 0
+    calls.external_id[call[of_flow & (call >= 0)]] = 0
+    activities.external_id[activity[op >= 0]] = ops.external_id[op[op >= 0]]
+    first = np.unique(activity[call >= 0], return_index=True)[1]
+    activity, call = activity[call >= 0][first], call[call >= 0][first]
+    recorded = np.maximum(calls.correlation[call], activities.correlation[activity])
+    new = max(int(table.correlation.max(initial=0)) for table in (calls, activities)) + 1 + call
+    lacks_one = (calls.correlation[call] == 0) | (activities.correlation[activity] == 0)
+    activity, call, number = (rows[lacks_one] for rows in (activity, call, np.where(recorded > 0, recorded, new)))
+    calls.correlation[call], activities.correlation[activity] = number, number
+    _move_to_processes_of_ops(calls, ops, np.unique(calls.process[call]).tolist())
+
+
+def _rows_at(places: Sequence[Int64], ids: Int64, points: Int64, by_order: bool = True) -> Int64:
+    """Returns for each start or end of a flow the row whose place it names, -1 for none.
+
+    Of several rows at a place it is the one that has the flow's id as its external id, else, with `by_order`, the one
+    that is as late in the file among them as the flow is among those of its category.
+    """
+    count, found = len(ids), np.full(points.shape[1], -1, np.int64)
+    place = columns.group_ids(*map(np.concatenate, zip(places, (*points[PLACE], points[TIME]), strict=True)))
+    named = np.concatenate((ids, points[ID]))
+    keys = [columns.group_ids(place, named)]
+    if by_order:
+        later = columns.cumcount(place[count:], points[CATEGORY])
+        keys.insert(0, columns.group_ids(place, np.concatenate((columns.cumcount(place[:count]), later))))
+    for key in keys:
+        row = Lookup(key[:count], np.arange(count)).of(key[count:])
+        found = np.where(row >= 0, row, found)
+    return found
+
+
+def _innermost(table: Any, points: Int64) -> Int64:
+    """Returns the innermost row of a table within which each flow starts, -1 for none."""
+    count = len(table.start)
+    places = zip((table.process, table.thread), points[PLACE], strict=True)
+    thread = columns.group_ids(*map(np.concatenate, places))
+    intervals = ThreadIntervals(thread[:count], table.start, table.end)
+    nested = NestedIntervals(intervals, columns.nest(intervals).parent)
+    return nested.innermost(ThreadIntervals.at(thread[count:], points[TIME]))
+
+
+def _move_to_processes_of_ops(calls: Any, ops: Any, launching: list[int]) -> None:
+    """Gives calls of launching processes that have no ops, but threads of one that does, that process, in place: some
+    profilers show the layers of a process as processes of their own.
+    """
+    for process in launching:
+        rows = calls.process == process
+        hosts = np.unique(ops.process[np.isin(ops.thread, calls.thread[rows])])
+        if len(hosts) == 1 and process not in ops.process:
+            calls.process[rows] = hosts[0]
