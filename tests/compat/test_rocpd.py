@@ -135,12 +135,6 @@ def test_what_is_no_work_is_counted(tmp_path: Path) -> None:
     }
 
 
-def test_ranges_of_unknown_thread_that_do_not_nest_are_on_lanes_of_their_own(tmp_path: Path) -> None:
-    ranges = [Range("a", EPOCH, EPOCH + 100), Range("b", EPOCH + 50, EPOCH + 150), Range("c", EPOCH + 60, EPOCH + 90)]
-    trace = read(tmp_path, LITE, [Op("k", EPOCH, EPOCH + 1)], [], ranges)
-    assert trace.ops.thread.tolist() == [0, 1, 0]
-
-
 def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path) -> None:
     ops = [Op("a", EPOCH, EPOCH + 5, caller=1), Op("b", EPOCH, EPOCH + 7, caller=2)]
     api = [Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=70), Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=60)]

@@ -108,20 +108,6 @@ def check_alone(path: Path) -> None:
     assert any(note.startswith("no host trace: ") for note in linked.report.notes)
 
 
-def test_ops_of_a_device_trace_alone_keep_shapes_types_and_numbers(tmp_path: Path) -> None:
-    inputs = {"Input Dims": [[4, 8], []], "Input type": ["float", "Scalar"], "Concrete Inputs": ["", "2"]}
-    rows = [row(args={**inputs, "Sequence number": 7}), row(name="aten::mm", ts=20)]
-    (tmp_path / "device.json").write_text(json.dumps({"traceEvents": rows}, indent=1))
-    linked = link(None, read_device_trace(str(tmp_path / "device.json"), arguments=True))
-    assert linked.ops.inputs == [
-        b'{"values":["","2"],"shapes":[[4,8],[]],"types":["float","Scalar"]}',
-        b'{"values":[],"shapes":[],"types":[]}',
-    ]
-    assert linked.ops.seq_id.tolist() == [7, -1]
-    [note] = linked.report.notes
-    assert "1 of 2 ops have shapes and types, but tensor ids were not recorded" in note
-
-
 # Host traces
 
 
@@ -291,17 +277,6 @@ def test_launches_in_the_words_of_any_vendor_and_age(tmp_path: Path, call: Json,
 )  # fmt: skip
 def test_categories_of_any_case_have_their_role(category: str | None, role: Role) -> None:
     assert role_of(category) is role
-
-
-def test_rows_recorded_twice_count_once_and_those_that_only_look_alike_are_kept(tmp_path: Path) -> None:
-    rows = launched({"args": ARGS}, {"args": ON_STREAM})
-    device = read_events(tmp_path, rows + rows)
-    assert (len(device.ops.start), len(device.calls.start), len(device.activities.start)) == (1, 1, 1)
-    assert device.skipped[Reason.RECORDED_TWICE] == 3
-    same_op = [row(args={"Ev Idx": number}) for number in range(2)] + [row(), row()]
-    graph = [row(cat="kernel", name=name, pid=0, tid=7, args=ON_STREAM) for name in ("k", "k", "other")]
-    device = read_events(tmp_path, same_op + graph)
-    assert (len(device.ops.start), len(device.activities.start)) == (4, 3)
 
 
 def test_every_row_is_accounted_for(tmp_path: Path) -> None:

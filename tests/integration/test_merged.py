@@ -7,7 +7,7 @@ import cProfile
 import json
 import pstats
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,6 @@ import pytest
 from execgraph.linker.communication.transfers import FIRST_LANE, _lanes
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
-from execgraph.linker.readers.rocpd import nesting_lanes
-from execgraph.schema.columns import Int64
 from execgraph.schema.errors import DataError
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
@@ -196,22 +194,6 @@ def test_the_effort_grows_as_the_events_do(tmp_path: Path) -> None:
 
 SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 9)), max_size=12)
 """Thread, start and length."""
-
-
-def nesting(start: Int64, end: Int64) -> Iterator[int]:
-    lanes: list[list[int]] = [[] for _ in start]
-    for begin, finish in zip(start.tolist(), end.tolist(), strict=True):
-        lanes = [[until for until in lane if until > begin] for lane in lanes]
-        chosen = next(number for number, lane in enumerate(lanes) if not lane or lane[-1] >= finish)
-        lanes[chosen].append(finish)
-        yield chosen
-
-
-@given(SPANS)
-def test_a_range_is_on_the_first_lane_on_which_it_nests(spans: list[tuple[int, int, int]]) -> None:
-    rows = sorted((start, -start - length) for _, start, length in spans)
-    start, end = np.array(rows, np.int64).reshape(-1, 2).T * [[1], [-1]]
-    assert nesting_lanes(start, end).tolist() == list(nesting(start, end))
 
 
 @given(SPANS)

@@ -94,37 +94,6 @@ def test_any_call_launches_whatever_its_name(t: TraceBuilder, call: str) -> None
     assert launchers(link_run(t)) == {"k": (call, "aten::mm")}
 
 
-def test_copies_and_sets_are_activities_like_kernels(t: TraceBuilder) -> None:
-    with t.op("aten::zero_"):
-        t.memset()
-    with t.op("aten::copy_"):
-        t.memcpy("HtoD")
-    linked = link_run(t)
-    assert launchers(linked) == {
-        "Memset (Device)": ("cudaMemsetAsync", "aten::zero_"),
-        "Memcpy HtoD (Pageable -> Device)": ("cudaMemcpyAsync", "aten::copy_"),
-    }
-    assert sorted(linked.activities.category.table) == ["gpu_memcpy", "gpu_memset"]
-
-
-def test_one_graph_launch_owns_many_activities(t: TraceBuilder) -> None:
-    with t.op("replay"):
-        t.graph_launch([("a", 7, 5), ("b", 20, 5), ("c", 7, 5)])
-    assert set(launchers(link_run(t)).values()) == {("cudaGraphLaunch", "replay")}
-    nodes = convert_run(t)
-    assert nodes.follows("a") == nodes.follows("b") == {"replay": LAUNCH}
-    assert nodes.follows("c") == {"replay": LAUNCH, "a": STREAM_ORDER}
-
-
-def test_a_call_outside_any_op_is_host_work_named_as_the_call(t: TraceBuilder) -> None:
-    t.launch("bare")
-    t.leaf("aten::add", 5)
-    assert link_run(t).report.oddities[Reason.ACTIVITIES_OUTSIDE_OPS] == 1
-    nodes = convert_run(t)
-    assert nodes.time("cudaLaunchKernel") == (0, 4)
-    assert nodes.follows("bare") == {"cudaLaunchKernel": LAUNCH}
-
-
 def test_a_call_that_starts_at_the_end_of_an_op_is_not_inside_it(t: TraceBuilder) -> None:
     t.leaf("aten::add", 17)
     t.call("cudaStreamIsCapturing", 1)

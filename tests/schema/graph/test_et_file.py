@@ -291,34 +291,6 @@ def test_a_file_cut_anywhere_but_between_messages_is_refused(tmp_path):
             read_et(str(path))
 
 
-@given(data=st.data(), graph=graphs())
-def test_damaged_files_are_read_or_refused_but_never_crash(folder, data, graph):
-    path = folder / "graph.et"
-    graph.write(str(path))
-    content = bytearray(path.read_bytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(content)))
-        content[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
-    path.write_bytes(content)
-    read_or_refused(path)
-
-
-@given(content=st.binary(max_size=300))
-def test_random_bytes_are_read_or_refused_but_never_crash(folder, content):
-    path = folder / "graph.et"
-    path.write_bytes(framed(pb.GlobalMetadata(), content))
-    read_or_refused(path)
-
-
-def read_or_refused(path):
-    try:
-        graph = read_et(str(path))
-    except DataError as error:
-        assert str(error).startswith(f"{path}: ")
-    else:
-        graph.write(str(path))
-
-
 @pytest.mark.parametrize("complaint", [r"comm_tag .* beyond 32 bits", "a tensor text is not UTF-8"])
 def test_what_the_format_cannot_hold_is_not_written(tmp_path, complaint):
     graph = read(tmp_path, pb.Node(id=1, inputs=pb.IOInfo(values="[1]")))

@@ -304,22 +304,6 @@ def test_what_is_no_json_of_a_graph_is_refused(tmp_path, text, complaint):
     assert str(refusal.value).startswith(f"{tmp_path}/in.json: ")
 
 
-@settings(deadline=None)
-@given(data=st.data())
-def test_damaged_json_is_converted_or_refused_but_never_crashes(folder, data):
-    content = bytearray(to_json(folder, framed(pb.GlobalMetadata(), every_kind(), pb.Node(id=2))))
-    at = data.draw(st.integers(0, len(content) - 1))
-    content[at : at + data.draw(st.integers(0, 2))] = data.draw(
-        st.binary(max_size=3) | st.sampled_from([b'"', b"[", b"}", b"0", b","])
-    )
-    try:
-        graph = to_graph(folder, bytes(content))
-    except DataError as error:
-        assert str(error).startswith(f"{folder}/in.json: ")
-    else:
-        assert to_graph(folder, to_json(folder, graph)) == graph
-
-
 @pytest.fixture
 def graph(tmp_path):
     (tmp_path / "graph.et").write_bytes(framed(pb.GlobalMetadata(version="0.1"), pb.Node(id=1), pb.Node(id=2)))
