@@ -227,6 +227,7 @@ FIELDS = {
               " none` or without host",
     "outputs": "the same of its results",
     "attr": "the attributes below",
+    "storage": "not written; what Chakra's schema says of storage, which `trace-jsonize` keeps as it is",
 }
 """Of a node."""
 
@@ -239,6 +240,9 @@ TYPES = {
     NodeType.COMM_SEND: "a message that the rank sends",
     NodeType.COMM_RECV: "a message that the rank receives",
     NodeType.COMM_COLL: "the rank's part in a collective",
+    NodeType.STORAGE: "not written; input or output, which a replay takes for work of the host",
+    NodeType.BATCH: "not written; a batch that is loaded, replayed like the above",
+    NodeType.CHECKPOINT: "not written; a checkpoint, replayed like the above",
 }
 
 KINDS = {

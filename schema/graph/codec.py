@@ -27,7 +27,7 @@ VALUES = {field.name: field.number for field in AttributeProto.DESCRIPTOR.fields
 FIRST_VALUE, LAST_VALUE = VALUES["double_val"], VALUES["bytes_list"]
 LIST_VALUES = Int64List.VALUES_FIELD_NUMBER
 ATTRIBUTE_TAG = tag(Node.ATTR_FIELD_NUMBER, DELIMITED)
-FIELDS = [field for field in Node.DESCRIPTOR.fields if field.message_type is None]
+FIELDS = [field for field in Node.DESCRIPTOR.fields if field.message_type is None and field.type != field.TYPE_BYTES]
 """Those of nodes that are a column each, of the same name."""
 TENSOR_SIDES = (Node.INPUTS_FIELD_NUMBER, Node.OUTPUTS_FIELD_NUMBER)
 TENSOR_PARTS = [(side, part.number) for side in TENSOR_SIDES for part in IOInfo.DESCRIPTOR.fields]

@@ -16,6 +16,9 @@ class NodeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMM_SEND_NODE: _ClassVar[NodeType]
     COMM_RECV_NODE: _ClassVar[NodeType]
     COMM_COLL_NODE: _ClassVar[NodeType]
+    STORAGE_NODE: _ClassVar[NodeType]
+    BATCH_NODE: _ClassVar[NodeType]
+    CHECKPOINT_NODE: _ClassVar[NodeType]
 
 class CollectiveCommType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -37,6 +40,9 @@ COMP_NODE: NodeType
 COMM_SEND_NODE: NodeType
 COMM_RECV_NODE: NodeType
 COMM_COLL_NODE: NodeType
+STORAGE_NODE: NodeType
+BATCH_NODE: NodeType
+CHECKPOINT_NODE: NodeType
 ALL_REDUCE: CollectiveCommType
 REDUCE: CollectiveCommType
 ALL_GATHER: CollectiveCommType
@@ -57,7 +63,7 @@ class GlobalMetadata(_message.Message):
     def __init__(self, version: _Optional[str] = ..., attr: _Optional[_Iterable[_Union[AttributeProto, _Mapping]]] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("id", "name", "type", "ctrl_deps", "data_deps", "start_time_micros", "duration_micros", "inputs", "outputs", "attr")
+    __slots__ = ("id", "name", "type", "ctrl_deps", "data_deps", "start_time_micros", "duration_micros", "inputs", "outputs", "attr", "storage")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +74,7 @@ class Node(_message.Message):
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     ATTR_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     type: NodeType
@@ -78,7 +85,8 @@ class Node(_message.Message):
     inputs: IOInfo
     outputs: IOInfo
     attr: _containers.RepeatedCompositeFieldContainer[AttributeProto]
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[_Union[NodeType, str]] = ..., ctrl_deps: _Optional[_Iterable[int]] = ..., data_deps: _Optional[_Iterable[int]] = ..., start_time_micros: _Optional[int] = ..., duration_micros: _Optional[int] = ..., inputs: _Optional[_Union[IOInfo, _Mapping]] = ..., outputs: _Optional[_Union[IOInfo, _Mapping]] = ..., attr: _Optional[_Iterable[_Union[AttributeProto, _Mapping]]] = ...) -> None: ...
+    storage: bytes
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[_Union[NodeType, str]] = ..., ctrl_deps: _Optional[_Iterable[int]] = ..., data_deps: _Optional[_Iterable[int]] = ..., start_time_micros: _Optional[int] = ..., duration_micros: _Optional[int] = ..., inputs: _Optional[_Union[IOInfo, _Mapping]] = ..., outputs: _Optional[_Union[IOInfo, _Mapping]] = ..., attr: _Optional[_Iterable[_Union[AttributeProto, _Mapping]]] = ..., storage: _Optional[bytes] = ...) -> None: ...
 
 class IOInfo(_message.Message):
     __slots__ = ("values", "shapes", "types")

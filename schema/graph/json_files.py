@@ -2,8 +2,8 @@
 
 The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout of the same JSON is read,
 too. Fields and enum values are named as in the schema, integers of any size are numbers. A message has all its fields,
-but for `doc_string`, `inputs`, `outputs` and the one value of an attribute, which are left out where the message has
-none. Bytes are base64 text. A double or float that is not finite is "Infinity", "-Infinity" or "NaN". A node type
+but for `doc_string`, `inputs`, `outputs`, `storage` and the one value of an attribute, which are left out where there
+is none. Bytes are base64 text. A double or float that is not finite is "Infinity", "-Infinity" or "NaN". A node type
 that has no name is a number.
 
 Protobuf reads and writes the messages, msgspec and orjson the JSON.
@@ -86,7 +86,7 @@ def _node(node: Node) -> Members:
             tensors = getattr(node, side)
             members[side] = {"values": tensors.values, "shapes": tensors.shapes, "types": tensors.types}
     members["attr"] = _attributes(node.attr)
-    return members
+    return members | ({"storage": node.storage} if node.HasField("storage") else {})
 
 
 def _attributes(attributes: Iterable[AttributeProto]) -> list[Members]:

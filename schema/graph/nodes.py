@@ -64,6 +64,9 @@ class NodeType(IntEnum):
     COMM_SEND = 5
     COMM_RECV = 6
     COMM_COLL = 7
+    STORAGE = 8
+    BATCH = 9
+    CHECKPOINT = 10
 
 
 class CollectiveType(IntEnum):

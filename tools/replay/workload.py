@@ -78,6 +78,7 @@ def node_classes(graph: ExecutionGraph) -> Classes:
     classes[graph.name.equal(UNRECORDED_WORK) & ~graph.is_activity] = NodeClass.UNRECORDED
     memory = graph.is_activity & moves_memory(graph.name, graph.texts("cat"))
     classes[memory | np.isin(graph.type, (NodeType.MEM_LOAD, NodeType.MEM_STORE))] = NodeClass.MEMORY
+    classes[np.isin(graph.type, (NodeType.STORAGE, NodeType.BATCH, NodeType.CHECKPOINT))] = NodeClass.HOST
     classes[np.isin(graph.type, COMMUNICATION_TYPES)] = NodeClass.COMMUNICATION
     classes[(graph.type == NodeType.METADATA) | graph.is_start_offset] = NodeClass.METADATA
     classes[graph.is_delay] = NodeClass.DELAY

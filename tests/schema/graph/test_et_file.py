@@ -267,7 +267,7 @@ def test_kinds_that_some_nodes_lack_stay_parallel_to_the_dependencies_and_must_f
             framed(pb.GlobalMetadata(), b"\x2a\x0b" + b"\x80" * 10 + b"\x01"),
             "a number of more than ten bytes at byte 4",
         ),
-        (framed(pb.GlobalMetadata(), pb.Node(type=8)), "a node of unknown type 8 at byte 2"),
+        (framed(pb.GlobalMetadata(), pb.Node(type=11)), "a node of unknown type 11 at byte 2"),
     ],
     ids=lambda value: value if isinstance(value, str) else "bytes",
 )

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from execgraph.schema import json_stream
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import et_file as framing, execution_graph_pb2 as pb
+from execgraph.schema.graph import ExecutionGraph, et_file as framing, execution_graph_pb2 as pb
 from execgraph.schema.graph.json_files import graph_to_json, json_to_graph
+from execgraph.tools.replay import NodeClass, node_classes, replay
 from hypothesis import given, settings, strategies as st
 from support.commands import status_of
 from support.graphs import framed
@@ -54,7 +55,7 @@ NODES = st.builds(
     pb.Node,
     id=UNSIGNED64,
     name=TEXT,
-    type=st.integers(0, 7) | SIGNED32,
+    type=st.integers(0, 10) | SIGNED32,
     ctrl_deps=st.lists(UNSIGNED64, max_size=3),
     data_deps=st.lists(UNSIGNED64, max_size=3),
     start_time_micros=UNSIGNED64,
@@ -62,6 +63,7 @@ NODES = st.builds(
     inputs=TENSORS,
     outputs=TENSORS,
     attr=st.lists(attributes(), max_size=5),
+    storage=st.none() | st.binary(max_size=20),
 )
 METADATA = st.builds(pb.GlobalMetadata, version=TEXT, attr=st.lists(attributes(), max_size=3))
 
@@ -127,6 +129,26 @@ def test_every_type_of_attribute_comes_back(tmp_path):
     assert to_graph(tmp_path, to_json(tmp_path, content)) == content
 
 
+def test_nodes_of_storage_come_back_with_what_is_said_of_it_and_last_in_a_replay(tmp_path):
+    """Chakra's STORAGE_NODE, BATCH_NODE and CHECKPOINT_NODE; its field 11 is a message, which is kept as bytes."""
+    of_storage = [b"\x08\x01\x52\x02\x08\x03", None, b""]
+    nodes = [
+        pb.Node(
+            id=i + 1, name="io", type=8 + i, data_deps=[i] if i else [], start_time_micros=10 * i, duration_micros=10
+        )
+        for i in range(3)
+    ]
+    for node, said in zip(nodes, of_storage, strict=True):
+        if said is not None:
+            node.storage = said
+    content = framed(pb.GlobalMetadata(version="1.0.0"), *nodes)
+    assert to_graph(tmp_path, text := to_json(tmp_path, content)) == content
+    assert [json.loads(line.rstrip(b",")).get("storage") for line in text.splitlines()[1:4]] == ["CAFSAggD", None, ""]
+    graph = ExecutionGraph.read(str(tmp_path / "out.et"))
+    assert node_classes(graph).tolist() == [NodeClass.HOST] * 3
+    assert replay(graph).makespan_ns == 30_000
+
+
 def test_the_json_is_a_line_for_each_node_in_the_names_of_the_schema(tmp_path):
     node = pb.Node(id=(1 << 63) + 1, name='é "\n', type=pb.COMP_NODE, data_deps=[7, 8], inputs=pb.IOInfo(values="[1]"))
     node.attr.add(name="is_cpu_op", bool_val=True)
@@ -134,7 +156,7 @@ def test_the_json_is_a_line_for_each_node_in_the_names_of_the_schema(tmp_path):
     node.attr.add(name="small", float_val=0.1)
     node.attr.add(name="special", double_list=pb.DoubleList(values=[1.5, -0.0, -math.inf, math.nan]))
     node.attr.add(name="raw", bytes_val=b"\xff")
-    text = to_json(tmp_path, framed(pb.GlobalMetadata(version="0.1"), node, pb.Node(type=9)))
+    text = to_json(tmp_path, framed(pb.GlobalMetadata(version="0.1"), node, pb.Node(type=11)))
     attributes = (
         r'{"name":"is_cpu_op","bool_val":true},{"name":"pg_ranks","doc_string":"who","int64_list":{"values":[0,-1]}},'
         r'{"name":"small","float_val":0.10000000149011612},'
@@ -146,7 +168,7 @@ def test_the_json_is_a_line_for_each_node_in_the_names_of_the_schema(tmp_path):
         r'{"id":9223372036854775809,"name":"é \"\n","type":"COMP_NODE","ctrl_deps":[],"data_deps":[7,8],'
         r'"start_time_micros":0,"duration_micros":0,"inputs":{"values":"[1]","shapes":"","types":""},'
         f'"attr":[{attributes}]}},',
-        '{"id":0,"name":"","type":9,"ctrl_deps":[],"data_deps":[],"start_time_micros":0,"duration_micros":0,"attr":[]}',
+        '{"id":0,"name":"","type":11,"ctrl_deps":[],"data_deps":[],"start_time_micros":0,"duration_micros":0,"attr":[]}',
         "]}",
     ]
 
