@@ -82,9 +82,21 @@ def test_what_both_files_hold_is_linked_and_the_rest_is_counted(torch: str, mark
     assert nodes.report.activities == linked.report.activities == len(LAYER)
     assert nodes.replay_error() == 0
     assert linked.report.matched == size and linked.report.agreement_pct == 100
-    assert any("µs of the device trace" in note for note in linked.report.notes) == ("device" in held_by)
+    assert any(note.startswith("the host trace covers ") for note in linked.report.notes) == ("device" in held_by)
     assert dropped.get(Reason.OPS_OUTSIDE, 0) == size * held_by.count("device")
     assert dropped.get(Reason.HOST_OPS_OUTSIDE, 0) == size * held_by.count("host")
+
+
+def test_a_thread_with_one_step_says_where_a_larger_one_without_lies() -> None:
+    t = TraceBuilder(torch="2.1")
+    for number, only in enumerate(("device", "", "device"), 3):
+        with t.annotation(f"ProfilerStep#{number}", only=only):
+            with t.thread(2, start=t.now):
+                for _ in range(6):
+                    t.leaf("aten::sum", 5, only=only)
+            t.leaf("aten::mm", 50, only=only)
+    assert matched_rightly(t)
+    assert link(*read_pair(t)).report.agreement_pct == 100
 
 
 # Equal content
