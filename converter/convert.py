@@ -145,7 +145,10 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
     info = context.linked.info
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
         return edges, Counts()
-    late = ActivityRows(np.flatnonzero(start_timing(context, edges).delay > 0))
+    is_late = start_timing(context, edges).delay > 0
+    # what follows work of its own graph waits for nothing outside
+    is_late[edges.target[edges.kind & int(DependencyKind.LAUNCHED_GRAPH) != 0] - context.activities_from] = False
+    late = ActivityRows(np.flatnonzero(is_late))
     inferred_edges, cut_off = inferred(context, late, of_name(info.machine.launch, "").upper)
     dropped = Counts().add({Reason.LATE_BEYOND_SEARCH.of(LOOKED_BACK): cut_off})
     return deduplicated(Edges.joined([edges, inferred_edges]), context.node_count), dropped

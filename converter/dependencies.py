@@ -61,6 +61,7 @@ def launching_node(context: ConversionContext) -> NodeNumbers:
 def event_wait(context: ConversionContext) -> Edges:
     """Returns an edge for each wait of a stream; those known from timing or the order of calls alone are marked."""
     waits = context.linked.device_waits
+    waits = linked.select_rows(waits, ~waits.known_by.equal(Provenance.GRAPH.value))
     by_order = waits.known_by.equal(Provenance.CALL_ORDER.value)
     return _waited(context, DependencyKind.EVENT_WAIT, waits, context.activity_node(waits.target_row), by_order)
 
@@ -113,8 +114,14 @@ def handoff(context: ConversionContext) -> Edges:
 
 
 def graph_launch(context: ConversionContext) -> Edges:
-    """Returns the edges into, inside and out of launches whose activities run on several streams."""
-    activities = context.linked.activities
+    """Returns the edges into, inside and out of launches whose activities run on several streams, and those that a
+    trace records of launches; then nothing else is assumed inside.
+    """
+    activities, waits = context.linked.activities, context.linked.device_waits
+    waits = linked.select_rows(waits, waits.known_by.equal(Provenance.GRAPH.value))
+    recorded = Edges.of(
+        context.activity_node(waits.source_row), context.activity_node(waits.target_row), DependencyKind.LAUNCHED_GRAPH
+    )
     order = np.lexsort((activities.end, activities.start, activities.call_row))
     order = order[activities.call_row[order] >= 0]
     # nearly all calls launch one
@@ -123,11 +130,14 @@ def graph_launch(context: ConversionContext) -> Edges:
         rows for rows in columns.split_groups(order, activities.call_row) if len(np.unique(activities.stream[rows])) > 1
     ]
     outside = [edge for rows in launches for edge in _outside(context, rows.tolist())]
-    inside = _inside(context, np.concatenate([order[:0], *launches]))
+    several = np.concatenate([order[:0], *launches])
+    is_recorded = np.isin(activities.call_row[several], activities.call_row[waits.target_row])
+    inside = _inside(context, several[~is_recorded])
     source, target = np.concatenate((np.array(outside, np.int64).reshape(-1, 2), inside)).T
     kinds = np.full(len(source), int(DependencyKind.EVENT_WAIT))
     kinds[len(outside) :] |= int(DependencyKind.INFERRED)
-    return Edges.of(context.activity_node(source), context.activity_node(target), kinds)
+    assumed = Edges.of(context.activity_node(source), context.activity_node(target), kinds)
+    return Edges.joined([assumed, recorded])
 
 
 def _inside(context: ConversionContext, rows: Int64) -> Int64:

@@ -260,6 +260,8 @@ KINDS = {
     DependencyKind.INFERRED: "beside another bit: known from times alone",
     DependencyKind.CALL_ORDER: "beside another bit: a wait that is known from the order of calls alone; not in graphs"
                                " for ASTRA-sim",
+    DependencyKind.LAUNCHED_GRAPH: "an activity follows another one of the CUDA graph that launched both, as the trace"
+                                   " records",
 }
 
 DELAY_CAUSES = {

@@ -216,4 +216,5 @@ KNOWN_BY = {
     "record": "a record of the trace names it",
     "call order": "the order of the calls shows it",
     "timing": "only the times show it: `--no-inferred` leaves it out of the graph",
+    "graph": "the trace records it of a launched CUDA graph",
 }

@@ -46,6 +46,7 @@ class Reason(Enum):
     UNREADABLE_LISTS = "lists of ranks or split sizes that cannot be read"
     ARGUMENTS_NO_LISTS = "values, shapes, types or strides of arguments that are no lists"
     TENSORS_TOO_LARGE = "tensors whose numbers are too large"
+    FLOWS_OF_NO_ACTIVITY = "dependencies within launched graphs whose activities were not found"
     # rocpd databases
     API_ROWS_WITHOUT_END = "API rows without an end"
     ZERO_LENGTH_OPS = "ops of zero length"
@@ -105,6 +106,7 @@ class Reason(Enum):
     FULL_QUEUE = "launches delayed by a full queue"
     OBSERVER_CALLS = "calls of observer threads"
     PENDING_QUERIES = "event queries that found the event pending"
+    WITHIN_GRAPHS = "dependencies within launched graphs"
     # waits whose source was inferred
     RECORD_RIGHT_BEFORE = "event waits resolved to the event record right before"
     UNUSED_RECORD = "event waits resolved to an unused event record"
@@ -124,6 +126,7 @@ class Reason(Enum):
     QUERY_WITHOUT_EVENT = "event queries whose event was not found"
     QUEUE_WAIT_WITHOUT_RECORD = "waits of device queues for nothing recorded"
     EVENT_WAIT_AGAINST_CLOCK = "event waits that contradict the clock"
+    GRAPH_AGAINST_CLOCK = "dependencies within launched graphs that contradict the clock"
     HOST_WAIT_AGAINST_CLOCK = "host waits that contradict the clock"
     HOST_WAIT_AGAINST_LAUNCHES = "host waits that contradict the order of launches"
     # graphs

@@ -1,5 +1,6 @@
 """Reads trace files into columns: host traces, device traces as Kineto JSON or rocpd, and one rank of merged ones."""
 
+from .cupti_rows import within_launches
 from .device_rows import (
     DEVICE_SIDE_WAITS, INSTANT, DeviceTrace, KeptRows, RecordedEvents, RecordedOps, RecordedPython, RecordedQueueEvents,
     RecordedSyncs, Role, role_of, select, select_linked,

@@ -17,6 +17,7 @@ from ...schema import columns, linked
 from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder
 from ...schema.linked import ExactTimes, InexactTime, kineto
 from ...schema.reasons import Counts, Reason
+from .cupti_rows import FIRST_DEPENDENCY, DependencyFlows, activity_name
 from .deferred_rows import BEGIN_AND_END, DeferredRows
 from .device_rows import ANNOTATIONS, TABLES, Role, role_of
 from .flows import Flows, is_launch, link_by_flows
@@ -43,7 +44,16 @@ INTEGERS = {
     Role.OP: _arguments("external_id", "sequence", "forward_thread", rf_id="record_function_id", event_index="ev_idx"),
     Role.CALL: _arguments("correlation", "external_id"),
     Role.ACTIVITY: _arguments(
-        "correlation", "external_id", "device", "stream", "context", "graph_node", "bytes", "size"
+        "correlation",
+        "external_id",
+        "device",
+        "stream",
+        "context",
+        "graph",
+        "graph_node",
+        "original_stream",
+        "bytes",
+        "size",
     ),
     Role.SYNC: _arguments("correlation", "device", "stream", "context", "wait_stream", record_correlation="wait_record")
     | {"event": "wait_event"},
@@ -82,7 +92,8 @@ class EventRows:
 
     def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, oddities: Counts) -> None:
         """Adds events with their times (ns), and counts decisions about them in `oddities`."""
-        self.name.add([event.name or "" for event in events])
+        is_activity = self._role is Role.ACTIVITY
+        self.name.add([activity_name(event) if is_activity else event.name or "" for event in events])
         self._columns["process"].add(linked.identities([event.pid for event in events]))
         self._columns["thread"].add(linked.identities([event.tid for event in events]))
         for name, column in (("start", start), ("duration", duration)):
@@ -159,7 +170,9 @@ class EventRows:
             category = self.category.column()
             lowered = Categorical.of(name.lower() for name in category.table)
             by_name["category"] = Categorical(lowered.codes[category.codes], lowered.table)
-            by_name["stream"], by_name["size"] = known("stream", self.column("lane")), known("bytes", by_name["size"])
+            stream = known("stream", self.column("lane"))
+            by_name["stream"], by_name["size"] = known("original_stream", stream), known("bytes", by_name["size"])
+            by_name["graph_node"] = kineto.graph_node(by_name["graph"], by_name["graph_node"])
             by_name["bandwidth"] = self.column("bandwidth")
         elif self._role is Role.SYNC:
             by_name["kind"] = self.sync_kind.column()
@@ -232,6 +245,7 @@ class DeviceEvents:
         self.flows = Flows()
         self._deferred = DeferredRows()
         self._process_names = dict[int, str]()
+        self.dependencies = DependencyFlows()
 
     def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
         """Adds a piece of the file; from the first on with a double that lost ns, decoded again by `exactly`."""
@@ -297,6 +311,8 @@ class DeviceEvents:
             by_role[role] = [event for event in activities if role_of(event.cat, event.name) is role]
         if flows := [event for event in events if is_launch(event)]:
             self.flows.add(flows, _times([event.ts for event in flows], self._exact))
+            if between := [event for event in flows if type(event.id) is int and event.id >= FIRST_DEPENDENCY]:
+                self.dependencies.add(between, _times([event.ts for event in between], self._exact).ns)
         self.read += len(events)
         return by_role
 

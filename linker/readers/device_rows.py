@@ -62,7 +62,7 @@ _ROLES = {
     ),
     Role.ACTIVITY: (
         "kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events", "collective_comm",
-        "concurrent_kernel",
+        "concurrent_kernel", "graph_event_node", "graph_host_node",
     ),
     Role.SYNC: ("cuda_sync", "xpu_sync"),
     Role.EVENT_RECORD: ("cuda_event",),
@@ -178,6 +178,16 @@ class RecordedQueueEvents(columns.SummaryRepr):
 
 
 @dataclass(slots=True, repr=False)
+class RecordedDependencies(columns.SummaryRepr):
+    """Dependencies within a launch of a graph: its node `target` begins after its node `source` has ended."""
+
+    process: Int64
+    correlation: Int64
+    source: Int64
+    target: Int64
+
+
+@dataclass(slots=True, repr=False)
 class RecordedPython(RecordedRows):
     """Calls of Python: of modules, as `nn.Module: Linear_0`, and of functions, as `file.py(12): forward`."""
 
@@ -221,6 +231,9 @@ class DeviceTrace(columns.SummaryRepr):
     event_records: RecordedEvents
     communication: dict[Role, RecordsByRow[kineto.Args]]
     queue_events: RecordedQueueEvents = field(default_factory=lambda: RecordedQueueEvents(*np.empty((6, 0), np.int64)))
+    dependencies: RecordedDependencies = field(
+        default_factory=lambda: RecordedDependencies(*np.empty((4, 0), np.int64))
+    )
     python: RecordedPython | None = None
     handed_over: Int64 = field(default_factory=lambda: np.empty((4, 0), np.int64))
     labels: list[tuple[int, str]] = field(default_factory=list)

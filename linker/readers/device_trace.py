@@ -236,6 +236,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
         recording_start=min(events.recordings, default=None), read=events.read, ignored=events.ignored, ends_early=damage.ends_early,
     )  # fmt: skip
     trace.notes += [f"{path}: {note}" for note in notes_on_times(events.rows.values(), pad)]
+    trace = events.dependencies.resolve(trace, events.rows[Role.ACTIVITY].column("lane"))
     trace = in_order(within_a_recording(trace))
     trace.notes += unmarked_steps(trace)
     trace.skipped.add(damage.dropped)
@@ -343,7 +344,7 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
     chosen = {name: np.isin(table.process, own) for name, table in tables.items()}
     correlation = device.calls.correlation
     by_rank, by_others = correlation[chosen["calls"]], correlation[~chosen["calls"]]
-    for name in ("activities", "syncs"):
+    for name in ("activities", "syncs", "dependencies"):
         table = tables[name]
         launched = ~np.isin(table.process, of_one) & (table.correlation != 0) & np.isin(table.correlation, by_rank)
         ambiguous = table.process[launched & np.isin(table.correlation, by_others)]
@@ -364,7 +365,7 @@ def _select_rank(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> 
 
 def _tables(device: DeviceTrace) -> dict[str, Any]:
     """Returns the tables with rows of processes, by name."""
-    names = ("ops", "calls", "activities", "syncs", "event_records", "python")
+    names = ("ops", "calls", "activities", "syncs", "event_records", "dependencies", "python")
     return {name: table for name in names if (table := getattr(device, name)) is not None}
 
 

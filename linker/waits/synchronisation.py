@@ -19,7 +19,7 @@ from ...schema.columns import ABSENT, ActivityRows, Bool, CallRows, Categorical,
 from ...schema.linked import FOREVER, NEVER, Activities, Calls, HostWaits, Provenance, SyncCall
 from ...schema.machine import MachineCalibration, latency_stats, of_each, of_name
 from ...schema.reasons import Reason
-from ..readers import RecordedQueueEvents
+from ..readers import RecordedQueueEvents, within_launches
 from .inferred_sources import InferredSources
 from .process import EventRecord, Findings, Process
 from .submissions import CallSites, StreamKey, StreamQueues
@@ -195,6 +195,7 @@ def synchronise(process: Process) -> tuple[linked.DeviceWaits, HostWaits, Findin
             findings.dropped[Reason.QUEUE_WAIT_WITHOUT_RECORD].append(-1)
         else:
             waits.add_device_wait(int(activities.call_row[target]), source, target, Provenance.RECORD)
+    waits.add_within_launches(*within_launches(device.dependencies, activities))
     findings.oddities.update(sources.untried)
     behind_unresolved = stream_syncs_behind(process, unresolved)
     unexplained = unexplained_waits(process, waits.of_host(), behind_unresolved)
@@ -308,6 +309,16 @@ class _Waits:
             return
         self._of_device.append(source, target, CODE[provenance])
         self._findings.resolved[Reason.STREAM_WAITS.of(provenance.value)].append(call)
+
+    def add_within_launches(self, source: Int64, target: Int64) -> None:
+        """Adds dependencies between activities of a launched graph."""
+        activities = self._process.activities
+        latest = activities.start[target] + self._process.timing.timestamp_quantum_ns
+        call, is_possible = activities.call_row[target], activities.end[source] <= latest
+        code = np.full(int(is_possible.sum()), CODE[Provenance.GRAPH])
+        self._of_device.extend(source[is_possible], target[is_possible], code)
+        self._findings.resolved[Reason.WITHIN_GRAPHS].extend(call[is_possible].tolist())
+        self._findings.dropped[Reason.GRAPH_AGAINST_CLOCK].extend(call[~is_possible].tolist())
 
     def _add_host_waits(self, call: int, pending: tuple[int, ...], provenance: Provenance, since: int = ABSENT) -> None:
         """Adds that a call waits for activities."""

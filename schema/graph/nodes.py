@@ -109,6 +109,7 @@ class DependencyKind(IntFlag):
     COLLECTIVE = 128
     INFERRED = 256
     CALL_ORDER = 512
+    LAUNCHED_GRAPH = 1024
 
     @property
     def label(self) -> str:

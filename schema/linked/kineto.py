@@ -41,6 +41,17 @@ RECORDED_ALONE = "recorded_alone"
 """The name there of whether the times are of a device trace that was recorded without a host trace."""
 
 
+def graph_node(graph: Any, node: Any) -> Any:
+    """Returns the number of a node among all graphs, for integers or columns; PyTorch's CUPTI backend counts nodes in
+    each graph alone.
+
+    >>> int(graph_node(3, 7)) == int(graph_node(3, (3 << 32) + 7)) == (3 << 32) + 7, int(graph_node(-1, 7))
+    (True, 7)
+    """
+    counts_in_graph = (graph > 0) & (graph < 1 << 31) & (node >= 0) & (node < 1 << 32)
+    return node + counts_in_graph * ((graph * counts_in_graph) << 32)
+
+
 class MergedRank(msgspec.Struct):
     """One rank of the list `mergedRanks` at the top level of a merged trace.
 
@@ -75,7 +86,13 @@ class Args(msgspec.Struct, gc=False, omit_defaults=True):
     ev_idx: Number = msgspec.field(name="Ev Idx", default=None)
     sequence: Number = msgspec.field(name="Sequence number", default=None)
     forward_thread: Number = msgspec.field(name="Fwd thread id", default=None)
+    graph: Number = msgspec.field(name="graph id", default=None)
     graph_node: Number = msgspec.field(name="graph node id", default=None)
+    original_stream: Number = None
+    copy_kind: Any = msgspec.field(name="copy kind", default=None)
+    copy_source: Any = msgspec.field(name="src kind", default=None)
+    copy_target: Any = msgspec.field(name="dst kind", default=None)
+    set_kind: Any = msgspec.field(name="memory kind", default=None)
     sync_kind: Any = msgspec.field(name="cuda_sync_kind", default=None)
     wait_stream: Number = msgspec.field(name="wait_on_stream", default=None)
     wait_record: Number = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)

@@ -41,6 +41,7 @@ class Provenance(Enum):
     RECORD = "record"
     CALL_ORDER = "call order"
     TIMING = "timing"
+    GRAPH = "graph"
 
 
 @dataclass(slots=True, repr=False)

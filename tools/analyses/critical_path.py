@@ -23,7 +23,7 @@ ONE_RANK = "the critical path stays on one rank"
 LOCATIONS = ("device", "stream", "tid")
 NO_STEPS = "no activity ran in a step"
 WORK = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
-OF_DEVICE = (*(node_class.label for node_class in WORK), "stream order", "event wait", "collective")
+OF_DEVICE = (*(node_class.label for node_class in WORK), "stream order", "event wait", "launched graph", "collective")
 """The kinds of time on the critical path for which the device is the limit: its work, and its waits for other work."""
 WHAT_IF, CHANGED_RUN = "what_if", "What a changed run would take"
 OUTLIERS_NAMED = 6

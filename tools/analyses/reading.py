@@ -24,7 +24,7 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema import linked
 from ...schema.columns import ABSENT, BytesColumn, CallRows, Categorical, CommunicationRows, Int64, OpRows
 from ...schema.graph import DEVICE_NAME, CollectiveType, ExecutionGraph, NodeType
-from ...schema.linked import LinkedTrace
+from ...schema.linked import LinkedTrace, kineto
 from ...schema.progress import OnProgress, unseen
 from ..replay import COMMUNICATION_TYPES, losses
 from .modules import with_modules
@@ -155,6 +155,7 @@ def read_recorded(
 class _Arguments(msgspec.Struct, gc=False):
     """The arguments of an allocation, an activity of a graph or a captured call. Others are passed over."""
 
+    graph: Any = msgspec.field(name="graph id", default=None)
     node: Any = msgspec.field(name="graph node id", default=None)
     kernel: Any = None
     correlation: Any = None
@@ -198,7 +199,7 @@ def _add(recorded: Recorded, allocations: list[Allocations] | None, text: bytes)
         return
     events = [event for event in EVENTS.decode(text) if bytes(event.args)]
     for arguments in (event.arguments(ARGUMENTS) for event in events) if has_marks or has_kernels else ():
-        node = linked.integer(arguments.node, 0)
+        node = int(kineto.graph_node(linked.integer(arguments.graph, -1), linked.integer(arguments.node, 0)))
         # what PyTorch adds to an activity of a graph that was marked
         marks = [mark for mark in (arguments.text, arguments.annotation) if isinstance(mark, str)]
         if node > 0 and marks:

@@ -18,7 +18,8 @@ from .workload import NodeClass, gather
 
 WAITS = (
     (DependencyKind.LAUNCH, "launch"), (DependencyKind.HOST_SYNC, "host sync"),
-    (DependencyKind.EVENT_WAIT, "event wait"), (DependencyKind.HANDOFF, "hand-off"),
+    (DependencyKind.EVENT_WAIT, "event wait"), (DependencyKind.LAUNCHED_GRAPH, "launched graph"),
+    (DependencyKind.HANDOFF, "hand-off"),
     (DependencyKind.COLLECTIVE, "collective"), (DependencyKind.TENSOR_FLOW, "tensor flow"),
     (DependencyKind.STREAM_ORDER, "stream order"), (DependencyKind.PROGRAM_ORDER, "program order"),
 )  # fmt: skip

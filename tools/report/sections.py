@@ -19,6 +19,7 @@ WORDS = {
     "launch": "from the end of the launching work on the host to the start on a free stream",
     "stream order": "the gap between an activity and the one before it on its stream",
     "event wait": "from an awaited event of another stream to the start",
+    "launched graph": "from the end of the work before it in a CUDA graph to the start",
     "host sync": "from the end of what the host waited for until the host goes on",
     "hand-off": "from one host thread's coming so far until another goes on",
     "collective": "after a collective that had to be done",
