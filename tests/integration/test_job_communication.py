@@ -194,12 +194,10 @@ def test_only_graphs_for_the_simulated_mode_keep_what_the_network_does_not_give(
 
 
 NAMES = {"world": "0", "tensor": "1", "data": "2"}
-OTHER_NAMES: dict[str, dict[str, str]] = {
-    "one group": {"data": "17"}, "all groups": {"world": "5", "tensor": "6", "data": "7"},
+OTHER_NAMES = {
     "names of other groups": {"world": "1", "tensor": "2", "data": "3"},
-    "names that say nothing": {"world": "z", "tensor": "y", "data": "x"},
     "addresses": {"world": "94594108284448", "tensor": "94594108284001", "data": "94594108284999"},
-}  # fmt: skip
+}
 
 
 def record_renamed(folder: Path, *own_names: Mapping[str, str]) -> Path:
