@@ -25,7 +25,7 @@ from ..schema.comm_groups import INT32_MAX
 from ..schema.errors import DataError, Remedy, Words
 from ..schema.io import GZIP_MAGIC, path_is
 from ..schema.json_stream import LONGEST_HEAD
-from ..schema.linked import FOREVER, WINDOW, integer
+from ..schema.linked import FOREVER, WINDOW, integer, kineto
 
 DECODER = json.JSONDecoder(strict=False)
 MOST_UNREADABLE = 100
@@ -53,9 +53,10 @@ BARE_NUMBER = re.compile(r"_(\d{1,5})(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$", re
 RANK_IN_NAME = (
     re.compile(r"(?<![a-z])rank[ _.=-]*0*(\d{1,6})(?!\d)", re.IGNORECASE),
     re.compile(r"(?<![a-z])worker[ _.=-]*0*(\d{1,6})(?!\d)", re.IGNORECASE),
+    re.compile(r"-TP-(\d{1,5})(?:-EP-\d+)?(?:-[A-Z]+)?\.trace\.json"),
     BARE_NUMBER,
 )
-"""Strongest first; longer numbers are times."""
+"""Strongest first; longer numbers are times. SGLang names no other group where there is none."""
 DATED_NS = 10**18
 """Times from 2001 on; smaller ones count from when a machine was started, so that those of two machines differ."""
 NS_PER_HOUR, MOST_APART_NS = 3600 * 10**9, 300 * 10**9
@@ -292,6 +293,7 @@ def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, int
     recorded = {integer(described.get("rank"), -1) for described in objects_in(text, key=DISTRIBUTED)}
     ranks = {rank for rank in recorded if 0 <= rank <= INT32_MAX}
     by_profiler, processes, rank_labels = bool(PROFILER_KEYS.search(text)), Counter[int](), set[int]()
+    rank_names = set[str]()
     base, times_us = BASE_TIME.search(text), list[float]()
     base_ns = int(base[1] or FOREVER) if base else 0
     events = EVENTS.search(text)
@@ -299,7 +301,11 @@ def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, int
         category, arguments = row.get("cat"), row.get("args")
         role = role_of(category if isinstance(category, str) else None)
         by_profiler |= bool(category) and role is not Role.UNKNOWN
-        pid = integer(row.get("pid"), -1) if isinstance(row.get("pid"), int) else -1
+        process = row.get("pid")
+        if isinstance(process, str) and (named := kineto.PROCESS_OF_RANK.fullmatch(process)):
+            rank_names.add(named[1])
+            process = integer(named[2], -1)
+        pid = integer(process, -1) if isinstance(process, int) else -1
         labels = str(arguments) if row.get("ph") == "M" and isinstance(arguments, dict) else ""
         if role is not Role.UNKNOWN and isinstance(time := row.get("ts"), int | float) and 0 <= time < FOREVER / 1000:
             times_us.append(time)
@@ -308,14 +314,15 @@ def _recognise_events(text: str) -> tuple[InputKind, int | None, int | None, int
         rank_labels.update(int(rank) for rank in RANK_LABEL.findall(labels))
     # the median, as damaged rows have times of 0
     recorded_ns = int(median(times_us) * 1000) + base_ns if times_us and base_ns < FOREVER else None
-    is_certain = bool(processes and ranks and (base or (recorded_ns or 0) >= DATED_NS))
+    is_certain = bool(not rank_names and processes and ranks and (base or (recorded_ns or 0) >= DATED_NS))
     if not by_profiler:
         return InputKind.OTHER_EVENTS, None, None, None, is_certain
-    if MERGED_RANKS.search(text) or len(ranks) > 1 or len(rank_labels) > 1:
+    if MERGED_RANKS.search(text) or max(map(len, (ranks, rank_labels, rank_names))) > 1:
         return InputKind.MERGED, None, None, None, is_certain
+    named_rank = kineto.ranks_by_coordinates(rank_names).values()
     pid_of_most = max(processes, key=processes.__getitem__, default=None)
     kind = InputKind.DETAIL if DETAILS.search(text) else InputKind.DEVICE
-    return kind, pid_of_most, next(iter(ranks or rank_labels), None), recorded_ns, is_certain
+    return kind, pid_of_most, next(iter(ranks or rank_labels or named_rank), None), recorded_ns, is_certain
 
 
 def _last(stream: BinaryIO) -> bytes:

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from ..schema.errors import DataError, MissingLibrary, Remedy, RequestError
 from ..schema.io import STANDARD_STREAM, open_input, path_is
+from ..schema.linked import kineto
 from ..schema.progress import Progress, unwatched
 from .recognise import TRACE, InputKind, Trace, file_for_folder, instead, pieces, recognise, why_two_runs, wrong_kind
 from .terminal import list_counts, list_names, ranges
@@ -150,6 +151,9 @@ def assign_ranks(
     remedies = f"{otherwise and f'{otherwise}, '}or let {Remedy.ALLOW_MISMATCH} take them as those of one job"
     if len(devices) == 1:
         devices = [trace._replace(rank=trace.rank or 0) for trace in devices]
+    elif ranks := _ranks_by_coordinates(devices):
+        devices = [trace._replace(rank=ranks[Path(trace.name).name]) for trace in devices]
+        notes = [f"{t.name}: numbered {t.rank} by the coordinates in its name, as servers count" for t in devices]
     elif devices and all(trace.rank is None for trace in devices):
         _check_one_job(devices, communicates, allow_mismatch, remedies)
         in_order = sorted(devices, key=lambda trace: (trace.pid or 0, trace.name))
@@ -176,6 +180,16 @@ def assign_ranks(
         notes.append(f"{apart}, as if they were {are}")
     failures = [*_without_rank(rankless, devices), *_of_one_rank(several)]
     return AssignedRanks(single, failures, notes, bool(of_runs))
+
+
+def _ranks_by_coordinates(devices: Sequence[Trace]) -> dict[str, int]:
+    """Returns the ranks of files by name where coordinates in the names, no sizes, tell them and nothing else does."""
+    known = {trace.rank for trace in devices} - {None}
+    if len(known) == len(devices) or any(trace.records_rank for trace in devices):
+        return {}
+    ranks = kineto.ranks_by_coordinates(Path(trace.name).name for trace in devices)
+    is_first_there = ranks and not any(kineto.coordinates(min(ranks, key=ranks.__getitem__)).values())
+    return ranks if is_first_there and len(ranks) == len(devices) else {}
 
 
 def _common_origin(traces: Sequence[Trace]) -> str:
@@ -325,6 +339,11 @@ def find_pairs(
     files = find_traces(paths or [folder], is_output, progress)
     of_kinds = files.devices, files.hosts, files.details
     devices, hosts, details = ([_below(trace, folder) for trace in traces] for traces in of_kinds)
+    if len(files.merged) == 1 and not (devices or hosts or files.failures):
+        from ..linker.readers import merged_ranks
+
+        name, ranks = _below(files.merged[0], folder).name, merged_ranks(files.merged[0].name)
+        return Pairs([Pair(rank, name, None, False, []) for rank in ranks], skipped=files.skipped)
     skipped = files.skipped | ({InputKind.MERGED.plural: len(files.merged)} if files.merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in files.failures]

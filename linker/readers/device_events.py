@@ -237,6 +237,7 @@ class DeviceEvents:
             if modules or role is not Role.PYTHON
         }
         self.labels: list[tuple[int, str]] = []
+        self.named_processes = set[str]()
         self.skipped, self.oddities = Counts(), Counts()
         self.read = self.ignored = 0
         self.recordings = set[int]()
@@ -313,6 +314,7 @@ class DeviceEvents:
             self.flows.add(flows, _times([event.ts for event in flows], self._exact))
             if between := [event for event in flows if type(event.id) is int and event.id >= FIRST_DEPENDENCY]:
                 self.dependencies.add(between, _times([event.ts for event in between], self._exact).ns)
+        self.named_processes.update(event.pid for event in events if type(event.pid) is str)
         self.read += len(events)
         return by_role
 

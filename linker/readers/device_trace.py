@@ -14,6 +14,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ...schema.arguments import InputFile, path_of
@@ -22,7 +23,7 @@ from ...schema.comm_groups import INT32_MAX
 from ...schema.device_peaks import named_by_size
 from ...schema.errors import Damage, DataError, Remedy, RequestError
 from ...schema.json_stream import ArrayReader, decode, kind_of_text
-from ...schema.linked import FOREVER, LARGEST_ID, LONGEST_RECORDING, DeviceFile, MergedRank, integer, kineto
+from ...schema.linked import FOREVER, LARGEST_ID, LONGEST_RECORDING, DeviceFile, MergedRank, identity, integer, kineto
 from ...schema.machine import AGREEING
 from ...schema.progress import OnProgress, unseen
 from ...schema.reasons import Reason
@@ -237,6 +238,7 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
     )  # fmt: skip
     trace.notes += [f"{path}: {note}" for note in notes_on_times(events.rows.values(), pad)]
     trace = events.dependencies.resolve(trace, events.rows[Role.ACTIVITY].column("lane"))
+    trace.merged = trace.merged or _named_ranks(events.named_processes, top)
     trace = in_order(within_a_recording(trace))
     trace.notes += unmarked_steps(trace)
     trace.skipped.add(damage.dropped)
@@ -250,7 +252,37 @@ def _trace(events: DeviceEvents, reader: ArrayReader[kineto.Event], damage: Dama
         (f"{len(events.recordings)} recordings", len(events.recordings) > 1),
     )
     trace.merge_marks += [mark for mark, is_there in marks if is_there]
+    if names := _listed(trace):
+        if len(trace.merged) == 1:
+            return one_rank(trace, trace.merged[0].rank)
+        trace.notes.append(f"{path}: its ranks are numbered by their coordinates: {names}")
     return trace
+
+
+def _named_ranks(processes: set[str], top: DeviceFile) -> list[MergedRank]:
+    """Returns how to get the ranks of a trace in which processes are named by the coordinates of their rank."""
+    own_processes: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for match in filter(None, map(kineto.PROCESS_OF_RANK.fullmatch, processes)):
+        own_processes[match[1]][identity(match[0])] = identity(match[2])
+    ranks, distributed = kineto.ranks_by_coordinates(own_processes), top.distributed or kineto.DistributedInfo()
+    merged = []
+    if len(ranks) == 1:
+        ranks = {label: integer(distributed.rank, rank) for label, rank in ranks.items()}
+    # the file has the top level of its first rank; replicas that are jobs of their own are not in its groups
+    fits = integer(distributed.world_size, 0) > max(ranks.values(), default=0)
+    for label, rank in ranks.items():
+        groups = [group for group in _objects(distributed.pg_config) if rank in (group.get("ranks") or [rank])]
+        own = kineto.DistributedInfo(rank, *([distributed.world_size, groups] if fits else []))
+        of_rank = {"distributedInfo": own, "baseTimeNanoseconds": top.base_time, "deviceProperties": top.devices}
+        metadata = msgspec.Raw(msgspec.json.encode(of_rank))
+        merged.append(MergedRank(rank, processes=own_processes[label], metadata=metadata, label=label))
+    return merged
+
+
+def _listed(device: DeviceTrace) -> str:
+    """Returns the first ranks that a file names, and how; nothing for one that names none."""
+    names = [f"{record.rank} {record.label}" for record in device.merged if record.label]
+    return ", ".join(names[:16]) + " …" * (len(names) > 16)
 
 
 def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
@@ -264,6 +296,13 @@ def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
         if match := RANK.search(text):
             ranks[process].add(int(match.group(1)))
     return dict(ranks)
+
+
+def merged_ranks(path: str) -> list[int]:
+    """Returns the ranks in the file of a merged trace. Raises DataError if it does not tell them."""
+    device = read_device_trace(path)
+    ranks = set().union(*ranks_of_processes(device).values())
+    return sorted(ranks) or [one_rank(device, None).rank or 0]
 
 
 def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
@@ -285,7 +324,7 @@ def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
     if rank is None:
         raise DataError(
             f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); {OWN_FILES}",
-            *(", or take one out with ", Remedy.LINK_RANK),
+            *(", or take one out with ", Remedy.LINK_RANK, ", or build all with ", Remedy.BUILD),
         )
     if rank not in labelled:
         raise RequestError(f"{device.path}: rank {rank} is not in this merged trace, which holds {listing}")
@@ -305,7 +344,8 @@ def merging_signs(device: DeviceTrace) -> list[str]:
     signs = list(device.merge_marks)
     ranks = set().union(*ranks_of_processes(device).values())
     if device.merged:
-        signs.append(f"{len(device.merged)} ranks recorded as merged")
+        named = _listed(device)
+        signs.append(f"{len(device.merged)} ranks recorded as merged{named and f': {named}'}")
     elif len(ranks) > 1:
         signs.append(f"{len(ranks)} rank labels")
     calls = device.calls

@@ -4,6 +4,8 @@ Missing fields have defaults; others are skipped. Numbers may be text in some ve
 that hold them take anything: see `numbers.integer`.
 """
 
+import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
@@ -40,6 +42,36 @@ MEASURED = {
 RECORDED_ALONE = "recorded_alone"
 """The name there of whether the times are of a device trace that was recorded without a host trace."""
 
+COORDINATE = re.compile(r"(?<![a-z])([tdpe]p)[-_]?(\d{1,5})(?!\d)", re.IGNORECASE)
+PROCESS_OF_RANK = re.compile(r"(\[(?:[TDPE]P\d+-?)+\]) ?(.*)")
+"""A process in a trace that SGLang merged, "[TP01-DP00] 41064": coordinates and the rank's own process."""
+
+
+def coordinates(text: str) -> dict[str, int]:
+    """Returns the numbers of a rank in its tensor-, data-, pipeline- and expert-parallel groups, as a text names them.
+
+    >>> coordinates("dp1_pp0_tp3_dcp0_rank3.pt.trace.json.gz"), coordinates("[TP01-EP00]"), coordinates("step0.json")
+    ({'dp': 1, 'pp': 0, 'tp': 3}, {'tp': 1, 'ep': 0}, {})
+    """
+    return {name.lower(): int(number) for name, number in COORDINATE.findall(text)}
+
+
+def ranks_by_coordinates(texts: Iterable[str]) -> dict[str, int]:
+    """Returns the rank that each text tells by its coordinates, as SGLang and vLLM count: those in a tensor-parallel
+    group, then stages, then replicas where stage and place in the group are not all different. Empty where no
+    coordinates tell all texts apart.
+
+    >>> ranks_by_coordinates(["TP-1-DP-0", "TP-0-DP-1", "TP-0-DP-0"]), ranks_by_coordinates(["TP-7", "TP-4"])
+    ({'TP-0-DP-0': 0, 'TP-1-DP-0': 1, 'TP-0-DP-1': 2}, {'TP-4': 4, 'TP-7': 7})
+    """
+    known = {text: coordinates(text) for text in texts}
+    for order in ("tp",), ("pp", "tp"), ("dp", "pp", "tp", "ep"):
+        place = {text: [of.get(name, 0) for name in order] for text, of in known.items()}
+        in_order = sorted(known, key=place.__getitem__)
+        if all("tp" in of for of in known.values()) and len({*map(tuple, place.values())}) == len(known):
+            return {text: place[text][0] if order == ("tp",) else rank for rank, text in enumerate(in_order)}
+    return {}
+
 
 def graph_node(graph: Any, node: Any) -> Any:
     """Returns the number of a node among all graphs, for integers or columns; PyTorch's CUPTI backend counts nodes in
@@ -58,7 +90,7 @@ class MergedRank(msgspec.Struct):
     Its rows are those of the processes in `processes`, which maps them to the processes (or devices) that the rank's
     own trace has, as `threads` maps threads that it does not have. Its times there are `time_shift_ns` smaller, its
     correlation and flow ids (from 1 to LARGEST_ID there) `id_offset` smaller. `metadata` is the rest of that trace's
-    top level.
+    top level, `label` its name in the names of processes.
     """
 
     rank: Int64
@@ -68,6 +100,7 @@ class MergedRank(msgspec.Struct):
     processes: dict[Int64, Int64] = {}
     threads: dict[Int64, Int64] = {}
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
+    label: str = ""
 
 
 class Args(msgspec.Struct, gc=False, omit_defaults=True):

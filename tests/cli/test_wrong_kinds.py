@@ -100,7 +100,7 @@ CASES = {
     ),
     "trace-build": Case(
         lambda file, out: ["--input-dir", file, "--output-dir", out / "b"], "a device trace or a folder of traces", set(),
-        "the folder that holds them", own=DEVICES | HOSTS,
+        "the folder that holds them", own=DEVICES | HOSTS | {"merged.json"},
     ),
     "trace-scale": Case(
         lambda file, out: ["--input-dir", file, "--output-dir", out / "s", "--data-parallel", 2], "a folder of graphs", set(),

@@ -12,14 +12,17 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import execgraph as eg
 import numpy as np
 import pytest
 from execgraph.linker.communication.transfers import FIRST_LANE, _lanes
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace
 from execgraph.schema.errors import DataError
+from execgraph.tools.recognise import InputKind, recognise
 from hypothesis import given, strategies as st
 from support.builder.timeline import TraceBuilder
+from support.commands import Run
 from support.tables import OpRow, op_rows
 
 Trace = dict[str, Any]
@@ -126,6 +129,31 @@ def test_flows_that_start_twice_are_a_sign(tmp_path: Path) -> None:
 
 
 # One rank comes out
+
+
+def named(rank: int, trace: Trace) -> Trace:
+    """As SGLang merges: processes are named by the coordinates of the rank; nothing else is changed."""
+    trace = deepcopy(trace)
+    for row in rows_of(trace):
+        row["pid"] = f"[TP{rank % 2:02d}-DP00-PP{rank // 2:02d}] {row['pid']}"
+    return trace
+
+
+def test_ranks_in_the_names_of_processes_come_out_as_they_went_in(tmp_path: Path, run: Run) -> None:
+    path = merge(tmp_path, [2, 0, 3, 1], named)
+    assert recognise(path).kind is InputKind.MERGED
+    assert "4 ranks recorded as merged: 0 [TP00-DP00-PP00], 1 [TP01-DP00-PP00], 2 [TP00-DP00-PP01]" in refusal(path)
+    for rank in range(4):
+        linked = link(None, read_device_trace(str(path)), rank=rank)
+        own = link(None, read_device_trace(str(run_of(rank).write(tmp_path)[1])), rank=rank)
+        assert (linked.info.rank, linked.info.pid, [*linked.ops.name]) == (rank, 1000, [*own.ops.name])
+        for name in ("device", "stream", "start", "call_row", "correlation"):
+            assert getattr(linked.activities, name).tolist() == getattr(own.activities, name).tolist()
+    assert run("trace-build", path, "-o", tmp_path / "out").code == 0
+    assert {*own.activities.name} <= {*eg.read_graph(tmp_path / "out" / "graph.3.et").nodes["name"]}
+    alone = merge(tmp_path, [3], named)
+    assert recognise(alone)[1:4] == (InputKind.DEVICE, 1000, 1)
+    assert link(None, str(alone)).info.rank == 1
 
 
 def on_one_device(rank: int, trace: Trace) -> Trace:

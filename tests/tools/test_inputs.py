@@ -103,6 +103,9 @@ def test_rank_labels_tell_the_rank_where_none_is_recorded_and_a_file_cut_off_is_
         ("device_rank12.json", None, 12),
         ("worker3_step_12.1694.pt.trace.json.gz", None, 3),
         ("kineto_7.json", None, 7),
+        ("run-1765432100.12-TP-3-EP-3-DECODE.trace.json.gz", None, 3),
+        ("1765432100.12-TP-3-DP-1.trace.json.gz", None, None),
+        ("llama-TP-8/trace.json", None, None),
         ("node-1/rank_4/trace.json", None, 4),
         ("run_2/rank1/device_0.json", None, 0),
         ("host1_4711.1694128201545.pt.trace.json", None, None),
@@ -382,6 +385,30 @@ def test_traces_that_communicate_or_are_said_to_be_of_one_job_are_numbered_by_pr
     assert [ExecutionGraph.read(str(out / name)).metadata["pid"] for name in graphs_in(out)] == [41, 42]
     for rank, (name, pid) in enumerate((("b.json", 41), ("trace_42.json", 42))):
         assert f"note: {name}: has no rank; numbered {rank} by its process, {pid}\n" in ended.err
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["17.5-TP-0-DP-0-PP-0.trace.json", "17.5-TP-1-DP-0-PP-0.trace.json", "17.5-TP-0-DP-0-PP-1.trace.json"],
+        ["dp0_pp0_tp0_dcp0_ep0_rank0.1.pt.trace.json", "dp1_pp0_tp0_dcp0_ep1_rank0.2.pt.trace.json"],
+    ],
+)
+def test_names_with_coordinates_number_the_ranks_as_servers_do(tmp_path: Path, run: Run, names: list[str]) -> None:
+    for pid, name in enumerate(reversed(names), 41):
+        trace(tmp_path / "in", name, pid)
+    ended = run("trace-build", tmp_path / "in", "-o", tmp_path / "out")
+    assert ended.code == 0
+    for rank, name in enumerate(names):
+        assert f"note: {name}: numbered {rank} by the coordinates in its name, as servers count\n" in ended.err
+    pids = [ExecutionGraph.read(str(tmp_path / "out" / name)).metadata["pid"] for name in graphs_in(tmp_path / "out")]
+    assert pids == [*range(40 + len(names), 40, -1)]
+
+
+def test_numbers_that_are_sizes_number_no_ranks(tmp_path: Path, run: Run) -> None:
+    for pid, name in ((41, "llama_tp4.json"), (42, "llama_tp8.json")):
+        trace(tmp_path / "in", name, pid)
+    assert run("trace-build", tmp_path / "in", "-o", tmp_path / "out").code == 1
 
 
 def test_numbered_traces_are_merged_reported_on_and_diagnosed_alike(tmp_path: Path, run: Run) -> None:

@@ -108,7 +108,7 @@ def _find_traces(
 ) -> tuple[Path, Pairs]:
     """Returns the folder that holds all inputs, and the traces of each rank."""
     paths = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
-    is_folder = len(paths) == 1 and kind_of(paths[0]) is not InputKind.DEVICE
+    is_folder = len(paths) == 1 and kind_of(paths[0]) not in (InputKind.DEVICE, InputKind.MERGED)
     source = paths[0] if is_folder else Path(os.path.commonpath([path.parent for path in paths]))
     pairs = find_pairs(
         source, lambda path: path.parent == target and bool(build_report.OUTPUT.fullmatch(path.name)), progress,

@@ -62,7 +62,8 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
         yield Finding(WRONG, [process.name], what, contradiction.advice)
     if process.merged:
         what = f"several ranks, processes or recordings in one file ({'; '.join(process.merged)})"
-        yield Finding(WRONG, [process.name], what, f"use each rank's own file, or {Remedy.LINK_RANK} to take one out")
+        ways = f"use each rank's own file, or {Remedy.LINK_RANK} to take one out, or {Remedy.BUILD} to build all"
+        yield Finding(WRONG, [process.name], what, ways)
         return
     for severity, what, advice, *counts in (*_not_of_one_process(process), *_not_recorded(process)):
         yield Finding(severity, [process.name], what, advice, counts)

@@ -372,7 +372,7 @@ def test_a_file_of_several_ranks_is_named_with_its_ranks_and_nothing_else_is_sai
     merge_for_viewing(by_rank(find_traces([jobs(2)]).devices, {})[0], str(tmp_path / "merged.json"))
     [line] = lines(tmp_path)
     assert line.startswith("wrong ") and "several ranks, processes or recordings in one file" in line
-    assert line.endswith("use each rank's own file, or rank=N of execgraph.link to take one out")
+    assert line.endswith("or rank=N of execgraph.link to take one out, or execgraph.build to build all")
 
 
 def test_collectives_of_a_group_of_one_rank_are_said_to_have_no_kernel(data: Path) -> None:
