@@ -22,6 +22,8 @@ from ..schema.columns import ABSENT, Bool, Categorical, Floats, Int64, ThreadInt
 from ..schema.linked import AUTOGRAD, FOREVER, NEVER, Calls, Ops, Provenance, ThreadHandoffs, are_step_marks
 from ..schema.machine import ANY_THREAD, LatencyStats, latency_stats
 
+MADE_WITHIN = 500_000
+"""ns in which a thread that another one makes begins to work."""
 AT_ONCE = 1 << 16
 """Stretches of time that are looked up at once."""
 SHARED = 256
@@ -311,16 +313,20 @@ def _by_timing(
     workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, latency: LatencyStats
 ) -> Iterable[Wait]:
     """Yields hand-offs between the main thread and workers that only the times show to be called by it: they were idle,
-    and started right after a gap of the main thread began. Each gap of the main thread that ends right after an op of a
-    worker gives a return; the gap must be long enough for a call, or a worker was called in it.
+    and started right after a gap of the main thread began, or ran for the first time, which takes longer, and ended
+    with it. Each gap of the main thread that ends right after an op of a worker gives a return; the gap must be long
+    enough for a call, or a worker was called in it.
     """
     called, timing = dict[int, int](), Provenance.TIMING.value
     for thread, worker in workers.items():
         for segment in _segments(thread, main, worker, calling):
             was_idle = segment.idle_since == ABSENT or segment.first - segment.idle_since >= latency.median
-            if was_idle and segment.first - segment.gap_start <= latency.upper:
-                called[segment.gap_start] = min(segment.first, called.get(segment.gap_start, segment.first))
-                yield Wait(main, segment.first, thread, segment.first, segment.waiting_since, timing)
+            began = segment.first if segment.first - segment.gap_start <= latency.upper else segment.gap_start
+            is_made = segment.idle_since == ABSENT and segment.first - segment.gap_start <= MADE_WITHIN
+            has_returned = segment.gap_end - segment.last <= latency.upper
+            if was_idle and (began == segment.first or (is_made and has_returned)):
+                called[segment.gap_start] = min(began, called.get(segment.gap_start, began))
+                yield Wait(main, began, thread, began, segment.waiting_since, timing)
     begin, end = calling.boundaries[1:-2], calling.boundaries[2:-1]
     long_enough = (end - begin >= latency.median) | np.isin(begin, list(called))
     threads = np.repeat([*workers], [len(worker.top_end) for worker in workers.values()])

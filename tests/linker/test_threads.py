@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from execgraph.linker.threads import thread_handoffs
+from execgraph.linker.threads import MADE_WITHIN, thread_handoffs
 from execgraph.schema.columns import ABSENT, TOLERANCE
 from execgraph.schema.linked import Provenance, ThreadHandoffs
 from execgraph.schema.machine import ANY_THREAD
@@ -218,15 +218,20 @@ def test_a_thread_that_had_just_worked_was_not_called(idle: int, is_called: bool
 @pytest.mark.parametrize(("left", "returns"), [(MOST, False), (MOST - 1, True), (0, True), (-TOLERANCE, True)])
 def test_the_main_thread_goes_on_right_after_a_worker_has_ended(left: int, returns: bool) -> None:
     at = min(LATER - left, LATER)
-    handoffs = by_timing(MOST + 1, LATER - left)
+    handoffs = by_timing(MADE_WITHIN + 1, LATER - left)
     assert handoffs == [returned_by_timing(at, LATER)] * returns
 
 
 def test_the_worker_that_ended_last_returns_to_the_main_thread_which_had_been_waiting_since_it_called() -> None:
     assert by_timing(50, LATER - 1) == [called_by_timing(50), returned_by_timing(LATER - 1, LATER + 50)]
-    last = Op("mine", LATER + MOST + 1, 2 * LATER - 3, OTHER)
-    handoffs = by_timing(MOST + 1, LATER - 5, last)
+    last = Op("mine", LATER + MADE_WITHIN + 1, 2 * LATER - 3, OTHER)
+    handoffs = by_timing(MADE_WITHIN + 1, LATER - 5, last)
     assert handoffs == [Handoff(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Provenance.TIMING.value)]
+
+
+def test_a_thread_that_was_made_in_a_gap_which_ended_with_its_work_was_called_at_its_begin() -> None:
+    assert by_timing(MADE_WITHIN, LATER - 1) == [called_by_timing(0), returned_by_timing(LATER - 1, LATER)]
+    assert by_timing(MADE_WITHIN, LATER // 2 + 1) == []
 
 
 def test_gaps_of_one_kind_that_end_a_usual_time_after_a_worker_has_ended_were_waits() -> None:
