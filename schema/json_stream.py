@@ -45,6 +45,14 @@ ARRAY_END = re.compile(rb"\}\s*\]")
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
+class CutOff(EOFError):
+    """A stream whose text was made from a file that ends too early, behind a byte of it."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(f"cut off after byte {at}")
+        self.at = at
+
+
 class ArrayReader(Generic[T]):
     """Iterates over lists of decoded elements of the array under `key`; afterwards `document` is the text without them.
 
@@ -82,6 +90,7 @@ class ArrayReader(Generic[T]):
         self._skip_pattern = skip_pattern
         self._on_bytes = on_bytes
         self._buffer, self._opening, self._read, self._ended = b"", b"", 0, False
+        self._cut_at: int | None = None
         self._piece = PIECE
 
     def __iter__(self) -> Iterator[tuple[bytes, list[T]]]:
@@ -138,6 +147,8 @@ class ArrayReader(Generic[T]):
         while size > 0 and not self._ended:
             try:
                 part = self._stream.read1(min(size, READ))
+            except CutOff as error:
+                self._cut_at, part = error.at, b""
             except (OSError, EOFError, zlib.error) as error:
                 if self._damage is None:
                     what = f"damaged compressed file ({error}); decompress or copy it again"
@@ -237,7 +248,7 @@ class ArrayReader(Generic[T]):
         if self._elements is not None:
             yield from self._saved(self._elements, last=True, sound=is_sound(self._opening + self._buffer))
             if not self._buffer:
-                self._elements.damage.end_early(self._read)
+                self._elements.damage.end_early(self._read if self._cut_at is None else self._cut_at)
                 self._buffer = b"]}" if head.lstrip()[:1] == b"{" else b"]"
         self.document = head + self._buffer
 

@@ -16,7 +16,7 @@ FORMS = (".svg", ".dot", ".graphml")
 """The endings of files in which a graph is viewed."""
 FLOW, LANES = "flow", "lanes"
 """What a picture of a graph shows."""
-DEVICE_FORMATS = ("kineto",)
+DEVICE_FORMATS = ("kineto", "perfetto")
 """The formats in which device traces are generated."""
 SCALABLE = ("host", "computation", "communication", "memory", "delay")
 """The classes of nodes whose durations can be changed."""

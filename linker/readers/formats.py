@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from ...schema.io import open_input
+from .perfetto import begins_perfetto, transcode_perfetto
 
 BEGINNING = 1 << 10
 """Bytes by which a format is told."""
@@ -22,7 +23,7 @@ class Format(NamedTuple):
     transcode: Callable[[BinaryIO, str], Iterator[bytes]]
 
 
-FORMATS: tuple[Format, ...] = ()
+FORMATS: tuple[Format, ...] = (Format(begins_perfetto, transcode_perfetto),)
 
 
 class _Transcoded(io.RawIOBase):

@@ -3,6 +3,7 @@
 import gzip
 import logging
 import random
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import pytest
 from execgraph.schema.comm_groups import write_groups
 from execgraph.tools import workers
+from execgraph.tools.generate import build_job, simulate, write_traces
 from support.commands import Ended, Run, status_of
 from support.databases import LITE, Op, write_database
 from support.runs import small_run
@@ -19,7 +21,7 @@ from support.tasks import in_turn
 KNOWN = {
     "host.json": ("a host trace", "trace-link"), "device.json": ("a device trace", "trace-link"),
     "device.json.gz": ("a device trace", "trace-link"), "device_named.et": ("a device trace", "trace-link"),
-    "rocpd.db": ("a device trace", "trace-link"),
+    "rocpd.db": ("a device trace", "trace-link"), "device.pftrace": ("a device trace", "trace-link"),
     "merged.json": ("a device trace of several ranks", "trace-link --rank N"),
     "linked.json": ("a linked trace", "trace-convert"), "linked.json.gz": ("a linked trace", "trace-convert"),
     "graph.et": ("a graph", "trace-replay"), "graph.et.gz": ("a graph", "trace-replay"),
@@ -36,7 +38,7 @@ UNTAKEN = {
 }  # fmt: skip
 """What no command takes."""
 HOSTS, LINKED, GROUPS = {"host.json"}, {"linked.json", "linked.json.gz"}, {"comm_groups.json"}
-DEVICES = {"device.json", "device.json.gz", "device_named.et", "rocpd.db"}
+DEVICES = {"device.json", "device.json.gz", "device_named.et", "device.pftrace", "rocpd.db"}
 MERGED = {"merged.json", "merged.db"}
 GRAPHS = {"graph.et", "graph.et.gz", "graph_named.json", "astra.et"}
 GIVE_HOST = "the one that PyTorch's ExecutionTraceObserver wrote"
@@ -120,6 +122,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "device.json").write_bytes(device.read_bytes())
     (made / "device_named.et").write_bytes(device.read_bytes())
     write_database(made / "rocpd.db", LITE, [Op("k", 1, 2)], pid=800)
+    files = write_traces(simulate(build_job("simple", steps=1, layers=1)), work / "perfetto", format="perfetto")
+    (made / "device.pftrace").write_bytes(files[0].device.read_bytes())
+    shutil.rmtree(work / "perfetto")
     devices = [pair[1] for pair in pairs]
     for merged in ("merged.json", "merged.db"):
         assert status_of("trace-merge", "-q", *devices, "--output", made / merged) == 0

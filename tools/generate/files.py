@@ -37,6 +37,7 @@ from .host_trace import write_host_trace
 from .job import NONE, Job
 from .jobs import build_job
 from .machine import DEFAULT, draw_machine
+from .perfetto import write_perfetto
 from .record import RankRun, Run, correlation, record_function
 from .simulation import simulate
 
@@ -53,7 +54,10 @@ class DeviceFormat(NamedTuple):
     write: Callable[[str, dict[str, object], Iterator[str]], None]
 
 
-DEVICE_FORMATS = {"kineto": DeviceFormat(".json", write_device_trace)}
+DEVICE_FORMATS = {
+    "kineto": DeviceFormat(".json", write_device_trace),
+    "perfetto": DeviceFormat(".pftrace", write_perfetto),
+}
 
 
 def _write_truth(run: Run, path: Path, makespans: Mapping[str, int]) -> None:
