@@ -23,7 +23,7 @@ from ...schema.json_stream import CutOff
 from ...schema.linked import integer
 
 if TYPE_CHECKING:
-    from ...schema.linked import perfetto_trace_pb2 as pb
+    from ...schema import perfetto_trace_pb2 as pb
 
 PACKET = 0x0A
 FIRST_FIELDS = b"@PZbh"
@@ -57,7 +57,7 @@ def begins_perfetto(head: bytes) -> bool:
     # here and below: who reads JSON starts without protobuf
     from google.protobuf.message import DecodeError
 
-    from ...schema.linked import perfetto_trace_pb2 as pb
+    from ...schema import perfetto_trace_pb2 as pb
 
     with suppress(ValueError, DecodeError):
         start, end = _packet_at(head, 0)
@@ -102,7 +102,7 @@ class _Trace:
         """Yields the rows of all packets."""
         from google.protobuf.message import DecodeError
 
-        from ...schema.linked import perfetto_trace_pb2 as pb
+        from ...schema import perfetto_trace_pb2 as pb
 
         for data in self._packets():
             try:

@@ -10,8 +10,8 @@ from decimal import Decimal
 from functools import partial
 from typing import IO, Any
 
+from ...schema import perfetto_trace_pb2 as pb
 from ...schema.io import open_output
-from ...schema.linked import perfetto_trace_pb2 as pb
 
 HOST = ("cpu_op", "user_annotation", "python_function")
 STAGES = {"kernel": b"Kernel", "gpu_memcpy": b"Memcpy", "gpu_memset": b"Memset", "gpu_user_annotation": b"Annotation"}

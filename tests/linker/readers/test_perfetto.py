@@ -11,8 +11,8 @@ import pytest
 from execgraph.converter.convert import convert
 from execgraph.linker.link import link
 from execgraph.linker.readers import open_trace, read_device_trace, read_host_trace
+from execgraph.schema import perfetto_trace_pb2 as pb
 from execgraph.schema.errors import DataError
-from execgraph.schema.linked import perfetto_trace_pb2 as pb
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.recognise import InputKind, recognise
 from support.graphs import read_nodes
