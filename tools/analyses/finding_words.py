@@ -34,6 +34,10 @@ class Found(Enum):
         "graph takes time, too, and its shapes must not change",
         "{count:,} launches, each of which takes the host {host:µs} and starts {device:µs} of work on the device (medians)",
         "CUDA graphs or torch.compile")
+    BETWEEN_GRAPHS = FindingWords("Beside its graphs the host launches small kernels more slowly than the device runs them",
+        "Take them into a graph, fuse them, prepare the next step while a graph runs, or use larger batches",
+        "{count:,} launches, each of which takes the host {host:µs} and starts {device:µs} of work on the device (medians); graphs launch "
+        "{pct:.0f} % of all activities", "Fewer launches beside the graphs")
     HOST_WAITS = FindingWords("The host stops to wait for the device", "{advice}{command:+. # names the Python functions}",
         "{waits}{more:+ and elsewhere (# more)}", "Fewer synchronising calls")
     READS = FindingWords("Each step reads results of the device: {ops}", "{advice}",
@@ -84,7 +88,7 @@ class Found(Enum):
         "If they share it, one rank's busy time holds waits for the other's kernels, and the device is idle less than each row says. The "
         "traces name no device beyond its number, so they do not show which it is")
     MEMORY_PEAK = FindingWords("Memory peaks at {size:bytes} on device {device} of rank {rank}",
-        "If memory limits the batch: checkpoint activations, zero gradients to None, shard the optimizer's state")
+        "If memory limits the batch: {advice}")
 
 
 class Said(Enum):
@@ -97,6 +101,8 @@ class Said(Enum):
     KEEP_MEMORY = ("Keep memory: unset PYTORCH_NO_CUDA_MEMORY_CACHING, leave out empty_cache(), and if memory is nearly full or in "
         "pieces, use PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or a smaller batch")
     WAIT_LESS = "Leave out torch.cuda.synchronize() and event.synchronize(), and measure time with torch.cuda.Event"
+    SHARD_STATE = "checkpoint activations, zero gradients to None, shard the optimizer's state"
+    FEWER_BITS = "use fewer bits for weights and caches, shorter caches, or more devices"
     LOAD_AHEAD = ("Load batches ahead in other processes: DataLoader(num_workers=4, prefetch_factor=2, persistent_workers=True, "
         "pin_memory=True), with more workers if there are some, or make each sample cheaper")
     LOAD_ON_CPU = ("Load batches ahead in a process of its own if a core is free for it, as DataLoader(num_workers=1, "

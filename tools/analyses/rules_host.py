@@ -25,6 +25,8 @@ from .job import ATEN, Finding, Job, is_of_kind
 
 FEWEST_LAUNCHES = 20
 """Fewer launches than this are no loop over small kernels."""
+FEW_AT_ONCE = 8
+"""What launches more activities at once launches a CUDA graph."""
 INTERRUPTION = 10
 """Host work of more than so many times the median before a launch is something else than launching."""
 PINS = re.compile(r"aten::_?pin_memory$")
@@ -90,8 +92,12 @@ def small_kernels(job: Job) -> Iterator[Finding]:
         return
     host_us, device_us = (float(np.median(column[is_small])) / 1000 for column in (host_ns, work_ns))
     gain = job.gain(np.where(np.append(is_small, False)[leads_to] & ~_between_steps(job), 0.0, 1.0))
-    values = {"count": int(is_small.sum()), "host": host_us, "device": device_us}
-    yield Finding(Found.SMALL_KERNELS, gain, "launch_statistics_short_kernels", values)
+    at_once = np.bincount(work.source[launched], minlength=length)
+    pct = 100 * at_once[at_once > FEW_AT_ONCE].sum() / max(at_once.sum(), 1)
+    values = {"count": int(is_small.sum()), "host": host_us, "device": device_us, "pct": pct}
+    yield Finding(
+        Found.BETWEEN_GRAPHS if pct > 50 else Found.SMALL_KERNELS, gain, "launch_statistics_short_kernels", values
+    )
 
 
 def data_loader(job: Job) -> Iterator[Finding]:

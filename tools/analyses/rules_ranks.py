@@ -13,7 +13,7 @@ from ...schema.columns import ABSENT, Bool, Categorical, Ns, Rows, group_sums, r
 from ...schema.errors import Remedy
 from ...schema.graph import CollectiveType, Delay
 from ...schema.reasons import Counts, Reason
-from ..replay import NodeClass, shortest_members
+from ..replay import NodeClass, Phase, phase_of, shortest_members
 from ..terminal import absent_in_words, ranges
 from .finding_words import Found, Said, Sentence
 from .job import LEAST_PCT, Finding, Job
@@ -247,7 +247,9 @@ def memory_peaks(job: Job) -> Iterator[Finding]:
         for row in live[:NAMED]
         if row["size"] > LEAST_SHARE * peak
     ]
-    values = {"size": peak, "device": device, "rank": rank}
+    trains = job.names.where(lambda name: phase_of(name) in (Phase.BACKWARD, Phase.OPTIMIZER)).any()
+    advice = Said.SHARD_STATE if trains else Said.FEWER_BITS
+    values = {"size": peak, "device": device, "rank": rank, "advice": advice}
     fact = Said.ALLOCATED.of(shares=shares) if shares else Said.PEAK_IN.of(step=highest["step"] or Said.NO_STEP)
     yield Finding(Found.MEMORY_PEAK, None, "memory_timeline_live", values, [fact])
 
