@@ -95,6 +95,8 @@ class _Trace:
         self.open = defaultdict[int, int](int)
         self.stages: dict[int, tuple[Track, int]] = {}
         self.waits: list[tuple[int, Track, int]] = []
+        self.events: dict[int, list[int]] = {}
+        """What events within graphs follow; they take no time, so that their ends may be those of activities, too."""
         self.launches: dict[int, int] = {}
         self.flows = set[int]()
 
@@ -116,7 +118,12 @@ class _Trace:
                 yield from self._rows_of(packet)
         for events in self.begun.values():
             yield from _closed(events)
+        followed = set[tuple[int, int, int]]()
+        # the list grows: who waits for an event waits for what that follows
         for number, (awaited, track, ns) in enumerate(self.waits, FIRST_WAIT):
+            before = {(event, track["tid"], ns) for event in self.events.get(awaited, ())} - followed
+            followed |= before
+            self.waits += [(event, track, ns) for event, *_ in sorted(before)]
             if awaited in self.stages:
                 source, end = self.stages[awaited]
                 yield _flow("s", number, source, end)
@@ -237,9 +244,14 @@ class _Trace:
             args[NUMBERS.get(key, key)] = integer(value, -1) if key in NUMBERS else value
         name = _text(event.name) or texts["names"].get(event.name_iid) or texts["stages"].get(event.stage_iid, "")
         track = {"pid": event.gpu_id, "tid": args["stream"]}
-        self.stages[event.event_id] = track, ns + event.duration
-        self.waits += [(awaited, track, ns) for awaited in event.event_wait_ids]
-        row = {"cat": texts["stage_categories"].get(event.stage_iid, "stage"), "name": name, **track}
+        category = texts["stage_categories"].get(event.stage_iid, "stage")
+        if category == STAGES["EventRecord"]:
+            self.events[event.event_id] = [*event.event_wait_ids]
+            args.pop("graph node id", None)
+        else:
+            self.stages[event.event_id] = track, ns + event.duration
+            self.waits += [(awaited, track, ns) for awaited in event.event_wait_ids]
+        row = {"cat": category, "name": name, **track}
         before = encode(row)[1:-1] + b',"ts":' + _us(ns)
         return _complete((ns, before, b',"args":%b}' % encode(args)), ns + event.duration)
 

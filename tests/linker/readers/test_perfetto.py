@@ -139,6 +139,24 @@ def test_stages_are_activities_of_their_launch_and_wait_for_others(tmp_path: Pat
     ]  # fmt: skip
 
 
+def test_who_waits_for_an_event_within_a_graph_waits_for_what_that_follows(tmp_path: Path) -> None:
+    kinds = [{"iid": 1, "name": b"Kernel"}, {"iid": 2, "name": b"EventRecord"}]
+    stages = ((1, 1, 0, []), (2, 2, 10, [1, 3]), (3, 2, 10, [2]), (4, 1, 10, [2]))
+    extra = [{"name": b"correlation", "value": b"5"}]
+    events = [
+        pb.GpuRenderStageEvent(
+            event_id=number, stage_iid=kind, duration=10 * (kind == 1), event_wait_ids=waits, queue_iid=number,
+            extra_data=[*extra, {"name": b"graph node id", "value": b"%d" % number}],
+        )
+        for number, kind, _, waits in stages
+    ]  # fmt: skip
+    of_stages = [packet(ns, gpu_render_stage_event=event) for event, (_, _, ns, _) in zip(events, stages, strict=True)]
+    data = pb.Packet(sequence=1, interned_data=pb.InternedData(stages=kinds))
+    path = written(tmp_path / "t", THREAD, data, begin(0, "launch", categories=[b"cuda_runtime"]), end(1), *of_stages)
+    linked = link(None, read_device_trace(str(path)))
+    assert (linked.device_waits.source_row.tolist(), linked.device_waits.target_row.tolist()) == ([0], [1])
+
+
 @pytest.mark.parametrize(
     ("packets", "expected"),
     [
